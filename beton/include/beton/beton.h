@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libbeton: read and write .beton dataset files (FFCV's format, version 2).
+ *
+ * A file holds num_samples samples of num_fields fields. Integers and floats stand in the metadata table; every other
+ * value is a blob inside one page. Source of the layout: FFCV 1.0.1, ffcv/types.py, writer.py, memory_allocator.py.
+ *
+ * Threads: a reader may be used by any number of threads at once. A writer belongs to one thread at a time.
+ */
+#ifndef BETON_BETON_H
+#define BETON_BETON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <beton/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BETON_FORMAT_VERSION 2
+#define BETON_NAME_MAX 16                           /* bytes of a field name, without a terminating NUL */
+#define BETON_DIMS_MAX 32                           /* dimensions of an array field */
+#define BETON_PAGE_SIZE_MIN (UINT32_C(1) << 21)     /* 2 MiB; page sizes are powers of two below 2^32 */
+#define BETON_PAGE_SIZE_DEFAULT (UINT32_C(1) << 23) /* 8 MiB, FFCV's default */
+
+typedef enum beton_field_type {
+	BETON_FIELD_FLOAT = 0, /* float64 */
+	BETON_FIELD_INT = 1,   /* int64 */
+	BETON_FIELD_IMAGE = 2, /* FFCV's RGB image: JPEG bytes, or raw rows of height x width x 3 uint8 */
+	BETON_FIELD_BYTES = 3,
+	BETON_FIELD_NDARRAY = 4,
+	BETON_FIELD_JSON = 5, /* UTF-8 text and one NUL byte */
+	BETON_FIELD_TORCH_TENSOR = 6,
+} beton_field_type;
+
+typedef enum beton_image_mode {
+	BETON_IMAGE_JPEG = 0,
+	BETON_IMAGE_RAW = 1,
+} beton_image_mode;
+
+/* One field of the schema. For reading: filled by the library, lives as long as the reader. For writing: filled by the
+ * caller, copied by beton_writer_open. dtype, ndim and shape are used by the two array types only; item_size is bytes
+ * per element and is derived from dtype. */
+typedef struct beton_field {
+	char name[BETON_NAME_MAX + 1];
+	beton_field_type type;
+	uint32_t record_offset; /* bytes from the start of the metadata record; reading only */
+	char dtype[16];         /* NumPy's spelling, for example "<f4" */
+	uint32_t item_size;
+	uint32_t ndim;
+	uint64_t shape[BETON_DIMS_MAX];
+} beton_field;
+
+/* Facts of an open file; all offsets and sizes in bytes. */
+typedef struct beton_file_info {
+	uint16_t version;
+	uint16_t num_fields;
+	uint32_t page_size;
+	uint64_t num_samples;
+	uint64_t metadata_offset;
+	uint32_t record_size;
+	uint64_t alloc_table_offset;
+	uint64_t alloc_entries;
+	uint64_t file_size;
+} beton_file_info;
+
+/* A validated range of the file: it lies inside one page and ends before the allocation table. */
+typedef struct beton_blob {
+	uint64_t offset;
+	uint64_t size;
+} beton_blob;
+
+/* One value of one sample. Which members hold: integer for INT, real for FLOAT, blob for every other type; mode, width
+ * and height (pixels) for IMAGE too. */
+typedef struct beton_value {
+	beton_field_type type;
+	beton_image_mode mode;
+	uint32_t width;
+	uint32_t height;
+	int64_t integer;
+	double real;
+	beton_blob blob;
+} beton_value;
+
+typedef struct beton_reader beton_reader;
+
+/* Opens path and checks header, fields, sizes and allocation table. On success *out is the caller's, to be closed; on
+ * failure *out is NULL. Errors: NOT_FOUND, ACCESS, IO, TRUNCATED, UNSUPPORTED_VERSION, FORMAT, INCOMPLETE (a file whose
+ * writer was killed), UNSUPPORTED_FIELD, NO_MEMORY. */
+BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
+
+/* Closes *reader, if any, and sets it to NULL. No thread may still be using it. */
+BETON_API void beton_reader_close(beton_reader **reader);
+
+/* Facts, path and fields; valid until close. field: 0 <= index < num_fields, else NULL. */
+BETON_API const beton_file_info *beton_reader_info(const beton_reader *reader);
+BETON_API const char *beton_reader_path(const beton_reader *reader);
+BETON_API const beton_field *beton_reader_field(const beton_reader *reader, uint32_t index);
+
+/* The index of the field of that name, or of the first field of that type; -1 if there is none. */
+BETON_API int beton_reader_find_field(const beton_reader *reader, const char *name);
+BETON_API int beton_reader_find_type(const beton_reader *reader, beton_field_type type);
+
+/* One value; a blob's range is checked against the allocation table, its page and the file. Errors: INVALID_ARGUMENT
+ * (sample or field out of range), SAMPLE_CORRUPT. */
+BETON_API int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field, beton_value *out,
+				 beton_error *err);
+
+/* Reads a blob that beton_reader_value returned into destination (blob->size bytes). Retries short reads and EINTR.
+ * Errors: IO, FILE_CHANGED (the file became shorter). */
+BETON_API int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *destination,
+				beton_error *err);
+
+/* The open file, for I/O engines: read only, owned by the reader, not to be closed. */
+BETON_API int beton_reader_fd(const beton_reader *reader);
+
+/* ---- writing ---- */
+
+typedef struct beton_writer_options {
+	size_t struct_size; /* sizeof(beton_writer_options), set by beton_writer_options_init */
+	uint32_t page_size; /* power of two, 2 MiB .. 2 GiB; default 8 MiB */
+} beton_writer_options;
+
+/* One value to write: integer, real, or size bytes at data (borrowed until append returns). For IMAGE also mode, width
+ * and height (1..65535). For JSON data is the text without the NUL; the writer adds it. */
+typedef struct beton_input {
+	const void *data;
+	uint64_t size;
+	beton_image_mode mode;
+	uint32_t width;
+	uint32_t height;
+	int64_t integer;
+	double real;
+} beton_input;
+
+typedef struct beton_writer beton_writer;
+
+BETON_API void beton_writer_options_init(beton_writer_options *options);
+
+/* Starts a file that will appear at path when beton_writer_finish succeeds, and not before: it is written under a
+ * temporary name in the same folder. options may be NULL. Errors: INVALID_ARGUMENT (schema or options), ACCESS,
+ * NOT_FOUND (no such folder), NO_SPACE, IO, NO_MEMORY. */
+BETON_API int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
+				const beton_writer_options *options, beton_error *err);
+
+/* Appends one sample: num_fields inputs in schema order. The same samples give the same bytes. Errors:
+ * INVALID_ARGUMENT (a value that does not fit its field, or a sample larger than a page), NO_SPACE, IO, NO_MEMORY;
+ * after NO_SPACE or IO the writer can only be closed. */
+BETON_API int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err);
+
+/* Writes what is left, syncs, and renames the file to its final name (replacing an older one). The writer is still to
+ * be closed. Errors: NO_SPACE, IO; the final name then holds what it held before. */
+BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
+
+/* Closes *writer, if any, and sets it to NULL; without a successful finish the temporary file is removed. */
+BETON_API void beton_writer_close(beton_writer **writer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BT_ERROR_H
+#define BT_ERROR_H
+
+#include <beton/error.h>
+
+/* Fills err (NULL allowed) and returns code, so that a failing function can `return bt_fail(...)`. A message that does
+ * not fit is cut; line breaks and control characters in it are replaced. */
+BETON_PRINTF(3, 4) int bt_fail(beton_error *err, int code, const char *format, ...);
+
+/* The same for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), and its text is added.
+ */
+BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const char *format, ...);
+
+/* The same for one sample. */
+BETON_PRINTF(4, 5) int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *format, ...);
+
+/* Puts "text: " in front of the message of an err that is filled already (a callee's message gains its context);
+ * returns the code it has. */
+BETON_PRINTF(2, 3) int bt_prefix(beton_error *err, const char *format, ...);
+
+#endif

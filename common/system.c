@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t bt_now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int bt_available_cores(void)
+{
+	/* A fixed cpu_set_t ends at 1024 cores; larger machines need a larger mask, which the kernel tells by EINVAL.
+	 */
+	for (int cores = 1024; cores <= 1 << 20; cores *= 4) {
+		cpu_set_t *set = CPU_ALLOC((size_t)cores);
+		if (!set)
+			return 1;
+		size_t size = CPU_ALLOC_SIZE((size_t)cores);
+		int result = sched_getaffinity(0, size, set);
+		int count = result == 0 ? CPU_COUNT_S(size, set) : 0;
+		CPU_FREE(set);
+		if (result == 0)
+			return count > 0 ? count : 1;
+		if (errno != EINVAL)
+			return 1;
+	}
+	return 1;
+}
+
+ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
+{
+	size_t done = 0;
+	while (done < size) {
+		ssize_t got = pread(fd, (char *)buffer + done, size - done, (off_t)(offset + done));
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			break;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
+int bt_write_full(int fd, const void *buffer, size_t size)
+{
+	const char *at = buffer;
+	while (size > 0) {
+		ssize_t put = write(fd, at, size);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return -1;
+		at += put;
+		size -= (size_t)put;
+	}
+	return 0;
+}
+
+int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset)
+{
+	const char *at = buffer;
+	while (size > 0) {
+		ssize_t put = pwrite(fd, at, size, (off_t)offset);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return -1;
+		at += put;
+		offset += (uint64_t)put;
+		size -= (size_t)put;
+	}
+	return 0;
+}
+
+int bt_sync_parent(const char *path, beton_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+	if (!folder)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int result = BETON_OK;
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* Some file systems cannot sync a folder and say EINVAL; there is nothing more to be done there. */
+	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+		result = bt_fail_errno(err, errno, "%s: cannot sync the folder", folder);
+	if (fd >= 0)
+		close(fd);
+	free(folder);
+	return result;
+}
+
+static void release(bt_atomic_file *file)
+{
+	free(file->path);
+	free(file->temporary);
+	*file = (bt_atomic_file){.fd = -1};
+}
+
+int bt_atomic_open(bt_atomic_file *file, const char *path, beton_error *err)
+{
+	*file = (bt_atomic_file){
+		.fd = -1,
+		.path = strdup(path),
+		.temporary = bt_format("%s.tmp.%ld.%llx", path, (long)getpid(), (unsigned long long)bt_now_ns())};
+	struct stat status;
+	int result = BETON_OK;
+	if (!file->path || !file->temporary)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is a folder", path);
+	else if ((file->fd = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0)
+		result = bt_fail_errno(err, errno, "%s: cannot create", path);
+	file->created = file->fd >= 0;
+	if (result == BETON_OK)
+		return BETON_OK;
+	bt_atomic_abandon(file);
+	return result;
+}
+
+int bt_atomic_commit(bt_atomic_file *file, beton_error *err)
+{
+	int result = BETON_OK;
+	if (fsync(file->fd) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot sync", file->path);
+	int fd = file->fd;
+	file->fd = -1;
+	if (close(fd) != 0 && result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot close", file->path);
+	if (result == BETON_OK && rename(file->temporary, file->path) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", file->path);
+	if (result != BETON_OK) {
+		bt_atomic_abandon(file);
+		return result;
+	}
+	result = bt_sync_parent(file->path, err);
+	release(file);
+	return result;
+}
+
+void bt_atomic_abandon(bt_atomic_file *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	if (file->created)
+		unlink(file->temporary);
+	release(file);
+}
+
+int bt_parse_u64(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out, beton_error *err)
+{
+	char *end = NULL;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	/* strtoull takes leading blanks and a minus sign; a digit must come first. */
+	if (*text < '0' || *text > '9' || *end || errno || value < least || value > most)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a whole number from %llu to %llu", what,
+			       text, (unsigned long long)least, (unsigned long long)most);
+	*out = value;
+	return BETON_OK;
+}
+
+int bt_parse_double(const char *what, const char *text, double least, double most, double *out, beton_error *err)
+{
+	char *end = NULL;
+	double value = strtod(text, &end);
+	if (end == text || *end || !isfinite(value) || value < least || value > most)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a number from %g to %g", what, text, least,
+			       most);
+	*out = value;
+	return BETON_OK;
+}
+
+char *bt_format(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	char *text = NULL;
+	int length = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	return length < 0 ? NULL : text;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small things of the operating system that more than one library needs. */
+#ifndef BT_SYSTEM_H
+#define BT_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "error.h"
+
+/* Monotonic time in nanoseconds: never the wall clock, which may jump. */
+uint64_t bt_now_ns(void);
+
+/* Cores that this thread may run on (its affinity mask), at least 1. */
+int bt_available_cores(void);
+
+/* pread until size bytes or the end of the file; retries EINTR. Returns the bytes read, or -1 with errno. */
+ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);
+
+/* write / pwrite everything; retries EINTR and short writes. Returns 0, or -1 with errno. */
+int bt_write_full(int fd, const void *buffer, size_t size);
+int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset);
+
+/* A file that appears at its final name only when it is complete: a temporary name in the same folder, fsync, rename,
+ * fsync of the folder. Zero-initialise; commit or abandon it once, both of which release everything. */
+typedef struct bt_atomic_file {
+	int fd; /* to write to; -1 when not open */
+	char *path;
+	char *temporary;
+	bool created;
+} bt_atomic_file;
+
+int bt_atomic_open(bt_atomic_file *file, const char *path, beton_error *err);
+int bt_atomic_commit(bt_atomic_file *file, beton_error *err);
+void bt_atomic_abandon(bt_atomic_file *file);
+
+/* fsync of the folder that holds path: makes a rename or creation in it durable. */
+int bt_sync_parent(const char *path, beton_error *err);
+
+/* Whole numbers and reals from the command line or the environment: the whole text must parse and lie in the range,
+ * else INVALID_ARGUMENT naming `what`, the text and the range. */
+int bt_parse_u64(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out, beton_error *err);
+int bt_parse_double(const char *what, const char *text, double least, double most, double *out, beton_error *err);
+
+/* printf into new memory; NULL when there is none. The caller frees it. */
+BETON_PRINTF(1, 2) char *bt_format(const char *format, ...);
+
+#endif

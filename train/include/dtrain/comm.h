@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks talking to each other: a TCP key-value store for the rendezvous, and process groups over it.
+ */
+#ifndef DTRAIN_COMM_H
+#define DTRAIN_COMM_H
+
+#include <dtrain/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- key-value store: one server, any number of clients; keys and values are byte strings ---- */
+
+typedef struct dtrain_store_server dtrain_store_server;
+typedef struct dtrain_store dtrain_store;
+
+/* Listens on host:port (port 0: the system chooses) with a thread of its own. Errors: EXISTS (the port is taken; the
+ * message names it), ACCESS, SYSTEM, NO_MEMORY. A connection that sends garbage is dropped; the others go on. */
+BETON_API int dtrain_store_server_start(const char *host, uint16_t port, dtrain_store_server **out, beton_error *err);
+BETON_API uint16_t dtrain_store_server_port(const dtrain_store_server *server);
+BETON_API void dtrain_store_server_stop(dtrain_store_server **server);
+
+/* Connects, trying again until the deadline. A client may be used by several threads; a blocking get does not hold up
+ * the others. Errors: TIMEOUT, NOT_FOUND (host), SYSTEM. */
+BETON_API int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain_store **out,
+				   beton_error *err);
+BETON_API void dtrain_store_close(dtrain_store **store);
+
+BETON_API int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err);
+/* Waits for the key. *value is malloc'ed, the caller frees it. Errors: TIMEOUT (names the key), PEER_LOST (the server).
+ */
+BETON_API int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size,
+			       beton_error *err);
+/* Adds to a counter (0 at first) and returns the sum. */
+BETON_API int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err);
+
+/* ---- process groups ---- */
+
+typedef enum dtrain_reduce_op {
+	DTRAIN_SUM = 0,
+	DTRAIN_MAX = 1,
+	DTRAIN_MIN = 2,
+	DTRAIN_AVG = 3, /* sum, then divided by the size of the group; floating point only */
+} dtrain_reduce_op;
+
+typedef struct dtrain_group dtrain_group;
+typedef struct dtrain_work dtrain_work;
+
+typedef struct dtrain_group_options {
+	size_t struct_size;
+	const char *backend;   /* "gloo"; NULL = the one for the device */
+	const char *name;      /* key prefix in the store: groups with different names do not meet; default "world" */
+	const char *interface; /* network interface; NULL = the one that reaches the store */
+	int timeout_ms;        /* of each operation; default 30,000 */
+} dtrain_group_options;
+
+BETON_API void dtrain_group_options_init(dtrain_group_options *options);
+
+/* Joins the group as rank of world_size; returns when all have joined. Every rank must make the same calls on a group
+ * in the same order. Errors: TIMEOUT (names the ranks that did not come), PEER_LOST, MISMATCH, UNSUPPORTED. world_size
+ * 1 needs neither store (NULL) nor backend. */
+BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+				  dtrain_group **out, beton_error *err);
+/* Local; work in flight ends with CANCELLED. */
+BETON_API void dtrain_group_destroy(dtrain_group **group);
+BETON_API int dtrain_group_rank(const dtrain_group *group);
+BETON_API int dtrain_group_size(const dtrain_group *group);
+
+/* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
+ * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
+ * elements. after: the operation starts when this event is complete; NULL = at once. dtypes: F32, F64, I64, U8.
+ * Reductions: F32, F64, I64. On failure no handle is returned. */
+BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
+			       dtrain_event *after, dtrain_work **work, beton_error *err);
+/* output: count elements; input: count * size elements. */
+BETON_API int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count,
+				    dtrain_dtype dtype, dtrain_reduce_op op, dtrain_event *after, dtrain_work **work,
+				    beton_error *err);
+/* output: count * size elements in rank order; input: count elements. */
+BETON_API int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+				dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root,
+			       dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
+			    int root, dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			    int root, dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			     int root, dtrain_event *after, dtrain_work **work, beton_error *err);
+/* input and output: count * size elements, count for each rank. */
+BETON_API int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+				dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer,
+			  dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer,
+			  dtrain_event *after, dtrain_work **work, beton_error *err);
+BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err);
+
+/* Waits and frees the handle, whatever the outcome; sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation
+ * and the group), CANCELLED. */
+BETON_API int dtrain_work_wait(dtrain_work **work, beton_error *err);
+/* When the operation ran, on the monotonic clock in nanoseconds; valid after completion, before wait. */
+BETON_API bool dtrain_work_done(const dtrain_work *work);
+
+/* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins
+ * none and gets *out NULL. */
+BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **out, beton_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

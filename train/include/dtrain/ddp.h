@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Distributed data parallel: gradients are averaged over the ranks while backward goes on.
+ *
+ * The flat gradient array is cut into buckets of whole parameters (1 MiB first, 25 MiB after: PyTorch's
+ * kDefaultFirstBucketBytes and kDefaultBucketBytesCap; a bucket closes when it reaches its limit). When the last
+ * gradient of a bucket is complete, the bucket is given to the group's communication thread or stream at once. Because
+ * the flat order is the order in which backward completes gradients, buckets start in order and nothing is copied.
+ */
+#ifndef DTRAIN_DDP_H
+#define DTRAIN_DDP_H
+
+#include <dtrain/comm.h>
+#include <dtrain/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dtrain_ddp dtrain_ddp;
+
+typedef struct dtrain_ddp_options {
+	size_t struct_size;
+	size_t first_bucket_bytes; /* default 1 MiB */
+	size_t bucket_bytes;       /* default 25 MiB */
+} dtrain_ddp_options;
+
+BETON_API void dtrain_ddp_options_init(dtrain_ddp_options *options);
+
+/* Compares what must agree on all ranks (parameter names and shapes, bucket plan; MISMATCH names the rank), and
+ * broadcasts rank 0's parameters and buffers. group and params must outlive it. */
+BETON_API int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_ddp_options *options,
+				dtrain_ddp **out, beton_error *err);
+BETON_API void dtrain_ddp_destroy(dtrain_ddp **ddp);
+
+/* A range of the flat gradient array, in elements. offset < 0 for the first: it carries the extra figures. */
+typedef struct dtrain_bucket {
+	int64_t offset;
+	int64_t count;
+} dtrain_bucket;
+BETON_API int dtrain_ddp_bucket_count(const dtrain_ddp *ddp);
+BETON_API const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int index);
+
+/* Hooks for dtrain_program_run; valid as long as ddp. sync false (gradient accumulation): the hooks do nothing. */
+BETON_API const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync);
+
+/* One step's communication. Milliseconds. */
+typedef struct dtrain_ddp_step {
+	double exposed_ms;  /* the compute thread waited for reductions after backward had ended */
+	double comm_ms;     /* reductions were running (union over the buckets) */
+	double backward_ms; /* from the first gradient ready to the last */
+} dtrain_ddp_step;
+
+/* After the run: waits for all buckets (each reduced with DTRAIN_AVG). Gradients and the extra elements are then the
+ * mean over the ranks, the same on every rank bit for bit. */
+BETON_API int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *out, beton_error *err);
+
+/* Averages floating-point buffers over the ranks (batch norm's running statistics), before evaluation and checkpoints.
+ */
+BETON_API int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device table: everything that the graph needs of a place where tensors live and kernels run.
+ *
+ * A device is one dtrain_device_api. The core knows no other way to a device, so that `ref`, `cpu` and a CUDA module
+ * loaded at run time are equals. Work is asynchronous: an op or copy put on a stream runs after everything put on that
+ * stream before it, and only events order two streams or tell the host. A synchronous device (ref, cpu) does the work
+ * inside the call; its events are complete as soon as recorded. That is allowed everywhere, and required nowhere.
+ *
+ * Threads: streams, events and ops belong to one thread at a time; event_synchronize may be called from any thread.
+ */
+#ifndef DTRAIN_DEVICE_H
+#define DTRAIN_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <beton/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DTRAIN_DEVICE_API_VERSION 1
+
+typedef enum dtrain_dtype {
+	DTRAIN_F32 = 0,
+	DTRAIN_F64 = 1, /* the ref device only: for checking gradients */
+	DTRAIN_F16 = 2,
+	DTRAIN_BF16 = 3,
+	DTRAIN_I64 = 4,
+	DTRAIN_U8 = 5,
+} dtrain_dtype;
+
+BETON_API size_t dtrain_dtype_size(dtrain_dtype dtype);      /* bytes per element */
+BETON_API const char *dtrain_dtype_name(dtrain_dtype dtype); /* "f32" ... */
+
+#define DTRAIN_MAX_DIMS 6
+
+/* Logical shape, outermost first; pictures are N, C, H, W whatever the device's own layout. ndim 0 is a scalar. */
+typedef struct dtrain_shape {
+	int32_t ndim;
+	int64_t dim[DTRAIN_MAX_DIMS];
+} dtrain_shape;
+
+BETON_API dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims);
+BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape); /* elements */
+
+/* What an op is told of, and tells of, one operand. layout NULL: plain row-major. Otherwise it is the device's own
+ * description, owned by the op that produced the tensor and alive as long as that op; only tensors between two ops of
+ * one graph may have one. bytes: size of the memory, padding included. */
+typedef struct dtrain_operand {
+	dtrain_dtype dtype;
+	dtrain_shape shape;
+	const void *layout;
+	size_t bytes;
+} dtrain_operand;
+
+/* Operands are listed as inputs -> outputs; [x] is present only under the condition given. A gradient has the shape of
+ * its tensor; d_ marks the gradient of the loss with respect to what follows. */
+typedef enum dtrain_op_kind {
+	DTRAIN_OP_CONV2D,              /* x, w -> y                           no bias; w [out, in, kh, kw] */
+	DTRAIN_OP_CONV2D_BWD_DATA,     /* d_y, w -> d_x                                                   */
+	DTRAIN_OP_CONV2D_BWD_WEIGHT,   /* x, d_y -> d_w                                                   */
+	DTRAIN_OP_LINEAR,              /* x, w, b -> y                        x [n, in]; w [out, in]; b [out] */
+	DTRAIN_OP_LINEAR_BWD_DATA,     /* d_y, w -> d_x                                                   */
+	DTRAIN_OP_LINEAR_BWD_WEIGHT,   /* x, d_y -> d_w, d_b                                              */
+	DTRAIN_OP_BATCH_NORM_TRAIN,    /* x, gamma, beta, running_mean, running_var -> y, mean, var, [mask]
+					  updates the running statistics in place; var is biased, running_var unbiased;
+					  mask: with attrs.relu, what the backward op needs to know where y > 0 */
+	DTRAIN_OP_BATCH_NORM_EVAL,     /* x, gamma, beta, running_mean, running_var -> y     attrs.relu */
+	DTRAIN_OP_BATCH_NORM_BWD,      /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta */
+	DTRAIN_OP_RELU,                /* x -> y                                                          */
+	DTRAIN_OP_RELU_BWD,            /* y, d_y -> d_x                                                   */
+	DTRAIN_OP_ADD,                 /* a, b -> y                           attrs.relu: y = max(a + b, 0) */
+	DTRAIN_OP_MAX_POOL,            /* x -> y, index                       padding counts as -infinity */
+	DTRAIN_OP_MAX_POOL_BWD,        /* d_y, index -> d_x                                               */
+	DTRAIN_OP_GLOBAL_AVG_POOL,     /* x [n, c, h, w] -> y [n, c]                                      */
+	DTRAIN_OP_GLOBAL_AVG_POOL_BWD, /* d_y -> d_x                                                    */
+	DTRAIN_OP_FLATTEN,             /* x [n, ...] -> y [n, product of the rest], plain                 */
+	DTRAIN_OP_FLATTEN_BWD,         /* d_y -> d_x                                                      */
+	DTRAIN_OP_SOFTMAX_XENT,        /* logits [n, c], label i64 [n] -> loss [n], d_logits [n, c]
+					  attrs.label_smoothing as PyTorch's; d_logits is of the mean loss over n; a label
+					  outside 0..c-1 is an error of the run (checked when the device synchronizes) */
+	DTRAIN_OP_MEAN,                /* x [n] -> y []                                                   */
+	DTRAIN_OP_SGD, /* w, g, m -> w, m  in place; flat [n]; attrs.sgd, and at run time dtrain_sgd_scalars */
+	DTRAIN_OP_KIND_COUNT
+} dtrain_op_kind;
+
+typedef struct dtrain_op_attrs {
+	int32_t stride[2];
+	int32_t padding[2]; /* on both sides */
+	int32_t kernel[2];  /* pooling */
+	bool relu;
+	double epsilon;  /* batch norm */
+	double momentum; /* batch norm: running = (1 - momentum) * running + momentum * batch; SGD: PyTorch's */
+	double label_smoothing;
+	bool nesterov;
+} dtrain_op_attrs;
+
+/* What changes from step to step for DTRAIN_OP_SGD, PyTorch's update: g += weight_decay * w; m = momentum * m + g;
+ * w -= lr * (nesterov ? g + momentum * m : m). Lives in device-readable memory so that a captured step can be replayed;
+ * passed as the op's last input operand, f32 [2]: lr, weight_decay. */
+enum { DTRAIN_SGD_SCALARS = 2 };
+
+#define DTRAIN_OP_MAX_OPERANDS 8
+
+/* outputs[].dtype and .shape are filled by the caller; op_create fills outputs[].layout and .bytes and workspace_bytes.
+ */
+typedef struct dtrain_op_desc {
+	dtrain_op_kind kind;
+	dtrain_op_attrs attrs;
+	int32_t num_inputs;
+	int32_t num_outputs;
+	dtrain_operand inputs[DTRAIN_OP_MAX_OPERANDS];
+	dtrain_operand outputs[DTRAIN_OP_MAX_OPERANDS];
+	bool plain_output[DTRAIN_OP_MAX_OPERANDS]; /* the caller needs this output row-major (a parameter's gradient) */
+	size_t workspace_bytes; /* scratch that the op needs while it runs; shared between ops of one stream */
+} dtrain_op_desc;
+
+typedef struct dtrain_device dtrain_device; /* each device defines its own; the first member is the api pointer */
+typedef struct dtrain_stream dtrain_stream;
+typedef struct dtrain_event dtrain_event;
+typedef struct dtrain_op dtrain_op;
+
+typedef struct dtrain_device_options {
+	size_t struct_size;
+	int32_t index;   /* of several devices of the kind */
+	int32_t threads; /* compute threads of a CPU device; 0 = one for each core this process may use */
+} dtrain_device_options;
+
+typedef struct dtrain_device_caps {
+	bool asynchronous;  /* work may still run after the call returned */
+	bool graph_capture; /* the capture functions are there */
+	bool host_memory;   /* device pointers may be read and written by the host (after synchronizing) */
+	uint32_t dtypes;    /* bit 1 << dtrain_dtype */
+	size_t alignment;   /* of allocations and of arena offsets, bytes */
+	int32_t threads;
+	char description[128];
+} dtrain_device_caps;
+
+typedef enum dtrain_copy {
+	DTRAIN_HOST_TO_DEVICE,
+	DTRAIN_DEVICE_TO_HOST,
+	DTRAIN_DEVICE_TO_DEVICE,
+} dtrain_copy;
+
+/* Required unless marked (optional). Every int is a beton_status; err may be NULL. */
+typedef struct dtrain_device_api {
+	uint32_t api_version; /* DTRAIN_DEVICE_API_VERSION; checked at registration */
+	const char *name;
+
+	int (*open)(const dtrain_device_options *options, dtrain_device **out, beton_error *err);
+	void (*close)(dtrain_device *device); /* NULL allowed; all of its objects must be gone */
+	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
+
+	/* Memory of the device (zeroed), and host memory that it copies from fastest (optional: NULL = malloc). */
+	int (*alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
+	void (*free)(dtrain_device *device, void *memory);
+	int (*host_alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
+	void (*host_free)(dtrain_device *device, void *memory);
+
+	int (*stream_create)(dtrain_device *device, dtrain_stream **out, beton_error *err);
+	void (*stream_destroy)(dtrain_stream *stream);
+	int (*stream_synchronize)(dtrain_stream *stream, beton_error *err);
+	int (*stream_wait)(dtrain_stream *stream, dtrain_event *event, beton_error *err);
+
+	int (*event_create)(dtrain_device *device, dtrain_event **out, beton_error *err);
+	void (*event_destroy)(dtrain_event *event);
+	int (*event_record)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
+	int (*event_synchronize)(dtrain_event *event, beton_error *err);
+	int (*event_elapsed_ms)(dtrain_event *start, dtrain_event *end, double *out, beton_error *err);
+
+	int (*copy)(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
+		    beton_error *err);
+	int (*zero)(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
+
+	/* Plans an op for its static shapes: primitives, algorithms and reorders are made here, not when it runs.
+	 * UNSUPPORTED names what is not. The op keeps no pointer into desc. */
+	int (*op_create)(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err);
+	void (*op_destroy)(dtrain_op *op);
+	/* Puts the op on the stream. operands: num_inputs pointers, then num_outputs; in-place operands repeat. */
+	int (*op_run)(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err);
+
+	/* (optional, caps.graph_capture) Everything put on the stream between begin and end becomes one replayable
+	 * unit. */
+	int (*capture_begin)(dtrain_stream *stream, beton_error *err);
+	int (*capture_end)(dtrain_stream *stream, void **captured, beton_error *err);
+	int (*capture_launch)(void *captured, dtrain_stream *stream, beton_error *err);
+	void (*capture_destroy)(void *captured);
+} dtrain_device_api;
+
+/* The registered tables ("ref", "cpu" where built with oneDNN): by name ("auto" = the fastest that opens), or by index
+ * (NULL past the end). */
+BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
+BETON_API const dtrain_device_api *dtrain_device_at(int index);
+
+/* Opens a device by name. Errors: NOT_FOUND (lists the names), INVALID_ARGUMENT, DEVICE, NO_MEMORY. */
+BETON_API int dtrain_device_open(const char *name, const dtrain_device_options *options, dtrain_device **out,
+				 beton_error *err);
+BETON_API void dtrain_device_close(dtrain_device **device);
+BETON_API const dtrain_device_api *dtrain_device_get_api(const dtrain_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Static graphs. A model is built once with static shapes as a list of nodes in execution order; backward appends its
+ * nodes to the same list; compile plans memory by liveness in one arena, creates the device's ops, and yields a program
+ * whose addresses never change (so that a device may capture it whole).
+ *
+ * The builders below return tensor handles and remember the first error; a handle < 0 may be passed on, and compile
+ * reports that error. A graph belongs to one thread.
+ */
+#ifndef DTRAIN_GRAPH_H
+#define DTRAIN_GRAPH_H
+
+#include <dtrain/params.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dtrain_graph dtrain_graph;
+typedef int32_t dtrain_tensor; /* index in its graph; negative after an error */
+
+/* training: batch norm uses batch statistics and backward may be added. params must outlive the graph. */
+BETON_API int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out, beton_error *err);
+BETON_API void dtrain_graph_destroy(dtrain_graph **graph);
+BETON_API bool dtrain_graph_training(const dtrain_graph *graph);
+BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor);
+
+/* Starts the next block: nodes and parameters from here on form one flat group. */
+BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
+
+/* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
+ */
+BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
+					   const dtrain_shape *shape);
+BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
+				      int kernel, int stride, int padding);
+BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
+BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
+BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
+BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
+BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding);
+BETON_API dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x);
+BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
+/* Loss of each sample [n]; mean of a vector []. */
+BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
+						     double label_smoothing);
+BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
+
+/* Appends the backward nodes for a scalar loss: every parameter's gradient goes straight into the flat gradient array.
+ * A tensor that requires_grad is asked for (gradient checks) also gets one, readable like any kept tensor. */
+BETON_API void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor);
+BETON_API dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor);
+BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
+
+/* Keeps a tensor's memory until the end of the program, plain row-major, so that it can be read after a run. */
+BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
+
+/* Writes a scalar (the mean loss) into extra element `slot` (0 .. DTRAIN_GRAD_EXTRA - 1) in front of the gradients,
+ * where the first bucket takes it along: after dtrain_ddp_finish it is the mean over the ranks. */
+BETON_API void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot);
+
+typedef struct dtrain_program dtrain_program;
+
+/* Called by dtrain_program_run on its thread. forward_done: the forward nodes are on the stream. grad_ready: the ops
+ * that complete the gradient of parameter `param` are on the stream; called once for each parameter, in flat order of
+ * completion. block_begin / block_end: before the first and after the last node of a block, in either direction (where
+ * FSDP gathers and releases). Any may be NULL; a non-zero return stops the run with that status. */
+typedef struct dtrain_program_hooks {
+	void *context;
+	int (*forward_done)(void *context, dtrain_stream *stream, beton_error *err);
+	int (*grad_ready)(void *context, int param, dtrain_stream *stream, beton_error *err);
+	int (*block_begin)(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err);
+	int (*block_end)(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err);
+} dtrain_program_hooks;
+
+/* Allocates params if that has not been done, plans and creates everything. The graph is consumed into the program (its
+ * handles stay valid for dtrain_program_data); on failure it is still the caller's. */
+BETON_API int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err);
+BETON_API void dtrain_program_destroy(dtrain_program **program);
+
+/* Device memory of an input or kept tensor, plain; fixed for the program's life. NULL for any other tensor. */
+BETON_API void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor);
+BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_tensor tensor);
+
+/* Puts the whole program on the stream. hooks may be NULL. Errors: DEVICE, and those of the hooks. */
+BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,
+				 beton_error *err);
+
+/* Arena bytes, the sum that the activations would need without sharing, scratch bytes, nodes, floating-point operations
+ * of one run (2 per multiply-add; convolution and linear only). */
+typedef struct dtrain_program_facts {
+	size_t struct_size;
+	size_t arena_bytes;
+	size_t unshared_bytes;
+	size_t workspace_bytes;
+	int32_t nodes;
+	double flops;
+} dtrain_program_facts;
+BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models by name: mlp, resnet20 (CIFAR, He et al. 2015 section 4.2), resnet18, resnet50 (v1.5: the stride sits in the
+ * 3x3 convolution). Parameter names and shapes of the last two are torchvision's.
+ */
+#ifndef DTRAIN_MODEL_H
+#define DTRAIN_MODEL_H
+
+#include <dtrain/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* From a picture batch [n, 3, h, w] to logits [n, classes]; -1 with the graph's error for an unknown name or a picture
+ * too small for the model. */
+BETON_API dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image,
+					   int64_t classes);
+
+/* The known names, NULL past the end. */
+BETON_API const char *dtrain_model_name(int index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model's persistent tensors: parameters, their gradients, and buffers (batch norm's running statistics).
+ *
+ * All parameters live in one flat space of elements, in the reverse of the order of declaration, which is the order in
+ * which backward completes their gradients. Values, gradients and optimizer state are arrays over that same space, so
+ *   - a DDP bucket is a contiguous range, reduced in place;
+ *   - a block (one flat group, the unit of FSDP) is a contiguous range that can be sharded and gathered;
+ *   - the optimizer updates a whole range in one op.
+ * Each parameter starts on a multiple of DTRAIN_PARAM_ALIGN elements and each block is padded to a multiple of
+ * DTRAIN_BLOCK_ALIGN, so that it divides evenly among ranks; padding is zero and stays zero. The gradient array has
+ * DTRAIN_GRAD_EXTRA more elements in front (index -DTRAIN_GRAD_EXTRA .. -1): per-step figures such as the loss, which
+ * are reduced together with the first bucket at no cost.
+ *
+ * Graphs for training and for evaluation share one dtrain_params.
+ */
+#ifndef DTRAIN_PARAMS_H
+#define DTRAIN_PARAMS_H
+
+#include <dtrain/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DTRAIN_PARAM_ALIGN 16
+#define DTRAIN_BLOCK_ALIGN 1024
+#define DTRAIN_GRAD_EXTRA 16
+
+typedef enum dtrain_init {
+	DTRAIN_INIT_ZERO,
+	DTRAIN_INIT_ONE,
+	DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, /* torchvision's conv: normal, std = sqrt(2 / (out * kh * kw)) */
+	DTRAIN_INIT_LINEAR_UNIFORM,         /* PyTorch's nn.Linear: uniform in +-1 / sqrt(fan_in); weights and bias */
+} dtrain_init;
+
+typedef struct dtrain_param {
+	const char *name; /* torchvision's: "layer1.0.conv1.weight" */
+	dtrain_shape shape;
+	int64_t offset; /* in the flat space, elements */
+	int64_t count;
+	int32_t block;
+	dtrain_init init;
+	int64_t fan_in;
+} dtrain_param;
+
+typedef struct dtrain_buffer {
+	const char *name; /* "bn1.running_mean" */
+	dtrain_shape shape;
+	void *data; /* on the device, plain */
+	dtrain_init init;
+} dtrain_buffer;
+
+typedef struct dtrain_block {
+	int64_t offset; /* elements; a multiple of DTRAIN_BLOCK_ALIGN */
+	int64_t count;  /* with padding */
+} dtrain_block;
+
+typedef struct dtrain_params dtrain_params;
+
+/* dtype F32, or F64 on ref. The set keeps device, which must outlive it. */
+BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err);
+BETON_API void dtrain_params_destroy(dtrain_params **params);
+
+/* Declares, or after allocation looks up (a second graph of the same model), a parameter or buffer; the shape must be
+ * the same. Return an index >= 0, or a status. fan_in is used by LINEAR_UNIFORM. next_block starts a new flat group. */
+BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
+				    dtrain_init init, int64_t fan_in, beton_error *err);
+BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
+					   dtrain_init init, beton_error *err);
+BETON_API void dtrain_params_next_block(dtrain_params *params);
+
+/* Lays out the flat space and allocates values, gradients and buffers. After it nothing new may be declared. */
+BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
+
+/* Fills values and buffers as declared; the same seed gives the same values on every device and rank. */
+BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
+
+BETON_API int dtrain_params_count(const dtrain_params *params);
+BETON_API const dtrain_param *dtrain_params_at(const dtrain_params *params, int index);
+BETON_API int dtrain_params_buffer_count(const dtrain_params *params);
+BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int index);
+BETON_API int dtrain_params_block_count(const dtrain_params *params);
+BETON_API const dtrain_block *dtrain_params_block_at(const dtrain_params *params, int index);
+
+/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding, not the extra gradient elements. */
+BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
+BETON_API void *dtrain_params_values(const dtrain_params *params);
+BETON_API void *dtrain_params_grads(const dtrain_params *params);
+BETON_API dtrain_dtype dtrain_params_dtype(const dtrain_params *params);
+BETON_API dtrain_device *dtrain_params_device(const dtrain_params *params);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
