@@ -88,8 +88,8 @@ typedef struct beton_value {
 typedef struct beton_reader beton_reader;
 
 /* Opens path and checks header, fields, sizes and allocation table. On success *out is the caller's, to be closed; on
- * failure *out is NULL. Errors: NOT_FOUND, ACCESS, IO, TRUNCATED, UNSUPPORTED_VERSION, FORMAT, INCOMPLETE (a file whose
- * writer was killed), UNSUPPORTED_FIELD, NO_MEMORY. */
+ * failure *out is NULL. Errors: NOT_FOUND, ACCESS, INVALID_ARGUMENT (not a regular file), IO, TRUNCATED, FILE_CHANGED,
+ * UNSUPPORTED_VERSION, FORMAT, INCOMPLETE (a file whose writer was killed), UNSUPPORTED_FIELD, NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
 /* Closes *reader, if any, and sets it to NULL. No thread may still be using it. */
@@ -122,10 +122,14 @@ BETON_API int beton_reader_fd(const beton_reader *reader);
 typedef struct beton_writer_options {
 	size_t struct_size; /* sizeof(beton_writer_options), set by beton_writer_options_init */
 	uint32_t page_size; /* power of two, 2 MiB .. 2 GiB; default 8 MiB */
+	/* How many samples will come, to leave room for their metadata in front of the pages; 0 (default): unknown. A
+	 * wrong guess is no error: what the metadata needs of the first pages moves behind the last one. */
+	uint64_t expected_samples;
 } beton_writer_options;
 
 /* One value to write: integer, real, or size bytes at data (borrowed until append returns). For IMAGE also mode, width
- * and height (1..65535). For JSON data is the text without the NUL; the writer adds it. */
+ * and height (1..65535). For JSON data is the text without the NUL; the writer adds it. Memory: a page, and for each
+ * sample its metadata record and 24 bytes for each blob, until finish. */
 typedef struct beton_input {
 	const void *data;
 	uint64_t size;
@@ -147,12 +151,12 @@ BETON_API int beton_writer_open(beton_writer **out, const char *path, const beto
 				const beton_writer_options *options, beton_error *err);
 
 /* Appends one sample: num_fields inputs in schema order. The same samples give the same bytes. Errors:
- * INVALID_ARGUMENT (a value that does not fit its field, or a sample larger than a page), NO_SPACE, IO, NO_MEMORY;
- * after NO_SPACE or IO the writer can only be closed. */
+ * INVALID_ARGUMENT (a value that does not fit its field, or a sample larger than a page), NO_SPACE, IO, NO_MEMORY,
+ * STATE (after finish, or after a failure other than INVALID_ARGUMENT, when the writer can only be closed). */
 BETON_API int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err);
 
 /* Writes what is left, syncs, and renames the file to its final name (replacing an older one). The writer is still to
- * be closed. Errors: NO_SPACE, IO; the final name then holds what it held before. */
+ * be closed. Errors: NO_SPACE, IO, NO_MEMORY, STATE; the final name then holds what it held before. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Closes *writer, if any, and sets it to NULL; without a successful finish the temporary file is removed. */

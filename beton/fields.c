@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fields.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "format.h"
+#include "layout.h"
+
+/* Bytes per element of a NumPy type string such as "<f4", "|b1", "<U7" or "<M8[ns]"; 0 if it is none, or if its
+ * elements are not plain data (objects). */
+static uint32_t dtype_item_size(const char *text)
+{
+	if (!text[0] || !strchr("<>|=", text[0]) || !text[1] || !strchr("biufcSUVMm", text[1]))
+		return 0;
+	char kind = text[1];
+	const char *digit = text + 2;
+	uint64_t count = 0;
+	for (; *digit >= '0' && *digit <= '9'; digit++)
+		if ((count = count * 10 + (uint64_t)(*digit - '0')) > UINT32_MAX / 4)
+			return 0;
+	bool date = kind == 'M' || kind == 'm';
+	size_t rest = strlen(digit);
+	if (rest && !(date && rest > 2 && digit[0] == '[' && digit[rest - 1] == ']'))
+		return 0;
+	switch (kind) {
+	case 'b':
+		return count == 1 ? 1 : 0;
+	case 'i':
+	case 'u':
+		return count == 1 || count == 2 || count == 4 || count == 8 ? (uint32_t)count : 0;
+	case 'f':
+		return count == 2 || count == 4 || count == 8 || count == 12 || count == 16 ? (uint32_t)count : 0;
+	case 'c':
+		return count == 8 || count == 16 || count == 24 || count == 32 ? (uint32_t)count : 0;
+	case 'M':
+	case 'm':
+		return count == 8 ? 8 : 0;
+	case 'U':
+		return (uint32_t)count * 4;
+	default:
+		return (uint32_t)count;
+	}
+}
+
+/* False when the array is larger than limit bytes; an array without elements fits. */
+static bool array_fits(const beton_field *field, uint64_t limit)
+{
+	for (uint32_t i = 0; i < field->ndim; i++)
+		if (field->shape[i] == 0)
+			return true;
+	uint64_t bytes = field->item_size;
+	for (uint32_t i = 0; i < field->ndim; i++) {
+		if (field->shape[i] > limit / bytes)
+			return false;
+		bytes *= field->shape[i];
+	}
+	return bytes <= limit;
+}
+
+uint64_t beton_array_bytes(const beton_field *field)
+{
+	uint64_t bytes = field->item_size;
+	for (uint32_t i = 0; i < field->ndim && bytes; i++)
+		bytes = field->shape[i] ? bytes * field->shape[i] : 0;
+	return bytes;
+}
+
+/* The type stands as JSON of NumPy's dtype.descr: [["", "<f4"]]. */
+static bool parse_dtype(const uint8_t *text, size_t length, beton_field *field)
+{
+	json_t *root = json_loadb((const char *)text, length, JSON_REJECT_DUPLICATES, NULL);
+	json_t *member = json_array_get(root, 0);
+	const char *type = json_string_value(json_array_get(member, 1));
+	bool good = json_array_size(root) == 1 && json_array_size(member) == 2 &&
+		    json_is_string(json_array_get(member, 0)) && type && strlen(type) < sizeof(field->dtype);
+	if (good) {
+		snprintf(field->dtype, sizeof(field->dtype), "%s", type);
+		field->item_size = dtype_item_size(type);
+		good = field->item_size > 0;
+	}
+	json_decref(root);
+	return good;
+}
+
+static int parse_array(const uint8_t *arguments, const char *path, uint32_t page_size, beton_field *field,
+		       beton_error *err)
+{
+	uint64_t length = load_u64(arguments + ARRAY_TYPE_LENGTH);
+	if (length > ARGUMENTS_SIZE - ARRAY_TYPE)
+		return bt_fail(err, BETON_FORMAT,
+			       "%s: array field '%s': type description of %llu bytes, at most %d fit", path,
+			       field->name, (unsigned long long)length, ARGUMENTS_SIZE - ARRAY_TYPE);
+	if (!parse_dtype(arguments + ARRAY_TYPE, (size_t)length, field))
+		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': type '%.*s' is not that of a plain array",
+			       path, field->name, (int)length, (const char *)arguments + ARRAY_TYPE);
+	/* Dimensions end at the last one that is not zero. */
+	for (uint32_t i = 0; i < BETON_DIMS_MAX; i++) {
+		field->shape[i] = load_u64(arguments + i * sizeof(uint64_t));
+		if (field->shape[i])
+			field->ndim = i + 1;
+	}
+	if (field->ndim == 0)
+		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': it has no shape", path, field->name);
+	if (!array_fits(field, page_size))
+		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': one array is larger than a page of %u bytes",
+			       path, field->name, page_size);
+	return BETON_OK;
+}
+
+int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size,
+		      beton_field *field, beton_error *err)
+{
+	*field = (beton_field){.type = (beton_field_type)BETON_FIELD_FLOAT};
+	memcpy(field->name, descriptor + FIELD_NAME, BETON_NAME_MAX);
+	uint8_t type = descriptor[0];
+	if (type > BETON_FIELD_TORCH_TENSOR)
+		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
+			       field->name, type);
+	field->type = (beton_field_type)type;
+	if (beton_type_is_array(field->type))
+		return parse_array(descriptor + FIELD_ARGUMENTS, path, page_size, field, err);
+	return BETON_OK;
+}
+
+static int format_array(beton_field *field, uint32_t page_size, uint8_t *arguments, beton_error *err)
+{
+	if (strnlen(field->dtype, sizeof(field->dtype)) == sizeof(field->dtype) ||
+	    (field->item_size = dtype_item_size(field->dtype)) == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': dtype '%.15s' is not that of a plain array",
+			       field->name, field->dtype);
+	if (field->ndim < 1 || field->ndim > BETON_DIMS_MAX || field->shape[field->ndim - 1] == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "field '%s': an array needs 1 to %d dimensions, the last one not 0; it has %u",
+			       field->name, BETON_DIMS_MAX, field->ndim);
+	if (!array_fits(field, page_size))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "field '%s': one array is larger than a page of %u bytes; raise the page size",
+			       field->name, page_size);
+	for (uint32_t i = 0; i < field->ndim; i++)
+		store_u64(arguments + i * sizeof(uint64_t), field->shape[i]);
+	char *type = (char *)arguments + ARRAY_TYPE;
+	int length = snprintf(type, ARGUMENTS_SIZE - ARRAY_TYPE, "[[\"\", \"%s\"]]", field->dtype);
+	store_u64(arguments + ARRAY_TYPE_LENGTH, (uint64_t)length);
+	return BETON_OK;
+}
+
+int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint8_t *descriptor, beton_error *err)
+{
+	memset(descriptor, 0, FIELD_SIZE);
+	size_t length = strnlen(field->name, sizeof(field->name));
+	if (length == 0 || length > BETON_NAME_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "field %u: a name has 1 to %d bytes", index,
+			       BETON_NAME_MAX);
+	for (size_t i = 0; i < length; i++)
+		if (field->name[i] < 0x20 || field->name[i] > 0x7e)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "field %u: the name '%s' is not printable ASCII",
+				       index, field->name);
+	if ((unsigned)field->type > BETON_FIELD_TORCH_TENSOR)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s' has the unknown type %d", field->name,
+			       (int)field->type);
+	descriptor[0] = (uint8_t)field->type;
+	memcpy(descriptor + FIELD_NAME, field->name, length);
+	if (beton_type_is_array(field->type))
+		return format_array(field, page_size, descriptor + FIELD_ARGUMENTS, err);
+	return BETON_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const beton_field *const *left = a;
+	const beton_field *const *right = b;
+	return strcmp((*left)->name, (*right)->name);
+}
+
+int64_t beton_duplicate_name(const beton_field *fields, uint32_t num_fields)
+{
+	const beton_field **sorted = calloc(num_fields, sizeof(*sorted));
+	if (!sorted)
+		return -2;
+	for (uint32_t i = 0; i < num_fields; i++)
+		sorted[i] = &fields[i];
+	qsort(sorted, num_fields, sizeof(*sorted), compare_names);
+	int64_t found = -1;
+	for (uint32_t i = 1; i < num_fields && found < 0; i++)
+		if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+			found = sorted[i] - fields;
+	free(sorted);
+	return found;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layout.h"
+
+#include "format.h"
+
+field_slot beton_field_slot(beton_field_type type)
+{
+	switch (type) {
+	case BETON_FIELD_IMAGE:
+		return (field_slot){IMAGE_RECORD_SIZE, 1, 5};
+	case BETON_FIELD_BYTES:
+	case BETON_FIELD_JSON:
+		return (field_slot){BYTES_RECORD_SIZE, 1, 0};
+	case BETON_FIELD_FLOAT:
+	case BETON_FIELD_INT:
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_TORCH_TENSOR:
+		break;
+	}
+	return (field_slot){8, 8, 0};
+}
+
+bool beton_type_has_blob(beton_field_type type)
+{
+	return type != BETON_FIELD_FLOAT && type != BETON_FIELD_INT;
+}
+
+bool beton_type_is_array(beton_field_type type)
+{
+	return type == BETON_FIELD_NDARRAY || type == BETON_FIELD_TORCH_TENSOR;
+}
+
+/* The record is what NumPy makes of np.dtype([...], align=True): members of 8 bytes are aligned, while the image and
+ * bytes members are packed structures, whose alignment is 1; the record's size is a multiple of its alignment. */
+uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
+{
+	uint32_t offset = 0;
+	uint32_t alignment = 1;
+	for (uint32_t i = 0; i < num_fields; i++) {
+		field_slot slot = beton_field_slot(fields[i].type);
+		offset = (offset + slot.alignment - 1) / slot.alignment * slot.alignment;
+		fields[i].record_offset = offset;
+		offset += slot.size;
+		if (slot.alignment > alignment)
+			alignment = slot.alignment;
+	}
+	return (offset + alignment - 1) / alignment * alignment;
+}
+
+uint32_t beton_count_blob_fields(const beton_field *fields, uint32_t num_fields)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < num_fields; i++)
+		count += beton_type_has_blob(fields[i].type);
+	return count;
+}

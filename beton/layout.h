@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BETON_LAYOUT_H
+#define BETON_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <beton/beton.h>
+
+/* Where in the metadata record of a sample a field stands. */
+typedef struct field_slot {
+	uint32_t size;
+	uint32_t alignment;
+	uint32_t pointer_offset; /* of the blob's pointer in the slot; meaningless for integers and floats */
+} field_slot;
+
+field_slot beton_field_slot(beton_field_type type);
+
+/* Whether values of the type are blobs inside a page. */
+bool beton_type_has_blob(beton_field_type type);
+
+bool beton_type_is_array(beton_field_type type);
+
+/* Sets record_offset of every field and returns the record's size in bytes. */
+uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields);
+
+uint32_t beton_count_blob_fields(const beton_field *fields, uint32_t num_fields);
+
+#endif
