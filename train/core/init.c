@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "params.h"
+
+/* Counter-based: element i of a parameter is a hash of i under a key made of the seed and the name. */
+static uint64_t draw(uint64_t key, int64_t element)
+{
+	return XXH3_64bits_withSeed(&element, sizeof(element), key);
+}
+
+/* In (0, 1): the middle of one of 2^32 cells, never an end. */
+static double unit(uint32_t bits)
+{
+	return ((double)bits + 0.5) * 0x1p-32;
+}
+
+/* Box and Muller's transform of the two halves of one draw. */
+static double normal(uint64_t bits)
+{
+	return sqrt(-2.0 * log(unit((uint32_t)(bits >> 32)))) * cos(2.0 * M_PI * unit((uint32_t)bits));
+}
+
+static double element_value(dtrain_init init, double scale, uint64_t key, int64_t element)
+{
+	switch (init) {
+	case DTRAIN_INIT_ONE:
+		return 1.0;
+	case DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT:
+		return scale * normal(draw(key, element));
+	case DTRAIN_INIT_LINEAR_UNIFORM:
+		return scale * (2.0 * unit((uint32_t)(draw(key, element) >> 32)) - 1.0);
+	case DTRAIN_INIT_ZERO:
+		break;
+	}
+	return 0.0;
+}
+
+static double scale_of(dtrain_init init, const dtrain_shape *shape, int64_t fan_in)
+{
+	if (init == DTRAIN_INIT_LINEAR_UNIFORM)
+		return 1.0 / sqrt((double)(fan_in > 0 ? fan_in : 1));
+	int64_t fan_out = shape->ndim > 0 ? shape->dim[0] : 1;
+	for (int i = 2; i < shape->ndim; i++)
+		fan_out *= shape->dim[i];
+	return sqrt(2.0 / (double)fan_out);
+}
+
+void dtrain__init_fill(void *out, dtrain_dtype dtype, int64_t count, dtrain_init init, const dtrain_shape *shape,
+		       int64_t fan_in, const char *name, uint64_t seed)
+{
+	uint64_t key = XXH3_64bits_withSeed(name, strlen(name), seed);
+	double scale = scale_of(init, shape, fan_in);
+	for (int64_t i = 0; i < count; i++) {
+		float value = (float)element_value(init, scale, key, i);
+		if (dtype == DTRAIN_F64)
+			((double *)out)[i] = value;
+		else
+			((float *)out)[i] = value;
+	}
+}

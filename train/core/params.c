@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "params.h"
+#include "shape.h"
+
+int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err)
+{
+	*out = NULL;
+	dtrain_device_caps caps;
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	api->caps(device, &caps);
+	if ((dtype != DTRAIN_F32 && dtype != DTRAIN_F64) || !(caps.dtypes & 1u << dtype))
+		return bt_fail(err, BETON_UNSUPPORTED, "device '%s' has no parameters of type %s", api->name,
+			       dtrain_dtype_name(dtype));
+	dtrain_params *params = calloc(1, sizeof(*params));
+	if (!params)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameters");
+	params->device = device;
+	params->api = api;
+	params->dtype = dtype;
+	*out = params;
+	return BETON_OK;
+}
+
+static void free_memory(dtrain_params *params)
+{
+	params->api->free(params->device, params->values);
+	params->api->free(params->device, params->grad_memory);
+	params->api->free(params->device, params->buffer_memory);
+	free(params->blocks);
+	params->values = params->grad_memory = params->buffer_memory = NULL;
+	params->blocks = NULL;
+}
+
+void dtrain_params_destroy(dtrain_params **params)
+{
+	dtrain_params *p = *params;
+	if (!p)
+		return;
+	free_memory(p);
+	for (int i = 0; i < p->count; i++)
+		free((char *)p->params[i].name);
+	for (int i = 0; i < p->buffer_count; i++)
+		free((char *)p->buffers[i].name);
+	free(p->params);
+	free(p->buffers);
+	free(p);
+	*params = NULL;
+}
+
+/* Makes room for one more element in a growing array. */
+static int reserve(void **array, int count, int *capacity, size_t size, beton_error *err)
+{
+	if (count < *capacity)
+		return BETON_OK;
+	int grown = *capacity ? 2 * *capacity : 64;
+	void *memory = realloc(*array, (size_t)grown * size);
+	if (!memory)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d parameters", grown);
+	*array = memory;
+	*capacity = grown;
+	return BETON_OK;
+}
+
+static int check_declaration(const dtrain_params *params, const char *name, const dtrain_shape *shape, beton_error *err)
+{
+	char text[DTRAIN__SHAPE_TEXT];
+	if (!dtrain__shape_valid(shape))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "parameter '%s': bad shape %s", name,
+			       dtrain__shape_text(shape, text));
+	if (params->allocated)
+		return bt_fail(err, BETON_STATE, "parameter '%s' is declared after the parameters were allocated",
+			       name);
+	return BETON_OK;
+}
+
+static int check_known(const char *name, const dtrain_shape *known, const dtrain_shape *shape, int index,
+		       beton_error *err)
+{
+	char a[DTRAIN__SHAPE_TEXT], b[DTRAIN__SHAPE_TEXT];
+	if (dtrain__shape_equal(known, shape))
+		return index;
+	return bt_fail(err, BETON_MISMATCH, "parameter '%s' has shape %s, and is declared again with shape %s", name,
+		       dtrain__shape_text(known, a), dtrain__shape_text(shape, b));
+}
+
+int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+			  int64_t fan_in, beton_error *err)
+{
+	for (int i = 0; i < params->count; i++)
+		if (strcmp(params->params[i].name, name) == 0)
+			return check_known(name, &params->params[i].shape, shape, i, err);
+	int status = check_declaration(params, name, shape, err);
+	if (status == BETON_OK)
+		status = reserve((void **)&params->params, params->count, &params->capacity, sizeof(dtrain_param), err);
+	if (status != BETON_OK)
+		return status;
+	char *copy = strdup(name);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameter '%s'", name);
+	params->params[params->count] = (dtrain_param){.name = copy,
+						       .shape = *shape,
+						       .count = dtrain_shape_count(shape),
+						       .block = params->block,
+						       .init = init,
+						       .fan_in = fan_in};
+	params->block_used = true;
+	return params->count++;
+}
+
+int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+				 beton_error *err)
+{
+	for (int i = 0; i < params->buffer_count; i++)
+		if (strcmp(params->buffers[i].name, name) == 0)
+			return check_known(name, &params->buffers[i].shape, shape, i, err);
+	int status = check_declaration(params, name, shape, err);
+	if (status == BETON_OK)
+		status = reserve((void **)&params->buffers, params->buffer_count, &params->buffer_capacity,
+				 sizeof(dtrain_buffer), err);
+	if (status != BETON_OK)
+		return status;
+	char *copy = strdup(name);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for buffer '%s'", name);
+	params->buffers[params->buffer_count] = (dtrain_buffer){.name = copy, .shape = *shape, .init = init};
+	return params->buffer_count++;
+}
+
+void dtrain_params_next_block(dtrain_params *params)
+{
+	/* A block without parameters would be an empty range that nobody can shard. */
+	if (!params->block_used)
+		return;
+	params->block++;
+	params->block_used = false;
+}
+
+/* Offsets in the reverse of the declaration: the last block first, and in it the last parameter first. */
+static int lay_out(dtrain_params *params, beton_error *err)
+{
+	int blocks = params->count ? params->params[params->count - 1].block + 1 : 0;
+	params->blocks = calloc((size_t)(blocks ? blocks : 1), sizeof(*params->blocks));
+	if (!params->blocks)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d blocks", blocks);
+	params->block_count = blocks;
+	size_t offset = 0;
+	for (int i = params->count - 1; i >= 0; i--) {
+		dtrain_param *param = &params->params[i];
+		dtrain_block *block = &params->blocks[param->block];
+		if (i == params->count - 1 || params->params[i + 1].block != param->block)
+			block->offset = (int64_t)offset;
+		param->offset = (int64_t)offset;
+		offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
+		if (i == 0 || params->params[i - 1].block != param->block) {
+			offset = dtrain__round_up(offset, DTRAIN_BLOCK_ALIGN);
+			block->count = (int64_t)offset - block->offset;
+		}
+		if (offset > (size_t)DTRAIN__MAX_ELEMENTS)
+			return bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
+	}
+	params->flat_count = (int64_t)offset;
+	return BETON_OK;
+}
+
+static int allocate_buffers(dtrain_params *params, beton_error *err)
+{
+	size_t element = dtrain_dtype_size(params->dtype);
+	size_t total = 0;
+	for (int i = 0; i < params->buffer_count; i++)
+		total += dtrain__round_up((size_t)dtrain_shape_count(&params->buffers[i].shape), DTRAIN_PARAM_ALIGN);
+	int status = params->api->alloc(params->device, total * element, &params->buffer_memory, err);
+	if (status != BETON_OK)
+		return status;
+	char *at = params->buffer_memory;
+	for (int i = 0; i < params->buffer_count; i++) {
+		params->buffers[i].data = at;
+		at += dtrain__round_up((size_t)dtrain_shape_count(&params->buffers[i].shape), DTRAIN_PARAM_ALIGN) *
+		      element;
+	}
+	return BETON_OK;
+}
+
+int dtrain_params_allocate(dtrain_params *params, beton_error *err)
+{
+	if (params->allocated)
+		return BETON_OK;
+	size_t element = dtrain_dtype_size(params->dtype);
+	int status = lay_out(params, err);
+	if (status == BETON_OK)
+		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->values, err);
+	if (status == BETON_OK)
+		status = params->api->alloc(params->device, ((size_t)params->flat_count + DTRAIN_GRAD_EXTRA) * element,
+					    &params->grad_memory, err);
+	if (status == BETON_OK)
+		status = allocate_buffers(params, err);
+	if (status != BETON_OK) {
+		free_memory(params);
+		return status;
+	}
+	params->allocated = true;
+	return BETON_OK;
+}
+
+static int copy_to_device(dtrain_params *params, void *to, const void *from, int64_t count, dtrain_stream *stream,
+			  beton_error *err)
+{
+	return params->api->copy(stream, to, from, (size_t)count * dtrain_dtype_size(params->dtype),
+				 DTRAIN_HOST_TO_DEVICE, err);
+}
+
+int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
+{
+	if (!params->allocated)
+		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
+	size_t element = dtrain_dtype_size(params->dtype);
+	int64_t most = 1;
+	for (int i = 0; i < params->buffer_count; i++) {
+		int64_t count = dtrain_shape_count(&params->buffers[i].shape);
+		most = count > most ? count : most;
+	}
+	if (params->flat_count > most)
+		most = params->flat_count;
+	char *host = calloc((size_t)most, element);
+	if (!host)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
+			       (long long)most);
+	for (int i = 0; i < params->count; i++) {
+		const dtrain_param *param = &params->params[i];
+		dtrain__init_fill(host + (size_t)param->offset * element, params->dtype, param->count, param->init,
+				  &param->shape, param->fan_in, param->name, seed);
+	}
+	int status = copy_to_device(params, params->values, host, params->flat_count, stream, err);
+	if (status == BETON_OK)
+		status = params->api->stream_synchronize(stream, err);
+	for (int i = 0; i < params->buffer_count && status == BETON_OK; i++) {
+		const dtrain_buffer *buffer = &params->buffers[i];
+		int64_t count = dtrain_shape_count(&buffer->shape);
+		dtrain__init_fill(host, params->dtype, count, buffer->init, &buffer->shape, 0, buffer->name, seed);
+		status = copy_to_device(params, buffer->data, host, count, stream, err);
+		if (status == BETON_OK)
+			status = params->api->stream_synchronize(stream, err);
+	}
+	free(host);
+	return status;
+}
+
+int dtrain_params_count(const dtrain_params *params)
+{
+	return params->count;
+}
+
+const dtrain_param *dtrain_params_at(const dtrain_params *params, int index)
+{
+	return index >= 0 && index < params->count ? &params->params[index] : NULL;
+}
+
+int dtrain_params_buffer_count(const dtrain_params *params)
+{
+	return params->buffer_count;
+}
+
+const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int index)
+{
+	return index >= 0 && index < params->buffer_count ? &params->buffers[index] : NULL;
+}
+
+int dtrain_params_block_count(const dtrain_params *params)
+{
+	return params->block_count;
+}
+
+const dtrain_block *dtrain_params_block_at(const dtrain_params *params, int index)
+{
+	return index >= 0 && index < params->block_count ? &params->blocks[index] : NULL;
+}
+
+int64_t dtrain_params_flat_count(const dtrain_params *params)
+{
+	return params->flat_count;
+}
+
+void *dtrain_params_values(const dtrain_params *params)
+{
+	return params->values;
+}
+
+void *dtrain_params_grads(const dtrain_params *params)
+{
+	if (!params->grad_memory)
+		return NULL;
+	return (char *)params->grad_memory + DTRAIN_GRAD_EXTRA * dtrain_dtype_size(params->dtype);
+}
+
+dtrain_dtype dtrain_params_dtype(const dtrain_params *params)
+{
+	return params->dtype;
+}
+
+dtrain_device *dtrain_params_device(const dtrain_params *params)
+{
+	return params->device;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "shape.h"
+
+static const struct {
+	size_t bytes;
+	const char *name;
+} dtypes[] = {
+	[DTRAIN_F32] = {4, "f32"},   [DTRAIN_F64] = {8, "f64"}, [DTRAIN_F16] = {2, "f16"},
+	[DTRAIN_BF16] = {2, "bf16"}, [DTRAIN_I64] = {8, "i64"}, [DTRAIN_U8] = {1, "u8"},
+};
+
+size_t dtrain_dtype_size(dtrain_dtype dtype)
+{
+	return (size_t)dtype < sizeof(dtypes) / sizeof(dtypes[0]) ? dtypes[dtype].bytes : 0;
+}
+
+const char *dtrain_dtype_name(dtrain_dtype dtype)
+{
+	return (size_t)dtype < sizeof(dtypes) / sizeof(dtypes[0]) ? dtypes[dtype].name : "unknown";
+}
+
+dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims)
+{
+	dtrain_shape shape = {.ndim = ndim < DTRAIN_MAX_DIMS ? ndim : DTRAIN_MAX_DIMS};
+	for (int i = 0; i < shape.ndim; i++)
+		shape.dim[i] = dims[i];
+	return shape;
+}
+
+int64_t dtrain_shape_count(const dtrain_shape *shape)
+{
+	int64_t count = 1;
+	for (int i = 0; i < shape->ndim; i++)
+		count *= shape->dim[i];
+	return count;
+}
+
+const char *dtrain__shape_text(const dtrain_shape *shape, char text[DTRAIN__SHAPE_TEXT])
+{
+	size_t used = (size_t)snprintf(text, DTRAIN__SHAPE_TEXT, "[");
+	for (int i = 0; i < shape->ndim; i++)
+		used += (size_t)snprintf(text + used, DTRAIN__SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
+					 (long long)shape->dim[i]);
+	snprintf(text + used, DTRAIN__SHAPE_TEXT - used, "]");
+	return text;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include <dtrain/optim.h>
+
+double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
+{
+	if (step < 0)
+		step = 0;
+	if (step < schedule->warmup_steps)
+		return schedule->lr * (double)(step + 1) / (double)schedule->warmup_steps;
+	if (schedule->kind == DTRAIN_SCHEDULE_CONSTANT)
+		return schedule->lr;
+	int64_t length = schedule->total_steps - schedule->warmup_steps;
+	if (step >= schedule->total_steps || length < 1)
+		return schedule->final_lr;
+	double done = (double)(step - schedule->warmup_steps) / (double)length;
+	double left = schedule->kind == DTRAIN_SCHEDULE_COSINE ? 0.5 * (1 + cos(M_PI * done)) : 1 - done;
+	return schedule->final_lr + (schedule->lr - schedule->final_lr) * left;
+}

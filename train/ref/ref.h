@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the ref device: one plain C function for each kind of op, in float and in double. Sums are formed in
+ * double in both.
+ */
+#ifndef DTRAIN_REF_REF_H
+#define DTRAIN_REF_REF_H
+
+#include <dtrain/device.h>
+
+struct dtrain_op;
+
+/* operands: inputs, then outputs, all plain row-major. */
+typedef int (*dtrain__ref_kernel)(const struct dtrain_op *op, void *const *operands, beton_error *err);
+
+struct dtrain_op {
+	dtrain__ref_kernel run;
+	dtrain_op_attrs attrs;
+	dtrain_shape inputs[DTRAIN_OP_MAX_OPERANDS];
+	dtrain_shape outputs[DTRAIN_OP_MAX_OPERANDS];
+	int32_t num_inputs;
+	int32_t num_outputs;
+};
+
+extern const dtrain__ref_kernel dtrain__ref_kernels_f32[DTRAIN_OP_KIND_COUNT];
+extern const dtrain__ref_kernel dtrain__ref_kernels_f64[DTRAIN_OP_KIND_COUNT];
+
+#endif
