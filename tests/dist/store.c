@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The key-value store: what clients see, and what strangers on its port can not do.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <dtrain/comm.h>
+
+#include "train/comm/store_frame.h"
+
+#define SHORT_MS 50
+#define LONG_MS 20000
+
+struct fixture {
+	dtrain_store_server *server;
+	dtrain_store *client;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	beton_error err = {0};
+
+	if (!f || dtrain_store_server_start("127.0.0.1", 0, &f->server, &err) ||
+	    dtrain_store_connect("127.0.0.1", dtrain_store_server_port(f->server), LONG_MS, &f->client, &err)) {
+		print_error("set-up: %s\n", err.message);
+		free(f);
+		return -1;
+	}
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	dtrain_store_close(&f->client);
+	dtrain_store_server_stop(&f->server);
+	free(f);
+	return 0;
+}
+
+static void expect_stored(dtrain_store *store, const char *key, const void *expected, size_t expected_size)
+{
+	beton_error err = {0};
+	size_t size;
+	void *value;
+
+	assert_int_equal(dtrain_store_get(store, key, LONG_MS, &value, &size, &err), BETON_OK);
+	assert_int_equal(size, expected_size);
+	assert_memory_equal(value, expected, size);
+	free(value);
+}
+
+static void values_come_back(void **state)
+{
+	struct fixture *f = *state;
+	size_t size = 3u << 20;
+	char *large = malloc(size);
+
+	assert_non_null(large);
+	for (size_t i = 0; i < size; i++)
+		large[i] = (char)(i * 7 + i / 251);
+	assert_int_equal(dtrain_store_set(f->client, "a", "one", 3, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_set(f->client, "empty", NULL, 0, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_set(f->client, "large", large, size, NULL), BETON_OK);
+	expect_stored(f->client, "a", "one", 3);
+	expect_stored(f->client, "empty", "", 0);
+	expect_stored(f->client, "large", large, size);
+	assert_int_equal(dtrain_store_set(f->client, "a", "other", 5, NULL), BETON_OK);
+	expect_stored(f->client, "a", "other", 5);
+	free(large);
+}
+
+static void missing_key_times_out_and_is_named(void **state)
+{
+	struct fixture *f = *state;
+	beton_error err = {0};
+	size_t size;
+	void *value;
+
+	assert_int_equal(dtrain_store_get(f->client, "nobody", SHORT_MS, &value, &size, &err), BETON_TIMEOUT);
+	assert_non_null(strstr(err.message, "\"nobody\""));
+	assert_null(value);
+	assert_int_equal(dtrain_store_get(f->client, "nobody", 0, &value, &size, &err), BETON_TIMEOUT);
+	/* The client works on. */
+	assert_int_equal(dtrain_store_set(f->client, "a", "x", 1, NULL), BETON_OK);
+	expect_stored(f->client, "a", "x", 1);
+}
+
+static void limits_are_refused_by_the_client(void **state)
+{
+	struct fixture *f = *state;
+	char key[STORE_MAX_KEY + 2];
+	beton_error err = {0};
+	size_t size;
+	void *value;
+
+	memset(key, 'k', sizeof(key) - 1);
+	key[sizeof(key) - 1] = '\0';
+	assert_int_equal(dtrain_store_set(f->client, key, "x", 1, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_store_set(f->client, "", "x", 1, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_store_get(f->client, "", 0, &value, &size, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_store_set(f->client, "big", "", (16u << 20) + 1, &err), BETON_INVALID_ARGUMENT);
+	key[STORE_MAX_KEY] = '\0';
+	assert_int_equal(dtrain_store_set(f->client, key, "x", 1, NULL), BETON_OK);
+	expect_stored(f->client, key, "x", 1);
+}
+
+static void counters_overflow_is_an_error(void **state)
+{
+	struct fixture *f = *state;
+	int64_t sum;
+
+	assert_int_equal(dtrain_store_add(f->client, "n", INT64_MAX, &sum, NULL), BETON_OK);
+	assert_int_equal(sum, INT64_MAX);
+	assert_int_equal(dtrain_store_add(f->client, "n", 1, &sum, NULL), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_store_add(f->client, "n", -1, &sum, NULL), BETON_OK);
+	assert_int_equal(sum, INT64_MAX - 1);
+}
+
+struct waiter {
+	dtrain_store *store;
+	int status;
+	char text[16];
+};
+
+static void *wait_for_key(void *argument)
+{
+	struct waiter *waiter = argument;
+	size_t size = 0;
+	void *value = NULL;
+
+	waiter->status = dtrain_store_get(waiter->store, "later", LONG_MS, &value, &size, NULL);
+	snprintf(waiter->text, sizeof(waiter->text), "%s", value ? (char *)value : "");
+	free(value);
+	return NULL;
+}
+
+static void waiting_holds_up_nobody(void **state)
+{
+	enum { WAITERS = 12 };
+	struct fixture *f = *state;
+	struct waiter waiters[WAITERS];
+	pthread_t threads[WAITERS];
+
+	for (int i = 0; i < WAITERS; i++) {
+		waiters[i] = (struct waiter){.store = f->client, .status = 1};
+		assert_int_equal(pthread_create(&threads[i], NULL, wait_for_key, &waiters[i]), 0);
+	}
+	/* On the same client, while the others wait. */
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(dtrain_store_set(f->client, "now", "y", 1, NULL), BETON_OK);
+		expect_stored(f->client, "now", "y", 1);
+	}
+	assert_int_equal(dtrain_store_set(f->client, "later", "come", 4, NULL), BETON_OK);
+	for (int i = 0; i < WAITERS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(waiters[i].status, BETON_OK);
+		assert_string_equal(waiters[i].text, "come");
+	}
+}
+
+static void *add_often(void *argument)
+{
+	struct fixture *f = argument;
+	dtrain_store *store = NULL;
+	intptr_t failures = 0;
+	int64_t sum;
+
+	if (dtrain_store_connect("127.0.0.1", dtrain_store_server_port(f->server), LONG_MS, &store, NULL))
+		return (void *)1;
+	for (int i = 0; i < 100; i++)
+		failures += dtrain_store_add(store, "count", 1, &sum, NULL) != BETON_OK;
+	dtrain_store_close(&store);
+	return (void *)failures;
+}
+
+static void many_clients_count_together(void **state)
+{
+	enum { CLIENTS = 24 };
+	struct fixture *f = *state;
+	pthread_t threads[CLIENTS];
+	int64_t sum = 0;
+
+	for (int i = 0; i < CLIENTS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, add_often, f), 0);
+	for (int i = 0; i < CLIENTS; i++) {
+		void *failures;
+
+		pthread_join(threads[i], &failures);
+		assert_null(failures);
+	}
+	assert_int_equal(dtrain_store_add(f->client, "count", 0, &sum, NULL), BETON_OK);
+	assert_int_equal(sum, CLIENTS * 100);
+}
+
+static int raw_connection(const struct fixture *f)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_port = htons(dtrain_store_server_port(f->server)),
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void expect_dropped(int fd)
+{
+	struct timeval limit = {.tv_sec = LONG_MS / 1000};
+	char byte;
+	ssize_t got;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	got = recv(fd, &byte, 1, 0);
+	assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+	close(fd);
+}
+
+static void send_raw(const struct fixture *f, const void *data, size_t size)
+{
+	int fd = raw_connection(f);
+
+	assert_int_equal(send(fd, data, size, MSG_NOSIGNAL), (ssize_t)size);
+	expect_dropped(fd);
+}
+
+static void garbage_drops_only_its_connection(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t frame[STORE_HEADER_SIZE + 64] = {0};
+	struct store_header bad[] = {
+		{.kind = STORE_SET, .key_size = STORE_MAX_KEY + 1},
+		{.kind = STORE_SET, .key_size = UINT32_MAX, .value_size = UINT32_MAX},
+		{.kind = STORE_SET, .key_size = 1, .value_size = STORE_MAX_VALUE + 1},
+		{.kind = STORE_SET, .key_size = 0},
+		{.kind = STORE_ADD, .key_size = 1, .value_size = 7},
+		{.kind = STORE_GET, .key_size = 1, .value_size = 1},
+		{.kind = STORE_REPLY},
+		{.kind = 99, .key_size = 1},
+	};
+
+	assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, NULL), BETON_OK);
+	send_raw(f, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 36);
+	memset(frame, 0xff, sizeof(frame));
+	send_raw(f, frame, sizeof(frame));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		dtrain__store_pack(&bad[i], frame);
+		send_raw(f, frame, STORE_HEADER_SIZE);
+	}
+	dtrain__store_pack(&(struct store_header){.kind = STORE_GET, .key_size = 4}, frame);
+	frame[4]++; /* a version of the future */
+	send_raw(f, frame, STORE_HEADER_SIZE);
+	expect_stored(f->client, "kept", "v", 1);
+}
+
+static void random_bytes_never_harm(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t seed = 1;
+
+	for (int round = 0; round < 300; round++) {
+		uint8_t bytes[200];
+		int fd = raw_connection(f);
+
+		dtrain__store_pack(&(struct store_header){.kind = (uint8_t)(1 + round % 5),
+							  .key_size = (uint32_t)(round % 40),
+							  .value_size = (uint32_t)(round % 90)},
+				   bytes);
+		for (size_t i = 0; i < sizeof(bytes); i++) {
+			seed = seed * 1664525 + 1013904223;
+			if (i >= STORE_HEADER_SIZE || seed >> 29 == 0)
+				bytes[i] = (uint8_t)(seed >> 24);
+		}
+		/* Sent in two parts and closed at once: replies meet a closed socket. */
+		send(fd, bytes, (size_t)round % sizeof(bytes), MSG_NOSIGNAL);
+		send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+		close(fd);
+	}
+	assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, NULL), BETON_OK);
+	expect_stored(f->client, "kept", "v", 1);
+}
+
+/* A header may promise 16 MiB: memory follows what arrives, so a thousand promises cost next to nothing. */
+static void promises_cost_no_memory(void **state)
+{
+	enum { PROMISES = 200 };
+	struct fixture *f = *state;
+	uint8_t frame[STORE_HEADER_SIZE];
+	int fds[PROMISES];
+	struct rusage usage;
+
+	dtrain__store_pack(&(struct store_header){.kind = STORE_SET, .key_size = 1, .value_size = STORE_MAX_VALUE},
+			   frame);
+	for (int i = 0; i < PROMISES; i++) {
+		fds[i] = raw_connection(f);
+		assert_int_equal(send(fds[i], frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
+	}
+	assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, NULL), BETON_OK);
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	assert_true(usage.ru_maxrss < 1024 * 1024); /* KiB; the promises add up to 3.1 GiB */
+	for (int i = 0; i < PROMISES; i++)
+		close(fds[i]);
+}
+
+static void taken_port_is_named(void **state)
+{
+	struct fixture *f = *state;
+	dtrain_store_server *second = NULL;
+	beton_error err = {0};
+	char expected[32];
+
+	assert_int_equal(dtrain_store_server_start("127.0.0.1", dtrain_store_server_port(f->server), &second, &err),
+			 BETON_EXISTS);
+	assert_null(second);
+	snprintf(expected, sizeof(expected), "127.0.0.1:%u", dtrain_store_server_port(f->server));
+	assert_non_null(strstr(err.message, expected));
+}
+
+static void port_is_free_again_at_once(void **state)
+{
+	struct fixture *f = *state;
+	uint16_t port = dtrain_store_server_port(f->server);
+	beton_error err = {0};
+
+	dtrain_store_server_stop(&f->server); /* with the client connected: its side goes through TIME_WAIT */
+	assert_int_equal(dtrain_store_server_start("127.0.0.1", port, &f->server, &err), BETON_OK);
+}
+
+static void lost_server_is_reported(void **state)
+{
+	struct fixture *f = *state;
+	beton_error err = {0};
+
+	dtrain_store_server_stop(&f->server);
+	assert_int_equal(dtrain_store_set(f->client, "a", "x", 1, &err), BETON_PEER_LOST);
+	assert_non_null(strstr(err.message, "the store is gone"));
+}
+
+static void connecting_gives_up_at_the_deadline(void **state)
+{
+	struct fixture *f = *state;
+	uint16_t port = dtrain_store_server_port(f->server);
+	dtrain_store *store = NULL;
+	beton_error err = {0};
+
+	dtrain_store_server_stop(&f->server);
+	assert_int_equal(dtrain_store_connect("127.0.0.1", port, SHORT_MS, &store, &err), BETON_TIMEOUT);
+	assert_null(store);
+	assert_int_equal(dtrain_store_connect("no.such.host.invalid", port, SHORT_MS, &store, &err), BETON_NOT_FOUND);
+	assert_non_null(strstr(err.message, "no.such.host.invalid"));
+}
+
+/* Somebody else's server on the port: our client says so instead of joining it. */
+static void silent_stranger_is_no_store(void **state)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	dtrain_store *store = NULL;
+
+	(void)state;
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+	assert_int_equal(dtrain_store_connect("127.0.0.1", ntohs(address.sin_port), SHORT_MS, &store, NULL),
+			 BETON_TIMEOUT);
+	close(fd);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(values_come_back),
+		TEST(missing_key_times_out_and_is_named),
+		TEST(limits_are_refused_by_the_client),
+		TEST(counters_overflow_is_an_error),
+		TEST(waiting_holds_up_nobody),
+		TEST(many_clients_count_together),
+		TEST(garbage_drops_only_its_connection),
+		TEST(random_bytes_never_harm),
+		TEST(promises_cost_no_memory),
+		TEST(taken_port_is_named),
+		TEST(port_is_free_again_at_once),
+		TEST(lost_server_is_reported),
+		TEST(connecting_gives_up_at_the_deadline),
+		cmocka_unit_test(silent_stranger_is_no_store),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+#define RETRY_FIRST_MS 5
+#define RETRY_MOST_MS 200
+
+uint64_t dtrain__deadline(int timeout_ms)
+{
+	return bt_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * 1000000;
+}
+
+static int remaining_ms(uint64_t deadline)
+{
+	uint64_t now = bt_now_ns();
+
+	if (now >= deadline)
+		return 0;
+	return (deadline - now) / 1000000 >= INT_MAX ? INT_MAX : (int)((deadline - now + 999999) / 1000000);
+}
+
+/* 1 when ready, 0 at the deadline, -1 with errno. */
+static int wait_for(int fd, short events, uint64_t deadline)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = events};
+	int ready;
+
+	do
+		ready = poll(&poll_fd, 1, remaining_ms(deadline));
+	while (ready < 0 && errno == EINTR);
+	return ready;
+}
+
+/* A connection to a free port of this machine may meet itself (TCP's simultaneous open, when the system picks that
+ * very port for this end). */
+static int is_self_connected(int fd)
+{
+	struct sockaddr_storage here = {0}, there = {0};
+	socklen_t here_size = sizeof(here), there_size = sizeof(there);
+
+	return getsockname(fd, (struct sockaddr *)&here, &here_size) == 0 &&
+	       getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && here_size == there_size &&
+	       memcmp(&here, &there, here_size) == 0;
+}
+
+/* Returns a descriptor, or -1 with errno. */
+static int connect_once(const struct addrinfo *address, uint64_t deadline)
+{
+	int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address->ai_protocol);
+	int failure = 0, ready, one = 1;
+	socklen_t size = sizeof(failure);
+
+	if (fd < 0)
+		return -1;
+	if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
+		failure = errno;
+		if (failure == EINPROGRESS || failure == EINTR) {
+			ready = wait_for(fd, POLLOUT, deadline);
+			failure = ready < 0 ? errno : ETIMEDOUT;
+			if (ready > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
+				failure = errno;
+		}
+	}
+	if (!failure && is_self_connected(fd))
+		failure = ECONNREFUSED;
+	if (failure) {
+		close(fd);
+		errno = failure;
+		return -1;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
+
+/* Always true, for use in conditions. */
+static bool sleep_ms(int ms)
+{
+	struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+	nanosleep(&rest, NULL);
+	return true;
+}
+
+int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+	int pause_ms = RETRY_FIRST_MS, failure, last = ETIMEDOUT;
+	char service[8];
+
+	snprintf(service, sizeof(service), "%u", port);
+	do
+		failure = getaddrinfo(host, service, &hints, &list);
+	while (failure == EAI_AGAIN && bt_now_ns() < deadline && sleep_ms(RETRY_MOST_MS));
+	if (failure)
+		return bt_fail(err, failure == EAI_MEMORY ? BETON_NO_MEMORY : BETON_NOT_FOUND,
+			       "cannot find the host %s: %s", host, gai_strerror(failure));
+	do {
+		for (struct addrinfo *a = list; a; a = a->ai_next) {
+			*out = connect_once(a, deadline);
+			if (*out >= 0) {
+				freeaddrinfo(list);
+				return BETON_OK;
+			}
+			last = errno;
+		}
+		if (last == EMFILE || last == ENFILE || last == EACCES || last == EPERM)
+			break;
+		sleep_ms(pause_ms < remaining_ms(deadline) ? pause_ms : remaining_ms(deadline));
+		pause_ms = pause_ms * 2 < RETRY_MOST_MS ? pause_ms * 2 : RETRY_MOST_MS;
+	} while (bt_now_ns() < deadline);
+	freeaddrinfo(list);
+	if (bt_now_ns() < deadline)
+		return bt_fail_errno(err, last, "cannot connect to %s:%u", host, port);
+	return bt_fail(err, BETON_TIMEOUT, "cannot connect to %s:%u in time: %s", host, port, strerror(last));
+}
+
+int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t sent = send(fd, (const char *)data + done, size - done, MSG_NOSIGNAL);
+
+		if (sent >= 0) {
+			done += (size_t)sent;
+			continue;
+		}
+		if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			if (wait_for(fd, POLLOUT, deadline) == 0)
+				return BETON_TIMEOUT;
+		} else if (errno != EINTR) {
+			return BETON_PEER_LOST;
+		}
+	}
+	return BETON_OK;
+}
+
+int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t got = recv(fd, (char *)data + done, size - done, 0);
+
+		if (got > 0) {
+			done += (size_t)got;
+			continue;
+		}
+		if (got == 0)
+			return BETON_PEER_LOST;
+		if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			if (wait_for(fd, POLLIN, deadline) == 0)
+				return BETON_TIMEOUT;
+		} else if (errno != EINTR) {
+			return BETON_PEER_LOST;
+		}
+	}
+	return BETON_OK;
+}
+
+int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+	int failure;
+
+	if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+		return bt_fail_errno(err, errno, "getsockname");
+	failure = getnameinfo((struct sockaddr *)&address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+	if (failure)
+		return bt_fail(err, BETON_SYSTEM, "getnameinfo: %s", gai_strerror(failure));
+	return BETON_OK;
+}

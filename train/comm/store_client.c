@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The key-value store's client: a pool of connections. A call takes an idle one or opens another, so that a call that
+ * waits for a key holds up nobody, and one that gives up just closes its own.
+ */
+#include "store.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "socket.h"
+#include "store_frame.h"
+
+#define MAX_IDLE 8
+/* For calls that do not wait for another rank: the server answers at once or is gone. */
+#define ANSWER_TIMEOUT_MS 30000
+
+struct dtrain_store {
+	char *host;
+	uint16_t port;
+	char local_host[INET6_ADDRSTRLEN + 32];
+	pthread_mutex_t mutex; /* guards idle, idle_count */
+	int idle[MAX_IDLE];
+	int idle_count;
+};
+
+struct request {
+	enum store_kind kind;
+	const char *key;
+	const void *value;
+	size_t value_size;
+	uint64_t deadline;
+};
+
+static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beton_error *err)
+{
+	*fd = -1;
+	pthread_mutex_lock(&store->mutex);
+	if (store->idle_count > 0)
+		*fd = store->idle[--store->idle_count];
+	pthread_mutex_unlock(&store->mutex);
+	if (*fd >= 0)
+		return BETON_OK;
+	return dtrain__socket_connect(store->host, store->port, deadline, fd, err);
+}
+
+static void give_connection(dtrain_store *store, int fd)
+{
+	pthread_mutex_lock(&store->mutex);
+	if (store->idle_count < MAX_IDLE) {
+		store->idle[store->idle_count++] = fd;
+		fd = -1;
+	}
+	pthread_mutex_unlock(&store->mutex);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* The reply's value is malloc'ed into *value. Without a message: TIMEOUT, PEER_LOST, NO_MEMORY, or the server's. */
+static int exchange(int fd, const struct request *request, void **value, size_t *size)
+{
+	struct store_header header = {.kind = (uint8_t)request->kind,
+				      .key_size = (uint32_t)strlen(request->key),
+				      .value_size = (uint32_t)request->value_size};
+	uint8_t bytes[STORE_HEADER_SIZE];
+	int status;
+
+	dtrain__store_pack(&header, bytes);
+	status = dtrain__socket_send(fd, bytes, sizeof(bytes), request->deadline);
+	if (!status)
+		status = dtrain__socket_send(fd, request->key, header.key_size, request->deadline);
+	if (!status)
+		status = dtrain__socket_send(fd, request->value, header.value_size, request->deadline);
+	if (!status)
+		status = dtrain__socket_receive(fd, bytes, sizeof(bytes), request->deadline);
+	if (status)
+		return status;
+	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
+		return BETON_MISMATCH;
+	*value = malloc(header.value_size + 1ull);
+	if (!*value)
+		return BETON_NO_MEMORY;
+	*size = header.value_size;
+	status = dtrain__socket_receive(fd, *value, *size, request->deadline);
+	((char *)*value)[*size] = '\0'; /* for callers that keep text */
+	return status ? status : -(int)header.status;
+}
+
+static int explain(const dtrain_store *store, const struct request *request, int status, beton_error *err)
+{
+	static const char *const verbs[] = {
+		[STORE_SET] = "set", [STORE_GET] = "get", [STORE_WAIT] = "wait for", [STORE_ADD] = "add to"};
+	const char *reason;
+
+	switch (status) {
+	case BETON_TIMEOUT:
+		reason = "no answer in time";
+		break;
+	case BETON_PEER_LOST:
+		reason = "the store is gone";
+		break;
+	case BETON_MISMATCH:
+		reason = "that is no store of this version";
+		break;
+	case BETON_NO_SPACE:
+		reason = "the store is full";
+		break;
+	case BETON_INVALID_ARGUMENT:
+		reason = "the counter would overflow";
+		break;
+	default:
+		reason = "out of memory";
+		break;
+	}
+	return bt_fail(err, status, "store %s:%u: cannot %s \"%s\": %s", store->host, store->port, verbs[request->kind],
+		       request->key, reason);
+}
+
+/* NOT_FOUND is returned without filling err. */
+static int call(dtrain_store *store, const struct request *request, void **value, size_t *size, beton_error *err)
+{
+	size_t key_size = strlen(request->key);
+	int fd, status;
+
+	*value = NULL;
+	*size = 0;
+	if (key_size == 0 || key_size > STORE_MAX_KEY)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: a key of %zu bytes; 1 to %d are allowed", key_size,
+			       STORE_MAX_KEY);
+	if (request->value_size > STORE_MAX_VALUE)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: a value of %zu bytes for \"%s\"; at most %u",
+			       request->value_size, request->key, STORE_MAX_VALUE);
+	status = take_connection(store, request->deadline, &fd, err);
+	if (status)
+		return bt_prefix(err, "store: \"%s\"", request->key);
+	status = exchange(fd, request, value, size);
+	if (status == BETON_OK || status == BETON_NOT_FOUND || status == BETON_NO_SPACE)
+		give_connection(store, fd);
+	else
+		close(fd);
+	if (status) {
+		free(*value);
+		*value = NULL;
+	}
+	return status && status != BETON_NOT_FOUND ? explain(store, request, status, err) : status;
+}
+
+/* Asks for a key that nobody sets: whoever answers in our frames is a store, and it now knows that we are a client. */
+static int greet(dtrain_store *store, int timeout_ms, beton_error *err)
+{
+	struct request request = {STORE_GET, "/", NULL, 0, dtrain__deadline(timeout_ms)};
+	size_t size;
+	void *value;
+	int status = call(store, &request, &value, &size, err);
+
+	free(value);
+	return status == BETON_NOT_FOUND ? BETON_OK : status;
+}
+
+int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain_store **out, beton_error *err)
+{
+	dtrain_store *store = calloc(1, sizeof(*store));
+	int status, fd;
+
+	*out = NULL;
+	if (store)
+		store->host = strdup(host);
+	if (!store || !store->host) {
+		free(store);
+		return bt_fail(err, BETON_NO_MEMORY, "store: out of memory");
+	}
+	store->port = port;
+	pthread_mutex_init(&store->mutex, NULL);
+	status = dtrain__socket_connect(host, port, dtrain__deadline(timeout_ms), &fd, err);
+	if (!status) {
+		store->idle[store->idle_count++] = fd;
+		status = dtrain__socket_local_host(fd, store->local_host, sizeof(store->local_host), err);
+	}
+	if (status) {
+		bt_prefix(err, "store");
+	} else {
+		status = greet(store, timeout_ms, err);
+	}
+	if (status) {
+		dtrain_store_close(&store);
+		return status;
+	}
+	*out = store;
+	return BETON_OK;
+}
+
+void dtrain_store_close(dtrain_store **store)
+{
+	if (!store || !*store)
+		return;
+	for (int i = 0; i < (*store)->idle_count; i++)
+		close((*store)->idle[i]);
+	pthread_mutex_destroy(&(*store)->mutex);
+	free((*store)->host);
+	free(*store);
+	*store = NULL;
+}
+
+const char *dtrain__store_local_host(const dtrain_store *store)
+{
+	return store->local_host;
+}
+
+int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err)
+{
+	struct request request = {STORE_SET, key, value, size, dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	void *nothing;
+	size_t nothing_size;
+	int status = call(store, &request, &nothing, &nothing_size, err);
+
+	free(nothing);
+	return status;
+}
+
+int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
+{
+	/* Without time to wait it is a look-up, which needs time for the answer alone. */
+	struct request request = {timeout_ms > 0 ? STORE_WAIT : STORE_GET, key, NULL, 0,
+				  dtrain__deadline(timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS)};
+	int status = call(store, &request, value, size, err);
+
+	if (status == BETON_NOT_FOUND || (status == BETON_TIMEOUT && request.kind == STORE_WAIT))
+		return bt_fail(err, BETON_TIMEOUT, "store %s:%u: nobody set \"%s\" within %d ms", store->host,
+			       store->port, key, timeout_ms > 0 ? timeout_ms : 0);
+	return status;
+}
+
+int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err)
+{
+	uint8_t bytes[8];
+	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	size_t size;
+	void *value;
+	int status;
+
+	dtrain__store_pack_i64(delta, bytes);
+	status = call(store, &request, &value, &size, err);
+	if (!status && size != sizeof(bytes))
+		status = explain(store, &request, BETON_MISMATCH, err);
+	if (!status)
+		*sum = dtrain__store_unpack_i64(value);
+	free(value);
+	return status;
+}

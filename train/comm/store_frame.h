@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What travels between the key-value store and its clients. A frame is a header of 16 bytes, then the key, then the
+ * value. All numbers are little-endian:
+ *
+ *	0  u32  magic "DTKV"
+ *	4  u8   version
+ *	5  u8   kind (enum store_kind)
+ *	6  u16  status of a reply: a beton_status, negated; 0 in a request
+ *	8  u32  bytes of the key, at most STORE_MAX_KEY; 0 in a reply
+ *	12 u32  bytes of the value, at most STORE_MAX_VALUE
+ *
+ * A connection carries one request at a time and its one reply. A frame that breaks a limit ends the connection.
+ */
+#ifndef DTRAIN_COMM_STORE_FRAME_H
+#define DTRAIN_COMM_STORE_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STORE_VERSION 1
+#define STORE_HEADER_SIZE 16
+#define STORE_MAX_KEY 1024
+#define STORE_MAX_VALUE (16u << 20)
+
+enum store_kind {
+	STORE_SET = 1,  /* key, value -> nothing */
+	STORE_GET = 2,  /* key -> value, or NOT_FOUND at once */
+	STORE_WAIT = 3, /* key -> value, as soon as somebody sets it; the client gives up by closing the connection */
+	STORE_ADD = 4,  /* key, i64 -> the sum, i64; counters and values are different spaces */
+	STORE_REPLY = 5,
+};
+
+struct store_header {
+	uint8_t kind;
+	uint16_t status;
+	uint32_t key_size;
+	uint32_t value_size;
+};
+
+void dtrain__store_pack(const struct store_header *header, uint8_t out[STORE_HEADER_SIZE]);
+
+/* False when the bytes are not a header, or it breaks a limit. */
+bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_header *out);
+
+void dtrain__store_pack_i64(int64_t value, uint8_t out[8]);
+int64_t dtrain__store_unpack_i64(const uint8_t in[8]);
+
+#endif
