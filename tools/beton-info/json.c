@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file as JSON. Samples are printed one at a time, so that memory does not grow with their number. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <nettle/sha2.h>
+
+#include "common/error.h"
+#include "info.h"
+
+#define REAL_DIGITS JSON_REAL_PRECISION(17)
+
+/* A blob's bytes, kept from value to value. */
+typedef struct buffer {
+	uint8_t *data;
+	uint64_t capacity;
+} buffer;
+
+/* A string of bytes that come from a file: what is not UTF-8 is escaped. */
+static json_t *make_text(const char *bytes)
+{
+	json_t *text = json_string(bytes);
+	if (text)
+		return text;
+	char escaped[4 * BETON_NAME_MAX + 1] = "";
+	for (size_t used = 0; *bytes && used + 4 < sizeof(escaped); bytes++)
+		used += (size_t)snprintf(escaped + used, sizeof(escaped) - used,
+					 (unsigned char)*bytes < 0x80 ? "%c" : "\\x%02x", (unsigned char)*bytes);
+	return json_string(escaped);
+}
+
+static json_t *make_field(const beton_field *field)
+{
+	json_t *object = json_object();
+	json_object_set_new(object, "name", make_text(field->name));
+	json_object_set_new(object, "type_id", json_integer(field->type));
+	json_object_set_new(object, "type", json_string(info_type_name(field->type)));
+	if (field->ndim == 0)
+		return object;
+	json_t *shape = json_array();
+	for (uint32_t i = 0; i < field->ndim; i++)
+		json_array_append_new(shape, json_integer((json_int_t)field->shape[i]));
+	json_object_set_new(object, "shape", shape);
+	json_object_set_new(object, "dtype", json_string(field->dtype));
+	return object;
+}
+
+static json_t *make_head(const beton_reader *reader)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	const char *slash = strrchr(beton_reader_path(reader), '/');
+	json_t *head = json_object();
+	json_t *offsets = json_array();
+	json_t *fields = json_array();
+	for (uint32_t i = 0; i < info->num_fields; i++) {
+		const beton_field *field = beton_reader_field(reader, i);
+		json_array_append_new(offsets, json_integer(field->record_offset));
+		json_array_append_new(fields, make_field(field));
+	}
+	json_t *name = json_string(slash ? slash + 1 : beton_reader_path(reader));
+	json_object_set_new(head, "file", name ? name : json_null());
+	json_object_set_new(head, "version", json_integer(info->version));
+	json_object_set_new(head, "page_size", json_integer(info->page_size));
+	json_object_set_new(head, "num_samples", json_integer((json_int_t)info->num_samples));
+	json_object_set_new(head, "metadata_itemsize", json_integer(info->record_size));
+	json_object_set_new(head, "metadata_offsets", offsets);
+	json_object_set_new(head, "alloc_table_ptr", json_integer((json_int_t)info->alloc_table_offset));
+	json_object_set_new(head, "alloc_entries", json_integer((json_int_t)info->alloc_entries));
+	json_object_set_new(head, "fields", fields);
+	return head;
+}
+
+static json_t *make_digest(const uint8_t *data, size_t size)
+{
+	struct sha256_ctx context;
+	uint8_t digest[SHA256_DIGEST_SIZE];
+	char text[2 * SHA256_DIGEST_SIZE + 1];
+	sha256_init(&context);
+	sha256_update(&context, size, data);
+	sha256_digest(&context, sizeof(digest), digest);
+	for (size_t i = 0; i < sizeof(digest); i++)
+		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	return json_string(text);
+}
+
+/* A JSON field holds UTF-8 text and one NUL byte. */
+static int check_text(const char *text, size_t size, const char *place, beton_error *err)
+{
+	json_t *string = size && text[size - 1] == 0 ? json_stringn(text, size - 1) : NULL;
+	if (!string)
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: the JSON text is not UTF-8 with a NUL at its end",
+			       place);
+	json_decref(string);
+	return BETON_OK;
+}
+
+static int make_blob(const beton_reader *reader, const beton_value *value, const char *place, buffer *bytes,
+		     json_t **out, beton_error *err)
+{
+	if (value->blob.size > bytes->capacity) {
+		free(bytes->data);
+		bytes->data = malloc((size_t)value->blob.size);
+		bytes->capacity = bytes->data ? value->blob.size : 0;
+		if (!bytes->data)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu bytes", place,
+				       (unsigned long long)value->blob.size);
+	}
+	int result = beton_reader_read(reader, &value->blob, bytes->data, err);
+	if (result != BETON_OK)
+		return result;
+	*out = json_object();
+	if (value->type == BETON_FIELD_IMAGE) {
+		json_object_set_new(*out, "mode", json_string(info_mode_name(value->mode)));
+		json_object_set_new(*out, "width", json_integer(value->width));
+		json_object_set_new(*out, "height", json_integer(value->height));
+	}
+	json_object_set_new(*out, "size", json_integer((json_int_t)value->blob.size));
+	json_object_set_new(*out, "sha256", make_digest(bytes->data, (size_t)value->blob.size));
+	if (value->type == BETON_FIELD_JSON)
+		result = check_text((const char *)bytes->data, (size_t)value->blob.size, place, err);
+	return result;
+}
+
+static int make_value(const beton_reader *reader, uint64_t sample, uint32_t index, buffer *bytes, json_t **out,
+		      beton_error *err)
+{
+	beton_value value;
+	int result = beton_reader_value(reader, sample, index, &value, err);
+	if (result != BETON_OK)
+		return result;
+	if (value.type == BETON_FIELD_INT) {
+		*out = json_integer(value.integer);
+	} else if (value.type == BETON_FIELD_FLOAT) {
+		*out = json_real(value.real);
+		if (!*out)
+			*out = json_null(); /* JSON has no NaN and no infinity */
+	} else {
+		char place[512];
+		snprintf(place, sizeof(place), "%s: sample %llu, field '%s'", beton_reader_path(reader),
+			 (unsigned long long)sample, beton_reader_field(reader, index)->name);
+		return make_blob(reader, &value, place, bytes, out, err);
+	}
+	return BETON_OK;
+}
+
+static int make_sample(const beton_reader *reader, uint64_t sample, buffer *bytes, json_t *object, uint64_t *damaged,
+		       beton_error *err)
+{
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
+		json_t *value = NULL;
+		beton_error fault;
+		int result = make_value(reader, sample, i, bytes, &value, &fault);
+		if (result == BETON_SAMPLE_CORRUPT) {
+			json_decref(value);
+			value = json_pack("{s:o}", "error", make_text(fault.message));
+			if ((*damaged)++ == 0 && err)
+				*err = fault;
+		} else if (result != BETON_OK) {
+			json_decref(value);
+			if (err)
+				*err = fault;
+			return result;
+		}
+		json_t *name = make_text(beton_reader_field(reader, i)->name);
+		json_object_set_new(object, json_string_value(name), value);
+		json_decref(name);
+	}
+	return BETON_OK;
+}
+
+static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_error *err)
+{
+	buffer bytes = {0};
+	int result = BETON_OK;
+	uint64_t count = beton_reader_info(reader)->num_samples;
+	fputs(",\n \"samples\": [", stdout);
+	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
+		json_t *object = json_object();
+		result = make_sample(reader, i, &bytes, object, damaged, err);
+		fputs(i ? ",\n  " : "\n  ", stdout);
+		if (json_dumpf(object, stdout, REAL_DIGITS) != 0 && result == BETON_OK)
+			result = bt_fail(err, BETON_IO, "cannot print sample %llu", (unsigned long long)i);
+		json_decref(object);
+	}
+	fputs(count ? "\n ]" : "]", stdout);
+	free(bytes.data);
+	return result;
+}
+
+int info_print_json(const beton_reader *reader, bool samples, uint64_t *damaged, beton_error *err)
+{
+	json_t *head = make_head(reader);
+	char *text = json_dumps(head, JSON_INDENT(1));
+	json_decref(head);
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(reader));
+	/* The samples go in front of the closing brace. */
+	printf("%.*s", (int)strlen(text) - 2, text);
+	free(text);
+	int result = samples ? print_samples(reader, damaged, err) : BETON_OK;
+	fputs("\n}\n", stdout);
+	return result;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-info: what is in a .beton file. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "info.h"
+
+static const char *const usage_text =
+	"Usage: beton-info [OPTION]... FILE\n"
+	"Show what is in a .beton file.\n"
+	"\n"
+	"  -j, --json       as JSON\n"
+	"  -s, --samples    every sample too; with --json, the SHA-256 of what is stored\n"
+	"  -h, --help       show this text\n"
+	"  -V, --version    show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure or damaged samples, 2 wrong usage.\n";
+
+static int show(const char *path, bool json, bool samples)
+{
+	beton_error err;
+	beton_reader *reader;
+	uint64_t damaged = 0;
+	int result = beton_reader_open(&reader, path, &err);
+	if (result == BETON_OK)
+		result = json ? info_print_json(reader, samples, &damaged, &err)
+			      : info_print_text(reader, samples, &damaged, &err);
+	beton_reader_close(&reader);
+	if (result != BETON_OK)
+		fprintf(stderr, "beton-info: %s\n", err.message);
+	else if (damaged)
+		fprintf(stderr, "beton-info: %" PRIu64 " damaged values; the first: %s\n", damaged, err.message);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		perror("beton-info: standard output");
+		return 1;
+	}
+	return result != BETON_OK || damaged ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
+						     {"samples", no_argument, NULL, 's'},
+						     {"help", no_argument, NULL, 'h'},
+						     {"version", no_argument, NULL, 'V'},
+						     {NULL, 0, NULL, 0}};
+	bool json = false;
+	bool samples = false;
+	int option;
+	while ((option = getopt_long(argc, argv, "jshV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'j':
+			json = true;
+			break;
+		case 's':
+			samples = true;
+			break;
+		case 'h':
+		case 'V':
+			fputs(option == 'h' ? usage_text : "beton-info " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		default:
+			fputs("Try 'beton-info --help'.\n", stderr);
+			return 2;
+		}
+	}
+	if (argc - optind != 1) {
+		fputs("beton-info: expected FILE\nTry 'beton-info --help'.\n", stderr);
+		return 2;
+	}
+	return show(argv[optind], json, samples);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file as text for people. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "info.h"
+
+/* What a field's values have in common. */
+typedef struct field_facts {
+	uint64_t count;
+	uint64_t jpegs;
+	uint64_t bytes;
+	uint64_t largest; /* bytes */
+	uint32_t width_min, width_max;
+	uint32_t height_min, height_max;
+	int64_t integer_min, integer_max;
+	double real_min, real_max;
+} field_facts;
+
+const char *info_type_name(beton_field_type type)
+{
+	static const char *const names[] = {"float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor"};
+	return names[type];
+}
+
+const char *info_mode_name(beton_image_mode mode)
+{
+	return mode == BETON_IMAGE_JPEG ? "jpg" : "raw";
+}
+
+static void add_value(field_facts *facts, const beton_value *value)
+{
+	if (facts->count++ == 0)
+		*facts = (field_facts){.count = 1,
+				       .width_min = value->width,
+				       .height_min = value->height,
+				       .integer_min = value->integer,
+				       .integer_max = value->integer,
+				       .real_min = value->real,
+				       .real_max = value->real};
+	facts->jpegs += value->type == BETON_FIELD_IMAGE && value->mode == BETON_IMAGE_JPEG;
+	facts->bytes += value->blob.size;
+#define LOWER(member, seen) (facts->member = (seen) < facts->member ? (seen) : facts->member)
+#define RAISE(member, seen) (facts->member = (seen) > facts->member ? (seen) : facts->member)
+	RAISE(largest, value->blob.size);
+	LOWER(width_min, value->width);
+	RAISE(width_max, value->width);
+	LOWER(height_min, value->height);
+	RAISE(height_max, value->height);
+	LOWER(integer_min, value->integer);
+	RAISE(integer_max, value->integer);
+	LOWER(real_min, value->real);
+	RAISE(real_max, value->real);
+#undef LOWER
+#undef RAISE
+}
+
+/* Names come from the file: nothing in them may reach a terminal as a control sequence. */
+static void print_name(const char *name, int width)
+{
+	int printed = 0;
+	for (; *name; name++)
+		printed +=
+			isprint((unsigned char)*name) ? printf("%c", *name) : printf("\\x%02x", (unsigned char)*name);
+	printf("%*s", printed < width ? width - printed : 0, "");
+}
+
+static void print_facts(const beton_field *field, const field_facts *facts)
+{
+	switch (field->type) {
+	case BETON_FIELD_INT:
+		printf("%" PRId64 " to %" PRId64, facts->integer_min, facts->integer_max);
+		return;
+	case BETON_FIELD_FLOAT:
+		printf("%g to %g", facts->real_min, facts->real_max);
+		return;
+	case BETON_FIELD_IMAGE:
+		printf("%" PRIu64 " jpg, %" PRIu64 " raw; width %u to %u, height %u to %u pixels; ", facts->jpegs,
+		       facts->count - facts->jpegs, facts->width_min, facts->width_max, facts->height_min,
+		       facts->height_max);
+		break;
+	case BETON_FIELD_BYTES:
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_JSON:
+	case BETON_FIELD_TORCH_TENSOR:
+		break;
+	}
+	printf("%.1f MB, %.0f bytes on average, %" PRIu64 " at most", (double)facts->bytes / 1e6,
+	       facts->count ? (double)facts->bytes / (double)facts->count : 0, facts->largest);
+}
+
+static void print_field(const beton_reader *reader, uint32_t index, uint64_t *damaged, beton_error *err)
+{
+	const beton_field *field = beton_reader_field(reader, index);
+	field_facts facts = {0};
+	uint64_t bad = 0;
+	for (uint64_t i = 0; i < beton_reader_info(reader)->num_samples; i++) {
+		beton_value value;
+		beton_error fault;
+		if (beton_reader_value(reader, i, index, &value, &fault) == BETON_OK)
+			add_value(&facts, &value);
+		else if (bad++ == 0 && *damaged == 0 && err)
+			*err = fault;
+	}
+	*damaged += bad;
+	fputs("  ", stdout);
+	print_name(field->name, BETON_NAME_MAX + 1);
+	printf("%-13s", info_type_name(field->type));
+	if (field->ndim) {
+		printf("%s", field->dtype);
+		for (uint32_t i = 0; i < field->ndim; i++)
+			printf("%s%" PRIu64, i ? "x" : " ", field->shape[i]);
+		fputs("; ", stdout);
+	}
+	if (facts.count)
+		print_facts(field, &facts);
+	if (bad)
+		printf("; %" PRIu64 " DAMAGED", bad);
+	putchar('\n');
+}
+
+static void print_value(const beton_reader *reader, uint64_t sample, uint32_t index)
+{
+	beton_value value;
+	beton_error fault;
+	print_name(beton_reader_field(reader, index)->name, 0);
+	if (beton_reader_value(reader, sample, index, &value, &fault) != BETON_OK)
+		fputs("=DAMAGED", stdout);
+	else if (value.type == BETON_FIELD_INT)
+		printf("=%" PRId64, value.integer);
+	else if (value.type == BETON_FIELD_FLOAT)
+		printf("=%.17g", value.real);
+	else if (value.type == BETON_FIELD_IMAGE)
+		printf("=%s,%ux%u,%" PRIu64 "B@%" PRIu64, info_mode_name(value.mode), value.width, value.height,
+		       value.blob.size, value.blob.offset);
+	else
+		printf("=%" PRIu64 "B@%" PRIu64, value.blob.size, value.blob.offset);
+}
+
+int info_print_text(const beton_reader *reader, bool samples, uint64_t *damaged, beton_error *err)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	printf("%s: .beton version %u\n", beton_reader_path(reader), info->version);
+	printf("  size %.1f MB, %" PRIu64 " samples, pages of %u bytes, %u bytes of metadata a sample\n",
+	       (double)info->file_size / 1e6, info->num_samples, info->page_size, info->record_size);
+	printf("%u field%s:\n", info->num_fields, info->num_fields == 1 ? "" : "s");
+	for (uint32_t i = 0; i < info->num_fields; i++)
+		print_field(reader, i, damaged, err);
+	for (uint64_t sample = 0; samples && sample < info->num_samples; sample++) {
+		printf("%" PRIu64 ":", sample);
+		for (uint32_t i = 0; i < info->num_fields; i++) {
+			putchar(' ');
+			print_value(reader, sample, i);
+		}
+		putchar('\n');
+	}
+	return BETON_OK;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+static const char *const usage_text =
+	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
+	"Write a folder of class folders with JPEG or PNG pictures as a .beton dataset.\n"
+	"With SOURCE/train and SOURCE/val, write OUT.beton and OUT.val.beton.\n"
+	"\n"
+	"  -m, --write-mode=MODE     original: JPEG bytes as they are, PNG as raw pixels (default)\n"
+	"                            jpg: encode every picture; raw: store pixels\n"
+	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
+	"  -q, --quality=N           of pictures encoded as JPEG, 1 to 100 (default 90)\n"
+	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger\n"
+	"  -t, --threads=N           default: one for each core\n"
+	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
+	"  -Q, --quiet               no progress and no summary\n"
+	"  -h, --help                show this text\n"
+	"  -V, --version             show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {{"write-mode", required_argument, NULL, 'm'},
+					     {"max-resolution", required_argument, NULL, 'r'},
+					     {"quality", required_argument, NULL, 'q'},
+					     {"page-size", required_argument, NULL, 'p'},
+					     {"threads", required_argument, NULL, 't'},
+					     {"val-fraction", required_argument, NULL, 'f'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+static int parse_mode(const char *text, write_mode *mode, beton_error *err)
+{
+	static const char *const names[] = {
+		[WRITE_ORIGINAL] = "original",
+		[WRITE_JPG] = "jpg",
+		[WRITE_RAW] = "raw",
+	};
+	for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++)
+		if (strcmp(text, names[i]) == 0) {
+			*mode = (write_mode)i;
+			return BETON_OK;
+		}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--write-mode: '%s' is not original, jpg or raw", text);
+}
+
+/* A number of bytes, or with K, M or G (and iB, if one likes) of 1024, 1024^2, 1024^3 bytes. */
+static int parse_page_size(const char *text, uint32_t *page_size, beton_error *err)
+{
+	static const char units[] = "KMG";
+	char number[24] = "";
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text + digits;
+	int shift = 0;
+	if (*unit && strchr(units, *unit) && (unit[1] == 0 || strcmp(unit + 1, "iB") == 0))
+		shift = 10 * (int)(strchr(units, *unit) - units + 1);
+	else if (*unit)
+		digits = 0;
+	if (digits < sizeof(number))
+		memcpy(number, text, digits);
+	uint64_t size = 0;
+	if (bt_parse_u64("--page-size", number, 1, UINT32_MAX, &size, NULL) != BETON_OK || size << shift > UINT32_MAX ||
+	    size << shift < BETON_PAGE_SIZE_MIN || (size & (size - 1)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--page-size: '%s' is not a power of two from 2MiB to 2GiB",
+			       text);
+	*page_size = (uint32_t)(size << shift);
+	return BETON_OK;
+}
+
+static int parse_option(write_options *options, int option, const char *text, beton_error *err)
+{
+	uint64_t number = 0;
+	int result = BETON_OK;
+	switch (option) {
+	case 'm':
+		return parse_mode(text, &options->image.mode, err);
+	case 'r':
+		result = bt_parse_u64("--max-resolution", text, 1, UINT16_MAX, &number, err);
+		options->image.max_resolution = (uint32_t)number;
+		return result;
+	case 'q':
+		result = bt_parse_u64("--quality", text, 1, 100, &number, err);
+		options->image.quality = (int)number;
+		return result;
+	case 'p':
+		return parse_page_size(text, &options->page_size, err);
+	case 't':
+		result = bt_parse_u64("--threads", text, 1, 1024, &number, err);
+		options->threads = (int)number;
+		return result;
+	case 'f':
+		return bt_parse_double("--val-fraction", text, 1e-6, 1 - 1e-6, &options->val_fraction, err);
+	default:
+		options->quiet = true;
+		return result;
+	}
+}
+
+static options_outcome wrong(const char *message)
+{
+	if (message)
+		fprintf(stderr, "beton-write: %s\n", message);
+	fputs("Try 'beton-write --help'.\n", stderr);
+	return OPTIONS_WRONG;
+}
+
+options_outcome options_parse(write_options *options, int argc, char **argv)
+{
+	*options = (write_options){.image = {.mode = WRITE_ORIGINAL, .quality = 90},
+				   .page_size = BETON_PAGE_SIZE_DEFAULT,
+				   .threads = bt_available_cores()};
+	beton_error err;
+	int option;
+	while ((option = getopt_long(argc, argv, "m:r:q:p:t:f:QhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(NULL);
+		if (option == 'h' || option == 'V') {
+			fputs(option == 'h' ? usage_text : "beton-write " PROJECT_VERSION "\n", stdout);
+			return OPTIONS_DONE;
+		}
+		if (parse_option(options, option, optarg, &err) != BETON_OK)
+			return wrong(err.message);
+	}
+	if (argc - optind != 2)
+		return wrong("expected SOURCE and OUT.beton");
+	options->source = argv[optind];
+	options->output = argv[optind + 1];
+	return *options->output ? OPTIONS_RUN : wrong("the name of the output is empty");
+}

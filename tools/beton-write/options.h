@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BETON_WRITE_OPTIONS_H
+#define BETON_WRITE_OPTIONS_H
+
+#include "image.h"
+
+typedef struct write_options {
+	const char *source;
+	const char *output;
+	image_settings image;
+	uint32_t page_size;
+	int threads;
+	double val_fraction; /* 0: hold nothing out */
+	bool quiet;
+} write_options;
+
+typedef enum options_outcome {
+	OPTIONS_RUN,
+	OPTIONS_DONE,  /* --help or --version was printed */
+	OPTIONS_WRONG, /* the message was printed */
+} options_outcome;
+
+options_outcome options_parse(write_options *options, int argc, char **argv);
+
+#endif

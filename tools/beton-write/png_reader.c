@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "png_reader.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "common/error.h"
+
+/* What libpng's callbacks and the way out of its longjmp need. */
+typedef struct decoder {
+	png_structp png;
+	png_infop info;
+	const uint8_t *data;
+	size_t left;
+	char message[160];
+	rgb_image image;
+	png_bytep *rows;
+} decoder;
+
+static void read_bytes(png_structp png, png_bytep to, size_t size)
+{
+	decoder *self = png_get_io_ptr(png);
+	if (size > self->left)
+		png_error(png, "the file ends too early");
+	memcpy(to, self->data, size);
+	self->data += size;
+	self->left -= size;
+}
+
+static void keep_error(png_structp png, png_const_charp text)
+{
+	decoder *self = png_get_error_ptr(png);
+	snprintf(self->message, sizeof(self->message), "%s", text);
+	png_longjmp(png, 1);
+}
+
+/* Warnings are about colour profiles and text; what concerns pixels is an error in libpng. */
+static void ignore_warning(png_structp png, png_const_charp text)
+{
+	(void)png;
+	(void)text;
+}
+
+static void release(decoder *self)
+{
+	png_destroy_read_struct(&self->png, &self->info, NULL);
+	free(self->rows);
+}
+
+static int read_header(decoder *self, const char *path, beton_error *err)
+{
+	png_set_read_fn(self->png, self, read_bytes);
+	png_read_info(self->png, self->info);
+	uint8_t type = png_get_color_type(self->png, self->info);
+	uint8_t depth = png_get_bit_depth(self->png, self->info);
+	if (type == PNG_COLOR_TYPE_PALETTE)
+		png_set_palette_to_rgb(self->png);
+	if (type == PNG_COLOR_TYPE_GRAY && depth < 8)
+		png_set_expand_gray_1_2_4_to_8(self->png);
+	if (depth == 16)
+		png_set_strip_16(self->png);
+	if (!(type & PNG_COLOR_MASK_COLOR))
+		png_set_gray_to_rgb(self->png);
+	png_set_strip_alpha(self->png);
+	png_set_interlace_handling(self->png);
+	png_read_update_info(self->png, self->info);
+	if (png_get_rowbytes(self->png, self->info) != (size_t)png_get_image_width(self->png, self->info) * 3)
+		png_error(self->png, "not a kind of picture that can be made RGB");
+	return image_allocate(&self->image, png_get_image_width(self->png, self->info),
+			      png_get_image_height(self->png, self->info), path, err);
+}
+
+int png_decode(const uint8_t *data, size_t size, const char *path, rgb_image *image, beton_error *err)
+{
+	decoder self = {.data = data, .left = size};
+	self.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &self, keep_error, ignore_warning);
+	self.info = self.png ? png_create_info_struct(self.png) : NULL;
+	if (!self.info) {
+		release(&self);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	}
+	if (setjmp(png_jmpbuf(self.png))) {
+		release(&self);
+		free(self.image.data);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: damaged PNG: %s", path, self.message);
+	}
+	int result = read_header(&self, path, err);
+	if (result == BETON_OK && !(self.rows = calloc(self.image.height, sizeof(*self.rows))))
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	if (result != BETON_OK) {
+		release(&self);
+		free(self.image.data);
+		return result;
+	}
+	for (uint32_t y = 0; y < self.image.height; y++)
+		self.rows[y] = self.image.data + (size_t)y * self.image.width * 3;
+	png_read_image(self.png, self.rows);
+	png_read_end(self.png, NULL);
+	release(&self);
+	*image = self.image;
+	return BETON_OK;
+}
