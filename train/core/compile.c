@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a graph to a program: ops, liveness, memory, and the order in which gradients become ready.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "op.h"
+#include "plan.h"
+#include "program.h"
+#include "shape.h"
+
+/* Multiplications and additions of one run of a node. */
+static double node_flops(const dtrain_graph *graph, const dtrain__node *node)
+{
+	const dtrain_shape *w, *y;
+	switch (node->kind) {
+	case DTRAIN_OP_CONV2D:
+	case DTRAIN_OP_LINEAR:
+		w = &graph->tensors[node->inputs[1]].shape;
+		y = &graph->tensors[node->outputs[0]].shape;
+		break;
+	case DTRAIN_OP_CONV2D_BWD_DATA:
+	case DTRAIN_OP_LINEAR_BWD_DATA:
+		w = &graph->tensors[node->inputs[1]].shape;
+		y = &graph->tensors[node->inputs[0]].shape;
+		break;
+	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
+	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
+		w = &graph->tensors[node->outputs[0]].shape;
+		y = &graph->tensors[node->inputs[1]].shape;
+		break;
+	default:
+		return 0;
+	}
+	return 2.0 * (double)dtrain_shape_count(y) * (double)(dtrain_shape_count(w) / w->dim[0]);
+}
+
+/* What the caller or the flat space reads must be row-major; the rest is the device's choice. */
+static bool is_plain(const dtrain__tensor *tensor)
+{
+	return tensor->role != DTRAIN__ACTIVATION || tensor->keep;
+}
+
+static int create_op(dtrain_program *program, int32_t index, beton_error *err)
+{
+	const dtrain_graph *graph = program->graph;
+	const dtrain__node *node = &graph->nodes[index];
+	dtrain_op_desc desc = {.kind = node->kind,
+			       .attrs = node->attrs,
+			       .num_inputs = node->num_inputs,
+			       .num_outputs = node->num_outputs};
+	for (int i = 0; i < node->num_inputs; i++)
+		desc.inputs[i] = program->operands[node->inputs[i]];
+	for (int i = 0; i < node->num_outputs; i++) {
+		desc.outputs[i] = program->operands[node->outputs[i]];
+		desc.plain_output[i] = is_plain(&graph->tensors[node->outputs[i]]);
+	}
+	int status = program->api->op_create(program->device, &desc, &program->steps[index].op, err);
+	if (status != BETON_OK)
+		return status;
+	for (int i = 0; i < node->num_outputs; i++)
+		program->operands[node->outputs[i]] = desc.outputs[i];
+	if (desc.workspace_bytes > program->facts.workspace_bytes)
+		program->facts.workspace_bytes = desc.workspace_bytes;
+	program->facts.flops += node_flops(graph, node);
+	return BETON_OK;
+}
+
+static int create_ops(dtrain_program *program, beton_error *err)
+{
+	const dtrain_graph *graph = program->graph;
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *tensor = &graph->tensors[i];
+		program->operands[i] = (dtrain_operand){.dtype = tensor->dtype,
+							.shape = tensor->shape,
+							.bytes = (size_t)dtrain_shape_count(&tensor->shape) *
+								 dtrain_dtype_size(tensor->dtype)};
+	}
+	int status = BETON_OK;
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++)
+		status = create_op(program, i, err);
+	return status;
+}
+
+static bool in_arena(const dtrain__tensor *tensor)
+{
+	return tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT;
+}
+
+/* Inputs live from before the first node, kept tensors until after the last. */
+static void find_lives(const dtrain_program *program, dtrain__span *spans)
+{
+	const dtrain_graph *graph = program->graph;
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *tensor = &graph->tensors[i];
+		bool input = tensor->role == DTRAIN__INPUT;
+		spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
+					  .first = input ? -1 : tensor->producer,
+					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer};
+	}
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
+			if (spans[graph->nodes[i].inputs[k]].last < i)
+				spans[graph->nodes[i].inputs[k]].last = i;
+}
+
+static int plan_arena(dtrain_program *program, dtrain__span *spans, beton_error *err)
+{
+	dtrain_device_caps caps;
+	program->api->caps(program->device, &caps);
+	find_lives(program, spans);
+	int status = dtrain__plan(spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes, err);
+	for (int32_t i = 0; i < program->graph->num_tensors; i++)
+		program->facts.unshared_bytes += spans[i].bytes;
+	if (status == BETON_OK)
+		status = program->api->alloc(program->device, program->facts.arena_bytes, &program->arena, err);
+	if (status == BETON_OK && program->facts.workspace_bytes)
+		status = program->api->alloc(program->device, program->facts.workspace_bytes, &program->workspace, err);
+	return status;
+}
+
+static void *address_of(const dtrain_program *program, int32_t index, const dtrain__span *spans)
+{
+	const dtrain__tensor *tensor = &program->graph->tensors[index];
+	dtrain_params *params = program->graph->params;
+	size_t element = dtrain_dtype_size(tensor->dtype);
+	switch (tensor->role) {
+	case DTRAIN__PARAM:
+		return (char *)dtrain_params_values(params) +
+		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+	case DTRAIN__GRAD:
+		return (char *)dtrain_params_grads(params) +
+		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+	case DTRAIN__BUFFER:
+		return dtrain_params_buffer_at(params, tensor->index)->data;
+	default:
+		return (char *)program->arena + spans[index].offset;
+	}
+}
+
+static int place_tensors(dtrain_program *program, beton_error *err)
+{
+	const dtrain_graph *graph = program->graph;
+	dtrain__span *spans = calloc((size_t)graph->num_tensors, sizeof(*spans));
+	if (!spans)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", graph->num_tensors);
+	int status = plan_arena(program, spans, err);
+	for (int32_t i = 0; i < graph->num_tensors && status == BETON_OK; i++)
+		program->data[i] = address_of(program, i, spans);
+	free(spans);
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+		const dtrain__node *node = &graph->nodes[i];
+		void **operands = program->steps[i].operands;
+		for (int k = 0; k < node->num_inputs; k++)
+			*operands++ = program->data[node->inputs[k]];
+		for (int k = 0; k < node->num_outputs; k++)
+			*operands++ = program->data[node->outputs[k]];
+	}
+	return status;
+}
+
+static int earlier_first(const void *a, const void *b)
+{
+	const dtrain__ready *x = a, *y = b;
+	if (x->node != y->node)
+		return x->node < y->node ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Every parameter is reported once: one without a gradient in this graph, whose place in the flat array stays zero, at
+ * the end, so that whoever waits for all of them is not left waiting. */
+static void find_ready(dtrain_program *program)
+{
+	const dtrain_graph *graph = program->graph;
+	if (!graph->has_backward)
+		return;
+	program->num_ready = dtrain_params_count(graph->params);
+	for (int i = 0; i < program->num_ready; i++)
+		program->ready[i] = (dtrain__ready){
+			.node = graph->num_nodes - 1, .param = i, .offset = dtrain_params_at(graph->params, i)->offset};
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__GRAD)
+			program->ready[graph->tensors[i].index].node = graph->tensors[i].producer;
+	qsort(program->ready, (size_t)program->num_ready, sizeof(*program->ready), earlier_first);
+}
+
+static int allocate_tables(dtrain_program *program, beton_error *err)
+{
+	const dtrain_graph *graph = program->graph;
+	program->steps = calloc((size_t)graph->num_nodes, sizeof(*program->steps));
+	program->operands = calloc((size_t)graph->num_tensors, sizeof(*program->operands));
+	program->data = calloc((size_t)graph->num_tensors, sizeof(*program->data));
+	program->ready = calloc((size_t)dtrain_params_count(graph->params) + 1, sizeof(*program->ready));
+	if (!program->steps || !program->operands || !program->data || !program->ready)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
+	program->num_forward = 0;
+	while (program->num_forward < graph->num_nodes && !graph->nodes[program->num_forward].is_backward)
+		program->num_forward++;
+	program->facts.struct_size = sizeof(program->facts);
+	program->facts.nodes = graph->num_nodes;
+	return BETON_OK;
+}
+
+int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
+{
+	*out = NULL;
+	dtrain_graph *g = *graph;
+	if (dtrain__graph_failed(g)) {
+		if (err)
+			*err = g->error;
+		return g->error.code;
+	}
+	if (g->num_nodes == 0)
+		return bt_fail(err, BETON_STATE, "the graph is empty");
+	int status = dtrain_params_allocate(g->params, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_program *program = calloc(1, sizeof(*program));
+	if (!program)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program");
+	program->graph = g;
+	program->device = dtrain_params_device(g->params);
+	program->api = dtrain_device_get_api(program->device);
+	status = allocate_tables(program, err);
+	if (status == BETON_OK)
+		status = create_ops(program, err);
+	if (status == BETON_OK)
+		status = place_tensors(program, err);
+	if (status != BETON_OK) {
+		dtrain__program_release(program);
+		return status;
+	}
+	find_ready(program);
+	*graph = NULL;
+	*out = program;
+	return BETON_OK;
+}

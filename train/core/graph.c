@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "params.h"
+#include "shape.h"
+
+int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out, beton_error *err)
+{
+	*out = NULL;
+	dtrain_graph *graph = calloc(1, sizeof(*graph));
+	if (!graph)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a graph");
+	graph->params = params;
+	graph->training = training;
+	graph->block_started = 0;
+	*out = graph;
+	return BETON_OK;
+}
+
+void dtrain_graph_destroy(dtrain_graph **graph)
+{
+	if (!*graph)
+		return;
+	free((*graph)->tensors);
+	free((*graph)->nodes);
+	free(*graph);
+	*graph = NULL;
+}
+
+bool dtrain_graph_training(const dtrain_graph *graph)
+{
+	return graph->training;
+}
+
+const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor)
+{
+	return tensor >= 0 && tensor < graph->num_tensors ? &graph->tensors[tensor].shape : NULL;
+}
+
+dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int code, const char *format, ...)
+{
+	if (!dtrain__graph_failed(graph)) {
+		char message[BETON_ERROR_MESSAGE_SIZE];
+		va_list arguments;
+		va_start(arguments, format);
+		vsnprintf(message, sizeof(message), format, arguments);
+		va_end(arguments);
+		bt_fail(&graph->error, code, "%s", message);
+	}
+	return -1;
+}
+
+const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor tensor)
+{
+	if (dtrain__graph_failed(graph))
+		return NULL;
+	if (tensor < 0 || tensor >= graph->num_tensors) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "graph: tensor %d does not exist", tensor);
+		return NULL;
+	}
+	return &graph->tensors[tensor];
+}
+
+static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tensor)
+{
+	if (dtrain__graph_failed(graph))
+		return -1;
+	if (graph->num_tensors == graph->tensor_capacity) {
+		int32_t capacity = graph->tensor_capacity ? 2 * graph->tensor_capacity : 256;
+		dtrain__tensor *grown = realloc(graph->tensors, (size_t)capacity * sizeof(*grown));
+		if (!grown)
+			return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d tensors",
+						  capacity);
+		graph->tensors = grown;
+		graph->tensor_capacity = capacity;
+	}
+	char text[DTRAIN__SHAPE_TEXT];
+	if (!dtrain__shape_valid(&tensor->shape))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "graph: bad shape %s",
+					  dtrain__shape_text(&tensor->shape, text));
+	graph->tensors[graph->num_tensors] = *tensor;
+	graph->tensors[graph->num_tensors].producer = -1;
+	graph->tensors[graph->num_tensors].grad = -1;
+	return graph->num_tensors++;
+}
+
+dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype, const dtrain_shape *shape)
+{
+	char text[DTRAIN__SHAPE_TEXT];
+	if (!dtrain__shape_valid(shape))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': bad shape %s", name,
+					  dtrain__shape_text(shape, text));
+	dtrain_dtype real = dtrain_params_dtype(graph->params);
+	if (dtype != real && dtype != DTRAIN_I64)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': type %s is neither %s nor i64",
+					  name, dtrain_dtype_name(dtype), dtrain_dtype_name(real));
+	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
+}
+
+/* A name in the layer's prefix must be new in this graph: a tensor shared by two layers would need its gradient summed.
+ */
+static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int index, const char *name,
+				    const dtrain_shape *shape, beton_error *err)
+{
+	if (index < 0)
+		return dtrain__graph_fail(graph, index, "%s", err->message);
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == role && graph->tensors[i].index == index)
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "'%s' is used by two layers", name);
+	return add_tensor(graph, &(dtrain__tensor){.role = role,
+						   .dtype = dtrain_params_dtype(graph->params),
+						   .shape = *shape,
+						   .index = index});
+}
+
+/* Nodes since next_block belong to the block of the first parameter that follows. */
+static void enter_block(dtrain_graph *graph, int32_t block)
+{
+	if (graph->block_started < 0)
+		return;
+	graph->block = block;
+	for (int32_t i = graph->block_started; i < graph->num_nodes; i++)
+		graph->nodes[i].block = block;
+	graph->block_started = -1;
+}
+
+dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
+				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in)
+{
+	if (dtrain__graph_failed(graph))
+		return -1;
+	char *name = bt_format("%s.%s", prefix, suffix);
+	if (!name)
+		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
+	beton_error error = {0};
+	int index = dtrain_params_declare(graph->params, name, shape, init, fan_in, &error);
+	if (index >= 0)
+		enter_block(graph, dtrain_params_at(graph->params, index)->block);
+	dtrain_tensor tensor = add_persistent(graph, DTRAIN__PARAM, index, name, shape, &error);
+	free(name);
+	return tensor;
+}
+
+dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
+				   const dtrain_shape *shape, dtrain_init init)
+{
+	if (dtrain__graph_failed(graph))
+		return -1;
+	char *name = bt_format("%s.%s", prefix, suffix);
+	if (!name)
+		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
+	beton_error error = {0};
+	int index = dtrain_params_declare_buffer(graph->params, name, shape, init, &error);
+	dtrain_tensor tensor = add_persistent(graph, DTRAIN__BUFFER, index, name, shape, &error);
+	free(name);
+	return tensor;
+}
+
+dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape)
+{
+	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__ACTIVATION, .dtype = dtype, .shape = *shape});
+}
+
+static int reserve_node(dtrain_graph *graph)
+{
+	if (graph->num_nodes < graph->node_capacity)
+		return 0;
+	int32_t capacity = graph->node_capacity ? 2 * graph->node_capacity : 128;
+	dtrain__node *grown = realloc(graph->nodes, (size_t)capacity * sizeof(*grown));
+	if (!grown)
+		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for %d nodes", capacity);
+	graph->nodes = grown;
+	graph->node_capacity = capacity;
+	return 0;
+}
+
+dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node)
+{
+	for (int i = 0; i < node->num_inputs; i++)
+		if (!dtrain__graph_tensor(graph, node->inputs[i]))
+			return -1;
+	for (int i = 0; i < node->num_outputs; i++)
+		if (!dtrain__graph_tensor(graph, node->outputs[i]))
+			return -1;
+	if (graph->has_backward && !graph->in_backward)
+		return dtrain__graph_fail(graph, BETON_STATE, "graph: a layer was added after backward");
+	if (reserve_node(graph) != 0)
+		return -1;
+	dtrain__node *added = &graph->nodes[graph->num_nodes];
+	*added = *node;
+	added->is_backward = graph->in_backward;
+	added->block = graph->block;
+	for (int i = 0; i < node->num_outputs; i++)
+		graph->tensors[node->outputs[i]].producer = graph->num_nodes;
+	graph->num_nodes++;
+	return node->outputs[0];
+}
+
+void dtrain_graph_next_block(dtrain_graph *graph)
+{
+	dtrain_params_next_block(graph->params);
+	graph->block_started = graph->num_nodes;
+}
+
+void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
+{
+	if (dtrain__graph_tensor(graph, tensor))
+		graph->tensors[tensor].keep = true;
+}
+
+void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot)
+{
+	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, scalar);
+	if (!tensor)
+		return;
+	if (slot < 0 || slot >= DTRAIN_GRAD_EXTRA) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "metric: slot %d is not in 0..%d", slot,
+				   DTRAIN_GRAD_EXTRA - 1);
+		return;
+	}
+	for (int i = 0; i < graph->num_metrics; i++)
+		if (graph->metrics[i].slot == slot) {
+			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "metric: slot %d is taken", slot);
+			return;
+		}
+	if (tensor->shape.ndim != 0 || tensor->dtype != dtrain_params_dtype(graph->params)) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "metric: slot %d is given something that is no scalar", slot);
+		return;
+	}
+	graph->tensors[scalar].keep = true;
+	graph->metrics[graph->num_metrics++] = (dtrain__metric){.scalar = scalar, .slot = slot};
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of a graph, and what layers are built from: a layer declares its parameters, adds nodes, and gives each
+ * node the function that appends its backward nodes.
+ */
+#ifndef DTRAIN_CORE_GRAPH_H
+#define DTRAIN_CORE_GRAPH_H
+
+#include <dtrain/graph.h>
+
+typedef enum dtrain__role {
+	DTRAIN__INPUT,      /* filled by the caller; lives as long as the program */
+	DTRAIN__PARAM,      /* values of params[index] */
+	DTRAIN__GRAD,       /* gradient of params[index], in the flat array */
+	DTRAIN__BUFFER,     /* params' buffers[index] */
+	DTRAIN__ACTIVATION, /* in the arena */
+} dtrain__role;
+
+typedef struct dtrain__tensor {
+	dtrain__role role;
+	dtrain_dtype dtype;
+	dtrain_shape shape;
+	int32_t index;    /* of the parameter or buffer */
+	int32_t producer; /* node that writes it; -1 */
+	dtrain_tensor grad;
+	bool keep;
+	bool want_grad;  /* asked for by the caller */
+	bool needs_grad; /* leads to a parameter, or is asked for; known in backward */
+} dtrain__tensor;
+
+typedef struct dtrain__node dtrain__node;
+
+/* Appends the nodes that turn the gradient of the node's output 0 into gradients of its inputs. node is a copy. */
+typedef void (*dtrain__backward)(dtrain_graph *graph, const dtrain__node *node);
+
+struct dtrain__node {
+	dtrain_op_kind kind;
+	dtrain_op_attrs attrs;
+	dtrain_tensor inputs[DTRAIN_OP_MAX_OPERANDS];
+	dtrain_tensor outputs[DTRAIN_OP_MAX_OPERANDS];
+	int32_t num_inputs, num_outputs;
+	int32_t block;
+	bool is_backward;
+	dtrain__backward backward; /* NULL: nothing flows back */
+};
+
+typedef struct dtrain__metric {
+	dtrain_tensor scalar;
+	int slot;
+} dtrain__metric;
+
+struct dtrain_graph {
+	dtrain_params *params;
+	bool training;
+	beton_error error; /* the first; code OK while there is none */
+
+	dtrain__tensor *tensors;
+	int32_t num_tensors, tensor_capacity;
+	dtrain__node *nodes;
+	int32_t num_nodes, node_capacity;
+	dtrain__metric metrics[DTRAIN_GRAD_EXTRA];
+	int num_metrics;
+
+	int32_t block;         /* of new nodes */
+	int32_t block_started; /* first node since next_block whose block is not known yet; -1 */
+	bool has_backward, in_backward;
+};
+
+static inline bool dtrain__graph_failed(const dtrain_graph *graph)
+{
+	return graph->error.code != BETON_OK;
+}
+
+/* Remembers the first error; returns -1, the handle of nothing. */
+BETON_PRINTF(3, 4) dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int code, const char *format, ...);
+
+/* NULL after an error and for a handle that is none (which then is an error). */
+const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor tensor);
+
+/* "prefix.suffix" as a parameter or buffer of the model, and a tensor for it. */
+dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
+				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in);
+dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
+				   const dtrain_shape *shape, dtrain_init init);
+
+/* A new tensor between nodes. dtype: DTRAIN_U8 for what only the device reads, or that of the parameters. */
+dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape);
+
+/* Appends a node; returns its first output. */
+dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
+
+/* For backward functions: whether a gradient of tensor is of use; the tensor to write a parameter's gradient to; and
+ * handing over a (further) part of the gradient of an activation or input. */
+bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
+dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param);
+void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part);
+
+#endif

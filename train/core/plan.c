@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "shape.h"
+
+static int larger_first(const void *a, const void *b)
+{
+	const dtrain__span *x = *(dtrain__span *const *)a, *y = *(dtrain__span *const *)b;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	if (x->first != y->first)
+		return x->first < y->first ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+static bool alive_together(const dtrain__span *a, const dtrain__span *b)
+{
+	return a->first <= b->last && b->first <= a->last;
+}
+
+/* placed: sorted by offset. Returns the lowest offset at which span overlaps none that lives with it. */
+static size_t lowest_gap(const dtrain__span *span, dtrain__span *const *placed, int count, size_t alignment)
+{
+	size_t offset = 0;
+	for (int i = 0; i < count; i++) {
+		const dtrain__span *other = placed[i];
+		if (!alive_together(span, other) || offset >= other->offset + other->bytes)
+			continue;
+		if (offset + span->bytes <= other->offset)
+			break;
+		offset = dtrain__round_up(other->offset + other->bytes, alignment);
+	}
+	return offset;
+}
+
+int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total, beton_error *err)
+{
+	*total = 0;
+	dtrain__span **order = calloc(2 * (size_t)count + 1, sizeof(dtrain__span *));
+	if (!order)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", count);
+	dtrain__span **placed = order + count;
+	for (int i = 0; i < count; i++)
+		order[i] = &spans[i];
+	qsort(order, (size_t)count, sizeof(*order), larger_first);
+	for (int i = 0; i < count; i++) {
+		dtrain__span *span = order[i];
+		span->offset = lowest_gap(span, placed, i, alignment);
+		if (span->offset + span->bytes > *total)
+			*total = span->offset + span->bytes;
+		int at = i;
+		for (; at > 0 && placed[at - 1]->offset > span->offset; at--)
+			placed[at] = placed[at - 1];
+		placed[at] = span;
+	}
+	free(order);
+	return BETON_OK;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/graph.h"
+#include "core/op.h"
+
+static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	/* The weight's gradient first: its reduction over the ranks can start while d_x is computed. */
+	dtrain_tensor d_w = dtrain__graph_param_grad(graph, w);
+	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_WEIGHT,
+						  .attrs = node->attrs,
+						  .num_inputs = 2,
+						  .num_outputs = 1,
+						  .inputs = {x, d_y},
+						  .outputs = {d_w}});
+	if (!dtrain__graph_needs_grad(graph, x))
+		return;
+	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
+	dtrain_tensor d_x = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), shape);
+	dtrain__graph_accumulate(graph, x,
+				 dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_DATA,
+									   .attrs = node->attrs,
+									   .num_inputs = 2,
+									   .num_outputs = 1,
+									   .inputs = {d_y, w},
+									   .outputs = {d_x}}));
+}
+
+dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
+			    int stride, int padding)
+{
+	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	if (!source)
+		return -1;
+	dtrain_shape in = source->shape;
+	if (in.ndim != 4 || out_channels < 1)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "conv2d '%s': %lld channels from %d dimensions; needs [n, c, h, w]", name,
+					  (long long)out_channels, in.ndim);
+	int64_t height = dtrain__window_count(in.dim[2], kernel, stride, padding);
+	int64_t width = dtrain__window_count(in.dim[3], kernel, stride, padding);
+	if (height < 1 || width < 1)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "conv2d '%s': kernel %d, stride %d, padding %d do not fit %lld x %lld", name,
+					  kernel, stride, padding, (long long)in.dim[2], (long long)in.dim[3]);
+	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], kernel, kernel});
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT,
+					      in.dim[1] * kernel * kernel);
+	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], out_channels, height, width});
+	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	return dtrain__graph_node(graph,
+				  &(dtrain__node){.kind = DTRAIN_OP_CONV2D,
+						  .attrs = {.stride = {stride, stride}, .padding = {padding, padding}},
+						  .num_inputs = 2,
+						  .num_outputs = 1,
+						  .inputs = {x, w},
+						  .outputs = {y},
+						  .backward = conv2d_backward});
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/graph.h"
+
+static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0], w = node->inputs[1], b = node->inputs[2];
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain_tensor d_w = dtrain__graph_param_grad(graph, w), d_b = dtrain__graph_param_grad(graph, b);
+	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
+						  .num_inputs = 2,
+						  .num_outputs = 2,
+						  .inputs = {x, d_y},
+						  .outputs = {d_w, d_b}});
+	if (!dtrain__graph_needs_grad(graph, x))
+		return;
+	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
+	dtrain_tensor d_x = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), shape);
+	dtrain__graph_accumulate(graph, x,
+				 dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR_BWD_DATA,
+									   .num_inputs = 2,
+									   .num_outputs = 1,
+									   .inputs = {d_y, w},
+									   .outputs = {d_x}}));
+}
+
+dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
+{
+	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	if (!source)
+		return -1;
+	dtrain_shape in = source->shape;
+	if (in.ndim != 2 || out_features < 1)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "linear '%s': %lld features from %d dimensions; needs [n, in]", name,
+					  (long long)out_features, in.ndim);
+	dtrain_shape weight = dtrain_shape_of(2, (int64_t[]){out_features, in.dim[1]});
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
+	dtrain_shape bias = dtrain_shape_of(1, &out_features);
+	dtrain_tensor b = dtrain__graph_param(graph, name, "bias", &bias, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
+	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){in.dim[0], out_features});
+	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR,
+							 .num_inputs = 3,
+							 .num_outputs = 1,
+							 .inputs = {x, w, b},
+							 .outputs = {y},
+							 .backward = linear_backward});
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models.h"
+
+/* Two hidden layers: small enough to train in seconds, and without batch norm, so that its losses do not depend on how
+ * a batch is divided among ranks. */
+#define HIDDEN 512
+
+dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
+{
+	dtrain_tensor x = dtrain_flatten(graph, image);
+	x = dtrain_relu(graph, dtrain_linear(graph, "fc1", x, HIDDEN));
+	dtrain_graph_next_block(graph);
+	x = dtrain_relu(graph, dtrain_linear(graph, "fc2", x, HIDDEN));
+	dtrain_graph_next_block(graph);
+	return dtrain_linear(graph, "fc3", x, classes);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include <dtrain/model.h>
+
+#include "core/graph.h"
+#include "models.h"
+
+static const struct {
+	const char *name;
+	int64_t least_side; /* pixels: a smaller picture would not survive the strides */
+	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
+} models[] = {
+	{"mlp", 1, dtrain__mlp},
+	{"resnet20", 4, dtrain__resnet20},
+	{"resnet18", 32, dtrain__resnet18},
+	{"resnet50", 32, dtrain__resnet50},
+};
+
+#define MODEL_COUNT ((int)(sizeof(models) / sizeof(models[0])))
+
+const char *dtrain_model_name(int index)
+{
+	return index >= 0 && index < MODEL_COUNT ? models[index].name : NULL;
+}
+
+dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image, int64_t classes)
+{
+	const dtrain__tensor *source = dtrain__graph_tensor(graph, image);
+	if (!source)
+		return -1;
+	if (classes < 1)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "model '%s': %lld classes", model,
+					  (long long)classes);
+	if (source->shape.ndim != 4)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "model '%s': the input is no picture batch",
+					  model);
+	for (int i = 0; i < MODEL_COUNT; i++) {
+		if (strcmp(models[i].name, model) != 0)
+			continue;
+		int64_t height = source->shape.dim[2], width = source->shape.dim[3];
+		if (height < models[i].least_side || width < models[i].least_side)
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+						  "model '%s': a picture of %lld x %lld pixels; needs at least %lld",
+						  model, (long long)height, (long long)width,
+						  (long long)models[i].least_side);
+		return models[i].build(graph, image, classes);
+	}
+	char names[128];
+	size_t used = 0;
+	for (int i = 0; i < MODEL_COUNT; i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", models[i].name);
+	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s'; there are: %s", model, names);
+}
