@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dtrain/checkpoint.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "checkpoint_folder.h"
+#include "common/system.h"
+#include "safetensors.h"
+
+#define STATE_VERSION 1
+#define STATE_BYTES_MAX 65536
+#define HEX_DIGITS 16
+#define MODEL_FILE "model.safetensors"
+#define OPTIMIZER_FILE "optimizer.safetensors"
+#define STATE_FILE "state.json"
+
+/* One safetensors file's tensors: what it is called, and where it lies. device: an array on the device; NULL: the whole
+ * number `value` (batch norm's step counters). */
+typedef struct tensor_source {
+	void *device;
+	int64_t value;
+} tensor_source;
+
+typedef struct tensor_list {
+	safetensors_entry *entries; /* names are owned */
+	tensor_source *sources;
+	size_t count;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+} tensor_list;
+
+static void list_free(tensor_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free((void *)list->entries[i].name);
+	free(list->entries);
+	free(list->sources);
+	*list = (tensor_list){0};
+}
+
+static int list_reserve(tensor_list *list, const dtrain_params *params, dtrain_stream *stream, size_t capacity,
+			beton_error *err)
+{
+	*list = (tensor_list){.entries = calloc(capacity + 1, sizeof(*list->entries)),
+			      .sources = calloc(capacity + 1, sizeof(*list->sources)),
+			      .api = dtrain_device_get_api(dtrain_params_device(params)),
+			      .stream = stream};
+	if (list->entries && list->sources)
+		return BETON_OK;
+	list_free(list);
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for a list of %zu tensors", capacity);
+}
+
+/* Takes name over; NULL = out of memory. */
+static int list_add(tensor_list *list, char *name, dtrain_dtype dtype, const dtrain_shape *shape, tensor_source source,
+		    beton_error *err)
+{
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+	list->entries[list->count] = (safetensors_entry){.name = name, .dtype = dtype, .shape = *shape};
+	list->sources[list->count++] = source;
+	return BETON_OK;
+}
+
+static void *flat_at(const dtrain_params *params, void *flat, int64_t offset)
+{
+	return (char *)flat + (size_t)offset * dtrain_dtype_size(dtrain_params_dtype(params));
+}
+
+/* torchvision counts batches beside each running mean. */
+static int add_batch_counter(tensor_list *list, const char *buffer, int64_t step, beton_error *err)
+{
+	static const char suffix[] = ".running_mean";
+	size_t length = strlen(buffer);
+	if (length < sizeof(suffix) || strcmp(buffer + length - strlen(suffix), suffix) != 0)
+		return BETON_OK;
+	char *name = bt_format("%.*s.num_batches_tracked", (int)(length - strlen(suffix)), buffer);
+	return list_add(list, name, DTRAIN_I64, &(dtrain_shape){0}, (tensor_source){.value = step}, err);
+}
+
+static int list_model(tensor_list *list, const dtrain_params *params, int64_t step, dtrain_stream *stream,
+		      beton_error *err)
+{
+	int buffers = dtrain_params_buffer_count(params);
+	size_t capacity = (size_t)dtrain_params_count(params) + 2 * (size_t)buffers;
+	int result = list_reserve(list, params, stream, capacity, err);
+	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		tensor_source source = {.device = flat_at(params, dtrain_params_values(params), param->offset)};
+		result = list_add(list, strdup(param->name), dtrain_params_dtype(params), &param->shape, source, err);
+	}
+	for (int i = 0; i < buffers && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
+		result = list_add(list, strdup(buffer->name), dtrain_params_dtype(params), &buffer->shape,
+				  (tensor_source){.device = buffer->data}, err);
+		if (result == BETON_OK)
+			result = add_batch_counter(list, buffer->name, step, err);
+	}
+	return result;
+}
+
+static int list_optimizer(tensor_list *list, const dtrain_params *params, const dtrain_sgd *sgd, dtrain_stream *stream,
+			  beton_error *err)
+{
+	void *momentum = sgd ? dtrain_sgd_momentum(sgd) : NULL;
+	int result = list_reserve(list, params, stream, (size_t)dtrain_params_count(params), err);
+	for (int i = 0; momentum && i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		result = list_add(list, bt_format("%s.momentum", param->name), dtrain_params_dtype(params),
+				  &param->shape, (tensor_source){.device = flat_at(params, momentum, param->offset)},
+				  err);
+	}
+	return result;
+}
+
+static int fetch(void *context, size_t index, void *destination, size_t bytes, beton_error *err)
+{
+	tensor_list *list = context;
+	tensor_source *source = &list->sources[index];
+	if (!source->device) {
+		memcpy(destination, &source->value, bytes);
+		return BETON_OK;
+	}
+	int result = list->api->copy(list->stream, destination, source->device, bytes, DTRAIN_DEVICE_TO_HOST, err);
+	return result == BETON_OK ? list->api->stream_synchronize(list->stream, err) : result;
+}
+
+/* ---- state.json ---- */
+
+static json_t *hex(uint64_t value)
+{
+	char text[HEX_DIGITS + 1];
+	snprintf(text, sizeof(text), "%016" PRIx64, value);
+	return json_string(text);
+}
+
+/* Of the state's members in sorted order, "xxh3" left out. 0 when out of memory, which no saved state has. */
+static uint64_t hash_of_state(const json_t *state)
+{
+	json_t *rest = json_copy((json_t *)state);
+	if (rest)
+		json_object_del(rest, "xxh3");
+	char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	uint64_t hash = text ? XXH3_64bits(text, strlen(text)) : 0;
+	free(text);
+	json_decref(rest);
+	return hash;
+}
+
+static json_t *state_to_json(const dtrain_position *position, const safetensors_digest *model,
+			     const safetensors_digest *optimizer)
+{
+	char seed[24];
+	snprintf(seed, sizeof(seed), "%" PRIu64, position->seed); /* JSON's integers end at 2^63 here */
+	json_t *state = json_pack("{s:i, s:I, s:I, s:I, s:s, s:i, s:i, s:s, s:I, s:I, s:{s:{s:I, s:o}, s:{s:I, s:o}}}",
+				  "version", STATE_VERSION, "step", (json_int_t)position->step, "epoch",
+				  (json_int_t)position->epoch, "position", (json_int_t)position->position, "seed", seed,
+				  "world_size", (int)position->world_size, "batch_size", (int)position->batch_size,
+				  "model", position->model, "classes", (json_int_t)position->classes, "data_samples",
+				  (json_int_t)position->data_samples, "files", MODEL_FILE, "size",
+				  (json_int_t)model->size, "xxh3", hex(model->hash), OPTIMIZER_FILE, "size",
+				  (json_int_t)optimizer->size, "xxh3", hex(optimizer->hash));
+	if (state && json_object_set_new(state, "xxh3", hex(hash_of_state(state))) != 0) {
+		json_decref(state);
+		return NULL;
+	}
+	return state;
+}
+
+static int write_state(const char *path, const dtrain_position *position, const safetensors_digest *model,
+		       const safetensors_digest *optimizer, beton_error *err)
+{
+	json_t *state = state_to_json(position, model, optimizer);
+	char *text = state ? json_dumps(state, JSON_INDENT(2)) : NULL;
+	json_decref(state);
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int result = BETON_OK;
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || bt_write_full(fd, "\n", 1) != 0 || fsync(fd) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot write", path);
+	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot close", path);
+	free(text);
+	return result;
+}
+
+static int read_state(const char *path, json_t **out, beton_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return bt_fail_errno(err, errno, "%s: cannot open", path);
+	char *text = malloc(STATE_BYTES_MAX);
+	ssize_t size = text ? bt_pread_full(fd, text, STATE_BYTES_MAX, 0) : 0;
+	int result = BETON_OK;
+	json_error_t problem;
+	json_t *state = NULL;
+	if (!text)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if (size < 0)
+		result = bt_fail_errno(err, errno, "%s: cannot read", path);
+	else if (size == STATE_BYTES_MAX || !(state = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES, &problem)))
+		result = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
+	close(fd);
+	free(text);
+	const char *stored = json_string_value(json_object_get(state, "xxh3"));
+	if (result == BETON_OK && (!stored || strtoull(stored, NULL, 16) != hash_of_state(state)))
+		result = bt_fail(err, BETON_FORMAT, "%s: is damaged (its checksum is wrong)", path);
+	if (result != BETON_OK)
+		json_decref(state);
+	else
+		*out = state;
+	return result;
+}
+
+static int state_to_position(const char *path, json_t *state, dtrain_position *out, beton_error *err)
+{
+	dtrain_position position = {.struct_size = sizeof(position)};
+	int version;
+	json_int_t step, epoch, consumed, classes, samples;
+	const char *seed;
+	const char *model;
+	if (json_unpack(state, "{s:i, s:I, s:I, s:I, s:s, s:i, s:i, s:s, s:I, s:I}", "version", &version, "step", &step,
+			"epoch", &epoch, "position", &consumed, "seed", &seed, "world_size", &position.world_size,
+			"batch_size", &position.batch_size, "model", &model, "classes", &classes, "data_samples",
+			&samples) != 0)
+		return bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
+	if (version != STATE_VERSION)
+		return bt_fail(err, BETON_UNSUPPORTED_VERSION, "%s: version %d, this program reads %d", path, version,
+			       STATE_VERSION);
+	if (step < 0 || epoch < 0 || consumed < 0 || classes < 1 || samples < 0 || position.world_size < 1 ||
+	    position.batch_size < 1 || strlen(model) >= sizeof(position.model))
+		return bt_fail(err, BETON_FORMAT, "%s: a value is out of its range", path);
+	int result = bt_parse_u64("seed", seed, 0, UINT64_MAX, &position.seed, err);
+	if (result != BETON_OK)
+		return bt_fail(err, BETON_FORMAT, "%s: the seed is not a number", path);
+	position.step = step;
+	position.epoch = epoch;
+	position.position = consumed;
+	position.classes = classes;
+	position.data_samples = (uint64_t)samples;
+	memcpy(position.model, model, strlen(model));
+	*out = position;
+	return BETON_OK;
+}
+
+/* ---- saving ---- */
+
+static int write_files(const char *folder, const dtrain_params *params, const dtrain_sgd *sgd,
+		       const dtrain_position *position, dtrain_stream *stream, beton_error *err)
+{
+	tensor_list model = {0};
+	tensor_list optimizer = {0};
+	safetensors_digest model_digest = {0};
+	safetensors_digest optimizer_digest = {0};
+	char *model_path = bt_format("%s/" MODEL_FILE, folder);
+	char *optimizer_path = bt_format("%s/" OPTIMIZER_FILE, folder);
+	char *state_path = bt_format("%s/" STATE_FILE, folder);
+	int result = BETON_OK;
+	if (!model_path || !optimizer_path || !state_path)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
+	if (result == BETON_OK)
+		result = list_model(&model, params, position->step, stream, err);
+	if (result == BETON_OK)
+		result = safetensors_write(model_path, model.entries, model.count, fetch, &model, &model_digest, err);
+	if (result == BETON_OK)
+		result = list_optimizer(&optimizer, params, sgd, stream, err);
+	if (result == BETON_OK)
+		result = safetensors_write(optimizer_path, optimizer.entries, optimizer.count, fetch, &optimizer,
+					   &optimizer_digest, err);
+	if (result == BETON_OK)
+		result = write_state(state_path, position, &model_digest, &optimizer_digest, err);
+	list_free(&model);
+	list_free(&optimizer);
+	free(model_path);
+	free(optimizer_path);
+	free(state_path);
+	return result;
+}
+
+int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
+			   const dtrain_position *position, dtrain_stream *stream, beton_error *err)
+{
+	if (keep < 0 || position->step < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative", keep,
+			       position->step);
+	char *temporary = NULL;
+	int result = checkpoint_folder_prepare(dir, err);
+	if (result == BETON_OK)
+		result = checkpoint_folder_begin(dir, position->step, &temporary, err);
+	if (result == BETON_OK) {
+		result = write_files(temporary, params, sgd, position, stream, err);
+		if (result == BETON_OK)
+			result = checkpoint_folder_publish(dir, position->step, temporary, err);
+		/* The first error is the one to report; what cannot be removed now, the next save removes. */
+		if (result != BETON_OK)
+			checkpoint_folder_remove(temporary, NULL);
+		free(temporary);
+	}
+	if (result == BETON_OK && keep > 0)
+		result = checkpoint_folder_prune(dir, keep, err);
+	return result;
+}
+
+/* ---- loading ---- */
+
+int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step, beton_error *err)
+{
+	int64_t *steps = NULL;
+	size_t count = 0;
+	*path = NULL;
+	int result = checkpoint_folder_list(dir, &steps, &count, err);
+	if (result != BETON_OK)
+		return result;
+	while (count > 0 && steps[count - 1] >= before_step)
+		count--;
+	if (count == 0) {
+		result = bt_fail(err, BETON_NOT_FOUND, "%s: holds no checkpoint", dir);
+	} else {
+		*path = checkpoint_folder_path(dir, steps[count - 1]);
+		if (!*path)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+		if (step)
+			*step = steps[count - 1];
+	}
+	free(steps);
+	return result;
+}
+
+int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err)
+{
+	char *file = bt_format("%s/" STATE_FILE, path);
+	if (!file)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	json_t *state = NULL;
+	int result = read_state(file, &state, err);
+	if (result == BETON_OK)
+		result = state_to_position(file, state, out, err);
+	json_decref(state);
+	free(file);
+	return result;
+}
+
+static int check_digest(const char *path, json_t *state, const char *name, beton_error *err)
+{
+	json_t *stored = json_object_get(json_object_get(state, "files"), name);
+	const char *hash = json_string_value(json_object_get(stored, "xxh3"));
+	json_int_t size = json_integer_value(json_object_get(stored, "size"));
+	safetensors_digest found;
+	int result = safetensors_hash(path, &found, err);
+	if (result != BETON_OK)
+		return result;
+	if (!hash || size != (json_int_t)found.size)
+		return bt_fail(err, (json_int_t)found.size < size ? BETON_TRUNCATED : BETON_FORMAT,
+			       "%s: has %" PRIu64 " bytes, %" JSON_INTEGER_FORMAT " were written", path, found.size,
+			       size);
+	if (strtoull(hash, NULL, 16) != found.hash)
+		return bt_fail(err, BETON_FORMAT, "%s: is damaged (its checksum is wrong)", path);
+	return BETON_OK;
+}
+
+static void print_shape(char *text, size_t size, const dtrain_shape *shape)
+{
+	size_t used = (size_t)snprintf(text, size, "[");
+	for (int i = 0; i < shape->ndim && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, i ? ", %" PRId64 : "%" PRId64, shape->dim[i]);
+	if (used < size)
+		snprintf(text + used, size - used, "]");
+}
+
+static bool same_shape(const dtrain_shape *a, const dtrain_shape *b)
+{
+	return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof(a->dim[0])) == 0;
+}
+
+/* The file must hold the tensors of the list and no others. */
+static int check_tensors(const safetensors_file *file, const tensor_list *list, beton_error *err)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		const safetensors_entry *wanted = &list->entries[i];
+		const safetensors_entry *found = safetensors_find(file, wanted->name);
+		if (!found)
+			return bt_fail(err, BETON_MISMATCH, "%s: has no tensor '%s', which the model needs", file->path,
+				       wanted->name);
+		if (found->dtype != wanted->dtype)
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not %s", file->path, wanted->name,
+				       dtrain_dtype_name(wanted->dtype));
+		if (!same_shape(&found->shape, &wanted->shape)) {
+			char theirs[128];
+			char ours[128];
+			print_shape(theirs, sizeof(theirs), &found->shape);
+			print_shape(ours, sizeof(ours), &wanted->shape);
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
+				       file->path, wanted->name, theirs, ours);
+		}
+	}
+	/* Names are unique on both sides and all of ours are there: only a longer list has a stranger. */
+	for (size_t i = 0; i < file->count && file->count > list->count; i++) {
+		bool known = false;
+		for (size_t k = 0; k < list->count && !known; k++)
+			known = strcmp(list->entries[k].name, file->entries[i].name) == 0;
+		if (!known)
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not one of the model's", file->path,
+				       file->entries[i].name);
+	}
+	return BETON_OK;
+}
+
+static int read_tensors(const safetensors_file *file, const tensor_list *list, beton_error *err)
+{
+	int result = BETON_OK;
+	for (size_t i = 0; i < list->count && result == BETON_OK; i++) {
+		const safetensors_entry *entry = safetensors_find(file, list->entries[i].name);
+		if (!list->sources[i].device)
+			continue;
+		void *buffer = malloc(entry->bytes ? entry->bytes : 1);
+		if (!buffer)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for tensor '%s'", file->path,
+				       entry->name);
+		result = safetensors_read(file, entry, buffer, err);
+		if (result == BETON_OK)
+			result = list->api->copy(list->stream, list->sources[i].device, buffer, entry->bytes,
+						 DTRAIN_HOST_TO_DEVICE, err);
+		if (result == BETON_OK)
+			result = list->api->stream_synchronize(list->stream, err);
+		free(buffer);
+	}
+	return result;
+}
+
+static int open_checked(safetensors_file *file, const char *folder, const char *name, json_t *state,
+			const tensor_list *list, beton_error *err)
+{
+	char *path = bt_format("%s/%s", folder, name);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
+	int result = check_digest(path, state, name, err);
+	if (result == BETON_OK)
+		result = safetensors_open(file, path, err);
+	if (result == BETON_OK)
+		result = check_tensors(file, list, err);
+	free(path);
+	return result;
+}
+
+int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd, dtrain_stream *stream,
+			   beton_error *err)
+{
+	tensor_list model = {0};
+	tensor_list optimizer = {0};
+	safetensors_file model_file = {.fd = -1};
+	safetensors_file optimizer_file = {.fd = -1};
+	json_t *state = NULL;
+	char *state_path = bt_format("%s/" STATE_FILE, path);
+	int result = state_path ? read_state(state_path, &state, err)
+				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	if (result == BETON_OK)
+		result = list_model(&model, params, 0, stream, err);
+	if (result == BETON_OK)
+		result = open_checked(&model_file, path, MODEL_FILE, state, &model, err);
+	bool momentum = sgd && dtrain_sgd_momentum(sgd);
+	if (result == BETON_OK && momentum) {
+		result = list_optimizer(&optimizer, params, sgd, stream, err);
+		if (result == BETON_OK)
+			result = open_checked(&optimizer_file, path, OPTIMIZER_FILE, state, &optimizer, err);
+	}
+	if (result == BETON_OK)
+		result = read_tensors(&model_file, &model, err);
+	if (result == BETON_OK && momentum)
+		result = read_tensors(&optimizer_file, &optimizer, err);
+	safetensors_close(&model_file);
+	safetensors_close(&optimizer_file);
+	list_free(&model);
+	list_free(&optimizer);
+	json_decref(state);
+	free(state_path);
+	return result;
+}
+
+int dtrain_checkpoint_set_aside(const char *path, beton_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	int folder = (int)(name - path);
+	int result = BETON_EXISTS;
+	for (int attempt = 1; result == BETON_EXISTS && attempt < 100; attempt++) {
+		char *aside = attempt == 1 ? bt_format("%.*sdamaged-%s", folder, path, name)
+					   : bt_format("%.*sdamaged-%s.%d", folder, path, name, attempt);
+		if (!aside)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		if (rename(path, aside) == 0)
+			result = bt_sync_parent(aside, err);
+		else if (errno == ENOTEMPTY)
+			result = bt_fail_errno(err, EEXIST, "%s", aside);
+		else
+			result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, aside);
+		free(aside);
+	}
+	return result;
+}

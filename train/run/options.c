@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <float.h>
+#include <getopt.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+
+typedef enum option_kind {
+	OPTION_GROUP, /* a heading of --help */
+	OPTION_TEXT,
+	OPTION_WHOLE, /* int64_t */
+	OPTION_SEED,  /* uint64_t */
+	OPTION_REALS, /* double [count] */
+	OPTION_CHOICE,
+	OPTION_FLAG,
+} option_kind;
+
+typedef struct option_row {
+	const char *name;
+	const char *argument;
+	const char *text; /* for --help */
+	option_kind kind;
+	size_t offset;
+	double least, most;
+	int count;                  /* of reals */
+	const char *const *choices; /* the index is the value */
+} option_row;
+
+static const char *const schedules[] = {
+	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
+	[DTRAIN_SCHEDULE_LINEAR] = "linear",
+	[DTRAIN_SCHEDULE_COSINE] = "cosine",
+	NULL,
+};
+static const char *const orders[] = {
+	[BETON_ORDER_SEQUENTIAL] = "sequential",
+	[BETON_ORDER_RANDOM] = "random",
+	NULL,
+};
+static const char *const crops[] = {
+	[BETON_CROP_NONE] = "none",
+	[BETON_CROP_RANDOM] = "random",
+	[BETON_CROP_CENTER] = "center",
+	NULL,
+};
+
+#define AT(member) offsetof(run_options, member)
+#define GROUP(text)                                              \
+	{                                                        \
+		text, NULL, NULL, OPTION_GROUP, 0, 0, 0, 0, NULL \
+	}
+#define TEXT(name, member, argument, text)                                   \
+	{                                                                    \
+		name, argument, text, OPTION_TEXT, AT(member), 0, 0, 0, NULL \
+	}
+#define WHOLE(name, member, argument, least, most, text)                             \
+	{                                                                            \
+		name, argument, text, OPTION_WHOLE, AT(member), least, most, 0, NULL \
+	}
+#define REALS(name, member, argument, count, least, most, text)                          \
+	{                                                                                \
+		name, argument, text, OPTION_REALS, AT(member), least, most, count, NULL \
+	}
+#define CHOICE(name, member, argument, choices, text)                             \
+	{                                                                         \
+		name, argument, text, OPTION_CHOICE, AT(member), 0, 0, 0, choices \
+	}
+#define FLAG(name, member, text)                                         \
+	{                                                                \
+		name, NULL, text, OPTION_FLAG, AT(member), 0, 0, 0, NULL \
+	}
+
+#define STEPS_MAX 1e12
+
+static const option_row rows[] = {
+	GROUP("Data and model"),
+	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
+	TEXT("val", val, "FILE", "validation set; none: no evaluation"),
+	TEXT("model", model, "NAME", "mlp, resnet20, resnet18, resnet50 (required)"),
+	WHOLE("classes", classes, "N", 1, 1000000, "classes of the model (default: the data's highest label + 1)"),
+	WHOLE("image-size", image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
+
+	GROUP("Length"),
+	WHOLE("epochs", epochs, "N", 1, 1e6, "train N epochs; this or --steps is required"),
+	WHOLE("steps", steps, "N", 1, STEPS_MAX, "train N steps, over as many epochs as that takes"),
+	WHOLE("batch-size", batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
+
+	GROUP("Ranks and device"),
+	WHOLE("world-size", world_size, "N", 1, 4096, "start N ranks on this machine (default 1)"),
+	TEXT("device", device, "NAME", "cpu, ref or auto, the fastest there is (default auto)"),
+	TEXT("dtype", dtype, "TYPE", "f32, the only one so far (default f32)"),
+	WHOLE("threads", threads, "N", 0, 4096, "compute threads per rank; 0 = its cores (default 0)"),
+	WHOLE("workers", workers, "N", 0, 4096, "loader threads per rank; 0 = its cores (default 0)"),
+	WHOLE("master-port", master_port, "N", 0, 65535, "port where ranks meet; 0 = a free one (default 0)"),
+	REALS("timeout", timeout, "SECONDS", 1, 1, 86400, "longest wait for another rank in a step (default 30)"),
+
+	GROUP("Optimizer: SGD"),
+	REALS("lr", lr, "X", 1, 0, FLT_MAX, "learning rate (default 0.1)"),
+	CHOICE("schedule", schedule, "NAME", schedules, "constant, linear or cosine (default cosine)"),
+	REALS("final-lr", final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
+	REALS("warmup-epochs", warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
+	WHOLE("warmup-steps", warmup_steps, "N", 0, STEPS_MAX, "the same in steps (default 0)"),
+	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
+	FLAG("nesterov", nesterov, "Nesterov's form of it"),
+	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of every parameter (default 1e-4)"),
+	REALS("label-smoothing", label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
+	{"seed", "N", "of weights, order and augmentation (default 0)", OPTION_SEED, AT(seed), 0, 0, 0, NULL},
+
+	GROUP("Pictures"),
+	CHOICE("order", order, "NAME", orders, "of the training set: random or sequential (default random)"),
+	CHOICE("crop", crop, "NAME", crops, "random (resized), center or none, in training (default random)"),
+	REALS("crop-scale", crop_scale, "MIN,MAX", 2, 1e-6, 1, "random crop's share of the area (default 0.08,1)"),
+	REALS("crop-ratio", crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "random crop's width / height (default 0.75,1.3333)"),
+	REALS("flip", flip, "P", 1, 0, 1, "chance of a left-right flip in training (default 0.5)"),
+	REALS("val-ratio", val_ratio, "X", 1, 1e-6, 1,
+	      "validation's centre crop: share of the shorter side (default 0.875)"),
+	REALS("mean", mean, "R,G,B", 3, -1e6, 1e6, "subtracted, on the scale 0..255 (default 123.675,116.28,103.53)"),
+	REALS("std", std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
+
+	GROUP("Output"),
+	TEXT("log", log, "FILE", "a line of JSON for each step and evaluation"),
+	WHOLE("val-every", val_every, "N", 1, 1e6, "evaluate every N epochs, and at the end (default 1)"),
+	TEXT("checkpoint", checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end"),
+	WHOLE("checkpoint-every", checkpoint_every, "N", 1, STEPS_MAX, "and every N steps"),
+	WHOLE("keep-checkpoints", keep_checkpoints, "N", 0, 1e6, "keep the newest N; 0 = all (default 3)"),
+	FLAG("resume", resume, "go on from the newest checkpoint of --checkpoint"),
+	FLAG("help", help, "show this and exit"),
+	FLAG("version", version, "show the version and exit"),
+};
+
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static void set_defaults(run_options *options)
+{
+	*options = (run_options){
+		.device = "auto",
+		.dtype = "f32",
+		.world_size = 1,
+		.timeout = 30,
+		.batch_size = 64,
+		.image_size = 224,
+		.lr = 0.1,
+		.momentum = 0.9,
+		.weight_decay = 1e-4,
+		.schedule = DTRAIN_SCHEDULE_COSINE,
+		.order = BETON_ORDER_RANDOM,
+		.crop = BETON_CROP_RANDOM,
+		.crop_scale = {0.08, 1},
+		.crop_ratio = {3.0 / 4, 4.0 / 3},
+		.val_ratio = 224.0 / 256,
+		.flip = 0.5,
+		.mean = {123.675, 116.28, 103.53},
+		.std = {58.395, 57.12, 57.375},
+		.val_every = 1,
+		.keep_checkpoints = 3,
+	};
+}
+
+static int parse_reals(const option_row *row, const char *what, const char *text, double *out, beton_error *err)
+{
+	char *copy = strdup(text);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+	int result = BETON_OK;
+	char *rest = copy;
+	for (int i = 0; i < row->count && result == BETON_OK; i++) {
+		char *part = i + 1 < row->count ? strsep(&rest, ",") : rest;
+		if (!rest || !part)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
+		else
+			result = bt_parse_double(what, part, row->least, row->most, &out[i], err);
+	}
+	free(copy);
+	return result;
+}
+
+static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
+{
+	char list[128] = "";
+	for (int i = 0; row->choices[i]; i++) {
+		if (strcmp(row->choices[i], text) == 0) {
+			*out = i;
+			return BETON_OK;
+		}
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", row->choices[i]);
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
+}
+
+static int parse_value(const option_row *row, const char *text, run_options *options, beton_error *err)
+{
+	char what[64];
+	void *member = (char *)options + row->offset;
+	uint64_t whole;
+	int result = BETON_OK;
+	snprintf(what, sizeof(what), "--%s", row->name);
+	switch (row->kind) {
+	case OPTION_TEXT:
+		if (!*text)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
+		*(const char **)member = text;
+		return BETON_OK;
+	case OPTION_WHOLE:
+		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
+		if (result == BETON_OK)
+			*(int64_t *)member = (int64_t)whole;
+		return result;
+	case OPTION_SEED:
+		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
+	case OPTION_REALS:
+		return parse_reals(row, what, text, member, err);
+	case OPTION_CHOICE:
+		return parse_choice(row, what, text, member, err);
+	case OPTION_FLAG:
+		*(bool *)member = true;
+		return BETON_OK;
+	case OPTION_GROUP:
+		break;
+	}
+	return result;
+}
+
+static int check_together(const run_options *options, beton_error *err)
+{
+	const char *problem = NULL;
+	if (!options->data)
+		problem = "--data is missing";
+	else if (!options->model)
+		problem = "--model is missing";
+	else if (!options->epochs == !options->steps)
+		problem = "give either --epochs or --steps";
+	else if (strcmp(options->dtype, "f32") != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--dtype: '%s' is not supported, only f32 is",
+			       options->dtype);
+	else if (options->warmup_epochs > 0 && options->warmup_steps > 0)
+		problem = "give either --warmup-epochs or --warmup-steps";
+	else if (options->crop_scale[0] > options->crop_scale[1])
+		problem = "--crop-scale: MIN is above MAX";
+	else if (options->crop_ratio[0] > options->crop_ratio[1])
+		problem = "--crop-ratio: MIN is above MAX";
+	else if (options->nesterov && options->momentum == 0)
+		problem = "--nesterov needs a --momentum above 0";
+	else if (options->resume && !options->checkpoint)
+		problem = "--resume needs --checkpoint";
+	else if (options->checkpoint_every && !options->checkpoint)
+		problem = "--checkpoint-every needs --checkpoint";
+	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : BETON_OK;
+}
+
+int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
+{
+	struct option table[ROWS + 1] = {{0}};
+	const option_row *of_entry[ROWS];
+	int entries = 0;
+	for (int i = 0; i < ROWS; i++) {
+		if (rows[i].kind == OPTION_GROUP)
+			continue;
+		table[entries] = (struct option){
+			rows[i].name, rows[i].kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
+		of_entry[entries++] = &rows[i];
+	}
+	set_defaults(options);
+	opterr = 0;
+	optind = 0; /* glibc: start afresh, also when called a second time */
+	int index = 0;
+	for (int got; (got = getopt_long(argc, argv, ":", table, &index)) != -1;) {
+		const char *given = argv[optind - 1];
+		if (got == ':')
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: its value is missing", given);
+		if (got != 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
+		int result = parse_value(of_entry[index], optarg, options, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	if (options->help || options->version)
+		return BETON_OK;
+	if (optind < argc)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
+			       argv[optind]);
+	return check_together(options, err);
+}
+
+void run_options_help(FILE *out)
+{
+	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs N|--steps N [OPTION...]\n"
+	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
+	      out);
+	for (int i = 0; i < ROWS; i++) {
+		char left[64];
+		if (rows[i].kind == OPTION_GROUP) {
+			fprintf(out, "\n%s:\n", rows[i].name);
+			continue;
+		}
+		snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].argument ? " " : "",
+			 rows[i].argument ? rows[i].argument : "");
+		fprintf(out, "  %-24s %s\n", left, rows[i].text);
+	}
+	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 128 + N stopped by signal N.\n", out);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command line of dtrain-ffcv. */
+#ifndef RUN_OPTIONS_H
+#define RUN_OPTIONS_H
+
+#include <stdio.h>
+
+#include <beton/loader.h>
+#include <dtrain/optim.h>
+
+/* Every option; texts are borrowed from argv. Counts of 0 in epochs and steps: not given. */
+typedef struct run_options {
+	const char *data;
+	const char *val;
+	const char *model;
+	const char *device;
+	const char *log;
+	const char *checkpoint;
+	const char *dtype;
+	int64_t world_size;
+	int64_t master_port; /* 0 = the system chooses */
+	double timeout;      /* seconds */
+	int64_t epochs;
+	int64_t steps;
+	int64_t batch_size; /* per rank */
+	int64_t image_size;
+	int64_t classes; /* 0 = from the data */
+	int64_t threads;
+	int64_t workers;
+	uint64_t seed;
+	double lr;
+	double final_lr;
+	double momentum;
+	double weight_decay;
+	double label_smoothing;
+	int schedule; /* dtrain_schedule_kind */
+	double warmup_epochs;
+	int64_t warmup_steps;
+	int order; /* beton_order */
+	int crop;  /* beton_crop */
+	double crop_scale[2];
+	double crop_ratio[2];
+	double val_ratio;
+	double flip;
+	double mean[3];
+	double std[3];
+	int64_t val_every; /* epochs */
+	int64_t checkpoint_every;
+	int64_t keep_checkpoints;
+	bool nesterov;
+	bool resume;
+	bool help;
+	bool version;
+} run_options;
+
+/* Sets the defaults, then what argv says; with help or version nothing is required. Errors: INVALID_ARGUMENT; the
+ * message names the option, its value and its range. */
+int run_options_parse(run_options *options, int argc, char **argv, beton_error *err);
+
+void run_options_help(FILE *out);
+
+#endif
