@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Saving and loading checkpoints: what is in them, what is kept, and what happens when one is damaged or cut short. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <dtrain/checkpoint.h>
+
+#include "common/system.h"
+#include "run/safetensors.h"
+#include "temporary.h"
+
+/* A "model" with the tensors of one linear and one batch norm layer. */
+typedef struct setup {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_sgd *sgd;
+} setup;
+
+static void declare(dtrain_params *params, int64_t outputs)
+{
+	dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){outputs, 3});
+	dtrain_shape vector = dtrain_shape_of(1, &outputs);
+	assert_true(dtrain_params_declare(params, "fc.weight", &matrix, DTRAIN_INIT_LINEAR_UNIFORM, 3, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "fc.bias", &vector, DTRAIN_INIT_LINEAR_UNIFORM, 3, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "bn.weight", &vector, DTRAIN_INIT_ONE, 0, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "bn.bias", &vector, DTRAIN_INIT_ZERO, 0, NULL) >= 0);
+	assert_true(dtrain_params_declare_buffer(params, "bn.running_mean", &vector, DTRAIN_INIT_ZERO, NULL) >= 0);
+	assert_true(dtrain_params_declare_buffer(params, "bn.running_var", &vector, DTRAIN_INIT_ONE, NULL) >= 0);
+}
+
+static setup make(uint64_t seed, int64_t outputs)
+{
+	setup made;
+	dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
+	dtrain_sgd_options sgd;
+	dtrain_sgd_options_init(&sgd);
+	assert_int_equal(dtrain_device_open("ref", &device, &made.device, NULL), BETON_OK);
+	made.api = dtrain_device_get_api(made.device);
+	assert_int_equal(made.api->stream_create(made.device, &made.stream, NULL), BETON_OK);
+	assert_int_equal(dtrain_params_create(made.device, DTRAIN_F32, &made.params, NULL), BETON_OK);
+	declare(made.params, outputs);
+	assert_int_equal(dtrain_params_allocate(made.params, NULL), BETON_OK);
+	assert_int_equal(dtrain_params_initialize(made.params, seed, made.stream, NULL), BETON_OK);
+	assert_int_equal(dtrain_sgd_create(made.params, &sgd, &made.sgd, NULL), BETON_OK);
+	float *momentum = dtrain_sgd_momentum(made.sgd);
+	for (int64_t i = 0; i < dtrain_params_flat_count(made.params); i++)
+		momentum[i] = (float)seed * 0.5f + (float)i;
+	return made;
+}
+
+static void unmake(setup *made)
+{
+	dtrain_sgd_destroy(&made->sgd);
+	dtrain_params_destroy(&made->params);
+	made->api->stream_destroy(made->stream);
+	dtrain_device_close(&made->device);
+}
+
+static dtrain_position at_step(int64_t step)
+{
+	return (dtrain_position){.struct_size = sizeof(dtrain_position),
+				 .step = step,
+				 .epoch = 1,
+				 .position = 640,
+				 .seed = UINT64_MAX,
+				 .world_size = 4,
+				 .batch_size = 8,
+				 .model = "mlp",
+				 .classes = 10,
+				 .data_samples = 1000};
+}
+
+static int save(const setup *made, int64_t step, int keep, beton_error *err)
+{
+	dtrain_position position = at_step(step);
+	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, &position, made->stream, err);
+}
+
+static void assert_same(const setup *a, const setup *b)
+{
+	for (int i = 0; i < dtrain_params_count(a->params); i++) {
+		const dtrain_param *param = dtrain_params_at(a->params, i);
+		size_t size = (size_t)param->count * sizeof(float);
+		assert_memory_equal((float *)dtrain_params_values(a->params) + param->offset,
+				    (float *)dtrain_params_values(b->params) + param->offset, size);
+		assert_memory_equal((float *)dtrain_sgd_momentum(a->sgd) + param->offset,
+				    (float *)dtrain_sgd_momentum(b->sgd) + param->offset, size);
+	}
+}
+
+static int start(void **state)
+{
+	(void)state;
+	temporary_remove("c");
+	return 0;
+}
+
+#define STEP "c/d/step-000000000120"
+
+static void round_trip(void **state)
+{
+	(void)state;
+	setup from = make(1, 5);
+	setup to = make(2, 5);
+	beton_error err;
+	if (save(&from, 120, 0, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	char *path;
+	int64_t step;
+	assert_int_equal(dtrain_checkpoint_latest("c/d", INT64_MAX, &path, &step, &err), BETON_OK);
+	assert_string_equal(path, STEP);
+	assert_int_equal(step, 120);
+	dtrain_position expected = at_step(120);
+	dtrain_position position;
+	assert_int_equal(dtrain_checkpoint_read_position(path, &position, &err), BETON_OK);
+	assert_memory_equal(&position, &expected, sizeof(position));
+	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.stream, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_same(&from, &to);
+	free(path);
+	/* The same step again replaces it. */
+	setup third = make(3, 5);
+	assert_int_equal(save(&third, 120, 0, &err), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, &err), BETON_OK);
+	assert_same(&third, &to);
+	unmake(&from);
+	unmake(&to);
+	unmake(&third);
+}
+
+static void names_are_torchvisions(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	safetensors_file file;
+	assert_int_equal(safetensors_open(&file, STEP "/model.safetensors", NULL), BETON_OK);
+	assert_int_equal(file.count, 7);
+	const safetensors_entry *tracked = safetensors_find(&file, "bn.num_batches_tracked");
+	assert_non_null(tracked);
+	assert_int_equal(tracked->dtype, DTRAIN_I64);
+	assert_int_equal(tracked->shape.ndim, 0);
+	int64_t batches;
+	assert_int_equal(safetensors_read(&file, tracked, &batches, NULL), BETON_OK);
+	assert_int_equal(batches, 120);
+	assert_non_null(safetensors_find(&file, "bn.running_var"));
+	safetensors_close(&file);
+	assert_int_equal(safetensors_open(&file, STEP "/optimizer.safetensors", NULL), BETON_OK);
+	assert_non_null(safetensors_find(&file, "fc.weight.momentum"));
+	assert_int_equal(file.count, 4);
+	safetensors_close(&file);
+	unmake(&made);
+}
+
+static void another_model_is_named(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	setup wider = make(2, 6);
+	setup before = make(2, 6);
+	beton_error err;
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_load(STEP, wider.params, wider.sgd, wider.stream, &err), BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "fc.weight"));
+	assert_non_null(strstr(err.message, "[5, 3]"));
+	assert_non_null(strstr(err.message, "[6, 3]"));
+	assert_same(&wider, &before);
+	unmake(&made);
+	unmake(&wider);
+	unmake(&before);
+}
+
+static int count_in(const char *folder, const char *prefix)
+{
+	char command[300];
+	snprintf(command, sizeof(command), "ls -A %s | grep -c '^%s'", folder, prefix);
+	FILE *pipe = popen(command, "r");
+	int count = -1;
+	assert_int_equal(fscanf(pipe, "%d", &count), 1);
+	pclose(pipe);
+	return count;
+}
+
+static void keeps_the_newest(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	for (int64_t step = 1; step <= 12; step++)
+		assert_int_equal(save(&made, step * 100, 3, NULL), BETON_OK);
+	assert_int_equal(count_in("c/d", ""), 3);
+	char *path;
+	int64_t step;
+	assert_int_equal(dtrain_checkpoint_latest("c/d", 1200, &path, &step, NULL), BETON_OK);
+	assert_int_equal(step, 1100);
+	free(path);
+	assert_int_equal(dtrain_checkpoint_latest("c/d", 1000, &path, &step, NULL), BETON_NOT_FOUND);
+	assert_int_equal(dtrain_checkpoint_latest("nowhere", 1000, &path, &step, NULL), BETON_NOT_FOUND);
+	unmake(&made);
+}
+
+static void leftovers_are_ignored_and_removed(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	assert_int_equal(mkdir("c/d/.tmp-step-130.1.2", 0777), 0);
+	assert_int_equal(mkdir("c/d/step-13", 0777), 0);
+	assert_int_equal(mkdir("c/d/step-000000000130.old", 0777), 0);
+	char *path;
+	assert_int_equal(dtrain_checkpoint_latest("c/d", INT64_MAX, &path, NULL, NULL), BETON_OK);
+	assert_string_equal(path, STEP);
+	free(path);
+	assert_int_equal(save(&made, 140, 0, NULL), BETON_OK);
+	assert_int_equal(count_in("c/d", "[.]tmp"), 0);
+	unmake(&made);
+}
+
+static bool is_damage(int code)
+{
+	return code == BETON_FORMAT || code == BETON_TRUNCATED || code == BETON_NOT_FOUND ||
+	       code == BETON_UNSUPPORTED_VERSION;
+}
+
+/* Every bit of all three files: position or load must refuse, and change nothing. */
+static void every_bit_is_guarded(void **state)
+{
+	(void)state;
+	static const char *const files[] = {STEP "/model.safetensors", STEP "/optimizer.safetensors",
+					    STEP "/state.json"};
+	setup made = make(1, 5);
+	setup to = make(2, 5);
+	setup before = make(2, 5);
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	for (int f = 0; f < 3; f++) {
+		int fd = open(files[f], O_RDWR);
+		assert_true(fd >= 0);
+		off_t size = lseek(fd, 0, SEEK_END);
+		int harmless = 0;
+		for (off_t bit = 0; bit < size * 8; bit += 3) {
+			unsigned char byte;
+			assert_int_equal(pread(fd, &byte, 1, bit / 8), 1);
+			byte ^= (unsigned char)(1 << bit % 8);
+			assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
+			int result = dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL);
+			/* White space of the state may change. */
+			if (f == 2 && result == BETON_OK)
+				harmless++;
+			else if (!is_damage(result))
+				fail_msg("%s, bit %ld: %s", files[f], (long)bit, beton_status_name(result));
+			else
+				assert_same(&to, &before);
+			if (result == BETON_OK) {
+				unmake(&to);
+				to = make(2, 5);
+			}
+			byte ^= (unsigned char)(1 << bit % 8);
+			assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
+		}
+		close(fd);
+		assert_true(harmless < size / 4);
+	}
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL), BETON_OK);
+	unmake(&made);
+	unmake(&to);
+	unmake(&before);
+}
+
+static void missing_files_and_truncation(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	beton_error err;
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	assert_int_equal(truncate(STEP "/optimizer.safetensors", 100), 0);
+	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.stream, &err), BETON_TRUNCATED);
+	assert_non_null(strstr(err.message, "optimizer.safetensors"));
+	assert_int_equal(unlink(STEP "/model.safetensors"), 0);
+	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.stream, &err), BETON_NOT_FOUND);
+	assert_int_equal(truncate(STEP "/state.json", 0), 0);
+	dtrain_position position;
+	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, &err), BETON_FORMAT);
+	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
+	assert_int_equal(count_in("c/d", "damaged-step-"), 2);
+	unmake(&made);
+}
+
+/* Below the size of its largest file, saving fails and leaves only what was there. */
+static void full_disk(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	setup to = make(2, 5);
+	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
+	signal(SIGXFSZ, SIG_IGN);
+	struct rlimit before;
+	getrlimit(RLIMIT_FSIZE, &before);
+	for (rlim_t limit = 0; limit < 600; limit += 50) {
+		struct rlimit small = {.rlim_cur = limit, .rlim_max = before.rlim_max};
+		beton_error err;
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		int result = save(&made, 130, 1, &err);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+		if (result == BETON_OK)
+			fail_msg("a limit of %ld bytes was not felt", (long)limit);
+		assert_int_equal(result, BETON_NO_SPACE);
+		assert_int_equal(count_in("c/d", ""), 1);
+		assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL), BETON_OK);
+	}
+	unmake(&made);
+	unmake(&to);
+}
+
+static void impossible_folders(void **state)
+{
+	(void)state;
+	setup made = make(1, 5);
+	beton_error err;
+	dtrain_position position = at_step(1);
+	int fd = open("file", O_WRONLY | O_CREAT, 0666);
+	close(fd);
+	static const char *const folders[] = {"file", "file/inside", "", "/proc/nothing/here"};
+	for (int i = 0; i < 4; i++) {
+		int result = dtrain_checkpoint_save(folders[i], 0, made.params, made.sgd, &position, made.stream, &err);
+		assert_int_not_equal(result, BETON_OK);
+		assert_int_equal(err.code, result);
+	}
+	unmake(&made);
+}
+
+int main(void)
+{
+	char folder[256];
+	if (temporary_enter(folder) != 0)
+		return 1;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(round_trip, start),
+		cmocka_unit_test_setup(names_are_torchvisions, start),
+		cmocka_unit_test_setup(another_model_is_named, start),
+		cmocka_unit_test_setup(keeps_the_newest, start),
+		cmocka_unit_test_setup(leftovers_are_ignored_and_removed, start),
+		cmocka_unit_test_setup(every_bit_is_guarded, start),
+		cmocka_unit_test_setup(missing_files_and_truncation, start),
+		cmocka_unit_test_setup(full_disk, start),
+		cmocka_unit_test_setup(impossible_folders, start),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_leave(folder);
+	return failed;
+}
