@@ -101,6 +101,9 @@ static void drop(dtrain_store_server *server, struct connection *connection)
 		link = &(*link)->next;
 	*link = connection->next;
 	server->connection_count--;
+	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
+	 * the registration whose pointer is freed here. */
+	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 	close(connection->fd);
 	free(connection->in.data);
 	free(connection->out.data);

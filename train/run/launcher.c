@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One poll loop over a signalfd and the ranks' output pipes. A rank is looked at while it is a zombie, so that its
+ * process group's number is still its own when the rest of the group is killed; then it is reaped.
+ */
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dtrain/comm.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "launcher_output.h"
+#include "launcher_spawn.h"
+
+struct rank {
+	pid_t pid; /* -1: not started, or reaped */
+	struct output out;
+	struct output err;
+};
+
+struct launch {
+	int world_size;
+	int grace_ms;
+	struct rank *ranks;
+	struct pollfd *polls; /* the signalfd, then two for each rank */
+	int running;
+	int signal_fd;
+	int null_fd;
+	int signal;        /* the first that came from outside, or 0 */
+	int failed_rank;   /* -1: none; the first failure that is its own fault */
+	int affected_rank; /* -1: none; the first that ended because of another */
+	bool stopping;
+	bool killed;
+	uint64_t kill_at_ns;
+	int output_error;
+	char failure[160];
+};
+
+static void note_output(struct launch *launch, int failure)
+{
+	if (failure && !launch->output_error)
+		launch->output_error = failure;
+}
+
+static void signal_ranks(struct launch *launch, int number)
+{
+	for (int i = 0; i < launch->world_size; i++) {
+		if (launch->ranks[i].pid > 0)
+			kill(-launch->ranks[i].pid, number);
+	}
+}
+
+static void kill_ranks(struct launch *launch)
+{
+	launch->killed = true;
+	signal_ranks(launch, SIGKILL);
+}
+
+/* A stopped process would only see the signal when it goes on. */
+static void stop_ranks(struct launch *launch, int number)
+{
+	if (launch->stopping)
+		return;
+	launch->stopping = true;
+	launch->kill_at_ns = bt_now_ns() + (uint64_t)launch->grace_ms * 1000000;
+	signal_ranks(launch, number);
+	signal_ranks(launch, SIGCONT);
+}
+
+static void describe(const siginfo_t *info, char *out, size_t size)
+{
+	const char *name;
+
+	if (info->si_code == CLD_EXITED) {
+		snprintf(out, size, "exited with status %d", info->si_status);
+		return;
+	}
+	name = sigabbrev_np(info->si_status);
+	snprintf(out, size, "was killed by signal %d (SIG%s%s)%s", info->si_status, name ? name : "?",
+		 info->si_status == SIGKILL ? "; perhaps the out-of-memory killer" : "",
+		 info->si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+static void report(const struct launch *launch)
+{
+	int number = launch->failed_rank >= 0 ? launch->failed_rank : launch->affected_rank;
+	const struct output *output = &launch->ranks[number].err;
+	unsigned count = output->last_count, first = count > OUTPUT_LAST_LINES ? count - OUTPUT_LAST_LINES : 0;
+	const char *program = program_invocation_short_name;
+
+	fprintf(stderr, "%s: rank %d %s; stopping the others\n", program, number, launch->failure);
+	if (count)
+		fprintf(stderr, "%s: the last lines that rank %d wrote to its standard error:\n", program, number);
+	for (unsigned i = first; i < count; i++)
+		fprintf(stderr, "    %s\n", output->last[i % OUTPUT_LAST_LINES]);
+}
+
+/* Ranks that end after the first failure, or because a peer was lost, are not to blame. */
+static void judge(struct launch *launch, int number, const siginfo_t *info)
+{
+	bool exited = info->si_code == CLD_EXITED;
+	bool affected = exited && info->si_status == LAUNCH_EXIT_PEER_LOST;
+	bool ours = launch->stopping && (exited || info->si_status == SIGTERM || info->si_status == launch->signal ||
+					 (launch->killed && info->si_status == SIGKILL));
+
+	if (exited && info->si_status == 0)
+		return;
+	if (launch->signal || launch->failed_rank >= 0)
+		return;
+	if (affected || ours) {
+		if (affected && launch->affected_rank < 0) {
+			launch->affected_rank = number;
+			describe(info, launch->failure, sizeof(launch->failure));
+		}
+	} else {
+		launch->failed_rank = number;
+		describe(info, launch->failure, sizeof(launch->failure));
+		report(launch);
+	}
+	stop_ranks(launch, SIGTERM);
+}
+
+static void end_rank(struct launch *launch, int number, const siginfo_t *info)
+{
+	struct rank *rank = &launch->ranks[number];
+
+	kill(-rank->pid, SIGKILL); /* what it started and left behind */
+	note_output(launch, dtrain__output_pump(&rank->out));
+	note_output(launch, dtrain__output_finish(&rank->out));
+	note_output(launch, dtrain__output_pump(&rank->err));
+	note_output(launch, dtrain__output_finish(&rank->err));
+	judge(launch, number, info);
+	waitpid(rank->pid, NULL, 0);
+	rank->pid = -1;
+	launch->running--;
+}
+
+static void reap(struct launch *launch)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
+		int number = 0;
+
+		while (number < launch->world_size && launch->ranks[number].pid != info.si_pid)
+			number++;
+		if (number < launch->world_size)
+			end_rank(launch, number, &info);
+		else
+			waitpid(info.si_pid, NULL, 0); /* a rank's orphan, which came to us as the subreaper */
+		info.si_pid = 0;
+	}
+}
+
+static void take_signals(struct launch *launch)
+{
+	struct signalfd_siginfo info;
+
+	while (read(launch->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		int number = (int)info.ssi_signo;
+
+		if (number == SIGCHLD)
+			continue; /* reap runs in any case: several of them may have become one */
+		if (launch->signal) {
+			kill_ranks(launch);
+			continue;
+		}
+		fprintf(stderr, "%s: got SIG%s; stopping the ranks (again: kills them)\n",
+			program_invocation_short_name, sigabbrev_np(number));
+		launch->signal = number;
+		launch->stopping = false; /* the grace starts anew */
+		stop_ranks(launch, number);
+	}
+	reap(launch);
+}
+
+static int next_timeout_ms(const struct launch *launch)
+{
+	uint64_t now = bt_now_ns();
+
+	if (!launch->stopping || launch->killed)
+		return -1;
+	return now >= launch->kill_at_ns ? 0 : (int)((launch->kill_at_ns - now) / 1000000 + 1);
+}
+
+static void run(struct launch *launch)
+{
+	while (launch->running > 0) {
+		struct pollfd *polls = launch->polls;
+
+		polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+		for (int i = 0; i < launch->world_size; i++) {
+			polls[1 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].out.from, .events = POLLIN};
+			polls[2 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].err.from, .events = POLLIN};
+		}
+		if (poll(polls, 1 + 2 * (nfds_t)launch->world_size, next_timeout_ms(launch)) < 0 && errno != EINTR) {
+			kill_ranks(launch); /* ENOMEM: nothing else can be done for them */
+			continue;
+		}
+		for (int i = 0; i < launch->world_size; i++) {
+			if (polls[1 + 2 * i].revents)
+				note_output(launch, dtrain__output_pump(&launch->ranks[i].out));
+			if (polls[2 + 2 * i].revents)
+				note_output(launch, dtrain__output_pump(&launch->ranks[i].err));
+		}
+		if (polls[0].revents)
+			take_signals(launch);
+		if (launch->output_error)
+			stop_ranks(launch, SIGTERM);
+		if (next_timeout_ms(launch) == 0)
+			kill_ranks(launch);
+	}
+}
+
+/* What left its rank's process group came to this process when its parent ended (the subreaper): nothing outlives the
+ * launcher. */
+static void kill_orphans(void)
+{
+	char path[64];
+	int failures = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	while (failures < 100) {
+		FILE *file = fopen(path, "re");
+		int child, found = 0;
+
+		while (file && fscanf(file, "%d", &child) == 1) {
+			kill(child, SIGKILL);
+			found++;
+		}
+		if (file)
+			fclose(file);
+		if (!found)
+			return;
+		if (waitpid(-1, NULL, 0) < 0)
+			failures++;
+	}
+}
+
+static int start_rank(struct launch *launch, const struct spawn_job *job, int number, beton_error *err)
+{
+	struct rank *rank = &launch->ranks[number];
+	char prefix[OUTPUT_PREFIX_SIZE];
+	int out_fd = -1, err_fd = -1, status;
+
+	status = dtrain__spawn_rank(job, number, &rank->pid, &out_fd, &err_fd, err);
+	if (rank->pid > 0)
+		launch->running++;
+	if (status)
+		return status;
+	snprintf(prefix, sizeof(prefix), "[rank %d] ", number);
+	if (!dtrain__output_open(&rank->out, out_fd, STDOUT_FILENO, number ? prefix : "", false)) {
+		close(out_fd);
+		status = BETON_NO_MEMORY;
+	}
+	if (!dtrain__output_open(&rank->err, err_fd, STDERR_FILENO, prefix, true)) {
+		close(err_fd);
+		status = BETON_NO_MEMORY;
+	}
+	return status ? bt_fail(err, status, "cannot start rank %d: out of memory", number) : BETON_OK;
+}
+
+static int start_ranks(struct launch *launch, const struct spawn_job *job, beton_error *err)
+{
+	int status = BETON_OK;
+
+	for (int i = 0; i < launch->world_size && !status; i++)
+		status = start_rank(launch, job, i, err);
+	if (!status)
+		return BETON_OK;
+	kill_ranks(launch);
+	for (int i = 0; i < launch->world_size; i++) {
+		if (launch->ranks[i].pid > 0)
+			waitpid(launch->ranks[i].pid, NULL, 0);
+	}
+	launch->running = 0;
+	return status;
+}
+
+static int prepare(struct launch *launch, const sigset_t *signals, beton_error *err)
+{
+	launch->ranks = calloc((size_t)launch->world_size, sizeof(*launch->ranks));
+	launch->polls = calloc(1 + 2 * (size_t)launch->world_size, sizeof(*launch->polls));
+	if (!launch->ranks || !launch->polls)
+		return bt_fail(err, BETON_NO_MEMORY, "launcher: out of memory");
+	for (int i = 0; i < launch->world_size; i++) {
+		launch->ranks[i].pid = -1;
+		launch->ranks[i].out.from = launch->ranks[i].err.from = -1;
+	}
+	launch->signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	launch->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (launch->signal_fd < 0 || launch->null_fd < 0)
+		return bt_fail_errno(err, errno, launch->signal_fd < 0 ? "launcher: signalfd" : "/dev/null");
+	return BETON_OK;
+}
+
+static void release(struct launch *launch)
+{
+	for (int i = 0; launch->ranks && i < launch->world_size; i++) {
+		dtrain__output_free(&launch->ranks[i].out);
+		dtrain__output_free(&launch->ranks[i].err);
+	}
+	if (launch->signal_fd >= 0)
+		close(launch->signal_fd);
+	if (launch->null_fd >= 0)
+		close(launch->null_fd);
+	free(launch->ranks);
+	free(launch->polls);
+}
+
+static int finish(struct launch *launch, int *exit_status, beton_error *err)
+{
+	kill_orphans();
+	if (launch->failed_rank < 0 && launch->affected_rank >= 0)
+		report(launch);
+	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? 1 : 0;
+	if (launch->signal)
+		*exit_status = 128 + launch->signal;
+	if (launch->output_error)
+		return bt_fail_errno(err, launch->output_error, "launcher: cannot pass on what the ranks print");
+	return BETON_OK;
+}
+
+static int launch_with_signals_blocked(const struct launch_options *options, const sigset_t *signals,
+				       const sigset_t *before, int *exit_status, beton_error *err)
+{
+	struct launch launch = {.world_size = options->world_size,
+				.grace_ms = options->grace_ms,
+				.failed_rank = -1,
+				.affected_rank = -1,
+				.signal_fd = -1,
+				.null_fd = -1};
+	struct spawn_job job = {.argv = options->argv, .world_size = options->world_size, .signal_mask = before};
+	dtrain_store_server *server = NULL;
+	cpu_set_t cores;
+	int status = prepare(&launch, signals, err);
+
+	if (!status)
+		status = dtrain_store_server_start("127.0.0.1", options->master_port, &server, err);
+	if (!status) {
+		job.port = dtrain_store_server_port(server);
+		job.null_fd = launch.null_fd;
+		job.cores = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? &cores : NULL;
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+		status = start_ranks(&launch, &job, err);
+	}
+	if (!status) {
+		run(&launch);
+		status = finish(&launch, exit_status, err);
+	}
+	dtrain_store_server_stop(&server);
+	release(&launch);
+	return status;
+}
+
+int dtrain__launch(const struct launch_options *options, int *exit_status, beton_error *err)
+{
+	sigset_t signals, before;
+	int status;
+
+	if (options->world_size < 1 || options->world_size > LAUNCH_MAX_RANKS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "launcher: a world size of %d; 1 to %d are possible",
+			       options->world_size, LAUNCH_MAX_RANKS);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	sigaddset(&signals, SIGQUIT);
+	signal(SIGCHLD, SIG_DFL); /* ignored by inheritance, it would make the kernel forget how a rank ended */
+	/* The store's thread, too, starts with them blocked: only the signalfd sees them. */
+	sigprocmask(SIG_BLOCK, &signals, &before);
+	status = launch_with_signals_blocked(options, &signals, &before, exit_status, err);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One output stream of one rank, on its way through the launcher: whole lines, in bounded memory.
+ */
+#ifndef DTRAIN_RUN_LAUNCHER_OUTPUT_H
+#define DTRAIN_RUN_LAUNCHER_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define OUTPUT_PREFIX_SIZE 24
+#define OUTPUT_LINE_BYTES 65536
+#define OUTPUT_LAST_LINES 10
+#define OUTPUT_LAST_BYTES 240
+
+struct output {
+	int from; /* the pipe, non-blocking; -1 when closed */
+	int to;
+	char prefix[OUTPUT_PREFIX_SIZE];
+	size_t size;
+	char *line; /* OUTPUT_PREFIX_SIZE + OUTPUT_LINE_BYTES + 1 bytes: prefix, then what came of the line */
+	bool keep_last;
+	char last[OUTPUT_LAST_LINES][OUTPUT_LAST_BYTES];
+	unsigned last_count; /* of all lines so far */
+};
+
+/* Takes over from. prefix may be "". False without memory (from stays the caller's). */
+bool dtrain__output_open(struct output *output, int from, int to, const char *prefix, bool keep_last);
+
+/* Passes on what is in the pipe, and closes it at its end. Returns 0, or errno when `to` cannot be written. */
+int dtrain__output_pump(struct output *output);
+
+/* Passes on the rest, with a newline if there is none, and closes the pipe. */
+int dtrain__output_finish(struct output *output);
+void dtrain__output_free(struct output *output);
+
+#endif

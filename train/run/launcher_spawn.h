@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starting one rank's process.
+ */
+#ifndef DTRAIN_RUN_LAUNCHER_SPAWN_H
+#define DTRAIN_RUN_LAUNCHER_SPAWN_H
+
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <beton/error.h>
+
+struct spawn_job {
+	char *const *argv;
+	int world_size;
+	uint16_t port;
+	const sigset_t *signal_mask; /* what the rank starts with */
+	const cpu_set_t *cores;      /* that this program may use; NULL when not known: ranks are not bound */
+	int null_fd;                 /* /dev/null for their standard input */
+};
+
+/* The rank is the leader of a process group of its own. out_fd and err_fd: the reading ends, non-blocking. */
+int dtrain__spawn_rank(const struct spawn_job *job, int rank, pid_t *pid, int *out_fd, int *err_fd, beton_error *err);
+
+#endif

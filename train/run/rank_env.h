@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Is this process a rank that somebody started, and which one?
+ */
+#ifndef DTRAIN_RUN_RANK_ENV_H
+#define DTRAIN_RUN_RANK_ENV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dtrain/comm.h>
+
+struct rank_env {
+	bool started;       /* by a launcher; false: the rest describes one process on its own */
+	const char *source; /* whose variables: "torchrun's RANK"; NULL when not started */
+	int rank;
+	int world_size;
+	int local_rank;
+	int local_world_size;
+	char master_addr[256]; /* "" in a world of one that has none */
+	uint16_t master_port;
+	bool store_hosted; /* our launcher runs the store; otherwise rank 0 has to */
+};
+
+/* Errors: INVALID_ARGUMENT naming the variable that is malformed, missing or contradicts another. */
+int dtrain__rank_env_read(struct rank_env *out, beton_error *err);
+
+/* The store of a job of more than one rank: rank 0 hosts it first where nobody else does (at MASTER_PORT, or
+ * at the port after it where torchrun's agent uses that one itself). *server stays NULL for
+ * everybody else; stop it after the last rank is done with it. Errors: those of dtrain_store_server_start and
+ * dtrain_store_connect. */
+int dtrain__rank_env_store(const struct rank_env *env, int timeout_ms, dtrain_store_server **server,
+			   dtrain_store **store, beton_error *err);
+
+#endif
