@@ -145,7 +145,7 @@ BETON_API int beton_loader_next(beton_loader *loader, beton_batch **out, beton_e
 BETON_API void beton_batch_release(beton_batch **batch);
 
 /* Samples in the file; batches that this rank gets from a whole epoch; the sample at a position of an epoch's global
- * order (position < samples). */
+ * order, UINT64_MAX beyond its end. */
 BETON_API uint64_t beton_loader_num_samples(const beton_loader *loader);
 BETON_API uint64_t beton_loader_num_batches(const beton_loader *loader);
 BETON_API uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position);

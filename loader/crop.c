@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crop.h"
+
+#include <math.h>
+
+enum { TRIES = 10 };
+
+/* A length of 1 .. most pixels, rounded half to even as Python's round does. */
+static uint32_t clamp_round(double length, uint32_t most)
+{
+	double rounded = nearbyint(length);
+	if (!(rounded >= 1))
+		return 1;
+	return rounded < most ? (uint32_t)rounded : most;
+}
+
+static bt_rect centred(uint32_t width, uint32_t height, uint32_t crop_width, uint32_t crop_height)
+{
+	return (bt_rect){(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height};
+}
+
+/* An integer offset, uniform in 0 .. room. */
+static uint32_t offset(uint32_t room, bt_random *random)
+{
+	uint32_t value = (uint32_t)bt_random_uniform(random, 0, (double)room + 1);
+	return value < room ? value : room;
+}
+
+bt_rect bt_crop_random(uint32_t width, uint32_t height, const double scale[2], const double ratio[2], bt_random *random)
+{
+	double area = (double)width * height;
+	double log_least = log(ratio[0]);
+	double log_most = log(ratio[1]);
+	for (int i = 0; i < TRIES; i++) {
+		double target = area * bt_random_uniform(random, scale[0], scale[1]);
+		double aspect = exp(bt_random_uniform(random, log_least, log_most));
+		double crop_width = nearbyint(sqrt(target * aspect));
+		double crop_height = nearbyint(sqrt(target / aspect));
+		if (crop_width < 1 || crop_width > width || crop_height < 1 || crop_height > height)
+			continue;
+		bt_rect rect = {.width = (uint32_t)crop_width, .height = (uint32_t)crop_height};
+		rect.y = offset(height - rect.height, random);
+		rect.x = offset(width - rect.width, random);
+		return rect;
+	}
+	double shape = (double)width / height;
+	if (shape < ratio[0])
+		return centred(width, height, width, clamp_round(width / ratio[0], height));
+	if (shape > ratio[1])
+		return centred(width, height, clamp_round(height * ratio[1], width), height);
+	return centred(width, height, width, height);
+}
+
+bt_rect bt_crop_center(uint32_t width, uint32_t height, double center_ratio)
+{
+	uint32_t shorter = width < height ? width : height;
+	uint32_t side = (uint32_t)(center_ratio * shorter);
+	side = side < 1 ? 1 : side;
+	return centred(width, height, side, side);
+}

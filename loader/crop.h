@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BT_LOADER_CROP_H
+#define BT_LOADER_CROP_H
+
+#include <stdint.h>
+
+#include "random.h"
+
+/* Part of a picture, in pixels; never empty. */
+typedef struct bt_rect {
+	uint32_t x;
+	uint32_t y;
+	uint32_t width;
+	uint32_t height;
+} bt_rect;
+
+/* Random-resized-crop of a width x height picture, torchvision's algorithm (RandomResizedCrop.get_params, the same as
+ * FFCV's get_random_crop): 10 tries of a uniform area share and a log-uniform ratio, then a centre crop whose ratio
+ * is clamped. scale and ratio: {least, most}. */
+bt_rect bt_crop_random(uint32_t width, uint32_t height, const double scale[2], const double ratio[2],
+		       bt_random *random);
+
+/* FFCV's CenterCrop: a square of center_ratio times the shorter side. */
+bt_rect bt_crop_center(uint32_t width, uint32_t height, double center_ratio);
+
+#endif

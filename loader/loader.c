@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <beton/loader.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "options.h"
+#include "state.h"
+#include "workers.h"
+
+static int make_locks(beton_loader *loader, beton_error *err)
+{
+	/* These fail for want of memory only, and on Linux not even then. */
+	if (pthread_mutex_init(&loader->lock, NULL) != 0)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
+	if (pthread_cond_init(&loader->work, NULL) != 0) {
+		pthread_mutex_destroy(&loader->lock);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
+	}
+	if (pthread_cond_init(&loader->ready, NULL) != 0) {
+		pthread_cond_destroy(&loader->work);
+		pthread_mutex_destroy(&loader->lock);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
+	}
+	loader->locks_made = true;
+	return BETON_OK;
+}
+
+/* The slots: batches that are prepared, and those that the consumer holds. */
+static int make_pool(beton_loader *loader, beton_error *err)
+{
+	const beton_loader_options *options = &loader->options;
+	loader->num_slots = options->batches_ahead + options->batches_leased;
+	loader->in_flight = calloc(options->batches_ahead, sizeof(*loader->in_flight));
+	loader->slots = bt_slots_new(&loader->outputs, loader->num_slots, loader);
+	if (loader->in_flight && loader->slots)
+		return BETON_OK;
+	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u batches of %zu bytes",
+		       beton_reader_path(loader->reader), loader->num_slots, loader->outputs.slot_bytes);
+}
+
+static int open_parts(beton_loader *loader, const char *path, const beton_loader_options *options, beton_error *err)
+{
+	int result = bt_options_resolve(&loader->options, options, err);
+	if (result == BETON_OK)
+		result = beton_reader_open(&loader->reader, path, err);
+	if (result == BETON_OK)
+		result = bt_outputs_init(&loader->outputs, loader->reader, &loader->options, err);
+	if (result)
+		return result;
+	/* The caller's string is borrowed until open returns; the reader's lives as long as the loader. */
+	int image = loader->outputs.image_field;
+	loader->options.image_field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
+	bt_image_format_init(&loader->image_format, &loader->options);
+	loader->engine_api = loader->options.engine == BETON_ENGINE_MMAP ? &bt_engine_mmap : &bt_engine_threads;
+	result = loader->engine_api->open(&loader->engine, loader->reader, err);
+	if (result == BETON_OK)
+		result = make_pool(loader, err);
+	if (result == BETON_OK)
+		result = make_locks(loader, err);
+	if (result == BETON_OK)
+		result = bt_workers_start(loader, err);
+	return result;
+}
+
+int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options, beton_error *err)
+{
+	if (!out || !path)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open: %s is NULL", out ? "path" : "out");
+	beton_loader *loader = calloc(1, sizeof(*loader));
+	*out = loader;
+	if (!loader)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a loader", path);
+	loader->owner = getpid();
+	int result = open_parts(loader, path, options, err);
+	if (result)
+		beton_loader_close(out);
+	return result;
+}
+
+void beton_loader_close(beton_loader **out)
+{
+	if (!out || !*out)
+		return;
+	beton_loader *loader = *out;
+	*out = NULL;
+	bt_workers_stop(loader);
+	/* In the child of a fork the lock may be held by a thread that does not exist there. */
+	if (loader->locks_made && loader->owner == getpid()) {
+		pthread_cond_destroy(&loader->ready);
+		pthread_cond_destroy(&loader->work);
+		pthread_mutex_destroy(&loader->lock);
+	}
+	bt_slots_free(loader->slots, loader->num_slots);
+	free(loader->in_flight);
+	if (loader->engine_api)
+		loader->engine_api->close(&loader->engine);
+	bt_outputs_free(&loader->outputs);
+	beton_reader_close(&loader->reader);
+	free(loader);
+}
+
+static int refuse_child(const beton_loader *loader, beton_error *err)
+{
+	if (loader->owner == getpid())
+		return BETON_OK;
+	return bt_fail(err, BETON_STATE,
+		       "%s: the loader was opened in process %ld; its threads do not exist in this fork (process %ld)",
+		       beton_reader_path(loader->reader), (long)loader->owner, (long)getpid());
+}
+
+int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
+{
+	int result = refuse_child(loader, err);
+	if (result)
+		return result;
+	const beton_loader_options *options = &loader->options;
+	uint64_t n = beton_loader_num_samples(loader);
+	if (position > n)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond its %llu samples",
+			       beton_reader_path(loader->reader), (unsigned long long)position, (unsigned long long)n);
+	bt_run run = {.started = true,
+		      .epoch = epoch,
+		      .shard = {.n = n,
+				.start = position,
+				.batch_size = options->batch_size,
+				.rank = options->rank,
+				.world_size = options->world_size,
+				.drop_last = options->drop_last}};
+	run.batches = bt_shard_batches(&run.shard);
+	bt_order_init(&run.order, options->order, n, options->seed, epoch);
+	pthread_mutex_lock(&loader->lock);
+	bt_queue_abandon(loader);
+	loader->run = run;
+	pthread_cond_broadcast(&loader->work);
+	pthread_mutex_unlock(&loader->lock);
+	return BETON_OK;
+}
+
+/* With the lock held: hands out the slot of the next batch, which is ready, or its error. */
+static int deliver(beton_loader *loader, bt_slot *slot, beton_batch **out, beton_error *err)
+{
+	loader->run.delivered++;
+	pthread_cond_broadcast(&loader->work);
+	if (slot->error.code) {
+		slot->state = BT_SLOT_FREE;
+		loader->stats.errors++;
+		if (err)
+			*err = slot->error;
+		return slot->error.code;
+	}
+	slot->state = BT_SLOT_LEASED;
+	loader->leased++;
+	loader->stats.batches++;
+	loader->stats.samples += slot->batch.count;
+	*out = &slot->batch;
+	return BETON_OK;
+}
+
+static int next(beton_loader *loader, beton_batch **out, beton_error *err)
+{
+	const char *path = beton_reader_path(loader->reader);
+	if (!loader->run.started)
+		return bt_fail(err, BETON_STATE, "%s: beton_loader_next before beton_loader_start", path);
+	if (loader->run.delivered == loader->run.batches)
+		return bt_fail(err, BETON_END, "%s: epoch %llu has ended", path, (unsigned long long)loader->run.epoch);
+	if (loader->leased == loader->options.batches_leased)
+		return bt_fail(err, BETON_STATE, "%s: %u batches are leased already (option batches_leased)", path,
+			       loader->leased);
+	bt_slot *slot = bt_queue_head(loader);
+	if (!slot || slot->state != BT_SLOT_READY) {
+		uint64_t begin = bt_now_ns();
+		do
+			pthread_cond_wait(&loader->ready, &loader->lock);
+		while (!(slot = bt_queue_head(loader)) || slot->state != BT_SLOT_READY);
+		loader->stats.wait_ns += bt_now_ns() - begin;
+	}
+	return deliver(loader, slot, out, err);
+}
+
+int beton_loader_next(beton_loader *loader, beton_batch **out, beton_error *err)
+{
+	*out = NULL;
+	int result = refuse_child(loader, err);
+	if (result)
+		return result;
+	pthread_mutex_lock(&loader->lock);
+	result = next(loader, out, err);
+	pthread_mutex_unlock(&loader->lock);
+	return result;
+}
+
+void beton_batch_release(beton_batch **batch)
+{
+	if (!batch || !*batch)
+		return;
+	bt_slot *slot = (bt_slot *)*batch; /* the batch is the slot's first member */
+	beton_loader *loader = slot->loader;
+	*batch = NULL;
+	if (refuse_child(loader, NULL))
+		return;
+	pthread_mutex_lock(&loader->lock);
+	slot->state = BT_SLOT_FREE;
+	loader->leased--;
+	pthread_cond_broadcast(&loader->work);
+	pthread_mutex_unlock(&loader->lock);
+}
+
+uint64_t beton_loader_num_samples(const beton_loader *loader)
+{
+	return beton_reader_info(loader->reader)->num_samples;
+}
+
+uint64_t beton_loader_num_batches(const beton_loader *loader)
+{
+	const beton_loader_options *options = &loader->options;
+	bt_shard shard = {.n = beton_loader_num_samples(loader),
+			  .batch_size = options->batch_size,
+			  .rank = options->rank,
+			  .world_size = options->world_size,
+			  .drop_last = options->drop_last};
+	return bt_shard_batches(&shard);
+}
+
+uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position)
+{
+	if (position >= beton_loader_num_samples(loader))
+		return UINT64_MAX;
+	bt_order order;
+	bt_order_init(&order, loader->options.order, beton_loader_num_samples(loader), loader->options.seed, epoch);
+	return bt_order_sample(&order, position);
+}
+
+void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)
+{
+	beton_loader_stats copy = {0};
+	size_t size = stats->struct_size < sizeof(copy) ? stats->struct_size : sizeof(copy);
+	if (!refuse_child(loader, NULL)) {
+		/* The object is not const; reading its totals takes its lock. */
+		pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
+		pthread_mutex_lock(lock);
+		copy = loader->stats;
+		pthread_mutex_unlock(lock);
+	}
+	copy.struct_size = stats->struct_size;
+	memcpy(stats, &copy, size);
+}
+
+const beton_loader_options *beton_loader_get_options(const beton_loader *loader)
+{
+	return &loader->options;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+enum { THREADS_MAX = 1024, BATCHES_MAX = 64, PIXELS_MAX = 65535 };
+
+/* The struct of the first release: callers never pass less. */
+#define FIRST_SIZE sizeof(beton_loader_options)
+
+void beton_loader_options_init(beton_loader_options *options)
+{
+	*options = (beton_loader_options){
+		.struct_size = sizeof(*options),
+		.batch_size = 256,
+		.batches_ahead = 3,
+		.batches_leased = 2,
+		.order = BETON_ORDER_SEQUENTIAL,
+		.engine = BETON_ENGINE_AUTO,
+		.world_size = 1,
+		.image_height = 224,
+		.image_width = 224,
+		.crop = BETON_CROP_NONE,
+		.crop_scale = {0.08, 1},
+		.crop_ratio = {3.0 / 4, 4.0 / 3},
+		.center_ratio = 224.0 / 256,
+		.image_dtype = BETON_UINT8,
+		.image_layout = BETON_NHWC,
+		.mean = {123.675f, 116.28f, 103.53f},
+		.std = {58.395f, 57.12f, 57.375f},
+	};
+}
+
+static int check_count(const char *field, uint64_t value, uint64_t least, uint64_t most, beton_error *err)
+{
+	if (value >= least && value <= most)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: %s is %llu, not %llu to %llu", field,
+		       (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+}
+
+/* least < value <= most, or also value == least where that is allowed; never NaN. */
+static int check_real(const char *field, double value, double least, bool inclusive, double most, beton_error *err)
+{
+	if ((value > least || (inclusive && value == least)) && value <= most)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: %s is %g, not %s %g and at most %g", field, value,
+		       inclusive ? "at least" : "more than", least, most);
+}
+
+static int check_range(const char *field, const double range[2], double most, beton_error *err)
+{
+	if (range[0] > 0 && range[0] <= range[1] && range[1] <= most)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "loader options: %s is {%g, %g}, not two rising numbers above 0 and at most %g", field, range[0],
+		       range[1], most);
+}
+
+static int check_flow(const beton_loader_options *o, beton_error *err)
+{
+	int result;
+	if ((result = check_count("batch_size", o->batch_size, 1, UINT32_MAX, err)) ||
+	    (result = check_count("num_threads", o->num_threads, 0, THREADS_MAX, err)) ||
+	    (result = check_count("batches_ahead", o->batches_ahead, 1, BATCHES_MAX, err)) ||
+	    (result = check_count("batches_leased", o->batches_leased, 1, BATCHES_MAX, err)) ||
+	    (result = check_count("order", o->order, 0, BETON_ORDER_RANDOM, err)) ||
+	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_THREADS, err)) ||
+	    (result = check_count("world_size", o->world_size, 1, UINT32_MAX, err)))
+		return result;
+	return check_count("rank", o->rank, 0, o->world_size - 1, err);
+}
+
+static int check_image(const beton_loader_options *o, beton_error *err)
+{
+	int result;
+	if ((result = check_count("image_height", o->image_height, 1, PIXELS_MAX, err)) ||
+	    (result = check_count("image_width", o->image_width, 1, PIXELS_MAX, err)) ||
+	    (result = check_count("crop", o->crop, 0, BETON_CROP_CENTER, err)) ||
+	    (result = check_range("crop_scale", o->crop_scale, 1, err)) ||
+	    (result = check_range("crop_ratio", o->crop_ratio, 1000, err)) ||
+	    (result = check_real("center_ratio", o->center_ratio, 0, false, 1, err)) ||
+	    (result = check_real("flip_probability", o->flip_probability, 0, true, 1, err)) ||
+	    (result = check_count("image_dtype", o->image_dtype, 0, BETON_FLOAT32, err)) ||
+	    (result = check_count("image_layout", o->image_layout, 0, BETON_NCHW, err)))
+		return result;
+	if (!o->normalize)
+		return BETON_OK;
+	if (o->image_dtype != BETON_FLOAT32)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: normalize is true, but image_dtype is %d, not BETON_FLOAT32",
+			       (int)o->image_dtype);
+	for (int c = 0; c < 3; c++) {
+		if (!isfinite(o->mean[c]))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: mean[%d] is %g, not finite", c,
+				       (double)o->mean[c]);
+		if (!isfinite(o->std[c]) || !(o->std[c] > 0))
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "loader options: std[%d] is %g, not finite and above 0", c, (double)o->std[c]);
+	}
+	return BETON_OK;
+}
+
+int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in, beton_error *err)
+{
+	beton_loader_options_init(out);
+	if (in) {
+		int result = check_count("struct_size", in->struct_size, FIRST_SIZE, sizeof(*out), err);
+		if (result)
+			return result;
+		memcpy(out, in, in->struct_size);
+		out->struct_size = sizeof(*out);
+	}
+	int result = check_flow(out, err);
+	if (result == BETON_OK)
+		result = check_image(out, err);
+	if (result)
+		return result;
+	if (out->num_threads == 0) {
+		int cores = bt_available_cores();
+		out->num_threads = cores < THREADS_MAX ? (uint32_t)cores : THREADS_MAX;
+	}
+	/* pread rather than mmap: a copy of a JPEG costs about a hundredth of its decode, while page faults of a
+	 * mapping take the process's memory lock, which all workers share; and a truncated file is an error, not a
+	 * signal. */
+	if (out->engine == BETON_ENGINE_AUTO)
+		out->engine = BETON_ENGINE_THREADS;
+	return BETON_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Randomness of augmentation: a hash of what it is for. Nothing is remembered, so a value depends neither on threads
+ * nor on what was drawn before. */
+#ifndef BT_LOADER_RANDOM_H
+#define BT_LOADER_RANDOM_H
+
+#include <stdint.h>
+
+/* What draws. The numbers are part of the reproducible result: never reuse one. */
+enum bt_operation {
+	BT_OPERATION_CROP = 1,
+	BT_OPERATION_FLIP = 2,
+};
+
+/* A stream of draws, private to its user. view: which of several outputs made from one sample (0 for the first). */
+typedef struct bt_random {
+	uint64_t seed;
+	uint64_t epoch;
+	uint64_t sample;
+	uint32_t operation;
+	uint32_t view;
+	uint64_t draw; /* the next draw's number */
+} bt_random;
+
+/* The next draw, uniform in [low, high). */
+double bt_random_uniform(bt_random *random, double low, double high);
+
+#endif

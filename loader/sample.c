@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample.h"
+
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "crop.h"
+#include "random.h"
+#include "state.h"
+
+int bt_tools_open(bt_tools *tools, beton_error *err)
+{
+	return bt_decoder_open(&tools->decoder, err);
+}
+
+void bt_tools_close(bt_tools *tools)
+{
+	bt_decoder_close(&tools->decoder);
+	bt_buffer_free(&tools->blob);
+	bt_transformer_free(&tools->transformer);
+}
+
+static bt_random stream(const beton_loader *loader, const bt_slot *slot, uint64_t sample, enum bt_operation operation)
+{
+	return (bt_random){
+		.seed = loader->options.seed, .epoch = slot->batch.epoch, .sample = sample, .operation = operation};
+}
+
+static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint64_t sample, const beton_value *value)
+{
+	const beton_loader_options *options = &loader->options;
+	bt_random random = stream(loader, slot, sample, BT_OPERATION_CROP);
+	switch (options->crop) {
+	case BETON_CROP_RANDOM:
+		return bt_crop_random(value->width, value->height, options->crop_scale, options->crop_ratio, &random);
+	case BETON_CROP_CENTER:
+		return bt_crop_center(value->width, value->height, options->center_ratio);
+	default:
+		return (bt_rect){.width = value->width, .height = value->height};
+	}
+}
+
+static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
+		      const beton_value *value, void *destination, beton_error *err)
+{
+	uint64_t begin = bt_now_ns();
+	const uint8_t *bytes = NULL;
+	int result = loader->engine_api->read(loader->engine, &value->blob, &tools->blob, &bytes, err);
+	uint64_t read = bt_now_ns();
+	tools->stats.read_ns += read - begin;
+	if (result)
+		return result;
+	tools->stats.bytes_read += value->blob.size;
+
+	bt_rect crop = choose_crop(loader, slot, sample, value);
+	bt_pixels pixels;
+	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &crop, &pixels, err);
+	uint64_t decoded = bt_now_ns();
+	tools->stats.decode_ns += decoded - read;
+	if (result)
+		return result;
+
+	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
+	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.flip_probability;
+	result = bt_transform(&tools->transformer, &pixels, flip, &loader->image_format, destination, err);
+	tools->stats.transform_ns += bt_now_ns() - decoded;
+	return result;
+}
+
+static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, uint64_t sample,
+		beton_error *err)
+{
+	for (uint32_t i = 0; i < loader->outputs.count; i++) {
+		const bt_output *output = &loader->outputs.list[i];
+		char *destination = (char *)slot->tensors[i].data + index * output->sample_bytes;
+		beton_value value;
+		int result = beton_reader_value(loader->reader, sample, output->field, &value, err);
+		if (result == BETON_OK && value.type == BETON_FIELD_INT)
+			memcpy(destination, &value.integer, sizeof(value.integer));
+		else if (result == BETON_OK && value.type == BETON_FIELD_FLOAT)
+			memcpy(destination, &value.real, sizeof(value.real));
+		else if (result == BETON_OK)
+			result = fill_image(loader, tools, slot, sample, &value, destination, err);
+		if (result)
+			return result;
+	}
+	return BETON_OK;
+}
+
+int bt_sample_fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, beton_error *err)
+{
+	uint64_t sample = bt_order_sample(&slot->order, bt_shard_position(&slot->shard, slot->index, index));
+	slot->ids[index] = sample;
+	int result = fill(loader, tools, slot, index, sample, err);
+	/* Not every cause knows the sample that it hits. */
+	if (result && err->sample < 0)
+		err->sample = (int64_t)sample;
+	return result;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loader's state: what is constant after open, and what the lock guards. */
+#ifndef BT_LOADER_STATE_H
+#define BT_LOADER_STATE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <beton/beton.h>
+#include <beton/loader.h>
+
+#include "batch.h"
+#include "engine.h"
+#include "order.h"
+#include "sample.h"
+
+/* An epoch, or the rest of one, that is being delivered. Batches are numbered from 0 at its start:
+ * delivered <= claimable <= begun <= batches. */
+typedef struct bt_run {
+	bool started;
+	uint64_t epoch;
+	bt_order order;
+	bt_shard shard;
+	uint64_t batches;
+	uint64_t begun;     /* batches that have a slot, or had one */
+	uint64_t claimable; /* the earliest batch that may have unclaimed samples */
+	uint64_t delivered; /* the next batch for the consumer */
+} bt_run;
+
+struct beton_loader {
+	/* Constant after open. */
+	pid_t owner;
+	beton_loader_options options;
+	beton_reader *reader;
+	const bt_engine_api *engine_api;
+	bt_engine *engine;
+	bt_outputs outputs;
+	bt_image_format image_format;
+	uint32_t num_slots;
+	uint32_t num_workers; /* threads that were started */
+	struct bt_worker *workers;
+	bool locks_made;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
+	pthread_cond_t ready; /* for the consumer: the next batch is ready */
+
+	/* Guarded by lock. */
+	bool stop;
+	bt_run run;
+	bt_slot *slots;
+	bt_slot **in_flight; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
+	uint32_t leased;
+	beton_loader_stats stats;
+};
+
+#endif

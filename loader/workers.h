@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker threads and the queue that they share. */
+#ifndef BT_LOADER_WORKERS_H
+#define BT_LOADER_WORKERS_H
+
+#include <beton/loader.h>
+
+#include "batch.h"
+
+/* Starts options.num_threads workers; on failure those started so far are still to be stopped. Errors: SYSTEM,
+ * NO_MEMORY. */
+int bt_workers_start(beton_loader *loader, beton_error *err);
+
+/* Stops and joins the workers and frees them; in the child of a fork, where they do not exist, only frees. */
+void bt_workers_stop(beton_loader *loader);
+
+/* With the lock held: leaves the batches of the current run that the consumer has not got. */
+void bt_queue_abandon(beton_loader *loader);
+
+/* With the lock held: the slot of the next batch for the consumer, or NULL while none is begun. */
+bt_slot *bt_queue_head(beton_loader *loader);
+
+#endif

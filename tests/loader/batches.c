@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the batches of an epoch hold, and that nothing but file, options, epoch and position decides it. */
+#include "fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+enum { N = 101 };
+
+static char *file;
+
+static int write_file(void **state)
+{
+	(void)state;
+	file = fixture_write(N, -1);
+	return 0;
+}
+
+static int remove_file(void **state)
+{
+	(void)state;
+	fixture_remove(file);
+	return 0;
+}
+
+/* The samples of one or more runs, by sample id: digest of everything that was delivered for it, and the order. */
+typedef struct record {
+	uint64_t digest[N];
+	uint64_t order[N];
+	uint32_t count;
+} record;
+
+static void note_batch(record *out, const beton_batch *batch)
+{
+	assert_int_equal(batch->num_tensors, 3);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		uint64_t id = batch->sample_ids[i];
+		XXH64_hash_t digest = id;
+		for (uint32_t t = 0; t < batch->num_tensors; t++) {
+			const beton_tensor *tensor = &batch->tensors[t];
+			size_t bytes = tensor->dtype == BETON_UINT8 ? 1 : tensor->dtype == BETON_FLOAT32 ? 4 : 8;
+			for (uint32_t d = 1; d < tensor->ndim; d++)
+				bytes *= (size_t)tensor->shape[d];
+			assert_int_equal(tensor->shape[0], batch->count);
+			assert_int_equal((uintptr_t)tensor->data % 64, 0);
+			digest = XXH3_64bits_withSeed((char *)tensor->data + i * bytes, bytes, digest);
+		}
+		assert_int_equal(out->digest[id], 0);
+		out->digest[id] = digest;
+		out->order[out->count++] = id;
+	}
+}
+
+static void run(const beton_loader_options *options, uint64_t epoch, uint64_t position, uint64_t batches, record *out)
+{
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, options, err));
+	assert_ok(beton_loader_start(loader, epoch, position, err));
+	for (uint64_t i = 0; i < batches; i++) {
+		beton_batch *batch = NULL;
+		beton_error err;
+		int result = beton_loader_next(loader, &batch, &err);
+		if (result == BETON_END)
+			break;
+		if (result)
+			fail_msg("%s", err.message);
+		assert_int_equal(batch->epoch, epoch);
+		note_batch(out, batch);
+		beton_batch_release(&batch);
+		assert_null(batch);
+	}
+	beton_loader_close(&loader);
+	assert_null(loader);
+}
+
+static beton_loader_options augmented(uint32_t batch_size, uint32_t threads)
+{
+	beton_loader_options options = fixture_options(batch_size, threads);
+	options.order = BETON_ORDER_RANDOM;
+	options.crop = BETON_CROP_RANDOM;
+	options.flip_probability = 0.5;
+	options.seed = 7;
+	return options;
+}
+
+static void values_are_those_of_the_file(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(10, 2);
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, &options, err));
+	assert_int_equal(beton_loader_num_samples(loader), N);
+	assert_int_equal(beton_loader_num_batches(loader), 11);
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	for (uint64_t b = 0; b < 11; b++) {
+		beton_batch *batch = NULL;
+		assert_ok(beton_loader_next(loader, &batch, err));
+		assert_int_equal(batch->count, b < 10 ? 10 : 1);
+		assert_int_equal(batch->position, b * 10);
+		assert_string_equal(batch->tensors[0].name, "label");
+		assert_string_equal(batch->tensors[1].name, "image");
+		assert_string_equal(batch->tensors[2].name, "weight");
+		assert_int_equal(batch->tensors[1].ndim, 4);
+		assert_int_equal(batch->tensors[1].shape[1], 12);
+		assert_int_equal(batch->tensors[1].shape[2], 16);
+		assert_int_equal(batch->tensors[1].shape[3], 3);
+		for (uint32_t i = 0; i < batch->count; i++) {
+			assert_int_equal(batch->sample_ids[i], b * 10 + i);
+			assert_int_equal(((int64_t *)batch->tensors[0].data)[i], (b * 10 + i) * 3);
+			assert_true(((double *)batch->tensors[2].data)[i] == (double)(b * 10 + i) / 2);
+		}
+		beton_batch_release(&batch);
+	}
+	beton_batch *batch = NULL;
+	assert_int_equal(beton_loader_next(loader, &batch, NULL), BETON_END);
+	assert_int_equal(beton_loader_next(loader, &batch, NULL), BETON_END);
+	assert_null(batch);
+	beton_loader_close(&loader);
+}
+
+static void threads_engine_and_batch_size_do_not_matter(void **state)
+{
+	(void)state;
+	record expected = {0};
+	beton_loader_options options = augmented(7, 1);
+	run(&options, 3, 0, UINT64_MAX, &expected);
+	assert_int_equal(expected.count, N);
+	const uint32_t threads[] = {1, 2, 8}, batches[] = {1, 7, 32};
+	const beton_engine engines[] = {BETON_ENGINE_AUTO, BETON_ENGINE_MMAP, BETON_ENGINE_THREADS};
+	for (int t = 0; t < 3; t++)
+		for (int b = 0; b < 3; b++)
+			for (int e = 0; e < 3; e++) {
+				record got = {0};
+				options = augmented(batches[b], threads[t]);
+				options.engine = engines[e];
+				options.batches_ahead = 1 + (uint32_t)t;
+				run(&options, 3, 0, UINT64_MAX, &got);
+				assert_memory_equal(&got, &expected, sizeof(got));
+			}
+}
+
+static void a_resumed_epoch_is_the_same(void **state)
+{
+	(void)state;
+	record expected = {0}, got = {0};
+	beton_loader_options options = augmented(8, 2);
+	run(&options, 1, 0, UINT64_MAX, &expected);
+	run(&options, 1, 0, 4, &got);
+	run(&options, 1, 4 * 8, UINT64_MAX, &got);
+	assert_memory_equal(&got, &expected, sizeof(got));
+	/* Another epoch has another order and other crops. */
+	record other = {0};
+	run(&options, 2, 0, UINT64_MAX, &other);
+	assert_memory_not_equal(other.order, expected.order, sizeof(other.order));
+	uint32_t same = 0;
+	for (int i = 0; i < N; i++)
+		same += other.digest[i] == expected.digest[i];
+	assert_true(same < N / 10);
+}
+
+static void ranks_together_deliver_the_global_order(void **state)
+{
+	(void)state;
+	record expected = {0}, merged = {0};
+	beton_loader_options options = augmented(1, 2);
+	run(&options, 5, 0, UINT64_MAX, &expected);
+	for (uint32_t rank = 0; rank < 7; rank++) {
+		record part = {0};
+		options = augmented(4, 2);
+		options.world_size = 7;
+		options.rank = rank;
+		run(&options, 5, 0, UINT64_MAX, &part);
+		assert_in_range(part.count, N / 7, N / 7 + 1);
+		for (uint32_t i = 0; i < part.count; i++) {
+			merged.order[i * 7 + rank] = part.order[i];
+			merged.digest[part.order[i]] = part.digest[part.order[i]];
+			merged.count++;
+		}
+	}
+	assert_memory_equal(&merged, &expected, sizeof(merged));
+}
+
+static void drop_last_gives_full_batches_on_every_rank(void **state)
+{
+	(void)state;
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		record got = {0};
+		beton_loader_options options = augmented(8, 2);
+		options.world_size = 3;
+		options.rank = rank;
+		options.drop_last = true;
+		run(&options, 0, 0, UINT64_MAX, &got);
+		assert_int_equal(got.count, 32);
+	}
+}
+
+static void sample_at_tells_the_order(void **state)
+{
+	(void)state;
+	record got = {0};
+	beton_loader_options options = augmented(16, 2);
+	run(&options, 9, 0, UINT64_MAX, &got);
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, &options, err));
+	for (uint64_t i = 0; i < N; i++)
+		assert_int_equal(beton_loader_sample_at(loader, 9, i), got.order[i]);
+	assert_true(beton_loader_sample_at(loader, 9, N) == UINT64_MAX);
+	beton_loader_close(&loader);
+}
+
+/* Pins order, draws and pixels across versions: a change of these digests breaks the reproducibility of users' runs.
+ * The pictures are raw, since the bytes of a JPEG encoder may change. */
+static void results_are_those_of_earlier_versions(void **state)
+{
+	(void)state;
+	record got = {0};
+	beton_loader_options options = augmented(16, 2);
+	options.image_dtype = BETON_FLOAT32;
+	options.image_layout = BETON_NCHW;
+	options.normalize = true;
+	run(&options, 11, 0, UINT64_MAX, &got);
+	assert_int_equal(XXH3_64bits(got.order, sizeof(got.order)), UINT64_C(0xb7d52dc1b65eeb36));
+	uint64_t raw[N / 3];
+	for (int i = 0; i < N / 3; i++)
+		raw[i] = got.digest[i * 3 + 2];
+	assert_int_equal(XXH3_64bits(raw, sizeof(raw)), UINT64_C(0x773a0e74cb0ad485));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_are_those_of_the_file),
+		cmocka_unit_test(threads_engine_and_batch_size_do_not_matter),
+		cmocka_unit_test(a_resumed_epoch_is_the_same),
+		cmocka_unit_test(ranks_together_deliver_the_global_order),
+		cmocka_unit_test(drop_last_gives_full_batches_on_every_rank),
+		cmocka_unit_test(sample_at_tells_the_order),
+		cmocka_unit_test(results_are_those_of_earlier_versions),
+	};
+	return cmocka_run_group_tests(tests, write_file, remove_file);
+}

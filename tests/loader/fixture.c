@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+
+uint8_t fixture_pixel(uint64_t picture, uint32_t x, uint32_t y, uint32_t channel)
+{
+	/* Waves, and a little noise on top: a JPEG of them is neither trivial nor mush. */
+	uint32_t wave = (uint32_t)(x * (3 + picture % 5) + y * (2 + picture % 7) + channel * 60 + picture * 11) & 255;
+	uint32_t value = wave < 128 ? wave * 2 : 510 - wave * 2;
+	uint32_t noise = (x * 2654435761u + y * 40503u + channel * 97u + (uint32_t)picture) >> 5 & 15;
+	return (uint8_t)((value * 15 / 16) + noise);
+}
+
+void fixture_size(uint64_t picture, uint32_t *width, uint32_t *height)
+{
+	*width = 20 + (uint32_t)(picture * 37 % 64);
+	*height = 20 + (uint32_t)(picture * 23 % 64);
+}
+
+uint8_t *fixture_pixels(uint64_t picture, uint32_t width, uint32_t height)
+{
+	uint8_t *pixels = malloc((size_t)width * height * 3);
+	assert_non_null(pixels);
+	for (uint32_t y = 0; y < height; y++)
+		for (uint32_t x = 0; x < width; x++)
+			for (uint32_t c = 0; c < 3; c++)
+				pixels[((size_t)y * width + x) * 3 + c] = fixture_pixel(picture, x, y, c);
+	return pixels;
+}
+
+/* What Adobe's CMYK holds for a pixel: inverted inks, no black taken out but a constant share. */
+static void pack_cmyk(const uint8_t *rgb, uint32_t width, uint8_t *out)
+{
+	for (uint32_t x = 0; x < width; x++, rgb += 3, out += 4) {
+		memcpy(out, rgb, 3);
+		out[3] = 200;
+	}
+}
+
+uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
+		      unsigned long *size)
+{
+	struct jpeg_compress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	unsigned char *bytes = NULL;
+	*size = 0;
+	jpeg.err = jpeg_std_error(&errors);
+	jpeg_create_compress(&jpeg);
+	jpeg_mem_dest(&jpeg, &bytes, size);
+	jpeg.image_width = width;
+	jpeg.image_height = height;
+	jpeg.input_components = options.cmyk ? 4 : 3;
+	jpeg.in_color_space = options.cmyk ? JCS_CMYK : JCS_RGB;
+	jpeg_set_defaults(&jpeg);
+	jpeg_set_quality(&jpeg, 90, TRUE);
+	if (options.grey)
+		jpeg_set_colorspace(&jpeg, JCS_GRAYSCALE);
+	if (options.cmyk)
+		jpeg_set_colorspace(&jpeg, JCS_YCCK);
+	if (!options.grey && !options.cmyk) {
+		jpeg.comp_info[0].h_samp_factor = options.horizontal ? options.horizontal : 2;
+		jpeg.comp_info[0].v_samp_factor = options.vertical ? options.vertical : 2;
+	}
+	if (options.progressive)
+		jpeg_simple_progression(&jpeg);
+	jpeg_start_compress(&jpeg, TRUE);
+	uint8_t *row = malloc((size_t)width * 4);
+	assert_non_null(row);
+	for (uint32_t y = 0; y < height; y++) {
+		const uint8_t *in = pixels + (size_t)y * width * 3;
+		if (options.cmyk)
+			pack_cmyk(in, width, row);
+		else
+			memcpy(row, in, (size_t)width * 3);
+		JSAMPROW at = row;
+		jpeg_write_scanlines(&jpeg, &at, 1);
+	}
+	free(row);
+	jpeg_finish_compress(&jpeg);
+	jpeg_destroy_compress(&jpeg);
+	return bytes;
+}
+
+static void append(beton_writer *writer, uint64_t i, bool damaged)
+{
+	uint32_t width, height;
+	fixture_size(i, &width, &height);
+	uint8_t *pixels = fixture_pixels(i, width, height);
+	unsigned long size = (unsigned long)width * height * 3;
+	uint8_t *bytes = pixels;
+	if (i % 3 != 2)
+		bytes = fixture_jpeg(pixels, width, height, (fixture_jpeg_options){.progressive = i % 7 == 0}, &size);
+	beton_input inputs[4] = {
+		{.integer = (int64_t)i * 3},
+		{.data = bytes,
+		 .size = damaged ? size / 2 : size,
+		 .mode = i % 3 != 2 ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,
+		 .width = width,
+		 .height = height},
+		{.real = (double)i / 2},
+		{.data = "note", .size = 4},
+	};
+	assert_ok(beton_writer_append(writer, inputs, err));
+	if (bytes != pixels)
+		free(bytes);
+	free(pixels);
+}
+
+char *fixture_write(uint64_t n, int64_t damaged)
+{
+	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+	char *path = malloc(strlen(base) + 64);
+	assert_non_null(path);
+	sprintf(path, "%s/beton-loader-XXXXXX", base);
+	assert_non_null(mkdtemp(path));
+	strcat(path, "/data.beton");
+	const beton_field fields[4] = {{.name = "label", .type = BETON_FIELD_INT},
+				       {.name = "image", .type = BETON_FIELD_IMAGE},
+				       {.name = "weight", .type = BETON_FIELD_FLOAT},
+				       {.name = "note", .type = BETON_FIELD_BYTES}};
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, fields, 4, &options, err));
+	for (uint64_t i = 0; i < n; i++)
+		append(writer, i, (int64_t)i == damaged);
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	return path;
+}
+
+void fixture_remove(char *path)
+{
+	unlink(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+	free(path);
+}
+
+beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads)
+{
+	beton_loader_options options;
+	beton_loader_options_init(&options);
+	options.batch_size = batch_size;
+	options.num_threads = num_threads;
+	options.image_width = 16;
+	options.image_height = 12;
+	return options;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small .beton files for the loader's tests, in a temporary folder. */
+#ifndef TESTS_LOADER_FIXTURE_H
+#define TESTS_LOADER_FIXTURE_H
+
+/* cmocka wants these before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdbool.h>
+
+#include <beton/beton.h>
+#include <beton/loader.h>
+
+/* Aborts the test with the library's message when a call fails. */
+#define assert_ok(call)                                                                     \
+	do {                                                                                \
+		beton_error fault_ = {0};                                                   \
+		beton_error *err = &fault_;                                                 \
+		if ((call) != BETON_OK)                                                     \
+			fail_msg("%s: %s", beton_status_name(fault_.code), fault_.message); \
+	} while (0)
+
+/* The noise that pictures are made of: a function of picture, place and channel alone. */
+uint8_t fixture_pixel(uint64_t picture, uint32_t x, uint32_t y, uint32_t channel);
+
+/* Width and height of a picture: 20..83 pixels, different for neighbours. */
+void fixture_size(uint64_t picture, uint32_t *width, uint32_t *height);
+
+/* The pixels (height x width x 3), and a JPEG of them; to be freed by the caller. horizontal and vertical: the sampling
+ * factors of luma, 1..4. */
+uint8_t *fixture_pixels(uint64_t picture, uint32_t width, uint32_t height);
+typedef struct fixture_jpeg_options {
+	int horizontal;
+	int vertical;
+	bool progressive;
+	bool grey;
+	bool cmyk; /* with the Adobe marker, as Photoshop writes it */
+} fixture_jpeg_options;
+uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
+		      unsigned long *size);
+
+/* Writes n samples {label INT = 3 * i, image IMAGE (JPEG, every third raw), weight FLOAT = i / 2, note BYTES} to a new
+ * file. damaged: the sample whose JPEG is cut in half and whose header is kept, or -1. Returns its path, to be given to
+ * fixture_remove. */
+char *fixture_write(uint64_t n, int64_t damaged);
+void fixture_remove(char *path);
+
+/* Options for small batches: batch_size, threads, 16 x 12 pixels. */
+beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads);
+
+#endif
