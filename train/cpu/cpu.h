@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the cpu device. An op is a list of oneDNN primitives (steps) that is made once; running it hands them
+ * their addresses and executes them. Where an operand arrives in another layout than the primitive wants, or the output
+ * must be plain, a reorder is one more step.
+ */
+#ifndef DTRAIN_CPU_CPU_H
+#define DTRAIN_CPU_CPU_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <dtrain/device.h>
+
+struct dtrain_device {
+	const dtrain_device_api *api;
+	int threads;
+	dnnl_engine_t engine;
+	dnnl_stream_t stream;
+	dtrain_device *ref; /* runs the ops that are too small to matter */
+};
+
+/* What dtrain_operand.layout points to. */
+typedef struct cpu_layout {
+	dnnl_memory_desc_t md;
+	dnnl_memory_desc_t pool_x, pool_y; /* of a max pool's index: the layouts that made it */
+} cpu_layout;
+
+/* Places that are no operand. */
+enum { CPU_WORKSPACE = -1, CPU_SCRATCHPAD = -2 };
+
+/* A tensor while the op is being built: its layout and where it will be. */
+typedef struct cpu_view {
+	dnnl_memory_desc_t md;
+	int operand;   /* index among inputs and outputs, or CPU_WORKSPACE */
+	size_t offset; /* in the workspace */
+} cpu_view;
+
+#define CPU_STEP_MAX_ARGS 12
+#define CPU_OP_MAX_STEPS 6
+
+typedef struct cpu_step {
+	dnnl_primitive_t primitive;
+	int count;
+	dnnl_exec_arg_t args[CPU_STEP_MAX_ARGS];
+	struct {
+		int operand;
+		size_t offset;
+		void *address; /* that the memory object has now */
+	} places[CPU_STEP_MAX_ARGS];
+} cpu_step;
+
+struct dtrain_op {
+	dtrain_device *device;
+	dtrain_op_attrs attrs;
+	int num_inputs, num_outputs;
+	int64_t count; /* elements of input 0 */
+	int64_t channels;
+	cpu_step steps[CPU_OP_MAX_STEPS];
+	int num_steps;
+	cpu_layout layouts[2]; /* of the output that is not plain, and of the private one */
+	/* After the steps, on the host; NULL: nothing. */
+	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
+	dtrain_op *ref;
+	cpu_view ref_inputs[2];
+};
+
+/* An op while it is being built. The first failure stays in status, and makes the rest do nothing. */
+typedef struct cpu_build {
+	dtrain_device *device;
+	dtrain_op_desc *desc;
+	dtrain_op *op;
+	dnnl_primitive_attr_t attr; /* says that scratchpads come from the workspace */
+	dnnl_primitive_desc_t made[CPU_OP_MAX_STEPS + 2];
+	int num_made;
+	size_t workspace, scratchpad;
+	int status;
+	beton_error *err;
+} cpu_build;
+
+/* Row-major. */
+void cpu_plain_md(dnnl_memory_desc_t *md, const dtrain_shape *shape);
+/* Of the same shape and any layout. */
+void cpu_any_md(dnnl_memory_desc_t *md, const dtrain_shape *shape);
+
+/* Remembers oneDNN's refusal. */
+void cpu_check(cpu_build *build, dnnl_status_t status, const char *what);
+
+cpu_view cpu_input(cpu_build *build, int index);
+cpu_view cpu_scratch(cpu_build *build, const dnnl_memory_desc_t *md);
+void cpu_reorder(cpu_build *build, cpu_view from, cpu_view to);
+/* The view itself, or a copy of it in layout md in the workspace. */
+cpu_view cpu_convert(cpu_build *build, cpu_view view, const dnnl_memory_desc_t *md);
+
+/* The place for a primitive that writes output `index` in layout md: the operand, or scratch when it has to be plain
+ * and md is not; cpu_store after that step puts it right. At most one output of an op is not plain. */
+cpu_view cpu_output(cpu_build *build, int index, const dnnl_memory_desc_t *md);
+void cpu_store(cpu_build *build, int index, cpu_view view);
+/* An output that only another op of this device reads: a workspace of oneDNN's. */
+cpu_view cpu_private_output(cpu_build *build, int index, const dnnl_memory_desc_t *md, const dnnl_memory_desc_t *pool_x,
+			    const dnnl_memory_desc_t *pool_y);
+/* An output or input as it is, seen as md. */
+cpu_view cpu_operand_as(const dnnl_memory_desc_t *md, int operand);
+
+/* A primitive's description. desc: one of oneDNN's op descriptions. */
+dnnl_primitive_desc_t cpu_primitive_desc(cpu_build *build, const void *desc, const_dnnl_primitive_attr_t attr,
+					 dnnl_primitive_desc_t hint);
+dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
+
+typedef struct cpu_argument {
+	int arg; /* DNNL_ARG_... */
+	cpu_view view;
+} cpu_argument;
+void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const cpu_argument *arguments);
+
+/* Builders for each family of ops. */
+void cpu_build_conv(cpu_build *build);
+void cpu_build_linear(cpu_build *build);
+void cpu_build_batch_norm(cpu_build *build);
+void cpu_build_elementwise(cpu_build *build);
+void cpu_build_pool(cpu_build *build);
+void cpu_build_flatten(cpu_build *build);
+void cpu_build_sgd(cpu_build *build);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cpu device: oneDNN on all cores that it is given.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "core/builtin.h"
+#include "core/host.h"
+#include "core/op.h"
+#include "core/shape.h"
+#include "cpu.h"
+
+/* OpenMP's interface; omp.h comes with one compiler only. */
+extern int omp_get_max_threads(void);
+extern void omp_set_num_threads(int count);
+
+/* How many threads OpenMP uses is a setting of the calling thread. It is changed for the time of a call alone, so that
+ * the caller's own OpenMP code keeps what it has. */
+static int enter_team(const dtrain_device *device)
+{
+	int before = omp_get_max_threads();
+	if (before != device->threads)
+		omp_set_num_threads(device->threads);
+	return before;
+}
+
+static void leave_team(const dtrain_device *device, int before)
+{
+	if (before != device->threads)
+		omp_set_num_threads(before);
+}
+
+static void cpu_close(dtrain_device *device)
+{
+	if (!device)
+		return;
+	if (device->stream)
+		dnnl_stream_destroy(device->stream);
+	if (device->engine)
+		dnnl_engine_destroy(device->engine);
+	if (device->ref)
+		dtrain__ref_api.close(device->ref);
+	free(device);
+}
+
+static int cpu_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
+{
+	*out = NULL;
+	if (options->index != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cpu': index %d; there is only 0", options->index);
+	dtrain_device *device = calloc(1, sizeof(*device));
+	if (!device)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'cpu'");
+	device->api = &dtrain__cpu_api;
+	device->threads = options->threads ? options->threads : bt_available_cores();
+	int status = dtrain__ref_api.open(options, &device->ref, err);
+	if (status == BETON_OK &&
+	    (dnnl_engine_create(&device->engine, dnnl_cpu, 0) != dnnl_success ||
+	     dnnl_stream_create(&device->stream, device->engine, dnnl_stream_in_order) != dnnl_success))
+		status = bt_fail(err, BETON_DEVICE, "device 'cpu': oneDNN does not start");
+	if (status != BETON_OK) {
+		cpu_close(device);
+		return status;
+	}
+	*out = device;
+	return BETON_OK;
+}
+
+static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
+{
+	*out = (dtrain_device_caps){.host_memory = true,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+				    .alignment = DTRAIN__HOST_ALIGNMENT,
+				    .threads = device->threads};
+	const dnnl_version_t *version = dnnl_version();
+	snprintf(out->description, sizeof(out->description), "oneDNN %d.%d.%d, %d threads", version->major,
+		 version->minor, version->patch, device->threads);
+}
+
+/* Ops without a primitive go to the reference device, with their operands made plain. */
+static void build_on_ref(cpu_build *build)
+{
+	dtrain_op_desc *desc = build->desc;
+	for (int i = 0; i < desc->num_inputs; i++) {
+		dnnl_memory_desc_t plain;
+		cpu_view view = cpu_operand_as(&(dnnl_memory_desc_t){0}, i);
+		if (desc->inputs[i].layout) {
+			cpu_plain_md(&plain, &desc->inputs[i].shape);
+			view = cpu_convert(build, cpu_input(build, i), &plain);
+		}
+		build->op->ref_inputs[i] = view;
+		desc->inputs[i].layout = NULL;
+	}
+	if (build->status == BETON_OK)
+		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
+}
+
+static void build_op(cpu_build *build)
+{
+	switch (build->desc->kind) {
+	case DTRAIN_OP_CONV2D:
+	case DTRAIN_OP_CONV2D_BWD_DATA:
+	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
+		cpu_build_conv(build);
+		break;
+	case DTRAIN_OP_LINEAR:
+	case DTRAIN_OP_LINEAR_BWD_DATA:
+	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
+		cpu_build_linear(build);
+		break;
+	case DTRAIN_OP_BATCH_NORM_TRAIN:
+	case DTRAIN_OP_BATCH_NORM_EVAL:
+	case DTRAIN_OP_BATCH_NORM_BWD:
+		cpu_build_batch_norm(build);
+		break;
+	case DTRAIN_OP_RELU:
+	case DTRAIN_OP_RELU_BWD:
+	case DTRAIN_OP_ADD:
+		cpu_build_elementwise(build);
+		break;
+	case DTRAIN_OP_MAX_POOL:
+	case DTRAIN_OP_MAX_POOL_BWD:
+	case DTRAIN_OP_GLOBAL_AVG_POOL:
+	case DTRAIN_OP_GLOBAL_AVG_POOL_BWD:
+		cpu_build_pool(build);
+		break;
+	case DTRAIN_OP_FLATTEN:
+	case DTRAIN_OP_FLATTEN_BWD:
+		cpu_build_flatten(build);
+		break;
+	case DTRAIN_OP_SGD:
+		cpu_build_sgd(build);
+		break;
+	default:
+		build_on_ref(build);
+	}
+}
+
+static void cpu_op_destroy(dtrain_op *op)
+{
+	for (int i = 0; i < op->num_steps; i++) {
+		cpu_step *step = &op->steps[i];
+		for (int k = 0; k < step->count; k++)
+			dnnl_memory_destroy(step->args[k].memory);
+		if (step->primitive)
+			dnnl_primitive_destroy(step->primitive);
+	}
+	if (op->ref)
+		dtrain__ref_api.op_destroy(op->ref);
+	free(op);
+}
+
+/* The workspace: the scratchpad of the step that runs, then what the build laid out. */
+static void place_workspace(cpu_build *build)
+{
+	size_t scratchpad = dtrain__round_up(build->scratchpad, DTRAIN__HOST_ALIGNMENT);
+	for (int i = 0; i < build->op->num_steps; i++) {
+		cpu_step *step = &build->op->steps[i];
+		for (int k = 0; k < step->count; k++)
+			if (step->places[k].operand == CPU_WORKSPACE)
+				step->places[k].offset += scratchpad;
+	}
+	for (int i = 0; i < 2; i++)
+		build->op->ref_inputs[i].offset += scratchpad;
+	build->desc->workspace_bytes = scratchpad + build->workspace;
+}
+
+static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
+{
+	*out = NULL;
+	int status = dtrain__op_check(desc, err);
+	if (status != BETON_OK)
+		return status;
+	if (desc->inputs[0].dtype != DTRAIN_F32)
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s", dtrain__op_name(desc->kind),
+			       dtrain_dtype_name(desc->inputs[0].dtype));
+	dtrain_op *op = calloc(1, sizeof(*op));
+	if (!op)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
+	op->device = device;
+	op->attrs = desc->attrs;
+	op->num_inputs = desc->num_inputs;
+	op->num_outputs = desc->num_outputs;
+	op->count = dtrain_shape_count(&desc->inputs[0].shape);
+	cpu_build build = {.device = device, .desc = desc, .op = op, .err = err};
+	int before = enter_team(device);
+	cpu_check(&build, dnnl_primitive_attr_create(&build.attr), "attributes");
+	if (build.attr)
+		cpu_check(&build, dnnl_primitive_attr_set_scratchpad_mode(build.attr, dnnl_scratchpad_mode_user),
+			  "attributes");
+	if (build.status == BETON_OK)
+		build_op(&build);
+	for (int i = 0; i < build.num_made; i++)
+		dnnl_primitive_desc_destroy(build.made[i]);
+	if (build.attr)
+		dnnl_primitive_attr_destroy(build.attr);
+	leave_team(device, before);
+	if (build.status != BETON_OK) {
+		cpu_op_destroy(op);
+		return build.status;
+	}
+	place_workspace(&build);
+	*out = op;
+	return BETON_OK;
+}
+
+static void *address_of(int operand, size_t offset, void *const *operands, void *workspace)
+{
+	if (operand >= 0)
+		return operands[operand];
+	return operand == CPU_WORKSPACE ? (char *)workspace + offset : workspace;
+}
+
+static dnnl_status_t run_step(cpu_step *step, dnnl_stream_t stream, void *const *operands, void *workspace)
+{
+	for (int i = 0; i < step->count; i++) {
+		void *address = address_of(step->places[i].operand, step->places[i].offset, operands, workspace);
+		if (address == step->places[i].address)
+			continue;
+		dnnl_status_t status = dnnl_memory_set_data_handle(step->args[i].memory, address);
+		if (status != dnnl_success)
+			return status;
+		step->places[i].address = address;
+	}
+	return dnnl_primitive_execute(step->primitive, stream, step->count, step->args);
+}
+
+static int run_on_ref(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
+{
+	void *plain[2 * DTRAIN_OP_MAX_OPERANDS];
+	for (int i = 0; i < op->num_inputs + op->num_outputs; i++)
+		plain[i] = operands[i];
+	for (int i = 0; i < op->num_inputs; i++)
+		plain[i] = address_of(op->ref_inputs[i].operand, op->ref_inputs[i].offset, operands, workspace);
+	return dtrain__ref_api.op_run(op->ref, stream, plain, NULL, err);
+}
+
+static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
+{
+	const dtrain_device *device = op->device;
+	int before = enter_team(device);
+	dnnl_status_t status = dnnl_success;
+	for (int i = 0; i < op->num_steps && status == dnnl_success; i++)
+		status = run_step(&op->steps[i], device->stream, operands, workspace);
+	if (status == dnnl_success && op->num_steps)
+		status = dnnl_stream_wait(device->stream);
+	int result = BETON_OK;
+	if (status != dnnl_success)
+		result = bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)status);
+	else if (op->ref)
+		result = run_on_ref(op, stream, operands, workspace, err);
+	else if (op->finish)
+		result = op->finish(op, operands, workspace, err);
+	leave_team(device, before);
+	return result;
+}
+
+const dtrain_device_api dtrain__cpu_api = {
+	.api_version = DTRAIN_DEVICE_API_VERSION,
+	.name = "cpu",
+	.open = cpu_open,
+	.close = cpu_close,
+	.caps = cpu_caps,
+	DTRAIN__HOST_SLOTS,
+	.op_create = cpu_op_create,
+	.op_destroy = cpu_op_destroy,
+	.op_run = cpu_op_run,
+};

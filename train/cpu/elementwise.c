@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu.h"
+
+static void build_relu(cpu_build *build)
+{
+	cpu_view x = cpu_input(build, 0);
+	dnnl_eltwise_desc_t desc;
+	cpu_check(build, dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_relu, &x.md, 0, 0),
+		  "relu");
+	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, NULL);
+	cpu_view y = cpu_output(build, 0, &x.md);
+	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+	cpu_store(build, 0, y);
+}
+
+static void build_relu_backward(cpu_build *build)
+{
+	cpu_view y = cpu_input(build, 0), d_y = cpu_input(build, 1);
+	dnnl_eltwise_desc_t desc;
+	cpu_check(build,
+		  dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_relu_use_dst_for_bwd, &y.md,
+						 0, 0),
+		  "relu");
+	dnnl_primitive_desc_t hint = cpu_primitive_desc(build, &desc, NULL, NULL);
+	cpu_check(build, dnnl_eltwise_backward_desc_init(&desc, dnnl_eltwise_relu_use_dst_for_bwd, &y.md, &y.md, 0, 0),
+		  "relu");
+	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
+	cpu_view d_x = cpu_output(build, 0, &y.md);
+	cpu_step_add(build, pd, 3,
+		     (cpu_argument[]){{DNNL_ARG_DST, y},
+				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, &y.md)},
+				      {DNNL_ARG_DIFF_SRC, d_x}});
+	cpu_store(build, 0, d_x);
+}
+
+/* The primitives' attributes of an addition followed by relu. */
+static dnnl_primitive_attr_t relu_attr(cpu_build *build)
+{
+	dnnl_primitive_attr_t attr = NULL;
+	dnnl_post_ops_t ops = NULL;
+	dnnl_status_t status = dnnl_primitive_attr_clone(&attr, build->attr);
+	if (status == dnnl_success)
+		status = dnnl_post_ops_create(&ops);
+	if (status == dnnl_success)
+		status = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+	if (status == dnnl_success)
+		status = dnnl_primitive_attr_set_post_ops(attr, ops);
+	if (ops)
+		dnnl_post_ops_destroy(ops);
+	cpu_check(build, status, "relu");
+	return attr;
+}
+
+static void build_add(cpu_build *build)
+{
+	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
+	/* Where the layouts differ, the blocked one goes on. */
+	const dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
+	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? relu_attr(build) : NULL;
+	dnnl_binary_desc_t desc;
+	cpu_check(build, dnnl_binary_desc_init(&desc, dnnl_binary_add, &md, &md, &md), "addition");
+	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, attr, NULL);
+	cpu_view y = cpu_output(build, 0, &md);
+	cpu_step_add(build, pd, 3,
+		     (cpu_argument[]){{DNNL_ARG_SRC_0, cpu_convert(build, a, &md)},
+				      {DNNL_ARG_SRC_1, cpu_convert(build, b, &md)},
+				      {DNNL_ARG_DST, y}});
+	cpu_store(build, 0, y);
+	if (attr)
+		dnnl_primitive_attr_destroy(attr);
+}
+
+void cpu_build_elementwise(cpu_build *build)
+{
+	if (build->desc->kind == DTRAIN_OP_RELU)
+		build_relu(build);
+	else if (build->desc->kind == DTRAIN_OP_RELU_BWD)
+		build_relu_backward(build);
+	else
+		build_add(build);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu.h"
+
+/* Elements of one piece of work: the three arrays' pieces fit the second-level cache. */
+#define PIECE 16384
+
+typedef struct update {
+	float lr, decay, momentum;
+	bool nesterov;
+} update;
+
+static void update_piece(float *restrict w, const float *restrict g, float *restrict m, int64_t count, update u)
+{
+	if (u.nesterov)
+		for (int64_t i = 0; i < count; i++) {
+			float gradient = g[i] + u.decay * w[i];
+			m[i] = u.momentum * m[i] + gradient;
+			w[i] -= u.lr * (gradient + u.momentum * m[i]);
+		}
+	else
+		for (int64_t i = 0; i < count; i++) {
+			m[i] = u.momentum * m[i] + g[i] + u.decay * w[i];
+			w[i] -= u.lr * m[i];
+		}
+}
+
+static int run_sgd(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)workspace;
+	(void)err;
+	float *w = operands[0], *m = operands[2];
+	const float *g = operands[1], *scalars = operands[3];
+	update u = {.lr = scalars[0],
+		    .decay = scalars[1],
+		    .momentum = (float)op->attrs.momentum,
+		    .nesterov = op->attrs.nesterov};
+	int64_t count = op->count;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#endif
+	for (int64_t start = 0; start < count; start += PIECE)
+		update_piece(w + start, g + start, m + start, count - start < PIECE ? count - start : PIECE, u);
+	return BETON_OK;
+}
+
+void cpu_build_sgd(cpu_build *build)
+{
+	for (int i = 0; i < 2; i++) {
+		dnnl_memory_desc_t plain;
+		cpu_plain_md(&plain, &build->desc->outputs[i].shape);
+		cpu_output(build, i, &plain);
+	}
+	build->op->finish = run_sgd;
+}
