@@ -208,10 +208,6 @@ static int check_value(const beton_writer *writer, const beton_field *field, con
 				      "%s: sample %llu, field '%s': %llu bytes, expected %llu", writer->path,
 				      (unsigned long long)writer->num_samples, field->name,
 				      (unsigned long long)value->size, (unsigned long long)expected);
-	if (field->type == BETON_FIELD_JSON && value->size && memchr(value->data, 0, (size_t)value->size))
-		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)writer->num_samples,
-				      "%s: sample %llu, field '%s': the JSON text has a NUL byte", writer->path,
-				      (unsigned long long)writer->num_samples, field->name);
 	return BETON_OK;
 }
 
@@ -234,6 +230,11 @@ static int check_sample(const beton_writer *writer, const beton_input *values, u
 					      "page of %u bytes; raise the page size",
 					      writer->path, (unsigned long long)writer->num_samples, field->name,
 					      (unsigned long long)values[i].size, writer->page_size);
+		if (field->type == BETON_FIELD_JSON && values[i].size &&
+		    memchr(values[i].data, 0, (size_t)values[i].size))
+			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)writer->num_samples,
+					      "%s: sample %llu, field '%s': the JSON text has a NUL byte", writer->path,
+					      (unsigned long long)writer->num_samples, field->name);
 		*used += used_size(field, &values[i]);
 	}
 	return BETON_OK;
