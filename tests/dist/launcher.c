@@ -310,8 +310,7 @@ static void output_stays_whole(void **state)
 	for (line = strtok_r(job.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		if (sscanf(line, "[rank %d] ", &rank) != 1)
 			rank = 0;
-		snprintf(expected, sizeof(expected), rank ? "[rank %d] " : "", rank);
-		length = (int)strlen(expected);
+		length = rank > 0 ? snprintf(expected, sizeof(expected), "[rank %d] ", rank) : 0;
 		if (sscanf(line + length, "line %d of", &number) == 1) {
 			assert_int_equal(number, next[rank]++);
 			snprintf(expected, sizeof(expected), "line %d of rank %d.", number, rank);
