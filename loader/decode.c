@@ -15,6 +15,9 @@
 /* A progressive JPEG of this many scans is an attack on the decoder's time; encoders write about ten. */
 enum { SCANS_MAX = 200 };
 
+/* Columns that are decoded beside a crop. */
+enum { MARGIN = 8 };
+
 struct bt_decoder {
 	struct jpeg_decompress_struct jpeg;
 	struct jpeg_error_mgr errors;
@@ -100,12 +103,13 @@ static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *crop)
 {
 	if (crop->width == jpeg->output_width)
 		return 0;
-	/* Upsampling of chroma treats the outermost columns differently: one more on each side keeps the pixels those
-	 * of a whole decode. The library moves the left edge further, to a block's. */
-	JDIMENSION first = crop->x > 0 ? crop->x - 1 : 0;
-	JDIMENSION last =
-		crop->x + crop->width < jpeg->output_width ? crop->x + crop->width : crop->x + crop->width - 1;
-	JDIMENSION width = last - first + 1;
+	/* Upsampling of chroma treats the outermost columns differently, and very narrow pictures altogether: some more
+	 * columns on both sides keep the pixels those of a whole decode. The library moves the left edge further, to a
+	 * block's. */
+	JDIMENSION first = crop->x > MARGIN ? crop->x - MARGIN : 0;
+	JDIMENSION end = crop->x + crop->width;
+	end = jpeg->output_width - end > MARGIN ? end + MARGIN : jpeg->output_width;
+	JDIMENSION width = end - first;
 	jpeg_crop_scanline(jpeg, &first, &width);
 	return first;
 }

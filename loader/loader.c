@@ -68,6 +68,8 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 
 int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options, beton_error *err)
 {
+	if (out)
+		*out = NULL;
 	if (!out || !path)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open: %s is NULL", out ? "path" : "out");
 	beton_loader *loader = calloc(1, sizeof(*loader));

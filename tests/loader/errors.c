@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every refusal of the public API, and that the loader goes on after it. */
+#include "fixture.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 40, DAMAGED = 13 };
+
+static char *file;
+
+static int write_file(void **state)
+{
+	(void)state;
+	file = fixture_write(N, DAMAGED);
+	return 0;
+}
+
+static int remove_file(void **state)
+{
+	(void)state;
+	fixture_remove(file);
+	return 0;
+}
+
+static beton_loader *open_loader(const beton_loader_options *options)
+{
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, options, err));
+	return loader;
+}
+
+static void check_open_fails(const char *path, const beton_loader_options *options, int code, const char *text)
+{
+	beton_loader *loader = (beton_loader *)&code;
+	beton_error err = {0};
+	assert_int_equal(beton_loader_open(&loader, path, options, &err), code);
+	assert_null(loader);
+	assert_int_equal(err.code, code);
+	if (!strstr(err.message, text))
+		fail_msg("'%s' does not say '%s'", err.message, text);
+}
+
+#define check_option(field, value, text)                                                   \
+	do {                                                                               \
+		beton_loader_options options = fixture_options(4, 1);                      \
+		options.image_dtype = BETON_FLOAT32;                                       \
+		options.normalize = true;                                                  \
+		options.field = value;                                                     \
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, #field " " text); \
+	} while (0)
+
+static void every_option_is_checked(void **state)
+{
+	(void)state;
+	check_option(struct_size, 8, "is 8");
+	check_option(struct_size, sizeof(beton_loader_options) + 8, "is ");
+	check_option(batch_size, 0, "is 0");
+	check_option(num_threads, 5000, "is 5000");
+	check_option(batches_ahead, 0, "is 0");
+	check_option(batches_ahead, 65, "is 65");
+	check_option(batches_leased, 0, "is 0");
+	check_option(batches_leased, 65, "is 65");
+	check_option(order, (beton_order)2, "is 2");
+	check_option(engine, (beton_engine)3, "is 3");
+	check_option(rank, 1, "is 1");
+	check_option(world_size, 0, "is 0");
+	check_option(image_height, 0, "is 0");
+	check_option(image_width, 65536, "is 65536");
+	check_option(crop, (beton_crop)3, "is 3");
+	check_option(center_ratio, 0, "is 0");
+	check_option(center_ratio, 1.5, "is 1.5");
+	check_option(center_ratio, NAN, "is nan");
+	check_option(flip_probability, -0.5, "is -0.5");
+	check_option(flip_probability, 2, "is 2");
+	check_option(image_dtype, BETON_INT64, "is 2");
+	check_option(image_layout, (beton_layout)2, "is 2");
+	check_option(mean[1], INFINITY, "is inf");
+	check_option(std[2], 0, "is 0");
+	check_option(std[0], NAN, "is nan");
+	beton_loader_options options = fixture_options(4, 1);
+	options.normalize = true;
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
+	const double bad[][2] = {{0, 1}, {0.5, 0.4}, {0.5, 1001}, {NAN, 1}, {0.5, NAN}};
+	for (int i = 0; i < 5; i++) {
+		options = fixture_options(4, 1);
+		memcpy(options.crop_scale, bad[i], sizeof(bad[i]));
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "crop_scale is {");
+		options = fixture_options(4, 1);
+		memcpy(options.crop_ratio, bad[i], sizeof(bad[i]));
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "crop_ratio is {");
+	}
+}
+
+static void open_names_what_is_wrong(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(4, 1);
+	check_open_fails("/nowhere/data.beton", &options, BETON_NOT_FOUND, "/nowhere/data.beton");
+	check_open_fails(NULL, &options, BETON_INVALID_ARGUMENT, "path");
+	assert_int_equal(beton_loader_open(NULL, file, &options, NULL), BETON_INVALID_ARGUMENT);
+	options.image_field = "photo";
+	check_open_fails(file, &options, BETON_NOT_FOUND, "'photo'");
+	options.image_field = "label";
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "'label'");
+	/* More than 2^64 bytes with the slots' other content. */
+	options = fixture_options(UINT32_MAX, 1);
+	options.image_height = options.image_width = 65535;
+	options.image_dtype = BETON_FLOAT32;
+	check_open_fails(file, &options, BETON_NO_MEMORY, "batches of 4294967295 samples");
+}
+
+static void a_file_without_outputs_is_refused(void **state)
+{
+	(void)state;
+	char *path = fixture_write(1, -1);
+	const beton_field field = {.name = "note", .type = BETON_FIELD_BYTES};
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, &field, 1, NULL, err));
+	assert_ok(beton_writer_append(writer, &(beton_input){.data = "x", .size = 1}, err));
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	check_open_fails(path, NULL, BETON_UNSUPPORTED_FIELD, path);
+	fixture_remove(path);
+}
+
+static void defaults_are_filled_in(void **state)
+{
+	(void)state;
+	beton_loader *loader = open_loader(NULL);
+	const beton_loader_options *options = beton_loader_get_options(loader);
+	assert_int_equal(options->struct_size, sizeof(*options));
+	assert_int_equal(options->batch_size, 256);
+	assert_true(options->num_threads >= 1);
+	assert_int_not_equal(options->engine, BETON_ENGINE_AUTO);
+	assert_string_equal(options->image_field, "image");
+	beton_loader_close(&loader);
+	beton_loader_close(&loader);
+	beton_loader_close(NULL);
+}
+
+static void a_corrupt_sample_costs_its_batch_only(void **state)
+{
+	(void)state;
+	for (uint32_t threads = 1; threads <= 3; threads++) {
+		beton_loader_options options = fixture_options(8, threads);
+		beton_loader *loader = open_loader(&options);
+		assert_ok(beton_loader_start(loader, 0, 0, err));
+		for (uint64_t b = 0; b < 5; b++) {
+			beton_batch *batch = NULL;
+			beton_error fault = {0};
+			int result = beton_loader_next(loader, &batch, &fault);
+			if (b == DAMAGED / 8) {
+				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
+				assert_int_equal(fault.sample, DAMAGED);
+				assert_non_null(strstr(fault.message, "sample 13"));
+				assert_null(batch);
+				continue;
+			}
+			assert_int_equal(result, BETON_OK);
+			assert_int_equal(batch->sample_ids[0], b * 8);
+			beton_batch_release(&batch);
+		}
+		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, NULL), BETON_END);
+		beton_loader_stats stats = {.struct_size = sizeof(stats)};
+		beton_loader_get_stats(loader, &stats);
+		assert_int_equal(stats.batches, 4);
+		assert_int_equal(stats.samples, 32);
+		assert_int_equal(stats.errors, 1);
+		assert_true(stats.bytes_read > 0 && stats.decode_ns > 0 && stats.transform_ns > 0);
+		beton_loader_close(&loader);
+	}
+}
+
+static void stats_keep_to_the_callers_size(void **state)
+{
+	(void)state;
+	beton_loader *loader = open_loader(NULL);
+	beton_loader_stats stats;
+	memset(&stats, 0x5a, sizeof(stats));
+	stats.struct_size = offsetof(beton_loader_stats, samples);
+	beton_loader_get_stats(loader, &stats);
+	assert_int_equal(stats.batches, 0);
+	assert_int_equal(stats.samples, UINT64_C(0x5a5a5a5a5a5a5a5a));
+	beton_loader_close(&loader);
+}
+
+static void calls_out_of_turn_are_refused(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(4, 2);
+	beton_loader *loader = open_loader(&options);
+	beton_batch *batches[3] = {NULL};
+	beton_error fault = {0};
+	assert_int_equal(beton_loader_next(loader, &batches[0], &fault), BETON_STATE);
+	assert_int_equal(beton_loader_start(loader, 0, N + 1, &fault), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(fault.message, "position 41"));
+	assert_ok(beton_loader_start(loader, 0, N, err));
+	assert_int_equal(beton_loader_next(loader, &batches[0], NULL), BETON_END);
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	assert_ok(beton_loader_next(loader, &batches[0], err));
+	assert_ok(beton_loader_next(loader, &batches[1], err));
+	assert_int_equal(beton_loader_next(loader, &batches[2], &fault), BETON_STATE);
+	assert_non_null(strstr(fault.message, "2 batches are leased"));
+	assert_null(batches[2]);
+	beton_batch_release(&batches[0]);
+	beton_batch_release(&batches[0]);
+	beton_batch_release(NULL);
+	assert_ok(beton_loader_next(loader, &batches[2], err));
+	assert_int_equal(batches[2]->position, 8);
+	beton_loader_close(&loader); /* with two leases */
+}
+
+static void a_lease_outlives_its_epoch(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(4, 2);
+	beton_loader *loader = open_loader(&options);
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *held = NULL;
+	assert_ok(beton_loader_next(loader, &held, err));
+	for (uint64_t epoch = 1; epoch < 50; epoch++) {
+		assert_ok(beton_loader_start(loader, epoch, 16, err));
+		beton_batch *batch = NULL;
+		assert_ok(beton_loader_next(loader, &batch, err));
+		assert_int_equal(batch->epoch, epoch);
+		assert_int_equal(batch->sample_ids[0], 16);
+		beton_batch_release(&batch);
+	}
+	assert_int_equal(held->epoch, 0);
+	assert_int_equal(((int64_t *)held->tensors[0].data)[3], 9);
+	beton_batch_release(&held);
+	beton_loader_close(&loader);
+}
+
+static void an_empty_file_has_empty_epochs(void **state)
+{
+	(void)state;
+	char *path = fixture_write(0, -1);
+	beton_loader *loader = NULL;
+	const beton_order orders[] = {BETON_ORDER_SEQUENTIAL, BETON_ORDER_RANDOM};
+	for (int i = 0; i < 2; i++) {
+		beton_loader_options options = fixture_options(4, 2);
+		options.order = orders[i];
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		assert_int_equal(beton_loader_num_batches(loader), 0);
+		assert_ok(beton_loader_start(loader, 0, 0, err));
+		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, NULL), BETON_END);
+		beton_loader_close(&loader);
+	}
+	fixture_remove(path);
+}
+
+/* A file that shrinks under the loader is an error of the batches that miss it, with either engine. */
+static void truncation_is_an_error(void **state)
+{
+	(void)state;
+	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_MMAP};
+	for (int i = 0; i < 2; i++) {
+		char *path = fixture_write(N, -1);
+		beton_loader_options options = fixture_options(8, 2);
+		options.engine = engines[i];
+		beton_loader *loader = NULL;
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		assert_int_equal(truncate(path, 2 << 20), 0);
+		assert_ok(beton_loader_start(loader, 0, 0, err));
+		beton_error fault = {0};
+		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, &fault), BETON_FILE_CHANGED);
+		assert_in_range(fault.sample, 0, 7);
+		assert_non_null(strstr(fault.message, path));
+		beton_loader_close(&loader);
+		fixture_remove(path);
+	}
+}
+
+/* 0 if the child of a fork is refused everywhere, and may close; else the number of the check that failed. */
+static int try_in_child(beton_loader *loader, beton_batch *batch)
+{
+	beton_error err = {0};
+	beton_batch *next = NULL;
+	if (beton_loader_start(loader, 0, 0, &err) != BETON_STATE || !strstr(err.message, "fork"))
+		return 1;
+	if (beton_loader_next(loader, &next, NULL) != BETON_STATE || next)
+		return 2;
+	beton_loader_stats stats = {.struct_size = sizeof(stats)};
+	beton_loader_get_stats(loader, &stats);
+	if (stats.batches != 0)
+		return 3;
+	beton_batch_release(&batch);
+	if (batch)
+		return 4;
+	beton_loader_close(&loader);
+	return loader ? 5 : 0;
+}
+
+static void the_child_of_a_fork_is_refused(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(4, 2);
+	beton_loader *loader = open_loader(&options);
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *batch = NULL;
+	assert_ok(beton_loader_next(loader, &batch, err));
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(try_in_child(loader, batch));
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	beton_batch_release(&batch);
+	assert_ok(beton_loader_next(loader, &batch, err));
+	beton_loader_close(&loader);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_option_is_checked),
+		cmocka_unit_test(open_names_what_is_wrong),
+		cmocka_unit_test(a_file_without_outputs_is_refused),
+		cmocka_unit_test(defaults_are_filled_in),
+		cmocka_unit_test(a_corrupt_sample_costs_its_batch_only),
+		cmocka_unit_test(stats_keep_to_the_callers_size),
+		cmocka_unit_test(calls_out_of_turn_are_refused),
+		cmocka_unit_test(a_lease_outlives_its_epoch),
+		cmocka_unit_test(an_empty_file_has_empty_epochs),
+		cmocka_unit_test(truncation_is_an_error),
+		cmocka_unit_test(the_child_of_a_fork_is_refused),
+	};
+	return cmocka_run_group_tests(tests, write_file, remove_file);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Decoding of crops, resizing and the last pass, each against a plain computation of the same thing. */
+#include "fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/decode.h"
+#include "loader/transform.h"
+
+enum { WIDTH = 93, HEIGHT = 71 };
+
+static bt_decoder *decoder;
+
+static int open_decoder(void **state)
+{
+	(void)state;
+	return bt_decoder_open(&decoder, NULL);
+}
+
+static int close_decoder(void **state)
+{
+	(void)state;
+	bt_decoder_close(&decoder);
+	return 0;
+}
+
+static beton_value jpeg_value(uint32_t width, uint32_t height, uint64_t size)
+{
+	return (beton_value){.type = BETON_FIELD_IMAGE,
+			     .mode = BETON_IMAGE_JPEG,
+			     .width = width,
+			     .height = height,
+			     .blob = {.size = size}};
+}
+
+/* The whole picture, packed; freed by the caller. */
+static uint8_t *decode_whole(const uint8_t *bytes, unsigned long size, uint32_t width, uint32_t height)
+{
+	beton_value value = jpeg_value(width, height, size);
+	bt_rect whole = {.width = width, .height = height};
+	bt_pixels view;
+	assert_ok(bt_decode(decoder, 0, &value, bytes, &whole, &view, err));
+	size_t row = (size_t)width * 3;
+	uint8_t *out = malloc(row * height);
+	assert_non_null(out);
+	for (size_t y = 0; y < height; y++)
+		memcpy(out + y * row, view.data + y * view.stride, row);
+	return out;
+}
+
+static void check_crops_of(fixture_jpeg_options options, uint32_t width, uint32_t height)
+{
+	uint8_t *pixels = fixture_pixels(5, width, height);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, width, height, options, &size);
+	uint8_t *whole = decode_whole(bytes, size, width, height);
+	beton_value value = jpeg_value(width, height, size);
+	for (uint32_t i = 0; i < 400; i++) {
+		bt_rect crop = {.width = 1 + i * 31 % width, .height = 1 + i * 17 % height};
+		crop.x = i * 7 % (width - crop.width + 1);
+		crop.y = i * 5 % (height - crop.height + 1);
+		bt_pixels view;
+		assert_ok(bt_decode(decoder, 0, &value, bytes, &crop, &view, err));
+		assert_int_equal(view.width, crop.width);
+		assert_int_equal(view.height, crop.height);
+		for (uint32_t y = 0; y < crop.height; y++)
+			if (memcmp(view.data + y * view.stride, whole + ((crop.y + y) * (size_t)width + crop.x) * 3,
+				   (size_t)crop.width * 3))
+				fail_msg("%dx%d progressive %d: crop %u,%u %ux%u differs in row %u", options.horizontal,
+					 options.vertical, options.progressive, crop.x, crop.y, crop.width, crop.height,
+					 y);
+	}
+	free(whole);
+	free(bytes);
+	free(pixels);
+}
+
+static void check_crops(fixture_jpeg_options options)
+{
+	check_crops_of(options, WIDTH, HEIGHT);
+	for (uint32_t width = 1; width <= 40; width++)
+		check_crops_of(options, width, 1 + width * 7 % 36);
+}
+
+static void a_crop_has_the_pixels_of_the_whole(void **state)
+{
+	(void)state;
+	for (int horizontal = 1; horizontal <= 4; horizontal++)
+		for (int vertical = 1; vertical <= 2; vertical++)
+			for (int progressive = 0; progressive < 2; progressive++)
+				check_crops((fixture_jpeg_options){horizontal, vertical, progressive});
+	check_crops((fixture_jpeg_options){.grey = true});
+	check_crops((fixture_jpeg_options){.cmyk = true});
+}
+
+static void check_close(const uint8_t *got, uint32_t picture, double factor, bool grey)
+{
+	double error = 0;
+	for (uint32_t y = 0; y < HEIGHT; y++)
+		for (uint32_t x = 0; x < WIDTH; x++)
+			for (uint32_t c = 0; c < 3; c++) {
+				double expected = fixture_pixel(picture, x, y, c);
+				if (grey)
+					expected = 0.299 * fixture_pixel(picture, x, y, 0) +
+						   0.587 * fixture_pixel(picture, x, y, 1) +
+						   0.114 * fixture_pixel(picture, x, y, 2);
+				error += fabs(got[(y * WIDTH + x) * 3 + c] - expected * factor);
+			}
+	assert_true(error / (WIDTH * HEIGHT * 3) < 8);
+}
+
+static void every_kind_of_jpeg_becomes_rgb(void **state)
+{
+	(void)state;
+	const fixture_jpeg_options kinds[] = {{1, 1}, {1, 1, true}, {.grey = true}, {.cmyk = true}};
+	uint8_t *pixels = fixture_pixels(5, WIDTH, HEIGHT);
+	for (int i = 0; i < 4; i++) {
+		unsigned long size;
+		uint8_t *bytes = fixture_jpeg(pixels, WIDTH, HEIGHT, kinds[i], &size);
+		uint8_t *whole = decode_whole(bytes, size, WIDTH, HEIGHT);
+		check_close(whole, 5, kinds[i].cmyk ? 200.0 / 255 : 1, kinds[i].grey);
+		free(whole);
+		free(bytes);
+	}
+	free(pixels);
+}
+
+static void raw_crops_are_views(void **state)
+{
+	(void)state;
+	uint8_t *pixels = fixture_pixels(9, WIDTH, HEIGHT);
+	beton_value value = jpeg_value(WIDTH, HEIGHT, WIDTH * HEIGHT * 3);
+	value.mode = BETON_IMAGE_RAW;
+	bt_rect crop = {3, 4, 20, 30};
+	bt_pixels view;
+	assert_ok(bt_decode(decoder, 0, &value, pixels, &crop, &view, err));
+	assert_ptr_equal(view.data, pixels + (4 * WIDTH + 3) * 3);
+	assert_int_equal(view.stride, WIDTH * 3);
+	value.blob.size--;
+	beton_error fault;
+	assert_int_equal(bt_decode(decoder, 7, &value, pixels, &crop, &view, &fault), BETON_SAMPLE_CORRUPT);
+	assert_int_equal(fault.sample, 7);
+	assert_non_null(strstr(fault.message, "sample 7"));
+	free(pixels);
+}
+
+/* bytes must be refused, naming sample 3 and `reason`; and the decoder must work afterwards. */
+static void check_refused(const uint8_t *bytes, const beton_value *value, const char *reason)
+{
+	bt_rect whole = {.width = value->width, .height = value->height};
+	bt_pixels view;
+	beton_error err = {0};
+	assert_int_equal(bt_decode(decoder, 3, value, bytes, &whole, &view, &err), BETON_SAMPLE_CORRUPT);
+	assert_int_equal(err.sample, 3);
+	if (!strstr(err.message, "sample 3") || !strstr(err.message, reason))
+		fail_msg("'%s' does not name sample 3 and '%s'", err.message, reason);
+	check_crops_of((fixture_jpeg_options){.horizontal = 2, .vertical = 2}, WIDTH, HEIGHT);
+}
+
+static void damaged_jpegs_are_refused(void **state)
+{
+	(void)state;
+	uint8_t *pixels = fixture_pixels(5, WIDTH, HEIGHT);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, WIDTH, HEIGHT, (fixture_jpeg_options){0}, &size);
+	beton_value value = jpeg_value(WIDTH, HEIGHT, size / 2);
+	check_refused(bytes, &value, "remature end");
+	value = jpeg_value(WIDTH, HEIGHT, 0);
+	check_refused(bytes, &value, "");
+	value = jpeg_value(WIDTH, HEIGHT, 20);
+	check_refused(bytes, &value, "");
+	value = jpeg_value(WIDTH + 1, HEIGHT, size);
+	check_refused(bytes, &value, "93 x 71 pixels, its metadata says 94 x 71");
+	value = jpeg_value(0, 0, size);
+	check_refused(bytes, &value, "0 x 0");
+	value = jpeg_value(65535, 65535, size);
+	check_refused(bytes, &value, "limit");
+	memset(bytes + size / 2, 0xff, 64);
+	value = jpeg_value(WIDTH, HEIGHT, size);
+	check_refused(bytes, &value, "Corrupt JPEG data");
+	memset(bytes, 'x', size);
+	check_refused(bytes, &value, "Not a JPEG");
+	free(bytes);
+	free(pixels);
+}
+
+/* Any damage gives pixels or an error; sanitizers see the rest. */
+static void random_damage_is_survived(void **state)
+{
+	(void)state;
+	uint8_t *pixels = fixture_pixels(5, WIDTH, HEIGHT);
+	for (int kind = 0; kind < 3; kind++) {
+		unsigned long size;
+		uint8_t *bytes =
+			fixture_jpeg(pixels, WIDTH, HEIGHT,
+				     (fixture_jpeg_options){.progressive = kind == 1, .cmyk = kind == 2}, &size);
+		uint32_t seed = 1;
+		for (int i = 0; i < 1000; i++) {
+			seed = seed * 1664525 + 1013904223;
+			unsigned long at = (seed >> 8) % (i % 2 ? size : 700);
+			uint8_t before = bytes[at];
+			bytes[at] = (uint8_t)(seed >> 3);
+			beton_value value = jpeg_value(WIDTH, HEIGHT, size);
+			bt_rect crop = {.x = 11, .y = 12, .width = 50, .height = 40};
+			bt_pixels view;
+			int result = bt_decode(decoder, 3, &value, bytes, &crop, &view, NULL);
+			assert_true(result == BETON_OK || result == BETON_SAMPLE_CORRUPT);
+			bytes[at] = before;
+		}
+		free(bytes);
+	}
+	free(pixels);
+}
+
+/* The weight of input pixel k for output pixel i: the overlap of their extents, or the tent of linear interpolation. */
+static double weight(uint32_t in, uint32_t out, uint32_t i, uint32_t k)
+{
+	double step = (double)in / out;
+	if (in >= out) {
+		double begin = fmax(i * step, k), end = fmin((i + 1) * step, k + 1.0);
+		return fmax(end - begin, 0) / step;
+	}
+	double centre = fmin(fmax((i + 0.5) * step - 0.5, 0), in - 1.0);
+	return fmax(1 - fabs(centre - k), 0);
+}
+
+static double reference(const bt_pixels *in, uint32_t width, uint32_t height, uint32_t x, uint32_t y, uint32_t c)
+{
+	double sum = 0;
+	for (uint32_t j = 0; j < in->height; j++) {
+		double vertical = weight(in->height, height, y, j);
+		for (uint32_t i = 0; vertical > 0 && i < in->width; i++)
+			sum += vertical * weight(in->width, width, x, i) * in->data[j * in->stride + i * 3 + c];
+	}
+	return sum;
+}
+
+static void resize_matches_the_reference(void **state)
+{
+	(void)state;
+	uint8_t *pixels = fixture_pixels(2, WIDTH, HEIGHT);
+	const uint32_t sizes[][4] = {{93, 71, 93, 71}, {93, 71, 31, 24}, {60, 60, 30, 30}, {40, 50, 64, 64},
+				     {93, 20, 32, 32}, {20, 71, 32, 32}, {1, 1, 5, 7},     {2, 3, 1, 1},
+				     {93, 71, 1, 1},   {7, 9, 92, 70},   {64, 64, 63, 65}, {33, 33, 32, 32}};
+	bt_resizer resizer = {0};
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+		bt_pixels in = {pixels, WIDTH * 3, sizes[s][0], sizes[s][1]};
+		uint32_t width = sizes[s][2], height = sizes[s][3];
+		uint8_t *row = malloc(width * 3);
+		assert_ok(bt_resize_begin(&resizer, &in, width, height, err));
+		for (uint32_t y = 0; y < height; y++) {
+			bt_resize_row(&resizer, y, row);
+			for (uint32_t x = 0; x < width * 3; x++)
+				assert_true(fabs(row[x] - reference(&in, width, height, x / 3, y, x % 3)) < 0.501);
+		}
+		free(row);
+	}
+	bt_resize_free(&resizer);
+	free(pixels);
+}
+
+static void a_flat_picture_stays_flat(void **state)
+{
+	(void)state;
+	uint8_t white[50 * 40 * 3], row[80 * 3];
+	memset(white, 255, sizeof(white));
+	bt_resizer resizer = {0};
+	for (uint32_t size = 1; size <= 80; size++) {
+		bt_pixels in = {white, 50 * 3, 50, 40};
+		assert_ok(bt_resize_begin(&resizer, &in, size, size, err));
+		for (uint32_t y = 0; y < size; y++) {
+			bt_resize_row(&resizer, y, row);
+			for (uint32_t x = 0; x < size * 3; x++)
+				assert_int_equal(row[x], 255);
+		}
+	}
+	bt_resize_free(&resizer);
+}
+
+/* Flip, layout, type and normalization of a picture, resized or not, against the plain loops. */
+static void check_format(const beton_loader_options *options, bool flip, uint32_t crop_width, uint32_t crop_height)
+{
+	uint8_t *pixels = fixture_pixels(4, WIDTH, HEIGHT);
+	bt_pixels in = {pixels + 30, WIDTH * 3, crop_width, crop_height};
+	bt_image_format format;
+	bt_image_format_init(&format, options);
+	uint32_t width = options->image_width, height = options->image_height;
+	bool floats = options->image_dtype == BETON_FLOAT32;
+	assert_int_equal(bt_image_format_bytes(&format), (size_t)width * height * (floats ? 12 : 3));
+	void *out = malloc(bt_image_format_bytes(&format));
+	bt_transformer transformer = {0};
+	assert_ok(bt_transform(&transformer, &in, flip, &format, out, err));
+	bt_resizer resizer = {0};
+	uint8_t *row = malloc(width * 3);
+	assert_ok(bt_resize_begin(&resizer, &in, width, height, err));
+	for (uint32_t y = 0; y < height; y++) {
+		bt_resize_row(&resizer, y, row);
+		for (uint32_t x = 0; x < width; x++)
+			for (uint32_t c = 0; c < 3; c++) {
+				uint8_t byte = row[(flip ? width - 1 - x : x) * 3 + c];
+				size_t at = options->image_layout == BETON_NHWC ? ((size_t)y * width + x) * 3 + c
+										: ((size_t)c * height + y) * width + x;
+				float expected =
+					options->normalize ? (byte - options->mean[c]) / options->std[c] : byte;
+				if (floats)
+					assert_true(((float *)out)[at] == expected);
+				else
+					assert_int_equal(((uint8_t *)out)[at], byte);
+			}
+	}
+	free(row);
+	bt_resize_free(&resizer);
+	bt_transformer_free(&transformer);
+	free(out);
+	free(pixels);
+}
+
+static void every_format_is_right(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 32; i++) {
+		beton_loader_options options = fixture_options(1, 1);
+		options.image_layout = i & 1 ? BETON_NCHW : BETON_NHWC;
+		options.image_dtype = i & 2 ? BETON_FLOAT32 : BETON_UINT8;
+		options.normalize = (i & 4) && (i & 2);
+		check_format(&options, i & 8, i & 16 ? 16 : 40, i & 16 ? 12 : 9);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_crop_has_the_pixels_of_the_whole),
+		cmocka_unit_test(every_kind_of_jpeg_becomes_rgb),
+		cmocka_unit_test(raw_crops_are_views),
+		cmocka_unit_test(damaged_jpegs_are_refused),
+		cmocka_unit_test(random_damage_is_survived),
+		cmocka_unit_test(resize_matches_the_reference),
+		cmocka_unit_test(a_flat_picture_stays_flat),
+		cmocka_unit_test(every_format_is_right),
+	};
+	return cmocka_run_group_tests(tests, open_decoder, close_decoder);
+}
