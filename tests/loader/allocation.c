@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation and thread start of open, start, next and close fails once: the call must say so, leak nothing (the
+ * leak sanitizer looks) and leave a loader that can be closed. The linker puts the functions below in front of the C
+ * library's (--wrap), for the objects of the loader alone. */
+#include "fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* The number of calls that succeed before the one that fails; below 0: all succeed. */
+static atomic_long countdown = -1;
+
+static bool fails(void)
+{
+	return atomic_load(&countdown) >= 0 && atomic_fetch_sub(&countdown, 1) == 0;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+int __real_posix_memalign(void **out, size_t alignment, size_t size);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+
+void *__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return fails() ? NULL : __real_calloc(count, size);
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
+{
+	return fails() ? ENOMEM : __real_posix_memalign(out, alignment, size);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+	return fails() ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
+}
+
+static bool expected(int code)
+{
+	return code == BETON_OK || code == BETON_NO_MEMORY || code == BETON_SYSTEM;
+}
+
+/* One epoch with the k-th call failing; true if that many calls were made. */
+static bool run(const char *file, beton_engine engine, long k)
+{
+	beton_loader_options options = fixture_options(4, 2);
+	options.engine = engine;
+	beton_loader *loader = NULL;
+	beton_error fault = {0};
+	atomic_store(&countdown, k);
+	int code = beton_loader_open(&loader, file, &options, &fault);
+	if (code) {
+		bool hit = atomic_exchange(&countdown, -1) < 0;
+		assert_true(hit && expected(code));
+		assert_null(loader);
+		assert_int_equal(fault.code, code);
+		assert_true(fault.message[0]);
+		return true;
+	}
+	uint32_t samples = 0, lost = 0;
+	assert_int_equal(beton_loader_start(loader, 0, 0, NULL), BETON_OK);
+	for (beton_batch *batch; (code = beton_loader_next(loader, &batch, &fault)) != BETON_END;) {
+		assert_true(expected(code));
+		if (code) {
+			assert_in_range(fault.sample, 0, 15);
+			lost++;
+			continue;
+		}
+		samples += batch->count;
+		beton_batch_release(&batch);
+	}
+	bool hit = atomic_exchange(&countdown, -1) < 0;
+	assert_int_equal(samples + lost * 4, 16);
+	assert_true(lost <= 1);
+	beton_loader_close(&loader);
+	return hit;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+	(void)state;
+	char *file = fixture_write(16, -1);
+	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_MMAP};
+	for (int i = 0; i < 2; i++) {
+		long k = 0;
+		while (run(file, engines[i], k))
+			k++;
+		assert_true(k > 15);
+	}
+	fixture_remove(file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
