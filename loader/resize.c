@@ -71,7 +71,9 @@ int bt_resize_begin(bt_resizer *resizer, const bt_pixels *source, uint32_t width
 	int result = plan_axis(&resizer->horizontal, source->width, width, err);
 	if (result == BETON_OK)
 		result = plan_axis(&resizer->vertical, source->height, height, err);
-	if (result == BETON_OK && !bt_buffer_reserve(&resizer->row, (size_t)source->width * 3 * sizeof(float)))
+	/* One float more than the pixels have, for the last vector. */
+	size_t row_bytes = ((size_t)source->width * 3 + 1) * sizeof(float);
+	if (result == BETON_OK && !bt_buffer_reserve(&resizer->row, row_bytes))
 		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", source->width);
 	return result;
 }
@@ -81,25 +83,39 @@ static uint8_t round_byte(float value)
 	return (uint8_t)(value + 0.5f);
 }
 
-/* Rows first, since they are contiguous and the sum runs at the width of the vector unit; then each pixel of the one
- * row that is left. */
+/* row = or += the weighted sum of two input rows; one of weight 0 may stand twice. */
+static void add_rows(float *restrict row, const uint8_t *a, const uint8_t *b, const float weights[2], size_t count,
+		     bool first)
+{
+	float weight_a = weights[0], weight_b = weights[1];
+	if (first)
+		for (size_t j = 0; j < count; j++)
+			row[j] = weight_a * (float)a[j] + weight_b * (float)b[j];
+	else
+		for (size_t j = 0; j < count; j++)
+			row[j] = row[j] + weight_a * (float)a[j] + weight_b * (float)b[j];
+}
+
+/* Rows first, since they are contiguous and the sum runs at the width of the vector unit, two at a time to halve the
+ * traffic of the sum; then each pixel of the one row that is left. */
 static const float *sum_rows(bt_resizer *resizer, uint32_t y)
 {
 	const bt_axis *axis = &resizer->vertical;
 	const float *weights = axis->weights + (size_t)y * axis->taps;
-	const uint8_t *in = resizer->source.data + axis->first[y] * resizer->source.stride;
-	size_t bytes = (size_t)resizer->source.width * 3;
-	float *restrict row = resizer->row.data;
-	for (size_t j = 0; j < bytes; j++)
-		row[j] = weights[0] * (float)in[j];
-	for (uint32_t k = 1; k < axis->count[y]; k++) {
-		in += resizer->source.stride;
-		float weight = weights[k];
-		for (size_t j = 0; j < bytes; j++)
-			row[j] += weight * (float)in[j];
+	size_t stride = resizer->source.stride;
+	const uint8_t *in = resizer->source.data + axis->first[y] * stride;
+	uint32_t count = axis->count[y];
+	for (uint32_t k = 0; k < count; k += 2, in += 2 * stride) {
+		bool pair = k + 1 < count;
+		float two[2] = {weights[k], pair ? weights[k + 1] : 0};
+		add_rows(resizer->row.data, in, pair ? in + stride : in, two, (size_t)resizer->source.width * 3,
+			 k == 0);
 	}
-	return row;
+	return resizer->row.data;
 }
+
+/* Four floats at any address: a pixel and the first value of the next. */
+typedef float unaligned_vector __attribute__((vector_size(16), aligned(4)));
 
 void bt_resize_row(bt_resizer *resizer, uint32_t y, uint8_t *out)
 {
@@ -108,15 +124,11 @@ void bt_resize_row(bt_resizer *resizer, uint32_t y, uint8_t *out)
 	for (uint32_t x = 0; x < resizer->width; x++) {
 		const float *weights = axis->weights + (size_t)x * axis->taps;
 		const float *in = row + (size_t)axis->first[x] * 3;
-		float red = 0, green = 0, blue = 0;
-		for (uint32_t k = 0; k < axis->count[x]; k++) {
-			red += weights[k] * in[3 * k];
-			green += weights[k] * in[3 * k + 1];
-			blue += weights[k] * in[3 * k + 2];
-		}
-		out[3 * x] = round_byte(red);
-		out[3 * x + 1] = round_byte(green);
-		out[3 * x + 2] = round_byte(blue);
+		unaligned_vector sum = {0};
+		for (uint32_t k = 0; k < axis->count[x]; k++)
+			sum += *(const unaligned_vector *)(in + (size_t)k * 3) * weights[k];
+		for (int c = 0; c < 3; c++)
+			out[3 * x + (uint32_t)c] = round_byte(sum[c]);
 	}
 }
 
