@@ -286,6 +286,18 @@ static int write_files(const char *folder, const dtrain_params *params, const dt
 	return result;
 }
 
+int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
+{
+	char *probe = NULL;
+	int result = checkpoint_folder_prepare(dir, err);
+	if (result == BETON_OK)
+		result = checkpoint_folder_begin(dir, 0, &probe, err);
+	if (result == BETON_OK)
+		result = checkpoint_folder_remove(probe, err);
+	free(probe);
+	return result;
+}
+
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
 			   const dtrain_position *position, dtrain_stream *stream, beton_error *err)
 {

@@ -35,6 +35,10 @@ typedef struct dtrain_position {
 	uint64_t data_samples;
 } dtrain_position;
 
+/* Makes dir (and its parents) if missing, removes what killed writers left, and checks that dir can be written: what a
+ * save would find out only hours later. Errors: ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. */
+BETON_API int dtrain_checkpoint_prepare(const char *dir, beton_error *err);
+
 /* Called by one rank. Writes dir/step-<position.step> (replacing one of the same step), then removes older ones beyond
  * the newest `keep` (0 = all stay). dir is created if missing. batch norm's num_batches_tracked is written as
  * position.step. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY; nothing is then left under a final name. */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL]]: a small .beton with raw 16 x 16 pictures, in which a stripe's
+ * place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. The same arguments
+ * give the same file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <beton/beton.h>
+
+#define SIZE 16
+
+static void draw(unsigned char *pixels, int label, unsigned *state)
+{
+	for (int y = 0; y < SIZE; y++)
+		for (int x = 0; x < SIZE; x++)
+			for (int channel = 0; channel < 3; channel++) {
+				*state = *state * 1664525u + 1013904223u;
+				int noise = (int)(*state >> 26);
+				int stripe = (x + label * 3) % SIZE < 4 && channel == label % 3;
+				pixels[(y * SIZE + x) * 3 + channel] = (unsigned char)(80 + noise + 100 * stripe);
+			}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 4)
+		return 2;
+	long samples = atol(argv[2]);
+	int classes = atoi(argv[3]);
+	long corrupt = argc > 4 ? atol(argv[4]) : -1;
+	int first_label = argc > 5 ? atoi(argv[5]) : 0;
+	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
+				      {.name = "label", .type = BETON_FIELD_INT}};
+	beton_writer_options options;
+	beton_writer *writer = NULL;
+	beton_error err;
+	beton_writer_options_init(&options);
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	int result = beton_writer_open(&writer, argv[1], fields, 2, &options, &err);
+	unsigned state = 1;
+	for (long i = 0; i < samples && result == BETON_OK; i++) {
+		unsigned char pixels[SIZE * SIZE * 3];
+		int label = (int)(i * 7 % classes);
+		draw(pixels, label, &state);
+		beton_input values[2] = {{.data = pixels,
+					  .size = sizeof(pixels),
+					  .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,
+					  .width = SIZE,
+					  .height = SIZE},
+					 {.integer = first_label + label}};
+		result = beton_writer_append(writer, values, &err);
+	}
+	if (result == BETON_OK)
+		result = beton_writer_finish(writer, &err);
+	beton_writer_close(&writer);
+	if (result != BETON_OK)
+		fprintf(stderr, "make-beton: %s\n", err.message);
+	return result != BETON_OK;
+}

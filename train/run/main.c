@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-ffcv: one program that is the launcher, every rank, or both in one process. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "launcher.h"
+#include "metrics.h"
+#include "options.h"
+#include "preflight.h"
+#include "rank_env.h"
+#include "session.h"
+#include "signals.h"
+#include "train.h"
+
+#define EXIT_USAGE 2
+/* After a signal the ranks finish their step and write a checkpoint; Kubernetes waits as long before it kills. */
+#define GRACE_MS 30000
+
+static int fail(const beton_error *err)
+{
+	fprintf(stderr, "dtrain-ffcv: %s\n", err->message);
+	return EXIT_FAILURE;
+}
+
+/* A rank that only suffers from another one's end is not to be blamed for it. */
+static int fail_rank(const struct rank_env *env, const beton_error *err)
+{
+	fail(err);
+	bool peer = err->code == BETON_PEER_LOST || err->code == BETON_TIMEOUT;
+	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
+}
+
+static void print_start(const run_session *session)
+{
+	dtrain_device_caps caps = {0};
+	session->api->caps(session->device, &caps);
+	printf("%s on %d rank%s, device %s (%s), %" PRId64 " samples, %" PRId64 " classes, %" PRId64
+	       " steps of %" PRId64 " pictures, %" PRId64 " steps an epoch\n",
+	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s", session->api->name,
+	       caps.description, (int64_t)session->facts->train.samples, session->facts->classes,
+	       session->facts->total_steps, session->facts->global_batch, session->facts->steps_per_epoch);
+	fflush(stdout);
+}
+
+static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env)
+{
+	beton_error err;
+	run_session session;
+	run_metrics metrics = {.fd = -1};
+	int stopped = 0;
+	int result = run_session_open(&session, env, options, facts, &err);
+	if (result != BETON_OK)
+		return fail_rank(env, &err);
+	if (env->rank == 0) {
+		print_start(&session);
+		result = run_metrics_open(&metrics, options->log, session.resumed, facts->total_steps, &err);
+	}
+	run_signals_catch();
+	if (result == BETON_OK)
+		result = run_train(&session, &metrics, &stopped, &err);
+	run_metrics_close(&metrics);
+	run_session_close(&session);
+	if (result != BETON_OK)
+		return fail_rank(env, &err);
+	return stopped ? 128 + stopped : EXIT_SUCCESS;
+}
+
+static int launch(const run_options *options, char **argv)
+{
+	beton_error err;
+	int status = EXIT_FAILURE;
+	struct launch_options launch_options = {.world_size = (int)options->world_size,
+						.master_port = (uint16_t)options->master_port,
+						.grace_ms = GRACE_MS,
+						.argv = argv};
+	if (dtrain__launch(&launch_options, &status, &err) != BETON_OK)
+		return fail(&err);
+	return status;
+}
+
+static int run(const run_options *options, char **argv)
+{
+	beton_error err;
+	run_facts facts;
+	struct rank_env env;
+	int result = dtrain__rank_env_read(&env, &err);
+	int world_size = env.started ? env.world_size : (int)options->world_size;
+	if (result == BETON_OK && env.started && options->world_size > 1 && options->world_size != env.world_size)
+		result = bt_fail(&err, BETON_INVALID_ARGUMENT, "--world-size is %d, the environment says %d",
+				 (int)options->world_size, env.world_size);
+	if (result == BETON_OK)
+		result = run_preflight(options, world_size, &facts, &err);
+	/* The launcher has looked at the outputs before it started ranks. */
+	if (result == BETON_OK && env.rank == 0 && !env.store_hosted)
+		result = run_preflight_outputs(options, &err);
+	if (result != BETON_OK)
+		return fail(&err);
+	return !env.started && world_size > 1 ? launch(options, argv) : run_rank(options, &facts, &env);
+}
+
+int main(int argc, char **argv)
+{
+	beton_error err;
+	run_options options;
+	/* A full file or a reader that went away is an error of the write, not the end of the process. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	if (run_options_parse(&options, argc, argv, &err) != BETON_OK) {
+		fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err.message);
+		return EXIT_USAGE;
+	}
+	if (options.help)
+		run_options_help(stdout);
+	else if (options.version)
+		puts("dtrain-ffcv " DTRAIN_VERSION);
+	else
+		return run(&options, argv);
+	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/system.h"
+
+#define PRINT_EVERY_NS UINT64_C(2000000000)
+
+int run_metrics_open(run_metrics *metrics, const char *path, bool append, int64_t total_steps, beton_error *err)
+{
+	*metrics = (run_metrics){.fd = -1, .path = path, .total_steps = total_steps};
+	if (!path)
+		return BETON_OK;
+	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+	if (metrics->fd < 0)
+		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	/* A killed run may have left half a line. */
+	struct stat status;
+	char last = '\n';
+	if (fstat(metrics->fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+	    bt_pread_full(metrics->fd, &last, 1, (uint64_t)status.st_size - 1) == 1 && last != '\n' &&
+	    bt_write_full(metrics->fd, "\n", 1) != 0)
+		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	return BETON_OK;
+}
+
+void run_metrics_close(run_metrics *metrics)
+{
+	if (metrics->fd >= 0)
+		close(metrics->fd);
+	metrics->fd = -1;
+}
+
+/* Takes line over; NULL = out of memory. */
+static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
+{
+	char *text = line ? json_dumps(line, JSON_REAL_PRECISION(17)) : NULL;
+	json_decref(line);
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a line of the log", metrics->path);
+	/* One write for the whole line, the end of the text becoming the end of the line: readers see no half ones. */
+	size_t length = strlen(text);
+	text[length] = '\n';
+	int result = BETON_OK;
+	if (bt_write_full(metrics->fd, text, length + 1) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot write the log", metrics->path);
+	free(text);
+	return result;
+}
+
+static int print(int printed, beton_error *err)
+{
+	if (printed < 0 || fflush(stdout) != 0)
+		return bt_fail_errno(err, errno, "standard output");
+	return BETON_OK;
+}
+
+int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
+{
+	int result = BETON_OK;
+	if (metrics->fd >= 0)
+		result = write_line(metrics,
+				    json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "step", (json_int_t)step->step,
+					      "epoch", (json_int_t)step->epoch, "loss", step->loss, "lr", step->lr,
+					      "images_per_second", step->images_per_second, "data_wait_ms",
+					      step->data_wait_ms, "comm_exposed_ms", step->comm_exposed_ms),
+				    err);
+	uint64_t now = bt_now_ns();
+	bool last = step->step == metrics->total_steps;
+	if (result != BETON_OK || (!last && metrics->printed_ns && now - metrics->printed_ns < PRINT_EVERY_NS))
+		return result;
+	metrics->printed_ns = now;
+	return print(printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
+			    ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms\n",
+			    step->epoch, step->step, metrics->total_steps, step->loss, step->lr,
+			    step->images_per_second, step->data_wait_ms, step->comm_exposed_ms),
+		     err);
+}
+
+int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err)
+{
+	int result = BETON_OK;
+	if (metrics->fd >= 0)
+		result = write_line(metrics,
+				    json_pack("{s:I, s:f, s:f, s:f, s:I}", "epoch", (json_int_t)evaluation->epoch,
+					      "val_top1", evaluation->top1, "val_top5", evaluation->top5, "val_loss",
+					      evaluation->loss, "val_count", (json_int_t)evaluation->count),
+				    err);
+	if (result != BETON_OK)
+		return result;
+	return print(printf("epoch %" PRId64 ": validation top-1 %.2f %%, top-5 %.2f %%, loss %.4f (%" PRId64
+			    " pictures)\n",
+			    evaluation->epoch, 100 * evaluation->top1, 100 * evaluation->top5, evaluation->loss,
+			    evaluation->count),
+		     err);
+}

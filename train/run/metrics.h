@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of a run: one JSON object a line for each step and each evaluation, and short lines for people. */
+#ifndef RUN_METRICS_H
+#define RUN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <beton/error.h>
+
+/* steps and epochs count from 1. */
+typedef struct run_step_metrics {
+	int64_t step;
+	int64_t epoch;
+	double loss; /* mean over the global batch */
+	double lr;
+	double images_per_second; /* of all ranks */
+	double data_wait_ms;
+	double comm_exposed_ms;
+} run_step_metrics;
+
+typedef struct run_evaluation {
+	int64_t epoch;
+	double top1; /* 0 .. 1 */
+	double top5;
+	double loss;
+	int64_t count;
+} run_evaluation;
+
+typedef struct run_metrics {
+	int fd; /* -1: no log file */
+	const char *path;
+	uint64_t printed_ns;
+	int64_t total_steps;
+} run_metrics;
+
+/* path NULL: no file. append: a resumed run goes on in the file; otherwise it is emptied. path is borrowed. */
+int run_metrics_open(run_metrics *metrics, const char *path, bool append, int64_t total_steps, beton_error *err);
+void run_metrics_close(run_metrics *metrics);
+
+/* Write the line at once, and print for people: every evaluation, and a step every few seconds, the first and the last.
+ * Errors: NO_SPACE, IO (naming the file). */
+int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err);
+int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <dtrain/checkpoint.h>
+#include <dtrain/model.h>
+
+#include "common/system.h"
+
+#define CLASSES_MAX 1000000
+
+/* The field called `name`, if it has that type, else the first field of the type; -1: none. */
+static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
+{
+	int index = beton_reader_find_field(reader, name);
+	if (index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == type)
+		return index;
+	return beton_reader_find_type(reader, type);
+}
+
+/* All labels must lie in 0 .. limit - 1. */
+static int read_labels(const beton_reader *reader, uint32_t field, int64_t limit, int64_t *highest, beton_error *err)
+{
+	const char *path = beton_reader_path(reader);
+	uint64_t samples = beton_reader_info(reader)->num_samples;
+	*highest = -1;
+	for (uint64_t sample = 0; sample < samples; sample++) {
+		beton_value value;
+		int result = beton_reader_value(reader, sample, field, &value, err);
+		if (result != BETON_OK)
+			return bt_prefix(err, "%s", path);
+		if (value.integer < 0 || value.integer >= limit)
+			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
+					      "%s: sample %" PRIu64 " has label %" PRId64
+					      ", outside the model's classes 0 .. %" PRId64,
+					      path, sample, value.integer, limit - 1);
+		if (value.integer > *highest)
+			*highest = value.integer;
+	}
+	return BETON_OK;
+}
+
+static int read_dataset(const char *path, int64_t limit, run_dataset *out, int64_t *highest, beton_error *err)
+{
+	beton_reader *reader = NULL;
+	int result = beton_reader_open(&reader, path, err);
+	if (result != BETON_OK)
+		return result;
+	int image = find_field(reader, "image", BETON_FIELD_IMAGE);
+	int label = find_field(reader, "label", BETON_FIELD_INT);
+	out->samples = beton_reader_info(reader)->num_samples;
+	if (image < 0 || label < 0) {
+		result = bt_fail(err, BETON_NOT_FOUND, "%s: has no %s field", path,
+				 image < 0 ? "picture" : "integer (label)");
+	} else if (out->samples == 0) {
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", path);
+	} else {
+		memcpy(out->image_field, beton_reader_field(reader, (uint32_t)image)->name, sizeof(out->image_field));
+		memcpy(out->label_field, beton_reader_field(reader, (uint32_t)label)->name, sizeof(out->label_field));
+		result = read_labels(reader, (uint32_t)label, limit, highest, err);
+	}
+	beton_reader_close(&reader);
+	return result;
+}
+
+static int check_names(const run_options *options, beton_error *err)
+{
+	char list[160] = "";
+	bool known = false;
+	for (int i = 0; dtrain_model_name(i); i++) {
+		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
+	}
+	if (!known)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
+	if (dtrain_device_find(options->device))
+		return BETON_OK;
+	strcpy(list, "auto");
+	for (int i = 0; dtrain_device_at(i); i++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), ", %s", dtrain_device_at(i)->name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not one of %s", options->device, list);
+}
+
+/* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
+static int check_model(const run_options *options, int64_t classes, beton_error *err)
+{
+	dtrain_device_options device_options = {.struct_size = sizeof(device_options), .threads = 1};
+	dtrain_device *device = NULL;
+	dtrain_params *params = NULL;
+	dtrain_graph *graph = NULL;
+	int result = dtrain_device_open("ref", &device_options, &device, err);
+	if (result == BETON_OK)
+		result = dtrain_params_create(device, DTRAIN_F32, &params, err);
+	if (result == BETON_OK)
+		result = dtrain_graph_create(params, false, &graph, err);
+	if (result == BETON_OK) {
+		dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){1, 3, options->image_size, options->image_size});
+		dtrain_tensor image = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
+		dtrain_program *program = NULL;
+		/* A graph with an error reports it when compiled. */
+		if (dtrain_model_build(graph, options->model, image, classes) < 0)
+			result = dtrain_graph_compile(&graph, &program, err);
+		dtrain_program_destroy(&program);
+	}
+	dtrain_graph_destroy(&graph);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+	return result;
+}
+
+static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
+{
+	out->global_batch = options->batch_size * world_size;
+	out->steps_per_epoch = (int64_t)(out->train.samples / (uint64_t)out->global_batch);
+	if (out->steps_per_epoch == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: holds %" PRIu64 " samples, fewer than one step needs (--batch-size %" PRId64
+			       " on %d ranks)",
+			       options->data, out->train.samples, options->batch_size, world_size);
+	out->total_steps = options->steps;
+	if (options->epochs && __builtin_mul_overflow(options->epochs, out->steps_per_epoch, &out->total_steps))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--epochs: %" PRId64 " is too many", options->epochs);
+	double warmup = options->warmup_epochs * (double)out->steps_per_epoch;
+	if (warmup > (double)out->total_steps || options->warmup_steps > out->total_steps)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the %" PRId64 " steps of the run",
+			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps);
+	out->warmup_steps = options->warmup_steps ? options->warmup_steps : llround(warmup);
+	return BETON_OK;
+}
+
+int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
+{
+	int64_t highest;
+	int64_t limit = options->classes ? options->classes : CLASSES_MAX;
+	*out = (run_facts){0};
+	int result = check_names(options, err);
+	if (result == BETON_OK)
+		result = read_dataset(options->data, limit, &out->train, &highest, err);
+	if (result == BETON_OK) {
+		out->classes = options->classes ? options->classes : highest + 1;
+		if (options->val)
+			result = read_dataset(options->val, out->classes, &out->val, &highest, err);
+	}
+	if (result == BETON_OK)
+		result = find_lengths(options, world_size, out, err);
+	if (result == BETON_OK)
+		result = check_model(options, out->classes, err);
+	return result;
+}
+
+static int check_log(const char *path, beton_error *err)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	close(fd);
+	return BETON_OK;
+}
+
+int run_preflight_outputs(const run_options *options, beton_error *err)
+{
+	int result = options->log ? check_log(options->log, err) : BETON_OK;
+	if (result != BETON_OK || !options->checkpoint)
+		return result;
+	result = dtrain_checkpoint_prepare(options->checkpoint, err);
+	if (result != BETON_OK) {
+		bt_prefix(err, "--checkpoint");
+		return result;
+	}
+	char *path = NULL;
+	if (options->resume)
+		return BETON_OK;
+	/* Starting anew there would mix two runs, and a later --resume might take the older one's steps. */
+	if (dtrain_checkpoint_latest(options->checkpoint, INT64_MAX, &path, NULL, err) == BETON_OK)
+		result = bt_fail(
+			err, BETON_EXISTS,
+			"--checkpoint: '%s' holds checkpoints of an earlier run; give --resume or another folder",
+			options->checkpoint);
+	free(path);
+	return result;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of everything that the command line names, made before any rank starts, and the facts found on the way. */
+#ifndef RUN_PREFLIGHT_H
+#define RUN_PREFLIGHT_H
+
+#include <beton/beton.h>
+
+#include "options.h"
+
+typedef struct run_dataset {
+	uint64_t samples;
+	char image_field[BETON_NAME_MAX + 1];
+	char label_field[BETON_NAME_MAX + 1];
+} run_dataset;
+
+typedef struct run_facts {
+	run_dataset train;
+	run_dataset val; /* samples 0: none */
+	int64_t classes;
+	int64_t global_batch;
+	int64_t steps_per_epoch;
+	int64_t total_steps;
+	int64_t warmup_steps;
+} run_facts;
+
+/* Opens the data files and reads their labels, and checks model, device and lengths. The same on every rank. Errors
+ * name the file or the option. */
+int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
+
+/* Checks that --log and --checkpoint can be written (creating what is missing). For the launcher or rank 0 alone. */
+int run_preflight_outputs(const run_options *options, beton_error *err);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+#include "session.h"
+
+static bool is_damage(int code)
+{
+	return code == BETON_FORMAT || code == BETON_TRUNCATED || code == BETON_NOT_FOUND;
+}
+
+/* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */
+static int check_position(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
+{
+	const dtrain_position *ours = &session->position;
+	int64_t their_batch = (int64_t)found->batch_size * found->world_size;
+	if (strcmp(found->model, ours->model) != 0)
+		return bt_fail(err, BETON_MISMATCH, "%s: is of model %s, not %s", path, found->model, ours->model);
+	if (found->classes != ours->classes)
+		return bt_fail(err, BETON_MISMATCH, "%s: has %" PRId64 " classes, this run has %" PRId64, path,
+			       found->classes, ours->classes);
+	if (found->data_samples != ours->data_samples)
+		return bt_fail(err, BETON_MISMATCH, "%s: was trained on %" PRIu64 " samples, --data has %" PRIu64, path,
+			       found->data_samples, ours->data_samples);
+	if (found->seed != ours->seed)
+		return bt_fail(err, BETON_MISMATCH, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64, path,
+			       found->seed, ours->seed);
+	if (their_batch != session->facts->global_batch)
+		return bt_fail(err, BETON_MISMATCH,
+			       "%s: has %" PRId32 " samples on each of %" PRId32 " ranks in a step, %" PRId64
+			       " in all; this run has %" PRId64,
+			       path, found->batch_size, found->world_size, their_batch, session->facts->global_batch);
+	if (found->position > session->facts->steps_per_epoch * their_batch || found->position % their_batch != 0)
+		return bt_fail(err, BETON_FORMAT, "%s: position %" PRId64 " is not one of an epoch", path,
+			       found->position);
+	return BETON_OK;
+}
+
+static int try_checkpoint(run_session *session, const char *path, beton_error *err)
+{
+	dtrain_position found;
+	int result = dtrain_checkpoint_read_position(path, &found, err);
+	if (result == BETON_OK)
+		result = check_position(session, path, &found, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_load(path, session->params, session->sgd, session->stream, err);
+	if (result != BETON_OK)
+		return result;
+	session->position.step = found.step;
+	session->position.epoch = found.epoch;
+	session->position.position = found.position;
+	session->resumed = true;
+	printf("resuming from %s\n", path);
+	return BETON_OK;
+}
+
+/* All that are newer than the one in use, so that they are not met again. */
+static int set_aside_newer(const char *dir, int64_t step, beton_error *err)
+{
+	for (;;) {
+		char *path = NULL;
+		int64_t newest;
+		int result = dtrain_checkpoint_latest(dir, INT64_MAX, &path, &newest, err);
+		if (result == BETON_OK && newest > step)
+			result = dtrain_checkpoint_set_aside(path, err);
+		free(path);
+		if (result != BETON_OK || newest <= step)
+			return result;
+	}
+}
+
+int run_resume(run_session *session, beton_error *err)
+{
+	const char *dir = session->options->checkpoint;
+	beton_error damage = {0};
+	int64_t step = INT64_MAX;
+	for (;;) {
+		char *path = NULL;
+		int result = dtrain_checkpoint_latest(dir, step, &path, &step, err);
+		if (result == BETON_NOT_FOUND && damage.code == BETON_OK) {
+			printf("%s holds no checkpoint: starting from the beginning\n", dir);
+			return BETON_OK;
+		}
+		if (result == BETON_NOT_FOUND) {
+			*err = damage;
+			return bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+		}
+		if (result == BETON_OK) {
+			result = try_checkpoint(session, path, err);
+			free(path);
+		}
+		if (result == BETON_OK)
+			return damage.code == BETON_OK ? BETON_OK : set_aside_newer(dir, step, err);
+		if (!is_damage(result))
+			return result;
+		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the one before: %s\n", err->message);
+		damage = *err;
+	}
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Everything that one rank has open while it trains, and its position. */
+#ifndef RUN_SESSION_H
+#define RUN_SESSION_H
+
+#include <dtrain/checkpoint.h>
+#include <dtrain/ddp.h>
+#include <dtrain/model.h>
+
+#include "preflight.h"
+#include "rank_env.h"
+
+/* Slots of the extra gradient elements, which are averaged over the ranks with the gradients. */
+enum {
+	RUN_SLOT_LOSS = 0,
+	RUN_SLOT_STOP = 1, /* above 0: some rank was told to stop */
+};
+
+/* A compiled graph and the tensors that are filled before a run or read after it. */
+typedef struct run_network {
+	dtrain_program *program;
+	dtrain_tensor image;
+	dtrain_tensor label;
+	dtrain_tensor logits; /* evaluation only, like losses */
+	dtrain_tensor losses; /* of each sample */
+} run_network;
+
+typedef struct run_session {
+	const run_options *options;
+	const run_facts *facts;
+	int rank;
+	int world_size;
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_sgd *sgd;
+	run_network train;
+	run_network val; /* program NULL: no validation set */
+	dtrain_store_server *server;
+	dtrain_store *store;
+	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
+	dtrain_group *group;      /* for the steps */
+	dtrain_ddp *ddp;
+	beton_loader *train_loader;
+	beton_loader *val_loader;
+	dtrain_position position;
+	bool resumed;
+} run_session;
+
+/* Opens all, agrees with the other ranks, and loads a checkpoint if --resume finds one. env, options and facts must
+ * outlive the session. On failure everything is closed. */
+int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
+		     const run_facts *facts, beton_error *err);
+void run_session_close(run_session *session);
+
+/* Copies a batch into the network's inputs; rows that a short batch does not have become 0. The batch must stay until
+ * the stream has been synchronized. */
+int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
+		     const run_dataset *dataset, beton_error *err);
+
+/* Rank 0 writes a checkpoint of the position; the others wait. */
+int run_session_save(run_session *session, beton_error *err);
+
+/* Rank 0 loads the newest good checkpoint of --checkpoint and sets position and resumed; says what it found. Damaged
+ * ones are set aside. Errors: MISMATCH (another model, batch or data), those of the damaged one if none is good. */
+int run_resume(run_session *session, beton_error *err);
+
+#endif
