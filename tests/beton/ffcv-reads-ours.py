@@ -36,6 +36,14 @@ def read(path):
         yield mode, width, height, content[ptr:ptr + sizes[ptr]].tobytes(), int(label)
 
 
+def rgb(path):
+    picture = Image.open(path)
+    if picture.mode.startswith('I'):
+        # Pillow makes everything above 255 white; the upper 8 of 16 bits are right.
+        return np.repeat((np.array(picture) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    return np.array(picture.convert('RGB'))
+
+
 kept = decoded = 0
 for (path, label), (mode, width, height, stored, found) in zip(files, read(original)):
     assert found == label, (path, found, label)
@@ -47,7 +55,7 @@ for (path, label), (mode, width, height, stored, found) in zip(files, read(origi
         assert picture.format == 'PNG' or picture.mode == 'CMYK', path + ': JPEG bytes changed'
     assert (width, height) == Image.open(path).size, path
 for (path, label), (mode, width, height, stored, found) in zip(files, read(raw)):
-    expected = np.array(Image.open(path).convert('RGB'))
+    expected = rgb(path)
     assert (mode, found, height, width) == (1, label) + expected.shape[:2], path
     pixels = np.frombuffer(stored, np.uint8).reshape(height, width, 3)
     # The decoder of FFCV's Pillow and ours may be two releases of the same library.

@@ -93,6 +93,18 @@ static int teardown(void **state)
 	return 0;
 }
 
+static void test_every_code_has_a_name(void **state)
+{
+	(void)state;
+#define CHECK_CODE(name, value, text)                         \
+	assert_string_equal(beton_status_name(value), #name); \
+	assert_string_equal(beton_status_text(value), text);
+	BETON_STATUS_LIST(CHECK_CODE)
+#undef CHECK_CODE
+	assert_string_equal(beton_status_name(-9999), "UNKNOWN");
+	assert_non_null(beton_status_text(-9999));
+}
+
 /* What is left of a file after a cut is never taken for a whole one. */
 static void expect_cuts_refused(const char *name, const file_content *content, uint64_t dense_until,
 				uint64_t dense_from)
@@ -551,6 +563,7 @@ static void test_16_beyond_4_gib(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_code_has_a_name),
 		cmocka_unit_test(test_1_every_truncation),
 		cmocka_unit_test(test_2_versions),
 		cmocka_unit_test(test_3_numbers_of_fields),
