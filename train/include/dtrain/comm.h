@@ -50,17 +50,19 @@ typedef struct dtrain_work dtrain_work;
 
 typedef struct dtrain_group_options {
 	size_t struct_size;
-	const char *backend;   /* "gloo"; NULL = the one for the device */
-	const char *name;      /* key prefix in the store: groups with different names do not meet; default "world" */
+	const char *backend; /* "gloo"; NULL = the one for the device */
+	const char *name;    /* key prefix in the store, used once in its life: groups with different names do not meet;
+				default "world" */
 	const char *interface; /* network interface; NULL = the one that reaches the store */
-	int timeout_ms;        /* of each operation; default 30,000 */
+	int timeout_ms;        /* of each operation, and of meeting; default 30,000 */
+	dtrain_device *device; /* whose memory and events the operations get; NULL = host memory, no events */
 } dtrain_group_options;
 
 BETON_API void dtrain_group_options_init(dtrain_group_options *options);
 
 /* Joins the group as rank of world_size; returns when all have joined. Every rank must make the same calls on a group
  * in the same order. Errors: TIMEOUT (names the ranks that did not come), PEER_LOST, MISMATCH, UNSUPPORTED. world_size
- * 1 needs neither store (NULL) nor backend. */
+ * 1 needs neither store (NULL) nor backend. The store must outlive the group. */
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
@@ -71,7 +73,9 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 /* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
  * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
  * elements. after: the operation starts when this event is complete; NULL = at once. dtypes: F32, F64, I64, U8.
- * Reductions: F32, F64, I64. On failure no handle is returned. */
+ * Reductions: F32, F64, I64. On failure no handle is returned. A send ends when its receiver has it, and holds up what
+ * is queued behind it: two ranks that send to each other first and receive afterwards wait for ever (until the
+ * timeout). After an operation failed, every later one of the group fails with the same error. */
 BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			       dtrain_event *after, dtrain_work **work, beton_error *err);
 /* output: count elements; input: count * size elements. */
@@ -101,7 +105,7 @@ BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_erro
 /* Waits and frees the handle, whatever the outcome; sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation
  * and the group), CANCELLED. */
 BETON_API int dtrain_work_wait(dtrain_work **work, beton_error *err);
-/* When the operation ran, on the monotonic clock in nanoseconds; valid after completion, before wait. */
+/* Has the operation ended, with success or not? Wait returns at once then. */
 BETON_API bool dtrain_work_done(const dtrain_work *work);
 
 /* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins

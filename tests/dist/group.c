@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Process groups with real processes: results, order, and what happens when a rank is missing, killed or stopped.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+
+#define MOST 100003
+
+static beton_error err;
+
+static void finish(int status, dtrain_work **work, const char *what)
+{
+	must(status, &err, what);
+	must(dtrain_work_wait(work, &err), &err, what);
+	REQUIRE(*work == NULL);
+}
+
+#define DO(call) finish((call), &work, #call)
+
+/* Small whole numbers: sums are exact in every type, and rank and place show in them. */
+static int64_t value_of(int rank, int64_t i)
+{
+	return (rank + 1) * 3 + (i * 7) % 101 - 50;
+}
+
+static void store_value(void *data, dtrain_dtype dtype, int64_t i, int64_t value)
+{
+	if (dtype == DTRAIN_F32)
+		((float *)data)[i] = (float)value;
+	else if (dtype == DTRAIN_F64)
+		((double *)data)[i] = (double)value;
+	else if (dtype == DTRAIN_I64)
+		((int64_t *)data)[i] = value;
+	else
+		((uint8_t *)data)[i] = (uint8_t)value;
+}
+
+static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
+{
+	if (dtype == DTRAIN_F32)
+		return ((const float *)data)[i];
+	if (dtype == DTRAIN_F64)
+		return ((const double *)data)[i];
+	return dtype == DTRAIN_I64 ? (double)((const int64_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+
+static void fill(void *data, dtrain_dtype dtype, int64_t count, int rank)
+{
+	for (int64_t i = 0; i < count; i++)
+		store_value(data, dtype, i, value_of(rank, i));
+}
+
+static double reduced(int size, int64_t i, dtrain_reduce_op op)
+{
+	double result = (double)value_of(0, i);
+
+	for (int rank = 1; rank < size; rank++) {
+		double value = (double)value_of(rank, i);
+
+		if (op == DTRAIN_MAX)
+			result = value > result ? value : result;
+		else if (op == DTRAIN_MIN)
+			result = value < result ? value : result;
+		else
+			result += value;
+	}
+	return op == DTRAIN_AVG ? result / size : result;
+}
+
+static void check_reduced(const void *data, dtrain_dtype dtype, int64_t count, int64_t first, int size,
+			  dtrain_reduce_op op)
+{
+	for (int64_t i = 0; i < count; i++) {
+		double difference = load_value(data, dtype, i) - reduced(size, first + i, op);
+
+		REQUIRE(difference < 1e-4 && difference > -1e-4);
+	}
+}
+
+static void reductions(struct rank *r, dtrain_dtype dtype, int64_t count, dtrain_reduce_op op)
+{
+	size_t each = dtrain_dtype_size(dtype);
+	char *all = malloc(((size_t)count * (size_t)r->size + 1) * each), *one = malloc(((size_t)count + 1) * each);
+	dtrain_work *work = NULL;
+
+	REQUIRE(all && one);
+	fill(one, dtype, count, r->rank);
+	DO(dtrain_allreduce(r->group, one, count, dtype, op, NULL, &work, &err));
+	check_reduced(one, dtype, count, 0, r->size, op);
+	fill(one, dtype, count, r->rank);
+	DO(dtrain_reduce(r->group, one, count, dtype, op, r->size - 1, NULL, &work, &err));
+	if (r->rank == r->size - 1)
+		check_reduced(one, dtype, count, 0, r->size, op);
+	fill(all, dtype, count * r->size, r->rank);
+	DO(dtrain_reduce_scatter(r->group, one, all, count, dtype, op, NULL, &work, &err));
+	check_reduced(one, dtype, count, r->rank * count, r->size, op);
+	free(all);
+	free(one);
+}
+
+static void check_part(const void *data, dtrain_dtype dtype, int64_t at, int64_t count, int rank, int64_t first)
+{
+	for (int64_t i = 0; i < count; i++) {
+		int64_t value = value_of(rank, first + i);
+
+		REQUIRE(load_value(data, dtype, at + i) ==
+			(dtype == DTRAIN_U8 ? (double)(uint8_t)value : (double)value));
+	}
+}
+
+static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int root)
+{
+	size_t each = dtrain_dtype_size(dtype), bytes = ((size_t)count * (size_t)r->size + 1) * each;
+	char *in = malloc(bytes), *out = calloc(1, bytes);
+	dtrain_work *work = NULL;
+
+	REQUIRE(in && out);
+	fill(in, dtype, count * r->size, r->rank);
+	DO(dtrain_all_gather(r->group, out, in, count, dtype, NULL, &work, &err));
+	for (int rank = 0; rank < r->size; rank++)
+		check_part(out, dtype, rank * count, count, rank, 0);
+	memset(out, 0, bytes);
+	DO(dtrain_gather(r->group, out, in, count, dtype, root, NULL, &work, &err));
+	for (int rank = 0; rank < r->size && r->rank == root; rank++)
+		check_part(out, dtype, rank * count, count, rank, 0);
+	DO(dtrain_scatter(r->group, out, in, count, dtype, root, NULL, &work, &err));
+	check_part(out, dtype, 0, count, root, r->rank * count);
+	DO(dtrain_all_to_all(r->group, out, in, count, dtype, NULL, &work, &err));
+	for (int rank = 0; rank < r->size; rank++)
+		check_part(out, dtype, rank * count, count, rank, r->rank * count);
+	DO(dtrain_broadcast(r->group, in, count, dtype, root, NULL, &work, &err));
+	check_part(in, dtype, 0, count, root, 0);
+	free(in);
+	free(out);
+}
+
+static void rank_results(struct rank *r)
+{
+	static const int64_t counts[] = {0, 1, 7, 1021, MOST};
+	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_F64, DTRAIN_I64, DTRAIN_U8};
+
+	for (size_t c = 0; c < 5; c++) {
+		for (size_t t = 0; t < 4; t++) {
+			for (int op = DTRAIN_SUM; op <= DTRAIN_AVG && types[t] != DTRAIN_U8; op++) {
+				if (op != DTRAIN_AVG || types[t] != DTRAIN_I64)
+					reductions(r, types[t], counts[c], (dtrain_reduce_op)op);
+			}
+			movements(r, types[t], counts[c], 0);
+			movements(r, types[t], counts[c], r->size - 1);
+		}
+	}
+}
+
+/* Around the ring: even ranks send first. Twice the same slot, so that order shows. */
+static void rank_point_to_point(struct rank *r)
+{
+	int next = (r->rank + 1) % r->size, previous = (r->rank + r->size - 1) % r->size;
+	int64_t send[2] = {r->rank, r->rank + 100}, received[2] = {-1, -1};
+	dtrain_work *work[4];
+	int used = 0;
+
+	for (int i = 0; i < 2; i++) {
+		if (r->rank % 2 == 0)
+			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, NULL, &work[used++], &err));
+		MUST(dtrain_recv(r->group, &received[i], 1, DTRAIN_I64, previous, NULL, &work[used++], &err));
+		if (r->rank % 2 == 1)
+			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, NULL, &work[used++], &err));
+	}
+	for (int i = 0; i < used; i++)
+		MUST(dtrain_work_wait(&work[i], &err));
+	REQUIRE(received[0] == previous && received[1] == previous + 100);
+}
+
+/* Many in flight, of different kinds and sizes, waited for in the reverse order. */
+static void rank_many_in_flight(struct rank *r)
+{
+	enum { OPS = 60 };
+	static float data[OPS][997];
+	dtrain_work *work[OPS];
+
+	for (int i = 0; i < OPS; i++) {
+		for (int k = 0; k < 997; k++)
+			data[i][k] = (float)(r->rank + i);
+		if (i % 3 == 0)
+			MUST(dtrain_broadcast(r->group, data[i], 997, DTRAIN_F32, i % r->size, NULL, &work[i], &err));
+		else if (i % 3 == 1)
+			MUST(dtrain_allreduce(r->group, data[i], i * 16, DTRAIN_F32, DTRAIN_SUM, NULL, &work[i], &err));
+		else
+			MUST(dtrain_barrier(r->group, &work[i], &err));
+	}
+	for (int i = OPS - 1; i >= 0; i--)
+		MUST(dtrain_work_wait(&work[i], &err));
+	for (int i = 0; i < OPS; i++) {
+		if (i % 3 == 0)
+			REQUIRE(data[i][996] == (float)(i % r->size + i));
+		else if (i % 3 == 1)
+			REQUIRE(data[i][i * 16 - 1] == (float)(r->size * i + r->size * (r->size - 1) / 2));
+	}
+}
+
+/* Fractions whose sum depends on the order: every rank must see the same bits. */
+static void rank_same_bits(struct rank *r)
+{
+	enum { COUNT = 70001 };
+	float *data = malloc(COUNT * sizeof(*data)), *all = malloc((size_t)r->size * COUNT * sizeof(*data));
+	dtrain_work *work = NULL;
+
+	REQUIRE(data && all);
+	for (int i = 0; i < COUNT; i++)
+		data[i] = 1.0f / (float)(1 + i % 977 + r->rank * 13) * (i % 3 ? 1e-4f : 1e3f);
+	DO(dtrain_allreduce(r->group, data, COUNT, DTRAIN_F32, DTRAIN_AVG, NULL, &work, &err));
+	DO(dtrain_all_gather(r->group, all, data, COUNT, DTRAIN_F32, NULL, &work, &err));
+	for (int rank = 0; rank < r->size; rank++)
+		REQUIRE(memcmp(all + (size_t)rank * COUNT, data, COUNT * sizeof(*data)) == 0);
+	free(data);
+	free(all);
+}
+
+static void rank_split(struct rank *r)
+{
+	int color = r->rank == r->size - 1 && r->size > 2 ? -1 : r->rank % 2;
+	int64_t mine = r->rank, sum = 0;
+	dtrain_group *sub = NULL;
+	dtrain_work *work = NULL;
+
+	for (int round = 0; round < 2; round++) {
+		MUST(dtrain_group_split(r->group, color, -r->rank, &sub, &err)); /* in reverse order */
+		REQUIRE((color < 0) == (sub == NULL));
+		if (sub) {
+			int members = 0, below = 0;
+
+			for (int rank = 0; rank < r->size - (r->size > 2); rank++) {
+				members += rank % 2 == color;
+				below += rank % 2 == color && rank > r->rank;
+				sum += rank % 2 == color ? rank : 0;
+			}
+			REQUIRE(dtrain_group_size(sub) == members && dtrain_group_rank(sub) == below);
+			mine = r->rank;
+			DO(dtrain_allreduce(sub, &mine, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
+			REQUIRE(mine == sum);
+			sum = 0;
+		}
+		dtrain_group_destroy(&sub);
+		DO(dtrain_barrier(r->group, &work, &err));
+	}
+}
+
+static void rank_bad_arguments(struct rank *r)
+{
+	int64_t x = 0;
+	float y = 0;
+	dtrain_work *work = NULL;
+
+	REQUIRE(dtrain_allreduce(r->group, &x, -1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err) ==
+		BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_I64, DTRAIN_AVG, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_U8, DTRAIN_SUM, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_BF16, DTRAIN_SUM, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_I64, (dtrain_reduce_op)9, NULL, &work, &err) ==
+		BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_broadcast(r->group, &x, 1, DTRAIN_I64, r->size, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_broadcast(r->group, &x, INT64_MAX, DTRAIN_I64, 0, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_send(r->group, &x, 1, DTRAIN_I64, r->rank, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_work_wait(&work, &err) == BETON_STATE);
+	DO(dtrain_allreduce(r->group, &y, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
+}
+
+static int rank_reduces_for_ever(struct rank *r)
+{
+	enum { COUNT = 1 << 18 };
+	float *data = calloc(COUNT, sizeof(*data));
+	dtrain_work *work = NULL;
+	int status = BETON_OK;
+
+	REQUIRE(data);
+	for (int i = 0; !status; i++) {
+		MUST(dtrain_allreduce(r->group, data, COUNT, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
+		status = dtrain_work_wait(&work, &err);
+		if (i == 3)
+			mark(r);
+	}
+	fprintf(stderr, "%s\n", err.message);
+	/* It stays so, at once. */
+	if (!dtrain_barrier(r->group, &work, &err))
+		REQUIRE(dtrain_work_wait(&work, &err) == status);
+	free(data);
+	return -status;
+}
+
+static int rank_destroys_with_work(struct rank *r)
+{
+	float data[4] = {0};
+	dtrain_work *work[3];
+
+	if (r->rank == 1) {
+		mark(r);
+		poll(NULL, 0, 300);
+		return 0;
+	}
+	for (int i = 0; i < 3; i++)
+		MUST(dtrain_allreduce(r->group, data, 4, DTRAIN_F32, DTRAIN_SUM, NULL, &work[i], &err));
+	poll(NULL, 0, 50);
+	dtrain_group_destroy(&r->group);
+	for (int i = 0; i < 3; i++)
+		REQUIRE(dtrain_work_wait(&work[i], &err) == BETON_CANCELLED);
+	return 0;
+}
+
+static int rank_joins(struct rank *r, int rank, int size, const char *backend)
+{
+	dtrain_group_options options;
+	int status;
+
+	dtrain_group_options_init(&options);
+	options.timeout_ms = r->timeout_ms;
+	options.backend = backend;
+	status = dtrain_group_create(r->store, rank, size, &options, &r->group, &err);
+	if (status)
+		fprintf(stderr, "%s\n", err.message);
+	return -status;
+}
+
+static int rank_main(struct rank *r)
+{
+	if (strcmp(r->mode, "results") == 0)
+		rank_results(r);
+	else if (strcmp(r->mode, "in-flight") == 0)
+		rank_many_in_flight(r);
+	else if (strcmp(r->mode, "point-to-point") == 0)
+		rank_point_to_point(r);
+	else if (strcmp(r->mode, "same-bits") == 0)
+		rank_same_bits(r);
+	else if (strcmp(r->mode, "split") == 0)
+		rank_split(r);
+	else if (strcmp(r->mode, "bad-arguments") == 0)
+		rank_bad_arguments(r);
+	else if (strcmp(r->mode, "for-ever") == 0)
+		return rank_reduces_for_ever(r);
+	else if (strcmp(r->mode, "destroy") == 0)
+		return rank_destroys_with_work(r);
+	else if (strcmp(r->mode, "no-group-joins") == 0)
+		return rank_joins(r, r->rank, r->size, NULL);
+	else if (strcmp(r->mode, "no-group-double") == 0)
+		return rank_joins(r, 0, r->size, NULL);
+	else if (strcmp(r->mode, "no-group-sizes") == 0)
+		return rank_joins(r, r->rank, r->size + r->rank, NULL);
+	else if (strcmp(r->mode, "no-group-backend") == 0)
+		return rank_joins(r, r->rank, r->size, "smoke signals");
+	else
+		return 9;
+	return 0;
+}
+
+static void results_are_right(void **state)
+{
+	(void)state;
+	run_ranks("results", 1);
+	run_ranks("results", 2);
+	run_ranks("results", 3);
+	run_ranks("results", 8);
+}
+
+static void order_holds_with_many_in_flight(void **state)
+{
+	(void)state;
+	run_ranks("in-flight", 1);
+	run_ranks("in-flight", 8);
+}
+
+static void point_to_point(void **state)
+{
+	(void)state;
+	run_ranks("point-to-point", 2);
+	run_ranks("point-to-point", 8);
+}
+
+static void all_ranks_have_the_same_bits(void **state)
+{
+	(void)state;
+	run_ranks("same-bits", 3);
+	run_ranks("same-bits", 8);
+}
+
+static void groups_split(void **state)
+{
+	(void)state;
+	run_ranks("split", 1);
+	run_ranks("split", 3);
+	run_ranks("split", 8);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+	(void)state;
+	run_ranks("bad-arguments", 1);
+	run_ranks("bad-arguments", 2);
+}
+
+static void killed_rank_is_named_by_all(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "for-ever", 0, 8, 60000);
+	wait_for_marks(&ranks, 8);
+	kill(ranks.pids[5], SIGKILL);
+	assert_int_equal(end_rank(&ranks, 5), 1000 + SIGKILL);
+	for (int rank = 0; rank < 8; rank++) {
+		if (rank == 5)
+			continue;
+		assert_int_equal(end_rank(&ranks, rank), -BETON_PEER_LOST);
+		if (!strstr(ranks.err[rank], "allreduce: rank 5 is lost"))
+			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+	}
+	end_store(&ranks);
+}
+
+static void stopped_rank_is_named_after_the_timeout(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "for-ever", 0, 4, 2000);
+	wait_for_marks(&ranks, 4);
+	kill(ranks.pids[2], SIGSTOP);
+	for (int rank = 0; rank < 4; rank++) {
+		if (rank == 2)
+			continue;
+		assert_int_equal(end_rank(&ranks, rank), -BETON_TIMEOUT);
+		if (!strstr(ranks.err[rank], "no sign of rank 2 within 2000 ms"))
+			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+	}
+	kill(ranks.pids[2], SIGKILL);
+	assert_int_equal(end_rank(&ranks, 2), 1000 + SIGKILL);
+	end_store(&ranks);
+}
+
+static void absent_rank_is_named(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-joins", 2, 5, 500);
+	for (int rank = 2; rank < 5; rank++) {
+		assert_int_equal(end_rank(&ranks, rank), -BETON_TIMEOUT);
+		assert_non_null(strstr(ranks.err[rank], "ranks 0, 1 of 5 did not come within 500 ms"));
+	}
+	end_store(&ranks);
+}
+
+static void expect_mismatch(const char *mode, const char *text)
+{
+	struct ranks ranks;
+	int named = 0;
+
+	start_ranks(&ranks, mode, 0, 2, 1000);
+	for (int rank = 0; rank < 2; rank++) {
+		int status = end_rank(&ranks, rank);
+
+		assert_true(status == -BETON_MISMATCH || status == -BETON_TIMEOUT);
+		named += strstr(ranks.err[rank], text) != NULL;
+	}
+	assert_true(named >= 1);
+	end_store(&ranks);
+}
+
+static void ranks_that_disagree_are_refused(void **state)
+{
+	(void)state;
+	expect_mismatch("no-group-double", "two processes say that they are rank 0");
+	expect_mismatch("no-group-sizes", "2 ranks");
+}
+
+static void unknown_backend_is_named(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-backend", 1, 2, 500);
+	assert_int_equal(end_rank(&ranks, 1), -BETON_UNSUPPORTED);
+	assert_non_null(strstr(ranks.err[1], "\"smoke signals\""));
+	end_store(&ranks);
+}
+
+static void destroying_cancels_work(void **state)
+{
+	(void)state;
+	run_ranks("destroy", 2);
+}
+
+static void group_of_one_needs_no_store(void **state)
+{
+	dtrain_group *group = NULL;
+	dtrain_work *work = NULL;
+	double x = 4;
+
+	(void)state;
+	assert_int_equal(dtrain_group_create(NULL, 0, 2, NULL, &group, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_group_create(NULL, 0, 1, NULL, &group, &err), BETON_OK);
+	assert_int_equal(dtrain_allreduce(group, &x, 1, DTRAIN_F64, DTRAIN_AVG, NULL, &work, &err), BETON_OK);
+	assert_int_equal(dtrain_work_wait(&work, &err), BETON_OK);
+	assert_true(x == 4);
+	dtrain_group_destroy(&group);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(group_of_one_needs_no_store),
+		cmocka_unit_test(results_are_right),
+		cmocka_unit_test(order_holds_with_many_in_flight),
+		cmocka_unit_test(point_to_point),
+		cmocka_unit_test(all_ranks_have_the_same_bits),
+		cmocka_unit_test(groups_split),
+		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(killed_rank_is_named_by_all),
+		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
+		cmocka_unit_test(absent_rank_is_named),
+		cmocka_unit_test(ranks_that_disagree_are_refused),
+		cmocka_unit_test(unknown_backend_is_named),
+		cmocka_unit_test(destroying_cancels_work),
+	};
+	int status;
+
+	if (is_rank(argc, argv, rank_main, &status))
+		return status;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ranks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LONG_MS 60000
+
+static void start_rank(struct ranks *ranks, const char *mode, int rank, int size, int timeout_ms)
+{
+	char numbers[4][16];
+	int err[2];
+
+	snprintf(numbers[0], sizeof(numbers[0]), "%d", rank);
+	snprintf(numbers[1], sizeof(numbers[1]), "%d", size);
+	snprintf(numbers[2], sizeof(numbers[2]), "%d", timeout_ms);
+	snprintf(numbers[3], sizeof(numbers[3]), "%u", dtrain_store_server_port(ranks->server));
+	assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+	ranks->pids[rank] = fork();
+	assert_true(ranks->pids[rank] >= 0);
+	if (ranks->pids[rank] == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(err[1], STDERR_FILENO);
+		execl("/proc/self/exe", "rank", "--rank", mode, numbers[0], numbers[1], numbers[2], numbers[3],
+		      (char *)NULL);
+		_exit(126);
+	}
+	close(err[1]);
+	ranks->err_fds[rank] = err[0];
+}
+
+void start_ranks(struct ranks *ranks, const char *mode, int first, int size, int timeout_ms)
+{
+	beton_error err = {0};
+
+	memset(ranks, 0, sizeof(*ranks));
+	ranks->count = size;
+	assert_true(size <= MAX_RANKS);
+	if (dtrain_store_server_start("127.0.0.1", 0, &ranks->server, &err))
+		fail_msg("%s", err.message);
+	for (int rank = first; rank < size; rank++)
+		start_rank(ranks, mode, rank, size, timeout_ms);
+}
+
+int end_rank(struct ranks *ranks, int rank)
+{
+	size_t size = 0;
+	ssize_t got;
+	int status;
+
+	while (size < sizeof(ranks->err[rank]) - 1 &&
+	       (got = read(ranks->err_fds[rank], ranks->err[rank] + size, sizeof(ranks->err[rank]) - 1 - size)) > 0)
+		size += (size_t)got;
+	close(ranks->err_fds[rank]);
+	assert_int_equal(waitpid(ranks->pids[rank], &status, 0), ranks->pids[rank]);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+void end_store(struct ranks *ranks)
+{
+	dtrain_store_server_stop(&ranks->server);
+}
+
+void run_ranks(const char *mode, int size)
+{
+	struct ranks ranks;
+	int failed = 0;
+
+	start_ranks(&ranks, mode, 0, size, LONG_MS);
+	for (int rank = 0; rank < size; rank++) {
+		int status = end_rank(&ranks, rank);
+
+		if (status)
+			print_error("%s, %d ranks: rank %d: status %d: %s\n", mode, size, rank, status,
+				    ranks.err[rank]);
+		failed += status != 0;
+	}
+	end_store(&ranks);
+	assert_int_equal(failed, 0);
+}
+
+void wait_for_marks(struct ranks *ranks, int count)
+{
+	dtrain_store *store = NULL;
+	int64_t sum = 0;
+
+	assert_int_equal(
+		dtrain_store_connect("127.0.0.1", dtrain_store_server_port(ranks->server), LONG_MS, &store, NULL),
+		BETON_OK);
+	while (sum < count) {
+		poll(NULL, 0, 5);
+		assert_int_equal(dtrain_store_add(store, "marks", 0, &sum, NULL), BETON_OK);
+	}
+	dtrain_store_close(&store);
+}
+
+void mark(struct rank *rank)
+{
+	beton_error err = {0};
+	int64_t sum;
+
+	MUST(dtrain_store_add(rank->store, "marks", 1, &sum, &err));
+}
+
+void must(int status, const beton_error *err, const char *what)
+{
+	if (!status)
+		return;
+	fprintf(stderr, "%s: %d %s\n", what, status, err ? err->message : "");
+	exit(10);
+}
+
+bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status)
+{
+	struct rank rank = {0};
+	dtrain_group_options options;
+	beton_error err = {0};
+
+	if (argc != 7 || strcmp(argv[1], "--rank") != 0)
+		return false;
+	rank.mode = argv[2];
+	rank.rank = atoi(argv[3]);
+	rank.size = atoi(argv[4]);
+	rank.timeout_ms = atoi(argv[5]);
+	MUST(dtrain_store_connect("127.0.0.1", (uint16_t)atoi(argv[6]), LONG_MS, &rank.store, &err));
+	dtrain_group_options_init(&options);
+	options.timeout_ms = rank.timeout_ms;
+	if (strncmp(rank.mode, "no-group", 8) != 0)
+		MUST(dtrain_group_create(rank.store, rank.rank, rank.size, &options, &rank.group, &err));
+	*status = run(&rank);
+	dtrain_group_destroy(&rank.group);
+	dtrain_store_close(&rank.store);
+	return true;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gloo behind a C interface. No exception leaves it.
+ */
+#ifndef DTRAIN_COMM_GLOO_SHIM_H
+#define DTRAIN_COMM_GLOO_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gloo_failure {
+	int code; /* beton_status */
+	int peer; /* the rank whose connection failed, or -1 */
+	char message[256];
+};
+
+/* The store under Gloo's rendezvous. get waits and returns malloc'ed memory. Both return a beton_status. */
+struct gloo_store {
+	void *context;
+	int (*set)(void *context, const char *key, const void *value, size_t size);
+	int (*get)(void *context, const char *key, int timeout_ms, void **value, size_t *size);
+};
+
+struct gloo_options {
+	struct gloo_store store;
+	const char *interface; /* NULL: host is used */
+	const char *host;      /* numeric address of this machine */
+	int rank;
+	int size;
+	int timeout_ms;
+};
+
+enum gloo_type { GLOO_F32, GLOO_F64, GLOO_I64 };
+enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN };
+
+typedef struct gloo_group gloo_group;
+
+/* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
+ * abort and close only. Sizes are bytes, of one rank's part; tags differ between operations. */
+int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+void dtrain__gloo_abort(gloo_group *group); /* from any thread */
+void dtrain__gloo_close(gloo_group *group);
+
+int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,
+			   enum gloo_reduction reduction, uint32_t tag, struct gloo_failure *failure);
+int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_type type, enum gloo_reduction reduction,
+			int root, uint32_t tag, struct gloo_failure *failure);
+int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+			    struct gloo_failure *failure);
+int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag,
+			   struct gloo_failure *failure);
+int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
+			struct gloo_failure *failure);
+int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
+			 struct gloo_failure *failure);
+int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+			    struct gloo_failure *failure);
+int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, struct gloo_failure *failure);
+int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, struct gloo_failure *failure);
+int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

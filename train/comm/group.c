@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A process group: a queue of operations and the one thread that runs them.
+ */
+#include "group.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+#define DEFAULT_TIMEOUT_MS 30000
+
+static const char *const op_names[] = {
+	[GROUP_ALLREDUCE] = "allreduce",
+	[GROUP_REDUCE_SCATTER] = "reduce_scatter",
+	[GROUP_ALL_GATHER] = "all_gather",
+	[GROUP_BROADCAST] = "broadcast",
+	[GROUP_REDUCE] = "reduce",
+	[GROUP_GATHER] = "gather",
+	[GROUP_SCATTER] = "scatter",
+	[GROUP_ALL_TO_ALL] = "all_to_all",
+	[GROUP_SEND] = "send",
+	[GROUP_RECV] = "recv",
+	[GROUP_BARRIER] = "barrier",
+};
+
+const char *dtrain__group_op_name(enum group_op op)
+{
+	return op_names[op];
+}
+
+void dtrain_group_options_init(dtrain_group_options *options)
+{
+	*options = (dtrain_group_options){.struct_size = sizeof(*options), .timeout_ms = DEFAULT_TIMEOUT_MS};
+}
+
+static void complete(struct dtrain_work *work, int status, const beton_error *err)
+{
+	pthread_mutex_lock(&work->mutex);
+	work->status = status;
+	if (status)
+		work->err = *err;
+	work->done = true;
+	pthread_cond_broadcast(&work->finished);
+	pthread_mutex_unlock(&work->mutex);
+}
+
+static bool is_stopping(dtrain_group *group)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&group->mutex);
+	stopping = group->stopping;
+	pthread_mutex_unlock(&group->mutex);
+	return stopping;
+}
+
+/* Nothing works after the first failure: Gloo's connections are closed by it. */
+static void fail_group(dtrain_group *group, const char *op, int peer, beton_error *err)
+{
+	bool reported;
+
+	if (is_stopping(group)) {
+		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, op);
+	} else {
+		reported = dtrain__group_report_fault(&group->member, err);
+		group->backend->abort(group->state);
+		if (reported)
+			dtrain__group_agree_on_fault(&group->member, op, peer, err);
+		else
+			bt_prefix(err, "group \"%s\": %s", group->name, op);
+	}
+	group->failure = *err;
+}
+
+static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+{
+	const char *op = dtrain__group_op_name(work->call.op);
+	int status = BETON_OK, peer = -1;
+
+	if (group->failure.code) {
+		*err = group->failure;
+		return group->failure.code;
+	}
+	if (work->after)
+		status = work->api->event_synchronize(work->after, err);
+	work->start_ns = bt_now_ns();
+	if (!status && (work->call.count > 0 || work->call.op == GROUP_BARRIER)) {
+		status = group->backend->run(group->state, &work->call, &peer, err);
+		if (status)
+			fail_group(group, op, peer, err);
+	}
+	work->end_ns = bt_now_ns();
+	return status ? err->code : BETON_OK;
+}
+
+static void *group_main(void *argument)
+{
+	dtrain_group *group = argument;
+
+	for (;;) {
+		struct dtrain_work *work;
+		beton_error err = {0};
+		int status;
+
+		pthread_mutex_lock(&group->mutex);
+		while (!group->head && !group->stopping)
+			pthread_cond_wait(&group->changed, &group->mutex);
+		work = group->head;
+		if (work && !group->stopping) {
+			group->head = work->next;
+			if (!group->head)
+				group->tail = NULL;
+		}
+		pthread_mutex_unlock(&group->mutex);
+		if (!work || is_stopping(group))
+			return NULL; /* destroy takes care of the queue */
+		status = execute(group, work, &err);
+		complete(work, status, &err);
+	}
+}
+
+static int start_thread(dtrain_group *group, beton_error *err)
+{
+	sigset_t all, before;
+	int failure;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+	failure = pthread_create(&group->thread, NULL, group_main, group);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure)
+		return bt_fail_errno(err, failure, "group \"%s\": cannot start the communication thread", group->name);
+	group->thread_started = true;
+	return BETON_OK;
+}
+
+static int check_options(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+			 beton_error *err)
+{
+	if (options->struct_size != sizeof(*options))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "group: options of %zu bytes; call dtrain_group_options_init", options->struct_size);
+	if (world_size < 1 || rank < 0 || rank >= world_size)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: rank %d of a world of %d", rank, world_size);
+	if (world_size > 1 && !store)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: %d ranks need a store to meet", world_size);
+	if (options->timeout_ms <= 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: a timeout of %d ms", options->timeout_ms);
+	return BETON_OK;
+}
+
+static int join(dtrain_group *group, const char *backend, beton_error *err)
+{
+	int status;
+
+	if (group->member.size == 1) {
+		group->backend = &dtrain__group_local;
+		return group->backend->connect(&group->member, &group->state, err);
+	}
+	group->backend = dtrain__group_backend_find(backend);
+	if (!group->backend)
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": this build has no backend \"%s\"", group->name,
+			       backend ? backend : "gloo");
+	status = dtrain__group_use_device(group, group->device, err);
+	if (!status)
+		status = dtrain__group_meet(&group->member, group->backend->name, err);
+	if (status)
+		return status;
+	status = group->backend->connect(&group->member, &group->state, err);
+	if (status) {
+		bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
+		group->backend = NULL;
+	}
+	return status;
+}
+
+int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+			dtrain_group **out, beton_error *err)
+{
+	dtrain_group_options defaults;
+	dtrain_group *group;
+	int status;
+
+	*out = NULL;
+	dtrain_group_options_init(&defaults);
+	options = options ? options : &defaults;
+	status = check_options(store, rank, world_size, options, err);
+	if (status)
+		return status;
+	group = calloc(1, sizeof(*group));
+	if (!group)
+		return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	pthread_mutex_init(&group->mutex, NULL);
+	pthread_cond_init(&group->changed, NULL);
+	group->device = options->device;
+	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
+	group->name = strdup(options->name ? options->name : "world");
+	group->interface = options->interface ? strdup(options->interface) : NULL;
+	group->member =
+		(struct group_member){store, group->name, group->interface, rank, world_size, options->timeout_ms};
+	if (!group->name || (options->interface && !group->interface))
+		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	if (!status)
+		status = join(group, options->backend, err);
+	if (!status)
+		status = start_thread(group, err);
+	if (status) {
+		dtrain_group_destroy(&group);
+		return status;
+	}
+	*out = group;
+	return BETON_OK;
+}
+
+void dtrain_group_destroy(dtrain_group **out)
+{
+	dtrain_group *group = out ? *out : NULL;
+	bool idle;
+
+	if (!group)
+		return;
+	pthread_mutex_lock(&group->mutex);
+	group->stopping = true;
+	idle = !group->thread_started;
+	pthread_cond_broadcast(&group->changed);
+	pthread_mutex_unlock(&group->mutex);
+	if (!idle) {
+		group->backend->abort(group->state);
+		pthread_join(group->thread, NULL);
+	}
+	while (group->head) {
+		struct dtrain_work *work = group->head;
+		beton_error err = {0};
+
+		group->head = work->next;
+		bt_fail(&err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name,
+			dtrain__group_op_name(work->call.op));
+		complete(work, BETON_CANCELLED, &err);
+	}
+	if (group->backend && (group->state || group->backend == &dtrain__group_local))
+		group->backend->close(group->state);
+	pthread_cond_destroy(&group->changed);
+	pthread_mutex_destroy(&group->mutex);
+	free(group->name);
+	free(group->interface);
+	free(group);
+	*out = NULL;
+}
+
+int dtrain_group_rank(const dtrain_group *group)
+{
+	return group->member.rank;
+}
+
+int dtrain_group_size(const dtrain_group *group)
+{
+	return group->member.size;
+}
+
+int dtrain__group_use_device(dtrain_group *group, dtrain_device *device, beton_error *err)
+{
+	dtrain_device_caps caps = {0};
+	const dtrain_device_api *api;
+
+	if (!device)
+		return BETON_OK;
+	if (group->device && group->device != device)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\" was created for another device", group->name);
+	api = dtrain_device_get_api(device);
+	api->caps(device, &caps);
+	if (group->backend->host_memory && !caps.host_memory)
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s cannot reach the memory of the device \"%s\"",
+			       group->name, group->backend->name, api->name);
+	group->device = device;
+	group->api = api;
+	return BETON_OK;
+}

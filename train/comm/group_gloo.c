@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Process groups over Gloo's TCP transport, for buffers in host memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "gloo_shim.h"
+#include "group_backend.h"
+#include "store.h"
+
+struct gloo_state {
+	gloo_group *group;
+	int size;
+	int rank;
+};
+
+static char *prefixed(const struct group_member *member, const char *key)
+{
+	return bt_format("%s/gloo/%s", member->name, key);
+}
+
+static int store_set(void *context, const char *key, const void *value, size_t size)
+{
+	const struct group_member *member = context;
+	char *full = prefixed(member, key);
+	int status = full ? dtrain_store_set(member->store, full, value, size, NULL) : BETON_NO_MEMORY;
+
+	free(full);
+	return status;
+}
+
+static int store_get(void *context, const char *key, int timeout_ms, void **value, size_t *size)
+{
+	const struct group_member *member = context;
+	char *full = prefixed(member, key);
+	int status = full ? dtrain_store_get(member->store, full, timeout_ms, value, size, NULL) : BETON_NO_MEMORY;
+
+	free(full);
+	return status;
+}
+
+static int gloo_connect(const struct group_member *member, void **out, beton_error *err)
+{
+	struct gloo_state *state = calloc(1, sizeof(*state));
+	struct gloo_failure failure = {0};
+	struct gloo_options options = {.store = {(void *)(uintptr_t)member, store_set, store_get},
+				       .interface = member->interface,
+				       .host = dtrain__store_local_host(member->store),
+				       .rank = member->rank,
+				       .size = member->size,
+				       .timeout_ms = member->timeout_ms};
+
+	if (!state)
+		return bt_fail(err, BETON_NO_MEMORY, "gloo: out of memory");
+	state->rank = member->rank;
+	state->size = member->size;
+	if (dtrain__gloo_connect(&options, &state->group, &failure)) {
+		free(state);
+		return bt_fail(err, failure.code, "gloo on %s: %s",
+			       member->interface ? member->interface : options.host, failure.message);
+	}
+	*out = state;
+	return BETON_OK;
+}
+
+static enum gloo_type type_of(dtrain_dtype dtype)
+{
+	return dtype == DTRAIN_F32 ? GLOO_F32 : dtype == DTRAIN_F64 ? GLOO_F64 : GLOO_I64;
+}
+
+static enum gloo_reduction reduction_of(dtrain_reduce_op op)
+{
+	return op == DTRAIN_MAX ? GLOO_MAX : op == DTRAIN_MIN ? GLOO_MIN : GLOO_SUM;
+}
+
+static void scale(void *data, size_t count, dtrain_dtype dtype, int size)
+{
+	if (dtype == DTRAIN_F32) {
+		for (size_t i = 0; i < count; i++)
+			((float *)data)[i] /= (float)size;
+	} else {
+		for (size_t i = 0; i < count; i++)
+			((double *)data)[i] /= size;
+	}
+}
+
+#define COMBINE(type)                                                                  \
+	do {                                                                           \
+		type *to = into;                                                       \
+		const type *add = from;                                                \
+		for (size_t i = 0; i < count; i++)                                     \
+			to[i] = op == DTRAIN_MAX   ? (add[i] > to[i] ? add[i] : to[i]) \
+				: op == DTRAIN_MIN ? (add[i] < to[i] ? add[i] : to[i]) \
+						   : to[i] + add[i];                   \
+	} while (0)
+
+static void combine(void *into, const void *from, size_t count, dtrain_dtype dtype, dtrain_reduce_op op)
+{
+	if (dtype == DTRAIN_F32)
+		COMBINE(float);
+	else if (dtype == DTRAIN_F64)
+		COMBINE(double);
+	else
+		COMBINE(int64_t);
+}
+
+/* This Gloo's own reduce-scatter is one of its old algorithm classes, which keeps bound buffers and knows no timeout.
+ * An all-to-all moves just as few bytes, and adding in rank order gives the same bits at every call. */
+static int reduce_scatter(const struct gloo_state *state, const struct group_call *call, struct gloo_failure *failure)
+{
+	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
+	char *parts = malloc(size * (size_t)state->size);
+
+	if (!parts) {
+		*failure = (struct gloo_failure){.code = BETON_NO_MEMORY, .peer = -1, .message = "out of memory"};
+		return BETON_NO_MEMORY;
+	}
+	if (!dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure)) {
+		memcpy(call->output, parts, size);
+		for (int rank = 1; rank < state->size; rank++)
+			combine(call->output, parts + size * (size_t)rank, count, call->dtype, call->reduce);
+	}
+	free(parts);
+	return failure->code;
+}
+
+static int dispatch(const struct gloo_state *state, const struct group_call *call, struct gloo_failure *failure)
+{
+	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
+	gloo_group *group = state->group;
+	uint32_t tag = call->sequence;
+
+	switch (call->op) {
+	case GROUP_ALLREDUCE:
+		return dtrain__gloo_allreduce(group, call->output, count, type_of(call->dtype),
+					      reduction_of(call->reduce), tag, failure);
+	case GROUP_REDUCE_SCATTER:
+		return reduce_scatter(state, call, failure);
+	case GROUP_ALL_GATHER:
+		return dtrain__gloo_all_gather(group, call->output, call->input, size, tag, failure);
+	case GROUP_BROADCAST:
+		return dtrain__gloo_broadcast(group, call->output, size, call->root, tag, failure);
+	case GROUP_REDUCE:
+		return dtrain__gloo_reduce(group, call->output, count, type_of(call->dtype), reduction_of(call->reduce),
+					   call->root, tag, failure);
+	case GROUP_GATHER:
+		return dtrain__gloo_gather(group, call->output, call->input, size, call->root, tag, failure);
+	case GROUP_SCATTER:
+		return dtrain__gloo_scatter(group, call->output, call->input, size, call->root, tag, failure);
+	case GROUP_ALL_TO_ALL:
+		return dtrain__gloo_all_to_all(group, call->output, call->input, size, tag, failure);
+	case GROUP_SEND:
+		return dtrain__gloo_send(group, call->input, size, call->root, failure);
+	case GROUP_RECV:
+		return dtrain__gloo_recv(group, call->output, size, call->root, failure);
+	default:
+		return dtrain__gloo_barrier(group, tag, failure);
+	}
+}
+
+static bool has_result_to_scale(const struct gloo_state *state, const struct group_call *call)
+{
+	if (call->reduce != DTRAIN_AVG)
+		return false;
+	return call->op == GROUP_ALLREDUCE || call->op == GROUP_REDUCE_SCATTER ||
+	       (call->op == GROUP_REDUCE && call->root == state->rank);
+}
+
+static int gloo_run(void *memory, const struct group_call *call, int *peer, beton_error *err)
+{
+	const struct gloo_state *state = memory;
+	struct gloo_failure failure = {.peer = -1};
+
+	if (dispatch(state, call, &failure)) {
+		*peer = failure.peer;
+		return bt_fail(err, failure.code, "%s", failure.message);
+	}
+	if (has_result_to_scale(state, call))
+		scale(call->output, (size_t)call->count, call->dtype, state->size);
+	return BETON_OK;
+}
+
+static void gloo_abort(void *memory)
+{
+	struct gloo_state *state = memory;
+
+	dtrain__gloo_abort(state->group);
+}
+
+static void gloo_close(void *memory)
+{
+	struct gloo_state *state = memory;
+
+	dtrain__gloo_close(state->group);
+	free(state);
+}
+
+const struct group_backend dtrain__group_gloo = {
+	.name = "gloo",
+	.host_memory = true,
+	.connect = gloo_connect,
+	.run = gloo_run,
+	.abort = gloo_abort,
+	.close = gloo_close,
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations of a process group: checked, put into the queue, waited for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "group.h"
+#include "work.h"
+
+static int check_call(const dtrain_group *group, const struct group_call *call, bool reduces, beton_error *err)
+{
+	const char *op = dtrain__group_op_name(call->op);
+	size_t bytes;
+
+	if (call->count < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements", group->name, op,
+			       (long long)call->count);
+	if (call->dtype != DTRAIN_F32 && call->dtype != DTRAIN_F64 && call->dtype != DTRAIN_I64 &&
+	    (call->dtype != DTRAIN_U8 || reduces))
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s does not take this type of element (%d)",
+			       group->name, op, (int)call->dtype);
+	if (reduces && ((int)call->reduce < DTRAIN_SUM || call->reduce > DTRAIN_AVG))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: no such reduction: %d", group->name, op,
+			       (int)call->reduce);
+	if (reduces && call->reduce == DTRAIN_AVG && call->dtype == DTRAIN_I64)
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s: the mean of whole numbers", group->name, op);
+	if (call->root < 0 || call->root >= group->member.size)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d of %d", group->name, op,
+			       call->root, group->member.size);
+	if ((call->op == GROUP_SEND || call->op == GROUP_RECV) && call->root == group->member.rank)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d to itself", group->name, op,
+			       call->root);
+	if (__builtin_mul_overflow((size_t)call->count, dtrain_dtype_size(call->dtype) * (size_t)group->member.size,
+				   &bytes))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements is too large",
+			       group->name, op, (long long)call->count);
+	return BETON_OK;
+}
+
+static int submit(dtrain_group *group, const struct group_call *call, bool reduces, dtrain_event *after,
+		  dtrain_work **out, beton_error *err)
+{
+	struct dtrain_work *work;
+	int status = check_call(group, call, reduces, err);
+
+	*out = NULL;
+	if (status)
+		return status;
+	if (after && !group->api)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "group \"%s\": %s after an event, but the group was created without a device",
+			       group->name, dtrain__group_op_name(call->op));
+	work = calloc(1, sizeof(*work));
+	if (!work)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	work->call = *call;
+	work->after = after;
+	work->api = group->api;
+	pthread_mutex_init(&work->mutex, NULL);
+	pthread_cond_init(&work->finished, NULL);
+	pthread_mutex_lock(&group->mutex);
+	work->call.sequence = group->sequence++;
+	if (group->tail)
+		group->tail->next = work;
+	else
+		group->head = work;
+	group->tail = work;
+	pthread_cond_signal(&group->changed);
+	pthread_mutex_unlock(&group->mutex);
+	*out = work;
+	return BETON_OK;
+}
+
+int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
+		     dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_ALLREDUCE, data, data, count, dtype, .reduce = op};
+
+	return submit(group, &call, true, after, work, err);
+}
+
+int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+			  dtrain_reduce_op op, dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
+
+	return submit(group, &call, true, after, work, err);
+}
+
+int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+		      dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_ALL_GATHER, output, input, count, dtype};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root, dtrain_event *after,
+		     dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_BROADCAST, data, data, count, dtype, .root = root};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op, int root,
+		  dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_REDUCE, data, data, count, dtype, .reduce = op, .root = root};
+
+	return submit(group, &call, true, after, work, err);
+}
+
+int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
+		  dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_GATHER, output, input, count, dtype, .root = root};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
+		   dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_SCATTER, output, input, count, dtype, .root = root};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
+		      dtrain_event *after, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_ALL_TO_ALL, output, input, count, dtype};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
+		dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_SEND, NULL, data, count, dtype, .root = peer};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
+		dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_RECV, data, NULL, count, dtype, .root = peer};
+
+	return submit(group, &call, false, after, work, err);
+}
+
+int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err)
+{
+	struct group_call call = {GROUP_BARRIER, .dtype = DTRAIN_U8};
+
+	return submit(group, &call, false, NULL, work, err);
+}
+
+int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end_ns, beton_error *err)
+{
+	struct dtrain_work *work = *out;
+	int status;
+
+	*out = NULL;
+	if (!work)
+		return bt_fail(err, BETON_STATE, "no work to wait for");
+	pthread_mutex_lock(&work->mutex);
+	while (!work->done)
+		pthread_cond_wait(&work->finished, &work->mutex);
+	status = work->status;
+	if (status && err)
+		*err = work->err;
+	pthread_mutex_unlock(&work->mutex);
+	if (start_ns)
+		*start_ns = work->start_ns;
+	if (end_ns)
+		*end_ns = work->end_ns;
+	pthread_cond_destroy(&work->finished);
+	pthread_mutex_destroy(&work->mutex);
+	free(work);
+	return status;
+}
+
+int dtrain_work_wait(dtrain_work **work, beton_error *err)
+{
+	return dtrain__work_wait_timed(work, NULL, NULL, err);
+}
+
+bool dtrain_work_done(const dtrain_work *work)
+{
+	pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&work->mutex;
+	bool done;
+
+	pthread_mutex_lock(mutex);
+	done = work->done;
+	pthread_mutex_unlock(mutex);
+	return done;
+}
