@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jpeglib.h>
+
 #include "loader/decode.h"
 #include "loader/transform.h"
 
@@ -188,6 +190,48 @@ static void damaged_jpegs_are_refused(void **state)
 	free(pixels);
 }
 
+/* A valid progressive JPEG of 379 scans: each coefficient of each component in two scans of its own. */
+static uint8_t *jpeg_of_many_scans(unsigned long *size)
+{
+	enum { COMPONENTS = 3, COEFFICIENTS = 64 };
+	static jpeg_scan_info script[1 + COMPONENTS * (COEFFICIENTS - 1) * 2];
+	int scans = 0;
+	script[scans++] = (jpeg_scan_info){.comps_in_scan = COMPONENTS, .component_index = {0, 1, 2}};
+	for (int refine = 0; refine < 2; refine++)
+		for (int c = 0; c < COMPONENTS; c++)
+			for (int k = 1; k < COEFFICIENTS; k++)
+				script[scans++] = (jpeg_scan_info){1, {c}, k, k, refine, 1 - refine};
+	struct jpeg_compress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	unsigned char *bytes = NULL;
+	jpeg.err = jpeg_std_error(&errors);
+	jpeg_create_compress(&jpeg);
+	jpeg_mem_dest(&jpeg, &bytes, size);
+	jpeg.image_width = jpeg.image_height = 16;
+	jpeg.input_components = 3;
+	jpeg.in_color_space = JCS_RGB;
+	jpeg_set_defaults(&jpeg);
+	jpeg.scan_info = script;
+	jpeg.num_scans = scans;
+	jpeg_start_compress(&jpeg, TRUE);
+	uint8_t row[16 * 3] = {200, 3, 77};
+	for (JSAMPROW at = row; jpeg.next_scanline < 16;)
+		jpeg_write_scanlines(&jpeg, &at, 1);
+	jpeg_finish_compress(&jpeg);
+	jpeg_destroy_compress(&jpeg);
+	return bytes;
+}
+
+static void endless_scans_are_refused(void **state)
+{
+	(void)state;
+	unsigned long size = 0;
+	uint8_t *bytes = jpeg_of_many_scans(&size);
+	beton_value value = jpeg_value(16, 16, size);
+	check_refused(bytes, &value, "more than 200 scans");
+	free(bytes);
+}
+
 /* Any damage gives pixels or an error; sanitizers see the rest. */
 static void random_damage_is_survived(void **state)
 {
@@ -338,6 +382,7 @@ int main(void)
 		cmocka_unit_test(every_kind_of_jpeg_becomes_rgb),
 		cmocka_unit_test(raw_crops_are_views),
 		cmocka_unit_test(damaged_jpegs_are_refused),
+		cmocka_unit_test(endless_scans_are_refused),
 		cmocka_unit_test(random_damage_is_survived),
 		cmocka_unit_test(resize_matches_the_reference),
 		cmocka_unit_test(a_flat_picture_stays_flat),

@@ -30,8 +30,9 @@ typedef enum beton_order {
 } beton_order;
 
 typedef enum beton_engine {
-	BETON_ENGINE_AUTO = 0,
-	BETON_ENGINE_MMAP = 1,    /* page cache by mapping; only for files that nobody truncates meanwhile */
+	BETON_ENGINE_AUTO = 0,    /* THREADS today */
+	BETON_ENGINE_MMAP = 1,    /* page cache by mapping; only for files that nobody truncates meanwhile: that ends
+				     the process (SIGBUS) if it hits a sample that is being decoded */
 	BETON_ENGINE_THREADS = 2, /* pread by the workers */
 } beton_engine;
 
@@ -69,7 +70,9 @@ typedef struct beton_loader_options {
 			   false: each sample exactly once over all ranks; the last batch may be short and ranks may
 			   differ by one sample. */
 
-	/* The image field; ignored in a file without one. */
+	/* The image field; checked, but without effect in a file without one. The crop is resized to the output: an
+	 * axis that shrinks by area average, one that grows by linear interpolation, rounded to bytes. Every dtype and
+	 * layout holds the same pixels. Grey, CMYK and YCCK JPEGs come as RGB. */
 	const char *image_field; /* NULL = the first image field */
 	uint32_t image_height;   /* output pixels, 1..65535; default 224 */
 	uint32_t image_width;
@@ -96,7 +99,8 @@ typedef struct beton_tensor {
 } beton_tensor;
 
 /* A leased batch. The consumer may read and write the tensors until it releases the batch; the library does not touch
- * them meanwhile. Outputs stand in field order: the image field, INT (int64, shape [count]) and FLOAT (float64). */
+ * them meanwhile. Outputs stand in field order: the image field, INT (int64, shape [count]) and FLOAT (float64); fields
+ * of other types, and further image fields, are left out. */
 typedef struct beton_batch {
 	uint64_t epoch;
 	uint64_t position; /* position in the global order of the batch's first global sample */
@@ -125,7 +129,8 @@ typedef struct beton_loader beton_loader;
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Errors: those of
- * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (image_field), NO_MEMORY, SYSTEM. */
+ * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (image_field), UNSUPPORTED_FIELD (no field that a batch could hold),
+ * NO_MEMORY, SYSTEM (a thread did not start). options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
 
@@ -133,12 +138,15 @@ BETON_API int beton_loader_open(beton_loader **out, const char *path, const beto
 BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
- * whole batches, at any world size). Leaves an unfinished epoch without waiting for it. Errors: INVALID_ARGUMENT. */
+ * whole batches, at any world size). Leaves an unfinished epoch without waiting for it; leased batches stay leased.
+ * Errors: INVALID_ARGUMENT (position beyond the samples), STATE (the child of a fork). */
 BETON_API int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err);
 
 /* Waits for the next batch. BETON_OK: *out is leased. BETON_END: no more batches in this epoch. SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY: this batch is lost (err->sample says why), the next call goes on with the one after it.
- * STATE: no epoch was started, or the consumer holds batches_leased batches already. */
+ * STATE: no epoch was started, the consumer holds batches_leased batches already, or this is the child of a fork.
+ * A batch reports its first bad sample. A JPEG is bad if decoding the crop gives an error or a warning, if its size is
+ * not that of its metadata, or if it has more than 2^28 pixels; what lies behind the crop is not looked at. */
 BETON_API int beton_loader_next(beton_loader *loader, beton_batch **out, beton_error *err);
 
 /* Gives a batch back and sets *batch to NULL; NULL is allowed. */
