@@ -33,7 +33,39 @@ static inline void expect_ok(int status, const beton_error *err)
 		fail_msg("%d: %s", status, err->message);
 }
 
-/* pictures of side x side pixels with values from a fixed sequence; labels 0, 1, 2 ... */
+/* The program, with pictures of side x side pixels with values from a fixed sequence; labels 0, 1, 2 ... */
+static inline void net_build(net *n, const char *model, int64_t side, bool backward)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	expect_ok(dtrain_graph_create(n->params, true, &graph, &err), &err);
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){n->batch, 3, side, side});
+	dtrain_shape label = dtrain_shape_of(1, &n->batch);
+	n->image = dtrain_graph_input(graph, "image", n->dtype, &image);
+	n->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
+	dtrain_tensor logits = dtrain_model_build(graph, model, n->image, n->classes);
+	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, n->label, 0.1));
+	dtrain_graph_keep(graph, n->loss);
+	dtrain_graph_metric(graph, n->loss, 2);
+	if (backward)
+		dtrain_graph_backward(graph, n->loss);
+	expect_ok(dtrain_graph_compile(&graph, &n->program, &err), &err);
+	assert_null(graph);
+	void *pixels = dtrain_program_data(n->program, n->image);
+	int64_t *labels = dtrain_program_data(n->program, n->label);
+	uint32_t state = 12345;
+	for (int64_t i = 0; i < n->batch * n->pixels; i++) {
+		state = state * 1664525u + 1013904223u;
+		float value = (float)(state >> 8) * 0x1p-23f - 1.0f;
+		if (n->dtype == DTRAIN_F64)
+			((double *)pixels)[i] = value;
+		else
+			((float *)pixels)[i] = value;
+	}
+	for (int64_t i = 0; i < n->batch; i++)
+		labels[i] = i % n->classes;
+}
+
 static inline void net_open(net *n, const char *device, dtrain_dtype dtype, const char *model, int64_t batch,
 			    int64_t side, int64_t classes)
 {
@@ -44,32 +76,8 @@ static inline void net_open(net *n, const char *device, dtrain_dtype dtype, cons
 	n->api = dtrain_device_get_api(n->device);
 	expect_ok(n->api->stream_create(n->device, &n->stream, &err), &err);
 	expect_ok(dtrain_params_create(n->device, dtype, &n->params, &err), &err);
-	dtrain_graph *graph;
-	expect_ok(dtrain_graph_create(n->params, true, &graph, &err), &err);
-	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){batch, 3, side, side}), label = dtrain_shape_of(1, &batch);
-	n->image = dtrain_graph_input(graph, "image", dtype, &image);
-	n->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
-	dtrain_tensor logits = dtrain_model_build(graph, model, n->image, classes);
-	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, n->label, 0.1));
-	dtrain_graph_keep(graph, n->loss);
-	dtrain_graph_metric(graph, n->loss, 2);
-	dtrain_graph_backward(graph, n->loss);
-	expect_ok(dtrain_graph_compile(&graph, &n->program, &err), &err);
-	assert_null(graph);
+	net_build(n, model, side, true);
 	expect_ok(dtrain_params_initialize(n->params, 7, n->stream, &err), &err);
-	void *pixels = dtrain_program_data(n->program, n->image);
-	int64_t *labels = dtrain_program_data(n->program, n->label);
-	uint32_t state = 12345;
-	for (int64_t i = 0; i < batch * n->pixels; i++) {
-		state = state * 1664525u + 1013904223u;
-		float value = (float)(state >> 8) * 0x1p-23f - 1.0f;
-		if (dtype == DTRAIN_F64)
-			((double *)pixels)[i] = value;
-		else
-			((float *)pixels)[i] = value;
-	}
-	for (int64_t i = 0; i < batch; i++)
-		labels[i] = i % classes;
 }
 
 static inline double net_element(const net *n, const void *array, int64_t index)
