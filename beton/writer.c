@@ -54,7 +54,8 @@ static bool reserve(byte_array *array, size_t size)
 		array->data = data;
 		array->capacity = capacity;
 	}
-	memset(array->data + array->size, 0, size);
+	if (size > 0)
+		memset(array->data + array->size, 0, size);
 	return true;
 }
 
