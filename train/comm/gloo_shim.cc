@@ -81,48 +81,52 @@ class Store : public gloo::rendezvous::Store
 
 	/* "[127.0.0.1]:40001" of each rank's end that this rank is connected to. Addresses are listed in rank order
 	 * without the publisher's own. */
-	std::vector<std::string> peers() const
-	{
-		std::vector<std::string> out(published.size());
-		size_t others = published.size() - 1;
-
-		for (size_t rank = 0; rank < published.size(); rank++) {
-			size_t self = static_cast<size_t>(options_.rank), index = self > rank ? self - 1 : self;
-
-			size_t each = published[rank].size() / others;
-
-			if (rank == self || each == 0)
-				continue;
-			std::vector<char> bytes(published[rank].begin() + static_cast<long>(index * each),
-						published[rank].begin() + static_cast<long>((index + 1) * each));
-			out[rank] = gloo::transport::tcp::Address(bytes).str();
-		}
-		return out;
-	}
+	std::vector<std::string> peers() const;
 
       private:
-	std::vector<char> fetch(const std::string &key, const milliseconds &timeout)
-	{
-		void *value = nullptr;
-		size_t size = 0;
-		int status = options_.store.get(options_.store.context, key.c_str(), static_cast<int>(timeout.count()),
-						&value, &size);
-
-		if (status)
-			throw StoreFailure(status, key);
-		std::unique_ptr<void, decltype(&free)> owner(value, &free);
-		std::vector<char> data(static_cast<char *>(value), static_cast<char *>(value) + size);
-		char *end = nullptr;
-		unsigned long rank = strtoul(key.c_str(), &end, 10);
-
-		if (end && !*end && end != key.c_str() && rank < published.size())
-			published[rank] = data;
-		return data;
-	}
+	std::vector<char> fetch(const std::string &key, const milliseconds &timeout);
 
 	const gloo_options &options_;
 	std::vector<std::vector<char>> published;
 };
+
+std::vector<std::string> Store::peers() const
+{
+	std::vector<std::string> out(published.size());
+	size_t others = published.size() - 1;
+
+	for (size_t rank = 0; rank < published.size(); rank++) {
+		size_t self = static_cast<size_t>(options_.rank), index = self > rank ? self - 1 : self;
+
+		size_t each = published[rank].size() / others;
+
+		if (rank == self || each == 0)
+			continue;
+		std::vector<char> bytes(published[rank].begin() + static_cast<long>(index * each),
+					published[rank].begin() + static_cast<long>((index + 1) * each));
+		out[rank] = gloo::transport::tcp::Address(bytes).str();
+	}
+	return out;
+}
+
+std::vector<char> Store::fetch(const std::string &key, const milliseconds &timeout)
+{
+	void *value = nullptr;
+	size_t size = 0;
+	int status = options_.store.get(options_.store.context, key.c_str(), static_cast<int>(timeout.count()), &value,
+					&size);
+
+	if (status)
+		throw StoreFailure(status, key);
+	std::unique_ptr<void, decltype(&free)> owner(value, &free);
+	std::vector<char> data(static_cast<char *>(value), static_cast<char *>(value) + size);
+	char *end = nullptr;
+	unsigned long rank = strtoul(key.c_str(), &end, 10);
+
+	if (end && !*end && end != key.c_str() && rank < published.size())
+		published[rank] = data;
+	return data;
+}
 
 } // namespace
 

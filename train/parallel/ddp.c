@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Distributed data parallel: the hooks that hand out buckets during backward, and the wait at the end of a step.
+ */
+#include "ddp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/group.h"
+#include "comm/work.h"
+#include "common/error.h"
+#include "common/system.h"
+
+#define DEFAULT_FIRST_BUCKET_BYTES (1u << 20)
+#define DEFAULT_BUCKET_BYTES (25u << 20)
+
+void dtrain_ddp_options_init(dtrain_ddp_options *options)
+{
+	*options = (dtrain_ddp_options){.struct_size = sizeof(*options),
+					.first_bucket_bytes = DEFAULT_FIRST_BUCKET_BYTES,
+					.bucket_bytes = DEFAULT_BUCKET_BYTES};
+}
+
+static void *grads_at(const dtrain_ddp *ddp, int64_t offset)
+{
+	return (char *)dtrain_params_grads(ddp->params) +
+	       offset * (int64_t)dtrain_dtype_size(dtrain_params_dtype(ddp->params));
+}
+
+static void begin_step(dtrain_ddp *ddp)
+{
+	for (int i = 0; i < ddp->count; i++)
+		ddp->buckets[i].pending = ddp->buckets[i].params;
+	memset(ddp->seen, 0, sizeof(*ddp->seen) * (size_t)dtrain_params_count(ddp->params));
+	ddp->next = 0;
+	ddp->running = false;
+}
+
+/* In order on every rank, or the ranks would reduce different buckets with each other: a bucket that is complete early
+ * waits for those in front of it. */
+static int start_buckets(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err)
+{
+	int status = BETON_OK;
+
+	while (!status && ddp->next < ddp->count && ddp->buckets[ddp->next].pending == 0) {
+		struct bucket *bucket = &ddp->buckets[ddp->next];
+		const dtrain_bucket *range = &ddp->plan[ddp->next];
+
+		status = ddp->api->event_record(bucket->ready, stream, err);
+		if (!status)
+			status = dtrain_allreduce(ddp->group, grads_at(ddp, range->offset), range->count,
+						  dtrain_params_dtype(ddp->params), DTRAIN_AVG, bucket->ready,
+						  &bucket->work, err);
+		if (!status)
+			ddp->next++;
+	}
+	return status;
+}
+
+static int grad_ready(void *context, int param, dtrain_stream *stream, beton_error *err)
+{
+	dtrain_ddp *ddp = context;
+	int status = BETON_OK;
+
+	if (param < 0 || param >= dtrain_params_count(ddp->params))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "ddp: no parameter %d", param);
+	if (ddp->seen[param])
+		return bt_fail(err, BETON_STATE,
+			       "ddp: the gradient of %s came twice; call dtrain_ddp_finish after each step",
+			       dtrain_params_at(ddp->params, param)->name);
+	if (!ddp->running)
+		status = ddp->api->event_record(ddp->first, stream, err);
+	if (status)
+		return status;
+	ddp->running = true;
+	ddp->seen[param] = true;
+	ddp->buckets[ddp->bucket_of[param]].pending--;
+	return start_buckets(ddp, stream, err);
+}
+
+static int create_events(dtrain_ddp *ddp, beton_error *err)
+{
+	int status = ddp->api->event_create(ddp->device, &ddp->first, err);
+
+	for (int i = 0; i < ddp->count && !status; i++)
+		status = ddp->api->event_create(ddp->device, &ddp->buckets[i].ready, err);
+	return status;
+}
+
+static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_error *err)
+{
+	int n = dtrain_params_count(ddp->params);
+	int status = dtrain__plan_buckets(ddp->params, options->first_bucket_bytes, options->bucket_bytes, &ddp->plan,
+					  &ddp->count, &ddp->bucket_of, err);
+
+	if (status)
+		return status;
+	for (int i = 0; i < dtrain_params_buffer_count(ddp->params); i++)
+		ddp->packed_count += dtrain_shape_count(&dtrain_params_buffer_at(ddp->params, i)->shape);
+	ddp->buckets = calloc((size_t)ddp->count, sizeof(*ddp->buckets));
+	ddp->seen = calloc((size_t)n, sizeof(*ddp->seen));
+	ddp->packed = malloc((size_t)(ddp->packed_count ? ddp->packed_count : 1) *
+			     dtrain_dtype_size(dtrain_params_dtype(ddp->params)));
+	if (!ddp->buckets || !ddp->seen || !ddp->packed)
+		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
+	for (int i = 0; i < n; i++)
+		ddp->buckets[ddp->bucket_of[i]].params++;
+	begin_step(ddp);
+	return create_events(ddp, err);
+}
+
+int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_ddp_options *options, dtrain_ddp **out,
+		      beton_error *err)
+{
+	dtrain_ddp_options defaults;
+	dtrain_ddp *ddp;
+	int status;
+
+	*out = NULL;
+	dtrain_ddp_options_init(&defaults);
+	options = options ? options : &defaults;
+	if (options->struct_size != sizeof(*options))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "ddp: options of %zu bytes; call dtrain_ddp_options_init",
+			       options->struct_size);
+	ddp = calloc(1, sizeof(*ddp));
+	if (!ddp)
+		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
+	ddp->group = group;
+	ddp->params = params;
+	ddp->device = dtrain_params_device(params);
+	ddp->api = dtrain_device_get_api(ddp->device);
+	ddp->sync_hooks = (dtrain_program_hooks){.context = ddp, .grad_ready = grad_ready};
+	status = dtrain__group_use_device(group, ddp->device, err);
+	if (!status)
+		status = prepare(ddp, options, err);
+	if (!status)
+		status = dtrain__ddp_compare(ddp, err);
+	if (!status)
+		status = dtrain__ddp_broadcast(ddp, err);
+	if (status) {
+		dtrain_ddp_destroy(&ddp);
+		return status;
+	}
+	*out = ddp;
+	return BETON_OK;
+}
+
+void dtrain_ddp_destroy(dtrain_ddp **out)
+{
+	dtrain_ddp *ddp = out ? *out : NULL;
+
+	if (!ddp)
+		return;
+	for (int i = 0; ddp->buckets && i < ddp->count; i++) {
+		/* The group may still write to the gradients, and wait for the event. */
+		if (ddp->buckets[i].work)
+			dtrain_work_wait(&ddp->buckets[i].work, NULL);
+		if (ddp->buckets[i].ready)
+			ddp->api->event_destroy(ddp->buckets[i].ready);
+	}
+	if (ddp->first)
+		ddp->api->event_destroy(ddp->first);
+	free(ddp->plan);
+	free(ddp->buckets);
+	free(ddp->bucket_of);
+	free(ddp->seen);
+	free(ddp->packed);
+	free(ddp);
+	*out = NULL;
+}
+
+int dtrain_ddp_bucket_count(const dtrain_ddp *ddp)
+{
+	return ddp->count;
+}
+
+const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int index)
+{
+	return index >= 0 && index < ddp->count ? &ddp->plan[index] : NULL;
+}
+
+const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync)
+{
+	return sync ? &ddp->sync_hooks : &ddp->idle_hooks;
+}
+
+static int check_complete(const dtrain_ddp *ddp, beton_error *err)
+{
+	int missing = 0, first = -1;
+
+	for (int i = 0; i < dtrain_params_count(ddp->params); i++) {
+		if (ddp->seen[i])
+			continue;
+		first = first < 0 ? i : first;
+		missing++;
+	}
+	if (!missing)
+		return BETON_OK;
+	return bt_fail(err, BETON_STATE, "ddp: %d parameters got no gradient in this step, the first is %s", missing,
+		       dtrain_params_at(ddp->params, first)->name);
+}
+
+/* Waits for all that was started, whatever the outcome; the first error counts. */
+static int wait_for_buckets(dtrain_ddp *ddp, double *comm_ms, beton_error *err)
+{
+	uint64_t until = 0, start, end, total = 0;
+	int status = BETON_OK;
+
+	for (int i = 0; i < ddp->next; i++) {
+		beton_error failure = {0};
+
+		if (dtrain__work_wait_timed(&ddp->buckets[i].work, &start, &end, &failure)) {
+			if (!status && err)
+				*err = failure;
+			status = status ? status : failure.code;
+			continue;
+		}
+		/* The thread runs one at a time, in order: the union is a sum. */
+		start = start > until ? start : until;
+		total += end > start ? end - start : 0;
+		until = end > until ? end : until;
+	}
+	*comm_ms = (double)total / 1e6;
+	return status;
+}
+
+int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *out, beton_error *err)
+{
+	dtrain_ddp_step step = {0};
+	beton_error late = {0};
+	uint64_t backward_end;
+	int status, result;
+
+	if (out)
+		*out = step;
+	if (!ddp->running)
+		return BETON_OK; /* without sync nothing was started */
+	status = check_complete(ddp, err);
+	if (!status)
+		status = ddp->api->stream_synchronize(stream, err);
+	backward_end = bt_now_ns();
+	if (!status)
+		status = ddp->api->event_elapsed_ms(ddp->first, ddp->buckets[ddp->count - 1].ready, &step.backward_ms,
+						    err);
+	result = wait_for_buckets(ddp, &step.comm_ms, &late);
+	step.exposed_ms = (double)(bt_now_ns() - backward_end) / 1e6;
+	if (result && !status) {
+		status = result;
+		if (err)
+			*err = late;
+	}
+	begin_step(ddp);
+	if (out && !status)
+		*out = step;
+	return status;
+}

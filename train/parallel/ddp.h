@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of dtrain_ddp.
+ */
+#ifndef DTRAIN_PARALLEL_DDP_H
+#define DTRAIN_PARALLEL_DDP_H
+
+#include <dtrain/ddp.h>
+
+struct bucket {
+	int pending;         /* parameters of this step whose gradient is not complete */
+	int params;          /* in all */
+	dtrain_event *ready; /* on the stream behind the last of them */
+	dtrain_work *work;
+};
+
+struct dtrain_ddp {
+	dtrain_group *group;
+	dtrain_params *params;
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_bucket *plan;
+	struct bucket *buckets;
+	int count;
+	int *bucket_of; /* by index of the parameter */
+	bool *seen;     /* by index: its gradient is complete in this step */
+	int next;       /* the first bucket that is not started */
+	bool running;   /* a gradient of this step has come */
+	dtrain_event *first;
+	dtrain_program_hooks sync_hooks;
+	dtrain_program_hooks idle_hooks;
+
+	void *packed; /* all buffers, for one reduction; host memory */
+	int64_t packed_count;
+};
+
+/* Cuts the flat space: *plan has *count buckets, bucket_of says where each parameter is. Both malloc'ed. */
+int dtrain__plan_buckets(const dtrain_params *params, size_t first_bytes, size_t bytes, dtrain_bucket **plan,
+			 int *count, int **bucket_of, beton_error *err);
+
+/* Collective: MISMATCH when the ranks have different models or plans. */
+int dtrain__ddp_compare(const dtrain_ddp *ddp, beton_error *err);
+
+/* Collective: rank 0's values and buffers for all. */
+int dtrain__ddp_broadcast(dtrain_ddp *ddp, beton_error *err);
+
+#endif
