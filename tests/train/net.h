@@ -16,6 +16,8 @@
 #include <dtrain/model.h>
 #include <dtrain/optim.h>
 
+#include "threads.h"
+
 typedef struct net {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -71,7 +73,7 @@ static inline void net_open(net *n, const char *device, dtrain_dtype dtype, cons
 {
 	beton_error err = {0};
 	*n = (net){.batch = batch, .classes = classes, .pixels = 3 * side * side, .dtype = dtype};
-	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 2};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS};
 	expect_ok(dtrain_device_open(device, &options, &n->device, &err), &err);
 	n->api = dtrain_device_get_api(n->device);
 	expect_ok(n->api->stream_create(n->device, &n->stream, &err), &err);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "op_case.h"
+#include "threads.h"
 
 #define GUARD 64
 #define GUARD_BYTE 0xa5
@@ -392,7 +393,7 @@ static void open_setting(setting *s, const op_case *c, const char *device, dtrai
 {
 	beton_error err = {0};
 	*s = (setting){.c = c, .dtype = dtype};
-	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 2};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS};
 	if (dtrain_device_open(device, &options, &s->device, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	s->api = dtrain_device_get_api(s->device);
