@@ -63,6 +63,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	run_signals_catch();
 	if (result == BETON_OK)
 		result = run_train(&session, &metrics, &stopped, &err);
+	if (result == BETON_OK && stopped && env->rank == 0)
+		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
+		       options->checkpoint ? ", which is saved" : "");
 	run_metrics_close(&metrics);
 	run_session_close(&session);
 	if (result != BETON_OK)
