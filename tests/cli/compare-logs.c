@@ -31,7 +31,9 @@ static int read_story(const char *path, story *out)
 		json_int_t index = json_integer_value(key);
 		if (!json_is_integer(key) || index < 1 || index >= ROWS)
 			return fprintf(stderr, "%s: a wrong line: %s", path, line);
-		(step ? out->steps : out->evaluations)[index] = row;
+		json_t **place = &(step ? out->steps : out->evaluations)[index];
+		json_decref(*place);
+		*place = row;
 	}
 	fclose(file);
 	return 0;
