@@ -212,21 +212,29 @@ static void rank_many_in_flight(struct rank *r)
 }
 
 /* Fractions whose sum depends on the order: every rank must see the same bits. */
-static void rank_same_bits(struct rank *r)
+static void same_bits(struct rank *r, int64_t count)
 {
-	enum { COUNT = 70001 };
-	float *data = malloc(COUNT * sizeof(*data)), *all = malloc((size_t)r->size * COUNT * sizeof(*data));
+	size_t bytes = (size_t)count * sizeof(float);
+	float *data = malloc(bytes), *all = malloc((size_t)r->size * bytes);
 	dtrain_work *work = NULL;
 
 	REQUIRE(data && all);
-	for (int i = 0; i < COUNT; i++)
+	for (int64_t i = 0; i < count; i++)
 		data[i] = 1.0f / (float)(1 + i % 977 + r->rank * 13) * (i % 3 ? 1e-4f : 1e3f);
-	DO(dtrain_allreduce(r->group, data, COUNT, DTRAIN_F32, DTRAIN_AVG, NULL, &work, &err));
-	DO(dtrain_all_gather(r->group, all, data, COUNT, DTRAIN_F32, NULL, &work, &err));
+	DO(dtrain_allreduce(r->group, data, count, DTRAIN_F32, DTRAIN_AVG, NULL, &work, &err));
+	DO(dtrain_all_gather(r->group, all, data, count, DTRAIN_F32, NULL, &work, &err));
 	for (int rank = 0; rank < r->size; rank++)
-		REQUIRE(memcmp(all + (size_t)rank * COUNT, data, COUNT * sizeof(*data)) == 0);
+		REQUIRE(memcmp(all + (size_t)rank * (size_t)count, data, bytes) == 0);
 	free(data);
 	free(all);
+}
+
+/* Small, and large enough for another algorithm; neither divides by the number of ranks. */
+static void rank_same_bits(struct rank *r)
+{
+	same_bits(r, 3);
+	same_bits(r, 70001);
+	same_bits(r, 1200007);
 }
 
 static void rank_split(struct rank *r)
@@ -390,7 +398,10 @@ static void point_to_point(void **state)
 static void all_ranks_have_the_same_bits(void **state)
 {
 	(void)state;
+	run_ranks("same-bits", 2);
 	run_ranks("same-bits", 3);
+	run_ranks("same-bits", 6);
+	run_ranks("same-bits", 7);
 	run_ranks("same-bits", 8);
 }
 

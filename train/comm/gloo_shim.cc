@@ -213,13 +213,18 @@ template <typename Options> void set_common(Options &options, const gloo_group *
 	options.setTimeout(group->timeout);
 }
 
+/* Between processes of one machine, 8 ranks on 2 cores: the cube (6 exchanges) takes a half to a quarter of the time of
+ * the ring (14) up to 4 MiB, and ten times as long at 24 MiB. Both give every rank the same bits. */
+constexpr size_t cube_bytes = 4 << 20;
+
 template <typename T>
 void allreduce(gloo_group *group, void *data, size_t count, enum gloo_reduction reduction, uint32_t tag)
 {
 	gloo::AllreduceOptions options(group->context);
 
 	set_common(options, group, tag);
-	options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+	options.setAlgorithm(count * sizeof(T) <= cube_bytes ? gloo::AllreduceOptions::Algorithm::BCUBE
+							     : gloo::AllreduceOptions::Algorithm::RING);
 	options.setOutput(static_cast<T *>(data), count);
 	options.setReduceFunction(reduce_function<T>(reduction));
 	gloo::allreduce(options);
