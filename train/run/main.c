@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
@@ -16,6 +17,7 @@
 #include "session.h"
 #include "signals.h"
 #include "train.h"
+#include "wait_policy.h"
 
 #define EXIT_USAGE 2
 /* After a signal the ranks finish their step and write a checkpoint; Kubernetes waits as long before it kills. */
@@ -86,6 +88,15 @@ static int launch(const run_options *options, char **argv)
 	return status;
 }
 
+/* Our launcher has decided for its ranks. */
+static void set_wait_policy(const run_options *options, const struct rank_env *env, bool launches, char **argv)
+{
+	int ranks = launches ? (int)options->world_size : env->local_world_size;
+	if (!env->store_hosted &&
+	    run_needs_passive_wait(ranks, options->threads, options->workers, bt_available_cores()))
+		run_set_passive_wait(!launches, argv);
+}
+
 static int run(const run_options *options, char **argv)
 {
 	beton_error err;
@@ -93,6 +104,9 @@ static int run(const run_options *options, char **argv)
 	struct rank_env env;
 	int result = dtrain__rank_env_read(&env, &err);
 	int world_size = env.started ? env.world_size : (int)options->world_size;
+	bool launches = !env.started && world_size > 1;
+	if (result == BETON_OK)
+		set_wait_policy(options, &env, launches, argv);
 	if (result == BETON_OK && env.started && options->world_size > 1 && options->world_size != env.world_size)
 		result = bt_fail(&err, BETON_INVALID_ARGUMENT, "--world-size is %d, the environment says %d",
 				 (int)options->world_size, env.world_size);
@@ -103,7 +117,7 @@ static int run(const run_options *options, char **argv)
 		result = run_preflight_outputs(options, &err);
 	if (result != BETON_OK)
 		return fail(&err);
-	return !env.started && world_size > 1 ? launch(options, argv) : run_rank(options, &facts, &env);
+	return launches ? launch(options, argv) : run_rank(options, &facts, &env);
 }
 
 int main(int argc, char **argv)
