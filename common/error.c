@@ -106,10 +106,10 @@ int bt_fail_errno(beton_error *err, int error_number, const char *format, ...)
 	return code;
 }
 
-int bt_prefix(beton_error *err, const char *format, ...)
+void bt_prefix(beton_error *err, const char *format, ...)
 {
 	if (!err)
-		return BETON_OK;
+		return;
 	beton_error context;
 	va_list arguments;
 	va_start(arguments, format);
@@ -117,5 +117,4 @@ int bt_prefix(beton_error *err, const char *format, ...)
 	va_end(arguments);
 	append(&context, ": ", err->message);
 	*err = context;
-	return err->code;
 }

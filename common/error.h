@@ -15,8 +15,8 @@ BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const c
 /* The same for one sample. */
 BETON_PRINTF(4, 5) int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *format, ...);
 
-/* Puts "text: " in front of the message of an err that is filled already (a callee's message gains its context);
- * returns the code it has. */
-BETON_PRINTF(2, 3) int bt_prefix(beton_error *err, const char *format, ...);
+/* Puts "text: " in front of the message of an err that is filled already (a callee's message gains its context). The
+ * code is the caller's to return: there may be no err that could tell it. */
+BETON_PRINTF(2, 3) void bt_prefix(beton_error *err, const char *format, ...);
 
 #endif

@@ -352,6 +352,10 @@ static void lost_server_is_reported(void **state)
 	dtrain_store_server_stop(&f->server);
 	assert_int_equal(dtrain_store_set(f->client, "a", "x", 1, &err), BETON_PEER_LOST);
 	assert_non_null(strstr(err.message, "the store is gone"));
+	/* The code comes without an error record too, now from a new connection, which nobody takes. */
+	void *value;
+	size_t size;
+	assert_int_equal(dtrain_store_get(f->client, "a", 100, &value, &size, NULL), BETON_TIMEOUT);
 }
 
 static void connecting_gives_up_at_the_deadline(void **state)

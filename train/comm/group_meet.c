@@ -130,8 +130,10 @@ int dtrain__group_meet(const struct group_member *member, const char *backend, b
 	if (status != BETON_TIMEOUT)
 		return status;
 	missing = missing_ranks(member, "join", names);
-	if (missing == 0)
-		return bt_prefix(err, "group \"%s\"", member->name);
+	if (missing == 0) {
+		bt_prefix(err, "group \"%s\"", member->name);
+		return status;
+	}
 	return bt_fail(err, BETON_TIMEOUT, "group \"%s\": rank%s %s of %d did not come within %d ms", member->name,
 		       missing > 1 ? "s" : "", names, member->size, member->timeout_ms);
 }

@@ -136,8 +136,10 @@ static int call(dtrain_store *store, const struct request *request, void **value
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: a value of %zu bytes for \"%s\"; at most %u",
 			       request->value_size, request->key, STORE_MAX_VALUE);
 	status = take_connection(store, request->deadline, &fd, err);
-	if (status)
-		return bt_prefix(err, "store: \"%s\"", request->key);
+	if (status) {
+		bt_prefix(err, "store: \"%s\"", request->key);
+		return status;
+	}
 	status = exchange(fd, request, value, size);
 	if (status == BETON_OK || status == BETON_NOT_FOUND || status == BETON_NO_SPACE)
 		give_connection(store, fd);

@@ -117,8 +117,10 @@ int run_evaluate(run_session *session, run_evaluation *out, bool *interrupted, b
 		result = add_ranks(session, &sums, err);
 	free(results.logits);
 	free(results.losses);
-	if (result != BETON_OK)
-		return bt_prefix(err, "evaluation");
+	if (result != BETON_OK) {
+		bt_prefix(err, "evaluation");
+		return result;
+	}
 	*interrupted = sums.counts[INTERRUPTED] > 0;
 	if (*interrupted)
 		return BETON_OK;

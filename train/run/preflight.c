@@ -34,8 +34,10 @@ static int read_labels(const beton_reader *reader, uint32_t field, int64_t limit
 	for (uint64_t sample = 0; sample < samples; sample++) {
 		beton_value value;
 		int result = beton_reader_value(reader, sample, field, &value, err);
-		if (result != BETON_OK)
-			return bt_prefix(err, "%s", path);
+		if (result != BETON_OK) {
+			bt_prefix(err, "%s", path);
+			return result;
+		}
 		if (value.integer < 0 || value.integer >= limit)
 			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
 					      "%s: sample %" PRIu64 " has label %" PRId64

@@ -36,8 +36,10 @@ static int read_number(const char *name, uint64_t least, uint64_t most, const ch
 	if (!text)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s is not set", name);
 	status = bt_parse_u64(name, text, least, most, &value, err);
-	if (status)
-		return bt_prefix(err, "environment");
+	if (status) {
+		bt_prefix(err, "environment");
+		return status;
+	}
 	*out = (int)value;
 	return BETON_OK;
 }

@@ -86,7 +86,8 @@ int run_resume(run_session *session, beton_error *err)
 		}
 		if (result == BETON_NOT_FOUND) {
 			*err = damage;
-			return bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+			bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+			return damage.code;
 		}
 		if (result == BETON_OK) {
 			result = try_checkpoint(session, path, err);
