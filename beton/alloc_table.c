@@ -106,7 +106,8 @@ int beton_alloc_table_load(alloc_table *table, int fd, const char *path, const b
 	*table = (alloc_table){.count = info->alloc_entries};
 	if (table->count == 0)
 		return BETON_OK;
-	table->entries = calloc((size_t)table->count, sizeof(*table->entries));
+	if (table->count <= SIZE_MAX)
+		table->entries = calloc((size_t)table->count, sizeof(*table->entries));
 	if (!table->entries)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu allocation entries", path,
 			       (unsigned long long)table->count);
@@ -117,29 +118,37 @@ int beton_alloc_table_load(alloc_table *table, int fd, const char *path, const b
 	return check_overlap(table, path, err);
 }
 
-const alloc_entry *beton_alloc_table_find(const alloc_table *table, uint64_t pointer, uint64_t sample, bool *has_empty)
+/* The index of the first entry that is not in front of the key. */
+static uint64_t lower_bound(const alloc_table *table, const alloc_entry *key)
 {
-	/* The first entry that is not in front of (pointer, sample, 0). */
-	const alloc_entry key = {.pointer = pointer, .sample = sample};
 	uint64_t low = 0;
 	uint64_t high = table->count;
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
-		if (compare_entries(&table->entries[middle], &key) < 0)
+		if (compare_entries(&table->entries[middle], key) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	const alloc_entry *found = NULL;
+	return low;
+}
+
+static bool matches(const alloc_table *table, uint64_t index, uint64_t pointer, uint64_t sample)
+{
+	return index < table->count && table->entries[index].pointer == pointer &&
+	       table->entries[index].sample == sample;
+}
+
+const alloc_entry *beton_alloc_table_find(const alloc_table *table, uint64_t pointer, uint64_t sample, bool *has_empty)
+{
+	uint64_t first = lower_bound(table, &(alloc_entry){.pointer = pointer, .sample = sample});
 	*has_empty = false;
-	for (; low < table->count; low++) {
-		const alloc_entry *entry = &table->entries[low];
-		if (entry->pointer != pointer || entry->sample != sample)
-			break;
-		*has_empty |= entry->size == 0;
-		found = entry;
-		if (entry->size)
-			break;
-	}
-	return found;
+	if (!matches(table, first, pointer, sample))
+		return NULL;
+	*has_empty = table->entries[first].size == 0;
+	if (!*has_empty)
+		return &table->entries[first];
+	/* Searched for, not walked to: a hostile table can have any number of empty entries at one place. */
+	uint64_t filled = lower_bound(table, &(alloc_entry){.pointer = pointer, .sample = sample, .size = 1});
+	return &table->entries[matches(table, filled, pointer, sample) ? filled : first];
 }

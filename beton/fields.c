@@ -10,6 +10,14 @@
 #include "format.h"
 #include "layout.h"
 
+/* A unit such as "[ns]" or "[25s]". It is printed by tools: nothing but letters and digits may be in it. */
+static bool is_date_unit(const char *text)
+{
+	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	size_t length = text[0] == '[' ? strspn(text + 1, allowed) : 0;
+	return length > 0 && strcmp(text + 1 + length, "]") == 0;
+}
+
 /* Bytes per element of a NumPy type string such as "<f4", "|b1", "<U7" or "<M8[ns]"; 0 if it is none, or if its
  * elements are not plain data (objects). */
 static uint32_t dtype_item_size(const char *text)
@@ -22,9 +30,7 @@ static uint32_t dtype_item_size(const char *text)
 	for (; *digit >= '0' && *digit <= '9'; digit++)
 		if ((count = count * 10 + (uint64_t)(*digit - '0')) > UINT32_MAX / 4)
 			return 0;
-	bool date = kind == 'M' || kind == 'm';
-	size_t rest = strlen(digit);
-	if (rest && !(date && rest > 2 && digit[0] == '[' && digit[rest - 1] == ']'))
+	if (*digit && !((kind == 'M' || kind == 'm') && is_date_unit(digit)))
 		return 0;
 	switch (kind) {
 	case 'b':

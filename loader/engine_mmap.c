@@ -27,10 +27,13 @@ static int mmap_open(bt_engine **out, const beton_reader *reader, beton_error *e
 	*out = NULL;
 	if (!engine)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", path);
-	*engine = (bt_engine){.reader = reader, .size = beton_reader_info(reader)->file_size};
-	engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(reader), 0);
+	uint64_t size = beton_reader_info(reader)->file_size;
+	*engine = (bt_engine){.reader = reader, .map = MAP_FAILED, .size = (size_t)size};
+	errno = ENOMEM; /* where addresses are shorter than file sizes */
+	if (size <= SIZE_MAX)
+		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(reader), 0);
 	if (engine->map == MAP_FAILED) {
-		int result = bt_fail_errno(err, errno, "%s: cannot map %zu bytes", path, engine->size);
+		int result = bt_fail_errno(err, errno, "%s: cannot map %llu bytes", path, (unsigned long long)size);
 		free(engine);
 		return result;
 	}

@@ -274,6 +274,9 @@ static void test_9_array_arguments(void **state)
 					    "[[\"a\", \"<f4\"], [\"b\", \"<f4\"]]",
 					    "[[\"\", \"<f4\\u0000\"]]",
 					    "[[\"\", \"<f9999999999999999999999999999\"]]",
+					    "[[\"\", \"<M8[\\u001b[2J]\"]]",
+					    "[[\"\", \"<m8[]\"]]",
+					    "[[\"\", \"<m8[s\"]]",
 					    "\xff\xfe",
 					    "[[\"\", \"<f4\"]] x"};
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
@@ -370,6 +373,33 @@ static void test_10_empty_blobs_share_pointers(void **state)
 		beton_reader_close(&reader);
 	}
 	restore();
+}
+
+/* A file that points every entry at one place must not make each look-up a walk over all of them: 2^16 fields of one
+ * sample, each without bytes, are 2^16 searches and not 2^31 steps. */
+static void test_10_many_empty_entries(void **state)
+{
+	(void)state;
+	enum { MANY = 65535 };
+	const char *name = in_folder("many.beton");
+	uint64_t end = HEADER + (uint64_t)MANY * FIELD + (uint64_t)MANY * 16;
+	size_t size = (size_t)(end + (uint64_t)MANY * ENTRY);
+	uint8_t *bytes = calloc(1, size);
+	assert_non_null(bytes);
+	const uint64_t head[] = {2 | (uint64_t)MANY << 16 | (uint64_t)PAGE << 32, 1, end};
+	for (size_t i = 0; i < sizeof(head); i++)
+		bytes[i] = (uint8_t)(head[i / 8] >> i % 8 * 8);
+	for (int i = 0; i < MANY; i++) {
+		uint8_t *field = bytes + HEADER + (size_t)i * FIELD;
+		field[0] = BETON_FIELD_BYTES;
+		snprintf((char *)field + 1, 16, "%d", i);
+	}
+	write_file(name, bytes, size);
+	free(bytes);
+	beton_reader *reader = open_good(name);
+	assert_int_equal(read_everything(reader), 0);
+	beton_reader_close(&reader);
+	assert_int_equal(unlink(name), 0);
 }
 
 static void expect_damaged(uint64_t sample, uint32_t field)
@@ -575,6 +605,7 @@ int main(void)
 		cmocka_unit_test(test_9_array_arguments),
 		cmocka_unit_test(test_10_allocation_entries),
 		cmocka_unit_test(test_10_empty_blobs_share_pointers),
+		cmocka_unit_test(test_10_many_empty_entries),
 		cmocka_unit_test(test_11_sample_pointers),
 		cmocka_unit_test(test_12_images),
 		cmocka_unit_test(test_14_file_shrinks_while_open),
