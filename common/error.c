@@ -6,12 +6,43 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Messages can hold names that come from a file: keep them on one line and harmless for a terminal. */
-static void sanitize(char *text)
+/* Length of the well-formed UTF-8 sequence at text (Unicode 15, table 3-7) if it is printable; 0: a control character,
+ * or no UTF-8. */
+static size_t printable_length(const unsigned char *text)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+	static const struct {
+		unsigned char first, first_most, second_least, second_most;
+		size_t length;
+	} forms[] = {
+		{0x20, 0x7e, 0, 0, 1},       {0xc2, 0xc2, 0xa0, 0xbf, 2}, /* U+0080..U+009F are controls */
+		{0xc3, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+		{0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+		{0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+	};
+	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+		if (text[0] < forms[i].first || text[0] > forms[i].first_most)
+			continue;
+		if (forms[i].length > 1 && (text[1] < forms[i].second_least || text[1] > forms[i].second_most))
+			return 0;
+		for (size_t at = 2; at < forms[i].length; at++)
+			if ((text[at] & 0xc0) != 0x80)
+				return 0;
+		return forms[i].length;
+	}
+	return 0;
+}
+
+/* Messages can hold names that come from a file or a folder: keep them on one line, UTF-8, and harmless for a terminal.
+ */
+static void sanitize(char *message)
+{
+	unsigned char *text = (unsigned char *)message;
+	while (*text) {
+		size_t length = printable_length(text);
+		if (length == 0)
 			*text = '?';
+		text += length ? length : 1;
+	}
 }
 
 BETON_PRINTF(4, 0)
@@ -116,5 +147,6 @@ void bt_prefix(beton_error *err, const char *format, ...)
 	fill(&context, err->code, err->sample, format, arguments);
 	va_end(arguments);
 	append(&context, ": ", err->message);
+	sanitize(context.message); /* the cut at the end may have halved a character */
 	*err = context;
 }

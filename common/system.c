@@ -121,8 +121,10 @@ int bt_atomic_open(bt_atomic_file *file, const char *path, beton_error *err)
 	int result = BETON_OK;
 	if (!file->path || !file->temporary)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	else if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is a folder", path);
+	/* A device or a pipe (/dev/null) must not be replaced by a file. */
+	else if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
+				 S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
 	else if ((file->fd = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0)
 		result = bt_fail_errno(err, errno, "%s: cannot create", path);
 	file->created = file->fd >= 0;

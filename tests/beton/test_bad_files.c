@@ -239,11 +239,28 @@ static void test_8_names(void **state)
 	beton_reader_close(&reader);
 	patch_file(path, HEADER + 1, "label\0", 6);
 	expect_refusal(path, BETON_FORMAT);
-	patch_file(path, HEADER + 1, "\x1b[2J\n\xff", 7);
-	put(HEADER, 99, 1);
-	/* Nothing of it may reach a terminal. */
-	for (const char *c = expect_refusal(path, BETON_UNSUPPORTED_FIELD); *c; c++)
-		assert_true((unsigned char)*c >= 0x20);
+	/* Nothing that is no text may reach a terminal or a log: controls, also those of 8 bits, and what is not UTF-8.
+	 */
+	static const struct {
+		const char *name, *shown;
+	} names[] = {
+		{"\x1b[2J\n\x7f", "'?[2J?\?'"},
+		{"\xff\x9b"
+		 "2J\xc2\x9b"
+		 "2J",
+		 "'??2J??2J'"},
+		{"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "'\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80'"},
+		{"\xc0\xaf\xe0\x80\xaf\xed\xa0\x80\xf5\x80\x80\x80\xe2\x82", "'?????????????\?'"},
+	};
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		char name[16] = "";
+		memcpy(name, names[i].name, strlen(names[i].name));
+		patch_file(path, HEADER + 1, name, sizeof(name));
+		put(HEADER, 99, 1);
+		const char *message = expect_refusal(path, BETON_UNSUPPORTED_FIELD);
+		if (!strstr(message, names[i].shown))
+			fail_msg("'%s' is not in '%s'", names[i].shown, message);
+	}
 	restore();
 }
 
