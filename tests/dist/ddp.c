@@ -126,11 +126,51 @@ static void rank_averages(struct rank *r)
 	MUST(dtrain_ddp_create(r->group, model.params, &options, &ddp, &err));
 	REQUIRE(dtrain_ddp_bucket_count(ddp) > 3);
 	for (int i = 0; i < 5; i++) {
-		backward(r, &model, dtrain_ddp_hooks(ddp, i != 2), i);
+		backward(r, &model, dtrain_ddp_hooks(ddp, true), i);
 		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
-		check_gradients(r, &model, i, i != 2);
-		REQUIRE(i == 2 ? step.comm_ms == 0 : step.comm_ms > 0 || r->size == 1);
+		check_gradients(r, &model, i, true);
+		REQUIRE(step.comm_ms > 0 || r->size == 1);
 		REQUIRE(step.exposed_ms >= 0 && step.backward_ms >= 0);
+	}
+	dtrain_ddp_destroy(&ddp);
+	free_model(&model);
+}
+
+/* Runs without communication leave the gradients as they are, and their sum comes with the next that has it; then there
+ * is nothing left of it. */
+static void rank_accumulates(struct rank *r)
+{
+	dtrain_ddp_options options;
+	dtrain_ddp_step step = {0};
+	dtrain_ddp *ddp = NULL;
+	struct model model;
+	const float *grads;
+
+	make_model(&model, 100, LAYERS);
+	dtrain_ddp_options_init(&options);
+	options.first_bucket_bytes = 1000;
+	options.bucket_bytes = 60000;
+	MUST(dtrain_ddp_create(r->group, model.params, &options, &ddp, &err));
+	grads = dtrain_params_grads(model.params);
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 3; i++) {
+			backward(r, &model, dtrain_ddp_hooks(ddp, false), i);
+			MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+			check_gradients(r, &model, i, false);
+			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0);
+		}
+		backward(r, &model, dtrain_ddp_hooks(ddp, true), 3);
+		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+		for (int64_t i = -DTRAIN_GRAD_EXTRA; i < 100; i++) {
+			float sum = 0;
+
+			for (int k = 0; k < 4; k++)
+				sum += gradient(0, k, i) + (float)(r->size - 1) * 0.25f;
+			REQUIRE(fabsf(grads[i] - sum) < 1e-2f);
+		}
+		backward(r, &model, dtrain_ddp_hooks(ddp, true), 4);
+		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+		check_gradients(r, &model, 4, true);
 	}
 	dtrain_ddp_destroy(&ddp);
 	free_model(&model);
@@ -299,6 +339,8 @@ static int rank_main(struct rank *r)
 {
 	if (strcmp(r->mode, "averages") == 0)
 		rank_averages(r);
+	else if (strcmp(r->mode, "accumulates") == 0)
+		rank_accumulates(r);
 	else if (strcmp(r->mode, "values") == 0)
 		rank_gets_values(r);
 	else if (strcmp(r->mode, "plans") == 0)
@@ -320,6 +362,13 @@ static void gradients_become_the_mean(void **state)
 	run_ranks("averages", 1);
 	run_ranks("averages", 3);
 	run_ranks("averages", 8);
+}
+
+static void runs_without_communication_add_up(void **state)
+{
+	(void)state;
+	run_ranks("accumulates", 1);
+	run_ranks("accumulates", 3);
 }
 
 static void values_come_from_rank_0(void **state)
@@ -367,6 +416,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(buckets_cover_the_flat_space),
 		cmocka_unit_test(gradients_become_the_mean),
+		cmocka_unit_test(runs_without_communication_add_up),
 		cmocka_unit_test(values_come_from_rank_0),
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),

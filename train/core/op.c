@@ -166,7 +166,7 @@ static int check_max_pool(const dtrain_op_desc *desc, const op_roles *roles, bet
 		return bad(desc, "batch or channels do not match", roles->of['Y'], err);
 	if (!dtrain__shape_equal(&roles->of['i']->shape, y))
 		return bad(desc, "bad index", roles->of['i'], err);
-	if (2 * desc->attrs.padding[0] > kernel[0] || 2 * desc->attrs.padding[1] > kernel[1])
+	if (desc->attrs.padding[0] > kernel[0] / 2 || desc->attrs.padding[1] > kernel[1] / 2)
 		return bad(desc, "padding above half of the kernel", NULL, err);
 	if (kernel[0] < 1 || kernel[1] < 1 || (int64_t)kernel[0] * kernel[1] > 256)
 		return bad(desc, "a window of more than 256 elements", NULL, err);

@@ -23,7 +23,7 @@ const char *dtrain_dtype_name(dtrain_dtype dtype)
 
 dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims)
 {
-	dtrain_shape shape = {.ndim = ndim < DTRAIN_MAX_DIMS ? ndim : DTRAIN_MAX_DIMS};
+	dtrain_shape shape = {.ndim = ndim >= 0 && ndim <= DTRAIN_MAX_DIMS ? ndim : -1};
 	for (int i = 0; i < shape.ndim; i++)
 		shape.dim[i] = dims[i];
 	return shape;

@@ -89,6 +89,8 @@ static void build_backward(cpu_build *build)
 	dnnl_memory_desc_t channel;
 	cpu_plain_md(&channel, &build->desc->inputs[2].shape);
 	cpu_view d_x = cpu_output(build, 0, &x.md);
+	/* oneDNN refuses to run without the shift, which no gradient depends on and which this op is therefore not
+	 * given: gamma has its shape. */
 	cpu_argument arguments[10] = {{DNNL_ARG_SRC, x},
 				      {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), &x.md)},
 				      {DNNL_ARG_SCALE, cpu_input(build, 2)},

@@ -45,8 +45,7 @@ dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor
 					  "conv2d '%s': kernel %d, stride %d, padding %d do not fit %lld x %lld", name,
 					  kernel, stride, padding, (long long)in.dim[2], (long long)in.dim[3]);
 	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], kernel, kernel});
-	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT,
-					      in.dim[1] * kernel * kernel);
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, 0);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], out_channels, height, width});
 	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
 	return dtrain__graph_node(graph,

@@ -22,7 +22,7 @@ void dtrain_ddp_options_init(dtrain_ddp_options *options)
 					.bucket_bytes = DEFAULT_BUCKET_BYTES};
 }
 
-static void *grads_at(const dtrain_ddp *ddp, int64_t offset)
+void *dtrain__ddp_grads_at(const dtrain_ddp *ddp, int64_t offset)
 {
 	return (char *)dtrain_params_grads(ddp->params) +
 	       offset * (int64_t)dtrain_dtype_size(dtrain_params_dtype(ddp->params));
@@ -47,9 +47,11 @@ static int start_buckets(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 		struct bucket *bucket = &ddp->buckets[ddp->next];
 		const dtrain_bucket *range = &ddp->plan[ddp->next];
 
-		status = ddp->api->event_record(bucket->ready, stream, err);
+		status = dtrain__ddp_accumulate(ddp, ddp->next, !ddp->sync, stream, err);
 		if (!status)
-			status = dtrain_allreduce(ddp->group, grads_at(ddp, range->offset), range->count,
+			status = ddp->api->event_record(bucket->ready, stream, err);
+		if (!status && ddp->sync)
+			status = dtrain_allreduce(ddp->group, dtrain__ddp_grads_at(ddp, range->offset), range->count,
 						  dtrain_params_dtype(ddp->params), DTRAIN_AVG, bucket->ready,
 						  &bucket->work, err);
 		if (!status)
@@ -58,9 +60,8 @@ static int start_buckets(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 	return status;
 }
 
-static int grad_ready(void *context, int param, dtrain_stream *stream, beton_error *err)
+static int note_gradient(dtrain_ddp *ddp, bool sync, int param, dtrain_stream *stream, beton_error *err)
 {
-	dtrain_ddp *ddp = context;
 	int status = BETON_OK;
 
 	if (param < 0 || param >= dtrain_params_count(ddp->params))
@@ -74,9 +75,20 @@ static int grad_ready(void *context, int param, dtrain_stream *stream, beton_err
 	if (status)
 		return status;
 	ddp->running = true;
+	ddp->sync = sync;
 	ddp->seen[param] = true;
 	ddp->buckets[ddp->bucket_of[param]].pending--;
 	return start_buckets(ddp, stream, err);
+}
+
+static int grad_ready_to_reduce(void *context, int param, dtrain_stream *stream, beton_error *err)
+{
+	return note_gradient(context, true, param, stream, err);
+}
+
+static int grad_ready_to_keep(void *context, int param, dtrain_stream *stream, beton_error *err)
+{
+	return note_gradient(context, false, param, stream, err);
 }
 
 static int create_events(dtrain_ddp *ddp, beton_error *err)
@@ -100,10 +112,13 @@ static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_err
 		ddp->packed_count += dtrain_shape_count(&dtrain_params_buffer_at(ddp->params, i)->shape);
 	ddp->buckets = calloc((size_t)ddp->count, sizeof(*ddp->buckets));
 	ddp->seen = calloc((size_t)n, sizeof(*ddp->seen));
-	ddp->packed = malloc((size_t)(ddp->packed_count ? ddp->packed_count : 1) *
-			     dtrain_dtype_size(dtrain_params_dtype(ddp->params)));
-	if (!ddp->buckets || !ddp->seen || !ddp->packed)
+	if (!ddp->buckets || !ddp->seen)
 		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
+	status = ddp->api->alloc(ddp->device,
+				 (size_t)ddp->packed_count * dtrain_dtype_size(dtrain_params_dtype(ddp->params)),
+				 &ddp->packed, err);
+	if (status)
+		return status;
 	for (int i = 0; i < n; i++)
 		ddp->buckets[ddp->bucket_of[i]].params++;
 	begin_step(ddp);
@@ -130,7 +145,8 @@ int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_d
 	ddp->params = params;
 	ddp->device = dtrain_params_device(params);
 	ddp->api = dtrain_device_get_api(ddp->device);
-	ddp->sync_hooks = (dtrain_program_hooks){.context = ddp, .grad_ready = grad_ready};
+	ddp->sync_hooks = (dtrain_program_hooks){.context = ddp, .grad_ready = grad_ready_to_reduce};
+	ddp->local_hooks = (dtrain_program_hooks){.context = ddp, .grad_ready = grad_ready_to_keep};
 	status = dtrain__group_use_device(group, ddp->device, err);
 	if (!status)
 		status = prepare(ddp, options, err);
@@ -161,11 +177,12 @@ void dtrain_ddp_destroy(dtrain_ddp **out)
 	}
 	if (ddp->first)
 		ddp->api->event_destroy(ddp->first);
+	dtrain__ddp_accumulation_free(ddp);
 	free(ddp->plan);
 	free(ddp->buckets);
 	free(ddp->bucket_of);
 	free(ddp->seen);
-	free(ddp->packed);
+	ddp->api->free(ddp->device, ddp->packed);
 	free(ddp);
 	*out = NULL;
 }
@@ -182,7 +199,7 @@ const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int index)
 
 const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync)
 {
-	return sync ? &ddp->sync_hooks : &ddp->idle_hooks;
+	return sync ? &ddp->sync_hooks : &ddp->local_hooks;
 }
 
 static int check_complete(const dtrain_ddp *ddp, beton_error *err)
@@ -235,8 +252,12 @@ int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *o
 	if (out)
 		*out = step;
 	if (!ddp->running)
-		return BETON_OK; /* without sync nothing was started */
+		return BETON_OK;
 	status = check_complete(ddp, err);
+	if (!ddp->sync) {
+		begin_step(ddp);
+		return status;
+	}
 	if (!status)
 		status = ddp->api->stream_synchronize(stream, err);
 	backward_end = bt_now_ns();

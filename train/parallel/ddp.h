@@ -26,11 +26,13 @@ struct dtrain_ddp {
 	bool *seen;     /* by index: its gradient is complete in this step */
 	int next;       /* the first bucket that is not started */
 	bool running;   /* a gradient of this step has come */
+	bool sync;      /* and its buckets are reduced */
 	dtrain_event *first;
 	dtrain_program_hooks sync_hooks;
-	dtrain_program_hooks idle_hooks;
+	dtrain_program_hooks local_hooks;
+	struct accumulation *accumulation; /* NULL until it is used */
 
-	void *packed; /* all buffers, for one reduction; host memory */
+	void *packed; /* all buffers, for one reduction; on the device, which is what the group takes */
 	int64_t packed_count;
 };
 
@@ -43,5 +45,13 @@ int dtrain__ddp_compare(const dtrain_ddp *ddp, beton_error *err);
 
 /* Collective: rank 0's values and buffers for all. */
 int dtrain__ddp_broadcast(dtrain_ddp *ddp, beton_error *err);
+
+/* Where an element of the flat space (or an extra one, below 0) has its gradient. */
+void *dtrain__ddp_grads_at(const dtrain_ddp *ddp, int64_t offset);
+
+/* Puts on the stream: keep: a bucket's gradients are added to what is accumulated; else: what is accumulated, if
+ * anything, is added to its gradients and forgotten. */
+int dtrain__ddp_accumulate(dtrain_ddp *ddp, int bucket, bool keep, dtrain_stream *stream, beton_error *err);
+void dtrain__ddp_accumulation_free(dtrain_ddp *ddp);
 
 #endif

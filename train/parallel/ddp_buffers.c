@@ -16,8 +16,8 @@ static int copy_buffers(dtrain_ddp *ddp, dtrain_stream *stream, bool pack, beton
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(ddp->params, i);
 		size_t bytes = (size_t)dtrain_shape_count(&buffer->shape) * each;
 
-		status = pack ? ddp->api->copy(stream, at, buffer->data, bytes, DTRAIN_DEVICE_TO_HOST, err)
-			      : ddp->api->copy(stream, buffer->data, at, bytes, DTRAIN_HOST_TO_DEVICE, err);
+		status = ddp->api->copy(stream, pack ? at : buffer->data, pack ? buffer->data : at, bytes,
+					DTRAIN_DEVICE_TO_DEVICE, err);
 		at += bytes;
 	}
 	return status ? status : ddp->api->stream_synchronize(stream, err);

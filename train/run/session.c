@@ -147,7 +147,8 @@ static int share_start(run_session *session, beton_error *err)
 	if (result == BETON_OK)
 		result = dtrain_ddp_create(session->group, session->params, NULL, &session->ddp, err);
 	if (result == BETON_OK && session->resumed && momentum) {
-		result = dtrain_broadcast(session->slow_group, momentum, dtrain_params_flat_count(session->params),
+		/* Memory of the device, which the group has had from ddp on; the slow group is for the host's. */
+		result = dtrain_broadcast(session->group, momentum, dtrain_params_flat_count(session->params),
 					  dtrain_params_dtype(session->params), 0, NULL, &work, err);
 		if (result == BETON_OK)
 			result = wait_for(work, err);

@@ -41,7 +41,10 @@ typedef struct dtrain_bucket {
 BETON_API int dtrain_ddp_bucket_count(const dtrain_ddp *ddp);
 BETON_API const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int index);
 
-/* Hooks for dtrain_program_run; valid as long as ddp. sync false (gradient accumulation): the hooks do nothing. */
+/* Hooks for dtrain_program_run; valid as long as ddp. sync false (gradient accumulation): nothing is sent, and the
+ * gradients and extra elements of the run are added up in memory of their own (as large as the gradients, from the
+ * first time on); the next run with sync true reduces their sum with its own. As with PyTorch's no_sync, the sum of k
+ * runs calls for a learning rate that is k times smaller. Every rank must do it in the same runs. */
 BETON_API const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync);
 
 /* One step's communication. Milliseconds. */
@@ -51,8 +54,8 @@ typedef struct dtrain_ddp_step {
 	double backward_ms; /* from the first gradient ready to the last */
 } dtrain_ddp_step;
 
-/* After the run: waits for all buckets (each reduced with DTRAIN_AVG). Gradients and the extra elements are then the
- * mean over the ranks, the same on every rank bit for bit. */
+/* After each run, with sync or without: waits for all buckets (each reduced with DTRAIN_AVG). With sync, gradients and
+ * the extra elements are then the mean over the ranks, the same on every rank bit for bit. */
 BETON_API int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *out, beton_error *err);
 
 /* Averages floating-point buffers over the ranks (batch norm's running statistics), before evaluation and checkpoints.

@@ -44,6 +44,7 @@ typedef struct dtrain_shape {
 	int64_t dim[DTRAIN_MAX_DIMS];
 } dtrain_shape;
 
+/* With an ndim outside 0 .. DTRAIN_MAX_DIMS: a shape of ndim -1, which nothing accepts. */
 BETON_API dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims);
 BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape); /* elements */
 
@@ -58,25 +59,26 @@ typedef struct dtrain_operand {
 } dtrain_operand;
 
 /* Operands are listed as inputs -> outputs; [x] is present only under the condition given. A gradient has the shape of
- * its tensor; d_ marks the gradient of the loss with respect to what follows. */
+ * its tensor; d_ marks the gradient of the loss with respect to what follows. mask and index go from an op to its
+ * backward op and to nobody else: their shape and type (U8) are formal, bytes and layout the device's. */
 typedef enum dtrain_op_kind {
-	DTRAIN_OP_CONV2D,              /* x, w -> y                           no bias; w [out, in, kh, kw] */
-	DTRAIN_OP_CONV2D_BWD_DATA,     /* d_y, w -> d_x                                                   */
-	DTRAIN_OP_CONV2D_BWD_WEIGHT,   /* x, d_y -> d_w                                                   */
-	DTRAIN_OP_LINEAR,              /* x, w, b -> y                        x [n, in]; w [out, in]; b [out] */
-	DTRAIN_OP_LINEAR_BWD_DATA,     /* d_y, w -> d_x                                                   */
-	DTRAIN_OP_LINEAR_BWD_WEIGHT,   /* x, d_y -> d_w, d_b                                              */
-	DTRAIN_OP_BATCH_NORM_TRAIN,    /* x, gamma, beta, running_mean, running_var -> y, mean, var, [mask]
-					  updates the running statistics in place; var is biased, running_var unbiased;
-					  mask: with attrs.relu, what the backward op needs to know where y > 0 */
-	DTRAIN_OP_BATCH_NORM_EVAL,     /* x, gamma, beta, running_mean, running_var -> y     attrs.relu */
-	DTRAIN_OP_BATCH_NORM_BWD,      /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta */
-	DTRAIN_OP_RELU,                /* x -> y                                                          */
-	DTRAIN_OP_RELU_BWD,            /* y, d_y -> d_x                                                   */
-	DTRAIN_OP_ADD,                 /* a, b -> y                           attrs.relu: y = max(a + b, 0) */
-	DTRAIN_OP_MAX_POOL,            /* x -> y, index                       padding counts as -infinity */
-	DTRAIN_OP_MAX_POOL_BWD,        /* d_y, index -> d_x                                               */
-	DTRAIN_OP_GLOBAL_AVG_POOL,     /* x [n, c, h, w] -> y [n, c]                                      */
+	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
+	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w -> d_x                                                   */
+	DTRAIN_OP_CONV2D_BWD_WEIGHT, /* x, d_y -> d_w                                                   */
+	DTRAIN_OP_LINEAR,            /* x, w, b -> y                        x [n, in]; w [out, in]; b [out] */
+	DTRAIN_OP_LINEAR_BWD_DATA,   /* d_y, w -> d_x                                                   */
+	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, d_b                                              */
+	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var -> y, mean, var, [mask]
+					updates the running statistics in place; var is biased, running_var unbiased;
+					mask: with attrs.relu, what the backward op needs to know where y > 0 */
+	DTRAIN_OP_BATCH_NORM_EVAL,   /* x, gamma, beta, running_mean, running_var -> y     attrs.relu */
+	DTRAIN_OP_BATCH_NORM_BWD,    /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta */
+	DTRAIN_OP_RELU,              /* x -> y                                                          */
+	DTRAIN_OP_RELU_BWD,          /* y, d_y -> d_x                                                   */
+	DTRAIN_OP_ADD,               /* a, b -> y                           attrs.relu: y = max(a + b, 0); y may be a */
+	DTRAIN_OP_MAX_POOL,          /* x -> y, index                       padding counts as -infinity */
+	DTRAIN_OP_MAX_POOL_BWD,      /* d_y, index -> d_x                                               */
+	DTRAIN_OP_GLOBAL_AVG_POOL,   /* x [n, c, h, w] -> y [n, c]                                      */
 	DTRAIN_OP_GLOBAL_AVG_POOL_BWD, /* d_y -> d_x                                                    */
 	DTRAIN_OP_FLATTEN,             /* x [n, ...] -> y [n, product of the rest], plain                 */
 	DTRAIN_OP_FLATTEN_BWD,         /* d_y -> d_x                                                      */
@@ -155,7 +157,8 @@ typedef struct dtrain_device_api {
 	void (*close)(dtrain_device *device); /* NULL allowed; all of its objects must be gone */
 	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
 
-	/* Memory of the device (zeroed), and host memory that it copies from fastest (optional: NULL = malloc). */
+	/* Memory of the device (zeroed), and host memory that it copies from fastest (optional, both: NULL = malloc).
+	 */
 	int (*alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 	void (*free)(dtrain_device *device, void *memory);
 	int (*host_alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
@@ -166,12 +169,14 @@ typedef struct dtrain_device_api {
 	int (*stream_synchronize)(dtrain_stream *stream, beton_error *err);
 	int (*stream_wait)(dtrain_stream *stream, dtrain_event *event, beton_error *err);
 
+	/* An event that was never recorded counts as complete. */
 	int (*event_create)(dtrain_device *device, dtrain_event **out, beton_error *err);
 	void (*event_destroy)(dtrain_event *event);
 	int (*event_record)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
 	int (*event_synchronize)(dtrain_event *event, beton_error *err);
 	int (*event_elapsed_ms)(dtrain_event *start, dtrain_event *end, double *out, beton_error *err);
 
+	/* Host memory must stay, and stay as it is, until the stream has been through the copy. */
 	int (*copy)(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
 		    beton_error *err);
 	int (*zero)(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
