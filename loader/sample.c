@@ -58,8 +58,10 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &crop, &pixels, err);
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - read;
-	if (result)
+	if (result) {
+		bt_prefix(err, "%s: field '%s'", beton_reader_path(loader->reader), loader->options.image_field);
 		return result;
+	}
 
 	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
 	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.flip_probability;

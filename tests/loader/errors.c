@@ -158,6 +158,8 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
 				assert_int_equal(fault.sample, DAMAGED);
 				assert_non_null(strstr(fault.message, "sample 13"));
+				assert_non_null(strstr(fault.message, file));
+				assert_non_null(strstr(fault.message, "'image'"));
 				assert_null(batch);
 				continue;
 			}

@@ -79,8 +79,6 @@ static int run_shard(run_session *session, struct results *results, struct sums 
 		result = beton_loader_next(session->val_loader, &batch, err);
 		if (result == BETON_OK)
 			result = run_batch(session, batch, results, sums, err);
-		else if (result != BETON_END)
-			bt_prefix(err, "%s", session->options->val);
 		beton_batch_release(&batch);
 	}
 	return result == BETON_END ? BETON_OK : result;

@@ -85,10 +85,8 @@ static int train_step(struct training *training, beton_error *err)
 	if (result == BETON_END)
 		return bt_fail(err, BETON_STATE, "%s: the epoch ended early, at position %" PRId64,
 			       session->options->data, session->position.position);
-	if (result != BETON_OK) {
-		bt_prefix(err, "%s", session->options->data);
+	if (result != BETON_OK)
 		return result;
-	}
 	double data_wait_ms = milliseconds(bt_now_ns() - began);
 	result = compute(training, batch, figures, &communication, err);
 	beton_batch_release(&batch);
