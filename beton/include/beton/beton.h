@@ -156,7 +156,9 @@ BETON_API int beton_writer_open(beton_writer **out, const char *path, const beto
 BETON_API int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err);
 
 /* Writes what is left, syncs, and renames the file to its final name (replacing an older one). The writer is still to
- * be closed. Errors: NO_SPACE, IO, NO_MEMORY, STATE; the final name then holds what it held before. */
+ * be closed. Errors: NO_SPACE, IO, NO_MEMORY, STATE; the final name then holds what it held before,
+ * unless only the last step failed, the sync of the folder: then the new file stands there, but may not outlive a power
+ * failure. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Closes *writer, if any, and sets it to NULL; without a successful finish the temporary file is removed. */

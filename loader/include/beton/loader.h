@@ -6,7 +6,8 @@
  *   -> I/O engine -> worker threads: decode the crop, resize, flip, normalize, convert -> slot of a batch -> consumer
  *
  * The batches are a function of (file, options, epoch, position) alone: not of the number of threads, of the engine,
- * nor of how often the epoch was interrupted. The global batch (all ranks together) does not depend on the world size.
+ * nor of how often the epoch was interrupted. The global batch (all ranks together) is the same for any world size
+ * with the same batch_size * world_size.
  *
  * Threads: one thread at a time calls the functions of one loader, except that beton_batch_release may be called from
  * any thread. Several loaders may live in one process. A loader must not be used in the child of a fork.
