@@ -11,9 +11,7 @@
 
 #include "buffer.h"
 #include "common/error.h"
-
-/* A progressive JPEG of this many scans is an attack on the decoder's time; encoders write about ten. */
-enum { SCANS_MAX = 200 };
+#include "common/jpeg.h"
 
 /* Columns that are decoded beside a crop. */
 enum { MARGIN = 8 };
@@ -46,10 +44,10 @@ static void fail_on_warning(j_common_ptr jpeg, int level)
 static void limit_scans(j_common_ptr jpeg)
 {
 	bt_decoder *decoder = jpeg->client_data;
-	if (decoder->jpeg.input_scan_number <= SCANS_MAX)
+	if (decoder->jpeg.input_scan_number <= BT_JPEG_SCANS_MAX)
 		return;
 	decoder->code = BETON_SAMPLE_CORRUPT;
-	snprintf(decoder->message, sizeof(decoder->message), "more than %d scans", SCANS_MAX);
+	snprintf(decoder->message, sizeof(decoder->message), "more than %d scans", BT_JPEG_SCANS_MAX);
 	longjmp(decoder->failed, 1);
 }
 
@@ -84,18 +82,6 @@ void bt_decoder_close(bt_decoder **decoder)
 	bt_buffer_free(&(*decoder)->pixels);
 	free(*decoder);
 	*decoder = NULL;
-}
-
-/* Adobe's programs store CMYK inverted (255 = no ink) and say so by their marker. From 4 to 3 bytes a pixel, in place.
- */
-static void cmyk_to_rgb(uint8_t *row, uint32_t width, bool inverted)
-{
-	uint8_t flip = inverted ? 0 : 255;
-	for (uint32_t x = 0; x < width; x++) {
-		uint32_t black = row[4 * x + 3] ^ flip;
-		for (uint32_t c = 0; c < 3; c++)
-			row[3 * x + c] = (uint8_t)(((row[4 * x + c] ^ flip) * black + 127) / 255);
-	}
 }
 
 /* Sets the decoder up for the columns of the crop and returns the first column that it will deliver. */
@@ -143,7 +129,7 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 		JSAMPROW at = pixels + row * stride;
 		jpeg_read_scanlines(jpeg, &at, 1);
 		if (jpeg->out_color_space == JCS_CMYK)
-			cmyk_to_rgb(at, jpeg->output_width, jpeg->saw_Adobe_marker);
+			bt_cmyk_to_rgb(at, at, jpeg->output_width);
 	}
 	if (jpeg->output_scanline == jpeg->output_height)
 		jpeg_finish_decompress(jpeg);

@@ -11,9 +11,6 @@
 
 #include "crop.h"
 
-/* The largest picture that is decoded: a damaged or hostile file must not make the loader take gigabytes. */
-#define BT_IMAGE_PIXELS_MAX (UINT64_C(1) << 28)
-
 /* A view of RGB pixels, 3 bytes each. */
 typedef struct bt_pixels {
 	const uint8_t *data;
@@ -31,7 +28,8 @@ void bt_decoder_close(bt_decoder **decoder);
 /* Decodes `crop`, which lies inside value->width x value->height, from bytes (value->blob.size of them). The view
  * points into bytes (raw images) or into the decoder, until its next call. JPEG data below and beside the crop is not
  * looked at more than the crop needs; the pixels are those of a whole decode. A JPEG warning is an error: its pixels
- * would be made up. Errors: SAMPLE_CORRUPT, NO_MEMORY. */
+ * would be made up. Errors: SAMPLE_CORRUPT (more than
+ * BT_IMAGE_PIXELS_MAX pixels too), NO_MEMORY. */
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop,
 	      bt_pixels *out, beton_error *err);
 

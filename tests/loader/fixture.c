@@ -62,7 +62,9 @@ uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fi
 	if (options.grey)
 		jpeg_set_colorspace(&jpeg, JCS_GRAYSCALE);
 	if (options.cmyk)
-		jpeg_set_colorspace(&jpeg, JCS_YCCK);
+		jpeg_set_colorspace(&jpeg, options.unmarked ? JCS_CMYK : JCS_YCCK);
+	if (options.unmarked)
+		jpeg.write_Adobe_marker = FALSE;
 	if (!options.grey && !options.cmyk) {
 		jpeg.comp_info[0].h_samp_factor = options.horizontal ? options.horizontal : 2;
 		jpeg.comp_info[0].v_samp_factor = options.vertical ? options.vertical : 2;

@@ -39,7 +39,8 @@ typedef struct fixture_jpeg_options {
 	int vertical;
 	bool progressive;
 	bool grey;
-	bool cmyk; /* with the Adobe marker, as Photoshop writes it */
+	bool cmyk;     /* with the Adobe marker, as Photoshop writes it */
+	bool unmarked; /* cmyk without it, and without YCCK, which only the marker tells */
 } fixture_jpeg_options;
 uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
 		      unsigned long *size);

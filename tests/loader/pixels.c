@@ -118,9 +118,10 @@ static void check_close(const uint8_t *got, uint32_t picture, double factor, boo
 static void every_kind_of_jpeg_becomes_rgb(void **state)
 {
 	(void)state;
-	const fixture_jpeg_options kinds[] = {{1, 1}, {1, 1, true}, {.grey = true}, {.cmyk = true}};
+	const fixture_jpeg_options kinds[] = {
+		{1, 1}, {1, 1, true}, {.grey = true}, {.cmyk = true}, {.cmyk = true, .unmarked = true}};
 	uint8_t *pixels = fixture_pixels(5, WIDTH, HEIGHT);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		unsigned long size;
 		uint8_t *bytes = fixture_jpeg(pixels, WIDTH, HEIGHT, kinds[i], &size);
 		uint8_t *whole = decode_whole(bytes, size, WIDTH, HEIGHT);

@@ -151,7 +151,7 @@ static int add_classes(source_list *list, const char *root, const name_list *cla
 		struct stat status;
 		if (!folder)
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
-		else if (every_class || stat(folder, &status) == 0)
+		else if (every_class || stat(folder, &status) == 0 || errno != ENOENT)
 			result = add_class(list, folder, (uint32_t)i, err);
 		if (result == BETON_OK && every_class && list->count == before)
 			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the class folder is empty", folder);

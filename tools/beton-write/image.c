@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "common/system.h"
 #include "jpeg_codec.h"
 #include "png_reader.h"
@@ -23,11 +24,12 @@ typedef struct file_bytes {
 
 int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *path, beton_error *err)
 {
-	if (width < 1 || height < 1 || width > UINT16_MAX || height > UINT16_MAX || width * height > IMAGE_PIXELS_MAX)
+	if (width < 1 || height < 1 || width > UINT16_MAX || height > UINT16_MAX ||
+	    width * height > BT_IMAGE_PIXELS_MAX)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT,
 			       "%s: %llu x %llu pixels; a side has 1 to %u, a picture at most %llu", path,
 			       (unsigned long long)width, (unsigned long long)height, UINT16_MAX,
-			       (unsigned long long)IMAGE_PIXELS_MAX);
+			       (unsigned long long)BT_IMAGE_PIXELS_MAX);
 	*image = (rgb_image){malloc((size_t)(width * height * 3)), (uint32_t)width, (uint32_t)height};
 	return image->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 }

@@ -9,9 +9,6 @@
 
 #include <beton/beton.h>
 
-/* Larger pictures are refused: a small hostile file must not ask for gigabytes. */
-#define IMAGE_PIXELS_MAX (UINT64_C(1) << 28)
-
 typedef enum write_mode {
 	WRITE_ORIGINAL, /* JPEG bytes as they are; other pictures as raw pixels */
 	WRITE_JPG,      /* everything encoded as JPEG */

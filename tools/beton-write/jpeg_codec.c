@@ -8,9 +8,7 @@
 #include <jpeglib.h>
 
 #include "common/error.h"
-
-/* A progressive file of few bytes can hold thousands of passes over a large picture. */
-#define SCANS_MAX 500
+#include "common/jpeg.h"
 
 /* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
 typedef struct escape {
@@ -42,9 +40,9 @@ static void leave_on_warning(j_common_ptr info, int level)
 
 static void leave_on_many_scans(j_common_ptr info)
 {
-	if (info->is_decompressor && ((j_decompress_ptr)info)->input_scan_number > SCANS_MAX) {
+	if (info->is_decompressor && ((j_decompress_ptr)info)->input_scan_number > BT_JPEG_SCANS_MAX) {
 		escape *way = (escape *)info->err;
-		snprintf(way->message, sizeof(way->message), "more than %d scans", SCANS_MAX);
+		snprintf(way->message, sizeof(way->message), "more than %d scans", BT_JPEG_SCANS_MAX);
 		longjmp(way->target, 1);
 	}
 }
@@ -58,6 +56,7 @@ static struct jpeg_error_mgr *init_escape(escape *way)
 	return &way->errors;
 }
 
+/* Up to the header, whose size is checked before the library takes memory for it. */
 static void start(decoder *self, const uint8_t *data, size_t size)
 {
 	jpeg_create_decompress(&self->info);
@@ -65,6 +64,12 @@ static void start(decoder *self, const uint8_t *data, size_t size)
 	self->info.progress = &self->progress;
 	jpeg_mem_src(&self->info, data, (unsigned long)size);
 	jpeg_read_header(&self->info, TRUE);
+	if ((uint64_t)self->info.image_width * self->info.image_height > BT_IMAGE_PIXELS_MAX) {
+		snprintf(self->escape.message, sizeof(self->escape.message),
+			 "%u x %u pixels; a picture has at most %llu", self->info.image_width, self->info.image_height,
+			 (unsigned long long)BT_IMAGE_PIXELS_MAX);
+		longjmp(self->escape.target, 1);
+	}
 }
 
 static int fail(decoder *self, const char *path, beton_error *err)
@@ -72,7 +77,7 @@ static int fail(decoder *self, const char *path, beton_error *err)
 	jpeg_destroy_decompress(&self->info);
 	free(self->row);
 	free(self->image.data);
-	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: damaged JPEG: %s", path, self->escape.message);
+	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: its JPEG cannot be decoded: %s", path, self->escape.message);
 }
 
 static bool is_cmyk(const struct jpeg_decompress_struct *info)
@@ -113,22 +118,6 @@ int jpeg_check(const uint8_t *data, size_t size, const char *path, beton_error *
 	return BETON_OK;
 }
 
-/* a * b / 255, rounded. */
-static uint8_t multiply(uint32_t a, uint32_t b)
-{
-	uint32_t product = a * b + 128;
-	return (uint8_t)(((product >> 8) + product) >> 8);
-}
-
-/* CMYK in a JPEG is stored inverted, as Adobe does it: 255 is no ink. Pillow and the browsers take all such files so,
- * and this gives the pixels of Pillow's convert('RGB'). */
-static void cmyk_to_rgb(const uint8_t *from, uint8_t *to, uint32_t width)
-{
-	for (uint32_t x = 0; x < width; x++, from += 4, to += 3)
-		for (int c = 0; c < 3; c++)
-			to[c] = (uint8_t)(from[3] - multiply(255u - from[c], from[3]));
-}
-
 static void read_rows(decoder *self)
 {
 	bool cmyk = is_cmyk(&self->info);
@@ -136,7 +125,7 @@ static void read_rows(decoder *self)
 		JSAMPROW to = self->image.data + (size_t)self->info.output_scanline * self->image.width * 3;
 		JSAMPROW row = cmyk ? self->row : to;
 		if (jpeg_read_scanlines(&self->info, &row, 1) == 1 && cmyk)
-			cmyk_to_rgb(self->row, to, self->image.width);
+			bt_cmyk_to_rgb(self->row, to, self->image.width);
 	}
 }
 
@@ -169,21 +158,29 @@ int jpeg_decode(const uint8_t *data, size_t size, const char *path, rgb_image *i
 typedef struct encoder {
 	struct jpeg_compress_struct info;
 	escape escape;
-	uint8_t *data;
+	uint8_t *room;
+	uint8_t *data; /* room, unless libjpeg took a larger buffer */
 	unsigned long size;
 } encoder;
 
 int jpeg_encode(const rgb_image *image, int quality, const char *path, uint8_t **data, size_t *size, beton_error *err)
 {
-	encoder self = {.data = NULL};
+	/* Room for nearly anything, so that libjpeg need not take a larger buffer: when that fails half-way, its own
+	 * first buffer is freed already, and data still points there. */
+	size_t room_size = ((size_t)image->width + 15) * ((size_t)image->height + 15) * 3 + 2048;
+	encoder self = {.room = malloc(room_size)};
+	if (!self.room)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	self.info.err = init_escape(&self.escape);
 	if (setjmp(self.escape.target)) {
 		jpeg_destroy_compress(&self.info);
-		free(self.data);
+		free(self.room);
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: cannot be encoded as JPEG: %s", path,
 			       self.escape.message);
 	}
 	jpeg_create_compress(&self.info);
+	self.data = self.room;
+	self.size = (unsigned long)room_size;
 	jpeg_mem_dest(&self.info, &self.data, &self.size);
 	self.info.image_width = image->width;
 	self.info.image_height = image->height;
@@ -198,7 +195,10 @@ int jpeg_encode(const rgb_image *image, int quality, const char *path, uint8_t *
 	}
 	jpeg_finish_compress(&self.info);
 	jpeg_destroy_compress(&self.info);
-	*data = self.data;
+	if (self.data != self.room)
+		free(self.room);
+	uint8_t *fitting = realloc(self.data, self.size);
+	*data = fitting ? fitting : self.data;
 	*size = self.size;
 	return BETON_OK;
 }
