@@ -88,11 +88,11 @@ static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *e
 	if (work->after)
 		status = work->api->event_synchronize(work->after, err);
 	work->start_ns = bt_now_ns();
-	if (!status && (work->call.count > 0 || work->call.op == GROUP_BARRIER)) {
+	if (!status && (work->call.count > 0 || work->call.op == GROUP_BARRIER))
 		status = group->backend->run(group->state, &work->call, &peer, err);
-		if (status)
-			fail_group(group, op, peer, err);
-	}
+	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
+	if (status)
+		fail_group(group, op, peer, err);
 	work->end_ns = bt_now_ns();
 	return status ? err->code : BETON_OK;
 }
