@@ -24,7 +24,7 @@ typedef struct net {
 	dtrain_stream *stream;
 	dtrain_params *params;
 	dtrain_program *program;
-	dtrain_tensor image, label, loss;
+	dtrain_tensor image, label, logits, loss;
 	int64_t batch, classes, pixels;
 	dtrain_dtype dtype;
 } net;
@@ -45,8 +45,9 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	dtrain_shape label = dtrain_shape_of(1, &n->batch);
 	n->image = dtrain_graph_input(graph, "image", n->dtype, &image);
 	n->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
-	dtrain_tensor logits = dtrain_model_build(graph, model, n->image, n->classes);
-	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, n->label, 0.1));
+	n->logits = dtrain_model_build(graph, model, n->image, n->classes);
+	dtrain_graph_keep(graph, n->logits);
+	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n->logits, n->label, 0.1));
 	dtrain_graph_keep(graph, n->loss);
 	dtrain_graph_metric(graph, n->loss, 2);
 	if (backward)

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes torch-trace.json: what PyTorch computes for a few small networks and ten steps of SGD.
+
+Usage: make-torch-trace.py > torch-trace.json        (any PyTorch with torch.nn; CPU; about a minute)
+
+Weights, pictures and labels are formulas of the parameter's name and the element's number, which the test that reads the
+trace (tests/train/torch.c) computes again: the file holds results only. Everything is computed in double.
+"""
+import json
+import math
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+CASES = [
+    # name, batch, side, classes, lr, momentum, nesterov, weight decay
+    ("mlp", 4, 8, 10, 0.002, 0.9, True, 5e-4),
+    ("resnet20", 4, 16, 10, 0.002, 0.9, True, 5e-4),
+    ("resnet18", 2, 64, 10, 0.0005, 0.9, False, 1e-2),
+    ("resnet50", 1, 64, 10, 0.0002, 0.8, True, 0.0),
+]
+SMOOTHING = 0.1
+STEPS = 10
+ELEMENTS = 3
+
+
+class Basic(nn.Module):
+    """Two 3x3 convolutions; a 1x1 convolution on the way past them where the shape changes."""
+
+    expansion = 1
+
+    def __init__(self, before, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or before != width:
+            self.downsample = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return functional.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 with the stride, 1x1 to four times the width."""
+
+    expansion = 4
+
+    def __init__(self, before, width, stride):
+        super().__init__()
+        after = 4 * width
+        self.conv1 = nn.Conv2d(before, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, after, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(after)
+        self.downsample = None
+        if stride != 1 or before != after:
+            self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x):
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = functional.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return functional.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, block, width, counts, classes, imagenet):
+        super().__init__()
+        self.imagenet = imagenet
+        self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False) if imagenet else nn.Conv2d(3, width, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        before = width
+        self.stages = len(counts)
+        for stage, count in enumerate(counts):
+            blocks = []
+            for i in range(count):
+                blocks.append(block(before, width << stage, 2 if stage > 0 and i == 0 else 1))
+                before = (width << stage) * block.expansion
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(before, classes)
+
+    def forward(self, x):
+        x = functional.relu(self.bn1(self.conv1(x)))
+        if self.imagenet:
+            x = functional.max_pool2d(x, 3, 2, 1)
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class Mlp(nn.Module):
+    def __init__(self, side, classes):
+        super().__init__()
+        self.fc1 = nn.Linear(3 * side * side, 512)
+        self.fc2 = nn.Linear(512, 512)
+        self.fc3 = nn.Linear(512, classes)
+
+    def forward(self, x):
+        x = functional.relu(self.fc1(x.flatten(1)))
+        return self.fc3(functional.relu(self.fc2(x)))
+
+
+def make_model(name, side, classes):
+    if name == "mlp":
+        return Mlp(side, classes)
+    if name == "resnet20":
+        return ResNet(Basic, 16, [3, 3, 3], classes, False)
+    if name == "resnet18":
+        return ResNet(Basic, 64, [2, 2, 2, 2], classes, True)
+    return ResNet(Bottleneck, 64, [3, 4, 6, 3], classes, True)
+
+
+def wave(count, salt):
+    """Numbers between -1 and 1 that repeat nowhere: a linear congruential generator, each number rounded to float."""
+    state, out = (12345 + 2654435761 * salt) % 2**32, []
+    for _ in range(count):
+        state = (state * 1664525 + 1013904223) % 2**32
+        out.append((state >> 8) * 2.0**-23 - 1.0)
+    return torch.tensor(out, dtype=torch.float32).double()
+
+
+def salt_of(name):
+    """Sum of the name's bytes, each times its place counted from 1."""
+    return sum((i + 1) * c for i, c in enumerate(name.encode()))
+
+
+def fill(name, parameter):
+    """Variance 2 / fan-in for matrices and convolutions, around 1 for batch norm's weights, near 0 for the rest."""
+    values = wave(parameter.numel(), salt_of(name))
+    if parameter.dim() > 1:
+        values = values * math.sqrt(6.0 / (parameter.numel() // parameter.shape[0]))
+    elif name.endswith("weight"):
+        values = 1 + 0.2 * values
+    else:
+        values = 0.1 * values
+    with torch.no_grad():
+        parameter.copy_(values.float().double().reshape(parameter.shape))
+
+
+def places(count):
+    """Which elements of a tensor are kept."""
+    return [k * 7919 % count for k in range(ELEMENTS)]
+
+
+def trace(name, batch, side, classes, lr, momentum, nesterov, decay):
+    model = make_model(name, side, classes).double().train()
+    for key, parameter in model.named_parameters():
+        fill(key, parameter)
+    pictures = wave(batch * 3 * side * side, 0).reshape(batch, 3, side, side)
+    labels = torch.arange(batch) % classes
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum, nesterov=nesterov, weight_decay=decay)
+    out = dict(model=name, batch=batch, side=side, classes=classes, lr=lr,
+               momentum=momentum, nesterov=nesterov, weight_decay=decay, losses=[], gradients={}, buffers={})
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits = model(pictures)
+        loss = functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+        loss.backward()
+        out["losses"].append(loss.item())
+        if step == 0:
+            out["logits"] = logits.flatten().tolist()
+            for key, parameter in model.named_parameters():
+                flat = parameter.grad.flatten()
+                out["gradients"][key] = [flat.norm().item()] + [flat[k].item() for k in places(flat.numel())]
+            for key, buffer in model.named_buffers():
+                if not key.endswith("num_batches_tracked"):
+                    out["buffers"][key] = [buffer.norm().item()] + [buffer[k].item() for k in places(buffer.numel())]
+        optimizer.step()
+    return out
+
+
+def rounded(value):
+    """Ten digits: a thousand times better than float."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list) else value
+
+
+json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace(*case)) for case in CASES]}, sys.stdout,
+          separators=(",", ":"))
+print()

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The same numbers as PyTorch: logits, every parameter's gradient, batch norm's statistics and the losses of ten steps
+ * of SGD, compared with what tests/golden/make-torch-trace.py stored (in double). Called with the trace's path.
+ */
+#include "net.h"
+
+#include <stdio.h>
+
+#include <jansson.h>
+
+static const char *trace_path;
+
+/* As that program does: numbers of a generator that starts from the tensor's name. */
+static void fill_parameter(const net *n, const dtrain_param *param)
+{
+	uint32_t salt = 0, state;
+	for (uint32_t i = 0; param->name[i]; i++)
+		salt += (i + 1) * (uint8_t)param->name[i];
+	state = 12345u + 2654435761u * salt;
+	bool weight = strcmp(strrchr(param->name, '.'), ".weight") == 0;
+	double scale = param->shape.ndim > 1 ? sqrt(6.0 / ((double)param->count / (double)param->shape.dim[0]))
+		       : weight              ? 0.2
+					     : 0.1;
+	for (int64_t i = 0; i < param->count; i++) {
+		state = state * 1664525u + 1013904223u;
+		double wave = (double)(state >> 8) * 0x1p-23 - 1;
+		float value = (float)((param->shape.ndim == 1 && weight ? 1 : 0) + scale * wave);
+		void *values = dtrain_params_values(n->params);
+		if (n->dtype == DTRAIN_F64)
+			((double *)values)[param->offset + i] = value;
+		else
+			((float *)values)[param->offset + i] = value;
+	}
+}
+
+static double number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+	assert_true(json_is_number(value));
+	return json_number_value(value);
+}
+
+/* stored: the norm of a tensor of count elements, then some of its elements. They may differ by bound times the norm.
+ */
+static void compare_tensor(const net *n, const char *name, const void *array, int64_t offset, int64_t count,
+			   const json_t *stored, double bound)
+{
+	if (json_array_size(stored) < 2)
+		fail_msg("the trace has no %s", name);
+	double expected = json_number_value(json_array_get(stored, 0)), sum = 0;
+	for (int64_t i = 0; i < count; i++)
+		sum += pow(net_element(n, array, offset + i), 2);
+	if (!(fabs(sqrt(sum) - expected) <= bound * (expected + 1e-9)))
+		fail_msg("%s: norm %.9g, PyTorch has %.9g", name, sqrt(sum), expected);
+	for (size_t k = 1; k < json_array_size(stored); k++) {
+		int64_t place = (int64_t)(k - 1) * 7919 % count;
+		double got = net_element(n, array, offset + place),
+		       right = json_number_value(json_array_get(stored, k));
+		if (!(fabs(got - right) <= bound * (expected + 1e-9)))
+			fail_msg("%s[%lld]: %.9g, PyTorch has %.9g", name, (long long)place, got, right);
+	}
+}
+
+static void compare_first_step(const net *n, const json_t *expected, double bound)
+{
+	const json_t *logits = json_object_get(expected, "logits"), *gradients = json_object_get(expected, "gradients");
+	const json_t *buffers = json_object_get(expected, "buffers");
+	assert_int_equal(json_array_size(logits), n->batch * n->classes);
+	for (size_t i = 0; i < json_array_size(logits); i++) {
+		double right = json_number_value(json_array_get(logits, i));
+		double got = net_element(n, dtrain_program_data(n->program, n->logits), (int64_t)i);
+		if (!(fabs(got - right) <= bound * (fabs(right) + 1)))
+			fail_msg("logit %zu: %.9g, PyTorch has %.9g", i, got, right);
+	}
+	assert_int_equal(json_object_size(gradients), dtrain_params_count(n->params));
+	for (int i = 0; i < dtrain_params_count(n->params); i++) {
+		const dtrain_param *param = dtrain_params_at(n->params, i);
+		compare_tensor(n, param->name, dtrain_params_grads(n->params), param->offset, param->count,
+			       json_object_get(gradients, param->name), bound);
+	}
+	assert_int_equal(json_object_size(buffers), dtrain_params_buffer_count(n->params));
+	for (int i = 0; i < dtrain_params_buffer_count(n->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(n->params, i);
+		compare_tensor(n, buffer->name, buffer->data, 0, dtrain_shape_count(&buffer->shape),
+			       json_object_get(buffers, buffer->name), bound);
+	}
+}
+
+/* bound: of everything in the first step, relative; loss_bound: of each step's loss, relative. */
+static void compare_case(const json_t *expected, const char *device, dtrain_dtype dtype, int steps, double bound,
+			 double loss_bound)
+{
+	net n;
+	beton_error err = {0};
+	const json_t *losses = json_object_get(expected, "losses");
+	net_open(&n, device, dtype, json_string_value(json_object_get(expected, "model")),
+		 (int64_t)number(expected, "batch"), (int64_t)number(expected, "side"),
+		 (int64_t)number(expected, "classes"));
+	for (int i = 0; i < dtrain_params_count(n.params); i++)
+		fill_parameter(&n, dtrain_params_at(n.params, i));
+	dtrain_sgd_options options;
+	dtrain_sgd_options_init(&options);
+	options.momentum = number(expected, "momentum");
+	options.nesterov = json_is_true(json_object_get(expected, "nesterov"));
+	options.weight_decay = number(expected, "weight_decay");
+	dtrain_sgd *sgd;
+	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	assert_true((int)json_array_size(losses) >= steps);
+	for (int step = 0; step < steps; step++) {
+		double loss = net_run(&n), right = json_number_value(json_array_get(losses, (size_t)step));
+		if (!(fabs(loss - right) <= loss_bound * right))
+			fail_msg("step %d: loss %.9g, PyTorch has %.9g", step, loss, right);
+		if (step == 0)
+			compare_first_step(&n, expected, bound);
+		expect_ok(dtrain_sgd_step(sgd, number(expected, "lr"), n.stream, &err), &err);
+	}
+	dtrain_sgd_destroy(&sgd);
+	net_close(&n);
+}
+
+static json_t *read_trace(void)
+{
+	json_error_t problem;
+	json_t *trace = json_load_file(trace_path, 0, &problem);
+	if (!trace)
+		fail_msg("%s:%d: %s", trace_path, problem.line, problem.text);
+	return trace;
+}
+
+static const struct {
+	const char *model;
+	int ref_steps; /* a step of a large network takes the plain device seconds */
+	int cpu_steps;
+	double cpu_bound; /* of everything in the first step */
+	double cpu_loss_bound;
+} plans[] = {
+	{"mlp", 10, 10, 1e-4, 1e-4},
+	{"resnet20", 10, 10, 1e-3, 1e-3},
+	{"resnet18", 1, 10, 1e-3, 1e-3},
+	/* Among the inputs of its 49 relus, some are so near 0 that float has them on the other side. */
+	{"resnet50", 1, 1, 5e-2, 1e-4},
+};
+
+#define PLANS (sizeof(plans) / sizeof(plans[0]))
+
+static const json_t *case_of(const json_t *trace, size_t plan)
+{
+	const json_t *cases = json_object_get(trace, "cases"), *expected = json_array_get(cases, plan);
+	assert_int_equal(json_array_size(cases), PLANS);
+	assert_string_equal(json_string_value(json_object_get(expected, "model")), plans[plan].model);
+	return expected;
+}
+
+/* In double, where learning rate and decay alone pass through a float. */
+static void ref_equals_torch(void **state)
+{
+	(void)state;
+	json_t *trace = read_trace();
+	for (size_t i = 0; i < PLANS; i++)
+		compare_case(case_of(trace, i), "ref", DTRAIN_F64, plans[i].ref_steps, 1e-8, 1e-7);
+	json_decref(trace);
+}
+
+static void cpu_equals_torch(void **state)
+{
+	(void)state;
+	if (!dtrain_device_find("cpu")) {
+		fprintf(stderr, "no cpu device in this build\n");
+		skip();
+	}
+	json_t *trace = read_trace();
+	for (size_t i = 0; i < PLANS; i++)
+		compare_case(case_of(trace, i), "cpu", DTRAIN_F32, plans[i].cpu_steps, plans[i].cpu_bound,
+			     plans[i].cpu_loss_bound);
+	json_decref(trace);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ref_equals_torch),
+		cmocka_unit_test(cpu_equals_torch),
+	};
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s TRACE\n", argv[0]);
+		return 2;
+	}
+	trace_path = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
