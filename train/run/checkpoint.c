@@ -13,6 +13,7 @@
 
 #include "checkpoint_folder.h"
 #include "common/system.h"
+#include "core/shape.h"
 #include "safetensors.h"
 
 #define STATE_VERSION 1
@@ -379,20 +380,6 @@ static int check_digest(const char *path, json_t *state, const char *name, beton
 	return BETON_OK;
 }
 
-static void print_shape(char *text, size_t size, const dtrain_shape *shape)
-{
-	size_t used = (size_t)snprintf(text, size, "[");
-	for (int i = 0; i < shape->ndim && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, i ? ", %" PRId64 : "%" PRId64, shape->dim[i]);
-	if (used < size)
-		snprintf(text + used, size - used, "]");
-}
-
-static bool same_shape(const dtrain_shape *a, const dtrain_shape *b)
-{
-	return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof(a->dim[0])) == 0;
-}
-
 /* The file must hold the tensors of the list and no others. */
 static int check_tensors(const safetensors_file *file, const tensor_list *list, beton_error *err)
 {
@@ -405,13 +392,12 @@ static int check_tensors(const safetensors_file *file, const tensor_list *list, 
 		if (found->dtype != wanted->dtype)
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not %s", file->path, wanted->name,
 				       dtrain_dtype_name(wanted->dtype));
-		if (!same_shape(&found->shape, &wanted->shape)) {
-			char theirs[128];
-			char ours[128];
-			print_shape(theirs, sizeof(theirs), &found->shape);
-			print_shape(ours, sizeof(ours), &wanted->shape);
+		if (!dtrain__shape_equal(&found->shape, &wanted->shape)) {
+			char theirs[DTRAIN__SHAPE_TEXT];
+			char ours[DTRAIN__SHAPE_TEXT];
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
-				       file->path, wanted->name, theirs, ours);
+				       file->path, wanted->name, dtrain__shape_text(&found->shape, theirs),
+				       dtrain__shape_text(&wanted->shape, ours));
 		}
 	}
 	/* Names are unique on both sides and all of ours are there: only a longer list has a stranger. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dtrain-ffcv: one program that is the launcher, every rank, or both in one process. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -120,10 +122,22 @@ static int run(const run_options *options, char **argv)
 	return launches ? launch(options, argv) : run_rank(options, &facts, &env);
 }
 
+/* Started with a closed standard output, the program would print into the file that it opens first. */
+static bool fill_standard_files(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd >= 0 && close(fd) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	beton_error err;
 	run_options options;
+	if (!fill_standard_files())
+		return EXIT_FAILURE;
 	/* A full file or a reader that went away is an error of the write, not the end of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
