@@ -69,17 +69,18 @@ void beton_writer_options_init(beton_writer_options *options)
 	*options = (beton_writer_options){.struct_size = sizeof(*options), .page_size = BETON_PAGE_SIZE_DEFAULT};
 }
 
-/* A caller built with another version of the header may know fewer options, or more. */
+/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
 static int take_options(const beton_writer_options *given, beton_writer_options *options, beton_error *err)
 {
 	beton_writer_options_init(options);
 	if (given) {
-		size_t size = given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options);
-		if (size < offsetof(beton_writer_options, page_size) + sizeof(options->page_size))
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "writer options: struct_size %zu; call beton_writer_options_init",
-				       given->struct_size);
-		memcpy(options, given, size);
+		size_t least = offsetof(beton_writer_options, page_size) + sizeof(options->page_size);
+		if (given->struct_size < least || given->struct_size > sizeof(*options))
+			return bt_fail(
+				err, BETON_INVALID_ARGUMENT,
+				"writer options: struct_size is %zu, not %zu to %zu; call beton_writer_options_init",
+				given->struct_size, least, sizeof(*options));
+		memcpy(options, given, given->struct_size);
 	}
 	uint32_t page_size = options->page_size;
 	if (page_size < BETON_PAGE_SIZE_MIN || (page_size & (page_size - 1)))

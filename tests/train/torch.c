@@ -138,7 +138,8 @@ static const struct {
 	{"mlp", 10, 10, 1e-4, 1e-4},
 	{"resnet20", 10, 10, 1e-3, 1e-3},
 	{"resnet18", 1, 10, 1e-3, 1e-3},
-	/* Among the inputs of its 49 relus, some are so near 0 that float has them on the other side. */
+	/* One picture: its last batch norms see four values each and amplify rounding. In float the plain device's
+	 * logits are off by 1e-4 as well, cpu's by 5e-4, and gradients by more. */
 	{"resnet50", 1, 1, 5e-2, 1e-4},
 };
 
