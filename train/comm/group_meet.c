@@ -16,9 +16,9 @@
 #define MEET_VERSION 1
 /* How long the first rank that failed waits for the others to report, and the others for its verdict. A rank that is
  * alive and in a collective reports within milliseconds of the first failure, because the connections end one after
- * the other. */
-#define REPORT_MS 1000
-#define VERDICT_MS 3000
+ * the other; where many ranks share few cores, within a second or two. */
+#define REPORT_MS 3000
+#define VERDICT_MS 6000
 #define NAMES_SIZE 160
 
 static int remaining_ms(uint64_t deadline_ns)
