@@ -5,6 +5,7 @@
 #define BT_SYSTEM_H
 
 #include <stdbool.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,6 +17,12 @@ uint64_t bt_now_ns(void);
 
 /* Cores that this thread may run on (its affinity mask), at least 1. */
 int bt_available_cores(void);
+
+/* Around the start of a thread of a library: signals are the application's business, its own threads get them. Not
+ * those that a thread brings upon itself, which end the process or reach the application's handler only where they are
+ * not blocked, nor a profiler's; but SIGPIPE, which says what an error code says too. The caller gives the old mask
+ * back with pthread_sigmask. */
+void bt_block_signals(sigset_t *before);
 
 /* pread until size bytes or the end of the file; retries EINTR. Returns the bytes read, or -1 with errno. */
 ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);

@@ -2,7 +2,6 @@
 #include "workers.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,15 +182,8 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 	loader->workers = calloc(count, sizeof(*loader->workers));
 	if (!loader->workers)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u worker threads", count);
-	/* Signals are the application's business: its own threads get them. Not those that a thread brings upon itself:
-	 * they end the process, or reach the application's handler, only where they are not blocked; nor a profiler's.
-	 */
-	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
-	sigset_t blocked, before;
-	sigfillset(&blocked);
-	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-		sigdelset(&blocked, own[i]);
-	pthread_sigmask(SIG_SETMASK, &blocked, &before);
+	sigset_t before;
+	bt_block_signals(&before);
 	int result = BETON_OK;
 	for (uint32_t i = 0; result == BETON_OK && i < count; i++) {
 		loader->workers[i].loader = loader;

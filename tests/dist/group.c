@@ -423,6 +423,7 @@ static void bad_arguments_are_refused(void **state)
 static void killed_rank_is_named_by_all(void **state)
 {
 	struct ranks ranks;
+	int failed = 0;
 
 	(void)state;
 	start_ranks(&ranks, "for-ever", 0, 8, 60000);
@@ -430,12 +431,14 @@ static void killed_rank_is_named_by_all(void **state)
 	kill(ranks.pids[5], SIGKILL);
 	assert_int_equal(end_rank(&ranks, 5), 1000 + SIGKILL);
 	for (int rank = 0; rank < 8; rank++) {
-		if (rank == 5)
+		int status = rank == 5 ? 0 : end_rank(&ranks, rank);
+
+		if (rank == 5 || (status == -BETON_PEER_LOST && strstr(ranks.err[rank], "allreduce: rank 5 is lost")))
 			continue;
-		assert_int_equal(end_rank(&ranks, rank), -BETON_PEER_LOST);
-		if (!strstr(ranks.err[rank], "allreduce: rank 5 is lost"))
-			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+		print_error("rank %d: status %d: %s\n", rank, status, ranks.err[rank]);
+		failed++;
 	}
+	assert_int_equal(failed, 0);
 	end_store(&ranks);
 }
 

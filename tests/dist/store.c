@@ -20,6 +20,7 @@
 
 #include <dtrain/comm.h>
 
+#include "train/comm/store.h"
 #include "train/comm/store_frame.h"
 
 #define SHORT_MS 50
@@ -101,6 +102,28 @@ static void missing_key_times_out_and_is_named(void **state)
 	/* The client works on. */
 	assert_int_equal(dtrain_store_set(f->client, "a", "x", 1, NULL), BETON_OK);
 	expect_stored(f->client, "a", "x", 1);
+}
+
+static void will_comes_into_force_when_the_connection_ends(void **state)
+{
+	struct fixture *f = *state;
+	char text[STORE_MAX_WILL + 2];
+	int first, second;
+	size_t size;
+	void *value;
+
+	assert_int_equal(dtrain__store_leave_will(f->client, "first", "gone", &first, NULL), BETON_OK);
+	assert_int_equal(dtrain__store_leave_will(f->client, "second", "gone", &second, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_get(f->client, "first", SHORT_MS, &value, &size, NULL), BETON_TIMEOUT);
+	assert_int_equal(dtrain_store_set(f->client, "second", "said before", 11, NULL), BETON_OK);
+	close(second);
+	close(first);
+	expect_stored(f->client, "first", "gone", 4); /* the end of `second` was seen before */
+	expect_stored(f->client, "second", "said before", 11);
+	memset(text, 'w', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(dtrain__store_leave_will(f->client, "long", text, &first, NULL), BETON_PEER_LOST);
+	assert_int_equal(first, -1);
 }
 
 static void limits_are_refused_by_the_client(void **state)
@@ -395,6 +418,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(values_come_back),
 		TEST(missing_key_times_out_and_is_named),
+		TEST(will_comes_into_force_when_the_connection_ends),
 		TEST(limits_are_refused_by_the_client),
 		TEST(counters_overflow_is_an_error),
 		TEST(waiting_holds_up_nobody),

@@ -25,7 +25,6 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
-#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <beton/error.h>
@@ -46,12 +45,11 @@ struct StoreFailure : public std::runtime_error {
 	}
 };
 
-/* Gloo's view of our store. Each rank publishes under its number the addresses that the others shall connect to: they
- * are kept, because Gloo's errors name a peer by its address only. */
+/* Gloo's view of our store. */
 class Store : public gloo::rendezvous::Store
 {
       public:
-	Store(const gloo_options &options) : options_(options), published(static_cast<size_t>(options.size))
+	explicit Store(const gloo_options &options) : options_(options)
 	{
 	}
 
@@ -79,35 +77,11 @@ class Store : public gloo::rendezvous::Store
 			fetch(key, timeout);
 	}
 
-	/* "[127.0.0.1]:40001" of each rank's end that this rank is connected to. Addresses are listed in rank order
-	 * without the publisher's own. */
-	std::vector<std::string> peers() const;
-
       private:
 	std::vector<char> fetch(const std::string &key, const milliseconds &timeout);
 
 	const gloo_options &options_;
-	std::vector<std::vector<char>> published;
 };
-
-std::vector<std::string> Store::peers() const
-{
-	std::vector<std::string> out(published.size());
-	size_t others = published.size() - 1;
-
-	for (size_t rank = 0; rank < published.size(); rank++) {
-		size_t self = static_cast<size_t>(options_.rank), index = self > rank ? self - 1 : self;
-
-		size_t each = published[rank].size() / others;
-
-		if (rank == self || each == 0)
-			continue;
-		std::vector<char> bytes(published[rank].begin() + static_cast<long>(index * each),
-					published[rank].begin() + static_cast<long>((index + 1) * each));
-		out[rank] = gloo::transport::tcp::Address(bytes).str();
-	}
-	return out;
-}
 
 std::vector<char> Store::fetch(const std::string &key, const milliseconds &timeout)
 {
@@ -119,37 +93,18 @@ std::vector<char> Store::fetch(const std::string &key, const milliseconds &timeo
 	if (status)
 		throw StoreFailure(status, key);
 	std::unique_ptr<void, decltype(&free)> owner(value, &free);
-	std::vector<char> data(static_cast<char *>(value), static_cast<char *>(value) + size);
-	char *end = nullptr;
-	unsigned long rank = strtoul(key.c_str(), &end, 10);
-
-	if (end && !*end && end != key.c_str() && rank < published.size())
-		published[rank] = data;
-	return data;
+	return std::vector<char>(static_cast<char *>(value), static_cast<char *>(value) + size);
 }
 
 } // namespace
 
 struct gloo_group {
 	std::shared_ptr<gloo::rendezvous::Context> context;
-	std::vector<std::string> peers;
 	milliseconds timeout;
 };
 
 namespace
 {
-
-int find_peer(const gloo_group *group, const std::string &message)
-{
-	for (size_t rank = 0; group && rank < group->peers.size(); rank++) {
-		const std::string &address = group->peers[rank];
-		size_t at = address.empty() ? std::string::npos : message.find(address);
-
-		if (at != std::string::npos && !isdigit(static_cast<unsigned char>(message[at + address.size()])))
-			return static_cast<int>(rank);
-	}
-	return -1;
-}
 
 /* Messages start with the place in Gloo's source: "[...pair.cc:598] text". */
 std::string strip_place(const std::string &message)
@@ -160,36 +115,34 @@ std::string strip_place(const std::string &message)
 											   : message;
 }
 
-int fail(const gloo_group *group, struct gloo_failure *failure, int code, const char *what)
+int fail(struct gloo_failure *failure, int code, const char *what)
 {
 	std::string message = what;
 
 	failure->code = code;
-	failure->peer = find_peer(group, message);
 	snprintf(failure->message, sizeof(failure->message), "%s", strip_place(message).c_str());
 	return code;
 }
 
-template <typename Function> int guarded(const gloo_group *group, struct gloo_failure *failure, Function function)
+template <typename Function> int guarded(struct gloo_failure *failure, Function function)
 {
 	failure->code = BETON_OK;
-	failure->peer = -1;
 	failure->message[0] = '\0';
 	try {
 		function();
 		return BETON_OK;
 	} catch (const StoreFailure &e) {
-		return fail(group, failure, e.code, e.what());
+		return fail(failure, e.code, e.what());
 	} catch (const gloo::IoException &e) {
 		bool late = strstr(e.what(), "imed out") || strstr(e.what(), "timeout");
 
-		return fail(group, failure, late ? BETON_TIMEOUT : BETON_PEER_LOST, e.what());
+		return fail(failure, late ? BETON_TIMEOUT : BETON_PEER_LOST, e.what());
 	} catch (const std::bad_alloc &) {
-		return fail(group, failure, BETON_NO_MEMORY, "out of memory");
+		return fail(failure, BETON_NO_MEMORY, "out of memory");
 	} catch (const std::exception &e) {
-		return fail(group, failure, BETON_SYSTEM, e.what());
+		return fail(failure, BETON_SYSTEM, e.what());
 	} catch (...) {
-		return fail(group, failure, BETON_SYSTEM, "an unknown exception");
+		return fail(failure, BETON_SYSTEM, "an unknown exception");
 	}
 }
 
@@ -252,7 +205,7 @@ uint8_t *bytes(const void *data)
 int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
 {
 	*out = nullptr;
-	return guarded(nullptr, failure, [&] {
+	return guarded(failure, [&] {
 		std::unique_ptr<gloo_group> group(new gloo_group);
 		gloo::transport::tcp::attr attr;
 		Store store(*options);
@@ -269,7 +222,6 @@ int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, s
 		group->context->setTimeout(milliseconds(options->timeout_ms / 5 + 1));
 		group->context->connectFullMesh(store, device);
 		group->context->setTimeout(group->timeout);
-		group->peers = store.peers();
 		*out = group.release();
 	});
 }
@@ -280,7 +232,7 @@ void dtrain__gloo_abort(gloo_group *group)
 
 	/* Closing this Gloo's connections does not wake up who waits for them. A wait that is late does: Gloo then
 	 * tells all connections of the context, and closes them. So wait for what nobody sends. */
-	guarded(group, &ignored, [&] {
+	guarded(&ignored, [&] {
 		char byte;
 		auto buffer = group->context->createUnboundBuffer(&byte, sizeof(byte));
 
@@ -292,13 +244,13 @@ void dtrain__gloo_close(gloo_group *group)
 {
 	struct gloo_failure ignored;
 
-	guarded(nullptr, &ignored, [&] { delete group; });
+	guarded(&ignored, [&] { delete group; });
 }
 
 int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,
 			   enum gloo_reduction reduction, uint32_t tag, struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		if (type == GLOO_F32)
 			allreduce<float>(group, data, count, reduction, tag);
 		else if (type == GLOO_F64)
@@ -311,7 +263,7 @@ int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum glo
 int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_type type, enum gloo_reduction reduction,
 			int root, uint32_t tag, struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		if (type == GLOO_F32)
 			reduce<float>(group, data, count, reduction, root, tag);
 		else if (type == GLOO_F64)
@@ -324,7 +276,7 @@ int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_t
 int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			    struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::AllgatherOptions options(group->context);
 
 		set_common(options, group, tag);
@@ -337,7 +289,7 @@ int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, 
 int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag,
 			   struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::BroadcastOptions options(group->context);
 
 		set_common(options, group, tag);
@@ -350,7 +302,7 @@ int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root,
 int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
 			struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::GatherOptions options(group->context);
 
 		set_common(options, group, tag);
@@ -365,7 +317,7 @@ int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size
 int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
 			 struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::ScatterOptions options(group->context);
 
 		set_common(options, group, tag);
@@ -385,7 +337,7 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			    struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::AlltoallOptions options(group->context);
 		size_t all = size * static_cast<size_t>(group->context->size);
 
@@ -398,7 +350,7 @@ int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, 
 
 int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		auto buffer = group->context->createUnboundBuffer(bytes(data), size);
 
 		buffer->send(peer, point_to_point_slot);
@@ -408,7 +360,7 @@ int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer
 
 int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		auto buffer = group->context->createUnboundBuffer(data, size);
 
 		buffer->recv(peer, point_to_point_slot);
@@ -418,7 +370,7 @@ int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, stru
 
 int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure)
 {
-	return guarded(group, failure, [&] {
+	return guarded(failure, [&] {
 		gloo::BarrierOptions options(group->context);
 
 		set_common(options, group, tag);

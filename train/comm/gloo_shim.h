@@ -14,7 +14,6 @@ extern "C" {
 
 struct gloo_failure {
 	int code; /* beton_status */
-	int peer; /* the rank whose connection failed, or -1 */
 	char message[256];
 };
 

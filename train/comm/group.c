@@ -4,9 +4,9 @@
  */
 #include "group.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -59,7 +59,7 @@ static bool is_stopping(dtrain_group *group)
 }
 
 /* Nothing works after the first failure: Gloo's connections are closed by it. */
-static void fail_group(dtrain_group *group, const char *op, int peer, beton_error *err)
+static void fail_group(dtrain_group *group, const char *op, beton_error *err)
 {
 	bool reported;
 
@@ -69,7 +69,7 @@ static void fail_group(dtrain_group *group, const char *op, int peer, beton_erro
 		reported = dtrain__group_report_fault(&group->member, err);
 		group->backend->abort(group->state);
 		if (reported)
-			dtrain__group_agree_on_fault(&group->member, op, peer, err);
+			dtrain__group_agree_on_fault(&group->member, op, err);
 		else
 			bt_prefix(err, "group \"%s\": %s", group->name, op);
 	}
@@ -79,7 +79,7 @@ static void fail_group(dtrain_group *group, const char *op, int peer, beton_erro
 static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *err)
 {
 	const char *op = dtrain__group_op_name(work->call.op);
-	int status = BETON_OK, peer = -1;
+	int status = BETON_OK;
 
 	if (group->failure.code) {
 		*err = group->failure;
@@ -89,10 +89,10 @@ static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *e
 		status = work->api->event_synchronize(work->after, err);
 	work->start_ns = bt_now_ns();
 	if (!status && (work->call.count > 0 || work->call.op == GROUP_BARRIER))
-		status = group->backend->run(group->state, &work->call, &peer, err);
+		status = group->backend->run(group->state, &work->call, err);
 	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
 	if (status)
-		fail_group(group, op, peer, err);
+		fail_group(group, op, err);
 	work->end_ns = bt_now_ns();
 	return status ? err->code : BETON_OK;
 }
@@ -125,11 +125,10 @@ static void *group_main(void *argument)
 
 static int start_thread(dtrain_group *group, beton_error *err)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int failure;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+	bt_block_signals(&before);
 	failure = pthread_create(&group->thread, NULL, group_main, group);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failure)
@@ -167,7 +166,7 @@ static int join(dtrain_group *group, const char *backend, beton_error *err)
 			       backend ? backend : "gloo");
 	status = dtrain__group_use_device(group, group->device, err);
 	if (!status)
-		status = dtrain__group_meet(&group->member, group->backend->name, err);
+		status = dtrain__group_meet(&group->member, group->backend->name, &group->will, err);
 	if (status)
 		return status;
 	status = group->backend->connect(&group->member, &group->state, err);
@@ -198,6 +197,7 @@ int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtr
 	pthread_cond_init(&group->changed, NULL);
 	group->device = options->device;
 	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
+	group->will = -1;
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
 	group->member =
@@ -243,6 +243,8 @@ void dtrain_group_destroy(dtrain_group **out)
 	}
 	if (group->backend && (group->state || group->backend == &dtrain__group_local))
 		group->backend->close(group->state);
+	if (group->will >= 0)
+		close(group->will);
 	pthread_cond_destroy(&group->changed);
 	pthread_mutex_destroy(&group->mutex);
 	free(group->name);

@@ -34,6 +34,7 @@ struct dtrain_group {
 	int splits;
 	pthread_t thread;
 	bool thread_started;
+	int will; /* descriptor: the store tells the others when it is closed, by this process or by its end */
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
@@ -45,16 +46,16 @@ struct dtrain_group {
 };
 
 /* Meets the other ranks at the store: TIMEOUT names those that did not come, MISMATCH those that were started
- * differently. */
-int dtrain__group_meet(const struct group_member *member, const char *backend, beton_error *err);
+ * differently. *will is a descriptor or -1: see struct dtrain_group. */
+int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err);
 
 /* Called on the communication thread of a rank whose operation failed, before it ends its connections: from then on the
  * others' operations fail too, and what they see is this rank. False when the store is gone. */
 bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err);
 
 /* After that: the ranks agree through the store on what happened first, so that all of them name the rank that is lost,
- * and not the neighbour that gave up because of it. Rewrites err. peer: the rank that the backend blames, or -1. */
-void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, int peer, beton_error *err);
+ * and not the neighbour that gave up because of it. Rewrites err. */
+void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, beton_error *err);
 
 /* Gives a group the device whose events and memory it is going to see, if it has none yet. INVALID_ARGUMENT when it has
  * another; UNSUPPORTED when the backend cannot reach that device's memory. */

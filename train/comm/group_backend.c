@@ -28,10 +28,9 @@ static int local_connect(const struct group_member *member, void **state, beton_
 }
 
 /* Alone, every reduction and exchange is a copy. */
-static int local_run(void *state, const struct group_call *call, int *peer, beton_error *err)
+static int local_run(void *state, const struct group_call *call, beton_error *err)
 {
 	(void)state;
-	(void)peer;
 	(void)err;
 	if (call->op != GROUP_BARRIER && call->output != call->input)
 		memmove(call->output, call->input, (size_t)call->count * dtrain_dtype_size(call->dtype));

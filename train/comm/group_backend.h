@@ -48,12 +48,12 @@ struct group_member {
 };
 
 /* All calls but abort come from one thread at a time. run and connect fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM,
- * UNSUPPORTED; *peer is the rank that was lost, where the backend knows it. */
+ * UNSUPPORTED. */
 struct group_backend {
 	const char *name;
 	bool host_memory; /* buffers must be readable by the host */
 	int (*connect)(const struct group_member *member, void **state, beton_error *err);
-	int (*run)(void *state, const struct group_call *call, int *peer, beton_error *err);
+	int (*run)(void *state, const struct group_call *call, beton_error *err);
 	void (*abort)(void *state); /* from any thread: ends what runs, and refuses everything after */
 	void (*close)(void *state);
 };

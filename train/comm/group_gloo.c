@@ -2,6 +2,7 @@
  *
  * Process groups over Gloo's TCP transport, for buffers in host memory.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,7 @@ static int gloo_connect(const struct group_member *member, void **out, beton_err
 {
 	struct gloo_state *state = calloc(1, sizeof(*state));
 	struct gloo_failure failure = {0};
+	sigset_t before;
 	struct gloo_options options = {.store = {(void *)(uintptr_t)member, store_set, store_get},
 				       .interface = member->interface,
 				       .host = dtrain__store_local_host(member->store),
@@ -57,7 +59,11 @@ static int gloo_connect(const struct group_member *member, void **out, beton_err
 		return bt_fail(err, BETON_NO_MEMORY, "gloo: out of memory");
 	state->rank = member->rank;
 	state->size = member->size;
-	if (dtrain__gloo_connect(&options, &state->group, &failure)) {
+	/* Gloo starts a thread, and writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. */
+	bt_block_signals(&before);
+	dtrain__gloo_connect(&options, &state->group, &failure);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure.code) {
 		free(state);
 		return bt_fail(err, failure.code, "gloo on %s: %s",
 			       member->interface ? member->interface : options.host, failure.message);
@@ -115,7 +121,7 @@ static int reduce_scatter(const struct gloo_state *state, const struct group_cal
 	char *parts = malloc(size * (size_t)state->size);
 
 	if (!parts) {
-		*failure = (struct gloo_failure){.code = BETON_NO_MEMORY, .peer = -1, .message = "out of memory"};
+		*failure = (struct gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
 		return BETON_NO_MEMORY;
 	}
 	if (!dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure)) {
@@ -169,15 +175,13 @@ static bool has_result_to_scale(const struct gloo_state *state, const struct gro
 	       (call->op == GROUP_REDUCE && call->root == state->rank);
 }
 
-static int gloo_run(void *memory, const struct group_call *call, int *peer, beton_error *err)
+static int gloo_run(void *memory, const struct group_call *call, beton_error *err)
 {
 	const struct gloo_state *state = memory;
-	struct gloo_failure failure = {.peer = -1};
+	struct gloo_failure failure = {0};
 
-	if (dispatch(state, call, &failure)) {
-		*peer = failure.peer;
+	if (dispatch(state, call, &failure))
 		return bt_fail(err, failure.code, "%s", failure.message);
-	}
 	if (has_result_to_scale(state, call))
 		scale(call->output, (size_t)call->count, call->dtype, state->size);
 	return BETON_OK;

@@ -2,8 +2,8 @@
  *
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
- * Keys under the group's name: join/R the description of rank R; report/R that rank R saw a failure; fault what all
- * ranks shall say about it, written by the rank that the counter fault chose.
+ * Keys under the group's name: join/R the description of rank R; report/R that rank R saw a failure, or is gone; fault
+ * what all ranks shall say about it, written by the rank that the counter fault chose.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,16 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "group.h"
+#include "store.h"
 
 #define MEET_VERSION 1
-/* How long the first rank that failed waits for the others to report, and the others for its verdict. A rank that is
- * alive and in a collective reports within milliseconds of the first failure, because the connections end one after
- * the other; where many ranks share few cores, within a second or two. */
+/* How long the first rank that failed waits for the others to report, and the others for its verdict. All of them
+ * report within milliseconds, because the connections end one after the other and with them the last wills come into
+ * force; only one that is stopped, or cut off, does not. */
 #define REPORT_MS 3000
 #define VERDICT_MS 6000
-#define NAMES_SIZE 160
+/* The report of a rank that cannot write one any more: the store does, as its last will. */
+#define GONE "gone"
 
 static int remaining_ms(uint64_t deadline_ns)
 {
@@ -64,23 +66,34 @@ static int count_up(const struct group_member *member, const char *what, int64_t
 	return status;
 }
 
-/* "3", "1 and 3", "1, 2 and 3", cut with "..." when it gets long. */
-static void append_rank(char *names, int rank)
-{
-	size_t used = strlen(names);
+/* "1, 2, 3", cut with "..." when it gets long. */
+struct rank_list {
+	char names[160];
+	int count;
+};
 
-	if (used + 16 < NAMES_SIZE)
-		snprintf(names + used, NAMES_SIZE - used, used ? ", %d" : "%d", rank);
-	else if (strcmp(names + used - 3, "...") != 0)
-		snprintf(names + used, NAMES_SIZE - used, " ...");
+struct reports {
+	struct rank_list gone;   /* left the group or died */
+	struct rank_list silent; /* nothing is known of them */
+	bool late;               /* somebody's operation took too long */
+};
+
+static void append_rank(struct rank_list *list, int rank)
+{
+	size_t used = strlen(list->names);
+
+	list->count++;
+	if (used + 16 < sizeof(list->names))
+		snprintf(list->names + used, sizeof(list->names) - used, used ? ", %d" : "%d", rank);
+	else if (strcmp(list->names + used - 3, "...") != 0)
+		snprintf(list->names + used, sizeof(list->names) - used, " ...");
 }
 
-/* How many of the ranks have not set `what`; their numbers go to names. */
-static int missing_ranks(const struct group_member *member, const char *what, char names[NAMES_SIZE])
+/* The ranks that have not set `what`. */
+static struct rank_list missing_ranks(const struct group_member *member, const char *what)
 {
-	int missing = 0;
+	struct rank_list missing = {0};
 
-	names[0] = '\0';
 	for (int rank = 0; rank < member->size; rank++) {
 		char *text;
 
@@ -89,13 +102,22 @@ static int missing_ranks(const struct group_member *member, const char *what, ch
 				free(text);
 			continue;
 		}
-		append_rank(names, rank);
-		missing++;
+		append_rank(&missing, rank);
 	}
 	return missing;
 }
 
-static int announce(const struct group_member *member, const char *mine, beton_error *err)
+static int leave_will(const struct group_member *member, int *will, beton_error *err)
+{
+	char *key = bt_format("%s/report/%d", member->name, member->rank);
+	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err)
+			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+
+	free(key);
+	return status;
+}
+
+static int announce(const struct group_member *member, const char *mine, int *will, beton_error *err)
 {
 	char what[32];
 	int64_t sum;
@@ -107,17 +129,20 @@ static int announce(const struct group_member *member, const char *mine, beton_e
 		return bt_fail(err, BETON_MISMATCH,
 			       "group \"%s\": two processes say that they are rank %d (or the name is used again)",
 			       member->name, member->rank);
+	if (!status)
+		status = leave_will(member, will, err);
 	return status ? status : set_text(member, "join", member->rank, mine, err);
 }
 
-int dtrain__group_meet(const struct group_member *member, const char *backend, beton_error *err)
+int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err)
 {
 	uint64_t deadline = bt_now_ns() + (uint64_t)member->timeout_ms * 1000000;
-	char mine[96], names[NAMES_SIZE], *theirs;
-	int status, missing;
+	struct rank_list missing;
+	char mine[96], *theirs;
+	int status;
 
 	snprintf(mine, sizeof(mine), "protocol %d, %d ranks, backend %s", MEET_VERSION, member->size, backend);
-	status = announce(member, mine, err);
+	status = announce(member, mine, will, err);
 	for (int rank = 0; rank < member->size && !status; rank++) {
 		if (rank == member->rank)
 			continue;
@@ -129,13 +154,13 @@ int dtrain__group_meet(const struct group_member *member, const char *backend, b
 	}
 	if (status != BETON_TIMEOUT)
 		return status;
-	missing = missing_ranks(member, "join", names);
-	if (missing == 0) {
+	missing = missing_ranks(member, "join");
+	if (missing.count == 0) {
 		bt_prefix(err, "group \"%s\"", member->name);
 		return status;
 	}
 	return bt_fail(err, BETON_TIMEOUT, "group \"%s\": rank%s %s of %d did not come within %d ms", member->name,
-		       missing > 1 ? "s" : "", names, member->size, member->timeout_ms);
+		       missing.count > 1 ? "s" : "", missing.names, member->size, member->timeout_ms);
 }
 
 bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err)
@@ -146,58 +171,50 @@ bool dtrain__group_report_fault(const struct group_member *member, const beton_e
 	return set_text(member, "report", member->rank, line, NULL) == BETON_OK;
 }
 
-/* Waits for the others' reports; true when one of them says that its operation was late. */
-static bool collect_reports(const struct group_member *member, int peer)
+/* Waits for what the others say, or the store in the name of those that can say nothing any more. */
+static struct reports collect_reports(const struct group_member *member)
 {
 	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
-	bool late = false;
+	struct reports reports = {0};
 	char *text;
 
 	for (int rank = 0; rank < member->size; rank++) {
-		/* With somebody to blame, only the others are worth waiting for. */
-		int wait_ms = rank == peer ? 0 : remaining_ms(deadline);
-
-		if (rank == member->rank || get_text(member, "report", rank, wait_ms, &text, NULL))
+		if (rank == member->rank)
 			continue;
-		late = late || atoi(text) == BETON_TIMEOUT;
+		if (get_text(member, "report", rank, remaining_ms(deadline), &text, NULL)) {
+			append_rank(&reports.silent, rank);
+			continue;
+		}
+		if (strcmp(text, GONE) == 0)
+			append_rank(&reports.gone, rank);
+		reports.late = reports.late || atoi(text) == BETON_TIMEOUT;
 		free(text);
 	}
-	return late;
+	return reports;
 }
 
-static bool has_reported(const struct group_member *member, int rank)
+static void write_verdict(const struct group_member *member, const char *operation, beton_error *err)
 {
-	char *text;
-
-	if (get_text(member, "report", rank, 0, &text, NULL))
-		return false;
-	free(text);
-	return true;
-}
-
-/* The rank that the backend blames may be one that gave up because of another: then it has reported. */
-static void write_verdict(const struct group_member *member, const char *operation, int peer, beton_error *err)
-{
-	bool late = collect_reports(member, peer) || err->code == BETON_TIMEOUT;
-	char names[NAMES_SIZE], reason[BETON_ERROR_MESSAGE_SIZE];
-	int missing = missing_ranks(member, "report", names);
+	struct reports reports = collect_reports(member);
+	bool late = reports.late || err->code == BETON_TIMEOUT;
+	char reason[BETON_ERROR_MESSAGE_SIZE];
 
 	snprintf(reason, sizeof(reason), "%s", err->message);
-	if (peer >= 0 && !late && !has_reported(member, peer))
-		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank %d is lost (seen by rank %d: %s)", member->name,
-			operation, peer, member->rank, reason);
-	else if (missing && late)
-		bt_fail(err, BETON_TIMEOUT, "group \"%s\": %s: no sign of rank%s %s within %d ms", member->name,
-			operation, missing > 1 ? "s" : "", names, member->timeout_ms);
-	else if (missing)
+	if (reports.gone.count)
 		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank%s %s %s lost (rank %d: %s)", member->name,
-			operation, missing > 1 ? "s" : "", names, missing > 1 ? "are" : "is", member->rank, reason);
+			operation, reports.gone.count > 1 ? "s" : "", reports.gone.names,
+			reports.gone.count > 1 ? "are" : "is", member->rank, reason);
+	else if (reports.silent.count)
+		bt_fail(err, late ? BETON_TIMEOUT : BETON_PEER_LOST,
+			"group \"%s\": %s: no sign of rank%s %s within %d ms (rank %d: %s)", member->name, operation,
+			reports.silent.count > 1 ? "s" : "", reports.silent.names,
+			late ? member->timeout_ms : REPORT_MS, member->rank, reason);
 	else
 		bt_fail(err, late ? BETON_TIMEOUT : err->code, "group \"%s\": %s: rank %d: %s", member->name, operation,
 			member->rank, reason);
 }
 
-void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, int peer, beton_error *err)
+void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, beton_error *err)
 {
 	char *verdict = NULL, *message = NULL;
 	beton_error own = *err, ignored;
@@ -210,7 +227,7 @@ void dtrain__group_agree_on_fault(const struct group_member *member, const char 
 		return;
 	if (sum == 1) {
 		*err = own;
-		write_verdict(member, operation, peer, err);
+		write_verdict(member, operation, err);
 		verdict = bt_format("%d %s", err->code, err->message);
 		if (verdict)
 			set_text(member, "fault", -1, verdict, &ignored);

@@ -10,4 +10,8 @@
 /* The address of this machine on the way to the store, as text. */
 const char *dtrain__store_local_host(const dtrain_store *store);
 
+/* Leaves a text that the server sets under the key when *fd is closed, by the caller, who owns it, or by the end of the
+ * process; not if the key has a value by then. At most STORE_MAX_WILL bytes. *fd is -1 where it fails. */
+int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err);
+
 #endif

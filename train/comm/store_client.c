@@ -93,8 +93,11 @@ static int exchange(int fd, const struct request *request, void **value, size_t 
 
 static int explain(const dtrain_store *store, const struct request *request, int status, beton_error *err)
 {
-	static const char *const verbs[] = {
-		[STORE_SET] = "set", [STORE_GET] = "get", [STORE_WAIT] = "wait for", [STORE_ADD] = "add to"};
+	static const char *const verbs[] = {[STORE_SET] = "set",
+					    [STORE_GET] = "get",
+					    [STORE_WAIT] = "wait for",
+					    [STORE_ADD] = "add to",
+					    [STORE_WILL] = "leave"};
 	const char *reason;
 
 	switch (status) {
@@ -222,6 +225,26 @@ int dtrain_store_set(dtrain_store *store, const char *key, const void *value, si
 
 	free(nothing);
 	return status;
+}
+
+int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err)
+{
+	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	void *nothing = NULL;
+	size_t size;
+	int status = dtrain__socket_connect(store->host, store->port, request.deadline, fd, err);
+
+	if (status) {
+		bt_prefix(err, "store: \"%s\"", key);
+		return status;
+	}
+	status = exchange(*fd, &request, &nothing, &size);
+	free(nothing);
+	if (!status)
+		return BETON_OK;
+	close(*fd);
+	*fd = -1;
+	return explain(store, &request, status, err);
 }
 
 int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)

@@ -43,6 +43,8 @@ bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_head
 		return out->key_size >= 1 && out->key_size <= STORE_MAX_KEY && out->value_size == 0;
 	case STORE_ADD:
 		return out->key_size >= 1 && out->key_size <= STORE_MAX_KEY && out->value_size == sizeof(int64_t);
+	case STORE_WILL:
+		return out->key_size >= 1 && out->key_size <= STORE_MAX_KEY && out->value_size <= STORE_MAX_WILL;
 	case STORE_REPLY:
 		return out->key_size == 0;
 	default:

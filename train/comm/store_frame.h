@@ -23,13 +23,16 @@
 #define STORE_HEADER_SIZE 16
 #define STORE_MAX_KEY 1024
 #define STORE_MAX_VALUE (16u << 20)
+#define STORE_MAX_WILL 1024 /* bytes of its value: it is kept beside the content */
 
 enum store_kind {
 	STORE_SET = 1,  /* key, value -> nothing */
 	STORE_GET = 2,  /* key -> value, or NOT_FOUND at once */
 	STORE_WAIT = 3, /* key -> value, as soon as somebody sets it; the client gives up by closing the connection */
 	STORE_ADD = 4,  /* key, i64 -> the sum, i64; counters and values are different spaces */
-	STORE_REPLY = 5,
+	STORE_WILL =
+		5, /* key, value -> nothing. When this connection ends, the key is set, if nobody has set it by then */
+	STORE_REPLY = 6,
 };
 
 struct store_header {

@@ -13,7 +13,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +47,8 @@ struct connection {
 	struct buffer in;
 	struct buffer out;
 	size_t written;
+	struct buffer will; /* key and value */
+	size_t will_key_size;
 };
 
 struct dtrain_store_server {
@@ -91,23 +92,6 @@ static void buffer_clear(struct buffer *buffer)
 		free(buffer->data);
 		*buffer = (struct buffer){0};
 	}
-}
-
-static void drop(dtrain_store_server *server, struct connection *connection)
-{
-	struct connection **link = &server->connections;
-
-	while (*link != connection)
-		link = &(*link)->next;
-	*link = connection->next;
-	server->connection_count--;
-	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
-	 * the registration whose pointer is freed here. */
-	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
-	close(connection->fd);
-	free(connection->in.data);
-	free(connection->out.data);
-	free(connection);
 }
 
 static bool watch(dtrain_store_server *server, struct connection *connection, uint32_t events)
@@ -169,6 +153,37 @@ static void wake_waiters(dtrain_store_server *server, const void *key, size_t ke
 	}
 }
 
+/* Without memory for it the others wait for their deadline. */
+static void carry_out(dtrain_store_server *server, const struct connection *connection)
+{
+	const uint8_t *key = connection->will.data, *value = key + connection->will_key_size;
+	size_t key_size = connection->will_key_size, value_size = connection->will.size - key_size;
+
+	if (!dtrain__store_table_find(&server->values, key, key_size) &&
+	    dtrain__store_table_set(&server->values, key, key_size, value, value_size) == BETON_OK)
+		wake_waiters(server, key, key_size);
+}
+
+static void drop(dtrain_store_server *server, struct connection *connection)
+{
+	struct connection **link = &server->connections;
+
+	while (*link != connection)
+		link = &(*link)->next;
+	*link = connection->next;
+	server->connection_count--;
+	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
+	 * the registration whose pointer is freed here. */
+	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+	close(connection->fd);
+	if (connection->will.size)
+		carry_out(server, connection);
+	free(connection->in.data);
+	free(connection->out.data);
+	free(connection->will.data);
+	free(connection);
+}
+
 static bool do_add(dtrain_store_server *server, struct connection *connection, const uint8_t *key, size_t key_size,
 		   const uint8_t *delta)
 {
@@ -199,6 +214,12 @@ static bool serve(dtrain_store_server *server, struct connection *connection, co
 		alive = reply(server, connection, status, NULL, 0);
 		if (status == BETON_OK)
 			wake_waiters(server, key, header->key_size);
+		break;
+	case STORE_WILL:
+		connection->will.size = 0;
+		connection->will_key_size = header->key_size;
+		alive = buffer_append(&connection->will, key, header->key_size + (size_t)header->value_size) &&
+			reply(server, connection, BETON_OK, NULL, 0);
 		break;
 	case STORE_ADD:
 		alive = do_add(server, connection, key, header->key_size, value);
@@ -403,8 +424,10 @@ static int prepare(dtrain_store_server *server, beton_error *err)
 
 static void release(dtrain_store_server *server)
 {
-	while (server->connections)
+	while (server->connections) {
+		server->connections->will.size = 0;
 		drop(server, server->connections);
+	}
 	dtrain__store_table_free(&server->values);
 	dtrain__store_table_free(&server->counters);
 	if (server->listen_fd >= 0)
@@ -416,14 +439,12 @@ static void release(dtrain_store_server *server)
 	free(server);
 }
 
-/* Signals are for the program's own threads. */
 static int start_thread(dtrain_store_server *server)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int failure;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bt_block_signals(&before);
 	failure = pthread_create(&server->thread, NULL, server_main, server);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure;
