@@ -175,6 +175,8 @@ static int launch_main(char **argv)
 
 /* ---- what the test does ---- */
 
+static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
 struct job {
 	pid_t pid;
 	int out_fd;
@@ -417,7 +419,6 @@ static void killed_from_outside(void **state)
 
 static void signals_are_forwarded(void **state)
 {
-	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 	struct job job;
 
 	(void)state;
@@ -430,6 +431,24 @@ static void signals_are_forwarded(void **state)
 		assert_int_equal(expect_all_gone(&job), 3);
 		free_job(&job);
 	}
+}
+
+/* As under nohup. */
+static void ignored_signals_stay_ignored(void **state)
+{
+	struct job job;
+
+	(void)state;
+	signal(SIGHUP, SIG_IGN);
+	start_job(&job, 2, "sleeps", 0, 20000);
+	signal(SIGHUP, SIG_DFL);
+	read_until(&job, "pid ", 2);
+	kill(job.pid, SIGHUP);
+	kill((pid_t)atoi(strstr(job.out, "[rank 1] pid ") + 13), SIGHUP);
+	kill(job.pid, SIGTERM);
+	assert_int_equal(end_job(&job), 128 + SIGTERM);
+	assert_null(strstr(job.err, "SIGHUP"));
+	free_job(&job);
 }
 
 static void ranks_may_finish_their_work(void **state)
@@ -630,6 +649,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(affected_rank_is_not_blamed),
 		cmocka_unit_test(killed_from_outside),
 		cmocka_unit_test(signals_are_forwarded),
+		cmocka_unit_test(ignored_signals_stay_ignored),
 		cmocka_unit_test(ranks_may_finish_their_work),
 		cmocka_unit_test(stubborn_ranks_are_killed_after_the_grace),
 		cmocka_unit_test(second_signal_kills_at_once),
@@ -646,5 +666,8 @@ int main(int argc, char **argv)
 		return launch_main(argv);
 	unsetenv("RANK");
 	unsetenv("DTRAIN_STORE_HOSTED");
+	/* Whatever started this test has them ignored. */
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		signal(numbers[i], SIG_DFL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@
 #include "common/system.h"
 #include "launcher_output.h"
 #include "launcher_spawn.h"
+#include "signals.h"
 
 struct rank {
 	pid_t pid; /* -1: not started, or reaped */
@@ -374,12 +375,8 @@ int dtrain__launch(const struct launch_options *options, int *exit_status, beton
 	if (options->world_size < 1 || options->world_size > LAUNCH_MAX_RANKS)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "launcher: a world size of %d; 1 to %d are possible",
 			       options->world_size, LAUNCH_MAX_RANKS);
-	sigemptyset(&signals);
+	run_signals_stopping(&signals);
 	sigaddset(&signals, SIGCHLD);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGHUP);
-	sigaddset(&signals, SIGQUIT);
 	signal(SIGCHLD, SIG_DFL); /* ignored by inheritance, it would make the kernel forget how a rank ended */
 	/* The store's thread, too, starts with them blocked: only the signalfd sees them. */
 	sigprocmask(SIG_BLOCK, &signals, &before);

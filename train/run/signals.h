@@ -4,7 +4,13 @@
 #ifndef RUN_SIGNALS_H
 #define RUN_SIGNALS_H
 
-/* From now on a first SIGTERM, SIGINT, SIGHUP or SIGQUIT is noted; a second one of the same kind kills. */
+#include <signal.h>
+
+/* The signals that ask a job to stop: SIGTERM, SIGINT, SIGHUP and SIGQUIT, without those that the caller of the program
+ * has it ignore (nohup, a shell's background job). */
+void run_signals_stopping(sigset_t *out);
+
+/* From now on the first of those is noted; a second one of the same kind kills. */
 void run_signals_catch(void);
 
 /* The number of the signal that came, or 0. */
