@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/jpeg.h"
-#include "common/system.h"
 #include "jpeg_codec.h"
 #include "png_reader.h"
-
-#define FILE_BYTES_MAX (INT64_C(1) << 30)
-
-typedef struct file_bytes {
-	uint8_t *data;
-	size_t size;
-} file_bytes;
 
 int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *path, beton_error *err)
 {
@@ -32,39 +20,6 @@ int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char
 			       (unsigned long long)BT_IMAGE_PIXELS_MAX);
 	*image = (rgb_image){malloc((size_t)(width * height * 3)), (uint32_t)width, (uint32_t)height};
 	return image->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-}
-
-static int read_open_file(int fd, const char *path, file_bytes *file, beton_error *err)
-{
-	struct stat status;
-	if (fstat(fd, &status) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot read its status", path);
-	if (!S_ISREG(status.st_mode))
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a regular file", path);
-	if (status.st_size == 0 || status.st_size > FILE_BYTES_MAX)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a picture file of %lld bytes", path,
-			       (long long)status.st_size);
-	file->size = (size_t)status.st_size;
-	file->data = malloc(file->size);
-	if (!file->data)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its %zu bytes", path, file->size);
-	ssize_t got = bt_pread_full(fd, file->data, file->size, 0);
-	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read", path);
-	if ((size_t)got != file->size)
-		return bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter while it was read", path);
-	return BETON_OK;
-}
-
-static int read_file(const char *path, file_bytes *file, beton_error *err)
-{
-	/* O_NONBLOCK: opening a pipe must not wait for its writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return bt_fail_errno(err, errno, "%s: cannot open", path);
-	int result = read_open_file(fd, path, file, err);
-	close(fd);
-	return result;
 }
 
 /* FFCV's rule, rounding included: both sides times limit / longer side, cut to whole pixels. True if it shrinks. */
@@ -134,21 +89,27 @@ static bool starts_with(const file_bytes *file, const void *magic, size_t size)
 	return file->size >= size && memcmp(file->data, magic, size) == 0;
 }
 
-int image_load(const char *path, const image_settings *settings, stored_image *out, beton_error *err)
+int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
+		  beton_error *err)
 {
-	file_bytes file = {0};
 	rgb_image image = {0};
 	*out = (stored_image){0};
-	int result = read_file(path, &file, err);
-	if (result == BETON_OK) {
-		if (starts_with(&file, "\xff\xd8\xff", 3))
-			result = load_jpeg(&file, path, settings, &image, out, err);
-		else if (starts_with(&file, "\x89PNG\r\n\x1a\n", 8))
-			result = load_png(&file, path, settings, &image, out, err);
-		else
-			result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG or PNG picture", path);
-	}
-	free(file.data);
+	int result = BETON_OK;
+	if (file->size == 0)
+		result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a picture of 0 bytes", name);
+	else if (starts_with(file, "\xff\xd8\xff", 3))
+		result = load_jpeg(file, name, settings, &image, out, err);
+	else if (starts_with(file, "\x89PNG\r\n\x1a\n", 8))
+		result = load_png(file, name, settings, &image, out, err);
+	else
+		result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG or PNG picture", name);
 	free(image.data);
 	return result;
+}
+
+int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
+			 beton_error *err)
+{
+	*out = (stored_image){0};
+	return store_pixels(image, name, settings, settings->mode == WRITE_JPG, out, err);
 }

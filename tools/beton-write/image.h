@@ -9,6 +9,8 @@
 
 #include <beton/beton.h>
 
+#include "file_bytes.h"
+
 typedef enum write_mode {
 	WRITE_ORIGINAL, /* JPEG bytes as they are; other pictures as raw pixels */
 	WRITE_JPG,      /* everything encoded as JPEG */
@@ -37,9 +39,15 @@ typedef struct stored_image {
 	uint32_t height;
 } stored_image;
 
-/* Reads and converts the picture file at path; its content decides what it is, not its name. Everything is decoded
- * once, so that a damaged file is found now: SAMPLE_CORRUPT. Further errors: NOT_FOUND, ACCESS, IO, NO_MEMORY. */
-int image_load(const char *path, const image_settings *settings, stored_image *out, beton_error *err);
+/* Converts a picture file in memory; its content decides what it is. name: of the picture, for messages. file->data may
+ * be taken into out, and is NULL then. Everything is decoded once, so that a damaged file is found now: SAMPLE_CORRUPT.
+ * Further errors: NO_MEMORY. Any thread. */
+int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
+		  beton_error *err);
+
+/* The same for pixels that are decoded already, as those of a PNG would be; image->data may be taken or replaced. */
+int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
+			 beton_error *err);
 
 /* Memory for width x height pixels; checks the limits. */
 int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *path, beton_error *err);

@@ -50,8 +50,12 @@ static void *load_samples(void *argument)
 	size_t index;
 	while (claim(self, &index)) {
 		slot *mine = &self->slots[index % self->slot_count];
-		mine->result =
-			image_load(self->job->list->files[index].path, self->job->settings, &mine->image, &mine->error);
+		const char *path = self->job->list->files[index].path;
+		file_bytes file = {0};
+		mine->result = file_bytes_read(path, &file, &mine->error);
+		if (mine->result == BETON_OK)
+			mine->result = image_convert(&file, path, self->job->settings, &mine->image, &mine->error);
+		free(file.data);
 		pthread_mutex_lock(&self->mutex);
 		mine->ready = true;
 		pthread_cond_signal(&self->loaded);
