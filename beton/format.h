@@ -2,9 +2,10 @@
  *
  * The on-disk structures of a .beton file, and how to load and store their little-endian integers at any address.
  *
- *   header | field descriptors | metadata records | zeros | pages ... | allocation table (to the end of the file)
+ *   header | field descriptors | metadata records | zeros | pages ... | extension block | allocation table
  *
- * Source: FFCV 1.0.1, ffcv/types.py. */
+ * The table reaches to the end of the file. Source: FFCV 1.0.1, ffcv/types.py; the extension block and compressed
+ * fields are ours. docs/format.md tells all of it. */
 #ifndef BETON_FORMAT_H
 #define BETON_FORMAT_H
 
@@ -31,6 +32,46 @@
 
 #define IMAGE_RECORD_SIZE 13 /* u8 mode, u16 width, u16 height, u64 pointer */
 #define BYTES_RECORD_SIZE 16 /* u64 pointer, u64 size */
+
+/* Compressed fields: a type of their own, with the inner type's arguments and this mark behind them. */
+#define FIELD_TYPE_CUSTOM 255
+#define COMPRESSED_MARK 960 /* u8 magic[8], u32 inner type, u32 codec */
+#define COMPRESSED_MAGIC "BETONZST"
+#define COMPRESSED_INNER_TYPE (COMPRESSED_MARK + 8)
+#define COMPRESSED_CODEC (COMPRESSED_MARK + 12)
+#define CODEC_ZSTD 1
+#define COMPRESSED_RECORD_SIZE 24 /* u64 pointer, u64 stored size, u64 size when decompressed */
+
+/* The extension block: sections, directory, and this footer right in front of the allocation table. */
+#define FOOTER_SIZE 64
+#define FOOTER_MAGIC "BETONEXT" /* u8[8] at 0 */
+#define FOOTER_VERSION 8
+#define FOOTER_ENTRIES 12
+#define FOOTER_DIRECTORY 16
+#define FOOTER_DIRECTORY_SUM 24
+#define FOOTER_FLAGS 32
+#define FOOTER_HEADER_SUM 40 /* of header and field descriptors */
+#define FOOTER_SUM 56        /* of the bytes in front of it */
+
+#define EXTENSION_VERSION 1
+#define EXTENSION_ENTRIES_MAX 64
+#define EXTENSION_TABLE_IN_ORDER 1 /* flag: blob b of sample i is entry i * blobs + b of the allocation table */
+
+#define DIRECTORY_ENTRY_SIZE 40 /* u32 kind, u32 0, u64 offset, u64 size, u64 checksum, u64 0 */
+#define DIRECTORY_OFFSET 8
+#define DIRECTORY_SIZE 16
+#define DIRECTORY_SUM 24
+
+#define SECTION_BLOB_SUMS 1
+#define SECTION_METADATA_SUMS 2
+#define SECTION_TABLE_SUMS 3
+#define SECTION_FACTS 4
+#define SECTION_DICTIONARIES 5
+
+#define METADATA_SUM_PIECE 65536 /* bytes of metadata for each checksum */
+#define TABLE_SUM_ENTRIES 4096   /* allocation entries for each checksum */
+#define TABLE_SUM_PIECE (TABLE_SUM_ENTRIES * ALLOC_ENTRY_SIZE)
+#define FACTS_SIZE_MAX (16u << 20)
 
 static inline uint16_t load_u16(const void *from)
 {
