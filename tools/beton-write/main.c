@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-write: a folder of class folders becomes one .beton file, or two. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,29 +10,8 @@
 #include "folder.h"
 #include "options.h"
 #include "pipeline.h"
-#include "progress.h"
-
-/* The signal that asked to stop, or 0: the one thing that a handler and the program share. */
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number)
-{
-	stop_signal = number;
-}
-
-static void watch_signals(void)
-{
-	const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-	const int stoppers[] = {SIGINT, SIGTERM, SIGHUP};
-	for (size_t i = 0; i < sizeof(stoppers) / sizeof(*stoppers); i++) {
-		struct sigaction old;
-		/* What the caller ignores (nohup) stays ignored. */
-		if (sigaction(stoppers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaction(stoppers[i], &stop, NULL);
-	}
-	/* A file size limit then shows as an error of write. */
-	signal(SIGXFSZ, SIG_IGN);
-}
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
 
 /* OUT.beton -> OUT.val.beton; any other name gets .val behind it. NULL: no memory. */
 static char *val_name(const char *output)
@@ -66,7 +44,7 @@ static int write_set(beton_writer *writer, const source_list *list, const write_
 				  .threads = options->threads,
 				  .writer = writer,
 				  .progress = bar,
-				  .interrupt = &stop_signal};
+				  .interrupt = program_stop_signal()};
 	return pipeline_run(&job, err);
 }
 
@@ -95,7 +73,7 @@ static int write_plan(const source_plan *plan, const write_options *options, con
 static void print_summary(const source_plan *plan, const write_options *options, const char *val_path,
 			  const progress *bar)
 {
-	double seconds = (double)(bt_now_ns() - bar->started_ns) / 1e9;
+	double seconds = progress_seconds(bar);
 	printf("%s: %zu samples", options->output, plan->train.count);
 	if (plan->has_val)
 		printf("; %s: %zu samples", val_path, plan->val.count);
@@ -133,18 +111,8 @@ int main(int argc, char **argv)
 	default:
 		return 2;
 	}
-	watch_signals();
+	program_watch_signals();
 	beton_error err;
 	int result = run(&options, &err);
-	if (result != BETON_OK)
-		fprintf(stderr, "beton-write: %s\n", err.message);
-	if (stop_signal && result == BETON_CANCELLED) {
-		signal(stop_signal, SIG_DFL);
-		raise(stop_signal);
-	}
-	if (result == BETON_OK && fflush(stdout) != 0) {
-		perror("beton-write: standard output");
-		return 1;
-	}
-	return result == BETON_OK ? 0 : 1;
+	return program_end("beton-write", result, &err);
 }

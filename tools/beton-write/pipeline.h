@@ -10,7 +10,7 @@
 
 #include "folder.h"
 #include "image.h"
-#include "progress.h"
+#include "tools/common/progress.h"
 
 typedef struct pipeline_job {
 	const source_list *list;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BETON_WRITE_PROGRESS_H
-#define BETON_WRITE_PROGRESS_H
+#ifndef TOOLS_PROGRESS_H
+#define TOOLS_PROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,17 +9,20 @@
 /* How far the work is; one line on standard error, drawn again a few times a second if that is a terminal. */
 typedef struct progress {
 	bool draw;
-	uint64_t total;
+	uint64_t total; /* samples; 0: nobody knows */
 	uint64_t done;
-	uint64_t bytes; /* of the stored pictures */
+	uint64_t bytes; /* of the samples' blobs */
 	uint64_t started_ns;
 	uint64_t drawn_ns;
 } progress;
 
 void progress_start(progress *self, uint64_t total, bool quiet);
-void progress_sample(progress *self, size_t bytes);
+void progress_sample(progress *self, uint64_t bytes);
 
 /* Removes the line. */
 void progress_clear(progress *self);
+
+/* Since the start. */
+double progress_seconds(const progress *self);
 
 #endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How each tool starts and ends: signals, messages and exit status. */
+#ifndef TOOLS_PROGRAM_H
+#define TOOLS_PROGRAM_H
+
+#include <signal.h>
+
+#include <beton/error.h>
+
+/* From now on SIGINT, SIGTERM and SIGHUP only set the number that program_stop_signal points to (0 until then): who
+ * works looks at it between two samples and stops with CANCELLED, so that temporary files go. What the caller ignores,
+ * as nohup does, stays ignored. A file size limit becomes an error of write. */
+void program_watch_signals(void);
+const volatile sig_atomic_t *program_stop_signal(void);
+
+/* CANCELLED if such a signal came. */
+int program_check_signals(beton_error *err);
+
+/* The exit status for result, to be returned from main: prints err's message behind the program's name, ends by the
+ * signal that asked to stop, if that is why, and finds out whether the standard output took everything. */
+int program_end(const char *name, int result, const beton_error *err);
+
+#endif
