@@ -11,7 +11,9 @@
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
+#include "facts.h"
 #include "layout.h"
+#include "output.h"
 
 typedef struct byte_array {
 	uint8_t *data;
@@ -28,9 +30,11 @@ struct beton_writer {
 	uint32_t record_size;
 	uint32_t blob_fields;
 	uint32_t page_size;
+	uint32_t flags;
+	char *facts; /* what the file will say; NULL without the extension */
 	uint64_t num_samples;
 	byte_array metadata;
-	byte_array table;
+	byte_array blobs;     /* an output_blob for each blob */
 	uint64_t data_offset; /* where the first page was put */
 	uint64_t pages;       /* written so far */
 	uint8_t *page;        /* the one being filled */
@@ -87,6 +91,8 @@ static int take_options(const beton_writer_options *given, beton_writer_options 
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "writer options: page_size %u is not a power of two from %u to %u", page_size,
 			       BETON_PAGE_SIZE_MIN, UINT32_C(1) << 31);
+	if (options->flags & ~(uint32_t)BETON_WRITER_NO_EXTENSION)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: unknown flags %#x", options->flags);
 	return BETON_OK;
 }
 
@@ -153,11 +159,14 @@ int beton_writer_open(beton_writer **out, const char *path, const beton_field *f
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	writer->file.fd = -1;
 	writer->page_size = options.page_size;
+	writer->flags = options.flags;
 	writer->path = strdup(path);
 	if (!writer->path)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (result == BETON_OK)
 		result = take_schema(writer, fields, num_fields, err);
+	if (result == BETON_OK && !(writer->flags & BETON_WRITER_NO_EXTENSION))
+		result = beton_facts_make(&writer->facts, options.facts, err);
 	if (result == BETON_OK)
 		result = place_pages(writer, options.expected_samples, err);
 	if (result == BETON_OK)
@@ -262,12 +271,11 @@ static uint64_t put_blob(beton_writer *writer, const beton_field *field, const b
 	uint64_t pointer = writer->data_offset + writer->pages * writer->page_size + writer->page_used;
 	if (value->size)
 		memcpy(writer->page + writer->page_used, value->data, (size_t)value->size);
+	uint64_t size = stored_size(field, value);
+	const output_blob blob = {pointer, size, XXH3_64bits(writer->page + writer->page_used, (size_t)size)};
 	writer->page_used += (uint32_t)used_size(field, value);
-	uint8_t *entry = writer->table.data + writer->table.size;
-	store_u64(entry, writer->num_samples);
-	store_u64(entry + 8, pointer);
-	store_u64(entry + 16, stored_size(field, value));
-	writer->table.size += ALLOC_ENTRY_SIZE;
+	memcpy(writer->blobs.data + writer->blobs.size, &blob, sizeof(blob));
+	writer->blobs.size += sizeof(blob);
 	return pointer;
 }
 
@@ -317,7 +325,7 @@ int beton_writer_append(beton_writer *writer, const beton_input *values, beton_e
 	if (result != BETON_OK)
 		return result;
 	if (!reserve(&writer->metadata, writer->record_size) ||
-	    !reserve(&writer->table, (size_t)writer->blob_fields * ALLOC_ENTRY_SIZE))
+	    !reserve(&writer->blobs, writer->blob_fields * sizeof(output_blob)))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the metadata of %llu samples", writer->path,
 				 (unsigned long long)writer->num_samples + 1);
 	else if (used > writer->page_size - writer->page_used)
@@ -344,9 +352,10 @@ static void move_pointers(beton_writer *writer, uint64_t limit, uint64_t delta)
 			if (load_u64(slot) < limit)
 				store_u64(slot, load_u64(slot) + delta);
 	}
-	for (size_t at = 8; at < writer->table.size; at += ALLOC_ENTRY_SIZE)
-		if (load_u64(writer->table.data + at) < limit)
-			store_u64(writer->table.data + at, load_u64(writer->table.data + at) + delta);
+	output_blob *blobs = (output_blob *)writer->blobs.data;
+	for (size_t i = 0; i < writer->blobs.size / sizeof(*blobs); i++)
+		if (blobs[i].pointer < limit)
+			blobs[i].pointer += delta;
 }
 
 /* Moves the pages that stand where the metadata must go. *end: the end of the last page then. */
@@ -380,15 +389,6 @@ static int make_room(beton_writer *writer, uint64_t *end, beton_error *err)
 	return BETON_OK;
 }
 
-static int write_section(beton_writer *writer, const char *section, const void *data, size_t size, uint64_t offset,
-			 beton_error *err)
-{
-	if (bt_pwrite_full(writer->file.fd, data, size, offset) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot write the %s at offset %llu", writer->path, section,
-				     (unsigned long long)offset);
-	return BETON_OK;
-}
-
 static int write_all(beton_writer *writer, beton_error *err)
 {
 	uint64_t end = 0;
@@ -397,23 +397,27 @@ static int write_all(beton_writer *writer, beton_error *err)
 		result = make_room(writer, &end, err);
 	if (result != BETON_OK)
 		return result;
-	if (writer->pages == 0)
-		end = metadata_offset(writer) + writer->metadata.size;
-	uint8_t header[HEADER_SIZE];
-	store_u16(header + HEADER_VERSION, BETON_FORMAT_VERSION);
-	store_u16(header + HEADER_NUM_FIELDS, (uint16_t)writer->num_fields);
-	store_u32(header + HEADER_PAGE_SIZE, writer->page_size);
-	store_u64(header + HEADER_NUM_SAMPLES, writer->num_samples);
-	store_u64(header + HEADER_ALLOC_TABLE, end);
-	result = write_section(writer, "allocation table", writer->table.data, writer->table.size, end, err);
+	const output_job job = {.fd = writer->file.fd,
+				.path = writer->path,
+				.descriptors = writer->descriptors,
+				.num_fields = writer->num_fields,
+				.record_size = writer->record_size,
+				.blob_fields = writer->blob_fields,
+				.page_size = writer->page_size,
+				.num_samples = writer->num_samples,
+				.pages_end = end,
+				.has_pages = writer->pages > 0,
+				.extension = writer->facts != NULL,
+				.facts = writer->facts};
+	output file;
+	result = beton_output_begin(&file, &job, err);
+	const output_blob *blobs = (const output_blob *)writer->blobs.data;
+	for (uint64_t i = 0; i < writer->num_samples && result == BETON_OK; i++)
+		result = beton_output_sample(&file, writer->metadata.data + i * writer->record_size,
+					     blobs + i * writer->blob_fields, err);
 	if (result == BETON_OK)
-		result = write_section(writer, "metadata", writer->metadata.data, writer->metadata.size,
-				       metadata_offset(writer), err);
-	if (result == BETON_OK)
-		result = write_section(writer, "list of fields", writer->descriptors,
-				       (size_t)writer->num_fields * FIELD_SIZE, HEADER_SIZE, err);
-	if (result == BETON_OK)
-		result = write_section(writer, "header", header, HEADER_SIZE, 0, err);
+		result = beton_output_end(&file, err);
+	beton_output_free(&file);
 	return result;
 }
 
@@ -440,7 +444,8 @@ void beton_writer_close(beton_writer **out)
 	free(writer->fields);
 	free(writer->descriptors);
 	free(writer->metadata.data);
-	free(writer->table.data);
+	free(writer->blobs.data);
+	free(writer->facts);
 	free(writer->page);
 	free(writer);
 	*out = NULL;

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #define PAGE (UINT32_C(2) << 20)
 
 static const beton_field every_field[] = {
@@ -165,6 +167,70 @@ static void check_blob(const file_content *file, uint64_t metadata_end, uint64_t
 		assert_int_equal(file->data[pointer + input->size], 0);
 }
 
+/* The checksums of `count` pieces of a range, and the one in its directory entry at `entry`. */
+static uint64_t check_sums(const file_content *file, uint64_t entry, uint32_t kind, uint64_t at, uint64_t offset,
+			   uint64_t size, uint64_t piece)
+{
+	uint64_t count = (size + piece - 1) / piece;
+	if (count == 0)
+		return entry;
+	assert_int_equal(number(file, entry, 8), kind);
+	assert_int_equal(number(file, entry + 8, 8), at);
+	assert_int_equal(number(file, entry + 16, 8), count * 8);
+	assert_int_equal(number(file, entry + 24, 8), XXH3_64bits(file->data + at, count * 8));
+	assert_int_equal(number(file, entry + 32, 8), 0);
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t part = size - i * piece < piece ? size - i * piece : piece;
+		assert_int_equal(number(file, at + i * 8, 8), XXH3_64bits(file->data + offset + i * piece, part));
+	}
+	return entry + 40;
+}
+
+/* The extension block of a file with the default facts, by the layout of docs/format.md. */
+static void check_extension(const file_content *file, uint64_t samples, uint64_t metadata_size)
+{
+	static const char facts[] = "{\"writer\":\"libbeton " BETON_VERSION "\"}";
+	uint64_t fields = number(file, 2, 2);
+	uint64_t table = number(file, 16, 8);
+	uint64_t footer = table - 64;
+	uint64_t entries = (file->size - table) / 24;
+	assert_memory_equal(file->data + footer, "BETONEXT", 8);
+	assert_int_equal(number(file, footer + 8, 4), 1);
+	assert_int_equal(number(file, footer + 32, 8), 1);
+	assert_int_equal(number(file, footer + 40, 8), XXH3_64bits(file->data, 24 + 1041 * fields));
+	assert_int_equal(number(file, footer + 48, 8), 0);
+	assert_int_equal(number(file, footer + 56, 8), XXH3_64bits(file->data + footer, 56));
+	uint64_t directory = number(file, footer + 16, 8);
+	uint64_t count = number(file, footer + 12, 4);
+	assert_int_equal(directory + count * 40, footer);
+	assert_int_equal(number(file, footer + 24, 8), XXH3_64bits(file->data + directory, count * 40));
+	uint64_t entry = directory;
+	uint64_t at = number(file, entry + 8, 8);
+	if (entries) {
+		assert_int_equal(at % PAGE, 0);
+		assert_int_equal(number(file, entry, 8), 1);
+		assert_int_equal(number(file, entry + 16, 8), entries * 8);
+		assert_int_equal(number(file, entry + 24, 8), XXH3_64bits(file->data + at, entries * 8));
+		for (uint64_t i = 0; i < entries; i++)
+			assert_int_equal(number(file, at + i * 8, 8),
+					 XXH3_64bits(file->data + number(file, table + i * 24 + 8, 8),
+						     number(file, table + i * 24 + 16, 8)));
+		entry += 40;
+		at += entries * 8;
+	}
+	entry = check_sums(file, entry, 2, at, 24 + 1041 * fields, metadata_size, 65536);
+	at += samples ? number(file, entry - 40 + 16, 8) : 0;
+	uint64_t before = entry;
+	entry = check_sums(file, entry, 3, at, table, file->size - table, 98304);
+	at += entry > before ? number(file, before + 16, 8) : 0;
+	assert_int_equal(number(file, entry, 8), 4);
+	assert_int_equal(number(file, entry + 8, 8), at);
+	assert_int_equal(number(file, entry + 16, 8), strlen(facts));
+	assert_int_equal(number(file, entry + 24, 8), XXH3_64bits(facts, strlen(facts)));
+	assert_memory_equal(file->data + at, facts, strlen(facts));
+	assert_int_equal(entry + 40, footer);
+}
+
 static void check_layout(const char *path, uint64_t samples)
 {
 	static sample_data data;
@@ -178,8 +244,7 @@ static void check_layout(const char *path, uint64_t samples)
 	uint64_t metadata = 24 + 1041 * FIELDS;
 	uint64_t metadata_end = metadata + samples * RECORD;
 	assert_int_equal(file.size, table + samples * 5 * 24);
-	if (samples)
-		assert_int_equal(table % PAGE, 0);
+	check_extension(&file, samples, samples * RECORD);
 	for (int f = 0; f < FIELDS; f++) {
 		uint8_t expected[1041] = {types[f]};
 		memcpy(expected + 1, every_field[f].name, strlen(every_field[f].name));
@@ -314,6 +379,7 @@ static void test_scalars_only(void **state)
 	beton_writer_options options;
 	beton_writer_options_init(&options);
 	options.page_size = PAGE;
+	options.flags = BETON_WRITER_NO_EXTENSION;
 	beton_writer *writer;
 	assert_int_equal(beton_writer_open(&writer, path, fields, 2, &options, NULL), BETON_OK);
 	for (int i = 0; i < 10; i++) {
@@ -329,6 +395,35 @@ static void test_scalars_only(void **state)
 	assert_memory_equal(ours.data, theirs.data, ours.size);
 	free(ours.data);
 	free(theirs.data);
+}
+
+static bool contains(const file_content *file, const char *text)
+{
+	return memmem(file->data, file->size, text, strlen(text)) != NULL;
+}
+
+static void test_facts(void **state)
+{
+	(void)state;
+	const beton_field field = {.name = "n", .type = BETON_FIELD_INT};
+	const char *path = in_folder("facts.beton");
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	for (int named = 0; named < 2; named++) {
+		options.facts = named ? "{\"writer\": \"me 1\", \"z\": [1, \"\xc3\xa4\"]}" : "{\"classes\": [\"a\"]}";
+		beton_writer *writer;
+		assert_int_equal(beton_writer_open(&writer, path, &field, 1, &options, NULL), BETON_OK);
+		assert_int_equal(beton_writer_append(writer, &(beton_input){.integer = 1}, NULL), BETON_OK);
+		assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+		beton_writer_close(&writer);
+		file_content file = read_file(path);
+		assert_true(contains(&file, named ? "{\"writer\":\"me 1\",\"z\":[1,\"\xc3\xa4\"]}"
+						  : "{\"writer\":\"libbeton " BETON_VERSION "\",\"classes\":[\"a\"]}"));
+		free(file.data);
+		beton_reader *reader = open_good(path);
+		assert_int_equal(read_everything(reader), 0);
+		beton_reader_close(&reader);
+	}
 }
 
 static void expect_bad_schema(const beton_field *fields, uint32_t count, const char *word)
@@ -431,6 +526,17 @@ static void test_bad_options(void **state)
 	options.expected_samples = UINT64_MAX;
 	assert_int_equal(beton_writer_open(&writer, in_folder("x"), every_field, FIELDS, &options, NULL),
 			 BETON_INVALID_ARGUMENT);
+	static const char *const facts[] = {"", "[]", "{", "1", "{\"a\":1,\"a\":2}", "{} x", "\xff"};
+	for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
+		beton_writer_options_init(&options);
+		options.facts = facts[i];
+		assert_int_equal(beton_writer_open(&writer, in_folder("x"), every_field, FIELDS, &options, NULL),
+				 BETON_INVALID_ARGUMENT);
+	}
+	beton_writer_options_init(&options);
+	options.flags = 1u << 31;
+	assert_int_equal(beton_writer_open(&writer, in_folder("x"), every_field, FIELDS, &options, NULL),
+			 BETON_INVALID_ARGUMENT);
 	beton_error err;
 	assert_int_equal(beton_writer_open(&writer, in_folder("none/x"), every_field, FIELDS, NULL, &err),
 			 BETON_NOT_FOUND);
@@ -523,6 +629,7 @@ int main(void)
 		cmocka_unit_test(test_more_metadata_than_pages),
 		cmocka_unit_test(test_same_input_same_bytes),
 		cmocka_unit_test(test_scalars_only),
+		cmocka_unit_test(test_facts),
 		cmocka_unit_test(test_bad_schema),
 		cmocka_unit_test(test_good_dtypes),
 		cmocka_unit_test(test_bad_options),

@@ -125,7 +125,13 @@ typedef struct beton_writer_options {
 	/* How many samples will come, to leave room for their metadata in front of the pages; 0 (default): unknown. A
 	 * wrong guess is no error: what the metadata needs of the first pages moves behind the last one. */
 	uint64_t expected_samples;
+	uint32_t flags; /* of BETON_WRITER_...; default 0 */
+	const char
+		*facts; /* a JSON object about the dataset, for example {"classes": ["cat", "dog"]}, or NULL; copied */
 } beton_writer_options;
+
+/* No extension block (checksums, facts): the file is as FFCV itself would write it. facts are not used. */
+#define BETON_WRITER_NO_EXTENSION UINT32_C(1)
 
 /* One value to write: integer, real, or size bytes at data (borrowed until append returns). For IMAGE also mode, width
  * and height (1..65535). For JSON data is the text without the NUL; the writer adds it. Memory: a page, and for each

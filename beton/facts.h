@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BETON_FACTS_H
+#define BETON_FACTS_H
+
+#include <beton/beton.h>
+
+/* *out: the text of the file's FACTS section: the caller's JSON object (NULL: an empty one), written compactly in its
+ * order, with "writer" in front if it has none. The caller frees it; NULL on failure. Errors: INVALID_ARGUMENT,
+ * NO_MEMORY. */
+int beton_facts_make(char **out, const char *given, beton_error *err);
+
+#endif
