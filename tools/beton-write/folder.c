@@ -10,47 +10,16 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* Room for one more item; the grown array, or NULL, when the old one stays. */
-static void *grow(void *items, size_t count, size_t *capacity, size_t item_size)
-{
-	if (count < *capacity)
-		return items;
-	size_t wanted = *capacity ? *capacity * 2 : 64;
-	void *grown = reallocarray(items, wanted, item_size);
-	if (grown)
-		*capacity = wanted;
-	return grown;
-}
-
-static int add_name(name_list *list, const char *name, beton_error *err)
-{
-	char **names = grow(list->names, list->count, &list->capacity, sizeof(*names));
-	if (names)
-		list->names = names;
-	if (!names || !(names[list->count] = strdup(name)))
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	list->count++;
-	return BETON_OK;
-}
-
-static void free_names(name_list *list)
-{
-	for (size_t i = 0; i < list->count; i++)
-		free(list->names[i]);
-	free(list->names);
-	*list = (name_list){0};
-}
-
 /* Takes path, which it frees on failure (NULL: out of memory). */
-static int add_file(source_list *list, char *path, uint32_t label, beton_error *err)
+static int add_file(folder_list *list, char *path, uint32_t label, beton_error *err)
 {
-	source_file *files = path ? grow(list->files, list->count, &list->capacity, sizeof(*files)) : NULL;
+	folder_file *files = path ? list_grow(list->files, list->count, &list->capacity, sizeof(*files)) : NULL;
 	if (!files) {
 		free(path);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the list of files");
 	}
 	list->files = files;
-	files[list->count++] = (source_file){path, label};
+	files[list->count++] = (folder_file){path, label};
 	return BETON_OK;
 }
 
@@ -69,7 +38,7 @@ static int read_entries(DIR *folder, const char *path, name_list *names, beton_e
 			return errno ? bt_fail_errno(err, errno, "%s: cannot read the folder", path) : BETON_OK;
 		if (entry->d_name[0] == '.')
 			continue;
-		int result = add_name(names, entry->d_name, err);
+		int result = name_list_add(names, entry->d_name, err);
 		if (result != BETON_OK)
 			return result;
 	}
@@ -109,10 +78,10 @@ static int find_classes(const char *root, name_list *classes, beton_error *err)
 		char *path = bt_format("%s/%s", root, entries.names[i]);
 		result = path ? look_at(path, &folder, err) : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
 		if (result == BETON_OK && folder)
-			result = add_name(classes, entries.names[i], err);
+			result = name_list_add(classes, entries.names[i], err);
 		free(path);
 	}
-	free_names(&entries);
+	name_list_free(&entries);
 	if (result == BETON_OK && classes->count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no class folders in it", root);
 	if (result == BETON_OK && classes->count > UINT32_MAX)
@@ -120,7 +89,7 @@ static int find_classes(const char *root, name_list *classes, beton_error *err)
 	return result;
 }
 
-static int add_class(source_list *list, const char *folder, uint32_t label, beton_error *err)
+static int add_class(folder_list *list, const char *folder, uint32_t label, beton_error *err)
 {
 	name_list names = {0};
 	int result = list_folder(folder, &names, err);
@@ -136,12 +105,12 @@ static int add_class(source_list *list, const char *folder, uint32_t label, beto
 		else
 			free(path);
 	}
-	free_names(&names);
+	name_list_free(&names);
 	return result;
 }
 
 /* Adds the files of all classes that root has; every_class: each must be there and have files. */
-static int add_classes(source_list *list, const char *root, const name_list *classes, bool every_class,
+static int add_classes(folder_list *list, const char *root, const name_list *classes, bool every_class,
 		       beton_error *err)
 {
 	int result = BETON_OK;
@@ -170,15 +139,15 @@ static int check_val_classes(const char *val, const name_list *train_classes, be
 			     compare_names))
 			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s/%s: a class that the training set has not",
 					 val, classes.names[i]);
-	free_names(&classes);
+	name_list_free(&classes);
 	return result;
 }
 
 /* Moves val_fraction of each class, evenly spread over its files, from train to val; one file at least stays. */
-static int hold_out(source_plan *plan, double fraction, beton_error *err)
+static int hold_out(folder_plan *plan, double fraction, beton_error *err)
 {
-	source_list all = plan->train;
-	plan->train = (source_list){0};
+	folder_list all = plan->train;
+	plan->train = (folder_list){0};
 	int result = BETON_OK;
 	for (size_t first = 0, end; first < all.count; first = end) {
 		for (end = first; end < all.count && all.files[end].label == all.files[first].label;)
@@ -189,7 +158,7 @@ static int hold_out(source_plan *plan, double fraction, beton_error *err)
 			held = count - 1;
 		for (size_t i = 0; i < count; i++) {
 			bool val = (i + 1) * held / count > i * held / count;
-			source_file *file = &all.files[first + i];
+			folder_file *file = &all.files[first + i];
 			if (result == BETON_OK)
 				result = add_file(val ? &plan->val : &plan->train, file->path, file->label, err);
 			else
@@ -209,7 +178,7 @@ static bool is_folder(const char *path)
 	return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int plan_folders(source_plan *plan, const char *train, const char *val, beton_error *err)
+static int plan_folders(folder_plan *plan, const char *train, const char *val, beton_error *err)
 {
 	int result = find_classes(train, &plan->classes, err);
 	if (result == BETON_OK)
@@ -223,9 +192,9 @@ static int plan_folders(source_plan *plan, const char *train, const char *val, b
 	return result;
 }
 
-int source_plan_make(source_plan *plan, const char *root, double val_fraction, beton_error *err)
+int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, beton_error *err)
 {
-	*plan = (source_plan){.has_val = val_fraction > 0};
+	*plan = (folder_plan){.has_val = val_fraction > 0};
 	char *train = bt_format("%s/train", root);
 	char *val = bt_format("%s/val", root);
 	int result = BETON_OK;
@@ -247,17 +216,17 @@ int source_plan_make(source_plan *plan, const char *root, double val_fraction, b
 	return result;
 }
 
-static void free_files(source_list *list)
+void folder_list_free(folder_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		free(list->files[i].path);
 	free(list->files);
-	*list = (source_list){0};
+	*list = (folder_list){0};
 }
 
-void source_plan_free(source_plan *plan)
+void folder_plan_free(folder_plan *plan)
 {
-	free_names(&plan->classes);
-	free_files(&plan->train);
-	free_files(&plan->val);
+	name_list_free(&plan->classes);
+	folder_list_free(&plan->train);
+	folder_list_free(&plan->val);
 }

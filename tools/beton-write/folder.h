@@ -10,37 +10,34 @@
 
 #include <beton/error.h>
 
-typedef struct name_list {
-	char **names;
-	size_t count;
-	size_t capacity;
-} name_list;
+#include "name_list.h"
 
-typedef struct source_file {
+typedef struct folder_file {
 	char *path;
 	uint32_t label;
-} source_file;
+} folder_file;
 
-typedef struct source_list {
-	source_file *files;
+typedef struct folder_list {
+	folder_file *files;
 	size_t count;
 	size_t capacity;
-} source_list;
+} folder_list;
 
 /* What is to be written: class names in byte order, and the files in the order of class and name. */
-typedef struct source_plan {
+typedef struct folder_plan {
 	name_list classes;
-	source_list train;
-	source_list val;
+	folder_list train;
+	folder_list val;
 	bool has_val;
-} source_plan;
+} folder_plan;
 
 /* Looks through root. With folders train and val in it these are the two sets, and train has the classes; else root
  * itself is the training set, of which val_fraction (0: none) of each class, evenly spread, becomes the validation set.
  * Symbolic links are followed, hidden files and folders left out. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT (no
  * classes, an empty class, something that is neither file nor folder), NO_MEMORY. The caller frees the plan, on failure
  * too. */
-int source_plan_make(source_plan *plan, const char *root, double val_fraction, beton_error *err);
-void source_plan_free(source_plan *plan);
+int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, beton_error *err);
+void folder_plan_free(folder_plan *plan);
+void folder_list_free(folder_list *list);
 
 #endif

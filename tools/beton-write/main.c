@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton-write: a folder of class folders becomes one .beton file, or two. */
+ * beton-write: a source of samples becomes one .beton file, or two. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/system.h"
-#include "folder.h"
+#include "convert.h"
+#include "faults.h"
+#include "fields.h"
 #include "options.h"
 #include "pipeline.h"
+#include "selection.h"
+#include "source.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 
@@ -24,78 +28,147 @@ static char *val_name(const char *output)
 	return bt_format("%s.val", output);
 }
 
-static int open_writer(beton_writer **writer, const char *path, const write_options *options, size_t samples,
-		       beton_error *err)
-{
-	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
-				      {.name = "label", .type = BETON_FIELD_INT}};
-	beton_writer_options writer_options;
-	beton_writer_options_init(&writer_options);
-	writer_options.page_size = options->page_size;
-	writer_options.expected_samples = samples;
-	return beton_writer_open(writer, path, fields, 2, &writer_options, err);
-}
+/* One set of samples on its way into one file. */
+typedef struct dataset {
+	const char *path;
+	source *from; /* NULL: there is no such set */
+	selection selected;
+	beton_writer *writer;
+	uint64_t written;
+} dataset;
 
-static int write_set(beton_writer *writer, const source_list *list, const write_options *options, progress *bar,
-		     beton_error *err)
+/* All that a run holds; zero what is not there yet. */
+typedef struct write_run {
+	const write_options *options;
+	dataset train;
+	dataset val;
+	field_plan plan;
+	fault_policy faults;
+	progress bar;
+} write_run;
+
+static int open_sources(write_run *self, beton_error *err)
 {
-	const pipeline_job job = {.list = list,
-				  .settings = &options->image,
-				  .threads = options->threads,
-				  .writer = writer,
-				  .progress = bar,
+	const write_options *options = self->options;
+	const source_spec spec = {.argument = options->source,
+				  .format = options->format,
+				  .root = options->root,
+				  .output = options->output,
+				  .val_fraction = options->val_fraction,
 				  .interrupt = program_stop_signal()};
-	return pipeline_run(&job, err);
-}
-
-/* Both sets are complete before the first of them appears under its name. */
-static int write_plan(const source_plan *plan, const write_options *options, const char *val_path, progress *bar,
-		      beton_error *err)
-{
-	beton_writer *train = NULL;
-	beton_writer *val = NULL;
-	int result = open_writer(&train, options->output, options, plan->train.count, err);
-	if (result == BETON_OK && plan->has_val)
-		result = open_writer(&val, val_path, options, plan->val.count, err);
+	int result = source_open(&spec, &self->train.from, &self->val.from, err);
 	if (result == BETON_OK)
-		result = write_set(train, &plan->train, options, bar, err);
-	if (result == BETON_OK && val)
-		result = write_set(val, &plan->val, options, bar, err);
-	if (result == BETON_OK)
-		result = beton_writer_finish(train, err);
-	if (result == BETON_OK && val)
-		result = beton_writer_finish(val, err);
-	beton_writer_close(&train);
-	beton_writer_close(&val);
+		result = field_plan_make(&self->plan, options->fields, self->train.from, err);
+	if (result == BETON_OK && self->val.from)
+		result = field_plan_apply(&self->plan, self->train.from, self->val.from, err);
+	if (result == BETON_OK && self->val.from && options->selected.subset)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "--subset: %s has a training and a validation set; give one of them as the source",
+				 options->source);
 	return result;
 }
 
-static void print_summary(const source_plan *plan, const write_options *options, const char *val_path,
-			  const progress *bar)
+static int open_writer(write_run *self, dataset *set, beton_error *err)
 {
-	double seconds = progress_seconds(bar);
-	printf("%s: %zu samples", options->output, plan->train.count);
-	if (plan->has_val)
-		printf("; %s: %zu samples", val_path, plan->val.count);
-	printf("; %zu classes, %.1f MB of pictures, %.2f s, %.0f img/s\n", plan->classes.count,
-	       (double)bar->bytes / 1e6, seconds, (double)bar->done / seconds);
+	if (!set->from)
+		return BETON_OK;
+	int result = selection_make(&set->selected, &self->options->selected, set->from->count, set->from->name, err);
+	if (result != BETON_OK)
+		return result;
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = self->options->page_size;
+	if (set->from->count != SOURCE_COUNT_UNKNOWN)
+		options.expected_samples = set->selected.count;
+	return beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+}
+
+static int write_set(write_run *self, dataset *set, beton_error *err)
+{
+	if (!set->from)
+		return BETON_OK;
+	const converter convert = {.plan = &self->plan, .from = set->from, .images = &self->options->image};
+	const pipeline_job job = {.convert = &convert,
+				  .from = set->from,
+				  .selected = &set->selected,
+				  .threads = self->options->threads,
+				  .writer = set->writer,
+				  .progress = &self->bar,
+				  .faults = &self->faults,
+				  .interrupt = program_stop_signal()};
+	int result = pipeline_run(&job, &set->written, err);
+	if (result == BETON_OK && set->written == 0 && self->faults.skipped)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: every sample is bad", set->from->name);
+	return result;
+}
+
+/* 0: not known. */
+static uint64_t total_samples(const write_run *self)
+{
+	uint64_t train = self->train.selected.count;
+	return train == UINT64_MAX ? 0 : train + self->val.selected.count;
+}
+
+/* Both sets are complete before the first of them appears under its name. */
+static int write_sets(write_run *self, beton_error *err)
+{
+	int result = open_writer(self, &self->train, err);
+	if (result == BETON_OK)
+		result = open_writer(self, &self->val, err);
+	if (result == BETON_OK)
+		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list, err);
+	progress_start(&self->bar, total_samples(self), self->options->quiet);
+	if (result == BETON_OK)
+		result = write_set(self, &self->train, err);
+	if (result == BETON_OK)
+		result = write_set(self, &self->val, err);
+	progress_clear(&self->bar);
+	beton_error list_error;
+	int list_result = fault_policy_close(&self->faults, &list_error);
+	if (result == BETON_OK && list_result != BETON_OK) {
+		*err = list_error;
+		result = list_result;
+	}
+	if (result == BETON_OK)
+		result = beton_writer_finish(self->train.writer, err);
+	if (result == BETON_OK && self->val.writer)
+		result = beton_writer_finish(self->val.writer, err);
+	return result;
+}
+
+static void print_summary(const write_run *self)
+{
+	double seconds = progress_seconds(&self->bar);
+	printf("%s: %llu samples", self->train.path, (unsigned long long)self->train.written);
+	if (self->val.from)
+		printf("; %s: %llu samples", self->val.path, (unsigned long long)self->val.written);
+	if (self->train.from->classes.count)
+		printf("; %zu classes", self->train.from->classes.count);
+	if (self->faults.skipped)
+		printf("; %llu left out", (unsigned long long)self->faults.skipped);
+	printf("; %.1f MB, %.2f s, %.0f samples/s\n", (double)self->bar.bytes / 1e6, seconds,
+	       (double)self->bar.done / seconds);
+}
+
+static void close_set(dataset *set)
+{
+	beton_writer_close(&set->writer);
+	selection_free(&set->selected);
+	source_close(&set->from);
 }
 
 static int run(const write_options *options, beton_error *err)
 {
-	source_plan plan;
-	progress bar;
 	char *val_path = val_name(options->output);
-	int result = source_plan_make(&plan, options->source, options->val_fraction, err);
-	progress_start(&bar, plan.train.count + plan.val.count, options->quiet);
-	if (result == BETON_OK && !val_path)
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	write_run self = {.options = options, .train.path = options->output, .val.path = val_path};
+	int result = val_path ? open_sources(&self, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (result == BETON_OK)
-		result = write_plan(&plan, options, val_path, &bar, err);
-	progress_clear(&bar);
+		result = write_sets(&self, err);
 	if (result == BETON_OK && !options->quiet)
-		print_summary(&plan, options, val_path, &bar);
-	source_plan_free(&plan);
+		print_summary(&self);
+	close_set(&self.train);
+	close_set(&self.val);
+	field_plan_free(&self.plan);
 	free(val_path);
 	return result;
 }

@@ -13,25 +13,54 @@ static const char *const usage_text =
 	"Write a folder of class folders with JPEG or PNG pictures as a .beton dataset.\n"
 	"With SOURCE/train and SOURCE/val, write OUT.beton and OUT.val.beton.\n"
 	"\n"
+	"Samples:\n"
+	"      --fields=LIST         NAME[=COLUMN][:TYPE],...: the fields, of which columns of SOURCE; types: int,\n"
+	"                            float, image, bytes, text, json, array\n"
+	"      --subset=LIST         only these: FIRST-LAST, FIRST-, N, with commas between, or @FILE with such a "
+	"list\n"
+	"      --shuffle=SEED        in a random order, which depends on SEED alone\n"
+	"      --limit=N             the first N of those\n"
+	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
+	"      --on-error=stop|skip  a bad sample ends the program (default), or is left out\n"
+	"      --error-list=FILE     list what was left out here, not on standard error\n"
+	"\n"
+	"Pictures:\n"
 	"  -m, --write-mode=MODE     original: JPEG bytes as they are, PNG as raw pixels (default)\n"
 	"                            jpg: encode every picture; raw: store pixels\n"
 	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
 	"  -q, --quality=N           of pictures encoded as JPEG, 1 to 100 (default 90)\n"
+	"\n"
+	"File and program:\n"
 	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger\n"
 	"  -t, --threads=N           default: one for each core\n"
-	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
 	"  -Q, --quiet               no progress and no summary\n"
 	"  -h, --help                show this text\n"
 	"  -V, --version             show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
-static const struct option long_options[] = {{"write-mode", required_argument, NULL, 'm'},
+/* Options without a letter. */
+enum {
+	OPTION_FIELDS = 256,
+	OPTION_SUBSET,
+	OPTION_SHUFFLE,
+	OPTION_LIMIT,
+	OPTION_ON_ERROR,
+	OPTION_ERROR_LIST,
+};
+
+static const struct option long_options[] = {{"fields", required_argument, NULL, OPTION_FIELDS},
+					     {"subset", required_argument, NULL, OPTION_SUBSET},
+					     {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
+					     {"limit", required_argument, NULL, OPTION_LIMIT},
+					     {"on-error", required_argument, NULL, OPTION_ON_ERROR},
+					     {"error-list", required_argument, NULL, OPTION_ERROR_LIST},
+					     {"val-fraction", required_argument, NULL, 'f'},
+					     {"write-mode", required_argument, NULL, 'm'},
 					     {"max-resolution", required_argument, NULL, 'r'},
 					     {"quality", required_argument, NULL, 'q'},
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"threads", required_argument, NULL, 't'},
-					     {"val-fraction", required_argument, NULL, 'f'},
 					     {"quiet", no_argument, NULL, 'Q'},
 					     {"help", no_argument, NULL, 'h'},
 					     {"version", no_argument, NULL, 'V'},
@@ -75,6 +104,34 @@ static int parse_page_size(const char *text, uint32_t *page_size, beton_error *e
 	return BETON_OK;
 }
 
+/* Those that say which samples are written. */
+static int parse_sample_option(write_options *options, int option, const char *text, beton_error *err)
+{
+	switch (option) {
+	case OPTION_FIELDS:
+		options->fields = text;
+		return BETON_OK;
+	case OPTION_SUBSET:
+		options->selected.subset = text;
+		return BETON_OK;
+	case OPTION_SHUFFLE:
+		options->selected.shuffle = true;
+		return bt_parse_u64("--shuffle", text, 0, UINT64_MAX, &options->selected.seed, err);
+	case OPTION_LIMIT:
+		return bt_parse_u64("--limit", text, 1, INT64_MAX, &options->selected.limit, err);
+	case 'f':
+		return bt_parse_double("--val-fraction", text, 1e-6, 1 - 1e-6, &options->val_fraction, err);
+	case OPTION_ERROR_LIST:
+		options->error_list = text;
+		return BETON_OK;
+	default:
+		options->skip_bad = strcmp(text, "skip") == 0;
+		if (!options->skip_bad && strcmp(text, "stop") != 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--on-error: '%s' is not stop or skip", text);
+		return BETON_OK;
+	}
+}
+
 static int parse_option(write_options *options, int option, const char *text, beton_error *err)
 {
 	uint64_t number = 0;
@@ -96,11 +153,11 @@ static int parse_option(write_options *options, int option, const char *text, be
 		result = bt_parse_u64("--threads", text, 1, 1024, &number, err);
 		options->threads = (int)number;
 		return result;
-	case 'f':
-		return bt_parse_double("--val-fraction", text, 1e-6, 1 - 1e-6, &options->val_fraction, err);
-	default:
+	case 'Q':
 		options->quiet = true;
 		return result;
+	default:
+		return parse_sample_option(options, option, text, err);
 	}
 }
 
@@ -114,7 +171,8 @@ static options_outcome wrong(const char *message)
 
 options_outcome options_parse(write_options *options, int argc, char **argv)
 {
-	*options = (write_options){.image = {.mode = WRITE_ORIGINAL, .quality = 90},
+	*options = (write_options){.selected = {.limit = UINT64_MAX},
+				   .image = {.mode = WRITE_ORIGINAL, .quality = 90},
 				   .page_size = BETON_PAGE_SIZE_DEFAULT,
 				   .threads = bt_available_cores()};
 	beton_error err;
@@ -131,6 +189,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return wrong("expected SOURCE and OUT.beton");
+	if (options->error_list && !options->skip_bad)
+		return wrong("--error-list goes with --on-error=skip");
 	options->source = argv[optind];
 	options->output = argv[optind + 1];
 	return *options->output ? OPTIONS_RUN : wrong("the name of the output is empty");

@@ -3,14 +3,21 @@
 #define BETON_WRITE_OPTIONS_H
 
 #include "image.h"
+#include "selection.h"
 
 typedef struct write_options {
 	const char *source;
 	const char *output;
+	const char *format; /* NULL: what source looks like */
+	const char *fields; /* NULL: what the source offers */
+	const char *root;   /* NULL: the folder of the manifest */
+	selection_options selected;
 	image_settings image;
 	uint32_t page_size;
 	int threads;
 	double val_fraction; /* 0: hold nothing out */
+	bool skip_bad;
+	const char *error_list; /* NULL: standard error */
 	bool quiet;
 } write_options;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads pictures on several threads and appends them to a writer in the order of the list. */
+ * Takes items from a source, converts them on several threads and gives them to a writer in order. */
 #ifndef BETON_WRITE_PIPELINE_H
 #define BETON_WRITE_PIPELINE_H
 
@@ -8,21 +8,24 @@
 
 #include <beton/beton.h>
 
-#include "folder.h"
-#include "image.h"
+#include "convert.h"
+#include "faults.h"
+#include "selection.h"
 #include "tools/common/progress.h"
 
 typedef struct pipeline_job {
-	const source_list *list;
-	const image_settings *settings;
+	const converter *convert;
+	source *from; /* that of convert */
+	const selection *selected;
 	int threads;
 	beton_writer *writer;
 	progress *progress;                     /* told of each sample */
+	fault_policy *faults;                   /* what to do about a bad item */
 	const volatile sig_atomic_t *interrupt; /* not 0: stop, with CANCELLED */
 } pipeline_job;
 
-/* Appends every file of the list; the outcome is the same for any number of threads: the file of lowest index that
- * fails is the one reported. At most a few samples for each thread are in memory. */
-int pipeline_run(const pipeline_job *job, beton_error *err);
+/* Writes every selected item. The outcome is the same for any number of threads: the first item that fails is the one
+ * reported. At most a few items for each thread are in memory. *written: how many samples the writer took. */
+int pipeline_run(const pipeline_job *job, uint64_t *written, beton_error *err);
 
 #endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "file_bytes.h"
+#include "npy.h"
+
+/* A number in a text is at most this long. */
+#define NUMBER_MAX 64
+
+/* What the conversions of one value share. */
+typedef struct context {
+	const source *from;
+	const beton_field *field;
+	const source_column *column;
+	const image_settings *images;
+	const char *name; /* of the item */
+	raw_value *raw;
+	beton_input *input;
+	void **owned;
+} context;
+
+int converted_make(converted *values, uint32_t count, beton_error *err)
+{
+	*values = (converted){.count = count};
+	values->inputs = calloc(count ? count : 1, sizeof(*values->inputs));
+	values->owned = calloc(count ? count : 1, sizeof(*values->owned));
+	if (values->inputs && values->owned)
+		return BETON_OK;
+	converted_free(values);
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", count);
+}
+
+void converted_clear(converted *values)
+{
+	for (uint32_t i = 0; values->owned && i < values->count; i++) {
+		free(values->owned[i]);
+		values->owned[i] = NULL;
+		values->inputs[i] = (beton_input){0};
+	}
+	values->bytes = 0;
+}
+
+void converted_free(converted *values)
+{
+	converted_clear(values);
+	free(values->inputs);
+	free(values->owned);
+	*values = (converted){0};
+}
+
+BETON_PRINTF(3, 4) static int bad_value(const context *self, beton_error *err, const char *format, ...)
+{
+	char text[256];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: '%s' %s", self->name, self->column->name, text);
+}
+
+/* A path from a table, which may come from anywhere, must not reach what lies outside the folder that it belongs to: it
+ * is relative to root without "..", or absolute and begins with root. *path is the caller's. */
+static int path_below_root(const source *from, const char *item_name, const char *text, size_t size, char **path,
+			   beton_error *err)
+{
+	*path = NULL;
+	if (size == 0 || memchr(text, 0, size))
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a path that is %s", item_name,
+			       size ? "cut by a NUL byte" : "empty");
+	for (const char *part = text; part; part = strchr(part, '/')) {
+		part += part[0] == '/';
+		if (strncmp(part, "..", 2) == 0 && (part[2] == 0 || part[2] == '/'))
+			return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: the path '%s' has '..' in it; see --root",
+				       item_name, text);
+	}
+	size_t root_length = strlen(from->root);
+	while (root_length > 0 && from->root[root_length - 1] == '/')
+		root_length--;
+	if (text[0] != '/')
+		*path = bt_format("%s%s%s", from->root, from->root[strlen(from->root) - 1] == '/' ? "" : "/", text);
+	else if (from->root[0] == '/' && strncmp(text, from->root, root_length) == 0 && text[root_length] == '/')
+		*path = strdup(text);
+	else
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: the path '%s' is outside %s; see --root", item_name,
+			       text, from->root);
+	return *path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", item_name);
+}
+
+static int read_named(const char *item_name, const char *path, file_bytes *file, beton_error *err)
+{
+	int result = file_bytes_read(path, file, err);
+	/* A folder's item has the path as its name; a table's has its row. */
+	if (result != BETON_OK && strcmp(item_name, path) != 0)
+		bt_prefix(err, "%s", item_name);
+	return result;
+}
+
+/* The file that a value is or names; its memory becomes the caller's, the item's value loses it. */
+static int take_file(const source *from, const char *item_name, raw_value *raw, file_bytes *file, beton_error *err)
+{
+	*file = (file_bytes){0};
+	if (raw->kind == RAW_PATH)
+		return read_named(item_name, raw->data, file, err);
+	if (raw->kind == RAW_FILE) {
+		*file = (file_bytes){raw->owned, raw->size};
+		raw->owned = NULL;
+		return BETON_OK;
+	}
+	char *path;
+	int result = path_below_root(from, item_name, raw->data, raw->size, &path, err);
+	if (result == BETON_OK)
+		result = read_named(item_name, path, file, err);
+	free(path);
+	return result;
+}
+
+static bool names_file(const source *from, const raw_value *raw)
+{
+	return raw->kind == RAW_PATH || raw->kind == RAW_FILE || (raw->kind == RAW_TEXT && from->root);
+}
+
+/* The text of a number, without blanks around it. */
+static int number_text(const context *self, char text[NUMBER_MAX], beton_error *err)
+{
+	const char *begin = self->raw->data;
+	size_t size = self->raw->size;
+	while (size > 0 && strchr(" \t\r\n", begin[size - 1]) && begin[size - 1])
+		size--;
+	while (size > 0 && strchr(" \t\r\n", *begin) && *begin) {
+		begin++;
+		size--;
+	}
+	if (size == 0)
+		return bad_value(self, err, "is empty, not a number");
+	if (size >= NUMBER_MAX || memchr(begin, 0, size))
+		return bad_value(self, err, "is not a number: %.*s", size < 40 ? (int)size : 40, begin);
+	memcpy(text, begin, size);
+	text[size] = 0;
+	return BETON_OK;
+}
+
+/* One element, whatever its shape. */
+static bool is_scalar(const raw_value *raw)
+{
+	return raw->kind == RAW_ARRAY && raw->size == raw->array->item_size;
+}
+
+static int convert_int(const context *self, beton_error *err)
+{
+	const raw_value *raw = self->raw;
+	if (raw->kind == RAW_INT) {
+		self->input->integer = raw->integer;
+		return BETON_OK;
+	}
+	if (is_scalar(raw)) {
+		if (!array_read_int(raw->array, raw->data, &self->input->integer))
+			return bad_value(self, err, "is not a whole number that fits 64 bits with a sign");
+		return BETON_OK;
+	}
+	if (raw->kind != RAW_TEXT && raw->kind != RAW_FILE)
+		return bad_value(self, err, "is not a whole number");
+	char text[NUMBER_MAX];
+	int result = number_text(self, text, err);
+	if (result != BETON_OK)
+		return result;
+	char *end;
+	errno = 0;
+	self->input->integer = strtoll(text, &end, 10);
+	if (*end || errno)
+		return bad_value(self, err, "is not a whole number%s: %s",
+				 errno == ERANGE ? " of 64 bits with a sign" : "", text);
+	return BETON_OK;
+}
+
+static int convert_float(const context *self, beton_error *err)
+{
+	const raw_value *raw = self->raw;
+	if (raw->kind == RAW_REAL || raw->kind == RAW_INT) {
+		self->input->real = raw->kind == RAW_REAL ? raw->real : (double)raw->integer;
+		return BETON_OK;
+	}
+	if (is_scalar(raw)) {
+		if (!array_read_real(raw->array, raw->data, &self->input->real))
+			return bad_value(self, err, "is not a real number");
+		return BETON_OK;
+	}
+	if (raw->kind != RAW_TEXT && raw->kind != RAW_FILE)
+		return bad_value(self, err, "is not a number");
+	char text[NUMBER_MAX];
+	int result = number_text(self, text, err);
+	if (result != BETON_OK)
+		return result;
+	char *end;
+	errno = 0;
+	self->input->real = strtod(text, &end);
+	if (*end || (errno == ERANGE && (self->input->real > 1 || self->input->real < -1)))
+		return bad_value(self, err, "is not a number%s: %s", *end ? "" : " that 64 bits can hold", text);
+	return BETON_OK;
+}
+
+/* Pixels: uint8, height x width with 3 values, 1 value or no third dimension. */
+static int take_pixels(const context *self, rgb_image *image, beton_error *err)
+{
+	const array_type *type = self->raw->array;
+	uint64_t depth = type->ndim == 3 ? type->shape[2] : 1;
+	if (strcmp(type->dtype + 1, "u1") != 0 || (type->ndim != 2 && type->ndim != 3) || (depth != 1 && depth != 3))
+		return bad_value(self, err, "is no picture: that is an array of uint8, height x width (x 3 or 1)");
+	int result = image_allocate(image, type->shape[1], type->shape[0], self->name, err);
+	if (result != BETON_OK)
+		return result;
+	const uint8_t *from = self->raw->data;
+	size_t pixels = (size_t)image->width * image->height;
+	if (depth == 3)
+		memcpy(image->data, from, pixels * 3);
+	else
+		for (size_t i = 0; i < pixels; i++)
+			memset(image->data + 3 * i, from[i], 3);
+	return BETON_OK;
+}
+
+static int convert_image(const context *self, beton_error *err)
+{
+	stored_image stored = {0};
+	int result;
+	if (self->raw->kind == RAW_ARRAY) {
+		rgb_image image = {0};
+		result = take_pixels(self, &image, err);
+		if (result == BETON_OK)
+			result = image_convert_pixels(&image, self->name, self->images, &stored, err);
+		free(image.data);
+	} else if (names_file(self->from, self->raw)) {
+		file_bytes file;
+		result = take_file(self->from, self->name, self->raw, &file, err);
+		if (result == BETON_OK)
+			result = image_convert(&file, self->name, self->images, &stored, err);
+		free(file.data);
+	} else {
+		result = bad_value(self, err, "is not a picture");
+	}
+	*self->owned = stored.data;
+	self->input->data = stored.data;
+	self->input->size = stored.size;
+	self->input->mode = stored.mode;
+	self->input->width = stored.width;
+	self->input->height = stored.height;
+	return result;
+}
+
+/* The raw bytes as they are, which stay the item's or become the sample's. */
+static void take_bytes(const context *self)
+{
+	*self->owned = self->raw->owned;
+	self->raw->owned = NULL;
+	self->input->data = self->raw->data;
+	self->input->size = self->raw->size;
+}
+
+static int convert_bytes(const context *self, beton_error *err)
+{
+	if (self->raw->kind == RAW_PATH) {
+		file_bytes file;
+		int result = take_file(self->from, self->name, self->raw, &file, err);
+		*self->owned = file.data;
+		self->input->data = file.data;
+		self->input->size = file.size;
+		return result;
+	}
+	if (self->raw->kind != RAW_TEXT && self->raw->kind != RAW_FILE && self->raw->kind != RAW_JSON)
+		return bad_value(self, err, "is a number or array, which cannot be stored as bytes");
+	take_bytes(self);
+	return BETON_OK;
+}
+
+static int convert_json(const context *self, beton_error *err)
+{
+	char number[32] = "";
+	if (self->raw->kind == RAW_INT)
+		snprintf(number, sizeof(number), "%lld", (long long)self->raw->integer);
+	if (self->raw->kind == RAW_REAL)
+		snprintf(number, sizeof(number), "%.17g", self->raw->real);
+	if (*number) {
+		*self->owned = strdup(number);
+		self->input->data = *self->owned;
+		self->input->size = strlen(number);
+		return *self->owned ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
+	}
+	int result = self->raw->kind == RAW_ARRAY ? bad_value(self, err, "is an array, which cannot be stored as JSON")
+						  : convert_bytes(self, err);
+	if (result != BETON_OK || self->raw->kind == RAW_JSON)
+		return result;
+	json_error_t fault;
+	json_t *root = json_loadb(self->input->data ? self->input->data : "", (size_t)self->input->size,
+				  JSON_DECODE_ANY | JSON_ALLOW_NUL, &fault);
+	if (!root)
+		return bad_value(self, err, "is not JSON: line %d: %s", fault.line, fault.text);
+	json_decref(root);
+	return BETON_OK;
+}
+
+/* The array that a file holds; *elements points into it. */
+static int parse_array(const char *item_name, const file_bytes *file, array_type *type, const uint8_t **elements,
+		       beton_error *err)
+{
+	size_t offset;
+	int result =
+		npy_parse(file->data ? file->data : (const uint8_t *)"", file->size, item_name, type, &offset, err);
+	uint64_t bytes;
+	if (result != BETON_OK || !array_bytes(type, &bytes))
+		return result;
+	if (file->size - offset != bytes)
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: an array of %zu bytes where its header promises %llu",
+			       item_name, file->size - offset, (unsigned long long)bytes);
+	*elements = file->data + offset;
+	return BETON_OK;
+}
+
+static bool same_type(const beton_field *field, const array_type *type)
+{
+	if (strcmp(field->dtype, type->dtype) != 0)
+		return false;
+	if (type->ndim == 0)
+		return field->ndim == 1 && field->shape[0] == 1;
+	return field->ndim == type->ndim && memcmp(field->shape, type->shape, type->ndim * sizeof(*type->shape)) == 0;
+}
+
+/* "<f4[3,4]" */
+static void print_type(char *text, size_t size, const char *dtype, uint32_t ndim, const uint64_t *shape)
+{
+	size_t used = (size_t)snprintf(text, size, "%s[", dtype);
+	for (uint32_t i = 0; i < ndim && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? "," : "",
+					 (unsigned long long)shape[i]);
+	if (used < size)
+		snprintf(text + used, size - used, "]");
+}
+
+static int check_type(const context *self, const array_type *type, beton_error *err)
+{
+	char found[80];
+	char expected[80];
+	if (same_type(self->field, type))
+		return BETON_OK;
+	print_type(found, sizeof(found), type->dtype, type->ndim, type->shape);
+	print_type(expected, sizeof(expected), self->field->dtype, self->field->ndim, self->field->shape);
+	return bad_value(self, err, "is an array %s, and the first one was %s", found, expected);
+}
+
+static int convert_array(const context *self, beton_error *err)
+{
+	if (self->raw->kind == RAW_ARRAY) {
+		int result = check_type(self, self->raw->array, err);
+		if (result == BETON_OK)
+			take_bytes(self);
+		return result;
+	}
+	if (!names_file(self->from, self->raw))
+		return bad_value(self, err, "is not an array");
+	file_bytes file;
+	array_type type;
+	const uint8_t *elements = NULL;
+	int result = take_file(self->from, self->name, self->raw, &file, err);
+	*self->owned = file.data;
+	if (result == BETON_OK)
+		result = parse_array(self->name, &file, &type, &elements, err);
+	if (result == BETON_OK)
+		result = check_type(self, &type, err);
+	if (result != BETON_OK)
+		return result;
+	self->input->data = elements;
+	self->input->size = file.size - (size_t)(elements - file.data);
+	return BETON_OK;
+}
+
+static int convert_value(const context *self, beton_error *err)
+{
+	if (self->raw->kind == RAW_MISSING)
+		return bad_value(self, err, "is missing");
+	switch (self->field->type) {
+	case BETON_FIELD_INT:
+		return convert_int(self, err);
+	case BETON_FIELD_FLOAT:
+		return convert_float(self, err);
+	case BETON_FIELD_IMAGE:
+		return convert_image(self, err);
+	case BETON_FIELD_JSON:
+		return convert_json(self, err);
+	case BETON_FIELD_NDARRAY:
+		return convert_array(self, err);
+	default:
+		return convert_bytes(self, err);
+	}
+}
+
+int convert_item(const converter *self, source_item *item, converted *values, beton_error *err)
+{
+	for (uint32_t i = 0; i < self->plan->count; i++) {
+		uint32_t column = self->plan->columns[i];
+		const context value = {.from = self->from,
+				       .field = &self->plan->fields[i],
+				       .column = &self->from->columns[column],
+				       .images = self->images,
+				       .name = item->name,
+				       .raw = &item->values[column],
+				       .input = &values->inputs[i],
+				       .owned = &values->owned[i]};
+		int result = convert_value(&value, err);
+		if (result != BETON_OK)
+			return result;
+		values->bytes += value.input->size;
+	}
+	return BETON_OK;
+}
+
+int convert_array_type(const source *from, const source_item *item, uint32_t column, array_type *type, beton_error *err)
+{
+	raw_value *raw = &item->values[column];
+	if (raw->kind == RAW_ARRAY) {
+		*type = *raw->array;
+		return BETON_OK;
+	}
+	if (raw->kind == RAW_MISSING || !names_file(from, raw))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' %s, so that the shape of its arrays is unknown",
+			       item->name, from->columns[column].name,
+			       raw->kind == RAW_MISSING ? "is missing" : "is not an array");
+	file_bytes file = {.data = raw->owned, .size = raw->size};
+	const uint8_t *elements;
+	int result = BETON_OK;
+	if (raw->kind != RAW_FILE)
+		result = take_file(from, item->name, raw, &file, err);
+	if (result == BETON_OK)
+		result = parse_array(item->name, &file, type, &elements, err);
+	if (raw->kind != RAW_FILE)
+		free(file.data);
+	return result;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the raw values of an item to what the writer takes. */
+#ifndef BETON_WRITE_CONVERT_H
+#define BETON_WRITE_CONVERT_H
+
+#include "fields.h"
+#include "image.h"
+#include "source.h"
+
+typedef struct converter {
+	const field_plan *plan;
+	const source *from;
+	const image_settings *images;
+} converter;
+
+/* The values of one sample, in the order of the fields, with the memory that they point into. */
+typedef struct converted {
+	beton_input *inputs;
+	void **owned;
+	uint32_t count;
+	uint64_t bytes; /* of all blobs */
+} converted;
+
+/* Room for count values. Errors: NO_MEMORY. */
+int converted_make(converted *values, uint32_t count, beton_error *err);
+void converted_clear(converted *values);
+void converted_free(converted *values);
+
+/* Converts item, whose memory may be taken; values was made or cleared before. Any thread. Errors: SAMPLE_CORRUPT,
+ * NOT_FOUND, ACCESS, FILE_CHANGED for what is wrong with this item; IO, NO_MEMORY. The message names the item. */
+int convert_item(const converter *self, source_item *item, converted *values, beton_error *err);
+
+/* The type of the array in that column of item. Errors: as convert_item. */
+int convert_array_type(const source *from, const source_item *item, uint32_t column, array_type *type,
+		       beton_error *err);
+
+#endif

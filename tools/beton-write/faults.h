@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is done about a bad item of a source: --on-error and --error-list. */
+#ifndef BETON_WRITE_FAULTS_H
+#define BETON_WRITE_FAULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <beton/error.h>
+
+typedef struct fault_policy {
+	bool skip;        /* leave a bad item out; else it ends the program */
+	const char *path; /* of the list, or NULL */
+	FILE *list;       /* where a line for each item goes: the file at path, or standard error */
+	uint64_t skipped;
+} fault_policy;
+
+/* Opens the list, if path is not NULL. Errors: those of creating a file. */
+int fault_policy_open(fault_policy *self, bool skip, const char *path, beton_error *err);
+
+/* Whether an item with that error may be left out: the fault is its own, not that of the disk or the memory. */
+bool fault_is_of_item(int code);
+
+/* Notes that item index of the source was left out: index, code and message, separated by tabs. Errors: IO. */
+int fault_policy_note(fault_policy *self, uint64_t index, const beton_error *fault, beton_error *err);
+
+/* Closes the list. Errors: IO, NO_SPACE. */
+int fault_policy_close(fault_policy *self, beton_error *err);
+
+#endif

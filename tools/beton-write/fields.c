@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fields.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "convert.h"
+
+static const struct {
+	const char *name;
+	beton_field_type type;
+} type_names[] = {
+	{"int", BETON_FIELD_INT},       {"float", BETON_FIELD_FLOAT}, {"image", BETON_FIELD_IMAGE},
+	{"bytes", BETON_FIELD_BYTES},   {"text", BETON_FIELD_BYTES},  {"json", BETON_FIELD_JSON},
+	{"array", BETON_FIELD_NDARRAY},
+};
+
+static const beton_field_type natural_types[] = {
+	[COLUMN_INT] = BETON_FIELD_INT,     [COLUMN_FLOAT] = BETON_FIELD_FLOAT, [COLUMN_IMAGE] = BETON_FIELD_IMAGE,
+	[COLUMN_BYTES] = BETON_FIELD_BYTES, [COLUMN_JSON] = BETON_FIELD_JSON,   [COLUMN_ARRAY] = BETON_FIELD_NDARRAY,
+};
+
+static int add_field(field_plan *plan, const char *name, uint32_t column, beton_field_type type, beton_error *err)
+{
+	size_t length = strlen(name);
+	if (length < 1 || length > BETON_NAME_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "the field name '%s' has %zu bytes, not 1 to %d; give another one with --fields", name,
+			       length, BETON_NAME_MAX);
+	for (uint32_t i = 0; i < plan->count; i++)
+		if (plan->columns[i] == column)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: '%s' and '%s' come from the same column",
+				       plan->fields[i].name, name);
+	beton_field *fields = reallocarray(plan->fields, plan->count + 1, sizeof(*fields));
+	if (fields)
+		plan->fields = fields;
+	uint32_t *columns = reallocarray(plan->columns, plan->count + 1, sizeof(*columns));
+	if (columns)
+		plan->columns = columns;
+	if (!fields || !columns)
+		return bt_fail(err, BETON_NO_MEMORY, "field '%s': out of memory", name);
+	fields[plan->count] = (beton_field){.type = type};
+	memcpy(fields[plan->count].name, name, length);
+	columns[plan->count++] = column;
+	return BETON_OK;
+}
+
+static int plan_natural(field_plan *plan, const source *from, beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < from->num_columns && result == BETON_OK; i++) {
+		const source_column *column = &from->columns[i];
+		if (column->field)
+			result = add_field(plan, column->field, i, natural_types[column->type], err);
+	}
+	if (result == BETON_OK && plan->count == 0)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: nothing in it becomes a field by itself; say which "
+				 "columns with --fields",
+				 from->name);
+	return result;
+}
+
+static int no_such_column(const source *from, const char *name, beton_error *err)
+{
+	char list[256] = "";
+	size_t used = 0;
+	for (uint32_t i = 0; i < from->num_columns && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+					 from->columns[i].name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: %s has no column '%s'; it has %s", from->name, name,
+		       list);
+}
+
+/* One part of --fields, NAME[=COLUMN][:TYPE]; changes part. */
+static int plan_part(field_plan *plan, char *part, source *from, beton_error *err)
+{
+	char *type_name = strrchr(part, ':');
+	if (type_name)
+		*type_name++ = 0;
+	char *column_name = strchr(part, '=');
+	if (column_name)
+		*column_name++ = 0;
+	else
+		column_name = part;
+	if (!*part || !*column_name)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--fields: a part without a name; each is NAME[=COLUMN][:TYPE]");
+	int64_t column = source_find_column(from, column_name);
+	if (column < 0 && from->ops->add_column) {
+		int result = from->ops->add_column(from, column_name, err);
+		if (result != BETON_OK)
+			return result;
+		column = source_find_column(from, column_name);
+	}
+	if (column < 0)
+		return no_such_column(from, column_name, err);
+	if (!type_name)
+		return add_field(plan, part, (uint32_t)column, natural_types[from->columns[column].type], err);
+	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
+		if (strcmp(type_name, type_names[i].name) == 0)
+			return add_field(plan, part, (uint32_t)column, type_names[i].type, err);
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"--fields: '%s' has the unknown type '%s'; there are int, float, image, bytes, text, json, array", part,
+		type_name);
+}
+
+static int plan_text(field_plan *plan, const char *text, source *from, beton_error *err)
+{
+	char *copy = strdup(text);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "--fields: out of memory");
+	int result = BETON_OK;
+	char *rest = copy;
+	while (rest && result == BETON_OK) {
+		char *part = strsep(&rest, ",");
+		result = plan_part(plan, part, from, err);
+	}
+	free(copy);
+	return result;
+}
+
+static int first_item_array(source *from, uint32_t column, array_type *array, beton_error *err)
+{
+	if (from->ops->peek) {
+		const source_item *first;
+		int result = from->ops->peek(from, &first, err);
+		return result == BETON_OK ? convert_array_type(from, first, column, array, err) : result;
+	}
+	if (from->count == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample tells the shape of the arrays in '%s'",
+			       from->name, from->columns[column].name);
+	source_item first;
+	int result = source_item_make(from, &first, err);
+	if (result != BETON_OK)
+		return result;
+	result = from->ops->at(from, 0, &first, err);
+	if (result == BETON_OK)
+		result = convert_array_type(from, &first, column, array, err);
+	source_item_free(&first);
+	return result;
+}
+
+static int plan_array(beton_field *field, source *from, uint32_t column, beton_error *err)
+{
+	array_type array;
+	int result = BETON_OK;
+	if (from->columns[column].has_array)
+		array = from->columns[column].array;
+	else
+		result = first_item_array(from, column, &array, err);
+	if (result != BETON_OK)
+		return result;
+	if (array.ndim == 0) {
+		/* The format has no arrays without dimensions. */
+		array.ndim = 1;
+		array.shape[0] = 1;
+	}
+	memcpy(field->dtype, array.dtype, sizeof(field->dtype));
+	field->item_size = array.item_size;
+	field->ndim = array.ndim;
+	memcpy(field->shape, array.shape, sizeof(field->shape));
+	return BETON_OK;
+}
+
+int field_plan_make(field_plan *plan, const char *text, source *from, beton_error *err)
+{
+	*plan = (field_plan){0};
+	int result = text ? plan_text(plan, text, from, err) : plan_natural(plan, from, err);
+	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
+		from->columns[plan->columns[i]].wanted = true;
+	for (uint32_t i = 0; i < plan->count && result == BETON_OK; i++)
+		if (plan->fields[i].type == BETON_FIELD_NDARRAY)
+			result = plan_array(&plan->fields[i], from, plan->columns[i], err);
+	return result;
+}
+
+int field_plan_apply(const field_plan *plan, const source *planned, source *other, beton_error *err)
+{
+	for (uint32_t i = 0; i < plan->count; i++) {
+		uint32_t column = plan->columns[i];
+		if (column >= other->num_columns ||
+		    strcmp(planned->columns[column].name, other->columns[column].name) != 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: it has not the columns of %s", other->name,
+				       planned->name);
+		other->columns[column].wanted = true;
+	}
+	return BETON_OK;
+}
+
+void field_plan_free(field_plan *plan)
+{
+	free(plan->fields);
+	free(plan->columns);
+	*plan = (field_plan){0};
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which columns of a source become which fields of the dataset. */
+#ifndef BETON_WRITE_FIELDS_H
+#define BETON_WRITE_FIELDS_H
+
+#include "source.h"
+
+/* Field i takes its value from column columns[i]. */
+typedef struct field_plan {
+	beton_field *fields;
+	uint32_t *columns;
+	uint32_t count;
+} field_plan;
+
+/* Plans the fields that text (--fields: NAME[=COLUMN][:TYPE],...) asks for, or, if it is NULL, those that the source
+ * offers, and tells the source which columns are wanted. The shape of arrays may have to be looked up in the first
+ * item, which must be good then. Errors: INVALID_ARGUMENT (text, or a value that cannot be of that type), and those of
+ * reading an item. The caller frees the plan, on failure too. */
+int field_plan_make(field_plan *plan, const char *text, source *from, beton_error *err);
+
+/* Tells a second source of the same kind which columns are wanted. Errors: INVALID_ARGUMENT (it has other columns). */
+int field_plan_apply(const field_plan *plan, const source *planned, source *other, beton_error *err);
+
+void field_plan_free(field_plan *plan);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where samples come from. A source has columns and items; an item has one raw value for each column that is wanted.
+ * What a raw value becomes in the dataset is the business of fields.h and convert.h.
+ *
+ * There are two sorts of sources. Those with at() know how many items they have and give any of them, to any number of
+ * threads at once. Those with next() give one after the other, to one thread at a time. */
+#ifndef BETON_WRITE_SOURCE_H
+#define BETON_WRITE_SOURCE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <beton/beton.h>
+
+#include "name_list.h"
+
+#define SOURCE_COUNT_UNKNOWN UINT64_MAX
+
+/* Elements in C order. dtype: NumPy's spelling. No dimensions: one element. */
+typedef struct array_type {
+	char dtype[16];
+	uint32_t item_size; /* bytes of one element */
+	uint32_t ndim;
+	uint64_t shape[BETON_DIMS_MAX];
+} array_type;
+
+typedef enum raw_kind {
+	RAW_MISSING, /* the item has no value in this column */
+	RAW_INT,
+	RAW_REAL,
+	RAW_TEXT,  /* a cell of a table: data is text; for a picture or an array, the path of its file below root */
+	RAW_JSON,  /* data is JSON text */
+	RAW_FILE,  /* data is the content of a file */
+	RAW_PATH,  /* data is the NUL-terminated path of a file */
+	RAW_ARRAY, /* data is elements of *array */
+} raw_kind;
+
+typedef struct raw_value {
+	raw_kind kind;
+	int64_t integer;
+	double real;
+	const void *data; /* size bytes; for TEXT and JSON a NUL byte follows that is not counted */
+	size_t size;
+	const array_type *array; /* the source's */
+	void *owned; /* the memory of data if it is the item's, to be freed with it; else data is the source's */
+} raw_value;
+
+typedef struct source_item {
+	char *name;        /* for messages: a path, or "archive.tar: member" */
+	raw_value *values; /* one for each column of the source */
+	uint32_t num_values;
+} source_item;
+
+/* What a column holds by its nature; --fields may say otherwise. */
+typedef enum column_type {
+	COLUMN_INT,
+	COLUMN_FLOAT,
+	COLUMN_IMAGE,
+	COLUMN_BYTES,
+	COLUMN_JSON,
+	COLUMN_ARRAY,
+} column_type;
+
+typedef struct source_column {
+	char *name;
+	char *field; /* the name of the field that it becomes without --fields; NULL: none */
+	column_type type;
+	bool has_array; /* array is the type of all its values; else an array's type is that of the first item */
+	array_type array;
+	bool wanted; /* set by the one who reads: values of other columns may stay MISSING */
+} source_column;
+
+typedef struct source source;
+
+typedef struct source_ops {
+	/* Item index (below count). Errors: SAMPLE_CORRUPT, NOT_FOUND or ACCESS when that item alone is bad. */
+	int (*at)(source *self, uint64_t index, source_item *item, beton_error *err);
+	/* The next item; END after the last one. SAMPLE_CORRUPT: that item is bad, the next one can be asked for; all
+	 * other errors are final. */
+	int (*next)(source *self, source_item *item, beton_error *err);
+	/* The first item, which next will give again; only where there is next. Valid until then, not to be cleared. */
+	int (*peek)(source *self, const source_item **item, beton_error *err);
+	/* Adds the column of that name, which is none of those known so far. NULL: there are no further columns. */
+	int (*add_column)(source *self, const char *name, beton_error *err);
+	void (*close)(source *self);
+} source_ops;
+
+/* The part that all sources share; each kind has its own struct that begins with it. */
+struct source {
+	const source_ops *ops;
+	const char *kind; /* what --format calls it; static */
+	char *name;       /* for messages */
+	char *root;       /* where the paths in RAW_TEXT begin; NULL: it has none */
+	uint64_t count;   /* items, or SOURCE_COUNT_UNKNOWN */
+	source_column *columns;
+	uint32_t num_columns;
+	name_list classes; /* names of the labels, if the source has such */
+};
+
+typedef struct source_spec {
+	const char *argument;                   /* as the user gave it: a file, folder, pattern or "-" */
+	const char *format;                     /* a kind, or NULL: what the argument looks like */
+	const char *root;                       /* --root, or NULL */
+	const char *output;                     /* unpacked arrays go into unnamed files in its folder */
+	double val_fraction;                    /* 0: hold nothing out */
+	const volatile sig_atomic_t *interrupt; /* not 0: reading ends with CANCELLED */
+} source_spec;
+
+/* Opens what spec names; *val is the validation set, or NULL. Both are the caller's to close, and NULL on failure. */
+int source_open(const source_spec *spec, source **train, source **val, beton_error *err);
+
+/* Closes *self, if any, and sets it to NULL. */
+void source_close(source **self);
+
+/* An item for source_at and source_next: one value for each column, all MISSING. */
+int source_item_make(const source *self, source_item *item, beton_error *err);
+
+/* Frees what the item holds; its values are MISSING again. */
+void source_item_clear(source_item *item);
+void source_item_free(source_item *item);
+
+/* ---- for the kinds of sources ---- */
+
+/* Gives self its name and operations; *self is zero before. On failure self is to be closed all the same. */
+int source_init(source *self, const char *kind, const source_ops *ops, const char *name, beton_error *err);
+
+/* Adds a column; field may be NULL. */
+int source_add_column(source *self, const char *name, const char *field, column_type type, beton_error *err);
+
+/* The index of the column of that name, or -1. */
+int64_t source_find_column(const source *self, const char *name);
+
+#endif

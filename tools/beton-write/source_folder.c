@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "folder.h"
+#include "sources.h"
+
+enum { COLUMN_OF_IMAGE, COLUMN_OF_LABEL };
+
+typedef struct folder_source {
+	source base;
+	folder_list list;
+} folder_source;
+
+static int at(source *base, uint64_t index, source_item *item, beton_error *err)
+{
+	const folder_file *file = &((folder_source *)base)->list.files[index];
+	item->name = strdup(file->path);
+	if (!item->name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", file->path);
+	item->values[COLUMN_OF_IMAGE] = (raw_value){.kind = RAW_PATH, .data = file->path, .size = strlen(file->path)};
+	item->values[COLUMN_OF_LABEL] = (raw_value){.kind = RAW_INT, .integer = file->label};
+	return BETON_OK;
+}
+
+static void close_folder(source *base)
+{
+	folder_source *self = (folder_source *)base;
+	folder_list_free(&self->list);
+	free(self);
+}
+
+static const source_ops folder_ops = {.at = at, .close = close_folder};
+
+/* Takes *list; name: of the folder. */
+static int make_source(folder_list *list, const char *name, source **out, beton_error *err)
+{
+	folder_source *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
+	*out = &self->base;
+	self->list = *list;
+	*list = (folder_list){0};
+	self->base.count = self->list.count;
+	int result = source_init(&self->base, "folder", &folder_ops, name, err);
+	if (result == BETON_OK)
+		result = source_add_column(&self->base, "image", "image", COLUMN_IMAGE, err);
+	if (result == BETON_OK)
+		result = source_add_column(&self->base, "label", "label", COLUMN_INT, err);
+	return result;
+}
+
+int folder_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
+{
+	folder_plan plan;
+	int result = folder_plan_make(&plan, spec->argument, spec->val_fraction, err);
+	if (result == BETON_OK)
+		result = make_source(&plan.train, spec->argument, train, err);
+	if (result == BETON_OK && plan.has_val)
+		result = make_source(&plan.val, spec->argument, val, err);
+	if (result == BETON_OK) {
+		(*train)->classes = plan.classes;
+		plan.classes = (name_list){0};
+	}
+	folder_plan_free(&plan);
+	return result;
+}
