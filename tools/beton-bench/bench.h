@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BETON_BENCH_H
+#define BETON_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <beton/loader.h>
+
+typedef struct load_options {
+	const char *path;
+	beton_loader_options loader;
+	uint32_t epochs;
+	bool digest; /* of every batch, in order */
+	bool json;
+} load_options;
+
+/* The command `load`: argv[0] is its name. Returns the exit status. */
+int bench_load(int argc, char **argv);
+
+/* -1: run; else the exit status of a program that has nothing more to do. */
+int load_options_parse(load_options *out, int argc, char **argv);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include <jansson.h>
+#include <xxhash.h>
+
+#include "bench.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "tools/common/program.h"
+
+typedef struct load_run {
+	const load_options *options;
+	beton_loader *loader;
+	XXH3_state_t *digest; /* NULL: not wanted */
+	double *seconds;      /* of each epoch */
+	uint64_t images;      /* of an epoch */
+	double first_batch_ms;
+} load_run;
+
+static size_t tensor_bytes(const beton_tensor *tensor)
+{
+	static const size_t sizes[] = {[BETON_UINT8] = 1, [BETON_FLOAT32] = 4, [BETON_INT64] = 8, [BETON_FLOAT64] = 8};
+	size_t bytes = sizes[tensor->dtype];
+	for (uint32_t i = 0; i < tensor->ndim; i++)
+		bytes *= (size_t)tensor->shape[i];
+	return bytes;
+}
+
+static void add_batch(XXH3_state_t *digest, const beton_batch *batch)
+{
+	XXH3_128bits_update(digest, batch->sample_ids, batch->count * sizeof(*batch->sample_ids));
+	for (uint32_t i = 0; i < batch->num_tensors; i++)
+		XXH3_128bits_update(digest, batch->tensors[i].data, tensor_bytes(&batch->tensors[i]));
+}
+
+static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_error *err)
+{
+	uint64_t started = bt_now_ns();
+	int result = beton_loader_start(self->loader, epoch, 0, err);
+	self->images = 0;
+	while (result == BETON_OK) {
+		beton_batch *batch;
+		result = beton_loader_next(self->loader, &batch, err);
+		if (result != BETON_OK)
+			break;
+		if (epoch == 0 && self->images == 0)
+			self->first_batch_ms = (double)(bt_now_ns() - opened_ns) * 1e-6;
+		self->images += batch->count;
+		if (self->digest)
+			add_batch(self->digest, batch);
+		beton_batch_release(&batch);
+		result = program_check_signals(err);
+	}
+	self->seconds[epoch] = (double)(bt_now_ns() - started) * 1e-9;
+	return result == BETON_END ? BETON_OK : result;
+}
+
+static int run_epochs(load_run *self, beton_error *err)
+{
+	const load_options *options = self->options;
+	uint64_t opened = bt_now_ns();
+	self->seconds = calloc(options->epochs, sizeof(*self->seconds));
+	if (options->digest)
+		self->digest = XXH3_createState();
+	if (!self->seconds || (options->digest && !self->digest))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	if (self->digest)
+		XXH3_128bits_reset(self->digest);
+	int result = beton_loader_open(&self->loader, options->path, &options->loader, err);
+	for (uint32_t epoch = 0; epoch < options->epochs && result == BETON_OK; epoch++)
+		result = run_epoch(self, epoch, opened, err);
+	return result;
+}
+
+static double peak_rss_mb(void)
+{
+	struct rusage usage;
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)usage.ru_maxrss * 1024e-6;
+}
+
+static void digest_text(const load_run *self, char text[33])
+{
+	XXH128_hash_t hash = XXH3_128bits_digest(self->digest);
+	snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+}
+
+static json_t *stages(const beton_loader_stats *stats)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "batches", (json_int_t)stats->batches,
+			 "samples", (json_int_t)stats->samples, "errors", (json_int_t)stats->errors, "bytes_read",
+			 (json_int_t)stats->bytes_read, "read_seconds", (double)stats->read_ns * 1e-9, "decode_seconds",
+			 (double)stats->decode_ns * 1e-9, "transform_seconds", (double)stats->transform_ns * 1e-9,
+			 "wait_seconds", (double)stats->wait_ns * 1e-9, "idle_seconds", (double)stats->idle_ns * 1e-9);
+}
+
+static int print_json(const load_run *self, const beton_loader_stats *stats, beton_error *err)
+{
+	json_t *epochs = json_array();
+	for (uint32_t i = 0; i < self->options->epochs; i++)
+		json_array_append_new(epochs,
+				      json_pack("{s:f, s:f}", "images_per_second",
+						(double)self->images / self->seconds[i], "seconds", self->seconds[i]));
+	json_t *root = json_pack("{s:o, s:f, s:f, s:o}", "epochs", epochs, "peak_rss_mb", peak_rss_mb(),
+				 "first_batch_ms", self->first_batch_ms, "stages", stages(stats));
+	char digest[33];
+	if (root && self->digest) {
+		digest_text(self, digest);
+		json_object_set_new(root, "digest", json_string(digest));
+	}
+	int result = BETON_OK;
+	if (!root || json_dumpf(root, stdout, JSON_INDENT(1)) != 0)
+		result = bt_fail(err, BETON_IO, "cannot write the figures");
+	else
+		puts("");
+	json_decref(root);
+	return result;
+}
+
+static void print_text(const load_run *self, const beton_loader_stats *stats)
+{
+	for (uint32_t i = 0; i < self->options->epochs; i++)
+		printf("epoch %u: %.0f images/s (%" PRIu64 " images, %.3f s)\n", i,
+		       (double)self->images / self->seconds[i], self->images, self->seconds[i]);
+	printf("first batch after %.1f ms, peak memory %.0f MB\n", self->first_batch_ms, peak_rss_mb());
+	printf("%u threads, in all: read %.2f s, decode %.2f s, transform %.2f s, idle %.2f s; the consumer waited "
+	       "%.2f s\n",
+	       beton_loader_get_options(self->loader)->num_threads, (double)stats->read_ns * 1e-9,
+	       (double)stats->decode_ns * 1e-9, (double)stats->transform_ns * 1e-9, (double)stats->idle_ns * 1e-9,
+	       (double)stats->wait_ns * 1e-9);
+	if (self->digest) {
+		char digest[33];
+		digest_text(self, digest);
+		printf("digest %s\n", digest);
+	}
+}
+
+int bench_load(int argc, char **argv)
+{
+	load_options options;
+	int status = load_options_parse(&options, argc, argv);
+	if (status >= 0)
+		return status;
+	program_watch_signals();
+	load_run run = {.options = &options};
+	beton_error err;
+	int result = run_epochs(&run, &err);
+	if (result == BETON_OK) {
+		beton_loader_stats stats = {.struct_size = sizeof(stats)};
+		beton_loader_get_stats(run.loader, &stats);
+		if (options.json)
+			result = print_json(&run, &stats, &err);
+		else
+			print_text(&run, &stats);
+	}
+	beton_loader_close(&run.loader);
+	XXH3_freeState(run.digest);
+	free(run.seconds);
+	return program_end("beton-bench", result, &err);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "common/system.h"
+
+static const char *const usage_text =
+	"Usage: beton-bench load [OPTION]... FILE\n"
+	"Load FILE as training does and print images per second, for each epoch.\n"
+	"\n"
+	"      --pipeline NAME     train: random-resized-crop and flip (default); eval: centre crop\n"
+	"      --image-size N      pixels of a side (default 224)\n"
+	"      --batch-size N      default 256\n"
+	"      --threads N         worker threads; 0, the default: one for each core\n"
+	"      --dtype NAME        u8 (default), or f32, which is normalized\n"
+	"      --layout NAME       nhwc (default) or nchw\n"
+	"      --order NAME        random (default) or sequential\n"
+	"      --engine NAME       auto (default), mmap or threads\n"
+	"      --seed N            of order and augmentation (default 0)\n"
+	"      --epochs N          default 3\n"
+	"      --digest            a checksum over all batches, in their order\n"
+	"      --json              one JSON object instead of text\n"
+	"  -h, --help              show this text\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+typedef struct choice {
+	const char *name;
+	int value;
+} choice;
+
+enum { PIPELINE_TRAIN, PIPELINE_EVAL };
+
+static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_EVAL}, {NULL, 0}};
+static const choice dtypes[] = {{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {NULL, 0}};
+static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
+static const choice orders[] = {{"random", BETON_ORDER_RANDOM}, {"sequential", BETON_ORDER_SEQUENTIAL}, {NULL, 0}};
+static const choice engines[] = {
+	{"auto", BETON_ENGINE_AUTO}, {"mmap", BETON_ENGINE_MMAP}, {"threads", BETON_ENGINE_THREADS}, {NULL, 0}};
+
+static bool choose(const char *option, const choice *choices, const char *text, int *value)
+{
+	for (const choice *c = choices; c->name; c++) {
+		if (strcmp(c->name, text) == 0) {
+			*value = c->value;
+			return true;
+		}
+	}
+	fprintf(stderr, "beton-bench: --%s: '%s' is none of", option, text);
+	for (const choice *c = choices; c->name; c++)
+		fprintf(stderr, " %s", c->name);
+	fputs("\n", stderr);
+	return false;
+}
+
+static bool number(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value)
+{
+	beton_error err;
+	if (bt_parse_u64(option, text, least, most, value, &err) == BETON_OK)
+		return true;
+	fprintf(stderr, "beton-bench: %s\n", err.message);
+	return false;
+}
+
+static void set_pipeline(beton_loader_options *loader, int pipeline)
+{
+	loader->crop = pipeline == PIPELINE_TRAIN ? BETON_CROP_RANDOM : BETON_CROP_CENTER;
+	loader->flip_probability = pipeline == PIPELINE_TRAIN ? 0.5 : 0;
+}
+
+static bool take(load_options *out, int option, const char *name, const char *text)
+{
+	beton_loader_options *loader = &out->loader;
+	uint64_t count = 0;
+	int value = 0;
+	bool good = true;
+	switch (option) {
+	case 'p':
+		good = choose(name, pipelines, text, &value);
+		set_pipeline(loader, value);
+		break;
+	case 'i':
+		good = number("--image-size", text, 1, UINT16_MAX, &count);
+		loader->image_height = loader->image_width = (uint32_t)count;
+		break;
+	case 'b':
+		good = number("--batch-size", text, 1, UINT32_MAX, &count);
+		loader->batch_size = (uint32_t)count;
+		break;
+	case 't':
+		good = number("--threads", text, 0, 4096, &count);
+		loader->num_threads = (uint32_t)count;
+		break;
+	case 'd':
+		good = choose(name, dtypes, text, &value);
+		loader->image_dtype = (beton_dtype)value;
+		loader->normalize = value == BETON_FLOAT32;
+		break;
+	case 'l':
+		good = choose(name, layouts, text, &value);
+		loader->image_layout = (beton_layout)value;
+		break;
+	case 'o':
+		good = choose(name, orders, text, &value);
+		loader->order = (beton_order)value;
+		break;
+	case 'e':
+		good = choose(name, engines, text, &value);
+		loader->engine = (beton_engine)value;
+		break;
+	case 's':
+		good = number("--seed", text, 0, UINT64_MAX, &loader->seed);
+		break;
+	case 'n':
+		good = number("--epochs", text, 1, 1000000, &count);
+		out->epochs = (uint32_t)count;
+		break;
+	case 'D':
+		out->digest = true;
+		break;
+	case 'j':
+		out->json = true;
+		break;
+	default: /* getopt has said what */
+		good = false;
+	}
+	return good;
+}
+
+int load_options_parse(load_options *out, int argc, char **argv)
+{
+	static const struct option names[] = {{"pipeline", required_argument, NULL, 'p'},
+					      {"image-size", required_argument, NULL, 'i'},
+					      {"batch-size", required_argument, NULL, 'b'},
+					      {"threads", required_argument, NULL, 't'},
+					      {"dtype", required_argument, NULL, 'd'},
+					      {"layout", required_argument, NULL, 'l'},
+					      {"order", required_argument, NULL, 'o'},
+					      {"engine", required_argument, NULL, 'e'},
+					      {"seed", required_argument, NULL, 's'},
+					      {"epochs", required_argument, NULL, 'n'},
+					      {"digest", no_argument, NULL, 'D'},
+					      {"json", no_argument, NULL, 'j'},
+					      {"help", no_argument, NULL, 'h'},
+					      {NULL, 0, NULL, 0}};
+	*out = (load_options){.epochs = 3};
+	beton_loader_options_init(&out->loader);
+	out->loader.order = BETON_ORDER_RANDOM;
+	set_pipeline(&out->loader, PIPELINE_TRAIN);
+	int option, index = 0;
+	while ((option = getopt_long(argc, argv, "h", names, &index)) != -1) {
+		if (option == 'h') {
+			fputs(usage_text, stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (!take(out, option, names[index].name, optarg)) {
+			fputs("Try 'beton-bench load --help'.\n", stderr);
+			return 2;
+		}
+	}
+	if (argc - optind != 1) {
+		fputs("beton-bench: expected FILE\nTry 'beton-bench load --help'.\n", stderr);
+		return 2;
+	}
+	out->path = argv[optind];
+	return -1;
+}
