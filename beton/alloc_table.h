@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocation table: which bytes of the pages belong to which sample. The size of a JPEG stands nowhere else. */
+ * The allocation table: which bytes of the pages belong to which sample. The size of a JPEG stands nowhere else.
+ * Nothing says where in the table a sample's entries are, unless the extension block says that they are in order. */
 #ifndef BETON_ALLOC_TABLE_H
 #define BETON_ALLOC_TABLE_H
 
@@ -13,21 +14,37 @@ typedef struct alloc_entry {
 	uint64_t pointer;
 	uint64_t sample;
 	uint64_t size;
+	uint64_t number; /* its place in the table */
 } alloc_entry;
 
-/* Sorted by pointer, then sample, then size. */
-typedef struct alloc_table {
-	alloc_entry *entries;
+/* The good entries of a table, by pointer, then sample, then size. */
+typedef struct alloc_index {
 	uint64_t count;
-} alloc_table;
+	uint64_t left_out; /* entries that are damaged */
+	alloc_entry entries[];
+} alloc_index;
 
-/* Reads info->alloc_entries entries, sorts and checks them. Every entry with bytes must lie in one page between the
- * metadata and the table and overlap no other. The caller frees entries, on failure too. Errors: FORMAT, IO,
- * FILE_CHANGED, NO_MEMORY. */
-int beton_alloc_table_load(alloc_table *table, int fd, const char *path, const beton_file_info *info, beton_error *err);
+alloc_entry beton_alloc_unpack(const uint8_t *packed, uint64_t number);
+
+/* What is wrong with an entry ("crosses the end of its page"), or NULL: one with bytes must lie in one page between
+ * the metadata and data_end. */
+const char *beton_alloc_fault(const beton_file_info *info, const alloc_entry *entry);
+
+/* The same as an error, FORMAT. */
+int beton_alloc_fail(const beton_reader *reader, const alloc_entry *entry, const char *fault, beton_error *err);
+
+/* Calls take for all entries in their order until it returns something other than BETON_OK, which is returned. Errors
+ * of its own: IO, FILE_CHANGED, NO_MEMORY. */
+int beton_alloc_each(const beton_reader *reader, int (*take)(void *context, const alloc_entry *entry), void *context,
+		     beton_error *err);
+
+/* The index, made now if it does not exist yet; it belongs to the reader. Damaged entries are left out: what needs them
+ * is not found. Errors: IO, FILE_CHANGED, NO_MEMORY. */
+int beton_alloc_index(const beton_reader *reader, const alloc_index **out, beton_error *err);
 
 /* The largest allocation of the sample that starts exactly at pointer, or NULL. Blobs without bytes share their pointer
- * with the blob that follows; *has_empty says whether there is an empty one too. */
-const alloc_entry *beton_alloc_table_find(const alloc_table *table, uint64_t pointer, uint64_t sample, bool *has_empty);
+ * with the blob that follows; *empty is such an entry, if there is one, else NULL. */
+const alloc_entry *beton_alloc_find(const alloc_index *index, uint64_t pointer, uint64_t sample,
+				    const alloc_entry **empty);
 
 #endif

@@ -92,14 +92,15 @@ static bool parse_dtype(const uint8_t *text, size_t length, beton_field *field)
 	return good;
 }
 
-static int parse_array(const uint8_t *arguments, const char *path, uint32_t page_size, beton_field *field,
+/* room: bytes of the arguments. limit: bytes of an array. */
+static int parse_array(const uint8_t *arguments, uint32_t room, const char *path, uint64_t limit, beton_field *field,
 		       beton_error *err)
 {
 	uint64_t length = load_u64(arguments + ARRAY_TYPE_LENGTH);
-	if (length > ARGUMENTS_SIZE - ARRAY_TYPE)
+	if (length > room - ARRAY_TYPE)
 		return bt_fail(err, BETON_FORMAT,
-			       "%s: array field '%s': type description of %llu bytes, at most %d fit", path,
-			       field->name, (unsigned long long)length, ARGUMENTS_SIZE - ARRAY_TYPE);
+			       "%s: array field '%s': type description of %llu bytes, at most %u fit", path,
+			       field->name, (unsigned long long)length, room - ARRAY_TYPE);
 	if (!parse_dtype(arguments + ARRAY_TYPE, (size_t)length, field))
 		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': type '%.*s' is not that of a plain array",
 			       path, field->name, (int)length, (const char *)arguments + ARRAY_TYPE);
@@ -111,9 +112,29 @@ static int parse_array(const uint8_t *arguments, const char *path, uint32_t page
 	}
 	if (field->ndim == 0)
 		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': it has no shape", path, field->name);
-	if (!array_fits(field, page_size))
-		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': one array is larger than a page of %u bytes",
-			       path, field->name, page_size);
+	if (!array_fits(field, limit))
+		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': one array is larger than %llu bytes, the most",
+			       path, field->name, (unsigned long long)limit);
+	return BETON_OK;
+}
+
+/* Type 255 is ours if it says so; another program's is not known. */
+static int parse_custom(const uint8_t *arguments, const char *path, uint32_t index, beton_field *field,
+			beton_error *err)
+{
+	if (memcmp(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8) != 0)
+		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
+			       field->name, FIELD_TYPE_CUSTOM);
+	uint32_t type = load_u32(arguments + COMPRESSED_INNER_TYPE);
+	uint32_t codec = load_u32(arguments + COMPRESSED_CODEC);
+	if (codec != CODEC_ZSTD)
+		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown compression %u", path,
+			       index, field->name, codec);
+	if (type > BETON_FIELD_TORCH_TENSOR || !beton_type_compresses((beton_field_type)type))
+		return bt_fail(err, BETON_FORMAT, "%s: field %u ('%s'): values of type %u are never compressed", path,
+			       index, field->name, type);
+	field->type = (beton_field_type)type;
+	field->compression = BETON_COMPRESSION_ZSTD;
 	return BETON_OK;
 }
 
@@ -122,13 +143,20 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 {
 	*field = (beton_field){.type = (beton_field_type)BETON_FIELD_FLOAT};
 	memcpy(field->name, descriptor + FIELD_NAME, BETON_NAME_MAX);
+	const uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
 	uint8_t type = descriptor[0];
+	if (type == FIELD_TYPE_CUSTOM) {
+		int result = parse_custom(arguments, path, index, field, err);
+		if (result == BETON_OK && beton_type_is_array(field->type))
+			result = parse_array(arguments, COMPRESSED_MARK, path, COMPRESSED_VALUE_MAX, field, err);
+		return result;
+	}
 	if (type > BETON_FIELD_TORCH_TENSOR)
 		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field %u ('%s') has the unknown type %u", path, index,
 			       field->name, type);
 	field->type = (beton_field_type)type;
 	if (beton_type_is_array(field->type))
-		return parse_array(descriptor + FIELD_ARGUMENTS, path, page_size, field, err);
+		return parse_array(arguments, ARGUMENTS_SIZE, path, page_size, field, err);
 	return BETON_OK;
 }
 

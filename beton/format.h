@@ -41,6 +41,9 @@
 #define COMPRESSED_CODEC (COMPRESSED_MARK + 12)
 #define CODEC_ZSTD 1
 #define COMPRESSED_RECORD_SIZE 24 /* u64 pointer, u64 stored size, u64 size when decompressed */
+/* A zstd block takes 4 bytes at least and gives 128 KiB at most: what claims more than that is no zstd data. */
+#define COMPRESSED_RATIO_MAX 32768
+#define COMPRESSED_VALUE_MAX (UINT64_C(1) << 32) /* bytes when decompressed */
 
 /* The extension block: sections, directory, and this footer right in front of the allocation table. */
 #define FOOTER_SIZE 64
@@ -67,6 +70,7 @@
 #define SECTION_TABLE_SUMS 3
 #define SECTION_FACTS 4
 #define SECTION_DICTIONARIES 5
+#define SECTION_KINDS 6 /* kinds from here on are ignored */
 
 #define METADATA_SUM_PIECE 65536 /* bytes of metadata for each checksum */
 #define TABLE_SUM_ENTRIES 4096   /* allocation entries for each checksum */

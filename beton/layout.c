@@ -3,9 +3,11 @@
 
 #include "format.h"
 
-field_slot beton_field_slot(beton_field_type type)
+field_slot beton_field_slot(const beton_field *field)
 {
-	switch (type) {
+	if (field->compression != BETON_COMPRESSION_NONE)
+		return (field_slot){COMPRESSED_RECORD_SIZE, 8, 0};
+	switch (field->type) {
 	case BETON_FIELD_IMAGE:
 		return (field_slot){IMAGE_RECORD_SIZE, 1, 5};
 	case BETON_FIELD_BYTES:
@@ -30,6 +32,11 @@ bool beton_type_is_array(beton_field_type type)
 	return type == BETON_FIELD_NDARRAY || type == BETON_FIELD_TORCH_TENSOR;
 }
 
+bool beton_type_compresses(beton_field_type type)
+{
+	return beton_type_has_blob(type) && type != BETON_FIELD_IMAGE;
+}
+
 /* The record is what NumPy makes of np.dtype([...], align=True): members of 8 bytes are aligned, while the image and
  * bytes members are packed structures, whose alignment is 1; the record's size is a multiple of its alignment. */
 uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
@@ -37,7 +44,7 @@ uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
 	uint32_t offset = 0;
 	uint32_t alignment = 1;
 	for (uint32_t i = 0; i < num_fields; i++) {
-		field_slot slot = beton_field_slot(fields[i].type);
+		field_slot slot = beton_field_slot(&fields[i]);
 		offset = (offset + slot.alignment - 1) / slot.alignment * slot.alignment;
 		fields[i].record_offset = offset;
 		offset += slot.size;

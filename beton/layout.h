@@ -14,12 +14,15 @@ typedef struct field_slot {
 	uint32_t pointer_offset; /* of the blob's pointer in the slot; meaningless for integers and floats */
 } field_slot;
 
-field_slot beton_field_slot(beton_field_type type);
+field_slot beton_field_slot(const beton_field *field);
 
 /* Whether values of the type are blobs inside a page. */
 bool beton_type_has_blob(beton_field_type type);
 
 bool beton_type_is_array(beton_field_type type);
+
+/* Whether values of the type may be stored compressed: a JPEG is so already, and raw pixels are the loader's. */
+bool beton_type_compresses(beton_field_type type);
 
 /* Sets record_offset of every field and returns the record's size in bytes. */
 uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields);

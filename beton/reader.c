@@ -32,17 +32,17 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 	return BETON_OK;
 }
 
-/* Reads size bytes that the file has according to its size. */
-static int read_section(const beton_reader *reader, const char *section, void *destination, size_t size,
-			uint64_t offset, beton_error *err)
+int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
+		       beton_error *err)
 {
 	ssize_t got = bt_pread_full(reader->fd, destination, size, offset);
 	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read the %s at offset %llu", reader->path, section,
-				     (unsigned long long)offset);
+		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
+				     (unsigned long long)offset, section);
 	if ((size_t)got != size)
-		return bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter while its %s was read",
-			       reader->path, section);
+		return bt_fail(err, BETON_FILE_CHANGED,
+			       "%s: the file became shorter while it was open (%zd of %zu bytes at offset %llu, %s)",
+			       reader->path, got, size, (unsigned long long)offset, section);
 	return BETON_OK;
 }
 
@@ -80,7 +80,7 @@ static int read_header(beton_reader *reader, beton_error *err)
 	uint8_t header[HEADER_SIZE];
 	if (info->file_size < HEADER_SIZE)
 		return truncated(reader, "header", HEADER_SIZE, err);
-	int result = read_section(reader, "header", header, HEADER_SIZE, 0, err);
+	int result = beton_read_section(reader, "header", header, HEADER_SIZE, 0, err);
 	if (result != BETON_OK)
 		return result;
 	info->version = load_u16(header + HEADER_VERSION);
@@ -92,23 +92,23 @@ static int read_header(beton_reader *reader, beton_error *err)
 	return check_header(reader, err);
 }
 
-static int read_fields(beton_reader *reader, beton_error *err)
+/* head: header and field descriptors. */
+static int parse_fields(beton_reader *reader, const uint8_t *head, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
-	size_t size = (size_t)info->num_fields * FIELD_SIZE;
-	uint8_t *descriptors = malloc(size);
-	reader->fields = calloc(info->num_fields, sizeof(*reader->fields));
-	int result = BETON_OK;
-	if (!descriptors || !reader->fields)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
-	else
-		result = read_section(reader, "list of fields", descriptors, size, HEADER_SIZE, err);
-	for (uint32_t i = 0; i < info->num_fields && result == BETON_OK; i++)
-		result = beton_field_parse(descriptors + (size_t)i * FIELD_SIZE, reader->path, i, info->page_size,
-					   &reader->fields[i], err);
-	free(descriptors);
-	if (result != BETON_OK)
-		return result;
+	for (uint32_t i = 0; i < info->num_fields; i++) {
+		beton_field *field = &reader->fields[i];
+		int result = beton_field_parse(head + HEADER_SIZE + (size_t)i * FIELD_SIZE, reader->path, i,
+					       info->page_size, field, err);
+		if (result != BETON_OK)
+			return result;
+		if (!beton_can_decompress(field->compression))
+			return bt_fail(err, BETON_UNSUPPORTED,
+				       "%s: field '%s' is compressed, and this build cannot decompress", reader->path,
+				       field->name);
+		reader->blob_index[i] = reader->num_blobs;
+		reader->num_blobs += beton_type_has_blob(field->type);
+	}
 	int64_t duplicate = beton_duplicate_name(reader->fields, info->num_fields);
 	if (duplicate == -2)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
@@ -129,7 +129,7 @@ static int check_sizes(beton_reader *reader, beton_error *err)
 			       "%s: %llu samples of %u bytes do not fit between offset %llu and the allocation table",
 			       reader->path, (unsigned long long)info->num_samples, info->record_size,
 			       (unsigned long long)info->metadata_offset);
-	uint64_t blobs = beton_count_blob_fields(reader->fields, info->num_fields);
+	uint64_t blobs = reader->num_blobs;
 	if (blobs && info->num_samples > (uint64_t)INT64_MAX / (blobs * ALLOC_ENTRY_SIZE))
 		return bt_fail(err, BETON_FORMAT, "%s: %llu samples are more than a file can hold", reader->path,
 			       (unsigned long long)info->num_samples);
@@ -144,25 +144,50 @@ static int check_sizes(beton_reader *reader, beton_error *err)
 	return BETON_OK;
 }
 
-static int read_metadata(beton_reader *reader, beton_error *err)
+/* What is in the file beside the header: all that does not grow with the number of samples. */
+static int read_structure(beton_reader *reader, beton_error *err)
 {
-	const beton_file_info *info = &reader->info;
-	uint64_t size = info->num_samples * info->record_size;
-	if (size == 0)
-		return BETON_OK;
-	reader->metadata = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
-	if (!reader->metadata)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the metadata of %llu samples", reader->path,
-			       (unsigned long long)info->num_samples);
-	return read_section(reader, "metadata", reader->metadata, (size_t)size, info->metadata_offset, err);
+	beton_file_info *info = &reader->info;
+	uint8_t *head = malloc((size_t)info->metadata_offset);
+	reader->fields = calloc(info->num_fields, sizeof(*reader->fields));
+	reader->blob_index = calloc(info->num_fields, sizeof(*reader->blob_index));
+	int result = BETON_OK;
+	if (!head || !reader->fields || !reader->blob_index)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
+	if (result == BETON_OK)
+		result = beton_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
+	if (result == BETON_OK)
+		result = parse_fields(reader, head, err);
+	if (result == BETON_OK)
+		result = check_sizes(reader, err);
+	if (result == BETON_OK) {
+		info->data_end = info->alloc_table_offset;
+		reader->metadata = (summed_part){.name = "metadata",
+						 .offset = info->metadata_offset,
+						 .size = info->num_samples * info->record_size,
+						 .piece = METADATA_SUM_PIECE};
+		reader->table = (summed_part){.name = "allocation table",
+					      .offset = info->alloc_table_offset,
+					      .size = info->alloc_entries * ALLOC_ENTRY_SIZE,
+					      .piece = TABLE_SUM_PIECE};
+		result = beton_extension_read(reader, head, err);
+	}
+	free(head);
+	if (result == BETON_OK && ((reader->metadata.sums && !beton_sums_init(&reader->metadata)) ||
+				   (reader->table.sums && !beton_sums_init(&reader->table))))
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
+	return result;
 }
 
 int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
 {
 	*out = NULL;
 	beton_reader *reader = calloc(1, sizeof(*reader));
-	if (!reader)
+	/* A mutex fails for want of memory only, and on Linux not even then. */
+	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
+		free(reader);
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	}
 	reader->fd = -1;
 	reader->path = strdup(path);
 	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
@@ -171,13 +196,7 @@ int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
 	if (result == BETON_OK)
 		result = read_header(reader, err);
 	if (result == BETON_OK)
-		result = read_fields(reader, err);
-	if (result == BETON_OK)
-		result = check_sizes(reader, err);
-	if (result == BETON_OK)
-		result = read_metadata(reader, err);
-	if (result == BETON_OK)
-		result = beton_alloc_table_load(&reader->table, reader->fd, reader->path, &reader->info, err);
+		result = read_structure(reader, err);
 	if (result == BETON_OK)
 		*out = reader;
 	else
@@ -185,18 +204,24 @@ int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
 	return result;
 }
 
-void beton_reader_close(beton_reader **reader)
+void beton_reader_close(beton_reader **out)
 {
-	if (!reader || !*reader)
+	if (!out || !*out)
 		return;
-	if ((*reader)->fd >= 0)
-		close((*reader)->fd);
-	free((*reader)->path);
-	free((*reader)->fields);
-	free((*reader)->metadata);
-	free((*reader)->table.entries);
-	free(*reader);
-	*reader = NULL;
+	beton_reader *reader = *out;
+	*out = NULL;
+	if (reader->fd >= 0)
+		close(reader->fd);
+	pthread_mutex_destroy(&reader->lock);
+	beton_dictionaries_free(&reader->dictionaries);
+	free(atomic_load(&reader->index));
+	free(reader->facts);
+	free(reader->metadata.good);
+	free(reader->table.good);
+	free(reader->blob_index);
+	free(reader->fields);
+	free(reader->path);
+	free(reader);
 }
 
 const beton_file_info *beton_reader_info(const beton_reader *reader)

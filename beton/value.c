@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One value of one sample: what its record says, checked against the allocation table. */
+ * From a sample's record and its entries of the allocation table to values. Both are read when they are asked for, so
+ * that opening a file costs nothing that grows with it. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -10,101 +15,343 @@
 #include "layout.h"
 #include "reader.h"
 
-static int corrupt(const beton_reader *reader, uint64_t sample, const beton_field *field, const char *what,
-		   uint64_t found, uint64_t expected, beton_error *err)
+/* Records and entries up to this size are read to the stack. */
+enum { SMALL_RECORD = 1024, SMALL_ENTRIES = 16 * ALLOC_ENTRY_SIZE };
+
+/* Where a value is looked for, and what its table entry must say. */
+typedef struct value_place {
+	uint64_t sample;
+	uint32_t field;
+	const uint8_t *likely; /* the packed entry at its likely place; NULL for integers and floats */
+	uint64_t pointer;
+	uint64_t size; /* of the stored bytes; meaningless with any_size */
+	bool any_size; /* only the table knows: a JPEG */
+} value_place;
+
+static const char *name_of(const beton_reader *reader, const value_place *place)
 {
-	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+	return reader->fields[place->field].name;
+}
+
+static int corrupt(const beton_reader *reader, const value_place *place, const char *what, uint64_t found,
+		   uint64_t expected, beton_error *err)
+{
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 			      "%s: sample %llu, field '%s': %s is %llu, expected %llu", reader->path,
-			      (unsigned long long)sample, field->name, what, (unsigned long long)found,
-			      (unsigned long long)expected);
+			      (unsigned long long)place->sample, name_of(reader, place), what,
+			      (unsigned long long)found, (unsigned long long)expected);
 }
 
-/* Finds the blob at pointer. expected: its size in bytes; 0 with any_size: whatever the table says. */
-static int find_blob(const beton_reader *reader, uint64_t sample, const beton_field *field, uint64_t pointer,
-		     bool any_size, uint64_t expected, beton_blob *blob, beton_error *err)
+static int take_entry(const beton_reader *reader, const value_place *place, const alloc_entry *entry, uint64_t size,
+		      beton_value *out, beton_error *err)
 {
-	bool has_empty = false;
-	const alloc_entry *entry = beton_alloc_table_find(&reader->table, pointer, sample, &has_empty);
-	if (!entry)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
-				      "%s: sample %llu, field '%s': no allocation of it starts at offset %llu",
-				      reader->path, (unsigned long long)sample, field->name,
-				      (unsigned long long)pointer);
-	*blob = (beton_blob){pointer, any_size ? entry->size : expected};
-	if (any_size || expected == entry->size || (expected == 0 && has_empty))
-		return BETON_OK;
-	return corrupt(reader, sample, field, "its allocated size", entry->size, expected, err);
+	const char *fault = beton_alloc_fault(&reader->info, entry);
+	if (fault)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
+				      "%s: sample %llu, field '%s': its allocation (offset %llu, %llu bytes) %s",
+				      reader->path, (unsigned long long)place->sample, name_of(reader, place),
+				      (unsigned long long)entry->pointer, (unsigned long long)entry->size, fault);
+	out->blob = (beton_blob){place->pointer, size};
+	out->entry = entry->number;
+	return BETON_OK;
 }
 
-static int image_value(const beton_reader *reader, uint64_t sample, const beton_field *field, const uint8_t *slot,
-		       beton_value *out, beton_error *err)
+static int not_found(const beton_reader *reader, const value_place *place, beton_error *err)
+{
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
+			      "%s: sample %llu, field '%s': no allocation of it starts at offset %llu", reader->path,
+			      (unsigned long long)place->sample, name_of(reader, place),
+			      (unsigned long long)place->pointer);
+}
+
+/* Searches the whole table. */
+static int search_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
+{
+	const alloc_index *index;
+	int result = beton_alloc_index(reader, &index, err);
+	if (result != BETON_OK)
+		return result;
+	const alloc_entry *empty;
+	const alloc_entry *entry = beton_alloc_find(index, place->pointer, place->sample, &empty);
+	if (!entry)
+		return not_found(reader, place, err);
+	if (!place->any_size && place->size == 0 && empty)
+		entry = empty;
+	else if (!place->any_size && place->size != entry->size)
+		return corrupt(reader, place, "its allocated size", entry->size, place->size, err);
+	uint64_t bad;
+	result =
+		beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE, &bad, err);
+	return result == BETON_OK ? take_entry(reader, place, entry, entry->size, out, err) : result;
+}
+
+static int find_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
+{
+	uint64_t number = place->sample * reader->num_blobs + reader->blob_index[place->field];
+	alloc_entry entry = beton_alloc_unpack(place->likely, number);
+	bool here = entry.sample == place->sample && entry.pointer == place->pointer;
+	if (here && (place->any_size ? entry.size > 0 : entry.size == place->size))
+		return take_entry(reader, place, &entry, entry.size, out, err);
+	if (!reader->info.ordered)
+		return search_blob(reader, place, out, err);
+	if (!here)
+		return not_found(reader, place, err);
+	if (place->any_size)
+		return take_entry(reader, place, &entry, 0, out, err);
+	return corrupt(reader, place, "its allocated size", entry.size, place->size, err);
+}
+
+static int image_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
+		       beton_error *err)
 {
 	uint8_t mode = slot[0];
 	out->width = load_u16(slot + 1);
 	out->height = load_u16(slot + 3);
 	if (mode != BETON_IMAGE_JPEG && mode != BETON_IMAGE_RAW)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': unknown image mode %u", reader->path,
-				      (unsigned long long)sample, field->name, mode);
+				      (unsigned long long)place->sample, name_of(reader, place), mode);
 	if (out->width == 0 || out->height == 0)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': an image of %u x %u pixels", reader->path,
-				      (unsigned long long)sample, field->name, out->width, out->height);
+				      (unsigned long long)place->sample, name_of(reader, place), out->width,
+				      out->height);
 	out->mode = (beton_image_mode)mode;
-	bool jpeg = out->mode == BETON_IMAGE_JPEG;
-	uint64_t raw_size = (uint64_t)out->width * out->height * 3;
-	int result = find_blob(reader, sample, field, load_u64(slot + 5), jpeg, raw_size, &out->blob, err);
+	place->pointer = load_u64(slot + 5);
+	place->any_size = out->mode == BETON_IMAGE_JPEG;
+	place->size = (uint64_t)out->width * out->height * 3;
+	int result = find_blob(reader, place, out, err);
+	out->size = out->blob.size;
 	if (result == BETON_OK && out->blob.size == 0)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
 				      "%s: sample %llu, field '%s': an image without bytes", reader->path,
-				      (unsigned long long)sample, field->name);
+				      (unsigned long long)place->sample, name_of(reader, place));
 	return result;
+}
+
+static int compressed_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
+			    beton_error *err)
+{
+	const beton_field *field = &reader->fields[place->field];
+	place->pointer = load_u64(slot);
+	place->size = load_u64(slot + 8);
+	out->compression = field->compression;
+	out->size = load_u64(slot + 16);
+	int result = find_blob(reader, place, out, err);
+	if (result != BETON_OK)
+		return result;
+	if (beton_type_is_array(field->type) && out->size != beton_array_bytes(field))
+		return corrupt(reader, place, "the size of the array", out->size, beton_array_bytes(field), err);
+	if (out->size > COMPRESSED_VALUE_MAX || out->size / COMPRESSED_RATIO_MAX > place->size)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
+				      "%s: sample %llu, field '%s': %llu bytes cannot come from %llu compressed ones",
+				      reader->path, (unsigned long long)place->sample, field->name,
+				      (unsigned long long)out->size, (unsigned long long)place->size);
+	return BETON_OK;
+}
+
+/* slot: the field's part of the record. */
+static int take_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
+		      beton_error *err)
+{
+	const beton_field *field = &reader->fields[place->field];
+	*out = (beton_value){.type = field->type, .sample = place->sample, .field = place->field};
+	if (field->compression != BETON_COMPRESSION_NONE)
+		return compressed_value(reader, place, slot, out, err);
+	uint64_t bits = load_u64(slot);
+	switch (field->type) {
+	case BETON_FIELD_INT:
+		out->integer = (int64_t)bits;
+		return BETON_OK;
+	case BETON_FIELD_FLOAT:
+		memcpy(&out->real, &bits, sizeof(bits));
+		return BETON_OK;
+	case BETON_FIELD_IMAGE:
+		return image_value(reader, place, slot, out, err);
+	case BETON_FIELD_BYTES:
+	case BETON_FIELD_JSON:
+		place->size = load_u64(slot + 8);
+		break;
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_TORCH_TENSOR:
+		place->size = beton_array_bytes(field);
+		break;
+	}
+	place->pointer = bits;
+	int result = find_blob(reader, place, out, err);
+	out->size = out->blob.size;
+	return result;
+}
+
+/* A damaged piece damages the samples that it holds. */
+static int blame_sample(const beton_reader *reader, uint64_t sample, int result, beton_error *err)
+{
+	if (result != BETON_FORMAT)
+		return result;
+	bt_prefix(err, "%s: sample %llu", reader->path, (unsigned long long)sample);
+	if (err) {
+		err->code = BETON_SAMPLE_CORRUPT;
+		err->sample = (int64_t)sample;
+	}
+	return BETON_SAMPLE_CORRUPT;
+}
+
+/* Reads size bytes at `from` of the metadata or the table, verified. */
+static int read_part(const beton_reader *reader, const summed_part *part, uint64_t sample, void *destination,
+		     size_t size, uint64_t from, beton_error *err)
+{
+	uint64_t bad;
+	int result = blame_sample(reader, sample, beton_sums_touch(reader, part, from, size, &bad, err), err);
+	return result == BETON_OK ? beton_read_section(reader, part->name, destination, size, part->offset + from, err)
+				  : result;
 }
 
 int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field_index, beton_value *out,
 		       beton_error *err)
 {
-	if (sample >= reader->info.num_samples || field_index >= reader->info.num_fields)
+	const beton_file_info *info = &reader->info;
+	if (sample >= info->num_samples || field_index >= info->num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: no sample %llu, field %u: the file has %llu samples of %u fields", reader->path,
-			       (unsigned long long)sample, field_index, (unsigned long long)reader->info.num_samples,
-			       reader->info.num_fields);
+			       (unsigned long long)sample, field_index, (unsigned long long)info->num_samples,
+			       info->num_fields);
 	const beton_field *field = &reader->fields[field_index];
-	const uint8_t *slot = reader->metadata + sample * reader->info.record_size + field->record_offset;
-	*out = (beton_value){.type = field->type};
-	switch (field->type) {
-	case BETON_FIELD_INT:
-		out->integer = (int64_t)load_u64(slot);
-		return BETON_OK;
-	case BETON_FIELD_FLOAT: {
-		uint64_t bits = load_u64(slot);
-		memcpy(&out->real, &bits, sizeof(bits));
-		return BETON_OK;
+	uint8_t slot[COMPRESSED_RECORD_SIZE];
+	uint8_t entry[ALLOC_ENTRY_SIZE];
+	int result = read_part(reader, &reader->metadata, sample, slot, beton_field_slot(field).size,
+			       sample * info->record_size + field->record_offset, err);
+	value_place place = {.sample = sample, .field = field_index};
+	if (result == BETON_OK && beton_type_has_blob(field->type)) {
+		uint64_t number = sample * reader->num_blobs + reader->blob_index[field_index];
+		place.likely = entry;
+		result =
+			read_part(reader, &reader->table, sample, entry, sizeof(entry), number * ALLOC_ENTRY_SIZE, err);
 	}
-	case BETON_FIELD_IMAGE:
-		return image_value(reader, sample, field, slot, out, err);
-	case BETON_FIELD_BYTES:
-	case BETON_FIELD_JSON:
-		return find_blob(reader, sample, field, load_u64(slot), false, load_u64(slot + 8), &out->blob, err);
-	case BETON_FIELD_NDARRAY:
-	case BETON_FIELD_TORCH_TENSOR:
-		break;
+	return result == BETON_OK ? take_value(reader, &place, slot, out, err) : result;
+}
+
+static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t field, beton_value *out)
+{
+	*out = (beton_value){
+		.type = reader->fields[field].type, .sample = sample, .field = field, .status = BETON_SAMPLE_CORRUPT};
+}
+
+/* Takes all values from a sample's record and its entries; entries: NULL if these are damaged. */
+static int take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
+		       beton_value *values, beton_error *err)
+{
+	int first = BETON_OK;
+	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
+		const beton_field *field = &reader->fields[i];
+		bool blob = beton_type_has_blob(field->type);
+		if (blob && !entries) {
+			mark_damaged(reader, sample, i, &values[i]);
+			continue;
+		}
+		value_place place = {.sample = sample, .field = i};
+		if (blob)
+			place.likely = entries + (size_t)reader->blob_index[i] * ALLOC_ENTRY_SIZE;
+		int result = take_value(reader, &place, record + field->record_offset, &values[i],
+					first == BETON_OK ? err : NULL);
+		if (result == BETON_SAMPLE_CORRUPT) {
+			mark_damaged(reader, sample, i, &values[i]);
+			first = result;
+		} else if (result != BETON_OK) {
+			return result;
+		}
 	}
-	return find_blob(reader, sample, field, load_u64(slot), false, beton_array_bytes(field), &out->blob, err);
+	return first;
+}
+
+static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *record, uint8_t *entries,
+		       beton_value *values, beton_error *err)
+{
+	uint32_t record_size = reader->info.record_size;
+	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
+	int result = read_part(reader, &reader->metadata, sample, record, record_size, sample * record_size, err);
+	if (result == BETON_SAMPLE_CORRUPT)
+		for (uint32_t i = 0; i < reader->info.num_fields; i++)
+			mark_damaged(reader, sample, i, &values[i]);
+	if (result != BETON_OK)
+		return result;
+	result = read_part(reader, &reader->table, sample, entries, entries_size, sample * entries_size, err);
+	if (result == BETON_OK)
+		return take_values(reader, sample, record, entries, values, err);
+	if (result == BETON_SAMPLE_CORRUPT)
+		take_values(reader, sample, record, NULL, values, NULL);
+	return result;
+}
+
+int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	if (sample >= info->num_samples)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no sample %llu: the file has %llu", reader->path,
+			       (unsigned long long)sample, (unsigned long long)info->num_samples);
+	uint8_t small_record[SMALL_RECORD];
+	uint8_t small_entries[SMALL_ENTRIES];
+	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
+	uint8_t *record = info->record_size > SMALL_RECORD ? malloc(info->record_size) : small_record;
+	uint8_t *entries = entries_size > SMALL_ENTRIES ? malloc(entries_size) : small_entries;
+	int result;
+	if (!record || !entries)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a sample of %u fields", reader->path,
+				 info->num_fields);
+	else
+		result = read_sample(reader, sample, record, entries, values, err);
+	if (record != small_record)
+		free(record);
+	if (entries != small_entries)
+		free(entries);
+	return result;
 }
 
 int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *destination, beton_error *err)
 {
 	if (blob->size == 0)
 		return BETON_OK;
-	ssize_t got = bt_pread_full(reader->fd, destination, (size_t)blob->size, blob->offset);
-	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read %llu bytes at offset %llu", reader->path,
-				     (unsigned long long)blob->size, (unsigned long long)blob->offset);
-	if ((uint64_t)got != blob->size)
-		return bt_fail(err, BETON_FILE_CHANGED,
-			       "%s: the file became shorter while it was open (%lld of %llu bytes at offset %llu)",
-			       reader->path, (long long)got, (unsigned long long)blob->size,
-			       (unsigned long long)blob->offset);
-	return BETON_OK;
+	return beton_read_section(reader, "pages", destination, (size_t)blob->size, blob->offset, err);
+}
+
+int beton_reader_check(const beton_reader *reader, const beton_value *value, const void *stored, beton_error *err)
+{
+	if (!reader->info.has_checksums || !beton_type_has_blob(value->type))
+		return BETON_OK;
+	if (value->entry >= reader->info.alloc_entries)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no allocation entry %llu: the file has %llu",
+			       reader->path, (unsigned long long)value->entry,
+			       (unsigned long long)reader->info.alloc_entries);
+	uint8_t packed[sizeof(uint64_t)];
+	int result = beton_read_section(
+		reader, "checksums of the blobs", packed, sizeof(packed),
+		reader->extension.known[SECTION_BLOB_SUMS].offset + value->entry * sizeof(packed), err);
+	if (result != BETON_OK || XXH3_64bits(stored, (size_t)value->blob.size) == load_u64(packed))
+		return result;
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
+			      "%s: sample %llu: %llu bytes at offset %llu do not match their checksum", reader->path,
+			      (unsigned long long)value->sample, (unsigned long long)value->blob.size,
+			      (unsigned long long)value->blob.offset);
+}
+
+static int read_compressed(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
+{
+	void *stored = malloc(value->blob.size ? (size_t)value->blob.size : 1);
+	if (!stored)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu bytes", reader->path,
+			       (unsigned long long)value->blob.size);
+	int result = beton_reader_read(reader, &value->blob, stored, err);
+	if (result == BETON_OK)
+		result = beton_reader_check(reader, value, stored, err);
+	if (result == BETON_OK)
+		result = beton_decompress(reader, value, stored, destination, err);
+	free(stored);
+	return result;
+}
+
+int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
+{
+	if (value->compression != BETON_COMPRESSION_NONE)
+		return read_compressed(reader, value, destination, err);
+	int result = beton_reader_read(reader, &value->blob, destination, err);
+	return result == BETON_OK ? beton_reader_check(reader, value, destination, err) : result;
 }

@@ -346,8 +346,7 @@ static void move_pointers(beton_writer *writer, uint64_t limit, uint64_t delta)
 		const beton_field *field = &writer->fields[i];
 		if (!beton_type_has_blob(field->type))
 			continue;
-		uint8_t *slot =
-			writer->metadata.data + field->record_offset + beton_field_slot(field->type).pointer_offset;
+		uint8_t *slot = writer->metadata.data + field->record_offset + beton_field_slot(field).pointer_offset;
 		for (uint64_t n = 0; n < writer->num_samples; n++, slot += writer->record_size)
 			if (load_u64(slot) < limit)
 				store_u64(slot, load_u64(slot) + delta);

@@ -112,6 +112,21 @@ const char *expect_refusal(const char *path, int code)
 	return err.message;
 }
 
+void expect_damage(const char *path, int code)
+{
+	beton_error err = {0};
+	beton_reader *reader;
+	int result = beton_reader_open(&reader, path, &err);
+	if (result == BETON_OK)
+		result = beton_reader_check_structure(reader, &err);
+	beton_reader_close(&reader);
+	if (result != code)
+		fail_msg("%s: %s instead of %s: %s", path, beton_status_name(result), beton_status_name(code),
+			 err.message);
+	assert_int_equal(err.code, code);
+	assert_non_null(strstr(err.message, path));
+}
+
 beton_reader *open_good(const char *path)
 {
 	beton_error err;
@@ -121,27 +136,71 @@ beton_reader *open_good(const char *path)
 	return reader;
 }
 
+/* A value that beton_reader_value gave must be what beton_reader_sample gave. */
+static void expect_same(const beton_value *a, const beton_value *b)
+{
+	assert_int_equal(a->type, b->type);
+	assert_int_equal(a->sample, b->sample);
+	assert_int_equal(a->field, b->field);
+	assert_int_equal(a->integer, b->integer);
+	assert_memory_equal(&a->real, &b->real, sizeof(a->real));
+	assert_int_equal(a->blob.offset, b->blob.offset);
+	assert_int_equal(a->blob.size, b->blob.size);
+	assert_int_equal(a->size, b->size);
+	assert_int_equal(a->entry, b->entry);
+	assert_int_equal(a->width, b->width);
+	assert_int_equal(a->mode, b->mode);
+}
+
+/* False if its content is damaged. */
+static bool read_content(const beton_reader *reader, const beton_value *value)
+{
+	beton_error err;
+	assert_true(value->blob.size <= beton_reader_info(reader)->page_size);
+	uint8_t *bytes = malloc((size_t)value->blob.size + 1);
+	assert_non_null(bytes);
+	if (beton_reader_read(reader, &value->blob, bytes, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	free(bytes);
+	bytes = malloc((size_t)value->size + 1);
+	assert_non_null(bytes);
+	int result = beton_reader_read_value(reader, value, bytes, &err);
+	free(bytes);
+	if (result != BETON_OK && result != BETON_FORMAT) {
+		assert_int_equal(result, BETON_SAMPLE_CORRUPT);
+		assert_int_equal(err.sample, value->sample);
+	}
+	return result == BETON_OK;
+}
+
 uint64_t read_everything(const beton_reader *reader)
 {
 	const beton_file_info *info = beton_reader_info(reader);
+	beton_value *values = calloc(info->num_fields, sizeof(*values));
+	assert_non_null(values);
 	uint64_t damaged = 0;
-	for (uint64_t sample = 0; sample < info->num_samples; sample++)
+	for (uint64_t sample = 0; sample < info->num_samples; sample++) {
+		beton_error err = {0};
+		int whole = beton_reader_sample(reader, sample, values, &err);
+		assert_true(whole == BETON_OK || (whole == BETON_SAMPLE_CORRUPT && err.code == whole &&
+						  err.sample == (int64_t)sample && err.message[0]));
+		uint64_t before = damaged;
 		for (uint32_t i = 0; i < info->num_fields; i++) {
 			beton_value value;
-			beton_error err;
 			int result = beton_reader_value(reader, sample, i, &value, &err);
+			assert_int_equal(result, values[i].status);
 			if (result != BETON_OK) {
 				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
 				assert_int_equal(err.sample, sample);
 				damaged++;
 				continue;
 			}
-			if (value.type == BETON_FIELD_INT || value.type == BETON_FIELD_FLOAT)
-				continue;
-			assert_true(value.blob.size <= info->page_size);
-			uint8_t *bytes = malloc((size_t)value.blob.size);
-			assert_int_equal(beton_reader_read(reader, &value.blob, bytes, &err), BETON_OK);
-			free(bytes);
+			expect_same(&value, &values[i]);
+			if (value.type != BETON_FIELD_INT && value.type != BETON_FIELD_FLOAT)
+				damaged += !read_content(reader, &value);
 		}
+		assert_true(whole == BETON_OK || damaged > before);
+	}
+	free(values);
 	return damaged;
 }

@@ -38,6 +38,9 @@ void patch_file(const char *path, uint64_t offset, const void *data, size_t size
 /* Opens path, which must fail with the code; returns the message, valid until the next call. */
 const char *expect_refusal(const char *path, int code);
 
+/* Opens path and checks its structure: one of the two must fail with the code. */
+void expect_damage(const char *path, int code);
+
 /* Opens a file that must be good. */
 beton_reader *open_good(const char *path);
 

@@ -41,6 +41,12 @@ typedef enum beton_image_mode {
 	BETON_IMAGE_RAW = 1,
 } beton_image_mode;
 
+/* How the values of a field are stored. FFCV cannot read a file with a compressed field. */
+typedef enum beton_compression {
+	BETON_COMPRESSION_NONE = 0,
+	BETON_COMPRESSION_ZSTD = 1, /* BYTES, JSON and the array types only */
+} beton_compression;
+
 /* One field of the schema. For reading: filled by the library, lives as long as the reader. For writing: filled by the
  * caller, copied by beton_writer_open. dtype, ndim and shape are used by the two array types only; item_size is bytes
  * per element and is derived from dtype. */
@@ -52,6 +58,8 @@ typedef struct beton_field {
 	uint32_t item_size;
 	uint32_t ndim;
 	uint64_t shape[BETON_DIMS_MAX];
+	beton_compression compression;
+	int32_t compression_level; /* zstd's; 0: its default; writing only */
 } beton_field;
 
 /* Facts of an open file; all offsets and sizes in bytes. */
@@ -65,31 +73,45 @@ typedef struct beton_file_info {
 	uint64_t alloc_table_offset;
 	uint64_t alloc_entries;
 	uint64_t file_size;
+	uint64_t data_end;  /* no blob ends behind it: the extension block, or the allocation table */
+	bool has_extension; /* the block that libbeton's writer adds; false for FFCV's files */
+	bool has_checksums; /* of every blob, see beton_reader_check */
+	bool has_facts;     /* see beton_reader_facts */
+	bool ordered;       /* the allocation table is in the order of samples and fields */
 } beton_file_info;
 
-/* A validated range of the file: it lies inside one page and ends before the allocation table. */
+/* A validated range of the file: it lies inside one page and ends before data_end. */
 typedef struct beton_blob {
 	uint64_t offset;
 	uint64_t size;
 } beton_blob;
 
-/* One value of one sample. Which members hold: integer for INT, real for FLOAT, blob for every other type; mode, width
- * and height (pixels) for IMAGE too. */
+/* One value of one sample. Which members hold: integer for INT, real for FLOAT; blob, size, entry and compression for
+ * every other type; mode, width and height (pixels) for IMAGE too. status: BETON_OK, or SAMPLE_CORRUPT when
+ * beton_reader_sample found this value damaged, and then only type, sample and field hold. */
 typedef struct beton_value {
 	beton_field_type type;
+	int32_t status;
+	uint64_t sample;
+	uint32_t field;
+	beton_compression compression; /* of the stored bytes */
 	beton_image_mode mode;
 	uint32_t width;
 	uint32_t height;
 	int64_t integer;
 	double real;
-	beton_blob blob;
+	beton_blob blob; /* the stored bytes */
+	uint64_t size;   /* bytes of the value itself: blob.size, unless it is compressed */
+	uint64_t entry;  /* its entry of the allocation table */
 } beton_value;
 
 typedef struct beton_reader beton_reader;
 
-/* Opens path and checks header, fields, sizes and allocation table. On success *out is the caller's, to be closed; on
- * failure *out is NULL. Errors: NOT_FOUND, ACCESS, INVALID_ARGUMENT (not a regular file), IO, TRUNCATED, FILE_CHANGED,
- * UNSUPPORTED_VERSION, FORMAT, INCOMPLETE (a file whose writer was killed), UNSUPPORTED_FIELD, NO_MEMORY. */
+/* Opens path and checks header, fields, sizes and the extension block's directory, in time and memory that do not
+ * depend on the number of samples; metadata and allocation table are read and checked when a sample is asked for. On
+ * success *out is the caller's, to be closed; on failure *out is NULL. Errors: NOT_FOUND, ACCESS, INVALID_ARGUMENT (not
+ * a regular file), IO, TRUNCATED, FILE_CHANGED, UNSUPPORTED_VERSION, FORMAT, INCOMPLETE (a file whose writer was
+ * killed), UNSUPPORTED_FIELD, UNSUPPORTED (a compression that this build lacks), NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
 /* Closes *reader, if any, and sets it to NULL. No thread may still be using it. */
@@ -104,15 +126,40 @@ BETON_API const beton_field *beton_reader_field(const beton_reader *reader, uint
 BETON_API int beton_reader_find_field(const beton_reader *reader, const char *name);
 BETON_API int beton_reader_find_type(const beton_reader *reader, beton_field_type type);
 
-/* One value; a blob's range is checked against the allocation table, its page and the file. Errors: INVALID_ARGUMENT
- * (sample or field out of range), SAMPLE_CORRUPT. */
+/* One value. A blob's range is checked against the allocation table, its page and the file; metadata and table against
+ * their checksums where the file has them. In a file whose table is not in order, the first value that is not where one
+ * writing process would have put it makes the reader build an index, once: 32 bytes of memory for each allocation.
+ * Errors: INVALID_ARGUMENT (sample or field out of range), SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field, beton_value *out,
 				 beton_error *err);
 
-/* Reads a blob that beton_reader_value returned into destination (blob->size bytes). Retries short reads and EINTR.
- * Errors: IO, FILE_CHANGED (the file became shorter). */
+/* All num_fields values of a sample at once, which is faster. SAMPLE_CORRUPT: one value at least is damaged; the status
+ * of each tells which, err the first, and the others hold. After any other error none holds. */
+BETON_API int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err);
+
+/* Reads a blob that beton_reader_value returned into destination (blob->size bytes), as it is stored and without
+ * looking at its checksum. Retries short reads and EINTR. Errors: IO, FILE_CHANGED (the file became shorter). */
 BETON_API int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *destination,
 				beton_error *err);
+
+/* Compares the stored bytes of a value (value->blob.size bytes) with their checksum; BETON_OK where the file has none.
+ * Errors: SAMPLE_CORRUPT (they differ), INVALID_ARGUMENT (no such entry), IO, FILE_CHANGED. */
+BETON_API int beton_reader_check(const beton_reader *reader, const beton_value *value, const void *stored,
+				 beton_error *err);
+
+/* Reads a value into destination (value->size bytes), checked and decompressed. Errors: SAMPLE_CORRUPT, IO,
+ * FILE_CHANGED, NO_MEMORY, FORMAT (the field's dictionary is damaged). */
+BETON_API int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination,
+				      beton_error *err);
+
+/* Reads all of metadata, allocation table and extension block and checks what needs the whole file: every checksum but
+ * those of the blobs, every allocation, and that none overlaps another. Stops at the first fault. Errors: FORMAT, IO,
+ * FILE_CHANGED, NO_MEMORY (only a table out of order takes memory: that of the index). */
+BETON_API int beton_reader_check_structure(const beton_reader *reader, beton_error *err);
+
+/* The facts that the writer noted about the dataset: a JSON object, UTF-8, NUL terminated, valid until close. NULL with
+ * an error: NOT_FOUND (there are none), FORMAT (damaged), IO, FILE_CHANGED, NO_MEMORY. */
+BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error *err);
 
 /* The open file, for I/O engines: read only, owned by the reader, not to be closed. */
 BETON_API int beton_reader_fd(const beton_reader *reader);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "decompress.h"
+
+#include "common/error.h"
+#include "format.h"
+#include "reader.h"
+
+#ifdef HAVE_ZSTD
+#include <stdlib.h>
+
+#include <zstd.h>
+
+struct dictionary_table {
+	uint32_t count;
+	ZSTD_DDict *of_field[]; /* [count] by field; NULL: it has none */
+};
+
+bool beton_can_decompress(beton_compression compression)
+{
+	return compression == BETON_COMPRESSION_NONE || compression == BETON_COMPRESSION_ZSTD;
+}
+
+static void free_table(dictionary_table *table)
+{
+	for (uint32_t i = 0; table && i < table->count; i++)
+		ZSTD_freeDDict(table->of_field[i]);
+	free(table);
+}
+
+static int bad_dictionaries(const beton_reader *reader, const char *what, uint64_t offset, beton_error *err)
+{
+	return bt_fail(err, BETON_FORMAT, "%s: extension block: dictionary at offset %llu: %s", reader->path,
+		       (unsigned long long)offset, what);
+}
+
+/* Reads the dictionary whose head is at offset, with `room` bytes behind the head. */
+static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint64_t offset, uint64_t room,
+			   dictionary_table *table, beton_error *err)
+{
+	uint32_t field = load_u32(head);
+	uint32_t size = load_u32(head + 4);
+	if (field >= reader->info.num_fields || reader->fields[field].compression == BETON_COMPRESSION_NONE)
+		return bad_dictionaries(reader, "its field is not compressed", offset, err);
+	if (table->of_field[field])
+		return bad_dictionaries(reader, "its field has two", offset, err);
+	if (size == 0 || size > room)
+		return bad_dictionaries(reader, "its size is wrong", offset, err);
+	void *bytes = malloc(size);
+	int result = bytes ? beton_read_section(reader, "dictionaries", bytes, size, offset + 8, err)
+			   : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a dictionary", reader->path);
+	if (result == BETON_OK) {
+		table->of_field[field] = ZSTD_createDDict(bytes, size);
+		/* zstd does not tell which of the two it was. */
+		if (!table->of_field[field])
+			result = bad_dictionaries(reader, "zstd refuses it, or there is no memory", offset, err);
+	}
+	free(bytes);
+	return result;
+}
+
+static int read_dictionaries(const beton_reader *reader, dictionary_table *table, beton_error *err)
+{
+	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
+	int result = section->offset ? beton_extension_check(reader, section, err) : BETON_OK;
+	for (uint64_t at = 0; at < section->size && result == BETON_OK;) {
+		uint8_t head[8];
+		if (section->size - at < sizeof(head))
+			return bad_dictionaries(reader, "the section ends in it", section->offset + at, err);
+		result = beton_read_section(reader, "dictionaries", head, sizeof(head), section->offset + at, err);
+		if (result == BETON_OK)
+			result = read_dictionary(reader, head, section->offset + at, section->size - at - sizeof(head),
+						 table, err);
+		at += sizeof(head) + load_u32(head + 4);
+	}
+	return result;
+}
+
+/* With the lock held: reads all dictionaries unless another thread was first. */
+static int make_table(beton_reader *reader, dictionary_table **out, beton_error *err)
+{
+	*out = atomic_load_explicit(&reader->dictionaries.table, memory_order_relaxed);
+	if (*out)
+		return BETON_OK;
+	uint32_t count = reader->info.num_fields;
+	dictionary_table *table = calloc(1, sizeof(*table) + count * sizeof(ZSTD_DDict *));
+	if (!table)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its dictionaries", reader->path);
+	table->count = count;
+	int result = read_dictionaries(reader, table, err);
+	if (result != BETON_OK) {
+		free_table(table);
+		return result;
+	}
+	atomic_store_explicit(&reader->dictionaries.table, table, memory_order_release);
+	*out = table;
+	return BETON_OK;
+}
+
+static int find_dictionary(beton_reader *reader, uint32_t field, const ZSTD_DDict **out, beton_error *err)
+{
+	dictionary_table *table = atomic_load_explicit(&reader->dictionaries.table, memory_order_acquire);
+	int result = BETON_OK;
+	if (!table) {
+		pthread_mutex_lock(&reader->lock);
+		result = make_table(reader, &table, err);
+		pthread_mutex_unlock(&reader->lock);
+	}
+	*out = result == BETON_OK ? table->of_field[field] : NULL;
+	return result;
+}
+
+static ZSTD_DCtx *take_context(beton_reader *reader)
+{
+	for (int i = 0; i < SPARE_CONTEXTS; i++) {
+		ZSTD_DCtx *context = atomic_exchange(&reader->dictionaries.spare[i], NULL);
+		if (context)
+			return context;
+	}
+	return ZSTD_createDCtx();
+}
+
+static void give_context(beton_reader *reader, ZSTD_DCtx *context)
+{
+	for (int i = 0; i < SPARE_CONTEXTS && context; i++)
+		context = atomic_exchange(&reader->dictionaries.spare[i], context);
+	ZSTD_freeDCtx(context);
+}
+
+int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		     beton_error *err)
+{
+	beton_reader *self = (beton_reader *)reader;
+	const ZSTD_DDict *dictionary;
+	int result = find_dictionary(self, value->field, &dictionary, err);
+	if (result != BETON_OK)
+		return result;
+	ZSTD_DCtx *context = take_context(self);
+	if (!context)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to decompress", reader->path);
+	size_t got = ZSTD_decompress_usingDDict(context, destination, (size_t)value->size, stored,
+						(size_t)value->blob.size, dictionary);
+	if (ZSTD_isError(got) || got != value->size)
+		result = bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
+					"%s: sample %llu, field '%s': the compressed bytes at offset %llu do not give "
+					"%llu bytes: %s",
+					reader->path, (unsigned long long)value->sample,
+					reader->fields[value->field].name, (unsigned long long)value->blob.offset,
+					(unsigned long long)value->size,
+					ZSTD_isError(got) ? ZSTD_getErrorName(got) : "they give fewer");
+	give_context(self, context);
+	return result;
+}
+
+void beton_dictionaries_free(dictionary_cache *cache)
+{
+	free_table(atomic_load(&cache->table));
+	for (int i = 0; i < SPARE_CONTEXTS; i++)
+		ZSTD_freeDCtx(atomic_load(&cache->spare[i]));
+}
+
+#else
+
+bool beton_can_decompress(beton_compression compression)
+{
+	return compression == BETON_COMPRESSION_NONE;
+}
+
+int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		     beton_error *err)
+{
+	(void)value;
+	(void)stored;
+	(void)destination;
+	return bt_fail(err, BETON_UNSUPPORTED, "%s: this build cannot decompress", reader->path);
+}
+
+void beton_dictionaries_free(dictionary_cache *cache)
+{
+	(void)cache;
+}
+
+#endif

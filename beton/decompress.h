@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compressed values, and the dictionaries that they need. */
+#ifndef BETON_DECOMPRESS_H
+#define BETON_DECOMPRESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <beton/beton.h>
+
+enum { SPARE_CONTEXTS = 16 };
+
+typedef struct dictionary_table dictionary_table;
+
+/* Zero-initialise. */
+typedef struct dictionary_cache {
+	_Atomic(dictionary_table *) table;     /* NULL until it is needed */
+	_Atomic(void *) spare[SPARE_CONTEXTS]; /* decompression contexts that no thread uses just now */
+} dictionary_cache;
+
+/* Whether this build can decompress. */
+bool beton_can_decompress(beton_compression compression);
+
+/* Decompresses size bytes at stored into destination, which must give value->size bytes exactly. Errors:
+ * SAMPLE_CORRUPT (without a sample), FORMAT (the dictionary is damaged), IO, FILE_CHANGED, NO_MEMORY, UNSUPPORTED. */
+int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
+		     beton_error *err);
+
+void beton_dictionaries_free(dictionary_cache *cache);
+
+#endif

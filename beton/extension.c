@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "extension.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "reader.h"
+#include "sums.h"
+
+const char *beton_section_name(uint32_t kind)
+{
+	switch (kind) {
+	case SECTION_BLOB_SUMS:
+		return "checksums of the blobs";
+	case SECTION_METADATA_SUMS:
+		return "checksums of the metadata";
+	case SECTION_TABLE_SUMS:
+		return "checksums of the allocation table";
+	case SECTION_FACTS:
+		return "facts";
+	case SECTION_DICTIONARIES:
+		return "dictionaries";
+	default:
+		return "section of an unknown kind";
+	}
+}
+
+static int damaged(const beton_reader *reader, const char *what, uint64_t offset, beton_error *err)
+{
+	return bt_fail(err, BETON_FORMAT, "%s: extension block: %s (offset %llu)", reader->path, what,
+		       (unsigned long long)offset);
+}
+
+/* What a section of that kind must have in bytes; UINT64_MAX: any number. */
+static uint64_t expected_size(const beton_file_info *info, uint32_t kind)
+{
+	uint64_t metadata = info->num_samples * info->record_size;
+	uint64_t table = info->alloc_entries * ALLOC_ENTRY_SIZE;
+	switch (kind) {
+	case SECTION_BLOB_SUMS:
+		return info->alloc_entries * sizeof(uint64_t);
+	case SECTION_METADATA_SUMS:
+		return (metadata / METADATA_SUM_PIECE + (metadata % METADATA_SUM_PIECE != 0)) * sizeof(uint64_t);
+	case SECTION_TABLE_SUMS:
+		return (table / TABLE_SUM_PIECE + (table % TABLE_SUM_PIECE != 0)) * sizeof(uint64_t);
+	default:
+		return UINT64_MAX;
+	}
+}
+
+static int check_section(const beton_reader *reader, const extension_section *section, uint64_t end, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
+	uint64_t expected = expected_size(info, section->kind);
+	if (section->offset < data || section->offset > end || section->size > end - section->offset)
+		return bt_fail(err, BETON_FORMAT,
+			       "%s: extension block: the %s (%llu bytes at offset %llu) do not lie between the "
+			       "metadata and the block's directory",
+			       reader->path, beton_section_name(section->kind), (unsigned long long)section->size,
+			       (unsigned long long)section->offset);
+	if ((expected != UINT64_MAX && section->size != expected) ||
+	    (section->kind == SECTION_FACTS && section->size > FACTS_SIZE_MAX))
+		return bt_fail(err, BETON_FORMAT, "%s: extension block: the %s have %llu bytes, expected %llu%s",
+			       reader->path, beton_section_name(section->kind), (unsigned long long)section->size,
+			       (unsigned long long)(section->kind == SECTION_FACTS ? FACTS_SIZE_MAX : expected),
+			       section->kind == SECTION_FACTS ? " at most" : "");
+	return BETON_OK;
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+	const extension_section *left = a;
+	const extension_section *right = b;
+	if (left->offset != right->offset)
+		return left->offset < right->offset ? -1 : 1;
+	return left->size < right->size ? -1 : left->size > right->size;
+}
+
+/* directory: count entries at offset `at` of the file. */
+static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_t count, uint64_t at, beton_error *err)
+{
+	extension_block *block = &reader->extension;
+	for (uint32_t i = 0; i < count; i++) {
+		const uint8_t *packed = directory + i * DIRECTORY_ENTRY_SIZE;
+		extension_section section = {load_u32(packed), load_u64(packed + 8), load_u64(packed + 16),
+					     load_u64(packed + 24)};
+		int result = check_section(reader, &section, at, err);
+		if (result != BETON_OK)
+			return result;
+		block->list[i] = section;
+		if (section.kind >= SECTION_KINDS)
+			continue;
+		if (block->known[section.kind].offset)
+			return damaged(reader, "two sections of one kind", at + i * DIRECTORY_ENTRY_SIZE, err);
+		block->known[section.kind] = section;
+	}
+	block->count = count;
+	qsort(block->list, count, sizeof(*block->list), compare_offsets);
+	for (uint32_t i = 1; i < count; i++)
+		if (block->list[i].offset - block->list[i - 1].offset < block->list[i - 1].size)
+			return damaged(reader, "sections overlap", block->list[i].offset, err);
+	reader->info.data_end = count ? block->list[0].offset : at;
+	return BETON_OK;
+}
+
+/* The footer is whole and of our version: what it says must be right. */
+static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t footer_offset, const uint8_t *head,
+		      beton_error *err)
+{
+	beton_file_info *info = &reader->info;
+	uint8_t directory[EXTENSION_ENTRIES_MAX * DIRECTORY_ENTRY_SIZE];
+	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
+	uint64_t at = load_u64(footer + FOOTER_DIRECTORY);
+	uint32_t count = load_u32(footer + FOOTER_ENTRIES);
+	if (count > EXTENSION_ENTRIES_MAX)
+		return damaged(reader, "its directory has more than 64 entries", footer_offset, err);
+	size_t size = count * DIRECTORY_ENTRY_SIZE;
+	if (at < data || at > footer_offset || size > footer_offset - at)
+		return damaged(reader, "its directory lies outside of it", footer_offset, err);
+	if (XXH3_64bits(head, (size_t)info->metadata_offset) != load_u64(footer + FOOTER_HEADER_SUM))
+		return bt_fail(err, BETON_FORMAT,
+			       "%s: header and list of fields (offsets 0 to %llu) do not match their checksum",
+			       reader->path, (unsigned long long)info->metadata_offset);
+	int result = beton_read_section(reader, "extension block", directory, size, at, err);
+	if (result != BETON_OK)
+		return result;
+	if (XXH3_64bits(directory, size) != load_u64(footer + FOOTER_DIRECTORY_SUM))
+		return damaged(reader, "its directory does not match its checksum", at, err);
+	result = read_sections(reader, directory, count, at, err);
+	if (result != BETON_OK)
+		return result;
+	const extension_section *known = reader->extension.known;
+	info->has_extension = true;
+	info->has_checksums = known[SECTION_BLOB_SUMS].offset != 0;
+	info->has_facts = known[SECTION_FACTS].offset != 0;
+	info->ordered = load_u64(footer + FOOTER_FLAGS) & EXTENSION_TABLE_IN_ORDER;
+	reader->metadata.sums = known[SECTION_METADATA_SUMS].offset;
+	reader->table.sums = known[SECTION_TABLE_SUMS].offset;
+	return BETON_OK;
+}
+
+int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
+	if (info->alloc_table_offset - data < FOOTER_SIZE)
+		return BETON_OK;
+	uint8_t footer[FOOTER_SIZE];
+	uint64_t offset = info->alloc_table_offset - FOOTER_SIZE;
+	int result = beton_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
+	if (result != BETON_OK || memcmp(footer, FOOTER_MAGIC, 8) != 0)
+		return result;
+	if (XXH3_64bits(footer, FOOTER_SUM) != load_u64(footer + FOOTER_SUM))
+		return damaged(reader, "its footer does not match its checksum", offset, err);
+	uint32_t version = load_u32(footer + FOOTER_VERSION);
+	if (version == 0)
+		return damaged(reader, "it says version 0", offset, err);
+	/* What a later version says is unknown; without it the file is one that FFCV could have written. */
+	return version == EXTENSION_VERSION ? read_block(reader, footer, offset, head, err) : BETON_OK;
+}
+
+int beton_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)
+{
+	uint64_t sum;
+	const char *name = beton_section_name(section->kind);
+	int result = beton_sum_range(reader, name, section->offset, section->size, &sum, err);
+	if (result == BETON_OK && sum != section->sum)
+		result = bt_fail(err, BETON_FORMAT,
+				 "%s: extension block: the %s at offset %llu do not match their checksum", reader->path,
+				 name, (unsigned long long)section->offset);
+	return result;
+}
+
+/* Reads the facts into *out, the caller's. */
+static int read_facts(const beton_reader *reader, const extension_section *section, char **out, beton_error *err)
+{
+	size_t size = (size_t)section->size;
+	char *text = malloc(size + 1);
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts (%zu bytes)", reader->path, size);
+	text[size] = 0;
+	json_t *root = NULL;
+	int result = beton_read_section(reader, "facts", text, size, section->offset, err);
+	if (result == BETON_OK && XXH3_64bits(text, size) != section->sum)
+		result = damaged(reader, "the facts do not match their checksum", section->offset, err);
+	if (result == BETON_OK) {
+		root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+		if (!json_is_object(root))
+			result = damaged(reader, "the facts are no JSON object", section->offset, err);
+	}
+	json_decref(root);
+	if (result == BETON_OK)
+		*out = text;
+	else
+		free(text);
+	return result;
+}
+
+const char *beton_reader_facts(const beton_reader *reader, beton_error *err)
+{
+	/* The facts are read once; the object is not const, and this member is guarded by its lock. */
+	beton_reader *self = (beton_reader *)reader;
+	const extension_section *section = &reader->extension.known[SECTION_FACTS];
+	if (!section->offset) {
+		bt_fail(err, BETON_NOT_FOUND, "%s: it holds no facts", reader->path);
+		return NULL;
+	}
+	pthread_mutex_lock(&self->lock);
+	if (!self->facts)
+		read_facts(reader, section, &self->facts, err);
+	const char *facts = self->facts;
+	pthread_mutex_unlock(&self->lock);
+	return facts;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The extension block of our own files, reading side: footer, directory, and the sections' places. */
+#ifndef BETON_EXTENSION_H
+#define BETON_EXTENSION_H
+
+#include <stdint.h>
+
+#include <beton/beton.h>
+
+#include "format.h"
+
+typedef struct extension_section {
+	uint32_t kind;
+	uint64_t offset; /* in the file; 0: there is no such section */
+	uint64_t size;
+	uint64_t sum;
+} extension_section;
+
+typedef struct extension_block {
+	uint32_t count;
+	extension_section list[EXTENSION_ENTRIES_MAX]; /* by offset */
+	extension_section known[SECTION_KINDS];        /* by kind */
+} extension_block;
+
+/* Reads the block, if the file has one of a known version, and sets what info says of it. head: header and field
+ * descriptors, info->metadata_offset bytes. The sections themselves are not looked at. Errors: FORMAT (the block is
+ * damaged), IO, FILE_CHANGED. */
+int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
+
+/* Compares a section with its checksum. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
+int beton_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err);
+
+/* "checksums of the blobs" and so on. */
+const char *beton_section_name(uint32_t kind);
+
+#endif
