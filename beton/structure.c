@@ -45,12 +45,11 @@ static int check_pieces(const check *self, const summed_part *part, beton_error 
 	int result = BETON_OK;
 	for (uint64_t from = 0; from < part->size && result == BETON_OK; from += part->piece) {
 		uint64_t left = part->size - from;
-		uint64_t bad;
 		beton_error fault;
-		result = beton_sums_touch(self->reader, part, from, left < part->piece ? left : part->piece, &bad,
-					  &fault);
+		result =
+			beton_sums_touch(self->reader, part, from, left < part->piece ? left : part->piece, -1, &fault);
 		if (result == BETON_FORMAT)
-			result = found(self, part->name, bad, -1, &fault);
+			result = found(self, part->name, part->offset + from, -1, &fault);
 		else if (result != BETON_OK && err)
 			*err = fault;
 	}

@@ -24,7 +24,20 @@ bool beton_sums_init(summed_part *part)
 	return part->good;
 }
 
-static int verify(const beton_reader *reader, const summed_part *part, uint64_t index, uint64_t *bad, beton_error *err)
+static int mismatch(const beton_reader *reader, const summed_part *part, uint64_t offset, size_t size, int64_t sample,
+		    beton_error *err)
+{
+	if (sample >= 0)
+		return bt_fail_sample(
+			err, BETON_SAMPLE_CORRUPT, sample,
+			"%s: sample %lld: %zu bytes of the %s at offset %llu, with what belongs to it, do "
+			"not match their checksum",
+			reader->path, (long long)sample, size, part->name, (unsigned long long)offset);
+	return bt_fail(err, BETON_FORMAT, "%s: %zu bytes of the %s at offset %llu do not match their checksum",
+		       reader->path, size, part->name, (unsigned long long)offset);
+}
+
+static int verify(const beton_reader *reader, const summed_part *part, uint64_t index, int64_t sample, beton_error *err)
 {
 	uint64_t start = index * part->piece;
 	uint64_t left = part->size - start;
@@ -37,19 +50,15 @@ static int verify(const beton_reader *reader, const summed_part *part, uint64_t 
 	if (result == BETON_OK)
 		result = beton_read_section(reader, "checksums", packed, sizeof(packed),
 					    part->sums + index * sizeof(packed), err);
-	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed)) {
-		*bad = part->offset + start;
-		result =
-			bt_fail(err, BETON_FORMAT, "%s: %zu bytes of the %s at offset %llu do not match their checksum",
-				reader->path, size, part->name, (unsigned long long)*bad);
-	}
+	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
+		result = mismatch(reader, part, part->offset + start, size, sample, err);
 	free(bytes);
 	if (result == BETON_OK)
 		atomic_fetch_or_explicit(&part->good[index / BITS], UINT64_C(1) << index % BITS, memory_order_relaxed);
 	return result;
 }
 
-int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, uint64_t *bad,
+int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
 		     beton_error *err)
 {
 	if (part->sums == 0 || size == 0)
@@ -59,7 +68,7 @@ int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64
 	for (uint64_t i = from / part->piece; i <= last && result == BETON_OK; i++) {
 		uint64_t word = atomic_load_explicit(&part->good[i / BITS], memory_order_relaxed);
 		if (!(word >> i % BITS & 1))
-			result = verify(reader, part, i, bad, err);
+			result = verify(reader, part, i, sample, err);
 	}
 	return result;
 }

@@ -22,9 +22,9 @@ typedef struct summed_part {
 bool beton_sums_init(summed_part *part);
 
 /* Verifies the pieces that hold size bytes at `from` (counted from the part's beginning) unless they are known to be
- * good. *bad becomes the file offset of the damaged piece. Errors: FORMAT (a checksum differs), IO, FILE_CHANGED,
- * NO_MEMORY. */
-int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, uint64_t *bad,
+ * good. sample: whose bytes these are, or -1. Errors: SAMPLE_CORRUPT (a checksum differs; without a sample FORMAT), IO,
+ * FILE_CHANGED, NO_MEMORY. */
+int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
 		     beton_error *err);
 
 /* XXH3-64 of size bytes of the file at offset. Errors: IO, FILE_CHANGED, NO_MEMORY. */

@@ -79,9 +79,8 @@ static int search_blob(const beton_reader *reader, const value_place *place, bet
 		entry = empty;
 	else if (!place->any_size && place->size != entry->size)
 		return corrupt(reader, place, "its allocated size", entry->size, place->size, err);
-	uint64_t bad;
-	result =
-		beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE, &bad, err);
+	result = beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE,
+				  (int64_t)place->sample, err);
 	return result == BETON_OK ? take_entry(reader, place, entry, entry->size, out, err) : result;
 }
 
@@ -183,25 +182,11 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	return result;
 }
 
-/* A damaged piece damages the samples that it holds. */
-static int blame_sample(const beton_reader *reader, uint64_t sample, int result, beton_error *err)
-{
-	if (result != BETON_FORMAT)
-		return result;
-	bt_prefix(err, "%s: sample %llu", reader->path, (unsigned long long)sample);
-	if (err) {
-		err->code = BETON_SAMPLE_CORRUPT;
-		err->sample = (int64_t)sample;
-	}
-	return BETON_SAMPLE_CORRUPT;
-}
-
 /* Reads size bytes at `from` of the metadata or the table, verified. */
 static int read_part(const beton_reader *reader, const summed_part *part, uint64_t sample, void *destination,
 		     size_t size, uint64_t from, beton_error *err)
 {
-	uint64_t bad;
-	int result = blame_sample(reader, sample, beton_sums_touch(reader, part, from, size, &bad, err), err);
+	int result = beton_sums_touch(reader, part, from, size, (int64_t)sample, err);
 	return result == BETON_OK ? beton_read_section(reader, part->name, destination, size, part->offset + from, err)
 				  : result;
 }
