@@ -5,7 +5,7 @@
  * A file holds num_samples samples of num_fields fields. Integers and floats stand in the metadata table; every other
  * value is a blob inside one page. Source of the layout: FFCV 1.0.1, ffcv/types.py, writer.py, memory_allocator.py.
  *
- * Threads: a reader may be used by any number of threads at once. A writer belongs to one thread at a time.
+ * Threads: a reader may be used by any number of threads at once, and so may a writer's put and skip.
  */
 #ifndef BETON_BETON_H
 #define BETON_BETON_H
@@ -166,6 +166,9 @@ BETON_API int beton_reader_fd(const beton_reader *reader);
 
 /* ---- writing ---- */
 
+/* No extension block (checksums, facts): the file is as FFCV itself would write it. facts are not used. */
+#define BETON_WRITER_NO_EXTENSION UINT32_C(1)
+
 typedef struct beton_writer_options {
 	size_t struct_size; /* sizeof(beton_writer_options), set by beton_writer_options_init */
 	uint32_t page_size; /* power of two, 2 MiB .. 2 GiB; default 8 MiB */
@@ -175,14 +178,18 @@ typedef struct beton_writer_options {
 	uint32_t flags; /* of BETON_WRITER_...; default 0 */
 	const char
 		*facts; /* a JSON object about the dataset, for example {"classes": ["cat", "dog"]}, or NULL; copied */
+	/* A text that two writers have in common only if they would be given the same samples, in the same order: it
+	 * makes what a killed writer left resumable. NULL (default): it is not. */
+	const char *job;
+	/* Continue what an earlier writer of the same job, schema and options left beside the target, from
+	 * beton_writer_position on; if there is nothing, start. And leave for the next one what this one does not
+	 * finish. Default false: start, and let close remove what is not finished. */
+	bool resume;
+	size_t window; /* bytes of samples that put may hold back until their turn comes; default 64 MiB */
 } beton_writer_options;
 
-/* No extension block (checksums, facts): the file is as FFCV itself would write it. facts are not used. */
-#define BETON_WRITER_NO_EXTENSION UINT32_C(1)
-
-/* One value to write: integer, real, or size bytes at data (borrowed until append returns). For IMAGE also mode, width
- * and height (1..65535). For JSON data is the text without the NUL; the writer adds it. Memory: a page, and for each
- * sample its metadata record and 24 bytes for each blob, until finish. */
+/* One value to write: integer, real, or size bytes at data (borrowed until put returns). For IMAGE also mode, width and
+ * height (1..65535). For JSON data is the text without the NUL; the writer adds it. */
 typedef struct beton_input {
 	const void *data;
 	uint64_t size;
@@ -193,28 +200,54 @@ typedef struct beton_input {
 	double real;
 } beton_input;
 
+/* Writes one file. Memory: a page, the window, and a constant, however many samples there are. */
 typedef struct beton_writer beton_writer;
 
 BETON_API void beton_writer_options_init(beton_writer_options *options);
 
-/* Starts a file that will appear at path when beton_writer_finish succeeds, and not before: it is written under a
- * temporary name in the same folder. options may be NULL. Errors: INVALID_ARGUMENT (schema or options), ACCESS,
- * NOT_FOUND (no such folder), NO_SPACE, IO, NO_MEMORY. */
+/* Starts a file that will appear at path when beton_writer_finish succeeds, and not before. Until then it is two files
+ * in the same folder, .NAME.partial and .NAME.partial.journal, which are locked; what a killed writer left there is
+ * replaced or, with options->resume, continued. options may be NULL. Errors: INVALID_ARGUMENT (schema or options),
+ * EXISTS (another writer is at work on this target), ACCESS, NOT_FOUND (no such folder), NO_SPACE, IO, SYSTEM,
+ * NO_MEMORY. */
 BETON_API int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
 				const beton_writer_options *options, beton_error *err);
 
-/* Appends one sample: num_fields inputs in schema order. The same samples give the same bytes. Errors:
- * INVALID_ARGUMENT (a value that does not fit its field, or a sample larger than a page), NO_SPACE, IO, NO_MEMORY,
- * STATE (after finish, or after a failure other than INVALID_ARGUMENT, when the writer can only be closed). */
+/* Puts sample `index` of the source: num_fields inputs in schema order. Any number of threads may put, each index once
+ * and none left out, in any order; the file has the samples in the order of their indices, and the same samples give
+ * the same bytes. A sample that comes too early is copied to the window; when that is full, put waits until the earlier
+ * ones are there (so a thread that brings all of them must not run further ahead than the window reaches). The next
+ * index never waits for another. Errors: INVALID_ARGUMENT (a value that does not fit its field, a sample larger than a
+ * page, an index that was put before): the writer goes on, and still expects the index: put another value or skip it.
+ * CANCELLED. NO_SPACE, IO, NO_MEMORY: the writer has failed, whoever waits or comes later gets STATE, and it can only
+ * be closed. STATE also after finish. */
+BETON_API int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *values, beton_error *err);
+
+/* The same for an index that the file is not to have: the samples behind it move up by one. */
+BETON_API int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err);
+
+/* Puts the sample that is next. */
 BETON_API int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err);
 
-/* Writes what is left, syncs, and renames the file to its final name (replacing an older one). The writer is still to
- * be closed. Errors: NO_SPACE, IO, NO_MEMORY, STATE; the final name then holds what it held before,
+/* Gives up: whoever waits in put, or comes later, gets CANCELLED, and the writer can only be closed. For a thread that
+ * cannot bring its sample while others wait for it. Any thread; not in a signal handler. */
+BETON_API void beton_writer_cancel(beton_writer *writer);
+
+/* The index that is expected next: above 0 at once when an earlier writer is continued. */
+BETON_API uint64_t beton_writer_position(const beton_writer *writer);
+
+/* Samples that the file has so far: the indices in front of the position that were not skipped. */
+BETON_API uint64_t beton_writer_samples(const beton_writer *writer);
+
+/* Writes what is left, syncs, and renames the file to its final name (replacing an older one). No other thread may
+ * still be at work on the writer, which is still to be closed. Errors: STATE (also when an index is missing: it can be
+ * put, and finish called again), CANCELLED; NO_SPACE, IO, NO_MEMORY: the final name then holds what it held before,
  * unless only the last step failed, the sync of the folder: then the new file stands there, but may not outlive a power
  * failure. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
-/* Closes *writer, if any, and sets it to NULL; without a successful finish the temporary file is removed. */
+/* Closes *writer, if any, and sets it to NULL. Without a successful finish its temporary files are removed, or left for
+ * a later writer if options->resume was set. No thread may still be using it. */
 BETON_API void beton_writer_close(beton_writer **writer);
 
 #ifdef __cplusplus

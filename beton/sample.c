@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "fields.h"
+#include "format.h"
+#include "layout.h"
+
+static int check_image(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
+		       uint64_t *expected, beton_error *err)
+{
+	if (value->width < 1 || value->width > UINT16_MAX || value->height < 1 || value->height > UINT16_MAX ||
+	    (value->mode != BETON_IMAGE_JPEG && value->mode != BETON_IMAGE_RAW) || value->size == 0)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+				      "%s: sample %llu, field '%s': an image of %u x %u pixels, mode %d, %llu bytes; "
+				      "sides are 1 to %u",
+				      schema->path, (unsigned long long)index, field->name, value->width, value->height,
+				      (int)value->mode, (unsigned long long)value->size, UINT16_MAX);
+	if (value->mode == BETON_IMAGE_RAW)
+		*expected = (uint64_t)value->width * value->height * 3;
+	return BETON_OK;
+}
+
+static int check_value(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
+		       beton_error *err)
+{
+	uint64_t expected = value->size;
+	if (value->size && !value->data)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+				      "%s: sample %llu, field '%s': %llu bytes at NULL", schema->path,
+				      (unsigned long long)index, field->name, (unsigned long long)value->size);
+	if (field->type == BETON_FIELD_IMAGE) {
+		int result = check_image(schema, index, field, value, &expected, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	if (beton_type_is_array(field->type))
+		expected = beton_array_bytes(field);
+	if (value->size != expected)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+				      "%s: sample %llu, field '%s': %llu bytes, expected %llu", schema->path,
+				      (unsigned long long)index, field->name, (unsigned long long)value->size,
+				      (unsigned long long)expected);
+	return BETON_OK;
+}
+
+static int too_large(const sample_schema *schema, uint64_t index, const beton_field *field, uint64_t size,
+		     beton_error *err)
+{
+	return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+			      "%s: sample %llu, field '%s' (%llu bytes): the sample does not fit a page of %u bytes; "
+			      "raise the page size",
+			      schema->path, (unsigned long long)index, field->name, (unsigned long long)size,
+			      schema->page_size);
+}
+
+/* Checks all values. *used: the bytes of page that they need; *texts: the bytes of all JSON, each with its NUL. */
+static int check_sample(const sample_schema *schema, uint64_t index, const beton_input *values, uint64_t *used,
+			size_t *texts, beton_error *err)
+{
+	*used = 0;
+	*texts = 0;
+	for (uint32_t i = 0; i < schema->num_fields; i++) {
+		const beton_field *field = &schema->fields[i];
+		const beton_input *value = &values[i];
+		if (!beton_type_has_blob(field->type))
+			continue;
+		int result = check_value(schema, index, field, value, err);
+		if (result != BETON_OK)
+			return result;
+		bool json = field->type == BETON_FIELD_JSON;
+		uint64_t left = schema->page_size - *used;
+		/* The first test also keeps the + 1 of JSON from overflowing. */
+		if (value->size > left || beton_blob_used(value->size + json) > left)
+			return too_large(schema, index, field, value->size, err);
+		if (json && value->size && memchr(value->data, 0, (size_t)value->size))
+			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+					      "%s: sample %llu, field '%s': the JSON text has a NUL byte", schema->path,
+					      (unsigned long long)index, field->name);
+		*used += beton_blob_used(value->size + json);
+		*texts += json ? (size_t)value->size + 1 : 0;
+	}
+	return BETON_OK;
+}
+
+/* The record, but for the pointers, which come when the sample has its place. */
+static void fill_slot(uint8_t *slot, const beton_field *field, const beton_input *value)
+{
+	uint64_t bits = (uint64_t)value->integer;
+	switch (field->type) {
+	case BETON_FIELD_FLOAT:
+		memcpy(&bits, &value->real, sizeof(bits));
+		store_u64(slot, bits);
+		break;
+	case BETON_FIELD_INT:
+		store_u64(slot, bits);
+		break;
+	case BETON_FIELD_IMAGE:
+		slot[0] = (uint8_t)value->mode;
+		store_u16(slot + 1, (uint16_t)value->width);
+		store_u16(slot + 3, (uint16_t)value->height);
+		break;
+	case BETON_FIELD_BYTES:
+		store_u64(slot + 8, value->size);
+		break;
+	case BETON_FIELD_JSON:
+		store_u64(slot + 8, value->size + 1);
+		break;
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_TORCH_TENSOR:
+		break;
+	}
+}
+
+static size_t head_size(const sample_schema *schema)
+{
+	return sizeof(sample) + schema->blob_fields * sizeof(sample_blob);
+}
+
+int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
+		      beton_error *err)
+{
+	*out = NULL;
+	uint64_t used;
+	size_t texts;
+	int result = check_sample(schema, index, values, &used, &texts, err);
+	if (result != BETON_OK)
+		return result;
+	sample *self = calloc(1, head_size(schema) + schema->record_size + texts);
+	if (!self)
+		return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)index, "%s: no memory for sample %llu",
+				      schema->path, (unsigned long long)index);
+	self->index = index;
+	self->used = used;
+	self->record = (uint8_t *)self + head_size(schema);
+	uint8_t *text = self->record + schema->record_size;
+	sample_blob *blob = self->blobs;
+	for (uint32_t i = 0; i < schema->num_fields; i++) {
+		const beton_field *field = &schema->fields[i];
+		const beton_input *value = &values[i];
+		fill_slot(self->record + field->record_offset, field, value);
+		if (!beton_type_has_blob(field->type))
+			continue;
+		*blob = (sample_blob){.data = value->data, .size = value->size};
+		if (field->type == BETON_FIELD_JSON) {
+			if (value->size)
+				memcpy(text, value->data, (size_t)value->size);
+			*blob = (sample_blob){.data = text, .size = value->size + 1};
+			text += blob->size;
+		}
+		blob->sum = XXH3_64bits(blob->data, (size_t)blob->size);
+		blob++;
+	}
+	*out = self;
+	return BETON_OK;
+}
+
+sample *beton_sample_skip(uint64_t index)
+{
+	sample *self = calloc(1, sizeof(*self));
+	if (self)
+		*self = (sample){.index = index, .bytes = sizeof(*self), .skipped = true};
+	return self;
+}
+
+size_t beton_sample_bytes(const sample *self, const sample_schema *schema)
+{
+	if (self->skipped)
+		return sizeof(*self);
+	size_t bytes = head_size(schema) + schema->record_size;
+	for (uint32_t i = 0; i < schema->blob_fields; i++)
+		bytes += (size_t)self->blobs[i].size;
+	return bytes;
+}
+
+sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes)
+{
+	if (self->skipped)
+		return beton_sample_skip(self->index);
+	sample *copy = malloc(bytes);
+	if (!copy)
+		return NULL;
+	memcpy(copy, self, head_size(schema));
+	copy->bytes = bytes;
+	copy->record = (uint8_t *)copy + head_size(schema);
+	memcpy(copy->record, self->record, schema->record_size);
+	uint8_t *to = copy->record + schema->record_size;
+	for (uint32_t i = 0; i < schema->blob_fields; i++) {
+		size_t size = (size_t)self->blobs[i].size;
+		if (size)
+			memcpy(to, self->blobs[i].data, size);
+		copy->blobs[i].data = to;
+		to += size;
+	}
+	return copy;
+}
+
+void beton_sample_free(sample *self)
+{
+	free(self);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a file: the metadata stands in front of the pages, but its size is known only now. When it outgrew the
+ * room that was left, the pages in its way move behind the last one. All else is streamed from the journal. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "writer.h"
+
+static uint64_t metadata_end(const beton_writer *writer, uint64_t samples)
+{
+	return beton_writer_metadata_offset(writer) + samples * writer->schema.record_size;
+}
+
+page_move beton_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages)
+{
+	uint64_t page_size = writer->schema.page_size;
+	uint64_t first = writer->data_offset;
+	page_move move = {.end = first + pages * page_size};
+	uint64_t limit = (metadata_end(writer, samples) + page_size - 1) / page_size * page_size;
+	if (limit <= first || pages == 0)
+		return move;
+	uint64_t target = move.end > limit ? move.end : limit;
+	uint64_t stop = move.end < limit ? move.end : limit;
+	return (page_move){.limit = limit, .delta = target - first, .end = stop + target - first};
+}
+
+static int move_pages(beton_writer *writer, const page_move *move, beton_error *err)
+{
+	int fd = writer->files.data_fd;
+	size_t page_size = writer->schema.page_size;
+	uint64_t end = beton_writer_page_offset(writer, writer->pages);
+	for (uint64_t from = writer->data_offset; from < end && from < move->limit; from += page_size) {
+		ssize_t got = bt_pread_full(fd, writer->page, page_size, from);
+		if (got != (ssize_t)page_size)
+			return bt_fail_errno(err, got < 0 ? errno : EIO, "%s: cannot read back a page at offset %llu",
+					     writer->path, (unsigned long long)from);
+		if (bt_pwrite_full(fd, writer->page, page_size, from + move->delta) != 0)
+			return bt_fail_errno(err, errno, "%s: cannot move a page to offset %llu", writer->path,
+					     (unsigned long long)(from + move->delta));
+	}
+	/* A writer that continues after a power failure finds the pages in one place or the other. */
+	if (writer->resumable && fsync(fd) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot sync", writer->path);
+	/* What the metadata does not cover of the old pages must be zeros, as in every file. */
+	uint64_t hole = metadata_end(writer, writer->samples);
+	memset(writer->page, 0, page_size);
+	if (bt_pwrite_full(fd, writer->page, (size_t)(move->limit - hole), hole) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot write at offset %llu", writer->path,
+				     (unsigned long long)hole);
+	return BETON_OK;
+}
+
+static int write_sample(beton_writer *writer, output *file, uint32_t number, const page_move *move, beton_error *err)
+{
+	uint8_t *record = beton_journal_sample_at(&writer->journal, number, writer->blobs);
+	for (uint32_t i = 0; i < writer->schema.blob_fields; i++) {
+		uint8_t *slot = record + writer->schema.blob_slots[i];
+		uint64_t pointer = load_u64(slot);
+		if (pointer < move->limit)
+			pointer += move->delta;
+		store_u64(slot, pointer);
+		writer->blobs[i].pointer = pointer;
+	}
+	return beton_output_sample(file, record, writer->blobs, err);
+}
+
+static int write_samples(beton_writer *writer, output *file, const page_move *move, beton_error *err)
+{
+	uint64_t offset = BETON_JOURNAL_HEAD_SIZE;
+	for (uint64_t done = 0; done < writer->samples;) {
+		journal_part part;
+		int error_number;
+		if (!beton_journal_read(&writer->journal, &offset, &part, &error_number))
+			return bt_fail_errno(err, error_number ? error_number : EIO,
+					     "%s: the journal is damaged at offset %llu", writer->path,
+					     (unsigned long long)offset);
+		if (part.kind != JOURNAL_SAMPLES)
+			continue;
+		for (uint32_t i = 0; i < part.count; i++) {
+			int result = write_sample(writer, file, i, move, err);
+			if (result != BETON_OK)
+				return result;
+		}
+		done += part.count;
+	}
+	return BETON_OK;
+}
+
+static int write_output(beton_writer *writer, const page_move *move, beton_error *err)
+{
+	const output_job job = {.fd = writer->files.data_fd,
+				.path = writer->path,
+				.descriptors = writer->descriptors,
+				.num_fields = writer->schema.num_fields,
+				.record_size = writer->schema.record_size,
+				.blob_fields = writer->schema.blob_fields,
+				.page_size = writer->schema.page_size,
+				.num_samples = writer->samples,
+				.pages_end = move->end,
+				.has_pages = writer->pages > 0,
+				.extension = writer->facts != NULL,
+				.facts = writer->facts};
+	if (!beton_output_fits(&job))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples are more than a file can hold",
+			       writer->path, (unsigned long long)writer->samples);
+	output file;
+	int result = beton_output_begin(&file, &job, err);
+	if (result == BETON_OK)
+		result = write_samples(writer, &file, move, err);
+	if (result == BETON_OK)
+		result = beton_output_end(&file, err);
+	beton_output_free(&file);
+	return result;
+}
+
+int beton_writer_complete(beton_writer *writer, beton_error *err)
+{
+	int result = beton_writer_flush_page(writer, true, err);
+	page_move move = beton_writer_page_move(writer, writer->samples, writer->pages);
+	if (result == BETON_OK && move.limit)
+		result = move_pages(writer, &move, err);
+	if (result == BETON_OK)
+		result = write_output(writer, &move, err);
+	if (result == BETON_OK)
+		result = beton_spool_commit(&writer->files, err);
+	return result;
+}

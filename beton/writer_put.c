@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Taking samples from any thread and placing them in order. */
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "writer.h"
+
+int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
+{
+	if (writer->page_used == 0)
+		return beton_journal_flush(&writer->journal, NULL, NULL, err);
+	uint32_t page_size = writer->schema.page_size;
+	uint64_t offset = beton_writer_page_offset(writer, writer->pages);
+	if (bt_pwrite_full(writer->files.data_fd, writer->page, page_size, offset) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot write a page at offset %llu", writer->path,
+				     (unsigned long long)offset);
+	const journal_part part = {.kind = JOURNAL_PAGE,
+				   .count = last,
+				   .page = writer->pages,
+				   .used = writer->page_used,
+				   .sum = writer->resumable ? XXH3_64bits(writer->page, page_size) : 0};
+	int result = beton_journal_flush(&writer->journal, &part, NULL, err);
+	writer->pages++;
+	memset(writer->page, 0, writer->page_used);
+	writer->page_used = 0;
+	return result;
+}
+
+static int place(beton_writer *writer, const sample *one, beton_error *err)
+{
+	if (one->skipped)
+		return BETON_OK;
+	const sample_schema *schema = &writer->schema;
+	if (one->used > schema->page_size - writer->page_used) {
+		int result = beton_writer_flush_page(writer, false, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	for (uint32_t i = 0; i < schema->blob_fields; i++) {
+		const sample_blob *blob = &one->blobs[i];
+		uint64_t pointer = beton_writer_page_offset(writer, writer->pages) + writer->page_used;
+		if (blob->size)
+			memcpy(writer->page + writer->page_used, blob->data, (size_t)blob->size);
+		writer->page_used += (uint32_t)beton_blob_used(blob->size);
+		writer->blobs[i] = (output_blob){pointer, blob->size, blob->sum};
+		store_u64(one->record + schema->blob_slots[i], pointer);
+	}
+	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs, err);
+}
+
+/* The functions below are called with the mutex locked. */
+
+static void wake(beton_writer *writer)
+{
+	if (writer->waiting)
+		pthread_cond_broadcast(&writer->changed);
+}
+
+static void wait_for_change(beton_writer *writer)
+{
+	writer->waiting++;
+	pthread_cond_wait(&writer->changed, &writer->mutex);
+	writer->waiting--;
+}
+
+static int usable(const beton_writer *writer, beton_error *err)
+{
+	if (writer->finished)
+		return bt_fail(err, BETON_STATE, "%s: the writer has finished", writer->path);
+	if (writer->failure.code != BETON_OK)
+		return bt_fail(err, BETON_STATE, "%s: the writer has failed: %s", writer->path,
+			       writer->failure.message);
+	if (writer->cancelled)
+		return bt_fail(err, BETON_CANCELLED, "%s: the writer was cancelled", writer->path);
+	return BETON_OK;
+}
+
+/* The first failure ends the writer's life; everybody who waits learns of it. */
+static void fail(beton_writer *writer, int code, const beton_error *why)
+{
+	if (writer->failure.code == BETON_OK) {
+		writer->failure = *why;
+		writer->failure.code = code;
+	}
+	wake(writer);
+}
+
+static int place_and_count(beton_writer *writer, const sample *one, beton_error *err)
+{
+	pthread_mutex_unlock(&writer->mutex);
+	int result = place(writer, one, err);
+	pthread_mutex_lock(&writer->mutex);
+	if (result == BETON_OK)
+		writer->samples += !one->skipped;
+	else
+		fail(writer, result, err);
+	return result;
+}
+
+/* Places a sample whose turn it is, and those of the window that follow it. */
+static int place_all(beton_writer *writer, const sample *one, beton_error *err)
+{
+	writer->placing = true;
+	writer->position++;
+	int result = place_and_count(writer, one, err);
+	sample *next;
+	while (result == BETON_OK && !writer->cancelled &&
+	       (next = beton_window_take(&writer->early, writer->position))) {
+		writer->position++;
+		wake(writer);
+		result = place_and_count(writer, next, err);
+		beton_sample_free(next);
+	}
+	writer->placing = false;
+	wake(writer);
+	return result;
+}
+
+/* Replaces *one by a copy that the window may keep. */
+static int copy_for_window(beton_writer *writer, sample **one, size_t bytes, beton_error *err)
+{
+	writer->reserved += bytes;
+	pthread_mutex_unlock(&writer->mutex);
+	sample *copy = beton_sample_copy(*one, &writer->schema, bytes);
+	pthread_mutex_lock(&writer->mutex);
+	if (!copy) {
+		int result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)(*one)->index,
+					    "%s: no memory to hold back sample %llu", writer->path,
+					    (unsigned long long)(*one)->index);
+		fail(writer, result, err);
+		return result;
+	}
+	beton_sample_free(*one);
+	*one = copy;
+	return BETON_OK;
+}
+
+static int keep_in_window(beton_writer *writer, sample **one, beton_error *err)
+{
+	if (beton_window_add(&writer->early, *one)) {
+		*one = NULL;
+		return BETON_OK;
+	}
+	int result =
+		bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)(*one)->index, "%s: no memory to hold back sample %llu",
+			       writer->path, (unsigned long long)(*one)->index);
+	fail(writer, result, err);
+	return result;
+}
+
+static int check_index(const beton_writer *writer, uint64_t index, beton_error *err)
+{
+	if (index >= writer->position && !beton_window_has(&writer->early, index))
+		return BETON_OK;
+	return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index, "%s: sample %llu was put before",
+			      writer->path, (unsigned long long)index);
+}
+
+/* Takes a sample when its turn has come, or when the window has room. next: it gets the next index. */
+static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
+{
+	size_t bytes = beton_sample_bytes(*one, &writer->schema);
+	bool copied = false;
+	int result;
+	for (;;) {
+		result = usable(writer, err);
+		if (next)
+			(*one)->index = writer->position;
+		else if (result == BETON_OK)
+			result = check_index(writer, (*one)->index, err);
+		if (result != BETON_OK)
+			break;
+		if ((*one)->index == writer->position && !writer->placing) {
+			result = place_all(writer, *one, err);
+			break;
+		}
+		if (copied) {
+			result = keep_in_window(writer, one, err);
+			break;
+		}
+		size_t taken = writer->early.bytes + writer->reserved;
+		copied = !next && bytes <= writer->window_limit && taken <= writer->window_limit - bytes;
+		if (!copied)
+			wait_for_change(writer);
+		else if ((result = copy_for_window(writer, one, bytes, err)) != BETON_OK)
+			break;
+	}
+	if (copied) {
+		writer->reserved -= bytes;
+		wake(writer);
+	}
+	return result;
+}
+
+/* The public functions lock the mutex. */
+
+static int put(beton_writer *writer, uint64_t index, const beton_input *values, bool next, beton_error *err)
+{
+	beton_error own; /* the writer remembers what went wrong, whether the caller asks or not */
+	if (!err)
+		err = &own;
+	sample *one = NULL;
+	int result = BETON_OK;
+	if (values)
+		result = beton_sample_make(&one, &writer->schema, index, values, err);
+	else if (!(one = beton_sample_skip(index)))
+		result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)index, "%s: no memory for sample %llu",
+					writer->path, (unsigned long long)index);
+	pthread_mutex_lock(&writer->mutex);
+	if (result == BETON_OK)
+		result = take(writer, &one, next, err);
+	else if (usable(writer, NULL) != BETON_OK)
+		result = usable(writer, err);
+	else if (result != BETON_INVALID_ARGUMENT)
+		fail(writer, result, err);
+	pthread_mutex_unlock(&writer->mutex);
+	beton_sample_free(one);
+	return result;
+}
+
+int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *values, beton_error *err)
+{
+	if (!values)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index, "%s: sample %llu has no values",
+				      writer->path, (unsigned long long)index);
+	return put(writer, index, values, false, err);
+}
+
+int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err)
+{
+	return put(writer, index, NULL, false, err);
+}
+
+int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err)
+{
+	return put(writer, beton_writer_position(writer), values, true, err);
+}
+
+void beton_writer_cancel(beton_writer *writer)
+{
+	pthread_mutex_lock(&writer->mutex);
+	writer->cancelled = true;
+	wake(writer);
+	pthread_mutex_unlock(&writer->mutex);
+}
+
+uint64_t beton_writer_position(const beton_writer *writer)
+{
+	beton_writer *self = (beton_writer *)writer; /* the mutex is no part of what is observed */
+	pthread_mutex_lock(&self->mutex);
+	uint64_t position = self->position;
+	pthread_mutex_unlock(&self->mutex);
+	return position;
+}
+
+uint64_t beton_writer_samples(const beton_writer *writer)
+{
+	beton_writer *self = (beton_writer *)writer;
+	pthread_mutex_lock(&self->mutex);
+	uint64_t samples = self->samples;
+	pthread_mutex_unlock(&self->mutex);
+	return samples;
+}
+
+/* Nobody may be placing, waiting or missing then. */
+static int claim_finish(beton_writer *writer, beton_error *err)
+{
+	int result = usable(writer, err);
+	if (result != BETON_OK)
+		return result;
+	if (writer->placing || writer->waiting || writer->reserved)
+		return bt_fail(err, BETON_STATE, "%s: finish while a sample is being put", writer->path);
+	if (writer->early.samples)
+		return bt_fail(err, BETON_STATE, "%s: sample %llu was not put, though %zu later ones were",
+			       writer->path, (unsigned long long)writer->position, writer->early.samples);
+	writer->placing = true;
+	return BETON_OK;
+}
+
+int beton_writer_finish(beton_writer *writer, beton_error *err)
+{
+	beton_error own;
+	if (!err)
+		err = &own;
+	pthread_mutex_lock(&writer->mutex);
+	int result = claim_finish(writer, err);
+	pthread_mutex_unlock(&writer->mutex);
+	if (result != BETON_OK)
+		return result;
+	result = beton_writer_complete(writer, err);
+	pthread_mutex_lock(&writer->mutex);
+	writer->placing = false;
+	writer->finished = result == BETON_OK;
+	if (result != BETON_OK)
+		fail(writer, result, err);
+	pthread_mutex_unlock(&writer->mutex);
+	return result;
+}

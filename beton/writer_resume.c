@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Continuing what an earlier writer left. Its journal tells what it had written; but neither file was synced, so after
+ * a power failure any part of either may be missing: only what its checksum confirms counts. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "writer.h"
+
+/* How far the journal is followed. */
+typedef struct progress {
+	uint64_t offset; /* in the journal */
+	uint64_t samples;
+	uint64_t position;
+	uint64_t pages;
+	uint32_t page_used; /* of a last page, which is filled further */
+} progress;
+
+/* Reads a page to writer->page; whether it is the one that was written. */
+static bool read_page(const beton_writer *writer, uint64_t offset, uint64_t sum)
+{
+	uint32_t size = writer->schema.page_size;
+	return bt_pread_full(writer->files.data_fd, writer->page, size, offset) == (ssize_t)size &&
+	       XXH3_64bits(writer->page, size) == sum;
+}
+
+/* The same for a page that finish may have moved already, and the metadata covered: then it is put back. */
+static bool find_page(const beton_writer *writer, const journal_part *part, const page_move *move)
+{
+	uint64_t offset = beton_writer_page_offset(writer, part->page);
+	if (read_page(writer, offset, part->sum))
+		return true;
+	return offset < move->limit && read_page(writer, offset + move->delta, part->sum) &&
+	       bt_pwrite_full(writer->files.data_fd, writer->page, writer->schema.page_size, offset) == 0;
+}
+
+/* One part of the journal after another. move: NULL to look at the journal alone. *whole: up to where both files are
+ * good and a writer can continue. */
+static int follow(beton_writer *writer, const page_move *move, progress *whole, beton_error *err)
+{
+	progress now = {.offset = BETON_JOURNAL_HEAD_SIZE};
+	bool has_blobs = writer->schema.blob_fields > 0;
+	*whole = now;
+	for (bool more = true; more;) {
+		journal_part part;
+		int error_number;
+		uint64_t begin = now.offset;
+		if (!beton_journal_read(&writer->journal, &now.offset, &part, &error_number))
+			return error_number
+				       ? bt_fail_errno(err, error_number, "%s: cannot read the journal", writer->path)
+				       : BETON_OK;
+		if (part.kind == JOURNAL_SAMPLES) {
+			now.samples += part.count;
+			now.position = part.position;
+		} else if (part.kind != JOURNAL_PAGE || part.page != now.pages || !has_blobs ||
+			   part.used > writer->schema.page_size || (move && !find_page(writer, &part, move)))
+			return BETON_OK;
+		if (part.kind == JOURNAL_PAGE) {
+			bool last = part.count != 0;
+			now.pages += !last || !move;
+			now.page_used = last ? (uint32_t)part.used : 0;
+			if (last && move)
+				now.offset = begin;
+			more = !last;
+		}
+		if (part.kind == JOURNAL_PAGE || !has_blobs)
+			*whole = now;
+	}
+	return BETON_OK;
+}
+
+static int cut(beton_writer *writer, int fd, uint64_t size, beton_error *err)
+{
+	if (ftruncate(fd, (off_t)size) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot cut what an earlier writer left", writer->path);
+	return BETON_OK;
+}
+
+int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, bool *continued, beton_error *err)
+{
+	*continued = false;
+	if (!beton_journal_matches(&writer->journal, fingerprint))
+		return BETON_OK;
+	int result = beton_spool_continue(&writer->files, err);
+	if (result == BETON_NOT_FOUND)
+		return BETON_OK;
+	progress whole;
+	if (result == BETON_OK)
+		result = follow(writer, NULL, &whole, err);
+	if (result != BETON_OK)
+		return result;
+	page_move move = beton_writer_page_move(writer, whole.samples, whole.pages);
+	result = follow(writer, &move, &whole, err);
+	if (result != BETON_OK)
+		return result;
+	/* The page that was read last is not the one to go on with, unless it is filled further. */
+	if (writer->page)
+		memset(writer->page + whole.page_used, 0, writer->schema.page_size - whole.page_used);
+	if (whole.samples == 0)
+		return BETON_OK;
+	uint64_t data_size = writer->schema.blob_fields ? beton_writer_page_offset(writer, whole.pages) : 0;
+	result = cut(writer, writer->files.journal_fd, whole.offset, err);
+	if (result == BETON_OK)
+		result = cut(writer, writer->files.data_fd, data_size, err);
+	writer->journal.end = whole.offset;
+	writer->samples = whole.samples;
+	writer->position = whole.position;
+	writer->pages = whole.pages;
+	writer->page_used = whole.page_used;
+	*continued = true;
+	return result;
+}
