@@ -302,10 +302,11 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 {
 	if (!reader->info.has_checksums || !beton_type_has_blob(value->type))
 		return BETON_OK;
-	if (value->entry >= reader->info.alloc_entries)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no allocation entry %llu: the file has %llu",
-			       reader->path, (unsigned long long)value->entry,
-			       (unsigned long long)reader->info.alloc_entries);
+	if (value->entry >= reader->info.alloc_entries || value->field >= reader->info.num_fields)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: no allocation entry %llu of field %u: the file has %llu of %u fields", reader->path,
+			       (unsigned long long)value->entry, value->field,
+			       (unsigned long long)reader->info.alloc_entries, reader->info.num_fields);
 	uint8_t packed[sizeof(uint64_t)];
 	int result = beton_read_section(
 		reader, "checksums of the blobs", packed, sizeof(packed),
@@ -313,9 +314,9 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 	if (result != BETON_OK || XXH3_64bits(stored, (size_t)value->blob.size) == load_u64(packed))
 		return result;
 	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
-			      "%s: sample %llu: %llu bytes at offset %llu do not match their checksum", reader->path,
-			      (unsigned long long)value->sample, (unsigned long long)value->blob.size,
-			      (unsigned long long)value->blob.offset);
+			      "%s: sample %llu, field '%s': %llu bytes at offset %llu do not match their checksum",
+			      reader->path, (unsigned long long)value->sample, reader->fields[value->field].name,
+			      (unsigned long long)value->blob.size, (unsigned long long)value->blob.offset);
 }
 
 static int read_compressed(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)

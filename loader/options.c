@@ -32,6 +32,7 @@ void beton_loader_options_init(beton_loader_options *options)
 		.image_layout = BETON_NHWC,
 		.mean = {123.675f, 116.28f, 103.53f},
 		.std = {58.395f, 57.12f, 57.375f},
+		.verify = true,
 	};
 }
 

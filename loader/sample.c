@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -9,9 +10,16 @@
 #include "random.h"
 #include "state.h"
 
-int bt_tools_open(bt_tools *tools, beton_error *err)
+int bt_tools_open(bt_tools *tools, const beton_reader *reader, beton_error *err)
 {
-	return bt_decoder_open(&tools->decoder, err);
+	uint32_t fields = beton_reader_info(reader)->num_fields;
+	tools->values = calloc(fields, sizeof(*tools->values));
+	if (!tools->values)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", beton_reader_path(reader), fields);
+	int result = bt_decoder_open(&tools->decoder, err);
+	if (result)
+		bt_tools_close(tools);
+	return result;
 }
 
 void bt_tools_close(bt_tools *tools)
@@ -19,6 +27,8 @@ void bt_tools_close(bt_tools *tools)
 	bt_decoder_close(&tools->decoder);
 	bt_buffer_free(&tools->blob);
 	bt_transformer_free(&tools->transformer);
+	free(tools->values);
+	tools->values = NULL;
 }
 
 static bt_random stream(const beton_loader *loader, const bt_slot *slot, uint64_t sample, enum bt_operation operation)
@@ -47,6 +57,8 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	uint64_t begin = bt_now_ns();
 	const uint8_t *bytes = NULL;
 	int result = loader->engine_api->read(loader->engine, &value->blob, &tools->blob, &bytes, err);
+	if (result == BETON_OK && loader->options.verify)
+		result = beton_reader_check(loader->reader, value, bytes, err);
 	uint64_t read = bt_now_ns();
 	tools->stats.read_ns += read - begin;
 	if (result)
@@ -73,17 +85,23 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, uint64_t sample,
 		beton_error *err)
 {
+	int result = beton_reader_sample(loader->reader, sample, tools->values, err);
+	if (result && result != BETON_SAMPLE_CORRUPT)
+		return result;
 	for (uint32_t i = 0; i < loader->outputs.count; i++) {
 		const bt_output *output = &loader->outputs.list[i];
 		char *destination = (char *)slot->tensors[i].data + index * output->sample_bytes;
-		beton_value value;
-		int result = beton_reader_value(loader->reader, sample, output->field, &value, err);
-		if (result == BETON_OK && value.type == BETON_FIELD_INT)
-			memcpy(destination, &value.integer, sizeof(value.integer));
-		else if (result == BETON_OK && value.type == BETON_FIELD_FLOAT)
-			memcpy(destination, &value.real, sizeof(value.real));
+		beton_value *value = &tools->values[output->field];
+		/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for
+		 * its message. */
+		result = value->status ? beton_reader_value(loader->reader, sample, output->field, value, err)
+				       : BETON_OK;
+		if (result == BETON_OK && value->type == BETON_FIELD_INT)
+			memcpy(destination, &value->integer, sizeof(value->integer));
+		else if (result == BETON_OK && value->type == BETON_FIELD_FLOAT)
+			memcpy(destination, &value->real, sizeof(value->real));
 		else if (result == BETON_OK)
-			result = fill_image(loader, tools, slot, sample, &value, destination, err);
+			result = fill_image(loader, tools, slot, sample, value, destination, err);
 		if (result)
 			return result;
 	}

@@ -13,12 +13,13 @@
 /* What one worker needs besides the loader's constants. Zero-initialise. */
 typedef struct bt_tools {
 	bt_decoder *decoder;
+	beton_value *values; /* of one sample, [num_fields] */
 	bt_buffer blob;
 	bt_transformer transformer;
 	beton_loader_stats stats; /* since the last time they were added to the loader's */
 } bt_tools;
 
-int bt_tools_open(bt_tools *tools, beton_error *err);
+int bt_tools_open(bt_tools *tools, const beton_reader *reader, beton_error *err);
 void bt_tools_close(bt_tools *tools);
 
 /* Fills row `index` of a slot that is FILLING. On failure the row's content is undefined. */

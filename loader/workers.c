@@ -158,7 +158,7 @@ static void *work(void *argument)
 
 static int start_one(bt_worker *worker, beton_error *err)
 {
-	int result = bt_tools_open(&worker->tools, err);
+	int result = bt_tools_open(&worker->tools, worker->loader->reader, err);
 	if (result)
 		return result;
 	int fault = pthread_create(&worker->thread, NULL, work, worker);

@@ -4,6 +4,7 @@
 #include "fixture.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -178,6 +179,57 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 	}
 }
 
+/* Flips a bit in the middle of a sample's picture. */
+static void flip_bit(const char *path, uint64_t sample)
+{
+	beton_reader *reader = NULL;
+	beton_value value;
+	assert_ok(beton_reader_open(&reader, path, err));
+	int field = beton_reader_find_field(reader, "image");
+	assert_ok(beton_reader_value(reader, sample, (uint32_t)field, &value, err));
+	beton_reader_close(&reader);
+	FILE *stream = fopen(path, "r+b");
+	assert_non_null(stream);
+	long place = (long)(value.blob.offset + value.blob.size / 2);
+	assert_int_equal(fseek(stream, place, SEEK_SET), 0);
+	int byte = fgetc(stream);
+	assert_int_equal(fseek(stream, place, SEEK_SET), 0);
+	fputc(byte ^ 4, stream);
+	assert_int_equal(fclose(stream), 0);
+}
+
+/* In raw pixels no decoder would notice it. */
+static void a_flipped_bit_is_found_by_its_checksum(void **state)
+{
+	(void)state;
+	char *path = fixture_write(16, -1);
+	flip_bit(path, 9);
+	for (int i = 0; i < 4; i++) {
+		beton_loader_options options = fixture_options(4, 2);
+		options.verify = i % 2;
+		options.engine = i / 2 ? BETON_ENGINE_MMAP : BETON_ENGINE_THREADS;
+		beton_loader *loader = NULL;
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		assert_ok(beton_loader_start(loader, 0, 0, err));
+		for (uint64_t b = 0; b < 4; b++) {
+			beton_batch *batch = NULL;
+			beton_error fault = {0};
+			int result = beton_loader_next(loader, &batch, &fault);
+			if (b == 2 && options.verify) {
+				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
+				assert_int_equal(fault.sample, 9);
+				assert_non_null(strstr(fault.message, "do not match their checksum"));
+				assert_non_null(strstr(fault.message, "'image'"));
+				continue;
+			}
+			assert_int_equal(result, BETON_OK);
+			beton_batch_release(&batch);
+		}
+		beton_loader_close(&loader);
+	}
+	fixture_remove(path);
+}
+
 static void stats_keep_to_the_callers_size(void **state)
 {
 	(void)state;
@@ -328,6 +380,7 @@ int main(void)
 		cmocka_unit_test(a_file_without_outputs_is_refused),
 		cmocka_unit_test(defaults_are_filled_in),
 		cmocka_unit_test(a_corrupt_sample_costs_its_batch_only),
+		cmocka_unit_test(a_flipped_bit_is_found_by_its_checksum),
 		cmocka_unit_test(stats_keep_to_the_callers_size),
 		cmocka_unit_test(calls_out_of_turn_are_refused),
 		cmocka_unit_test(a_lease_outlives_its_epoch),

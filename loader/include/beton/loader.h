@@ -88,6 +88,8 @@ typedef struct beton_loader_options {
 			   FLOAT32 pixels are 0..255. */
 	float mean[3];  /* default ImageNet's: 123.675, 116.28, 103.53 */
 	float std[3];   /* default 58.395, 57.12, 57.375 */
+
+	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
 } beton_loader_options;
 
 /* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count. name is the field's. */
@@ -146,8 +148,9 @@ BETON_API int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t 
 /* Waits for the next batch. BETON_OK: *out is leased. BETON_END: no more batches in this epoch. SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY: this batch is lost (err->sample says why), the next call goes on with the one after it.
  * STATE: no epoch was started, the consumer holds batches_leased batches already, or this is the child of a fork.
- * A batch reports its first bad sample. A JPEG is bad if decoding the crop gives an error or a warning, if its size is
- * not that of its metadata, or if it has more than 2^28 pixels; what lies behind the crop is not looked at. */
+ * A batch reports its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding
+ * the crop gives an error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels;
+ * without a checksum what lies behind the crop is not looked at. */
 BETON_API int beton_loader_next(beton_loader *loader, beton_batch **out, beton_error *err);
 
 /* Gives a batch back and sets *batch to NULL; NULL is allowed. */
