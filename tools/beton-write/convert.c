@@ -2,10 +2,12 @@
 #include "convert.h"
 
 #include <errno.h>
-#include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <jansson.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -226,6 +228,22 @@ static int take_pixels(const context *self, rgb_image *image, beton_error *err)
 	return BETON_OK;
 }
 
+static int convert_picture_file(const context *self, stored_image *stored, beton_error *err)
+{
+	/* The row of a table says nothing about the picture. */
+	char *name = self->raw->kind == RAW_TEXT ? bt_format("%s: %s", self->name, (const char *)self->raw->data)
+						 : strdup(self->name);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
+	file_bytes file;
+	int result = take_file(self->from, self->name, self->raw, &file, err);
+	if (result == BETON_OK)
+		result = image_convert(&file, name, self->images, stored, err);
+	free(file.data);
+	free(name);
+	return result;
+}
+
 static int convert_image(const context *self, beton_error *err)
 {
 	stored_image stored = {0};
@@ -237,11 +255,7 @@ static int convert_image(const context *self, beton_error *err)
 			result = image_convert_pixels(&image, self->name, self->images, &stored, err);
 		free(image.data);
 	} else if (names_file(self->from, self->raw)) {
-		file_bytes file;
-		result = take_file(self->from, self->name, self->raw, &file, err);
-		if (result == BETON_OK)
-			result = image_convert(&file, self->name, self->images, &stored, err);
-		free(file.data);
+		result = convert_picture_file(self, &stored, err);
 	} else {
 		result = bad_value(self, err, "is not a picture");
 	}

@@ -53,6 +53,7 @@ static int open_sources(write_run *self, beton_error *err)
 	const source_spec spec = {.argument = options->source,
 				  .format = options->format,
 				  .root = options->root,
+				  .has_fields = options->fields != NULL,
 				  .output = options->output,
 				  .val_fraction = options->val_fraction,
 				  .interrupt = program_stop_signal()};

@@ -10,12 +10,20 @@
 
 static const char *const usage_text =
 	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
-	"Write a folder of class folders with JPEG or PNG pictures as a .beton dataset.\n"
-	"With SOURCE/train and SOURCE/val, write OUT.beton and OUT.val.beton.\n"
+	"Write SOURCE as a .beton dataset; if it has a validation set, write OUT.val.beton too. SOURCE is\n"
+	"  a folder of class folders with pictures, or one with train/ and val/ of this kind\n"
+	"  WebDataset's shards: .tar, .tar.gz, .tar.zst; a pattern such as 'shard-{000..099}.tar'; - for standard "
+	"input\n"
+	"  a manifest, .csv, .tsv or .jsonl: paths of pictures and any other columns\n"
+	"  NumPy's .npy or .npz: the first axis counts the samples\n"
+	"  CIFAR-10's binary batches, MNIST's idx files (.gz too), or the folder that they are in\n"
 	"\n"
 	"Samples:\n"
+	"      --format=KIND         of SOURCE, if its name does not say it: folder, tar, csv, jsonl, npy, npz, "
+	"cifar10, idx\n"
 	"      --fields=LIST         NAME[=COLUMN][:TYPE],...: the fields, of which columns of SOURCE; types: int,\n"
 	"                            float, image, bytes, text, json, array\n"
+	"      --root=FOLDER         the paths in a manifest begin here, not in its folder, and lead nowhere else\n"
 	"      --subset=LIST         only these: FIRST-LAST, FIRST-, N, with commas between, or @FILE with such a "
 	"list\n"
 	"      --shuffle=SEED        in a random order, which depends on SEED alone\n"
@@ -41,7 +49,9 @@ static const char *const usage_text =
 
 /* Options without a letter. */
 enum {
-	OPTION_FIELDS = 256,
+	OPTION_FORMAT = 256,
+	OPTION_FIELDS,
+	OPTION_ROOT,
 	OPTION_SUBSET,
 	OPTION_SHUFFLE,
 	OPTION_LIMIT,
@@ -49,7 +59,9 @@ enum {
 	OPTION_ERROR_LIST,
 };
 
-static const struct option long_options[] = {{"fields", required_argument, NULL, OPTION_FIELDS},
+static const struct option long_options[] = {{"format", required_argument, NULL, OPTION_FORMAT},
+					     {"root", required_argument, NULL, OPTION_ROOT},
+					     {"fields", required_argument, NULL, OPTION_FIELDS},
 					     {"subset", required_argument, NULL, OPTION_SUBSET},
 					     {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
 					     {"limit", required_argument, NULL, OPTION_LIMIT},
@@ -108,6 +120,12 @@ static int parse_page_size(const char *text, uint32_t *page_size, beton_error *e
 static int parse_sample_option(write_options *options, int option, const char *text, beton_error *err)
 {
 	switch (option) {
+	case OPTION_FORMAT:
+		options->format = text;
+		return BETON_OK;
+	case OPTION_ROOT:
+		options->root = text;
+		return BETON_OK;
 	case OPTION_FIELDS:
 		options->fields = text;
 		return BETON_OK;

@@ -1,21 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
+#include "common/system.h"
+#include "paths.h"
 #include "sources.h"
+
+/* The kinds of one file, and those that may have several or a validation set. */
+typedef int (*open_one)(const source_spec *spec, source **train, beton_error *err);
+typedef int (*open_two)(const source_spec *spec, source **train, source **val, beton_error *err);
+
+static const struct kind {
+	const char *name;
+	open_one one;
+	open_two two;
+	bool pattern; /* finds out itself what the argument names */
+	bool root;    /* has paths in it */
+} kinds[] = {
+	{.name = "folder", .two = folder_source_open, .pattern = true},
+	{.name = "tar", .one = tar_source_open, .pattern = true},
+	{.name = "csv", .one = csv_source_open, .root = true},
+	{.name = "jsonl", .one = jsonl_source_open, .root = true},
+	{.name = "npy", .one = npy_source_open},
+	{.name = "npz", .one = npz_source_open},
+	{.name = "cifar10", .two = cifar_source_open, .pattern = true},
+	{.name = "idx", .two = idx_source_open},
+};
+
+static const struct {
+	const char *ending;
+	const char *kind;
+} endings[] = {
+	{".tar", "tar"},       {".tar.gz", "tar"},       {".tgz", "tar"},     {".tar.zst", "tar"}, {".tzst", "tar"},
+	{".tar.xz", "tar"},    {".txz", "tar"},          {".tar.bz2", "tar"}, {".csv", "csv"},     {".tsv", "csv"},
+	{".jsonl", "jsonl"},   {".ndjson", "jsonl"},     {".npy", "npy"},     {".npz", "npz"},     {".bin", "cifar10"},
+	{"idx3-ubyte", "idx"}, {"idx3-ubyte.gz", "idx"},
+};
+
+static const struct {
+	const char *bytes;
+	size_t size;
+	size_t offset;
+	const char *kind;
+} magics[] = {
+	{"\x93NUMPY", 6, 0, "npy"},
+	{"PK\3\4", 4, 0, "npz"},
+	{"ustar", 5, 257, "tar"},
+	{"\x1f\x8b", 2, 0, "tar"},
+	{"\x28\xb5\x2f\xfd", 4, 0, "tar"},
+	{"\xfd"
+	 "7zXZ",
+	 5, 0, "tar"},
+	{"BZh", 3, 0, "tar"},
+	{"{", 1, 0, "jsonl"},
+	{"\0\0\x08\3", 4, 0, "idx"},
+};
+
+/* The kind of the file at path: what its name says, else its first bytes. */
+static int kind_of_file(const char *path, const char **kind, beton_error *err)
+{
+	*kind = NULL;
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
+		if (path_ends_with(path, endings[i].ending))
+			*kind = endings[i].kind;
+	if (*kind)
+		return BETON_OK;
+	uint8_t head[512] = {0};
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	ssize_t got = fd < 0 ? -1 : bt_pread_full(fd, head, sizeof(head), 0);
+	int number = errno;
+	if (fd >= 0)
+		close(fd);
+	if (got < 0)
+		return bt_fail_errno(err, number, "%s: cannot read, to see what it is", path);
+	for (size_t i = 0; i < sizeof(magics) / sizeof(*magics) && !*kind; i++)
+		if (memcmp(head + magics[i].offset, magics[i].bytes, magics[i].size) == 0)
+			*kind = magics[i].kind;
+	return *kind ? BETON_OK
+		     : bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: neither a folder nor a file of a known kind; say what it is with --format", path);
+}
+
+static int find_kind(const source_spec *spec, const name_list *paths, const struct kind **kind, beton_error *err)
+{
+	const char *name = spec->format;
+	int result = BETON_OK;
+	if (!name && strcmp(spec->argument, "-") == 0)
+		name = "tar";
+	else if (!name && !path_is_folder(spec->argument))
+		result = kind_of_file(paths->names[0], &name, err);
+	else if (!name)
+		name = cifar_source_is_folder(spec->argument) ? "cifar10"
+		       : idx_source_is_folder(spec->argument) ? "idx"
+							      : "folder";
+	if (result != BETON_OK)
+		return result;
+	for (*kind = kinds; *kind < kinds + sizeof(kinds) / sizeof(*kinds); (*kind)++)
+		if (strcmp((*kind)->name, name) == 0)
+			return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'", name);
+}
+
+static int open_kind(const struct kind *kind, const source_spec *given, const name_list *paths, source **train,
+		     source **val, beton_error *err)
+{
+	source_spec spec = *given;
+	if (!kind->pattern && paths->count > 1)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %zu files; a source of kind %s is one", spec.argument,
+			       paths->count, kind->name);
+	if (!kind->pattern && paths->count == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "standard input can only be a tar, not %s", kind->name);
+	if (spec.root && !kind->root)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--root: a source of kind %s has no paths in it",
+			       kind->name);
+	if (spec.val_fraction > 0 && strcmp(kind->name, "folder") != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--val-fraction: for folders of class folders only, and this is of kind %s", kind->name);
+	if (!kind->pattern)
+		spec.argument = paths->names[0];
+	return kind->one ? kind->one(&spec, train, err) : kind->two(&spec, train, val, err);
+}
 
 int source_open(const source_spec *spec, source **train, source **val, beton_error *err)
 {
+	name_list paths = {0};
+	const struct kind *kind;
 	*train = NULL;
 	*val = NULL;
-	int result = folder_source_open(spec, train, val, err);
+	int result = BETON_OK;
+	if (strcmp(spec->argument, "-") != 0)
+		result = paths_expand(spec->argument, &paths, err);
+	if (result == BETON_OK)
+		result = find_kind(spec, &paths, &kind, err);
+	if (result == BETON_OK)
+		result = open_kind(kind, spec, &paths, train, val, err);
 	if (result != BETON_OK) {
 		source_close(train);
 		source_close(val);
 	}
+	name_list_free(&paths);
 	return result;
 }
 

@@ -104,6 +104,7 @@ typedef struct source_spec {
 	const char *argument;                   /* as the user gave it: a file, folder, pattern or "-" */
 	const char *format;                     /* a kind, or NULL: what the argument looks like */
 	const char *root;                       /* --root, or NULL */
+	bool has_fields;                        /* there is --fields */
 	const char *output;                     /* unpacked arrays go into unnamed files in its folder */
 	double val_fraction;                    /* 0: hold nothing out */
 	const volatile sig_atomic_t *interrupt; /* not 0: reading ends with CANCELLED */

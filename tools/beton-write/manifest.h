@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What CSV and JSONL manifests have in common: rows in a file, and paths of pictures in them. */
+#ifndef BETON_WRITE_MANIFEST_H
+#define BETON_WRITE_MANIFEST_H
+
+#include "row_index.h"
+#include "source.h"
+
+typedef struct manifest {
+	source base;
+	row_index rows;
+} manifest;
+
+/* Opens the one file that spec->argument names, and sets name and root. *self is zero before. */
+int manifest_init(manifest *self, const char *kind, const source_ops *ops, const source_spec *spec, beton_error *err);
+
+/* For source_ops.close: everything but the manifest itself. */
+void manifest_release(manifest *self);
+
+/* The name of a row for messages; row counts from 1, as an editor does. The caller frees it; NULL: no memory. */
+char *manifest_row_name(const manifest *self, uint64_t row);
+
+/* The value of a cell: a copy of text. Errors: NO_MEMORY. */
+int manifest_set_text(raw_value *value, raw_kind kind, const char *text, size_t size, beton_error *err);
+
+/* Adds a column whose first value is *first: pictures are what is called image, path, file or filename, the rest is
+ * what it looks like. */
+int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user's SOURCE names: patterns, endings, kinds of files. */
+#ifndef BETON_WRITE_PATHS_H
+#define BETON_WRITE_PATHS_H
+
+#include <stdbool.h>
+
+#include "name_list.h"
+
+/* Adds the files that argument names: itself if it exists, else what the pattern gives. {000..012} counts, with as many
+ * digits as its first number; {a,b}, *, ? and [] are the shell's, and what *, ? and [] find is sorted. Errors:
+ * NOT_FOUND, INVALID_ARGUMENT (more than a million files), NO_MEMORY. */
+int paths_expand(const char *argument, name_list *paths, beton_error *err);
+
+/* Whether name ends with ending, in upper or lower case. */
+bool path_ends_with(const char *name, const char *ending);
+
+bool path_is_folder(const char *path);
+bool path_exists(const char *path);
+
+/* The folder part of path ("." if it has none); NULL: no memory. The caller frees it. */
+char *path_folder(const char *path);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * WebDataset's shards: tar files in which members that follow each other and have the same name up to the first dot of
+ * the last part of the path are one sample, and what stands behind that dot is the column. */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive_input.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "file_bytes.h"
+#include "paths.h"
+#include "sources.h"
+
+/* A hostile archive could name a new column with each member. */
+#define COLUMNS_MAX 1024
+
+/* The first columns of each such source: the picture, whatever its ending, and the endings that it may have. */
+static const char *const picture_columns[] = {"image", "jpg", "jpeg", "png", "webp"};
+enum { COLUMN_OF_PICTURE, FIRST_ENDING, END_OF_ENDINGS = sizeof(picture_columns) / sizeof(*picture_columns) };
+
+static const struct {
+	const char *ending;
+	column_type type;
+} known_endings[] = {
+	{"image", COLUMN_IMAGE}, {"jpg", COLUMN_IMAGE}, {"jpeg", COLUMN_IMAGE},  {"png", COLUMN_IMAGE},
+	{"webp", COLUMN_IMAGE},  {"cls", COLUMN_INT},   {"cls2", COLUMN_INT},    {"int", COLUMN_INT},
+	{"id", COLUMN_INT},      {"index", COLUMN_INT}, {"float", COLUMN_FLOAT}, {"json", COLUMN_JSON},
+	{"npy", COLUMN_ARRAY},
+};
+
+typedef struct tar_source {
+	source base;
+	name_list shards;
+	size_t next_shard;
+	archive_input *input; /* the open shard, or NULL */
+	const volatile sig_atomic_t *interrupt;
+	bool learning;     /* the first sample is being read: its endings become columns, and all are wanted */
+	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
+	bool has_member;   /* member is the next to be looked at */
+	archive_member member;
+	source_item first; /* given by peek, and by the first next */
+	int first_result;
+	bool has_first;
+	beton_error first_error;
+} tar_source;
+
+/* The sample that is being put together from its members. */
+typedef struct group {
+	char *key; /* path up to the dot; NULL: no member yet */
+	source_item *item;
+	uint64_t bytes;
+	int result; /* what is wrong with the sample; its other members are still passed over */
+	beton_error error;
+} group;
+
+static column_type type_of_ending(const char *ending)
+{
+	const char *dot = strrchr(ending, '.');
+	const char *last = dot ? dot + 1 : ending;
+	for (size_t i = 0; i < sizeof(known_endings) / sizeof(*known_endings); i++)
+		if (strcmp(last, known_endings[i].ending) == 0)
+			return known_endings[i].type;
+	return COLUMN_BYTES;
+}
+
+static const char *shard_name(const tar_source *self)
+{
+	const char *path = self->shards.names[self->next_shard - 1];
+	return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+/* Adds a column, and room for it in the first item. */
+static int add_column(source *base, const char *name, beton_error *err)
+{
+	tar_source *self = (tar_source *)base;
+	if (base->num_columns >= COLUMNS_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: more than %d columns", base->name, COLUMNS_MAX);
+	raw_value *values = reallocarray(self->first.values, base->num_columns + 1, sizeof(*values));
+	if (!values)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", base->name);
+	self->first.values = values;
+	values[base->num_columns] = (raw_value){.kind = RAW_MISSING};
+	self->first.num_values = base->num_columns + 1;
+	return source_add_column(base, name, NULL, type_of_ending(name), err);
+}
+
+/* Divides "a/b.SEG.PNG" into "a/b" and "seg.png". False: no sample is meant, as in WebDataset: a hidden file, or one of
+ * those that describe the archive, "__name__". */
+static bool divide_name(const char *name, size_t *key_length, char **ending)
+{
+	const char *slash = strrchr(name, '/');
+	const char *base = slash ? slash + 1 : name;
+	size_t length = strlen(base);
+	if (base[0] == '.' || base[0] == 0 ||
+	    (length >= 4 && strncmp(base, "__", 2) == 0 && strcmp(base + length - 2, "__") == 0))
+		return false;
+	const char *dot = strchr(base, '.');
+	*key_length = dot ? (size_t)(dot - name) : strlen(name);
+	*ending = strdup(dot ? dot + 1 : "");
+	for (char *letter = *ending; letter && *letter; letter++)
+		*letter = (char)tolower((unsigned char)*letter);
+	return true;
+}
+
+/* Goes to the next member of the shard, or to the next shard, if the sample so far has no member. END: the sample, or
+ * the whole source, ends here. */
+static int next_member(tar_source *self, bool may_open, beton_error *err)
+{
+	while (!self->has_member) {
+		if (!self->input) {
+			if (!may_open || self->next_shard == self->shards.count)
+				return BETON_END;
+			int result = archive_input_open(&self->input, self->shards.names[self->next_shard++],
+							ARCHIVE_TAR, self->interrupt, err);
+			if (result != BETON_OK)
+				return result;
+		}
+		int result = archive_input_next(self->input, &self->member, err);
+		if (result == BETON_END)
+			archive_input_close(&self->input);
+		else if (result != BETON_OK)
+			return result;
+		else
+			self->has_member = !self->member.folder;
+	}
+	return BETON_OK;
+}
+
+BETON_PRINTF(2, 3) static void spoil(group *sample, const char *format, ...)
+{
+	if (sample->result != BETON_OK)
+		return;
+	char text[256];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	sample->result = bt_fail(&sample->error, BETON_SAMPLE_CORRUPT, "%s: %s", sample->item->name, text);
+}
+
+/* Reads the member into value. Its size in the archive is a claim: memory grows with what comes. */
+static int read_member(tar_source *self, group *sample, raw_value *value, beton_error *err)
+{
+	uint8_t *data = NULL;
+	size_t size = 0;
+	size_t capacity = 0;
+	for (;;) {
+		if (size == capacity) {
+			capacity = capacity ? capacity * 2 : 4096;
+			uint8_t *grown = realloc(data, capacity);
+			if (!grown) {
+				free(data);
+				return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a member of %s",
+					       shard_name(self), sample->key);
+			}
+			data = grown;
+		}
+		size_t got;
+		int result = archive_input_read(self->input, data + size, capacity - size, &got, err);
+		if (result != BETON_OK) {
+			free(data);
+			return result;
+		}
+		size += got;
+		sample->bytes += got;
+		if (got == 0)
+			break;
+		if (sample->bytes > FILE_BYTES_MAX) {
+			spoil(sample, "the sample has more than %lld bytes", (long long)FILE_BYTES_MAX);
+			size = 0;
+			break;
+		}
+	}
+	*value = (raw_value){.kind = RAW_FILE, .data = data, .size = size, .owned = data};
+	return BETON_OK;
+}
+
+static bool is_wanted(const tar_source *self, uint32_t column)
+{
+	const source_column *columns = self->base.columns;
+	return self->learning || columns[column].wanted ||
+	       (column >= FIRST_ENDING && column < END_OF_ENDINGS && columns[COLUMN_OF_PICTURE].wanted);
+}
+
+/* Adds the member with that ending to the sample. */
+static int take_member(tar_source *self, group *sample, const char *ending, beton_error *err)
+{
+	int64_t column = source_find_column(&self->base, ending);
+	if (column < 0 && self->learning) {
+		int result = add_column(&self->base, ending, err);
+		if (result != BETON_OK)
+			return result;
+		column = self->base.num_columns - 1;
+	}
+	if (column < 0 && self->learned_only)
+		spoil(sample, "the first sample had no '.%s'; say with --fields what is to be written", ending);
+	if (column < 0 || !is_wanted(self, (uint32_t)column))
+		return BETON_OK;
+	raw_value *value = &sample->item->values[column];
+	if (column == COLUMN_OF_PICTURE)
+		spoil(sample, "a member with the ending '.image', which stands for any picture");
+	else if (value->kind != RAW_MISSING)
+		spoil(sample, "two members with the ending '.%s'", ending);
+	else if (!self->member.regular)
+		spoil(sample, "the member '.%s' is a link or device, not a file", ending);
+	return sample->result == BETON_OK ? read_member(self, sample, value, err) : BETON_OK;
+}
+
+/* The column `image` takes the picture, whatever its ending. */
+static int choose_picture(const tar_source *self, group *sample, beton_error *err)
+{
+	raw_value *values = sample->item->values;
+	const source_column *columns = self->base.columns;
+	for (uint32_t i = FIRST_ENDING; i < END_OF_ENDINGS && columns[COLUMN_OF_PICTURE].wanted; i++) {
+		raw_value *chosen = &values[COLUMN_OF_PICTURE];
+		if (values[i].kind == RAW_MISSING)
+			continue;
+		if (chosen->kind != RAW_MISSING) {
+			spoil(sample, "it has two pictures");
+			break;
+		}
+		*chosen = values[i];
+		values[i] = (raw_value){.kind = RAW_MISSING};
+		if (!columns[i].wanted)
+			continue;
+		values[i] = *chosen;
+		values[i].data = values[i].owned = malloc(chosen->size ? chosen->size : 1);
+		if (!values[i].owned)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", sample->item->name);
+		memcpy(values[i].owned, chosen->data, chosen->size);
+	}
+	return BETON_OK;
+}
+
+/* Whether the member belongs to the sample; the first one gives it its name. *ours false: it begins another. */
+static int match_key(const tar_source *self, group *sample, size_t length, bool *ours, beton_error *err)
+{
+	const char *name = self->member.name;
+	*ours = !sample->key || (strlen(sample->key) == length && memcmp(sample->key, name, length) == 0);
+	if (sample->key)
+		return BETON_OK;
+	sample->key = strndup(name, length);
+	if (sample->key)
+		sample->item->name = bt_format("%s: %s", shard_name(self), sample->key);
+	return sample->item->name ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+}
+
+/* Reads members as long as they belong to one sample. END: there was none. */
+static int read_members(tar_source *self, group *sample, beton_error *err)
+{
+	int result;
+	while ((result = next_member(self, !sample->key, err)) == BETON_OK) {
+		size_t length;
+		char *ending = NULL;
+		if (!divide_name(self->member.name, &length, &ending)) {
+			self->has_member = false;
+			continue;
+		}
+		bool ours = false;
+		if (!ending)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+		else
+			result = match_key(self, sample, length, &ours, err);
+		if (result == BETON_OK && ours)
+			result = take_member(self, sample, ending, err);
+		free(ending);
+		if (result != BETON_OK || !ours)
+			return result;
+		self->has_member = false;
+	}
+	return result == BETON_END && sample->key ? BETON_OK : result;
+}
+
+static int read_sample(tar_source *self, source_item *item, beton_error *err)
+{
+	group sample = {.item = item, .result = BETON_OK};
+	int result = read_members(self, &sample, err);
+	if (result == BETON_OK && sample.result == BETON_OK)
+		result = choose_picture(self, &sample, err);
+	if (result == BETON_OK && sample.result != BETON_OK) {
+		result = sample.result;
+		if (err)
+			*err = sample.error;
+	}
+	free(sample.key);
+	return result;
+}
+
+/* The first sample was read before anybody said which columns are wanted. */
+static int give_first(tar_source *self, source_item *item, beton_error *err)
+{
+	self->has_first = false;
+	item->name = self->first.name;
+	self->first.name = NULL;
+	for (uint32_t i = 0; i < item->num_values && i < self->first.num_values; i++) {
+		item->values[i] = self->first.values[i];
+		self->first.values[i] = (raw_value){.kind = RAW_MISSING};
+	}
+	if (self->first_result != BETON_OK) {
+		*err = self->first_error;
+		return self->first_result;
+	}
+	group sample = {.item = item, .result = BETON_OK};
+	int result = choose_picture(self, &sample, err);
+	if (result == BETON_OK && sample.result != BETON_OK) {
+		result = sample.result;
+		*err = sample.error;
+	}
+	return result;
+}
+
+static int next(source *base, source_item *item, beton_error *err)
+{
+	tar_source *self = (tar_source *)base;
+	return self->has_first ? give_first(self, item, err) : read_sample(self, item, err);
+}
+
+static int peek(source *base, const source_item **item, beton_error *err)
+{
+	tar_source *self = (tar_source *)base;
+	*item = &self->first;
+	if (self->first_result != BETON_OK && err)
+		*err = self->first_error;
+	return self->first_result;
+}
+
+static void close_tar(source *base)
+{
+	tar_source *self = (tar_source *)base;
+	archive_input_close(&self->input);
+	name_list_free(&self->shards);
+	source_item_free(&self->first);
+	free(self);
+}
+
+static const source_ops tar_ops = {.next = next, .peek = peek, .add_column = add_column, .close = close_tar};
+
+/* What the first sample has becomes fields: its picture `image`, its class `label`, the rest under its ending. */
+static int name_fields(tar_source *self, beton_error *err)
+{
+	uint32_t pictures = 0;
+	for (uint32_t i = FIRST_ENDING; i < END_OF_ENDINGS; i++)
+		pictures += self->first.values[i].kind != RAW_MISSING;
+	for (uint32_t i = 0; i < self->base.num_columns; i++) {
+		source_column *column = &self->base.columns[i];
+		bool ending = i >= FIRST_ENDING && i < END_OF_ENDINGS;
+		bool wanted = i == COLUMN_OF_PICTURE ? pictures == 1 : self->first.values[i].kind != RAW_MISSING;
+		if (!wanted || (ending && pictures == 1))
+			continue;
+		column->field = strdup(strcmp(column->name, "cls") == 0 ? "label" : column->name);
+		if (!column->field)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	}
+	return BETON_OK;
+}
+
+static int learn(tar_source *self, beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < END_OF_ENDINGS && result == BETON_OK; i++)
+		result = add_column(&self->base, picture_columns[i], err);
+	if (result != BETON_OK)
+		return result;
+	self->learning = true;
+	result = read_sample(self, &self->first, err);
+	self->learning = false;
+	if (result == BETON_END)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples in it", self->base.name);
+	if (result != BETON_OK && (result != BETON_SAMPLE_CORRUPT || self->learned_only))
+		return result;
+	self->has_first = true;
+	self->first_result = result;
+	if (result != BETON_OK && err)
+		self->first_error = *err;
+	return name_fields(self, err);
+}
+
+int tar_source_open(const source_spec *spec, source **train, beton_error *err)
+{
+	tar_source *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", spec->argument);
+	*train = &self->base;
+	self->base.count = SOURCE_COUNT_UNKNOWN;
+	self->interrupt = spec->interrupt;
+	self->learned_only = !spec->has_fields;
+	bool standard_input = strcmp(spec->argument, "-") == 0;
+	int result = source_init(&self->base, "tar", &tar_ops, standard_input ? "standard input" : spec->argument, err);
+	if (result == BETON_OK && standard_input)
+		result = name_list_add(&self->shards, "-", err);
+	else if (result == BETON_OK)
+		result = paths_expand(spec->argument, &self->shards, err);
+	if (result == BETON_OK)
+		result = learn(self, err);
+	return result;
+}
