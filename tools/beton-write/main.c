@@ -97,7 +97,8 @@ static int write_set(write_run *self, dataset *set, beton_error *err)
 				  .progress = &self->bar,
 				  .faults = &self->faults,
 				  .interrupt = program_stop_signal()};
-	int result = pipeline_run(&job, &set->written, err);
+	int result = pipeline_run(&job, err);
+	set->written = beton_writer_samples(set->writer);
 	if (result == BETON_OK && set->written == 0 && self->faults.skipped)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: every sample is bad", set->from->name);
 	return result;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes items from a source, converts them on several threads and gives them to a writer in order. */
+ * Takes items from a source, converts them on several threads and gives them to a writer. */
 #ifndef BETON_WRITE_PIPELINE_H
 #define BETON_WRITE_PIPELINE_H
 
@@ -24,8 +24,8 @@ typedef struct pipeline_job {
 	const volatile sig_atomic_t *interrupt; /* not 0: stop, with CANCELLED */
 } pipeline_job;
 
-/* Writes every selected item. The outcome is the same for any number of threads: the first item that fails is the one
- * reported. At most a few items for each thread are in memory. *written: how many samples the writer took. */
-int pipeline_run(const pipeline_job *job, uint64_t *written, beton_error *err);
+/* Writes every selected item from the writer's position on. The outcome is the same for any number of threads: the
+ * first item that fails is the one reported. In memory: an item for each thread, and the writer's window. */
+int pipeline_run(const pipeline_job *job, beton_error *err);
 
 #endif
