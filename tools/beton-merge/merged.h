@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The facts of a dataset that is made of several. */
+#ifndef BETON_MERGE_MERGED_H
+#define BETON_MERGE_MERGED_H
+
+#include <jansson.h>
+
+#include <beton/beton.h>
+
+/* Zero-initialise. */
+typedef struct merged_facts {
+	bool remap;      /* classes of one name get one number; else names must agree */
+	json_t *common;  /* the facts that all inputs have, without the classes */
+	json_t *classes; /* array of names; NULL: none has names */
+	json_t *numbers; /* remap: name -> number */
+	char *named_by;  /* the first input with names */
+} merged_facts;
+
+/* Adds an input. Without remap a name must be the same wherever two inputs name a class; an input without names is
+ * taken to mean the same numbers. Errors: INVALID_ARGUMENT (names differ; remap: no names, or one twice), those of
+ * facts_load, NO_MEMORY. */
+int merged_add(merged_facts *self, const beton_reader *reader, beton_error *err);
+
+/* *to: the new numbers of an added input's *count classes; the caller's to free. */
+int merged_map(const merged_facts *self, const beton_reader *reader, int64_t **to, uint64_t *count, beton_error *err);
+
+/* The facts as text; the caller's to free. NULL: no memory. */
+char *merged_text(const merged_facts *self);
+
+void merged_free(merged_facts *self);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-split: one dataset becomes several files. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "split.h"
+#include "tools/common/copier.h"
+#include "tools/common/dataset.h"
+#include "tools/common/facts.h"
+#include "tools/common/program.h"
+#include "tools/common/summary.h"
+#include "tools/common/text.h"
+
+static const char *const usage_text =
+	"Usage: beton-split {-n N | -c N | -s SIZE} [OPTION]... IN.beton [OUT.beton]\n"
+	"Copy the samples of a .beton file, in their order, to several: OUT-00000-of-00004.beton and so on.\n"
+	"Without OUT they stand beside IN. Nothing is encoded anew.\n"
+	"\n"
+	"  -n, --shards=N          N files of (nearly) the same number of samples\n"
+	"  -c, --samples=N         files of N samples\n"
+	"  -s, --size=SIZE         files of at most SIZE bytes, as many samples in each as fit\n"
+	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
+	"  -F, --force             replace files that exist\n"
+	"  -j, --json              the summary as JSON, a line for each file\n"
+	"  -Q, --quiet             no progress and no summary\n"
+	"  -h, --help              show this text\n"
+	"  -V, --version           show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+	{"shards", required_argument, NULL, 'n'}, {"samples", required_argument, NULL, 'c'},
+	{"size", required_argument, NULL, 's'},   {"page-size", required_argument, NULL, 'p'},
+	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+
+typedef struct split_job {
+	const char *input;
+	const char *output;
+	split_rule rule;
+	uint32_t page_size; /* 0: that of the input */
+	bool force;
+	bool json;
+	bool quiet;
+} split_job;
+
+/* OUT.beton -> OUT-00002-of-00010.beton. NULL: no memory. */
+static char *shard_name(const char *output, uint64_t shard, uint64_t shards)
+{
+	static const char suffix[] = ".beton";
+	size_t length = strlen(output);
+	size_t stem = length > strlen(suffix) ? length - strlen(suffix) : 0;
+	if (stem == 0 || strcmp(output + stem, suffix) != 0)
+		stem = length;
+	return bt_format("%.*s-%05llu-of-%05llu%s", (int)stem, output, (unsigned long long)shard,
+			 (unsigned long long)shards, output + stem);
+}
+
+static int write_shard(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
+		       uint64_t shard, progress *bar, beton_error *err)
+{
+	uint64_t end = plan->first[shard + 1];
+	char *name = shard_name(job->output, shard, plan->shards);
+	copier copy = {0};
+	int result = name ? copier_open(&copy, name, reader, job->page_size, end - plan->first[shard], facts, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
+	for (uint64_t i = plan->first[shard]; i < end && result == BETON_OK; i++)
+		result = copier_add(&copy, reader, i, bar, err);
+	if (result == BETON_OK)
+		result = copier_finish(&copy, err);
+	copier_close(&copy);
+	free(name);
+	return result;
+}
+
+/* Every name is looked at before the first file is written. */
+static int check_names(const split_job *job, const beton_reader *reader, const split_plan *plan, beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++) {
+		char *name = shard_name(job->output, k, plan->shards);
+		result = name ? dataset_check_output(name, reader, job->force, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
+		free(name);
+	}
+	return result;
+}
+
+/* Takes back the shards that were written before one failed: a part of a dataset is worse than none. */
+static void remove_shards(const split_job *job, const split_plan *plan, uint64_t written)
+{
+	for (uint64_t k = 0; k < written; k++) {
+		char *name = shard_name(job->output, k, plan->shards);
+		if (!name || unlink(name) != 0)
+			fprintf(stderr, "beton-split: cannot remove shard %llu of %s\n", (unsigned long long)k,
+				job->output);
+		free(name);
+	}
+}
+
+static int write_shards(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
+			beton_error *err)
+{
+	progress bar;
+	int result = check_names(job, reader, plan, err);
+	progress_start(&bar, beton_reader_info(reader)->num_samples, job->quiet);
+	uint64_t written = 0;
+	while (written < plan->shards && result == BETON_OK) {
+		result = write_shard(job, reader, plan, facts, written, &bar, err);
+		written += result == BETON_OK;
+	}
+	progress_clear(&bar);
+	if (result != BETON_OK)
+		remove_shards(job, plan, written);
+	return result;
+}
+
+static void print_summary(const split_job *job, const split_plan *plan)
+{
+	for (uint64_t k = 0; k < plan->shards; k++) {
+		char *name = shard_name(job->output, k, plan->shards);
+		if (name)
+			summary_print_file(name, plan->first[k + 1] - plan->first[k], job->json);
+		free(name);
+	}
+}
+
+static int split(const split_job *job, beton_error *err)
+{
+	beton_reader *reader;
+	split_plan plan = {0};
+	char *facts = NULL;
+	int result = beton_reader_open(&reader, job->input, err);
+	if (result == BETON_OK)
+		result = facts_copy(&facts, reader, err);
+	if (result == BETON_OK)
+		result = split_plan_make(&plan, reader, &job->rule, strlen(facts),
+					 job->page_size ? job->page_size : beton_reader_info(reader)->page_size, err);
+	if (result == BETON_OK)
+		result = write_shards(job, reader, &plan, facts, err);
+	if (result == BETON_OK && !job->quiet)
+		print_summary(job, &plan);
+	split_plan_free(&plan);
+	free(facts);
+	beton_reader_close(&reader);
+	return result;
+}
+
+static int parse_option(split_job *job, int option, const char *text, beton_error *err)
+{
+	switch (option) {
+	case 'n':
+		return bt_parse_u64("--shards", text, 1, SPLIT_SHARDS_MAX, &job->rule.shards, err);
+	case 'c':
+		return bt_parse_u64("--samples", text, 1, INT64_MAX, &job->rule.samples, err);
+	case 's':
+		return text_parse_size("--size", text, &job->rule.bytes, err);
+	case 'p':
+		return text_parse_page_size("--page-size", text, &job->page_size, err);
+	case 'F':
+		job->force = true;
+		break;
+	case 'j':
+		job->json = true;
+		break;
+	default:
+		job->quiet = true;
+		break;
+	}
+	return BETON_OK;
+}
+
+static int wrong(const char *message)
+{
+	if (message)
+		fprintf(stderr, "beton-split: %s\n", message);
+	fputs("Try 'beton-split --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	split_job job = {0};
+	beton_error err;
+	int option;
+	while ((option = getopt_long(argc, argv, "n:c:s:p:FjQhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(NULL);
+		if (option == 'h' || option == 'V') {
+			fputs(option == 'h' ? usage_text : "beton-split " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(&job, option, optarg, &err) != BETON_OK)
+			return wrong(err.message);
+	}
+	if (argc - optind != 1 && argc - optind != 2)
+		return wrong("expected IN.beton, and OUT.beton if you like");
+	if (!!job.rule.shards + !!job.rule.samples + !!job.rule.bytes != 1)
+		return wrong("one of --shards, --samples and --size is needed");
+	job.input = argv[optind];
+	job.output = argc - optind == 2 ? argv[optind + 1] : job.input;
+	if (!*job.output)
+		return wrong("the name of the output is empty");
+	program_watch_signals();
+	int result = split(&job, &err);
+	return program_end("beton-split", result, &err);
+}

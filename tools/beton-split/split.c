@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "split.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "tools/common/dataset.h"
+#include "tools/common/program.h"
+
+enum {
+	HEADER_BYTES = 24,
+	FIELD_BYTES = 1041,
+	TABLE_ENTRY_BYTES = 24,
+	CHECKSUM_BYTES = 8,     /* of each blob, and of each piece of metadata and table */
+	EXTENSION_BYTES = 4096, /* directory, footer and alignment: less than that */
+	CHECKSUM_PIECE = 65536, /* the smaller of the two kinds of pieces that have a checksum */
+};
+
+/* The file that the samples of one shard would take, as the writer lays it out: metadata up to a multiple of the page
+ * size, pages that hold whole samples, then the table and its checksums. */
+typedef struct file_size {
+	const beton_file_info *info;
+	uint32_t page_size;
+	uint32_t blobs;      /* of a sample */
+	uint64_t facts_size; /* bytes of facts that each shard has */
+	uint64_t samples;
+	uint64_t pages;
+	uint64_t page_used;
+} file_size;
+
+static uint64_t bytes_of(const file_size *size)
+{
+	uint64_t metadata = size->samples * size->info->record_size;
+	uint64_t head = HEADER_BYTES + (uint64_t)size->info->num_fields * FIELD_BYTES + metadata;
+	uint64_t table = size->samples * size->blobs * TABLE_ENTRY_BYTES;
+	uint64_t sums = size->samples * size->blobs + (metadata + table) / CHECKSUM_PIECE + 2;
+	return (head + size->page_size - 1) / size->page_size * size->page_size + size->pages * size->page_size +
+	       table + sums * CHECKSUM_BYTES + size->facts_size + EXTENSION_BYTES;
+}
+
+/* The size with one more sample of which `used` bytes go to a page. */
+static file_size with_sample(const file_size *size, uint64_t used)
+{
+	file_size more = *size;
+	more.samples++;
+	if (used > more.page_size - more.page_used || more.pages == 0) {
+		more.pages += used > 0;
+		more.page_used = 0;
+	}
+	more.page_used += used;
+	return more;
+}
+
+static int page_bytes(const beton_reader *reader, uint64_t sample, uint64_t *used, beton_error *err)
+{
+	*used = 0;
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
+		beton_value value;
+		int result = beton_reader_value(reader, sample, i, &value, err);
+		if (result != BETON_OK)
+			return result;
+		if (dataset_has_blob(value.type))
+			*used += value.blob.size ? value.blob.size : 1;
+	}
+	return BETON_OK;
+}
+
+static int add_cut(split_plan *plan, uint64_t first, beton_error *err)
+{
+	if (plan->shards == plan->capacity) {
+		uint64_t capacity = plan->capacity * 2 + 64;
+		uint64_t *grown = realloc(plan->first, (size_t)(capacity + 1) * sizeof(*grown));
+		if (!grown)
+			return bt_fail(err, BETON_NO_MEMORY, "no memory for %llu shards", (unsigned long long)capacity);
+		plan->first = grown;
+		plan->capacity = capacity;
+	}
+	if (plan->shards == SPLIT_SHARDS_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "more than %d shards", SPLIT_SHARDS_MAX);
+	plan->first[plan->shards++] = first;
+	return BETON_OK;
+}
+
+static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t limit, uint64_t facts_size,
+			uint32_t page_size, beton_error *err)
+{
+	file_size empty = {.info = beton_reader_info(reader), .page_size = page_size, .facts_size = facts_size};
+	for (uint32_t i = 0; i < empty.info->num_fields; i++)
+		empty.blobs += dataset_has_blob(beton_reader_field(reader, i)->type);
+	file_size size = empty;
+	int result = add_cut(plan, 0, err);
+	for (uint64_t i = 0; i < empty.info->num_samples && result == BETON_OK; i++) {
+		uint64_t used;
+		result = program_check_signals(err);
+		if (result == BETON_OK)
+			result = page_bytes(reader, i, &used, err);
+		if (result != BETON_OK)
+			return result;
+		file_size more = with_sample(&size, used);
+		if (bytes_of(&more) > limit && size.samples > 0) {
+			result = add_cut(plan, i, err);
+			more = with_sample(&empty, used);
+		}
+		if (bytes_of(&more) > limit && result == BETON_OK)
+			result = bt_fail_sample(
+				err, BETON_INVALID_ARGUMENT, (int64_t)i,
+				"%s: sample %llu alone needs a file of %llu bytes (pages of %u); --size is %llu",
+				beton_reader_path(reader), (unsigned long long)i, (unsigned long long)bytes_of(&more),
+				page_size, (unsigned long long)limit);
+		size = more;
+	}
+	return result;
+}
+
+int split_plan_make(split_plan *plan, const beton_reader *reader, const split_rule *rule, uint64_t facts_size,
+		    uint32_t page_size, beton_error *err)
+{
+	uint64_t count = beton_reader_info(reader)->num_samples;
+	int result = BETON_OK;
+	*plan = (split_plan){0};
+	if (rule->bytes) {
+		result = cut_by_bytes(plan, reader, rule->bytes, facts_size, page_size, err);
+	} else if (rule->samples) {
+		uint64_t shards = count ? (count - 1) / rule->samples + 1 : 1;
+		for (uint64_t k = 0; k < shards && result == BETON_OK; k++)
+			result = add_cut(plan, k * rule->samples, err);
+	} else {
+		if (rule->shards > (count ? count : 1))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples cannot fill %llu shards",
+				       beton_reader_path(reader), (unsigned long long)count,
+				       (unsigned long long)rule->shards);
+		/* count / shards each, and one more in the first count % shards. */
+		uint64_t least = count / rule->shards;
+		uint64_t more = count % rule->shards;
+		for (uint64_t k = 0; k < rule->shards && result == BETON_OK; k++)
+			result = add_cut(plan, k * least + (k < more ? k : more), err);
+	}
+	if (result == BETON_OK)
+		plan->first[plan->shards] = count;
+	return result;
+}
+
+void split_plan_free(split_plan *plan)
+{
+	free(plan->first);
+	*plan = (split_plan){0};
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-subset: some samples of a dataset become a new one. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "tools/common/copier.h"
+#include "tools/common/dataset.h"
+#include "tools/common/facts.h"
+#include "tools/common/program.h"
+#include "tools/common/selection.h"
+#include "tools/common/summary.h"
+#include "tools/common/text.h"
+
+static const char *const usage_text =
+	"Usage: beton-subset [OPTION]... IN.beton OUT.beton\n"
+	"Copy some samples of a .beton file to a new one. Nothing is encoded anew.\n"
+	"A sample is taken if it fits every kind of option that is given.\n"
+	"\n"
+	"  -i, --index=LIST        these samples in this order, as 3,10-19,100- (from 0, ends included),\n"
+	"                          or @FILE with such a list (@-: standard input)\n"
+	"  -c, --class=CLASS       samples of this class, by name or number; more than once for more classes\n"
+	"  -w, --where=CONDITION   samples for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -l, --limit=N           the first N of all these\n"
+	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
+	"  -F, --force             replace OUT.beton if it exists\n"
+	"  -j, --json              the summary as JSON\n"
+	"  -Q, --quiet             no progress and no summary\n"
+	"  -h, --help              show this text\n"
+	"  -V, --version           show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {{"index", required_argument, NULL, 'i'},
+					     {"class", required_argument, NULL, 'c'},
+					     {"where", required_argument, NULL, 'w'},
+					     {"limit", required_argument, NULL, 'l'},
+					     {"page-size", required_argument, NULL, 'p'},
+					     {"force", no_argument, NULL, 'F'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+typedef struct subset_job {
+	const char *input;
+	const char *output;
+	selection selection;
+	uint64_t limit;
+	uint32_t page_size; /* 0: that of the input */
+	bool force;
+	bool json;
+	bool quiet;
+} subset_job;
+
+static int copy_samples(const subset_job *job, const beton_reader *reader, uint64_t count, progress *bar,
+			beton_error *err)
+{
+	copier copy = {0};
+	selection_cursor cursor = {0};
+	char *facts;
+	int result = facts_copy(&facts, reader, err);
+	if (result == BETON_OK)
+		result = copier_open(&copy, job->output, reader, job->page_size, count, facts, err);
+	free(facts);
+	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
+		uint64_t sample;
+		bool found;
+		result = selection_next(&job->selection, reader, &cursor, &sample, &found, err);
+		if (result == BETON_OK)
+			result = copier_add(&copy, reader, sample, bar, err);
+	}
+	if (result == BETON_OK)
+		result = copier_finish(&copy, err);
+	copier_close(&copy);
+	return result;
+}
+
+static int subset(subset_job *job, beton_error *err)
+{
+	beton_reader *reader;
+	progress bar = {0};
+	uint64_t count = 0;
+	int result = beton_reader_open(&reader, job->input, err);
+	if (result == BETON_OK)
+		result = dataset_check_output(job->output, reader, job->force, err);
+	if (result == BETON_OK)
+		result = selection_bind(&job->selection, reader, err);
+	/* Their number, before they are copied, tells where the pages begin. */
+	if (result == BETON_OK)
+		result = selection_count(&job->selection, reader, &count, err);
+	if (count > job->limit)
+		count = job->limit;
+	progress_start(&bar, count, job->quiet);
+	if (result == BETON_OK)
+		result = copy_samples(job, reader, count, &bar, err);
+	progress_clear(&bar);
+	beton_reader_close(&reader);
+	if (result == BETON_OK && !job->quiet)
+		summary_print(job->output, &bar, job->json);
+	return result;
+}
+
+static int parse_option(subset_job *job, int option, const char *text, beton_error *err)
+{
+	int result = BETON_OK;
+	switch (option) {
+	case 'i':
+		result = selection_add_ranges(&job->selection, text, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "--index");
+		return result;
+	case 'c':
+		return selection_add_class(&job->selection, text, err);
+	case 'w':
+		return condition_parse(&job->selection.where, text, err);
+	case 'l':
+		return bt_parse_u64("--limit", text, 0, INT64_MAX, &job->limit, err);
+	case 'p':
+		return text_parse_page_size("--page-size", text, &job->page_size, err);
+	case 'F':
+		job->force = true;
+		break;
+	case 'j':
+		job->json = true;
+		break;
+	default:
+		job->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static int wrong(subset_job *job, const char *message)
+{
+	selection_free(&job->selection);
+	if (message)
+		fprintf(stderr, "beton-subset: %s\n", message);
+	fputs("Try 'beton-subset --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	subset_job job = {.limit = UINT64_MAX};
+	beton_error err;
+	int option;
+	while ((option = getopt_long(argc, argv, "i:c:w:l:p:FjQhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(&job, NULL);
+		if (option == 'h' || option == 'V') {
+			selection_free(&job.selection);
+			fputs(option == 'h' ? usage_text : "beton-subset " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(&job, option, optarg, &err) != BETON_OK)
+			return wrong(&job, err.message);
+	}
+	if (argc - optind != 2)
+		return wrong(&job, "expected IN.beton and OUT.beton");
+	job.input = argv[optind];
+	job.output = argv[optind + 1];
+	if (!*job.output)
+		return wrong(&job, "the name of the output is empty");
+	program_watch_signals();
+	int result = subset(&job, &err);
+	selection_free(&job.selection);
+	return program_end("beton-subset", result, &err);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copier.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "dataset.h"
+#include "program.h"
+
+int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
+		const char *facts, beton_error *err)
+{
+	const beton_file_info *info = beton_reader_info(like);
+	beton_field *fields = calloc(info->num_fields, sizeof(*fields));
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	self->page_size = options.page_size = page_size ? page_size : info->page_size;
+	options.expected_samples = samples;
+	options.facts = facts;
+	self->num_fields = info->num_fields;
+	self->stored = calloc(info->num_fields, sizeof(*self->stored));
+	self->values = calloc(info->num_fields, sizeof(*self->values));
+	int result = BETON_OK;
+	if (!fields || !self->stored || !self->values)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", path, info->num_fields);
+	for (uint32_t i = 0; i < info->num_fields && result == BETON_OK; i++)
+		fields[i] = *beton_reader_field(like, i);
+	if (result == BETON_OK)
+		result = beton_writer_open(&self->writer, path, fields, info->num_fields, &options, err);
+	free(fields);
+	return result;
+}
+
+/* Makes room for the sample's blobs. Their sum has a bound that does not depend on what the input claims: a page of
+ * the output. */
+static int reserve(copier *self, const beton_reader *reader, uint64_t sample, uint64_t *sum, beton_error *err)
+{
+	*sum = 0;
+	for (uint32_t i = 0; i < self->num_fields; i++) {
+		if (!dataset_has_blob(self->stored[i].type))
+			continue;
+		if (self->stored[i].blob.size > self->page_size - *sum)
+			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
+					      "%s: sample %llu does not fit a page of %u bytes; raise --page-size",
+					      beton_reader_path(reader), (unsigned long long)sample, self->page_size);
+		*sum += self->stored[i].blob.size;
+	}
+	if (*sum <= self->capacity)
+		return BETON_OK;
+	free(self->buffer);
+	self->buffer = malloc((size_t)*sum);
+	self->capacity = self->buffer ? *sum : 0;
+	return self->buffer ? BETON_OK
+			    : bt_fail(err, BETON_NO_MEMORY, "%s: sample %llu: no memory for %llu bytes",
+				      beton_reader_path(reader), (unsigned long long)sample, (unsigned long long)*sum);
+}
+
+/* The writer adds the NUL that ends a JSON text. */
+static int drop_nul(const beton_reader *reader, const beton_value *value, beton_input *input, beton_error *err)
+{
+	const char *text = input->data;
+	if (input->size == 0 || text[input->size - 1] != 0)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
+				      "%s: sample %llu, field '%s': the JSON text does not end with a NUL",
+				      beton_reader_path(reader), (unsigned long long)value->sample,
+				      beton_reader_field(reader, value->field)->name);
+	input->size--;
+	return BETON_OK;
+}
+
+static int read_blob(const beton_reader *reader, const beton_value *value, uint8_t *data, beton_input *input,
+		     beton_error *err)
+{
+	int result = beton_reader_read(reader, &value->blob, data, err);
+	if (result == BETON_OK)
+		result = beton_reader_check(reader, value, data, err);
+	input->data = data;
+	input->size = value->blob.size;
+	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+		result = drop_nul(reader, value, input, err);
+	return result;
+}
+
+static int map_label(const copier *self, const beton_reader *reader, beton_error *err)
+{
+	const beton_value *label = &self->stored[self->labels.field];
+	if (label->integer < 0 || (uint64_t)label->integer >= self->labels.count)
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)label->sample,
+				      "%s: sample %llu: the label %lld is that of none of the %llu named classes",
+				      beton_reader_path(reader), (unsigned long long)label->sample,
+				      (long long)label->integer, (unsigned long long)self->labels.count);
+	self->values[self->labels.field].integer = self->labels.to[label->integer];
+	return BETON_OK;
+}
+
+static int read_sample(copier *self, const beton_reader *reader, uint64_t sample, uint64_t *bytes, beton_error *err)
+{
+	int result = beton_reader_sample(reader, sample, self->stored, err);
+	if (result == BETON_OK)
+		result = reserve(self, reader, sample, bytes, err);
+	uint8_t *data = self->buffer;
+	for (uint32_t i = 0; i < self->num_fields && result == BETON_OK; i++) {
+		const beton_value *value = &self->stored[i];
+		self->values[i] = (beton_input){.mode = value->mode,
+						.width = value->width,
+						.height = value->height,
+						.integer = value->integer,
+						.real = value->real};
+		if (!dataset_has_blob(value->type))
+			continue;
+		result = read_blob(reader, value, data, &self->values[i], err);
+		data += value->blob.size;
+	}
+	if (result == BETON_OK && self->labels.to)
+		result = map_label(self, reader, err);
+	return result;
+}
+
+int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progress *bar, beton_error *err)
+{
+	uint64_t bytes = 0;
+	int result = program_check_signals(err);
+	if (result == BETON_OK)
+		result = read_sample(self, reader, sample, &bytes, err);
+	if (result != BETON_OK)
+		return result;
+	result = beton_writer_append(self->writer, self->values, err);
+	if (result == BETON_INVALID_ARGUMENT)
+		bt_prefix(err, "sample %llu of %s", (unsigned long long)sample, beton_reader_path(reader));
+	progress_sample(bar, bytes);
+	return result;
+}
+
+int copier_finish(copier *self, beton_error *err)
+{
+	int result = program_check_signals(err);
+	return result == BETON_OK ? beton_writer_finish(self->writer, err) : result;
+}
+
+void copier_close(copier *self)
+{
+	beton_writer_close(&self->writer);
+	free(self->stored);
+	free(self->values);
+	free(self->buffer);
+	*self = (copier){0};
+}

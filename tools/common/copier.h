@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies samples from datasets to a new one, as they are stored. What merge, split and subset have in common. */
+#ifndef TOOLS_COPIER_H
+#define TOOLS_COPIER_H
+
+#include <beton/beton.h>
+
+#include "progress.h"
+
+/* New numbers for the labels of an input. */
+typedef struct label_map {
+	const int64_t *to; /* label n becomes to[n]; borrowed. NULL: labels stay */
+	uint64_t count;
+	uint32_t field; /* that holds the label */
+} label_map;
+
+/* Zero-initialise; copier_close frees what it has. Memory: what the writer needs, and one sample. */
+typedef struct copier {
+	beton_writer *writer;
+	beton_value *stored; /* one sample of an input */
+	beton_input *values; /* the same for the writer */
+	uint32_t num_fields;
+	uint8_t *buffer; /* the blobs of one sample */
+	uint64_t capacity;
+	uint32_t page_size;
+	label_map labels; /* set by the caller before copier_add */
+} copier;
+
+/* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
+ * JSON text, or NULL. Errors: those of beton_writer_open. */
+int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
+		const char *facts, beton_error *err);
+
+/* Copies one sample of reader, whose schema is that of like, and tells bar. Checksums are compared where the input has
+ * them. Errors: those of reading and of beton_writer_append, INVALID_ARGUMENT (a label that the map lacks), and
+ * CANCELLED after a signal. */
+int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progress *bar, beton_error *err);
+
+/* The file appears at its path. */
+int copier_finish(copier *self, beton_error *err);
+
+/* Without a successful finish there is no file. */
+void copier_close(copier *self);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the tools want to know of an open dataset. */
+#ifndef TOOLS_DATASET_H
+#define TOOLS_DATASET_H
+
+#include <beton/beton.h>
+
+const char *dataset_type_name(beton_field_type type);
+const char *dataset_mode_name(beton_image_mode mode);
+bool dataset_has_blob(beton_field_type type);
+
+/* The field that holds the class: the integer field named 'label', else the first integer field; -1 if there is none.
+ */
+int dataset_label_field(const beton_reader *reader);
+
+/* INVALID_ARGUMENT naming the first difference between the two schemas: names, types, shapes and order. */
+int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err);
+
+/* Whether a tool may write to path: INVALID_ARGUMENT if it is the very file that input has open, EXISTS if there is
+ * something and force is not given. input: NULL leaves the first test out. */
+int dataset_check_output(const char *path, const beton_reader *input, bool force, beton_error *err);
+
+/* Reads a blob into *buffer of *capacity bytes, which grows as needed; for messages: the sample and field of reader. */
+int dataset_read(const beton_reader *reader, uint64_t sample, uint32_t field, const beton_value *value,
+		 uint8_t **buffer, uint64_t *capacity, beton_error *err);
+
+#endif

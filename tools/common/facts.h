@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a dataset says about itself: the names of its classes above all. "classes" is an array of names; the label n
+ * means the n-th of them. */
+#ifndef TOOLS_FACTS_H
+#define TOOLS_FACTS_H
+
+#include <jansson.h>
+
+#include <beton/beton.h>
+
+/* *out: the facts, an empty object if there are none; the caller's, NULL on failure. Errors: those of
+ * beton_reader_facts but NOT_FOUND, and FORMAT: "classes" is no array of texts. */
+int facts_load(json_t **out, const beton_reader *reader, beton_error *err);
+
+/* The number of classes that have names. */
+uint64_t facts_num_classes(const json_t *facts);
+
+/* The name of a label, or NULL; lives as long as facts. */
+const char *facts_class_name(const json_t *facts, int64_t label);
+
+/* The label of the only class of that name. INVALID_ARGUMENT: there is none, or there are several. */
+int facts_find_class(const json_t *facts, const char *name, int64_t *label, beton_error *err);
+
+/* *out: the text for a copy of (a part of) the dataset, which is everything but the name of its writer. The caller
+ * frees it; NULL on failure. Errors: those of facts_load. */
+int facts_copy(char **out, const beton_reader *reader, beton_error *err);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include <beton/beton.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+static bool is_plain(unsigned char byte)
+{
+	return byte >= 0x20 && byte < 0x7f;
+}
+
+void text_print(FILE *stream, const char *bytes, int width)
+{
+	int printed = 0;
+	for (; *bytes; bytes++)
+		printed += fprintf(stream, is_plain((unsigned char)*bytes) ? "%c" : "\\x%02x", (unsigned char)*bytes);
+	fprintf(stream, "%*s", printed < width ? width - printed : 0, "");
+}
+
+/* Replaces each byte for which `bad` says so by the mark and two digits. */
+static char *escape(const char *bytes, const char *mark, bool (*bad)(const char *bytes, size_t at))
+{
+	size_t length = strlen(bytes);
+	char *text = malloc(4 * length + 1);
+	size_t used = 0;
+	for (size_t i = 0; text && i < length; i++) {
+		if (bad(bytes, i))
+			used += (size_t)sprintf(text + used, "%s%02X", mark, (unsigned char)bytes[i]);
+		else
+			text[used++] = bytes[i];
+	}
+	if (text)
+		text[used] = 0;
+	return text;
+}
+
+static bool is_foreign(const char *bytes, size_t at)
+{
+	return !is_plain((unsigned char)bytes[at]);
+}
+
+char *text_utf8(const char *bytes)
+{
+	json_t *string = json_string(bytes);
+	char *text = string ? strdup(bytes) : escape(bytes, "\\x", is_foreign);
+	json_decref(string);
+	return text;
+}
+
+static bool is_unsafe(const char *bytes, size_t at)
+{
+	unsigned char byte = (unsigned char)bytes[at];
+	return byte < 0x20 || byte == 0x7f || byte == '/' || byte == '%' || (byte == '.' && at == 0);
+}
+
+char *text_file_name(const char *bytes)
+{
+	return *bytes ? escape(bytes, "%", is_unsafe) : strdup("%");
+}
+
+int text_parse_size(const char *what, const char *text, uint64_t *out, beton_error *err)
+{
+	static const char units[] = "KMGT";
+	char number[24] = "";
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text + digits;
+	int shift = 0;
+	if (*unit && strchr(units, *unit) && (unit[1] == 0 || strcmp(unit + 1, "iB") == 0))
+		shift = 10 * (int)(strchr(units, *unit) - units + 1);
+	else if (*unit)
+		digits = 0;
+	if (digits < sizeof(number))
+		memcpy(number, text, digits);
+	uint64_t size = 0;
+	if (bt_parse_u64(what, number, 1, (uint64_t)INT64_MAX >> shift, &size, NULL) != BETON_OK)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: '%s' is not a number of bytes, like 1000000, 512K, 8MiB or 2G", what, text);
+	*out = size << shift;
+	return BETON_OK;
+}
+
+int text_parse_page_size(const char *what, const char *text, uint32_t *out, beton_error *err)
+{
+	uint64_t size = 0;
+	if (text_parse_size(what, text, &size, NULL) != BETON_OK || size < BETON_PAGE_SIZE_MIN || size > UINT32_MAX ||
+	    (size & (size - 1)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not a power of two from 2MiB to 2GiB", what,
+			       text);
+	*out = (uint32_t)size;
+	return BETON_OK;
+}

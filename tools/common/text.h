@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Text that comes from a file, on its way to a terminal, to JSON or to a file's name. */
+#ifndef TOOLS_TEXT_H
+#define TOOLS_TEXT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <beton/error.h>
+
+/* Prints bytes of a field's name; what is not printable ASCII as \xNN, so that nothing reaches a terminal as a control
+ * sequence. Fills up with blanks to width characters. */
+void text_print(FILE *stream, const char *bytes, int width);
+
+/* New text in which what is not printable ASCII is \xNN, or a copy of bytes if they are UTF-8. NULL: no memory. */
+char *text_utf8(const char *bytes);
+
+/* New text that is a name of one file, never of another folder and never hidden: bytes that could be misread ('/', '%',
+ * control characters, a dot in front) become %NN, an empty text "%". Different bytes give different names. NULL: no
+ * memory. */
+char *text_file_name(const char *bytes);
+
+/* A number of bytes, or with K, M, G or T (and iB, if one likes) of powers of 1024. Errors: INVALID_ARGUMENT naming
+ * `what` and the text. */
+int text_parse_size(const char *what, const char *text, uint64_t *out, beton_error *err);
+
+/* The same for the size of pages: a power of two, 2 MiB to 2 GiB. */
+int text_parse_page_size(const char *what, const char *text, uint32_t *out, beton_error *err);
+
+#endif
