@@ -53,7 +53,8 @@ static int take_entry(const beton_reader *reader, const value_place *place, cons
 				      (unsigned long long)entry->pointer, (unsigned long long)entry->size, fault);
 	out->blob = (beton_blob){place->pointer, size};
 	out->entry = entry->number;
-	return BETON_OK;
+	return beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE,
+				(int64_t)place->sample, err);
 }
 
 static int not_found(const beton_reader *reader, const value_place *place, beton_error *err)
@@ -79,9 +80,7 @@ static int search_blob(const beton_reader *reader, const value_place *place, bet
 		entry = empty;
 	else if (!place->any_size && place->size != entry->size)
 		return corrupt(reader, place, "its allocated size", entry->size, place->size, err);
-	result = beton_sums_touch(reader, &reader->table, entry->number * ALLOC_ENTRY_SIZE, ALLOC_ENTRY_SIZE,
-				  (int64_t)place->sample, err);
-	return result == BETON_OK ? take_entry(reader, place, entry, entry->size, out, err) : result;
+	return take_entry(reader, place, entry, entry->size, out, err);
 }
 
 static int find_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
@@ -182,13 +181,23 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	return result;
 }
 
-/* Reads size bytes at `from` of the metadata or the table, verified. */
-static int read_part(const beton_reader *reader, const summed_part *part, uint64_t sample, void *destination,
-		     size_t size, uint64_t from, beton_error *err)
+/* Reads size bytes at `from` of the metadata, verified. */
+static int read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
+			 beton_error *err)
 {
+	const summed_part *part = &reader->metadata;
 	int result = beton_sums_touch(reader, part, from, size, (int64_t)sample, err);
-	return result == BETON_OK ? beton_read_section(reader, part->name, destination, size, part->offset + from, err)
-				  : result;
+	if (result != BETON_OK)
+		return result;
+	return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+}
+
+/* Reads count entries, which are verified when they turn out to be the right ones. */
+static int read_entries(const beton_reader *reader, void *destination, uint32_t count, uint64_t first, beton_error *err)
+{
+	const summed_part *part = &reader->table;
+	return beton_read_section(reader, part->name, destination, (size_t)count * ALLOC_ENTRY_SIZE,
+				  part->offset + first * ALLOC_ENTRY_SIZE, err);
 }
 
 int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field_index, beton_value *out,
@@ -203,14 +212,13 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 	const beton_field *field = &reader->fields[field_index];
 	uint8_t slot[COMPRESSED_RECORD_SIZE];
 	uint8_t entry[ALLOC_ENTRY_SIZE];
-	int result = read_part(reader, &reader->metadata, sample, slot, beton_field_slot(field).size,
-			       sample * info->record_size + field->record_offset, err);
+	int result = read_metadata(reader, sample, slot, beton_field_slot(field).size,
+				   sample * info->record_size + field->record_offset, err);
 	value_place place = {.sample = sample, .field = field_index};
 	if (result == BETON_OK && beton_type_has_blob(field->type)) {
-		uint64_t number = sample * reader->num_blobs + reader->blob_index[field_index];
 		place.likely = entry;
-		result =
-			read_part(reader, &reader->table, sample, entry, sizeof(entry), number * ALLOC_ENTRY_SIZE, err);
+		result = read_entries(reader, entry, 1, sample * reader->num_blobs + reader->blob_index[field_index],
+				      err);
 	}
 	return result == BETON_OK ? take_value(reader, &place, slot, out, err) : result;
 }
@@ -221,20 +229,15 @@ static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t f
 		.type = reader->fields[field].type, .sample = sample, .field = field, .status = BETON_SAMPLE_CORRUPT};
 }
 
-/* Takes all values from a sample's record and its entries; entries: NULL if these are damaged. */
+/* Takes all values from a sample's record and its entries. */
 static int take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
 		       beton_value *values, beton_error *err)
 {
 	int first = BETON_OK;
 	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
 		const beton_field *field = &reader->fields[i];
-		bool blob = beton_type_has_blob(field->type);
-		if (blob && !entries) {
-			mark_damaged(reader, sample, i, &values[i]);
-			continue;
-		}
 		value_place place = {.sample = sample, .field = i};
-		if (blob)
+		if (beton_type_has_blob(field->type))
 			place.likely = entries + (size_t)reader->blob_index[i] * ALLOC_ENTRY_SIZE;
 		int result = take_value(reader, &place, record + field->record_offset, &values[i],
 					first == BETON_OK ? err : NULL);
@@ -252,19 +255,13 @@ static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *rec
 		       beton_value *values, beton_error *err)
 {
 	uint32_t record_size = reader->info.record_size;
-	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
-	int result = read_part(reader, &reader->metadata, sample, record, record_size, sample * record_size, err);
+	int result = read_metadata(reader, sample, record, record_size, sample * record_size, err);
 	if (result == BETON_SAMPLE_CORRUPT)
 		for (uint32_t i = 0; i < reader->info.num_fields; i++)
 			mark_damaged(reader, sample, i, &values[i]);
-	if (result != BETON_OK)
-		return result;
-	result = read_part(reader, &reader->table, sample, entries, entries_size, sample * entries_size, err);
 	if (result == BETON_OK)
-		return take_values(reader, sample, record, entries, values, err);
-	if (result == BETON_SAMPLE_CORRUPT)
-		take_values(reader, sample, record, NULL, values, NULL);
-	return result;
+		result = read_entries(reader, entries, reader->num_blobs, sample * reader->num_blobs, err);
+	return result == BETON_OK ? take_values(reader, sample, record, entries, values, err) : result;
 }
 
 int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err)
