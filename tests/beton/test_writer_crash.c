@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A writer that is killed in front of and behind every one of its system calls: the final name then has what it had
+ * before, or the whole new file; a later writer continues to the same bytes, or starts again. The parent traces the
+ * child with ptrace and kills it at its k-th stop. */
+#include "support.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "writer_job.h"
+
+static file_content whole; /* what an undisturbed writer writes */
+static char path[512];
+
+static bool is_whole(void)
+{
+	file_content file = read_file(path);
+	bool equal = file.size == whole.size && memcmp(file.data, whole.data, file.size) == 0;
+	free(file.data);
+	return equal;
+}
+
+static bool exists(const char *name)
+{
+	return access(name, F_OK) == 0;
+}
+
+static bool anything_temporary(void)
+{
+	return exists(in_folder(".new.beton.partial")) || exists(in_folder(".new.beton.partial.journal"));
+}
+
+/* Writes in a child that is killed at its k-th stop; false when it ended before that. */
+static bool write_and_kill(const job_settings *settings, long k)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(77);
+		raise(SIGSTOP);
+		_exit(job_write(settings, NULL) == BETON_OK ? 0 : 1);
+	}
+	assert_true(child > 0);
+	int status;
+	for (long stop = 0;; stop++) {
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (WIFEXITED(status))
+			break;
+		assert_true(WIFSTOPPED(status));
+		if (stop == 0)
+			ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_EXITKILL);
+		if (stop == k) {
+			kill(child, SIGKILL);
+			assert_int_equal(waitpid(child, &status, 0), child);
+			assert_true(WIFSIGNALED(status));
+			return true;
+		}
+		assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return false;
+}
+
+static void check_final_name(bool had_old)
+{
+	if (!exists(path)) {
+		assert_false(had_old);
+		return;
+	}
+	file_content file = read_file(path);
+	bool old = file.size == 3 && memcmp(file.data, "old", 3) == 0;
+	free(file.data);
+	if (!(old && had_old))
+		assert_true(is_whole());
+}
+
+static void kill_everywhere(bool resume, bool had_old)
+{
+	uint64_t furthest = 0;
+	long k = 0;
+	for (;; k++) {
+		remove(path);
+		if (had_old)
+			write_file(path, "old", 3);
+		/* What is resumable is also left by a writer that does not know that it will be killed. */
+		const job_settings first = {.path = path, .resumable = resume};
+		bool killed = write_and_kill(&first, k);
+		check_final_name(had_old);
+		uint64_t position = 0;
+		const job_settings second = {
+			.path = path, .resumable = resume, .resume = resume, .position = &position};
+		beton_error err;
+		if (job_write(&second, &err) != BETON_OK)
+			fail_msg("after a kill at stop %ld: %s", k, err.message);
+		if (!is_whole())
+			fail_msg("after a kill at stop %ld, continued at %llu: other bytes", k,
+				 (unsigned long long)position);
+		assert_false(anything_temporary());
+		if (position > furthest)
+			furthest = position;
+		if (!killed)
+			break;
+	}
+	assert_true(k > 60);
+	/* Killed at the very end, nothing is left to do: not even in the middle of finish, when pages move. */
+	assert_int_equal(furthest, resume ? JOB_SAMPLES : 0);
+}
+
+static void test_start_again(void **state)
+{
+	(void)state;
+	kill_everywhere(false, true);
+}
+
+static void test_continue(void **state)
+{
+	(void)state;
+	kill_everywhere(true, false);
+}
+
+/* Killed, continued and killed, again and again: each time it gets further. */
+static void test_killed_repeatedly(void **state)
+{
+	(void)state;
+	remove(path);
+	for (long k = 10;; k += 7) {
+		const job_settings settings = {.path = path, .resumable = true, .resume = true};
+		if (!write_and_kill(&settings, k))
+			break;
+		check_final_name(false);
+	}
+	assert_true(is_whole());
+	assert_false(anything_temporary());
+}
+
+static bool may_trace(void)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+			_exit(77);
+		_exit(0);
+	}
+	int status;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int main(void)
+{
+	if (!may_trace()) {
+		fprintf(stderr, "skipped: a process may not trace its child here\n");
+		return 77;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_start_again),
+		cmocka_unit_test(test_continue),
+		cmocka_unit_test(test_killed_repeatedly),
+	};
+	/* Hundreds of files are synced; whether a disk really does so is not what is tested. */
+	if (access("/dev/shm", W_OK) == 0)
+		setenv("TMPDIR", "/dev/shm", 0);
+	make_folder();
+	snprintf(path, sizeof(path), "%s", in_folder("new.beton"));
+	beton_error err;
+	if (job_write(&(job_settings){.path = in_folder("whole.beton")}, &err) != BETON_OK) {
+		fprintf(stderr, "%s\n", err.message);
+		return 1;
+	}
+	whole = read_file(in_folder("whole.beton"));
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	free(whole.data);
+	remove_folder();
+	return failed;
+}
