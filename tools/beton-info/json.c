@@ -9,7 +9,11 @@
 #include <nettle/sha2.h>
 
 #include "common/error.h"
+#include "histogram.h"
 #include "info.h"
+#include "tools/common/dataset.h"
+#include "tools/common/facts.h"
+#include "tools/common/text.h"
 
 #define REAL_DIGITS JSON_REAL_PRECISION(17)
 
@@ -22,14 +26,10 @@ typedef struct buffer {
 /* A string of bytes that come from a file: what is not UTF-8 is escaped. */
 static json_t *make_text(const char *bytes)
 {
-	json_t *text = json_string(bytes);
-	if (text)
-		return text;
-	char escaped[4 * BETON_NAME_MAX + 1] = "";
-	for (size_t used = 0; *bytes && used + 4 < sizeof(escaped); bytes++)
-		used += (size_t)snprintf(escaped + used, sizeof(escaped) - used,
-					 (unsigned char)*bytes < 0x80 ? "%c" : "\\x%02x", (unsigned char)*bytes);
-	return json_string(escaped);
+	char *text = text_utf8(bytes);
+	json_t *string = text ? json_string(text) : NULL;
+	free(text);
+	return string;
 }
 
 static json_t *make_field(const beton_field *field)
@@ -37,7 +37,9 @@ static json_t *make_field(const beton_field *field)
 	json_t *object = json_object();
 	json_object_set_new(object, "name", make_text(field->name));
 	json_object_set_new(object, "type_id", json_integer(field->type));
-	json_object_set_new(object, "type", json_string(info_type_name(field->type)));
+	json_object_set_new(object, "type", json_string(dataset_type_name(field->type)));
+	if (field->compression == BETON_COMPRESSION_ZSTD)
+		json_object_set_new(object, "compression", json_string("zstd"));
 	if (field->ndim == 0)
 		return object;
 	json_t *shape = json_array();
@@ -46,6 +48,15 @@ static json_t *make_field(const beton_field *field)
 	json_object_set_new(object, "shape", shape);
 	json_object_set_new(object, "dtype", json_string(field->dtype));
 	return object;
+}
+
+/* What FFCV's files do not have. */
+static json_t *make_extension(const beton_reader *reader, beton_error *err)
+{
+	json_t *facts;
+	if (facts_load(&facts, reader, err) != BETON_OK)
+		return NULL;
+	return json_pack("{s:b, s:o}", "checksums", beton_reader_info(reader)->has_checksums, "facts", facts);
 }
 
 static json_t *make_head(const beton_reader *reader)
@@ -100,26 +111,22 @@ static int check_text(const char *text, size_t size, const char *place, beton_er
 static int make_blob(const beton_reader *reader, const beton_value *value, const char *place, buffer *bytes,
 		     json_t **out, beton_error *err)
 {
-	if (value->blob.size > bytes->capacity) {
-		free(bytes->data);
-		bytes->data = malloc((size_t)value->blob.size);
-		bytes->capacity = bytes->data ? value->blob.size : 0;
-		if (!bytes->data)
-			return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu bytes", place,
-				       (unsigned long long)value->blob.size);
-	}
-	int result = beton_reader_read(reader, &value->blob, bytes->data, err);
+	int result = dataset_read(reader, value, &bytes->data, &bytes->capacity, err);
+	if (result == BETON_OK)
+		result = beton_reader_check(reader, value, bytes->data, err);
 	if (result != BETON_OK)
 		return result;
 	*out = json_object();
 	if (value->type == BETON_FIELD_IMAGE) {
-		json_object_set_new(*out, "mode", json_string(info_mode_name(value->mode)));
+		json_object_set_new(*out, "mode", json_string(dataset_mode_name(value->mode)));
 		json_object_set_new(*out, "width", json_integer(value->width));
 		json_object_set_new(*out, "height", json_integer(value->height));
 	}
 	json_object_set_new(*out, "size", json_integer((json_int_t)value->blob.size));
 	json_object_set_new(*out, "sha256", make_digest(bytes->data, (size_t)value->blob.size));
-	if (value->type == BETON_FIELD_JSON)
+	if (value->compression != BETON_COMPRESSION_NONE)
+		json_object_set_new(*out, "value_size", json_integer((json_int_t)value->size));
+	else if (value->type == BETON_FIELD_JSON)
 		result = check_text((const char *)bytes->data, (size_t)value->blob.size, place, err);
 	return result;
 }
@@ -153,7 +160,7 @@ static int make_sample(const beton_reader *reader, uint64_t sample, buffer *byte
 		json_t *value = NULL;
 		beton_error fault;
 		int result = make_value(reader, sample, i, bytes, &value, &fault);
-		if (result == BETON_SAMPLE_CORRUPT) {
+		if (result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT) {
 			json_decref(value);
 			value = json_pack("{s:o}", "error", make_text(fault.message));
 			if ((*damaged)++ == 0 && err)
@@ -190,17 +197,42 @@ static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_er
 	return result;
 }
 
-int info_print_json(const beton_reader *reader, bool samples, uint64_t *damaged, beton_error *err)
+static int add_histogram(json_t *head, const beton_reader *reader, bool count, uint64_t *damaged, beton_error *err)
+{
+	histogram spread;
+	int result = histogram_make(&spread, reader, err);
+	if (result == BETON_OK)
+		json_object_set_new(head, "histogram", histogram_json(&spread));
+	if (result == BETON_OK && count && spread.damaged) {
+		*damaged += spread.damaged;
+		*err = spread.fault;
+	}
+	histogram_free(&spread);
+	return result;
+}
+
+int info_print_json(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err)
 {
 	json_t *head = make_head(reader);
-	char *text = json_dumps(head, JSON_INDENT(1));
+	json_t *extension = NULL;
+	int result = BETON_OK;
+	if (beton_reader_info(reader)->has_extension) {
+		extension = make_extension(reader, err);
+		result = extension ? BETON_OK : err->code;
+		json_object_set_new(head, "extension", extension);
+	}
+	/* With the samples, their damage is counted there. */
+	if (options->histogram && result == BETON_OK)
+		result = add_histogram(head, reader, !options->samples, damaged, err);
+	char *text = json_dumps(head, JSON_INDENT(1) | REAL_DIGITS);
 	json_decref(head);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(reader));
 	/* The samples go in front of the closing brace. */
 	printf("%.*s", (int)strlen(text) - 2, text);
 	free(text);
-	int result = samples ? print_samples(reader, damaged, err) : BETON_OK;
+	if (options->samples && result == BETON_OK)
+		result = print_samples(reader, damaged, err);
 	fputs("\n}\n", stdout);
 	return result;
 }

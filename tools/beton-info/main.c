@@ -6,56 +6,64 @@
 #include <stdio.h>
 
 #include "info.h"
+#include "tools/common/program.h"
 
 static const char *const usage_text =
 	"Usage: beton-info [OPTION]... FILE\n"
 	"Show what is in a .beton file.\n"
 	"\n"
-	"  -j, --json       as JSON\n"
-	"  -s, --samples    every sample too; with --json, the SHA-256 of what is stored\n"
-	"  -h, --help       show this text\n"
-	"  -V, --version    show the version\n"
+	"  -j, --json         as JSON\n"
+	"  -s, --samples      every sample too; with --json, the SHA-256 of what is stored\n"
+	"  -H, --histogram    how sizes and classes are spread\n"
+	"  -h, --help         show this text\n"
+	"  -V, --version      show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure or damaged samples, 2 wrong usage.\n";
 
-static int show(const char *path, bool json, bool samples)
+/* What there is to see of a damaged file is shown, and then what is wrong with it. */
+static int show(const char *path, bool json, const info_options *options)
 {
 	beton_error err;
+	beton_error fault;
 	beton_reader *reader;
 	uint64_t damaged = 0;
+	int structure = BETON_OK;
 	int result = beton_reader_open(&reader, path, &err);
 	if (result == BETON_OK)
-		result = json ? info_print_json(reader, samples, &damaged, &err)
-			      : info_print_text(reader, samples, &damaged, &err);
+		structure = beton_reader_check_structure(reader, &fault);
+	if (result == BETON_OK)
+		result = json ? info_print_json(reader, options, &damaged, &err)
+			      : info_print_text(reader, options, &damaged, &err);
 	beton_reader_close(&reader);
-	if (result != BETON_OK)
-		fprintf(stderr, "beton-info: %s\n", err.message);
-	else if (damaged)
+	if (result == BETON_OK && damaged) {
 		fprintf(stderr, "beton-info: %" PRIu64 " damaged values; the first: %s\n", damaged, err.message);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		perror("beton-info: standard output");
-		return 1;
+		structure = BETON_OK; /* what the values show already */
 	}
-	return result != BETON_OK || damaged ? 1 : 0;
+	if (structure != BETON_OK)
+		fprintf(stderr, "beton-info: %s\n", fault.message);
+	int status = program_end("beton-info", result, &err);
+	return structure != BETON_OK || damaged ? 1 : status;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
-						     {"samples", no_argument, NULL, 's'},
-						     {"help", no_argument, NULL, 'h'},
-						     {"version", no_argument, NULL, 'V'},
-						     {NULL, 0, NULL, 0}};
+	static const struct option long_options[] = {
+		{"json", no_argument, NULL, 'j'},      {"samples", no_argument, NULL, 's'},
+		{"histogram", no_argument, NULL, 'H'}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},   {NULL, 0, NULL, 0}};
 	bool json = false;
-	bool samples = false;
+	info_options options = {0};
 	int option;
-	while ((option = getopt_long(argc, argv, "jshV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "jsHhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'j':
 			json = true;
 			break;
 		case 's':
-			samples = true;
+			options.samples = true;
+			break;
+		case 'H':
+			options.histogram = true;
 			break;
 		case 'h':
 		case 'V':
@@ -70,5 +78,5 @@ int main(int argc, char **argv)
 		fputs("beton-info: expected FILE\nTry 'beton-info --help'.\n", stderr);
 		return 2;
 	}
-	return show(argv[optind], json, samples);
+	return show(argv[optind], json, &options);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The file as text for people. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "histogram.h"
 #include "info.h"
+#include "tools/common/dataset.h"
+#include "tools/common/facts.h"
+#include "tools/common/text.h"
 
 /* What a field's values have in common. */
 typedef struct field_facts {
@@ -18,17 +21,6 @@ typedef struct field_facts {
 	int64_t integer_min, integer_max;
 	double real_min, real_max;
 } field_facts;
-
-const char *info_type_name(beton_field_type type)
-{
-	static const char *const names[] = {"float", "int", "rgb_image", "bytes", "ndarray", "json", "torch_tensor"};
-	return names[type];
-}
-
-const char *info_mode_name(beton_image_mode mode)
-{
-	return mode == BETON_IMAGE_JPEG ? "jpg" : "raw";
-}
 
 static void add_value(field_facts *facts, const beton_value *value)
 {
@@ -55,16 +47,6 @@ static void add_value(field_facts *facts, const beton_value *value)
 	RAISE(real_max, value->real);
 #undef LOWER
 #undef RAISE
-}
-
-/* Names come from the file: nothing in them may reach a terminal as a control sequence. */
-static void print_name(const char *name, int width)
-{
-	int printed = 0;
-	for (; *name; name++)
-		printed +=
-			isprint((unsigned char)*name) ? printf("%c", *name) : printf("\\x%02x", (unsigned char)*name);
-	printf("%*s", printed < width ? width - printed : 0, "");
 }
 
 static void print_facts(const beton_field *field, const field_facts *facts)
@@ -106,8 +88,10 @@ static void print_field(const beton_reader *reader, uint32_t index, uint64_t *da
 	}
 	*damaged += bad;
 	fputs("  ", stdout);
-	print_name(field->name, BETON_NAME_MAX + 1);
-	printf("%-13s", info_type_name(field->type));
+	text_print(stdout, field->name, BETON_NAME_MAX + 1);
+	printf("%-13s", dataset_type_name(field->type));
+	if (field->compression == BETON_COMPRESSION_ZSTD)
+		fputs("zstd; ", stdout);
 	if (field->ndim) {
 		printf("%s", field->dtype);
 		for (uint32_t i = 0; i < field->ndim; i++)
@@ -125,7 +109,7 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 {
 	beton_value value;
 	beton_error fault;
-	print_name(beton_reader_field(reader, index)->name, 0);
+	text_print(stdout, beton_reader_field(reader, index)->name, 0);
 	if (beton_reader_value(reader, sample, index, &value, &fault) != BETON_OK)
 		fputs("=DAMAGED", stdout);
 	else if (value.type == BETON_FIELD_INT)
@@ -133,22 +117,63 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 	else if (value.type == BETON_FIELD_FLOAT)
 		printf("=%.17g", value.real);
 	else if (value.type == BETON_FIELD_IMAGE)
-		printf("=%s,%ux%u,%" PRIu64 "B@%" PRIu64, info_mode_name(value.mode), value.width, value.height,
+		printf("=%s,%ux%u,%" PRIu64 "B@%" PRIu64, dataset_mode_name(value.mode), value.width, value.height,
 		       value.blob.size, value.blob.offset);
 	else
 		printf("=%" PRIu64 "B@%" PRIu64, value.blob.size, value.blob.offset);
 }
 
-int info_print_text(const beton_reader *reader, bool samples, uint64_t *damaged, beton_error *err)
+static int print_extension(const beton_reader *reader, beton_error *err)
+{
+	enum { NAMES_SHOWN = 5 };
+	const beton_file_info *info = beton_reader_info(reader);
+	json_t *facts;
+	if (!info->has_extension)
+		return BETON_OK;
+	int result = facts_load(&facts, reader, err);
+	if (result != BETON_OK)
+		return result;
+	const char *writer = json_string_value(json_object_get(facts, "writer"));
+	uint64_t classes = facts_num_classes(facts);
+	printf("  checksums: %s; written by ", info->has_checksums ? "yes" : "no");
+	text_print_utf8(stdout, writer ? writer : "an unknown program", 0);
+	if (classes)
+		printf("; %" PRIu64 " classes: ", classes);
+	for (uint64_t i = 0; i < classes && i < NAMES_SHOWN; i++) {
+		fputs(i ? ", " : "", stdout);
+		text_print_utf8(stdout, facts_class_name(facts, (int64_t)i), 0);
+	}
+	fputs(classes > NAMES_SHOWN ? ", ...\n" : "\n", stdout);
+	json_decref(facts);
+	return BETON_OK;
+}
+
+static int print_histogram(const beton_reader *reader, beton_error *err)
+{
+	histogram spread;
+	int result = histogram_make(&spread, reader, err);
+	if (result == BETON_OK)
+		histogram_print(&spread);
+	histogram_free(&spread);
+	return result;
+}
+
+int info_print_text(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err)
 {
 	const beton_file_info *info = beton_reader_info(reader);
 	printf("%s: .beton version %u\n", beton_reader_path(reader), info->version);
 	printf("  size %.1f MB, %" PRIu64 " samples, pages of %u bytes, %u bytes of metadata a sample\n",
 	       (double)info->file_size / 1e6, info->num_samples, info->page_size, info->record_size);
+	int result = print_extension(reader, err);
 	printf("%u field%s:\n", info->num_fields, info->num_fields == 1 ? "" : "s");
 	for (uint32_t i = 0; i < info->num_fields; i++)
 		print_field(reader, i, damaged, err);
-	for (uint64_t sample = 0; samples && sample < info->num_samples; sample++) {
+	beton_error fault;
+	if (options->histogram && result == BETON_OK && print_histogram(reader, &fault) != BETON_OK) {
+		*err = fault;
+		result = fault.code;
+	}
+	for (uint64_t sample = 0; options->samples && sample < info->num_samples; sample++) {
 		printf("%" PRIu64 ":", sample);
 		for (uint32_t i = 0; i < info->num_fields; i++) {
 			putchar(' ');
@@ -156,5 +181,5 @@ int info_print_text(const beton_reader *reader, bool samples, uint64_t *damaged,
 		}
 		putchar('\n');
 	}
-	return BETON_OK;
+	return result;
 }

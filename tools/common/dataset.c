@@ -87,8 +87,8 @@ int dataset_check_output(const char *path, const beton_reader *input, bool force
 	return BETON_OK;
 }
 
-int dataset_read(const beton_reader *reader, uint64_t sample, uint32_t field, const beton_value *value,
-		 uint8_t **buffer, uint64_t *capacity, beton_error *err)
+int dataset_read(const beton_reader *reader, const beton_value *value, uint8_t **buffer, uint64_t *capacity,
+		 beton_error *err)
 {
 	if (value->blob.size > *capacity) {
 		free(*buffer);
@@ -96,8 +96,9 @@ int dataset_read(const beton_reader *reader, uint64_t sample, uint32_t field, co
 		*capacity = *buffer ? value->blob.size : 0;
 		if (!*buffer)
 			return bt_fail(err, BETON_NO_MEMORY, "%s: sample %llu, field '%s': no memory for %llu bytes",
-				       beton_reader_path(reader), (unsigned long long)sample,
-				       beton_reader_field(reader, field)->name, (unsigned long long)value->blob.size);
+				       beton_reader_path(reader), (unsigned long long)value->sample,
+				       beton_reader_field(reader, value->field)->name,
+				       (unsigned long long)value->blob.size);
 	}
 	return beton_reader_read(reader, &value->blob, *buffer, err);
 }

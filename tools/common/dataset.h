@@ -21,8 +21,8 @@ int dataset_check_same_schema(const beton_reader *first, const beton_reader *oth
  * something and force is not given. input: NULL leaves the first test out. */
 int dataset_check_output(const char *path, const beton_reader *input, bool force, beton_error *err);
 
-/* Reads a blob into *buffer of *capacity bytes, which grows as needed; for messages: the sample and field of reader. */
-int dataset_read(const beton_reader *reader, uint64_t sample, uint32_t field, const beton_value *value,
-		 uint8_t **buffer, uint64_t *capacity, beton_error *err);
+/* Reads the stored bytes of a value into *buffer of *capacity bytes, which grows as needed. */
+int dataset_read(const beton_reader *reader, const beton_value *value, uint8_t **buffer, uint64_t *capacity,
+		 beton_error *err);
 
 #endif

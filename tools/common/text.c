@@ -24,6 +24,13 @@ void text_print(FILE *stream, const char *bytes, int width)
 	fprintf(stream, "%*s", printed < width ? width - printed : 0, "");
 }
 
+void text_print_utf8(FILE *stream, const char *text, int width)
+{
+	beton_error harmless; /* as every message is */
+	bt_fail(&harmless, BETON_OK, "%s", text);
+	fprintf(stream, "%-*s", width, harmless.message);
+}
+
 /* Replaces each byte for which `bad` says so by the mark and two digits. */
 static char *escape(const char *bytes, const char *mark, bool (*bad)(const char *bytes, size_t at))
 {

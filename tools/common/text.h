@@ -13,6 +13,9 @@
  * sequence. Fills up with blanks to width characters. */
 void text_print(FILE *stream, const char *bytes, int width);
 
+/* Prints UTF-8 text, with '?' for what could disturb a terminal; at most some hundred bytes of it. */
+void text_print_utf8(FILE *stream, const char *text, int width);
+
 /* New text in which what is not printable ASCII is \xNN, or a copy of bytes if they are UTF-8. NULL: no memory. */
 char *text_utf8(const char *bytes);
 
