@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "convert.h"
+#include "dataset_facts.h"
 #include "faults.h"
 #include "fields.h"
 #include "options.h"
@@ -81,7 +82,13 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	options.page_size = self->options->page_size;
 	if (set->from->count != SOURCE_COUNT_UNKNOWN)
 		options.expected_samples = set->selected.count;
-	return beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+	char *facts = dataset_facts_make(self->options, set->from, &self->train.from->classes);
+	if (!facts)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
+	options.facts = facts;
+	result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+	free(facts);
+	return result;
 }
 
 static int write_set(write_run *self, dataset *set, beton_error *err)

@@ -78,15 +78,21 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
 
+static const char *const mode_names[] = {
+	[WRITE_ORIGINAL] = "original",
+	[WRITE_JPG] = "jpg",
+	[WRITE_RAW] = "raw",
+};
+
+const char *write_mode_name(write_mode mode)
+{
+	return mode_names[mode];
+}
+
 static int parse_mode(const char *text, write_mode *mode, beton_error *err)
 {
-	static const char *const names[] = {
-		[WRITE_ORIGINAL] = "original",
-		[WRITE_JPG] = "jpg",
-		[WRITE_RAW] = "raw",
-	};
-	for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++)
-		if (strcmp(text, names[i]) == 0) {
+	for (int i = 0; i < (int)(sizeof(mode_names) / sizeof(*mode_names)); i++)
+		if (strcmp(text, mode_names[i]) == 0) {
 			*mode = (write_mode)i;
 			return BETON_OK;
 		}
