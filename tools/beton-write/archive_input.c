@@ -177,8 +177,10 @@ static bool enable_formats(archive_input *self)
 	for (size_t i = 0; i < sizeof(filters) / sizeof(*filters); i++)
 		if (filters[i](handle) < ARCHIVE_WARN)
 			return false;
+	/* Without the option the rest of the input, checksums and further archives in it, would not be looked at. */
 	if (self->kind == ARCHIVE_TAR)
-		return archive_read_support_format_tar(handle) == ARCHIVE_OK;
+		return archive_read_support_format_tar(handle) == ARCHIVE_OK &&
+		       archive_read_set_options(handle, "tar:read_concatenated_archives=1") == ARCHIVE_OK;
 	return archive_read_support_format_raw(handle) == ARCHIVE_OK &&
 	       archive_read_support_format_empty(handle) == ARCHIVE_OK;
 }

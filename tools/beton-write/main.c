@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-write: a source of samples becomes one .beton file, or two. */
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,8 @@ int main(int argc, char **argv)
 	default:
 		return 2;
 	}
+	/* Names in archives are UTF-8 or plain bytes, whatever language the user speaks; libarchive asks the locale. */
+	setlocale(LC_CTYPE, "C.UTF-8");
 	program_watch_signals();
 	beton_error err;
 	int result = run(&options, &err);

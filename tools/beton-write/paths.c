@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -40,32 +41,10 @@ char *path_folder(const char *path)
 	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-/* {FIRST..LAST} in text: where it begins and ends, and its numbers; false: there is none. */
-static bool find_count(const char *text, const char **begin, const char **end, unsigned long *first,
-		       unsigned long *last, int *digits)
-{
-	for (const char *brace = strchr(text, '{'); brace; brace = strchr(brace + 1, '{')) {
-		char *after;
-		if (!isdigit((unsigned char)brace[1]))
-			continue;
-		*first = strtoul(brace + 1, &after, 10);
-		*digits = (int)(after - brace - 1);
-		if (strncmp(after, "..", 2) != 0 || !isdigit((unsigned char)after[2]))
-			continue;
-		*last = strtoul(after + 2, &after, 10);
-		if (*after != '}' || *digits > 18 || *last < *first)
-			continue;
-		*begin = brace;
-		*end = after + 1;
-		return true;
-	}
-	return false;
-}
-
 static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 {
 	glob_t found = {0};
-	int outcome = glob(pattern, GLOB_BRACE | GLOB_NOMAGIC | GLOB_ERR, NULL, &found);
+	int outcome = glob(pattern, GLOB_NOMAGIC | GLOB_ERR, NULL, &found);
 	int result = BETON_OK;
 	if (outcome == GLOB_NOMATCH)
 		result = bt_fail(err, BETON_NOT_FOUND, "%s: no such file or folder", pattern);
@@ -85,25 +64,75 @@ static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 	return result;
 }
 
-int paths_expand(const char *argument, name_list *paths, beton_error *err)
-{
-	const char *begin;
-	const char *end;
+/* {...} in a pattern, what is between the braces included. */
+typedef struct braces {
+	const char *begin; /* the opening one */
+	const char *end;   /* behind the closing one */
+	bool counts;       /* {FIRST..LAST}, else {ONE,OTHER} */
 	unsigned long first;
 	unsigned long last;
-	int digits;
+	int digits; /* of FIRST */
+} braces;
+
+static bool parse_count(braces *found)
+{
+	char *after;
+	const char *text = found->begin + 1;
+	if (!isdigit((unsigned char)*text))
+		return false;
+	found->first = strtoul(text, &after, 10);
+	found->digits = (int)(after - text);
+	if (found->digits > 18 || strncmp(after, "..", 2) != 0 || !isdigit((unsigned char)after[2]))
+		return false;
+	found->last = strtoul(after + 2, &after, 10);
+	return after + 1 == found->end && found->last >= found->first;
+}
+
+/* The first braces of the pattern that say something. */
+static bool find_braces(const char *pattern, braces *found)
+{
+	for (const char *open = strchr(pattern, '{'); open; open = strchr(open + 1, '{')) {
+		const char *close = strchr(open, '}');
+		if (!close)
+			return false;
+		*found = (braces){.begin = open, .end = close + 1};
+		found->counts = parse_count(found);
+		if (found->counts || memchr(open, ',', (size_t)(close - open)))
+			return true;
+	}
+	return false;
+}
+
+/* Expands the pattern with the braces replaced by text. */
+static int expand_with(const char *pattern, const braces *replaced, const char *text, int length, name_list *paths,
+		       beton_error *err)
+{
+	char *one = bt_format("%.*s%.*s%s", (int)(replaced->begin - pattern), pattern, length, text, replaced->end);
+	int result = one ? paths_expand(one, paths, err) : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", pattern);
+	free(one);
+	return result;
+}
+
+int paths_expand(const char *argument, name_list *paths, beton_error *err)
+{
+	braces found;
+	int result = BETON_OK;
 	if (path_exists(argument))
 		return name_list_add(paths, argument, err);
-	if (!find_count(argument, &begin, &end, &first, &last, &digits))
+	if (!find_braces(argument, &found))
 		return expand_glob(argument, paths, err);
-	if (last - first >= PATHS_MAX)
+	if (found.counts && found.last - found.first >= PATHS_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: more than %d files", argument, PATHS_MAX);
-	int result = BETON_OK;
-	for (unsigned long i = first; i <= last && result == BETON_OK; i++) {
-		char *one = bt_format("%.*s%0*lu%s", (int)(begin - argument), argument, digits, i, end);
-		result = one ? paths_expand(one, paths, err)
-			     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", argument);
-		free(one);
+	for (unsigned long i = found.first; found.counts && i <= found.last && result == BETON_OK; i++) {
+		char number[24];
+		int length = snprintf(number, sizeof(number), "%0*lu", found.digits, i);
+		result = expand_with(argument, &found, number, length, paths, err);
+	}
+	const char *part = found.begin + 1;
+	while (!found.counts && part < found.end && result == BETON_OK) {
+		int length = (int)strcspn(part, ",}");
+		result = expand_with(argument, &found, part, length, paths, err);
+		part += length + 1;
 	}
 	return result;
 }
