@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+#include "image_options.h"
+
 /* Sets key, unless there is no text or it is not UTF-8. */
 static void set_text(json_t *object, const char *key, const char *text)
 {
@@ -63,10 +65,7 @@ static json_t *make_options(const write_options *options)
 		json_object_set_new(object, "val_fraction", json_real(options->val_fraction));
 	if (options->skip_bad)
 		set_text(object, "on_error", "skip");
-	set_text(object, "write_mode", write_mode_name(options->image.mode));
-	json_object_set_new(object, "quality", json_integer(options->image.quality));
-	if (options->image.max_resolution)
-		json_object_set_new(object, "max_resolution", json_integer(options->image.max_resolution));
+	image_facts_add(&options->image, object);
 	return object;
 }
 

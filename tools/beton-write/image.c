@@ -5,83 +5,230 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "common/error.h"
 #include "common/jpeg.h"
-#include "jpeg_codec.h"
+#include "jpeg.h"
+#include "orientation.h"
 #include "png_reader.h"
+#include "resize.h"
+#include "webp_reader.h"
 
-int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *path, beton_error *err)
+/* One picture on its way. */
+typedef struct picture {
+	const char *name;
+	const image_settings *settings;
+	file_bytes *file; /* NULL: its pixels were given */
+	uint64_t key;     /* for PROPORTION */
+	rgb_image pixels;
+	int orientation;
+	uint32_t width; /* of what is stored, upright */
+	uint32_t height;
+} picture;
+
+void image_settings_init(image_settings *settings)
 {
+	*settings = (image_settings){.mode = WRITE_ORIGINAL,
+				     .filter = RESIZE_AREA,
+				     .quality = 90,
+				     .blend = true,
+				     .background = {255, 255, 255},
+				     .compress_probability = 0.5};
+}
+
+int image_allocate_channels(rgb_image *image, uint64_t width, uint64_t height, int channels, const char *name,
+			    beton_error *err)
+{
+	*image = (rgb_image){0};
 	if (width < 1 || height < 1 || width > UINT16_MAX || height > UINT16_MAX ||
 	    width * height > BT_IMAGE_PIXELS_MAX)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT,
-			       "%s: %llu x %llu pixels; a side has 1 to %u, a picture at most %llu", path,
+			       "%s: %llu x %llu pixels; a side has 1 to %u, a picture at most %llu", name,
 			       (unsigned long long)width, (unsigned long long)height, UINT16_MAX,
 			       (unsigned long long)BT_IMAGE_PIXELS_MAX);
-	*image = (rgb_image){malloc((size_t)(width * height * 3)), (uint32_t)width, (uint32_t)height};
-	return image->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	*image = (rgb_image){malloc((size_t)(width * height) * (size_t)channels), (uint32_t)width, (uint32_t)height};
+	return image->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 }
 
-/* FFCV's rule, rounding included: both sides times limit / longer side, cut to whole pixels. True if it shrinks. */
-static bool fitted_size(uint32_t limit, uint32_t *width, uint32_t *height)
+int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *name, beton_error *err)
+{
+	return image_allocate_channels(image, width, height, 3, name, err);
+}
+
+void image_blend(rgb_image *image, const image_settings *settings)
+{
+	const uint8_t *from = image->data;
+	uint8_t *to = image->data;
+	size_t pixels = (size_t)image->width * image->height;
+	for (size_t i = 0; i < pixels; i++, from += 4, to += 3) {
+		uint32_t alpha = settings->blend ? from[3] : 255;
+		for (int c = 0; c < 3; c++)
+			to[c] = (uint8_t)((from[c] * alpha + settings->background[c] * (255 - alpha) + 127) / 255);
+	}
+}
+
+/* FFCV's rule, rounding included: both sides times limit / one side, cut to whole pixels. True if it shrinks. */
+static bool fitted_size(const image_settings *settings, uint32_t *width, uint32_t *height)
 {
 	uint32_t longer = *width > *height ? *width : *height;
-	if (limit == 0 || longer <= limit)
+	uint32_t shorter = *width > *height ? *height : *width;
+	uint32_t limit = settings->max_resolution ? settings->max_resolution : settings->min_resolution;
+	uint32_t side = settings->max_resolution ? longer : shorter;
+	if (limit == 0 || side <= limit)
 		return false;
-	double scale = (double)limit / longer;
+	double scale = (double)limit / side;
 	*width = (uint32_t)fmax(1, scale * *width);
 	*height = (uint32_t)fmax(1, scale * *height);
 	return true;
 }
 
-static int store_pixels(rgb_image *image, const char *path, const image_settings *settings, bool as_jpeg,
-			stored_image *out, beton_error *err)
+/* Sets the size that is stored, from that of the file. True if the picture shrinks. */
+static bool plan_size(picture *self, uint32_t width, uint32_t height)
 {
-	uint32_t width = image->width;
-	uint32_t height = image->height;
-	if (fitted_size(settings->max_resolution, &width, &height)) {
-		int result = image_shrink(image, width, height, path, err);
-		if (result != BETON_OK)
-			return result;
+	bool swap = orientation_swaps(self->orientation);
+	self->width = swap ? height : width;
+	self->height = swap ? width : height;
+	return fitted_size(self->settings, &self->width, &self->height);
+}
+
+/* A picture's own bytes decide, so that it comes out the same in any order and any part of the dataset. */
+static bool chosen(const picture *self)
+{
+	return (double)(self->key >> 11) * 0x1p-53 < self->settings->compress_probability;
+}
+
+/* jpeg_source: the picture is one. */
+static bool stored_as_jpeg(const picture *self, bool jpeg_source)
+{
+	switch (self->settings->mode) {
+	case WRITE_ORIGINAL:
+		return jpeg_source;
+	case WRITE_JPG:
+		return true;
+	case WRITE_RAW:
+		return false;
+	case WRITE_SMART:
+		return (uint64_t)self->width * self->height * 3 > self->settings->smart_threshold;
+	default:
+		return chosen(self);
 	}
-	*out = (stored_image){.mode = BETON_IMAGE_RAW, .width = width, .height = height};
+}
+
+/* x_scale, y_scale: pixels for one of the result, before the picture is turned. */
+static int resize(picture *self, double x_scale, double y_scale, beton_error *err)
+{
+	bool swap = orientation_swaps(self->orientation);
+	uint32_t width = swap ? self->height : self->width;
+	uint32_t height = swap ? self->width : self->height;
+	rgb_image *image = &self->pixels;
+	if (image->width == width && image->height == height)
+		return BETON_OK;
+	rgb_image fitted;
+	int result = image_allocate(&fitted, width, height, self->name, err);
+	if (result != BETON_OK)
+		return result;
+	const pixel_rows from = {image->data, image->width, image->height, (size_t)image->width * 3};
+	const pixel_rows to = {fitted.data, width, height, (size_t)width * 3};
+	result = resize_pixels(&from, &to, 3, x_scale, y_scale, self->settings->filter, self->name, err);
+	free(image->data);
+	*image = fitted;
+	return result;
+}
+
+static int store_pixels(picture *self, bool as_jpeg, stored_image *out, beton_error *err)
+{
+	int result = orientation_apply(&self->pixels, self->orientation, self->name, err);
+	if (result != BETON_OK)
+		return result;
+	*out = (stored_image){.mode = BETON_IMAGE_RAW, .width = self->pixels.width, .height = self->pixels.height};
 	if (as_jpeg) {
 		out->mode = BETON_IMAGE_JPEG;
-		return jpeg_encode(image, settings->quality, path, &out->data, &out->size, err);
+		return jpeg_encode(&self->pixels, self->settings, self->name, &out->data, &out->size, err);
 	}
-	out->size = (size_t)width * height * 3;
-	out->data = image->data;
-	image->data = NULL;
+	out->size = (size_t)out->width * out->height * 3;
+	out->data = self->pixels.data;
+	self->pixels.data = NULL;
 	return BETON_OK;
 }
 
-static int load_jpeg(file_bytes *file, const char *path, const image_settings *settings, rgb_image *image,
-		     stored_image *out, beton_error *err)
+/* All of the picture as it is, or a part of what it was. */
+static int store_decoded(picture *self, stored_image *out, beton_error *err)
 {
-	jpeg_facts facts;
-	int result = jpeg_inspect(file->data, file->size, path, &facts, err);
-	if (result != BETON_OK)
-		return result;
-	uint32_t width = facts.width;
-	uint32_t height = facts.height;
-	bool shrinks = fitted_size(settings->max_resolution, &width, &height);
-	if (settings->mode == WRITE_ORIGINAL && facts.rgb && !shrinks) {
-		result = jpeg_check(file->data, file->size, path, err);
-		if (result != BETON_OK)
-			return result;
-		*out = (stored_image){file->data, file->size, BETON_IMAGE_JPEG, facts.width, facts.height};
-		file->data = NULL;
-		return BETON_OK;
+	uint32_t width = self->pixels.width;
+	uint32_t height = self->pixels.height;
+	int result = BETON_OK;
+	if (plan_size(self, width, height)) {
+		bool swap = orientation_swaps(self->orientation);
+		result = resize(self, (double)width / (swap ? self->height : self->width),
+				(double)height / (swap ? self->width : self->height), err);
 	}
-	result = jpeg_decode(file->data, file->size, path, image, err);
-	return result == BETON_OK ? store_pixels(image, path, settings, settings->mode != WRITE_RAW, out, err) : result;
+	return result == BETON_OK ? store_pixels(self, stored_as_jpeg(self, false), out, err) : result;
 }
 
-static int load_png(const file_bytes *file, const char *path, const image_settings *settings, rgb_image *image,
-		    stored_image *out, beton_error *err)
+/* Without changing a pixel; out->data stays NULL where that cannot be. */
+static int store_original(picture *self, stored_image *out, beton_error *err)
 {
-	int result = png_decode(file->data, file->size, path, image, err);
-	return result == BETON_OK ? store_pixels(image, path, settings, settings->mode == WRITE_JPG, out, err) : result;
+	file_bytes *file = self->file;
+	uint8_t *data = NULL;
+	size_t size = 0;
+	int result = BETON_OK;
+	if (self->orientation > 1) {
+		result = jpeg_turn(file->data, file->size, self->orientation, self->name, &data, &size, err);
+		if (result != BETON_OK || !data)
+			return result;
+	} else if (!self->settings->keep_bytes) {
+		result = jpeg_rewrite(file->data, file->size, self->name, &data, &size, err);
+	} else if (!self->settings->unchecked) {
+		result = jpeg_check(file->data, file->size, self->name, err);
+	}
+	if (result != BETON_OK)
+		return result;
+	if (!data) {
+		data = file->data;
+		size = file->size;
+		file->data = NULL;
+	}
+	*out = (stored_image){data, size, BETON_IMAGE_JPEG, self->width, self->height};
+	return BETON_OK;
+}
+
+static int store_jpeg_pixels(picture *self, const jpeg_facts *facts, bool as_jpeg, stored_image *out, beton_error *err)
+{
+	bool swap = orientation_swaps(self->orientation);
+	uint32_t width = swap ? self->height : self->width;
+	uint32_t height = swap ? self->width : self->height;
+	int wide = jpeg_scale_eighths(facts->width, width);
+	int high = jpeg_scale_eighths(facts->height, height);
+	int eighths = wide > high ? wide : high;
+	int result = jpeg_decode(self->file->data, self->file->size, eighths, self->name, &self->pixels, err);
+	if (result == BETON_OK)
+		result = resize(self, facts->width * (eighths / 8.0) / width, facts->height * (eighths / 8.0) / height,
+				err);
+	return result == BETON_OK ? store_pixels(self, as_jpeg, out, err) : result;
+}
+
+static int convert_jpeg(picture *self, stored_image *out, beton_error *err)
+{
+	const file_bytes *file = self->file;
+	jpeg_facts facts;
+	int result = jpeg_inspect(file->data, file->size, self->name, &facts, err);
+	if (result != BETON_OK)
+		return result;
+	self->orientation = self->settings->ignore_orientation ? 1 : facts.orientation;
+	bool shrinks = plan_size(self, facts.width, facts.height);
+	if (self->settings->mode == WRITE_ORIGINAL && facts.colour != JPEG_CMYK && !shrinks) {
+		result = store_original(self, out, err);
+		if (result != BETON_OK || out->data)
+			return result;
+	}
+	bool as_jpeg = stored_as_jpeg(self, true);
+	if (as_jpeg && self->orientation == 1 && (facts.colour == JPEG_GREY || facts.colour == JPEG_YCC)) {
+		*out = (stored_image){.mode = BETON_IMAGE_JPEG, .width = self->width, .height = self->height};
+		return jpeg_reencode(file->data, file->size, self->width, self->height, self->settings, self->name,
+				     &out->data, &out->size, err);
+	}
+	return store_jpeg_pixels(self, &facts, as_jpeg, out, err);
 }
 
 static bool starts_with(const file_bytes *file, const void *magic, size_t size)
@@ -89,27 +236,51 @@ static bool starts_with(const file_bytes *file, const void *magic, size_t size)
 	return file->size >= size && memcmp(file->data, magic, size) == 0;
 }
 
+static int decode_other(picture *self, beton_error *err)
+{
+	const file_bytes *file = self->file;
+	if (starts_with(file, "\x89PNG\r\n\x1a\n", 8))
+		return png_decode(file->data, file->size, self->settings, self->name, &self->pixels, &self->orientation,
+				  err);
+	if (starts_with(file, "RIFF", 4) && file->size >= 12 && memcmp(file->data + 8, "WEBP", 4) == 0)
+		return webp_decode(file->data, file->size, self->settings, self->name, &self->pixels,
+				   &self->orientation, err);
+	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG, PNG or WebP picture", self->name);
+}
+
 int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
 		  beton_error *err)
 {
-	rgb_image image = {0};
+	picture self = {.name = name, .settings = settings, .file = file, .orientation = 1};
 	*out = (stored_image){0};
-	int result = BETON_OK;
 	if (file->size == 0)
-		result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a picture of 0 bytes", name);
-	else if (starts_with(file, "\xff\xd8\xff", 3))
-		result = load_jpeg(file, name, settings, &image, out, err);
-	else if (starts_with(file, "\x89PNG\r\n\x1a\n", 8))
-		result = load_png(file, name, settings, &image, out, err);
-	else
-		result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG or PNG picture", name);
-	free(image.data);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a picture of 0 bytes", name);
+	if (settings->mode == WRITE_PROPORTION)
+		self.key = XXH3_64bits_withSeed(file->data, file->size, settings->compress_seed);
+	int result;
+	if (starts_with(file, "\xff\xd8\xff", 3)) {
+		result = convert_jpeg(&self, out, err);
+	} else {
+		result = decode_other(&self, err);
+		if (settings->ignore_orientation)
+			self.orientation = 1;
+		if (result == BETON_OK)
+			result = store_decoded(&self, out, err);
+	}
+	free(self.pixels.data);
 	return result;
 }
 
 int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
 			 beton_error *err)
 {
+	picture self = {.name = name, .settings = settings, .pixels = *image, .orientation = 1};
 	*out = (stored_image){0};
-	return store_pixels(image, name, settings, settings->mode == WRITE_JPG, out, err);
+	*image = (rgb_image){0};
+	if (settings->mode == WRITE_PROPORTION)
+		self.key = XXH3_64bits_withSeed(self.pixels.data, (size_t)self.pixels.width * self.pixels.height * 3,
+						settings->compress_seed);
+	int result = store_decoded(&self, out, err);
+	free(self.pixels.data);
+	return result;
 }

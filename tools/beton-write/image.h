@@ -4,6 +4,7 @@
 #ifndef BETON_WRITE_IMAGE_H
 #define BETON_WRITE_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,16 +13,40 @@
 #include "file_bytes.h"
 
 typedef enum write_mode {
-	WRITE_ORIGINAL, /* JPEG bytes as they are; other pictures as raw pixels */
-	WRITE_JPG,      /* everything encoded as JPEG */
-	WRITE_RAW,
+	WRITE_ORIGINAL,   /* JPEG stays JPEG, with the same pixels; other pictures as raw pixels */
+	WRITE_JPG,        /* everything encoded as JPEG */
+	WRITE_RAW,        /* everything as raw pixels */
+	WRITE_SMART,      /* encoded as JPEG where raw pixels would take more than smart_threshold bytes */
+	WRITE_PROPORTION, /* encoded as JPEG with compress_probability, else raw */
 } write_mode;
+
+typedef enum resize_filter {
+	RESIZE_AREA,
+	RESIZE_BILINEAR,
+	RESIZE_BICUBIC,
+	RESIZE_LANCZOS, /* of three lobes */
+} resize_filter;
 
 typedef struct image_settings {
 	write_mode mode;
 	uint32_t max_resolution; /* pixels of the longer side; 0: no limit */
-	int quality;             /* of JPEGs encoded here, 1..100 */
+	uint32_t min_resolution; /* shrink until the shorter side has so many pixels; 0: do not; not with a maximum */
+	resize_filter filter;
+	int quality;              /* of JPEGs encoded here, 1..100 */
+	bool full_colour;         /* these have 4:4:4, not 4:2:0 */
+	bool keep_bytes;          /* ORIGINAL: JPEG files byte for byte, unless they are to be turned */
+	bool unchecked;           /* with keep_bytes: JPEGs are not read to find damage */
+	bool ignore_orientation;  /* pictures stay as their pixels are, whatever EXIF says */
+	bool blend;               /* in front of background; else transparency is dropped */
+	uint8_t background[3];    /* RGB */
+	uint64_t smart_threshold; /* bytes; where has_threshold */
+	bool has_threshold;
+	double compress_probability; /* 0..1 */
+	uint64_t compress_seed;      /* which pictures become JPEGs depends on this and on the bytes of each */
 } image_settings;
+
+/* Quality 90, area, white background. */
+void image_settings_init(image_settings *settings);
 
 /* Rows of 3 bytes a pixel, without padding; data is the owner's to free. */
 typedef struct rgb_image {
@@ -50,9 +75,13 @@ int image_convert_pixels(rgb_image *image, const char *name, const image_setting
 			 beton_error *err);
 
 /* Memory for width x height pixels; checks the limits. */
-int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *path, beton_error *err);
+int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *name, beton_error *err);
 
-/* Replaces image by one of width x height (neither larger than before), each pixel the mean of the area it covers. */
-int image_shrink(rgb_image *image, uint32_t width, uint32_t height, const char *path, beton_error *err);
+/* The same with that many bytes a pixel. */
+int image_allocate_channels(rgb_image *image, uint64_t width, uint64_t height, int channels, const char *name,
+			    beton_error *err);
+
+/* Makes RGB of RGBA (4 bytes a pixel), in place. */
+void image_blend(rgb_image *image, const image_settings *settings);
 
 #endif

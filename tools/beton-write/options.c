@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "image_options.h"
 
 static const char *const usage_text =
 	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
@@ -31,12 +32,9 @@ static const char *const usage_text =
 	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
 	"      --on-error=stop|skip  a bad sample ends the program (default), or is left out\n"
 	"      --error-list=FILE     list what was left out here, not on standard error\n"
-	"\n"
-	"Pictures:\n"
-	"  -m, --write-mode=MODE     original: JPEG bytes as they are, PNG as raw pixels (default)\n"
-	"                            jpg: encode every picture; raw: store pixels\n"
-	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
-	"  -q, --quality=N           of pictures encoded as JPEG, 1 to 100 (default 90)\n"
+	"\n";
+
+static const char *const usage_end =
 	"\n"
 	"File and program:\n"
 	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger\n"
@@ -68,36 +66,13 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"on-error", required_argument, NULL, OPTION_ON_ERROR},
 					     {"error-list", required_argument, NULL, OPTION_ERROR_LIST},
 					     {"val-fraction", required_argument, NULL, 'f'},
-					     {"write-mode", required_argument, NULL, 'm'},
-					     {"max-resolution", required_argument, NULL, 'r'},
-					     {"quality", required_argument, NULL, 'q'},
+					     IMAGE_LONG_OPTIONS,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"threads", required_argument, NULL, 't'},
 					     {"quiet", no_argument, NULL, 'Q'},
 					     {"help", no_argument, NULL, 'h'},
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
-
-static const char *const mode_names[] = {
-	[WRITE_ORIGINAL] = "original",
-	[WRITE_JPG] = "jpg",
-	[WRITE_RAW] = "raw",
-};
-
-const char *write_mode_name(write_mode mode)
-{
-	return mode_names[mode];
-}
-
-static int parse_mode(const char *text, write_mode *mode, beton_error *err)
-{
-	for (int i = 0; i < (int)(sizeof(mode_names) / sizeof(*mode_names)); i++)
-		if (strcmp(text, mode_names[i]) == 0) {
-			*mode = (write_mode)i;
-			return BETON_OK;
-		}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--write-mode: '%s' is not original, jpg or raw", text);
-}
 
 /* A number of bytes, or with K, M or G (and iB, if one likes) of 1024, 1024^2, 1024^3 bytes. */
 static int parse_page_size(const char *text, uint32_t *page_size, beton_error *err)
@@ -160,17 +135,9 @@ static int parse_option(write_options *options, int option, const char *text, be
 {
 	uint64_t number = 0;
 	int result = BETON_OK;
+	if (image_option_known(option))
+		return image_option_parse(&options->image, option, text, err);
 	switch (option) {
-	case 'm':
-		return parse_mode(text, &options->image.mode, err);
-	case 'r':
-		result = bt_parse_u64("--max-resolution", text, 1, UINT16_MAX, &number, err);
-		options->image.max_resolution = (uint32_t)number;
-		return result;
-	case 'q':
-		result = bt_parse_u64("--quality", text, 1, 100, &number, err);
-		options->image.quality = (int)number;
-		return result;
 	case 'p':
 		return parse_page_size(text, &options->page_size, err);
 	case 't':
@@ -196,16 +163,19 @@ static options_outcome wrong(const char *message)
 options_outcome options_parse(write_options *options, int argc, char **argv)
 {
 	*options = (write_options){.selected = {.limit = UINT64_MAX},
-				   .image = {.mode = WRITE_ORIGINAL, .quality = 90},
 				   .page_size = BETON_PAGE_SIZE_DEFAULT,
 				   .threads = bt_available_cores()};
+	image_settings_init(&options->image);
 	beton_error err;
 	int option;
 	while ((option = getopt_long(argc, argv, "m:r:q:p:t:f:QhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(NULL);
 		if (option == 'h' || option == 'V') {
-			fputs(option == 'h' ? usage_text : "beton-write " PROJECT_VERSION "\n", stdout);
+			if (option == 'h')
+				printf("%s%s%s", usage_text, image_options_usage, usage_end);
+			else
+				puts("beton-write " PROJECT_VERSION);
 			return OPTIONS_DONE;
 		}
 		if (parse_option(options, option, optarg, &err) != BETON_OK)
@@ -213,6 +183,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return wrong("expected SOURCE and OUT.beton");
+	if (image_options_check(&options->image, &err) != BETON_OK)
+		return wrong(err.message);
 	if (options->error_list && !options->skip_bad)
 		return wrong("--error-list goes with --on-error=skip");
 	options->source = argv[optind];

@@ -27,9 +27,6 @@ typedef enum options_outcome {
 	OPTIONS_WRONG, /* the message was printed */
 } options_outcome;
 
-/* What --write-mode calls it. Static. */
-const char *write_mode_name(write_mode mode);
-
 options_outcome options_parse(write_options *options, int argc, char **argv);
 
 #endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "image_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+const char *const image_options_usage =
+	"Pictures (JPEG, PNG, WebP):\n"
+	"  -m, --write-mode=MODE     original: JPEG stays JPEG with the same pixels, others as raw pixels (default)\n"
+	"                            jpg: encode every picture; raw: store pixels\n"
+	"                            smart: encode those whose pixels take more than --smart-threshold bytes\n"
+	"                            proportion: encode a random part of them, --compress-probability\n"
+	"      --smart-threshold=N   bytes of pixels\n"
+	"      --compress-probability=P, --compress-seed=N\n"
+	"                            default 0.5 and 0; the seed and a picture's own bytes decide\n"
+	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
+	"      --min-resolution=N    or: those whose shorter side has more than N\n"
+	"      --resize-filter=NAME  area (default), bilinear, bicubic, lanczos\n"
+	"  -q, --quality=N           of pictures encoded as JPEG, 1 to 100 (default 90)\n"
+	"      --subsampling=420|444 of their colour (default 420)\n"
+	"      --keep-bytes          original: copy JPEG files as they are, do not rewrite them for loading\n"
+	"      --no-check            with --keep-bytes: do not read them for damage\n"
+	"      --ignore-orientation  do not turn pictures upright by their EXIF\n"
+	"      --background=RRGGBB   behind what is transparent (default FFFFFF); none: drop transparency\n";
+
+static const char *const mode_names[] = {
+	[WRITE_ORIGINAL] = "original",     [WRITE_JPG] = "jpg", [WRITE_RAW] = "raw", [WRITE_SMART] = "smart",
+	[WRITE_PROPORTION] = "proportion",
+};
+
+static const char *const filter_names[] = {
+	[RESIZE_AREA] = "area",
+	[RESIZE_BILINEAR] = "bilinear",
+	[RESIZE_BICUBIC] = "bicubic",
+	[RESIZE_LANCZOS] = "lanczos",
+};
+
+/* The index of text among names; -1: it is none of them. */
+static int find_name(const char *text, const char *const *names, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	return -1;
+}
+
+static int parse_mode(const char *text, write_mode *mode, beton_error *err)
+{
+	int found = find_name(text, mode_names, sizeof(mode_names) / sizeof(*mode_names));
+	if (found < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--write-mode: '%s' is not original, jpg, raw, smart or proportion", text);
+	*mode = (write_mode)found;
+	return BETON_OK;
+}
+
+static int parse_filter(const char *text, resize_filter *filter, beton_error *err)
+{
+	int found = find_name(text, filter_names, sizeof(filter_names) / sizeof(*filter_names));
+	if (found < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--resize-filter: '%s' is not area, bilinear, bicubic or lanczos", text);
+	*filter = (resize_filter)found;
+	return BETON_OK;
+}
+
+static int parse_subsampling(const char *text, bool *full_colour, beton_error *err)
+{
+	static const char *const names[] = {"420", "444"};
+	int found = find_name(text, names, sizeof(names) / sizeof(*names));
+	if (found < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--subsampling: '%s' is not 420 or 444", text);
+	*full_colour = found == 1;
+	return BETON_OK;
+}
+
+static int parse_background(image_settings *settings, const char *text, beton_error *err)
+{
+	settings->blend = strcmp(text, "none") != 0;
+	if (!settings->blend)
+		return BETON_OK;
+	if (strlen(text) != 6 || strspn(text, "0123456789abcdefABCDEF") != 6)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--background: '%s' is not a colour of 6 hexadecimal digits, nor none", text);
+	unsigned long colour = strtoul(text, NULL, 16);
+	for (int c = 0; c < 3; c++)
+		settings->background[c] = (uint8_t)(colour >> (16 - 8 * c));
+	return BETON_OK;
+}
+
+static int parse_side(const char *what, const char *text, uint32_t *side, beton_error *err)
+{
+	uint64_t number = 0;
+	int result = bt_parse_u64(what, text, 1, UINT16_MAX, &number, err);
+	*side = (uint32_t)number;
+	return result;
+}
+
+bool image_option_known(int option)
+{
+	return (option >= IMAGE_OPTION_SMART_THRESHOLD && option <= IMAGE_OPTION_BACKGROUND) || option == 'm' ||
+	       option == 'r' || option == 'q';
+}
+
+static int parse_flag(image_settings *settings, int option)
+{
+	if (option == IMAGE_OPTION_KEEP_BYTES)
+		settings->keep_bytes = true;
+	else if (option == IMAGE_OPTION_NO_CHECK)
+		settings->unchecked = true;
+	else
+		settings->ignore_orientation = true;
+	return BETON_OK;
+}
+
+int image_option_parse(image_settings *settings, int option, const char *text, beton_error *err)
+{
+	uint64_t number = 0;
+	int result;
+	switch (option) {
+	case 'm':
+		return parse_mode(text, &settings->mode, err);
+	case 'r':
+		return parse_side("--max-resolution", text, &settings->max_resolution, err);
+	case IMAGE_OPTION_MIN_RESOLUTION:
+		return parse_side("--min-resolution", text, &settings->min_resolution, err);
+	case 'q':
+		result = bt_parse_u64("--quality", text, 1, 100, &number, err);
+		settings->quality = (int)number;
+		return result;
+	case IMAGE_OPTION_SMART_THRESHOLD:
+		settings->has_threshold = true;
+		return bt_parse_u64("--smart-threshold", text, 0, UINT64_MAX, &settings->smart_threshold, err);
+	case IMAGE_OPTION_COMPRESS_PROBABILITY:
+		return bt_parse_double("--compress-probability", text, 0, 1, &settings->compress_probability, err);
+	case IMAGE_OPTION_COMPRESS_SEED:
+		return bt_parse_u64("--compress-seed", text, 0, UINT64_MAX, &settings->compress_seed, err);
+	case IMAGE_OPTION_RESIZE_FILTER:
+		return parse_filter(text, &settings->filter, err);
+	case IMAGE_OPTION_SUBSAMPLING:
+		return parse_subsampling(text, &settings->full_colour, err);
+	case IMAGE_OPTION_BACKGROUND:
+		return parse_background(settings, text, err);
+	default:
+		return parse_flag(settings, option);
+	}
+}
+
+int image_options_check(const image_settings *settings, beton_error *err)
+{
+	const char *reason = NULL;
+	if (settings->max_resolution && settings->min_resolution)
+		reason = "--max-resolution and --min-resolution exclude each other";
+	else if (settings->mode == WRITE_SMART && !settings->has_threshold)
+		reason = "--write-mode=smart needs --smart-threshold";
+	else if (settings->mode != WRITE_SMART && settings->has_threshold)
+		reason = "--smart-threshold goes with --write-mode=smart";
+	else if (settings->keep_bytes && settings->mode != WRITE_ORIGINAL)
+		reason = "--keep-bytes goes with --write-mode=original";
+	else if (settings->unchecked && !settings->keep_bytes)
+		reason = "--no-check goes with --keep-bytes";
+	return reason ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", reason) : BETON_OK;
+}
+
+/* JSON's numbers are 64 bits with a sign. */
+static void add_text(json_t *object, const char *key, uint64_t number)
+{
+	char text[24];
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	json_object_set_new(object, key, json_string(text));
+}
+
+static void add_number(json_t *object, const char *key, uint32_t number)
+{
+	if (number)
+		json_object_set_new(object, key, json_integer(number));
+}
+
+static void add_flag(json_t *object, const char *key, bool set)
+{
+	if (set)
+		json_object_set_new(object, key, json_true());
+}
+
+void image_facts_add(const image_settings *settings, json_t *object)
+{
+	json_object_set_new(object, "write_mode", json_string(mode_names[settings->mode]));
+	json_object_set_new(object, "quality", json_integer(settings->quality));
+	json_object_set_new(object, "subsampling", json_string(settings->full_colour ? "444" : "420"));
+	if (settings->max_resolution || settings->min_resolution)
+		json_object_set_new(object, "resize_filter", json_string(filter_names[settings->filter]));
+	add_number(object, "max_resolution", settings->max_resolution);
+	add_number(object, "min_resolution", settings->min_resolution);
+	if (settings->has_threshold)
+		add_text(object, "smart_threshold", settings->smart_threshold);
+	if (settings->mode == WRITE_PROPORTION) {
+		json_object_set_new(object, "compress_probability", json_real(settings->compress_probability));
+		add_text(object, "compress_seed", settings->compress_seed);
+	}
+	add_flag(object, "keep_bytes", settings->keep_bytes);
+	add_flag(object, "no_check", settings->unchecked);
+	add_flag(object, "ignore_orientation", settings->ignore_orientation);
+	char colour[8];
+	snprintf(colour, sizeof(colour), "%02x%02x%02x", settings->background[0], settings->background[1],
+		 settings->background[2]);
+	json_object_set_new(object, "background", json_string(settings->blend ? colour : "none"));
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JPEG in and out. All functions: any thread; errors are SAMPLE_CORRUPT for what is wrong with the picture, and
+ * NO_MEMORY. A warning of the decoder is an error: it means damaged data. */
+#ifndef BETON_WRITE_JPEG_H
+#define BETON_WRITE_JPEG_H
+
+#include <stdbool.h>
+
+#include "image.h"
+
+typedef enum jpeg_colour {
+	JPEG_GREY,
+	JPEG_YCC,
+	JPEG_RGB,
+	JPEG_CMYK, /* or YCCK: a decoder does not make RGB of it by itself */
+} jpeg_colour;
+
+typedef struct jpeg_facts {
+	uint32_t width;
+	uint32_t height;
+	jpeg_colour colour;
+	int orientation; /* that of EXIF, 1..8; 1 where there is none */
+} jpeg_facts;
+
+/* Reads the header. */
+int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts *facts, beton_error *err);
+
+/* Reads the whole picture without making pixels, to find damaged data. */
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err);
+
+/* Eighths of its size, a power of two, in which a JPEG is decoded when `from` pixels along a side are to become `to`:
+ * the smallest that gives as many at least. (With other eighths decoding takes longer than in full.) */
+int jpeg_scale_eighths(uint32_t from, uint32_t to);
+
+/* Decodes to RGB in that many eighths of its size, rounded up. */
+int jpeg_decode(const uint8_t *data, size_t size, int eighths, const char *name, rgb_image *image, beton_error *err);
+
+/* Encodes image as YCbCr, with a restart marker for each row of MCUs. *data is the caller's to free. */
+int jpeg_encode(const rgb_image *image, const image_settings *settings, const char *name, uint8_t **data, size_t *size,
+		beton_error *err);
+
+/* Makes a JPEG of width x height pixels of a grey or YCbCr one, as decoding, image_resize and jpeg_encode would, but by
+ * way of the planes of brightness and colour instead of RGB; grey stays grey. *out is the caller's to free. */
+int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const image_settings *settings,
+		  const char *name, uint8_t **out, size_t *out_size, beton_error *err);
+
+/* Writes the coefficients of a JPEG anew: sequential, with a restart marker for each row of MCUs, with the Huffman
+ * tables that suit them best and without metadata. Its pixels are the same. *out is the caller's to free; NULL if this
+ * JPEG cannot be written so, though it can be read. */
+int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err);
+
+/* Turns a JPEG of that orientation (2..8) upright without decoding it. *out is the caller's to free; NULL if that would
+ * not keep every pixel, because a side is no multiple of the MCU's. */
+int jpeg_turn(const uint8_t *data, size_t size, int orientation, const char *name, uint8_t **out, size_t *out_size,
+	      beton_error *err);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every use of libjpeg here shares: the way out of a failing call, and the start of reading. */
+#ifndef BETON_WRITE_JPEG_COMMON_H
+#define BETON_WRITE_JPEG_COMMON_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+#include <beton/error.h>
+
+/* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
+typedef struct jpeg_escape {
+	struct jpeg_error_mgr errors;
+	jmp_buf target; /* to be set before the first call into libjpeg */
+	bool no_memory; /* why the call failed */
+	char message[JMSG_LENGTH_MAX];
+} jpeg_escape;
+
+/* Warnings of a decoder count as errors: they mean damaged data. */
+struct jpeg_error_mgr *jpeg_escape_init(jpeg_escape *way);
+
+/* Fails by longjmp with that message. */
+BETON_PRINTF(2, 3) void jpeg_escape_leave(jpeg_escape *way, const char *format, ...) __attribute__((noreturn));
+
+void jpeg_escape_leave_no_memory(jpeg_escape *way) __attribute__((noreturn));
+
+/* After the longjmp: NO_MEMORY if that was the reason, else code; "NAME: what: message". */
+int jpeg_escape_fail(const jpeg_escape *way, int code, const char *name, const char *what, beton_error *err);
+
+/* Zero-initialise. */
+typedef struct jpeg_reader {
+	struct jpeg_decompress_struct info;
+	struct jpeg_progress_mgr progress;
+	jpeg_escape escape;
+} jpeg_reader;
+
+/* Up to the header, whose size is checked before the library takes memory for it. The escape must be set up; leaves by
+ * it on failure. EXIF markers are kept. */
+void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size);
+
+/* The outcome of a failed reading: SAMPLE_CORRUPT or NO_MEMORY. Destroys self->info. */
+int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err);
+
+/* A JPEG in memory that is being written; zero-initialise, start with jpeg_sink_attach. */
+typedef struct jpeg_sink {
+	struct jpeg_destination_mgr manager;
+	uint8_t *data; /* the owner's to free, also after a failure */
+	size_t capacity;
+	size_t size; /* bytes written, when compression is finished */
+} jpeg_sink;
+
+/* Has info write there; capacity: bytes to begin with. Leaves by the escape when there is no memory. */
+void jpeg_sink_attach(jpeg_sink *self, struct jpeg_compress_struct *info, size_t capacity);
+
+/* Gives the bytes away, without the room that was not needed. */
+void jpeg_sink_take(jpeg_sink *self, uint8_t **data, size_t *size);
+
+#endif

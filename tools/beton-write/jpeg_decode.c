@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/jpeg.h"
+#include "jpeg.h"
+#include "jpeg_common.h"
+#include "orientation.h"
+
+static jpeg_colour colour_of(jpeg_reader *self)
+{
+	switch (self->info.jpeg_color_space) {
+	case JCS_GRAYSCALE:
+		return JPEG_GREY;
+	case JCS_YCbCr:
+		return JPEG_YCC;
+	case JCS_RGB:
+		return JPEG_RGB;
+	case JCS_CMYK:
+	case JCS_YCCK:
+		return JPEG_CMYK;
+	default:
+		jpeg_escape_leave(&self->escape, "%d components of unknown meaning", self->info.num_components);
+	}
+}
+
+static int orientation_of(jpeg_reader *self)
+{
+	int orientation = 0;
+	for (jpeg_saved_marker_ptr marker = self->info.marker_list; marker && !orientation; marker = marker->next)
+		orientation = orientation_of_exif(marker->data, marker->data_length);
+	if (orientation < 0)
+		jpeg_escape_leave_no_memory(&self->escape);
+	return orientation ? orientation : 1;
+}
+
+int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts *facts, beton_error *err)
+{
+	jpeg_reader self = {0};
+	self.info.err = jpeg_escape_init(&self.escape);
+	if (setjmp(self.escape.target))
+		return jpeg_reader_fail(&self, name, err);
+	jpeg_reader_start(&self, data, size);
+	facts->width = self.info.image_width;
+	facts->height = self.info.image_height;
+	facts->colour = colour_of(&self);
+	facts->orientation = orientation_of(&self);
+	jpeg_destroy_decompress(&self.info);
+	return BETON_OK;
+}
+
+/* At an eighth of the size the decoder reads all coefficients, but keeps the first of each block only. */
+int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err)
+{
+	jpeg_reader self = {0};
+	self.info.err = jpeg_escape_init(&self.escape);
+	if (setjmp(self.escape.target))
+		return jpeg_reader_fail(&self, name, err);
+	jpeg_reader_start(&self, data, size);
+	self.info.scale_num = 1;
+	self.info.scale_denom = 8;
+	self.info.out_color_space = self.info.jpeg_color_space;
+	self.info.do_fancy_upsampling = FALSE;
+	jpeg_start_decompress(&self.info);
+	JSAMPARRAY row =
+		self.info.mem->alloc_sarray((j_common_ptr)&self.info, JPOOL_IMAGE,
+					    self.info.output_width * (JDIMENSION)self.info.output_components, 1);
+	while (self.info.output_scanline < self.info.output_height)
+		jpeg_read_scanlines(&self.info, row, 1);
+	jpeg_finish_decompress(&self.info);
+	jpeg_destroy_decompress(&self.info);
+	return BETON_OK;
+}
+
+int jpeg_scale_eighths(uint32_t from, uint32_t to)
+{
+	int eighths = 8;
+	while (eighths > 1 && (uint64_t)from * (unsigned int)eighths / 16 >= to)
+		eighths /= 2;
+	return eighths;
+}
+
+typedef struct rgb_decoder {
+	jpeg_reader reader;
+	uint8_t *row;
+	rgb_image image;
+} rgb_decoder;
+
+static void read_rows(rgb_decoder *self, bool cmyk)
+{
+	struct jpeg_decompress_struct *info = &self->reader.info;
+	while (info->output_scanline < info->output_height) {
+		JSAMPROW to = self->image.data + (size_t)info->output_scanline * self->image.width * 3;
+		JSAMPROW row = cmyk ? self->row : to;
+		if (jpeg_read_scanlines(info, &row, 1) == 1 && cmyk)
+			bt_cmyk_to_rgb(self->row, to, self->image.width);
+	}
+}
+
+int jpeg_decode(const uint8_t *data, size_t size, int eighths, const char *name, rgb_image *image, beton_error *err)
+{
+	rgb_decoder self = {.row = NULL};
+	struct jpeg_decompress_struct *info = &self.reader.info;
+	info->err = jpeg_escape_init(&self.reader.escape);
+	if (setjmp(self.reader.escape.target)) {
+		free(self.row);
+		free(self.image.data);
+		return jpeg_reader_fail(&self.reader, name, err);
+	}
+	jpeg_reader_start(&self.reader, data, size);
+	bool cmyk = colour_of(&self.reader) == JPEG_CMYK;
+	info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+	info->scale_num = (unsigned int)eighths;
+	info->scale_denom = 8;
+	jpeg_start_decompress(info);
+	int result = image_allocate(&self.image, info->output_width, info->output_height, name, err);
+	if (result == BETON_OK && cmyk && !(self.row = malloc((size_t)info->output_width * 4)))
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
+	if (result == BETON_OK) {
+		read_rows(&self, cmyk);
+		jpeg_finish_decompress(info);
+		*image = self.image;
+	} else {
+		free(self.image.data);
+	}
+	jpeg_destroy_decompress(info);
+	free(self.row);
+	return result;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How JPEGs that are encoded here look. */
+#ifndef BETON_WRITE_JPEG_ENCODE_H
+#define BETON_WRITE_JPEG_ENCODE_H
+
+#include "image.h"
+#include "jpeg_common.h"
+
+/* Sets what jpeg_start_compress needs. colour: what is given to it, RGB, YCbCr or grey. */
+void jpeg_set_encoding(struct jpeg_compress_struct *info, uint32_t width, uint32_t height, J_COLOR_SPACE colour,
+		       const image_settings *settings);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a camera was held, as EXIF tells it: 1 is upright; 2 to 8 are the ways to mirror and turn. */
+#ifndef BETON_WRITE_ORIENTATION_H
+#define BETON_WRITE_ORIENTATION_H
+
+#include <stdbool.h>
+
+#include "image.h"
+
+/* The orientation in a block of EXIF, with "Exif\0\0" in front or without; 0: it has none, or is no EXIF; -1:
+ * out of memory. */
+int orientation_of_exif(const uint8_t *data, size_t size);
+
+/* True if width and height change places. */
+bool orientation_swaps(int orientation);
+
+/* Turns image upright. Errors: NO_MEMORY. */
+int orientation_apply(rgb_image *image, int orientation, const char *name, beton_error *err);
+
+#endif
