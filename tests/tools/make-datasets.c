@@ -80,13 +80,27 @@ static void write_numbers(const char *folder, const char *name, size_t size)
 	finish(writer);
 }
 
-/* Samples of the labels 0, 1, 0, 1. */
-static void write_animals(const char *folder, const char *name, const char *facts)
+/* Samples of the labels 0, 1, 0, 1 ... */
+static void write_animals(const char *folder, const char *name, int count, const char *facts)
 {
 	const beton_field field = {.name = "label", .type = BETON_FIELD_INT};
 	beton_writer *writer = open_writer(folder, name, &field, 1, facts);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < count; i++)
 		append(writer, &(beton_input){.integer = i % 2});
+	finish(writer);
+}
+
+static void write_pictures(const char *folder, const char *name, const char *facts)
+{
+	const beton_field fields[] = {{.name = "label", .type = BETON_FIELD_INT},
+				      {.name = "picture", .type = BETON_FIELD_IMAGE}};
+	beton_writer *writer = open_writer(folder, name, fields, 2, facts);
+	for (int i = 0; i < 3; i++) {
+		const uint8_t pixel[3] = {(uint8_t)i, 2, 3};
+		const beton_input values[] = {
+			{.integer = i}, {.data = pixel, .size = 3, .mode = BETON_IMAGE_RAW, .width = 1, .height = 1}};
+		append(writer, values);
+	}
 	finish(writer);
 }
 
@@ -129,13 +143,16 @@ int main(int argc, char **argv)
 		copy_golden(golden[i], argv[1]);
 	write_numbers(argv[1], "numbers", 10);
 	write_numbers(argv[1], "large", 100000);
-	write_animals(argv[1], "cats", "{\"classes\": [\"cat\", \"dog\"], \"source\": \"a zoo\", \"year\": 1}");
-	write_animals(argv[1], "cats-too",
+	write_animals(argv[1], "cats", 4, "{\"classes\": [\"cat\", \"dog\"], \"source\": \"a zoo\", \"year\": 1}");
+	write_animals(argv[1], "cats-too", 4,
 		      "{\"classes\": [\"cat\", \"dog\", \"emu\"], \"year\": 2, \"source\": \"a zoo\"}");
-	write_animals(argv[1], "dogs", "{\"classes\": [\"dog\", \"emu\", \"cat\"], \"source\": \"a zoo\"}");
-	write_animals(argv[1], "twice", "{\"classes\": [\"cat\", \"cat\"]}");
-	write_animals(argv[1], "one-name", "{\"classes\": [\"cat\"]}");
-	write_animals(argv[1], "no-names", NULL);
+	write_animals(argv[1], "dogs", 4, "{\"classes\": [\"dog\", \"emu\", \"cat\"], \"source\": \"a zoo\"}");
+	write_animals(argv[1], "twice", 4, "{\"classes\": [\"cat\", \"cat\"]}");
+	write_animals(argv[1], "one-name", 4, "{\"classes\": [\"cat\"]}");
+	write_animals(argv[1], "no-names", 4, NULL);
+	write_animals(argv[1], "many", 100000, NULL);
+	write_pictures(argv[1], "twice-pictures", "{\"classes\": [\"cat\", \"cat\", \"dog\"]}");
+	write_pictures(argv[1], "few-names", "{\"classes\": [\"cat\", \"dog\"]}");
 	write_odd_names(argv[1]);
 	remove_folder();
 	return 0;

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "content.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+/* In front of the value: the magic of NumPy's format 1.0 and its description, in all a multiple of 64 bytes, which no
+ * array of BETON_DIMS_MAX dimensions exceeds. */
+enum { NPY_MAGIC_BYTES = 10, NPY_HEADER_MAX = 1024, NPY_ALIGNMENT = 64 };
+
+static int no_memory(const beton_reader *reader, const beton_value *value, beton_error *err)
+{
+	return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)value->sample,
+			      "%s: sample %llu, field '%s': no memory for %llu bytes", beton_reader_path(reader),
+			      (unsigned long long)value->sample, beton_reader_field(reader, value->field)->name,
+			      (unsigned long long)value->size);
+}
+
+/* https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+static size_t npy_header(const beton_field *field, char *header)
+{
+	char *text = header + NPY_MAGIC_BYTES;
+	int used = sprintf(text, "{'descr': '%.15s', 'fortran_order': False, 'shape': (", field->dtype);
+	for (uint32_t i = 0; i < field->ndim; i++)
+		used += sprintf(text + used, "%llu, ", (unsigned long long)field->shape[i]);
+	used += sprintf(text + used, "), }");
+	size_t size = NPY_MAGIC_BYTES + (size_t)used + 1;
+	size = (size + NPY_ALIGNMENT - 1) / NPY_ALIGNMENT * NPY_ALIGNMENT;
+	memset(text + used, ' ', size - NPY_MAGIC_BYTES - (size_t)used);
+	header[size - 1] = '\n';
+	memcpy(header, "\x93NUMPY\x01\x00", 8);
+	header[8] = (char)((size - NPY_MAGIC_BYTES) & 0xff);
+	header[9] = (char)((size - NPY_MAGIC_BYTES) >> 8);
+	return size;
+}
+
+static int make_number(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+{
+	free(self->text);
+	bool whole = value->type == BETON_FIELD_INT;
+	self->text = whole ? bt_format("%" PRId64 "\n", value->integer) : bt_format("%.17g\n", value->real);
+	if (!self->text)
+		return no_memory(reader, value, err);
+	self->data = (const uint8_t *)self->text;
+	self->size = strlen(self->text);
+	self->ending = whole ? "int" : "float";
+	return BETON_OK;
+}
+
+/* Reads the value behind the first `front` bytes of self->value. */
+static int read_value(content *self, const beton_reader *reader, const beton_value *value, size_t front,
+		      beton_error *err)
+{
+	if (value->size > SIZE_MAX - front)
+		return no_memory(reader, value, err);
+	if (value->size + front > self->capacity) {
+		free(self->value);
+		self->value = malloc((size_t)value->size + front);
+		self->capacity = self->value ? value->size + front : 0;
+		if (!self->value)
+			return no_memory(reader, value, err);
+	}
+	self->data = self->value;
+	self->size = (size_t)value->size + front;
+	return beton_reader_read_value(reader, value, self->value + front, err);
+}
+
+static int make_picture(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+{
+	int result = read_value(self, reader, value, 0, err);
+	self->ending = value->mode == BETON_IMAGE_JPEG ? "jpg" : "png";
+	if (result != BETON_OK || value->mode == BETON_IMAGE_JPEG)
+		return result;
+	result = png_encode(&self->png, self->value, value->width, value->height, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "%s: sample %llu", beton_reader_path(reader), (unsigned long long)value->sample);
+	self->data = self->png.data;
+	self->size = self->png.size;
+	return result;
+}
+
+static int make_json(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+{
+	int result = read_value(self, reader, value, 0, err);
+	self->ending = "json";
+	if (result != BETON_OK)
+		return result;
+	if (self->size == 0 || self->value[self->size - 1] != 0)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,
+				      "%s: sample %llu, field '%s': the JSON text does not end with a NUL",
+				      beton_reader_path(reader), (unsigned long long)value->sample,
+				      beton_reader_field(reader, value->field)->name);
+	self->size--;
+	return BETON_OK;
+}
+
+int content_make(content *self, const beton_reader *reader, const beton_value *value, beton_error *err)
+{
+	char header[NPY_HEADER_MAX];
+	size_t front;
+	int result;
+	switch (value->type) {
+	case BETON_FIELD_INT:
+	case BETON_FIELD_FLOAT:
+		return make_number(self, reader, value, err);
+	case BETON_FIELD_IMAGE:
+		return make_picture(self, reader, value, err);
+	case BETON_FIELD_JSON:
+		return make_json(self, reader, value, err);
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_TORCH_TENSOR:
+		front = npy_header(beton_reader_field(reader, value->field), header);
+		result = read_value(self, reader, value, front, err);
+		self->ending = "npy";
+		if (result == BETON_OK)
+			memcpy(self->value, header, front);
+		return result;
+	case BETON_FIELD_BYTES:
+		break;
+	}
+	self->ending = "bin";
+	return read_value(self, reader, value, 0, err);
+}
+
+void content_free(content *self)
+{
+	free(self->value);
+	free(self->png.data);
+	free(self->text);
+	*self = (content){0};
+}

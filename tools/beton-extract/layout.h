@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which files a sample becomes, and how they are called.
+ *
+ * classes: CLASS/KEY.jpg, as beton-write reads a folder: the picture and the label, nothing else.
+ * samples: KEY.jpg, KEY.cls, KEY.FIELD.npy ..., as WebDataset has it: every field, in one folder.
+ *
+ * KEY is the sample's number with leading zeros. Names that come from the file cannot leave the target: see
+ * text_file_name. */
+#ifndef BETON_EXTRACT_LAYOUT_H
+#define BETON_EXTRACT_LAYOUT_H
+
+#include <jansson.h>
+
+#include "content.h"
+#include "target.h"
+#include "tools/common/selection.h"
+
+typedef enum layout_kind { LAYOUT_AUTOMATIC, LAYOUT_CLASSES, LAYOUT_SAMPLES } layout_kind;
+
+typedef struct layout {
+	const beton_reader *reader;
+	layout_kind kind; /* never AUTOMATIC after layout_open */
+	int picture;      /* the only field of pictures, or the one named 'image'; -1: none */
+	int label;        /* the field that holds the class, or -1 */
+	int key_digits;
+	char **fields; /* samples: names of fields as parts of file names */
+	json_t *facts; /* classes: the names */
+	bool numbers;  /* classes: folders are called by numbers */
+	int label_digits;
+	beton_value *values;
+	content content;
+} layout;
+
+/* Looks at the dataset, and for numbered class folders at the labels of the selection. numbers: even if classes have
+ * names. The caller frees self, on failure too. Errors: INVALID_ARGUMENT (CLASSES without pictures or labels, two
+ * classes of one name), those of reading, NO_MEMORY. */
+int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool numbers, const selection *chosen,
+		beton_error *err);
+void layout_free(layout *self);
+
+/* Adds the files of one sample to target; *bytes: what they hold. */
+int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *bytes, beton_error *err);
+
+/* Whether a field is in no file. */
+bool layout_leaves_out(const layout *self, uint32_t field);
+
+#endif

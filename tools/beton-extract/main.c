@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-extract: the samples of a dataset become files again. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "layout.h"
+#include "tools/common/dataset.h"
+#include "tools/common/program.h"
+#include "tools/common/summary.h"
+
+static const char *const usage_text =
+	"Usage: beton-extract [OPTION]... IN.beton OUT\n"
+	"  or:  beton-extract --sample=N --field=NAME IN.beton [FILE]\n"
+	"Write the samples of a .beton file to a new folder, or to a tar file if OUT ends with .tar, .tar.gz, .tgz,\n"
+	".tar.zst or .tar.xz, or is - (standard output). JPEGs are copied as they are stored; raw pixels become PNGs.\n"
+	"\n"
+	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default where there are both)\n"
+	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field\n"
+	"  -N, --class-numbers     call class folders by numbers, also if the classes have names\n"
+	"  -i, --index=LIST        only these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
+	"  -c, --class=CLASS       only samples of this class, by name or number; more than once for more\n"
+	"  -w, --where=CONDITION   only samples for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -n, --sample=N          with --field: one value, to FILE or standard output\n"
+	"  -f, --field=NAME\n"
+	"  -F, --force             replace a file that exists (a folder must not exist, or be empty)\n"
+	"  -j, --json              the summary as JSON\n"
+	"  -Q, --quiet             no progress and no summary\n"
+	"  -h, --help              show this text\n"
+	"  -V, --version           show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {{"layout", required_argument, NULL, 'L'},
+					     {"class-numbers", no_argument, NULL, 'N'},
+					     {"index", required_argument, NULL, 'i'},
+					     {"class", required_argument, NULL, 'c'},
+					     {"where", required_argument, NULL, 'w'},
+					     {"sample", required_argument, NULL, 'n'},
+					     {"field", required_argument, NULL, 'f'},
+					     {"force", no_argument, NULL, 'F'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+typedef struct extract_job {
+	const char *input;
+	const char *output; /* NULL: standard output */
+	layout_kind layout;
+	selection selection;
+	const char *field; /* of one sample, or NULL */
+	uint64_t sample;
+	bool one_sample;
+	bool class_numbers;
+	bool force;
+	bool json;
+	bool quiet;
+} extract_job;
+
+/* What is left out is said: the folder would else pass for the dataset. */
+static void tell_left_out(const layout *files, const beton_reader *reader)
+{
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+		if (layout_leaves_out(files, i)) {
+			beton_error note; /* harmless for a terminal, as every message is */
+			bt_fail(&note, BETON_OK, "the field '%s' is left out; --layout=samples has every field",
+				beton_reader_field(reader, i)->name);
+			fprintf(stderr, "beton-extract: %s\n", note.message);
+		}
+}
+
+static int open_target(const extract_job *job, const beton_reader *reader, extract_target **target, beton_error *err)
+{
+	if (!target_is_tar(job->output))
+		return target_open_folder(target, job->output, err);
+	bool standard = strcmp(job->output, "-") == 0;
+	if (standard && isatty(STDOUT_FILENO))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "a tar file is nothing for a terminal");
+	int result = standard ? BETON_OK : dataset_check_output(job->output, reader, job->force, err);
+	return result == BETON_OK ? target_open_tar(target, job->output, err) : result;
+}
+
+static int extract_samples(const extract_job *job, layout *files, extract_target *target, progress *bar,
+			   beton_error *err)
+{
+	selection_cursor cursor = {0};
+	for (;;) {
+		uint64_t sample;
+		uint64_t bytes;
+		bool found;
+		int result = selection_next(&job->selection, files->reader, &cursor, &sample, &found, err);
+		if (result != BETON_OK || !found)
+			return result;
+		result = layout_add(files, sample, target, &bytes, err);
+		if (result != BETON_OK)
+			return result;
+		progress_sample(bar, bytes);
+	}
+}
+
+static int extract_all(extract_job *job, const beton_reader *reader, beton_error *err)
+{
+	layout files = {0};
+	extract_target *target = NULL;
+	progress bar = {0};
+	uint64_t count = 0;
+	int result = selection_bind(&job->selection, reader, err);
+	if (result == BETON_OK)
+		result = selection_count(&job->selection, reader, &count, err);
+	if (result == BETON_OK)
+		result = layout_open(&files, reader, job->layout, job->class_numbers, &job->selection, err);
+	if (result == BETON_OK)
+		result = open_target(job, reader, &target, err);
+	if (result == BETON_OK && !job->quiet)
+		tell_left_out(&files, reader);
+	progress_start(&bar, count, job->quiet);
+	if (result == BETON_OK)
+		result = extract_samples(job, &files, target, &bar, err);
+	if (result == BETON_OK)
+		result = target->finish(target, err);
+	progress_clear(&bar);
+	if (target)
+		target->close(target);
+	layout_free(&files);
+	if (result == BETON_OK && !job->quiet && strcmp(job->output, "-") != 0)
+		summary_print(job->output, &bar, job->json);
+	return result;
+}
+
+static int write_content(const extract_job *job, const beton_reader *reader, const content *value, beton_error *err)
+{
+	if (!job->output || strcmp(job->output, "-") == 0) {
+		if (fwrite(value->data, 1, value->size, stdout) != value->size)
+			return bt_fail(err, BETON_IO, "cannot write the value");
+		return BETON_OK;
+	}
+	bt_atomic_file file;
+	int result = dataset_check_output(job->output, reader, job->force, err);
+	if (result == BETON_OK)
+		result = bt_atomic_open(&file, job->output, err);
+	if (result != BETON_OK)
+		return result;
+	if (bt_write_full(file.fd, value->data, value->size) == 0)
+		return bt_atomic_commit(&file, err);
+	result = bt_fail_errno(err, errno, "%s: cannot write", job->output);
+	bt_atomic_abandon(&file);
+	return result;
+}
+
+static int extract_one(const extract_job *job, const beton_reader *reader, beton_error *err)
+{
+	content file = {0};
+	beton_value value;
+	int field = beton_reader_find_field(reader, job->field);
+	if (field < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'", job->input, job->field);
+	int result = beton_reader_value(reader, job->sample, (uint32_t)field, &value, err);
+	if (result == BETON_OK)
+		result = content_make(&file, reader, &value, err);
+	if (result == BETON_OK)
+		result = write_content(job, reader, &file, err);
+	content_free(&file);
+	return result;
+}
+
+static int extract(extract_job *job, beton_error *err)
+{
+	beton_reader *reader;
+	int result = beton_reader_open(&reader, job->input, err);
+	if (result == BETON_OK)
+		result = job->field ? extract_one(job, reader, err) : extract_all(job, reader, err);
+	beton_reader_close(&reader);
+	return result;
+}
+
+static int parse_layout(const char *text, layout_kind *kind, beton_error *err)
+{
+	*kind = strcmp(text, "classes") == 0 ? LAYOUT_CLASSES : LAYOUT_SAMPLES;
+	if (*kind == LAYOUT_CLASSES || strcmp(text, "samples") == 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--layout: '%s' is not classes or samples", text);
+}
+
+static int parse_option(extract_job *job, int option, const char *text, beton_error *err)
+{
+	int result = BETON_OK;
+	switch (option) {
+	case 'L':
+		return parse_layout(text, &job->layout, err);
+	case 'i':
+		result = selection_add_ranges(&job->selection, text, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "--index");
+		return result;
+	case 'c':
+		return selection_add_class(&job->selection, text, err);
+	case 'w':
+		return condition_parse(&job->selection.where, text, err);
+	case 'n':
+		job->one_sample = true;
+		return bt_parse_u64("--sample", text, 0, INT64_MAX, &job->sample, err);
+	case 'f':
+		job->field = text;
+		break;
+	case 'N':
+		job->class_numbers = true;
+		break;
+	case 'F':
+		job->force = true;
+		break;
+	case 'j':
+		job->json = true;
+		break;
+	default:
+		job->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static int wrong(extract_job *job, const char *message)
+{
+	selection_free(&job->selection);
+	if (message)
+		fprintf(stderr, "beton-extract: %s\n", message);
+	fputs("Try 'beton-extract --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	extract_job job = {0};
+	beton_error err;
+	int option;
+	while ((option = getopt_long(argc, argv, "L:Ni:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(&job, NULL);
+		if (option == 'h' || option == 'V') {
+			selection_free(&job.selection);
+			fputs(option == 'h' ? usage_text : "beton-extract " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(&job, option, optarg, &err) != BETON_OK)
+			return wrong(&job, err.message);
+	}
+	int operands = argc - optind;
+	if (job.one_sample != !!job.field)
+		return wrong(&job, "--sample and --field go together");
+	if (operands != 2 && !(operands == 1 && job.field))
+		return wrong(&job, "expected IN.beton and OUT");
+	job.input = argv[optind];
+	job.output = operands == 2 ? argv[optind + 1] : NULL;
+	if (job.output && !*job.output)
+		return wrong(&job, "the name of the output is empty");
+	program_watch_signals();
+	int result = extract(&job, &err);
+	selection_free(&job.selection);
+	return program_end("beton-extract", result, &err);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "target.h"
+
+typedef struct tar_target {
+	extract_target base;
+	struct archive *archive;
+	struct archive_entry *entry;
+	bt_atomic_file file; /* unless it is the standard output */
+	bool standard;
+	char *path;
+} tar_target;
+
+static int fail(const tar_target *self, const char *what, beton_error *err)
+{
+	int number = archive_errno(self->archive);
+	const char *text = archive_error_string(self->archive);
+	if (number > 0 && number < 4096) /* libarchive's own numbers are negative */
+		return bt_fail_errno(err, number, "%s: %s", self->path, what);
+	return bt_fail(err, BETON_IO, "%s: %s: %s", self->path, what, text ? text : "unknown error");
+}
+
+static int add(extract_target *base, const char *group, const char *name, const void *data, size_t size,
+	       beton_error *err)
+{
+	tar_target *self = (tar_target *)base;
+	char *path = group ? bt_format("%s/%s", group, name) : strdup(name);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->path);
+	archive_entry_clear(self->entry);
+	archive_entry_set_pathname(self->entry, path);
+	archive_entry_set_filetype(self->entry, AE_IFREG);
+	archive_entry_set_perm(self->entry, 0644);
+	archive_entry_set_mtime(self->entry, 0, 0);
+	archive_entry_set_size(self->entry, (la_int64_t)size);
+	free(path);
+	if (archive_write_header(self->archive, self->entry) != ARCHIVE_OK)
+		return fail(self, "cannot write", err);
+	const char *bytes = data;
+	while (size) {
+		la_ssize_t put = archive_write_data(self->archive, bytes, size);
+		if (put <= 0)
+			return fail(self, "cannot write", err);
+		bytes += put;
+		size -= (size_t)put;
+	}
+	return BETON_OK;
+}
+
+static int finish(extract_target *base, beton_error *err)
+{
+	tar_target *self = (tar_target *)base;
+	if (archive_write_close(self->archive) != ARCHIVE_OK)
+		return fail(self, "cannot write", err);
+	return self->standard ? BETON_OK : bt_atomic_commit(&self->file, err);
+}
+
+static void close_tar(extract_target *base)
+{
+	tar_target *self = (tar_target *)base;
+	/* Else freeing would write the mark that ends a good archive. After a finish it does nothing. */
+	if (self->archive)
+		archive_write_fail(self->archive);
+	archive_write_free(self->archive);
+	archive_entry_free(self->entry);
+	if (!self->standard && self->file.path)
+		bt_atomic_abandon(&self->file);
+	free(self->path);
+	free(self);
+}
+
+static bool ends_with(const char *path, const char *ending)
+{
+	size_t length = strlen(path);
+	return length > strlen(ending) && strcmp(path + length - strlen(ending), ending) == 0;
+}
+
+/* What the name says of the format. GNU's form of tar has names as they are; pax would convert them from the locale's
+ * encoding. */
+static int set_format(const tar_target *self)
+{
+	struct archive *archive = self->archive;
+	int result = archive_write_set_format_gnutar(archive);
+	/* No padding for tapes, which a pipe would get and a file not. */
+	if (result == ARCHIVE_OK)
+		result = archive_write_set_bytes_in_last_block(archive, 1);
+	if (result != ARCHIVE_OK)
+		return result;
+	if (ends_with(self->path, ".tar.gz") || ends_with(self->path, ".tgz")) {
+		result = archive_write_add_filter_gzip(archive);
+		/* No value: no time in the header, so that the same files give the same bytes. */
+		return result == ARCHIVE_OK ? archive_write_set_filter_option(archive, "gzip", "timestamp", NULL)
+					    : result;
+	}
+	if (ends_with(self->path, ".tar.zst"))
+		return archive_write_add_filter_zstd(archive);
+	return ends_with(self->path, ".tar.xz") ? archive_write_add_filter_xz(archive) : ARCHIVE_OK;
+}
+
+int target_open_tar(extract_target **out, const char *path, beton_error *err)
+{
+	*out = NULL;
+	tar_target *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	self->base = (extract_target){.add = add, .finish = finish, .close = close_tar};
+	self->standard = strcmp(path, "-") == 0;
+	self->file.fd = STDOUT_FILENO;
+	self->path = strdup(self->standard ? "standard output" : path);
+	self->archive = archive_write_new();
+	self->entry = archive_entry_new();
+	int result = BETON_OK;
+	if (!self->path || !self->archive || !self->entry)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if (set_format(self) != ARCHIVE_OK)
+		result = bt_fail(err, BETON_UNSUPPORTED, "%s: %s", path, archive_error_string(self->archive));
+	if (result == BETON_OK && !self->standard)
+		result = bt_atomic_open(&self->file, path, err);
+	if (result == BETON_OK && archive_write_open_fd(self->archive, self->file.fd) != ARCHIVE_OK)
+		result = fail(self, "cannot write", err);
+	if (result == BETON_OK)
+		*out = &self->base;
+	else
+		close_tar(&self->base);
+	return result;
+}

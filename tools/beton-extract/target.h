@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where extracted files go: a folder or a tar file. Either appears under its name when it is complete. */
+#ifndef BETON_EXTRACT_TARGET_H
+#define BETON_EXTRACT_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <beton/error.h>
+
+typedef struct extract_target extract_target;
+
+/* What each kind of target is. */
+struct extract_target {
+	/* One file. group: the folder inside the target, or NULL; name: of the file; neither has a slash. */
+	int (*add)(extract_target *self, const char *group, const char *name, const void *data, size_t size,
+		   beton_error *err);
+	int (*finish)(extract_target *self, beton_error *err);
+	/* Without a successful finish nothing is left. */
+	void (*close)(extract_target *self);
+};
+
+/* A new folder. Errors: EXISTS (there is something, and not an empty folder), those of the system. */
+int target_open_folder(extract_target **out, const char *path, beton_error *err);
+
+/* Whether a name is that of a tar file: .tar, .tar.gz, .tgz, .tar.zst, .tar.xz, or "-", the standard output. */
+bool target_is_tar(const char *path);
+
+/* A tar file, compressed as its name says; nothing in it tells of time or owner. Errors: UNSUPPORTED (built without
+ * libarchive), those of the system. */
+int target_open_tar(extract_target **out, const char *path, beton_error *err);
+
+#endif
