@@ -160,7 +160,8 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 	return BETON_OK;
 }
 
-static int format_array(beton_field *field, uint32_t page_size, uint8_t *arguments, beton_error *err)
+/* limit: bytes of one array. */
+static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, beton_error *err)
 {
 	if (strnlen(field->dtype, sizeof(field->dtype)) == sizeof(field->dtype) ||
 	    (field->item_size = dtype_item_size(field->dtype)) == 0)
@@ -170,15 +171,28 @@ static int format_array(beton_field *field, uint32_t page_size, uint8_t *argumen
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "field '%s': an array needs 1 to %d dimensions, the last one not 0; it has %u",
 			       field->name, BETON_DIMS_MAX, field->ndim);
-	if (!array_fits(field, page_size))
+	if (!array_fits(field, limit))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "field '%s': one array is larger than a page of %u bytes; raise the page size",
-			       field->name, page_size);
+			       "field '%s': one array is larger than a page of %llu bytes; raise the page size",
+			       field->name, (unsigned long long)limit);
 	for (uint32_t i = 0; i < field->ndim; i++)
 		store_u64(arguments + i * sizeof(uint64_t), field->shape[i]);
 	char *type = (char *)arguments + ARRAY_TYPE;
 	int length = snprintf(type, ARGUMENTS_SIZE - ARRAY_TYPE, "[[\"\", \"%s\"]]", field->dtype);
 	store_u64(arguments + ARRAY_TYPE_LENGTH, (uint64_t)length);
+	return BETON_OK;
+}
+
+static int format_compressed(const beton_field *field, uint8_t *descriptor, beton_error *err)
+{
+	uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
+	if (field->compression != BETON_COMPRESSION_ZSTD || !beton_type_compresses(field->type))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': compression %d of type %d is not known",
+			       field->name, (int)field->compression, (int)field->type);
+	descriptor[0] = FIELD_TYPE_CUSTOM;
+	memcpy(arguments + COMPRESSED_MARK, COMPRESSED_MAGIC, 8);
+	store_u32(arguments + COMPRESSED_INNER_TYPE, (uint32_t)field->type);
+	store_u32(arguments + COMPRESSED_CODEC, CODEC_ZSTD);
 	return BETON_OK;
 }
 
@@ -198,9 +212,12 @@ int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, u
 			       (int)field->type);
 	descriptor[0] = (uint8_t)field->type;
 	memcpy(descriptor + FIELD_NAME, field->name, length);
-	if (beton_type_is_array(field->type))
-		return format_array(field, page_size, descriptor + FIELD_ARGUMENTS, err);
-	return BETON_OK;
+	bool compressed = field->compression != BETON_COMPRESSION_NONE;
+	int result = compressed ? format_compressed(field, descriptor, err) : BETON_OK;
+	if (result == BETON_OK && beton_type_is_array(field->type))
+		result = format_array(field, compressed ? COMPRESSED_VALUE_MAX - 1 : page_size,
+				      descriptor + FIELD_ARGUMENTS, err);
+	return result;
 }
 
 static int compare_names(const void *a, const void *b)

@@ -168,6 +168,13 @@ bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int
 	return true;
 }
 
+bool beton_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number)
+{
+	ssize_t got = bt_pread_full(self->fd, to, (size_t)part->payload, end - part->payload);
+	*error_number = got < 0 ? errno : 0;
+	return got == (ssize_t)part->payload && XXH3_64bits(to, (size_t)part->payload) == part->sum;
+}
+
 uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs)
 {
 	uint8_t *record = self->buffer + PART_SIZE + number * sample_size(self);

@@ -26,13 +26,13 @@
 enum journal_kind {
 	JOURNAL_SAMPLES = 1,
 	JOURNAL_PAGE = 2,
-	JOURNAL_DICTIONARY = 3, /* for one field, before the first sample that may use it */
+	JOURNAL_DICTIONARY = 3, /* all of them together, before the first sample that may use one */
 };
 
 /* One part without its payload. */
 typedef struct journal_part {
 	uint32_t kind;
-	uint32_t count;    /* SAMPLES: how many; PAGE: 1 if finish wrote it; DICTIONARY: the field's index */
+	uint32_t count;    /* SAMPLES: how many; PAGE: 1 if finish wrote it; DICTIONARY: of which compressed field */
 	uint64_t payload;  /* bytes */
 	uint64_t position; /* SAMPLES: the index that follows */
 	uint64_t page;     /* PAGE: its number */
@@ -75,6 +75,9 @@ int beton_journal_flush(journal *self, const journal_part *part, const void *pay
  * it. No samples may be waiting. False: there is no whole part, or reading failed, which *error_number tells (else 0).
  */
 bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number);
+
+/* Reads the payload of a part that ends at `end`: part->payload bytes. False: it is not whole, or as above. */
+bool beton_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number);
 
 /* The samples of a SAMPLES part that was read: sample `number` of it. blobs: room for blob_fields, pointers are not
  * filled. Returns its record. */

@@ -74,15 +74,22 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 		if (result != BETON_OK)
 			return result;
 		bool json = field->type == BETON_FIELD_JSON;
+		bool compressed = field->compression != BETON_COMPRESSION_NONE;
 		uint64_t left = schema->page_size - *used;
 		/* The first test also keeps the + 1 of JSON from overflowing. */
-		if (value->size > left || beton_blob_used(value->size + json) > left)
+		if (!compressed && (value->size > left || beton_blob_used(value->size + json) > left))
 			return too_large(schema, index, field, value->size, err);
+		if (compressed && value->size >= COMPRESSED_VALUE_MAX - 1)
+			return bt_fail_sample(
+				err, BETON_INVALID_ARGUMENT, (int64_t)index,
+				"%s: sample %llu, field '%s': %llu bytes; a compressed value has less than "
+				"4 GiB",
+				schema->path, (unsigned long long)index, field->name, (unsigned long long)value->size);
 		if (json && value->size && memchr(value->data, 0, (size_t)value->size))
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 					      "%s: sample %llu, field '%s': the JSON text has a NUL byte", schema->path,
 					      (unsigned long long)index, field->name);
-		*used += beton_blob_used(value->size + json);
+		*used += compressed ? 0 : beton_blob_used(value->size + json);
 		*texts += json ? (size_t)value->size + 1 : 0;
 	}
 	return BETON_OK;
@@ -92,6 +99,10 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 static void fill_slot(uint8_t *slot, const beton_field *field, const beton_input *value)
 {
 	uint64_t bits = (uint64_t)value->integer;
+	if (field->compression != BETON_COMPRESSION_NONE) {
+		store_u64(slot + 16, value->size + (field->type == BETON_FIELD_JSON));
+		return;
+	}
 	switch (field->type) {
 	case BETON_FIELD_FLOAT:
 		memcpy(&bits, &value->real, sizeof(bits));
@@ -153,7 +164,10 @@ int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index,
 			*blob = (sample_blob){.data = text, .size = value->size + 1};
 			text += blob->size;
 		}
-		blob->sum = XXH3_64bits(blob->data, (size_t)blob->size);
+		if (field->compression != BETON_COMPRESSION_NONE)
+			self->raw = true;
+		else
+			blob->sum = XXH3_64bits(blob->data, (size_t)blob->size);
 		blob++;
 	}
 	*out = self;
@@ -187,6 +201,7 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 		return NULL;
 	memcpy(copy, self, head_size(schema));
 	copy->bytes = bytes;
+	copy->packed = NULL;
 	copy->record = (uint8_t *)copy + head_size(schema);
 	memcpy(copy->record, self->record, schema->record_size);
 	uint8_t *to = copy->record + schema->record_size;
@@ -202,5 +217,7 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 
 void beton_sample_free(sample *self)
 {
+	if (self)
+		free(self->packed);
 	free(self);
 }

@@ -17,7 +17,8 @@ typedef struct sample_schema {
 	uint32_t num_fields;
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint32_t *blob_slots; /* for each blob field: where in the record its pointer stands */
+	uint32_t *blob_slots;    /* for each blob field: where in the record its pointer stands */
+	uint32_t *field_of_blob; /* and its index */
 	uint32_t page_size;
 } sample_schema;
 
@@ -32,8 +33,10 @@ typedef struct sample {
 	struct sample *next; /* the window's */
 	size_t bytes;        /* of memory that it takes */
 	bool skipped;        /* no sample: the source's one of this index is left out */
-	uint64_t used;       /* bytes of page that it needs */
-	uint8_t *record;     /* complete but for the pointers */
+	bool raw;            /* values of compressed fields are not compressed yet */
+	uint64_t used;       /* bytes of page that it needs; of a raw one: without what is to be compressed */
+	uint8_t *record;     /* complete but for the pointers, and the sizes of what is to be compressed */
+	void *packed;        /* compressed bytes that it owns, or NULL */
 	sample_blob blobs[];
 } sample;
 

@@ -53,9 +53,10 @@ static int take_schema(beton_writer *writer, const beton_field *fields, uint32_t
 	schema->num_fields = num_fields;
 	schema->fields = calloc(num_fields, sizeof(*fields));
 	schema->blob_slots = calloc(num_fields, sizeof(*schema->blob_slots));
+	schema->field_of_blob = calloc(num_fields, sizeof(*schema->field_of_blob));
 	writer->descriptors = calloc(num_fields, FIELD_SIZE);
 	writer->blobs = calloc(num_fields, sizeof(*writer->blobs));
-	if (!schema->fields || !schema->blob_slots || !writer->descriptors || !writer->blobs)
+	if (!schema->fields || !schema->blob_slots || !schema->field_of_blob || !writer->descriptors || !writer->blobs)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", writer->path, num_fields);
 	memcpy(schema->fields, fields, num_fields * sizeof(*fields));
 	for (uint32_t i = 0; i < num_fields; i++) {
@@ -75,11 +76,12 @@ static int take_schema(beton_writer *writer, const beton_field *fields, uint32_t
 	schema->record_size = beton_layout_record(schema->fields, num_fields);
 	for (uint32_t i = 0; i < num_fields; i++) {
 		const beton_field *field = &schema->fields[i];
-		if (beton_type_has_blob(field->type))
-			schema->blob_slots[schema->blob_fields++] =
-				field->record_offset + beton_field_slot(field).pointer_offset;
+		if (!beton_type_has_blob(field->type))
+			continue;
+		schema->blob_slots[schema->blob_fields] = field->record_offset + beton_field_slot(field).pointer_offset;
+		schema->field_of_blob[schema->blob_fields++] = i;
 	}
-	return BETON_OK;
+	return beton_compressor_open(&writer->compressor, schema, err);
 }
 
 static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_error *err)
@@ -105,15 +107,20 @@ static int make_fingerprint(const beton_writer *writer, const beton_writer_optio
 	XXH3_state_t *state = XXH3_createState();
 	if (!state)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", writer->path);
-	uint8_t numbers[24];
+	uint8_t numbers[32];
 	store_u32(numbers, options->page_size);
 	store_u32(numbers + 4, options->flags);
 	store_u64(numbers + 8, options->expected_samples);
 	store_u64(numbers + 16, writer->schema.num_fields);
+	store_u64(numbers + 24, beton_compressor_version(writer->compressor));
 	XXH3_128bits_reset(state);
 	XXH3_128bits_update(state, BETON_VERSION, sizeof(BETON_VERSION));
 	XXH3_128bits_update(state, numbers, sizeof(numbers));
 	XXH3_128bits_update(state, writer->descriptors, (size_t)writer->schema.num_fields * FIELD_SIZE);
+	for (uint32_t i = 0; i < writer->schema.num_fields; i++) {
+		store_u32(numbers, (uint32_t)writer->schema.fields[i].compression_level);
+		XXH3_128bits_update(state, numbers, sizeof(uint32_t));
+	}
 	if (options->job)
 		XXH3_128bits_update(state, options->job, strlen(options->job));
 	*out = XXH3_128bits_digest(state);
@@ -198,12 +205,14 @@ void beton_writer_close(beton_writer **out)
 	/* What nothing can be continued from is not kept. */
 	beton_spool_close(&writer->files, writer->keep && writer->journal.end > BETON_JOURNAL_HEAD_SIZE);
 	beton_journal_free(&writer->journal);
+	beton_compressor_close(&writer->compressor);
 	beton_window_free(&writer->early);
 	pthread_cond_destroy(&writer->changed);
 	pthread_mutex_destroy(&writer->mutex);
 	free(writer->path);
 	free(writer->schema.fields);
 	free(writer->schema.blob_slots);
+	free(writer->schema.field_of_blob);
 	free(writer->descriptors);
 	free(writer->blobs);
 	free(writer->facts);

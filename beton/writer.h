@@ -15,6 +15,7 @@
 
 #include <beton/beton.h>
 
+#include "compress.h"
 #include "format.h"
 #include "journal.h"
 #include "output.h"
@@ -49,8 +50,9 @@ struct beton_writer {
 	/* Of the thread that has set `placing`. */
 	spool files;
 	journal journal;
-	output_blob *blobs; /* of one sample */
-	uint8_t *page;      /* the one being filled: zeros behind page_used; NULL without blob fields */
+	compressor *compressor; /* its training, that is; any thread may compress after it */
+	output_blob *blobs;     /* of one sample */
+	uint8_t *page;          /* the one being filled: zeros behind page_used; NULL without blob fields */
 	uint32_t page_used;
 	uint64_t pages; /* written so far */
 };

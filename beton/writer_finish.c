@@ -3,6 +3,7 @@
  * The end of a file: the metadata stands in front of the pages, but its size is known only now. When it outgrew the
  * room that was left, the pages in its way move behind the last one. All else is streamed from the journal. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -90,7 +91,8 @@ static int write_samples(beton_writer *writer, output *file, const page_move *mo
 	return BETON_OK;
 }
 
-static int write_output(beton_writer *writer, const page_move *move, beton_error *err)
+static int write_output(beton_writer *writer, const page_move *move, const uint8_t *dictionaries,
+			size_t dictionaries_size, beton_error *err)
 {
 	const output_job job = {.fd = writer->files.data_fd,
 				.path = writer->path,
@@ -103,7 +105,9 @@ static int write_output(beton_writer *writer, const page_move *move, beton_error
 				.pages_end = move->end,
 				.has_pages = writer->pages > 0,
 				.extension = writer->facts != NULL,
-				.facts = writer->facts};
+				.facts = writer->facts,
+				.dictionaries = dictionaries,
+				.dictionaries_size = dictionaries_size};
 	if (!beton_output_fits(&job))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples are more than a file can hold",
 			       writer->path, (unsigned long long)writer->samples);
@@ -123,8 +127,13 @@ int beton_writer_complete(beton_writer *writer, beton_error *err)
 	page_move move = beton_writer_page_move(writer, writer->samples, writer->pages);
 	if (result == BETON_OK && move.limit)
 		result = move_pages(writer, &move, err);
+	uint8_t *dictionaries = NULL;
+	size_t dictionaries_size = 0;
 	if (result == BETON_OK)
-		result = write_output(writer, &move, err);
+		result = beton_compressor_section(writer->compressor, &dictionaries, &dictionaries_size, err);
+	if (result == BETON_OK)
+		result = write_output(writer, &move, dictionaries, dictionaries_size, err);
+	free(dictionaries);
 	if (result == BETON_OK)
 		result = beton_spool_commit(&writer->files, err);
 	return result;

@@ -51,6 +51,31 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs, err);
 }
 
+/* Trains dictionaries from the samples that were placed, and enters them in the journal. */
+static int train(beton_writer *writer, beton_error *err)
+{
+	int result = beton_compressor_train(writer->compressor, err);
+	for (uint32_t i = 0; i < beton_compressor_fields(writer->compressor) && result == BETON_OK; i++) {
+		size_t size;
+		const void *bytes = beton_compressor_dictionary(writer->compressor, i, &size);
+		const journal_part part = {
+			.kind = JOURNAL_DICTIONARY, .count = i, .payload = size, .sum = XXH3_64bits(bytes, size)};
+		result = beton_journal_flush(&writer->journal, &part, bytes, err);
+	}
+	if (result == BETON_OK)
+		beton_compressor_ready(writer->compressor);
+	return result;
+}
+
+/* Compresses what came before the dictionaries were there. */
+static int compress(beton_writer *writer, sample *one, beton_error *err)
+{
+	int result = BETON_OK;
+	if (one->index >= TRAINING_SAMPLES && !beton_compressor_trained(writer->compressor))
+		result = train(writer, err);
+	return result == BETON_OK ? beton_compress_sample(writer->compressor, one, err) : result;
+}
+
 /* The functions below are called with the mutex locked. */
 
 static void wake(beton_writer *writer)
@@ -88,20 +113,26 @@ static void fail(beton_writer *writer, int code, const beton_error *why)
 	wake(writer);
 }
 
-static int place_and_count(beton_writer *writer, const sample *one, beton_error *err)
+static int place_and_count(beton_writer *writer, sample *one, beton_error *err)
 {
 	pthread_mutex_unlock(&writer->mutex);
-	int result = place(writer, one, err);
+	int result = one->raw ? compress(writer, one, err) : BETON_OK;
+	bool refused = result == BETON_INVALID_ARGUMENT;
+	if (result == BETON_OK)
+		result = place(writer, one, err);
 	pthread_mutex_lock(&writer->mutex);
 	if (result == BETON_OK)
 		writer->samples += !one->skipped;
+	else if (refused)
+		writer->position = one->index;
 	else
 		fail(writer, result, err);
 	return result;
 }
 
-/* Places a sample whose turn it is, and those of the window that follow it. */
-static int place_all(beton_writer *writer, const sample *one, beton_error *err)
+/* Places a sample whose turn it is, and those of the window that follow it: they fit a page, that much is known of
+ * them. */
+static int place_all(beton_writer *writer, sample *one, beton_error *err)
 {
 	writer->placing = true;
 	writer->position++;
@@ -163,6 +194,7 @@ static int check_index(const beton_writer *writer, uint64_t index, beton_error *
 static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 {
 	size_t bytes = beton_sample_bytes(*one, &writer->schema);
+	bool fits = !(*one)->raw || beton_compressed_fits(&writer->schema, *one);
 	bool copied = false;
 	int result;
 	for (;;) {
@@ -182,7 +214,7 @@ static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 			break;
 		}
 		size_t taken = writer->early.bytes + writer->reserved;
-		copied = !next && bytes <= writer->window_limit && taken <= writer->window_limit - bytes;
+		copied = !next && fits && bytes <= writer->window_limit && taken <= writer->window_limit - bytes;
 		if (!copied)
 			wait_for_change(writer);
 		else if ((result = copy_for_window(writer, one, bytes, err)) != BETON_OK)
@@ -197,6 +229,14 @@ static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 
 /* The public functions lock the mutex. */
 
+static int make(beton_writer *writer, sample **one, uint64_t index, const beton_input *values, beton_error *err)
+{
+	int result = beton_sample_make(one, &writer->schema, index, values, err);
+	if (result != BETON_OK || !(*one)->raw || !beton_compressor_trained(writer->compressor))
+		return result;
+	return beton_compress_sample(writer->compressor, *one, err);
+}
+
 static int put(beton_writer *writer, uint64_t index, const beton_input *values, bool next, beton_error *err)
 {
 	beton_error own; /* the writer remembers what went wrong, whether the caller asks or not */
@@ -205,7 +245,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	sample *one = NULL;
 	int result = BETON_OK;
 	if (values)
-		result = beton_sample_make(&one, &writer->schema, index, values, err);
+		result = make(writer, &one, index, values, err);
 	else if (!(one = beton_sample_skip(index)))
 		result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)index, "%s: no memory for sample %llu",
 					writer->path, (unsigned long long)index);

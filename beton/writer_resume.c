@@ -3,6 +3,7 @@
  * Continuing what an earlier writer left. Its journal tells what it had written; but neither file was synced, so after
  * a power failure any part of either may be missing: only what its checksum confirms counts. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ typedef struct progress {
 	uint64_t samples;
 	uint64_t position;
 	uint64_t pages;
-	uint32_t page_used; /* of a last page, which is filled further */
+	uint32_t page_used;    /* of a last page, which is filled further */
+	uint32_t dictionaries; /* that were passed */
 } progress;
 
 /* Reads a page to writer->page; whether it is the one that was written. */
@@ -55,6 +57,9 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 		if (part.kind == JOURNAL_SAMPLES) {
 			now.samples += part.count;
 			now.position = part.position;
+		} else if (part.kind == JOURNAL_DICTIONARY) {
+			if (part.count != now.dictionaries++)
+				return BETON_OK;
 		} else if (part.kind != JOURNAL_PAGE || part.page != now.pages || !has_blobs ||
 			   part.used > writer->schema.page_size || (move && !find_page(writer, &part, move)))
 			return BETON_OK;
@@ -70,6 +75,31 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 			*whole = now;
 	}
 	return BETON_OK;
+}
+
+/* Sets the dictionaries that stand in front of `end` in the journal. *good: whether they are whole. */
+static int load_dictionaries(beton_writer *writer, uint64_t end, bool *good, beton_error *err)
+{
+	uint64_t offset = BETON_JOURNAL_HEAD_SIZE;
+	journal_part part;
+	int error_number;
+	int result = BETON_OK;
+	*good = true;
+	while (result == BETON_OK && *good && offset < end &&
+	       beton_journal_read(&writer->journal, &offset, &part, &error_number)) {
+		if (part.kind != JOURNAL_DICTIONARY)
+			continue;
+		uint8_t *bytes = malloc((size_t)part.payload + 1);
+		if (!bytes)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a dictionary", writer->path);
+		*good = beton_journal_payload(&writer->journal, &part, offset, bytes, &error_number);
+		if (*good)
+			result = beton_compressor_set(writer->compressor, part.count, bytes, (size_t)part.payload, err);
+		free(bytes);
+	}
+	if (result == BETON_OK && *good)
+		beton_compressor_ready(writer->compressor);
+	return result;
 }
 
 static int cut(beton_writer *writer, int fd, uint64_t size, beton_error *err)
@@ -99,8 +129,15 @@ int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, 
 	/* The page that was read last is not the one to go on with, unless it is filled further. */
 	if (writer->page)
 		memset(writer->page + whole.page_used, 0, writer->schema.page_size - whole.page_used);
-	if (whole.samples == 0)
-		return BETON_OK;
+	/* Before the dictionaries are there it would have to be learned from the same samples again. */
+	bool good = whole.dictionaries == beton_compressor_fields(writer->compressor);
+	if (good && whole.samples && writer->compressor)
+		result = load_dictionaries(writer, whole.offset, &good, err);
+	if (result != BETON_OK || !good || whole.samples == 0) {
+		if (writer->page)
+			memset(writer->page, 0, writer->schema.page_size);
+		return result;
+	}
 	uint64_t data_size = writer->schema.blob_fields ? beton_writer_page_offset(writer, whole.pages) : 0;
 	result = cut(writer, writer->files.journal_fd, whole.offset, err);
 	if (result == BETON_OK)

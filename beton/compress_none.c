@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A build without zstd: files with compressed fields are refused, and so no other function is asked for anything. */
+#include "common/error.h"
+#include "compress.h"
+
+int beton_compressor_open(compressor **out, const sample_schema *schema, beton_error *err)
+{
+	*out = NULL;
+	for (uint32_t i = 0; i < schema->num_fields; i++)
+		if (schema->fields[i].compression != BETON_COMPRESSION_NONE)
+			return bt_fail(err, BETON_UNSUPPORTED, "%s: field '%s': this build cannot compress",
+				       schema->path, schema->fields[i].name);
+	return BETON_OK;
+}
+
+void beton_compressor_close(compressor **self)
+{
+	(void)self;
+}
+
+uint32_t beton_compressor_version(const compressor *self)
+{
+	(void)self;
+	return 0;
+}
+
+bool beton_compressor_trained(const compressor *self)
+{
+	(void)self;
+	return true;
+}
+
+bool beton_compressed_fits(const sample_schema *schema, const sample *one)
+{
+	return one->used <= schema->page_size;
+}
+
+int beton_compress_sample(compressor *self, sample *one, beton_error *err)
+{
+	(void)self;
+	return bt_fail_sample(err, BETON_UNSUPPORTED, (int64_t)one->index, "this build cannot compress");
+}
+
+int beton_compressor_train(compressor *self, beton_error *err)
+{
+	(void)self;
+	return bt_fail(err, BETON_UNSUPPORTED, "this build cannot compress");
+}
+
+uint32_t beton_compressor_fields(const compressor *self)
+{
+	(void)self;
+	return 0;
+}
+
+const void *beton_compressor_dictionary(const compressor *self, uint32_t number, size_t *size)
+{
+	(void)self;
+	(void)number;
+	*size = 0;
+	return NULL;
+}
+
+int beton_compressor_set(compressor *self, uint32_t number, const void *bytes, size_t size, beton_error *err)
+{
+	(void)self;
+	(void)number;
+	(void)bytes;
+	(void)size;
+	return bt_fail(err, BETON_UNSUPPORTED, "this build cannot compress");
+}
+
+void beton_compressor_ready(compressor *self)
+{
+	(void)self;
+}
+
+int beton_compressor_section(const compressor *self, uint8_t **out, size_t *size, beton_error *err)
+{
+	(void)self;
+	(void)err;
+	*out = NULL;
+	*size = 0;
+	return BETON_OK;
+}
