@@ -134,8 +134,9 @@ int beton_decompress(const beton_reader *reader, const beton_value *value, const
 	int result = find_dictionary(self, value->field, &dictionary, err);
 	if (result != BETON_OK)
 		return result;
-	/* zstd would begin a frame that was made without a dictionary with the dictionary's last offsets. */
-	if (ZSTD_getDictID_fromFrame(stored, (size_t)value->blob.size) == 0)
+	/* A frame without a number was made without a dictionary, or with one that has no number either. */
+	if (dictionary && ZSTD_getDictID_fromFrame(stored, (size_t)value->blob.size) == 0 &&
+	    ZSTD_getDictID_fromDDict(dictionary) != 0)
 		dictionary = NULL;
 	ZSTD_DCtx *context = take_context(self);
 	if (!context)
