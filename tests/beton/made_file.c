@@ -164,11 +164,11 @@ static void put_samples(made_file *file, const made_options *options, uint64_t *
 	extend(file, (size_t)(file->samples * MADE_RECORD));
 	for (place.sample = 0; place.sample < file->samples; place.sample++) {
 		size_t used = file->size % MADE_PAGE;
-		if (place.sample == 0 || used > MADE_PAGE - 4096)
+		if (!options->compact && (place.sample == 0 || used > MADE_PAGE - 4096))
 			extend(file, MADE_PAGE - used);
 		put_sample(&place, dictionary);
 	}
-	if (file->size % MADE_PAGE)
+	if (!options->compact && file->size % MADE_PAGE)
 		extend(file, MADE_PAGE - file->size % MADE_PAGE);
 	ZSTD_freeCDict(dictionary);
 }

@@ -32,6 +32,7 @@ typedef struct made_options {
 	bool dictionary; /* of text */
 	bool unordered;  /* the table backwards, and the flag not set */
 	bool plain;      /* no extension block, and text without a dictionary */
+	bool compact;    /* blobs right behind the metadata, the rest right behind them: small, and legal to read */
 	const char *facts;
 } made_options;
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs a fuzz target over files, for where there is no fuzzing engine and for the tests: replay ROUNDS FILE...
- * Each file (a .zst is unpacked) is run as it is, and then ROUNDS times with a fixed sequence of edits, most of them at
- * its beginning and its end, where structure is. */
+ * Each file (a .zst is unpacked; of a folder, each file in it) is run as it is, and then ROUNDS times with a fixed
+ * sequence of edits, most of them at its beginning and its end, where structure is. Without a FILE the input comes from
+ * the standard input. AFL++ drives it as `afl-fuzz -i seeds/reader -o out -- replay-reader 0`. */
 #include "fuzz.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +24,32 @@ static void fail(const char *path, const char *what)
 	exit(1);
 }
 
+static input read_stream(FILE *file, const char *path)
+{
+	input in = {0};
+	for (size_t room = 0;;) {
+		if (in.size == room) {
+			room = room * 2 + 65536;
+			in.data = realloc(in.data, room);
+			if (!in.data)
+				fail(path, "does not fit the memory");
+		}
+		size_t got = fread(in.data + in.size, 1, room - in.size, file);
+		in.size += got;
+		if (got == 0)
+			break;
+	}
+	if (ferror(file))
+		fail(path, "cannot be read");
+	return in;
+}
+
 static input read_input(const char *path)
 {
 	FILE *file = fopen(path, "rb");
-	long size = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-	if (size < 0)
+	if (!file)
 		fail(path, "cannot be opened");
-	rewind(file);
-	input raw = {malloc((size_t)size + 1), (size_t)size};
-	if (!raw.data || fread(raw.data, 1, raw.size, file) != raw.size)
-		fail(path, "cannot be read");
+	input raw = read_stream(file, path);
 	fclose(file);
 	if (strlen(path) < 4 || strcmp(path + strlen(path) - 4, ".zst") != 0)
 		return raw;
@@ -85,18 +103,47 @@ static void run_edited(input in, unsigned long rounds)
 	}
 }
 
+static void replay(input in, unsigned long rounds)
+{
+	run(in.data, in.size);
+	run_edited(in, rounds);
+	free(in.data);
+}
+
+static int replay_path(const char *path, unsigned long rounds)
+{
+	DIR *folder = opendir(path);
+	if (!folder) {
+		replay(read_input(path), rounds);
+		return 1;
+	}
+	int count = 0;
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		char name[4096];
+		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+		if (entry->d_name[0] == '.')
+			continue;
+		replay(read_input(name), rounds);
+		count++;
+	}
+	closedir(folder);
+	return count;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc < 3) {
-		fputs("usage: replay ROUNDS FILE...\n", stderr);
+	if (argc < 2) {
+		fputs("usage: replay ROUNDS [FILE|FOLDER]...\n", stderr);
 		return 2;
 	}
-	for (int i = 2; i < argc; i++) {
-		input in = read_input(argv[i]);
-		run(in.data, in.size);
-		run_edited(in, strtoul(argv[1], NULL, 10));
-		free(in.data);
+	unsigned long rounds = strtoul(argv[1], NULL, 10);
+	int count = 0;
+	if (argc == 2) {
+		replay(read_stream(stdin, "the standard input"), rounds);
+		return 0;
 	}
-	printf("%d files\n", argc - 2);
-	return 0;
+	for (int i = 2; i < argc; i++)
+		count += replay_path(argv[i], rounds);
+	printf("%d files\n", count);
+	return count > 0 ? 0 : 1;
 }

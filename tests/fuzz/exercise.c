@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exercise.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <beton/beton.h>
+
+enum { VALUES_MAX = 5000, SIZE_MAX_READ = 1 << 22 };
+
+void require(int condition, const char *what)
+{
+	if (condition)
+		return;
+	fprintf(stderr, "fuzz: not so: %s\n", what);
+	abort();
+}
+
+static void read_value(const beton_reader *reader, const beton_value *value)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	if (value->type == BETON_FIELD_INT || value->type == BETON_FIELD_FLOAT)
+		return;
+	beton_error err = {0};
+	require(value->blob.size <= info->page_size, "a blob fits a page");
+	require(value->entry < info->alloc_entries, "a value's entry is one of the table's");
+	require(value->compression != BETON_COMPRESSION_NONE || value->size == value->blob.size,
+		"a value without compression has the size of its blob");
+	if (value->blob.size)
+		require(value->blob.offset >= info->metadata_offset && value->blob.offset < info->data_end &&
+				value->blob.size <= info->data_end - value->blob.offset,
+			"a blob lies between the metadata and the end of the pages");
+	/* What a value claims to be when it is decompressed costs memory; the bound on it is tested elsewhere. */
+	if (value->size > SIZE_MAX_READ)
+		return;
+	uint8_t *bytes = malloc((size_t)(value->size > value->blob.size ? value->size : value->blob.size));
+	if (bytes) {
+		require(beton_reader_read(reader, &value->blob, bytes, NULL) == BETON_OK, "a checked blob can be read");
+		int result = beton_reader_read_value(reader, value, bytes, &err);
+		require(result == BETON_OK || result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT,
+			"a value can be read, or is damaged");
+		require(result == BETON_OK || err.message[0], "damage says so");
+	}
+	free(bytes);
+}
+
+static void read_samples(const beton_reader *reader)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	beton_value *values = calloc(info->num_fields, sizeof(*values));
+	uint64_t done = 0;
+	for (uint64_t sample = 0; values && sample < info->num_samples && done < VALUES_MAX; sample++) {
+		beton_error err = {0};
+		int whole = beton_reader_sample(reader, sample, values, &err);
+		require(whole == BETON_OK || (whole == BETON_SAMPLE_CORRUPT && err.code == whole &&
+					      err.sample == (int64_t)sample && err.message[0]),
+			"a damaged sample says so");
+		int damaged = 0;
+		for (uint32_t i = 0; i < info->num_fields; i++, done++) {
+			beton_value value;
+			int result = beton_reader_value(reader, sample, i, &value, &err);
+			require(result == values[i].status, "a value alone is what it is in its sample");
+			damaged += result != BETON_OK;
+			if (result == BETON_OK)
+				read_value(reader, &value);
+		}
+		require((whole != BETON_OK) == (damaged > 0), "a sample is damaged if a value of it is");
+	}
+	free(values);
+}
+
+void exercise_reader(const char *path)
+{
+	beton_reader *reader;
+	beton_error err = {0};
+	int result = beton_reader_open(&reader, path, &err);
+	require(result == BETON_OK ? reader != NULL : !reader && err.code == result && err.message[0],
+		"open gives a reader or an error");
+	if (!reader)
+		return;
+	result = beton_reader_check_structure(reader, &err);
+	require(result == BETON_OK || (result == BETON_FORMAT && err.message[0]), "a damaged structure says so");
+	const char *facts = beton_reader_facts(reader, &err);
+	require(facts || err.code == BETON_NOT_FOUND || err.code == BETON_FORMAT, "facts are there, or an error is");
+	require(!facts || (facts[0] && strchr(facts, '{')), "facts are an object");
+	read_samples(reader);
+	beton_reader_close(&reader);
+}
