@@ -52,7 +52,19 @@ static int truncated(const beton_reader *reader, const char *section, uint64_t n
 		       (unsigned long long)needed, (unsigned long long)reader->info.file_size);
 }
 
-static int check_header(beton_reader *reader, beton_error *err)
+static int check_table_offset(const beton_reader *reader, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	if (info->alloc_table_offset == 0)
+		return bt_fail(err, BETON_INCOMPLETE, "%s: its writer did not finish (no allocation table)",
+			       reader->path);
+	if (info->alloc_table_offset > INT64_MAX || info->alloc_table_offset < info->metadata_offset)
+		return bt_fail(err, BETON_FORMAT, "%s: the allocation table cannot be at offset %llu (%u fields)",
+			       reader->path, (unsigned long long)info->alloc_table_offset, info->num_fields);
+	return BETON_OK;
+}
+
+static int check_header(const beton_reader *reader, int flags, beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
 	if (info->version != BETON_FORMAT_VERSION)
@@ -63,18 +75,13 @@ static int check_header(beton_reader *reader, beton_error *err)
 	if (info->page_size < BETON_PAGE_SIZE_MIN || (info->page_size & (info->page_size - 1)))
 		return bt_fail(err, BETON_FORMAT, "%s: page size %u is not a power of two of at least %u", reader->path,
 			       info->page_size, BETON_PAGE_SIZE_MIN);
-	if (info->alloc_table_offset == 0)
-		return bt_fail(err, BETON_INCOMPLETE, "%s: its writer did not finish (no allocation table)",
-			       reader->path);
-	if (info->alloc_table_offset > INT64_MAX || info->alloc_table_offset < info->metadata_offset)
-		return bt_fail(err, BETON_FORMAT, "%s: the allocation table cannot be at offset %llu (%u fields)",
-			       reader->path, (unsigned long long)info->alloc_table_offset, info->num_fields);
-	if (info->metadata_offset > info->file_size)
+	int result = flags & OPEN_TO_SALVAGE ? BETON_OK : check_table_offset(reader, err);
+	if (result == BETON_OK && info->metadata_offset > info->file_size)
 		return truncated(reader, "list of fields", info->metadata_offset, err);
-	return BETON_OK;
+	return result;
 }
 
-static int read_header(beton_reader *reader, beton_error *err)
+static int read_header(beton_reader *reader, int flags, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
 	uint8_t header[HEADER_SIZE];
@@ -89,15 +96,16 @@ static int read_header(beton_reader *reader, beton_error *err)
 	info->num_samples = load_u64(header + HEADER_NUM_SAMPLES);
 	info->alloc_table_offset = load_u64(header + HEADER_ALLOC_TABLE);
 	info->metadata_offset = HEADER_SIZE + (uint64_t)info->num_fields * FIELD_SIZE;
-	return check_header(reader, err);
+	return check_header(reader, flags, err);
 }
 
-/* head: header and field descriptors. */
-static int parse_fields(beton_reader *reader, const uint8_t *head, beton_error *err)
+/* head: header and field descriptors. *place is the descriptor at fault. */
+static int parse_fields(beton_reader *reader, const uint8_t *head, fault_place *place, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
 	for (uint32_t i = 0; i < info->num_fields; i++) {
 		beton_field *field = &reader->fields[i];
+		*place = (fault_place){"fields", HEADER_SIZE + (uint64_t)i * FIELD_SIZE};
 		int result = beton_field_parse(head + HEADER_SIZE + (size_t)i * FIELD_SIZE, reader->path, i,
 					       info->page_size, field, err);
 		if (result != BETON_OK)
@@ -112,6 +120,7 @@ static int parse_fields(beton_reader *reader, const uint8_t *head, beton_error *
 	int64_t duplicate = beton_duplicate_name(reader->fields, info->num_fields);
 	if (duplicate == -2)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
+	place->offset = HEADER_SIZE + (uint64_t)(duplicate > 0 ? duplicate : 0) * FIELD_SIZE;
 	if (duplicate >= 0)
 		return bt_fail(err, BETON_FORMAT, "%s: two fields have the name '%s'", reader->path,
 			       reader->fields[duplicate].name);
@@ -144,44 +153,86 @@ static int check_sizes(beton_reader *reader, beton_error *err)
 	return BETON_OK;
 }
 
-/* What is in the file beside the header: all that does not grow with the number of samples. */
-static int read_structure(beton_reader *reader, beton_error *err)
+/* The same for a file that lacks its end: what its header says beyond that does not matter. */
+static void shrink_sizes(beton_reader *reader)
 {
 	beton_file_info *info = &reader->info;
-	uint8_t *head = malloc((size_t)info->metadata_offset);
-	reader->fields = calloc(info->num_fields, sizeof(*reader->fields));
-	reader->blob_index = calloc(info->num_fields, sizeof(*reader->blob_index));
-	int result = BETON_OK;
-	if (!head || !reader->fields || !reader->blob_index)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
-	if (result == BETON_OK)
-		result = beton_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
-	if (result == BETON_OK)
-		result = parse_fields(reader, head, err);
+	uint64_t end = info->file_size;
+	if (info->alloc_table_offset >= info->metadata_offset && info->alloc_table_offset < end)
+		end = info->alloc_table_offset;
+	info->alloc_table_offset = end;
+	info->alloc_entries = 0;
+	if (info->num_samples > (end - info->metadata_offset) / info->record_size)
+		info->num_samples = (end - info->metadata_offset) / info->record_size;
+	reader->table_lost = true;
+}
+
+static int read_sizes(beton_reader *reader, int flags, beton_error *err)
+{
+	bool salvage = flags & OPEN_TO_SALVAGE;
+	int result = salvage ? check_table_offset(reader, err) : BETON_OK;
 	if (result == BETON_OK)
 		result = check_sizes(reader, err);
-	if (result == BETON_OK) {
-		info->data_end = info->alloc_table_offset;
-		reader->metadata = (summed_part){.name = "metadata",
-						 .offset = info->metadata_offset,
-						 .size = info->num_samples * info->record_size,
-						 .piece = METADATA_SUM_PIECE};
-		reader->table = (summed_part){.name = "allocation table",
-					      .offset = info->alloc_table_offset,
-					      .size = info->alloc_entries * ALLOC_ENTRY_SIZE,
-					      .piece = TABLE_SUM_PIECE};
-		result = beton_extension_read(reader, head, err);
+	if (result != BETON_OK && salvage) {
+		shrink_sizes(reader);
+		result = BETON_OK;
 	}
-	free(head);
+	return result;
+}
+
+/* Metadata, table and extension block: where they are. */
+static int place_parts(beton_reader *reader, const uint8_t *head, int flags, beton_error *err)
+{
+	beton_file_info *info = &reader->info;
+	info->data_end = info->alloc_table_offset;
+	reader->metadata = (summed_part){.name = "metadata",
+					 .offset = info->metadata_offset,
+					 .size = info->num_samples * info->record_size,
+					 .piece = METADATA_SUM_PIECE};
+	reader->table = (summed_part){.name = "allocation table",
+				      .offset = info->alloc_table_offset,
+				      .size = info->alloc_entries * ALLOC_ENTRY_SIZE,
+				      .piece = TABLE_SUM_PIECE};
+	if (flags & OPEN_WITHOUT_BLOCK)
+		return BETON_OK;
+	int result = beton_extension_read(reader, head, err);
 	if (result == BETON_OK && ((reader->metadata.sums && !beton_sums_init(&reader->metadata)) ||
 				   (reader->table.sums && !beton_sums_init(&reader->table))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
 	return result;
 }
 
-int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
+/* What is in the file beside the header: all that does not grow with the number of samples. */
+static int read_structure(beton_reader *reader, int flags, fault_place *place, beton_error *err)
+{
+	beton_file_info *info = &reader->info;
+	uint8_t *head = malloc((size_t)info->metadata_offset);
+	reader->fields = calloc(info->num_fields, sizeof(*reader->fields));
+	reader->blob_index = calloc(info->num_fields, sizeof(*reader->blob_index));
+	int result = BETON_OK;
+	*place = (fault_place){"fields", HEADER_SIZE};
+	if (!head || !reader->fields || !reader->blob_index)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, info->num_fields);
+	if (result == BETON_OK)
+		result = beton_read_section(reader, "list of fields", head, (size_t)info->metadata_offset, 0, err);
+	if (result == BETON_OK)
+		result = parse_fields(reader, head, place, err);
+	if (result == BETON_OK) {
+		*place = (fault_place){"header", HEADER_NUM_SAMPLES};
+		result = read_sizes(reader, flags, err);
+	}
+	if (result == BETON_OK) {
+		*place = (fault_place){"extension block", info->alloc_table_offset};
+		result = place_parts(reader, head, flags, err);
+	}
+	free(head);
+	return result;
+}
+
+int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
 {
 	*out = NULL;
+	*place = (fault_place){"header", 0};
 	beton_reader *reader = calloc(1, sizeof(*reader));
 	/* A mutex fails for want of memory only, and on Linux not even then. */
 	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
@@ -194,14 +245,20 @@ int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
 	if (result == BETON_OK)
 		result = open_regular(reader, path, err);
 	if (result == BETON_OK)
-		result = read_header(reader, err);
+		result = read_header(reader, flags, err);
 	if (result == BETON_OK)
-		result = read_structure(reader, err);
+		result = read_structure(reader, flags, place, err);
 	if (result == BETON_OK)
 		*out = reader;
 	else
 		beton_reader_close(&reader);
 	return result;
+}
+
+int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
+{
+	fault_place place;
+	return beton_reader_open_damaged(out, path, 0, &place, err);
 }
 
 void beton_reader_close(beton_reader **out)

@@ -22,12 +22,28 @@ struct beton_reader {
 	extension_block extension;
 	summed_part metadata;
 	summed_part table;
+	bool table_lost; /* opened to save what can be saved: the sizes of pictures are bounds */
 
 	pthread_mutex_t lock;
 	_Atomic(alloc_index *) index; /* NULL until it is needed */
 	dictionary_cache dictionaries;
 	char *facts;
 };
+
+/* How a file is opened that may be damaged. */
+enum {
+	OPEN_WITHOUT_BLOCK = 1, /* as if there were no extension block */
+	OPEN_TO_SALVAGE = 2, /* without its end, or its allocation table; info->num_samples: records that are there */
+};
+
+/* Where opening failed. */
+typedef struct fault_place {
+	const char *section;
+	uint64_t offset;
+} fault_place;
+
+/* As beton_reader_open. flags: of OPEN_...; *place is set always. */
+int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err);
 
 /* Reads size bytes that the file had when it was opened. section: for the message. Errors: IO, FILE_CHANGED. */
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,

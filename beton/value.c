@@ -83,8 +83,22 @@ static int search_blob(const beton_reader *reader, const value_place *place, bet
 	return take_entry(reader, place, entry, entry->size, out, err);
 }
 
+/* Without a table: the size of a picture is at most what is left of its page. */
+static int guess_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
+{
+	alloc_entry entry = {.sample = place->sample, .pointer = place->pointer, .size = place->size};
+	uint64_t end = reader->info.data_end;
+	if (place->any_size && place->pointer < end) {
+		uint64_t left = reader->info.page_size - place->pointer % reader->info.page_size;
+		entry.size = left < end - place->pointer ? left : end - place->pointer;
+	}
+	return take_entry(reader, place, &entry, entry.size, out, err);
+}
+
 static int find_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
 {
+	if (reader->table_lost)
+		return guess_blob(reader, place, out, err);
 	uint64_t number = place->sample * reader->num_blobs + reader->blob_index[place->field];
 	alloc_entry entry = beton_alloc_unpack(place->likely, number);
 	bool here = entry.sample == place->sample && entry.pointer == place->pointer;
@@ -192,10 +206,14 @@ static int read_metadata(const beton_reader *reader, uint64_t sample, void *dest
 	return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
 }
 
-/* Reads count entries, which are verified when they turn out to be the right ones. */
+/* Reads count entries (zeros where the table is lost), which are verified when they turn out to be the right ones. */
 static int read_entries(const beton_reader *reader, void *destination, uint32_t count, uint64_t first, beton_error *err)
 {
 	const summed_part *part = &reader->table;
+	if (reader->table_lost) {
+		memset(destination, 0, (size_t)count * ALLOC_ENTRY_SIZE);
+		return BETON_OK;
+	}
 	return beton_read_section(reader, part->name, destination, (size_t)count * ALLOC_ENTRY_SIZE,
 				  part->offset + first * ALLOC_ENTRY_SIZE, err);
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jpeg_check.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "error.h"
+#include "jpeg.h"
+
+/* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
+typedef struct checker {
+	struct jpeg_decompress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	struct jpeg_progress_mgr progress;
+	jmp_buf failed;
+	int code;
+	char message[JMSG_LENGTH_MAX];
+} checker;
+
+static void leave(j_common_ptr jpeg)
+{
+	checker *self = jpeg->client_data;
+	self->code = jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? BETON_NO_MEMORY : BETON_SAMPLE_CORRUPT;
+	jpeg->err->format_message(jpeg, self->message);
+	longjmp(self->failed, 1);
+}
+
+static void leave_on_warning(j_common_ptr jpeg, int level)
+{
+	if (level < 0)
+		leave(jpeg);
+}
+
+static void leave_with(checker *self, const char *message)
+{
+	self->code = BETON_SAMPLE_CORRUPT;
+	snprintf(self->message, sizeof(self->message), "%s", message);
+	longjmp(self->failed, 1);
+}
+
+static void limit_scans(j_common_ptr jpeg)
+{
+	checker *self = jpeg->client_data;
+	if (self->jpeg.input_scan_number > BT_JPEG_SCANS_MAX)
+		leave_with(self, "too many scans");
+}
+
+static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts *facts)
+{
+	j_decompress_ptr jpeg = &self->jpeg;
+	jpeg_create_decompress(jpeg);
+	self->progress.progress_monitor = limit_scans;
+	jpeg->progress = &self->progress;
+	jpeg_mem_src(jpeg, data, (unsigned long)size);
+	jpeg_read_header(jpeg, TRUE);
+	facts->width = jpeg->image_width;
+	facts->height = jpeg->image_height;
+	if ((uint64_t)facts->width * facts->height > BT_IMAGE_PIXELS_MAX)
+		leave_with(self, "too many pixels");
+	/* One pixel for each block: every coefficient is decoded, and nearly nothing made of them. */
+	jpeg->scale_num = 1;
+	jpeg->scale_denom = 8;
+	jpeg->out_color_space = jpeg->jpeg_color_space;
+	jpeg->dct_method = JDCT_IFAST;
+	jpeg->do_fancy_upsampling = FALSE;
+	jpeg_start_decompress(jpeg);
+	JSAMPARRAY row = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE,
+						 jpeg->output_width * (JDIMENSION)jpeg->output_components, 1);
+	while (jpeg->output_scanline < jpeg->output_height)
+		jpeg_read_scanlines(jpeg, row, 1);
+	jpeg_finish_decompress(jpeg);
+	facts->length = size - jpeg->src->bytes_in_buffer;
+}
+
+int bt_jpeg_check(const uint8_t *data, size_t size, bt_jpeg_facts *facts, beton_error *err)
+{
+	checker self = {.code = BETON_OK};
+	self.jpeg.err = jpeg_std_error(&self.errors);
+	self.jpeg.client_data = &self;
+	self.errors.error_exit = leave;
+	self.errors.emit_message = leave_on_warning;
+	if (setjmp(self.failed) == 0)
+		check(&self, data, size, facts);
+	else
+		bt_fail(err, self.code, "its JPEG cannot be decoded: %s", self.message);
+	jpeg_destroy_decompress(&self.jpeg);
+	return self.code;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton_verify and beton_repair: every kind of damage is found where it is, and what it did not touch is saved. */
+#include "support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <beton/verify.h>
+
+#include "made_file.h"
+#include "pictures.h"
+
+enum { SAMPLES = 90, FIELDS = 4, WIDTH = 40, HEIGHT = 30, PAGE = 2 << 20, FOUND_MAX = 200 };
+enum { PICTURE, LABEL, TEXT, RAW };
+
+static const char *path;
+static file_content jpegs[2];
+
+static void write_good(const char *name, uint32_t flags)
+{
+	static const beton_field fields[FIELDS] = {{.name = "picture", .type = BETON_FIELD_IMAGE},
+						   {.name = "label", .type = BETON_FIELD_INT},
+						   {.name = "text", .type = BETON_FIELD_JSON},
+						   {.name = "raw", .type = BETON_FIELD_IMAGE}};
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = PAGE;
+	options.flags = flags;
+	options.facts = "{\"classes\": [\"a\", \"b\"]}";
+	beton_writer *writer;
+	assert_int_equal(beton_writer_open(&writer, name, fields, FIELDS, &options, NULL), BETON_OK);
+	uint8_t pixels[12] = {1, 2, 3};
+	for (int i = 0; i < SAMPLES; i++) {
+		char text[32];
+		snprintf(text, sizeof(text), "{\"n\": %d}", i);
+		const file_content *jpeg = &jpegs[i % 2];
+		const beton_input values[FIELDS] = {
+			{.data = jpeg->data, .size = jpeg->size, .width = WIDTH, .height = HEIGHT},
+			{.integer = i * 3},
+			{.data = text, .size = strlen(text)},
+			{.data = pixels, .size = 12, .mode = BETON_IMAGE_RAW, .width = 2, .height = 2}};
+		assert_int_equal(beton_writer_append(writer, values, NULL), BETON_OK);
+	}
+	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+	beton_writer_close(&writer);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	make_folder();
+	static char kept[512];
+	snprintf(kept, sizeof(kept), "%s", in_folder("test.beton"));
+	path = kept;
+	for (int i = 0; i < 2; i++) {
+		const char *name = in_folder("picture.jpg");
+		picture_write(i ? PICTURE_PROGRESSIVE : PICTURE_RGB, WIDTH, HEIGHT, name);
+		jpegs[i] = read_file(name);
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(jpegs[0].data);
+	free(jpegs[1].data);
+	remove_folder();
+	return 0;
+}
+
+static beton_value value_of(const char *name, uint64_t sample, uint32_t field)
+{
+	beton_reader *reader = open_good(name);
+	beton_value value;
+	assert_int_equal(beton_reader_value(reader, sample, field, &value, NULL), BETON_OK);
+	beton_reader_close(&reader);
+	return value;
+}
+
+static void patch_number(uint64_t offset, uint64_t value, size_t bytes)
+{
+	uint8_t little[8];
+	for (size_t i = 0; i < bytes; i++)
+		little[i] = (uint8_t)(value >> (8 * i));
+	patch_file(path, offset, little, bytes);
+}
+
+static uint64_t record_of(uint64_t sample)
+{
+	return 24 + FIELDS * 1041 + sample * 56;
+}
+
+/* What a check found. */
+typedef struct found {
+	uint64_t count;
+	struct {
+		beton_finding finding;
+		char message[BETON_ERROR_MESSAGE_SIZE];
+	} list[FOUND_MAX];
+	uint64_t stop_at; /* the number of calls, of findings or of progress, after which to stop */
+	uint64_t progress;
+	uint64_t samples;
+} found;
+
+static bool take_finding(void *context, const beton_finding *finding)
+{
+	found *self = context;
+	assert_in_range(self->count, 0, FOUND_MAX - 1);
+	self->list[self->count].finding = *finding;
+	snprintf(self->list[self->count].message, sizeof(self->list[0].message), "%s", finding->message);
+	return ++self->count != self->stop_at;
+}
+
+static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
+{
+	found *self = context;
+	(void)bytes;
+	assert_true(samples >= self->samples && samples <= total);
+	self->samples = samples;
+	return ++self->progress != self->stop_at;
+}
+
+static found result;
+
+static beton_verify_report verify(bool deep, uint32_t threads)
+{
+	beton_verify_options options;
+	beton_verify_options_init(&options);
+	options.deep = deep;
+	options.num_threads = threads;
+	options.finding = take_finding;
+	options.progress = take_progress;
+	options.context = &result;
+	result = (found){0};
+	beton_verify_report report;
+	beton_error err;
+	if (beton_verify(path, &options, &report, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_int_equal(report.findings, result.count);
+	return report;
+}
+
+static void expect_finding(uint64_t i, int code, const char *section, uint64_t offset, int64_t sample, const char *text)
+{
+	assert_true(i < result.count);
+	const beton_finding *finding = &result.list[i].finding;
+	if (finding->code != code || strcmp(finding->section, section) != 0 || finding->offset != offset ||
+	    finding->sample != sample || !strstr(result.list[i].message, text))
+		fail_msg("%s, %s at %llu, sample %lld: %s", beton_status_name(finding->code), finding->section,
+			 (unsigned long long)finding->offset, (long long)finding->sample, result.list[i].message);
+}
+
+static void test_whole_files(void **state)
+{
+	(void)state;
+	for (int plain = 0; plain < 2; plain++) {
+		write_good(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
+		for (uint32_t threads = 0; threads < 5; threads++) {
+			beton_verify_report report = verify(threads % 2, threads);
+			assert_int_equal(report.findings, 0);
+			assert_int_equal(report.samples, SAMPLES);
+			assert_int_equal(report.damaged_samples, 0);
+			assert_int_equal(report.pictures, threads % 2 ? SAMPLES : 0);
+			assert_int_equal(report.undecoded, 0);
+			assert_true((report.bytes > 0) == (threads % 2));
+			assert_int_equal(result.samples, SAMPLES);
+		}
+	}
+	static const char *const golden[] = {"every-field",     "image-jpg-int", "image-mixed",
+					     "image-raw-float", "regression",    "scalars-only"};
+	for (size_t i = 0; i < sizeof(golden) / sizeof(*golden); i++) {
+		beton_verify_report report;
+		const beton_verify_options options = {
+			.struct_size = sizeof(options), .deep = true, .finding = take_finding, .context = &result};
+		result = (found){0};
+		assert_int_equal(beton_verify(unpack_golden(golden[i]), &options, &report, NULL), BETON_OK);
+		if (report.findings)
+			fail_msg("%s", result.list[0].message);
+	}
+}
+
+/* Damage of content, in a file without checksums: what the decoders find. */
+static void test_17_19_21_content_without_checksums(void **state)
+{
+	(void)state;
+	write_good(path, BETON_WRITER_NO_EXTENSION);
+	beton_value picture = value_of(path, 4, PICTURE);
+	uint8_t zeros[4096] = {0};
+	/* The second half is missing; an early end; another size than the metadata says; no picture at all. */
+	patch_file(path, picture.blob.offset + picture.blob.size / 2, zeros, (size_t)(picture.blob.size / 2));
+	beton_value early = value_of(path, 10, PICTURE);
+	patch_file(path, early.blob.offset + early.blob.size / 2, "\xff\xd9", 2);
+	patch_number(record_of(20) + 1, WIDTH + 1, 2);
+	beton_value none = value_of(path, 33, PICTURE);
+	patch_file(path, none.blob.offset, zeros, 2);
+	beton_value text = value_of(path, 50, TEXT);
+	patch_file(path, text.blob.offset + text.blob.size - 1, "x", 1);
+	beton_value latin = value_of(path, 51, TEXT);
+	patch_file(path, latin.blob.offset + 2, "\xe9", 1);
+	beton_value cut = value_of(path, 52, TEXT);
+	patch_file(path, cut.blob.offset + 2, "", 1);
+	assert_int_equal(verify(false, 2).findings, 0);
+	for (uint32_t threads = 1; threads <= 4; threads++) {
+		beton_verify_report report = verify(true, threads);
+		assert_int_equal(report.findings, 7);
+		assert_int_equal(report.damaged_samples, 7);
+		assert_int_equal(report.pictures, SAMPLES - 4);
+		expect_finding(0, BETON_SAMPLE_CORRUPT, "pages", picture.blob.offset, 4, "cannot be decoded");
+		expect_finding(1, BETON_SAMPLE_CORRUPT, "pages", early.blob.offset, 10, "cannot be decoded");
+		expect_finding(2, BETON_SAMPLE_CORRUPT, "pages", value_of(path, 20, PICTURE).blob.offset, 20,
+			       "40 x 30 pixels, its metadata 41 x 30");
+		expect_finding(3, BETON_SAMPLE_CORRUPT, "pages", none.blob.offset, 33, "Not a JPEG");
+		expect_finding(4, BETON_SAMPLE_CORRUPT, "pages", text.blob.offset, 50, "NUL");
+		expect_finding(5, BETON_SAMPLE_CORRUPT, "pages", latin.blob.offset, 51, "not UTF-8");
+		expect_finding(6, BETON_SAMPLE_CORRUPT, "pages", cut.blob.offset, 52, "NUL");
+	}
+}
+
+/* A flipped bit in raw pixels: only a checksum tells. */
+static void test_18_flipped_bit(void **state)
+{
+	(void)state;
+	for (int plain = 0; plain < 2; plain++) {
+		write_good(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
+		beton_value raw = value_of(path, 7, RAW);
+		patch_file(path, raw.blob.offset + 3, "\x80", 1);
+		beton_verify_report report = verify(true, 2);
+		assert_int_equal(report.findings, !plain);
+		assert_int_equal(report.damaged_samples, !plain);
+		if (!plain) {
+			expect_finding(0, BETON_SAMPLE_CORRUPT, "pages", raw.blob.offset, 7, "checksum");
+			assert_int_equal(result.list[0].finding.field, RAW);
+		}
+	}
+}
+
+static void test_structure(void **state)
+{
+	(void)state;
+	write_good(path, BETON_WRITER_NO_EXTENSION);
+	beton_reader *reader = open_good(path);
+	beton_file_info info = *beton_reader_info(reader);
+	beton_reader_close(&reader);
+	uint64_t entry = info.alloc_table_offset + 3 * 24 * 2; /* of sample 2: the picture */
+	patch_number(entry, SAMPLES, 8);
+	patch_number(entry + 24 * 3 + 16, PAGE + 1, 8); /* sample 3's picture */
+	patch_number(record_of(5) + 5, 1, 8);           /* sample 5's pointer */
+	beton_verify_report report = verify(false, 1);
+	assert_int_equal(report.findings, 5);
+	assert_int_equal(report.damaged_samples, 3);
+	expect_finding(0, BETON_FORMAT, "allocation table", entry, -1, "belongs to no sample");
+	expect_finding(1, BETON_FORMAT, "allocation table", entry + 24 * 3, 3, "larger than a page");
+	expect_finding(2, BETON_SAMPLE_CORRUPT, "metadata", record_of(2), 2, "no allocation");
+	expect_finding(3, BETON_SAMPLE_CORRUPT, "metadata", record_of(3), 3, "allocation");
+	expect_finding(4, BETON_SAMPLE_CORRUPT, "metadata", record_of(5), 5, "no allocation");
+	/* Two blobs over each other. */
+	write_good(path, BETON_WRITER_NO_EXTENSION);
+	beton_value value = value_of(path, 2, PICTURE);
+	patch_number(entry + 16, value.blob.size + 1, 8);
+	report = verify(false, 1);
+	assert_int_equal(report.findings, 1);
+	expect_finding(0, BETON_FORMAT, "allocation table", entry + 24, 2, "overlap");
+}
+
+/* The block's own faults: what is behind them is looked at nevertheless. */
+static void test_extension_block(void **state)
+{
+	(void)state;
+	made_file file = make_file(&(made_options){.samples = 3, .dictionary = true});
+	file.data[file.footer + 20] ^= 1;
+	write_file(path, file.data, file.size);
+	beton_verify_report report = verify(true, 1);
+	assert_true(report.findings >= 1);
+	assert_int_equal(report.samples, 3);
+	expect_finding(0, BETON_FORMAT, "extension block", file.table, -1, "footer");
+	file.data[file.footer + 20] ^= 1;
+	file.data[MADE_METADATA + MADE_LABEL] ^= 1;
+	file.data[file.sections[4]] ^= 1;
+	write_file(path, file.data, file.size);
+	report = verify(false, 1);
+	assert_int_equal(report.findings, 3);
+	assert_int_equal(report.damaged_samples, 0);
+	expect_finding(0, BETON_FORMAT, "extension block", file.sections[4], -1, "facts");
+	expect_finding(1, BETON_FORMAT, "metadata", MADE_METADATA, -1, "checksum");
+	expect_finding(2, BETON_FORMAT, "extension block", file.sections[4], -1, "facts");
+	free(file.data);
+}
+
+static void test_files_that_do_not_open(void **state)
+{
+	(void)state;
+	write_good(path, 0);
+	file_content good = read_file(path);
+	beton_verify_report report;
+	beton_error err;
+	assert_int_equal(truncate(path, (off_t)good.size - 1), 0);
+	assert_int_equal(verify(true, 1).findings, 1);
+	expect_finding(0, BETON_TRUNCATED, "header", 8, -1, "allocation table needs");
+	write_file(path, good.data, good.size);
+	patch_number(16, 0, 8);
+	assert_int_equal(verify(true, 1).findings, 1);
+	expect_finding(0, BETON_INCOMPLETE, "header", 0, -1, "did not finish");
+	write_file(path, good.data, good.size);
+	patch_number(24 + 2 * 1041, 99, 1);
+	assert_int_equal(verify(true, 1).findings, 1);
+	expect_finding(0, BETON_UNSUPPORTED_FIELD, "fields", 24 + 2 * 1041, -1, "text");
+	free(good.data);
+	assert_int_equal(beton_verify(in_folder("none"), NULL, &report, &err), BETON_NOT_FOUND);
+	assert_int_equal(beton_verify(in_folder(""), NULL, &report, &err), BETON_INVALID_ARGUMENT);
+	const beton_verify_options wrong = {.struct_size = 3};
+	assert_int_equal(beton_verify(path, &wrong, &report, &err), BETON_INVALID_ARGUMENT);
+}
+
+static void test_callbacks_stop_it(void **state)
+{
+	(void)state;
+	write_good(path, BETON_WRITER_NO_EXTENSION);
+	for (uint64_t i = 0; i < SAMPLES; i++)
+		patch_number(record_of(i) + 5, 1, 8);
+	for (int kind = 0; kind < 2; kind++)
+		for (uint64_t stop = 1; stop < 4; stop++) {
+			beton_verify_options options;
+			beton_verify_options_init(&options);
+			options.num_threads = 3;
+			options.context = &result;
+			if (kind)
+				options.finding = take_finding;
+			else
+				options.progress = take_progress;
+			result = (found){.stop_at = stop};
+			beton_verify_report report;
+			beton_error err;
+			assert_int_equal(beton_verify(path, &options, &report, &err), BETON_CANCELLED);
+			assert_int_equal(kind ? result.count : result.progress, stop);
+			assert_int_equal(err.code, BETON_CANCELLED);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole_files),       cmocka_unit_test(test_17_19_21_content_without_checksums),
+		cmocka_unit_test(test_18_flipped_bit),    cmocka_unit_test(test_structure),
+		cmocka_unit_test(test_extension_block),   cmocka_unit_test(test_files_that_do_not_open),
+		cmocka_unit_test(test_callbacks_stop_it),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-verify: whether .beton files are whole. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include <beton/beton.h>
+#include <beton/verify.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/common/text.h"
+
+static const char *const usage_text =
+	"Usage: beton-verify [OPTION]... FILE...\n"
+	"Check whether .beton files are whole; list every fault with its section, offset and sample.\n"
+	"\n"
+	"  -d, --deep         read all of it: compare checksums, decode every picture\n"
+	"  -t, --threads=N    default: one for each core\n"
+	"  -j, --json         one JSON object for each file\n"
+	"  -Q, --quiet        no progress, and nothing about files that are whole\n"
+	"  -h, --help         show this text\n"
+	"  -V, --version      show the version\n"
+	"\n"
+	"Exit status: 0 every file is whole, 1 a fault was found or a file cannot be read, 2 wrong usage.\n";
+
+static const struct option long_options[] = {{"deep", no_argument, NULL, 'd'},
+					     {"threads", required_argument, NULL, 't'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+typedef struct file_check {
+	const char *path;
+	bool json;
+	bool any;
+	progress bar;
+} file_check;
+
+/* What a message says behind the name of its file. */
+static const char *without_path(const char *message, const char *path)
+{
+	size_t length = strlen(path);
+	return strncmp(message, path, length) == 0 && strncmp(message + length, ": ", 2) == 0 ? message + length + 2
+											      : message;
+}
+
+static void print_text(const char *path, const beton_finding *finding)
+{
+	text_print(stdout, path, 0);
+	printf(": %s at offset %llu", finding->section, (unsigned long long)finding->offset);
+	if (finding->sample >= 0)
+		printf(", sample %lld", (long long)finding->sample);
+	printf(": %s\n", without_path(finding->message, path));
+}
+
+static void print_json(const beton_finding *finding, bool first)
+{
+	json_t *object =
+		json_pack("{s:s, s:s, s:I, s:s}", "code", beton_status_name(finding->code), "section", finding->section,
+			  "offset", (json_int_t)finding->offset, "message", finding->message);
+	if (finding->sample >= 0)
+		json_object_set_new(object, "sample", json_integer(finding->sample));
+	if (finding->field >= 0)
+		json_object_set_new(object, "field", json_integer(finding->field));
+	fputs(first ? "\n  " : ",\n  ", stdout);
+	json_dumpf(object, stdout, 0);
+	json_decref(object);
+}
+
+static bool take_finding(void *context, const beton_finding *finding)
+{
+	file_check *self = context;
+	if (self->bar.draw)
+		fputs("\r\033[K", stderr);
+	if (self->json)
+		print_json(finding, !self->any);
+	else
+		print_text(self->path, finding);
+	self->any = true;
+	return !*program_stop_signal();
+}
+
+static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
+{
+	file_check *self = context;
+	if (samples) {
+		self->bar.total = total;
+		self->bar.done = samples - 1;
+		self->bar.bytes = bytes;
+		progress_sample(&self->bar, 0);
+	}
+	return !*program_stop_signal();
+}
+
+/* The head of a file's JSON object, in front of its findings. */
+static void begin_json(const char *path)
+{
+	char *name = text_utf8(path);
+	json_t *text = json_string(name);
+	fputs("{\"file\": ", stdout);
+	json_dumpf(text, stdout, JSON_ENCODE_ANY);
+	fputs(", \"findings\": [", stdout);
+	json_decref(text);
+	free(name);
+}
+
+static void end_json(const file_check *self, const beton_verify_report *report, int result, const beton_error *err)
+{
+	printf("%s], \"whole\": %s, \"samples\": %llu, \"damaged_samples\": %llu, \"pictures\": %llu, "
+	       "\"undecoded_pictures\": %llu, \"bytes\": %llu, \"seconds\": %.6g",
+	       self->any ? "\n " : "", result == BETON_OK && report->findings == 0 ? "true" : "false",
+	       (unsigned long long)report->samples, (unsigned long long)report->damaged_samples,
+	       (unsigned long long)report->pictures, (unsigned long long)report->undecoded,
+	       (unsigned long long)report->bytes, progress_seconds(&self->bar));
+	if (result != BETON_OK) {
+		json_t *text = json_string(err->message);
+		fputs(", \"error\": ", stdout);
+		json_dumpf(text, stdout, JSON_ENCODE_ANY);
+		json_decref(text);
+	}
+	fputs("}\n", stdout);
+}
+
+static void print_summary(const file_check *self, const beton_verify_report *report, bool deep)
+{
+	double seconds = progress_seconds(&self->bar);
+	text_print(stdout, self->path, 0);
+	if (report->findings)
+		printf(": %llu findings, %llu of %llu samples damaged", (unsigned long long)report->findings,
+		       (unsigned long long)report->damaged_samples, (unsigned long long)report->samples);
+	else
+		printf(": whole, %llu samples", (unsigned long long)report->samples);
+	if (deep)
+		printf("; %.1f MB and %llu pictures in %.2f s, %.0f MB/s", (double)report->bytes / 1e6,
+		       (unsigned long long)report->pictures, seconds,
+		       seconds > 0 ? (double)report->bytes / 1e6 / seconds : 0);
+	if (report->undecoded)
+		printf("; %llu pictures were not decoded: this build has no JPEG decoder",
+		       (unsigned long long)report->undecoded);
+	putchar('\n');
+}
+
+/* *faults becomes true if the file is not whole, or cannot be read, which is said here. CANCELLED ends everything. */
+static int verify(const char *path, beton_verify_options *options, bool json, bool quiet, bool *faults,
+		  beton_error *err)
+{
+	file_check self = {.path = path, .json = json};
+	beton_verify_report report;
+	options->context = &self;
+	progress_start(&self.bar, 0, quiet);
+	if (json)
+		begin_json(path);
+	int result = beton_verify(path, options, &report, err);
+	progress_clear(&self.bar);
+	if (json)
+		end_json(&self, &report, result, err);
+	else if (result == BETON_OK && (report.findings || !quiet))
+		print_summary(&self, &report, options->deep);
+	if (result != BETON_OK && result != BETON_CANCELLED)
+		fprintf(stderr, "beton-verify: %s\n", err->message);
+	*faults |= result != BETON_OK || report.findings;
+	return result == BETON_CANCELLED ? result : BETON_OK;
+}
+
+static int wrong(const char *message)
+{
+	if (message)
+		fprintf(stderr, "beton-verify: %s\n", message);
+	fputs("Try 'beton-verify --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	beton_verify_options options;
+	beton_verify_options_init(&options);
+	options.finding = take_finding;
+	options.progress = take_progress;
+	bool json = false;
+	bool quiet = false;
+	beton_error err;
+	uint64_t threads = 0;
+	int option;
+	while ((option = getopt_long(argc, argv, "dt:jQhV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			options.deep = true;
+			break;
+		case 't':
+			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)
+				return wrong(err.message);
+			options.num_threads = (uint32_t)threads;
+			break;
+		case 'j':
+			json = true;
+			break;
+		case 'Q':
+			quiet = true;
+			break;
+		case 'h':
+		case 'V':
+			fputs(option == 'h' ? usage_text : "beton-verify " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		default:
+			return wrong(NULL);
+		}
+	}
+	if (optind == argc)
+		return wrong("expected FILE");
+	program_watch_signals();
+	bool faults = false;
+	int result = BETON_OK;
+	for (int i = optind; i < argc && result == BETON_OK; i++)
+		result = verify(argv[i], &options, json, quiet, &faults, &err);
+	int status = program_end("beton-verify", result, &err);
+	return status ? status : faults;
+}
