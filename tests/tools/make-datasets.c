@@ -153,6 +153,7 @@ int main(int argc, char **argv)
 	write_animals(argv[1], "many", 100000, NULL);
 	write_pictures(argv[1], "twice-pictures", "{\"classes\": [\"cat\", \"cat\", \"dog\"]}");
 	write_pictures(argv[1], "few-names", "{\"classes\": [\"cat\", \"dog\"]}");
+	write_pictures(argv[1], "script", "{\"classes\": [\"<script>\", \"a&b\", \"\uffff\\u0001\\ufffe\"]}");
 	write_odd_names(argv[1]);
 	remove_folder();
 	return 0;

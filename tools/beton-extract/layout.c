@@ -27,22 +27,6 @@ static int digits_of(uint64_t number)
 	return digits;
 }
 
-/* The field named 'image' if it holds pictures, else the only one that does. */
-static int find_picture(const beton_reader *reader)
-{
-	int found = beton_reader_find_field(reader, "image");
-	if (found >= 0 && beton_reader_field(reader, (uint32_t)found)->type == BETON_FIELD_IMAGE)
-		return found;
-	found = -1;
-	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
-		if (beton_reader_field(reader, i)->type == BETON_FIELD_IMAGE) {
-			if (found >= 0)
-				return -1;
-			found = (int)i;
-		}
-	return found;
-}
-
 /* Two classes of one name would become one folder. */
 static int check_names(const layout *self, beton_error *err)
 {
@@ -116,7 +100,7 @@ int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool
 	const beton_file_info *info = beton_reader_info(reader);
 	*self = (layout){.reader = reader,
 			 .kind = kind,
-			 .picture = find_picture(reader),
+			 .picture = dataset_picture_field(reader),
 			 .label = dataset_label_field(reader),
 			 .key_digits = digits_of(info->num_samples),
 			 .numbers = numbers};

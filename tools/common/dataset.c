@@ -32,6 +32,21 @@ int dataset_label_field(const beton_reader *reader)
 	return beton_reader_find_type(reader, BETON_FIELD_INT);
 }
 
+int dataset_picture_field(const beton_reader *reader)
+{
+	int found = beton_reader_find_field(reader, "image");
+	if (found >= 0 && beton_reader_field(reader, (uint32_t)found)->type == BETON_FIELD_IMAGE)
+		return found;
+	found = -1;
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+		if (beton_reader_field(reader, i)->type == BETON_FIELD_IMAGE) {
+			if (found >= 0)
+				return -1;
+			found = (int)i;
+		}
+	return found;
+}
+
 /* 'name' (type dtype 3x4) */
 static void describe(const beton_field *field, char *text, size_t size)
 {

@@ -14,6 +14,10 @@ bool dataset_has_blob(beton_field_type type);
  */
 int dataset_label_field(const beton_reader *reader);
 
+/* The field named 'image' if it holds pictures, else the only one that does; -1: there is none, or there are several.
+ */
+int dataset_picture_field(const beton_reader *reader);
+
 /* INVALID_ARGUMENT naming the first difference between the two schemas: names, types, shapes and order. */
 int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err);
 

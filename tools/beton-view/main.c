@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-view: pictures of a dataset side by side, as a PNG or a page for a browser. */
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "tools/common/dataset.h"
+#include "tools/common/facts.h"
+#include "tools/common/program.h"
+#include "tools/common/summary.h"
+#include "view.h"
+
+static const char *const usage_text =
+	"Usage: beton-view [OPTION]... IN.beton OUT.png|OUT.html|-\n"
+	"Show pictures of a .beton file with their classes side by side: a PNG, or an HTML page that needs nothing\n"
+	"else. Of all samples, or of those that are chosen, some are shown, evenly spread.\n"
+	"\n"
+	"  -n, --number=N          how many (default 64)\n"
+	"  -i, --index=LIST        of these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
+	"  -c, --class=CLASS       of this class, by name or number; more than once for more\n"
+	"  -w, --where=CONDITION   for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -f, --field=NAME        the field of pictures (default: image, or the only one)\n"
+	"  -k, --columns=N         pictures in a row (default 8)\n"
+	"  -s, --side=N            pixels of the longer side of each picture (default 160)\n"
+	"  -t, --format=FORMAT     png or html (default: by the name of the output)\n"
+	"  -F, --force             replace the output if it exists\n"
+	"  -j, --json              the summary as JSON\n"
+	"  -Q, --quiet             no progress and no summary\n"
+	"  -h, --help              show this text\n"
+	"  -V, --version           show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure or damaged pictures, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+	{"number", required_argument, NULL, 'n'}, {"index", required_argument, NULL, 'i'},
+	{"class", required_argument, NULL, 'c'},  {"where", required_argument, NULL, 'w'},
+	{"field", required_argument, NULL, 'f'},  {"columns", required_argument, NULL, 'k'},
+	{"side", required_argument, NULL, 's'},   {"format", required_argument, NULL, 't'},
+	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+
+enum { COLUMNS_MAX = 1000, SIDE_LEAST = 16, SIDE_MAX = 1000 };
+
+typedef enum view_format { FORMAT_BY_NAME, FORMAT_PNG, FORMAT_HTML } view_format;
+
+typedef struct view_options {
+	const char *input;
+	const char *output;
+	const char *field; /* NULL: image, or the only one */
+	selection selection;
+	uint64_t number;
+	uint64_t columns;
+	uint64_t side;
+	view_format format;
+	bool force;
+	bool json;
+	bool quiet;
+} view_options;
+
+static int choose_field(const view_options *options, const beton_reader *reader, uint32_t *field, beton_error *err)
+{
+	int found = options->field ? beton_reader_find_field(reader, options->field) : dataset_picture_field(reader);
+	if (found < 0 || beton_reader_field(reader, (uint32_t)found)->type != BETON_FIELD_IMAGE)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s%s%s", options->input,
+			       options->field ? "no field of pictures has the name '"
+					      : "there is not one field of pictures",
+			       options->field ? options->field : "", options->field ? "'" : "; --field names one");
+	*field = (uint32_t)found;
+	return BETON_OK;
+}
+
+static int write_view(view_job *job, view_format format, beton_error *err)
+{
+	int result = format == FORMAT_PNG ? view_write_png(job, err) : view_write_html(job, err);
+	if (result == BETON_OK && fflush(job->stream) != 0)
+		result = bt_fail_errno(err, errno, "cannot write");
+	return result;
+}
+
+static int write_file(view_job *job, const view_options *options, beton_error *err)
+{
+	bt_atomic_file file;
+	int result = dataset_check_output(options->output, job->reader, options->force, err);
+	if (result == BETON_OK)
+		result = bt_atomic_open(&file, options->output, err);
+	if (result != BETON_OK)
+		return result;
+	int copy = dup(file.fd); /* fclose closes it, commit the other */
+	job->stream = copy >= 0 ? fdopen(copy, "w") : NULL;
+	if (!job->stream) {
+		result = bt_fail_errno(err, errno, "%s: cannot open", options->output);
+		if (copy >= 0)
+			close(copy);
+		bt_atomic_abandon(&file);
+		return result;
+	}
+	result = write_view(job, options->format, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "%s", options->output);
+	if (fclose(job->stream) != 0 && result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot close", options->output);
+	if (result == BETON_OK)
+		return bt_atomic_commit(&file, err);
+	bt_atomic_abandon(&file);
+	return result;
+}
+
+static int prepare(view_job *job, view_options *options, json_t **facts, beton_error *err)
+{
+	int result = choose_field(options, job->reader, &job->picture, err);
+	if (result == BETON_OK)
+		result = facts_load(facts, job->reader, err);
+	if (result == BETON_OK)
+		result = selection_bind(&options->selection, job->reader, err);
+	if (result == BETON_OK)
+		result = selection_count(&options->selection, job->reader, &job->chosen_count, err);
+	job->facts = *facts;
+	job->label = dataset_label_field(job->reader);
+	job->shown = job->chosen_count < options->number ? job->chosen_count : options->number;
+	if (job->columns > job->shown && job->shown > 0)
+		job->columns = (uint32_t)job->shown;
+	return result;
+}
+
+static int view(view_options *options, uint64_t *damaged, beton_error *err)
+{
+	beton_reader *reader;
+	json_t *facts = NULL;
+	progress bar = {0};
+	view_job job = {.chosen = &options->selection,
+			.columns = (uint32_t)options->columns,
+			.side = (uint32_t)options->side,
+			.stream = stdout,
+			.bar = &bar};
+	bool standard = strcmp(options->output, "-") == 0;
+	int result = beton_reader_open(&reader, options->input, err);
+	job.reader = reader;
+	if (result == BETON_OK)
+		result = prepare(&job, options, &facts, err);
+	progress_start(&bar, job.shown, options->quiet);
+	if (result == BETON_OK)
+		result = standard ? write_view(&job, options->format, err) : write_file(&job, options, err);
+	progress_clear(&bar);
+	json_decref(facts);
+	beton_reader_close(&reader);
+	*damaged = job.damaged;
+	if (result == BETON_OK && job.damaged)
+		*err = job.first_damage;
+	if (result == BETON_OK && !options->quiet && !standard)
+		summary_print(options->output, &bar, options->json);
+	return result;
+}
+
+static int parse_format(const char *text, view_format *format, beton_error *err)
+{
+	*format = strcmp(text, "png") == 0 ? FORMAT_PNG : FORMAT_HTML;
+	if (*format == FORMAT_PNG || strcmp(text, "html") == 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: '%s' is not png or html", text);
+}
+
+static int parse_option(view_options *options, int option, const char *text, beton_error *err)
+{
+	int result = BETON_OK;
+	switch (option) {
+	case 'n':
+		return bt_parse_u64("--number", text, 1, UINT32_MAX, &options->number, err);
+	case 'k':
+		return bt_parse_u64("--columns", text, 1, COLUMNS_MAX, &options->columns, err);
+	case 's':
+		return bt_parse_u64("--side", text, SIDE_LEAST, SIDE_MAX, &options->side, err);
+	case 't':
+		return parse_format(text, &options->format, err);
+	case 'i':
+		result = selection_add_ranges(&options->selection, text, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "--index");
+		return result;
+	case 'c':
+		return selection_add_class(&options->selection, text, err);
+	case 'w':
+		return condition_parse(&options->selection.where, text, err);
+	case 'f':
+		options->field = text;
+		break;
+	case 'F':
+		options->force = true;
+		break;
+	case 'j':
+		options->json = true;
+		break;
+	default:
+		options->quiet = true;
+		break;
+	}
+	return result;
+}
+
+static int wrong(view_options *options, const char *message)
+{
+	selection_free(&options->selection);
+	if (message)
+		fprintf(stderr, "beton-view: %s\n", message);
+	fputs("Try 'beton-view --help'.\n", stderr);
+	return 2;
+}
+
+/* By the ending, unless --format said it. */
+static view_format format_of(const view_options *options)
+{
+	const char *dot = strrchr(options->output, '.');
+	if (options->format != FORMAT_BY_NAME || !dot)
+		return options->format;
+	if (strcmp(dot, ".png") == 0)
+		return FORMAT_PNG;
+	return strcmp(dot, ".html") == 0 || strcmp(dot, ".htm") == 0 ? FORMAT_HTML : FORMAT_BY_NAME;
+}
+
+int main(int argc, char **argv)
+{
+	view_options options = {.number = 64, .columns = 8, .side = 160};
+	beton_error err;
+	uint64_t damaged = 0;
+	int option;
+	while ((option = getopt_long(argc, argv, "n:i:c:w:f:k:s:t:FjQhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(&options, NULL);
+		if (option == 'h' || option == 'V') {
+			selection_free(&options.selection);
+			fputs(option == 'h' ? usage_text : "beton-view " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(&options, option, optarg, &err) != BETON_OK)
+			return wrong(&options, err.message);
+	}
+	if (argc - optind != 2)
+		return wrong(&options, "expected IN.beton and the output");
+	options.input = argv[optind];
+	options.output = argv[optind + 1];
+	options.format = format_of(&options);
+	if (options.format == FORMAT_BY_NAME)
+		return wrong(&options,
+			     "the name of the output ends with neither .png nor .html; --format says what it is");
+	program_watch_signals();
+	int result = view(&options, &damaged, &err);
+	selection_free(&options.selection);
+	if (result == BETON_OK && damaged)
+		fprintf(stderr, "beton-view: %llu damaged pictures; the first: %s\n", (unsigned long long)damaged,
+			err.message);
+	int status = program_end("beton-view", result, &err);
+	return damaged ? 1 : status;
+}

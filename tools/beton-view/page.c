@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The view as a page for a browser, which needs nothing but itself: pictures stand in it as they are stored. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nettle/base64.h>
+
+#include "common/error.h"
+#include "tools/common/png_writer.h"
+#include "view.h"
+
+/* Nothing may be loaded or run, whatever the dataset says. */
+static const char *const head =
+	"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+	"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
+	"style-src 'unsafe-inline'\"/>\n<title>";
+
+static const char *const style =
+	"</title>\n<style>\n"
+	"body { font-family: sans-serif; }\n"
+	".sheet { display: grid; grid-template-columns: repeat(%u, %upx); gap: 8px; }\n"
+	"figure { margin: 0; }\n"
+	"figure div { width: %upx; height: %upx; display: flex; align-items: center; justify-content: center; }\n"
+	"img { max-width: 100%%; max-height: 100%%; }\n"
+	"figcaption { font-size: 80%%; overflow-wrap: anywhere; }\n"
+	".damaged { color: #c00; font-size: 70%%; overflow: hidden; }\n"
+	"</style>\n</head>\n<body>\n<h1>";
+
+/* UTF-8 text without control characters. Two characters that it may have are none for XML. */
+static void put_text(FILE *stream, const char *text)
+{
+	for (; *text; text++) {
+		if (strncmp(text, "\xef\xbf\xbe", 3) == 0 || strncmp(text, "\xef\xbf\xbf", 3) == 0) {
+			fputc('?', stream);
+			text += 2;
+		} else if (strchr("&<>\"'", *text)) {
+			fprintf(stream, "&#%d;", *text);
+		} else {
+			fputc(*text, stream);
+		}
+	}
+}
+
+static void put_base64(FILE *stream, const uint8_t *data, size_t size)
+{
+	enum { PIECE = 3 * 1024 }; /* a multiple of three bytes leaves no padding in the middle */
+	char text[BASE64_ENCODE_RAW_LENGTH(PIECE)];
+	for (size_t at = 0; at < size; at += PIECE) {
+		size_t piece = size - at < PIECE ? size - at : PIECE;
+		base64_encode_raw(text, piece, data + at);
+		fwrite(text, 1, BASE64_ENCODE_RAW_LENGTH(piece), stream);
+	}
+}
+
+static int put_picture(const view_job *job, const view_sample *sample, png_bytes *png, beton_error *err)
+{
+	const uint8_t *data = sample->stored;
+	size_t size = (size_t)sample->value.blob.size;
+	const char *type = "jpeg";
+	if (sample->value.mode == BETON_IMAGE_RAW) {
+		int result = png_encode(png, sample->stored, sample->value.width, sample->value.height, err);
+		if (result != BETON_OK)
+			return result;
+		data = png->data;
+		size = png->size;
+		type = "png";
+	}
+	fprintf(job->stream, "<img alt=\"\" title=\"%u x %u pixels, %" PRIu64 " bytes\" src=\"data:image/%s;base64,",
+		sample->value.width, sample->value.height, sample->value.blob.size, type);
+	put_base64(job->stream, data, size);
+	fputs("\"/>", job->stream);
+	return BETON_OK;
+}
+
+static int put_figure(view_job *job, const view_sample *sample, int status, const beton_error *fault, png_bytes *png,
+		      beton_error *err)
+{
+	int result = BETON_OK;
+	fputs("<figure><div>", job->stream);
+	if (status == BETON_OK) {
+		result = put_picture(job, sample, png, err);
+	} else {
+		view_note_damage(job, fault);
+		fputs("<span class=\"damaged\">", job->stream);
+		put_text(job->stream, fault->message);
+		fputs("</span>", job->stream);
+	}
+	fputs("</div><figcaption>", job->stream);
+	put_text(job->stream, sample->caption ? sample->caption : "damaged");
+	fputs("</figcaption></figure>\n", job->stream);
+	return result;
+}
+
+static void put_head(const view_job *job)
+{
+	beton_error name; /* the path, as harmless as a message is */
+	bt_fail(&name, BETON_OK, "%s", beton_reader_path(job->reader));
+	fputs(head, job->stream);
+	put_text(job->stream, name.message);
+	fprintf(job->stream, style, job->columns, job->side, job->side, job->side);
+	put_text(job->stream, name.message);
+	fprintf(job->stream, "</h1>\n<p>%" PRIu64 " of %" PRIu64 " samples</p>\n<div class=\"sheet\">\n", job->shown,
+		beton_reader_info(job->reader)->num_samples);
+}
+
+int view_write_html(view_job *job, beton_error *err)
+{
+	view_walk walk = {0};
+	view_sample sample = {0};
+	png_bytes png = {0};
+	bool found = true;
+	int result = BETON_OK;
+	put_head(job);
+	while (result == BETON_OK) {
+		beton_error fault;
+		int status = view_next(job, &walk, &sample, &found, &fault);
+		if (status == BETON_OK && !found)
+			break;
+		if (status != BETON_OK && status != BETON_SAMPLE_CORRUPT) {
+			*err = fault;
+			result = status;
+			break;
+		}
+		result = put_figure(job, &sample, status, &fault, &png, err);
+		progress_sample(job->bar, sample.value.blob.size);
+		if (ferror(job->stream))
+			result = bt_fail_errno(err, errno, "cannot write the page");
+	}
+	fputs("</div>\n</body>\n</html>\n", job->stream);
+	view_sample_free(&sample);
+	free(png.data);
+	return result;
+}
