@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JPEGs of every sort, and the pixels in them. */
+#ifndef TESTS_BETON_JPEGS_H
+#define TESTS_BETON_JPEGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+typedef struct jpeg_sort {
+	const char *name;
+	J_COLOR_SPACE colour; /* JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB, JCS_CMYK */
+	int h, v;             /* sampling factors of the first component */
+	bool progressive;
+	bool arithmetic;
+	bool separate_scans;
+	int restart;     /* MCUs; 0: none */
+	int orientation; /* of EXIF; 0: no EXIF */
+	bool comment;
+} jpeg_sort;
+
+typedef struct jpeg_bytes {
+	uint8_t *data;
+	unsigned long size;
+} jpeg_bytes;
+
+/* rgb: width * height pixels; other colours are made of it. data is the caller's to free. */
+jpeg_bytes jpeg_make(const jpeg_sort *sort, uint32_t width, uint32_t height, const uint8_t *rgb, int quality);
+
+/* RGB (CMYK: 4 bytes a pixel); the caller's to free. */
+uint8_t *jpeg_pixels(const uint8_t *data, size_t size, uint32_t *width, uint32_t *height);
+
+/* A picture with smooth parts, edges and noise; the caller's to free. */
+uint8_t *textured_pixels(uint32_t width, uint32_t height);
+
+/* Writes anew with libjpeg's own optimal tables and a restart marker for each row of MCUs; returns the size. */
+size_t jpeg_optimized_size(const uint8_t *data, size_t size);
+
+#endif
