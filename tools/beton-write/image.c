@@ -198,10 +198,9 @@ static int store_jpeg_pixels(picture *self, const jpeg_facts *facts, bool as_jpe
 	bool swap = orientation_swaps(self->orientation);
 	uint32_t width = swap ? self->height : self->width;
 	uint32_t height = swap ? self->width : self->height;
-	int wide = jpeg_scale_eighths(facts->width, width);
-	int high = jpeg_scale_eighths(facts->height, height);
-	int eighths = wide > high ? wide : high;
-	int result = jpeg_decode(self->file->data, self->file->size, eighths, self->name, &self->pixels, err);
+	int eighths;
+	int result = jpeg_decode(self->file->data, self->file->size, width, height, self->name, &self->pixels, &eighths,
+				 err);
 	if (result == BETON_OK)
 		result = resize(self, facts->width * (eighths / 8.0) / width, facts->height * (eighths / 8.0) / height,
 				err);

@@ -29,12 +29,9 @@ int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts 
 /* Reads the whole picture without making pixels, to find damaged data. */
 int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err);
 
-/* Eighths of its size, a power of two, in which a JPEG is decoded when `from` pixels along a side are to become `to`:
- * the smallest that gives as many at least. (With other eighths decoding takes longer than in full.) */
-int jpeg_scale_eighths(uint32_t from, uint32_t to);
-
-/* Decodes to RGB in that many eighths of its size, rounded up. */
-int jpeg_decode(const uint8_t *data, size_t size, int eighths, const char *name, rgb_image *image, beton_error *err);
+/* Decodes to RGB for a picture of width x height, no larger than it is: in *eighths of its size, rounded up. */
+int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const char *name, rgb_image *image,
+		int *eighths, beton_error *err);
 
 /* Encodes image as YCbCr, with a restart marker for each row of MCUs. *data is the caller's to free. */
 int jpeg_encode(const rgb_image *image, const image_settings *settings, const char *name, uint8_t **data, size_t *size,

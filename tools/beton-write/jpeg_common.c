@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jpeg_common.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -99,6 +100,40 @@ void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size)
 	if ((uint64_t)self->info.image_width * self->info.image_height > BT_IMAGE_PIXELS_MAX)
 		jpeg_escape_leave(&self->escape, "%u x %u pixels; a picture has at most %llu", self->info.image_width,
 				  self->info.image_height, (unsigned long long)BT_IMAGE_PIXELS_MAX);
+}
+
+/* Colour has fewer pixels than brightness. libjpeg makes up for that by decoding it at a larger scale if it can do so
+ * in both directions, which it cannot for 4:2:2. */
+static bool plane_suffices(const struct jpeg_decompress_struct *info, const jpeg_component_info *plane, int eighths,
+			   uint32_t width, uint32_t height)
+{
+	double across = (double)info->max_h_samp_factor / plane->h_samp_factor;
+	double down = (double)info->max_v_samp_factor / plane->v_samp_factor;
+	double full_width = info->image_width / across;
+	double full_height = info->image_height / down;
+	double scale = eighths / 8.0;
+	while (scale < 1 && fmod(across, 2) == 0 && fmod(down, 2) == 0) {
+		scale *= 2;
+		across /= 2;
+		down /= 2;
+	}
+	return full_width * scale >= fmin(width, full_width) && full_height * scale >= fmin(height, full_height);
+}
+
+int jpeg_reader_set_scale(jpeg_reader *self, uint32_t width, uint32_t height)
+{
+	struct jpeg_decompress_struct *info = &self->info;
+	int eighths = 8;
+	for (int smaller = 4; smaller >= 1; smaller /= 2) {
+		bool suffices = true;
+		for (int i = 0; i < info->num_components && suffices; i++)
+			suffices = plane_suffices(info, &info->comp_info[i], smaller, width, height);
+		if (suffices)
+			eighths = smaller;
+	}
+	info->scale_num = (unsigned int)eighths;
+	info->scale_denom = 8;
+	return eighths;
 }
 
 int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err)

@@ -44,6 +44,10 @@ typedef struct jpeg_reader {
  * it on failure. EXIF markers are kept. */
 void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size);
 
+/* Has the picture be decoded in the fewest eighths of its size that a result of width x height needs, and returns them:
+ * 1, 2, 4 or 8. (With other numbers decoding takes longer than in full.) */
+int jpeg_reader_set_scale(jpeg_reader *self, uint32_t width, uint32_t height);
+
 /* The outcome of a failed reading: SAMPLE_CORRUPT or NO_MEMORY. Destroys self->info. */
 int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err);
 

@@ -72,14 +72,6 @@ int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *
 	return BETON_OK;
 }
 
-int jpeg_scale_eighths(uint32_t from, uint32_t to)
-{
-	int eighths = 8;
-	while (eighths > 1 && (uint64_t)from * (unsigned int)eighths / 16 >= to)
-		eighths /= 2;
-	return eighths;
-}
-
 typedef struct rgb_decoder {
 	jpeg_reader reader;
 	uint8_t *row;
@@ -97,7 +89,8 @@ static void read_rows(rgb_decoder *self, bool cmyk)
 	}
 }
 
-int jpeg_decode(const uint8_t *data, size_t size, int eighths, const char *name, rgb_image *image, beton_error *err)
+int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const char *name, rgb_image *image,
+		int *eighths, beton_error *err)
 {
 	rgb_decoder self = {.row = NULL};
 	struct jpeg_decompress_struct *info = &self.reader.info;
@@ -110,8 +103,7 @@ int jpeg_decode(const uint8_t *data, size_t size, int eighths, const char *name,
 	jpeg_reader_start(&self.reader, data, size);
 	bool cmyk = colour_of(&self.reader) == JPEG_CMYK;
 	info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
-	info->scale_num = (unsigned int)eighths;
-	info->scale_denom = 8;
+	*eighths = jpeg_reader_set_scale(&self.reader, width, height);
 	jpeg_start_decompress(info);
 	int result = image_allocate(&self.image, info->output_width, info->output_height, name, err);
 	if (result == BETON_OK && cmyk && !(self.row = malloc((size_t)info->output_width * 4)))

@@ -91,10 +91,7 @@ static int decode_planes(recoder *self, const uint8_t *data, size_t size, beton_
 	jpeg_reader_start(&self->reader, data, size);
 	self->from_width = in->image_width;
 	self->from_height = in->image_height;
-	int wide = jpeg_scale_eighths(in->image_width, self->width);
-	int high = jpeg_scale_eighths(in->image_height, self->height);
-	in->scale_num = (unsigned int)(wide > high ? wide : high);
-	in->scale_denom = 8;
+	jpeg_reader_set_scale(&self->reader, self->width, self->height);
 	in->out_color_space = in->jpeg_color_space;
 	in->raw_data_out = TRUE;
 	jpeg_start_decompress(in);
