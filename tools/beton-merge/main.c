@@ -20,6 +20,7 @@ static const char *const usage_text =
 	"\n"
 	"  -r, --remap-classes     classes of one name get one number; else the names of classes must agree\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: the largest of the inputs)\n"
+	"  -z, --recompress        allow compressed fields, whose values are then compressed again\n"
 	"  -F, --force             replace OUT.beton if it exists\n"
 	"  -j, --json              the summary as JSON\n"
 	"  -Q, --quiet             no progress and no summary\n"
@@ -29,16 +30,23 @@ static const char *const usage_text =
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-	{"remap-classes", no_argument, NULL, 'r'}, {"page-size", required_argument, NULL, 'p'},
-	{"force", no_argument, NULL, 'F'},         {"json", no_argument, NULL, 'j'},
-	{"quiet", no_argument, NULL, 'Q'},         {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0}};
+	{"remap-classes", no_argument, NULL, 'r'},
+	{"page-size", required_argument, NULL, 'p'},
+	{"recompress", no_argument, NULL, 'z'},
+	{"force", no_argument, NULL, 'F'},
+	{"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
 
 typedef struct merge_job {
 	const char *output;
 	char **inputs;
 	int num_inputs;
 	uint32_t page_size; /* 0: the largest of the inputs */
+	bool recompress;
 	bool force;
 	bool json;
 	bool quiet;
@@ -119,8 +127,9 @@ static int copy_file(const merge_job *job, copier *copy, const beton_reader *fir
 static int open_output(const merge_job *job, copier *copy, const beton_reader *first, beton_error *err)
 {
 	char *facts = merged_text(&job->facts);
-	int result = facts ? copier_open(copy, job->output, first, job->page_size, job->samples, facts, err)
-			   : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the facts", job->output);
+	int result =
+		facts ? copier_open(copy, job->output, first, job->page_size, job->samples, facts, job->recompress, err)
+		      : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the facts", job->output);
 	free(facts);
 	return result;
 }
@@ -160,7 +169,7 @@ int main(int argc, char **argv)
 	merge_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "rp:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "rp:zFjQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'r':
 			job.facts.remap = true;
@@ -168,6 +177,9 @@ int main(int argc, char **argv)
 		case 'p':
 			if (text_parse_page_size("--page-size", optarg, &job.page_size, &err) != BETON_OK)
 				return wrong(err.message);
+			break;
+		case 'z':
+			job.recompress = true;
 			break;
 		case 'F':
 			job.force = true;

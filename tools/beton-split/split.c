@@ -85,8 +85,15 @@ static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t l
 			uint32_t page_size, beton_error *err)
 {
 	file_size empty = {.info = beton_reader_info(reader), .page_size = page_size, .facts_size = facts_size};
-	for (uint32_t i = 0; i < empty.info->num_fields; i++)
-		empty.blobs += dataset_has_blob(beton_reader_field(reader, i)->type);
+	for (uint32_t i = 0; i < empty.info->num_fields; i++) {
+		const beton_field *field = beton_reader_field(reader, i);
+		empty.blobs += dataset_has_blob(field->type);
+		if (field->compression != BETON_COMPRESSION_NONE)
+			return bt_fail(err, BETON_UNSUPPORTED,
+				       "%s: field '%s' is compressed: nobody knows how large its values will be; use "
+				       "--shards or --samples",
+				       beton_reader_path(reader), field->name);
+	}
 	file_size size = empty;
 	int result = add_cut(plan, 0, err);
 	for (uint64_t i = 0; i < empty.info->num_samples && result == BETON_OK; i++) {

@@ -7,8 +7,19 @@
 #include "dataset.h"
 #include "program.h"
 
+static int take_field(beton_field *field, const beton_reader *like, uint32_t index, bool recompress, beton_error *err)
+{
+	*field = *beton_reader_field(like, index);
+	if (field->compression == BETON_COMPRESSION_NONE || recompress)
+		return BETON_OK;
+	return bt_fail(err, BETON_UNSUPPORTED,
+		       "%s: field '%s' is compressed, and cannot be copied as it is stored; --recompress allows to "
+		       "compress its values again",
+		       beton_reader_path(like), field->name);
+}
+
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
-		const char *facts, beton_error *err)
+		const char *facts, bool recompress, beton_error *err)
 {
 	const beton_file_info *info = beton_reader_info(like);
 	beton_field *fields = calloc(info->num_fields, sizeof(*fields));
@@ -24,35 +35,44 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 	if (!fields || !self->stored || !self->values)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", path, info->num_fields);
 	for (uint32_t i = 0; i < info->num_fields && result == BETON_OK; i++)
-		fields[i] = *beton_reader_field(like, i);
+		result = take_field(&fields[i], like, i, recompress, err);
 	if (result == BETON_OK)
 		result = beton_writer_open(&self->writer, path, fields, info->num_fields, &options, err);
 	free(fields);
 	return result;
 }
 
-/* Makes room for the sample's blobs. Their sum has a bound that does not depend on what the input claims: a page of
- * the output. */
+static int no_memory(const beton_reader *reader, uint64_t sample, uint64_t bytes, beton_error *err)
+{
+	return bt_fail(err, BETON_NO_MEMORY, "%s: sample %llu: no memory for %llu bytes", beton_reader_path(reader),
+		       (unsigned long long)sample, (unsigned long long)bytes);
+}
+
+/* Makes room for the sample's values. What is stored as it is has a bound that does not depend on what the input
+ * claims: a page of the output; the reader has one for compressed values. */
 static int reserve(copier *self, const beton_reader *reader, uint64_t sample, uint64_t *sum, beton_error *err)
 {
+	uint64_t stored = 0; /* of the bytes that are not compressed */
 	*sum = 0;
 	for (uint32_t i = 0; i < self->num_fields; i++) {
 		if (!dataset_has_blob(self->stored[i].type))
 			continue;
-		if (self->stored[i].blob.size > self->page_size - *sum)
+		const beton_value *value = &self->stored[i];
+		if (value->compression == BETON_COMPRESSION_NONE && value->size > self->page_size - stored)
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
 					      "%s: sample %llu does not fit a page of %u bytes; raise --page-size",
 					      beton_reader_path(reader), (unsigned long long)sample, self->page_size);
-		*sum += self->stored[i].blob.size;
+		stored += value->compression == BETON_COMPRESSION_NONE ? value->size : 0;
+		if (value->size > SIZE_MAX - *sum)
+			return no_memory(reader, sample, value->size, err);
+		*sum += value->size;
 	}
 	if (*sum <= self->capacity)
 		return BETON_OK;
 	free(self->buffer);
 	self->buffer = malloc((size_t)*sum);
 	self->capacity = self->buffer ? *sum : 0;
-	return self->buffer ? BETON_OK
-			    : bt_fail(err, BETON_NO_MEMORY, "%s: sample %llu: no memory for %llu bytes",
-				      beton_reader_path(reader), (unsigned long long)sample, (unsigned long long)*sum);
+	return self->buffer ? BETON_OK : no_memory(reader, sample, *sum, err);
 }
 
 /* The writer adds the NUL that ends a JSON text. */
@@ -71,11 +91,9 @@ static int drop_nul(const beton_reader *reader, const beton_value *value, beton_
 static int read_blob(const beton_reader *reader, const beton_value *value, uint8_t *data, beton_input *input,
 		     beton_error *err)
 {
-	int result = beton_reader_read(reader, &value->blob, data, err);
-	if (result == BETON_OK)
-		result = beton_reader_check(reader, value, data, err);
+	int result = beton_reader_read_value(reader, value, data, err);
 	input->data = data;
-	input->size = value->blob.size;
+	input->size = value->size;
 	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
 		result = drop_nul(reader, value, input, err);
 	return result;
@@ -109,7 +127,7 @@ static int read_sample(copier *self, const beton_reader *reader, uint64_t sample
 		if (!dataset_has_blob(value->type))
 			continue;
 		result = read_blob(reader, value, data, &self->values[i], err);
-		data += value->blob.size;
+		data += value->size;
 	}
 	if (result == BETON_OK && self->labels.to)
 		result = map_label(self, reader, err);

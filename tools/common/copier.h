@@ -27,10 +27,13 @@ typedef struct copier {
 	label_map labels; /* set by the caller before copier_add */
 } copier;
 
-/* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
+/* A compressed value can only be written by compressing it again: the value stays, but not the stored bytes, and the
+ * dictionary is a new one. That takes an allowance, recompress; without it such a field is UNSUPPORTED.
+ *
+ * Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
  * JSON text, or NULL. Errors: those of beton_writer_open. */
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
-		const char *facts, beton_error *err);
+		const char *facts, bool recompress, beton_error *err);
 
 /* Copies one sample of reader, whose schema is that of like, and tells bar. Checksums are compared where the input has
  * them. Errors: those of reading and of beton_writer_append, INVALID_ARGUMENT (a label that the map lacks), and

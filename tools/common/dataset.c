@@ -56,13 +56,15 @@ static void describe(const beton_field *field, char *text, size_t size)
 	for (uint32_t i = 0; i < field->ndim && (size_t)used + 24 < size; i++)
 		used += snprintf(text + used, size - (size_t)used, "%c%llu", i ? 'x' : ' ',
 				 (unsigned long long)field->shape[i]);
-	snprintf(text + used, size - (size_t)used, ")");
+	snprintf(text + used, size - (size_t)used, "%s)",
+		 field->compression == BETON_COMPRESSION_NONE ? "" : ", compressed");
 }
 
 static bool same_field(const beton_field *a, const beton_field *b)
 {
-	return strcmp(a->name, b->name) == 0 && a->type == b->type && strcmp(a->dtype, b->dtype) == 0 &&
-	       a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
+	return strcmp(a->name, b->name) == 0 && a->type == b->type && a->compression == b->compression &&
+	       strcmp(a->dtype, b->dtype) == 0 && a->ndim == b->ndim &&
+	       memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
 int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err)
