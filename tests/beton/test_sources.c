@@ -533,7 +533,8 @@ static void mnist(void **state)
 	run_badly("x-images-idx3-ubyte out.beton", "of type 0x07 with 1 dimensions");
 	write_idx("x-labels-idx1-ubyte", 8, 0, train, SAMPLES);
 	run_badly("x-images-idx3-ubyte out.beton", "with 0 dimensions");
-	write_idx("x-labels-idx1-ubyte", 8, 255, train, 0);
+	const uint32_t many[255] = {0};
+	write_idx("x-labels-idx1-ubyte", 8, 255, many, 0);
 	run_badly("x-images-idx3-ubyte out.beton", "with 255 dimensions");
 	const uint32_t huge[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
 	write_idx("x-images-idx3-ubyte", 8, 3, huge, 10);

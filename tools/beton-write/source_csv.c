@@ -25,11 +25,13 @@ static size_t mark_size(const char *text, size_t size)
 	return size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
 }
 
-static int init_parser(const csv_source *self, struct csv_parser *parser, beton_error *err)
+/* step: bytes by which the room for a cell grows. */
+static int init_parser(const csv_source *self, struct csv_parser *parser, size_t step, beton_error *err)
 {
 	if (csv_init(parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->manifest.base.name);
 	csv_set_delim(parser, (unsigned char)self->delimiter);
+	csv_set_blk_size(parser, step);
 	return BETON_OK;
 }
 
@@ -83,7 +85,7 @@ static int find_rows(csv_source *self, beton_error *err)
 {
 	row_finder finder = {.from = self};
 	row_index *rows = &self->manifest.rows;
-	int result = init_parser(self, &finder.parser, err);
+	int result = init_parser(self, &finder.parser, ROW_BYTES_MAX / 16, err);
 	if (result != BETON_OK)
 		return result;
 	result = row_index_each_line(rows, add_line, &finder, err);
@@ -131,7 +133,7 @@ static int read_row(const csv_source *self, uint64_t row, row_reader *reader, be
 	if (result != BETON_OK)
 		return result;
 	struct csv_parser parser;
-	result = init_parser(self, &parser, err);
+	result = init_parser(self, &parser, size + 1, err);
 	if (result == BETON_OK) {
 		size_t skipped = row == 0 ? mark_size(text, size) : 0;
 		reader->err = err;
