@@ -36,13 +36,15 @@ static int damaged(const beton_reader *reader, const char *what, uint64_t offset
 }
 
 /* What a section of that kind must have in bytes; UINT64_MAX: any number. */
-static uint64_t expected_size(const beton_file_info *info, uint32_t kind)
+static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 {
+	const beton_file_info *info = &reader->info;
 	uint64_t metadata = info->num_samples * info->record_size;
-	uint64_t table = info->alloc_entries * ALLOC_ENTRY_SIZE;
+	uint64_t entries = info->num_samples * reader->num_blobs; /* also where the table is lost */
+	uint64_t table = entries * ALLOC_ENTRY_SIZE;
 	switch (kind) {
 	case SECTION_BLOB_SUMS:
-		return info->alloc_entries * sizeof(uint64_t);
+		return entries * sizeof(uint64_t);
 	case SECTION_METADATA_SUMS:
 		return (metadata / METADATA_SUM_PIECE + (metadata % METADATA_SUM_PIECE != 0)) * sizeof(uint64_t);
 	case SECTION_TABLE_SUMS:
@@ -56,7 +58,7 @@ static int check_section(const beton_reader *reader, const extension_section *se
 {
 	const beton_file_info *info = &reader->info;
 	uint64_t data = info->metadata_offset + info->num_samples * info->record_size;
-	uint64_t expected = expected_size(info, section->kind);
+	uint64_t expected = expected_size(reader, section->kind);
 	if (section->offset < data || section->offset > end || section->size > end - section->offset)
 		return bt_fail(err, BETON_FORMAT,
 			       "%s: extension block: the %s (%llu bytes at offset %llu) do not lie between the "

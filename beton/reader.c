@@ -167,17 +167,33 @@ static void shrink_sizes(beton_reader *reader)
 	reader->table_lost = true;
 }
 
+/* If it is only the number of samples that is wrong, the length of the table tells the right one. */
+static bool count_by_table(beton_reader *reader)
+{
+	beton_file_info *info = &reader->info;
+	uint64_t claimed = info->num_samples;
+	uint64_t each = (uint64_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
+	if (each == 0 || info->alloc_table_offset >= info->file_size || check_table_offset(reader, NULL) != BETON_OK ||
+	    (info->file_size - info->alloc_table_offset) % each != 0)
+		return false;
+	info->num_samples = (info->file_size - info->alloc_table_offset) / each;
+	if (check_sizes(reader, NULL) == BETON_OK)
+		return true;
+	info->num_samples = claimed;
+	return false;
+}
+
 static int read_sizes(beton_reader *reader, int flags, beton_error *err)
 {
 	bool salvage = flags & OPEN_TO_SALVAGE;
 	int result = salvage ? check_table_offset(reader, err) : BETON_OK;
 	if (result == BETON_OK)
 		result = check_sizes(reader, err);
-	if (result != BETON_OK && salvage) {
+	if (result == BETON_OK || !salvage)
+		return result;
+	if (!count_by_table(reader))
 		shrink_sizes(reader);
-		result = BETON_OK;
-	}
-	return result;
+	return BETON_OK;
 }
 
 /* Metadata, table and extension block: where they are. */
@@ -196,6 +212,12 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	if (flags & OPEN_WITHOUT_BLOCK)
 		return BETON_OK;
 	int result = beton_extension_read(reader, head, err);
+	if (reader->table_lost) {
+		/* What is left of a block may help, and need not be there. Sizes of blobs are not known exactly. */
+		reader->info.has_checksums = false;
+		reader->table.sums = 0;
+		result = result == BETON_FORMAT ? BETON_OK : result;
+	}
 	if (result == BETON_OK && ((reader->metadata.sums && !beton_sums_init(&reader->metadata)) ||
 				   (reader->table.sums && !beton_sums_init(&reader->table))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);

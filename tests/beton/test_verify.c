@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton_verify and beton_repair: every kind of damage is found where it is, and what it did not touch is saved. */
+ * beton_verify: every kind of damage is found where it is. */
 #include "support.h"
 
 #include <stdio.h>
@@ -11,42 +11,11 @@
 #include <beton/verify.h>
 
 #include "made_file.h"
-#include "pictures.h"
+#include "picture_file.h"
 
-enum { SAMPLES = 90, FIELDS = 4, WIDTH = 40, HEIGHT = 30, PAGE = 2 << 20, FOUND_MAX = 200 };
-enum { PICTURE, LABEL, TEXT, RAW };
+enum { FOUND_MAX = 200 };
 
 static const char *path;
-static file_content jpegs[2];
-
-static void write_good(const char *name, uint32_t flags)
-{
-	static const beton_field fields[FIELDS] = {{.name = "picture", .type = BETON_FIELD_IMAGE},
-						   {.name = "label", .type = BETON_FIELD_INT},
-						   {.name = "text", .type = BETON_FIELD_JSON},
-						   {.name = "raw", .type = BETON_FIELD_IMAGE}};
-	beton_writer_options options;
-	beton_writer_options_init(&options);
-	options.page_size = PAGE;
-	options.flags = flags;
-	options.facts = "{\"classes\": [\"a\", \"b\"]}";
-	beton_writer *writer;
-	assert_int_equal(beton_writer_open(&writer, name, fields, FIELDS, &options, NULL), BETON_OK);
-	uint8_t pixels[12] = {1, 2, 3};
-	for (int i = 0; i < SAMPLES; i++) {
-		char text[32];
-		snprintf(text, sizeof(text), "{\"n\": %d}", i);
-		const file_content *jpeg = &jpegs[i % 2];
-		const beton_input values[FIELDS] = {
-			{.data = jpeg->data, .size = jpeg->size, .width = WIDTH, .height = HEIGHT},
-			{.integer = i * 3},
-			{.data = text, .size = strlen(text)},
-			{.data = pixels, .size = 12, .mode = BETON_IMAGE_RAW, .width = 2, .height = 2}};
-		assert_int_equal(beton_writer_append(writer, values, NULL), BETON_OK);
-	}
-	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
-	beton_writer_close(&writer);
-}
 
 static int setup(void **state)
 {
@@ -55,43 +24,16 @@ static int setup(void **state)
 	static char kept[512];
 	snprintf(kept, sizeof(kept), "%s", in_folder("test.beton"));
 	path = kept;
-	for (int i = 0; i < 2; i++) {
-		const char *name = in_folder("picture.jpg");
-		picture_write(i ? PICTURE_PROGRESSIVE : PICTURE_RGB, WIDTH, HEIGHT, name);
-		jpegs[i] = read_file(name);
-	}
+	make_pictures();
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	free(jpegs[0].data);
-	free(jpegs[1].data);
+	free_pictures();
 	remove_folder();
 	return 0;
-}
-
-static beton_value value_of(const char *name, uint64_t sample, uint32_t field)
-{
-	beton_reader *reader = open_good(name);
-	beton_value value;
-	assert_int_equal(beton_reader_value(reader, sample, field, &value, NULL), BETON_OK);
-	beton_reader_close(&reader);
-	return value;
-}
-
-static void patch_number(uint64_t offset, uint64_t value, size_t bytes)
-{
-	uint8_t little[8];
-	for (size_t i = 0; i < bytes; i++)
-		little[i] = (uint8_t)(value >> (8 * i));
-	patch_file(path, offset, little, bytes);
-}
-
-static uint64_t record_of(uint64_t sample)
-{
-	return 24 + FIELDS * 1041 + sample * 56;
 }
 
 /* What a check found. */
@@ -158,7 +100,7 @@ static void test_whole_files(void **state)
 {
 	(void)state;
 	for (int plain = 0; plain < 2; plain++) {
-		write_good(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
+		write_picture_file(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
 		for (uint32_t threads = 0; threads < 5; threads++) {
 			beton_verify_report report = verify(threads % 2, threads);
 			assert_int_equal(report.findings, 0);
@@ -187,14 +129,14 @@ static void test_whole_files(void **state)
 static void test_17_19_21_content_without_checksums(void **state)
 {
 	(void)state;
-	write_good(path, BETON_WRITER_NO_EXTENSION);
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
 	beton_value picture = value_of(path, 4, PICTURE);
 	uint8_t zeros[4096] = {0};
 	/* The second half is missing; an early end; another size than the metadata says; no picture at all. */
 	patch_file(path, picture.blob.offset + picture.blob.size / 2, zeros, (size_t)(picture.blob.size / 2));
 	beton_value early = value_of(path, 10, PICTURE);
 	patch_file(path, early.blob.offset + early.blob.size / 2, "\xff\xd9", 2);
-	patch_number(record_of(20) + 1, WIDTH + 1, 2);
+	patch_number(path, record_of(20) + 1, WIDTH + 1, 2);
 	beton_value none = value_of(path, 33, PICTURE);
 	patch_file(path, none.blob.offset, zeros, 2);
 	beton_value text = value_of(path, 50, TEXT);
@@ -225,7 +167,7 @@ static void test_18_flipped_bit(void **state)
 {
 	(void)state;
 	for (int plain = 0; plain < 2; plain++) {
-		write_good(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
+		write_picture_file(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
 		beton_value raw = value_of(path, 7, RAW);
 		patch_file(path, raw.blob.offset + 3, "\x80", 1);
 		beton_verify_report report = verify(true, 2);
@@ -241,14 +183,14 @@ static void test_18_flipped_bit(void **state)
 static void test_structure(void **state)
 {
 	(void)state;
-	write_good(path, BETON_WRITER_NO_EXTENSION);
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
 	beton_reader *reader = open_good(path);
 	beton_file_info info = *beton_reader_info(reader);
 	beton_reader_close(&reader);
 	uint64_t entry = info.alloc_table_offset + 3 * 24 * 2; /* of sample 2: the picture */
-	patch_number(entry, SAMPLES, 8);
-	patch_number(entry + 24 * 3 + 16, PAGE + 1, 8); /* sample 3's picture */
-	patch_number(record_of(5) + 5, 1, 8);           /* sample 5's pointer */
+	patch_number(path, entry, SAMPLES, 8);
+	patch_number(path, entry + 24 * 3 + 16, PAGE + 1, 8); /* sample 3's picture */
+	patch_number(path, record_of(5) + 5, 1, 8);           /* sample 5's pointer */
 	beton_verify_report report = verify(false, 1);
 	assert_int_equal(report.findings, 5);
 	assert_int_equal(report.damaged_samples, 3);
@@ -258,9 +200,9 @@ static void test_structure(void **state)
 	expect_finding(3, BETON_SAMPLE_CORRUPT, "metadata", record_of(3), 3, "allocation");
 	expect_finding(4, BETON_SAMPLE_CORRUPT, "metadata", record_of(5), 5, "no allocation");
 	/* Two blobs over each other. */
-	write_good(path, BETON_WRITER_NO_EXTENSION);
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
 	beton_value value = value_of(path, 2, PICTURE);
-	patch_number(entry + 16, value.blob.size + 1, 8);
+	patch_number(path, entry + 16, value.blob.size + 1, 8);
 	report = verify(false, 1);
 	assert_int_equal(report.findings, 1);
 	expect_finding(0, BETON_FORMAT, "allocation table", entry + 24, 2, "overlap");
@@ -293,7 +235,7 @@ static void test_extension_block(void **state)
 static void test_files_that_do_not_open(void **state)
 {
 	(void)state;
-	write_good(path, 0);
+	write_picture_file(path, 0);
 	file_content good = read_file(path);
 	beton_verify_report report;
 	beton_error err;
@@ -301,11 +243,11 @@ static void test_files_that_do_not_open(void **state)
 	assert_int_equal(verify(true, 1).findings, 1);
 	expect_finding(0, BETON_TRUNCATED, "header", 8, -1, "allocation table needs");
 	write_file(path, good.data, good.size);
-	patch_number(16, 0, 8);
+	patch_number(path, 16, 0, 8);
 	assert_int_equal(verify(true, 1).findings, 1);
 	expect_finding(0, BETON_INCOMPLETE, "header", 0, -1, "did not finish");
 	write_file(path, good.data, good.size);
-	patch_number(24 + 2 * 1041, 99, 1);
+	patch_number(path, 24 + 2 * 1041, 99, 1);
 	assert_int_equal(verify(true, 1).findings, 1);
 	expect_finding(0, BETON_UNSUPPORTED_FIELD, "fields", 24 + 2 * 1041, -1, "text");
 	free(good.data);
@@ -318,9 +260,9 @@ static void test_files_that_do_not_open(void **state)
 static void test_callbacks_stop_it(void **state)
 {
 	(void)state;
-	write_good(path, BETON_WRITER_NO_EXTENSION);
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
 	for (uint64_t i = 0; i < SAMPLES; i++)
-		patch_number(record_of(i) + 5, 1, 8);
+		patch_number(path, record_of(i) + 5, 1, 8);
 	for (int kind = 0; kind < 2; kind++)
 		for (uint64_t stop = 1; stop < 4; stop++) {
 			beton_verify_options options;

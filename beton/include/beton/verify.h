@@ -68,8 +68,9 @@ typedef struct beton_repair_report {
 typedef struct beton_repair_options {
 	size_t struct_size; /* sizeof(beton_repair_options), set by beton_repair_options_init */
 	bool strict;        /* leave out unverified samples; default false */
-	/* Called for each sample that is lost, with the reason; false stops the repair. May be NULL. */
-	bool (*lost)(void *context, uint64_t sample, const char *reason);
+	/* Called for samples that are lost, `count` of them from `first` on, with the reason; false stops the repair.
+	 * May be NULL. */
+	bool (*lost)(void *context, uint64_t first, uint64_t count, const char *reason);
 	/* As that of beton_verify. */
 	bool (*progress)(void *context, uint64_t samples, uint64_t total, uint64_t bytes);
 	void *context;

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Saving what is whole. Three cases, from good to bad: the file opens, and damaged samples are left out; the end of the
+ * file is lost, and with it the table that has the sizes of the pictures, which then come from the pictures themselves;
+ * the metadata too were never written, and the pages are searched for pictures. */
+#include <beton/verify.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/error.h"
+#include "content.h"
+#include "format.h"
+#include "layout.h"
+#include "reader.h"
+#include "salvage.h"
+
+/* Pictures whose size is not known are read up to here first. */
+#define PICTURE_GUESS (UINT64_C(1) << 20)
+
+typedef struct repair {
+	const beton_repair_options *options;
+	beton_repair_report *report;
+	beton_reader *reader;
+	beton_writer *writer;
+	summed_part metadata; /* with its checksums, which the reader is kept from looking at */
+	beton_value *values;
+	beton_input *inputs;
+	content_buffer *buffers; /* one for each field */
+	uint64_t bytes;
+} repair;
+
+void beton_repair_options_init(beton_repair_options *options)
+{
+	*options = (beton_repair_options){.struct_size = sizeof(*options)};
+}
+
+static bool costs_the_sample(int result)
+{
+	return result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT || result == BETON_INVALID_ARGUMENT;
+}
+
+static int check_blob(const repair *self, uint32_t field, checked_content *content, beton_error *err)
+{
+	beton_value value = self->values[field];
+	uint64_t bound = value.blob.size;
+	bool guess = self->reader->table_lost && value.type == BETON_FIELD_IMAGE && value.mode == BETON_IMAGE_JPEG;
+	if (guess && bound > PICTURE_GUESS) {
+		value.blob.size = PICTURE_GUESS;
+		int result = beton_content_check(self->reader, &value, &self->buffers[field], content, err);
+		if (result != BETON_SAMPLE_CORRUPT)
+			return result;
+		value.blob.size = bound;
+	}
+	return beton_content_check(self->reader, &value, &self->buffers[field], content, err);
+}
+
+/* Makes the inputs of a sample whose values are good. */
+static int take_sample(repair *self, beton_error *err)
+{
+	for (uint32_t i = 0; i < self->reader->info.num_fields; i++) {
+		const beton_value *value = &self->values[i];
+		self->inputs[i] = (beton_input){.mode = value->mode,
+						.width = value->width,
+						.height = value->height,
+						.integer = value->integer,
+						.real = value->real};
+		if (!beton_type_has_blob(value->type))
+			continue;
+		checked_content content;
+		int result = check_blob(self, i, &content, err);
+		if (result != BETON_OK)
+			return result;
+		self->inputs[i].data = content.data;
+		/* The writer adds the NUL of a JSON text. */
+		self->inputs[i].size = content.size - (value->type == BETON_FIELD_JSON);
+		self->bytes += content.size;
+	}
+	return BETON_OK;
+}
+
+static int repair_sample(repair *self, uint64_t sample, beton_error *err)
+{
+	const beton_file_info *info = &self->reader->info;
+	int result = beton_reader_sample(self->reader, sample, self->values, err);
+	if (result != BETON_OK)
+		return result;
+	result = beton_sums_touch(self->reader, &self->metadata, sample * info->record_size, info->record_size,
+				  (int64_t)sample, err);
+	bool unverified = result == BETON_SAMPLE_CORRUPT;
+	if (result != BETON_OK && (!unverified || self->options->strict))
+		return result;
+	result = take_sample(self, err);
+	if (result == BETON_OK)
+		result = beton_writer_append(self->writer, self->inputs, err);
+	self->report->kept += result == BETON_OK;
+	self->report->unverified += result == BETON_OK && unverified;
+	return result;
+}
+
+static bool go_on(const repair *self, uint64_t done)
+{
+	return !self->options->progress ||
+	       self->options->progress(self->options->context, done, self->report->samples, self->bytes);
+}
+
+static int cancelled(const repair *self, beton_error *err)
+{
+	return bt_fail(err, BETON_CANCELLED, "%s: the repair was stopped", self->reader->path);
+}
+
+static bool tell_lost(const repair *self, uint64_t first, uint64_t count, const char *reason)
+{
+	return !self->options->lost || self->options->lost(self->options->context, first, count, reason);
+}
+
+static int repair_samples(repair *self, beton_error *err)
+{
+	uint64_t there = self->reader->info.num_samples;
+	beton_error fault;
+	for (uint64_t i = 0; i < there; i++) {
+		int result = repair_sample(self, i, &fault);
+		if (result != BETON_OK && !costs_the_sample(result)) {
+			if (err)
+				*err = fault;
+			return result;
+		}
+		if ((result != BETON_OK && !tell_lost(self, i, 1, fault.message)) || !go_on(self, i + 1))
+			return cancelled(self, err);
+	}
+	if (self->report->samples > there &&
+	    !tell_lost(self, there, self->report->samples - there, "the file ends before their records"))
+		return cancelled(self, err);
+	return BETON_OK;
+}
+
+static int keep_picture(void *context, const beton_input *picture, beton_error *err)
+{
+	repair *self = context;
+	int result = beton_writer_append(self->writer, picture, err);
+	if (result != BETON_OK)
+		return result;
+	self->report->pictures++;
+	self->report->kept++;
+	self->bytes += picture->size;
+	return go_on(self, self->report->kept) ? BETON_OK : cancelled(self, err);
+}
+
+/* Opens the writer with the reader's schema or, where nothing is known of the samples, its first image field alone. */
+static int open_writer(repair *self, const char *output, beton_error *err)
+{
+	const beton_reader *reader = self->reader;
+	const beton_field *fields = reader->fields;
+	uint32_t count = reader->info.num_fields;
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = reader->info.page_size;
+	options.expected_samples = reader->info.num_samples;
+	options.facts = reader->info.has_facts ? beton_reader_facts(reader, NULL) : NULL;
+	if (self->report->metadata_lost) {
+		int image = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+		if (image < 0)
+			return bt_fail(
+				err, BETON_INCOMPLETE,
+				"%s: its metadata and its allocation table are lost, and it has no pictures that "
+				"could be found without them",
+				reader->path);
+		fields = &fields[image];
+		count = 1;
+	}
+	return beton_writer_open(&self->writer, output, fields, count, &options, err);
+}
+
+static int allocate(repair *self, beton_error *err)
+{
+	uint32_t count = self->reader->info.num_fields;
+	self->values = calloc(count, sizeof(*self->values));
+	self->inputs = calloc(count, sizeof(*self->inputs));
+	self->buffers = calloc(count, sizeof(*self->buffers));
+	return self->values && self->inputs && self->buffers
+		       ? BETON_OK
+		       : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", self->reader->path, count);
+}
+
+static int write_output(repair *self, const char *output, beton_error *err)
+{
+	beton_repair_report *report = self->report;
+	int result = open_writer(self, output, err);
+	if (result == BETON_OK && report->metadata_lost)
+		result = beton_find_pictures(self->reader, keep_picture, self, err);
+	else if (result == BETON_OK)
+		result = repair_samples(self, err);
+	if (result == BETON_OK && report->kept == 0 && (report->samples || report->metadata_lost))
+		result = bt_fail(err, BETON_FORMAT, "%s: nothing in it is whole", self->reader->path);
+	return result == BETON_OK ? beton_writer_finish(self->writer, err) : result;
+}
+
+/* Nobody should lose the input by a slip of the keyboard. */
+static int check_paths(const char *input, const char *output, beton_error *err)
+{
+	struct stat from, to;
+	if (stat(input, &from) == 0 && stat(output, &to) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is the same file as %s", output, input);
+	return BETON_OK;
+}
+
+int beton_repair(const char *input, const char *output, const beton_repair_options *given, beton_repair_report *report,
+		 beton_error *err)
+{
+	beton_repair_options options;
+	beton_repair_options_init(&options);
+	*report = (beton_repair_report){0};
+	if (given && given->struct_size != sizeof(options))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "repair options: struct_size is %zu, not %zu; call beton_repair_options_init",
+			       given->struct_size, sizeof(options));
+	if (given)
+		options = *given;
+	repair self = {.options = &options, .report = report};
+	int result = check_paths(input, output, err);
+	if (result == BETON_OK)
+		result = beton_salvage_open(&self.reader, input, report, err);
+	if (result == BETON_OK)
+		result = allocate(&self, err);
+	if (result == BETON_OK) {
+		self.metadata = self.reader->metadata;
+		self.reader->metadata.sums = self.reader->table.sums = 0;
+		result = write_output(&self, output, err);
+	}
+	beton_writer_close(&self.writer);
+	for (uint32_t i = 0; self.buffers && i < self.reader->info.num_fields; i++)
+		beton_content_free(&self.buffers[i]);
+	free(self.values);
+	free(self.inputs);
+	free(self.buffers);
+	beton_reader_close(&self.reader);
+	return result;
+}

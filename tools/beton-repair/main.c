@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beton-repair: a new file from what is whole in a damaged one. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include <beton/beton.h>
+#include <beton/verify.h>
+
+#include "common/error.h"
+#include "tools/common/dataset.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/common/text.h"
+
+static const char *const usage_text =
+	"Usage: beton-repair [OPTION]... IN.beton OUT.beton\n"
+	"Save what is whole in a damaged, cut or unfinished .beton file, FFCV's too. Nothing is encoded anew.\n"
+	"\n"
+	"  -l, --list       list the samples that are lost, with the reason\n"
+	"  -s, --strict     leave out samples whose numbers are under a damaged checksum\n"
+	"  -F, --force      replace OUT.beton if it exists\n"
+	"  -j, --json       print one JSON object\n"
+	"  -Q, --quiet      no progress and no summary\n"
+	"  -h, --help       show this text\n"
+	"  -V, --version    show the version\n"
+	"\n"
+	"Exit status: 0 success, also when samples were lost; 1 failure, and no output; 2 wrong usage.\n";
+
+static const struct option long_options[] = {{"list", no_argument, NULL, 'l'},    {"strict", no_argument, NULL, 's'},
+					     {"force", no_argument, NULL, 'F'},   {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},   {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+
+typedef struct repair_job {
+	const char *input;
+	const char *output;
+	bool list;
+	bool force;
+	bool json;
+	bool quiet;
+	bool any; /* something was listed */
+	progress bar;
+} repair_job;
+
+static bool take_lost(void *context, uint64_t first, uint64_t count, const char *reason)
+{
+	repair_job *job = context;
+	if (!job->list)
+		return !*program_stop_signal();
+	if (job->bar.draw)
+		fputs("\r\033[K", stderr);
+	if (job->json) {
+		json_t *object = json_pack("{s:I, s:I, s:s}", "first", (json_int_t)first, "count", (json_int_t)count,
+					   "reason", reason);
+		fputs(job->any ? ",\n  " : "\n  ", stdout);
+		json_dumpf(object, stdout, 0);
+		json_decref(object);
+	} else if (count == 1) {
+		printf("lost: %s\n", reason);
+	} else {
+		printf("lost: samples %llu to %llu: %s\n", (unsigned long long)first,
+		       (unsigned long long)(first + count - 1), reason);
+	}
+	job->any = true;
+	return !*program_stop_signal();
+}
+
+static bool take_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
+{
+	repair_job *job = context;
+	job->bar.total = total;
+	job->bar.done = samples - 1;
+	job->bar.bytes = bytes;
+	progress_sample(&job->bar, 0);
+	return !*program_stop_signal();
+}
+
+static const char *json_word(bool value)
+{
+	return value ? "true" : "false";
+}
+
+/* The object has begun with the list of what is lost, if that was asked for. */
+static void end_json(const repair_job *job, const beton_repair_report *report)
+{
+	char *name = text_utf8(job->output);
+	json_t *text = json_string(name);
+	printf("%s\"output\": ", job->list ? (job->any ? "\n ], " : "], ") : "{");
+	json_dumpf(text, stdout, JSON_ENCODE_ANY);
+	printf(", \"samples\": %llu, \"kept\": %llu, \"unverified\": %llu, \"table_lost\": %s, \"metadata_lost\": %s, "
+	       "\"pictures\": %llu, \"seconds\": %.6g}\n",
+	       (unsigned long long)report->samples, (unsigned long long)report->kept,
+	       (unsigned long long)report->unverified, json_word(report->table_lost), json_word(report->metadata_lost),
+	       (unsigned long long)report->pictures, progress_seconds(&job->bar));
+	json_decref(text);
+	free(name);
+}
+
+static void print_summary(const repair_job *job, const beton_repair_report *report)
+{
+	text_print(stdout, job->output, 0);
+	if (report->metadata_lost)
+		printf(": %llu pictures; the metadata are lost, and with them everything else\n",
+		       (unsigned long long)report->pictures);
+	else
+		printf(": %llu of %llu samples%s\n", (unsigned long long)report->kept,
+		       (unsigned long long)report->samples,
+		       report->table_lost ? "; the allocation table was lost" : "");
+	if (report->unverified)
+		printf("The numbers of %llu of them are under a damaged checksum: all but one or a few of them are "
+		       "right.\n",
+		       (unsigned long long)report->unverified);
+}
+
+static int repair(repair_job *job, beton_repair_options *options, beton_error *err)
+{
+	beton_repair_report report;
+	options->lost = take_lost;
+	options->progress = take_progress;
+	options->context = job;
+	int result = dataset_check_output(job->output, NULL, job->force, err);
+	if (result != BETON_OK)
+		return result;
+	progress_start(&job->bar, 0, job->quiet);
+	if (job->json && job->list)
+		fputs("{\"lost\": [", stdout);
+	result = beton_repair(job->input, job->output, options, &report, err);
+	progress_clear(&job->bar);
+	if (job->json)
+		end_json(job, &report);
+	else if (result == BETON_OK && !job->quiet)
+		print_summary(job, &report);
+	return result;
+}
+
+static int wrong(const char *message)
+{
+	if (message)
+		fprintf(stderr, "beton-repair: %s\n", message);
+	fputs("Try 'beton-repair --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	repair_job job = {0};
+	beton_repair_options options;
+	beton_repair_options_init(&options);
+	int option;
+	while ((option = getopt_long(argc, argv, "lsFjQhV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'l':
+			job.list = true;
+			break;
+		case 's':
+			options.strict = true;
+			break;
+		case 'F':
+			job.force = true;
+			break;
+		case 'j':
+			job.json = true;
+			break;
+		case 'Q':
+			job.quiet = true;
+			break;
+		case 'h':
+		case 'V':
+			fputs(option == 'h' ? usage_text : "beton-repair " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		default:
+			return wrong(NULL);
+		}
+	}
+	if (argc - optind != 2)
+		return wrong("expected IN.beton and OUT.beton");
+	job.input = argv[optind];
+	job.output = argv[optind + 1];
+	if (!*job.output)
+		return wrong("the name of the output is empty");
+	beton_error err;
+	program_watch_signals();
+	return program_end("beton-repair", repair(&job, &options, &err), &err);
+}
