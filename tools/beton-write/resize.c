@@ -133,7 +133,9 @@ static void sum_rows(float *row, const pixel_rows *from, size_t values, const ax
 
 static uint8_t round_byte(float value)
 {
-	return (uint8_t)(fminf(fmaxf(value, 0), 255) + 0.5f);
+	value = value > 0 ? value : 0;
+	value = value < 255 ? value : 255;
+	return (uint8_t)(value + 0.5f);
 }
 
 /* Four floats at any address: a pixel and the first value of the next. */
