@@ -462,6 +462,25 @@ static void stopped_rank_is_named_after_the_timeout(void **state)
 	end_store(&ranks);
 }
 
+/* As when a virtual machine is moved, or a disk is slow: half the timeout is no fault. */
+static void paused_rank_is_waited_for(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "for-ever", 0, 4, 4000);
+	wait_for_marks(&ranks, 4);
+	kill(ranks.pids[2], SIGSTOP);
+	poll(NULL, 0, 2000);
+	kill(ranks.pids[2], SIGCONT);
+	poll(NULL, 0, 500);
+	for (int rank = 0; rank < 4; rank++)
+		assert_int_equal(kill(ranks.pids[rank], SIGKILL), 0);
+	for (int rank = 0; rank < 4; rank++)
+		assert_int_equal(end_rank(&ranks, rank), 1000 + SIGKILL);
+	end_store(&ranks);
+}
+
 static void absent_rank_is_named(void **state)
 {
 	struct ranks ranks;
@@ -542,6 +561,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(killed_rank_is_named_by_all),
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
+		cmocka_unit_test(paused_rank_is_waited_for),
 		cmocka_unit_test(absent_rank_is_named),
 		cmocka_unit_test(ranks_that_disagree_are_refused),
 		cmocka_unit_test(unknown_backend_is_named),

@@ -218,10 +218,11 @@ int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, s
 
 		group->timeout = milliseconds(options->timeout_ms);
 		group->context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
-		/* Connecting waits five times as long as the context's timeout says (tcp/pair.h, waitUntil). */
-		group->context->setTimeout(milliseconds(options->timeout_ms / 5 + 1));
-		group->context->connectFullMesh(store, device);
+		/* Connections keep what is set now for their own waits, those of the cube among them. To be connected
+		 * they wait five times as long (tcp/pair.cc, waitUntilConnected); only a rank that stops between its
+		 * arrival at the store and here makes the others wait for that. */
 		group->context->setTimeout(group->timeout);
+		group->context->connectFullMesh(store, device);
 		*out = group.release();
 	});
 }
