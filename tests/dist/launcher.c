@@ -129,17 +129,20 @@ static int rank_main(const char *mode)
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGINT, SIG_IGN);
 	}
-	if (strcmp(mode, "peer-lost") == 0 && env.rank == 3)
+	bool peer_lost = strcmp(mode, "peer-lost") == 0 || strcmp(mode, "peer-fails") == 0;
+	if (peer_lost && env.rank == 3)
 		signal(SIGTERM, ignore_signal);
 	print_pid();
 	if (strcmp(mode, "one-fails") == 0 && env.rank == 2) {
 		fprintf(stderr, "the reason of rank 2\n");
 		return 7;
 	}
-	if (strcmp(mode, "peer-lost") == 0 && env.rank == 1 && poll(NULL, 0, 300) == 0)
+	if (peer_lost && env.rank == 1 && poll(NULL, 0, 300) == 0)
 		return LAUNCH_EXIT_PEER_LOST;
-	if (strcmp(mode, "peer-lost") == 0 && env.rank == 3) {
+	if (peer_lost && env.rank == 3) {
 		pause(); /* until it is asked to stop: the true culprit may be slow to die */
+		if (strcmp(mode, "peer-fails") == 0)
+			return 1;
 		signal(SIGSEGV, SIG_DFL);
 		kill(getpid(), SIGSEGV);
 	}
@@ -399,6 +402,12 @@ static void affected_rank_is_not_blamed(void **state)
 	assert_int_equal(end_job(&job), 1);
 	assert_null(strstr(job.err, "rank 1 exited"));
 	assert_non_null(strstr(job.err, "rank 3 was killed by signal 11 (SIGSEGV)"));
+	expect_all_gone(&job);
+	free_job(&job);
+	start_job(&job, 4, "peer-fails", 0, 20000);
+	assert_int_equal(end_job(&job), 1);
+	assert_null(strstr(job.err, "rank 1 exited"));
+	assert_non_null(strstr(job.err, "rank 3 exited with status 1"));
 	expect_all_gone(&job);
 	free_job(&job);
 }

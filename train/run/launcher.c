@@ -114,8 +114,11 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 {
 	bool exited = info->si_code == CLD_EXITED;
 	bool affected = exited && info->si_status == LAUNCH_EXIT_PEER_LOST;
-	bool ours = launch->stopping && (exited || info->si_status == SIGTERM || info->si_status == launch->signal ||
-					 (launch->killed && info->si_status == SIGKILL));
+	/* What we asked it to. A rank that goes its own way out may be why another one lost its peer and ended first.
+	 */
+	bool ours = launch->stopping &&
+		    (info->si_status == (exited ? 128 + SIGTERM : SIGTERM) ||
+		     (!exited && info->si_status == launch->signal) || (launch->killed && info->si_status == SIGKILL));
 
 	if (exited && info->si_status == 0)
 		return;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dtrain-ffcv: one program that is the launcher, every rank, or both in one process. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -44,10 +46,11 @@ static void print_start(const run_session *session)
 	dtrain_device_caps caps = {0};
 	session->api->caps(session->device, &caps);
 	printf("%s on %d rank%s, device %s (%s), %" PRId64 " samples, %" PRId64 " classes, %" PRId64
-	       " steps of %" PRId64 " pictures, %" PRId64 " steps an epoch\n",
+	       " steps of %" PRId64 " picture%s, %" PRId64 " steps an epoch\n",
 	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s", session->api->name,
 	       caps.description, (int64_t)session->facts->train.samples, session->facts->classes,
-	       session->facts->total_steps, session->facts->global_batch, session->facts->steps_per_epoch);
+	       session->facts->total_steps, session->facts->global_batch, session->facts->global_batch == 1 ? "" : "s",
+	       session->facts->steps_per_epoch);
 	fflush(stdout);
 }
 
@@ -57,6 +60,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	run_session session;
 	run_metrics metrics = {.fd = -1};
 	int stopped = 0;
+	if (env->started && !env->store_hosted && env->rank == 0)
+		fprintf(stderr, "dtrain-ffcv: waiting for %d ranks at %s:%u\n", env->world_size, env->master_addr,
+			(unsigned)env->master_port);
 	int result = run_session_open(&session, env, options, facts, &err);
 	if (result != BETON_OK)
 		return fail_rank(env, &err);
@@ -74,6 +80,8 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	run_session_close(&session);
 	if (result != BETON_OK)
 		return fail_rank(env, &err);
+	if (metrics.print_error.code)
+		return fail(&metrics.print_error);
 	return stopped ? 128 + stopped : EXIT_SUCCESS;
 }
 
@@ -141,6 +149,8 @@ int main(int argc, char **argv)
 	/* A full file or a reader that went away is an error of the write, not the end of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	/* A rank is started through /proc/self/exe, and would be called that in ps and top. */
+	prctl(PR_SET_NAME, program_invocation_short_name);
 	if (run_options_parse(&options, argc, argv, &err) != BETON_OK) {
 		fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err.message);
 		return EXIT_USAGE;

@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/error.h"
 #include "common/system.h"
+#include "signals.h"
 
 #define PRINT_EVERY_NS UINT64_C(2000000000)
 
@@ -57,11 +59,13 @@ static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
 	return result;
 }
 
-static int print(int printed, beton_error *err)
+/* Nobody reads on, or there is no room: asks training to stop as a signal would, so that it is saved first. */
+static void check_print(run_metrics *metrics, int printed)
 {
-	if (printed < 0 || fflush(stdout) != 0)
-		return bt_fail_errno(err, errno, "standard output");
-	return BETON_OK;
+	if ((printed >= 0 && fflush(stdout) == 0) || metrics->print_error.code)
+		return;
+	bt_fail_errno(&metrics->print_error, errno, "standard output");
+	run_signals_stop(SIGPIPE);
 }
 
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
@@ -79,11 +83,12 @@ int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_e
 	if (result != BETON_OK || (!last && metrics->printed_ns && now - metrics->printed_ns < PRINT_EVERY_NS))
 		return result;
 	metrics->printed_ns = now;
-	return print(printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
-			    ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms\n",
-			    step->epoch, step->step, metrics->total_steps, step->loss, step->lr,
-			    step->images_per_second, step->data_wait_ms, step->comm_exposed_ms),
-		     err);
+	check_print(metrics,
+		    printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
+			   ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms\n",
+			   step->epoch, step->step, metrics->total_steps, step->loss, step->lr, step->images_per_second,
+			   step->data_wait_ms, step->comm_exposed_ms));
+	return BETON_OK;
 }
 
 int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err)
@@ -95,11 +100,11 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 					      "val_top1", evaluation->top1, "val_top5", evaluation->top5, "val_loss",
 					      evaluation->loss, "val_count", (json_int_t)evaluation->count),
 				    err);
-	if (result != BETON_OK)
-		return result;
-	return print(printf("epoch %" PRId64 ": validation top-1 %.2f %%, top-5 %.2f %%, loss %.4f (%" PRId64
-			    " pictures)\n",
-			    evaluation->epoch, 100 * evaluation->top1, 100 * evaluation->top5, evaluation->loss,
-			    evaluation->count),
-		     err);
+	if (result == BETON_OK)
+		check_print(metrics,
+			    printf("epoch %" PRId64 ": validation top-1 %.2f %%, top-5 %.2f %%, loss %.4f (%" PRId64
+				   " picture%s)\n",
+				   evaluation->epoch, 100 * evaluation->top1, 100 * evaluation->top5, evaluation->loss,
+				   evaluation->count, evaluation->count == 1 ? "" : "s"));
+	return result;
 }

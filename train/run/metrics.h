@@ -33,6 +33,7 @@ typedef struct run_metrics {
 	const char *path;
 	uint64_t printed_ns;
 	int64_t total_steps;
+	beton_error print_error; /* code 0: standard output takes what is printed */
 } run_metrics;
 
 /* path NULL: no file. append: a resumed run goes on in the file; otherwise it is emptied. path is borrowed. */
@@ -40,7 +41,8 @@ int run_metrics_open(run_metrics *metrics, const char *path, bool append, int64_
 void run_metrics_close(run_metrics *metrics);
 
 /* Write the line at once, and print for people: every evaluation, and a step every few seconds, the first and the last.
- * Errors: NO_SPACE, IO (naming the file). */
+ * Errors: NO_SPACE, IO (naming the file). Where standard output fails, training is asked to stop and print_error says
+ * why. */
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err);
 int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err);
 

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dtrain/device.h>
+#include <dtrain/model.h>
+
 #include "common/system.h"
 
 typedef enum option_kind {
@@ -128,11 +131,11 @@ static const option_row rows[] = {
 	WHOLE("checkpoint-every", checkpoint_every, "N", 1, STEPS_MAX, "and every N steps"),
 	WHOLE("keep-checkpoints", keep_checkpoints, "N", 0, 1e6, "keep the newest N; 0 = all (default 3)"),
 	FLAG("resume", resume, "go on from the newest checkpoint of --checkpoint"),
-	FLAG("help", help, "show this and exit"),
-	FLAG("version", version, "show the version and exit"),
+	FLAG("help", help, "show this and exit (-h)"),
+	FLAG("version", version, "show the version and exit (-V)"),
 };
 
-enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+enum { ROWS = sizeof(rows) / sizeof(rows[0]), FIRST_OPTION = 256 };
 
 static void set_defaults(run_options *options)
 {
@@ -224,6 +227,24 @@ static int parse_value(const option_row *row, const char *text, run_options *opt
 	return result;
 }
 
+static int check_names(const run_options *options, beton_error *err)
+{
+	char list[160] = "";
+	bool known = false;
+	for (int i = 0; dtrain_model_name(i); i++) {
+		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
+	}
+	if (!known)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
+	if (dtrain_device_find(options->device))
+		return BETON_OK;
+	strcpy(list, "auto");
+	for (int i = 0; dtrain_device_at(i); i++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), ", %s", dtrain_device_at(i)->name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not one of %s", options->device, list);
+}
+
 static int check_together(const run_options *options, beton_error *err)
 {
 	const char *problem = NULL;
@@ -248,7 +269,7 @@ static int check_together(const run_options *options, beton_error *err)
 		problem = "--resume needs --checkpoint";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
-	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : BETON_OK;
+	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
 }
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
@@ -259,21 +280,28 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 	for (int i = 0; i < ROWS; i++) {
 		if (rows[i].kind == OPTION_GROUP)
 			continue;
-		table[entries] = (struct option){
-			rows[i].name, rows[i].kind == OPTION_FLAG ? no_argument : required_argument, NULL, 0};
+		/* Each its own value: getopt takes two options of one value as the same when a name is shortened. */
+		table[entries] =
+			(struct option){rows[i].name, rows[i].kind == OPTION_FLAG ? no_argument : required_argument,
+					NULL, FIRST_OPTION + entries};
 		of_entry[entries++] = &rows[i];
 	}
 	set_defaults(options);
 	opterr = 0;
 	optind = 0; /* glibc: start afresh, also when called a second time */
-	int index = 0;
-	for (int got; (got = getopt_long(argc, argv, ":", table, &index)) != -1;) {
+	for (int got; (got = getopt_long(argc, argv, ":hV", table, NULL)) != -1;) {
 		const char *given = argv[optind - 1];
 		if (got == ':')
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: its value is missing", given);
-		if (got != 0)
+		if (got == 'h')
+			options->help = true;
+		if (got == 'V')
+			options->version = true;
+		if (got < FIRST_OPTION && got != 'h' && got != 'V')
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
-		int result = parse_value(of_entry[index], optarg, options, err);
+		if (got < FIRST_OPTION)
+			continue;
+		int result = parse_value(of_entry[got - FIRST_OPTION], optarg, options, err);
 		if (result != BETON_OK)
 			return result;
 	}

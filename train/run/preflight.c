@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <dtrain/checkpoint.h>
@@ -72,24 +73,6 @@ static int read_dataset(const char *path, int64_t limit, run_dataset *out, int64
 	return result;
 }
 
-static int check_names(const run_options *options, beton_error *err)
-{
-	char list[160] = "";
-	bool known = false;
-	for (int i = 0; dtrain_model_name(i); i++) {
-		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
-	}
-	if (!known)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
-	if (dtrain_device_find(options->device))
-		return BETON_OK;
-	strcpy(list, "auto");
-	for (int i = 0; dtrain_device_at(i); i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), ", %s", dtrain_device_at(i)->name);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not one of %s", options->device, list);
-}
-
 /* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
 static int check_model(const run_options *options, int64_t classes, beton_error *err)
 {
@@ -137,12 +120,25 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	return BETON_OK;
 }
 
+static int check_world(int world_size, beton_error *err)
+{
+#ifndef DTRAIN_HAVE_GLOO
+	if (world_size > 1)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "--world-size: this build has no Gloo and knows one rank only; install Gloo "
+			       "(libgloo-dev) and build anew: meson setup --wipe");
+#endif
+	(void)world_size;
+	(void)err;
+	return BETON_OK;
+}
+
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	int64_t highest;
 	int64_t limit = options->classes ? options->classes : CLASSES_MAX;
 	*out = (run_facts){0};
-	int result = check_names(options, err);
+	int result = check_world(world_size, err);
 	if (result == BETON_OK)
 		result = read_dataset(options->data, limit, &out->train, &highest, err);
 	if (result == BETON_OK) {
@@ -157,18 +153,34 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 	return result;
 }
 
-static int check_log(const char *path, beton_error *err)
+static bool is_same_file(const struct stat *one, const char *path)
 {
+	struct stat other;
+	return path && stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
+}
+
+/* A log begins anew without --resume: what stands there must not be something else, nor the log of an earlier run. */
+static int check_log(const run_options *options, beton_error *err)
+{
+	const char *path = options->log;
+	struct stat status;
+	int result = BETON_OK;
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (fd < 0)
-		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	close(fd);
-	return BETON_OK;
+	if (fd < 0 || fstat(fd, &status) != 0)
+		result = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	else if (is_same_file(&status, options->data) || is_same_file(&status, options->val))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
+	else if (S_ISREG(status.st_mode) && status.st_size > 0 && !options->resume)
+		result = bt_fail(err, BETON_EXISTS,
+				 "--log: '%s' is there already and not empty; give another name or remove it", path);
+	if (fd >= 0)
+		close(fd);
+	return result;
 }
 
 int run_preflight_outputs(const run_options *options, beton_error *err)
 {
-	int result = options->log ? check_log(options->log, err) : BETON_OK;
+	int result = options->log ? check_log(options, err) : BETON_OK;
 	if (result != BETON_OK || !options->checkpoint)
 		return result;
 	result = dtrain_checkpoint_prepare(options->checkpoint, err);

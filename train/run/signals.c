@@ -36,6 +36,12 @@ void run_signals_catch(void)
 	}
 }
 
+void run_signals_stop(int number)
+{
+	if (!caught)
+		caught = number;
+}
+
 int run_signals_caught(void)
 {
 	return caught;

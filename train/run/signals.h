@@ -13,6 +13,9 @@ void run_signals_stopping(sigset_t *out);
 /* From now on the first of those is noted; a second one of the same kind kills. */
 void run_signals_catch(void);
 
+/* As if that signal had come, if none has yet. */
+void run_signals_stop(int number);
+
 /* The number of the signal that came, or 0. */
 int run_signals_caught(void);
 
