@@ -57,6 +57,16 @@ static int lock(int fd)
 	return result;
 }
 
+static int lock_failed(const spool *self, int error_number, bool empty, beton_error *err)
+{
+	if (error_number == EWOULDBLOCK)
+		return bt_fail(err, BETON_EXISTS, "%s: another process is writing it", self->path);
+	/* Nobody can lock here: then it is not what another one works with. */
+	if (empty)
+		unlink(self->journal_path);
+	return bt_fail_errno(err, error_number, "%s: cannot lock", self->journal_path);
+}
+
 static int open_journal(spool *self, beton_error *err)
 {
 	for (;;) {
@@ -64,9 +74,7 @@ static int open_journal(spool *self, beton_error *err)
 		struct stat named;
 		int result = open_regular(self->journal_path, O_CREAT, &self->journal_fd, &opened, err);
 		if (result == BETON_OK && lock(self->journal_fd) != 0)
-			result = errno == EWOULDBLOCK
-					 ? bt_fail(err, BETON_EXISTS, "%s: another process is writing it", self->path)
-					 : bt_fail_errno(err, errno, "%s: cannot lock", self->journal_path);
+			result = lock_failed(self, errno, opened.st_size == 0, err);
 		if (result != BETON_OK) {
 			/* It is another's, or unusable: not to be removed by close. */
 			close_fd(&self->journal_fd);
