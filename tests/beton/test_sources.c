@@ -7,11 +7,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #if ARCHIVES
 #include <archive.h>
 #include <archive_entry.h>
+#endif
+
+/* The sanitizers need memory of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
 #endif
 
 enum { SAMPLES = 20, CIFAR_RECORD = 3073 };
@@ -388,6 +404,107 @@ static void npz(void **state)
 	free(bytes);
 	free(x);
 }
+
+/* ---- a tar on standard input ---- */
+
+/* A running beton-write, and the archive that goes into it. */
+typedef struct stream {
+	pid_t pid;
+	int fd;
+	struct archive *tar;
+} stream;
+
+static stream start_stream(void)
+{
+	int ends[2];
+	stream started = {.tar = archive_write_new()};
+	assert_int_equal(pipe(ends), 0);
+	started.pid = fork();
+	if (started.pid == 0) {
+		dup2(ends[0], STDIN_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execl(getenv("BETON_WRITE"), "beton-write", "--quiet", "--page-size=2MiB",
+		      "--fields=data=bin,label=cls", "-", in_folder("stream.beton"), NULL);
+		_exit(127);
+	}
+	assert_true(started.pid > 0);
+	close(ends[0]);
+	started.fd = ends[1];
+	archive_write_set_format_ustar(started.tar);
+	archive_write_set_bytes_per_block(started.tar, 512);
+	assert_int_equal(archive_write_open_fd(started.tar, started.fd), ARCHIVE_OK);
+	return started;
+}
+
+static void put_member(const stream *self, unsigned sample, const char *ending, const void *data, size_t size)
+{
+	char name[64];
+	snprintf(name, sizeof(name), "train/s%06u.%s", sample, ending);
+	struct archive_entry *entry = archive_entry_new();
+	archive_entry_set_pathname(entry, name);
+	archive_entry_set_size(entry, (la_int64_t)size);
+	archive_entry_set_filetype(entry, AE_IFREG);
+	archive_entry_set_perm(entry, 0644);
+	assert_int_equal(archive_write_header(self->tar, entry), ARCHIVE_OK);
+	assert_int_equal(archive_write_data(self->tar, data, size), size);
+	archive_entry_free(entry);
+}
+
+/* Memory does not grow with the archive. */
+static void large_tar(void **state)
+{
+	(void)state;
+	enum { LARGE = 1 << 20, MANY = 300, LIMIT_KIB = 200 * 1024 };
+	stream into = start_stream();
+	uint8_t *bytes = made_bytes(LARGE);
+	for (unsigned i = 0; i < MANY; i++) {
+		bytes[0] = (uint8_t)i;
+		put_member(&into, i, "bin", bytes, LARGE);
+		put_member(&into, i, "cls", "7\n", 2);
+	}
+	assert_int_equal(archive_write_close(into.tar), ARCHIVE_OK);
+	archive_write_free(into.tar);
+	close(into.fd);
+	int status;
+	struct rusage used;
+	assert_int_equal(wait4(into.pid, &status, 0, &used), into.pid);
+	assert_int_equal(status, 0);
+	print_message("%d MiB from standard input: %ld MiB of memory at most\n", MANY, used.ru_maxrss / 1024);
+#if !SANITIZED
+	assert_true(used.ru_maxrss < LIMIT_KIB);
+#endif
+	beton_reader *reader = open_good(in_folder("stream.beton"));
+	assert_int_equal(beton_reader_info(reader)->num_samples, MANY);
+	bytes[0] = (uint8_t)(MANY - 1);
+	check_bytes(reader, MANY - 1, "data", bytes, LARGE);
+	beton_reader_close(&reader);
+	assert_int_equal(unlink(in_folder("stream.beton")), 0);
+	free(bytes);
+}
+
+/* A signal ends the wait for a pipe from which nothing comes. */
+static void interrupted_tar(void **state)
+{
+	(void)state;
+	signal(SIGPIPE, SIG_IGN);
+	stream into = start_stream();
+	for (unsigned i = 0; i < 2; i++) {
+		put_member(&into, i, "bin", "x", 1);
+		put_member(&into, i, "cls", "7", 1);
+	}
+	struct stat there;
+	while (stat(in_folder(".stream.beton.partial"), &there) != 0)
+		usleep(10000);
+	assert_int_equal(kill(into.pid, SIGTERM), 0);
+	int status;
+	assert_int_equal(waitpid(into.pid, &status, 0), into.pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+	assert_int_not_equal(stat(in_folder(".stream.beton.partial"), &there), 0);
+	assert_int_not_equal(stat(in_folder("stream.beton"), &there), 0);
+	archive_write_free(into.tar);
+	close(into.fd);
+}
 #endif
 
 /* ---- CIFAR-10 ---- */
@@ -492,7 +609,7 @@ static void mnist(void **state)
 	write_idx("mnist/train-labels-idx1-ubyte", 8, 1, train, SAMPLES);
 	write_idx("mnist/t10k-images-idx3-ubyte", 8, 3, test, 3 * 784);
 	write_idx("mnist/t10k-labels-idx1-ubyte", 8, 1, test, 3);
-	const char *sources[] = {"mnist", "mnist/train-images-idx3-ubyte", "mnist/train-images-idx3-ubyte.gz", "mnist"};
+	const char *sources[] = {"mnist/train-images-idx3-ubyte", "mnist", "mnist/train-images-idx3-ubyte.gz", "mnist"};
 	for (size_t i = 0; i < (ARCHIVES ? 4 : 2); i++) {
 		char arguments[128];
 		if (i == 2)
@@ -549,6 +666,8 @@ int main(void)
 		cmocka_unit_test(npy_bad),
 #if ARCHIVES
 		cmocka_unit_test(npz),
+		cmocka_unit_test(large_tar),
+		cmocka_unit_test(interrupted_tar),
 #endif
 		cmocka_unit_test(cifar),
 		cmocka_unit_test(mnist),
