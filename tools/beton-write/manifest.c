@@ -20,7 +20,7 @@ int manifest_init(manifest *self, const char *kind, const source_ops *ops, const
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", spec->argument);
 	if (!*self->base.root)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--root: the name of the folder is empty");
-	return row_index_open(&self->rows, self->base.name, err);
+	return row_index_open(&self->rows, self->base.name, spec->interrupt, err);
 }
 
 void manifest_release(manifest *self)

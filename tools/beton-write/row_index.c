@@ -14,9 +14,9 @@
 
 #define BLOCK_SIZE 65536
 
-int row_index_open(row_index *self, const char *path, beton_error *err)
+int row_index_open(row_index *self, const char *path, const volatile sig_atomic_t *interrupt, beton_error *err)
 {
-	*self = (row_index){.path = path};
+	*self = (row_index){.path = path, .interrupt = interrupt};
 	self->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat status;
 	if (self->fd < 0 || fstat(self->fd, &status) != 0)
@@ -80,7 +80,9 @@ int row_index_each_line(const row_index *self, row_line_function function, void 
 		uint64_t left = self->size - offset;
 		size_t wanted = left < sizeof(block) ? (size_t)left : sizeof(block);
 		ssize_t got = bt_pread_full(self->fd, block, wanted, offset);
-		if (got < 0)
+		if (*self->interrupt)
+			result = bt_fail(err, BETON_CANCELLED, "%s: interrupted", self->path);
+		else if (got < 0)
 			result = bt_fail_errno(err, errno, "%s: cannot read", self->path);
 		else if ((size_t)got != wanted)
 			result = bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter", self->path);

@@ -4,6 +4,7 @@
 #ifndef BETON_WRITE_ROW_INDEX_H
 #define BETON_WRITE_ROW_INDEX_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,9 @@
 /* Row i is bytes offsets[i] .. offsets[i + 1] - 1. Memory: 8 bytes for each row. */
 typedef struct row_index {
 	int fd;
-	const char *path; /* the owner's */
-	uint64_t size;    /* of the file */
+	const char *path;                       /* the owner's */
+	uint64_t size;                          /* of the file */
+	const volatile sig_atomic_t *interrupt; /* not 0: going through the lines ends with CANCELLED */
 	uint64_t *offsets;
 	uint64_t count;
 	size_t capacity;
@@ -24,14 +26,14 @@ typedef struct row_index {
 
 /* Opens the regular file at path, which must outlive the index; no rows yet. Errors: those of opening a file,
  * INVALID_ARGUMENT. */
-int row_index_open(row_index *self, const char *path, beton_error *err);
+int row_index_open(row_index *self, const char *path, const volatile sig_atomic_t *interrupt, beton_error *err);
 void row_index_close(row_index *self);
 
 /* Called with each line, its end included, from the begin of the file to its end. offset: where it begins. */
 typedef int (*row_line_function)(void *data, const char *line, size_t size, uint64_t offset, beton_error *err);
 
-/* Reads the file once, in bounded memory. Errors: IO, INVALID_ARGUMENT (a line longer than ROW_BYTES_MAX), and those of
- * the function. */
+/* Reads the file once, in bounded memory. Errors: IO, CANCELLED, INVALID_ARGUMENT (a line longer than ROW_BYTES_MAX),
+ * and those of the function. */
 int row_index_each_line(const row_index *self, row_line_function function, void *data, beton_error *err);
 
 /* A row ends at end; it begins where the one before ended. Errors: NO_MEMORY. */
