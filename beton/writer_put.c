@@ -252,7 +252,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	pthread_mutex_lock(&writer->mutex);
 	if (result == BETON_OK)
 		result = take(writer, &one, next, err);
-	else if (usable(writer, NULL) != BETON_OK)
+	else if (writer->finished || writer->failure.code != BETON_OK)
 		result = usable(writer, err);
 	else if (result != BETON_INVALID_ARGUMENT)
 		fail(writer, result, err);

@@ -65,6 +65,12 @@ static json_t *make_options(const write_options *options)
 		json_object_set_new(object, "val_fraction", json_real(options->val_fraction));
 	if (options->skip_bad)
 		set_text(object, "on_error", "skip");
+	if (options->compress) {
+		char method[24] = "zstd";
+		if (options->compression_level)
+			snprintf(method, sizeof(method), "zstd:%d", options->compression_level);
+		set_text(object, "compress", method);
+	}
 	image_facts_add(&options->image, object);
 	return object;
 }

@@ -5,12 +5,12 @@
 
 #include "common/error.h"
 
-int fault_policy_open(fault_policy *self, bool skip, const char *path, beton_error *err)
+int fault_policy_open(fault_policy *self, bool skip, const char *path, bool append, beton_error *err)
 {
 	*self = (fault_policy){.skip = skip, .path = path, .list = stderr};
 	if (!path)
 		return BETON_OK;
-	self->list = fopen(path, "we");
+	self->list = fopen(path, append ? "ae" : "we");
 	return self->list ? BETON_OK : bt_fail_errno(err, errno, "--error-list: %s: cannot create", path);
 }
 

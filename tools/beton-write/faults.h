@@ -17,8 +17,8 @@ typedef struct fault_policy {
 	uint64_t skipped;
 } fault_policy;
 
-/* Opens the list, if path is not NULL. Errors: those of creating a file. */
-int fault_policy_open(fault_policy *self, bool skip, const char *path, beton_error *err);
+/* Opens the list, if path is not NULL. append: behind what an earlier run wrote. Errors: those of creating a file. */
+int fault_policy_open(fault_policy *self, bool skip, const char *path, bool append, beton_error *err);
 
 /* Whether an item with that error may be left out: the fault is its own, not that of the disk or the memory. */
 bool fault_is_of_item(int code);

@@ -12,6 +12,7 @@
 #include "dataset_facts.h"
 #include "faults.h"
 #include "fields.h"
+#include "job.h"
 #include "options.h"
 #include "pipeline.h"
 #include "selection.h"
@@ -49,6 +50,23 @@ typedef struct write_run {
 	progress bar;
 } write_run;
 
+/* --compress */
+static int compress_fields(field_plan *plan, int level, beton_error *err)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < plan->count; i++) {
+		beton_field *field = &plan->fields[i];
+		if (field->type == BETON_FIELD_INT || field->type == BETON_FIELD_FLOAT ||
+		    field->type == BETON_FIELD_IMAGE)
+			continue;
+		field->compression = BETON_COMPRESSION_ZSTD;
+		field->compression_level = level;
+		count++;
+	}
+	return count ? BETON_OK
+		     : bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: there is no field of bytes, JSON or arrays");
+}
+
 static int open_sources(write_run *self, beton_error *err)
 {
 	const write_options *options = self->options;
@@ -62,6 +80,8 @@ static int open_sources(write_run *self, beton_error *err)
 	int result = source_open(&spec, &self->train.from, &self->val.from, err);
 	if (result == BETON_OK)
 		result = field_plan_make(&self->plan, options->fields, self->train.from, err);
+	if (result == BETON_OK && options->compress)
+		result = compress_fields(&self->plan, options->compression_level, err);
 	if (result == BETON_OK && self->val.from)
 		result = field_plan_apply(&self->plan, self->train.from, self->val.from, err);
 	if (result == BETON_OK && self->val.from && options->selected.subset)
@@ -84,10 +104,15 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	if (set->from->count != SOURCE_COUNT_UNKNOWN)
 		options.expected_samples = set->selected.count;
 	char *facts = dataset_facts_make(self->options, set->from, &self->train.from->classes);
-	if (!facts)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
+	char *job = facts ? job_make(facts, self->options, set->from, &set->selected) : NULL;
 	options.facts = facts;
-	result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+	options.job = job;
+	options.resume = self->options->resume;
+	if (!job)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
+	else
+		result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+	free(job);
 	free(facts);
 	return result;
 }
@@ -119,6 +144,12 @@ static uint64_t total_samples(const write_run *self)
 	return train == UINT64_MAX ? 0 : train + self->val.selected.count;
 }
 
+static bool is_continued(const write_run *self)
+{
+	return beton_writer_position(self->train.writer) > 0 ||
+	       (self->val.writer && beton_writer_position(self->val.writer) > 0);
+}
+
 /* Both sets are complete before the first of them appears under its name. */
 static int write_sets(write_run *self, beton_error *err)
 {
@@ -126,7 +157,8 @@ static int write_sets(write_run *self, beton_error *err)
 	if (result == BETON_OK)
 		result = open_writer(self, &self->val, err);
 	if (result == BETON_OK)
-		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list, err);
+		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list,
+					   is_continued(self), err);
 	progress_start(&self->bar, total_samples(self), self->options->quiet);
 	if (result == BETON_OK)
 		result = write_set(self, &self->train, err);

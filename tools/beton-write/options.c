@@ -38,6 +38,10 @@ static const char *const usage_end =
 	"\n"
 	"File and program:\n"
 	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger\n"
+	"      --compress=zstd[:N]   compress bytes, JSON and array fields, at level N; FFCV cannot read such a file\n"
+	"      --resume              continue what an earlier run of the same command left, and leave what this one "
+	"does\n"
+	"                            not finish; SOURCE must not have changed\n"
 	"  -t, --threads=N           default: one for each core\n"
 	"  -Q, --quiet               no progress and no summary\n"
 	"  -h, --help                show this text\n"
@@ -55,6 +59,8 @@ enum {
 	OPTION_LIMIT,
 	OPTION_ON_ERROR,
 	OPTION_ERROR_LIST,
+	OPTION_COMPRESS,
+	OPTION_RESUME,
 };
 
 static const struct option long_options[] = {{"format", required_argument, NULL, OPTION_FORMAT},
@@ -68,6 +74,8 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"val-fraction", required_argument, NULL, 'f'},
 					     IMAGE_LONG_OPTIONS,
 					     {"page-size", required_argument, NULL, 'p'},
+					     {"compress", required_argument, NULL, OPTION_COMPRESS},
+					     {"resume", no_argument, NULL, OPTION_RESUME},
 					     {"threads", required_argument, NULL, 't'},
 					     {"quiet", no_argument, NULL, 'Q'},
 					     {"help", no_argument, NULL, 'h'},
@@ -95,6 +103,19 @@ static int parse_page_size(const char *text, uint32_t *page_size, beton_error *e
 			       text);
 	*page_size = (uint32_t)(size << shift);
 	return BETON_OK;
+}
+
+static int parse_compress(const char *text, write_options *options, beton_error *err)
+{
+	uint64_t level = 0;
+	int result = BETON_OK;
+	if (strncmp(text, "zstd:", 5) == 0)
+		result = bt_parse_u64("--compress: the level", text + 5, 1, 22, &level, err);
+	else if (strcmp(text, "zstd") != 0)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: '%s' is not zstd or zstd:LEVEL", text);
+	options->compress = true;
+	options->compression_level = (int)level;
+	return result;
 }
 
 /* Those that say which samples are written. */
@@ -143,6 +164,11 @@ static int parse_option(write_options *options, int option, const char *text, be
 	case 't':
 		result = bt_parse_u64("--threads", text, 1, 1024, &number, err);
 		options->threads = (int)number;
+		return result;
+	case OPTION_COMPRESS:
+		return parse_compress(text, options, err);
+	case OPTION_RESUME:
+		options->resume = true;
 		return result;
 	case 'Q':
 		options->quiet = true;

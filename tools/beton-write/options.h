@@ -18,6 +18,9 @@ typedef struct write_options {
 	double val_fraction; /* 0: hold nothing out */
 	bool skip_bad;
 	const char *error_list; /* NULL: standard error */
+	bool compress;          /* bytes, JSON and array fields, with zstd */
+	int compression_level;  /* 0: zstd's default */
+	bool resume;
 	bool quiet;
 } write_options;
 

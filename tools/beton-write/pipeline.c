@@ -39,17 +39,23 @@ typedef struct worker {
 	beton_error error;
 } worker;
 
-/* STATE is what the others get when the writer has failed one of them. */
+/* STATE and CANCELLED are what the others get when one of them has failed. */
+static bool follows_another(int code)
+{
+	return code == BETON_STATE || code == BETON_CANCELLED;
+}
+
 static bool comes_before(const failure *one, int code, uint64_t position)
 {
 	if (one->code == BETON_OK)
 		return true;
-	if ((one->code == BETON_STATE) != (code == BETON_STATE))
-		return one->code == BETON_STATE;
+	if (follows_another(one->code) != follows_another(code))
+		return follows_another(one->code);
 	return position < one->position;
 }
 
-/* Nothing more is taken; what was taken before is written, so that the outcome does not depend on who was faster. */
+/* Nothing more is taken; what was taken before is still looked at, so that the outcome does not depend on who was
+ * faster. */
 static void fail(pipeline *self, int code, uint64_t position, const beton_error *error)
 {
 	pthread_mutex_lock(&self->mutex);
@@ -149,7 +155,8 @@ static void pass_over(pipeline *self, worker *own, int result)
 			return;
 	}
 	fail(self, result, own->position, &own->error);
-	beton_writer_skip(job->writer, own->position, NULL);
+	/* Not skipped: a run that continues must meet this item again. */
+	beton_writer_cancel(job->writer);
 }
 
 static void *write_items(void *argument)
