@@ -155,6 +155,9 @@ static void expect_every_flip_found(const made_file *file, uint64_t from, uint64
 {
 	for (uint64_t at = from; at < to; at++)
 		for (int bit = 0; bit < 8; bit++) {
+			/* What sanitizers look for does not depend on the bit. */
+			if (SANITIZED && bit != (int)(at % 8))
+				continue;
 			uint8_t flipped = (uint8_t)(file->data[at] ^ 1 << bit);
 			patch_file(path, at, &flipped, 1);
 			if (find_fault() == BETON_OK)
@@ -427,7 +430,7 @@ static void test_13_decompressed_sizes(void **state)
 	uint64_t size = peek(&file, slots[0] - 8, 8);
 	free(file.data);
 	for (uint64_t i = 0; i < size; i++)
-		for (int value = 0; value < 256; value += 51)
+		for (int value = 0; value < 256; value += SANITIZED ? 255 : 51)
 			edit(blob + i, (uint64_t)value, 1, SEAL_ALL);
 }
 
@@ -501,7 +504,7 @@ static void test_15_many_sealed_edits(void **state)
 	(void)state;
 	made_file file = make_file(&usual);
 	uint64_t random = 88172645463325252u;
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < (SANITIZED ? 500 : 4000); i++) {
 		made_file copy = file;
 		copy.data = malloc(file.size);
 		assert_non_null(copy.data);
