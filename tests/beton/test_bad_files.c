@@ -327,6 +327,37 @@ static void test_9_array_arguments(void **state)
 	restore();
 }
 
+/* Types of arrays that NumPy spells, with the size of an element; 0: there is no such type. */
+static void test_9_array_types(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *type;
+		uint32_t size;
+	} types[] = {{"|b1", 1},          {"<b2", 0},     {"|i1", 1},     {"<i8", 8},          {">u2", 2},
+		     {"=u4", 4},          {"<i3", 0},     {"<f2", 2},     {"<f8", 8},          {"<f12", 12},
+		     {"<f16", 16},        {"<f5", 0},     {"<c8", 8},     {"<c16", 16},        {"<c24", 24},
+		     {"<c32", 32},        {"<c4", 0},     {"<M8[ns]", 8}, {"<m8", 8},          {"<m8[25s]", 8},
+		     {"<M4", 0},          {"<U7", 28},    {"|S5", 5},     {"|V100", 100},      {"|V0", 0},
+		     {"<U2000000000", 0}, {"?b1", 0},     {"<", 0},       {"<x4", 0},          {"<f4[s]", 0},
+		     {"<M8[s", 0},        {"<M8[s]]", 0}, {"<M8[]", 0},   {"<f44444444444", 0}};
+	const uint64_t shape[] = {2, 3};
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+		char text[64];
+		int length = snprintf(text, sizeof(text), "[[\"\", \"%s\"]]", types[i].type);
+		set_array(text, (uint64_t)length, shape, 2);
+		if (types[i].size == 0) {
+			expect_refusal(path, BETON_FORMAT);
+			continue;
+		}
+		beton_reader *reader = open_good(path);
+		assert_int_equal(beton_reader_field(reader, 2)->item_size, types[i].size);
+		assert_string_equal(beton_reader_field(reader, 2)->dtype, types[i].type);
+		beton_reader_close(&reader);
+	}
+	restore();
+}
+
 static void test_10_allocation_entries(void **state)
 {
 	(void)state;
@@ -625,6 +656,7 @@ int main(void)
 		cmocka_unit_test(test_7_unknown_types),
 		cmocka_unit_test(test_8_names),
 		cmocka_unit_test(test_9_array_arguments),
+		cmocka_unit_test(test_9_array_types),
 		cmocka_unit_test(test_10_allocation_entries),
 		cmocka_unit_test(test_10_empty_blobs_share_pointers),
 		cmocka_unit_test(test_10_many_empty_entries),

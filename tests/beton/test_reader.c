@@ -3,6 +3,7 @@
  * Opening costs the same for any number of samples, threads share a reader, and memory that runs out is an error. */
 #include "support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,6 +48,29 @@ void *__wrap_calloc(size_t count, size_t size)
 char *__wrap_strdup(const char *text)
 {
 	return fails() ? NULL : __real_strdup(text);
+}
+
+/* Faults of reading: what the k-th read does from now on, or only that one. */
+static enum { READ_GOOD, READ_ERROR, READ_END, READ_SHORT, READ_INTERRUPTED } read_fault;
+static long reads_until_fault;
+
+ssize_t __real_pread64(int fd, void *buffer, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *buffer, size_t size, off_t offset);
+
+ssize_t __wrap_pread64(int fd, void *buffer, size_t size, off_t offset)
+{
+	if (read_fault == READ_GOOD || reads_until_fault-- != 0)
+		return __real_pread64(fd, buffer, size, offset);
+	switch (read_fault) {
+	case READ_ERROR:
+	case READ_INTERRUPTED:
+		errno = read_fault == READ_ERROR ? EIO : EINTR;
+		return -1;
+	case READ_SHORT:
+		return __real_pread64(fd, buffer, size > 1 ? 1 : size, offset);
+	default:
+		return 0;
+	}
 }
 
 static int setup(void **state)
@@ -293,12 +317,43 @@ static void test_37_every_allocation_fails(void **state)
 	expect_failures_told();
 }
 
+/* The k-th read fails, ends, is short or is interrupted: an error, or the same content. */
+static void test_14_23_24_every_read_fails(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 3; kind++) {
+		made_file file = make_file(&(made_options){
+			.samples = 3, .dictionary = kind != 2, .unordered = kind == 1, .plain = kind == 2});
+		write_file(path, file.data, file.size);
+		free(file.data);
+		for (int fault = READ_ERROR; fault <= READ_INTERRUPTED; fault++)
+			for (long k = 0;; k++) {
+				beton_error err = {0};
+				read_fault = fault;
+				reads_until_fault = k;
+				int result = use_reader(&err);
+				bool hit = reads_until_fault < 0;
+				read_fault = READ_GOOD;
+				int expected = fault == READ_ERROR ? BETON_IO
+					       : fault == READ_END ? BETON_FILE_CHANGED
+								   : BETON_OK;
+				assert_int_equal(result, hit ? expected : BETON_OK);
+				assert_int_equal(err.code, result);
+				if (!hit) {
+					assert_true(k > 10);
+					break;
+				}
+			}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_constant_time_and_memory),
 		cmocka_unit_test(test_threads_share_a_reader),
 		cmocka_unit_test(test_37_every_allocation_fails),
+		cmocka_unit_test(test_14_23_24_every_read_fails),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
