@@ -157,7 +157,16 @@ static int open_writer(repair *self, const char *output, beton_error *err)
 	beton_writer_options_init(&options);
 	options.page_size = reader->info.page_size;
 	options.expected_samples = reader->info.num_samples;
-	options.facts = reader->info.has_facts ? beton_reader_facts(reader, NULL) : NULL;
+	if (reader->info.has_facts) {
+		beton_error fault;
+		options.facts = beton_reader_facts(reader, &fault);
+		/* Damaged facts are lost, as a sample would be. */
+		if (!options.facts && fault.code != BETON_FORMAT) {
+			if (err)
+				*err = fault;
+			return fault.code;
+		}
+	}
 	if (self->report->metadata_lost) {
 		int image = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
 		if (image < 0)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <beton/verify.h>
 #include <xxhash.h>
 
 #include "common/system.h"
@@ -268,14 +269,35 @@ static int use_reader(beton_error *err)
 	return result;
 }
 
-static void expect_failures_told(void)
+static int use_verify(beton_error *err)
+{
+	beton_verify_options options;
+	beton_verify_report report;
+	beton_verify_options_init(&options);
+	options.deep = true;
+	options.num_threads = 1;
+	return beton_verify(path, &options, &report, err);
+}
+
+static int use_repair(beton_error *err)
+{
+	beton_repair_report report;
+	char output[600];
+	snprintf(output, sizeof(output), "%s.repaired", path);
+	int result = beton_repair(path, output, NULL, &report, err);
+	assert_int_equal(access(output, F_OK), result == BETON_OK ? 0 : -1);
+	unlink(output);
+	return result;
+}
+
+static void expect_failures_told(int (*use)(beton_error *err))
 {
 	beton_error err = {0};
-	assert_int_equal(use_reader(&err), BETON_OK);
+	assert_int_equal(use(&err), BETON_OK);
 	for (long k = 0;; k++) {
 		err = (beton_error){0};
 		atomic_store(&countdown, k);
-		int result = use_reader(&err);
+		int result = use(&err);
 		bool hit = atomic_exchange(&countdown, -1) < 0;
 		if (!hit) {
 			assert_int_equal(result, BETON_OK);
@@ -295,7 +317,14 @@ static void test_37_every_allocation_fails(void **state)
 		made_file file = make_file(&(made_options){.samples = 3, .dictionary = true, .unordered = unordered});
 		write_file(path, file.data, file.size);
 		free(file.data);
-		expect_failures_told();
+		expect_failures_told(use_reader);
+		/* What it holds as pictures are none; one raw picture is enough. */
+		file = make_file(
+			&(made_options){.samples = 1, .dictionary = true, .unordered = unordered, .facts = "{}"});
+		write_file(path, file.data, file.size);
+		free(file.data);
+		expect_failures_told(use_verify);
+		expect_failures_told(use_repair);
 	}
 	/* So many fields that a record does not fit the stack. */
 	enum { MANY = 200 };
@@ -314,16 +343,19 @@ static void test_37_every_allocation_fails(void **state)
 	beton_writer_close(&writer);
 	free(fields);
 	free(values);
-	expect_failures_told();
+	expect_failures_told(use_reader);
 }
 
 /* The k-th read fails, ends, is short or is interrupted: an error, or the same content. */
 static void test_14_23_24_every_read_fails(void **state)
 {
 	(void)state;
-	for (int kind = 0; kind < 3; kind++) {
-		made_file file = make_file(&(made_options){
-			.samples = 3, .dictionary = kind != 2, .unordered = kind == 1, .plain = kind == 2});
+	for (int kind = 0; kind < 4; kind++) {
+		int (*use)(beton_error * err) = kind == 3 ? use_verify : use_reader;
+		made_file file = make_file(&(made_options){.samples = kind == 3 ? 1 : 3,
+							   .dictionary = kind != 2,
+							   .unordered = kind == 1,
+							   .plain = kind == 2});
 		write_file(path, file.data, file.size);
 		free(file.data);
 		for (int fault = READ_ERROR; fault <= READ_INTERRUPTED; fault++)
@@ -331,7 +363,7 @@ static void test_14_23_24_every_read_fails(void **state)
 				beton_error err = {0};
 				read_fault = fault;
 				reads_until_fault = k;
-				int result = use_reader(&err);
+				int result = use(&err);
 				bool hit = reads_until_fault < 0;
 				read_fault = READ_GOOD;
 				int expected = fault == READ_ERROR ? BETON_IO
