@@ -82,8 +82,10 @@ static int open_journal(spool *self, beton_error *err)
 		}
 		/* Its last writer may have finished, and removed the name, between open and lock. */
 		if (stat(self->journal_path, &named) == 0 && named.st_ino == opened.st_ino &&
-		    named.st_dev == opened.st_dev)
+		    named.st_dev == opened.st_dev) {
+			self->found = named.st_size > 0;
 			return BETON_OK;
+		}
 		close_fd(&self->journal_fd);
 	}
 }
@@ -122,18 +124,32 @@ int beton_spool_restart(spool *self, beton_error *err)
 	return open_regular(self->data_path, O_CREAT | O_EXCL, &self->data_fd, &status, err);
 }
 
+int beton_spool_sync(spool *self, beton_error *err)
+{
+	if (fsync(self->data_fd) == 0)
+		return BETON_OK;
+	int result = bt_fail_errno(err, errno, "%s: cannot sync", self->path);
+	/* It is never tried again, here or by a later writer: that may succeed though the data is lost, and until the
+	 * machine needs the memory all of it can be read back. Close removes the files; this is for a process that ends
+	 * before. */
+	self->lost = true;
+	if (ftruncate(self->journal_fd, 0) != 0)
+		unlink(self->journal_path);
+	return result;
+}
+
 int beton_spool_commit(spool *self, beton_error *err)
 {
-	/* An fsync that failed is never tried again: a later one may succeed though the data is lost. */
-	if (fsync(self->data_fd) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot sync", self->path);
+	int result = beton_spool_sync(self, err);
+	if (result != BETON_OK)
+		return result;
 	int fd = self->data_fd;
 	self->data_fd = -1;
 	if (close(fd) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot close", self->path);
 	if (rename(self->data_path, self->path) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot rename to the final name", self->path);
-	int result = bt_sync_parent(self->path, err);
+	result = bt_sync_parent(self->path, err);
 	unlink(self->journal_path);
 	close_fd(&self->journal_fd);
 	return result;
@@ -143,7 +159,7 @@ void beton_spool_close(spool *self, bool keep)
 {
 	close_fd(&self->data_fd);
 	/* Only who holds the lock may remove the names, and in this order: a new writer takes the journal first. */
-	if (self->journal_fd >= 0 && !keep) {
+	if (self->journal_fd >= 0 && (!keep || self->lost)) {
 		unlink(self->data_path);
 		unlink(self->journal_path);
 	}

@@ -16,6 +16,8 @@ typedef struct spool {
 	char *journal_path;
 	int data_fd;    /* -1 when not open */
 	int journal_fd; /* the same; the lock is held while it is open */
+	bool found;     /* an earlier writer left something */
+	bool lost;      /* a sync failed: what can be read back may not be on the disk */
 } spool;
 
 /* Takes the lock; the journal is open then, with what an earlier writer left in it, and the data file is not. On
@@ -29,12 +31,15 @@ int beton_spool_continue(spool *self, beton_error *err);
 /* Empties the journal, and puts a new data file in place of an older one. Errors: ACCESS, NO_SPACE, IO, SYSTEM. */
 int beton_spool_restart(spool *self, beton_error *err);
 
+/* Makes the data file durable. After a failure nothing can be continued. Errors: NO_SPACE, IO. */
+int beton_spool_sync(spool *self, beton_error *err);
+
 /* Makes the data file durable and gives it the target's name; then removes the journal. On failure the target is what
  * it was before, unless only the sync of the folder failed. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY. */
 int beton_spool_commit(spool *self, beton_error *err);
 
-/* Releases everything. keep: the files stay for a later writer, otherwise what is left of them is removed. A spool that
- * was closed, or that is zeros but for descriptors of -1, may be closed. */
+/* Releases everything. keep: the files stay for a later writer, unless a sync failed; otherwise what is left of them is
+ * removed. A spool that was closed, or that is zeros but for descriptors of -1, may be closed. */
 void beton_spool_close(spool *self, bool keep);
 
 #endif

@@ -140,6 +140,8 @@ static int open_files(beton_writer *writer, const beton_writer_options *options,
 					     writer->schema.record_size, writer->schema.blob_fields, err);
 	if (result == BETON_OK && options->resume)
 		result = beton_writer_resume(writer, &fingerprint, &continued, err);
+	/* A writer that fails before it knows what an earlier one left has not made that worthless. */
+	writer->started = result == BETON_OK;
 	if (result == BETON_OK && !continued)
 		result = beton_spool_restart(&writer->files, err);
 	if (result == BETON_OK && !continued)
@@ -203,7 +205,8 @@ void beton_writer_close(beton_writer **out)
 		return;
 	beton_writer *writer = *out;
 	/* What nothing can be continued from is not kept. */
-	beton_spool_close(&writer->files, writer->keep && writer->journal.end > BETON_JOURNAL_HEAD_SIZE);
+	bool worth = writer->keep && writer->journal.end > BETON_JOURNAL_HEAD_SIZE;
+	beton_spool_close(&writer->files, writer->started ? worth : writer->files.found);
 	beton_journal_free(&writer->journal);
 	beton_compressor_close(&writer->compressor);
 	beton_window_free(&writer->early);

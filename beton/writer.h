@@ -32,7 +32,8 @@ struct beton_writer {
 	uint64_t data_offset; /* where the first page goes */
 	size_t window_limit;
 	bool resumable;
-	bool keep; /* what is not finished stays for a later writer */
+	bool keep;    /* what is not finished stays for a later writer */
+	bool started; /* the temporary files are this writer's, new or continued */
 
 	/* Guarded by mutex. */
 	pthread_mutex_t mutex;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -44,8 +43,9 @@ static int move_pages(beton_writer *writer, const page_move *move, beton_error *
 					     (unsigned long long)(from + move->delta));
 	}
 	/* A writer that continues after a power failure finds the pages in one place or the other. */
-	if (writer->resumable && fsync(fd) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot sync", writer->path);
+	int result = writer->resumable ? beton_spool_sync(&writer->files, err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	/* What the metadata does not cover of the old pages must be zeros, as in every file. */
 	uint64_t hole = metadata_end(writer, writer->samples);
 	memset(writer->page, 0, page_size);

@@ -222,6 +222,65 @@ static void test_26_27_30_system_calls(void **state)
 		}
 }
 
+/* Where a writer that was asked to continue would do so; it leaves all as it is. */
+static uint64_t position_left(void)
+{
+	uint64_t position = 0;
+	const job_settings settings = {
+		.path = path, .resumable = true, .resume = true, .stop = 1, .position = &position};
+	assert_int_equal(job_write(&settings, NULL), BETON_OK);
+	return position;
+}
+
+/* A writer that cannot even open what an earlier one left has not made it worthless. */
+static void test_30_failed_resume_keeps_what_is_left(void **state)
+{
+	(void)state;
+	static const expectation cases[] = {
+		{CALL_OPEN, EMFILE, BETON_SYSTEM, false},        {CALL_OPEN, EACCES, BETON_ACCESS, false},
+		{CALL_TRUNCATE, EIO, BETON_IO, false},           {CALL_LOCK, ENOLCK, BETON_IO, false},
+		{CALL_ALLOCATE, ENOMEM, BETON_NO_MEMORY, false},
+	};
+	const job_settings first = {.path = path, .resumable = true, .resume = true, .stop = JOB_SAMPLES};
+	const job_settings again = {.path = path, .resumable = true, .resume = true, .stop = 1};
+	assert_int_equal(job_write(&first, NULL), BETON_OK);
+	uint64_t left = position_left();
+	assert_true(left > JOB_SAMPLES / 2);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		fault.kind = cases[i].kind;
+		fault.error_number = cases[i].error_number;
+		fault.for_ever = false;
+		fault.hits = 1;
+		for (long k = 0; fault.hits > 0; k++) {
+			fault.seen = fault.hits = 0;
+			fault.first = k;
+			int code = job_write(&again, NULL);
+			fault.first = -1;
+			assert_int_equal(code, fault.hits ? cases[i].code : BETON_OK);
+			assert_int_equal(position_left(), left);
+		}
+	}
+	assert_int_equal(job_write(&(job_settings){.path = path, .resumable = true, .resume = true}, NULL), BETON_OK);
+	assert_true(is_whole());
+}
+
+/* After a sync that failed, what is read back may stand in memory alone, and the next sync succeed. */
+static void test_27_failed_sync_is_not_continued(void **state)
+{
+	(void)state;
+	const job_settings settings = {.path = path, .resumable = true, .resume = true};
+	for (long k = 0; k < 2; k++) {
+		fault.kind = CALL_SYNC;
+		fault.error_number = EIO;
+		fault.for_ever = false;
+		fault.seen = fault.hits = 0;
+		fault.first = k;
+		assert_int_equal(job_write(&settings, NULL), BETON_IO);
+		fault.first = -1;
+		assert_false(anything_temporary());
+	}
+}
+
 /* Half a write, or one that a signal interrupts, is no fault. */
 static void test_24_short_writes(void **state)
 {
@@ -288,6 +347,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_26_27_30_system_calls),
+		cmocka_unit_test(test_30_failed_resume_keeps_what_is_left),
+		cmocka_unit_test(test_27_failed_sync_is_not_continued),
 		cmocka_unit_test(test_24_short_writes),
 		cmocka_unit_test(test_37_allocations),
 		cmocka_unit_test(test_37_allocations_of_the_window),

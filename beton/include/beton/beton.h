@@ -247,7 +247,8 @@ BETON_API uint64_t beton_writer_samples(const beton_writer *writer);
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Closes *writer, if any, and sets it to NULL. Without a successful finish its temporary files are removed, or left for
- * a later writer if options->resume was set. No thread may still be using it. */
+ * a later writer if options->resume was set (unless it was the sync that failed: then nothing of them can be trusted).
+ * No thread may still be using it. */
 BETON_API void beton_writer_close(beton_writer **writer);
 
 #ifdef __cplusplus
