@@ -56,15 +56,25 @@ static void make_dictionary(uint8_t *bytes)
 	}
 }
 
+/* Memory for a file of that size: powers of two, so that growing by many small steps copies little. */
+static size_t capacity_of(size_t size)
+{
+	size_t capacity = 4096;
+	while (capacity <= size)
+		capacity *= 2;
+	return capacity;
+}
+
 /* Grows the file; the new bytes are zeros. Returns where they begin. */
 static uint64_t extend(made_file *file, size_t size)
 {
 	uint64_t at = file->size;
-	uint8_t *data = realloc(file->data, file->size + size + 1);
-	require(data != NULL, "out of memory");
-	memset(data + at, 0, size);
-	file->data = data;
 	file->size += size;
+	if (!file->data || capacity_of(at) != capacity_of(file->size)) {
+		file->data = realloc(file->data, capacity_of(file->size));
+		require(file->data != NULL, "out of memory");
+	}
+	memset(file->data + at, 0, size);
 	return at;
 }
 
