@@ -17,15 +17,29 @@ typedef struct tar_target {
 	struct archive_entry *entry;
 	bt_atomic_file file; /* unless it is the standard output */
 	bool standard;
+	bool dropping; /* what libarchive still writes goes nowhere */
+	int number;    /* errno of the write that failed, or 0 */
 	char *path;
 } tar_target;
 
+/* libarchive calls this to write. It frees what it has only while it is told of no failure, so it is told of none: who
+ * calls it looks at the number afterwards. */
+static la_ssize_t write_block(struct archive *archive, void *context, const void *block, size_t size)
+{
+	(void)archive;
+	tar_target *self = context;
+	if (!self->dropping && bt_write_full(self->file.fd, block, size) != 0) {
+		self->number = errno;
+		self->dropping = true;
+	}
+	return (la_ssize_t)size;
+}
+
 static int fail(const tar_target *self, const char *what, beton_error *err)
 {
-	int number = archive_errno(self->archive);
 	const char *text = archive_error_string(self->archive);
-	if (number > 0 && number < 4096) /* libarchive's own numbers are negative */
-		return bt_fail_errno(err, number, "%s: %s", self->path, what);
+	if (self->number)
+		return bt_fail_errno(err, self->number, "%s: %s", self->path, what);
 	return bt_fail(err, BETON_IO, "%s: %s: %s", self->path, what, text ? text : "unknown error");
 }
 
@@ -43,12 +57,12 @@ static int add(extract_target *base, const char *group, const char *name, const 
 	archive_entry_set_mtime(self->entry, 0, 0);
 	archive_entry_set_size(self->entry, (la_int64_t)size);
 	free(path);
-	if (archive_write_header(self->archive, self->entry) != ARCHIVE_OK)
+	if (archive_write_header(self->archive, self->entry) != ARCHIVE_OK || self->number)
 		return fail(self, "cannot write", err);
 	const char *bytes = data;
 	while (size) {
 		la_ssize_t put = archive_write_data(self->archive, bytes, size);
-		if (put <= 0)
+		if (put <= 0 || self->number)
 			return fail(self, "cannot write", err);
 		bytes += put;
 		size -= (size_t)put;
@@ -59,7 +73,7 @@ static int add(extract_target *base, const char *group, const char *name, const 
 static int finish(extract_target *base, beton_error *err)
 {
 	tar_target *self = (tar_target *)base;
-	if (archive_write_close(self->archive) != ARCHIVE_OK)
+	if (archive_write_close(self->archive) != ARCHIVE_OK || self->number)
 		return fail(self, "cannot write", err);
 	return self->standard ? BETON_OK : bt_atomic_commit(&self->file, err);
 }
@@ -67,9 +81,8 @@ static int finish(extract_target *base, beton_error *err)
 static void close_tar(extract_target *base)
 {
 	tar_target *self = (tar_target *)base;
-	/* Else freeing would write the mark that ends a good archive. After a finish it does nothing. */
-	if (self->archive)
-		archive_write_fail(self->archive);
+	/* Freeing writes the mark that ends a good archive, unless finish did. */
+	self->dropping = true;
 	archive_write_free(self->archive);
 	archive_entry_free(self->entry);
 	if (!self->standard && self->file.path)
@@ -125,7 +138,7 @@ int target_open_tar(extract_target **out, const char *path, beton_error *err)
 		result = bt_fail(err, BETON_UNSUPPORTED, "%s: %s", path, archive_error_string(self->archive));
 	if (result == BETON_OK && !self->standard)
 		result = bt_atomic_open(&self->file, path, err);
-	if (result == BETON_OK && archive_write_open_fd(self->archive, self->file.fd) != ARCHIVE_OK)
+	if (result == BETON_OK && archive_write_open2(self->archive, self, NULL, write_block, NULL, NULL) != ARCHIVE_OK)
 		result = fail(self, "cannot write", err);
 	if (result == BETON_OK)
 		*out = &self->base;
