@@ -67,9 +67,10 @@ static int read_dictionaries(const beton_reader *reader, dictionary_table *table
 		if (section->size - at < sizeof(head))
 			return bad_dictionaries(reader, "the section ends in it", section->offset + at, err);
 		result = beton_read_section(reader, "dictionaries", head, sizeof(head), section->offset + at, err);
-		if (result == BETON_OK)
-			result = read_dictionary(reader, head, section->offset + at, section->size - at - sizeof(head),
-						 table, err);
+		if (result != BETON_OK)
+			return result;
+		result = read_dictionary(reader, head, section->offset + at, section->size - at - sizeof(head), table,
+					 err);
 		at += sizeof(head) + load_u32(head + 4);
 	}
 	return result;

@@ -21,6 +21,8 @@ static int make_names(spool *self, const char *path, beton_error *err)
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
 	int folder = (int)(name - path);
+	if (!*name)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no name of a file", path);
 	self->path = strdup(path);
 	self->data_path = bt_format("%.*s.%s.partial", folder, path, name);
 	self->journal_path = bt_format("%.*s.%s.partial.journal", folder, path, name);
@@ -84,6 +86,7 @@ static int open_journal(spool *self, beton_error *err)
 		if (stat(self->journal_path, &named) == 0 && named.st_ino == opened.st_ino &&
 		    named.st_dev == opened.st_dev) {
 			self->found = named.st_size > 0;
+			self->owner = getpid();
 			return BETON_OK;
 		}
 		close_fd(&self->journal_fd);
@@ -158,11 +161,16 @@ int beton_spool_commit(spool *self, beton_error *err)
 void beton_spool_close(spool *self, bool keep)
 {
 	close_fd(&self->data_fd);
+	/* A child of fork has the descriptors too, but files and lock are its parent's. */
+	bool owned = self->journal_fd >= 0 && self->owner == getpid();
 	/* Only who holds the lock may remove the names, and in this order: a new writer takes the journal first. */
-	if (self->journal_fd >= 0 && (!keep || self->lost)) {
+	if (owned && (!keep || self->lost)) {
 		unlink(self->data_path);
 		unlink(self->journal_path);
 	}
+	/* Closing would leave the lock to children that have the descriptor still. */
+	if (owned)
+		flock(self->journal_fd, LOCK_UN);
 	close_fd(&self->journal_fd);
 	free(self->path);
 	free(self->data_path);

@@ -7,6 +7,7 @@
 #define BETON_SPOOL_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include <beton/beton.h>
 
@@ -16,6 +17,7 @@ typedef struct spool {
 	char *journal_path;
 	int data_fd;    /* -1 when not open */
 	int journal_fd; /* the same; the lock is held while it is open */
+	pid_t owner;    /* the process that took the lock */
 	bool found;     /* an earlier writer left something */
 	bool lost;      /* a sync failed: what can be read back may not be on the disk */
 } spool;

@@ -115,7 +115,7 @@ int __wrap_rename(const char *from, const char *to)
 
 int __wrap_flock(int fd, int operation)
 {
-	return hit(CALL_LOCK) ? -1 : __real_flock(fd, operation);
+	return operation != LOCK_UN && hit(CALL_LOCK) ? -1 : __real_flock(fd, operation);
 }
 
 void *__wrap_malloc(size_t size)

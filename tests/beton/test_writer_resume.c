@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "writer_job.h"
@@ -161,6 +162,55 @@ static void test_two_writers(void **state)
 	remove(path);
 }
 
+/* A process that writes may fork at any time: its child has the writer's memory, descriptors and lock too. */
+static void test_children(void **state)
+{
+	(void)state;
+	const beton_field field = {.name = "n", .type = BETON_FIELD_INT};
+	const char *path = in_folder("new.beton");
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.job = "children";
+	options.resume = true;
+	beton_writer *writer;
+	beton_error err;
+	assert_int_equal(beton_writer_open(&writer, path, &field, 1, &options, &err), BETON_OK);
+	for (int i = 0; i < 50000; i++)
+		assert_int_equal(beton_writer_append(writer, &(beton_input){.integer = i}, &err), BETON_OK);
+	/* One that lives on does not keep the next writer out. */
+	int ends[2];
+	char end;
+	assert_int_equal(pipe(ends), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		close(ends[1]);
+		_exit(read(ends[0], &end, 1) != 0);
+	}
+	close(ends[0]);
+	beton_writer_close(&writer);
+	int code = beton_writer_open(&writer, path, &field, 1, &options, &err);
+	close(ends[1]);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(code, BETON_OK);
+	assert_true(beton_writer_position(writer) > 0);
+	beton_writer_close(&writer);
+	/* One that closes its copy takes neither the files nor the lock away. */
+	options.resume = false;
+	assert_int_equal(beton_writer_open(&writer, path, &field, 1, &options, &err), BETON_OK);
+	child = fork();
+	if (child == 0) {
+		beton_writer_close(&writer);
+		_exit(writer != NULL);
+	}
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	beton_writer *other;
+	assert_int_equal(beton_writer_open(&other, path, &field, 1, &options, &err), BETON_EXISTS);
+	if (beton_writer_finish(writer, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	beton_writer_close(&writer);
+	remove(path);
+}
+
 static void expect_in_the_way(const char *name)
 {
 	beton_error err;
@@ -194,6 +244,19 @@ static void test_strange_temporary_files(void **state)
 	file_content precious = read_file(in_folder("precious"));
 	assert_int_equal(precious.size, 4);
 	free(precious.data);
+}
+
+static void test_no_name(void **state)
+{
+	(void)state;
+	const beton_field field = {.name = "n", .type = BETON_FIELD_INT};
+	char folder[1024];
+	snprintf(folder, sizeof(folder), "%s/", in_folder("missing"));
+	beton_writer *writer;
+	assert_int_equal(chdir(in_folder("")), 0);
+	assert_int_equal(beton_writer_open(&writer, "", &field, 1, NULL, NULL), BETON_INVALID_ARGUMENT);
+	assert_int_equal(beton_writer_open(&writer, folder, &field, 1, NULL, NULL), BETON_INVALID_ARGUMENT);
+	assert_int_not_equal(access("..partial.journal", F_OK), 0);
 }
 
 static void test_resume_needs_a_job(void **state)
@@ -241,14 +304,11 @@ static void test_scalars(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_position),
-		cmocka_unit_test(test_closed_without_resume),
-		cmocka_unit_test(test_another_job),
-		cmocka_unit_test(test_damaged_journal),
-		cmocka_unit_test(test_damaged_data),
-		cmocka_unit_test(test_two_writers),
-		cmocka_unit_test(test_strange_temporary_files),
-		cmocka_unit_test(test_resume_needs_a_job),
+		cmocka_unit_test(test_every_position), cmocka_unit_test(test_closed_without_resume),
+		cmocka_unit_test(test_another_job),    cmocka_unit_test(test_damaged_journal),
+		cmocka_unit_test(test_damaged_data),   cmocka_unit_test(test_two_writers),
+		cmocka_unit_test(test_children),       cmocka_unit_test(test_strange_temporary_files),
+		cmocka_unit_test(test_no_name),        cmocka_unit_test(test_resume_needs_a_job),
 		cmocka_unit_test(test_scalars),
 	};
 	/* Hundreds of files are synced; whether a disk really does so is not what is tested. */

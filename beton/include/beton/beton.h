@@ -248,7 +248,8 @@ BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Closes *writer, if any, and sets it to NULL. Without a successful finish its temporary files are removed, or left for
  * a later writer if options->resume was set (unless it was the sync that failed: then nothing of them can be trusted).
- * No thread may still be using it. */
+ * No thread may still be using it. A child of fork can do no more with a writer than close it, or leave it alone: its
+ * files and its lock stay the parent's. */
 BETON_API void beton_writer_close(beton_writer **writer);
 
 #ifdef __cplusplus
