@@ -27,10 +27,10 @@ static int choose_image(bt_outputs *outputs, const beton_reader *reader, const c
 		return BETON_OK;
 	int index = beton_reader_find_field(reader, name);
 	if (index < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option image_field)",
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option image.field)",
 			       beton_reader_path(reader), name);
 	if (beton_reader_field(reader, (uint32_t)index)->type != BETON_FIELD_IMAGE)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option image_field) holds no images",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option image.field) holds no images",
 			       beton_reader_path(reader), name);
 	outputs->image_field = index;
 	return BETON_OK;
@@ -38,12 +38,12 @@ static int choose_image(bt_outputs *outputs, const beton_reader *reader, const c
 
 static void describe_image(beton_tensor *tensor, const beton_loader_options *options)
 {
-	bool planes_first = options->image_layout == BETON_NCHW;
-	tensor->dtype = options->image_dtype;
+	bool planes_first = options->image.layout == BETON_NCHW;
+	tensor->dtype = options->image.dtype;
 	tensor->ndim = 4;
-	tensor->shape[1] = planes_first ? 3 : options->image_height;
-	tensor->shape[2] = planes_first ? options->image_height : options->image_width;
-	tensor->shape[3] = planes_first ? options->image_width : 3;
+	tensor->shape[1] = planes_first ? 3 : options->image.height;
+	tensor->shape[2] = planes_first ? options->image.height : options->image.width;
+	tensor->shape[3] = planes_first ? options->image.width : 3;
 }
 
 /* True if the field is an output; fills *tensor. */
@@ -87,7 +87,7 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
 	*outputs = (bt_outputs){.image_field = -1};
-	int result = choose_image(outputs, reader, options->image_field, err);
+	int result = choose_image(outputs, reader, options->image.field, err);
 	if (result)
 		return result;
 	outputs->list = calloc(fields ? fields : 1, sizeof(*outputs->list));

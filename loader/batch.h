@@ -25,7 +25,7 @@ typedef struct bt_outputs {
 	size_t ids_offset;
 } bt_outputs;
 
-/* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image_field),
+/* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
 		    beton_error *err);

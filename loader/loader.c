@@ -53,7 +53,7 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 		return result;
 	/* The caller's string is borrowed until open returns; the reader's lives as long as the loader. */
 	int image = loader->outputs.image_field;
-	loader->options.image_field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
+	loader->options.image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
 	bt_image_format_init(&loader->image_format, &loader->options);
 	loader->engine_api = loader->options.engine == BETON_ENGINE_MMAP ? &bt_engine_mmap : &bt_engine_threads;
 	result = loader->engine_api->open(&loader->engine, loader->reader, err);

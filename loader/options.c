@@ -22,16 +22,16 @@ void beton_loader_options_init(beton_loader_options *options)
 		.order = BETON_ORDER_SEQUENTIAL,
 		.engine = BETON_ENGINE_AUTO,
 		.world_size = 1,
-		.image_height = 224,
-		.image_width = 224,
-		.crop = BETON_CROP_NONE,
-		.crop_scale = {0.08, 1},
-		.crop_ratio = {3.0 / 4, 4.0 / 3},
-		.center_ratio = 224.0 / 256,
-		.image_dtype = BETON_UINT8,
-		.image_layout = BETON_NHWC,
-		.mean = {123.675f, 116.28f, 103.53f},
-		.std = {58.395f, 57.12f, 57.375f},
+		.image = {.height = 224,
+			  .width = 224,
+			  .crop = BETON_CROP_NONE,
+			  .crop_scale = {0.08, 1},
+			  .crop_ratio = {3.0 / 4, 4.0 / 3},
+			  .center_ratio = 224.0 / 256,
+			  .dtype = BETON_UINT8,
+			  .layout = BETON_NHWC,
+			  .mean = {123.675f, 116.28f, 103.53f},
+			  .std = {58.395f, 57.12f, 57.375f}},
 		.verify = true,
 	};
 }
@@ -76,32 +76,33 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
-static int check_image(const beton_loader_options *o, beton_error *err)
+static int check_image(const beton_image_options *o, beton_error *err)
 {
 	int result;
-	if ((result = check_count("image_height", o->image_height, 1, PIXELS_MAX, err)) ||
-	    (result = check_count("image_width", o->image_width, 1, PIXELS_MAX, err)) ||
-	    (result = check_count("crop", o->crop, 0, BETON_CROP_CENTER, err)) ||
-	    (result = check_range("crop_scale", o->crop_scale, 1, err)) ||
-	    (result = check_range("crop_ratio", o->crop_ratio, 1000, err)) ||
-	    (result = check_real("center_ratio", o->center_ratio, 0, false, 1, err)) ||
-	    (result = check_real("flip_probability", o->flip_probability, 0, true, 1, err)) ||
-	    (result = check_count("image_dtype", o->image_dtype, 0, BETON_FLOAT32, err)) ||
-	    (result = check_count("image_layout", o->image_layout, 0, BETON_NCHW, err)))
+	if ((result = check_count("image.height", o->height, 1, PIXELS_MAX, err)) ||
+	    (result = check_count("image.width", o->width, 1, PIXELS_MAX, err)) ||
+	    (result = check_count("image.crop", o->crop, 0, BETON_CROP_CENTER, err)) ||
+	    (result = check_range("image.crop_scale", o->crop_scale, 1, err)) ||
+	    (result = check_range("image.crop_ratio", o->crop_ratio, 1000, err)) ||
+	    (result = check_real("image.center_ratio", o->center_ratio, 0, false, 1, err)) ||
+	    (result = check_real("image.flip_probability", o->flip_probability, 0, true, 1, err)) ||
+	    (result = check_count("image.dtype", o->dtype, 0, BETON_FLOAT32, err)) ||
+	    (result = check_count("image.layout", o->layout, 0, BETON_NCHW, err)))
 		return result;
 	if (!o->normalize)
 		return BETON_OK;
-	if (o->image_dtype != BETON_FLOAT32)
+	if (o->dtype != BETON_FLOAT32)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "loader options: normalize is true, but image_dtype is %d, not BETON_FLOAT32",
-			       (int)o->image_dtype);
+			       "loader options: image.normalize is true, but image.dtype is %d, not BETON_FLOAT32",
+			       (int)o->dtype);
 	for (int c = 0; c < 3; c++) {
 		if (!isfinite(o->mean[c]))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: mean[%d] is %g, not finite", c,
-				       (double)o->mean[c]);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: image.mean[%d] is %g, not finite",
+				       c, (double)o->mean[c]);
 		if (!isfinite(o->std[c]) || !(o->std[c] > 0))
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "loader options: std[%d] is %g, not finite and above 0", c, (double)o->std[c]);
+				       "loader options: image.std[%d] is %g, not finite and above 0", c,
+				       (double)o->std[c]);
 	}
 	return BETON_OK;
 }
@@ -118,7 +119,7 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 	}
 	int result = check_flow(out, err);
 	if (result == BETON_OK)
-		result = check_image(out, err);
+		result = check_image(&out->image, err);
 	if (result)
 		return result;
 	if (out->num_threads == 0) {

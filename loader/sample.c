@@ -41,11 +41,12 @@ static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint
 {
 	const beton_loader_options *options = &loader->options;
 	bt_random random = stream(loader, slot, sample, BT_OPERATION_CROP);
-	switch (options->crop) {
+	switch (options->image.crop) {
 	case BETON_CROP_RANDOM:
-		return bt_crop_random(value->width, value->height, options->crop_scale, options->crop_ratio, &random);
+		return bt_crop_random(value->width, value->height, options->image.crop_scale, options->image.crop_ratio,
+				      &random);
 	case BETON_CROP_CENTER:
-		return bt_crop_center(value->width, value->height, options->center_ratio);
+		return bt_crop_center(value->width, value->height, options->image.center_ratio);
 	default:
 		return (bt_rect){.width = value->width, .height = value->height};
 	}
@@ -71,12 +72,12 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - read;
 	if (result) {
-		bt_prefix(err, "%s: field '%s'", beton_reader_path(loader->reader), loader->options.image_field);
+		bt_prefix(err, "%s: field '%s'", beton_reader_path(loader->reader), loader->options.image.field);
 		return result;
 	}
 
 	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
-	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.flip_probability;
+	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.image.flip_probability;
 	result = bt_transform(&tools->transformer, &pixels, flip, &loader->image_format, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;

@@ -7,15 +7,16 @@
 
 void bt_image_format_init(bt_image_format *format, const beton_loader_options *options)
 {
-	format->height = options->image_height;
-	format->width = options->image_width;
-	format->dtype = options->image_dtype;
-	format->layout = options->image_layout;
+	format->height = options->image.height;
+	format->width = options->image.width;
+	format->dtype = options->image.dtype;
+	format->layout = options->image.layout;
 	/* A pixel has 256 values: a table holds each one's exact quotient, and a look-up costs less than a division. */
 	for (int c = 0; c < 3; c++)
 		for (int byte = 0; byte < 256; byte++)
-			format->value[c][byte] =
-				options->normalize ? ((float)byte - options->mean[c]) / options->std[c] : (float)byte;
+			format->value[c][byte] = options->image.normalize ? ((float)byte - options->image.mean[c]) /
+										    options->image.std[c]
+									  : (float)byte;
 }
 
 size_t bt_image_format_bytes(const bt_image_format *format)

@@ -32,9 +32,9 @@ int main(int argc, char **argv)
 	beton_loader_options_init(&options);
 	options.batch_size = 4;
 	options.order = BETON_ORDER_RANDOM;
-	options.crop = BETON_CROP_RANDOM;
-	options.flip_probability = 0.5;
-	options.image_height = options.image_width = 32;
+	options.image.crop = BETON_CROP_RANDOM;
+	options.image.flip_probability = 0.5;
+	options.image.height = options.image.width = 32;
 
 	beton_error err;
 	beton_loader *loader = NULL;

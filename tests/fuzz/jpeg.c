@@ -30,10 +30,10 @@ static void transform(const bt_pixels *pixels, const uint8_t *choices)
 	bt_image_format format;
 	beton_loader_options options;
 	beton_loader_options_init(&options);
-	options.image_width = 1 + choices[4] % 64;
-	options.image_height = 1 + choices[5] % 64;
-	options.image_dtype = choices[6] & 1 ? BETON_FLOAT32 : BETON_UINT8;
-	options.image_layout = choices[6] & 2 ? BETON_NCHW : BETON_NHWC;
+	options.image.width = 1 + choices[4] % 64;
+	options.image.height = 1 + choices[5] % 64;
+	options.image.dtype = choices[6] & 1 ? BETON_FLOAT32 : BETON_UINT8;
+	options.image.layout = choices[6] & 2 ? BETON_NCHW : BETON_NHWC;
 	bt_image_format_init(&format, &options);
 	void *image = malloc(bt_image_format_bytes(&format));
 	if (image)

@@ -80,8 +80,8 @@ static beton_loader_options augmented(uint32_t batch_size, uint32_t threads)
 {
 	beton_loader_options options = fixture_options(batch_size, threads);
 	options.order = BETON_ORDER_RANDOM;
-	options.crop = BETON_CROP_RANDOM;
-	options.flip_probability = 0.5;
+	options.image.crop = BETON_CROP_RANDOM;
+	options.image.flip_probability = 0.5;
 	options.seed = 7;
 	return options;
 }
@@ -218,9 +218,9 @@ static void results_are_those_of_earlier_versions(void **state)
 	(void)state;
 	record got = {0};
 	beton_loader_options options = augmented(16, 2);
-	options.image_dtype = BETON_FLOAT32;
-	options.image_layout = BETON_NCHW;
-	options.normalize = true;
+	options.image.dtype = BETON_FLOAT32;
+	options.image.layout = BETON_NCHW;
+	options.image.normalize = true;
 	run(&options, 11, 0, UINT64_MAX, &got);
 	assert_int_equal(XXH3_64bits(got.order, sizeof(got.order)), UINT64_C(0xb7d52dc1b65eeb36));
 	uint64_t raw[N / 3];

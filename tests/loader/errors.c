@@ -49,8 +49,8 @@ static void check_open_fails(const char *path, const beton_loader_options *optio
 #define check_option(field, value, text)                                                   \
 	do {                                                                               \
 		beton_loader_options options = fixture_options(4, 1);                      \
-		options.image_dtype = BETON_FLOAT32;                                       \
-		options.normalize = true;                                                  \
+		options.image.dtype = BETON_FLOAT32;                                       \
+		options.image.normalize = true;                                            \
 		options.field = value;                                                     \
 		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, #field " " text); \
 	} while (0)
@@ -70,30 +70,30 @@ static void every_option_is_checked(void **state)
 	check_option(engine, (beton_engine)3, "is 3");
 	check_option(rank, 1, "is 1");
 	check_option(world_size, 0, "is 0");
-	check_option(image_height, 0, "is 0");
-	check_option(image_width, 65536, "is 65536");
-	check_option(crop, (beton_crop)3, "is 3");
-	check_option(center_ratio, 0, "is 0");
-	check_option(center_ratio, 1.5, "is 1.5");
-	check_option(center_ratio, NAN, "is nan");
-	check_option(flip_probability, -0.5, "is -0.5");
-	check_option(flip_probability, 2, "is 2");
-	check_option(image_dtype, BETON_INT64, "is 2");
-	check_option(image_layout, (beton_layout)2, "is 2");
-	check_option(mean[1], INFINITY, "is inf");
-	check_option(std[2], 0, "is 0");
-	check_option(std[0], NAN, "is nan");
+	check_option(image.height, 0, "is 0");
+	check_option(image.width, 65536, "is 65536");
+	check_option(image.crop, (beton_crop)3, "is 3");
+	check_option(image.center_ratio, 0, "is 0");
+	check_option(image.center_ratio, 1.5, "is 1.5");
+	check_option(image.center_ratio, NAN, "is nan");
+	check_option(image.flip_probability, -0.5, "is -0.5");
+	check_option(image.flip_probability, 2, "is 2");
+	check_option(image.dtype, BETON_INT64, "is 2");
+	check_option(image.layout, (beton_layout)2, "is 2");
+	check_option(image.mean[1], INFINITY, "is inf");
+	check_option(image.std[2], 0, "is 0");
+	check_option(image.std[0], NAN, "is nan");
 	beton_loader_options options = fixture_options(4, 1);
-	options.normalize = true;
+	options.image.normalize = true;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
 	const double bad[][2] = {{0, 1}, {0.5, 0.4}, {0.5, 1001}, {NAN, 1}, {0.5, NAN}};
 	for (int i = 0; i < 5; i++) {
 		options = fixture_options(4, 1);
-		memcpy(options.crop_scale, bad[i], sizeof(bad[i]));
-		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "crop_scale is {");
+		memcpy(options.image.crop_scale, bad[i], sizeof(bad[i]));
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.crop_scale is {");
 		options = fixture_options(4, 1);
-		memcpy(options.crop_ratio, bad[i], sizeof(bad[i]));
-		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "crop_ratio is {");
+		memcpy(options.image.crop_ratio, bad[i], sizeof(bad[i]));
+		check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.crop_ratio is {");
 	}
 }
 
@@ -104,14 +104,14 @@ static void open_names_what_is_wrong(void **state)
 	check_open_fails("/nowhere/data.beton", &options, BETON_NOT_FOUND, "/nowhere/data.beton");
 	check_open_fails(NULL, &options, BETON_INVALID_ARGUMENT, "path");
 	assert_int_equal(beton_loader_open(NULL, file, &options, NULL), BETON_INVALID_ARGUMENT);
-	options.image_field = "photo";
+	options.image.field = "photo";
 	check_open_fails(file, &options, BETON_NOT_FOUND, "'photo'");
-	options.image_field = "label";
+	options.image.field = "label";
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "'label'");
 	/* More than 2^64 bytes with the slots' other content. */
 	options = fixture_options(UINT32_MAX, 1);
-	options.image_height = options.image_width = 65535;
-	options.image_dtype = BETON_FLOAT32;
+	options.image.height = options.image.width = 65535;
+	options.image.dtype = BETON_FLOAT32;
 	check_open_fails(file, &options, BETON_NO_MEMORY, "batches of 4294967295 samples");
 }
 
@@ -138,7 +138,7 @@ static void defaults_are_filled_in(void **state)
 	assert_int_equal(options->batch_size, 256);
 	assert_true(options->num_threads >= 1);
 	assert_int_not_equal(options->engine, BETON_ENGINE_AUTO);
-	assert_string_equal(options->image_field, "image");
+	assert_string_equal(options->image.field, "image");
 	beton_loader_close(&loader);
 	beton_loader_close(&loader);
 	beton_loader_close(NULL);

@@ -152,7 +152,7 @@ beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads)
 	beton_loader_options_init(&options);
 	options.batch_size = batch_size;
 	options.num_threads = num_threads;
-	options.image_width = 16;
-	options.image_height = 12;
+	options.image.width = 16;
+	options.image.height = 12;
 	return options;
 }

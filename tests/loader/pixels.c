@@ -333,8 +333,8 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 	bt_pixels in = {pixels + 30, WIDTH * 3, crop_width, crop_height};
 	bt_image_format format;
 	bt_image_format_init(&format, options);
-	uint32_t width = options->image_width, height = options->image_height;
-	bool floats = options->image_dtype == BETON_FLOAT32;
+	uint32_t width = options->image.width, height = options->image.height;
+	bool floats = options->image.dtype == BETON_FLOAT32;
 	assert_int_equal(bt_image_format_bytes(&format), (size_t)width * height * (floats ? 12 : 3));
 	void *out = malloc(bt_image_format_bytes(&format));
 	bt_transformer transformer = {0};
@@ -347,10 +347,11 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 		for (uint32_t x = 0; x < width; x++)
 			for (uint32_t c = 0; c < 3; c++) {
 				uint8_t byte = row[(flip ? width - 1 - x : x) * 3 + c];
-				size_t at = options->image_layout == BETON_NHWC ? ((size_t)y * width + x) * 3 + c
+				size_t at = options->image.layout == BETON_NHWC ? ((size_t)y * width + x) * 3 + c
 										: ((size_t)c * height + y) * width + x;
-				float expected =
-					options->normalize ? (byte - options->mean[c]) / options->std[c] : byte;
+				float expected = options->image.normalize
+							 ? (byte - options->image.mean[c]) / options->image.std[c]
+							 : byte;
 				if (floats)
 					assert_true(((float *)out)[at] == expected);
 				else
@@ -369,9 +370,9 @@ static void every_format_is_right(void **state)
 	(void)state;
 	for (int i = 0; i < 32; i++) {
 		beton_loader_options options = fixture_options(1, 1);
-		options.image_layout = i & 1 ? BETON_NCHW : BETON_NHWC;
-		options.image_dtype = i & 2 ? BETON_FLOAT32 : BETON_UINT8;
-		options.normalize = (i & 4) && (i & 2);
+		options.image.layout = i & 1 ? BETON_NCHW : BETON_NHWC;
+		options.image.dtype = i & 2 ? BETON_FLOAT32 : BETON_UINT8;
+		options.image.normalize = (i & 4) && (i & 2);
 		check_format(&options, i & 8, i & 16 ? 16 : 40, i & 16 ? 12 : 9);
 	}
 }

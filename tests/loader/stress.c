@@ -30,7 +30,7 @@ static beton_loader *open_loader(uint32_t threads, beton_engine engine)
 	beton_loader_options options = fixture_options(4, threads);
 	options.order = BETON_ORDER_RANDOM;
 	options.engine = engine;
-	options.crop = BETON_CROP_RANDOM;
+	options.image.crop = BETON_CROP_RANDOM;
 	beton_loader *loader = NULL;
 	assert_ok(beton_loader_open(&loader, file, &options, err));
 	return loader;

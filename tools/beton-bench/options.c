@@ -66,8 +66,8 @@ static bool number(const char *option, const char *text, uint64_t least, uint64_
 
 static void set_pipeline(beton_loader_options *loader, int pipeline)
 {
-	loader->crop = pipeline == PIPELINE_TRAIN ? BETON_CROP_RANDOM : BETON_CROP_CENTER;
-	loader->flip_probability = pipeline == PIPELINE_TRAIN ? 0.5 : 0;
+	loader->image.crop = pipeline == PIPELINE_TRAIN ? BETON_CROP_RANDOM : BETON_CROP_CENTER;
+	loader->image.flip_probability = pipeline == PIPELINE_TRAIN ? 0.5 : 0;
 }
 
 static bool take(load_options *out, int option, const char *name, const char *text)
@@ -83,7 +83,7 @@ static bool take(load_options *out, int option, const char *name, const char *te
 		break;
 	case 'i':
 		good = number("--image-size", text, 1, UINT16_MAX, &count);
-		loader->image_height = loader->image_width = (uint32_t)count;
+		loader->image.height = loader->image.width = (uint32_t)count;
 		break;
 	case 'b':
 		good = number("--batch-size", text, 1, UINT32_MAX, &count);
@@ -95,12 +95,12 @@ static bool take(load_options *out, int option, const char *name, const char *te
 		break;
 	case 'd':
 		good = choose(name, dtypes, text, &value);
-		loader->image_dtype = (beton_dtype)value;
-		loader->normalize = value == BETON_FLOAT32;
+		loader->image.dtype = (beton_dtype)value;
+		loader->image.normalize = value == BETON_FLOAT32;
 		break;
 	case 'l':
 		good = choose(name, layouts, text, &value);
-		loader->image_layout = (beton_layout)value;
+		loader->image.layout = (beton_layout)value;
 		break;
 	case 'o':
 		good = choose(name, orders, text, &value);

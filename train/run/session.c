@@ -77,19 +77,19 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	loader.rank = (uint32_t)session->rank;
 	loader.world_size = (uint32_t)session->world_size;
 	loader.drop_last = training;
-	loader.image_field = training ? session->facts->train.image_field : session->facts->val.image_field;
-	loader.image_height = loader.image_width = (uint32_t)options->image_size;
-	loader.crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;
-	memcpy(loader.crop_scale, options->crop_scale, sizeof(loader.crop_scale));
-	memcpy(loader.crop_ratio, options->crop_ratio, sizeof(loader.crop_ratio));
-	loader.center_ratio = options->val_ratio;
-	loader.flip_probability = training ? options->flip : 0;
-	loader.image_dtype = BETON_FLOAT32;
-	loader.image_layout = BETON_NCHW;
-	loader.normalize = true;
+	loader.image.field = training ? session->facts->train.image_field : session->facts->val.image_field;
+	loader.image.height = loader.image.width = (uint32_t)options->image_size;
+	loader.image.crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;
+	memcpy(loader.image.crop_scale, options->crop_scale, sizeof(loader.image.crop_scale));
+	memcpy(loader.image.crop_ratio, options->crop_ratio, sizeof(loader.image.crop_ratio));
+	loader.image.center_ratio = options->val_ratio;
+	loader.image.flip_probability = training ? options->flip : 0;
+	loader.image.dtype = BETON_FLOAT32;
+	loader.image.layout = BETON_NCHW;
+	loader.image.normalize = true;
 	for (int channel = 0; channel < 3; channel++) {
-		loader.mean[channel] = (float)options->mean[channel];
-		loader.std[channel] = (float)options->std[channel];
+		loader.image.mean[channel] = (float)options->mean[channel];
+		loader.image.std[channel] = (float)options->std[channel];
 	}
 	return beton_loader_open(out, training ? options->data : options->val, &loader, err);
 }

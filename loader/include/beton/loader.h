@@ -55,6 +55,26 @@ typedef enum beton_layout {
 	BETON_NCHW = 1,
 } beton_layout;
 
+/* How a picture becomes an output. The crop is resized to the output: an axis that shrinks by area average, one that
+ * grows by linear interpolation, rounded to bytes. Every dtype and layout holds the same pixels. Grey, CMYK and YCCK
+ * JPEGs come as RGB. */
+typedef struct beton_image_options {
+	const char *field; /* NULL = the first image field */
+	uint32_t height;   /* output pixels, 1..65535; default 224 */
+	uint32_t width;
+	beton_crop crop;         /* default NONE */
+	double crop_scale[2];    /* share of the picture's area; default 0.08, 1 */
+	double crop_ratio[2];    /* width / height; default 3/4, 4/3 */
+	double center_ratio;     /* default 224/256 */
+	double flip_probability; /* horizontal, 0..1; default 0 */
+	beton_dtype dtype;       /* UINT8 or FLOAT32; default UINT8 */
+	beton_layout layout;     /* default NHWC */
+	bool normalize;          /* FLOAT32 only: (pixel - mean[c]) / std[c], mean and std on the 0..255 scale. Without
+				    it FLOAT32 pixels are 0..255. */
+	float mean[3];           /* default ImageNet's: 123.675, 116.28, 103.53 */
+	float std[3];            /* default 58.395, 57.12, 57.375 */
+} beton_image_options;
+
 /* Set by beton_loader_options_init; every field may then be changed. Strings are borrowed until open returns. */
 typedef struct beton_loader_options {
 	size_t struct_size;      /* sizeof(beton_loader_options) */
@@ -71,23 +91,7 @@ typedef struct beton_loader_options {
 			   false: each sample exactly once over all ranks; the last batch may be short and ranks may
 			   differ by one sample. */
 
-	/* The image field; checked, but without effect in a file without one. The crop is resized to the output: an
-	 * axis that shrinks by area average, one that grows by linear interpolation, rounded to bytes. Every dtype and
-	 * layout holds the same pixels. Grey, CMYK and YCCK JPEGs come as RGB. */
-	const char *image_field; /* NULL = the first image field */
-	uint32_t image_height;   /* output pixels, 1..65535; default 224 */
-	uint32_t image_width;
-	beton_crop crop;           /* default NONE */
-	double crop_scale[2];      /* share of the picture's area; default 0.08, 1 */
-	double crop_ratio[2];      /* width / height; default 3/4, 4/3 */
-	double center_ratio;       /* default 224/256 */
-	double flip_probability;   /* horizontal, 0..1; default 0 */
-	beton_dtype image_dtype;   /* UINT8 or FLOAT32; default UINT8 */
-	beton_layout image_layout; /* default NHWC */
-	bool normalize; /* FLOAT32 only: (pixel - mean[c]) / std[c], mean and std on the 0..255 scale. Without it
-			   FLOAT32 pixels are 0..255. */
-	float mean[3];  /* default ImageNet's: 123.675, 116.28, 103.53 */
-	float std[3];   /* default 58.395, 57.12, 57.375 */
+	beton_image_options image; /* checked, but without effect in a file without images */
 
 	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
 } beton_loader_options;
@@ -132,7 +136,7 @@ typedef struct beton_loader beton_loader;
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Errors: those of
- * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (image_field), UNSUPPORTED_FIELD (no field that a batch could hold),
+ * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (image.field), UNSUPPORTED_FIELD (no field that a batch could hold),
  * NO_MEMORY, SYSTEM (a thread did not start). options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
