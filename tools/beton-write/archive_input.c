@@ -25,7 +25,7 @@ struct archive_input {
 	archive_kind kind;
 	const char *name; /* for messages; the caller's path */
 	int fd;
-	const volatile sig_atomic_t *interrupt;
+	const atomic_int *interrupt;
 	bool looked;   /* at the first bytes */
 	bool gzip;     /* that is what they are */
 	bool complete; /* the gzip member that was read last */
@@ -209,7 +209,7 @@ static int open_archive(archive_input *self, const char *path, beton_error *err)
 	return archive_read_open1(self->handle) == ARCHIVE_OK ? BETON_OK : fail(self, err);
 }
 
-int archive_input_open(archive_input **out, const char *path, archive_kind kind, const volatile sig_atomic_t *interrupt,
+int archive_input_open(archive_input **out, const char *path, archive_kind kind, const atomic_int *interrupt,
 		       beton_error *err)
 {
 	archive_input *self = calloc(1, sizeof(*self));

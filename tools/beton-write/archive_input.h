@@ -4,7 +4,7 @@
 #ifndef BETON_WRITE_ARCHIVE_INPUT_H
 #define BETON_WRITE_ARCHIVE_INPUT_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ typedef struct archive_member {
 
 /* Opens the archive at path; "-" is standard input. interrupt: when it is not 0, reading ends with CANCELLED, even
  * while it waits for a pipe. *out is the caller's to close. Errors: those of opening a file, UNSUPPORTED, NO_MEMORY. */
-int archive_input_open(archive_input **out, const char *path, archive_kind kind, const volatile sig_atomic_t *interrupt,
+int archive_input_open(archive_input **out, const char *path, archive_kind kind, const atomic_int *interrupt,
 		       beton_error *err);
 void archive_input_close(archive_input **self);
 

@@ -12,7 +12,7 @@ static int missing(const char *path, beton_error *err)
 		       path);
 }
 
-int archive_input_open(archive_input **out, const char *path, archive_kind kind, const volatile sig_atomic_t *interrupt,
+int archive_input_open(archive_input **out, const char *path, archive_kind kind, const atomic_int *interrupt,
 		       beton_error *err)
 {
 	(void)kind;

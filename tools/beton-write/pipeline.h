@@ -4,7 +4,7 @@
 #ifndef BETON_WRITE_PIPELINE_H
 #define BETON_WRITE_PIPELINE_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include <beton/beton.h>
 
@@ -19,9 +19,9 @@ typedef struct pipeline_job {
 	const selection *selected;
 	int threads;
 	beton_writer *writer;
-	progress *progress;                     /* told of each sample */
-	fault_policy *faults;                   /* what to do about a bad item */
-	const volatile sig_atomic_t *interrupt; /* not 0: stop, with CANCELLED */
+	progress *progress;          /* told of each sample */
+	fault_policy *faults;        /* what to do about a bad item */
+	const atomic_int *interrupt; /* not 0: stop, with CANCELLED */
 } pipeline_job;
 
 /* Writes every selected item from the writer's position on. The outcome is the same for any number of threads: the

@@ -14,7 +14,7 @@
 
 #define BLOCK_SIZE 65536
 
-int row_index_open(row_index *self, const char *path, const volatile sig_atomic_t *interrupt, beton_error *err)
+int row_index_open(row_index *self, const char *path, const atomic_int *interrupt, beton_error *err)
 {
 	*self = (row_index){.path = path, .interrupt = interrupt};
 	self->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

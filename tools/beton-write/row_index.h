@@ -4,7 +4,7 @@
 #ifndef BETON_WRITE_ROW_INDEX_H
 #define BETON_WRITE_ROW_INDEX_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,9 +16,9 @@
 /* Row i is bytes offsets[i] .. offsets[i + 1] - 1. Memory: 8 bytes for each row. */
 typedef struct row_index {
 	int fd;
-	const char *path;                       /* the owner's */
-	uint64_t size;                          /* of the file */
-	const volatile sig_atomic_t *interrupt; /* not 0: going through the lines ends with CANCELLED */
+	const char *path;            /* the owner's */
+	uint64_t size;               /* of the file */
+	const atomic_int *interrupt; /* not 0: going through the lines ends with CANCELLED */
 	uint64_t *offsets;
 	uint64_t count;
 	size_t capacity;
@@ -26,7 +26,7 @@ typedef struct row_index {
 
 /* Opens the regular file at path, which must outlive the index; no rows yet. Errors: those of opening a file,
  * INVALID_ARGUMENT. */
-int row_index_open(row_index *self, const char *path, const volatile sig_atomic_t *interrupt, beton_error *err);
+int row_index_open(row_index *self, const char *path, const atomic_int *interrupt, beton_error *err);
 void row_index_close(row_index *self);
 
 /* Called with each line, its end included, from the begin of the file to its end. offset: where it begins. */

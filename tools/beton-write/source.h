@@ -8,7 +8,7 @@
 #ifndef BETON_WRITE_SOURCE_H
 #define BETON_WRITE_SOURCE_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,13 +101,13 @@ struct source {
 };
 
 typedef struct source_spec {
-	const char *argument;                   /* as the user gave it: a file, folder, pattern or "-" */
-	const char *format;                     /* a kind, or NULL: what the argument looks like */
-	const char *root;                       /* --root, or NULL */
-	bool has_fields;                        /* there is --fields */
-	const char *output;                     /* unpacked arrays go into unnamed files in its folder */
-	double val_fraction;                    /* 0: hold nothing out */
-	const volatile sig_atomic_t *interrupt; /* not 0: reading ends with CANCELLED */
+	const char *argument;        /* as the user gave it: a file, folder, pattern or "-" */
+	const char *format;          /* a kind, or NULL: what the argument looks like */
+	const char *root;            /* --root, or NULL */
+	bool has_fields;             /* there is --fields */
+	const char *output;          /* unpacked arrays go into unnamed files in its folder */
+	double val_fraction;         /* 0: hold nothing out */
+	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
 
 /* Opens what spec names; *val is the validation set, or NULL. Both are the caller's to close, and NULL on failure. */

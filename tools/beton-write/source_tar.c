@@ -37,7 +37,7 @@ typedef struct tar_source {
 	name_list shards;
 	size_t next_shard;
 	archive_input *input; /* the open shard, or NULL */
-	const volatile sig_atomic_t *interrupt;
+	const atomic_int *interrupt;
 	bool learning;     /* the first sample is being read: its endings become columns, and all are wanted */
 	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
 	bool has_member;   /* member is the next to be looked at */

@@ -2,13 +2,14 @@
 #include "program.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
 
 /* The signal that asked to stop, or 0: the one thing that a handler and the program share. */
-static volatile sig_atomic_t stop_signal;
+static atomic_int stop_signal;
 
 static void on_signal(int number)
 {
@@ -27,7 +28,7 @@ void program_watch_signals(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
-const volatile sig_atomic_t *program_stop_signal(void)
+const atomic_int *program_stop_signal(void)
 {
 	return &stop_signal;
 }

@@ -4,7 +4,7 @@
 #ifndef TOOLS_PROGRAM_H
 #define TOOLS_PROGRAM_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include <beton/error.h>
 
@@ -12,7 +12,7 @@
  * works looks at it between two samples and stops with CANCELLED, so that temporary files go. What the caller ignores,
  * as nohup does, stays ignored. A file size limit becomes an error of write. */
 void program_watch_signals(void);
-const volatile sig_atomic_t *program_stop_signal(void);
+const atomic_int *program_stop_signal(void);
 
 /* CANCELLED if such a signal came. */
 int program_check_signals(beton_error *err);
