@@ -100,9 +100,21 @@ static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *crop)
 	return first;
 }
 
+static void set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height)
+{
+	out->colour = BT_RGB;
+	out->planes[0] = (bt_plane){.data = data,
+				    .stride = stride,
+				    .width = width,
+				    .height = height,
+				    .channels = 3,
+				    .box_width = width,
+				    .box_height = height};
+}
+
 /* Leaves by longjmp on any fault. */
 static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uint8_t *bytes, const bt_rect *crop,
-			bt_pixels *out)
+			bt_picture *out)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
 	jpeg_mem_src(jpeg, bytes, (unsigned long)value->blob.size);
@@ -135,12 +147,13 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 		jpeg_finish_decompress(jpeg);
 	else
 		jpeg_abort_decompress(jpeg);
-	*out = (bt_pixels){pixels + (size_t)(crop->x - first) * 3, stride, crop->width, crop->height};
+	set_rgb(out, pixels + (size_t)(crop->x - first) * 3, stride, crop->width, crop->height);
 }
 
-int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop,
-	      bt_pixels *out, beton_error *err)
+int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
+	      const bt_request *request, bt_picture *out, beton_error *err)
 {
+	const bt_rect *crop = &request->crop;
 	uint64_t pixels = (uint64_t)value->width * value->height;
 	if (pixels == 0 || pixels > BT_IMAGE_PIXELS_MAX)
 		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample,
@@ -154,7 +167,7 @@ int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, con
 					      (long long)sample, value->width, value->height,
 					      (unsigned long long)value->blob.size);
 		size_t stride = (size_t)value->width * 3;
-		*out = (bt_pixels){bytes + crop->y * stride + (size_t)crop->x * 3, stride, crop->width, crop->height};
+		set_rgb(out, bytes + crop->y * stride + (size_t)crop->x * 3, stride, crop->width, crop->height);
 		return BETON_OK;
 	}
 	if (setjmp(decoder->failed)) {

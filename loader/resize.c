@@ -2,6 +2,7 @@
 #include "resize.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "common/error.h"
 

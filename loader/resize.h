@@ -4,10 +4,21 @@
 #ifndef BT_LOADER_RESIZE_H
 #define BT_LOADER_RESIZE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+#include <beton/error.h>
+
 #include "buffer.h"
-#include "decode.h"
+#include "picture.h"
+
+/* A view of RGB pixels, 3 bytes each. */
+typedef struct bt_pixels {
+	const uint8_t *data;
+	size_t stride; /* bytes from one row to the next */
+	uint32_t width;
+	uint32_t height;
+} bt_pixels;
 
 /* How each output pixel of one axis is made: weights[i * taps ...] times count[i] input pixels from first[i] on. */
 typedef struct bt_axis {

@@ -66,9 +66,10 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		return result;
 	tools->stats.bytes_read += value->blob.size;
 
-	bt_rect crop = choose_crop(loader, slot, sample, value);
-	bt_pixels pixels;
-	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &crop, &pixels, err);
+	bt_request request = {choose_crop(loader, slot, sample, value), loader->options.image.width,
+			      loader->options.image.height};
+	bt_picture picture;
+	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - read;
 	if (result) {
@@ -78,7 +79,7 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 
 	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
 	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.image.flip_probability;
-	result = bt_transform(&tools->transformer, &pixels, flip, &loader->image_format, destination, err);
+	result = bt_transform(&tools->transformer, &picture, flip, &loader->image_format, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
 }

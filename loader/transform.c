@@ -84,9 +84,17 @@ static void emit(const bt_image_format *format, const uint8_t *row, bool flip, u
 		emit_bytes(format, in, step, y, destination);
 }
 
-int bt_transform(bt_transformer *transformer, const bt_pixels *crop, bool flip, const bt_image_format *format,
+/* The box of an RGB plane, which has whole pixels. */
+static bt_pixels crop_of(const bt_plane *plane)
+{
+	return (bt_pixels){plane->data + (size_t)plane->y * plane->stride + (size_t)plane->x * 3, plane->stride,
+			   (uint32_t)plane->box_width, (uint32_t)plane->box_height};
+}
+
+int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err)
 {
+	const bt_pixels view = crop_of(&picture->planes[0]), *crop = &view;
 	if (crop->width == format->width && crop->height == format->height) {
 		for (uint32_t y = 0; y < format->height; y++)
 			emit(format, crop->data + y * crop->stride, flip, y, destination);

@@ -4,6 +4,9 @@
 #ifndef BT_LOADER_TRANSFORM_H
 #define BT_LOADER_TRANSFORM_H
 
+#include <stdbool.h>
+
+#include <beton/error.h>
 #include <beton/loader.h>
 
 #include "resize.h"
@@ -29,8 +32,8 @@ typedef struct bt_transformer {
 	bt_buffer row; /* one resized row */
 } bt_transformer;
 
-/* Fills destination (bt_image_format_bytes of it). Errors: NO_MEMORY. */
-int bt_transform(bt_transformer *transformer, const bt_pixels *crop, bool flip, const bt_image_format *format,
+/* Fills destination (bt_image_format_bytes of it) from the crop of an RGB picture. Errors: NO_MEMORY. */
+int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err);
 
 void bt_transformer_free(bt_transformer *transformer);

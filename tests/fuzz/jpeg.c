@@ -24,7 +24,7 @@ static bool find_size(const uint8_t *bytes, size_t size, beton_value *value)
 	return false;
 }
 
-static void transform(const bt_pixels *pixels, const uint8_t *choices)
+static void transform(const bt_picture *picture, const uint8_t *choices)
 {
 	bt_transformer transformer = {0};
 	bt_image_format format;
@@ -37,7 +37,7 @@ static void transform(const bt_pixels *pixels, const uint8_t *choices)
 	bt_image_format_init(&format, &options);
 	void *image = malloc(bt_image_format_bytes(&format));
 	if (image)
-		bt_transform(&transformer, pixels, choices[6] & 4, &format, image, NULL);
+		bt_transform(&transformer, picture, choices[6] & 4, &format, image, NULL);
 	free(image);
 	bt_transformer_free(&transformer);
 }
@@ -48,20 +48,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size <= CHOICES || !find_size(data + CHOICES, size - CHOICES, &value))
 		return 0;
 	value.blob.size = size - CHOICES;
+	bt_request request = {.width = 1 + data[4] % 64, .height = 1 + data[5] % 64};
 	bt_rect crop = {.width = 1 + data[0] * (value.width - 1) / 255,
 			.height = 1 + data[1] * (value.height - 1) / 255};
 	crop.x = data[2] * (value.width - crop.width) / 255;
 	crop.y = data[3] * (value.height - crop.height) / 255;
+	request.crop = crop;
 	bt_decoder *decoder;
 	if (bt_decoder_open(&decoder, NULL) != BETON_OK)
 		return 0;
 	/* Twice: what a failure leaves in the decoder must not matter. */
 	for (int i = 0; i < 2; i++) {
-		bt_pixels pixels;
+		bt_picture picture;
 		beton_error err = {0};
-		int result = bt_decode(decoder, 5, &value, data + CHOICES, &crop, &pixels, &err);
+		int result = bt_decode(decoder, 5, &value, data + CHOICES, &request, &picture, &err);
 		if (result == BETON_OK)
-			transform(&pixels, data);
+			transform(&picture, data);
 		else if (err.code != result || err.sample != 5 || !err.message[0])
 			abort();
 	}

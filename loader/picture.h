@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What decoding hands to resizing: the planes of a picture, and where on them the crop lies. */
+#ifndef BT_LOADER_PICTURE_H
+#define BT_LOADER_PICTURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bt_colour {
+	BT_RGB = 0,  /* planes[0], 3 channels */
+	BT_GREY = 1, /* planes[0], 1 channel */
+	BT_YCC = 2,  /* planes[0..2], 1 channel each: Y, Cb, Cr as JFIF has them, full range */
+} bt_colour;
+
+/* One plane of bytes. The crop is a box in units of its samples, sample (i, j) covering [i, i + 1) x [j, j + 1): the
+ * box lies inside width x height, is never empty, and its edges need not fall between samples when the plane is
+ * subsampled or was decoded at a smaller scale. The samples around the box are those of the picture. */
+typedef struct bt_plane {
+	const uint8_t *data;
+	size_t stride;  /* bytes from one row to the next */
+	uint32_t width; /* samples that exist */
+	uint32_t height;
+	uint32_t channels; /* bytes of a sample: 1 or 3 */
+	double x;
+	double y;
+	double box_width;
+	double box_height;
+} bt_plane;
+
+/* A view: the bytes belong to the decoder or to the sample's blob. */
+typedef struct bt_picture {
+	bt_colour colour;
+	bt_plane planes[3];
+} bt_picture;
+
+#endif
