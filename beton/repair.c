@@ -80,6 +80,18 @@ static int take_sample(repair *self, beton_error *err)
 	return BETON_OK;
 }
 
+/* Whether a sample with blobs is nothing but zeros: its pointers too, which would lie in the header. A file that lost
+ * its table may have lost the end of its metadata as well; as bytes such a sample would be one without content. */
+static bool never_written(const repair *self)
+{
+	bool written = self->reader->num_blobs == 0;
+	for (uint32_t i = 0; i < self->reader->info.num_fields; i++) {
+		const beton_value *value = &self->values[i];
+		written |= value->integer != 0 || value->real != 0 || value->blob.offset != 0 || value->blob.size != 0;
+	}
+	return !written;
+}
+
 static int repair_sample(repair *self, uint64_t sample, beton_error *err)
 {
 	const beton_file_info *info = &self->reader->info;
@@ -91,6 +103,10 @@ static int repair_sample(repair *self, uint64_t sample, beton_error *err)
 	bool unverified = result == BETON_SAMPLE_CORRUPT;
 	if (result != BETON_OK && (!unverified || self->options->strict))
 		return result;
+	if (self->reader->table_lost && never_written(self))
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+				      "%s: sample %llu: its record holds only zeros: it was never written",
+				      self->reader->path, (unsigned long long)sample);
 	result = take_sample(self, err);
 	if (result == BETON_OK)
 		result = beton_writer_append(self->writer, self->inputs, err);

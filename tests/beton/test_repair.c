@@ -328,13 +328,140 @@ static void test_hopeless_files(void **state)
 	assert_int_equal(report.kept, 0);
 }
 
+/* A writer of FFCV that is killed while it writes the metadata leaves zeros behind what it wrote. A record of zeros is
+ * then no sample, though for bytes it reads as one without content. */
+static void test_6_metadata_written_in_part(void **state)
+{
+	(void)state;
+	enum { COUNT = 8, METADATA = 24 + 2 * 1041, EACH = 24 };
+	static const beton_field fields[] = {{.name = "bytes", .type = BETON_FIELD_BYTES},
+					     {.name = "label", .type = BETON_FIELD_INT}};
+	beton_writer *writer;
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.flags = BETON_WRITER_NO_EXTENSION;
+	assert_int_equal(beton_writer_open(&writer, path, fields, 2, &options, NULL), BETON_OK);
+	for (int i = 0; i < COUNT; i++) {
+		/* Zeros, and bytes without content, that were written. */
+		const beton_input values[] = {{.data = "text", .size = (uint64_t)(i % 3)}, {.integer = i % 2}};
+		assert_int_equal(beton_writer_append(writer, values, NULL), BETON_OK);
+	}
+	assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+	beton_writer_close(&writer);
+	beton_reader *reader = open_good(path);
+	uint64_t table = beton_reader_info(reader)->alloc_table_offset;
+	beton_reader_close(&reader);
+	uint8_t zeros[3 * EACH] = {0};
+	patch_file(path, METADATA + 5 * EACH, zeros, sizeof(zeros));
+	patch_number(path, 16, 0, 8);
+	assert_int_equal(truncate(path, (off_t)table), 0);
+	beton_repair_report report = repair_good(false);
+	assert_int_equal(report.samples, COUNT);
+	assert_int_equal(report.kept, 5);
+	assert_true(losses_seen.lost[5] && losses_seen.lost[6] && losses_seen.lost[7]);
+	assert_non_null(strstr(losses_seen.reason, "never written"));
+	reader = open_good(repaired);
+	expect_bytes(reader, 0, 0, "", 0);
+	expect_bytes(reader, 4, 0, "t", 1);
+	beton_reader_close(&reader);
+	assert_int_equal(unlink(repaired), 0);
+}
+
+/* Pictures that are searched for: one that is cut by damage is passed over. */
+static void test_searched_pictures(void **state)
+{
+	(void)state;
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
+	beton_value broken = value_of(path, 4, PICTURE);
+	beton_reader *reader = open_good(path);
+	uint64_t table = beton_reader_info(reader)->alloc_table_offset;
+	beton_reader_close(&reader);
+	uint8_t zeros[SAMPLES * RECORD] = {0};
+	patch_file(path, broken.blob.offset + broken.blob.size / 2, zeros, (size_t)broken.blob.size / 2);
+	patch_file(path, record_of(0), zeros, sizeof(zeros));
+	assert_int_equal(truncate(path, (off_t)table), 0);
+	beton_repair_report report = repair_good(false);
+	assert_true(report.metadata_lost);
+	assert_int_equal(report.pictures, SAMPLES - 1);
+	assert_int_equal(unlink(repaired), 0);
+}
+
+static bool stop_at_loss(void *context, uint64_t first, uint64_t count, const char *reason)
+{
+	(void)first;
+	(void)count;
+	(void)reason;
+	return --*(int *)context > 0;
+}
+
+static bool stop_at_progress(void *context, uint64_t samples, uint64_t total, uint64_t bytes)
+{
+	(void)samples;
+	(void)total;
+	(void)bytes;
+	return --*(int *)context > 0;
+}
+
+/* The file at path is repaired until a callback stops it: there is no output then, and no temporary file. */
+static void expect_stop(bool progress, int calls)
+{
+	for (int with_error = 0; with_error < 2; with_error++) {
+		int left = calls;
+		const beton_repair_options options = {.struct_size = sizeof(options),
+						      .lost = progress ? NULL : stop_at_loss,
+						      .progress = progress ? stop_at_progress : NULL,
+						      .context = &left};
+		beton_repair_report report;
+		beton_error err;
+		assert_int_equal(beton_repair(path, repaired, &options, &report, with_error ? &err : NULL),
+				 BETON_CANCELLED);
+		assert_int_equal(left, 0);
+		assert_int_equal(access(repaired, F_OK), -1);
+		assert_int_equal(access(in_folder(".repaired.beton.partial"), F_OK), -1);
+	}
+}
+
+static void test_callbacks_stop_it(void **state)
+{
+	(void)state;
+	write_picture_file(path, BETON_WRITER_NO_EXTENSION);
+	beton_reader *reader = open_good(path);
+	uint64_t table = beton_reader_info(reader)->alloc_table_offset;
+	beton_reader_close(&reader);
+	expect_stop(true, 1);
+	expect_stop(true, SAMPLES);
+	patch_number(path, record_of(3) + 5, 1, 8);
+	patch_number(path, record_of(7) + 5, 1, 8);
+	expect_stop(false, 1);
+	expect_stop(false, 2);
+	/* The last loss: all that the file ends before. */
+	patch_number(path, 8, SAMPLES * 1000000, 8);
+	assert_int_equal(truncate(path, (off_t)table), 0);
+	patch_number(path, 16, 24 + FIELDS * 1041 + 3 * RECORD, 8);
+	expect_stop(false, 4);
+	/* Pictures without metadata. */
+	uint8_t zeros[SAMPLES * RECORD] = {0};
+	patch_file(path, record_of(0), zeros, sizeof(zeros));
+	patch_number(path, 8, SAMPLES, 8);
+	patch_number(path, 16, 0, 8);
+	expect_stop(true, 1);
+	expect_stop(true, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_file),        cmocka_unit_test(test_damaged_samples),
-		cmocka_unit_test(test_damaged_metadata),  cmocka_unit_test(test_damaged_block),
-		cmocka_unit_test(test_cut_files),         cmocka_unit_test(test_6_unfinished_file),
-		cmocka_unit_test(test_compressed_fields), cmocka_unit_test(test_hopeless_files),
+		cmocka_unit_test(test_whole_file),
+		cmocka_unit_test(test_damaged_samples),
+		cmocka_unit_test(test_damaged_metadata),
+		cmocka_unit_test(test_damaged_block),
+		cmocka_unit_test(test_cut_files),
+		cmocka_unit_test(test_6_unfinished_file),
+		cmocka_unit_test(test_6_metadata_written_in_part),
+		cmocka_unit_test(test_searched_pictures),
+		cmocka_unit_test(test_callbacks_stop_it),
+		cmocka_unit_test(test_compressed_fields),
+		cmocka_unit_test(test_hopeless_files),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -282,13 +282,44 @@ static void test_callbacks_stop_it(void **state)
 		}
 }
 
+static bool stop_at_once(void *context, const beton_finding *finding)
+{
+	(void)finding;
+	++*(int *)context;
+	return false;
+}
+
+/* Stopped by the first finding, whichever part of the check makes it. */
+static void test_findings_of_the_file_stop_it(void **state)
+{
+	(void)state;
+	write_picture_file(path, 0);
+	file_content good = read_file(path);
+	beton_reader *reader = open_good(path);
+	uint64_t table = beton_reader_info(reader)->alloc_table_offset;
+	beton_reader_close(&reader);
+	const uint64_t places[] = {0, table - 64, table - 65, table, record_of(0)};
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		write_file(path, good.data, good.size);
+		patch_number(path, places[i], good.data[places[i]] ^ 1u, 1);
+		int calls = 0;
+		const beton_verify_options options = {
+			.struct_size = sizeof(options), .finding = stop_at_once, .context = &calls};
+		beton_verify_report report;
+		assert_int_equal(beton_verify(path, &options, &report, NULL), BETON_CANCELLED);
+		assert_int_equal(calls, 1);
+		assert_int_equal(report.findings, 1);
+	}
+	free(good.data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole_files),       cmocka_unit_test(test_17_19_21_content_without_checksums),
 		cmocka_unit_test(test_18_flipped_bit),    cmocka_unit_test(test_structure),
 		cmocka_unit_test(test_extension_block),   cmocka_unit_test(test_files_that_do_not_open),
-		cmocka_unit_test(test_callbacks_stop_it),
+		cmocka_unit_test(test_callbacks_stop_it), cmocka_unit_test(test_findings_of_the_file_stop_it),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
