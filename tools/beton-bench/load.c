@@ -145,7 +145,7 @@ int bench_load(int argc, char **argv)
 	int status = load_options_parse(&options, argc, argv);
 	if (status >= 0)
 		return status;
-	program_watch_signals();
+	program_start();
 	load_run run = {.options = &options};
 	beton_error err;
 	int result = run_epochs(&run, &err);

@@ -260,7 +260,7 @@ int main(int argc, char **argv)
 	job.output = operands == 2 ? argv[optind + 1] : NULL;
 	if (job.output && !*job.output)
 		return wrong(&job, "the name of the output is empty");
-	program_watch_signals();
+	program_start();
 	int result = extract(&job, &err);
 	selection_free(&job.selection);
 	return program_end("beton-extract", result, &err);

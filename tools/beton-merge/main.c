@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 	job.num_inputs = argc - optind - 1;
 	if (!*job.output)
 		return wrong("the name of the output is empty");
-	program_watch_signals();
+	program_start();
 	int result = merge(&job, &err);
 	return program_end("beton-merge", result, &err);
 }

@@ -183,6 +183,6 @@ int main(int argc, char **argv)
 	if (!*job.output)
 		return wrong("the name of the output is empty");
 	beton_error err;
-	program_watch_signals();
+	program_start();
 	return program_end("beton-repair", repair(&job, &options, &err), &err);
 }

@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 	job.output = argc - optind == 2 ? argv[optind + 1] : job.input;
 	if (!*job.output)
 		return wrong("the name of the output is empty");
-	program_watch_signals();
+	program_start();
 	int result = split(&job, &err);
 	return program_end("beton-split", result, &err);
 }

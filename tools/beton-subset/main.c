@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 	job.output = argv[optind + 1];
 	if (!*job.output)
 		return wrong(&job, "the name of the output is empty");
-	program_watch_signals();
+	program_start();
 	int result = subset(&job, &err);
 	selection_free(&job.selection);
 	return program_end("beton-subset", result, &err);

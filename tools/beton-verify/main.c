@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	}
 	if (optind == argc)
 		return wrong("expected FILE");
-	program_watch_signals();
+	program_start();
 	bool faults = false;
 	int result = BETON_OK;
 	for (int i = optind; i < argc && result == BETON_OK; i++)

@@ -246,7 +246,7 @@ int main(int argc, char **argv)
 	if (options.format == FORMAT_BY_NAME)
 		return wrong(&options,
 			     "the name of the output ends with neither .png nor .html; --format says what it is");
-	program_watch_signals();
+	program_start();
 	int result = view(&options, &damaged, &err);
 	selection_free(&options.selection);
 	if (result == BETON_OK && damaged)

@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 	}
 	/* Names in archives are UTF-8 or plain bytes, whatever language the user speaks; libarchive asks the locale. */
 	setlocale(LC_CTYPE, "C.UTF-8");
-	program_watch_signals();
+	program_start();
 	beton_error err;
 	int result = run(&options, &err);
 	return program_end("beton-write", result, &err);

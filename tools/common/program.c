@@ -2,9 +2,11 @@
 #include "program.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 
@@ -16,8 +18,21 @@ static void on_signal(int number)
 	stop_signal = number;
 }
 
-void program_watch_signals(void)
+/* A file that the program opens must not get the number of a standard stream that the caller closed: what is printed
+ * would go into it. What O_PATH opens can be neither read nor written, as if it were closed. */
+static void keep_standard_streams(void)
 {
+	int fd;
+	do
+		fd = open("/dev/null", O_PATH | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
+void program_start(void)
+{
+	keep_standard_streams();
 	const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	const int stoppers[] = {SIGINT, SIGTERM, SIGHUP};
 	for (size_t i = 0; i < sizeof(stoppers) / sizeof(*stoppers); i++) {

@@ -8,10 +8,12 @@
 
 #include <beton/error.h>
 
-/* From now on SIGINT, SIGTERM and SIGHUP only set the number that program_stop_signal points to (0 until then): who
+/* To be called before a file is opened that stays open: the number of a standard stream that the caller closed goes to
+ * no file, and reading or writing it fails as before.
+ * From now on SIGINT, SIGTERM and SIGHUP only set the number that program_stop_signal points to (0 until then): who
  * works looks at it between two samples and stops with CANCELLED, so that temporary files go. What the caller ignores,
  * as nohup does, stays ignored. A file size limit becomes an error of write. */
-void program_watch_signals(void);
+void program_start(void);
 const atomic_int *program_stop_signal(void);
 
 /* CANCELLED if such a signal came. */
