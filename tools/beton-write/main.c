@@ -74,7 +74,9 @@ static int open_sources(write_run *self, beton_error *err)
 				  .format = options->format,
 				  .root = options->root,
 				  .has_fields = options->fields != NULL,
-				  .output = options->output,
+				  .output = self->train.path,
+				  .val_output = self->val.path,
+				  .error_list = options->error_list,
 				  .val_fraction = options->val_fraction,
 				  .interrupt = program_stop_signal()};
 	int result = source_open(&spec, &self->train.from, &self->val.from, err);

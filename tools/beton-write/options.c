@@ -215,5 +215,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return wrong("--error-list goes with --on-error=skip");
 	options->source = argv[optind];
 	options->output = argv[optind + 1];
+	if (options->error_list && strcmp(options->error_list, options->output) == 0)
+		return wrong("--error-list is the output");
 	return *options->output ? OPTIONS_RUN : wrong("the name of the output is empty");
 }

@@ -33,6 +33,14 @@ bool path_exists(const char *path)
 	return stat(path, &status) == 0;
 }
 
+bool path_is_same_file(const char *one, const char *other)
+{
+	struct stat first;
+	struct stat second;
+	return stat(one, &first) == 0 && stat(other, &second) == 0 && first.st_dev == second.st_dev &&
+	       first.st_ino == second.st_ino;
+}
+
 char *path_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -19,6 +19,9 @@ bool path_ends_with(const char *name, const char *ending);
 bool path_is_folder(const char *path);
 bool path_exists(const char *path);
 
+/* Whether both are there and one file, links followed. */
+bool path_is_same_file(const char *one, const char *other);
+
 /* The folder part of path ("." if it has none); NULL: no memory. The caller frees it. */
 char *path_folder(const char *path);
 

@@ -107,6 +107,18 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'", name);
 }
 
+/* What is written would replace what is read, or cut it off before it is read. */
+static int check_not_written(const source_spec *spec, const name_list *paths, beton_error *err)
+{
+	const char *const written[] = {spec->output, spec->val_output, spec->error_list};
+	for (size_t i = 0; i < paths->count; i++)
+		for (size_t k = 0; k < sizeof(written) / sizeof(*written); k++)
+			if (written[k] && path_is_same_file(paths->names[i], written[k]))
+				return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the source would be overwritten",
+					       paths->names[i]);
+	return BETON_OK;
+}
+
 static int open_kind(const struct kind *kind, const source_spec *given, const name_list *paths, source **train,
 		     source **val, beton_error *err)
 {
@@ -136,6 +148,8 @@ int source_open(const source_spec *spec, source **train, source **val, beton_err
 	int result = BETON_OK;
 	if (strcmp(spec->argument, "-") != 0)
 		result = paths_expand(spec->argument, &paths, err);
+	if (result == BETON_OK)
+		result = check_not_written(spec, &paths, err);
 	if (result == BETON_OK)
 		result = find_kind(spec, &paths, &kind, err);
 	if (result == BETON_OK)

@@ -106,6 +106,8 @@ typedef struct source_spec {
 	const char *root;            /* --root, or NULL */
 	bool has_fields;             /* there is --fields */
 	const char *output;          /* unpacked arrays go into unnamed files in its folder */
+	const char *val_output;      /* that of a validation set, if there is one */
+	const char *error_list;      /* --error-list, or NULL */
 	double val_fraction;         /* 0: hold nothing out */
 	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
