@@ -28,6 +28,12 @@ void manifest_release(manifest *self)
 	row_index_close(&self->rows);
 }
 
+size_t manifest_mark_size(const char *text, size_t size)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+	return size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+}
+
 char *manifest_row_name(const manifest *self, uint64_t row)
 {
 	return bt_format("%s: row %llu", self->rows.path, (unsigned long long)row);
@@ -53,8 +59,8 @@ static column_type type_of_text(const raw_value *value)
 		return COLUMN_BYTES;
 	errno = 0;
 	strtoll(text, &end, 10);
-	if (*end == 0 && errno == 0)
-		return COLUMN_INT;
+	if (*end == 0)
+		return errno == 0 ? COLUMN_INT : COLUMN_BYTES; /* a float would not hold all of its digits */
 	strtod(text, &end);
 	return *end == 0 ? COLUMN_FLOAT : COLUMN_BYTES;
 }

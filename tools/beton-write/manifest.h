@@ -18,6 +18,9 @@ int manifest_init(manifest *self, const char *kind, const source_ops *ops, const
 /* For source_ops.close: everything but the manifest itself. */
 void manifest_release(manifest *self);
 
+/* How many bytes of UTF-8's byte order mark a text begins with. */
+size_t manifest_mark_size(const char *text, size_t size);
+
 /* The name of a row for messages; row counts from 1, as an editor does. The caller frees it; NULL: no memory. */
 char *manifest_row_name(const manifest *self, uint64_t row);
 

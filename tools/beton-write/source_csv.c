@@ -18,13 +18,6 @@ typedef struct csv_source {
 	char delimiter;
 } csv_source;
 
-/* How many bytes of a byte order mark a text begins with. */
-static size_t mark_size(const char *text, size_t size)
-{
-	static const char mark[] = "\xef\xbb\xbf";
-	return size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
-}
-
 /* step: bytes by which the room for a cell grows. */
 static int init_parser(const csv_source *self, struct csv_parser *parser, size_t step, beton_error *err)
 {
@@ -68,7 +61,7 @@ static int add_line(void *data, const char *line, size_t size, uint64_t offset, 
 		return bt_fail(err, BETON_FORMAT, "%s: row %llu is longer than %u bytes; is a quote missing?",
 			       rows->path, (unsigned long long)rows->count + 1, ROW_BYTES_MAX);
 	self->ended = 0;
-	size_t skipped = offset == 0 ? mark_size(line, size) : 0;
+	size_t skipped = offset == 0 ? manifest_mark_size(line, size) : 0;
 	if (csv_parse(&self->parser, line + skipped, size - skipped, NULL, count_row, self) != size - skipped)
 		return bad_row(self, err);
 	if (self->ended > 1)
@@ -135,7 +128,7 @@ static int read_row(const csv_source *self, uint64_t row, row_reader *reader, be
 	struct csv_parser parser;
 	result = init_parser(self, &parser, size + 1, err);
 	if (result == BETON_OK) {
-		size_t skipped = row == 0 ? mark_size(text, size) : 0;
+		size_t skipped = row == 0 ? manifest_mark_size(text, size) : 0;
 		reader->err = err;
 		bool good = csv_parse(&parser, text + skipped, size - skipped, take_cell, ignore_end, reader) ==
 				    size - skipped &&

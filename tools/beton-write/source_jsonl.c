@@ -25,6 +25,10 @@ static bool is_blank(const char *text, size_t size)
 static int add_line(void *data, const char *line, size_t size, uint64_t offset, beton_error *err)
 {
 	row_index *rows = data;
+	size_t mark = offset == 0 ? manifest_mark_size(line, size) : 0;
+	line += mark;
+	size -= mark;
+	offset += mark;
 	if (!is_blank(line, size))
 		return row_index_add(rows, offset, offset + size, err);
 	if (rows->count && offset + size - rows->offsets[rows->count - 1] <= ROW_BYTES_MAX)
