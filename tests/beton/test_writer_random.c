@@ -61,7 +61,8 @@ static void make_plan(plan *self, uint64_t seed)
 	for (uint32_t i = 0; i < self->num_fields; i++) {
 		beton_field *field = &self->fields[i];
 		field->type = (beton_field_type)draw(self, 0, i, 5, 7);
-		snprintf(field->name, sizeof(field->name), "%.*su%u", (int)draw(self, 0, i, 6, 13), "field_of_name", i);
+		snprintf(field->name, sizeof(field->name), "%.*su%u", (int)draw(self, 0, i, 6, 13), "field_of_name",
+			 i % 100);
 		if (is_array(field)) {
 			uint64_t kind = draw(self, 0, i, 7, 4);
 			snprintf(field->dtype, sizeof(field->dtype), "%s", dtypes[kind]);
