@@ -14,6 +14,16 @@ typedef struct bt_rect {
 	uint32_t height;
 } bt_rect;
 
+static inline uint32_t bt_min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint32_t bt_divide_up(uint32_t a, uint32_t b)
+{
+	return a / b + (a % b != 0);
+}
+
 /* Random-resized-crop of a width x height picture, torchvision's algorithm (RandomResizedCrop.get_params, the same as
  * FFCV's get_random_crop): 10 tries of a uniform area share and a log-uniform ratio, then a centre crop whose ratio
  * is clamped. scale and ratio: {least, most}. */

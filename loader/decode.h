@@ -11,10 +11,18 @@
 #include "crop.h"
 #include "picture.h"
 
+typedef enum bt_pixels_wanted {
+	BT_WANT_RGB = 0,          /* the pixels that a decoder of whole pictures gives */
+	BT_WANT_RGB_FAST_DCT = 1, /* those with the less accurate DCT, as FFCV has them */
+	BT_WANT_PLANES = 2,       /* grey or YCbCr as the JPEG has it, where that is possible, else RGB */
+} bt_pixels_wanted;
+
 /* What is wanted of a picture. */
 typedef struct bt_request {
+	bt_pixels_wanted pixels;
 	bt_rect crop;   /* inside the picture */
-	uint32_t width; /* of the output that the crop is resized to, pixels; 0: unknown, all detail is needed */
+	uint32_t width; /* of the output that the crop is resized to, pixels: planes of a crop of twice that size or
+			   more come at 1/2, 1/4 or 1/8 of it. 0: in full */
 	uint32_t height;
 } bt_request;
 

@@ -66,8 +66,7 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		return result;
 	tools->stats.bytes_read += value->blob.size;
 
-	bt_request request = {choose_crop(loader, slot, sample, value), loader->options.image.width,
-			      loader->options.image.height};
+	bt_request request = {.crop = choose_crop(loader, slot, sample, value)};
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();

@@ -68,7 +68,11 @@ uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fi
 	if (!options.grey && !options.cmyk) {
 		jpeg.comp_info[0].h_samp_factor = options.horizontal ? options.horizontal : 2;
 		jpeg.comp_info[0].v_samp_factor = options.vertical ? options.vertical : 2;
+	} else if (options.grey && options.horizontal) {
+		jpeg.comp_info[0].h_samp_factor = options.horizontal;
+		jpeg.comp_info[0].v_samp_factor = options.vertical;
 	}
+	jpeg.restart_interval = (unsigned int)options.restart;
 	if (options.progressive)
 		jpeg_simple_progression(&jpeg);
 	jpeg_start_compress(&jpeg, TRUE);

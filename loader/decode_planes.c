@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A crop as the planes that the JPEG holds, without conversion: raw data, in the terms of the JPEG library. */
+#include "decode_segments.h"
+#include "decode_state.h"
+
+enum {
+	PLANES_MAX = 3,
+	ALIGNMENT = 64,                       /* of a plane's rows, bytes */
+	ROWS_MAX = MAX_SAMP_FACTOR * DCTSIZE, /* of a plane in one row of MCUs */
+};
+
+/* Samples begin .. end - 1 of an axis. */
+typedef struct range {
+	uint32_t begin;
+	uint32_t end;
+} range;
+
+/* What a crop touches of an axis that has one sample for `step` of the picture's `size` pixels, and one sample more on
+ * both sides, for interpolation. This much is handed out, whatever else was decoded: pixels must not depend on how. */
+static range range_of(uint32_t crop_begin, uint32_t crop_size, uint32_t step, uint32_t size)
+{
+	range samples = {crop_begin / step, bt_divide_up(crop_begin + crop_size, step)};
+	samples.begin -= samples.begin > 0;
+	samples.end += samples.end < bt_divide_up(size, step);
+	return samples;
+}
+
+/* The picture's pixels for one sample of the component. */
+static uint32_t step_x(const struct jpeg_decompress_struct *jpeg, int component)
+{
+	const jpeg_component_info *info = &jpeg->comp_info[component];
+	return (uint32_t)(jpeg->max_h_samp_factor * DCTSIZE / (info->h_samp_factor * info->DCT_scaled_size));
+}
+
+static uint32_t step_y(const struct jpeg_decompress_struct *jpeg, int component)
+{
+	const jpeg_component_info *info = &jpeg->comp_info[component];
+	return (uint32_t)(jpeg->max_v_samp_factor * DCTSIZE / (info->v_samp_factor * info->DCT_scaled_size));
+}
+
+bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg)
+{
+	if (jpeg->jpeg_color_space == JCS_GRAYSCALE)
+		return true;
+	if (jpeg->jpeg_color_space != JCS_YCbCr)
+		return false;
+	/* All steps are whole numbers, and luma's is 1. */
+	const jpeg_component_info *luma = &jpeg->comp_info[0];
+	for (int i = 0; i < jpeg->num_components; i++)
+		if (luma->h_samp_factor % jpeg->comp_info[i].h_samp_factor ||
+		    luma->v_samp_factor % jpeg->comp_info[i].v_samp_factor)
+			return false;
+	return true;
+}
+
+/* The crop is decoded at 1/2, 1/4 or 1/8 of its size if it still has a sample for each pixel of the output: a smaller
+ * inverse DCT costs less than that of all samples and averaging them. */
+static void set_up(j_decompress_ptr jpeg, const bt_request *request)
+{
+	const bt_rect *crop = &request->crop;
+	uint32_t divisor = 1;
+	while (request->width && request->height && divisor < DCTSIZE &&
+	       crop->width / (2 * divisor) >= request->width && crop->height / (2 * divisor) >= request->height)
+		divisor *= 2;
+	jpeg->scale_num = DCTSIZE / divisor;
+	jpeg->scale_denom = DCTSIZE;
+	jpeg->out_color_space = jpeg->jpeg_color_space;
+	jpeg->raw_data_out = TRUE;
+	jpeg->dct_method = JDCT_ISLOW;
+	jpeg_calc_output_dimensions(jpeg);
+}
+
+/* All pixels that some plane wants of the picture: the coarsest step of an axis is a multiple of the others, and its
+ * span reaches as far as theirs. */
+static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_rect *crop)
+{
+	uint32_t coarse_x = 1, coarse_y = 1;
+	for (int i = 0; i < jpeg->num_components; i++) {
+		coarse_x = step_x(jpeg, i) > coarse_x ? step_x(jpeg, i) : coarse_x;
+		coarse_y = step_y(jpeg, i) > coarse_y ? step_y(jpeg, i) : coarse_y;
+	}
+	range x = range_of(crop->x, crop->width, coarse_x, jpeg->image_width);
+	range y = range_of(crop->y, crop->height, coarse_y, jpeg->image_height);
+	bt_rect needed = {.x = x.begin * coarse_x, .y = y.begin * coarse_y};
+	needed.width = bt_min_u32(x.end * coarse_x, jpeg->image_width) - needed.x;
+	needed.height = bt_min_u32(y.end * coarse_y, jpeg->image_height) - needed.y;
+	return needed;
+}
+
+/* Has the decoder go on with a JPEG of the needed segments alone, if there can be one. Returns the part of the picture
+ * that the decoder now has: all of it where the library reads the header of the cut in another way than was meant. */
+static bt_rect cut_segments(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+			    const bt_rect *needed)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	bt_rect whole = {.width = jpeg->image_width, .height = jpeg->image_height};
+	bool no_memory = false;
+	bt_cut cut;
+	if (!bt_segments_cut(jpeg, bytes, size, needed, &decoder->cut, &cut, &no_memory)) {
+		if (no_memory)
+			bt_decoder_no_memory(decoder);
+		return whole;
+	}
+	jpeg_abort_decompress(jpeg);
+	bt_decoder_read_header(decoder, cut.bytes, cut.size);
+	bool expected = jpeg->image_width == cut.area.width && jpeg->image_height == cut.area.height;
+	if (!expected) {
+		jpeg_abort_decompress(jpeg);
+		bt_decoder_read_header(decoder, bytes, size);
+	}
+	set_up(jpeg, request);
+	return expected ? cut.area : whole;
+}
+
+/* Reserves memory for rows of MCUs of each plane, and sets its place, stride and size, which is that in memory. */
+static void place_planes(bt_decoder *decoder, size_t mcu_rows, bt_picture *out)
+{
+	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
+	size_t offsets[PLANES_MAX], total = 0;
+	for (int i = 0; i < jpeg->num_components; i++) {
+		const jpeg_component_info *info = &jpeg->comp_info[i];
+		bt_plane *plane = &out->planes[i];
+		plane->width = info->width_in_blocks * (uint32_t)info->DCT_scaled_size;
+		plane->height = (uint32_t)(mcu_rows * (size_t)(info->v_samp_factor * info->DCT_scaled_size));
+		plane->stride = ((size_t)plane->width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+		plane->channels = 1;
+		offsets[i] = total;
+		total += plane->stride * plane->height;
+	}
+	uint8_t *memory = bt_buffer_reserve(&decoder->pixels, total);
+	if (!memory)
+		bt_decoder_no_memory(decoder);
+	for (int i = 0; i < jpeg->num_components; i++)
+		out->planes[i].data = memory + offsets[i];
+}
+
+/* Decodes rows of MCUs up to `end`; those before `begin` need no pixels. */
+static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, uint32_t begin, uint32_t end)
+{
+	JSAMPROW rows[PLANES_MAX][ROWS_MAX];
+	JSAMPARRAY planes[PLANES_MAX] = {rows[0], rows[1], rows[2]};
+	JDIMENSION lines = (JDIMENSION)(jpeg->max_v_samp_factor * jpeg->min_DCT_scaled_size);
+	for (uint32_t mcu_row = 0; mcu_row < end; mcu_row++) {
+		size_t row = mcu_row > begin ? mcu_row - begin : 0;
+		for (int i = 0; i < jpeg->num_components; i++) {
+			jpeg_component_info *info = &jpeg->comp_info[i];
+			size_t count = (size_t)(info->v_samp_factor * info->DCT_scaled_size);
+			/* Without it the library reads the coefficients and leaves the inverse DCT. */
+			info->component_needed = mcu_row >= begin;
+			for (size_t y = 0; y < count; y++)
+				rows[i][y] = (JSAMPROW)picture->planes[i].data +
+					     (row * count + y) * picture->planes[i].stride;
+		}
+		jpeg_read_raw_data(jpeg, planes, lines);
+	}
+}
+
+/* Narrows a plane, which begins at pixel (left, top) of a width x height picture, to what the crop needs of it. */
+static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t top, const bt_rect *picture,
+		   uint32_t x_step, uint32_t y_step)
+{
+	range x = range_of(crop->x, crop->width, x_step, picture->width);
+	range y = range_of(crop->y, crop->height, y_step, picture->height);
+	plane->data += (y.begin - top / y_step) * plane->stride + (x.begin - left / x_step);
+	plane->width = x.end - x.begin;
+	plane->height = y.end - y.begin;
+	plane->x = (double)crop->x / x_step - x.begin;
+	plane->y = (double)crop->y / y_step - y.begin;
+	plane->box_width = (double)crop->width / x_step;
+	plane->box_height = (double)crop->height / y_step;
+}
+
+void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+		      bt_picture *out)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
+	set_up(jpeg, request);
+	bt_rect needed = find_needed(jpeg, &request->crop);
+	bt_rect area = cut_segments(decoder, bytes, size, request, &needed);
+	jpeg_start_decompress(jpeg);
+	uint32_t mcu_height = (uint32_t)jpeg->max_v_samp_factor * DCTSIZE;
+	uint32_t begin = (needed.y - area.y) / mcu_height;
+	uint32_t end = bt_divide_up(needed.y + needed.height - area.y, mcu_height);
+	place_planes(decoder, end - begin, out);
+	read_rows(jpeg, out, begin, end);
+	out->colour = jpeg->num_components == 1 ? BT_GREY : BT_YCC;
+	for (int i = 0; i < jpeg->num_components; i++)
+		narrow(&out->planes[i], &request->crop, area.x, area.y + begin * mcu_height, &picture, step_x(jpeg, i),
+		       step_y(jpeg, i));
+	bt_decoder_finish(decoder);
+}

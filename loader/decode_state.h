@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ways of decoding a JPEG share. All of them leave by longjmp on any fault. */
+#ifndef BT_LOADER_DECODE_STATE_H
+#define BT_LOADER_DECODE_STATE_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+#include "buffer.h"
+#include "decode.h"
+
+struct bt_decoder {
+	struct jpeg_decompress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	struct jpeg_progress_mgr progress;
+	jmp_buf failed;
+	bool created;
+	int code; /* of the failure */
+	char message[JMSG_LENGTH_MAX];
+	bt_buffer cut; /* a JPEG of those segments that a crop needs */
+	bt_buffer pixels;
+};
+
+/* Fails with NO_MEMORY. */
+void bt_decoder_no_memory(bt_decoder *decoder) __attribute__((noreturn));
+
+/* Reads the header of a JPEG, and has decoding begin there. */
+void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t size);
+
+/* Ends decoding: with everything decoded, what follows the scan is looked at too. */
+void bt_decoder_finish(bt_decoder *decoder);
+
+/* Whether bt_decode_planes can decode the JPEG whose header was read. */
+bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg);
+
+/* The crop as planes, as the JPEG has them. bytes: of the JPEG whose header was read. */
+void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
+		      bt_picture *out);
+
+/* The crop as RGB, of any JPEG whose header was read. The pixels are those of a whole decode: with JDCT_ISLOW, the
+ * library's default, those that Pillow, OpenCV and torchvision give. */
+void bt_decode_rgb(bt_decoder *decoder, const bt_rect *crop, J_DCT_METHOD method, bt_picture *out);
+
+/* Makes *out a picture of RGB pixels all of which are the crop. */
+void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height);
+
+#endif
