@@ -5,6 +5,7 @@
  * the metadata too were never written, and the pages are searched for pictures. */
 #include <beton/verify.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -163,6 +164,22 @@ static int keep_picture(void *context, const beton_input *picture, beton_error *
 	return go_on(self, self->report->kept) ? BETON_OK : cancelled(self, err);
 }
 
+/* A name that the writer refuses is damaged, or was never a good one: no reason to lose the samples. The others keep
+ * theirs. Returns a copy of the fields, or NULL: no memory. */
+static beton_field *name_fields(const beton_field *from, uint32_t count)
+{
+	beton_field *fields = calloc(count, sizeof(*fields));
+	for (uint32_t i = 0; fields && i < count; i++) {
+		fields[i] = from[i];
+		bool good = from[i].name[0] != 0;
+		for (const char *at = from[i].name; *at; at++)
+			good &= *at >= 0x20 && *at <= 0x7e;
+		if (!good)
+			snprintf(fields[i].name, sizeof(fields[i].name), "field_%u", i);
+	}
+	return fields;
+}
+
 /* Opens the writer with the reader's schema or, where nothing is known of the samples, its first image field alone. */
 static int open_writer(repair *self, const char *output, beton_error *err)
 {
@@ -194,7 +211,11 @@ static int open_writer(repair *self, const char *output, beton_error *err)
 		fields = &fields[image];
 		count = 1;
 	}
-	return beton_writer_open(&self->writer, output, fields, count, &options, err);
+	beton_field *named = name_fields(fields, count);
+	int result = named ? beton_writer_open(&self->writer, output, named, count, &options, err)
+			   : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", reader->path, count);
+	free(named);
+	return result;
 }
 
 static int allocate(repair *self, beton_error *err)

@@ -386,6 +386,25 @@ static void test_searched_pictures(void **state)
 	assert_int_equal(unlink(repaired), 0);
 }
 
+/* What damage made of a name does not cost the samples. */
+static void test_damaged_names(void **state)
+{
+	(void)state;
+	for (int plain = 0; plain < 2; plain++) {
+		write_picture_file(path, plain ? BETON_WRITER_NO_EXTENSION : 0);
+		patch_number(path, 24 + 1, 0, 8);
+		patch_number(path, 24 + 1041 + 1 + 2, 0x1b, 1);
+		patch_number(path, 24 + 2 * 1041 + 1 + 1, 0xe4, 1);
+		assert_int_equal(repair_good(false).kept, SAMPLES);
+		beton_reader *reader = open_good(repaired);
+		static const char *const names[FIELDS] = {"field_0", "field_1", "field_2", "raw"};
+		for (uint32_t i = 0; i < FIELDS; i++)
+			assert_string_equal(beton_reader_field(reader, i)->name, names[i]);
+		beton_reader_close(&reader);
+		expect_the_others();
+	}
+}
+
 static bool stop_at_loss(void *context, uint64_t first, uint64_t count, const char *reason)
 {
 	(void)first;
@@ -459,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_6_unfinished_file),
 		cmocka_unit_test(test_6_metadata_written_in_part),
 		cmocka_unit_test(test_searched_pictures),
+		cmocka_unit_test(test_damaged_names),
 		cmocka_unit_test(test_callbacks_stop_it),
 		cmocka_unit_test(test_compressed_fields),
 		cmocka_unit_test(test_hopeless_files),

@@ -79,10 +79,10 @@ typedef struct beton_repair_options {
 BETON_API void beton_repair_options_init(beton_repair_options *options);
 
 /* Writes to output what is whole in input, which may be damaged, cut, or left by a writer that was killed, FFCV's too;
- * nothing is encoded anew. Pictures are decoded to see that they are whole. If no sample can be kept there is no
- * output. Errors: those of opening input that leave nothing to keep (FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD,
- * INCOMPLETE...), those of beton_writer_open and beton_writer_put, UNSUPPORTED (pictures must be found, and this build
- * has no JPEG decoder), CANCELLED. */
+ * nothing is encoded anew. A field whose name is damaged is called field_0, field_1... Pictures are decoded to see that
+ * they are whole. If no sample can be kept there is no output. Errors: those of opening input that leave nothing to
+ * keep (FORMAT, UNSUPPORTED_VERSION, UNSUPPORTED_FIELD, INCOMPLETE...), those of beton_writer_open and
+ * beton_writer_put, UNSUPPORTED (pictures must be found, and this build has no JPEG decoder), CANCELLED. */
 BETON_API int beton_repair(const char *input, const char *output, const beton_repair_options *options,
 			   beton_repair_report *report, beton_error *err);
 
