@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "name_list.h"
+#include "tools/common/text.h"
 
 #define UNKNOWN UINT64_MAX
 
@@ -82,25 +83,26 @@ static int parse_list(selection *self, char *text, uint64_t items, const char *n
 	return result;
 }
 
+/* What a word of a file is taken into. */
+typedef struct subset_file {
+	selection *to;
+	uint64_t items;
+	const char *name;
+} subset_file;
+
+static int take_word(void *context, const char *word, beton_error *err)
+{
+	const subset_file *self = context;
+	return take_range(self->to, word, self->items, self->name, err);
+}
+
 static int parse_file(selection *self, const char *path, uint64_t items, const char *name, beton_error *err)
 {
 	FILE *file = fopen(path, "re");
 	if (!file)
 		return bt_fail_errno(err, errno, "--subset: %s: cannot open", path);
-	char *line = NULL;
-	size_t capacity = 0;
-	ssize_t length;
-	int result = BETON_OK;
-	errno = 0;
-	while (result == BETON_OK && (length = getline(&line, &capacity, file)) >= 0) {
-		if (memchr(line, 0, (size_t)length))
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "--subset: %s: not a text", path);
-		else
-			result = parse_list(self, line, items, name, err);
-	}
-	if (result == BETON_OK && ferror(file))
-		result = bt_fail_errno(err, errno, "--subset: %s: cannot read", path);
-	free(line);
+	subset_file words = {self, items, name};
+	int result = text_each_word(file, path, take_word, &words, err);
 	fclose(file);
 	return result;
 }

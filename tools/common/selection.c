@@ -11,6 +11,7 @@
 #include "dataset.h"
 #include "facts.h"
 #include "program.h"
+#include "text.h"
 
 static int add_range(selection *self, uint64_t first, uint64_t last, beton_error *err)
 {
@@ -64,28 +65,18 @@ static int parse_list(selection *self, char *list, beton_error *err)
 	return result;
 }
 
+static int parse_word(void *self, const char *word, beton_error *err)
+{
+	return parse_range(self, word, err);
+}
+
 static int parse_file(selection *self, const char *path, beton_error *err)
 {
 	bool standard = strcmp(path, "-") == 0;
 	FILE *file = standard ? stdin : fopen(path, "re");
 	if (!file)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
-	char *line = NULL;
-	size_t capacity = 0;
-	uint64_t number = 0;
-	int result = BETON_OK;
-	errno = 0;
-	for (ssize_t length; result == BETON_OK && (length = getline(&line, &capacity, file)) >= 0;) {
-		number++;
-		result = strlen(line) == (size_t)length
-				 ? parse_list(self, line, err)
-				 : bt_fail(err, BETON_INVALID_ARGUMENT, "a NUL is no part of a number");
-		if (result != BETON_OK)
-			bt_prefix(err, "%s: line %llu", path, (unsigned long long)number);
-	}
-	if (result == BETON_OK && ferror(file))
-		result = bt_fail_errno(err, errno, "%s: cannot read", path);
-	free(line);
+	int result = text_each_word(file, path, parse_word, self, err);
 	if (!standard)
 		fclose(file);
 	return result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,40 @@ static bool is_unsafe(const char *bytes, size_t at)
 char *text_file_name(const char *bytes)
 {
 	return *bytes ? escape(bytes, "%", is_unsafe) : strdup("%");
+}
+
+/* The next word, with a NUL behind it; *end: the byte that ended it, or EOF. False: it is none. */
+static bool read_word(FILE *file, char word[TEXT_WORD_MAX + 1], int *end)
+{
+	size_t length = 0;
+	while ((*end = getc(file)) > 0 && !strchr(", \t\r\n", *end)) {
+		if (length == TEXT_WORD_MAX)
+			return false;
+		word[length++] = (char)*end;
+	}
+	word[length] = 0;
+	return *end != 0;
+}
+
+int text_each_word(FILE *file, const char *name, text_word_function function, void *context, beton_error *err)
+{
+	char word[TEXT_WORD_MAX + 1];
+	int end = 0;
+	int result = BETON_OK;
+	uint64_t line = 1;
+	while (result == BETON_OK && end != EOF) {
+		if (!read_word(file, word, &end))
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "not a text, or a word of more than %d bytes",
+					 TEXT_WORD_MAX);
+		else if (*word)
+			result = function(context, word, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "%s: line %llu", name, (unsigned long long)line);
+		line += end == '\n';
+	}
+	if (result == BETON_OK && ferror(file))
+		result = bt_fail_errno(err, errno, "%s: cannot read", name);
+	return result;
 }
 
 int text_parse_size(const char *what, const char *text, uint64_t *out, beton_error *err)
