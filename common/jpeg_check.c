@@ -34,10 +34,10 @@ static void leave_on_warning(j_common_ptr jpeg, int level)
 		leave(jpeg);
 }
 
-static void leave_with(checker *self, const char *message)
+static void leave_with(checker *self, const char *what, unsigned limit)
 {
 	self->code = BETON_SAMPLE_CORRUPT;
-	snprintf(self->message, sizeof(self->message), "%s", message);
+	snprintf(self->message, sizeof(self->message), "more than %u %s", limit, what);
 	longjmp(self->failed, 1);
 }
 
@@ -45,7 +45,7 @@ static void limit_scans(j_common_ptr jpeg)
 {
 	checker *self = jpeg->client_data;
 	if (self->jpeg.input_scan_number > BT_JPEG_SCANS_MAX)
-		leave_with(self, "too many scans");
+		leave_with(self, "scans", BT_JPEG_SCANS_MAX);
 }
 
 static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts *facts)
@@ -59,7 +59,7 @@ static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts
 	facts->width = jpeg->image_width;
 	facts->height = jpeg->image_height;
 	if ((uint64_t)facts->width * facts->height > BT_IMAGE_PIXELS_MAX)
-		leave_with(self, "too many pixels");
+		leave_with(self, "pixels", BT_IMAGE_PIXELS_MAX);
 	/* One pixel for each block: every coefficient is decoded, and nearly nothing made of them. */
 	jpeg->scale_num = 1;
 	jpeg->scale_denom = 8;

@@ -3,6 +3,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/jpeg_check.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
 #include "orientation.h"
@@ -49,27 +50,13 @@ int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts 
 	return BETON_OK;
 }
 
-/* At an eighth of the size the decoder reads all coefficients, but keeps the first of each block only. */
 int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err)
 {
-	jpeg_reader self = {0};
-	self.info.err = jpeg_escape_init(&self.escape);
-	if (setjmp(self.escape.target))
-		return jpeg_reader_fail(&self, name, err);
-	jpeg_reader_start(&self, data, size);
-	self.info.scale_num = 1;
-	self.info.scale_denom = 8;
-	self.info.out_color_space = self.info.jpeg_color_space;
-	self.info.do_fancy_upsampling = FALSE;
-	jpeg_start_decompress(&self.info);
-	JSAMPARRAY row =
-		self.info.mem->alloc_sarray((j_common_ptr)&self.info, JPOOL_IMAGE,
-					    self.info.output_width * (JDIMENSION)self.info.output_components, 1);
-	while (self.info.output_scanline < self.info.output_height)
-		jpeg_read_scanlines(&self.info, row, 1);
-	jpeg_finish_decompress(&self.info);
-	jpeg_destroy_decompress(&self.info);
-	return BETON_OK;
+	bt_jpeg_facts facts;
+	int result = bt_jpeg_check(data, size, &facts, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "%s", name);
+	return result;
 }
 
 typedef struct rgb_decoder {
