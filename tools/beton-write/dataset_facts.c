@@ -9,12 +9,17 @@
 
 #include "image_options.h"
 
-/* Sets key, unless there is no text or it is not UTF-8. */
-static void set_text(json_t *object, const char *key, const char *text)
+/* Sets key to value, which it takes. False: no memory. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value) == 0;
+}
+
+/* The same for a text, unless there is none or it is not UTF-8. */
+static bool set_text(json_t *object, const char *key, const char *text)
 {
 	json_t *value = text ? json_string(text) : NULL;
-	if (value)
-		json_object_set_new(object, key, value);
+	return !value || set(object, key, value);
 }
 
 /* The name of a folder may be any bytes: what is not UTF-8 is escaped. */
@@ -45,51 +50,60 @@ static const char *last_part(const char *path)
 	return path + begin;
 }
 
-static json_t *make_options(const write_options *options)
+static bool add_selection(json_t *object, const selection_options *selected)
 {
-	const selection_options *selected = &options->selected;
-	json_t *object = json_object();
-	set_text(object, "fields", options->fields);
 	/* The list in a file is named, not copied. */
-	set_text(object, "subset",
-		 selected->subset && *selected->subset == '@' ? last_part(selected->subset) : selected->subset);
+	const char *subset = selected->subset;
+	bool good = set_text(object, "subset", subset && *subset == '@' ? last_part(subset) : subset);
 	if (selected->shuffle) {
 		/* JSON's numbers are 64 bits with a sign here. */
 		char seed[24];
 		snprintf(seed, sizeof(seed), "%llu", (unsigned long long)selected->seed);
-		set_text(object, "shuffle", seed);
+		good = good && set(object, "shuffle", json_string(seed));
 	}
 	if (selected->limit != UINT64_MAX)
-		json_object_set_new(object, "limit", json_integer((json_int_t)selected->limit));
+		good = good && set(object, "limit", json_integer((json_int_t)selected->limit));
+	return good;
+}
+
+static bool add_options(json_t *object, const write_options *options)
+{
+	bool good = set_text(object, "fields", options->fields) && add_selection(object, &options->selected);
 	if (options->val_fraction > 0)
-		json_object_set_new(object, "val_fraction", json_real(options->val_fraction));
+		good = good && set(object, "val_fraction", json_real(options->val_fraction));
 	if (options->skip_bad)
-		set_text(object, "on_error", "skip");
+		good = good && set(object, "on_error", json_string("skip"));
 	if (options->compress) {
 		char method[24] = "zstd";
 		if (options->compression_level)
 			snprintf(method, sizeof(method), "zstd:%d", options->compression_level);
-		set_text(object, "compress", method);
+		good = good && set(object, "compress", json_string(method));
 	}
-	image_facts_add(&options->image, object);
-	return object;
+	return good && image_facts_add(&options->image, object);
+}
+
+/* A class that is missing would give all later ones another label. */
+static bool add_classes(json_t *names, const name_list *classes)
+{
+	bool good = true;
+	for (size_t i = 0; i < classes->count && good; i++)
+		good = json_array_append_new(names, make_class(classes->names[i])) == 0;
+	return good;
 }
 
 char *dataset_facts_make(const write_options *options, const source *from, const name_list *classes)
 {
 	json_t *facts = json_object();
-	json_t *how = make_options(options);
-	set_text(facts, "writer", "beton-write " PROJECT_VERSION);
-	set_text(facts, "source", last_part(from->name));
-	set_text(facts, "kind", from->kind);
-	if (classes->count) {
-		json_t *names = json_array();
-		for (size_t i = 0; i < classes->count; i++)
-			json_array_append_new(names, make_class(classes->names[i]));
-		json_object_set_new(facts, "classes", names);
-	}
-	json_object_set_new(facts, "options", how);
-	char *text = json_dumps(facts, JSON_COMPACT);
+	json_t *names = json_array();
+	json_t *how = json_object();
+	bool good = set_text(facts, "writer", "beton-write " PROJECT_VERSION) &&
+		    set_text(facts, "source", last_part(from->name)) && set_text(facts, "kind", from->kind);
+	if (classes->count)
+		good = good && add_classes(names, classes) && json_object_set(facts, "classes", names) == 0;
+	good = good && add_options(how, options) && json_object_set(facts, "options", how) == 0;
+	char *text = good ? json_dumps(facts, JSON_COMPACT) : NULL;
+	json_decref(how);
+	json_decref(names);
 	json_decref(facts);
 	return text;
 }

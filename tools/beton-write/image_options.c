@@ -166,46 +166,53 @@ int image_options_check(const image_settings *settings, beton_error *err)
 	return reason ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", reason) : BETON_OK;
 }
 
+/* Sets key to value, which it takes. False: no memory. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+	return json_object_set_new(object, key, value) == 0;
+}
+
 /* JSON's numbers are 64 bits with a sign. */
-static void add_text(json_t *object, const char *key, uint64_t number)
+static bool set_as_text(json_t *object, const char *key, uint64_t number)
 {
 	char text[24];
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-	json_object_set_new(object, key, json_string(text));
+	return set(object, key, json_string(text));
 }
 
-static void add_number(json_t *object, const char *key, uint32_t number)
+static bool set_number(json_t *object, const char *key, uint32_t number)
 {
-	if (number)
-		json_object_set_new(object, key, json_integer(number));
+	return number == 0 || set(object, key, json_integer(number));
 }
 
-static void add_flag(json_t *object, const char *key, bool set)
+static bool set_flag(json_t *object, const char *key, bool flag)
 {
-	if (set)
-		json_object_set_new(object, key, json_true());
+	return !flag || set(object, key, json_true());
 }
 
-void image_facts_add(const image_settings *settings, json_t *object)
+static bool add_sizes(const image_settings *settings, json_t *object)
 {
-	json_object_set_new(object, "write_mode", json_string(mode_names[settings->mode]));
-	json_object_set_new(object, "quality", json_integer(settings->quality));
-	json_object_set_new(object, "subsampling", json_string(settings->full_colour ? "444" : "420"));
-	if (settings->max_resolution || settings->min_resolution)
-		json_object_set_new(object, "resize_filter", json_string(filter_names[settings->filter]));
-	add_number(object, "max_resolution", settings->max_resolution);
-	add_number(object, "min_resolution", settings->min_resolution);
-	if (settings->has_threshold)
-		add_text(object, "smart_threshold", settings->smart_threshold);
-	if (settings->mode == WRITE_PROPORTION) {
-		json_object_set_new(object, "compress_probability", json_real(settings->compress_probability));
-		add_text(object, "compress_seed", settings->compress_seed);
-	}
-	add_flag(object, "keep_bytes", settings->keep_bytes);
-	add_flag(object, "no_check", settings->unchecked);
-	add_flag(object, "ignore_orientation", settings->ignore_orientation);
+	bool shrinks = settings->max_resolution || settings->min_resolution;
+	return (!shrinks || set(object, "resize_filter", json_string(filter_names[settings->filter]))) &&
+	       set_number(object, "max_resolution", settings->max_resolution) &&
+	       set_number(object, "min_resolution", settings->min_resolution);
+}
+
+bool image_facts_add(const image_settings *settings, json_t *object)
+{
+	bool proportion = settings->mode == WRITE_PROPORTION;
 	char colour[8];
 	snprintf(colour, sizeof(colour), "%02x%02x%02x", settings->background[0], settings->background[1],
 		 settings->background[2]);
-	json_object_set_new(object, "background", json_string(settings->blend ? colour : "none"));
+	return set(object, "write_mode", json_string(mode_names[settings->mode])) &&
+	       set(object, "quality", json_integer(settings->quality)) &&
+	       set(object, "subsampling", json_string(settings->full_colour ? "444" : "420")) &&
+	       add_sizes(settings, object) &&
+	       (!settings->has_threshold || set_as_text(object, "smart_threshold", settings->smart_threshold)) &&
+	       (!proportion || set(object, "compress_probability", json_real(settings->compress_probability))) &&
+	       (!proportion || set_as_text(object, "compress_seed", settings->compress_seed)) &&
+	       set_flag(object, "keep_bytes", settings->keep_bytes) &&
+	       set_flag(object, "no_check", settings->unchecked) &&
+	       set_flag(object, "ignore_orientation", settings->ignore_orientation) &&
+	       set(object, "background", json_string(settings->blend ? colour : "none"));
 }

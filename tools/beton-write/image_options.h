@@ -51,7 +51,7 @@ int image_option_parse(image_settings *settings, int option, const char *text, b
 /* After the last option: do they go together? Errors: INVALID_ARGUMENT. */
 int image_options_check(const image_settings *settings, beton_error *err);
 
-/* Adds what makes a difference to object: equal settings, equal entries; without memory some are missing. */
-void image_facts_add(const image_settings *settings, json_t *object);
+/* Adds what makes a difference to object: equal settings, equal entries. False: no memory. */
+bool image_facts_add(const image_settings *settings, json_t *object);
 
 #endif
