@@ -85,19 +85,26 @@ static const char *json_word(bool value)
 }
 
 /* The object has begun with the list of what is lost, if that was asked for. */
-static void end_json(const repair_job *job, const beton_repair_report *report)
+static void end_json(const repair_job *job, const beton_repair_report *report, int result, const beton_error *err)
 {
 	char *name = text_utf8(job->output);
 	json_t *text = json_string(name);
 	printf("%s\"output\": ", job->list ? (job->any ? "\n ], " : "], ") : "{");
 	json_dumpf(text, stdout, JSON_ENCODE_ANY);
 	printf(", \"samples\": %llu, \"kept\": %llu, \"unverified\": %llu, \"table_lost\": %s, \"metadata_lost\": %s, "
-	       "\"pictures\": %llu, \"seconds\": %.6g}\n",
+	       "\"pictures\": %llu, \"seconds\": %.6g",
 	       (unsigned long long)report->samples, (unsigned long long)report->kept,
 	       (unsigned long long)report->unverified, json_word(report->table_lost), json_word(report->metadata_lost),
 	       (unsigned long long)report->pictures, progress_seconds(&job->bar));
 	json_decref(text);
 	free(name);
+	if (result != BETON_OK) {
+		text = json_string(err->message);
+		fputs(", \"error\": ", stdout);
+		json_dumpf(text, stdout, JSON_ENCODE_ANY);
+		json_decref(text);
+	}
+	fputs("}\n", stdout);
 }
 
 static void print_summary(const repair_job *job, const beton_repair_report *report)
@@ -131,7 +138,7 @@ static int repair(repair_job *job, beton_repair_options *options, beton_error *e
 	result = beton_repair(job->input, job->output, options, &report, err);
 	progress_clear(&job->bar);
 	if (job->json)
-		end_json(job, &report);
+		end_json(job, &report, result, err);
 	else if (result == BETON_OK && !job->quiet)
 		print_summary(job, &report);
 	return result;
