@@ -8,13 +8,13 @@
 
 #include <beton/loader.h>
 
+#include "permutation.h"
+
 /* A permutation of 0 .. n-1. Immutable after init: any thread may use it. */
 typedef struct bt_order {
 	beton_order kind;
 	uint64_t n;
-	uint64_t key;      /* of seed and epoch */
-	uint32_t low_bits; /* the network works on low_bits + high_bits bits, the fewest that hold n - 1 */
-	uint32_t high_bits;
+	bt_permutation permutation;
 } bt_order;
 
 void bt_order_init(bt_order *order, beton_order kind, uint64_t n, uint64_t seed, uint64_t epoch);
