@@ -53,11 +53,3 @@ uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
 	}
 	return (offset + alignment - 1) / alignment * alignment;
 }
-
-uint32_t beton_count_blob_fields(const beton_field *fields, uint32_t num_fields)
-{
-	uint32_t count = 0;
-	for (uint32_t i = 0; i < num_fields; i++)
-		count += beton_type_has_blob(fields[i].type);
-	return count;
-}

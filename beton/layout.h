@@ -27,6 +27,4 @@ bool beton_type_compresses(beton_field_type type);
 /* Sets record_offset of every field and returns the record's size in bytes. */
 uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields);
 
-uint32_t beton_count_blob_fields(const beton_field *fields, uint32_t num_fields);
-
 #endif

@@ -207,7 +207,8 @@ BETON_API void beton_writer_options_init(beton_writer_options *options);
 
 /* Starts a file that will appear at path when beton_writer_finish succeeds, and not before. Until then it is two files
  * in the same folder, .NAME.partial and .NAME.partial.journal, which are locked; what a killed writer left there is
- * replaced or, with options->resume, continued. options may be NULL. Errors: INVALID_ARGUMENT (schema or options),
+ * replaced or, with options->resume, continued. A symbolic link at path is replaced by the file, not followed. options
+ * may be NULL. Errors: INVALID_ARGUMENT (schema or options),
  * EXISTS (another writer is at work on this target), ACCESS, NOT_FOUND (no such folder), NO_SPACE, IO, SYSTEM,
  * NO_MEMORY. */
 BETON_API int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
