@@ -89,11 +89,16 @@ static int find_classes(const char *root, name_list *classes, beton_error *err)
 	return result;
 }
 
-static int add_class(folder_list *list, const char *folder, uint32_t label, beton_error *err)
+static int add_class(folder_list *list, const char *folder, uint32_t label, const atomic_int *interrupt,
+		     beton_error *err)
 {
 	name_list names = {0};
 	int result = list_folder(folder, &names, err);
 	for (size_t i = 0; i < names.count && result == BETON_OK; i++) {
+		if (*interrupt) {
+			result = bt_fail(err, BETON_CANCELLED, "%s: interrupted", folder);
+			break;
+		}
 		bool is_folder = false;
 		char *path = bt_format("%s/%s", folder, names.names[i]);
 		result = path ? look_at(path, &is_folder, err)
@@ -111,7 +116,7 @@ static int add_class(folder_list *list, const char *folder, uint32_t label, beto
 
 /* Adds the files of all classes that root has; every_class: each must be there and have files. */
 static int add_classes(folder_list *list, const char *root, const name_list *classes, bool every_class,
-		       beton_error *err)
+		       const atomic_int *interrupt, beton_error *err)
 {
 	int result = BETON_OK;
 	for (size_t i = 0; i < classes->count && result == BETON_OK; i++) {
@@ -121,7 +126,7 @@ static int add_classes(folder_list *list, const char *root, const name_list *cla
 		if (!folder)
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
 		else if (every_class || stat(folder, &status) == 0 || errno != ENOENT)
-			result = add_class(list, folder, (uint32_t)i, err);
+			result = add_class(list, folder, (uint32_t)i, interrupt, err);
 		if (result == BETON_OK && every_class && list->count == before)
 			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the class folder is empty", folder);
 		free(folder);
@@ -178,21 +183,23 @@ static bool is_folder(const char *path)
 	return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int plan_folders(folder_plan *plan, const char *train, const char *val, beton_error *err)
+static int plan_folders(folder_plan *plan, const char *train, const char *val, const atomic_int *interrupt,
+			beton_error *err)
 {
 	int result = find_classes(train, &plan->classes, err);
 	if (result == BETON_OK)
-		result = add_classes(&plan->train, train, &plan->classes, true, err);
+		result = add_classes(&plan->train, train, &plan->classes, true, interrupt, err);
 	if (result == BETON_OK && val)
 		result = check_val_classes(val, &plan->classes, err);
 	if (result == BETON_OK && val)
-		result = add_classes(&plan->val, val, &plan->classes, false, err);
+		result = add_classes(&plan->val, val, &plan->classes, false, interrupt, err);
 	if (result == BETON_OK && val && plan->val.count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no pictures in its class folders", val);
 	return result;
 }
 
-int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, beton_error *err)
+int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, const atomic_int *interrupt,
+		     beton_error *err)
 {
 	*plan = (folder_plan){.has_val = val_fraction > 0};
 	char *train = bt_format("%s/train", root);
@@ -201,13 +208,13 @@ int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, b
 	if (!train || !val)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
 	else if (!is_folder(train) || !is_folder(val))
-		result = plan_folders(plan, root, NULL, err);
+		result = plan_folders(plan, root, NULL, interrupt, err);
 	else if (plan->has_val)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is a validation set, so none can be held out",
 				 val);
 	else {
 		plan->has_val = true;
-		result = plan_folders(plan, train, val, err);
+		result = plan_folders(plan, train, val, interrupt, err);
 	}
 	if (result == BETON_OK && val_fraction > 0)
 		result = hold_out(plan, val_fraction, err);

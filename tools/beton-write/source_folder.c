@@ -54,7 +54,7 @@ static int make_source(folder_list *list, const char *name, source **out, beton_
 int folder_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
 {
 	folder_plan plan;
-	int result = folder_plan_make(&plan, spec->argument, spec->val_fraction, err);
+	int result = folder_plan_make(&plan, spec->argument, spec->val_fraction, spec->interrupt, err);
 	if (result == BETON_OK)
 		result = make_source(&plan.train, spec->argument, train, err);
 	if (result == BETON_OK && plan.has_val)
