@@ -4,7 +4,7 @@
  *
  * Touching a mapped page that a truncation has removed kills the process (SIGBUS), and a library cannot catch that for
  * one thread without changing the process's signal handling. The size is looked at before each blob, which leaves only
- * a truncation during the decode of that blob; files that may be truncated need the threads engine. */
+ * a truncation during the decode of that blob; files that may be truncated need another engine. */
 #include "engine.h"
 
 #include <errno.h>
@@ -20,18 +20,23 @@ struct bt_engine {
 	size_t size;
 };
 
-static int mmap_open(bt_engine **out, const beton_reader *reader, beton_error *err)
+typedef struct mmap_lane {
+	bt_lane base;
+	const bt_engine *engine;
+} mmap_lane;
+
+static int mmap_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
 {
-	const char *path = beton_reader_path(reader);
+	const char *path = beton_reader_path(config->reader);
 	bt_engine *engine = malloc(sizeof(*engine));
 	*out = NULL;
 	if (!engine)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", path);
-	uint64_t size = beton_reader_info(reader)->file_size;
-	*engine = (bt_engine){.reader = reader, .map = MAP_FAILED, .size = (size_t)size};
+	uint64_t size = beton_reader_info(config->reader)->file_size;
+	*engine = (bt_engine){.reader = config->reader, .map = MAP_FAILED, .size = (size_t)size};
 	errno = ENOMEM; /* where addresses are shorter than file sizes */
 	if (size <= SIZE_MAX)
-		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(reader), 0);
+		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(config->reader), 0);
 	if (engine->map == MAP_FAILED) {
 		int result = bt_fail_errno(err, errno, "%s: cannot map %llu bytes", path, (unsigned long long)size);
 		free(engine);
@@ -41,10 +46,33 @@ static int mmap_open(bt_engine **out, const beton_reader *reader, beton_error *e
 	return BETON_OK;
 }
 
-static int mmap_read(bt_engine *engine, const beton_blob *blob, bt_buffer *scratch, const uint8_t **data,
-		     beton_error *err)
+static size_t mmap_footprint(const bt_engine *engine, uint64_t offset, uint64_t size)
 {
-	(void)scratch;
+	(void)engine, (void)offset, (void)size;
+	return 0;
+}
+
+static int mmap_lane_open(bt_engine *engine, uint32_t index, void *arena, size_t bytes, bt_lane **out, beton_error *err)
+{
+	(void)index, (void)arena, (void)bytes;
+	mmap_lane *lane = calloc(1, sizeof(*lane));
+	*out = NULL;
+	if (!lane)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", beton_reader_path(engine->reader));
+	lane->engine = engine;
+	*out = &lane->base;
+	return BETON_OK;
+}
+
+static void mmap_submit(bt_lane *base, bt_read *read, void *buffer)
+{
+	(void)base, (void)buffer;
+	read->bytes = NULL;
+}
+
+static int mmap_wait(bt_lane *base, bt_read *read, beton_error *err)
+{
+	const bt_engine *engine = ((mmap_lane *)base)->engine;
 	const char *path = beton_reader_path(engine->reader);
 	struct stat status;
 	if (fstat(beton_reader_fd(engine->reader), &status) != 0)
@@ -52,8 +80,14 @@ static int mmap_read(bt_engine *engine, const beton_blob *blob, bt_buffer *scrat
 	if ((uint64_t)status.st_size < engine->size)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: shrank from %zu to %llu bytes while it was open", path,
 			       engine->size, (unsigned long long)status.st_size);
-	*data = engine->map + blob->offset;
+	read->bytes = engine->map + read->offset;
 	return BETON_OK;
+}
+
+static void mmap_lane_close(bt_lane **base)
+{
+	free(*base);
+	*base = NULL;
 }
 
 static void mmap_close(bt_engine **engine)
@@ -66,4 +100,12 @@ static void mmap_close(bt_engine **engine)
 	*engine = NULL;
 }
 
-const bt_engine_api bt_engine_mmap = {.name = "mmap", .open = mmap_open, .read = mmap_read, .close = mmap_close};
+const bt_engine_api bt_engine_mmap = {.name = "mmap",
+				      .kind = BETON_ENGINE_MMAP,
+				      .open = mmap_open,
+				      .footprint = mmap_footprint,
+				      .lane_open = mmap_lane_open,
+				      .submit = mmap_submit,
+				      .wait = mmap_wait,
+				      .lane_close = mmap_lane_close,
+				      .close = mmap_close};

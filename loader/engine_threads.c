@@ -1,41 +1,265 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The workers read by pread, each into its own scratch. */
-#include "engine.h"
+ * Blobs in the page cache are copied at once, by the worker (RWF_NOWAIT). What is not there goes to a pool of reader
+ * threads, so that the disk sees many reads at a time; they start with the first miss. A worker that must wait for a
+ * read that no reader has taken yet reads it itself: so everything works, if slowly, without a single reader. */
+#include "engine_file.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/error.h"
+#include "common/system.h"
+
+/* More reads at once bring disks nothing, and each costs a thread. */
+enum { READERS_MAX = 32, READER_STACK = 256 << 10 };
+
+enum { READ_OVER = 0, READ_QUEUED, READ_TAKEN };
 
 struct bt_engine {
-	const beton_reader *reader;
+	bt_engine_file file;
+	atomic_bool nowait; /* the file system knows RWF_NOWAIT, and reads are not direct */
+	pid_t owner;
+	uint32_t readers_max;
+	pthread_t readers[READERS_MAX];
+
+	pthread_mutex_t lock;
+	pthread_cond_t work; /* for readers: a read is queued, or stop */
+	/* Guarded by lock. */
+	bt_read *first; /* the queue, oldest first */
+	bt_read *last;
+	uint32_t queued;
+	uint32_t num_readers;
+	uint32_t idle;
+	bool stop;
 };
 
-static int threads_open(bt_engine **out, const beton_reader *reader, beton_error *err)
+typedef struct threads_lane {
+	bt_lane base;
+	bt_engine *engine;
+	pthread_cond_t over; /* one of the lane's reads is */
+	uint32_t taken;      /* reads that readers work on; guarded by the engine's lock, as are the reads' states */
+} threads_lane;
+
+static int threads_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
 {
-	*out = malloc(sizeof(**out));
-	if (!*out)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", beton_reader_path(reader));
-	(*out)->reader = reader;
+	bt_engine *engine = calloc(1, sizeof(*engine));
+	*out = NULL;
+	if (!engine)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine",
+			       beton_reader_path(config->reader));
+	bt_engine_file_open(&engine->file, config);
+	engine->owner = getpid();
+	atomic_store(&engine->nowait, true);
+	uint64_t reads = (uint64_t)config->lanes * config->depth;
+	engine->readers_max = reads < READERS_MAX ? (uint32_t)reads : READERS_MAX;
+	/* With default attributes these cannot fail. */
+	pthread_mutex_init(&engine->lock, NULL);
+	pthread_cond_init(&engine->work, NULL);
+	*out = engine;
 	return BETON_OK;
 }
 
-static int threads_read(bt_engine *engine, const beton_blob *blob, bt_buffer *scratch, const uint8_t **data,
-			beton_error *err)
+static size_t threads_footprint(const bt_engine *engine, uint64_t offset, uint64_t size)
 {
-	uint8_t *bytes = bt_buffer_reserve(scratch, blob->size);
-	if (!bytes)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %llu bytes",
-			       beton_reader_path(engine->reader), (unsigned long long)blob->size);
-	*data = bytes;
-	return beton_reader_read(engine->reader, blob, bytes, err);
+	return bt_engine_file_footprint(&engine->file, offset, size);
 }
 
-static void threads_close(bt_engine **engine)
+static int threads_lane_open(bt_engine *engine, uint32_t index, void *arena, size_t bytes, bt_lane **out,
+			     beton_error *err)
 {
-	free(*engine);
-	*engine = NULL;
+	(void)index, (void)arena, (void)bytes;
+	threads_lane *lane = calloc(1, sizeof(*lane));
+	*out = NULL;
+	if (!lane)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane",
+			       beton_reader_path(engine->file.reader));
+	lane->engine = engine;
+	pthread_cond_init(&lane->over, NULL);
+	*out = &lane->base;
+	return BETON_OK;
 }
 
-const bt_engine_api bt_engine_threads = {
-	.name = "threads", .open = threads_open, .read = threads_read, .close = threads_close};
+/* With the lock held. */
+static void enqueue(bt_engine *engine, bt_read *read)
+{
+	read->state = READ_QUEUED;
+	read->next = NULL;
+	read->previous = engine->last;
+	*(engine->last ? &engine->last->next : &engine->first) = read;
+	engine->last = read;
+	engine->queued++;
+}
+
+static void dequeue(bt_engine *engine, bt_read *read)
+{
+	*(read->previous ? &read->previous->next : &engine->first) = read->next;
+	*(read->next ? &read->next->previous : &engine->last) = read->previous;
+	engine->queued--;
+}
+
+static void *read_blobs(void *argument)
+{
+	bt_engine *engine = argument;
+	pthread_mutex_lock(&engine->lock);
+	while (!engine->stop) {
+		bt_read *read = engine->first;
+		if (!read) {
+			engine->idle++;
+			pthread_cond_wait(&engine->work, &engine->lock);
+			engine->idle--;
+			continue;
+		}
+		dequeue(engine, read);
+		read->state = READ_TAKEN;
+		threads_lane *lane = (threads_lane *)read->lane;
+		lane->taken++;
+		pthread_mutex_unlock(&engine->lock);
+
+		bt_read_rest(&engine->file, read);
+
+		pthread_mutex_lock(&engine->lock);
+		read->state = READ_OVER;
+		lane->taken--;
+		pthread_cond_signal(&lane->over);
+	}
+	pthread_mutex_unlock(&engine->lock);
+	return NULL;
+}
+
+/* With the lock held. A failure is no error: the workers read what nobody else does. */
+static void start_reader(bt_engine *engine)
+{
+	pthread_attr_t attributes;
+	if (pthread_attr_init(&attributes) != 0)
+		return;
+	/* Where that is refused, the default serves. */
+	pthread_attr_setstacksize(&attributes, READER_STACK);
+	sigset_t before;
+	bt_block_signals(&before);
+	pthread_t *reader = &engine->readers[engine->num_readers];
+	if (pthread_create(reader, &attributes, read_blobs, engine) == 0) {
+		char name[16];
+		snprintf(name, sizeof(name), "beton-read-%u", engine->num_readers);
+		pthread_setname_np(*reader, name);
+		engine->num_readers++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+}
+
+/* Takes from the page cache what is there without waiting; true: the read goes on. */
+static bool read_cached(bt_engine *engine, bt_read *read)
+{
+	if (read->direct || !atomic_load_explicit(&engine->nowait, memory_order_relaxed))
+		return true;
+	bt_piece piece = bt_read_piece(&engine->file, read);
+	struct iovec part = {.iov_base = piece.to, .iov_len = piece.size};
+	ssize_t answer = engine->file.io->preadv2(piece.fd, &part, 1, (off_t)piece.offset, RWF_NOWAIT);
+	if (answer > 0)
+		return bt_read_advance(&engine->file, read, answer);
+	if (answer < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
+		atomic_store_explicit(&engine->nowait, false, memory_order_relaxed);
+	/* Whatever it was, a read that may wait will tell. */
+	return true;
+}
+
+static void threads_submit(bt_lane *base, bt_read *read, void *buffer)
+{
+	bt_engine *engine = ((threads_lane *)base)->engine;
+	read->lane = base;
+	read->handed_over = false;
+	if (!bt_read_begin(&engine->file, read, buffer) || !read_cached(engine, read))
+		return;
+	read->handed_over = true;
+	pthread_mutex_lock(&engine->lock);
+	enqueue(engine, read);
+	if (engine->queued > engine->idle && engine->num_readers < engine->readers_max)
+		start_reader(engine);
+	pthread_cond_signal(&engine->work);
+	pthread_mutex_unlock(&engine->lock);
+}
+
+static void wait_for_reader(threads_lane *lane, bt_read *read)
+{
+	bt_engine *engine = lane->engine;
+	pthread_mutex_lock(&engine->lock);
+	if (read->state == READ_QUEUED) {
+		dequeue(engine, read);
+		read->state = READ_OVER;
+		pthread_mutex_unlock(&engine->lock);
+		bt_read_rest(&engine->file, read);
+		return;
+	}
+	while (read->state != READ_OVER)
+		pthread_cond_wait(&lane->over, &engine->lock);
+	pthread_mutex_unlock(&engine->lock);
+}
+
+static int threads_wait(bt_lane *base, bt_read *read, beton_error *err)
+{
+	threads_lane *lane = (threads_lane *)base;
+	if (read->handed_over) {
+		bt_lane_begin_wait(base, read);
+		wait_for_reader(lane, read);
+		bt_lane_end_wait(base);
+	}
+	return bt_read_outcome(&lane->engine->file, read, err);
+}
+
+static void threads_lane_close(bt_lane **base)
+{
+	threads_lane *lane = (threads_lane *)*base;
+	if (!lane)
+		return;
+	*base = NULL;
+	bt_engine *engine = lane->engine;
+	if (engine->owner == getpid()) {
+		pthread_mutex_lock(&engine->lock);
+		for (bt_read *read = engine->first, *next; read; read = next) {
+			next = read->next;
+			if (read->lane == &lane->base)
+				dequeue(engine, read);
+		}
+		while (lane->taken > 0)
+			pthread_cond_wait(&lane->over, &engine->lock);
+		pthread_mutex_unlock(&engine->lock);
+		pthread_cond_destroy(&lane->over);
+	}
+	free(lane);
+}
+
+static void threads_close(bt_engine **out)
+{
+	bt_engine *engine = *out;
+	if (!engine)
+		return;
+	*out = NULL;
+	/* In the child of a fork there are no readers, and one of them may hold the lock there. */
+	if (engine->owner == getpid()) {
+		pthread_mutex_lock(&engine->lock);
+		engine->stop = true;
+		pthread_cond_broadcast(&engine->work);
+		pthread_mutex_unlock(&engine->lock);
+		for (uint32_t i = 0; i < engine->num_readers; i++)
+			pthread_join(engine->readers[i], NULL);
+		pthread_cond_destroy(&engine->work);
+		pthread_mutex_destroy(&engine->lock);
+	}
+	bt_engine_file_close(&engine->file);
+	free(engine);
+}
+
+const bt_engine_api bt_engine_threads = {.name = "threads",
+					 .kind = BETON_ENGINE_THREADS,
+					 .open = threads_open,
+					 .footprint = threads_footprint,
+					 .lane_open = threads_lane_open,
+					 .submit = threads_submit,
+					 .wait = threads_wait,
+					 .lane_close = threads_lane_close,
+					 .close = threads_close};

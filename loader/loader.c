@@ -55,8 +55,14 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 	int image = loader->outputs.image_field;
 	loader->options.image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
 	bt_image_format_init(&loader->image_format, &loader->options);
-	loader->engine_api = loader->options.engine == BETON_ENGINE_MMAP ? &bt_engine_mmap : &bt_engine_threads;
-	result = loader->engine_api->open(&loader->engine, loader->reader, err);
+	const bt_engine_config config = {.reader = loader->reader,
+					 .direct = loader->options.direct,
+					 .lanes = loader->options.num_threads,
+					 .depth = 1,
+					 .log = loader->options.log,
+					 .log_context = loader->options.log_context};
+	result = bt_engine_open(&loader->engine_api, &loader->engine, loader->options.engine, &config, err);
+	loader->options.engine = loader->engine_api->kind;
 	if (result == BETON_OK)
 		result = make_pool(loader, err);
 	if (result == BETON_OK)

@@ -70,9 +70,13 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("batches_ahead", o->batches_ahead, 1, BATCHES_MAX, err)) ||
 	    (result = check_count("batches_leased", o->batches_leased, 1, BATCHES_MAX, err)) ||
 	    (result = check_count("order", o->order, 0, BETON_ORDER_RANDOM, err)) ||
-	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_THREADS, err)) ||
+	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_URING, err)) ||
 	    (result = check_count("world_size", o->world_size, 1, UINT32_MAX, err)))
 		return result;
+	if (o->direct && o->engine == BETON_ENGINE_MMAP)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"loader options: direct is true, but engine is BETON_ENGINE_MMAP, which is the page cache");
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
@@ -126,10 +130,5 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 		int cores = bt_available_cores();
 		out->num_threads = cores < THREADS_MAX ? (uint32_t)cores : THREADS_MAX;
 	}
-	/* pread rather than mmap: a copy of a JPEG costs about a hundredth of its decode, while page faults of a
-	 * mapping take the process's memory lock, which all workers share; and a truncated file is an error, not a
-	 * signal. */
-	if (out->engine == BETON_ENGINE_AUTO)
-		out->engine = BETON_ENGINE_THREADS;
 	return BETON_OK;
 }

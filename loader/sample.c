@@ -52,12 +52,25 @@ static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint
 	}
 }
 
+static int read_blob(const beton_loader *loader, bt_tools *tools, const beton_blob *blob, beton_error *err)
+{
+	size_t footprint = loader->engine_api->footprint(loader->engine, blob->offset, blob->size);
+	void *buffer = bt_buffer_reserve(&tools->blob, footprint + BT_ARENA_ALIGNMENT);
+	if (!buffer)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes",
+			       beton_reader_path(loader->reader), footprint);
+	buffer = (char *)buffer + (-(uintptr_t)buffer) % BT_ARENA_ALIGNMENT;
+	tools->read = (bt_read){.offset = blob->offset, .size = blob->size};
+	loader->engine_api->submit(tools->lane, &tools->read, buffer);
+	return loader->engine_api->wait(tools->lane, &tools->read, err);
+}
+
 static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
 		      const beton_value *value, void *destination, beton_error *err)
 {
 	uint64_t begin = bt_now_ns();
-	const uint8_t *bytes = NULL;
-	int result = loader->engine_api->read(loader->engine, &value->blob, &tools->blob, &bytes, err);
+	int result = read_blob(loader, tools, &value->blob, err);
+	const uint8_t *bytes = tools->read.bytes;
 	if (result == BETON_OK && loader->options.verify)
 		result = beton_reader_check(loader->reader, value, bytes, err);
 	uint64_t read = bt_now_ns();

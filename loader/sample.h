@@ -7,7 +7,9 @@
 #include <beton/loader.h>
 
 #include "batch.h"
+#include "buffer.h"
 #include "decode.h"
+#include "engine.h"
 #include "transform.h"
 
 /* What one worker needs besides the loader's constants. Zero-initialise. */
@@ -15,6 +17,8 @@ typedef struct bt_tools {
 	bt_decoder *decoder;
 	beton_value *values; /* of one sample, [num_fields] */
 	bt_buffer blob;
+	bt_lane *lane;
+	bt_read read;
 	bt_transformer transformer;
 	beton_loader_stats stats; /* since the last time they were added to the loader's */
 } bt_tools;

@@ -158,11 +158,18 @@ static void *work(void *argument)
 
 static int start_one(bt_worker *worker, beton_error *err)
 {
-	int result = bt_tools_open(&worker->tools, worker->loader->reader, err);
+	beton_loader *loader = worker->loader;
+	int result = bt_tools_open(&worker->tools, loader->reader, err);
 	if (result)
 		return result;
+	result = loader->engine_api->lane_open(loader->engine, loader->num_workers, NULL, 0, &worker->tools.lane, err);
+	if (result) {
+		bt_tools_close(&worker->tools);
+		return result;
+	}
 	int fault = pthread_create(&worker->thread, NULL, work, worker);
 	if (fault) {
+		loader->engine_api->lane_close(&worker->tools.lane);
 		bt_tools_close(&worker->tools);
 		char text[128];
 		return bt_fail(err, BETON_SYSTEM, "cannot start worker thread %u of %u: %s",
@@ -206,6 +213,7 @@ void bt_workers_stop(beton_loader *loader)
 	for (uint32_t i = 0; i < loader->num_workers; i++) {
 		if (threads_exist)
 			pthread_join(loader->workers[i].thread, NULL);
+		loader->engine_api->lane_close(&loader->workers[i].tools.lane);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);

@@ -129,13 +129,14 @@ static void threads_engine_and_batch_size_do_not_matter(void **state)
 	run(&options, 3, 0, UINT64_MAX, &expected);
 	assert_int_equal(expected.count, N);
 	const uint32_t threads[] = {1, 2, 8}, batches[] = {1, 7, 32};
-	const beton_engine engines[] = {BETON_ENGINE_AUTO, BETON_ENGINE_MMAP, BETON_ENGINE_THREADS};
+	const beton_engine engines[] = {BETON_ENGINE_AUTO, BETON_ENGINE_MMAP, BETON_ENGINE_THREADS, BETON_ENGINE_URING};
 	for (int t = 0; t < 3; t++)
 		for (int b = 0; b < 3; b++)
-			for (int e = 0; e < 3; e++) {
+			for (int e = 0; e < 4; e++) {
 				record got = {0};
 				options = augmented(batches[b], threads[t]);
 				options.engine = engines[e];
+				options.direct = engines[e] != BETON_ENGINE_MMAP && t == 1;
 				options.batches_ahead = 1 + (uint32_t)t;
 				run(&options, 3, 0, UINT64_MAX, &got);
 				assert_memory_equal(&got, &expected, sizeof(got));

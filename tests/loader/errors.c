@@ -67,7 +67,11 @@ static void every_option_is_checked(void **state)
 	check_option(batches_leased, 0, "is 0");
 	check_option(batches_leased, 65, "is 65");
 	check_option(order, (beton_order)2, "is 2");
-	check_option(engine, (beton_engine)3, "is 3");
+	check_option(engine, (beton_engine)4, "is 4");
+	beton_loader_options mapped = fixture_options(4, 1);
+	mapped.engine = BETON_ENGINE_MMAP;
+	mapped.direct = true;
+	check_open_fails(file, &mapped, BETON_INVALID_ARGUMENT, "direct");
 	check_option(rank, 1, "is 1");
 	check_option(world_size, 0, "is 0");
 	check_option(image.height, 0, "is 0");
@@ -309,12 +313,12 @@ static void an_empty_file_has_empty_epochs(void **state)
 	fixture_remove(path);
 }
 
-/* A file that shrinks under the loader is an error of the batches that miss it, with either engine. */
+/* A file that shrinks under the loader is an error of the batches that miss it, with any engine. */
 static void truncation_is_an_error(void **state)
 {
 	(void)state;
-	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_MMAP};
-	for (int i = 0; i < 2; i++) {
+	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_MMAP, BETON_ENGINE_URING};
+	for (int i = 0; i < 3; i++) {
 		char *path = fixture_write(N, -1);
 		beton_loader_options options = fixture_options(8, 2);
 		options.engine = engines[i];

@@ -17,7 +17,8 @@ static const char *const usage_text =
 	"      --dtype NAME        u8 (default), or f32, which is normalized\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
 	"      --order NAME        random (default) or sequential\n"
-	"      --engine NAME       auto (default), mmap or threads\n"
+	"      --engine NAME       auto (default), mmap, threads or uring\n"
+	"      --direct            read past the page cache\n"
 	"      --seed N            of order and augmentation (default 0)\n"
 	"      --epochs N          default 3\n"
 	"      --digest            a checksum over all batches, in their order\n"
@@ -37,8 +38,11 @@ static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_
 static const choice dtypes[] = {{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM}, {"sequential", BETON_ORDER_SEQUENTIAL}, {NULL, 0}};
-static const choice engines[] = {
-	{"auto", BETON_ENGINE_AUTO}, {"mmap", BETON_ENGINE_MMAP}, {"threads", BETON_ENGINE_THREADS}, {NULL, 0}};
+static const choice engines[] = {{"auto", BETON_ENGINE_AUTO},
+				 {"mmap", BETON_ENGINE_MMAP},
+				 {"threads", BETON_ENGINE_THREADS},
+				 {"uring", BETON_ENGINE_URING},
+				 {NULL, 0}};
 
 static bool choose(const char *option, const choice *choices, const char *text, int *value)
 {
@@ -110,6 +114,9 @@ static bool take(load_options *out, int option, const char *name, const char *te
 		good = choose(name, engines, text, &value);
 		loader->engine = (beton_engine)value;
 		break;
+	case 'u':
+		loader->direct = true;
+		break;
 	case 's':
 		good = number("--seed", text, 0, UINT64_MAX, &loader->seed);
 		break;
@@ -129,6 +136,12 @@ static bool take(load_options *out, int option, const char *name, const char *te
 	return good;
 }
 
+static void print_line(const char *line, void *context)
+{
+	(void)context;
+	fprintf(stderr, "beton-bench: %s\n", line);
+}
+
 int load_options_parse(load_options *out, int argc, char **argv)
 {
 	static const struct option names[] = {{"pipeline", required_argument, NULL, 'p'},
@@ -139,6 +152,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"layout", required_argument, NULL, 'l'},
 					      {"order", required_argument, NULL, 'o'},
 					      {"engine", required_argument, NULL, 'e'},
+					      {"direct", no_argument, NULL, 'u'},
 					      {"seed", required_argument, NULL, 's'},
 					      {"epochs", required_argument, NULL, 'n'},
 					      {"digest", no_argument, NULL, 'D'},
@@ -148,6 +162,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 	*out = (load_options){.epochs = 3};
 	beton_loader_options_init(&out->loader);
 	out->loader.order = BETON_ORDER_RANDOM;
+	out->loader.log = print_line;
 	set_pipeline(&out->loader, PIPELINE_TRAIN);
 	int option, index = 0;
 	while ((option = getopt_long(argc, argv, "h", names, &index)) != -1) {

@@ -31,10 +31,11 @@ typedef enum beton_order {
 } beton_order;
 
 typedef enum beton_engine {
-	BETON_ENGINE_AUTO = 0,    /* THREADS today */
+	BETON_ENGINE_AUTO = 0,    /* URING with option direct, else THREADS */
 	BETON_ENGINE_MMAP = 1,    /* page cache by mapping; only for files that nobody truncates meanwhile: that ends
 				     the process (SIGBUS) if it hits a sample that is being decoded */
-	BETON_ENGINE_THREADS = 2, /* pread by the workers */
+	BETON_ENGINE_THREADS = 2, /* copies from the page cache; what is not there is read by a pool of threads */
+	BETON_ENGINE_URING = 3,   /* io_uring; where it is missing or forbidden, THREADS with one line of log */
 } beton_engine;
 
 typedef enum beton_crop {
@@ -84,8 +85,13 @@ typedef struct beton_loader_options {
 	uint32_t batches_leased; /* batches that the consumer may hold at once, 1..64; default 2 */
 	beton_order order;       /* default SEQUENTIAL */
 	beton_engine engine;     /* default AUTO */
-	uint64_t seed;           /* of order and augmentation; default 0 */
-	uint32_t rank;           /* this process's shard, 0 <= rank < world_size; default 0 of 1 */
+	bool direct; /* read past the page cache (O_DIRECT), for files much larger than memory; where the file
+			system cannot, through it with one line of log. Not with MMAP. Default false */
+	void (*log)(const char *line, void *context); /* told what the user may want to know, never in steady state, by
+							 any thread; NULL, the default: nobody */
+	void *log_context;
+	uint64_t seed; /* of order and augmentation; default 0 */
+	uint32_t rank; /* this process's shard, 0 <= rank < world_size; default 0 of 1 */
 	uint32_t world_size;
 	bool drop_last; /* default false. true: every rank gets floor(n / (batch_size * world_size)) full batches.
 			   false: each sample exactly once over all ranks; the last batch may be short and ranks may

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the engines that read into buffers share: the file, opened both ways, and how a read goes on after each answer
+ * of the system. */
+#ifndef BT_LOADER_ENGINE_FILE_H
+#define BT_LOADER_ENGINE_FILE_H
+
+#include <sys/types.h>
+
+#include "common/system.h"
+#include "engine.h"
+#include "io.h"
+
+typedef struct bt_engine_file {
+	const beton_reader *reader;
+	const bt_io *io;
+	void (*log)(const char *line, void *context);
+	void *log_context;
+	int fd;               /* through the page cache; the reader's */
+	int direct_fd;        /* -1: none */
+	uint32_t alignment;   /* of places and lengths of direct reads; 1 without */
+	atomic_bool direct;   /* direct reads work so far */
+	atomic_bool was_told; /* one line of log was written */
+} bt_engine_file;
+
+/* Cannot fail: where the file cannot be read past the page cache it is read through it, with one line of log. */
+void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config);
+void bt_engine_file_close(bt_engine_file *file);
+
+/* Writes a line of log, the file's name in front; at most one in the life of an engine. */
+BETON_PRINTF(2, 3) void bt_engine_file_tell(bt_engine_file *file, const char *format, ...);
+
+size_t bt_engine_file_footprint(const bt_engine_file *file, uint64_t offset, uint64_t size);
+
+/* What to ask the system for next. */
+typedef struct bt_piece {
+	int fd;
+	uint64_t offset;
+	uint8_t *to;
+	size_t size;
+} bt_piece;
+
+/* Prepares a read: true, unless it is over already. */
+bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer);
+bt_piece bt_read_piece(const bt_engine_file *file, const bt_read *read);
+
+/* Takes the system's answer to the piece: bytes, 0 at the end of the file, or -errno. True: go on with the next piece,
+ * which may be the same once more; false: the read is over. */
+bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer);
+
+/* Reads the rest in this thread. */
+void bt_read_rest(bt_engine_file *file, bt_read *read);
+
+/* Around a worker's wait for a read, for bt_lane_stalled. */
+static inline void bt_lane_begin_wait(bt_lane *lane, const bt_read *read)
+{
+	atomic_store_explicit(&lane->waiting_offset, read->offset, memory_order_relaxed);
+	atomic_store(&lane->waiting_since, bt_now_ns());
+}
+
+static inline void bt_lane_end_wait(bt_lane *lane)
+{
+	atomic_store_explicit(&lane->waiting_since, 0, memory_order_relaxed);
+}
+
+/* The outcome of a read that is over: sets bytes, or fills err. */
+int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One ring for each lane. Where the system allows it the arena and the file are registered, which saves the kernel
+ * pinning the pages and looking the file up for each read.
+ *
+ * Where a read stands: in `pending`, without a place in the ring; or in `flight`, in the submission queue or the
+ * kernel's; or over. No more are in flight than the ring has entries, so that its completion queue cannot overflow. A
+ * read's buffer is given back only after its completion, whatever happened to the ring. */
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "engine_file.h"
+
+enum { ENTRIES_MIN = 4, ENTRIES_MAX = 512 };
+
+/* Refusals of one system call in a row, a millisecond between them, after which the ring counts as broken. */
+enum { REFUSALS_MAX = 200 };
+
+enum { FILE_CACHED, FILE_DIRECT };
+
+enum { READ_OVER = 0, READ_PENDING, READ_IN_FLIGHT };
+
+typedef struct read_list {
+	bt_read *first;
+	bt_read *last;
+} read_list;
+
+typedef struct uring_lane {
+	bt_lane base;
+	bt_engine *engine;
+	struct io_uring ring;
+	bool is_open;    /* the ring is */
+	bool has_files;  /* registered */
+	bool has_buffer; /* the arena is registered, as buffer 0 */
+	bool is_broken;  /* the ring refuses to work; reads go without it */
+	uint8_t *arena;
+	size_t arena_bytes;
+	uint32_t entries;
+	uint32_t refusals;
+	uint32_t num_in_flight;
+	read_list pending;
+	read_list flight;
+} uring_lane;
+
+struct bt_engine {
+	bt_engine_file file;
+	pid_t owner;
+	uint32_t num_lanes;
+	uring_lane lanes[];
+};
+
+static void append(read_list *list, bt_read *read)
+{
+	read->next = NULL;
+	read->previous = list->last;
+	*(list->last ? &list->last->next : &list->first) = read;
+	list->last = read;
+}
+
+static void take_out(read_list *list, bt_read *read)
+{
+	*(read->previous ? &read->previous->next : &list->first) = read->next;
+	*(read->next ? &read->next->previous : &list->last) = read->previous;
+}
+
+/* A ring of `wanted` entries or, where memory is short (locked memory is limited for each user), the next smaller one
+ * that there is. Returns 0 or -errno. */
+static int open_ring(uring_lane *lane, const bt_io *io, uint32_t wanted)
+{
+	/* Completions may wait until the worker enters the kernel anyway: no interrupts of its decoding. Linux 5.19. */
+	unsigned flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
+	int result;
+	for (;;) {
+		struct io_uring_params params = {.flags = flags};
+		result = io->queue_init_params(wanted, &lane->ring, &params);
+		if (result == -EINVAL && flags)
+			flags = 0;
+		else if (result == -ENOMEM && wanted > ENTRIES_MIN)
+			wanted /= 2;
+		else
+			break;
+	}
+	lane->entries = wanted;
+	lane->is_open = result == 0;
+	return result;
+}
+
+static void uring_close(bt_engine **out)
+{
+	bt_engine *engine = *out;
+	if (!engine)
+		return;
+	*out = NULL;
+	for (uint32_t i = 0; i < engine->num_lanes; i++)
+		if (engine->lanes[i].is_open)
+			io_uring_queue_exit(&engine->lanes[i].ring);
+	bt_engine_file_close(&engine->file);
+	free(engine);
+}
+
+static int open_rings(bt_engine *engine, const bt_engine_config *config, uint32_t entries, beton_error *err)
+{
+	const char *path = beton_reader_path(config->reader);
+	uint32_t least = entries;
+	for (uint32_t i = 0; i < config->lanes; i++) {
+		uring_lane *lane = &engine->lanes[i];
+		lane->engine = engine;
+		int result = open_ring(lane, config->io ? config->io : &bt_io_system, entries);
+		if (result) {
+			bt_fail_errno(err, -result, "%s: cannot set up ring %u of %u", path, i + 1, config->lanes);
+			if (err)
+				err->code = BETON_SYSTEM;
+			return BETON_SYSTEM;
+		}
+		least = lane->entries < least ? lane->entries : least;
+	}
+	bt_engine_file_open(&engine->file, config);
+	if (least < entries)
+		bt_engine_file_tell(&engine->file, "io_uring with %u entries, not %u: there is no memory for more",
+				    least, entries);
+	return BETON_OK;
+}
+
+static int uring_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
+{
+	bt_engine *engine = calloc(1, sizeof(*engine) + config->lanes * sizeof(uring_lane));
+	*out = engine;
+	if (!engine)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine",
+			       beton_reader_path(config->reader));
+	engine->owner = getpid();
+	engine->num_lanes = config->lanes;
+	engine->file.direct_fd = -1;
+	uint32_t entries = ENTRIES_MIN;
+	while (entries < config->depth && entries < ENTRIES_MAX)
+		entries *= 2;
+	int result = open_rings(engine, config, entries, err);
+	if (result)
+		uring_close(out);
+	return result;
+}
+
+static size_t uring_footprint(const bt_engine *engine, uint64_t offset, uint64_t size)
+{
+	return bt_engine_file_footprint(&engine->file, offset, size);
+}
+
+static int uring_lane_open(bt_engine *engine, uint32_t index, void *arena, size_t bytes, bt_lane **out,
+			   beton_error *err)
+{
+	(void)err;
+	uring_lane *lane = &engine->lanes[index];
+	const bt_engine_file *file = &engine->file;
+	int files[] = {[FILE_CACHED] = file->fd, [FILE_DIRECT] = file->direct_fd};
+	lane->has_files = file->io->register_files(&lane->ring, files, file->direct_fd < 0 ? 1 : 2) == 0;
+	struct iovec part = {.iov_base = arena, .iov_len = bytes};
+	/* Refused where locked memory is limited, and above 1 GiB: then it goes without. */
+	lane->has_buffer = bytes > 0 && file->io->register_buffers(&lane->ring, &part, 1) == 0;
+	lane->arena = arena;
+	lane->arena_bytes = bytes;
+	*out = &lane->base;
+	return BETON_OK;
+}
+
+static void prepare(uring_lane *lane, bt_read *read, struct io_uring_sqe *sqe)
+{
+	bt_piece piece = bt_read_piece(&lane->engine->file, read);
+	int fd = !lane->has_files ? piece.fd : read->direct ? FILE_DIRECT : FILE_CACHED;
+	size_t place = (size_t)(piece.to - lane->arena);
+	read->fixed = lane->has_buffer && piece.to >= lane->arena && place <= lane->arena_bytes &&
+		      piece.size <= lane->arena_bytes - place;
+	if (read->fixed)
+		io_uring_prep_read_fixed(sqe, fd, piece.to, (unsigned)piece.size, piece.offset, 0);
+	else
+		io_uring_prep_read(sqe, fd, piece.to, (unsigned)piece.size, piece.offset);
+	if (lane->has_files)
+		sqe->flags |= IOSQE_FIXED_FILE;
+	io_uring_sqe_set_data(sqe, read);
+}
+
+/* Takes what has been completed out of the ring; reads that must go on are pending again. */
+static bool reap(uring_lane *lane)
+{
+	const bt_io *io = lane->engine->file.io;
+	bool any = false;
+	for (struct io_uring_cqe *cqe; io->peek_cqe(&lane->ring, &cqe) == 0; any = true) {
+		bt_read *read = io_uring_cqe_get_data(cqe);
+		int answer = cqe->res;
+		io_uring_cqe_seen(&lane->ring, cqe);
+		take_out(&lane->flight, read);
+		lane->num_in_flight--;
+		bool more;
+		if (read->fixed && (answer == -EFAULT || answer == -EINVAL)) {
+			/* Perhaps the registered buffer is to blame; if not, the next answer says so. */
+			lane->has_buffer = false;
+			more = true;
+		} else {
+			more = bt_read_advance(&lane->engine->file, read, answer);
+		}
+		read->state = more ? READ_PENDING : READ_OVER;
+		if (more)
+			append(&lane->pending, read);
+	}
+	if (any)
+		lane->refusals = 0;
+	return any;
+}
+
+static void pause_briefly(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Leaves the ring: waits for what the kernel has; what is still in the submission queue is the lane's again. */
+static void leave_ring(uring_lane *lane)
+{
+	const bt_io *io = lane->engine->file.io;
+	lane->is_broken = true;
+	while (lane->num_in_flight > io_uring_sq_ready(&lane->ring)) {
+		struct io_uring_cqe *cqe;
+		int result = io->wait_cqe(&lane->ring, &cqe);
+		if (!reap(lane) && result != 0)
+			pause_briefly();
+	}
+	for (bt_read *read; (read = lane->flight.first);) {
+		take_out(&lane->flight, read);
+		read->state = READ_PENDING;
+		append(&lane->pending, read);
+	}
+	lane->num_in_flight = 0;
+}
+
+/* Gives the kernel the submission queue, and waits for `wait` completions. */
+static void enter(uring_lane *lane, unsigned wait)
+{
+	int result = lane->engine->file.io->submit_and_wait(&lane->ring, wait);
+	if (result >= 0) {
+		lane->refusals = 0;
+		return;
+	}
+	/* A signal came while waiting: a profiler's come without end. */
+	if (result == -EINTR && io_uring_sq_ready(&lane->ring) == 0)
+		return;
+	/* EAGAIN: no memory for a request now; EBUSY: completions are to be taken out first. */
+	bool passing = result == -EINTR || result == -EAGAIN || result == -EBUSY;
+	if (passing && ++lane->refusals <= REFUSALS_MAX) {
+		if (wait)
+			pause_briefly();
+		return;
+	}
+	bt_engine_file_tell(&lane->engine->file, "io_uring fails (errno %d): reading without it", -result);
+	leave_ring(lane);
+}
+
+/* Puts pending reads into the ring, as many as it takes. */
+static void pump(uring_lane *lane)
+{
+	if (lane->is_broken || !lane->pending.first)
+		return;
+	while (lane->pending.first && lane->num_in_flight < lane->entries) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&lane->ring);
+		if (!sqe)
+			break;
+		bt_read *read = lane->pending.first;
+		take_out(&lane->pending, read);
+		prepare(lane, read, sqe);
+		read->state = READ_IN_FLIGHT;
+		append(&lane->flight, read);
+		lane->num_in_flight++;
+	}
+	enter(lane, 0);
+}
+
+static void uring_submit(bt_lane *base, bt_read *read, void *buffer)
+{
+	uring_lane *lane = (uring_lane *)base;
+	read->lane = base;
+	read->state = READ_OVER;
+	if (!bt_read_begin(&lane->engine->file, read, buffer))
+		return;
+	read->state = READ_PENDING;
+	append(&lane->pending, read);
+	if (lane->num_in_flight >= lane->entries)
+		reap(lane);
+	pump(lane);
+}
+
+static void wait_for_ring(uring_lane *lane, bt_read *read)
+{
+	while (read->state != READ_OVER) {
+		bool any = reap(lane);
+		pump(lane);
+		if (read->state == READ_OVER)
+			return;
+		if (lane->is_broken) {
+			/* Then it is pending: nothing is in flight. */
+			take_out(&lane->pending, read);
+			bt_read_rest(&lane->engine->file, read);
+			read->state = READ_OVER;
+		} else if (!any) {
+			enter(lane, 1);
+		}
+	}
+}
+
+static int uring_wait(bt_lane *base, bt_read *read, beton_error *err)
+{
+	uring_lane *lane = (uring_lane *)base;
+	if (read->state != READ_OVER)
+		reap(lane);
+	if (read->state != READ_OVER) {
+		bt_lane_begin_wait(base, read);
+		wait_for_ring(lane, read);
+		bt_lane_end_wait(base);
+	}
+	return bt_read_outcome(&lane->engine->file, read, err);
+}
+
+static void uring_lane_close(bt_lane **base)
+{
+	uring_lane *lane = (uring_lane *)*base;
+	*base = NULL;
+	/* In the child of a fork the ring is the parent's, and so are the reads. */
+	if (!lane || lane->engine->owner != getpid())
+		return;
+	/* Without cancelling: most reads of a disk cannot be, and they are short. */
+	leave_ring(lane);
+	if (lane->has_buffer)
+		io_uring_unregister_buffers(&lane->ring);
+	lane->has_buffer = false;
+}
+
+const bt_engine_api bt_engine_uring = {.name = "uring",
+				       .kind = BETON_ENGINE_URING,
+				       .open = uring_open,
+				       .footprint = uring_footprint,
+				       .lane_open = uring_lane_open,
+				       .submit = uring_submit,
+				       .wait = uring_wait,
+				       .lane_close = uring_lane_close,
+				       .close = uring_close};
