@@ -105,7 +105,7 @@ uint8_t *jpeg_pixels(const uint8_t *data, size_t size, uint32_t *width, uint32_t
 	return pixels;
 }
 
-size_t jpeg_optimized_size(const uint8_t *data, size_t size)
+size_t jpeg_optimized_size(const uint8_t *data, size_t size, unsigned int interval)
 {
 	struct jpeg_decompress_struct in;
 	struct jpeg_compress_struct out;
@@ -120,7 +120,7 @@ size_t jpeg_optimized_size(const uint8_t *data, size_t size)
 	jpeg_mem_dest(&out, &made.data, &made.size);
 	jpeg_copy_critical_parameters(&in, &out);
 	out.optimize_coding = TRUE;
-	out.restart_in_rows = 1;
+	out.restart_interval = interval;
 	jpeg_write_coefficients(&out, coefficients);
 	jpeg_finish_compress(&out);
 	jpeg_destroy_compress(&out);

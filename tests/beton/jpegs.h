@@ -37,7 +37,7 @@ uint8_t *jpeg_pixels(const uint8_t *data, size_t size, uint32_t *width, uint32_t
 /* A picture with smooth parts, edges and noise; the caller's to free. */
 uint8_t *textured_pixels(uint32_t width, uint32_t height);
 
-/* Writes anew with libjpeg's own optimal tables and a restart marker for each row of MCUs; returns the size. */
-size_t jpeg_optimized_size(const uint8_t *data, size_t size);
+/* Writes anew with libjpeg's own optimal tables and a restart marker every `interval` MCUs; returns the size. */
+size_t jpeg_optimized_size(const uint8_t *data, size_t size, unsigned int interval);
 
 #endif

@@ -29,7 +29,7 @@ static const jpeg_sort sorts[] = {
 	{.name = "separate scans", .colour = JCS_YCbCr, .h = 2, .v = 2, .separate_scans = true},
 	{.name = "restart markers", .colour = JCS_YCbCr, .h = 1, .v = 1, .restart = 3},
 };
-static const uint32_t sides[][2] = {{1, 1}, {7, 9}, {8, 8}, {16, 32}, {17, 31}, {130, 65}, {65, 130}};
+static const uint32_t sides[][2] = {{1, 1}, {7, 9}, {8, 8}, {16, 32}, {17, 31}, {130, 65}, {65, 130}, {700, 20}};
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
@@ -77,6 +77,17 @@ static const uint8_t *find_marker(const uint8_t *data, size_t size, uint8_t mark
 	return NULL;
 }
 
+/* The row is divided, no segment is shorter than 6 blocks if the row is not, and no better divisor was left. */
+static void check_interval(uint32_t interval, uint32_t mcus, uint32_t blocks)
+{
+	uint32_t limit = mcus / 10 > 3 ? mcus / 10 : 3;
+	assert_int_equal(mcus % interval, 0);
+	assert_true(interval * blocks >= 6 || interval == mcus);
+	for (uint32_t other = 1; other < mcus; other++)
+		if (mcus % other == 0 && other * blocks >= 6)
+			assert_false(interval > limit ? other < interval : other > interval && other <= limit);
+}
+
 static void check_rewritten(const jpeg_sort *sort, const jpeg_bytes *source, const stored_image *stored)
 {
 	uint32_t width, height;
@@ -92,10 +103,14 @@ static void check_rewritten(const jpeg_sort *sort, const jpeg_bytes *source, con
 	const uint8_t *interval = find_marker(stored->data, stored->size, 0xdd);
 	assert_non_null(interval);
 	uint32_t mcu = sort->colour == JCS_GRAYSCALE ? 8 : 8 * (uint32_t)sort->h;
-	assert_int_equal(interval[0] << 8 | interval[1], (width + mcu - 1) / mcu);
-	/* libjpeg's own optimal tables may break a tie in another way, which makes other bytes be stuffed. */
-	size_t best = jpeg_optimized_size(source->data, source->size);
-	if (stored->size > best + best / 500 + 12)
+	uint32_t mcus = (width + mcu - 1) / mcu;
+	uint32_t step = (uint32_t)(interval[0] << 8 | interval[1]);
+	check_interval(step, mcus, sort->colour == JCS_GRAYSCALE ? 1 : (uint32_t)(sort->h * sort->v) + 2);
+	/* libjpeg's own optimal tables may break a tie in another way: other bytes are stuffed, and segments end at
+	 * other bits of their last byte. */
+	size_t best = jpeg_optimized_size(source->data, source->size, step);
+	size_t segments = (size_t)mcus / step * (height / 8 + 1);
+	if (stored->size > best + best / 500 + segments / 8 + 12)
 		fail_msg("%s, %u x %u: %zu bytes, libjpeg needs %zu", sort->name, width, height, stored->size, best);
 	free(before);
 	free(after);

@@ -33,7 +33,7 @@ int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *
 int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const char *name, rgb_image *image,
 		int *eighths, beton_error *err);
 
-/* Encodes image as YCbCr, with a restart marker for each row of MCUs. *data is the caller's to free. */
+/* Encodes image as YCbCr, with several restart markers in each row of MCUs. *data is the caller's to free. */
 int jpeg_encode(const rgb_image *image, const image_settings *settings, const char *name, uint8_t **data, size_t *size,
 		beton_error *err);
 
@@ -42,9 +42,9 @@ int jpeg_encode(const rgb_image *image, const image_settings *settings, const ch
 int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const image_settings *settings,
 		  const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
-/* Writes the coefficients of a JPEG anew: sequential, with a restart marker for each row of MCUs, with the Huffman
- * tables that suit them best and without metadata. Its pixels are the same. *out is the caller's to free; NULL if this
- * JPEG cannot be written so, though it can be read. */
+/* Writes the coefficients of a JPEG anew: sequential, with several restart markers in each row of MCUs, with the
+ * Huffman tables that suit them best and without metadata. Its pixels are the same. *out is the caller's to free; NULL
+ * if this JPEG cannot be written so, though it can be read. */
 int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
 /* Turns a JPEG of that orientation (2..8) upright without decoding it. *out is the caller's to free; NULL if that would

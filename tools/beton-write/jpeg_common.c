@@ -142,6 +142,19 @@ int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err)
 	return jpeg_escape_fail(&self->escape, BETON_SAMPLE_CORRUPT, name, "its JPEG cannot be decoded", err);
 }
 
+unsigned int jpeg_restart_interval(unsigned int mcus_per_row, unsigned int blocks_per_mcu)
+{
+	unsigned int least = (6 + blocks_per_mcu - 1) / blocks_per_mcu;
+	unsigned int most = mcus_per_row / 10 > 3 ? mcus_per_row / 10 : 3;
+	for (unsigned int interval = most; interval >= least; interval--)
+		if (mcus_per_row % interval == 0)
+			return interval;
+	for (unsigned int interval = most > least ? most : least; interval < mcus_per_row; interval++)
+		if (mcus_per_row % interval == 0)
+			return interval;
+	return mcus_per_row;
+}
+
 static void sink_start(j_compress_ptr info)
 {
 	(void)info;

@@ -51,6 +51,11 @@ int jpeg_reader_set_scale(jpeg_reader *self, uint32_t width, uint32_t height);
 /* The outcome of a failed reading: SAMPLE_CORRUPT or NO_MEMORY. Destroys self->info. */
 int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err);
 
+/* The restart interval, in MCUs of so many blocks, for rows of so many: the largest that divides the row, is no more
+ * than a tenth of it, or 3, and has 6 blocks or more; else the smallest that divides it and has these. So segments form
+ * a grid, of which a loader decodes those that its crop touches; finer ones cost more bytes than they save time. */
+unsigned int jpeg_restart_interval(unsigned int mcus_per_row, unsigned int blocks_per_mcu);
+
 /* A JPEG in memory that is being written; zero-initialise, start with jpeg_sink_attach. */
 typedef struct jpeg_sink {
 	struct jpeg_destination_mgr manager;

@@ -17,7 +17,10 @@ void jpeg_set_encoding(struct jpeg_compress_struct *info, uint32_t width, uint32
 	jpeg_set_quality(info, settings->quality, TRUE);
 	if (settings->full_colour || colour == JCS_GRAYSCALE)
 		info->comp_info[0].h_samp_factor = info->comp_info[0].v_samp_factor = 1;
-	info->restart_in_rows = 1;
+	unsigned int luma_blocks = (unsigned int)(info->comp_info[0].h_samp_factor * info->comp_info[0].v_samp_factor);
+	unsigned int mcu_width = DCTSIZE * (unsigned int)info->comp_info[0].h_samp_factor;
+	info->restart_interval = jpeg_restart_interval((width + mcu_width - 1) / mcu_width,
+						       luma_blocks + (unsigned int)info->num_components - 1);
 }
 
 int jpeg_encode(const rgb_image *image, const image_settings *settings, const char *name, uint8_t **data, size_t *size,

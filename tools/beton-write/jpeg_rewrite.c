@@ -37,11 +37,14 @@ static bool count_row(rewriter *self, int component, JDIMENSION mcu_row)
 	huffman_counts *ac = &self->ac[self->out.comp_info[component].ac_tbl_no];
 	int last_dc = 0;
 	JDIMENSION mcus = 0;
-	for (JDIMENSION x = 0; x < shape->width_in_blocks; x += mcu_width, mcus++)
+	for (JDIMENSION x = 0; x < shape->width_in_blocks; x += mcu_width, mcus++) {
+		if (mcus % self->out.restart_interval == 0)
+			last_dc = 0;
 		for (JDIMENSION y = 0; y < rows; y++)
 			for (JDIMENSION i = x; i < x + mcu_width && i < shape->width_in_blocks; i++)
 				if (!huffman_count_block(blocks[y][i], &last_dc, dc, ac))
 					return false;
+	}
 	JDIMENSION fill = mcus * mcu_width * mcu_height - shape->width_in_blocks * rows;
 	huffman_count_fill(fill, dc, ac);
 	return true;
@@ -84,6 +87,17 @@ static int read_coefficients(rewriter *self, const uint8_t *data, size_t size, c
 	return BETON_OK;
 }
 
+static unsigned int restart_interval(const struct jpeg_decompress_struct *in)
+{
+	if (in->num_components == 1)
+		return jpeg_restart_interval(in->comp_info[0].width_in_blocks, 1);
+	unsigned int width = DCTSIZE * (unsigned int)in->max_h_samp_factor;
+	unsigned int blocks = 0;
+	for (int i = 0; i < in->num_components; i++)
+		blocks += (unsigned int)(in->comp_info[i].h_samp_factor * in->comp_info[i].v_samp_factor);
+	return jpeg_restart_interval((in->image_width + width - 1) / width, blocks);
+}
+
 /* Leaves the sink empty if the JPEG has what sequential JPEG cannot express. */
 static int write_coefficients(rewriter *self, size_t size, const char *name, beton_error *err)
 {
@@ -99,7 +113,7 @@ static int write_coefficients(rewriter *self, size_t size, const char *name, bet
 	jpeg_copy_critical_parameters(&self->reader.info, out);
 	out->optimize_coding = FALSE;
 	out->arith_code = FALSE;
-	out->restart_in_rows = 1;
+	out->restart_interval = restart_interval(&self->reader.info);
 	if (!count_symbols(self))
 		return BETON_OK;
 	make_tables(self);
