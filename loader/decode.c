@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "decode_segments.h"
 #include "decode_state.h"
 
 static void fail_jump(j_common_ptr jpeg)
@@ -80,6 +81,27 @@ void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t si
 	jpeg_read_header(&decoder->jpeg, TRUE);
 }
 
+bt_rect bt_decoder_cut(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *needed)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	bt_rect whole = {.width = jpeg->image_width, .height = jpeg->image_height};
+	bool no_memory = false;
+	bt_cut cut;
+	if (!bt_segments_cut(jpeg, bytes, size, needed, &decoder->cut, &cut, &no_memory)) {
+		if (no_memory)
+			bt_decoder_no_memory(decoder);
+		return whole;
+	}
+	jpeg_abort_decompress(jpeg);
+	bt_decoder_read_header(decoder, cut.bytes, cut.size);
+	if (jpeg->image_width == cut.area.width && jpeg->image_height == cut.area.height)
+		return cut.area;
+	/* The library found another header in the original than the cut has: there is something odd about it. */
+	jpeg_abort_decompress(jpeg);
+	bt_decoder_read_header(decoder, bytes, size);
+	return whole;
+}
+
 void bt_decoder_finish(bt_decoder *decoder)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
@@ -116,7 +138,7 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 	if (request->pixels == BT_WANT_PLANES && bt_planes_possible(jpeg))
 		bt_decode_planes(decoder, bytes, size, request, out);
 	else
-		bt_decode_rgb(decoder, &request->crop,
+		bt_decode_rgb(decoder, bytes, size, &request->crop,
 			      request->pixels == BT_WANT_RGB_FAST_DCT ? JDCT_IFAST : JDCT_ISLOW, out);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A crop as the planes that the JPEG holds, without conversion: raw data, in the terms of the JPEG library. */
-#include "decode_segments.h"
 #include "decode_state.h"
 
 enum {
@@ -88,31 +87,6 @@ static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_r
 	return needed;
 }
 
-/* Has the decoder go on with a JPEG of the needed segments alone, if there can be one. Returns the part of the picture
- * that the decoder now has: all of it where the library reads the header of the cut in another way than was meant. */
-static bt_rect cut_segments(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_request *request,
-			    const bt_rect *needed)
-{
-	j_decompress_ptr jpeg = &decoder->jpeg;
-	bt_rect whole = {.width = jpeg->image_width, .height = jpeg->image_height};
-	bool no_memory = false;
-	bt_cut cut;
-	if (!bt_segments_cut(jpeg, bytes, size, needed, &decoder->cut, &cut, &no_memory)) {
-		if (no_memory)
-			bt_decoder_no_memory(decoder);
-		return whole;
-	}
-	jpeg_abort_decompress(jpeg);
-	bt_decoder_read_header(decoder, cut.bytes, cut.size);
-	bool expected = jpeg->image_width == cut.area.width && jpeg->image_height == cut.area.height;
-	if (!expected) {
-		jpeg_abort_decompress(jpeg);
-		bt_decoder_read_header(decoder, bytes, size);
-	}
-	set_up(jpeg, request);
-	return expected ? cut.area : whole;
-}
-
 /* Reserves memory for rows of MCUs of each plane, and sets its place, stride and size, which is that in memory. */
 static void place_planes(bt_decoder *decoder, size_t mcu_rows, bt_picture *out)
 {
@@ -178,7 +152,8 @@ void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 	const bt_rect picture = {.width = jpeg->image_width, .height = jpeg->image_height};
 	set_up(jpeg, request);
 	bt_rect needed = find_needed(jpeg, &request->crop);
-	bt_rect area = cut_segments(decoder, bytes, size, request, &needed);
+	bt_rect area = bt_decoder_cut(decoder, bytes, size, &needed);
+	set_up(jpeg, request);
 	jpeg_start_decompress(jpeg);
 	uint32_t mcu_height = (uint32_t)jpeg->max_v_samp_factor * DCTSIZE;
 	uint32_t begin = (needed.y - area.y) / mcu_height;

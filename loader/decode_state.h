@@ -31,6 +31,11 @@ void bt_decoder_no_memory(bt_decoder *decoder) __attribute__((noreturn));
 /* Reads the header of a JPEG, and has decoding begin there. */
 void bt_decoder_read_header(bt_decoder *decoder, const uint8_t *bytes, size_t size);
 
+/* Has decoding go on with a JPEG of the segments that `needed` touches, if there can be one, instead of that whose
+ * header was read. Returns the part of the picture that the decoder now has, all of it else. Parameters of decoding
+ * have to be set after it. */
+bt_rect bt_decoder_cut(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *needed);
+
 /* Ends decoding: with everything decoded, what follows the scan is looked at too. */
 void bt_decoder_finish(bt_decoder *decoder);
 
@@ -43,7 +48,8 @@ void bt_decode_planes(bt_decoder *decoder, const uint8_t *bytes, size_t size, co
 
 /* The crop as RGB, of any JPEG whose header was read. The pixels are those of a whole decode: with JDCT_ISLOW, the
  * library's default, those that Pillow, OpenCV and torchvision give. */
-void bt_decode_rgb(bt_decoder *decoder, const bt_rect *crop, J_DCT_METHOD method, bt_picture *out);
+void bt_decode_rgb(bt_decoder *decoder, const uint8_t *bytes, size_t size, const bt_rect *crop, J_DCT_METHOD method,
+		   bt_picture *out);
 
 /* Makes *out a picture of RGB pixels all of which are the crop. */
 void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uint32_t width, uint32_t height);

@@ -114,6 +114,12 @@ static void a_crop_has_the_pixels_of_the_whole(void **state)
 				check_crops((fixture_jpeg_options){horizontal, vertical, progressive});
 	check_crops((fixture_jpeg_options){.grey = true});
 	check_crops((fixture_jpeg_options){.cmyk = true});
+	for (int restart = 1; restart <= 6; restart++) {
+		for (int horizontal = 1; horizontal <= 2; horizontal++)
+			for (int vertical = 1; vertical <= 2; vertical++)
+				check_crops((fixture_jpeg_options){horizontal, vertical, .restart = restart});
+		check_crops((fixture_jpeg_options){.cmyk = true, .restart = restart});
+	}
 }
 
 static void check_close(const uint8_t *got, uint32_t picture, double factor, bool grey)
