@@ -49,4 +49,8 @@ int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, f
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err);
 
+/* Reads size bytes at `from` of the metadata, verified. sample: whose they are, for the message. */
+int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
+			beton_error *err);
+
 #endif

@@ -195,9 +195,8 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	return result;
 }
 
-/* Reads size bytes at `from` of the metadata, verified. */
-static int read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
-			 beton_error *err)
+int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
+			beton_error *err)
 {
 	const summed_part *part = &reader->metadata;
 	int result = beton_sums_touch(reader, part, from, size, (int64_t)sample, err);
@@ -230,8 +229,8 @@ int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t fie
 	const beton_field *field = &reader->fields[field_index];
 	uint8_t slot[COMPRESSED_RECORD_SIZE];
 	uint8_t entry[ALLOC_ENTRY_SIZE];
-	int result = read_metadata(reader, sample, slot, beton_field_slot(field).size,
-				   sample * info->record_size + field->record_offset, err);
+	int result = beton_read_metadata(reader, sample, slot, beton_field_slot(field).size,
+					 sample * info->record_size + field->record_offset, err);
 	value_place place = {.sample = sample, .field = field_index};
 	if (result == BETON_OK && beton_type_has_blob(field->type)) {
 		place.likely = entry;
@@ -273,7 +272,7 @@ static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *rec
 		       beton_value *values, beton_error *err)
 {
 	uint32_t record_size = reader->info.record_size;
-	int result = read_metadata(reader, sample, record, record_size, sample * record_size, err);
+	int result = beton_read_metadata(reader, sample, record, record_size, sample * record_size, err);
 	if (result == BETON_SAMPLE_CORRUPT)
 		for (uint32_t i = 0; i < reader->info.num_fields; i++)
 			mark_damaged(reader, sample, i, &values[i]);

@@ -243,6 +243,21 @@ static void test_threads_share_a_reader(void **state)
 }
 
 /* Everything that a reader does; the first error. */
+static int use_scans(const beton_reader *reader, beton_error *err)
+{
+	int64_t labels[1000];
+	uint64_t *order;
+	int field = beton_reader_find_type(reader, BETON_FIELD_INT);
+	uint64_t n = beton_reader_info(reader)->num_samples;
+	assert_true(n <= 1000);
+	int result = field < 0 ? BETON_OK : beton_reader_integers(reader, (uint32_t)field, 0, n, labels, err);
+	if (result == BETON_OK)
+		result = beton_reader_storage_order(reader, &order, err);
+	if (result == BETON_OK)
+		free(order);
+	return result;
+}
+
 static int use_reader(beton_error *err)
 {
 	beton_reader *reader;
@@ -265,6 +280,8 @@ static int use_reader(beton_error *err)
 		}
 	}
 	free(values);
+	if (result == BETON_OK)
+		result = use_scans(reader, err);
 	beton_reader_close(&reader);
 	return result;
 }
@@ -379,11 +396,78 @@ static void test_14_23_24_every_read_fails(void **state)
 	}
 }
 
+/* Integers by pieces are those of beton_reader_value. */
+static void test_integers_at_once(void **state)
+{
+	(void)state;
+	beton_reader *reader = open_good(unpack_golden("image-jpg-int"));
+	int field = beton_reader_find_type(reader, BETON_FIELD_INT);
+	uint64_t n = beton_reader_info(reader)->num_samples;
+	int64_t *all = calloc(n, sizeof(*all));
+	beton_error err;
+	assert_int_equal(beton_reader_integers(reader, (uint32_t)field, 1, n - 1, all, &err), BETON_OK);
+	for (uint64_t i = 1; i < n; i++) {
+		beton_value value;
+		assert_int_equal(beton_reader_value(reader, i, (uint32_t)field, &value, &err), BETON_OK);
+		assert_int_equal(all[i - 1], value.integer);
+	}
+	assert_int_equal(beton_reader_integers(reader, (uint32_t)field, n, 0, all, &err), BETON_OK);
+	assert_int_equal(beton_reader_integers(reader, (uint32_t)field, n, 1, all, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(beton_reader_integers(reader, (uint32_t)field, 1, UINT64_MAX, all, &err),
+			 BETON_INVALID_ARGUMENT);
+	int image = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+	assert_int_equal(beton_reader_integers(reader, (uint32_t)image, 0, 1, all, &err), BETON_INVALID_ARGUMENT);
+	free(all);
+	beton_reader_close(&reader);
+}
+
+static void check_storage_order(const char *name, bool expect_order)
+{
+	beton_reader *reader = open_good(unpack_golden(name));
+	uint64_t n = beton_reader_info(reader)->num_samples;
+	int field = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+	uint64_t *order;
+	beton_error err;
+	assert_int_equal(beton_reader_storage_order(reader, &order, &err), BETON_OK);
+	assert_int_equal(order != NULL, expect_order);
+	uint64_t last = 0;
+	uint32_t turns = 0;
+	for (uint64_t i = 0; i < n; i++) {
+		beton_value value;
+		uint64_t sample = order ? order[i] : i;
+		assert_int_equal(beton_reader_value(reader, sample, (uint32_t)field, &value, &err), BETON_OK);
+		turns += value.blob.offset < last;
+		last = value.blob.offset;
+	}
+	assert_true(turns <= (order ? 0 : 1));
+	free(order);
+	beton_reader_close(&reader);
+}
+
+/* every-field was written by two processes of FFCV, the other by one. */
+static void test_samples_in_the_order_of_the_file(void **state)
+{
+	(void)state;
+	check_storage_order("every-field", true);
+	check_storage_order("image-jpg-int", false);
+	made_file file = make_file(&(made_options){.samples = 5, .unordered = true});
+	write_file(path, file.data, file.size);
+	free(file.data);
+	beton_reader *reader = open_good(path);
+	uint64_t *order;
+	beton_error err;
+	assert_int_equal(beton_reader_storage_order(reader, &order, &err), BETON_OK);
+	assert_null(order);
+	beton_reader_close(&reader);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_constant_time_and_memory),
 		cmocka_unit_test(test_threads_share_a_reader),
+		cmocka_unit_test(test_integers_at_once),
+		cmocka_unit_test(test_samples_in_the_order_of_the_file),
 		cmocka_unit_test(test_37_every_allocation_fails),
 		cmocka_unit_test(test_14_23_24_every_read_fails),
 	};

@@ -137,6 +137,18 @@ BETON_API int beton_reader_value(const beton_reader *reader, uint64_t sample, ui
  * of each tells which, err the first, and the others hold. After any other error none holds. */
 BETON_API int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err);
 
+/* The integers of a field, of the samples first .. first + count - 1, read by large pieces. Errors: INVALID_ARGUMENT
+ * (no such samples, or no INT field), SAMPLE_CORRUPT, IO, FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t first, uint64_t count,
+				    int64_t *out, beton_error *err);
+
+/* The samples in the order in which they lie in the file, for readers who care for locality: *out becomes NULL where
+ * that is 0, 1, 2... (perhaps the first ones behind the last), else an array of num_samples numbers, which the caller
+ * frees. Files of ours are in order; for others the allocation table is read once or twice, and if they are not in
+ * order (several processes wrote them), 24 bytes of memory for each sample are taken meanwhile. Errors: IO,
+ * FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_storage_order(const beton_reader *reader, uint64_t **out, beton_error *err);
+
 /* Reads a blob that beton_reader_value returned into destination (blob->size bytes), as it is stored and without
  * looking at its checksum. Retries short reads and EINTR. Errors: IO, FILE_CHANGED (the file became shorter). */
 BETON_API int beton_reader_read(const beton_reader *reader, const beton_blob *blob, void *destination,

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is asked of all samples at once. */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "format.h"
+#include "layout.h"
+#include "reader.h"
+
+/* Bytes of metadata that are read at a time. */
+enum { PIECE = 1 << 18 };
+
+static int check_range(const beton_reader *reader, uint32_t field, uint64_t first, uint64_t count, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	if (field >= info->num_fields || reader->fields[field].type != BETON_FIELD_INT)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field %u is no field of integers", reader->path,
+			       field);
+	if (first > info->num_samples || count > info->num_samples - first)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples %llu to %llu: the file has %llu",
+			       reader->path, (unsigned long long)first, (unsigned long long)(first + count - 1),
+			       (unsigned long long)info->num_samples);
+	return BETON_OK;
+}
+
+int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t first, uint64_t count, int64_t *out,
+			  beton_error *err)
+{
+	int result = check_range(reader, field, first, count, err);
+	if (result != BETON_OK || count == 0)
+		return result;
+	const uint32_t record = reader->info.record_size;
+	uint64_t batch = record < PIECE ? PIECE / record : 1;
+	batch = batch < count ? batch : count;
+	uint8_t *piece = malloc((size_t)batch * record);
+	if (!piece)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu records", reader->path,
+			       (unsigned long long)batch);
+	for (uint64_t done = 0; done < count && result == BETON_OK; done += batch) {
+		batch = batch < count - done ? batch : count - done;
+		result = beton_read_metadata(reader, first + done, piece, (size_t)batch * record,
+					     (first + done) * record, err);
+		for (uint64_t i = 0; i < batch && result == BETON_OK; i++)
+			out[done + i] = (int64_t)load_u64(piece + i * record + reader->fields[field].record_offset);
+	}
+	free(piece);
+	return result;
+}
+
+/* ---- the order in which samples lie in the file ---- */
+
+typedef struct watcher {
+	uint64_t sample;
+	uint64_t pointer;
+	uint32_t turns; /* a file's first samples may lie behind its last ones */
+	bool disordered;
+} watcher;
+
+static int watch(void *context, const alloc_entry *entry)
+{
+	watcher *self = context;
+	if (entry->size == 0)
+		return BETON_OK;
+	self->turns += entry->pointer < self->pointer;
+	self->disordered = entry->sample < self->sample || self->turns > 1;
+	self->sample = entry->sample;
+	self->pointer = entry->pointer;
+	return self->disordered ? BETON_END : BETON_OK;
+}
+
+typedef struct placed {
+	uint64_t pointer;
+	uint64_t sample;
+} placed;
+
+typedef struct collector {
+	const beton_file_info *info;
+	placed *samples;
+} collector;
+
+static int collect(void *context, const alloc_entry *entry)
+{
+	const collector *self = context;
+	if (entry->size && !beton_alloc_fault(self->info, entry) &&
+	    entry->pointer < self->samples[entry->sample].pointer)
+		self->samples[entry->sample].pointer = entry->pointer;
+	return BETON_OK;
+}
+
+static int compare_placed(const void *a, const void *b)
+{
+	const placed *left = a, *right = b;
+	if (left->pointer != right->pointer)
+		return left->pointer < right->pointer ? -1 : 1;
+	return left->sample < right->sample ? -1 : left->sample > right->sample;
+}
+
+static int sort_samples(const beton_reader *reader, uint64_t **out, beton_error *err)
+{
+	uint64_t n = reader->info.num_samples;
+	collector self = {&reader->info, n <= SIZE_MAX / sizeof(placed) ? malloc(n * sizeof(placed)) : NULL};
+	uint64_t *order = self.samples ? malloc(n * sizeof(*order)) : NULL;
+	int result = BETON_OK;
+	if (!order)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the places of %llu samples", reader->path,
+				 (unsigned long long)n);
+	for (uint64_t i = 0; i < n && result == BETON_OK; i++)
+		self.samples[i] = (placed){UINT64_MAX, i};
+	if (result == BETON_OK)
+		result = beton_alloc_each(reader, collect, &self, err);
+	if (result == BETON_OK)
+		qsort(self.samples, (size_t)n, sizeof(placed), compare_placed);
+	bool moved = false;
+	for (uint64_t i = 0; i < n && result == BETON_OK; i++) {
+		order[i] = self.samples[i].sample;
+		moved |= order[i] != i;
+	}
+	if (moved)
+		*out = order;
+	else
+		free(order);
+	free(self.samples);
+	return result;
+}
+
+int beton_reader_storage_order(const beton_reader *reader, uint64_t **out, beton_error *err)
+{
+	*out = NULL;
+	if (reader->info.ordered || reader->info.alloc_entries == 0)
+		return BETON_OK;
+	watcher self = {0};
+	int result = beton_alloc_each(reader, watch, &self, err);
+	return self.disordered ? sort_samples(reader, out, err) : result;
+}
