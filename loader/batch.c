@@ -146,6 +146,7 @@ bt_slot *bt_slots_new(const bt_outputs *outputs, uint32_t count, beton_loader *l
 void bt_slots_free(bt_slot *slots, uint32_t count)
 {
 	for (uint32_t i = 0; slots && i < count; i++) {
+		bt_order_end(&slots[i].order);
 		free(slots[i].tensors);
 		free(slots[i].memory);
 	}
@@ -156,7 +157,8 @@ void bt_slot_begin(bt_slot *slot, const bt_outputs *outputs, const bt_order *ord
 		   uint64_t epoch, uint64_t index)
 {
 	slot->state = BT_SLOT_FILLING;
-	slot->order = *order;
+	bt_order_end(&slot->order);
+	slot->order = bt_order_retain(order);
 	slot->shard = *shard;
 	slot->index = index;
 	slot->claimed = slot->finished = slot->workers = slot->failed = 0;

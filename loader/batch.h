@@ -8,6 +8,7 @@
 #include <beton/loader.h>
 
 #include "order.h"
+#include "shard.h"
 
 /* One tensor of every batch. */
 typedef struct bt_output {
@@ -44,7 +45,7 @@ typedef struct bt_slot {
 	beton_batch batch; /* first: the consumer's pointer is the slot's; constant while FILLING */
 	beton_loader *loader;
 	bt_slot_state state;
-	bt_order order; /* constant while FILLING, as the next two */
+	bt_order order; /* a reference of its own; constant while FILLING, as the next two */
 	bt_shard shard;
 	uint64_t index;    /* of the batch, counted from the start of the run */
 	uint32_t claimed;  /* samples that workers have taken */

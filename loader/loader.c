@@ -42,18 +42,34 @@ static int make_pool(beton_loader *loader, beton_error *err)
 		       beton_reader_path(loader->reader), loader->num_slots, loader->outputs.slot_bytes);
 }
 
+/* What the caller's pointers point to is borrowed until open returns; names of fields live as long as the reader. */
+static void drop_borrowed(beton_loader *loader)
+{
+	beton_loader_options *options = &loader->options;
+	int image = loader->outputs.image_field;
+	options->image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
+	options->indices = NULL;
+	options->weights = NULL;
+	if (options->class_field) {
+		int field = beton_reader_find_field(loader->reader, options->class_field);
+		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;
+	}
+}
+
 static int open_parts(beton_loader *loader, const char *path, const beton_loader_options *options, beton_error *err)
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = beton_reader_open(&loader->reader, path, err);
-	if (result == BETON_OK)
-		result = bt_outputs_init(&loader->outputs, loader->reader, &loader->options, err);
+		result = bt_dataset_open(&loader->dataset, &path, 1, NULL, err);
 	if (result)
 		return result;
-	/* The caller's string is borrowed until open returns; the reader's lives as long as the loader. */
-	int image = loader->outputs.image_field;
-	loader->options.image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
+	loader->reader = loader->dataset.readers[0];
+	result = bt_outputs_init(&loader->outputs, loader->reader, &loader->options, err);
+	if (result == BETON_OK)
+		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
+	if (result)
+		return result;
+	drop_borrowed(loader);
 	bt_image_format_init(&loader->image_format, &loader->options);
 	const bt_engine_config config = {.reader = loader->reader,
 					 .direct = loader->options.direct,
@@ -106,8 +122,10 @@ void beton_loader_close(beton_loader **out)
 	free(loader->in_flight);
 	if (loader->engine_api)
 		loader->engine_api->close(&loader->engine);
+	bt_order_end(&loader->run.order);
+	bt_orders_close(&loader->orders);
 	bt_outputs_free(&loader->outputs);
-	beton_reader_close(&loader->reader);
+	bt_dataset_close(&loader->dataset);
 	free(loader);
 }
 
@@ -120,31 +138,38 @@ static int refuse_child(const beton_loader *loader, beton_error *err)
 		       beton_reader_path(loader->reader), (long)loader->owner, (long)getpid());
 }
 
+static bt_shard shard_from(const beton_loader *loader, uint64_t position)
+{
+	const beton_loader_options *options = &loader->options;
+	return (bt_shard){.n = bt_orders_length(loader->orders),
+			  .start = position,
+			  .batch_size = options->batch_size,
+			  .rank = options->rank,
+			  .world_size = options->world_size,
+			  .last = options->last};
+}
+
 int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
 {
 	int result = refuse_child(loader, err);
 	if (result)
 		return result;
-	const beton_loader_options *options = &loader->options;
-	uint64_t n = beton_loader_num_samples(loader);
+	uint64_t n = bt_orders_length(loader->orders);
 	if (position > n)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond its %llu samples",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond the %llu of an epoch",
 			       beton_reader_path(loader->reader), (unsigned long long)position, (unsigned long long)n);
-	bt_run run = {.started = true,
-		      .epoch = epoch,
-		      .shard = {.n = n,
-				.start = position,
-				.batch_size = options->batch_size,
-				.rank = options->rank,
-				.world_size = options->world_size,
-				.drop_last = options->drop_last}};
+	bt_run run = {.started = true, .epoch = epoch, .shard = shard_from(loader, position)};
 	run.batches = bt_shard_batches(&run.shard);
-	bt_order_init(&run.order, options->order, n, options->seed, epoch);
+	result = bt_order_begin(&run.order, loader->orders, epoch, err);
+	if (result)
+		return result;
 	pthread_mutex_lock(&loader->lock);
 	bt_queue_abandon(loader);
+	bt_order last = loader->run.order;
 	loader->run = run;
 	pthread_cond_broadcast(&loader->work);
 	pthread_mutex_unlock(&loader->lock);
+	bt_order_end(&last);
 	return BETON_OK;
 }
 
@@ -219,27 +244,30 @@ void beton_batch_release(beton_batch **batch)
 
 uint64_t beton_loader_num_samples(const beton_loader *loader)
 {
-	return beton_reader_info(loader->reader)->num_samples;
+	return bt_dataset_samples(&loader->dataset);
+}
+
+uint64_t beton_loader_epoch_length(const beton_loader *loader)
+{
+	return bt_orders_length(loader->orders);
 }
 
 uint64_t beton_loader_num_batches(const beton_loader *loader)
 {
-	const beton_loader_options *options = &loader->options;
-	bt_shard shard = {.n = beton_loader_num_samples(loader),
-			  .batch_size = options->batch_size,
-			  .rank = options->rank,
-			  .world_size = options->world_size,
-			  .drop_last = options->drop_last};
+	bt_shard shard = shard_from(loader, 0);
 	return bt_shard_batches(&shard);
 }
 
 uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position)
 {
-	if (position >= beton_loader_num_samples(loader))
-		return UINT64_MAX;
 	bt_order order;
-	bt_order_init(&order, loader->options.order, beton_loader_num_samples(loader), loader->options.seed, epoch);
-	return bt_order_sample(&order, position);
+	if (position >= bt_orders_length(loader->orders) ||
+	    bt_order_begin(&order, loader->orders, epoch, NULL) != BETON_OK)
+		return UINT64_MAX;
+	uint64_t sample;
+	int result = bt_order_sample(&order, position, &sample, NULL);
+	bt_order_end(&order);
+	return result == BETON_OK ? sample : UINT64_MAX;
 }
 
 void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)

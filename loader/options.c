@@ -33,6 +33,7 @@ void beton_loader_options_init(beton_loader_options *options)
 			  .mean = {123.675f, 116.28f, 103.53f},
 			  .std = {58.395f, 57.12f, 57.375f}},
 		.verify = true,
+		.window_pages = 64,
 	};
 }
 
@@ -69,8 +70,10 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("num_threads", o->num_threads, 0, THREADS_MAX, err)) ||
 	    (result = check_count("batches_ahead", o->batches_ahead, 1, BATCHES_MAX, err)) ||
 	    (result = check_count("batches_leased", o->batches_leased, 1, BATCHES_MAX, err)) ||
-	    (result = check_count("order", o->order, 0, BETON_ORDER_RANDOM, err)) ||
+	    (result = check_count("order", o->order, 0, BETON_ORDER_TORCH_DISTRIBUTED, err)) ||
 	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_URING, err)) ||
+	    (result = check_count("last", o->last, 0, BETON_LAST_PAD, err)) ||
+	    (result = check_count("window_pages", o->window_pages, 1, UINT32_MAX, err)) ||
 	    (result = check_count("world_size", o->world_size, 1, UINT32_MAX, err)))
 		return result;
 	if (o->direct && o->engine == BETON_ENGINE_MMAP)

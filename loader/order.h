@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of an epoch, and which part of it belongs to a rank: pure functions, O(1) memory and time. */
+ * The order of an epoch: a function of options, data set, epoch and position alone.
+ *
+ * An order is one of entries 0 .. m-1, which stand for all samples or for those of a list. */
 #ifndef BT_LOADER_ORDER_H
 #define BT_LOADER_ORDER_H
 
@@ -8,40 +10,57 @@
 
 #include <beton/loader.h>
 
+#include "order_quasi.h"
 #include "permutation.h"
 
-/* A permutation of 0 .. n-1. Immutable after init: any thread may use it. */
+/* What an order needs to know of the data set; all borrowed until bt_orders_open returns, but for first. */
+typedef struct bt_order_data {
+	const char *name; /* of the data set, for messages */
+	uint64_t num_samples;
+	uint64_t run;            /* QUASI_RANDOM: samples of a page on average, >= 1 */
+	const uint64_t *storage; /* QUASI_RANDOM: [num_samples], as they lie in the file; NULL: as they are numbered */
+	const int64_t *classes;  /* BALANCED: [num_samples] */
+	uint32_t sources;        /* files */
+	uint64_t *first;         /* [sources + 1]: the first sample of each; outlives the orders */
+	const double *mix;       /* weights of the sources; NULL: one behind the other */
+} bt_order_data;
+
+/* What the epochs have in common. Any thread may use it. Memory: none for SEQUENTIAL, RANDOM, QUASI_RANDOM (of files in
+ * order) and CALLBACK; 8 bytes for each entry of a list; what order_*.h say of the others; and 4 bytes for each entry
+ * of a permutation that must be drawn as a whole, for each epoch that is in use. */
+typedef struct bt_orders bt_orders;
+
+/* The epoch of an order, or one more reference to it. A copy by assignment shares the reference. */
 typedef struct bt_order {
-	beton_order kind;
-	uint64_t n;
+	bt_orders *orders;
+	uint64_t epoch;
+	uint64_t length; /* positions */
+	uint64_t key;
 	bt_permutation permutation;
+	bt_quasi quasi;
+	struct bt_order_table *table; /* NULL: computed */
 } bt_order;
 
-void bt_order_init(bt_order *order, beton_order kind, uint64_t n, uint64_t seed, uint64_t epoch);
+/* Checks the options of the order. Errors: INVALID_ARGUMENT (naming option and value), NO_MEMORY. */
+int bt_orders_open(bt_orders **out, const beton_loader_options *options, const bt_order_data *data, beton_error *err);
+/* After the last bt_order_end. NULL is allowed. */
+void bt_orders_close(bt_orders **orders);
 
-/* The sample at a position; position < n. */
-uint64_t bt_order_sample(const bt_order *order, uint64_t position);
+/* Positions of an epoch. */
+uint64_t bt_orders_length(const bt_orders *orders);
 
-/* One rank's part of the positions [start, n): batch k of all ranks together is the window
- * [start + k * batch_size * world_size, ...), and a rank takes the positions of it that are equal to rank modulo
- * world_size. */
-typedef struct bt_shard {
-	uint64_t n;
-	uint64_t start;
-	uint32_t batch_size;
-	uint32_t rank;
-	uint32_t world_size;
-	bool drop_last;
-} bt_shard;
+/* Equal for orders that give the same samples at the same positions, as far as that can be known without drawing them:
+ * of a callback only that it is one. */
+uint64_t bt_orders_fingerprint(const bt_orders *orders);
 
-/* Batches of this rank from start to the end. */
-uint64_t bt_shard_batches(const bt_shard *shard);
+/* An epoch. Errors: NO_MEMORY (only of the orders that draw it as a whole, which takes time, too). */
+int bt_order_begin(bt_order *out, bt_orders *orders, uint64_t epoch, beton_error *err);
+bt_order bt_order_retain(const bt_order *order);
+/* Zero-initialised orders are allowed. */
+void bt_order_end(bt_order *order);
 
-/* The first position of window `batch`, for all ranks. */
-uint64_t bt_shard_window(const bt_shard *shard, uint64_t batch);
-
-/* Samples of this rank in that window, and the position of its i-th. */
-uint32_t bt_shard_count(const bt_shard *shard, uint64_t batch);
-uint64_t bt_shard_position(const bt_shard *shard, uint64_t batch, uint32_t i);
+/* The sample at a position. Beyond the end the epoch repeats itself (padding); length > 0. Errors: INVALID_ARGUMENT (a
+ * callback gave a number that is none). */
+int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, beton_error *err);
 
 #endif

@@ -124,9 +124,13 @@ static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot
 
 int bt_sample_fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, beton_error *err)
 {
-	uint64_t sample = bt_order_sample(&slot->order, bt_shard_position(&slot->shard, slot->index, index));
+	uint64_t sample = 0;
+	uint64_t position = bt_shard_position(&slot->shard, slot->index, index);
+	int result = bt_order_sample(&slot->order, position, &sample, err);
+	if (result)
+		return result;
 	slot->ids[index] = sample;
-	int result = fill(loader, tools, slot, index, sample, err);
+	result = fill(loader, tools, slot, index, sample, err);
 	/* Not every cause knows the sample that it hits. */
 	if (result && err->sample < 0)
 		err->sample = (int64_t)sample;

@@ -11,6 +11,7 @@
 #include <beton/loader.h>
 
 #include "batch.h"
+#include "dataset.h"
 #include "engine.h"
 #include "order.h"
 #include "sample.h"
@@ -32,7 +33,9 @@ struct beton_loader {
 	/* Constant after open. */
 	pid_t owner;
 	beton_loader_options options;
-	beton_reader *reader;
+	bt_dataset dataset;
+	beton_reader *reader; /* of the first file: fields and names */
+	bt_orders *orders;
 	const bt_engine_api *engine_api;
 	bt_engine *engine;
 	bt_outputs outputs;

@@ -192,7 +192,7 @@ static void drop_last_gives_full_batches_on_every_rank(void **state)
 		beton_loader_options options = augmented(8, 2);
 		options.world_size = 3;
 		options.rank = rank;
-		options.drop_last = true;
+		options.last = BETON_LAST_DROP;
 		run(&options, 0, 0, UINT64_MAX, &got);
 		assert_int_equal(got.count, 32);
 	}

@@ -66,7 +66,9 @@ static void every_option_is_checked(void **state)
 	check_option(batches_ahead, 65, "is 65");
 	check_option(batches_leased, 0, "is 0");
 	check_option(batches_leased, 65, "is 65");
-	check_option(order, (beton_order)2, "is 2");
+	check_option(order, (beton_order)10, "is 10");
+	check_option(last, (beton_last)3, "is 3");
+	check_option(window_pages, 0, "is 0");
 	check_option(engine, (beton_engine)4, "is 4");
 	beton_loader_options mapped = fixture_options(4, 1);
 	mapped.engine = BETON_ENGINE_MMAP;

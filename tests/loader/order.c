@@ -5,17 +5,17 @@
 #include <stdlib.h>
 
 #include "loader/crop.h"
-#include "loader/order.h"
+#include "loader/permutation.h"
 #include "loader/random.h"
+#include "loader/shard.h"
 
 static void check_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
 {
-	bt_order order;
-	bt_order_init(&order, BETON_ORDER_RANDOM, n, seed, epoch);
+	bt_permutation order = bt_permutation_make(n, bt_epoch_key(seed, epoch));
 	uint8_t *seen = calloc(n + 1, 1);
 	assert_non_null(seen);
 	for (uint64_t i = 0; i < n; i++) {
-		uint64_t sample = bt_order_sample(&order, i);
+		uint64_t sample = bt_permutation_at(&order, i);
 		assert_true(sample < n);
 		assert_int_equal(seen[sample], 0);
 		seen[sample] = 1;
@@ -37,20 +37,19 @@ static void random_order_reaches_far(void **state)
 {
 	(void)state;
 	const uint64_t n = UINT64_C(10000000019);
-	bt_order order;
-	bt_order_init(&order, BETON_ORDER_RANDOM, n, 3, 4);
-	uint64_t last = bt_order_sample(&order, n - 1);
+	bt_permutation order = bt_permutation_make(n, bt_epoch_key(3, 4));
+	uint64_t last = bt_permutation_at(&order, n - 1);
 	assert_true(last < n);
 	double sum = 0;
 	for (uint64_t i = 0; i < 10000; i++) {
-		uint64_t sample = bt_order_sample(&order, i * 1000000);
+		uint64_t sample = bt_permutation_at(&order, i * 1000000);
 		assert_true(sample < n);
 		sum += (double)sample / (double)n;
 	}
 	/* The mean of 10000 uniform numbers: 0.5 with a deviation of 0.0029. */
 	assert_true(fabs(sum / 10000 - 0.5) < 0.015);
-	bt_order_init(&order, BETON_ORDER_RANDOM, UINT64_MAX, 3, 4);
-	assert_true(bt_order_sample(&order, UINT64_MAX - 1) < UINT64_MAX);
+	order = bt_permutation_make(UINT64_MAX, bt_epoch_key(3, 4));
+	assert_true(bt_permutation_at(&order, UINT64_MAX - 1) < UINT64_MAX);
 }
 
 /* Over many epochs each sample must come to each place equally often: chi-square over places, 99.99% bound. */
@@ -60,10 +59,9 @@ static void small_orders_are_uniform(void **state)
 	enum { N = 10, EPOCHS = 20000 };
 	static uint32_t counts[N][N];
 	for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-		bt_order order;
-		bt_order_init(&order, BETON_ORDER_RANDOM, N, 42, epoch);
+		bt_permutation order = bt_permutation_make(N, bt_epoch_key(42, epoch));
 		for (uint64_t i = 0; i < N; i++)
-			counts[i][bt_order_sample(&order, i)]++;
+			counts[i][bt_permutation_at(&order, i)]++;
 	}
 	for (int i = 0; i < N; i++) {
 		double chi = 0;
@@ -76,48 +74,50 @@ static void small_orders_are_uniform(void **state)
 static void epochs_and_seeds_differ(void **state)
 {
 	(void)state;
-	bt_order a, b, c;
-	bt_order_init(&a, BETON_ORDER_RANDOM, 100000, 1, 0);
-	bt_order_init(&b, BETON_ORDER_RANDOM, 100000, 1, 1);
-	bt_order_init(&c, BETON_ORDER_RANDOM, 100000, 2, 0);
+	bt_permutation a, b, c;
+	a = bt_permutation_make(100000, bt_epoch_key(1, 0));
+	b = bt_permutation_make(100000, bt_epoch_key(1, 1));
+	c = bt_permutation_make(100000, bt_epoch_key(2, 0));
 	int same = 0, fixed = 0;
 	for (uint64_t i = 0; i < 1000; i++) {
-		same += bt_order_sample(&a, i) == bt_order_sample(&b, i);
-		same += bt_order_sample(&a, i) == bt_order_sample(&c, i);
-		fixed += bt_order_sample(&a, i) == i;
+		same += bt_permutation_at(&a, i) == bt_permutation_at(&b, i);
+		same += bt_permutation_at(&a, i) == bt_permutation_at(&c, i);
+		fixed += bt_permutation_at(&a, i) == i;
 	}
 	assert_true(same < 5);
 	assert_true(fixed < 5);
-	bt_order_init(&a, BETON_ORDER_SEQUENTIAL, 10, 1, 0);
-	assert_int_equal(bt_order_sample(&a, 7), 7);
 }
 
-static void check_shards(uint64_t n, uint64_t start, uint32_t batch_size, uint32_t world_size, bool drop_last)
+static void check_shards(uint64_t n, uint64_t start, uint32_t batch_size, uint32_t world_size, beton_last last)
 {
-	uint8_t *seen = calloc(n + 1, 1);
+	uint64_t window = (uint64_t)batch_size * world_size;
+	uint64_t full = (n - start) / window * window;
+	uint64_t end = last == BETON_LAST_DROP ? start + full : n;
+	if (last == BETON_LAST_PAD && n - start > full)
+		end = start + full + window;
+	uint8_t *seen = calloc(end + 1, 1);
 	uint64_t total = 0;
 	for (uint32_t rank = 0; rank < world_size; rank++) {
-		bt_shard shard = {n, start, batch_size, rank, world_size, drop_last};
+		bt_shard shard = {n, start, batch_size, rank, world_size, last};
 		uint64_t batches = bt_shard_batches(&shard);
-		if (drop_last)
-			assert_int_equal(batches, (n - start) / ((uint64_t)batch_size * world_size));
+		if (last != BETON_LAST_SHORT)
+			assert_int_equal(batches, (end - start) / window);
 		for (uint64_t b = 0; b < batches; b++) {
 			uint32_t count = bt_shard_count(&shard, b);
 			assert_in_range(count, 1, batch_size);
-			if (b + 1 < batches || drop_last)
+			if (b + 1 < batches || last != BETON_LAST_SHORT)
 				assert_int_equal(count, batch_size);
 			for (uint32_t i = 0; i < count; i++) {
 				uint64_t position = bt_shard_position(&shard, b, i);
-				assert_in_range(position, start, n - 1);
+				assert_in_range(position, start, end - 1);
 				assert_int_equal(position % world_size, rank);
-				assert_int_equal((position - start) / ((uint64_t)batch_size * world_size), b);
+				assert_int_equal((position - start) / window, b);
 				assert_int_equal(seen[position]++, 0);
 				total++;
 			}
 		}
 	}
-	uint64_t window = (uint64_t)batch_size * world_size;
-	assert_int_equal(total, drop_last ? (n - start) / window * window : n - start);
+	assert_int_equal(total, end - start);
 	free(seen);
 }
 
@@ -130,8 +130,8 @@ static void shards_partition_the_positions(void **state)
 		for (size_t s = 0; s < 8; s++)
 			for (uint32_t batch = 1; batch <= 33; batch += 8)
 				for (uint64_t start = 0; start <= sizes[s]; start += 1 + sizes[s] / 5) {
-					check_shards(sizes[s], start, batch, worlds[w], false);
-					check_shards(sizes[s], start, batch, worlds[w], true);
+					for (int last = 0; last <= BETON_LAST_PAD; last++)
+						check_shards(sizes[s], start, batch, worlds[w], (beton_last)last);
 				}
 }
 

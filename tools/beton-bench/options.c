@@ -16,7 +16,7 @@ static const char *const usage_text =
 	"      --threads N         worker threads; 0, the default: one for each core\n"
 	"      --dtype NAME        u8 (default), or f32, which is normalized\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
-	"      --order NAME        random (default) or sequential\n"
+	"      --order NAME        random (default), quasi or sequential\n"
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
 	"      --direct            read past the page cache\n"
 	"      --seed N            of order and augmentation (default 0)\n"
@@ -37,7 +37,10 @@ enum { PIPELINE_TRAIN, PIPELINE_EVAL };
 static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_EVAL}, {NULL, 0}};
 static const choice dtypes[] = {{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
-static const choice orders[] = {{"random", BETON_ORDER_RANDOM}, {"sequential", BETON_ORDER_SEQUENTIAL}, {NULL, 0}};
+static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
+				{"quasi", BETON_ORDER_QUASI_RANDOM},
+				{"sequential", BETON_ORDER_SEQUENTIAL},
+				{NULL, 0}};
 static const choice engines[] = {{"auto", BETON_ENGINE_AUTO},
 				 {"mmap", BETON_ENGINE_MMAP},
 				 {"threads", BETON_ENGINE_THREADS},

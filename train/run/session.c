@@ -76,7 +76,7 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	loader.seed = options->seed;
 	loader.rank = (uint32_t)session->rank;
 	loader.world_size = (uint32_t)session->world_size;
-	loader.drop_last = training;
+	loader.last = training ? BETON_LAST_DROP : BETON_LAST_SHORT;
 	loader.image.field = training ? session->facts->train.image_field : session->facts->val.image_field;
 	loader.image.height = loader.image.width = (uint32_t)options->image_size;
 	loader.image.crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;

@@ -25,10 +25,43 @@
 extern "C" {
 #endif
 
+/* The order of the samples. All but CALLBACK are functions of data set, options, epoch and position alone, the same for
+ * any world size; and all but the three that are marked (*) can begin anywhere at once and keep nothing that grows with
+ * the number of samples, unless it is said. */
 typedef enum beton_order {
-	BETON_ORDER_SEQUENTIAL = 0,
-	BETON_ORDER_RANDOM = 1, /* a keyed permutation of all samples, new for each epoch */
+	BETON_ORDER_SEQUENTIAL = 0, /* as numbered; of a list, in rising order */
+	BETON_ORDER_RANDOM = 1,     /* a keyed permutation of all samples, new for each epoch */
+	/* For files larger than memory on disks that want to be read in order: window_pages pages, drawn at random, are
+	 * put together and the samples of such a window permuted. Each page is needed in one window of an epoch only.
+	 * If a share p of all samples has some property, the number of those that have it among B samples of a window
+	 * has a variance of at most B p (1-p) (1 + B / window_pages), however the file is sorted; in a random order
+	 * it is B p (1-p). 8 bytes for each sample of a file that several processes wrote. */
+	BETON_ORDER_QUASI_RANDOM = 2,
+	BETON_ORDER_WEIGHTED = 3,        /* draws with replacement, by weights; 16 bytes for each sample */
+	BETON_ORDER_WEIGHTED_UNIQUE = 4, /* (*) draws without replacement, by weights; 12 bytes for each sample */
+	/* Rounds, in each of which every class comes once, in a new order: so classes come equally often, and so do
+	 * the samples of a class (small classes repeat). 8 bytes for each sample. */
+	BETON_ORDER_BALANCED = 5,
+	BETON_ORDER_LIST = 6,     /* `indices` as they stand, which may repeat */
+	BETON_ORDER_CALLBACK = 7, /* order_callback */
+	/* (*) FFCV's RANDOM, number for number: NumPy's default_rng(seed + epoch).permutation(n). 4 bytes for each
+	 * sample. FFCV's epochs count from 0 at each Loader. */
+	BETON_ORDER_FFCV_RANDOM = 8,
+	/* (*) PyTorch's DistributedSampler(shuffle=True, drop_last=False), number for number, and so FFCV's distributed
+	 * RANDOM: torch.randperm seeded with seed + epoch, repeated from its start to a multiple of world_size; a rank
+	 * gets what its sampler would give. At most 214,748,363 samples; 4 bytes for each. */
+	BETON_ORDER_TORCH_DISTRIBUTED = 9,
 } beton_order;
+
+/* What happens at the end of an epoch of n positions, n = beton_loader_epoch_length. */
+typedef enum beton_last {
+	/* Each position exactly once over all ranks: the last batch may be short, and ranks may differ by one sample.
+	 */
+	BETON_LAST_SHORT = 0,
+	BETON_LAST_DROP = 1, /* every rank gets floor(n / (batch_size * world_size)) full batches */
+	/* Every rank gets the number rounded up: the last batches are filled with the first samples of the epoch. */
+	BETON_LAST_PAD = 2,
+} beton_last;
 
 typedef enum beton_engine {
 	BETON_ENGINE_AUTO = 0,    /* URING with option direct, else THREADS */
@@ -93,13 +126,26 @@ typedef struct beton_loader_options {
 	uint64_t seed; /* of order and augmentation; default 0 */
 	uint32_t rank; /* this process's shard, 0 <= rank < world_size; default 0 of 1 */
 	uint32_t world_size;
-	bool drop_last; /* default false. true: every rank gets floor(n / (batch_size * world_size)) full batches.
-			   false: each sample exactly once over all ranks; the last batch may be short and ranks may
-			   differ by one sample. */
+	beton_last last; /* default SHORT */
 
 	beton_image_options image; /* checked, but without effect in a file without images */
 
 	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
+
+	/* Orders. Arrays are borrowed until open returns; an option that the order does not use is refused. */
+	const uint64_t *indices; /* any order: the samples that it is made of, may repeat; NULL (default): all */
+	uint64_t num_indices;
+	const double *weights; /* WEIGHTED...: of all samples, or of those of indices, finite, at least 0 */
+	uint64_t num_weights;
+	/* WEIGHTED..., BALANCED, CALLBACK: positions of an epoch. 0 (default): as many as there
+	 * are samples (WEIGHTED_UNIQUE: with a weight above 0, its limit). */
+	uint64_t num_draws;
+	const char *class_field; /* BALANCED: an INT field; NULL (default): the first one */
+	uint32_t window_pages;   /* QUASI_RANDOM: pages of a window, >= 1; default 64 */
+	/* CALLBACK: the number of the sample at a position (of the index, if there are indices). Called by several
+	 * threads at once, in any order, more than once for a position: it must always give the same. */
+	uint64_t (*order_callback)(uint64_t epoch, uint64_t position, void *context);
+	void *order_context;
 } beton_loader_options;
 
 /* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count. name is the field's. */
@@ -152,7 +198,8 @@ BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
  * whole batches, at any world size). Leaves an unfinished epoch without waiting for it; leased batches stay leased.
- * Errors: INVALID_ARGUMENT (position beyond the samples), STATE (the child of a fork). */
+ * Errors: INVALID_ARGUMENT (position beyond the epoch's), STATE (the child of a fork), NO_MEMORY (of orders that are
+ * drawn as a whole). */
 BETON_API int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err);
 
 /* Waits for the next batch. BETON_OK: *out is leased. BETON_END: no more batches in this epoch. SAMPLE_CORRUPT, IO,
@@ -166,15 +213,17 @@ BETON_API int beton_loader_next(beton_loader *loader, beton_batch **out, beton_e
 /* Gives a batch back and sets *batch to NULL; NULL is allowed. */
 BETON_API void beton_batch_release(beton_batch **batch);
 
-/* Samples in the file; batches that this rank gets from a whole epoch; the sample at a position of an epoch's global
- * order, UINT64_MAX beyond its end. */
+/* Samples of the data set; positions of an epoch's global order; batches that this rank gets from a whole epoch; the
+ * sample at a position, UINT64_MAX beyond the end (or when there is no memory to draw the order as a whole). */
 BETON_API uint64_t beton_loader_num_samples(const beton_loader *loader);
+BETON_API uint64_t beton_loader_epoch_length(const beton_loader *loader);
 BETON_API uint64_t beton_loader_num_batches(const beton_loader *loader);
 BETON_API uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position);
 
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
-/* The options in force, defaults and automatic values filled in; valid until close. */
+/* The options in force, defaults and automatic values filled in; valid until close. The arrays of the order are not
+ * kept: they are NULL. */
 BETON_API const beton_loader_options *beton_loader_get_options(const beton_loader *loader);
 
 #ifdef __cplusplus

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dataset.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+/* ---- opening ---- */
+
+static bool same_shape(const beton_field *a, const beton_field *b)
+{
+	return a->ndim == b->ndim && strcmp(a->dtype, b->dtype) == 0 &&
+	       memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
+}
+
+static int compare_schemas(const beton_reader *one, const beton_reader *other, beton_error *err)
+{
+	uint32_t fields = beton_reader_info(one)->num_fields;
+	uint32_t others = beton_reader_info(other)->num_fields;
+	if (fields != others)
+		return bt_fail(err, BETON_MISMATCH, "%s has %u fields, but %s has %u", beton_reader_path(other), others,
+			       beton_reader_path(one), fields);
+	for (uint32_t i = 0; i < fields; i++) {
+		const beton_field *a = beton_reader_field(one, i);
+		const beton_field *b = beton_reader_field(other, i);
+		if (strcmp(a->name, b->name) != 0)
+			return bt_fail(err, BETON_MISMATCH, "%s: field %u is '%s', but in %s it is '%s'",
+				       beton_reader_path(other), i, b->name, beton_reader_path(one), a->name);
+		if (a->type != b->type || !same_shape(a, b))
+			return bt_fail(err, BETON_MISMATCH,
+				       "%s: field '%s' is not of the type or shape that it has in %s",
+				       beton_reader_path(other), b->name, beton_reader_path(one));
+	}
+	return BETON_OK;
+}
+
+static int open_file(bt_dataset *dataset, const char *path, beton_error *err)
+{
+	uint32_t i = dataset->count;
+	if (!path)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is NULL", i);
+	int result = beton_reader_open(&dataset->readers[i], path, err);
+	if (result == BETON_OK && i > 0)
+		result = compare_schemas(dataset->readers[0], dataset->readers[i], err);
+	if (result) {
+		beton_reader_close(&dataset->readers[i]);
+		return result;
+	}
+	/* A file has fewer than 2^59 samples: so many records or allocations must fit in it. */
+	dataset->first[i + 1] = dataset->first[i] + beton_reader_info(dataset->readers[i])->num_samples;
+	dataset->count++;
+	if (dataset->first[i + 1] > INT64_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more", path);
+	return BETON_OK;
+}
+
+int bt_dataset_open(bt_dataset *out, const char *const *paths, uint32_t count, const double *mix, beton_error *err)
+{
+	if (count == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
+	out->readers = calloc(count, sizeof(*out->readers));
+	out->first = calloc((size_t)count + 1, sizeof(*out->first));
+	out->mix = mix ? malloc(count * sizeof(*out->mix)) : NULL;
+	if (!out->readers || !out->first || (mix && !out->mix))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
+	if (mix)
+		memcpy(out->mix, mix, count * sizeof(*mix));
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < count && result == BETON_OK; i++)
+		result = open_file(out, paths[i], err);
+	return result;
+}
+
+void bt_dataset_close(bt_dataset *dataset)
+{
+	for (uint32_t i = 0; i < dataset->count; i++)
+		beton_reader_close(&dataset->readers[i]);
+	free(dataset->readers);
+	free(dataset->first);
+	free(dataset->mix);
+	*dataset = (bt_dataset){0};
+}
+
+uint64_t bt_dataset_samples(const bt_dataset *dataset)
+{
+	return dataset->first[dataset->count];
+}
+
+uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t *index)
+{
+	uint32_t low = 0, high = dataset->count;
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+		if (dataset->first[middle] <= sample)
+			low = middle;
+		else
+			high = middle;
+	}
+	*index = sample - dataset->first[low];
+	return low;
+}
+
+/* ---- what orders need ---- */
+
+/* Samples of a page on average: of the pages' bytes, or of the records' where nothing else is stored. */
+static uint64_t samples_per_page(const bt_dataset *dataset)
+{
+	double bytes = 0, page = 0;
+	for (uint32_t i = 0; i < dataset->count; i++) {
+		const beton_file_info *info = beton_reader_info(dataset->readers[i]);
+		uint64_t head = info->metadata_offset + info->num_samples * info->record_size;
+		bool blobs = info->alloc_entries > 0 && info->data_end > head;
+		bytes += (double)(blobs ? info->data_end - head : head - info->metadata_offset);
+		page = info->page_size > page ? info->page_size : page;
+	}
+	double samples = (double)bt_dataset_samples(dataset);
+	double run = bytes > 0 ? page / bytes * samples + 0.5 : 1;
+	return run < 1 ? 1 : run < samples ? (uint64_t)run : bt_dataset_samples(dataset);
+}
+
+static int storage_order(const bt_dataset *dataset, uint64_t **out, beton_error *err)
+{
+	uint64_t n = bt_dataset_samples(dataset);
+	uint64_t *all = NULL;
+	for (uint32_t i = 0; i < dataset->count; i++) {
+		uint64_t *part;
+		int result = beton_reader_storage_order(dataset->readers[i], &part, err);
+		bool missing = part && !all && !(all = malloc(n * sizeof(*all)));
+		if (missing)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the places of %llu samples",
+					 beton_reader_path(dataset->readers[i]), (unsigned long long)n);
+		/* Of the files in front of the first one that is not in order, too. */
+		uint64_t from = part && !*out ? 0 : dataset->first[i];
+		for (uint64_t k = from; all && !result && k < dataset->first[i + 1]; k++)
+			all[k] = part && k >= dataset->first[i] ? dataset->first[i] + part[k - dataset->first[i]] : k;
+		*out = all;
+		free(part);
+		if (result)
+			return result;
+	}
+	return BETON_OK;
+}
+
+static int find_class_field(const bt_dataset *dataset, const char *name, uint32_t *field, beton_error *err)
+{
+	const beton_reader *reader = dataset->readers[0];
+	int index = name ? beton_reader_find_field(reader, name) : beton_reader_find_type(reader, BETON_FIELD_INT);
+	if (index < 0)
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option class_field)",
+			       beton_reader_path(reader), name ? name : "of integers");
+	if (beton_reader_field(reader, (uint32_t)index)->type != BETON_FIELD_INT)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option class_field) holds no integers",
+			       beton_reader_path(reader), name);
+	*field = (uint32_t)index;
+	return BETON_OK;
+}
+
+static int read_classes(const bt_dataset *dataset, const char *name, int64_t **out, beton_error *err)
+{
+	uint32_t field = 0;
+	uint64_t n = bt_dataset_samples(dataset);
+	int result = find_class_field(dataset, name, &field, err);
+	if (result)
+		return result;
+	*out = n <= SIZE_MAX / sizeof(**out) ? malloc((n ? n : 1) * sizeof(**out)) : NULL;
+	if (!*out)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the classes of %llu samples",
+			       beton_reader_path(dataset->readers[0]), (unsigned long long)n);
+	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++)
+		result = beton_reader_integers(dataset->readers[i], field, 0, dataset->first[i + 1] - dataset->first[i],
+					       *out + dataset->first[i], err);
+	return result;
+}
+
+int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *options, bt_orders **out, beton_error *err)
+{
+	int64_t *classes = NULL;
+	uint64_t *storage = NULL;
+	int result = BETON_OK;
+	if (options->order == BETON_ORDER_BALANCED)
+		result = read_classes(dataset, options->class_field, &classes, err);
+	if (options->order == BETON_ORDER_QUASI_RANDOM)
+		result = storage_order(dataset, &storage, err);
+	bt_order_data data = {.name = beton_reader_path(dataset->readers[0]),
+			      .num_samples = bt_dataset_samples(dataset),
+			      .run = samples_per_page(dataset),
+			      .storage = storage,
+			      .classes = classes,
+			      .sources = dataset->count,
+			      .first = dataset->first,
+			      .mix = dataset->mix};
+	if (result == BETON_OK)
+		result = bt_orders_open(out, options, &data, err);
+	free(classes);
+	free(storage);
+	return result;
+}
+
+/* ---- what it is ---- */
+
+/* Size and hash of the file's last bytes: of the allocation table, which tells where every sample is. */
+enum { TAIL = 4096 };
+
+static int hash_file(const beton_reader *reader, uint64_t *value, beton_error *err)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	uint8_t tail[TAIL];
+	size_t size = info->file_size < TAIL ? (size_t)info->file_size : TAIL;
+	ssize_t got = bt_pread_full(beton_reader_fd(reader), tail, size, info->file_size - size);
+	if (got < 0)
+		return bt_fail_errno(err, errno, "%s: cannot read its last %zu bytes", beton_reader_path(reader), size);
+	if ((size_t)got != size)
+		return bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter while it was open",
+			       beton_reader_path(reader));
+	uint64_t facts[] = {info->num_samples, info->num_fields,         info->page_size,
+			    info->record_size, info->alloc_table_offset, info->file_size};
+	*value = XXH3_64bits_withSeed(facts, sizeof(facts), *value);
+	*value = XXH3_64bits_withSeed(tail, size, *value);
+	for (uint32_t i = 0; i < info->num_fields; i++) {
+		const beton_field *field = beton_reader_field(reader, i);
+		*value = XXH3_64bits_withSeed(field->name, strlen(field->name), *value ^ (uint64_t)field->type);
+	}
+	return BETON_OK;
+}
+
+int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err)
+{
+	*out = dataset->count;
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++)
+		result = hash_file(dataset->readers[i], out, err);
+	return result;
+}

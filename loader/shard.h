@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which positions of an epoch belong to a rank: pure functions, O(1) memory and time. */
+#ifndef BT_LOADER_SHARD_H
+#define BT_LOADER_SHARD_H
+
+#include <stdint.h>
+
+#include <beton/loader.h>
+
+/* One rank's part of the positions [start, n): batch k of all ranks together is the window
+ * [start + k * batch_size * world_size, ...), and a rank takes the positions of it that are equal to rank modulo
+ * world_size. start <= n < 2^63. */
+typedef struct bt_shard {
+	uint64_t n;
+	uint64_t start;
+	uint32_t batch_size;
+	uint32_t rank;
+	uint32_t world_size;
+	beton_last last;
+} bt_shard;
+
+/* Batches of this rank from start to the end. */
+uint64_t bt_shard_batches(const bt_shard *shard);
+
+/* The first position of window `batch`, for all ranks. */
+uint64_t bt_shard_window(const bt_shard *shard, uint64_t batch);
+
+/* Samples of this rank in that window, and the position of its i-th: with PAD it may be n or more. */
+uint32_t bt_shard_count(const bt_shard *shard, uint64_t batch);
+uint64_t bt_shard_position(const bt_shard *shard, uint64_t batch, uint32_t i);
+
+#endif
