@@ -101,7 +101,8 @@ static void append(beton_writer *writer, uint64_t i, bool damaged)
 	unsigned long size = (unsigned long)width * height * 3;
 	uint8_t *bytes = pixels;
 	if (i % 3 != 2)
-		bytes = fixture_jpeg(pixels, width, height, (fixture_jpeg_options){.progressive = i % 7 == 0}, &size);
+		bytes = fixture_jpeg(pixels, width, height,
+				     (fixture_jpeg_options){.progressive = i % 7 == 0, .restart = i % 2}, &size);
 	beton_input inputs[4] = {
 		{.integer = (int64_t)i * 3},
 		{.data = bytes,
