@@ -209,6 +209,29 @@ static int read_facts(const beton_reader *reader, const extension_section *secti
 	return result;
 }
 
+int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err)
+{
+	const extension_section *section = &reader->extension.known[SECTION_DICTIONARIES];
+	*out = NULL;
+	*size = 0;
+	if (!section->offset)
+		return BETON_OK;
+	void *bytes = malloc((size_t)section->size + 1);
+	if (!bytes)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its dictionaries (%llu bytes)", reader->path,
+			       (unsigned long long)section->size);
+	int result = beton_read_section(reader, "dictionaries", bytes, (size_t)section->size, section->offset, err);
+	if (result == BETON_OK && XXH3_64bits(bytes, (size_t)section->size) != section->sum)
+		result = damaged(reader, "the dictionaries do not match their checksum", section->offset, err);
+	if (result != BETON_OK) {
+		free(bytes);
+		return result;
+	}
+	*out = bytes;
+	*size = section->size;
+	return BETON_OK;
+}
+
 const char *beton_reader_facts(const beton_reader *reader, beton_error *err)
 {
 	/* The facts are read once; the object is not const, and this member is guarded by its lock. */

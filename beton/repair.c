@@ -25,6 +25,7 @@ typedef struct repair {
 	beton_repair_report *report;
 	beton_reader *reader;
 	beton_writer *writer;
+	bool keep_packed;     /* compressed values stay as they are stored */
 	summed_part metadata; /* with its checksums, which the reader is kept from looking at */
 	beton_value *values;
 	beton_input *inputs;
@@ -76,6 +77,11 @@ static int take_sample(repair *self, beton_error *err)
 		self->inputs[i].data = content.data;
 		/* The writer adds the NUL of a JSON text. */
 		self->inputs[i].size = content.size - (value->type == BETON_FIELD_JSON);
+		if (self->keep_packed && value->compression != BETON_COMPRESSION_NONE) {
+			self->inputs[i].data = self->buffers[i].stored;
+			self->inputs[i].size = value->blob.size;
+			self->inputs[i].value_size = value->size;
+		}
 		self->bytes += content.size;
 	}
 	return BETON_OK;
@@ -180,6 +186,25 @@ static beton_field *name_fields(const beton_field *from, uint32_t count)
 	return fields;
 }
 
+/* Compressed values can stay as they are unless their dictionaries are damaged; then those that need none, as the first
+ * of a file, are compressed again. */
+static int keep_packed(repair *self, beton_error *err)
+{
+	const beton_reader *reader = self->reader;
+	void *dictionaries = NULL;
+	uint64_t size;
+	beton_error fault;
+	int result = beton_reader_dictionaries(reader, &dictionaries, &size, &fault);
+	free(dictionaries);
+	for (uint32_t i = 0; i < reader->info.num_fields && result == BETON_OK; i++)
+		self->keep_packed |= reader->fields[i].compression != BETON_COMPRESSION_NONE;
+	if (result == BETON_OK || result == BETON_FORMAT)
+		return BETON_OK;
+	if (err)
+		*err = fault;
+	return result;
+}
+
 /* Opens the writer with the reader's schema or, where nothing is known of the samples, its first image field alone. */
 static int open_writer(repair *self, const char *output, beton_error *err)
 {
@@ -210,6 +235,11 @@ static int open_writer(repair *self, const char *output, beton_error *err)
 				reader->path);
 		fields = &fields[image];
 		count = 1;
+	} else {
+		int result = keep_packed(self, err);
+		if (result != BETON_OK)
+			return result;
+		options.stored_like = self->keep_packed ? reader : NULL;
 	}
 	beton_field *named = name_fields(fields, count);
 	int result = named ? beton_writer_open(&self->writer, output, named, count, &options, err)

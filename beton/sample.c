@@ -11,6 +11,17 @@
 #include "format.h"
 #include "layout.h"
 
+/* How a value comes: to be compressed here, or compressed already. */
+static bool to_compress(const sample_schema *schema, const beton_field *field)
+{
+	return field->compression != BETON_COMPRESSION_NONE && !schema->stored;
+}
+
+static bool is_compressed(const sample_schema *schema, const beton_field *field)
+{
+	return field->compression != BETON_COMPRESSION_NONE && schema->stored;
+}
+
 static int check_image(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
 		       uint64_t *expected, beton_error *err)
 {
@@ -29,7 +40,8 @@ static int check_image(const sample_schema *schema, uint64_t index, const beton_
 static int check_value(const sample_schema *schema, uint64_t index, const beton_field *field, const beton_input *value,
 		       beton_error *err)
 {
-	uint64_t expected = value->size;
+	uint64_t size = is_compressed(schema, field) ? value->value_size : value->size;
+	uint64_t expected = size;
 	if (value->size && !value->data)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 				      "%s: sample %llu, field '%s': %llu bytes at NULL", schema->path,
@@ -41,10 +53,10 @@ static int check_value(const sample_schema *schema, uint64_t index, const beton_
 	}
 	if (beton_type_is_array(field->type))
 		expected = beton_array_bytes(field);
-	if (value->size != expected)
+	if (size != expected)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
 				      "%s: sample %llu, field '%s': %llu bytes, expected %llu", schema->path,
-				      (unsigned long long)index, field->name, (unsigned long long)value->size,
+				      (unsigned long long)index, field->name, (unsigned long long)size,
 				      (unsigned long long)expected);
 	return BETON_OK;
 }
@@ -73,8 +85,9 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 		int result = check_value(schema, index, field, value, err);
 		if (result != BETON_OK)
 			return result;
-		bool json = field->type == BETON_FIELD_JSON;
-		bool compressed = field->compression != BETON_COMPRESSION_NONE;
+		/* To be looked at, and to get its NUL. */
+		bool json = field->type == BETON_FIELD_JSON && !is_compressed(schema, field);
+		bool compressed = to_compress(schema, field);
 		uint64_t left = schema->page_size - *used;
 		/* The first test also keeps the + 1 of JSON from overflowing. */
 		if (!compressed && (value->size > left || beton_blob_used(value->size + json) > left))
@@ -96,9 +109,14 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 }
 
 /* The record, but for the pointers, which come when the sample has its place. */
-static void fill_slot(uint8_t *slot, const beton_field *field, const beton_input *value)
+static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_field *field, const beton_input *value)
 {
 	uint64_t bits = (uint64_t)value->integer;
+	if (is_compressed(schema, field)) {
+		store_u64(slot + 8, value->size);
+		store_u64(slot + 16, value->value_size);
+		return;
+	}
 	if (field->compression != BETON_COMPRESSION_NONE) {
 		store_u64(slot + 16, value->size + (field->type == BETON_FIELD_JSON));
 		return;
@@ -154,17 +172,17 @@ int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index,
 	for (uint32_t i = 0; i < schema->num_fields; i++) {
 		const beton_field *field = &schema->fields[i];
 		const beton_input *value = &values[i];
-		fill_slot(self->record + field->record_offset, field, value);
+		fill_slot(self->record + field->record_offset, schema, field, value);
 		if (!beton_type_has_blob(field->type))
 			continue;
 		*blob = (sample_blob){.data = value->data, .size = value->size};
-		if (field->type == BETON_FIELD_JSON) {
+		if (field->type == BETON_FIELD_JSON && !is_compressed(schema, field)) {
 			if (value->size)
 				memcpy(text, value->data, (size_t)value->size);
 			*blob = (sample_blob){.data = text, .size = value->size + 1};
 			text += blob->size;
 		}
-		if (field->compression != BETON_COMPRESSION_NONE)
+		if (to_compress(schema, field))
 			self->raw = true;
 		else
 			blob->sum = XXH3_64bits(blob->data, (size_t)blob->size);

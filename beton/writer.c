@@ -41,6 +41,9 @@ static int take_options(const beton_writer_options *given, beton_writer_options 
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: unknown flags %#x", options->flags);
 	if (options->resume && !options->job)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: resume needs a job");
+	if (options->stored_like && (options->job || options->flags & BETON_WRITER_NO_EXTENSION))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "writer options: stored_like goes neither with a job nor without the extension");
 	return BETON_OK;
 }
 
@@ -81,7 +84,23 @@ static int take_schema(beton_writer *writer, const beton_field *fields, uint32_t
 		schema->blob_slots[schema->blob_fields] = field->record_offset + beton_field_slot(field).pointer_offset;
 		schema->field_of_blob[schema->blob_fields++] = i;
 	}
-	return beton_compressor_open(&writer->compressor, schema, err);
+	return schema->stored ? BETON_OK : beton_compressor_open(&writer->compressor, schema, err);
+}
+
+/* Values of the reader's file will be written as it stores them. */
+static int take_dictionaries(beton_writer *writer, const beton_reader *like, beton_error *err)
+{
+	const sample_schema *schema = &writer->schema;
+	bool same = beton_reader_info(like)->num_fields == schema->num_fields;
+	for (uint32_t i = 0; i < schema->num_fields && same; i++) {
+		const beton_field *theirs = beton_reader_field(like, i);
+		same = theirs->type == schema->fields[i].type && theirs->compression == schema->fields[i].compression;
+	}
+	if (!same)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: writer options: the fields of stored_like, %s, are others", writer->path,
+			       beton_reader_path(like));
+	return beton_reader_dictionaries(like, &writer->dictionaries, &writer->dictionaries_size, err);
 }
 
 static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_error *err)
@@ -185,7 +204,10 @@ int beton_writer_open(beton_writer **out, const char *path, const beton_field *f
 	beton_writer *writer = allocate(path, &options);
 	if (!writer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	writer->schema.stored = options.stored_like != NULL;
 	result = take_schema(writer, fields, num_fields, err);
+	if (result == BETON_OK && options.stored_like)
+		result = take_dictionaries(writer, options.stored_like, err);
 	if (result == BETON_OK && !(options.flags & BETON_WRITER_NO_EXTENSION))
 		result = beton_facts_make(&writer->facts, options.facts, err);
 	if (result == BETON_OK)
@@ -219,6 +241,7 @@ void beton_writer_close(beton_writer **out)
 	free(writer->descriptors);
 	free(writer->blobs);
 	free(writer->facts);
+	free(writer->dictionaries);
 	free(writer->page);
 	free(writer);
 	*out = NULL;

@@ -28,7 +28,9 @@ struct beton_writer {
 	sample_schema schema;
 	uint8_t *descriptors;
 	char *path;
-	char *facts;          /* what the file will say; NULL without the extension */
+	char *facts;        /* what the file will say; NULL without the extension */
+	void *dictionaries; /* of values that come compressed; NULL if there are none, or nothing comes so */
+	uint64_t dictionaries_size;
 	uint64_t data_offset; /* where the first page goes */
 	size_t window_limit;
 	bool resumable;

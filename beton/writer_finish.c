@@ -127,13 +127,15 @@ int beton_writer_complete(beton_writer *writer, beton_error *err)
 	page_move move = beton_writer_page_move(writer, writer->samples, writer->pages);
 	if (result == BETON_OK && move.limit)
 		result = move_pages(writer, &move, err);
-	uint8_t *dictionaries = NULL;
-	size_t dictionaries_size = 0;
+	uint8_t *own = NULL;
+	size_t own_size = 0;
 	if (result == BETON_OK)
-		result = beton_compressor_section(writer->compressor, &dictionaries, &dictionaries_size, err);
-	if (result == BETON_OK)
-		result = write_output(writer, &move, dictionaries, dictionaries_size, err);
-	free(dictionaries);
+		result = beton_compressor_section(writer->compressor, &own, &own_size, err);
+	if (result == BETON_OK && own)
+		result = write_output(writer, &move, own, own_size, err);
+	else if (result == BETON_OK)
+		result = write_output(writer, &move, writer->dictionaries, (size_t)writer->dictionaries_size, err);
+	free(own);
 	if (result == BETON_OK)
 		result = beton_spool_commit(&writer->files, err);
 	return result;

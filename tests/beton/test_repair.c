@@ -291,6 +291,12 @@ static void test_compressed_fields(void **state)
 			char text[MADE_TEXT_MAX];
 			size_t size = made_text(i * 3, text);
 			expect_bytes(reader, i, 3, text, size);
+			beton_value value;
+			assert_int_equal(beton_reader_value(reader, i, 3, &value, NULL), BETON_OK);
+			uint8_t *stored = malloc((size_t)value.blob.size);
+			assert_int_equal(beton_reader_read(reader, &value.blob, stored, NULL), BETON_OK);
+			assert_non_null(memmem(file.data, file.size, stored, (size_t)value.blob.size));
+			free(stored);
 		}
 		beton_reader_close(&reader);
 	}

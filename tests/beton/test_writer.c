@@ -546,6 +546,64 @@ static void test_bad_options(void **state)
 	beton_writer_close(NULL);
 }
 
+/* Values that come compressed, as another file stores them. */
+static void test_stored_values(void **state)
+{
+	(void)state;
+	const beton_field fields[] = {
+		{.name = "label", .type = BETON_FIELD_INT},
+		{.name = "text", .type = BETON_FIELD_JSON, .compression = BETON_COMPRESSION_ZSTD}};
+	const char *from = in_folder("stored.beton");
+	beton_writer *writer;
+	beton_error err;
+	int result = beton_writer_open(&writer, from, fields, 2, NULL, &err);
+	if (result == BETON_UNSUPPORTED) /* a build without zstd */
+		return;
+	assert_int_equal(result, BETON_OK);
+	const beton_input inputs[] = {{.integer = 3}, {.data = "[1, 2]", .size = 6}};
+	assert_int_equal(beton_writer_append(writer, inputs, &err), BETON_OK);
+	assert_int_equal(beton_writer_finish(writer, &err), BETON_OK);
+	beton_writer_close(&writer);
+
+	beton_reader *reader;
+	assert_int_equal(beton_reader_open(&reader, from, &err), BETON_OK);
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.stored_like = reader;
+	const char *path = in_folder("new.beton");
+	options.job = "job";
+	assert_int_equal(beton_writer_open(&writer, path, fields, 2, &options, &err), BETON_INVALID_ARGUMENT);
+	options.job = NULL;
+	options.flags = BETON_WRITER_NO_EXTENSION;
+	assert_int_equal(beton_writer_open(&writer, path, fields, 2, &options, &err), BETON_INVALID_ARGUMENT);
+	options.flags = 0;
+	assert_int_equal(beton_writer_open(&writer, path, fields, 1, &options, &err), BETON_INVALID_ARGUMENT);
+	const beton_field plain[] = {fields[0], {.name = "text", .type = BETON_FIELD_JSON}};
+	assert_int_equal(beton_writer_open(&writer, path, plain, 2, &options, &err), BETON_INVALID_ARGUMENT);
+
+	beton_value value;
+	uint8_t stored[64];
+	assert_int_equal(beton_reader_value(reader, 0, 1, &value, &err), BETON_OK);
+	assert_true(value.blob.size <= sizeof(stored) && value.size == 7);
+	assert_int_equal(beton_reader_read(reader, &value.blob, stored, &err), BETON_OK);
+	assert_int_equal(beton_writer_open(&writer, path, fields, 2, &options, &err), BETON_OK);
+	const beton_input again[] = {{.integer = 3},
+				     {.data = stored, .size = value.blob.size, .value_size = value.size}};
+	assert_int_equal(beton_writer_append(writer, again, &err), BETON_OK);
+	assert_int_equal(beton_writer_finish(writer, &err), BETON_OK);
+	beton_writer_close(&writer);
+	beton_reader_close(&reader);
+	assert_int_equal(beton_reader_open(&reader, path, &err), BETON_OK);
+	assert_int_equal(beton_reader_value(reader, 0, 1, &value, &err), BETON_OK);
+	char text[7];
+	assert_int_equal(value.size, sizeof(text));
+	assert_int_equal(beton_reader_read_value(reader, &value, text, &err), BETON_OK);
+	assert_string_equal(text, "[1, 2]");
+	beton_reader_close(&reader);
+	remove(from);
+	remove(path);
+}
+
 static void test_bad_values(void **state)
 {
 	(void)state;
@@ -633,6 +691,7 @@ int main(void)
 		cmocka_unit_test(test_bad_schema),
 		cmocka_unit_test(test_good_dtypes),
 		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_stored_values),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_nothing_appears_before_finish),
 	};

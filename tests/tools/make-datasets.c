@@ -105,15 +105,16 @@ static void write_pictures(const char *folder, const char *name, const char *fac
 	finish(writer);
 }
 
-static void write_compressed(const char *folder)
+/* More samples than dictionaries are trained from. */
+static void write_compressed(const char *folder, const char *name, const char *word)
 {
 	const beton_field fields[] = {
 		{.name = "label", .type = BETON_FIELD_INT},
 		{.name = "text", .type = BETON_FIELD_JSON, .compression = BETON_COMPRESSION_ZSTD}};
-	beton_writer *writer = open_writer(folder, "compressed", fields, 2, NULL);
-	for (int i = 0; writer && i < 200; i++) {
+	beton_writer *writer = open_writer(folder, name, fields, 2, NULL);
+	for (int i = 0; writer && i < 1500; i++) {
 		char text[400];
-		snprintf(text, sizeof(text), "{\"number\": %d, \"text\": \"%0300d\"}", i, i * i);
+		snprintf(text, sizeof(text), "{\"number\": %d, \"%s\": \"%0300d\"}", i, word, i * i);
 		append(writer, (const beton_input[]){{.integer = i % 3}, {.data = text, .size = strlen(text)}});
 	}
 	if (writer)
@@ -170,7 +171,8 @@ int main(int argc, char **argv)
 	write_pictures(argv[1], "twice-pictures", "{\"classes\": [\"cat\", \"cat\", \"dog\"]}");
 	write_pictures(argv[1], "few-names", "{\"classes\": [\"cat\", \"dog\"]}");
 	write_pictures(argv[1], "script", "{\"classes\": [\"<script>\", \"a&b\", \"\uffff\\u0001\\ufffe\"]}");
-	write_compressed(argv[1]);
+	write_compressed(argv[1], "compressed", "text");
+	write_compressed(argv[1], "compressed-else", "others");
 	write_odd_names(argv[1]);
 	remove_folder();
 	return 0;

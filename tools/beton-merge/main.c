@@ -20,7 +20,7 @@ static const char *const usage_text =
 	"\n"
 	"  -r, --remap-classes     classes of one name get one number; else the names of classes must agree\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: the largest of the inputs)\n"
-	"  -z, --recompress        allow compressed fields, whose values are then compressed again\n"
+	"  -z, --recompress        compress the values of compressed fields again\n"
 	"  -F, --force             replace OUT.beton if it exists\n"
 	"  -j, --json              the summary as JSON\n"
 	"  -Q, --quiet             no progress and no summary\n"
@@ -113,6 +113,8 @@ static int copy_file(const merge_job *job, copier *copy, const beton_reader *fir
 	int result = beton_reader_open(&reader, path, err);
 	if (result == BETON_OK)
 		result = dataset_check_same_schema(first, reader, err);
+	if (result == BETON_OK)
+		result = copier_check(copy, reader, err);
 	if (result == BETON_OK)
 		result = take_labels(job, copy, reader, &to, err);
 	uint64_t count = reader ? beton_reader_info(reader)->num_samples : 0;

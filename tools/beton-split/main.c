@@ -26,7 +26,6 @@ static const char *const usage_text =
 	"  -c, --samples=N         files of N samples\n"
 	"  -s, --size=SIZE         files of at most SIZE bytes, as many samples in each as fit\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
-	"  -z, --recompress        allow compressed fields, whose values are then compressed again\n"
 	"  -F, --force             replace files that exist\n"
 	"  -j, --json              the summary as JSON, a line for each file\n"
 	"  -Q, --quiet             no progress and no summary\n"
@@ -36,17 +35,11 @@ static const char *const usage_text =
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-	{"shards", required_argument, NULL, 'n'},
-	{"samples", required_argument, NULL, 'c'},
-	{"size", required_argument, NULL, 's'},
-	{"page-size", required_argument, NULL, 'p'},
-	{"recompress", no_argument, NULL, 'z'},
-	{"force", no_argument, NULL, 'F'},
-	{"json", no_argument, NULL, 'j'},
-	{"quiet", no_argument, NULL, 'Q'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	{"shards", required_argument, NULL, 'n'}, {"samples", required_argument, NULL, 'c'},
+	{"size", required_argument, NULL, 's'},   {"page-size", required_argument, NULL, 'p'},
+	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
 };
 
 typedef struct split_job {
@@ -54,7 +47,6 @@ typedef struct split_job {
 	const char *output;
 	split_rule rule;
 	uint32_t page_size; /* 0: that of the input */
-	bool recompress;
 	bool force;
 	bool json;
 	bool quiet;
@@ -78,9 +70,9 @@ static int write_shard(const split_job *job, const beton_reader *reader, const s
 	uint64_t end = plan->first[shard + 1];
 	char *name = shard_name(job->output, shard, plan->shards);
 	copier copy = {0};
-	int result = name ? copier_open(&copy, name, reader, job->page_size, end - plan->first[shard], facts,
-					job->recompress, err)
-			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
+	int result =
+		name ? copier_open(&copy, name, reader, job->page_size, end - plan->first[shard], facts, false, err)
+		     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
 	for (uint64_t i = plan->first[shard]; i < end && result == BETON_OK; i++)
 		result = copier_add(&copy, reader, i, bar, err);
 	if (result == BETON_OK)
@@ -174,9 +166,6 @@ static int parse_option(split_job *job, int option, const char *text, beton_erro
 		return text_parse_size("--size", text, &job->rule.bytes, err);
 	case 'p':
 		return text_parse_page_size("--page-size", text, &job->page_size, err);
-	case 'z':
-		job->recompress = true;
-		break;
 	case 'F':
 		job->force = true;
 		break;
@@ -203,7 +192,7 @@ int main(int argc, char **argv)
 	split_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:c:s:p:zFjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "n:c:s:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(NULL);
 		if (option == 'h' || option == 'V') {

@@ -21,8 +21,8 @@ enum {
 typedef struct file_size {
 	const beton_file_info *info;
 	uint32_t page_size;
-	uint32_t blobs;      /* of a sample */
-	uint64_t facts_size; /* bytes of facts that each shard has */
+	uint32_t blobs;       /* of a sample */
+	uint64_t every_shard; /* bytes of facts and dictionaries that each shard has */
 	uint64_t samples;
 	uint64_t pages;
 	uint64_t page_used;
@@ -35,7 +35,7 @@ static uint64_t bytes_of(const file_size *size)
 	uint64_t table = size->samples * size->blobs * TABLE_ENTRY_BYTES;
 	uint64_t sums = size->samples * size->blobs + (metadata + table) / CHECKSUM_PIECE + 2;
 	return (head + size->page_size - 1) / size->page_size * size->page_size + size->pages * size->page_size +
-	       table + sums * CHECKSUM_BYTES + size->facts_size + EXTENSION_BYTES;
+	       table + sums * CHECKSUM_BYTES + size->every_shard + EXTENSION_BYTES;
 }
 
 /* The size with one more sample of which `used` bytes go to a page. */
@@ -84,18 +84,16 @@ static int add_cut(split_plan *plan, uint64_t first, beton_error *err)
 static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t limit, uint64_t facts_size,
 			uint32_t page_size, beton_error *err)
 {
-	file_size empty = {.info = beton_reader_info(reader), .page_size = page_size, .facts_size = facts_size};
-	for (uint32_t i = 0; i < empty.info->num_fields; i++) {
-		const beton_field *field = beton_reader_field(reader, i);
-		empty.blobs += dataset_has_blob(field->type);
-		if (field->compression != BETON_COMPRESSION_NONE)
-			return bt_fail(err, BETON_UNSUPPORTED,
-				       "%s: field '%s' is compressed: nobody knows how large its values will be; use "
-				       "--shards or --samples",
-				       beton_reader_path(reader), field->name);
-	}
+	file_size empty = {.info = beton_reader_info(reader), .page_size = page_size};
+	for (uint32_t i = 0; i < empty.info->num_fields; i++)
+		empty.blobs += dataset_has_blob(beton_reader_field(reader, i)->type);
+	void *dictionaries;
+	int result = beton_reader_dictionaries(reader, &dictionaries, &empty.every_shard, err);
+	free(dictionaries);
+	empty.every_shard += facts_size;
 	file_size size = empty;
-	int result = add_cut(plan, 0, err);
+	if (result == BETON_OK)
+		result = add_cut(plan, 0, err);
 	for (uint64_t i = 0; i < empty.info->num_samples && result == BETON_OK; i++) {
 		uint64_t used;
 		result = program_check_signals(err);

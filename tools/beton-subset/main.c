@@ -26,7 +26,6 @@ static const char *const usage_text =
 	"  -w, --where=CONDITION   samples for which it holds: 'label < 10 and score >= 0.5'\n"
 	"  -l, --limit=N           the first N of all these\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
-	"  -z, --recompress        allow compressed fields, whose values are then compressed again\n"
 	"  -F, --force             replace OUT.beton if it exists\n"
 	"  -j, --json              the summary as JSON\n"
 	"  -Q, --quiet             no progress and no summary\n"
@@ -35,13 +34,17 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
-static const struct option long_options[] = {
-	{"index", required_argument, NULL, 'i'},     {"class", required_argument, NULL, 'c'},
-	{"where", required_argument, NULL, 'w'},     {"limit", required_argument, NULL, 'l'},
-	{"page-size", required_argument, NULL, 'p'}, {"recompress", no_argument, NULL, 'z'},
-	{"force", no_argument, NULL, 'F'},           {"json", no_argument, NULL, 'j'},
-	{"quiet", no_argument, NULL, 'Q'},           {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"index", required_argument, NULL, 'i'},
+					     {"class", required_argument, NULL, 'c'},
+					     {"where", required_argument, NULL, 'w'},
+					     {"limit", required_argument, NULL, 'l'},
+					     {"page-size", required_argument, NULL, 'p'},
+					     {"force", no_argument, NULL, 'F'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
 
 typedef struct subset_job {
 	const char *input;
@@ -49,7 +52,6 @@ typedef struct subset_job {
 	selection selection;
 	uint64_t limit;
 	uint32_t page_size; /* 0: that of the input */
-	bool recompress;
 	bool force;
 	bool json;
 	bool quiet;
@@ -63,7 +65,7 @@ static int copy_samples(const subset_job *job, const beton_reader *reader, uint6
 	char *facts;
 	int result = facts_copy(&facts, reader, err);
 	if (result == BETON_OK)
-		result = copier_open(&copy, job->output, reader, job->page_size, count, facts, job->recompress, err);
+		result = copier_open(&copy, job->output, reader, job->page_size, count, facts, false, err);
 	free(facts);
 	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
 		uint64_t sample;
@@ -120,9 +122,6 @@ static int parse_option(subset_job *job, int option, const char *text, beton_err
 		return bt_parse_u64("--limit", text, 0, INT64_MAX, &job->limit, err);
 	case 'p':
 		return text_parse_page_size("--page-size", text, &job->page_size, err);
-	case 'z':
-		job->recompress = true;
-		break;
 	case 'F':
 		job->force = true;
 		break;
@@ -150,7 +149,7 @@ int main(int argc, char **argv)
 	subset_job job = {.limit = UINT64_MAX};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "i:c:w:l:p:zFjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "i:c:w:l:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {

@@ -2,21 +2,11 @@
 #include "copier.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "dataset.h"
 #include "program.h"
-
-static int take_field(beton_field *field, const beton_reader *like, uint32_t index, bool recompress, beton_error *err)
-{
-	*field = *beton_reader_field(like, index);
-	if (field->compression == BETON_COMPRESSION_NONE || recompress)
-		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED,
-		       "%s: field '%s' is compressed, and cannot be copied as it is stored; --recompress allows to "
-		       "compress its values again",
-		       beton_reader_path(like), field->name);
-}
 
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
 		const char *facts, bool recompress, beton_error *err)
@@ -28,6 +18,9 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 	self->page_size = options.page_size = page_size ? page_size : info->page_size;
 	options.expected_samples = samples;
 	options.facts = facts;
+	for (uint32_t i = 0; i < info->num_fields && !recompress; i++)
+		self->keep_packed |= beton_reader_field(like, i)->compression != BETON_COMPRESSION_NONE;
+	options.stored_like = self->keep_packed ? like : NULL;
 	self->num_fields = info->num_fields;
 	self->stored = calloc(info->num_fields, sizeof(*self->stored));
 	self->values = calloc(info->num_fields, sizeof(*self->values));
@@ -35,7 +28,9 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 	if (!fields || !self->stored || !self->values)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", path, info->num_fields);
 	for (uint32_t i = 0; i < info->num_fields && result == BETON_OK; i++)
-		result = take_field(&fields[i], like, i, recompress, err);
+		fields[i] = *beton_reader_field(like, i);
+	if (result == BETON_OK && self->keep_packed)
+		result = beton_reader_dictionaries(like, &self->dictionaries, &self->dictionaries_size, err);
 	if (result == BETON_OK)
 		result = beton_writer_open(&self->writer, path, fields, info->num_fields, &options, err);
 	free(fields);
@@ -48,24 +43,45 @@ static int no_memory(const beton_reader *reader, uint64_t sample, uint64_t bytes
 		       (unsigned long long)sample, (unsigned long long)bytes);
 }
 
-/* Makes room for the sample's values. What is stored as it is has a bound that does not depend on what the input
- * claims: a page of the output; the reader has one for compressed values. */
+int copier_check(const copier *self, const beton_reader *reader, beton_error *err)
+{
+	void *dictionaries = NULL;
+	uint64_t size;
+	if (!self->keep_packed)
+		return BETON_OK;
+	int result = beton_reader_dictionaries(reader, &dictionaries, &size, err);
+	if (result == BETON_OK &&
+	    (size != self->dictionaries_size || (size && memcmp(dictionaries, self->dictionaries, (size_t)size) != 0)))
+		result =
+			bt_fail(err, BETON_UNSUPPORTED,
+				"%s: its values were compressed with other dictionaries than those of the first input, "
+				"and cannot stand beside them as they are stored; --recompress allows to compress them "
+				"again",
+				beton_reader_path(reader));
+	free(dictionaries);
+	return result;
+}
+
+/* Makes room for the sample's values. What is copied as it is stored has a bound that does not depend on what the input
+ * claims: a page of the output; the reader has one for values that it decompresses. */
 static int reserve(copier *self, const beton_reader *reader, uint64_t sample, uint64_t *sum, beton_error *err)
 {
-	uint64_t stored = 0; /* of the bytes that are not compressed */
+	uint64_t stored = 0; /* of the bytes that are copied as they are */
 	*sum = 0;
 	for (uint32_t i = 0; i < self->num_fields; i++) {
 		if (!dataset_has_blob(self->stored[i].type))
 			continue;
 		const beton_value *value = &self->stored[i];
-		if (value->compression == BETON_COMPRESSION_NONE && value->size > self->page_size - stored)
+		bool as_stored = value->compression == BETON_COMPRESSION_NONE || self->keep_packed;
+		uint64_t size = as_stored ? value->blob.size : value->size;
+		if (as_stored && size > self->page_size - stored)
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
 					      "%s: sample %llu does not fit a page of %u bytes; raise --page-size",
 					      beton_reader_path(reader), (unsigned long long)sample, self->page_size);
-		stored += value->compression == BETON_COMPRESSION_NONE ? value->size : 0;
-		if (value->size > SIZE_MAX - *sum)
-			return no_memory(reader, sample, value->size, err);
-		*sum += value->size;
+		stored += as_stored ? size : 0;
+		if (size > SIZE_MAX - *sum)
+			return no_memory(reader, sample, size, err);
+		*sum += size;
 	}
 	if (*sum <= self->capacity)
 		return BETON_OK;
@@ -86,6 +102,18 @@ static int drop_nul(const beton_reader *reader, const beton_value *value, beton_
 				      beton_reader_field(reader, value->field)->name);
 	input->size--;
 	return BETON_OK;
+}
+
+static int read_packed(const beton_reader *reader, const beton_value *value, uint8_t *data, beton_input *input,
+		       beton_error *err)
+{
+	int result = beton_reader_read(reader, &value->blob, data, err);
+	if (result == BETON_OK)
+		result = beton_reader_check(reader, value, data, err);
+	input->data = data;
+	input->size = value->blob.size;
+	input->value_size = value->size;
+	return result;
 }
 
 static int read_blob(const beton_reader *reader, const beton_value *value, uint8_t *data, beton_input *input,
@@ -126,8 +154,10 @@ static int read_sample(copier *self, const beton_reader *reader, uint64_t sample
 						.real = value->real};
 		if (!dataset_has_blob(value->type))
 			continue;
-		result = read_blob(reader, value, data, &self->values[i], err);
-		data += value->size;
+		bool packed = self->keep_packed && value->compression != BETON_COMPRESSION_NONE;
+		result = packed ? read_packed(reader, value, data, &self->values[i], err)
+				: read_blob(reader, value, data, &self->values[i], err);
+		data += packed ? value->blob.size : value->size;
 	}
 	if (result == BETON_OK && self->labels.to)
 		result = map_label(self, reader, err);
@@ -161,5 +191,6 @@ void copier_close(copier *self)
 	free(self->stored);
 	free(self->values);
 	free(self->buffer);
+	free(self->dictionaries);
 	*self = (copier){0};
 }

@@ -24,16 +24,21 @@ typedef struct copier {
 	uint8_t *buffer; /* the blobs of one sample */
 	uint64_t capacity;
 	uint32_t page_size;
+	bool keep_packed;   /* compressed values are copied as they are stored */
+	void *dictionaries; /* that these need */
+	uint64_t dictionaries_size;
 	label_map labels; /* set by the caller before copier_add */
 } copier;
 
-/* A compressed value can only be written by compressing it again: the value stays, but not the stored bytes, and the
- * dictionary is a new one. That takes an allowance, recompress; without it such a field is UNSUPPORTED.
- *
- * Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
- * JSON text, or NULL. Errors: those of beton_writer_open. */
+/* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a
+ * JSON text, or NULL. recompress: values of compressed fields are compressed again, with new dictionaries, and not
+ * copied as they are stored. Errors: those of beton_writer_open and beton_reader_dictionaries. */
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
 		const char *facts, bool recompress, beton_error *err);
+
+/* UNSUPPORTED if compressed values of reader, whose schema is that of like, cannot be copied as they are stored,
+ * because its dictionaries are not those of like. And the errors of beton_reader_dictionaries. */
+int copier_check(const copier *self, const beton_reader *reader, beton_error *err);
 
 /* Copies one sample of reader, whose schema is that of like, and tells bar. Checksums are compared where the input has
  * them. Errors: those of reading and of beton_writer_append, INVALID_ARGUMENT (a label that the map lacks), and

@@ -173,6 +173,11 @@ BETON_API int beton_reader_check_structure(const beton_reader *reader, beton_err
  * an error: NOT_FOUND (there are none), FORMAT (damaged), IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error *err);
 
+/* The dictionaries of compressed fields, compared with their checksum: as docs/format.md describes the section. *out:
+ * to be freed by free; NULL and size 0 when the file has none. Values of two files whose dictionaries are the same
+ * bytes may stand in one file as they are stored. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err);
+
 /* The open file, for I/O engines: read only, owned by the reader, not to be closed. */
 BETON_API int beton_reader_fd(const beton_reader *reader);
 
@@ -198,6 +203,11 @@ typedef struct beton_writer_options {
 	 * finish. Default false: start, and let close remove what is not finished. */
 	bool resume;
 	size_t window; /* bytes of samples that put may hold back until their turn comes; default 64 MiB */
+	/* Values of compressed fields come as this file stores them (beton_reader_read; value_size is
+	 * beton_value.size), and are written so: its dictionaries become those of the new file, and nothing is
+	 * compressed. Its schema must be the writer's. Borrowed until open returns; not together with job. Default
+	 * NULL. */
+	const beton_reader *stored_like;
 } beton_writer_options;
 
 /* One value to write: integer, real, or size bytes at data (borrowed until put returns). For IMAGE also mode, width and
@@ -210,6 +220,8 @@ typedef struct beton_input {
 	uint32_t height;
 	int64_t integer;
 	double real;
+	uint64_t value_size; /* only with options->stored_like, in a compressed field: bytes of the value itself, a
+				JSON's NUL among them; size and data are then what compressing made of it */
 } beton_input;
 
 /* Writes one file. Memory: a page, the window, and a constant, however many samples there are. */
