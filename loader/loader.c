@@ -56,6 +56,25 @@ static void drop_borrowed(beton_loader *loader)
 	}
 }
 
+/* A copy of the caller's list of operations, which is borrowed until open returns. */
+static int keep_operations(beton_loader *loader, beton_error *err)
+{
+	beton_image_options *image = &loader->options.image;
+	loader->pixel_format = (bt_image_format){
+		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
+	if (image->num_operations == 0) {
+		image->operations = NULL;
+		return BETON_OK;
+	}
+	size_t bytes = image->num_operations * sizeof(*image->operations);
+	loader->operations = malloc(bytes);
+	if (!loader->operations)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u operations", image->num_operations);
+	memcpy(loader->operations, image->operations, bytes);
+	image->operations = loader->operations;
+	return BETON_OK;
+}
+
 static int open_parts(beton_loader *loader, const char *path, const beton_loader_options *options, beton_error *err)
 {
 	int result = bt_options_resolve(&loader->options, options, err);
@@ -71,6 +90,9 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 		return result;
 	drop_borrowed(loader);
 	bt_image_format_init(&loader->image_format, &loader->options);
+	result = keep_operations(loader, err);
+	if (result)
+		return result;
 	const bt_engine_config config = {.reader = loader->reader,
 					 .direct = loader->options.direct,
 					 .lanes = loader->options.num_threads,
@@ -125,6 +147,7 @@ void beton_loader_close(beton_loader **out)
 	bt_order_end(&loader->run.order);
 	bt_orders_close(&loader->orders);
 	bt_outputs_free(&loader->outputs);
+	free(loader->operations);
 	bt_dataset_close(&loader->dataset);
 	free(loader);
 }

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "operations.h"
 
 enum { THREADS_MAX = 1024, BATCHES_MAX = 64, PIXELS_MAX = 65535 };
 
@@ -95,6 +96,8 @@ static int check_image(const beton_image_options *o, beton_error *err)
 	    (result = check_real("image.flip_probability", o->flip_probability, 0, true, 1, err)) ||
 	    (result = check_count("image.dtype", o->dtype, 0, BETON_FLOAT32, err)) ||
 	    (result = check_count("image.layout", o->layout, 0, BETON_NCHW, err)))
+		return result;
+	if ((result = bt_operations_check(o, "image", err)))
 		return result;
 	if (!o->normalize)
 		return BETON_OK;

@@ -11,6 +11,8 @@
 enum bt_operation {
 	BT_OPERATION_CROP = 1,
 	BT_OPERATION_FLIP = 2,
+	BT_OPERATION_BATCH = 3,
+	BT_OPERATION_USER = 64, /* + its place in the list of operations */
 };
 
 /* A stream of draws, private to its user. view: which of several outputs made from one sample (0 for the first). */
@@ -18,10 +20,13 @@ typedef struct bt_random {
 	uint64_t seed;
 	uint64_t epoch;
 	uint64_t sample;
-	uint32_t operation;
+	uint32_t operation; /* enum bt_operation */
 	uint32_t view;
 	uint64_t draw; /* the next draw's number */
 } bt_random;
+
+/* The next draw, 64 bits. */
+uint64_t bt_random_bits(bt_random *random);
 
 /* The next draw, uniform in [low, high). */
 double bt_random_uniform(bt_random *random, double low, double high);

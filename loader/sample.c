@@ -27,6 +27,7 @@ void bt_tools_close(bt_tools *tools)
 	bt_decoder_close(&tools->decoder);
 	bt_buffer_free(&tools->blob);
 	bt_transformer_free(&tools->transformer);
+	bt_operator_free(&tools->operator);
 	free(tools->values);
 	tools->values = NULL;
 }
@@ -65,6 +66,35 @@ static int read_blob(const beton_loader *loader, bt_tools *tools, const beton_bl
 	return loader->engine_api->wait(tools->lane, &tools->read, err);
 }
 
+/* Resize, operations, and the last pass. */
+static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
+		      const bt_picture *picture, void *destination, beton_error *err)
+{
+	const beton_image_options *options = &loader->options.image;
+	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
+	bool flip = bt_random_uniform(&random, 0, 1) < options->flip_probability;
+	if (options->num_operations == 0)
+		return bt_transform(&tools->transformer, picture, flip, &loader->image_format, destination, err);
+	int result = bt_operator_begin(&tools->operator, options->width, options->height, err);
+	if (result == BETON_OK)
+		result = bt_transform(&tools->transformer, picture, false, &loader->pixel_format,
+				      tools->operator.image.data, err);
+	if (result == BETON_OK)
+		result = bt_operator_apply(&tools->operator, options, &random, NULL, err);
+	if (result)
+		return result;
+	const bt_image *image = &tools->operator.image;
+	bt_picture done = {.colour = BT_RGB,
+			   .planes[0] = {.data = image->data,
+					 .stride = (size_t)image->width * 3,
+					 .width = image->width,
+					 .height = image->height,
+					 .channels = 3,
+					 .box_width = image->width,
+					 .box_height = image->height}};
+	return bt_transform(&tools->transformer, &done, flip, &loader->image_format, destination, err);
+}
+
 static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
 		      const beton_value *value, void *destination, beton_error *err)
 {
@@ -89,9 +119,7 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		return result;
 	}
 
-	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
-	bool flip = bt_random_uniform(&random, 0, 1) < loader->options.image.flip_probability;
-	result = bt_transform(&tools->transformer, &picture, flip, &loader->image_format, destination, err);
+	result = make_image(loader, tools, slot, sample, &picture, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
 }

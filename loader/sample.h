@@ -9,6 +9,7 @@
 #include "batch.h"
 #include "buffer.h"
 #include "decode.h"
+#include "operations.h"
 #include "engine.h"
 #include "transform.h"
 
@@ -20,6 +21,7 @@ typedef struct bt_tools {
 	bt_lane *lane;
 	bt_read read;
 	bt_transformer transformer;
+	bt_operator operator;     /* of the operations on pictures */
 	beton_loader_stats stats; /* since the last time they were added to the loader's */
 } bt_tools;
 

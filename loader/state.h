@@ -40,6 +40,8 @@ struct beton_loader {
 	bt_engine *engine;
 	bt_outputs outputs;
 	bt_image_format image_format;
+	bt_image_format pixel_format; /* of what operations work on: bytes, NHWC */
+	beton_operation *operations;  /* options.image.operations; owned */
 	uint32_t num_slots;
 	uint32_t num_workers; /* threads that were started */
 	struct bt_worker *workers;

@@ -51,6 +51,7 @@ extern "C" {
 	X(END, -40, "end of the epoch; not a failure")                                     \
 	X(TIMEOUT, -41, "the deadline passed")                                             \
 	X(CANCELLED, -42, "the operation was given up because its owner stopped")          \
+	X(USER_ERROR, -43, "a function that the user supplied failed")                     \
 	/* 60..79: the trainer */                                                          \
 	X(PEER_LOST, -60, "another rank died or can no longer be reached")                 \
 	X(MISMATCH, -61, "ranks or files that must agree do not")                          \

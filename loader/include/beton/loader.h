@@ -89,6 +89,94 @@ typedef enum beton_layout {
 	BETON_NCHW = 1,
 } beton_layout;
 
+/* What is done to a picture after it was cropped and resized and before it is flipped (image.flip_probability),
+ * normalized and laid out. Colours follow torchvision's functions for uint8 tensors, which are FFCV's too where FFCV
+ * has them; shapes follow torchvision's on Pillow images. Each kind uses the members named here; members that a kind
+ * does not use are ignored. {a, b} in range is drawn uniformly for each picture. */
+typedef enum beton_operation_kind {
+	BETON_FLIP_HORIZONTAL = 0,
+	BETON_FLIP_VERTICAL = 1,
+	BETON_TRANSLATE = 2, /* size, padding, fill: moved by -size .. size pixels in both directions. FFCV's
+				RandomTranslate; torchvision's RandomCrop(output, padding = size, padding_mode) */
+	BETON_ROTATE = 3,    /* range (degrees, counter-clockwise, -360..360), bilinear, fill: about the centre, corners
+				cut off. RandomRotation */
+	BETON_CUTOUT = 4,    /* size, fill: a square of size pixels that lies inside. FFCV's Cutout */
+	BETON_ERASE = 5,     /* range (share of the area, 0..1), ratio (height / width), fill. RandomErasing */
+	BETON_BRIGHTNESS = 6,    /* range (factor, >= 0) */
+	BETON_CONTRAST = 7,      /* range (factor, >= 0) */
+	BETON_SATURATION = 8,    /* range (factor, >= 0) */
+	BETON_HUE = 9,           /* range (turns of the colour circle, -0.5..0.5) */
+	BETON_COLOR_JITTER = 10, /* jitter: the magnitudes of brightness, contrast, saturation (>= 0: factors of
+				    max(0, 1 - m) .. 1 + m) and hue (0..0.5), in random order; 0 leaves one out */
+	BETON_GRAYSCALE = 11,
+	BETON_SOLARIZE = 12,  /* size: the threshold, 0..256; bytes from there on are inverted */
+	BETON_POSTERIZE = 13, /* size: bits that are kept, 0..8 */
+	BETON_INVERT = 14,
+	BETON_EQUALIZE = 15,
+	BETON_AUTOCONTRAST = 16,
+	BETON_SHARPNESS = 17,    /* range (factor, >= 0) */
+	BETON_BLUR = 18,         /* size (of the kernel; odd, up to BETON_BLUR_MAX, size / 2 below the picture's shorter
+				    side), range (sigma in pixels, > 0). GaussianBlur */
+	BETON_RAND_AUGMENT = 19, /* count (operations, 1..14), size (magnitude, 0..30). RandAugment with 31 bins,
+				    nearest pixels and its 14 operations; fill */
+	BETON_TRIVIAL_AUGMENT = 20, /* TrivialAugmentWide with 31 bins, nearest pixels; fill */
+	BETON_POISON = 21, /* mask, alpha, indices: pixel * (1 - alpha) + mask * alpha for the samples listed. FFCV's
+			      Poison */
+	BETON_CUSTOM = 22, /* apply, context */
+} beton_operation_kind;
+
+#define BETON_BLUR_MAX 127
+#define BETON_OPERATIONS_MAX 64
+
+/* What takes the place of pixels that a translation uncovers. */
+typedef enum beton_padding {
+	BETON_PADDING_FILL = 0,
+	BETON_PADDING_EDGE = 1,
+	BETON_PADDING_REFLECT = 2, /* mirrored without repeating the edge; size must be below the shorter side */
+} beton_padding;
+
+/* One picture for an operation of the user's. */
+typedef struct beton_operation_call {
+	void *context;
+	uint8_t *pixels; /* height x width x 3, RGB, packed; to be changed in place */
+	uint32_t height;
+	uint32_t width;
+	uint32_t view; /* 0 for image; the index in views otherwise */
+	uint64_t epoch;
+	uint64_t sample;    /* its id */
+	uint64_t random[2]; /* drawn for this picture and operation: seed your own generator with it, and the results
+			       are the same for any number of threads */
+} beton_operation_call;
+
+/* Begin with beton_loader_operation_init. */
+typedef struct beton_operation {
+	beton_operation_kind kind;
+	uint32_t size;
+	uint32_t count;
+	beton_padding padding;
+	bool bilinear;
+	uint8_t fill[3];    /* RGB; default black */
+	double probability; /* that it is applied to a picture, 0..1 */
+	double range[2];    /* least and most */
+	double ratio[2];
+	double jitter[4];
+	const float *mask;  /* height x width x 3, 0..255; borrowed until the loader is closed, like the next three */
+	const float *alpha; /* height x width, 0..1 */
+	const uint64_t *indices; /* sample ids, rising */
+	size_t num_indices;
+	/* Called by worker threads, by several at once. Anything but 0 makes the sample fail with BETON_USER_ERROR and
+	 * this number in the message. */
+	int (*apply)(const beton_operation_call *call);
+	void *context;
+	uint64_t reserved[4]; /* 0 */
+} beton_operation;
+
+/* The kind with its peer's defaults: probability 0.5, or 1 where the peer applies it always (TRANSLATE, ROTATE, CUTOUT,
+ * COLOR_JITTER, BLUR, RAND_AUGMENT, TRIVIAL_AUGMENT, POISON, CUSTOM); range {1, 1} of factors, {0, 0} of HUE and
+ * ROTATE, {0.02, 0.33} and ratio {0.3, 3.3} of ERASE, sigma {0.1, 2} and size 3 of BLUR; magnitude 9 and count 2 of
+ * RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
+BETON_API void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind);
+
 /* How a picture becomes an output. The crop is resized to the output: an axis that shrinks by area average, one that
  * grows by linear interpolation, rounded to bytes. Every dtype and layout holds the same pixels. Grey, CMYK and YCCK
  * JPEGs come as RGB. */
@@ -107,6 +195,8 @@ typedef struct beton_image_options {
 				    it FLOAT32 pixels are 0..255. */
 	float mean[3];           /* default ImageNet's: 123.675, 116.28, 103.53 */
 	float std[3];            /* default 58.395, 57.12, 57.375 */
+	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
+	uint32_t num_operations;
 } beton_image_options;
 
 /* Set by beton_loader_options_init; every field may then be changed. Strings are borrowed until open returns. */

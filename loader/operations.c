@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "operations.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/error.h"
+
+enum { ERASE_TRIES = 10 };
+
+bt_image bt_operator_target(const bt_operator *operator)
+{
+	bt_image out = operator->image;
+	out.data = operator->pixels[!operator->current].data;
+	return out;
+}
+
+void bt_operator_swap(bt_operator *operator)
+{
+	operator->current = !operator->current;
+	operator->image.data = operator->pixels[operator->current].data;
+}
+
+int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, beton_error *err)
+{
+	operator->image =(bt_image){.width = width, .height = height};
+	size_t bytes = bt_image_bytes(&operator->image);
+	if (!bt_buffer_reserve(&operator->pixels[0], bytes) || !bt_buffer_reserve(&operator->pixels[1], bytes))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for operations on %u x %u pixels", width, height);
+	operator->current = 0;
+	operator->image.data = operator->pixels[0].data;
+	return BETON_OK;
+}
+
+void bt_operator_free(bt_operator *operator)
+{
+	bt_buffer_free(&operator->pixels[0]);
+	bt_buffer_free(&operator->pixels[1]);
+	bt_buffer_free(&operator->floats);
+}
+
+/* Uniform in 0 .. most. */
+static int64_t whole(bt_random *random, int64_t most)
+{
+	int64_t value = (int64_t)bt_random_uniform(random, 0, (double)most + 1);
+	return value < most ? value : most;
+}
+
+static void translate(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
+{
+	int64_t x = whole(random, 2 * (int64_t)o->size) - o->size;
+	int64_t y = whole(random, 2 * (int64_t)o->size) - o->size;
+	bt_image out = bt_operator_target(operator);
+	bt_op_shift(&operator->image, &out, x, y, o->padding, o->fill);
+	bt_operator_swap(operator);
+	drawn[0] = (double)x;
+	drawn[1] = (double)y;
+}
+
+static void rotate(bt_operator *operator, const beton_operation * o, double degrees)
+{
+	double m[6];
+	bt_image out = bt_operator_target(operator);
+	bt_op_rotation(m, out.width, out.height, degrees);
+	bt_op_affine(&operator->image, &out, m, o->bilinear, o->fill);
+	bt_operator_swap(operator);
+}
+
+static void cutout(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
+{
+	bt_rect rect = {.width = o->size, .height = o->size};
+	rect.y = (uint32_t)whole(random, image->height - o->size);
+	rect.x = (uint32_t)whole(random, image->width - o->size);
+	bt_op_fill(image, rect, o->fill);
+	drawn[0] = rect.x;
+	drawn[1] = rect.y;
+}
+
+/* drawn: width 0 and height 0 when no rectangle of the ten fitted. */
+static void erase(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
+{
+	double area = (double)image->width * image->height;
+	for (int i = 0; i < ERASE_TRIES; i++) {
+		double target = area * bt_random_uniform(random, o->range[0], o->range[1]);
+		double ratio = exp(bt_random_uniform(random, log(o->ratio[0]), log(o->ratio[1])));
+		double height = nearbyint(sqrt(target * ratio)), width = nearbyint(sqrt(target / ratio));
+		if (!(height < image->height && width < image->width))
+			continue;
+		bt_rect rect = {.width = (uint32_t)width, .height = (uint32_t)height};
+		rect.y = (uint32_t)whole(random, image->height - rect.height);
+		rect.x = (uint32_t)whole(random, image->width - rect.width);
+		bt_op_fill(image, rect, o->fill);
+		drawn[0] = rect.x;
+		drawn[1] = rect.y;
+		drawn[2] = width * height;
+		return;
+	}
+}
+
+static void colour(const bt_image *image, int which, double value)
+{
+	static void (*const functions[4])(const bt_image *, double) = {bt_op_brightness, bt_op_contrast,
+								       bt_op_saturation, bt_op_hue};
+	functions[which](image, value);
+}
+
+/* drawn: the factors of brightness, contrast and saturation. */
+static void jitter(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
+{
+	int order[4] = {0, 1, 2, 3};
+	for (int i = 3; i > 0; i--) {
+		int other = (int)whole(random, i), kept = order[i];
+		order[i] = order[other];
+		order[other] = kept;
+	}
+	double values[4];
+	for (int i = 0; i < 3; i++)
+		values[i] = drawn[i] = bt_random_uniform(random, fmax(0, 1 - o->jitter[i]), 1 + o->jitter[i]);
+	values[3] = bt_random_uniform(random, -o->jitter[3], o->jitter[3]);
+	for (int i = 0; i < 4; i++)
+		if (o->jitter[order[i]] > 0)
+			colour(image, order[i], values[order[i]]);
+}
+
+static int blur(bt_operator *operator, const beton_operation * o, double sigma, beton_error *err)
+{
+	bt_image out = bt_operator_target(operator);
+	float *scratch = bt_buffer_reserve(&operator->floats, bt_image_bytes(&out) * sizeof(float));
+	if (!scratch)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory to blur %u x %u pixels", out.width, out.height);
+	bt_op_blur(&operator->image, &out, o->size, sigma, scratch);
+	bt_operator_swap(operator);
+	return BETON_OK;
+}
+
+static bool listed(const beton_operation *o, uint64_t sample)
+{
+	size_t low = 0, high = o->num_indices;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (o->indices[middle] == sample)
+			return true;
+		if (o->indices[middle] < sample)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
+static int custom(bt_operator *operator, const beton_operation * o, bt_random *random, beton_error *err)
+{
+	beton_operation_call call = {.context = o->context,
+				     .pixels = operator->image.data,
+				     .height = operator->image.height,
+				     .width = operator->image.width,
+				     .view = random->view,
+				     .epoch = random->epoch,
+				     .sample = random->sample};
+	for (int i = 0; i < 2; i++)
+		call.random[i] = bt_random_bits(random);
+	int result = o->apply(&call);
+	if (result == 0)
+		return BETON_OK;
+	return bt_fail_sample(err, BETON_USER_ERROR, (int64_t)random->sample,
+			      "sample %llu: the user's operation returned %d", (unsigned long long)random->sample,
+			      result);
+}
+
+/* Operations that need no number but what the options say. */
+static bool apply_plain(const bt_image *image, const beton_operation *o)
+{
+	switch (o->kind) {
+	case BETON_FLIP_HORIZONTAL:
+		bt_op_flip_horizontal(image);
+		return true;
+	case BETON_FLIP_VERTICAL:
+		bt_op_flip_vertical(image);
+		return true;
+	case BETON_GRAYSCALE:
+		bt_op_grayscale(image);
+		return true;
+	case BETON_SOLARIZE:
+		bt_op_solarize(image, o->size);
+		return true;
+	case BETON_POSTERIZE:
+		bt_op_posterize(image, o->size);
+		return true;
+	case BETON_INVERT:
+		bt_op_invert(image);
+		return true;
+	case BETON_EQUALIZE:
+		bt_op_equalize(image);
+		return true;
+	case BETON_AUTOCONTRAST:
+		bt_op_autocontrast(image);
+		return true;
+	case BETON_POISON:
+		bt_op_poison(image, o->mask, o->alpha);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Operations with one number out of range. */
+static int apply_ranged(bt_operator *operator, const beton_operation * o, double value, beton_error *err)
+{
+	bt_image out;
+	switch (o->kind) {
+	case BETON_ROTATE:
+		rotate(operator, o, value);
+		return BETON_OK;
+	case BETON_SHARPNESS:
+		out = bt_operator_target(operator);
+		bt_op_sharpness(&operator->image, &out, value);
+		bt_operator_swap(operator);
+		return BETON_OK;
+	case BETON_BLUR:
+		return blur(operator, o, value, err);
+	default:
+		colour(&operator->image, (int)o->kind - BETON_BRIGHTNESS, value);
+		return BETON_OK;
+	}
+}
+
+static int apply(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3], beton_error *err)
+{
+	if (apply_plain(&operator->image, o))
+		return BETON_OK;
+	switch (o->kind) {
+	case BETON_TRANSLATE:
+		translate(operator, o, random, drawn);
+		return BETON_OK;
+	case BETON_CUTOUT:
+		cutout(&operator->image, o, random, drawn);
+		return BETON_OK;
+	case BETON_ERASE:
+		erase(&operator->image, o, random, drawn);
+		return BETON_OK;
+	case BETON_COLOR_JITTER:
+		jitter(&operator->image, o, random, drawn);
+		return BETON_OK;
+	case BETON_RAND_AUGMENT:
+		bt_rand_augment(operator, o, random, drawn);
+		return BETON_OK;
+	case BETON_TRIVIAL_AUGMENT:
+		bt_trivial_augment(operator, o, random, drawn);
+		return BETON_OK;
+	case BETON_CUSTOM:
+		return custom(operator, o, random, err);
+	default:
+		drawn[0] = bt_random_uniform(random, o->range[0], o->range[1]);
+		return apply_ranged(operator, o, drawn[0], err);
+	}
+}
+
+int bt_operator_apply(bt_operator *operator, const beton_image_options * options, const bt_random *random,
+		      double *drawn, beton_error *err)
+{
+	int result = BETON_OK;
+	for (uint32_t i = 0; result == BETON_OK && i < options->num_operations; i++) {
+		const beton_operation *o = &options->operations[i];
+		bt_random own = *random;
+		own.operation = BT_OPERATION_USER + i;
+		own.draw = 0;
+		double values[BT_DRAWN] = {0};
+		if (bt_random_uniform(&own, 0, 1) < o->probability &&
+		    (o->kind != BETON_POISON || listed(o, random->sample))) {
+			values[0] = 1;
+			result = apply(operator, o, &own, values + 1, err);
+		}
+		if (drawn)
+			memcpy(drawn + (size_t)i * BT_DRAWN, values, sizeof(values));
+	}
+	return result;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of operations on a picture: checking it, drawing its parameters, applying it. */
+#ifndef BT_LOADER_OPERATIONS_H
+#define BT_LOADER_OPERATIONS_H
+
+#include "buffer.h"
+#include "ops.h"
+#include "random.h"
+
+/* Numbers of a picture's drawn parameters for each operation: whether it was applied, and three that depend on the
+ * kind. */
+enum { BT_DRAWN = 4 };
+
+/* Working memory of one worker; zero-initialise. */
+typedef struct bt_operator {
+	bt_buffer pixels[2]; /* one holds the picture, the other is where an operation writes */
+	bt_buffer floats;
+	bt_image image;
+	int current;
+} bt_operator;
+
+/* image.operations of a picture of image's size. `name` is how the message calls the options ("image", "views[1]").
+ * Errors: INVALID_ARGUMENT. */
+int bt_operations_check(const beton_image_options *image, const char *name, beton_error *err);
+
+/* Makes room for a picture: operator->image, to be filled by the caller. Errors: NO_MEMORY. */
+int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, beton_error *err);
+
+/* Applies all operations to operator->image. random: seed, epoch, sample and view; the rest is set here. drawn:
+ * BT_DRAWN numbers for each operation, or NULL. Errors: NO_MEMORY, USER_ERROR. */
+int bt_operator_apply(bt_operator *operator, const beton_image_options * options, const bt_random *random,
+		      double *drawn, beton_error *err);
+
+void bt_operator_free(bt_operator *operator);
+
+/* RandAugment (count operations at one magnitude) and TrivialAugment on operator->image; drawn: the numbers of the
+ * operation chosen last, its magnitude and its sign. */
+void bt_rand_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
+void bt_trivial_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
+
+/* For operations that write to another picture: that picture; then make it the current one. */
+bt_image bt_operator_target(const bt_operator *operator);
+void bt_operator_swap(bt_operator *operator);
+
+#endif
