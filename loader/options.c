@@ -94,6 +94,7 @@ static int check_image(const beton_image_options *o, beton_error *err)
 	    (result = check_range("image.crop_ratio", o->crop_ratio, 1000, err)) ||
 	    (result = check_real("image.center_ratio", o->center_ratio, 0, false, 1, err)) ||
 	    (result = check_real("image.flip_probability", o->flip_probability, 0, true, 1, err)) ||
+	    (result = check_count("image.exact", o->exact, 0, BETON_PIXELS_TORCHVISION, err)) ||
 	    (result = check_count("image.dtype", o->dtype, 0, BETON_FLOAT32, err)) ||
 	    (result = check_count("image.layout", o->layout, 0, BETON_NCHW, err)))
 		return result;

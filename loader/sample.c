@@ -110,6 +110,7 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	tools->stats.bytes_read += value->blob.size;
 
 	bt_request request = {.crop = choose_crop(loader, slot, sample, value)};
+	request.pixels = loader->options.image.exact == BETON_PIXELS_FFCV ? BT_WANT_RGB_FAST_DCT : BT_WANT_RGB;
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();

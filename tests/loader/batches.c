@@ -230,9 +230,47 @@ static void results_are_those_of_earlier_versions(void **state)
 	assert_int_equal(XXH3_64bits(raw, sizeof(raw)), UINT64_C(0x773a0e74cb0ad485));
 }
 
+/* Sample 1 in its own size, so that nothing is resized. */
+static void check_exact(beton_pixels exact, const uint8_t *expected, uint32_t width, uint32_t height)
+{
+	beton_loader_options options = fixture_options(2, 1);
+	options.image.width = width;
+	options.image.height = height;
+	options.image.exact = exact;
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, &options, err));
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *batch = NULL;
+	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_int_equal(batch->sample_ids[1], 1);
+	size_t bytes = (size_t)width * height * 3;
+	assert_memory_equal((uint8_t *)batch->tensors[1].data + bytes, expected, bytes);
+	beton_batch_release(&batch);
+	beton_loader_close(&loader);
+}
+
+static void exact_pixels_are_those_of_the_other_decoders(void **state)
+{
+	(void)state;
+	uint32_t width, height;
+	fixture_size(1, &width, &height);
+	uint8_t *pixels = fixture_pixels(1, width, height);
+	unsigned long size;
+	uint8_t *bytes = fixture_jpeg(pixels, width, height, (fixture_jpeg_options){0}, &size);
+	uint8_t *accurate = fixture_decode(bytes, size, false), *fast = fixture_decode(bytes, size, true);
+	assert_memory_not_equal(accurate, fast, (size_t)width * height * 3);
+	check_exact(BETON_PIXELS_TORCHVISION, accurate, width, height);
+	check_exact(BETON_PIXELS_FFCV, fast, width, height);
+	free(fast);
+	free(accurate);
+	free(bytes);
+	free(pixels);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exact_pixels_are_those_of_the_other_decoders),
 		cmocka_unit_test(values_are_those_of_the_file),
 		cmocka_unit_test(threads_engine_and_batch_size_do_not_matter),
 		cmocka_unit_test(a_resumed_epoch_is_the_same),

@@ -84,6 +84,7 @@ static void every_option_is_checked(void **state)
 	check_option(image.center_ratio, NAN, "is nan");
 	check_option(image.flip_probability, -0.5, "is -0.5");
 	check_option(image.flip_probability, 2, "is 2");
+	check_option(image.exact, (beton_pixels)3, "is 3");
 	check_option(image.dtype, BETON_INT64, "is 2");
 	check_option(image.layout, (beton_layout)2, "is 2");
 	check_option(image.mean[1], INFINITY, "is inf");

@@ -93,6 +93,29 @@ uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fi
 	return bytes;
 }
 
+uint8_t *fixture_decode(const uint8_t *bytes, unsigned long size, bool fast)
+{
+	struct jpeg_decompress_struct jpeg;
+	struct jpeg_error_mgr errors;
+	jpeg.err = jpeg_std_error(&errors);
+	jpeg_create_decompress(&jpeg);
+	jpeg_mem_src(&jpeg, bytes, size);
+	jpeg_read_header(&jpeg, TRUE);
+	jpeg.out_color_space = JCS_RGB;
+	jpeg.dct_method = fast ? JDCT_IFAST : JDCT_ISLOW;
+	jpeg_start_decompress(&jpeg);
+	size_t stride = (size_t)jpeg.output_width * 3;
+	uint8_t *out = malloc(stride * jpeg.output_height);
+	assert_non_null(out);
+	while (jpeg.output_scanline < jpeg.output_height) {
+		JSAMPROW row = out + jpeg.output_scanline * stride;
+		jpeg_read_scanlines(&jpeg, &row, 1);
+	}
+	jpeg_finish_decompress(&jpeg);
+	jpeg_destroy_decompress(&jpeg);
+	return out;
+}
+
 static void append(beton_writer *writer, uint64_t i, bool damaged)
 {
 	uint32_t width, height;

@@ -46,6 +46,10 @@ typedef struct fixture_jpeg_options {
 uint8_t *fixture_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height, fixture_jpeg_options options,
 		      unsigned long *size);
 
+/* The pixels of a JPEG as the JPEG library alone decodes it to RGB; fast: with its less accurate DCT. To be freed by
+ * the caller. */
+uint8_t *fixture_decode(const uint8_t *bytes, unsigned long size, bool fast);
+
 /* Writes n samples {label INT = 3 * i, image IMAGE (JPEG, every third raw), weight FLOAT = i / 2, note BYTES} to a new
  * file. damaged: the sample whose JPEG is cut in half and whose header is kept, or -1. Returns its path, to be given to
  * fixture_remove. */

@@ -77,6 +77,13 @@ typedef enum beton_crop {
 	BETON_CROP_CENTER = 2, /* FFCV's centre crop: a square of center_ratio times the shorter side, resized */
 } beton_crop;
 
+/* Which decoder's pixels a JPEG's crop has before it is resized. */
+typedef enum beton_pixels {
+	BETON_PIXELS_FAST = 0,        /* whatever is fastest; close to the others */
+	BETON_PIXELS_FFCV = 1,        /* bit for bit FFCV's: libjpeg-turbo with its fast DCT */
+	BETON_PIXELS_TORCHVISION = 2, /* bit for bit torchvision's, Pillow's and OpenCV's: the accurate DCT */
+} beton_pixels;
+
 typedef enum beton_dtype {
 	BETON_UINT8 = 0,
 	BETON_FLOAT32 = 1,
@@ -189,6 +196,7 @@ typedef struct beton_image_options {
 	double crop_ratio[2];    /* width / height; default 3/4, 4/3 */
 	double center_ratio;     /* default 224/256 */
 	double flip_probability; /* horizontal, 0..1; default 0 */
+	beton_pixels exact;      /* default FAST */
 	beton_dtype dtype;       /* UINT8 or FLOAT32; default UINT8 */
 	beton_layout layout;     /* default NHWC */
 	bool normalize;          /* FLOAT32 only: (pixel - mean[c]) / std[c], mean and std on the 0..255 scale. Without
