@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,12 @@ static int make_names(spool *self, const char *path, beton_error *err)
 	int folder = (int)(name - path);
 	if (!*name)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no name of a file", path);
+	/* Said here, for the system's own reason would stand behind a path that fills the message. */
+	if (strlen(name) + strlen("..partial.journal") > NAME_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "a name of %zu bytes is too long: with '.' and '.partial.journal' around it, as the "
+			       "temporary file has them, it would be more than %d: '%s'",
+			       strlen(name), NAME_MAX, path);
 	self->path = strdup(path);
 	self->data_path = bt_format("%.*s.%s.partial", folder, path, name);
 	self->journal_path = bt_format("%.*s.%s.partial.journal", folder, path, name);

@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -257,6 +258,17 @@ static void test_no_name(void **state)
 	assert_int_equal(beton_writer_open(&writer, "", &field, 1, NULL, NULL), BETON_INVALID_ARGUMENT);
 	assert_int_equal(beton_writer_open(&writer, folder, &field, 1, NULL, NULL), BETON_INVALID_ARGUMENT);
 	assert_int_not_equal(access("..partial.journal", F_OK), 0);
+	/* And one that has no room for its temporary files' names. */
+	char name[NAME_MAX + 1];
+	memset(name, 'n', NAME_MAX);
+	beton_error err;
+	name[NAME_MAX - 17] = 0;
+	assert_int_equal(beton_writer_open(&writer, name, &field, 1, NULL, NULL), BETON_OK);
+	beton_writer_close(&writer);
+	name[NAME_MAX - 17] = 'n';
+	name[NAME_MAX - 16] = 0;
+	assert_int_equal(beton_writer_open(&writer, name, &field, 1, NULL, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "a name of 239 bytes is too long"));
 }
 
 static void test_resume_needs_a_job(void **state)

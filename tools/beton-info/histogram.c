@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/progress.h"
 #include "tools/common/text.h"
 
 enum { BAR_WIDTH = 40 };
@@ -108,8 +109,13 @@ int histogram_make(histogram *self, const beton_reader *reader, beton_error *err
 	if (result == BETON_OK && (!self->sizes || !values))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", beton_reader_path(reader),
 				 info->num_fields);
-	for (uint64_t i = 0; i < info->num_samples && result == BETON_OK; i++)
+	progress bar;
+	progress_start(&bar, info->num_samples, false);
+	for (uint64_t i = 0; i < info->num_samples && result == BETON_OK; i++) {
 		result = count_sample(self, i, values, err);
+		progress_sample(&bar, 0);
+	}
+	progress_clear(&bar);
 	free(values);
 	return result;
 }

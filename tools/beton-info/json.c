@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <nettle/sha2.h>
@@ -13,6 +14,7 @@
 #include "info.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/progress.h"
 #include "tools/common/text.h"
 
 #define REAL_DIGITS JSON_REAL_PRECISION(17)
@@ -183,6 +185,9 @@ static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_er
 	buffer bytes = {0};
 	int result = BETON_OK;
 	uint64_t count = beton_reader_info(reader)->num_samples;
+	progress bar;
+	/* On a terminal the samples themselves are the progress. */
+	progress_start(&bar, count, isatty(STDOUT_FILENO));
 	fputs(",\n \"samples\": [", stdout);
 	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
 		json_t *object = json_object();
@@ -191,7 +196,9 @@ static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_er
 		if (json_dumpf(object, stdout, REAL_DIGITS) != 0 && result == BETON_OK)
 			result = bt_fail(err, BETON_IO, "cannot print sample %llu", (unsigned long long)i);
 		json_decref(object);
+		progress_sample(&bar, 0);
 	}
+	progress_clear(&bar);
 	fputs(count ? "\n ]" : "]", stdout);
 	free(bytes.data);
 	return result;

@@ -8,6 +8,7 @@
 #include "info.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/progress.h"
 #include "tools/common/text.h"
 
 /* What a field's values have in common. */
@@ -78,6 +79,8 @@ static void print_field(const beton_reader *reader, uint32_t index, uint64_t *da
 	const beton_field *field = beton_reader_field(reader, index);
 	field_facts facts = {0};
 	uint64_t bad = 0;
+	progress bar;
+	progress_start(&bar, beton_reader_info(reader)->num_samples, false);
 	for (uint64_t i = 0; i < beton_reader_info(reader)->num_samples; i++) {
 		beton_value value;
 		beton_error fault;
@@ -85,7 +88,9 @@ static void print_field(const beton_reader *reader, uint32_t index, uint64_t *da
 			add_value(&facts, &value);
 		else if (bad++ == 0 && *damaged == 0 && err)
 			*err = fault;
+		progress_sample(&bar, 0);
 	}
+	progress_clear(&bar);
 	*damaged += bad;
 	fputs("  ", stdout);
 	text_print(stdout, field->name, BETON_NAME_MAX + 1);
