@@ -281,16 +281,27 @@ uint64_t beton_loader_num_batches(const beton_loader *loader)
 	return bt_shard_batches(&shard);
 }
 
+int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
+			    uint64_t *samples, beton_error *err)
+{
+	uint64_t length = bt_orders_length(loader->orders);
+	if (position > length || count > length - position)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: %llu positions from %llu on are beyond the %llu of an epoch",
+			       beton_reader_path(loader->reader), (unsigned long long)count,
+			       (unsigned long long)position, (unsigned long long)length);
+	bt_order order;
+	int result = bt_order_begin(&order, loader->orders, epoch, err);
+	for (uint64_t i = 0; i < count && result == BETON_OK; i++)
+		result = bt_order_sample(&order, position + i, &samples[i], err);
+	bt_order_end(&order);
+	return result;
+}
+
 uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position)
 {
-	bt_order order;
-	if (position >= bt_orders_length(loader->orders) ||
-	    bt_order_begin(&order, loader->orders, epoch, NULL) != BETON_OK)
-		return UINT64_MAX;
 	uint64_t sample;
-	int result = bt_order_sample(&order, position, &sample, NULL);
-	bt_order_end(&order);
-	return result == BETON_OK ? sample : UINT64_MAX;
+	return beton_loader_samples_at(loader, epoch, position, 1, &sample, NULL) == BETON_OK ? sample : UINT64_MAX;
 }
 
 void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)

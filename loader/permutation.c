@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "permutation.h"
 
+/* Hashes of a few bytes, one for each round: a call would cost as much as the hash. */
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 /* The hash reads numbers as they lie in memory; orders must not depend on the machine. */

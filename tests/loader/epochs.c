@@ -112,6 +112,12 @@ static uint64_t ask(const beton_loader_options *options, uint64_t epoch, uint64_
 		assert_true(sequence[i] < N);
 	}
 	assert_true(beton_loader_sample_at(loader, epoch, length) == UINT64_MAX);
+	uint64_t some[ROOM], from = length / 3;
+	beton_error fault;
+	assert_ok(beton_loader_samples_at(loader, epoch, from, length - from, some, err));
+	assert_memory_equal(some, sequence + from, (length - from) * sizeof(*some));
+	assert_int_equal(beton_loader_samples_at(loader, epoch, from, UINT64_MAX, some, &fault),
+			 BETON_INVALID_ARGUMENT);
 	beton_loader_close(&loader);
 	return length;
 }

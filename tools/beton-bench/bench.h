@@ -18,6 +18,9 @@ typedef struct load_options {
 /* The command `load`: argv[0] is its name. Returns the exit status. */
 int bench_load(int argc, char **argv);
 
+/* The command `order`. */
+int bench_order(int argc, char **argv);
+
 /* -1: run; else the exit status of a program that has nothing more to do. */
 int load_options_parse(load_options *out, int argc, char **argv);
 

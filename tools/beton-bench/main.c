@@ -6,9 +6,10 @@
 
 #include "bench.h"
 
-static const char *const usage_text = "Usage: beton-bench COMMAND [OPTION]... FILE\n"
+static const char *const usage_text = "Usage: beton-bench COMMAND [OPTION]... [FILE]\n"
 				      "\n"
 				      "  load   batches from the loader\n"
+				      "  order  what the order of the samples costs\n"
 				      "\n"
 				      "  -h, --help     show this text; behind a command, its options\n"
 				      "  -V, --version  show the version\n"
@@ -20,6 +21,8 @@ int main(int argc, char **argv)
 	const char *command = argc > 1 ? argv[1] : "";
 	if (strcmp(command, "load") == 0)
 		return bench_load(argc - 1, argv + 1);
+	if (strcmp(command, "order") == 0)
+		return bench_order(argc - 1, argv + 1);
 	if (strcmp(command, "-h") == 0 || strcmp(command, "--help") == 0) {
 		fputs(usage_text, stdout);
 		return fflush(stdout) == 0 ? 0 : 1;

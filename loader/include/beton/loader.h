@@ -318,6 +318,11 @@ BETON_API uint64_t beton_loader_epoch_length(const beton_loader *loader);
 BETON_API uint64_t beton_loader_num_batches(const beton_loader *loader);
 BETON_API uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint64_t position);
 
+/* The same for count positions at once, which is cheaper: what will come, for whoever plans ahead or keeps books.
+ * Errors: INVALID_ARGUMENT (positions beyond the end, or a callback's number), NO_MEMORY. Any thread. */
+BETON_API int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
+				      uint64_t *samples, beton_error *err);
+
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
 /* The options in force, defaults and automatic values filled in; valid until close. The arrays of the order are not
