@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "options.h"
+#include "resume.h"
 #include "state.h"
 #include "workers.h"
 
@@ -86,6 +87,8 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 	result = bt_outputs_init(&loader->outputs, loader->reader, &loader->options, err);
 	if (result == BETON_OK)
 		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
+	if (result == BETON_OK)
+		result = bt_dataset_fingerprint(&loader->dataset, &loader->fingerprint, err);
 	if (result)
 		return result;
 	drop_borrowed(loader);
@@ -194,6 +197,50 @@ int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, 
 	pthread_mutex_unlock(&loader->lock);
 	bt_order_end(&last);
 	return BETON_OK;
+}
+
+int beton_loader_get_state(const beton_loader *loader, beton_loader_state *out, beton_error *err)
+{
+	int result = refuse_child(loader, err);
+	if (result)
+		return result;
+	/* The object is not const; reading what has been delivered takes its lock. */
+	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
+	pthread_mutex_lock(lock);
+	const bt_run *run = &loader->run;
+	bool started = run->started;
+	bt_place place = {.epoch = run->epoch,
+			  .position = run->shard.n,
+			  .dataset = loader->fingerprint,
+			  .order = bt_orders_fingerprint(loader->orders)};
+	/* Ranks that got fewer batches than others are at the end all the same. */
+	if (started && run->delivered < run->batches)
+		place.position = bt_shard_window(&run->shard, run->delivered);
+	pthread_mutex_unlock(lock);
+	if (!started)
+		return bt_fail(err, BETON_STATE, "%s: beton_loader_get_state before beton_loader_start",
+			       beton_reader_path(loader->reader));
+	bt_place_pack(out, &place);
+	return BETON_OK;
+}
+
+int beton_loader_start_state(beton_loader *loader, const beton_loader_state *state, beton_error *err)
+{
+	bt_place place;
+	const char *path = beton_reader_path(loader->reader);
+	int result = bt_place_unpack(&place, state, err);
+	if (result)
+		return result;
+	if (place.dataset != loader->fingerprint)
+		return bt_fail(err, BETON_MISMATCH, "%s: the state is one of another data set", path);
+	if (place.order != bt_orders_fingerprint(loader->orders))
+		return bt_fail(err, BETON_MISMATCH,
+			       "%s: the state is one of another order of samples (options order, seed, indices, "
+			       "weights, class_field, window_pages)",
+			       path);
+	/* An order that is padded for its world size ends earlier in a smaller world. */
+	uint64_t length = bt_orders_length(loader->orders);
+	return beton_loader_start(loader, place.epoch, place.position < length ? place.position : length, err);
 }
 
 /* With the lock held: hands out the slot of the next batch, which is ready, or its error. */

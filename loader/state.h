@@ -36,6 +36,7 @@ struct beton_loader {
 	bt_dataset dataset;
 	beton_reader *reader; /* of the first file: fields and names */
 	bt_orders *orders;
+	uint64_t fingerprint; /* of the data set */
 	const bt_engine_api *engine_api;
 	bt_engine *engine;
 	bt_outputs outputs;

@@ -70,12 +70,10 @@ static beton_loader *open_loader(const beton_loader_options *options)
 	return loader;
 }
 
-/* What a rank gets from a position on, each sample at its position of sequence. Returns the batches. */
-static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint64_t start, uint64_t *sequence)
+/* The rest of an epoch, each sample at its position of sequence. Returns the batches. */
+static uint64_t take_all(beton_loader *loader, const beton_loader_options *options, uint64_t *sequence)
 {
-	beton_loader *loader = open_loader(options);
 	uint64_t batches = 0;
-	assert_ok(beton_loader_start(loader, epoch, start, err));
 	for (;;) {
 		beton_batch *batch;
 		beton_error err;
@@ -95,6 +93,15 @@ static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint
 		beton_batch_release(&batch);
 		batches++;
 	}
+	return batches;
+}
+
+/* What a rank gets from a position on. */
+static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint64_t start, uint64_t *sequence)
+{
+	beton_loader *loader = open_loader(options);
+	assert_ok(beton_loader_start(loader, epoch, start, err));
+	uint64_t batches = take_all(loader, options, sequence);
 	beton_loader_close(&loader);
 	return batches;
 }
@@ -232,6 +239,110 @@ static void padding_repeats_the_beginning(void **state)
 	assert_true(got[6 * 28] == UINT64_MAX);
 }
 
+/* ---- state ---- */
+
+/* Takes some batches of every rank of one world, and the rest of the epoch in others, by the state alone. */
+static void check_resumed(beton_order order, uint32_t batches)
+{
+	beton_loader_options options = make_options(order, false);
+	uint64_t expected[ROOM], got[ROOM];
+	uint64_t length = ask(&options, 5, expected);
+	beton_loader_state states[3];
+	memset(got, 0xff, sizeof(got));
+	options.world_size = 3;
+	options.batch_size = 5;
+	for (options.rank = 0; options.rank < 3; options.rank++) {
+		beton_loader *loader = open_loader(&options);
+		assert_ok(beton_loader_start(loader, 5, 0, err));
+		for (uint32_t i = 0; i < batches; i++) {
+			beton_batch *batch;
+			beton_error fault;
+			int result = beton_loader_next(loader, &batch, &fault);
+			if (result == BETON_END)
+				break;
+			assert_int_equal(result, BETON_OK);
+			for (uint32_t k = 0; k < batch->count; k++)
+				got[batch->position + k * 3 + options.rank] = batch->sample_ids[k];
+			beton_batch_release(&batch);
+		}
+		assert_ok(beton_loader_get_state(loader, &states[options.rank], err));
+		beton_loader_close(&loader);
+	}
+	assert_memory_equal(&states[0], &states[1], sizeof(states[0]));
+	assert_memory_equal(&states[0], &states[2], sizeof(states[0]));
+	options.world_size = 2;
+	options.batch_size = 9;
+	for (options.rank = 0; options.rank < 2; options.rank++) {
+		options.num_threads = 3;
+		beton_loader *loader = open_loader(&options);
+		assert_ok(beton_loader_start_state(loader, &states[0], err));
+		take_all(loader, &options, got);
+		beton_loader_close(&loader);
+	}
+	for (uint64_t i = 0; i < length; i++)
+		assert_true(got[i] == expected[i]);
+}
+
+static void a_state_goes_on_in_another_world(void **state)
+{
+	(void)state;
+	for (int order = 0; order <= BETON_ORDER_TORCH_DISTRIBUTED; order++)
+		for (uint32_t batches = 0; order != BETON_ORDER_LIST && batches < 12; batches += 4)
+			check_resumed((beton_order)order, batches);
+	check_resumed(BETON_ORDER_RANDOM, 100);
+}
+
+static void expect_mismatch(const beton_loader_state *state, const char *path, const beton_loader_options *options,
+			    int code, const char *text)
+{
+	beton_loader *loader = NULL;
+	beton_error fault;
+	assert_ok(beton_loader_open(&loader, path, options, err));
+	assert_int_equal(beton_loader_start_state(loader, state, &fault), code);
+	if (!strstr(fault.message, text))
+		fail_msg("'%s' does not say '%s'", fault.message, text);
+	beton_loader_close(&loader);
+}
+
+static void a_state_of_something_else_is_refused(void **state)
+{
+	(void)state;
+	beton_loader_options options = make_options(BETON_ORDER_QUASI_RANDOM, true);
+	beton_loader *loader = open_loader(&options);
+	beton_loader_state saved, damaged;
+	beton_error fault;
+	assert_int_equal(beton_loader_get_state(loader, &saved, &fault), BETON_STATE);
+	assert_ok(beton_loader_start(loader, 1, 3, err));
+	assert_ok(beton_loader_get_state(loader, &saved, err));
+	/* What must not change. */
+	const uint8_t front[] = {'B', 't', 'L', 's', 1, 0, 48, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
+	assert_memory_equal(saved.bytes, front, sizeof(front));
+	assert_ok(beton_loader_start_state(loader, &saved, err));
+	beton_loader_close(&loader);
+
+	for (size_t i = 0; i < sizeof(saved); i++) {
+		damaged = saved;
+		damaged.bytes[i] ^= 4;
+		bool version = i == 4 || i == 5;
+		expect_mismatch(&damaged, file, &options, version ? BETON_UNSUPPORTED_VERSION : BETON_FORMAT, "state");
+	}
+	char *other = fixture_write(N, 3);
+	expect_mismatch(&saved, other, &options, BETON_MISMATCH, "another data set");
+	fixture_remove(other);
+	beton_loader_options changed = options;
+	changed.seed++;
+	expect_mismatch(&saved, file, &changed, BETON_MISMATCH, "another order");
+	changed = options;
+	changed.num_indices--;
+	expect_mismatch(&saved, file, &changed, BETON_MISMATCH, "another order");
+	changed = options;
+	changed.window_pages = 3;
+	expect_mismatch(&saved, file, &changed, BETON_MISMATCH, "another order");
+	changed = options;
+	changed.order = BETON_ORDER_RANDOM;
+	expect_mismatch(&saved, file, &changed, BETON_MISMATCH, "another order");
+}
+
 static uint64_t nonsense(uint64_t epoch, uint64_t position, void *context)
 {
 	(void)epoch;
@@ -315,6 +426,8 @@ int main(void)
 		cmocka_unit_test(orders_are_permutations_of_what_they_are_of),
 		cmocka_unit_test(drawn_orders_draw_what_they_may),
 		cmocka_unit_test(padding_repeats_the_beginning),
+		cmocka_unit_test(a_state_goes_on_in_another_world),
+		cmocka_unit_test(a_state_of_something_else_is_refused),
 		cmocka_unit_test(a_callback_that_is_wrong_is_named),
 		cmocka_unit_test(options_of_orders_are_checked),
 		cmocka_unit_test(an_empty_list_is_an_empty_epoch),

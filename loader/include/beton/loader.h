@@ -281,6 +281,12 @@ typedef struct beton_loader_stats {
 	uint64_t idle_ns; /* workers waited for a free slot: the consumer was late */
 } beton_loader_stats;
 
+/* Where an epoch is: bytes to be stored with a checkpoint, little-endian, the same on every machine. Its size is part of
+ * the ABI; what is in it is versioned. */
+typedef struct beton_loader_state {
+	uint8_t bytes[48];
+} beton_loader_state;
+
 typedef struct beton_loader beton_loader;
 
 BETON_API void beton_loader_options_init(beton_loader_options *options);
@@ -299,6 +305,16 @@ BETON_API void beton_loader_close(beton_loader **loader);
  * Errors: INVALID_ARGUMENT (position beyond the epoch's), STATE (the child of a fork), NO_MEMORY (of orders that are
  * drawn as a whole). */
 BETON_API int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err);
+
+/* The place behind the last batch that the consumer got (of all ranks, which have got as many): epoch, position, and
+ * hashes of data set and order. Errors: STATE (no epoch was started, or the child of a fork). */
+BETON_API int beton_loader_get_state(const beton_loader *loader, beton_loader_state *out, beton_error *err);
+
+/* Goes on at a state: the global sequence of samples is that of the unbroken epoch, also with another world size, batch
+ * size, number of threads, engine, `last` or outputs. Errors: those of beton_loader_start, FORMAT (no state, or a
+ * damaged one), UNSUPPORTED_VERSION, MISMATCH (of another data set, or of other options of the order: order, seed,
+ * indices, weights, class_field, window_pages; a callback is taken for the same). */
+BETON_API int beton_loader_start_state(beton_loader *loader, const beton_loader_state *state, beton_error *err);
 
 /* Waits for the next batch. BETON_OK: *out is leased. BETON_END: no more batches in this epoch. SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY: this batch is lost (err->sample says why), the next call goes on with the one after it.

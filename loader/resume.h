@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where in which epoch of which order of which data set somebody is, in a few bytes.
+ *
+ * Little-endian: u32 magic "BtLs", u16 version 1, u16 size 48, u64 epoch, u64 position, u64 fingerprint of the data
+ * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. */
+#ifndef BT_LOADER_RESUME_H
+#define BT_LOADER_RESUME_H
+
+#include <beton/loader.h>
+
+typedef struct bt_place {
+	uint64_t epoch;
+	uint64_t position; /* of the global order: of the next sample for all ranks */
+	uint64_t dataset;
+	uint64_t order;
+} bt_place;
+
+void bt_place_pack(beton_loader_state *out, const bt_place *place);
+
+/* Errors: FORMAT (no state, or a damaged one), UNSUPPORTED_VERSION. */
+int bt_place_unpack(bt_place *out, const beton_loader_state *state, beton_error *err);
+
+#endif
