@@ -59,20 +59,24 @@ static int open_file(bt_dataset *dataset, const char *path, beton_error *err)
 	return BETON_OK;
 }
 
-int bt_dataset_open(bt_dataset *out, const char *const *paths, uint32_t count, const double *mix, beton_error *err)
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, beton_error *err)
 {
 	if (count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
 	out->readers = calloc(count, sizeof(*out->readers));
 	out->first = calloc((size_t)count + 1, sizeof(*out->first));
-	out->mix = mix ? malloc(count * sizeof(*out->mix)) : NULL;
-	if (!out->readers || !out->first || (mix && !out->mix))
+	bool mixed = false;
+	for (uint32_t i = 0; i < count; i++)
+		mixed |= sources[i].weight != 0;
+	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
+	if (!out->readers || !out->first || (mixed && !out->mix))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
-	if (mix)
-		memcpy(out->mix, mix, count * sizeof(*mix));
 	int result = BETON_OK;
-	for (uint32_t i = 0; i < count && result == BETON_OK; i++)
-		result = open_file(out, paths[i], err);
+	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
+		if (mixed)
+			out->mix[i] = sources[i].weight;
+		result = open_file(out, sources[i].path, err);
+	}
 	return result;
 }
 

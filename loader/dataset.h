@@ -21,7 +21,7 @@ typedef struct bt_dataset {
 /* Opens the files, whose fields must agree in name, type and shape, in this order. mix: see above; copied.
  * Zero-initialise *out; it is to be closed after a failure, too. Errors: those of beton_reader_open, INVALID_ARGUMENT
  * (no source, no path), MISMATCH (naming the field), NO_MEMORY. */
-int bt_dataset_open(bt_dataset *out, const char *const *paths, uint32_t count, const double *mix, beton_error *err);
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset);

@@ -76,11 +76,35 @@ static int keep_operations(beton_loader *loader, beton_error *err)
 	return BETON_OK;
 }
 
-static int open_parts(beton_loader *loader, const char *path, const beton_loader_options *options, beton_error *err)
+static int open_engines(beton_loader *loader, beton_error *err)
+{
+	const bt_dataset *dataset = &loader->dataset;
+	beton_loader_options *options = &loader->options;
+	loader->engines = calloc(dataset->count, sizeof(*loader->engines));
+	if (!loader->engines)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for reading %u files", dataset->count);
+	bt_engine_config config = {.direct = options->direct,
+				   .lanes = options->num_threads,
+				   .depth = 1,
+				   .log = options->log,
+				   .log_context = options->log_context};
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
+		config.reader = dataset->readers[i];
+		result = bt_engine_open(&loader->engines[i].api, &loader->engines[i].engine, options->engine, &config,
+					err);
+	}
+	if (result == BETON_OK)
+		options->engine = loader->engines[0].api->kind;
+	return result;
+}
+
+static int open_parts(beton_loader *loader, const beton_source *sources, uint32_t num_sources,
+		      const beton_loader_options *options, beton_error *err)
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = bt_dataset_open(&loader->dataset, &path, 1, NULL, err);
+		result = bt_dataset_open(&loader->dataset, sources, num_sources, err);
 	if (result)
 		return result;
 	loader->reader = loader->dataset.readers[0];
@@ -94,16 +118,8 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 	drop_borrowed(loader);
 	bt_image_format_init(&loader->image_format, &loader->options);
 	result = keep_operations(loader, err);
-	if (result)
-		return result;
-	const bt_engine_config config = {.reader = loader->reader,
-					 .direct = loader->options.direct,
-					 .lanes = loader->options.num_threads,
-					 .depth = 1,
-					 .log = loader->options.log,
-					 .log_context = loader->options.log_context};
-	result = bt_engine_open(&loader->engine_api, &loader->engine, loader->options.engine, &config, err);
-	loader->options.engine = loader->engine_api->kind;
+	if (result == BETON_OK)
+		result = open_engines(loader, err);
 	if (result == BETON_OK)
 		result = make_pool(loader, err);
 	if (result == BETON_OK)
@@ -113,21 +129,32 @@ static int open_parts(beton_loader *loader, const char *path, const beton_loader
 	return result;
 }
 
+int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
+			   const beton_loader_options *options, beton_error *err)
+{
+	if (out)
+		*out = NULL;
+	if (!out || !sources)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open_many: %s is NULL",
+			       out ? "sources" : "out");
+	beton_loader *loader = calloc(1, sizeof(*loader));
+	*out = loader;
+	if (!loader)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a loader");
+	loader->owner = getpid();
+	int result = open_parts(loader, sources, num_sources, options, err);
+	if (result)
+		beton_loader_close(out);
+	return result;
+}
+
 int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options, beton_error *err)
 {
 	if (out)
 		*out = NULL;
 	if (!out || !path)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open: %s is NULL", out ? "path" : "out");
-	beton_loader *loader = calloc(1, sizeof(*loader));
-	*out = loader;
-	if (!loader)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a loader", path);
-	loader->owner = getpid();
-	int result = open_parts(loader, path, options, err);
-	if (result)
-		beton_loader_close(out);
-	return result;
+	return beton_loader_open_many(out, &(beton_source){.path = path}, 1, options, err);
 }
 
 void beton_loader_close(beton_loader **out)
@@ -145,8 +172,10 @@ void beton_loader_close(beton_loader **out)
 	}
 	bt_slots_free(loader->slots, loader->num_slots);
 	free(loader->in_flight);
-	if (loader->engine_api)
-		loader->engine_api->close(&loader->engine);
+	for (uint32_t i = 0; loader->engines && i < loader->dataset.count; i++)
+		if (loader->engines[i].engine)
+			loader->engines[i].api->close(&loader->engines[i].engine);
+	free(loader->engines);
 	bt_order_end(&loader->run.order);
 	bt_orders_close(&loader->orders);
 	bt_outputs_free(&loader->outputs);
@@ -349,6 +378,16 @@ uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t epoch, uint
 {
 	uint64_t sample;
 	return beton_loader_samples_at(loader, epoch, position, 1, &sample, NULL) == BETON_OK ? sample : UINT64_MAX;
+}
+
+int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
+			beton_error *err)
+{
+	if (sample >= bt_dataset_samples(&loader->dataset))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sample %llu: the data set has %llu",
+			       (unsigned long long)sample, (unsigned long long)bt_dataset_samples(&loader->dataset));
+	*source = bt_dataset_locate(&loader->dataset, sample, index);
+	return BETON_OK;
 }
 
 void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)

@@ -53,17 +53,19 @@ static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint
 	}
 }
 
-static int read_blob(const beton_loader *loader, bt_tools *tools, const beton_blob *blob, beton_error *err)
+static int read_blob(const beton_loader *loader, bt_tools *tools, uint32_t file, const beton_blob *blob,
+		     beton_error *err)
 {
-	size_t footprint = loader->engine_api->footprint(loader->engine, blob->offset, blob->size);
+	const bt_engine_api *api = loader->engines[file].api;
+	size_t footprint = api->footprint(loader->engines[file].engine, blob->offset, blob->size);
 	void *buffer = bt_buffer_reserve(&tools->blob, footprint + BT_ARENA_ALIGNMENT);
 	if (!buffer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes",
-			       beton_reader_path(loader->reader), footprint);
+			       beton_reader_path(loader->dataset.readers[file]), footprint);
 	buffer = (char *)buffer + (-(uintptr_t)buffer) % BT_ARENA_ALIGNMENT;
 	tools->read = (bt_read){.offset = blob->offset, .size = blob->size};
-	loader->engine_api->submit(tools->lane, &tools->read, buffer);
-	return loader->engine_api->wait(tools->lane, &tools->read, err);
+	api->submit(tools->lanes[file], &tools->read, buffer);
+	return api->wait(tools->lanes[file], &tools->read, err);
 }
 
 /* Resize, operations, and the last pass. */
@@ -95,14 +97,16 @@ static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	return bt_transform(&tools->transformer, &done, flip, &loader->image_format, destination, err);
 }
 
-static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
+/* file: the sample's. */
+static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample, uint32_t file,
 		      const beton_value *value, void *destination, beton_error *err)
 {
+	const beton_reader *reader = loader->dataset.readers[file];
 	uint64_t begin = bt_now_ns();
-	int result = read_blob(loader, tools, &value->blob, err);
+	int result = read_blob(loader, tools, file, &value->blob, err);
 	const uint8_t *bytes = tools->read.bytes;
 	if (result == BETON_OK && loader->options.verify)
-		result = beton_reader_check(loader->reader, value, bytes, err);
+		result = beton_reader_check(reader, value, bytes, err);
 	uint64_t read = bt_now_ns();
 	tools->stats.read_ns += read - begin;
 	if (result)
@@ -116,7 +120,7 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - read;
 	if (result) {
-		bt_prefix(err, "%s: field '%s'", beton_reader_path(loader->reader), loader->options.image.field);
+		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), loader->options.image.field);
 		return result;
 	}
 
@@ -128,7 +132,10 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, uint64_t sample,
 		beton_error *err)
 {
-	int result = beton_reader_sample(loader->reader, sample, tools->values, err);
+	uint64_t number; /* in its file */
+	uint32_t file = bt_dataset_locate(&loader->dataset, sample, &number);
+	const beton_reader *reader = loader->dataset.readers[file];
+	int result = beton_reader_sample(reader, number, tools->values, err);
 	if (result && result != BETON_SAMPLE_CORRUPT)
 		return result;
 	for (uint32_t i = 0; i < loader->outputs.count; i++) {
@@ -137,14 +144,13 @@ static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot
 		beton_value *value = &tools->values[output->field];
 		/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for
 		 * its message. */
-		result = value->status ? beton_reader_value(loader->reader, sample, output->field, value, err)
-				       : BETON_OK;
+		result = value->status ? beton_reader_value(reader, number, output->field, value, err) : BETON_OK;
 		if (result == BETON_OK && value->type == BETON_FIELD_INT)
 			memcpy(destination, &value->integer, sizeof(value->integer));
 		else if (result == BETON_OK && value->type == BETON_FIELD_FLOAT)
 			memcpy(destination, &value->real, sizeof(value->real));
 		else if (result == BETON_OK)
-			result = fill_image(loader, tools, slot, sample, value, destination, err);
+			result = fill_image(loader, tools, slot, sample, file, value, destination, err);
 		if (result)
 			return result;
 	}
@@ -160,8 +166,8 @@ int bt_sample_fill(const beton_loader *loader, bt_tools *tools, const bt_slot *s
 		return result;
 	slot->ids[index] = sample;
 	result = fill(loader, tools, slot, index, sample, err);
-	/* Not every cause knows the sample that it hits. */
-	if (result && err->sample < 0)
+	/* Not every cause knows the sample that it hits, and files count their own. */
+	if (result)
 		err->sample = (int64_t)sample;
 	return result;
 }

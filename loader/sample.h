@@ -18,7 +18,7 @@ typedef struct bt_tools {
 	bt_decoder *decoder;
 	beton_value *values; /* of one sample, [num_fields] */
 	bt_buffer blob;
-	bt_lane *lane;
+	bt_lane **lanes; /* to each file */
 	bt_read read;
 	bt_transformer transformer;
 	bt_operator operator;     /* of the operations on pictures */

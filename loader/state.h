@@ -16,6 +16,12 @@
 #include "order.h"
 #include "sample.h"
 
+/* What reads a file. The engine that was asked for may work for one file and not for another. */
+typedef struct bt_file_engine {
+	const bt_engine_api *api;
+	bt_engine *engine;
+} bt_file_engine;
+
 /* An epoch, or the rest of one, that is being delivered. Batches are numbered from 0 at its start:
  * delivered <= claimable <= begun <= batches. */
 typedef struct bt_run {
@@ -36,9 +42,8 @@ struct beton_loader {
 	bt_dataset dataset;
 	beton_reader *reader; /* of the first file: fields and names */
 	bt_orders *orders;
-	uint64_t fingerprint; /* of the data set */
-	const bt_engine_api *engine_api;
-	bt_engine *engine;
+	uint64_t fingerprint;    /* of the data set */
+	bt_file_engine *engines; /* of each file */
 	bt_outputs outputs;
 	bt_image_format image_format;
 	bt_image_format pixel_format; /* of what operations work on: bytes, NHWC */

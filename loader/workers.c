@@ -156,20 +156,44 @@ static void *work(void *argument)
 	return NULL;
 }
 
+static int open_lanes(bt_worker *worker, beton_error *err)
+{
+	const beton_loader *loader = worker->loader;
+	uint32_t files = loader->dataset.count;
+	worker->tools.lanes = calloc(files, sizeof(*worker->tools.lanes));
+	if (!worker->tools.lanes)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for reading %u files", files);
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < files && result == BETON_OK; i++)
+		result = loader->engines[i].api->lane_open(loader->engines[i].engine, loader->num_workers, NULL, 0,
+							   &worker->tools.lanes[i], err);
+	return result;
+}
+
+static void close_lanes(bt_worker *worker)
+{
+	const beton_loader *loader = worker->loader;
+	for (uint32_t i = 0; worker->tools.lanes && i < loader->dataset.count; i++)
+		loader->engines[i].api->lane_close(&worker->tools.lanes[i]);
+	free(worker->tools.lanes);
+	worker->tools.lanes = NULL;
+}
+
 static int start_one(bt_worker *worker, beton_error *err)
 {
 	beton_loader *loader = worker->loader;
 	int result = bt_tools_open(&worker->tools, loader->reader, err);
 	if (result)
 		return result;
-	result = loader->engine_api->lane_open(loader->engine, loader->num_workers, NULL, 0, &worker->tools.lane, err);
+	result = open_lanes(worker, err);
 	if (result) {
+		close_lanes(worker);
 		bt_tools_close(&worker->tools);
 		return result;
 	}
 	int fault = pthread_create(&worker->thread, NULL, work, worker);
 	if (fault) {
-		loader->engine_api->lane_close(&worker->tools.lane);
+		close_lanes(worker);
 		bt_tools_close(&worker->tools);
 		char text[128];
 		return bt_fail(err, BETON_SYSTEM, "cannot start worker thread %u of %u: %s",
@@ -213,7 +237,7 @@ void bt_workers_stop(beton_loader *loader)
 	for (uint32_t i = 0; i < loader->num_workers; i++) {
 		if (threads_exist)
 			pthread_join(loader->workers[i].thread, NULL);
-		loader->engine_api->lane_close(&loader->workers[i].tools.lane);
+		close_lanes(&loader->workers[i]);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);

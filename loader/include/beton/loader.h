@@ -235,7 +235,7 @@ typedef struct beton_loader_options {
 	uint64_t num_indices;
 	const double *weights; /* WEIGHTED...: of all samples, or of those of indices, finite, at least 0 */
 	uint64_t num_weights;
-	/* WEIGHTED..., BALANCED, CALLBACK: positions of an epoch. 0 (default): as many as there
+	/* WEIGHTED..., BALANCED, CALLBACK, sources with weights: positions of an epoch. 0 (default): as many as there
 	 * are samples (WEIGHTED_UNIQUE: with a weight above 0, its limit). */
 	uint64_t num_draws;
 	const char *class_field; /* BALANCED: an INT field; NULL (default): the first one */
@@ -245,6 +245,14 @@ typedef struct beton_loader_options {
 	uint64_t (*order_callback)(uint64_t epoch, uint64_t position, void *context);
 	void *order_context;
 } beton_loader_options;
+
+/* A file of a data set of several. */
+typedef struct beton_source {
+	const char *path;
+	/* 0 for all: the files are one behind the other. Else how often samples of the file come, in proportion to the
+	 * other weights (in steps of 1/65536, each weight above 0 at least one): see beton_loader_open_many. */
+	double weight;
+} beton_source;
 
 /* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count. name is the field's. */
 typedef struct beton_tensor {
@@ -281,8 +289,8 @@ typedef struct beton_loader_stats {
 	uint64_t idle_ns; /* workers waited for a free slot: the consumer was late */
 } beton_loader_stats;
 
-/* Where an epoch is: bytes to be stored with a checkpoint, little-endian, the same on every machine. Its size is part of
- * the ABI; what is in it is versioned. */
+/* Where an epoch is: bytes to be stored with a checkpoint, little-endian, the same on every machine. Its size is part
+ * of the ABI; what is in it is versioned. */
 typedef struct beton_loader_state {
 	uint8_t bytes[48];
 } beton_loader_state;
@@ -296,6 +304,19 @@ BETON_API void beton_loader_options_init(beton_loader_options *options);
  * NO_MEMORY, SYSTEM (a thread did not start). options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
+
+/* The same for several files as one data set. Their fields must agree in name, type and shape. Sample numbers are
+ * global: those of a file follow those of the file in front of it.
+ * With weights, in every 65536 positions each file comes as often as its weight says, at places that are drawn; its
+ * samples come in passes, each of which permutes them anew, as often as they are needed. The order must be RANDOM, and
+ * an epoch has num_draws positions. It begins anywhere at once, as other orders do.
+ * Errors: those of beton_loader_open, INVALID_ARGUMENT (no source, a bad weight), MISMATCH (naming files and field). */
+BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
+				     const beton_loader_options *options, beton_error *err);
+
+/* Which source a sample comes from, and its number in that file. Errors: INVALID_ARGUMENT (no such sample). */
+BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
+				  beton_error *err);
 
 /* Stops and joins the workers, frees everything, sets *loader to NULL. Batches still leased become invalid. */
 BETON_API void beton_loader_close(beton_loader **loader);
