@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libbeton-loader: shuffled, decoded, augmented batches from a .beton file.
+ * libbeton-loader: shuffled, decoded, augmented batches from .beton files.
  *
  *   order(seed, epoch, position) -> sample   pure function, O(1) memory, seekable
  *   -> I/O engine -> worker threads: decode the crop, resize, flip, normalize, convert -> slot of a batch -> consumer
