@@ -13,6 +13,9 @@ static size_t element_bytes(beton_dtype dtype)
 	switch (dtype) {
 	case BETON_UINT8:
 		return 1;
+	case BETON_FLOAT16:
+	case BETON_BFLOAT16:
+		return 2;
 	case BETON_FLOAT32:
 		return 4;
 	default:

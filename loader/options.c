@@ -84,6 +84,14 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
+static int check_dtype(beton_dtype dtype, beton_error *err)
+{
+	if (dtype == BETON_UINT8 || dtype == BETON_FLOAT32 || dtype == BETON_FLOAT16 || dtype == BETON_BFLOAT16)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: image.dtype is %d, not bytes or floats for images",
+		       (int)dtype);
+}
+
 static int check_image(const beton_image_options *o, beton_error *err)
 {
 	int result;
@@ -95,17 +103,17 @@ static int check_image(const beton_image_options *o, beton_error *err)
 	    (result = check_real("image.center_ratio", o->center_ratio, 0, false, 1, err)) ||
 	    (result = check_real("image.flip_probability", o->flip_probability, 0, true, 1, err)) ||
 	    (result = check_count("image.exact", o->exact, 0, BETON_PIXELS_TORCHVISION, err)) ||
-	    (result = check_count("image.dtype", o->dtype, 0, BETON_FLOAT32, err)) ||
+	    (result = check_count("image.filter", o->filter, 0, BETON_FILTER_NEAREST, err)) ||
+	    (result = check_dtype(o->dtype, err)) ||
 	    (result = check_count("image.layout", o->layout, 0, BETON_NCHW, err)))
 		return result;
 	if ((result = bt_operations_check(o, "image", err)))
 		return result;
 	if (!o->normalize)
 		return BETON_OK;
-	if (o->dtype != BETON_FLOAT32)
+	if (o->dtype == BETON_UINT8)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "loader options: image.normalize is true, but image.dtype is %d, not BETON_FLOAT32",
-			       (int)o->dtype);
+			       "loader options: image.normalize is true, but image.dtype is BETON_UINT8, not floats");
 	for (int c = 0; c < 3; c++) {
 		if (!isfinite(o->mean[c]))
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: image.mean[%d] is %g, not finite",

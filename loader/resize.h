@@ -1,50 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing of RGB pixels, one output row at a time. */
+ * Resizing of a plane of bytes from a fractional box to the output, one output row at a time, in fixed point: the same
+ * bytes on every machine. Weights have 14 bits and add up to 1 exactly; between the vertical and the horizontal pass
+ * values have 7 fractional bits. A result differs from the exact one, before rounding, by at most
+ * 255 * (taps of both axes) / 2^15 + 2^-8. */
 #ifndef BT_LOADER_RESIZE_H
 #define BT_LOADER_RESIZE_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <beton/error.h>
+#include <beton/loader.h>
 
 #include "buffer.h"
 #include "picture.h"
 
-/* A view of RGB pixels, 3 bytes each. */
-typedef struct bt_pixels {
-	const uint8_t *data;
-	size_t stride; /* bytes from one row to the next */
-	uint32_t width;
-	uint32_t height;
-} bt_pixels;
+struct bt_kernels;
 
-/* How each output pixel of one axis is made: weights[i * taps ...] times count[i] input pixels from first[i] on. */
+enum {
+	BT_WEIGHT_BITS = 14,
+	BT_ROW_BITS = 7,    /* fraction of a value between the passes */
+	BT_ROW_SLACK = 64,  /* values that kernels may read behind a row between the passes */
+	BT_OUT_SLACK = 64,  /* bytes that kernels may write behind an output row */
+	BT_GROUP = 16,      /* output bytes that one permutation makes */
+	BT_GROUP_REACH = 64 /* values that it can choose from */
+};
+
+/* How one axis is resized: what bt_axis_plan was asked for. */
+typedef struct bt_axis_key {
+	double begin;  /* of the box, samples */
+	double length; /* of the box, samples; > 0 */
+	uint32_t in;   /* samples that exist */
+	uint32_t out;
+	uint32_t channels;
+	beton_filter filter;
+	bool shrinks; /* AREA: no axis of the picture grows */
+	bool mirrored;
+	bool permutes; /* build the permutation too */
+} bt_axis_key;
+
+/* Output i is the sum of weights[i * stride + k] * input[low + first[i] + k], k < count[i]. Weights behind count[i]
+ * are 0. */
 typedef struct bt_axis {
+	bt_axis_key key;
+	uint32_t low;     /* the first sample that any output uses */
+	uint32_t columns; /* samples from there on to the last one used */
+	uint32_t stride;  /* a multiple of 8 */
+	bool identity;    /* out == columns, each sample once, in order */
+	bool permutation; /* the members below are valid */
+	uint32_t pairs;   /* pairs of taps of the output with the most */
 	uint32_t *first;
 	uint32_t *count;
-	float *weights;
-	uint32_t taps;
+	int16_t *weights;
+	uint32_t *base;        /* [groups] first value of each group of BT_GROUP output bytes */
+	uint16_t *index;       /* [groups][pairs][2 * BT_GROUP] values of a pair, from base */
+	int16_t *pair_weights; /* [groups][pairs][2 * BT_GROUP] */
 	bt_buffer memory;
 } bt_axis;
 
-/* Working state of one worker; zero-initialise. */
+/* Makes *axis what key says, or leaves it if it is that already. Errors: NO_MEMORY. */
+int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err);
+
+/* Working state of one plane; zero-initialise. */
 typedef struct bt_resizer {
+	const struct bt_kernels *kernels; /* NULL: the best of this machine */
 	bt_axis horizontal;
 	bt_axis vertical;
-	bt_buffer row; /* one output row at input width, float */
-	bt_pixels source;
-	uint32_t width; /* of the output, pixels */
+	bt_buffer row; /* between the passes */
+	bt_buffer out;
+	bt_plane source;
 } bt_resizer;
 
-/* Prepares source -> width x height. An axis that shrinks is area-averaged (each input pixel counts by the share of it
- * that an output pixel covers, as in OpenCV's INTER_AREA); one that grows is interpolated linearly between pixel
- * centres. Errors: NO_MEMORY. */
-int bt_resize_begin(bt_resizer *resizer, const bt_pixels *source, uint32_t width, uint32_t height, beton_error *err);
+typedef struct bt_resize_target {
+	uint32_t width;
+	uint32_t height;
+	beton_filter filter;
+	bool mirrored; /* left and right exchanged */
+} bt_resize_target;
 
-/* Writes output row y: 3 * width bytes, rounded half up. */
-void bt_resize_row(bt_resizer *resizer, uint32_t y, uint8_t *out);
+/* Prepares the plane's box -> target. Keeps the tables of the last call if they fit. Errors: NO_MEMORY. */
+int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err);
+
+/* Output row y: width * channels bytes, valid until the next call; of the plane itself where nothing is resized. */
+const uint8_t *bt_resize_row(bt_resizer *resizer, uint32_t y);
 
 void bt_resize_free(bt_resizer *resizer);
 

@@ -17,7 +17,10 @@ typedef struct bt_image_format {
 	uint32_t width;
 	beton_dtype dtype;
 	beton_layout layout;
-	float value[3][256]; /* FLOAT32: the element that stands for a byte, by channel */
+	beton_filter filter;
+	/* The element that stands for a byte, by channel; value16 of FLOAT16 and BFLOAT16. */
+	float value[3][256];
+	uint16_t value16[3][256];
 } bt_image_format;
 
 /* The format that options ask for. */
@@ -28,13 +31,17 @@ size_t bt_image_format_bytes(const bt_image_format *format);
 
 /* Working state of one worker; zero-initialise. */
 typedef struct bt_transformer {
-	bt_resizer resizer;
-	bt_buffer row; /* one resized row */
+	bt_resizer planes[3];
+	bt_buffer row; /* RGB */
 } bt_transformer;
 
-/* Fills destination (bt_image_format_bytes of it) from the crop of an RGB picture. Errors: NO_MEMORY. */
+/* Fills destination (bt_image_format_bytes of it) from the crop of a picture. Errors: NO_MEMORY. */
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err);
+
+/* To nearest, ties to even; what is too large becomes infinity. value is not NaN. */
+uint16_t bt_float16(float value);
+uint16_t bt_bfloat16(float value);
 
 void bt_transformer_free(bt_transformer *transformer);
 

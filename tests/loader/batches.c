@@ -227,7 +227,7 @@ static void results_are_those_of_earlier_versions(void **state)
 	uint64_t raw[N / 3];
 	for (int i = 0; i < N / 3; i++)
 		raw[i] = got.digest[i * 3 + 2];
-	assert_int_equal(XXH3_64bits(raw, sizeof(raw)), UINT64_C(0x773a0e74cb0ad485));
+	assert_int_equal(XXH3_64bits(raw, sizeof(raw)), UINT64_C(0x6d9a025f190f196b));
 }
 
 /* Sample 1 in its own size, so that nothing is resized. */

@@ -39,6 +39,25 @@ static beton_value jpeg_value(uint32_t width, uint32_t height, uint64_t size)
 			     .blob = {.size = size}};
 }
 
+/* A view of RGB pixels. */
+typedef struct bt_pixels {
+	const uint8_t *data;
+	size_t stride;
+	uint32_t width;
+	uint32_t height;
+} bt_pixels;
+
+static bt_plane plane_of(const bt_pixels *view)
+{
+	return (bt_plane){.data = view->data,
+			  .stride = view->stride,
+			  .width = view->width,
+			  .height = view->height,
+			  .channels = 3,
+			  .box_width = view->width,
+			  .box_height = view->height};
+}
+
 /* Decodes a crop; the view of its RGB pixels in *out. */
 static int decode(int64_t sample, const beton_value *value, const uint8_t *bytes, const bt_rect *crop, bt_pixels *out,
 		  beton_error *err)
@@ -318,14 +337,15 @@ static void resize_matches_the_reference(void **state)
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
 		bt_pixels in = {pixels, WIDTH * 3, sizes[s][0], sizes[s][1]};
 		uint32_t width = sizes[s][2], height = sizes[s][3];
-		uint8_t *row = malloc(width * 3);
-		assert_ok(bt_resize_begin(&resizer, &in, width, height, err));
+		bt_plane plane = plane_of(&in);
+		assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, err));
+		uint32_t taps = (in.width / width + 2) + (in.height / height + 2);
 		for (uint32_t y = 0; y < height; y++) {
-			bt_resize_row(&resizer, y, row);
+			const uint8_t *row = bt_resize_row(&resizer, y);
 			for (uint32_t x = 0; x < width * 3; x++)
-				assert_true(fabs(row[x] - reference(&in, width, height, x / 3, y, x % 3)) < 0.501);
+				assert_true(fabs(row[x] - reference(&in, width, height, x / 3, y, x % 3)) <
+					    0.504 + 255.0 * taps / 32768);
 		}
-		free(row);
 	}
 	bt_resize_free(&resizer);
 	free(pixels);
@@ -334,19 +354,46 @@ static void resize_matches_the_reference(void **state)
 static void a_flat_picture_stays_flat(void **state)
 {
 	(void)state;
-	uint8_t white[50 * 40 * 3], row[80 * 3];
+	uint8_t white[50 * 40 * 3];
 	memset(white, 255, sizeof(white));
 	bt_resizer resizer = {0};
 	for (uint32_t size = 1; size <= 80; size++) {
-		bt_pixels in = {white, 50 * 3, 50, 40};
-		assert_ok(bt_resize_begin(&resizer, &in, size, size, err));
-		for (uint32_t y = 0; y < size; y++) {
-			bt_resize_row(&resizer, y, row);
-			for (uint32_t x = 0; x < size * 3; x++)
-				assert_int_equal(row[x], 255);
+		bt_plane in = plane_of(&(bt_pixels){white, 50 * 3, 50, 40});
+		for (beton_filter filter = BETON_FILTER_AUTO; filter <= BETON_FILTER_NEAREST; filter++) {
+			assert_ok(bt_resize_begin(&resizer, &in, &(bt_resize_target){size, size, filter}, err));
+			for (uint32_t y = 0; y < size; y++) {
+				const uint8_t *row = bt_resize_row(&resizer, y);
+				for (uint32_t x = 0; x < size * 3; x++)
+					assert_int_equal(row[x], 255);
+			}
 		}
 	}
 	bt_resize_free(&resizer);
+}
+
+/* Where the element of a pixel lies in the output. */
+static size_t place_of(const beton_image_options *image, uint32_t x, uint32_t y, uint32_t c)
+{
+	return image->layout == BETON_NHWC ? ((size_t)y * image->width + x) * 3 + c
+					   : ((size_t)c * image->height + y) * image->width + x;
+}
+
+static void check_element(const beton_image_options *image, const void *out, size_t at, uint8_t byte, uint32_t c)
+{
+	float expected = image->normalize ? (byte - image->mean[c]) / image->std[c] : byte;
+	switch (image->dtype) {
+	case BETON_FLOAT32:
+		assert_true(((const float *)out)[at] == expected);
+		break;
+	case BETON_FLOAT16:
+		assert_int_equal(((const uint16_t *)out)[at], bt_float16(expected));
+		break;
+	case BETON_BFLOAT16:
+		assert_int_equal(((const uint16_t *)out)[at], bt_bfloat16(expected));
+		break;
+	default:
+		assert_int_equal(((const uint8_t *)out)[at], byte);
+	}
 }
 
 /* Flip, layout, type and normalization of a picture, resized or not, against the plain loops. */
@@ -354,12 +401,13 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 {
 	uint8_t *pixels = fixture_pixels(4, WIDTH, HEIGHT);
 	bt_pixels in = {pixels + 30, WIDTH * 3, crop_width, crop_height};
+	const size_t sizes[] = {[BETON_UINT8] = 1, [BETON_FLOAT32] = 4, [BETON_FLOAT16] = 2, [BETON_BFLOAT16] = 2};
 	bt_image_format format;
 	bt_image_format_init(&format, options);
 	uint32_t width = options->image.width, height = options->image.height;
-	bool floats = options->image.dtype == BETON_FLOAT32;
-	assert_int_equal(bt_image_format_bytes(&format), (size_t)width * height * (floats ? 12 : 3));
-	void *out = malloc(bt_image_format_bytes(&format));
+	size_t bytes = (size_t)width * height * 3 * sizes[options->image.dtype];
+	assert_int_equal(bt_image_format_bytes(&format), bytes);
+	void *out = malloc(bytes);
 	bt_transformer transformer = {0};
 	bt_picture picture = {.planes[0] = {.data = pixels,
 					    .stride = WIDTH * 3,
@@ -371,39 +419,60 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 					    .box_height = crop_height}};
 	assert_ok(bt_transform(&transformer, &picture, flip, &format, out, err));
 	bt_resizer resizer = {0};
-	uint8_t *row = malloc(width * 3);
-	assert_ok(bt_resize_begin(&resizer, &in, width, height, err));
+	bt_plane plane = plane_of(&in);
+	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, err));
 	for (uint32_t y = 0; y < height; y++) {
-		bt_resize_row(&resizer, y, row);
+		const uint8_t *row = bt_resize_row(&resizer, y);
 		for (uint32_t x = 0; x < width; x++)
-			for (uint32_t c = 0; c < 3; c++) {
-				uint8_t byte = row[(flip ? width - 1 - x : x) * 3 + c];
-				size_t at = options->image.layout == BETON_NHWC ? ((size_t)y * width + x) * 3 + c
-										: ((size_t)c * height + y) * width + x;
-				float expected = options->image.normalize
-							 ? (byte - options->image.mean[c]) / options->image.std[c]
-							 : byte;
-				if (floats)
-					assert_true(((float *)out)[at] == expected);
-				else
-					assert_int_equal(((uint8_t *)out)[at], byte);
-			}
+			for (uint32_t c = 0; c < 3; c++)
+				check_element(&options->image, out, place_of(&options->image, x, y, c),
+					      row[(flip ? width - 1 - x : x) * 3 + c], c);
 	}
-	free(row);
 	bt_resize_free(&resizer);
 	bt_transformer_free(&transformer);
 	free(out);
 	free(pixels);
 }
 
+static void narrow_floats_are_rounded_to_even(void **state)
+{
+	(void)state;
+	const struct {
+		float value;
+		uint16_t half;
+		uint16_t brain;
+	} known[] = {{0, 0, 0},
+		     {-0.0f, 0x8000, 0x8000},
+		     {1, 0x3c00, 0x3f80},
+		     {-2, 0xc000, 0xc000},
+		     {65504, 0x7bff, 0x4780},
+		     {65519, 0x7bff, 0x4780},
+		     {65520, 0x7c00, 0x4780},
+		     {1 + 0x1p-11f, 0x3c00, 0x3f80},     /* ties: to even, down ... */
+		     {1 + 3 * 0x1p-11f, 0x3c02, 0x3f80}, /* ... and up */
+		     {1 + 0x1p-8f, 0x3c04, 0x3f80},
+		     {1 + 3 * 0x1p-8f, 0x3c0c, 0x3f82},
+		     {0x1p-14f, 0x0400, 0x3880},
+		     {0x1p-24f, 0x0001, 0x3380}, /* the smallest */
+		     {0x1p-25f, 0x0000, 0x3300},
+		     {0x1.8p-25f, 0x0001, 0x3340},
+		     {0x1.ffcp-15f, 0x0400, 0x3880}, /* rounds up to a normal number */
+		     {-1e30f, 0xfc00, 0xf14a}};
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		assert_int_equal(bt_float16(known[i].value), known[i].half);
+		assert_int_equal(bt_bfloat16(known[i].value), known[i].brain);
+	}
+}
+
 static void every_format_is_right(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 32; i++) {
+	const beton_dtype dtypes[] = {BETON_UINT8, BETON_FLOAT32, BETON_FLOAT16, BETON_BFLOAT16};
+	for (int i = 0; i < 128; i++) {
 		beton_loader_options options = fixture_options(1, 1);
 		options.image.layout = i & 1 ? BETON_NCHW : BETON_NHWC;
-		options.image.dtype = i & 2 ? BETON_FLOAT32 : BETON_UINT8;
-		options.image.normalize = (i & 4) && (i & 2);
+		options.image.dtype = dtypes[i >> 5];
+		options.image.normalize = (i & 4) && options.image.dtype != BETON_UINT8;
 		check_format(&options, i & 8, i & 16 ? 16 : 40, i & 16 ? 12 : 9);
 	}
 }
@@ -420,6 +489,7 @@ int main(void)
 		cmocka_unit_test(resize_matches_the_reference),
 		cmocka_unit_test(a_flat_picture_stays_flat),
 		cmocka_unit_test(every_format_is_right),
+		cmocka_unit_test(narrow_floats_are_rounded_to_even),
 	};
 	return cmocka_run_group_tests(tests, open_decoder, close_decoder);
 }

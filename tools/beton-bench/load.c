@@ -23,7 +23,8 @@ typedef struct load_run {
 
 static size_t tensor_bytes(const beton_tensor *tensor)
 {
-	static const size_t sizes[] = {[BETON_UINT8] = 1, [BETON_FLOAT32] = 4, [BETON_INT64] = 8, [BETON_FLOAT64] = 8};
+	static const size_t sizes[] = {[BETON_UINT8] = 1,   [BETON_FLOAT32] = 4, [BETON_INT64] = 8,
+				       [BETON_FLOAT64] = 8, [BETON_FLOAT16] = 2, [BETON_BFLOAT16] = 2};
 	size_t bytes = sizes[tensor->dtype];
 	for (uint32_t i = 0; i < tensor->ndim; i++)
 		bytes *= (size_t)tensor->shape[i];

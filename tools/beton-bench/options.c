@@ -14,7 +14,8 @@ static const char *const usage_text =
 	"      --image-size N      pixels of a side (default 224)\n"
 	"      --batch-size N      default 256\n"
 	"      --threads N         worker threads; 0, the default: one for each core\n"
-	"      --dtype NAME        u8 (default), or f32, which is normalized\n"
+	"      --dtype NAME        u8 (default), or f32, f16 or bf16, which are normalized\n"
+	"      --filter NAME       of resizing: auto (default), area, bilinear or nearest\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
 	"      --order NAME        random (default), quasi or sequential\n"
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
@@ -35,7 +36,13 @@ typedef struct choice {
 enum { PIPELINE_TRAIN, PIPELINE_EVAL };
 
 static const choice pipelines[] = {{"train", PIPELINE_TRAIN}, {"eval", PIPELINE_EVAL}, {NULL, 0}};
-static const choice dtypes[] = {{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {NULL, 0}};
+static const choice dtypes[] = {
+	{"u8", BETON_UINT8}, {"f32", BETON_FLOAT32}, {"f16", BETON_FLOAT16}, {"bf16", BETON_BFLOAT16}, {NULL, 0}};
+static const choice filters[] = {{"auto", BETON_FILTER_AUTO},
+				 {"area", BETON_FILTER_AREA},
+				 {"bilinear", BETON_FILTER_BILINEAR},
+				 {"nearest", BETON_FILTER_NEAREST},
+				 {NULL, 0}};
 static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NULL, 0}};
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
 				{"quasi", BETON_ORDER_QUASI_RANDOM},
@@ -103,7 +110,11 @@ static bool take(load_options *out, int option, const char *name, const char *te
 	case 'd':
 		good = choose(name, dtypes, text, &value);
 		loader->image.dtype = (beton_dtype)value;
-		loader->image.normalize = value == BETON_FLOAT32;
+		loader->image.normalize = value != BETON_UINT8;
+		break;
+	case 'F':
+		good = choose(name, filters, text, &value);
+		loader->image.filter = (beton_filter)value;
 		break;
 	case 'l':
 		good = choose(name, layouts, text, &value);
@@ -152,6 +163,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"batch-size", required_argument, NULL, 'b'},
 					      {"threads", required_argument, NULL, 't'},
 					      {"dtype", required_argument, NULL, 'd'},
+					      {"filter", required_argument, NULL, 'F'},
 					      {"layout", required_argument, NULL, 'l'},
 					      {"order", required_argument, NULL, 'o'},
 					      {"engine", required_argument, NULL, 'e'},

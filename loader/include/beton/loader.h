@@ -89,6 +89,8 @@ typedef enum beton_dtype {
 	BETON_FLOAT32 = 1,
 	BETON_INT64 = 2,
 	BETON_FLOAT64 = 3,
+	BETON_FLOAT16 = 4,  /* IEEE 754 binary16 */
+	BETON_BFLOAT16 = 5, /* the upper half of a FLOAT32 */
 } beton_dtype;
 
 typedef enum beton_layout {
@@ -184,9 +186,17 @@ typedef struct beton_operation {
  * RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
 BETON_API void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind);
 
-/* How a picture becomes an output. The crop is resized to the output: an axis that shrinks by area average, one that
- * grows by linear interpolation, rounded to bytes. Every dtype and layout holds the same pixels. Grey, CMYK and YCCK
- * JPEGs come as RGB. */
+/* How a crop is resized, in fixed point: the same bytes on every machine. A result differs from the exact one, before
+ * it is rounded to a byte, by at most 255 * (input pixels per output pixel along both axes) / 2^15 + 2^-8. */
+typedef enum beton_filter {
+	BETON_FILTER_AUTO = 0, /* each axis by itself: area average if it shrinks, linear interpolation if it grows */
+	BETON_FILTER_AREA = 1, /* OpenCV's INTER_AREA, and so FFCV's: where an axis grows, its interpolation */
+	BETON_FILTER_BILINEAR = 2, /* with antialias, as torchvision and Pillow have it */
+	BETON_FILTER_NEAREST = 3,  /* the pixel under the output pixel's centre */
+} beton_filter;
+
+/* How a picture becomes an output. The crop is resized to the output and rounded to bytes. Every dtype and layout holds
+ * the same pixels. Grey, CMYK and YCCK JPEGs come as RGB. */
 typedef struct beton_image_options {
 	const char *field; /* NULL = the first image field */
 	uint32_t height;   /* output pixels, 1..65535; default 224 */
@@ -197,10 +207,11 @@ typedef struct beton_image_options {
 	double center_ratio;     /* default 224/256 */
 	double flip_probability; /* horizontal, 0..1; default 0 */
 	beton_pixels exact;      /* default FAST */
-	beton_dtype dtype;       /* UINT8 or FLOAT32; default UINT8 */
+	beton_filter filter;     /* default AUTO */
+	beton_dtype dtype;       /* UINT8, FLOAT32, FLOAT16 or BFLOAT16; default UINT8 */
 	beton_layout layout;     /* default NHWC */
-	bool normalize;          /* FLOAT32 only: (pixel - mean[c]) / std[c], mean and std on the 0..255 scale. Without
-				    it FLOAT32 pixels are 0..255. */
+	bool normalize;          /* floats only: (pixel - mean[c]) / std[c] in FLOAT32, rounded to nearest even for the
+				    narrower types; mean and std on the 0..255 scale. Without it pixels are 0..255. */
 	float mean[3];           /* default ImageNet's: 123.675, 116.28, 103.53 */
 	float std[3];            /* default 58.395, 57.12, 57.375 */
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inner loops of resizing and colour, once for each instruction set; all give the same bytes. */
+#ifndef BT_LOADER_KERNELS_H
+#define BT_LOADER_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "resize.h"
+
+typedef struct bt_kernels {
+	const char *name;
+	bool permutes; /* horizontal uses the permutation of an axis */
+
+	/* out[j] = sum over k of weights[k] * in[k * stride + j], with BT_ROW_BITS of fraction, rounded half up.
+	 * weights are 0 from taps to the next even number; reads and writes just count values. */
+	void (*vertical)(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps, size_t count,
+			 int16_t *out);
+
+	/* One output row, rounded half up. Reads up to BT_ROW_SLACK values behind what the axis uses, writes up to
+	 * BT_OUT_SLACK bytes behind the row. */
+	void (*horizontal)(const bt_axis *axis, const int16_t *row, uint8_t *out);
+
+	/* count pixels; writes just 3 * count bytes. JFIF's formula with 14 bits of fraction, rounded half up:
+	 * R = Y + 22970 Cr, G = Y - (5638 Cb + 11700 Cr), B = Y + 29032 Cb; chroma less 128; clamped to 0..255. */
+	void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count, uint8_t *out);
+} bt_kernels;
+
+extern const bt_kernels bt_kernels_c;
+#ifdef __x86_64__
+extern const bt_kernels bt_kernels_avx2;
+extern const bt_kernels bt_kernels_avx512;
+#endif
+
+/* The table for this processor, the fastest first; NULL behind the last. */
+const bt_kernels *bt_kernels_get(unsigned index);
+const bt_kernels *bt_kernels_best(void);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "resize.h"
+
+enum { ONE = 1 << BT_WEIGHT_BITS };
+
+/* What a filter makes of one output: samples first .. last with unnormalised weights. */
+typedef struct span {
+	const bt_axis_key *key;
+	double scale;  /* samples per output */
+	int64_t low;   /* samples that touch the box */
+	int64_t high;  /* the last one */
+	int64_t first; /* of this output */
+	int64_t last;
+	double centre;
+	double begin;
+	double end;
+	double share; /* linear: weight of the second sample */
+} span;
+
+/* The filter of an axis: AUTO and AREA depend on the direction. */
+typedef enum filter_kind { KIND_AREA, KIND_TENT, KIND_NEAREST, KIND_AREA_UP } filter_kind;
+
+static filter_kind choose(const bt_axis_key *key)
+{
+	switch (key->filter) {
+	case BETON_FILTER_AREA:
+		return key->shrinks ? KIND_AREA : KIND_AREA_UP;
+	case BETON_FILTER_BILINEAR:
+		return KIND_TENT;
+	case BETON_FILTER_NEAREST:
+		return KIND_NEAREST;
+	default:
+		return key->length >= key->out ? KIND_AREA : KIND_TENT;
+	}
+}
+
+static int64_t clamp(double value, int64_t low, int64_t high)
+{
+	return value < (double)low ? low : value > (double)high ? high : (int64_t)value;
+}
+
+/* Finds the samples of output i. The tent is Pillow's: as wide as the step when shrinking, its centre rounded alike.
+ * OpenCV's INTER_AREA interpolates when an axis grows, with weights as if it averaged areas. */
+static void locate(span *s, filter_kind kind, uint32_t i)
+{
+	s->begin = s->key->begin + i * s->scale;
+	s->end = s->begin + s->scale;
+	s->centre = s->key->begin + (i + 0.5) * s->scale;
+	double support = s->scale > 1 ? s->scale : 1;
+	switch (kind) {
+	case KIND_AREA:
+		s->first = clamp(floor(s->begin), s->low, s->high);
+		s->last = clamp(ceil(s->end) - 1, s->first, s->high);
+		break;
+	case KIND_TENT:
+		s->first = clamp(floor(s->centre - support + 0.5), s->low, s->high);
+		s->last = clamp(floor(s->centre + support + 0.5) - 1, s->first, s->high);
+		break;
+	case KIND_NEAREST:
+		s->first = s->last = clamp(floor(s->centre), s->low, s->high);
+		break;
+	case KIND_AREA_UP: {
+		double at = floor(i * s->scale);
+		double share = (i + 1) - (at + 1) / s->scale;
+		s->share = share <= 0 ? 0 : share - floor(share);
+		s->first = clamp(floor(s->key->begin + at), s->low, s->high);
+		s->last = s->first < s->high ? s->first + 1 : s->first;
+		break;
+	}
+	}
+}
+
+static double weigh(const span *s, filter_kind kind, int64_t k)
+{
+	switch (kind) {
+	case KIND_AREA:
+		return fmax(fmin(s->end, (double)(k + 1)) - fmax(s->begin, (double)k), 0);
+	case KIND_TENT:
+		return fmax(1 - fabs((double)k + 0.5 - s->centre) / (s->scale > 1 ? s->scale : 1), 0);
+	case KIND_AREA_UP:
+		return k == s->first ? 1 - s->share : s->share;
+	default:
+		return 1;
+	}
+}
+
+/* Rounds running totals, not single weights: they add up to ONE exactly, and many small ones do not vanish. */
+static void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
+{
+	int16_t *weights = axis->weights + (size_t)i * axis->stride;
+	memset(weights, 0, axis->stride * sizeof(*weights));
+	double total = 0;
+	for (int64_t k = s->first; k <= s->last; k++)
+		total += weigh(s, kind, k);
+	if (!(total > 0)) { /* the box ends behind what exists by a rounding error */
+		axis->first[i] = (uint32_t)s->first;
+		axis->count[i] = 1;
+		weights[0] = ONE;
+		return;
+	}
+	double sum = 0, factor = ONE / total;
+	int before = 0;
+	uint32_t used = 0;
+	int64_t first = s->first;
+	for (int64_t k = s->first; k <= s->last; k++) {
+		sum += weigh(s, kind, k);
+		int now = k == s->last ? ONE : (int)(sum * factor + 0.5);
+		if (now == before && used == 0) {
+			first++;
+			continue;
+		}
+		weights[k - first] = (int16_t)(now - before);
+		if (now > before)
+			used = (uint32_t)(k - first) + 1;
+		before = now;
+	}
+	axis->first[i] = (uint32_t)first;
+	axis->count[i] = used;
+}
+
+static void fill_all(bt_axis *axis, filter_kind kind)
+{
+	const bt_axis_key *key = &axis->key;
+	span s = {.key = key, .scale = key->length / key->out};
+	s.low = clamp(floor(key->begin + 1e-9), 0, key->in - 1);
+	s.high = clamp(ceil(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
+	uint32_t low = UINT32_MAX, end = 0;
+	for (uint32_t i = 0; i < key->out; i++) {
+		uint32_t place = key->mirrored ? key->out - 1 - i : i;
+		locate(&s, kind, i);
+		fill_output(axis, &s, kind, place);
+		low = axis->first[place] < low ? axis->first[place] : low;
+		uint32_t stop = axis->first[place] + axis->count[place];
+		end = stop > end ? stop : end;
+	}
+	axis->low = low;
+	axis->columns = end - low;
+	axis->identity = axis->columns == key->out;
+	axis->pairs = 1;
+	for (uint32_t i = 0; i < key->out; i++) {
+		/* A vertical axis keeps its place in the plane, see bt_resize_row: first is from low on in both. */
+		axis->first[i] -= low;
+		axis->identity = axis->identity && axis->first[i] == i && axis->count[i] == 1;
+		uint32_t pairs = (axis->count[i] + 1) / 2;
+		axis->pairs = pairs > axis->pairs ? pairs : axis->pairs;
+	}
+}
+
+/* The last output byte stands for those behind the end. Returns false if a group reaches too far. */
+static bool fill_permutation(bt_axis *axis)
+{
+	uint32_t channels = axis->key.channels, last = axis->key.out * channels - 1;
+	uint16_t *index = axis->index;
+	int16_t *weights = axis->pair_weights;
+	for (uint32_t group = 0; group <= last / BT_GROUP; group++) {
+		uint32_t begin = group * BT_GROUP;
+		uint32_t stop = begin + BT_GROUP - 1 < last ? begin + BT_GROUP - 1 : last;
+		uint32_t left = axis->first[begin / channels], right = axis->first[stop / channels];
+		uint32_t base = (left < right ? left : right) * channels;
+		axis->base[group] = base;
+		uint32_t x = begin / channels, c = begin % channels;
+		for (uint32_t j = 0; j < BT_GROUP; j++) {
+			uint32_t at = axis->first[x] * channels + c - base;
+			if (at + (axis->count[x] - 1) * channels >= BT_GROUP_REACH)
+				return false;
+			const int16_t *from = axis->weights + (size_t)x * axis->stride;
+			for (uint32_t p = 0; p < axis->pairs; p++) {
+				uint32_t to = p * 2 * BT_GROUP + 2 * j;
+				index[to] = (uint16_t)(at + 2 * p * channels);
+				index[to + 1] = (uint16_t)(at + (2 * p + 1) * channels);
+				weights[to] = from[2 * p];
+				weights[to + 1] = from[2 * p + 1];
+			}
+			if (begin + j < last && ++c == channels) {
+				c = 0;
+				x++;
+			}
+		}
+		index += axis->pairs * 2 * BT_GROUP;
+		weights += axis->pairs * 2 * BT_GROUP;
+	}
+	return true;
+}
+
+static bool same_key(const bt_axis_key *a, const bt_axis_key *b)
+{
+	return a->begin == b->begin && a->length == b->length && a->in == b->in && a->out == b->out &&
+	       a->channels == b->channels && a->filter == b->filter && a->shrinks == b->shrinks &&
+	       a->mirrored == b->mirrored && a->permutes == b->permutes;
+}
+
+int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
+{
+	if (axis->memory.data && same_key(&axis->key, key))
+		return BETON_OK;
+	double scale = key->length / key->out;
+	filter_kind kind = choose(key);
+	/* A tent of width 2 * scale touches one sample more than that, a box of width scale two. */
+	double taps = kind == KIND_TENT ? 2 * fmax(scale, 1) + 2 : kind == KIND_AREA ? scale + 3 : 2;
+	uint32_t stride = ((uint32_t)taps + 7) / 8 * 8;
+	size_t out = key->out, groups = (out * key->channels + BT_GROUP - 1) / BT_GROUP;
+	size_t pairs = key->permutes && stride <= BT_GROUP_REACH ? stride / 2 : 0;
+	size_t table = groups * pairs * 2 * BT_GROUP * sizeof(int16_t);
+	char *memory = bt_buffer_reserve(&axis->memory, 2 * table + out * stride * sizeof(int16_t) +
+								(2 * out + groups) * sizeof(uint32_t));
+	if (!memory) {
+		axis->key = (bt_axis_key){0};
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for resizing %g to %u pixels", key->length,
+			       key->out);
+	}
+	axis->key = *key;
+	axis->stride = stride;
+	axis->index = (uint16_t *)memory;
+	axis->pair_weights = (int16_t *)(memory + table);
+	axis->first = (uint32_t *)(memory + 2 * table);
+	axis->count = axis->first + out;
+	axis->base = axis->count + out;
+	axis->weights = (int16_t *)(axis->base + groups);
+	fill_all(axis, kind);
+	axis->permutation = pairs > 0 && fill_permutation(axis);
+	return BETON_OK;
+}
