@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "operations.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -12,11 +14,17 @@ static size_t element_bytes(beton_dtype dtype)
 {
 	switch (dtype) {
 	case BETON_UINT8:
+	case BETON_INT8:
+	case BETON_BOOL:
 		return 1;
 	case BETON_FLOAT16:
 	case BETON_BFLOAT16:
+	case BETON_INT16:
+	case BETON_UINT16:
 		return 2;
 	case BETON_FLOAT32:
+	case BETON_INT32:
+	case BETON_UINT32:
 		return 4;
 	default:
 		return 8;
@@ -49,20 +57,69 @@ static void describe_image(beton_tensor *tensor, const beton_loader_options *opt
 	tensor->shape[3] = planes_first ? options->image.width : 3;
 }
 
-/* True if the field is an output; fills *tensor. */
-static bool describe(beton_tensor *tensor, const beton_field *field, bool chosen_image,
+/* NumPy's name of a dtype; false if beton_dtype has no such type. */
+static bool find_dtype(const char *name, beton_dtype *dtype)
+{
+	static const struct {
+		const char *name;
+		beton_dtype dtype;
+	} names[] = {{"|u1", BETON_UINT8},   {"|i1", BETON_INT8},    {"|b1", BETON_BOOL},   {"<f2", BETON_FLOAT16},
+		     {"<f4", BETON_FLOAT32}, {"<f8", BETON_FLOAT64}, {"<i2", BETON_INT16},  {"<i4", BETON_INT32},
+		     {"<i8", BETON_INT64},   {"<u2", BETON_UINT16},  {"<u4", BETON_UINT32}, {"<u8", BETON_UINT64}};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(names[i].name, name) == 0) {
+			*dtype = names[i].dtype;
+			return true;
+		}
+	return false;
+}
+
+static bool describe_array(beton_tensor *tensor, const beton_field *field)
+{
+	const uint32_t most = sizeof(tensor->shape) / sizeof(tensor->shape[0]) - 1;
+	if (field->ndim > most || !find_dtype(field->dtype, &tensor->dtype))
+		return false;
+	tensor->ndim = 1 + field->ndim;
+	for (uint32_t i = 0; i < field->ndim; i++) {
+		if (field->shape[i] > INT64_MAX)
+			return false;
+		tensor->shape[1 + i] = (int64_t)field->shape[i];
+	}
+	return true;
+}
+
+/* Whether a batch can hold the field; fills *tensor and *kind. */
+static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_field *field, bool chosen_image,
 		     const beton_loader_options *options)
 {
-	*tensor = (beton_tensor){.name = field->name, .ndim = 1, .shape = {options->batch_size}};
-	if (field->type == BETON_FIELD_INT)
+	*tensor = (beton_tensor){.ndim = 1, .shape = {options->batch_size}};
+	switch (field->type) {
+	case BETON_FIELD_INT:
+		*kind = BT_OUTPUT_INT;
 		tensor->dtype = BETON_INT64;
-	else if (field->type == BETON_FIELD_FLOAT)
+		return true;
+	case BETON_FIELD_FLOAT:
+		*kind = BT_OUTPUT_FLOAT;
 		tensor->dtype = BETON_FLOAT64;
-	else if (chosen_image)
+		return true;
+	case BETON_FIELD_IMAGE:
+		*kind = BT_OUTPUT_IMAGE;
 		describe_image(tensor, options);
-	else
+		return chosen_image;
+	case BETON_FIELD_NDARRAY:
+	case BETON_FIELD_TORCH_TENSOR:
+		*kind = BT_OUTPUT_ARRAY;
+		return describe_array(tensor, field);
+	case BETON_FIELD_BYTES:
+	case BETON_FIELD_JSON:
+		*kind = BT_OUTPUT_BYTES;
+		tensor->dtype = BETON_UINT8;
+		tensor->ndim = 2;
+		tensor->shape[1] = (int64_t)options->max_bytes;
+		return options->max_bytes > 0;
+	default:
 		return false;
-	return true;
+	}
 }
 
 /* Places `bytes * batch_size` bytes behind what the slot holds already; true on overflow. */
@@ -75,13 +132,81 @@ static bool place(bt_outputs *outputs, size_t bytes, uint32_t batch_size, size_t
 	       __builtin_add_overflow(outputs->slot_bytes, total / ALIGNMENT * ALIGNMENT, &outputs->slot_bytes);
 }
 
-static int add_output(bt_outputs *outputs, uint32_t field, const beton_tensor *tensor)
+/* True on overflow. */
+static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind, const char *name, const char *suffix,
+		       const beton_tensor *tensor)
 {
 	bt_output *output = &outputs->list[outputs->count++];
-	*output = (bt_output){.field = field, .tensor = *tensor, .sample_bytes = element_bytes(tensor->dtype)};
+	*output = (bt_output){
+		.kind = kind, .field = field, .tensor = *tensor, .sample_bytes = element_bytes(tensor->dtype)};
+	snprintf(output->name, sizeof(output->name), "%s%s", name, suffix);
+	output->tensor.name = output->name;
+	bool overflow = false;
 	for (uint32_t i = 1; i < tensor->ndim; i++)
-		output->sample_bytes *= (size_t)tensor->shape[i];
-	return place(outputs, output->sample_bytes, (uint32_t)tensor->shape[0], &output->offset);
+		overflow |=
+			__builtin_mul_overflow(output->sample_bytes, (size_t)tensor->shape[i], &output->sample_bytes);
+	overflow |= place(outputs, output->sample_bytes, (uint32_t)tensor->shape[0], &output->offset);
+	return overflow;
+}
+
+static bool is_chosen(const beton_loader_options *options, const char *name)
+{
+	if (!options->fields)
+		return true;
+	for (uint32_t i = 0; i < options->num_fields; i++)
+		if (strcmp(options->fields[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* What the option fields names must exist. */
+static int check_names(const beton_reader *reader, const beton_loader_options *options, beton_error *err)
+{
+	for (uint32_t i = 0; options->fields && i < options->num_fields; i++)
+		if (!options->fields[i] || beton_reader_find_field(reader, options->fields[i]) < 0)
+			return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option fields[%u])",
+				       beton_reader_path(reader), options->fields[i] ? options->fields[i] : "NULL", i);
+	return BETON_OK;
+}
+
+/* The outputs of one field, if it is to have any. */
+static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t index,
+		     const beton_loader_options *options, bool *overflow, beton_error *err)
+{
+	const beton_field *field = beton_reader_field(reader, index);
+	if (!is_chosen(options, field->name))
+		return BETON_OK;
+	beton_tensor tensor;
+	bt_output_kind kind;
+	if (!describe(&tensor, &kind, field, (int)index == outputs->image_field, options)) {
+		if (!options->fields)
+			return BETON_OK;
+		bool bytes = field->type == BETON_FIELD_BYTES || field->type == BETON_FIELD_JSON;
+		return bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: field '%s' (option fields) cannot be an output: %s",
+			       beton_reader_path(reader), field->name,
+			       bytes ? "option max_bytes is 0" : "no tensor of a batch holds it");
+	}
+	*overflow |= add_output(outputs, index, kind, field->name, "", &tensor);
+	if (kind == BT_OUTPUT_BYTES) {
+		tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {options->batch_size}};
+		*overflow |= add_output(outputs, index, BT_OUTPUT_LENGTH, field->name, ".length", &tensor);
+	}
+	return BETON_OK;
+}
+
+/* The drawn numbers, if the picture is an output. True on overflow. */
+static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options)
+{
+	bool image = false;
+	for (uint32_t i = 0; i < outputs->count; i++)
+		image |= outputs->list[i].kind == BT_OUTPUT_IMAGE;
+	if (!options->drawn || !image)
+		return false;
+	int64_t numbers = BT_DRAWN_FIXED + (int64_t)BT_DRAWN * options->image.num_operations;
+	beton_tensor tensor = {.dtype = BETON_FLOAT64, .ndim = 2, .shape = {options->batch_size, numbers}};
+	uint32_t field = (uint32_t)outputs->image_field;
+	outputs->drawn = (int)outputs->count;
+	return add_output(outputs, field, BT_OUTPUT_DRAWN, beton_reader_field(reader, field)->name, ".drawn", &tensor);
 }
 
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
@@ -89,24 +214,29 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 {
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
-	*outputs = (bt_outputs){.image_field = -1};
+	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
 	int result = choose_image(outputs, reader, options->image.field, err);
+	if (result == BETON_OK)
+		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	outputs->list = calloc(fields ? fields : 1, sizeof(*outputs->list));
+	/* Two for a field of bytes, and the drawn numbers. */
+	outputs->list = calloc(2 * (size_t)fields + 1, sizeof(*outputs->list));
+	if (!outputs->list)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;
-	for (uint32_t i = 0; outputs->list && i < fields; i++) {
-		beton_tensor tensor;
-		if (describe(&tensor, beton_reader_field(reader, i), (int)i == outputs->image_field, options))
-			overflow |= add_output(outputs, i, &tensor);
+	for (uint32_t i = 0; result == BETON_OK && i < fields; i++)
+		result = add_field(outputs, reader, i, options, &overflow, err);
+	if (result == BETON_OK) {
+		overflow |= add_drawn(outputs, reader, options);
+		overflow |= place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset);
+		if (overflow)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for batches of %u samples", path,
+					 options->batch_size);
+		else if (outputs->count == 0)
+			result = bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: none of its %u fields can be an output",
+					 path, fields);
 	}
-	overflow |= place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset);
-	if (!outputs->list || overflow)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for batches of %u samples", path,
-				 options->batch_size);
-	else if (outputs->count == 0)
-		result = bt_fail(err, BETON_UNSUPPORTED_FIELD,
-				 "%s: none of its %u fields is an image, an integer or a float", path, fields);
 	if (result)
 		bt_outputs_free(outputs);
 	return result;
@@ -115,7 +245,7 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
-	*outputs = (bt_outputs){.image_field = -1};
+	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
 }
 
 static bool allocate(bt_slot *slot, const bt_outputs *outputs)

@@ -10,8 +10,21 @@
 #include "order.h"
 #include "shard.h"
 
+/* What fills a tensor. */
+typedef enum bt_output_kind {
+	BT_OUTPUT_INT,
+	BT_OUTPUT_FLOAT,
+	BT_OUTPUT_IMAGE,
+	BT_OUTPUT_ARRAY,
+	BT_OUTPUT_BYTES,
+	BT_OUTPUT_LENGTH, /* of the bytes in the output before */
+	BT_OUTPUT_DRAWN,
+} bt_output_kind;
+
 /* One tensor of every batch. */
 typedef struct bt_output {
+	bt_output_kind kind;
+	char name[BETON_NAME_MAX + sizeof(".length")];
 	uint32_t field;      /* index in the file */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
 	size_t sample_bytes;
@@ -22,6 +35,7 @@ typedef struct bt_outputs {
 	bt_output *list;
 	uint32_t count;
 	int image_field;   /* index in the file; -1 without an image */
+	int drawn;         /* the output of that kind; -1 without */
 	size_t slot_bytes; /* memory of one slot, sample ids included */
 	size_t ids_offset;
 } bt_outputs;

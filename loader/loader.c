@@ -51,6 +51,7 @@ static void drop_borrowed(beton_loader *loader)
 	options->image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
 	options->indices = NULL;
 	options->weights = NULL;
+	options->fields = NULL;
 	if (options->class_field) {
 		int field = beton_reader_find_field(loader->reader, options->class_field);
 		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;

@@ -12,6 +12,9 @@
  * kind. */
 enum { BT_DRAWN = 4 };
 
+/* Numbers before those: x, y, width and height of the crop, and whether it was flipped. */
+enum { BT_DRAWN_FIXED = 5 };
+
 /* Working memory of one worker; zero-initialise. */
 typedef struct bt_operator {
 	bt_buffer pixels[2]; /* one holds the picture, the other is where an operation writes */

@@ -75,6 +75,7 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_URING, err)) ||
 	    (result = check_count("last", o->last, 0, BETON_LAST_PAD, err)) ||
 	    (result = check_count("window_pages", o->window_pages, 1, UINT32_MAX, err)) ||
+	    (result = check_count("max_bytes", o->max_bytes, 0, UINT32_MAX, err)) ||
 	    (result = check_count("world_size", o->world_size, 1, UINT32_MAX, err)))
 		return result;
 	if (o->direct && o->engine == BETON_ENGINE_MMAP)

@@ -70,11 +70,13 @@ static int read_blob(const beton_loader *loader, bt_tools *tools, uint32_t file,
 
 /* Resize, operations, and the last pass. */
 static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
-		      const bt_picture *picture, void *destination, beton_error *err)
+		      const bt_picture *picture, double *drawn, void *destination, beton_error *err)
 {
 	const beton_image_options *options = &loader->options.image;
 	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
 	bool flip = bt_random_uniform(&random, 0, 1) < options->flip_probability;
+	if (drawn)
+		drawn[4] = flip;
 	if (options->num_operations == 0)
 		return bt_transform(&tools->transformer, picture, flip, &loader->image_format, destination, err);
 	int result = bt_operator_begin(&tools->operator, options->width, options->height, err);
@@ -82,7 +84,8 @@ static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		result = bt_transform(&tools->transformer, picture, false, &loader->pixel_format,
 				      tools->operator.image.data, err);
 	if (result == BETON_OK)
-		result = bt_operator_apply(&tools->operator, options, &random, NULL, err);
+		result = bt_operator_apply(&tools->operator, options, &random, drawn ? drawn + BT_DRAWN_FIXED : NULL,
+					   err);
 	if (result)
 		return result;
 	const bt_image *image = &tools->operator.image;
@@ -97,9 +100,9 @@ static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	return bt_transform(&tools->transformer, &done, flip, &loader->image_format, destination, err);
 }
 
-/* file: the sample's. */
+/* file: the sample's. drawn: the sample's part of that output, or NULL. */
 static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample, uint32_t file,
-		      const beton_value *value, void *destination, beton_error *err)
+		      const beton_value *value, double *drawn, void *destination, beton_error *err)
 {
 	const beton_reader *reader = loader->dataset.readers[file];
 	uint64_t begin = bt_now_ns();
@@ -115,6 +118,11 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 
 	bt_request request = {.crop = choose_crop(loader, slot, sample, value)};
 	request.pixels = loader->options.image.exact == BETON_PIXELS_FFCV ? BT_WANT_RGB_FAST_DCT : BT_WANT_RGB;
+	if (drawn) {
+		const bt_rect *crop = &request.crop;
+		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
+		memcpy(drawn, box, sizeof(box));
+	}
 	bt_picture picture;
 	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();
@@ -124,9 +132,63 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		return result;
 	}
 
-	result = make_image(loader, tools, slot, sample, &picture, destination, err);
+	result = make_image(loader, tools, slot, sample, &picture, drawn, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
+}
+
+/* Bytes, JSON or an array: the value itself, decompressed. */
+static int fill_bytes(const beton_reader *reader, bt_tools *tools, const bt_output *output, uint64_t sample,
+		      const beton_value *value, char *destination, beton_error *err)
+{
+	bool array = output->kind == BT_OUTPUT_ARRAY;
+	if (value->size > output->sample_bytes || (array && value->size != output->sample_bytes))
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+				      "%s: sample %llu, field '%s': %llu bytes, and there is room for %zu%s",
+				      beton_reader_path(reader), (unsigned long long)sample, output->name,
+				      (unsigned long long)value->size, output->sample_bytes,
+				      array ? "" : " (option max_bytes)");
+	uint64_t begin = bt_now_ns();
+	int result = beton_reader_read_value(reader, value, destination, err);
+	memset(destination + value->size, 0, output->sample_bytes - value->size);
+	tools->stats.read_ns += bt_now_ns() - begin;
+	tools->stats.bytes_read += value->blob.size;
+	return result;
+}
+
+static double *drawn_numbers(const beton_loader *loader, const bt_slot *slot, uint32_t index)
+{
+	int drawn = loader->outputs.drawn;
+	if (drawn < 0)
+		return NULL;
+	return (double *)((char *)slot->tensors[drawn].data + index * loader->outputs.list[drawn].sample_bytes);
+}
+
+static int fill_output(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index,
+		       uint64_t sample, uint32_t file, uint32_t number, beton_error *err)
+{
+	const bt_output *output = &loader->outputs.list[number];
+	const beton_value *value = &tools->values[output->field];
+	char *destination = (char *)slot->tensors[number].data + index * output->sample_bytes;
+	switch (output->kind) {
+	case BT_OUTPUT_INT:
+		memcpy(destination, &value->integer, sizeof(value->integer));
+		return BETON_OK;
+	case BT_OUTPUT_FLOAT:
+		memcpy(destination, &value->real, sizeof(value->real));
+		return BETON_OK;
+	case BT_OUTPUT_LENGTH:
+		memcpy(destination, &value->size, sizeof(value->size));
+		return BETON_OK;
+	case BT_OUTPUT_BYTES:
+	case BT_OUTPUT_ARRAY:
+		return fill_bytes(loader->dataset.readers[file], tools, output, sample, value, destination, err);
+	case BT_OUTPUT_IMAGE:
+		return fill_image(loader, tools, slot, sample, file, value, drawn_numbers(loader, slot, index),
+				  destination, err);
+	default: /* BT_OUTPUT_DRAWN: filled with the image */
+		return BETON_OK;
+	}
 }
 
 static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, uint64_t sample,
@@ -138,23 +200,17 @@ static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot
 	int result = beton_reader_sample(reader, number, tools->values, err);
 	if (result && result != BETON_SAMPLE_CORRUPT)
 		return result;
-	for (uint32_t i = 0; i < loader->outputs.count; i++) {
-		const bt_output *output = &loader->outputs.list[i];
-		char *destination = (char *)slot->tensors[i].data + index * output->sample_bytes;
-		beton_value *value = &tools->values[output->field];
+	result = BETON_OK;
+	for (uint32_t i = 0; result == BETON_OK && i < loader->outputs.count; i++) {
+		uint32_t field = loader->outputs.list[i].field;
 		/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for
 		 * its message. */
-		result = value->status ? beton_reader_value(reader, number, output->field, value, err) : BETON_OK;
-		if (result == BETON_OK && value->type == BETON_FIELD_INT)
-			memcpy(destination, &value->integer, sizeof(value->integer));
-		else if (result == BETON_OK && value->type == BETON_FIELD_FLOAT)
-			memcpy(destination, &value->real, sizeof(value->real));
-		else if (result == BETON_OK)
-			result = fill_image(loader, tools, slot, sample, file, value, destination, err);
-		if (result)
-			return result;
+		if (tools->values[field].status)
+			result = beton_reader_value(reader, number, field, &tools->values[field], err);
+		if (result == BETON_OK)
+			result = fill_output(loader, tools, slot, index, sample, file, i, err);
 	}
-	return BETON_OK;
+	return result;
 }
 
 int bt_sample_fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, beton_error *err)

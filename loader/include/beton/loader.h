@@ -91,6 +91,14 @@ typedef enum beton_dtype {
 	BETON_FLOAT64 = 3,
 	BETON_FLOAT16 = 4,  /* IEEE 754 binary16 */
 	BETON_BFLOAT16 = 5, /* the upper half of a FLOAT32 */
+	/* Of array fields alone: */
+	BETON_INT8 = 6,
+	BETON_INT16 = 7,
+	BETON_INT32 = 8,
+	BETON_UINT16 = 9,
+	BETON_UINT32 = 10,
+	BETON_UINT64 = 11,
+	BETON_BOOL = 12, /* one byte, 0 or 1 */
 } beton_dtype;
 
 typedef enum beton_layout {
@@ -239,6 +247,15 @@ typedef struct beton_loader_options {
 
 	beton_image_options image; /* checked, but without effect in a file without images */
 
+	/* Which fields are outputs, by name, in any order; borrowed until open returns. NULL: the image field,
+	 * integers, floats, arrays that a tensor can hold, and with max_bytes also bytes and JSON. */
+	const char *const *fields;
+	uint32_t num_fields;
+	/* Room for each value of a bytes or JSON field (JSON's NUL counts), 0..2^32 - 1; a sample with a longer one is
+	 * an error. Default 0: no such outputs. */
+	uint64_t max_bytes;
+	bool drawn; /* the numbers drawn for each picture are an output too; default false. See beton_batch. */
+
 	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
 
 	/* Orders. Arrays are borrowed until open returns; an option that the order does not use is refused. */
@@ -275,8 +292,17 @@ typedef struct beton_tensor {
 } beton_tensor;
 
 /* A leased batch. The consumer may read and write the tensors until it releases the batch; the library does not touch
- * them meanwhile. Outputs stand in field order: the image field, INT (int64, shape [count]) and FLOAT (float64); fields
- * of other types, and further image fields, are left out. */
+ * them meanwhile. Outputs stand in field order:
+ *   image            the image field; further ones are left out
+ *   INT, FLOAT       int64 and float64, [count]
+ *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
+ *                    types that beton_dtype lacks
+ *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes
+ * and last, with the option drawn, "IMAGE.drawn", float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and
+ * height in pixels of the stored picture, 1 if it was flipped at the end; then for each operation 1 if it was applied,
+ * and three numbers: of a kind with a range its value; TRANSLATE x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the
+ * factors of brightness, contrast and saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its
+ * magnitude, and TRIVIAL_AUGMENT's bin. */
 typedef struct beton_batch {
 	uint64_t epoch;
 	uint64_t position; /* position in the global order of the batch's first global sample */

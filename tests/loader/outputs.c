@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fields as outputs: arrays, bytes and JSON with their lengths, the choice of fields, and the drawn numbers. */
+#include "fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAMPLES = 11, LONGEST = 10 };
+
+/* Bytes of sample i: i of them, each 100 + i. */
+static uint64_t make_bytes(uint64_t i, uint8_t bytes[SAMPLES])
+{
+	memset(bytes, (int)(100 + i), SAMPLES);
+	return i;
+}
+
+/* {box: float32 [2, 3], raw BYTES, text JSON, wide: int16 [4], odd: big-endian int32 [1]}; freed by
+ * fixture_remove. */
+static char *write_file(void)
+{
+	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+	char *path = malloc(strlen(base) + 64);
+	assert_non_null(path);
+	sprintf(path, "%s/beton-outputs-XXXXXX", base);
+	assert_non_null(mkdtemp(path));
+	strcat(path, "/data.beton");
+	const beton_field fields[5] = {
+		{.name = "box", .type = BETON_FIELD_NDARRAY, .dtype = "<f4", .ndim = 2, .shape = {2, 3}},
+		{.name = "raw", .type = BETON_FIELD_BYTES},
+		{.name = "text", .type = BETON_FIELD_JSON},
+		{.name = "wide", .type = BETON_FIELD_NDARRAY, .dtype = "<i2", .ndim = 1, .shape = {4}},
+		{.name = "odd", .type = BETON_FIELD_NDARRAY, .dtype = ">i4", .ndim = 1, .shape = {1}},
+	};
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	beton_writer *writer = NULL;
+	assert_ok(beton_writer_open(&writer, path, fields, 5, &options, err));
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		float box[6];
+		int16_t wide[4];
+		uint8_t bytes[SAMPLES];
+		int32_t odd = 0;
+		char text[16];
+		for (int k = 0; k < 6; k++)
+			box[k] = (float)i + (float)k / 8;
+		for (int k = 0; k < 4; k++)
+			wide[k] = (int16_t)((int)i * 100 - k);
+		int length = snprintf(text, sizeof(text), "{\"i\":%d}", (int)i);
+		beton_input inputs[5] = {{.data = box, .size = sizeof(box)},
+					 {.data = bytes, .size = make_bytes(i, bytes)},
+					 {.data = text, .size = (uint64_t)length},
+					 {.data = wide, .size = sizeof(wide)},
+					 {.data = &odd, .size = sizeof(odd)}};
+		assert_ok(beton_writer_append(writer, inputs, err));
+	}
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	return path;
+}
+
+static const beton_tensor *find(const beton_batch *batch, const char *name)
+{
+	for (uint32_t i = 0; i < batch->num_tensors; i++)
+		if (strcmp(batch->tensors[i].name, name) == 0)
+			return &batch->tensors[i];
+	return NULL;
+}
+
+static void check_row(const beton_batch *batch, uint32_t row)
+{
+	uint64_t i = batch->sample_ids[row];
+	const float *box = (const float *)find(batch, "box")->data + row * 6;
+	const int16_t *wide = (const int16_t *)find(batch, "wide")->data + row * 4;
+	const uint8_t *raw = (const uint8_t *)find(batch, "raw")->data + row * LONGEST;
+	const uint8_t *text = (const uint8_t *)find(batch, "text")->data + row * LONGEST;
+	for (int k = 0; k < 6; k++)
+		assert_true(box[k] == (float)i + (float)k / 8);
+	for (int k = 0; k < 4; k++)
+		assert_int_equal(wide[k], (int)i * 100 - k);
+	for (uint64_t k = 0; k < LONGEST; k++)
+		assert_int_equal(raw[k], k < i ? 100 + i : 0);
+	assert_int_equal(((const int64_t *)find(batch, "raw.length")->data)[row], i);
+	char expected[16];
+	int length = snprintf(expected, sizeof(expected), "{\"i\":%d}", (int)i);
+	assert_memory_equal(text, expected, (size_t)length + 1);
+	assert_int_equal(((const int64_t *)find(batch, "text.length")->data)[row], length + 1);
+}
+
+static void every_field_is_an_output(void **state)
+{
+	(void)state;
+	char *path = write_file();
+	beton_loader_options options = fixture_options(4, 2);
+	options.max_bytes = LONGEST;
+	options.order = BETON_ORDER_RANDOM;
+	beton_loader *loader;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	/* Twice: the second epoch's slots are full of the first one's bytes. */
+	for (uint64_t epoch = 0; epoch < 2; epoch++) {
+		assert_ok(beton_loader_start(loader, epoch, 0, err));
+		beton_batch *batch;
+		uint32_t seen = 0;
+		while (beton_loader_next(loader, &batch, NULL) == BETON_OK) {
+			assert_int_equal(batch->num_tensors, 6);
+			assert_null(find(batch, "odd"));
+			assert_int_equal(find(batch, "box")->ndim, 3);
+			assert_int_equal(find(batch, "box")->dtype, BETON_FLOAT32);
+			assert_int_equal(find(batch, "wide")->dtype, BETON_INT16);
+			assert_int_equal(find(batch, "raw")->shape[1], LONGEST);
+			for (uint32_t row = 0; row < batch->count; row++, seen++)
+				check_row(batch, row);
+			beton_batch_release(&batch);
+		}
+		assert_int_equal(seen, SAMPLES);
+	}
+	beton_loader_close(&loader);
+	fixture_remove(path);
+}
+
+static void too_long_values_are_errors(void **state)
+{
+	(void)state;
+	char *path = write_file();
+	const char *fields[] = {"raw"};
+	beton_loader_options options = fixture_options(1, 1);
+	options.max_bytes = LONGEST - 1;
+	options.fields = fields;
+	options.num_fields = 1;
+	beton_loader *loader;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *batch;
+	beton_error err;
+	for (int i = 0; i < SAMPLES - 1; i++) {
+		assert_int_equal(beton_loader_next(loader, &batch, &err), BETON_OK);
+		assert_int_equal(batch->num_tensors, 2);
+		beton_batch_release(&batch);
+	}
+	assert_int_equal(beton_loader_next(loader, &batch, &err), BETON_SAMPLE_CORRUPT);
+	assert_int_equal(err.sample, 10);
+	assert_non_null(strstr(err.message, "'raw'"));
+	assert_non_null(strstr(err.message, "max_bytes"));
+	beton_loader_close(&loader);
+	fixture_remove(path);
+}
+
+static void refuse(const char *path, const char *field, uint64_t max_bytes, int code)
+{
+	beton_loader_options options = fixture_options(4, 1);
+	options.fields = &field;
+	options.num_fields = 1;
+	options.max_bytes = max_bytes;
+	beton_loader *loader;
+	beton_error err;
+	assert_int_equal(beton_loader_open(&loader, path, &options, &err), code);
+	if (!strstr(err.message, field))
+		fail_msg("'%s' does not name %s", err.message, field);
+}
+
+static void fields_that_cannot_be_are_refused(void **state)
+{
+	(void)state;
+	char *path = write_file();
+	refuse(path, "none", 9, BETON_NOT_FOUND);
+	refuse(path, "odd", 9, BETON_UNSUPPORTED_FIELD);
+	refuse(path, "raw", 0, BETON_UNSUPPORTED_FIELD);
+	fixture_remove(path);
+}
+
+static void drawn_numbers_are_outputs(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, -1);
+	beton_operation operations[2];
+	beton_loader_operation_init(&operations[0], BETON_TRANSLATE);
+	operations[0].size = 3;
+	beton_loader_operation_init(&operations[1], BETON_BRIGHTNESS);
+	operations[1].range[0] = 0.5;
+	beton_loader_options options = fixture_options(3, 2);
+	options.image.crop = BETON_CROP_RANDOM;
+	options.image.flip_probability = 0.5;
+	options.image.operations = operations;
+	options.image.num_operations = 2;
+	options.drawn = true;
+	beton_loader *loader;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *batch;
+	int flips = 0, bright = 0;
+	while (beton_loader_next(loader, &batch, NULL) == BETON_OK) {
+		const beton_tensor *tensor = find(batch, "image.drawn");
+		assert_non_null(tensor);
+		assert_int_equal(tensor->shape[1], 13);
+		for (uint32_t row = 0; row < batch->count; row++) {
+			const double *d = (const double *)tensor->data + row * 13;
+			uint32_t width, height;
+			fixture_size(batch->sample_ids[row], &width, &height);
+			assert_true(d[0] >= 0 && d[2] >= 1 && d[0] + d[2] <= width);
+			assert_true(d[1] >= 0 && d[3] >= 1 && d[1] + d[3] <= height);
+			flips += d[4] == 1;
+			bright += d[9] == 1;
+			assert_true(d[5] == 1 && d[6] >= -3 && d[6] <= 3 && d[7] >= -3 && d[7] <= 3);
+			assert_true(d[9] == 1 ? d[10] >= 0.5 && d[10] <= 1 : d[10] == 0);
+		}
+		beton_batch_release(&batch);
+	}
+	assert_in_range(flips, 1, SAMPLES - 1);
+	assert_in_range(bright, 1, SAMPLES - 1);
+	beton_loader_close(&loader);
+	fixture_remove(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_field_is_an_output),
+		cmocka_unit_test(too_long_values_are_errors),
+		cmocka_unit_test(fields_that_cannot_be_are_refused),
+		cmocka_unit_test(drawn_numbers_are_outputs),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
