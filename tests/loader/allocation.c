@@ -106,6 +106,13 @@ static void every_allocation_may_fail(void **state)
 	(void)state;
 	char *file = fixture_write(16, -1);
 	beton_loader_options options = fixture_options(4, 2);
+	beton_operation operations[2];
+	beton_loader_operation_init(&operations[0], BETON_BLUR);
+	beton_loader_operation_init(&operations[1], BETON_RAND_AUGMENT);
+	options.image.operations = operations;
+	options.image.num_operations = 2;
+	options.max_bytes = 4;
+	options.drawn = true;
 	options.engine = BETON_ENGINE_MMAP;
 	check_all(file, &options);
 	options.engine = BETON_ENGINE_THREADS;
