@@ -22,9 +22,10 @@ static uint64_t make_bytes(uint64_t i, uint8_t bytes[SAMPLES])
 static char *write_file(void)
 {
 	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-	char *path = malloc(strlen(base) + 64);
+	size_t size = strlen(base) + 64;
+	char *path = malloc(size);
 	assert_non_null(path);
-	sprintf(path, "%s/beton-outputs-XXXXXX", base);
+	snprintf(path, size, "%s/beton-outputs-XXXXXX", base);
 	assert_non_null(mkdtemp(path));
 	strcat(path, "/data.beton");
 	const beton_field fields[5] = {
