@@ -142,6 +142,8 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 		result = check_image(&out->image, err);
 	if (result)
 		return result;
+	if (out->image.filter == BETON_FILTER_AUTO && out->image.exact != BETON_PIXELS_FAST)
+		out->image.filter = out->image.exact == BETON_PIXELS_FFCV ? BETON_FILTER_AREA : BETON_FILTER_BILINEAR;
 	if (out->num_threads == 0) {
 		int cores = bt_available_cores();
 		out->num_threads = cores < THREADS_MAX ? (uint32_t)cores : THREADS_MAX;

@@ -68,6 +68,17 @@ static int read_blob(const beton_loader *loader, bt_tools *tools, uint32_t file,
 	return api->wait(tools->lanes[file], &tools->read, err);
 }
 
+/* All of the request but the crop. A filter that was asked for by name works on the pixels that its peer has: RGB at
+ * the size of the crop. */
+static bt_request request_image(const beton_image_options *options)
+{
+	if (options->exact == BETON_PIXELS_FFCV)
+		return (bt_request){.pixels = BT_WANT_RGB_FAST_DCT};
+	if (options->exact == BETON_PIXELS_TORCHVISION || options->filter != BETON_FILTER_AUTO)
+		return (bt_request){.pixels = BT_WANT_RGB};
+	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
+}
+
 /* Resize, operations, and the last pass. */
 static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
 		      const bt_picture *picture, double *drawn, void *destination, beton_error *err)
@@ -116,8 +127,8 @@ static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 		return result;
 	tools->stats.bytes_read += value->blob.size;
 
-	bt_request request = {.crop = choose_crop(loader, slot, sample, value)};
-	request.pixels = loader->options.image.exact == BETON_PIXELS_FFCV ? BT_WANT_RGB_FAST_DCT : BT_WANT_RGB;
+	bt_request request = request_image(&loader->options.image);
+	request.crop = choose_crop(loader, slot, sample, value);
 	if (drawn) {
 		const bt_rect *crop = &request.crop;
 		const double box[4] = {crop->x, crop->y, crop->width, crop->height};

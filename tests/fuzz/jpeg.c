@@ -83,7 +83,7 @@ static void decode(bt_decoder *decoder, const beton_value *value, const uint8_t 
 		abort();
 	size_t size = 0;
 	uint8_t *samples = NULL;
-	if (result == BETON_OK && picture.colour == BT_RGB)
+	if (result == BETON_OK)
 		transform(&picture, choices);
 	if (result == BETON_OK)
 		samples = copy_planes(&picture, &size);

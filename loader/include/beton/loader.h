@@ -77,11 +77,13 @@ typedef enum beton_crop {
 	BETON_CROP_CENTER = 2, /* FFCV's centre crop: a square of center_ratio times the shorter side, resized */
 } beton_crop;
 
-/* Which decoder's pixels a JPEG's crop has before it is resized. */
+/* Which decoder's pixels a JPEG's crop has before it is resized, and by which filter it is unless another is named. */
 typedef enum beton_pixels {
-	BETON_PIXELS_FAST = 0,        /* whatever is fastest; close to the others */
-	BETON_PIXELS_FFCV = 1,        /* bit for bit FFCV's: libjpeg-turbo with its fast DCT */
-	BETON_PIXELS_TORCHVISION = 2, /* bit for bit torchvision's, Pillow's and OpenCV's: the accurate DCT */
+	BETON_PIXELS_FAST = 0, /* brightness and colour resized as the JPEG has them, and at 1/2, 1/4 or 1/8 of its size
+				  where the crop is that much larger than the output; RGB where a filter is named */
+	BETON_PIXELS_FFCV = 1, /* bit for bit FFCV's: libjpeg-turbo with its fast DCT; filter AREA */
+	BETON_PIXELS_TORCHVISION = 2, /* bit for bit torchvision's, Pillow's and OpenCV's: the accurate DCT; filter
+					 BILINEAR */
 } beton_pixels;
 
 typedef enum beton_dtype {
@@ -215,7 +217,7 @@ typedef struct beton_image_options {
 	double center_ratio;     /* default 224/256 */
 	double flip_probability; /* horizontal, 0..1; default 0 */
 	beton_pixels exact;      /* default FAST */
-	beton_filter filter;     /* default AUTO */
+	beton_filter filter;     /* default AUTO, which an exact mode makes its own */
 	beton_dtype dtype;       /* UINT8, FLOAT32, FLOAT16 or BFLOAT16; default UINT8 */
 	beton_layout layout;     /* default NHWC */
 	bool normalize;          /* floats only: (pixel - mean[c]) / std[c] in FLOAT32, rounded to nearest even for the
