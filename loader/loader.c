@@ -164,9 +164,12 @@ void beton_loader_close(beton_loader **out)
 		return;
 	beton_loader *loader = *out;
 	*out = NULL;
+	/* In the child of a fork the workers do not exist, but what they were changing does, half changed; and a lock
+	 * that one of them held is held for ever. */
+	if (loader->owner != getpid())
+		return;
 	bt_workers_stop(loader);
-	/* In the child of a fork the lock may be held by a thread that does not exist there. */
-	if (loader->locks_made && loader->owner == getpid()) {
+	if (loader->locks_made) {
 		pthread_cond_destroy(&loader->ready);
 		pthread_cond_destroy(&loader->work);
 		pthread_mutex_destroy(&loader->lock);

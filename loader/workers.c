@@ -227,16 +227,14 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 
 void bt_workers_stop(beton_loader *loader)
 {
-	bool threads_exist = loader->owner == getpid();
-	if (loader->num_workers > 0 && threads_exist) {
+	if (loader->num_workers > 0) {
 		pthread_mutex_lock(&loader->lock);
 		loader->stop = true;
 		pthread_cond_broadcast(&loader->work);
 		pthread_mutex_unlock(&loader->lock);
 	}
 	for (uint32_t i = 0; i < loader->num_workers; i++) {
-		if (threads_exist)
-			pthread_join(loader->workers[i].thread, NULL);
+		pthread_join(loader->workers[i].thread, NULL);
 		close_lanes(&loader->workers[i]);
 		bt_tools_close(&loader->workers[i].tools);
 	}

@@ -12,7 +12,7 @@
  * NO_MEMORY. */
 int bt_workers_start(beton_loader *loader, beton_error *err);
 
-/* Stops and joins the workers and frees them; in the child of a fork, where they do not exist, only frees. */
+/* Stops and joins the workers and frees them. */
 void bt_workers_stop(beton_loader *loader);
 
 /* With the lock held: leaves the batches of the current run that the consumer has not got. */

@@ -357,7 +357,8 @@ BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sou
 BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 				  beton_error *err);
 
-/* Stops and joins the workers, frees everything, sets *loader to NULL. Batches still leased become invalid. */
+/* Stops and joins the workers, frees everything, sets *loader to NULL. Batches still leased become invalid. In the
+ * child of a fork it sets *loader to NULL and no more. */
 BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
