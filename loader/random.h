@@ -11,7 +11,6 @@
 enum bt_operation {
 	BT_OPERATION_CROP = 1,
 	BT_OPERATION_FLIP = 2,
-	BT_OPERATION_BATCH = 3,
 	BT_OPERATION_USER = 64, /* + its place in the list of operations */
 };
 

@@ -10,6 +10,9 @@
 
 enum { N = 101 };
 
+/* Of the pixels of planes from those of RGB, on average, in noise, which is the worst of pictures. */
+#define DEFAULT_PIXELS_BOUND 1.5
+
 static char *file;
 
 static int write_file(void **state)
@@ -267,10 +270,56 @@ static void exact_pixels_are_those_of_the_other_decoders(void **state)
 	free(pixels);
 }
 
+static uint8_t *first_batch(const beton_image_options *image, size_t *bytes)
+{
+	beton_loader_options options = fixture_options(N, 2);
+	options.image = *image;
+	beton_loader *loader = NULL;
+	assert_ok(beton_loader_open(&loader, file, &options, err));
+	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_batch *batch = NULL;
+	assert_ok(beton_loader_next(loader, &batch, err));
+	*bytes = (size_t)N * image->width * image->height * 3;
+	uint8_t *pixels = malloc(*bytes);
+	assert_non_null(pixels);
+	memcpy(pixels, batch->tensors[1].data, *bytes);
+	beton_batch_release(&batch);
+	beton_loader_close(&loader);
+	return pixels;
+}
+
+/* JPEGs are resized by plane unless exact pixels or a filter are asked for: other bytes than those of RGB, but near. At
+ * this size no picture is decoded at half of its own. */
+static void default_pixels_come_from_planes(void **state)
+{
+	(void)state;
+	beton_loader_options options = fixture_options(N, 1);
+	options.image.width = 42;
+	options.image.height = 42;
+	size_t bytes;
+	uint8_t *planes = first_batch(&options.image, &bytes);
+	options.image.exact = BETON_PIXELS_TORCHVISION;
+	options.image.filter = BETON_FILTER_AREA;
+	uint8_t *exact = first_batch(&options.image, &bytes);
+	options.image.exact = BETON_PIXELS_FAST;
+	uint8_t *named = first_batch(&options.image, &bytes);
+	assert_memory_equal(named, exact, bytes);
+	assert_memory_not_equal(planes, exact, bytes);
+	double sum = 0;
+	for (size_t i = 0; i < bytes; i++)
+		sum += abs(planes[i] - exact[i]);
+	if (sum > DEFAULT_PIXELS_BOUND * (double)bytes)
+		fail_msg("%g of 255 on average", sum / (double)bytes);
+	free(planes);
+	free(exact);
+	free(named);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exact_pixels_are_those_of_the_other_decoders),
+		cmocka_unit_test(default_pixels_come_from_planes),
 		cmocka_unit_test(values_are_those_of_the_file),
 		cmocka_unit_test(threads_engine_and_batch_size_do_not_matter),
 		cmocka_unit_test(a_resumed_epoch_is_the_same),

@@ -146,6 +146,21 @@ static void defaults_are_filled_in(void **state)
 	assert_true(options->num_threads >= 1);
 	assert_int_not_equal(options->engine, BETON_ENGINE_AUTO);
 	assert_string_equal(options->image.field, "image");
+	assert_int_equal(options->image.filter, BETON_FILTER_AUTO);
+	beton_loader_close(&loader);
+	/* An exact mode has its peer's filter, unless another is named. */
+	beton_loader_options exact = fixture_options(4, 1);
+	exact.image.exact = BETON_PIXELS_FFCV;
+	loader = open_loader(&exact);
+	assert_int_equal(beton_loader_get_options(loader)->image.filter, BETON_FILTER_AREA);
+	beton_loader_close(&loader);
+	exact.image.exact = BETON_PIXELS_TORCHVISION;
+	loader = open_loader(&exact);
+	assert_int_equal(beton_loader_get_options(loader)->image.filter, BETON_FILTER_BILINEAR);
+	beton_loader_close(&loader);
+	exact.image.filter = BETON_FILTER_NEAREST;
+	loader = open_loader(&exact);
+	assert_int_equal(beton_loader_get_options(loader)->image.filter, BETON_FILTER_NEAREST);
 	beton_loader_close(&loader);
 	beton_loader_close(&loader);
 	beton_loader_close(NULL);

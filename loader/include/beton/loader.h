@@ -160,7 +160,7 @@ typedef struct beton_operation_call {
 	uint8_t *pixels; /* height x width x 3, RGB, packed; to be changed in place */
 	uint32_t height;
 	uint32_t width;
-	uint32_t view; /* 0 for image; the index in views otherwise */
+	uint32_t view; /* which of several outputs made from the sample; 0 today */
 	uint64_t epoch;
 	uint64_t sample;    /* its id */
 	uint64_t random[2]; /* drawn for this picture and operation: seed your own generator with it, and the results
