@@ -6,7 +6,7 @@
 
 #include <beton/loader.h>
 
-#include "batch.h"
+#include "slot.h"
 #include "buffer.h"
 #include "decode.h"
 #include "operations.h"

@@ -10,7 +10,7 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-#include "batch.h"
+#include "slot.h"
 #include "dataset.h"
 #include "engine.h"
 #include "order.h"

@@ -6,7 +6,7 @@
 
 #include <beton/loader.h>
 
-#include "batch.h"
+#include "slot.h"
 
 /* Starts options.num_threads workers; on failure those started so far are still to be stopped. Errors: SYSTEM,
  * NO_MEMORY. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "batch.h"
+#include "outputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,6 @@
 
 #include "common/error.h"
 #include "operations.h"
-
-enum { ALIGNMENT = 64 };
 
 static size_t element_bytes(beton_dtype dtype)
 {
@@ -128,8 +126,9 @@ static bool place(bt_outputs *outputs, size_t bytes, uint32_t batch_size, size_t
 	size_t total;
 	*offset = outputs->slot_bytes;
 	return __builtin_mul_overflow(bytes, batch_size, &total) ||
-	       __builtin_add_overflow(total, ALIGNMENT - 1, &total) ||
-	       __builtin_add_overflow(outputs->slot_bytes, total / ALIGNMENT * ALIGNMENT, &outputs->slot_bytes);
+	       __builtin_add_overflow(total, BT_OUTPUT_ALIGNMENT - 1, &total) ||
+	       __builtin_add_overflow(outputs->slot_bytes, total / BT_OUTPUT_ALIGNMENT * BT_OUTPUT_ALIGNMENT,
+				      &outputs->slot_bytes);
 }
 
 /* True on overflow. */
@@ -246,62 +245,4 @@ void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
 	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
-}
-
-static bool allocate(bt_slot *slot, const bt_outputs *outputs)
-{
-	slot->tensors = calloc(outputs->count, sizeof(*slot->tensors));
-	if (!slot->tensors || posix_memalign(&slot->memory, ALIGNMENT, outputs->slot_bytes) != 0) {
-		slot->memory = NULL;
-		return false;
-	}
-	for (uint32_t i = 0; i < outputs->count; i++) {
-		slot->tensors[i] = outputs->list[i].tensor;
-		slot->tensors[i].data = (char *)slot->memory + outputs->list[i].offset;
-	}
-	slot->ids = (uint64_t *)((char *)slot->memory + outputs->ids_offset);
-	return true;
-}
-
-bt_slot *bt_slots_new(const bt_outputs *outputs, uint32_t count, beton_loader *loader)
-{
-	bt_slot *slots = calloc(count, sizeof(*slots));
-	for (uint32_t i = 0; slots && i < count; i++) {
-		slots[i].loader = loader;
-		if (!allocate(&slots[i], outputs)) {
-			bt_slots_free(slots, count);
-			return NULL;
-		}
-	}
-	return slots;
-}
-
-void bt_slots_free(bt_slot *slots, uint32_t count)
-{
-	for (uint32_t i = 0; slots && i < count; i++) {
-		bt_order_end(&slots[i].order);
-		free(slots[i].tensors);
-		free(slots[i].memory);
-	}
-	free(slots);
-}
-
-void bt_slot_begin(bt_slot *slot, const bt_outputs *outputs, const bt_order *order, const bt_shard *shard,
-		   uint64_t epoch, uint64_t index)
-{
-	slot->state = BT_SLOT_FILLING;
-	bt_order_end(&slot->order);
-	slot->order = bt_order_retain(order);
-	slot->shard = *shard;
-	slot->index = index;
-	slot->claimed = slot->finished = slot->workers = slot->failed = 0;
-	slot->error.code = BETON_OK;
-	slot->batch = (beton_batch){.epoch = epoch,
-				    .position = bt_shard_window(shard, index),
-				    .count = bt_shard_count(shard, index),
-				    .num_tensors = outputs->count,
-				    .tensors = slot->tensors,
-				    .sample_ids = slot->ids};
-	for (uint32_t i = 0; i < outputs->count; i++)
-		slot->tensors[i].shape[0] = slot->batch.count;
 }

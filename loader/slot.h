@@ -1,50 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a batch consists of, and the fixed pool of slots that batches live in. */
-#ifndef BT_LOADER_BATCH_H
-#define BT_LOADER_BATCH_H
+ * The fixed pool of slots that batches live in. */
+#ifndef BT_LOADER_SLOT_H
+#define BT_LOADER_SLOT_H
 
-#include <beton/beton.h>
 #include <beton/loader.h>
 
 #include "order.h"
+#include "outputs.h"
 #include "shard.h"
-
-/* What fills a tensor. */
-typedef enum bt_output_kind {
-	BT_OUTPUT_INT,
-	BT_OUTPUT_FLOAT,
-	BT_OUTPUT_IMAGE,
-	BT_OUTPUT_ARRAY,
-	BT_OUTPUT_BYTES,
-	BT_OUTPUT_LENGTH, /* of the bytes in the output before */
-	BT_OUTPUT_DRAWN,
-} bt_output_kind;
-
-/* One tensor of every batch. */
-typedef struct bt_output {
-	bt_output_kind kind;
-	char name[BETON_NAME_MAX + sizeof(".length")];
-	uint32_t field;      /* index in the file */
-	beton_tensor tensor; /* without data, and shape[0] = batch_size */
-	size_t sample_bytes;
-	size_t offset; /* in a slot's memory; a multiple of 64 */
-} bt_output;
-
-typedef struct bt_outputs {
-	bt_output *list;
-	uint32_t count;
-	int image_field;   /* index in the file; -1 without an image */
-	int drawn;         /* the output of that kind; -1 without */
-	size_t slot_bytes; /* memory of one slot, sample ids included */
-	size_t ids_offset;
-} bt_outputs;
-
-/* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
- * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */
-int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
-		    beton_error *err);
-void bt_outputs_free(bt_outputs *outputs);
 
 typedef enum bt_slot_state {
 	BT_SLOT_FREE = 0,
