@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels.h"
 
+#include <string.h>
+
 static uint8_t clamp_byte(int value)
 {
 	return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -34,18 +36,85 @@ static void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *out)
 	}
 }
 
-static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count, uint8_t *out)
+static void ycc_to_rgb(const uint8_t *const ycc[3], size_t count, uint8_t *const rgb[3])
 {
 	enum { HALF = 1 << 13, SHIFT = 14 };
-	for (size_t j = 0; j < count; j++, out += 3) {
+	const uint8_t *y = ycc[0], *cb = ycc[1], *cr = ycc[2];
+	for (size_t j = 0; j < count; j++) {
 		int blue = cb[j] - 128, red = cr[j] - 128;
-		out[0] = clamp_byte(y[j] + ((22970 * red + HALF) >> SHIFT));
-		out[1] = clamp_byte(y[j] + ((-5638 * blue - 11700 * red + HALF) >> SHIFT));
-		out[2] = clamp_byte(y[j] + ((29032 * blue + HALF) >> SHIFT));
+		rgb[0][j] = clamp_byte(y[j] + ((22970 * red + HALF) >> SHIFT));
+		rgb[1][j] = clamp_byte(y[j] + ((-5638 * blue - 11700 * red + HALF) >> SHIFT));
+		rgb[2][j] = clamp_byte(y[j] + ((29032 * blue + HALF) >> SHIFT));
 	}
 }
 
-const bt_kernels bt_kernels_c = {.name = "c", .vertical = vertical, .horizontal = horizontal, .ycc_to_rgb = ycc_to_rgb};
+static void join(const uint8_t *const planes[3], size_t count, uint8_t *rgb)
+{
+	const uint8_t *red = planes[0], *green = planes[1], *blue = planes[2];
+	for (size_t j = 0; j < count; j++, rgb += 3) {
+		rgb[0] = red[j];
+		rgb[1] = green[j];
+		rgb[2] = blue[j];
+	}
+}
+
+static void split(const uint8_t *rgb, size_t count, uint8_t *const planes[3])
+{
+	uint8_t *restrict red = planes[0], *restrict green = planes[1], *restrict blue = planes[2];
+	for (size_t j = 0; j < count; j++, rgb += 3) {
+		red[j] = rgb[0];
+		green[j] = rgb[1];
+		blue[j] = rgb[2];
+	}
+}
+
+static void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *out)
+{
+	(void)stream;
+	memcpy(out, in, count);
+}
+
+/* A byte has 256 values: looking one's quotient up costs less than dividing. */
+static void floats(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out)
+{
+	(void)stream;
+	size_t j = 0;
+	for (; j + 3 <= count; j += 3) {
+		out[j] = elements->value[0][in[j]];
+		out[j + 1] = elements->value[1][in[j + 1]];
+		out[j + 2] = elements->value[2][in[j + 2]];
+	}
+	for (; j < count; j++)
+		out[j] = elements->value[0][in[j]];
+}
+
+static void halves(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out)
+{
+	(void)stream;
+	size_t j = 0;
+	for (; j + 3 <= count; j += 3) {
+		out[j] = elements->value16[0][in[j]];
+		out[j + 1] = elements->value16[1][in[j + 1]];
+		out[j + 2] = elements->value16[2][in[j + 2]];
+	}
+	for (; j < count; j++)
+		out[j] = elements->value16[0][in[j]];
+}
+
+static void fence(void)
+{
+}
+
+const bt_kernels bt_kernels_c = {.name = "c",
+				 .vertical = vertical,
+				 .horizontal = horizontal,
+				 .ycc_to_rgb = ycc_to_rgb,
+				 .join = join,
+				 .split = split,
+				 .bytes = bytes,
+				 .floats = floats,
+				 .halves = halves,
+				 .fence = fence};
 
 const bt_kernels *bt_kernels_get(unsigned index)
 {
@@ -53,10 +122,12 @@ const bt_kernels *bt_kernels_get(unsigned index)
 	unsigned count = 0;
 #ifdef __x86_64__
 	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2"))
+	/* What has FMA and AVX2 has F16C too, which compilers cannot ask for by name. */
+	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512vl"))
 		list[count++] = &bt_kernels_avx512;
-	if (__builtin_cpu_supports("avx2"))
+	if (avx2)
 		list[count++] = &bt_kernels_avx2;
 #endif
 	list[count++] = &bt_kernels_c;

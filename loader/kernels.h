@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of resizing and colour, once for each instruction set; all give the same bytes. */
+ * The inner loops of resizing, colour and output, once for each instruction set; all give the same bytes. */
 #ifndef BT_LOADER_KERNELS_H
 #define BT_LOADER_KERNELS_H
 
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "elements.h"
 #include "resize.h"
 
 typedef struct bt_kernels {
@@ -23,9 +24,23 @@ typedef struct bt_kernels {
 	 * BT_OUT_SLACK bytes behind the row. */
 	void (*horizontal)(const bt_axis *axis, const int16_t *row, uint8_t *out);
 
-	/* count pixels; writes just 3 * count bytes. JFIF's formula with 14 bits of fraction, rounded half up:
-	 * R = Y + 22970 Cr, G = Y - (5638 Cb + 11700 Cr), B = Y + 29032 Cb; chroma less 128; clamped to 0..255. */
-	void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count, uint8_t *out);
+	/* The rest reads and writes just count pixels or values; in and out do not overlap. */
+
+	/* JFIF's formula with 14 bits of fraction, rounded half up: R = Y + 22970 Cr, G = Y - (5638 Cb + 11700 Cr),
+	 * B = Y + 29032 Cb; chroma less 128; clamped to 0..255. */
+	void (*ycc_to_rgb)(const uint8_t *const ycc[3], size_t count, uint8_t *const rgb[3]);
+
+	/* Between three rows and one of interleaved pixels. */
+	void (*join)(const uint8_t *const planes[3], size_t count, uint8_t *rgb);
+	void (*split)(const uint8_t *rgb, size_t count, uint8_t *const planes[3]);
+
+	/* Bytes to elements; count is a multiple of 3, or all channels are the same. bytes copies; halves: of FLOAT16
+	 * and BFLOAT16. `stream`: past the caches where out and count are aligned, as nobody reads it soon. Others may
+	 * read it only behind a fence() of the same thread. */
+	void (*bytes)(const uint8_t *in, size_t count, bool stream, uint8_t *out);
+	void (*floats)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out);
+	void (*halves)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out);
+	void (*fence)(void);
 } bt_kernels;
 
 extern const bt_kernels bt_kernels_c;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Called only where the processor has AVX2: the target is set for each function, so that nothing else may use it. */
+ * Called only where the processor has AVX2, FMA and F16C: the target is set for each function, so that nothing else may
+ * use it. */
 #ifdef __x86_64__
 #include <immintrin.h>
 #include <string.h>
 
 #include "kernels.h"
 
-#define TARGET __attribute__((target("avx2")))
+#define TARGET __attribute__((target("avx2,fma,f16c")))
 
+enum { LINE = 64 }; /* of a cache */
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 
 static int32_t weight_pair(const int16_t *weights)
@@ -105,60 +107,247 @@ static TARGET void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *
 		horizontal_3(axis, row, out);
 }
 
-/* (sum of two products + 1/2) >> 14 of 16 pairs; a and b are 16-bit values. */
-static TARGET __m256i mix(__m256i a, __m256i b, int16_t weight_a, int16_t weight_b)
+/* The loops below take 32 values at a time, or 24; the rest once more with those before it, or alone in a row that is
+ * shorter. unpack makes words of bytes and pack bytes of words within 128 bits, so that the order comes back. */
+
+/* Of 16 pixels, less 128 of chroma: (sum of two products + 1/2) >> 14. */
+static TARGET __m256i green_shift(__m256i blue, __m256i red)
 {
-	__m256i weights = _mm256_set1_epi32((int32_t)((uint16_t)weight_a | (uint32_t)(uint16_t)weight_b << 16));
-	__m256i half = _mm256_set1_epi32(1 << 13);
-	__m256i low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), weights);
-	__m256i high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), weights);
+	const __m256i weights = _mm256_set1_epi32((int32_t)((uint16_t)-5638 | (uint32_t)(uint16_t)-11700 << 16));
+	const __m256i half = _mm256_set1_epi32(1 << 13);
+	__m256i low = _mm256_madd_epi16(_mm256_unpacklo_epi16(blue, red), weights);
+	__m256i high = _mm256_madd_epi16(_mm256_unpackhi_epi16(blue, red), weights);
 	return _mm256_packs_epi32(_mm256_srai_epi32(_mm256_add_epi32(low, half), 14),
 				  _mm256_srai_epi32(_mm256_add_epi32(high, half), 14));
 }
 
-static TARGET __m128i to_bytes(__m256i values)
+/* out: red, green, blue of 16 pixels, as words that may be outside of 0..255. */
+static TARGET void ycc_16(__m256i luma, __m256i blue, __m256i red, __m256i out[3])
 {
-	return _mm_packus_epi16(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
+	const __m256i middle = _mm256_set1_epi16(128);
+	blue = _mm256_sub_epi16(blue, middle);
+	red = _mm256_sub_epi16(red, middle);
+	/* pmulhrsw shifts by 15 what is twice as large, and rounds as the formula does. */
+	__m256i add_red = _mm256_mulhrs_epi16(_mm256_add_epi16(red, red), _mm256_set1_epi16(22970));
+	__m256i add_blue = _mm256_mulhrs_epi16(_mm256_add_epi16(blue, blue), _mm256_set1_epi16(29032));
+	out[0] = _mm256_add_epi16(luma, add_red);
+	out[1] = _mm256_add_epi16(luma, green_shift(blue, red));
+	out[2] = _mm256_add_epi16(luma, add_blue);
 }
 
-/* 16 pixels of three planes -> 48 bytes. Each output vector takes bytes of all three: -1 leaves a 0 for another. */
-static TARGET void store_rgb(__m128i r, __m128i g, __m128i b, uint8_t *out)
+static TARGET void ycc_32(const uint8_t *const ycc[3], size_t at, uint8_t *const rgb[3])
 {
-	const __m128i r0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
-	const __m128i g0 = _mm_setr_epi8(-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1);
-	const __m128i b0 = _mm_setr_epi8(-1, -1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1);
-	const __m128i r1 = _mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1);
-	const __m128i g1 = _mm_setr_epi8(5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10);
-	const __m128i b1 = _mm_setr_epi8(-1, 5, -1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1);
-	const __m128i r2 = _mm_setr_epi8(-1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1, -1);
-	const __m128i g2 = _mm_setr_epi8(-1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15, -1);
-	const __m128i b2 = _mm_setr_epi8(10, -1, -1, 11, -1, -1, 12, -1, -1, 13, -1, -1, 14, -1, -1, 15);
-	__m128i *to = (__m128i *)out;
-	_mm_storeu_si128(to, _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(r, r0), _mm_shuffle_epi8(g, g0)),
-					  _mm_shuffle_epi8(b, b0)));
-	_mm_storeu_si128(to + 1, _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(r, r1), _mm_shuffle_epi8(g, g1)),
-					      _mm_shuffle_epi8(b, b1)));
-	_mm_storeu_si128(to + 2, _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(r, r2), _mm_shuffle_epi8(g, g2)),
-					      _mm_shuffle_epi8(b, b2)));
+	const __m256i zero = _mm256_setzero_si256();
+	__m256i in[3], low[3], high[3];
+	for (int i = 0; i < 3; i++)
+		in[i] = _mm256_loadu_si256((const __m256i *)(ycc[i] + at));
+	ycc_16(_mm256_unpacklo_epi8(in[0], zero), _mm256_unpacklo_epi8(in[1], zero), _mm256_unpacklo_epi8(in[2], zero),
+	       low);
+	ycc_16(_mm256_unpackhi_epi8(in[0], zero), _mm256_unpackhi_epi8(in[1], zero), _mm256_unpackhi_epi8(in[2], zero),
+	       high);
+	for (int i = 0; i < 3; i++)
+		_mm256_storeu_si256((__m256i *)(rgb[i] + at), _mm256_packus_epi16(low[i], high[i]));
 }
 
-static TARGET void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count, uint8_t *out)
+static TARGET void ycc_to_rgb(const uint8_t *const ycc[3], size_t count, uint8_t *const rgb[3])
 {
-	const __m256i middle = _mm256_set1_epi16(128), zero = _mm256_setzero_si256();
-	size_t j = 0;
-	for (; j + 16 <= count; j += 16) {
-		__m256i luma = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(y + j)));
-		__m256i blue = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(cb + j)));
-		__m256i red = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(cr + j)));
-		blue = _mm256_sub_epi16(blue, middle);
-		red = _mm256_sub_epi16(red, middle);
-		store_rgb(to_bytes(_mm256_add_epi16(luma, mix(red, zero, 22970, 0))),
-			  to_bytes(_mm256_add_epi16(luma, mix(blue, red, -5638, -11700))),
-			  to_bytes(_mm256_add_epi16(luma, mix(blue, zero, 29032, 0))), out + 3 * j);
+	if (count < 32) {
+		bt_kernels_c.ycc_to_rgb(ycc, count, rgb);
+		return;
 	}
-	bt_kernels_c.ycc_to_rgb(y + j, cb + j, cr + j, count - j, out + 3 * j);
+	for (size_t j = 0; j + 32 <= count; j += 32)
+		ycc_32(ycc, j, rgb);
+	if (count % 32)
+		ycc_32(ycc, count - 32, rgb);
 }
 
-const bt_kernels bt_kernels_avx2 = {
-	.name = "avx2", .vertical = vertical, .horizontal = horizontal, .ycc_to_rgb = ycc_to_rgb};
+/* 16 pixels are three vectors v of 16 bytes. Those of one channel are at places that differ modulo 16: one shuffle
+ * moves a channel's bytes to the places, or from there, and blends put together what comes from different vectors. A
+ * blend takes its second operand where the mask has its highest bit: at places p with (p + 16 v) % 3 == channel. */
+static TARGET __m256i twice(__m128i x)
+{
+	return _mm256_broadcastsi128_si256(x);
+}
+
+/* Places p with p % 3 == 0, 1, 2. */
+static TARGET void third_masks(__m256i masks[3])
+{
+	const __m128i first = _mm_setr_epi8(-1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1);
+	masks[0] = twice(first);
+	masks[1] = twice(_mm_slli_si128(first, 1));
+	masks[2] = twice(_mm_slli_si128(first, 2));
+}
+
+static TARGET void join_32(const uint8_t *const planes[3], size_t at, uint8_t *rgb)
+{
+	const __m256i places[3] = {twice(_mm_setr_epi8(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5)),
+				   twice(_mm_setr_epi8(5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10)),
+				   twice(_mm_setr_epi8(10, 5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15))};
+	__m256i masks[3], channel[3], v[3];
+	third_masks(masks);
+	for (int c = 0; c < 3; c++)
+		channel[c] = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(planes[c] + at)), places[c]);
+	/* Vector i begins with channel i. */
+	for (int i = 0; i < 3; i++) {
+		v[i] = _mm256_blendv_epi8(channel[i], channel[(i + 1) % 3], masks[1]);
+		v[i] = _mm256_blendv_epi8(v[i], channel[(i + 2) % 3], masks[2]);
+	}
+	__m256i *to = (__m256i *)(rgb + 3 * at);
+	_mm256_storeu_si256(to, _mm256_permute2x128_si256(v[0], v[1], 0x20));
+	_mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(v[2], v[0], 0x30));
+	_mm256_storeu_si256(to + 2, _mm256_permute2x128_si256(v[1], v[2], 0x31));
+}
+
+static TARGET void join(const uint8_t *const planes[3], size_t count, uint8_t *rgb)
+{
+	if (count < 32) {
+		bt_kernels_c.join(planes, count, rgb);
+		return;
+	}
+	for (size_t j = 0; j + 32 <= count; j += 32)
+		join_32(planes, j, rgb);
+	if (count % 32)
+		join_32(planes, count - 32, rgb);
+}
+
+static TARGET void split_32(const uint8_t *rgb, size_t at, uint8_t *const planes[3])
+{
+	const __m256i places[3] = {twice(_mm_setr_epi8(0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13)),
+				   twice(_mm_setr_epi8(1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14)),
+				   twice(_mm_setr_epi8(2, 5, 8, 11, 14, 1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15))};
+	__m256i masks[3], v[3];
+	third_masks(masks);
+	const __m256i *from = (const __m256i *)(rgb + 3 * at);
+	__m256i in[3] = {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1), _mm256_loadu_si256(from + 2)};
+	v[0] = _mm256_permute2x128_si256(in[0], in[1], 0x30);
+	v[1] = _mm256_permute2x128_si256(in[0], in[2], 0x21);
+	v[2] = _mm256_permute2x128_si256(in[1], in[2], 0x30);
+	/* Channel c is at the places of masks[c] in the first vector, and one mask less in each of the next. */
+	for (int c = 0; c < 3; c++) {
+		__m256i mixed = _mm256_blendv_epi8(v[2], v[0], masks[c]);
+		mixed = _mm256_blendv_epi8(mixed, v[1], masks[(c + 2) % 3]);
+		_mm256_storeu_si256((__m256i *)(planes[c] + at), _mm256_shuffle_epi8(mixed, places[c]));
+	}
+}
+
+static TARGET void split(const uint8_t *rgb, size_t count, uint8_t *const planes[3])
+{
+	if (count < 32) {
+		bt_kernels_c.split(rgb, count, planes);
+		return;
+	}
+	for (size_t j = 0; j + 32 <= count; j += 32)
+		split_32(rgb, j, planes);
+	if (count % 32)
+		split_32(rgb, count - 32, planes);
+}
+
+/* 8 elements of the channels from `lane` on; see bt_elements. */
+static TARGET __m256 elements_8(const bt_elements *elements, const uint8_t *in, int lane)
+{
+	__m256 std = _mm256_loadu_ps(elements->std + lane), inverse = _mm256_loadu_ps(elements->inverse + lane);
+	__m256 x = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(in + lane))));
+	x = _mm256_sub_ps(x, _mm256_loadu_ps(elements->mean + lane));
+	__m256 q = _mm256_mul_ps(x, inverse);
+	return _mm256_fmadd_ps(_mm256_fnmadd_ps(q, std, x), inverse, q);
+}
+
+static TARGET void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *out)
+{
+	size_t begin = -(uintptr_t)out % LINE;
+	if (!stream || count < begin + LINE) {
+		memcpy(out, in, count);
+		return;
+	}
+	size_t j = begin;
+	memcpy(out, in, begin);
+	for (; j + LINE <= count; j += LINE) {
+		__m256i low = _mm256_loadu_si256((const __m256i *)(in + j));
+		__m256i high = _mm256_loadu_si256((const __m256i *)(in + j + 32));
+		_mm256_stream_si256((__m256i *)(out + j), low);
+		_mm256_stream_si256((__m256i *)(out + j + 32), high);
+	}
+	memcpy(out + j, in + j, count - j);
+}
+
+/* Whether all vectors of the elements, the last ones too, begin where streaming stores may. */
+static bool aligned(const void *out, size_t count)
+{
+	return (uintptr_t)out % LINE == 0 && count % 16 == 0;
+}
+
+static TARGET void floats_24(const bt_elements *elements, const uint8_t *in, bool stream, float *out)
+{
+	for (int lane = 0; lane < 24; lane += 8) {
+		__m256 value = elements_8(elements, in, lane);
+		if (stream)
+			_mm256_stream_ps(out + lane, value);
+		else
+			_mm256_storeu_ps(out + lane, value);
+	}
+}
+
+static TARGET void floats(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out)
+{
+	if (count < 24 || !elements->computable) {
+		bt_kernels_c.floats(elements, in, count, stream, out);
+		return;
+	}
+	stream = stream && aligned(out, count);
+	for (size_t j = 0; j + 24 <= count; j += 24)
+		floats_24(elements, in + j, stream, out + j);
+	if (count % 24)
+		floats_24(elements, in + count - 24, stream, out + count - 24);
+}
+
+static TARGET __m128i to_bfloat16(__m256 value)
+{
+	__m256i bits = _mm256_castps_si256(value);
+	__m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+	bits = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+	bits = _mm256_srli_epi32(bits, 16);
+	return _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+}
+
+static TARGET void halves_24(const bt_elements *elements, const uint8_t *in, bool stream, uint16_t *out)
+{
+	for (int lane = 0; lane < 24; lane += 8) {
+		__m256 value = elements_8(elements, in, lane);
+		__m128i half = elements->dtype == BETON_BFLOAT16 ? to_bfloat16(value)
+								 : _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+		if (stream)
+			_mm_stream_si128((__m128i *)(out + lane), half);
+		else
+			_mm_storeu_si128((__m128i *)(out + lane), half);
+	}
+}
+
+static TARGET void halves(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out)
+{
+	if (count < 24 || !elements->computable) {
+		bt_kernels_c.halves(elements, in, count, stream, out);
+		return;
+	}
+	stream = stream && aligned(out, count);
+	for (size_t j = 0; j + 24 <= count; j += 24)
+		halves_24(elements, in + j, stream, out + j);
+	if (count % 24)
+		halves_24(elements, in + count - 24, stream, out + count - 24);
+}
+
+static void fence(void)
+{
+	_mm_sfence();
+}
+
+const bt_kernels bt_kernels_avx2 = {.name = "avx2",
+				    .vertical = vertical,
+				    .horizontal = horizontal,
+				    .ycc_to_rgb = ycc_to_rgb,
+				    .join = join,
+				    .split = split,
+				    .bytes = bytes,
+				    .floats = floats,
+				    .halves = halves,
+				    .fence = fence};
 #endif

@@ -10,6 +10,7 @@
 
 #define TARGET __attribute__((target("avx2,avx512f,avx512bw,avx512vl")))
 
+enum { LINE = 64 }; /* of a cache */
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 
 static int32_t weight_pair(const int16_t *weights)
@@ -72,12 +73,255 @@ static TARGET void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *
 	}
 }
 
-static TARGET void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t count, uint8_t *out)
+/* The loops below are AVX2's with twice the width. */
+static TARGET __m512i green_shift(__m512i blue, __m512i red)
 {
-	/* Bound by the interleaving of bytes, which has no wider shuffle without VBMI. */
-	bt_kernels_avx2.ycc_to_rgb(y, cb, cr, count, out);
+	const __m512i weights = _mm512_set1_epi32((int32_t)((uint16_t)-5638 | (uint32_t)(uint16_t)-11700 << 16));
+	const __m512i half = _mm512_set1_epi32(1 << 13);
+	__m512i low = _mm512_madd_epi16(_mm512_unpacklo_epi16(blue, red), weights);
+	__m512i high = _mm512_madd_epi16(_mm512_unpackhi_epi16(blue, red), weights);
+	return _mm512_packs_epi32(_mm512_srai_epi32(_mm512_add_epi32(low, half), 14),
+				  _mm512_srai_epi32(_mm512_add_epi32(high, half), 14));
 }
 
-const bt_kernels bt_kernels_avx512 = {
-	.name = "avx512", .permutes = true, .vertical = vertical, .horizontal = horizontal, .ycc_to_rgb = ycc_to_rgb};
+static TARGET void ycc_32(__m512i luma, __m512i blue, __m512i red, __m512i out[3])
+{
+	const __m512i middle = _mm512_set1_epi16(128);
+	blue = _mm512_sub_epi16(blue, middle);
+	red = _mm512_sub_epi16(red, middle);
+	__m512i add_red = _mm512_mulhrs_epi16(_mm512_add_epi16(red, red), _mm512_set1_epi16(22970));
+	__m512i add_blue = _mm512_mulhrs_epi16(_mm512_add_epi16(blue, blue), _mm512_set1_epi16(29032));
+	out[0] = _mm512_add_epi16(luma, add_red);
+	out[1] = _mm512_add_epi16(luma, green_shift(blue, red));
+	out[2] = _mm512_add_epi16(luma, add_blue);
+}
+
+static TARGET void ycc_64(const uint8_t *const ycc[3], size_t at, uint8_t *const rgb[3])
+{
+	const __m512i zero = _mm512_setzero_si512();
+	__m512i in[3], low[3], high[3];
+	for (int i = 0; i < 3; i++)
+		in[i] = _mm512_loadu_si512(ycc[i] + at);
+	ycc_32(_mm512_unpacklo_epi8(in[0], zero), _mm512_unpacklo_epi8(in[1], zero), _mm512_unpacklo_epi8(in[2], zero),
+	       low);
+	ycc_32(_mm512_unpackhi_epi8(in[0], zero), _mm512_unpackhi_epi8(in[1], zero), _mm512_unpackhi_epi8(in[2], zero),
+	       high);
+	for (int i = 0; i < 3; i++)
+		_mm512_storeu_si512(rgb[i] + at, _mm512_packus_epi16(low[i], high[i]));
+}
+
+static TARGET void ycc_to_rgb(const uint8_t *const ycc[3], size_t count, uint8_t *const rgb[3])
+{
+	if (count < 64) {
+		bt_kernels_avx2.ycc_to_rgb(ycc, count, rgb);
+		return;
+	}
+	for (size_t j = 0; j + 64 <= count; j += 64)
+		ycc_64(ycc, j, rgb);
+	if (count % 64)
+		ycc_64(ycc, count - 64, rgb);
+}
+
+/* Places p with p % 3 == 0, 1, 2 in each 16. */
+static const __mmask64 third_masks[3] = {UINT64_C(0x9249924992499249), UINT64_C(0x2492249224922492),
+					 UINT64_C(0x4924492449244924)};
+
+static TARGET __m512i four_times(__m128i x)
+{
+	return _mm512_broadcast_i32x4(x);
+}
+
+/* 16 bytes each of a and b and, where the mask says so, c, by numbers of 8 bytes; b's are 8 to 15. */
+static TARGET __m512i pick(__m512i a, __m512i b, __m512i ab_places, __m512i c, __m512i c_places, __mmask8 mask)
+{
+	return _mm512_mask_permutexvar_epi64(_mm512_permutex2var_epi64(a, ab_places, b), mask, c_places, c);
+}
+
+static TARGET void join_64(const uint8_t *const planes[3], size_t at, uint8_t *rgb)
+{
+	const __m512i places[3] = {four_times(_mm_setr_epi8(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5)),
+				   four_times(_mm_setr_epi8(5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10)),
+				   four_times(_mm_setr_epi8(10, 5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15))};
+	__m512i channel[3], v[3];
+	for (int c = 0; c < 3; c++)
+		channel[c] = _mm512_shuffle_epi8(_mm512_loadu_si512(planes[c] + at), places[c]);
+	for (int i = 0; i < 3; i++) {
+		v[i] = _mm512_mask_blend_epi8(third_masks[1], channel[i], channel[(i + 1) % 3]);
+		v[i] = _mm512_mask_blend_epi8(third_masks[2], v[i], channel[(i + 2) % 3]);
+	}
+	uint8_t *to = rgb + 3 * at;
+	_mm512_storeu_si512(to, pick(v[0], v[1], _mm512_setr_epi64(0, 1, 8, 9, 0, 0, 2, 3), v[2],
+				     _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 0, 0), 0x30));
+	_mm512_storeu_si512(to + 64, pick(v[0], v[1], _mm512_setr_epi64(10, 11, 0, 0, 4, 5, 12, 13), v[2],
+					  _mm512_setr_epi64(0, 0, 2, 3, 0, 0, 0, 0), 0x0c));
+	_mm512_storeu_si512(to + 128, pick(v[0], v[1], _mm512_setr_epi64(0, 0, 6, 7, 14, 15, 0, 0), v[2],
+					   _mm512_setr_epi64(4, 5, 0, 0, 0, 0, 6, 7), 0xc3));
+}
+
+static TARGET void join(const uint8_t *const planes[3], size_t count, uint8_t *rgb)
+{
+	if (count < 64) {
+		bt_kernels_avx2.join(planes, count, rgb);
+		return;
+	}
+	for (size_t j = 0; j + 64 <= count; j += 64)
+		join_64(planes, j, rgb);
+	if (count % 64)
+		join_64(planes, count - 64, rgb);
+}
+
+static TARGET void split_64(const uint8_t *rgb, size_t at, uint8_t *const planes[3])
+{
+	const __m512i places[3] = {four_times(_mm_setr_epi8(0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13)),
+				   four_times(_mm_setr_epi8(1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14)),
+				   four_times(_mm_setr_epi8(2, 5, 8, 11, 14, 1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15))};
+	const uint8_t *from = rgb + 3 * at;
+	__m512i a = _mm512_loadu_si512(from), b = _mm512_loadu_si512(from + 64), c = _mm512_loadu_si512(from + 128);
+	__m512i v[3] = {pick(a, b, _mm512_setr_epi64(0, 1, 6, 7, 12, 13, 0, 0), c,
+			     _mm512_setr_epi64(0, 0, 0, 0, 0, 0, 2, 3), 0xc0),
+			pick(a, b, _mm512_setr_epi64(2, 3, 8, 9, 14, 15, 0, 0), c,
+			     _mm512_setr_epi64(0, 0, 0, 0, 0, 0, 4, 5), 0xc0),
+			pick(a, b, _mm512_setr_epi64(4, 5, 10, 11, 0, 0, 0, 0), c,
+			     _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 6, 7), 0xf0)};
+	for (int i = 0; i < 3; i++) {
+		__m512i mixed = _mm512_mask_blend_epi8(third_masks[i], v[2], v[0]);
+		mixed = _mm512_mask_blend_epi8(third_masks[(i + 2) % 3], mixed, v[1]);
+		_mm512_storeu_si512(planes[i] + at, _mm512_shuffle_epi8(mixed, places[i]));
+	}
+}
+
+static TARGET void split(const uint8_t *rgb, size_t count, uint8_t *const planes[3])
+{
+	if (count < 64) {
+		bt_kernels_avx2.split(rgb, count, planes);
+		return;
+	}
+	for (size_t j = 0; j + 64 <= count; j += 64)
+		split_64(rgb, j, planes);
+	if (count % 64)
+		split_64(rgb, count - 64, planes);
+}
+
+/* What 48 elements are computed from. */
+typedef struct constants {
+	__m512 mean[3];
+	__m512 std[3];
+	__m512 inverse[3];
+} constants;
+
+static TARGET void load_constants(const bt_elements *elements, constants *out)
+{
+	for (int i = 0; i < 3; i++) {
+		out->mean[i] = _mm512_loadu_ps(elements->mean + 16 * i);
+		out->std[i] = _mm512_loadu_ps(elements->std + 16 * i);
+		out->inverse[i] = _mm512_loadu_ps(elements->inverse + 16 * i);
+	}
+}
+
+static TARGET __m512 elements_16(const constants *with, const uint8_t *in, int i)
+{
+	__m512 x = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(in + (size_t)i * 16))));
+	x = _mm512_sub_ps(x, with->mean[i]);
+	__m512 q = _mm512_mul_ps(x, with->inverse[i]);
+	return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, with->std[i], x), with->inverse[i], q);
+}
+
+static TARGET void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *out)
+{
+	size_t begin = -(uintptr_t)out % LINE;
+	if (!stream || count < begin + LINE) {
+		memcpy(out, in, count);
+		return;
+	}
+	size_t j = begin;
+	memcpy(out, in, begin);
+	for (; j + LINE <= count; j += LINE)
+		_mm512_stream_si512((void *)(out + j), _mm512_loadu_si512(in + j));
+	memcpy(out + j, in + j, count - j);
+}
+
+/* Whether all vectors of the elements, the last ones too, begin where streaming stores may. */
+static bool aligned(const void *out, size_t count)
+{
+	return (uintptr_t)out % LINE == 0 && count % 16 == 0;
+}
+
+static TARGET void floats_48(const constants *with, const uint8_t *in, bool stream, float *out)
+{
+	for (int i = 0; i < 3; i++) {
+		__m512 value = elements_16(with, in, i);
+		if (stream)
+			_mm512_stream_ps(out + (size_t)i * 16, value);
+		else
+			_mm512_storeu_ps(out + (size_t)i * 16, value);
+	}
+}
+
+static TARGET void floats(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out)
+{
+	if (count < 48 || !elements->computable) {
+		bt_kernels_avx2.floats(elements, in, count, stream, out);
+		return;
+	}
+	constants with;
+	load_constants(elements, &with);
+	stream = stream && aligned(out, count);
+	for (size_t j = 0; j + 48 <= count; j += 48)
+		floats_48(&with, in + j, stream, out + j);
+	if (count % 48)
+		floats_48(&with, in + count - 48, stream, out + count - 48);
+}
+
+static TARGET __m256i to_bfloat16(__m512 value)
+{
+	__m512i bits = _mm512_castps_si512(value);
+	__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+	bits = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+	return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16));
+}
+
+static TARGET void halves_48(const constants *with, const uint8_t *in, bool bfloat16, bool stream, uint16_t *out)
+{
+	for (int i = 0; i < 3; i++) {
+		__m512 value = elements_16(with, in, i);
+		__m256i half = bfloat16 ? to_bfloat16(value) : _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
+		if (stream)
+			_mm256_stream_si256((__m256i *)(out + (size_t)i * 16), half);
+		else
+			_mm256_storeu_si256((__m256i *)(out + (size_t)i * 16), half);
+	}
+}
+
+static TARGET void halves(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out)
+{
+	if (count < 48 || !elements->computable) {
+		bt_kernels_avx2.halves(elements, in, count, stream, out);
+		return;
+	}
+	constants with;
+	load_constants(elements, &with);
+	bool bfloat16 = elements->dtype == BETON_BFLOAT16;
+	stream = stream && aligned(out, count);
+	for (size_t j = 0; j + 48 <= count; j += 48)
+		halves_48(&with, in + j, bfloat16, stream, out + j);
+	if (count % 48)
+		halves_48(&with, in + count - 48, bfloat16, stream, out + count - 48);
+}
+
+static void fence(void)
+{
+	_mm_sfence();
+}
+
+const bt_kernels bt_kernels_avx512 = {.name = "avx512",
+				      .permutes = true,
+				      .vertical = vertical,
+				      .horizontal = horizontal,
+				      .ycc_to_rgb = ycc_to_rgb,
+				      .join = join,
+				      .split = split,
+				      .bytes = bytes,
+				      .floats = floats,
+				      .halves = halves,
+				      .fence = fence};
 #endif

@@ -6,76 +6,105 @@
 #include "common/error.h"
 #include "kernels.h"
 
-/* The emit functions write one row of `width` RGB pixels as row y. */
-static void emit_bytes(const bt_image_format *format, const uint8_t *in, uint32_t y, void *destination)
+static size_t element_bytes(const bt_image_format *format)
 {
-	size_t width = format->width;
-	if (format->layout == BETON_NHWC) {
-		memcpy((uint8_t *)destination + y * width * 3, in, width * 3);
+	return format->dtype == BETON_UINT8 ? 1 : format->dtype == BETON_FLOAT32 ? 4 : 2;
+}
+
+size_t bt_image_format_bytes(const bt_image_format *format)
+{
+	return (size_t)format->height * format->width * 3 * element_bytes(format);
+}
+
+/* A batch of so many bytes is written to memory anyway before somebody reads it, and the next ones push it out. Then
+ * not to read its lines into the caches first saves half of the traffic. */
+enum { STREAMED_BATCH = 8 << 20 };
+
+void bt_image_format_init(bt_image_format *format, const beton_loader_options *options)
+{
+	const beton_image_options *image = &options->image;
+	format->height = image->height;
+	format->width = image->width;
+	format->filter = image->filter;
+	format->dtype = image->dtype;
+	format->layout = image->layout;
+	format->streams = bt_image_format_bytes(format) * options->batch_size >= STREAMED_BATCH;
+	if (image->dtype == BETON_UINT8)
 		return;
-	}
-	uint8_t *restrict red = (uint8_t *)destination + y * width;
-	uint8_t *restrict green = red + format->height * width;
-	uint8_t *restrict blue = green + format->height * width;
-	for (size_t x = 0; x < width; x++, in += 3) {
-		red[x] = in[0];
-		green[x] = in[1];
-		blue[x] = in[2];
-	}
+	static const int channels[3] = {0, 1, 2};
+	if (image->layout == BETON_NHWC)
+		bt_elements_init(&format->elements[0], options, channels);
+	for (int c = 0; c < 3 && image->layout == BETON_NCHW; c++)
+		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
-static void emit_floats(const bt_image_format *format, const uint8_t *in, uint32_t y, void *destination)
-{
-	size_t width = format->width;
-	bool planes = format->layout == BETON_NCHW;
-	size_t step = planes ? 1 : 3, apart = planes ? format->height * width : 1;
-	float *restrict out = (float *)destination + y * width * step;
-	for (size_t x = 0; x < width; x++, in += 3, out += step) {
-		out[0] = format->value[0][in[0]];
-		out[apart] = format->value[1][in[1]];
-		out[2 * apart] = format->value[2][in[2]];
-	}
-}
+/* One output row: where its channels are apart, or its pixels, or both. */
+typedef struct output_row {
+	const uint8_t *planes[3];
+	const uint8_t *rgb; /* NULL: only planes */
+} output_row;
 
-static void emit_halves(const bt_image_format *format, const uint8_t *in, uint32_t y, void *destination)
+/* The output row of the planes of the picture. */
+static output_row make_row(bt_transformer *transformer, bt_colour colour, uint32_t y, uint32_t width)
 {
-	size_t width = format->width;
-	bool planes = format->layout == BETON_NCHW;
-	size_t step = planes ? 1 : 3, apart = planes ? format->height * width : 1;
-	uint16_t *restrict out = (uint16_t *)destination + y * width * step;
-	for (size_t x = 0; x < width; x++, in += 3, out += step) {
-		out[0] = format->value16[0][in[0]];
-		out[apart] = format->value16[1][in[1]];
-		out[2 * apart] = format->value16[2][in[2]];
+	output_row row = {.planes[0] = bt_resize_row(&transformer->planes[0], y)};
+	if (colour == BT_RGB) {
+		row.rgb = row.planes[0];
+	} else if (colour == BT_GREY) {
+		row.planes[1] = row.planes[2] = row.planes[0];
+	} else {
+		uint8_t *memory = transformer->rows.data;
+		uint8_t *const rgb[3] = {memory, memory + width, memory + 2 * (size_t)width};
+		row.planes[1] = bt_resize_row(&transformer->planes[1], y);
+		row.planes[2] = bt_resize_row(&transformer->planes[2], y);
+		transformer->planes[0].kernels->ycc_to_rgb(row.planes, width, rgb);
+		memcpy(row.planes, rgb, sizeof(rgb));
 	}
-}
-
-static void emit(const bt_image_format *format, const uint8_t *row, uint32_t y, void *destination)
-{
-	if (format->dtype == BETON_UINT8)
-		emit_bytes(format, row, y, destination);
-	else if (format->dtype == BETON_FLOAT32)
-		emit_floats(format, row, y, destination);
-	else
-		emit_halves(format, row, y, destination);
-}
-
-/* One row of RGB, from the planes' output rows. */
-static const uint8_t *make_row(bt_transformer *transformer, bt_colour colour, uint32_t y, uint32_t width)
-{
-	const uint8_t *first = bt_resize_row(&transformer->planes[0], y);
-	uint8_t *row = transformer->row.data;
-	if (colour == BT_RGB)
-		return first;
-	if (colour == BT_YCC) {
-		const uint8_t *blue = bt_resize_row(&transformer->planes[1], y);
-		const uint8_t *red = bt_resize_row(&transformer->planes[2], y);
-		transformer->planes[0].kernels->ycc_to_rgb(first, blue, red, width, row);
-		return row;
-	}
-	for (size_t x = 0; x < width; x++)
-		row[3 * x] = row[3 * x + 1] = row[3 * x + 2] = first[x];
 	return row;
+}
+
+/* count bytes, of the channels of elements, as the elements from number `at` on. */
+static void store(const bt_kernels *kernels, const bt_image_format *format, const bt_elements *elements,
+		  const uint8_t *in, size_t count, void *destination, size_t at)
+{
+	bool stream = format->streams;
+	if (format->dtype == BETON_UINT8)
+		kernels->bytes(in, count, stream, (uint8_t *)destination + at);
+	else if (format->dtype == BETON_FLOAT32)
+		kernels->floats(elements, in, count, stream, (float *)destination + at);
+	else
+		kernels->halves(elements, in, count, stream, (uint16_t *)destination + at);
+}
+
+static void emit_pixels(bt_transformer *transformer, const bt_image_format *format, const output_row *row, uint32_t y,
+			void *destination)
+{
+	const bt_kernels *kernels = transformer->planes[0].kernels;
+	const uint8_t *rgb = row->rgb;
+	if (!rgb) {
+		uint8_t *joined = (uint8_t *)transformer->rows.data + 3 * (size_t)format->width;
+		kernels->join(row->planes, format->width, joined);
+		rgb = joined;
+	}
+	size_t count = 3 * (size_t)format->width;
+	store(kernels, format, &format->elements[0], rgb, count, destination, y * count);
+}
+
+static void emit_planes(bt_transformer *transformer, const bt_image_format *format, const output_row *row, uint32_t y,
+			void *destination)
+{
+	const bt_kernels *kernels = transformer->planes[0].kernels;
+	size_t width = format->width;
+	const uint8_t *const *planes = row->planes;
+	uint8_t *memory = transformer->rows.data;
+	uint8_t *const parts[3] = {memory, memory + width, memory + 2 * width};
+	if (row->rgb) {
+		kernels->split(row->rgb, width, parts);
+		planes = (const uint8_t *const *)parts;
+	}
+	for (size_t c = 0; c < 3; c++)
+		store(kernels, format, &format->elements[c], planes[c], width, destination,
+		      (c * format->height + y) * width);
 }
 
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
@@ -83,15 +112,21 @@ int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool fl
 {
 	/* Flipping costs nothing in the tables of the horizontal axis. */
 	const bt_resize_target target = {format->width, format->height, format->filter, flip};
-	if (!bt_buffer_reserve(&transformer->row, (size_t)format->width * 3))
+	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 6))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", format->width);
 	for (int i = 0; i < (picture->colour == BT_YCC ? 3 : 1); i++) {
 		int result = bt_resize_begin(&transformer->planes[i], &picture->planes[i], &target, err);
 		if (result)
 			return result;
 	}
-	for (uint32_t y = 0; y < format->height; y++)
-		emit(format, make_row(transformer, picture->colour, y, format->width), y, destination);
+	for (uint32_t y = 0; y < format->height; y++) {
+		output_row row = make_row(transformer, picture->colour, y, format->width);
+		if (format->layout == BETON_NHWC)
+			emit_pixels(transformer, format, &row, y, destination);
+		else
+			emit_planes(transformer, format, &row, y, destination);
+	}
+	transformer->planes[0].kernels->fence();
 	return BETON_OK;
 }
 
@@ -99,5 +134,5 @@ void bt_transformer_free(bt_transformer *transformer)
 {
 	for (int i = 0; i < 3; i++)
 		bt_resize_free(&transformer->planes[i]);
-	bt_buffer_free(&transformer->row);
+	bt_buffer_free(&transformer->rows);
 }

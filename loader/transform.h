@@ -9,6 +9,7 @@
 #include <beton/error.h>
 #include <beton/loader.h>
 
+#include "elements.h"
 #include "resize.h"
 
 /* What an image of the batch looks like. */
@@ -18,9 +19,8 @@ typedef struct bt_image_format {
 	beton_dtype dtype;
 	beton_layout layout;
 	beton_filter filter;
-	/* The element that stands for a byte, by channel; value16 of FLOAT16 and BFLOAT16. */
-	float value[3][256];
-	uint16_t value16[3][256];
+	bool streams;            /* images go past the caches, which a batch of them would not stay in */
+	bt_elements elements[3]; /* but of UINT8: of the channels of NCHW; the first one of NHWC's rows */
 } bt_image_format;
 
 /* The format that options ask for. */
@@ -32,16 +32,12 @@ size_t bt_image_format_bytes(const bt_image_format *format);
 /* Working state of one worker; zero-initialise. */
 typedef struct bt_transformer {
 	bt_resizer planes[3];
-	bt_buffer row; /* RGB */
+	bt_buffer rows; /* of RGB, and of each channel */
 } bt_transformer;
 
 /* Fills destination (bt_image_format_bytes of it) from the crop of a picture. Errors: NO_MEMORY. */
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err);
-
-/* To nearest, ties to even; what is too large becomes infinity. value is not NaN. */
-uint16_t bt_float16(float value);
-uint16_t bt_bfloat16(float value);
 
 void bt_transformer_free(bt_transformer *transformer);
 

@@ -94,21 +94,113 @@ static void check_vertical(const bt_kernels *kernels, const guarded *memory)
 	compare("vertical", kernels, expected, got, sizeof(got), text);
 }
 
-static void check_ycc(const bt_kernels *kernels, const guarded *memory)
+/* `size` bytes that end, or begin, at an untouchable page, or lie anywhere in part `part` of four. */
+static uint8_t *place(const guarded *memory, uint32_t part, size_t size)
 {
-	static uint8_t expected[3 * 600 + GUARD], got[3 * 600 + GUARD];
-	uint32_t count = draw(1, draw(0, 1) ? 70 : 600);
-	uint8_t *y = memory->end - count, *cb = memory->begin + draw(0, 31), *cr = memory->begin + 1000;
-	fill(y, count);
-	fill(cb, count);
-	fill(cr, count);
-	memset(expected, 0x55, sizeof(expected));
-	memset(got, 0x55, sizeof(got));
-	bt_kernels_c.ycc_to_rgb(y, cb, cr, count, expected);
-	kernels->ycc_to_rgb(y, cb, cr, count, got);
+	size_t room = (size_t)(memory->end - memory->begin) / 4;
+	uint8_t *in = part == 3 ? memory->end - size : memory->begin + part * room;
+	if (part == 1 || part == 2)
+		in += draw(0, (uint32_t)(room - size));
+	fill(in, size);
+	return in;
+}
+
+enum { WIDTH_MAX = 600 };
+
+/* Where a kernel may write, and what is around it, which it may not. */
+typedef struct outputs {
+	_Alignas(64) uint8_t bytes[3][(GUARD + WIDTH_MAX * 3 * sizeof(float) + 2 * GUARD) / 64 * 64];
+} outputs;
+
+/* Output number i, at a place that no vector begins at if shift is odd. */
+static uint8_t *output(outputs *out, int i, uint32_t shift)
+{
+	return out->bytes[i] + GUARD + shift;
+}
+
+static uint32_t draw_width(void)
+{
+	return draw(1, draw(0, 1) ? 100 : WIDTH_MAX);
+}
+
+static void check_colour(const bt_kernels *kernels, const guarded *memory)
+{
+	static outputs expected, got;
+	memset(&expected, 0x55, sizeof(expected));
+	memset(&got, 0x55, sizeof(got));
+	uint32_t count = draw_width(), shift = draw(0, 63);
+	const uint8_t *in[3], *rgb = place(memory, draw(0, 3), (size_t)count * 3);
+	uint8_t *const expected_planes[3] = {output(&expected, 0, shift), output(&expected, 1, 0),
+					     output(&expected, 2, 3)};
+	uint8_t *const got_planes[3] = {output(&got, 0, shift), output(&got, 1, 0), output(&got, 2, 3)};
 	char text[64];
-	snprintf(text, sizeof(text), "count %u", count);
-	compare("ycc_to_rgb", kernels, expected, got, sizeof(got), text);
+	snprintf(text, sizeof(text), "count %u, shift %u", count, shift);
+
+	bt_kernels_c.split(rgb, count, expected_planes);
+	kernels->split(rgb, count, got_planes);
+	compare("split", kernels, &expected, &got, sizeof(got), text);
+	for (uint32_t i = 0; i < 3; i++)
+		in[i] = place(memory, i + draw(0, 1), count);
+	bt_kernels_c.ycc_to_rgb(in, count, expected_planes);
+	kernels->ycc_to_rgb(in, count, got_planes);
+	compare("ycc_to_rgb", kernels, &expected, &got, sizeof(got), text);
+	bt_kernels_c.join(in, count, expected_planes[0]);
+	kernels->join(in, count, got_planes[0]);
+	compare("join", kernels, &expected, &got, sizeof(got), text);
+}
+
+/* Also what makes halves subnormal or infinite, and what cannot be computed. */
+static void draw_elements(bt_elements *elements)
+{
+	beton_loader_options options;
+	beton_loader_options_init(&options);
+	options.image.dtype = draw(0, 1) ? BETON_FLOAT16 : BETON_BFLOAT16;
+	options.image.normalize = draw(0, 3);
+	static const float means[] = {123.675f, 0, 255, -1.5f, 1e30f, 116.28f, 17};
+	static const float stds[] = {58.395f, 1, 255, -3, 1e9f, 1e-4f, 57.12f, 1e-38f, 1e-40f, 3e38f};
+	for (int c = 0; c < 3; c++) {
+		options.image.mean[c] = draw(0, 1) ? (float)draw(0, 25500) / 100 : means[draw(0, 6)];
+		options.image.std[c] = draw(0, 1) ? (float)draw(1, 25500) / 100 : stds[draw(0, 9)];
+	}
+	int channel = (int)draw(0, 2);
+	const int same[3] = {channel, channel, channel}, all[3] = {0, 1, 2};
+	bt_elements_init(elements, &options, draw(0, 1) ? same : all);
+}
+
+static bool one_channel(const bt_elements *elements)
+{
+	return memcmp(elements->value[0], elements->value[1], 2 * sizeof(elements->value[0])) == 0;
+}
+
+static void check_elements(const bt_kernels *kernels, const guarded *memory)
+{
+	static outputs expected, got;
+	static bt_elements elements;
+	memset(&expected, 0x55, sizeof(expected));
+	memset(&got, 0x55, sizeof(got));
+	draw_elements(&elements);
+	uint32_t count = draw_width() * (one_channel(&elements) ? 1 : 3);
+	/* Streaming needs aligned places and sizes. */
+	bool aligned = draw(0, 1);
+	uint32_t shift = aligned ? 0 : draw(0, 15) * 4;
+	count = aligned ? (count + 15) / 16 * 48 : count;
+	count = count > WIDTH_MAX * 3 ? WIDTH_MAX * 3 / 48 * 48 : count;
+	const uint8_t *in = place(memory, draw(0, 3), count);
+	char text[128];
+	snprintf(text, sizeof(text), "count %u, mean %g, %g, %g, std %g, %g, %g", count, (double)elements.mean[0],
+		 (double)elements.mean[1], (double)elements.mean[2], (double)elements.std[0], (double)elements.std[1],
+		 (double)elements.std[2]);
+	bool stream = draw(0, 1);
+	bt_kernels_c.floats(&elements, in, count, stream, (float *)output(&expected, 0, shift));
+	kernels->floats(&elements, in, count, stream, (float *)output(&got, 0, shift));
+	bt_kernels_c.halves(&elements, in, count, stream, (uint16_t *)output(&expected, 1, aligned ? 0 : shift + 2));
+	kernels->halves(&elements, in, count, stream, (uint16_t *)output(&got, 1, aligned ? 0 : shift + 2));
+	bt_kernels_c.bytes(in, count, stream, output(&expected, 2, shift + 1));
+	kernels->bytes(in, count, stream, output(&got, 2, shift + 1));
+	kernels->fence();
+	compare("bytes", kernels, expected.bytes[2], got.bytes[2], sizeof(got.bytes[2]), text);
+	compare("floats", kernels, expected.bytes[0], got.bytes[0], sizeof(got.bytes[0]), text);
+	compare("halves", kernels, expected.bytes[1], got.bytes[1], sizeof(got.bytes[1]), text);
 }
 
 /* A whole plane: the tables, horizontal, and what is read around the box. */
@@ -147,6 +239,23 @@ static void check_resize(const bt_kernels *kernels, const guarded *memory)
 	bt_resize_free(&fast);
 }
 
+/* The vector units have to compute what is usual. */
+static void check_computable(void)
+{
+	beton_loader_options options;
+	beton_loader_options_init(&options);
+	options.image.dtype = BETON_FLOAT32;
+	for (int normalize = 0; normalize < 2; normalize++) {
+		static bt_elements elements;
+		options.image.normalize = normalize;
+		bt_elements_init(&elements, &options, (const int[3]){0, 1, 2});
+		if (elements.computable)
+			continue;
+		fprintf(stderr, "the elements of the defaults, normalize %d, are not computable\n", normalize);
+		failures++;
+	}
+}
+
 static double transform_ns(const bt_kernels *kernels, const bt_picture *picture, const beton_loader_options *options)
 {
 	bt_transformer transformer = {0};
@@ -178,25 +287,34 @@ static void bench(void)
 	static uint8_t pixels[500 * 500 * 3];
 	fill(pixels, sizeof(pixels));
 	bt_plane rgb = {pixels, 500 * 3, 500, 500, 3, 100, 100, 170, 170};
+	bt_plane bigger = {pixels, 500 * 3, 500, 500, 3, 100, 100, 240, 240};
 	bt_plane same = {pixels, 500 * 3, 500, 500, 3, 100, 100, 224, 224};
 	bt_plane luma = {pixels, 500, 500, 500, 1, 100, 100, 330, 330};
 	bt_plane chroma = {pixels + 250000, 250, 250, 250, 1, 50, 50, 165, 165};
-	const bt_picture ycc = {BT_YCC, {luma, chroma, chroma}}, up = {BT_RGB, {rgb}}, copy = {BT_RGB, {same}};
+	const bt_picture ycc = {BT_YCC, {luma, chroma, chroma}}, up = {BT_RGB, {rgb}}, down = {BT_RGB, {bigger}},
+			 copy = {BT_RGB, {same}};
 	const struct {
 		const char *name;
 		const bt_picture *picture;
 		beton_dtype dtype;
+		beton_layout layout;
 		beton_filter filter;
-	} cases[] = {{"4:2:0 330 -> 224 u8", &ycc, BETON_UINT8, BETON_FILTER_AUTO},
-		     {"4:2:0 330 -> 224 u8 bilinear", &ycc, BETON_UINT8, BETON_FILTER_BILINEAR},
-		     {"RGB 170 -> 224 u8", &up, BETON_UINT8, BETON_FILTER_AUTO},
-		     {"RGB 170 -> 224 f32", &up, BETON_FLOAT32, BETON_FILTER_AUTO},
-		     {"RGB 170 -> 224 f16", &up, BETON_FLOAT16, BETON_FILTER_AUTO},
-		     {"RGB 224 -> 224 u8", &copy, BETON_UINT8, BETON_FILTER_AUTO}};
+	} cases[] = {{"4:2:0 330 -> 224 u8", &ycc, BETON_UINT8, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"4:2:0 330 -> 224 u8 bilinear", &ycc, BETON_UINT8, BETON_NHWC, BETON_FILTER_BILINEAR},
+		     {"4:2:0 330 -> 224 f32 planes", &ycc, BETON_FLOAT32, BETON_NCHW, BETON_FILTER_AUTO},
+		     {"RGB 170 -> 224 u8", &up, BETON_UINT8, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"RGB 240 -> 224 u8", &down, BETON_UINT8, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 u8", &copy, BETON_UINT8, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 u8 planes", &copy, BETON_UINT8, BETON_NCHW, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 f32", &copy, BETON_FLOAT32, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 f32 planes", &copy, BETON_FLOAT32, BETON_NCHW, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 f16", &copy, BETON_FLOAT16, BETON_NHWC, BETON_FILTER_AUTO},
+		     {"RGB 224 -> 224 bf16 planes", &copy, BETON_BFLOAT16, BETON_NCHW, BETON_FILTER_AUTO}};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		beton_loader_options options;
 		beton_loader_options_init(&options);
 		options.image.dtype = cases[i].dtype;
+		options.image.layout = cases[i].layout;
 		options.image.filter = cases[i].filter;
 		options.image.normalize = cases[i].dtype != BETON_UINT8;
 		double plain = transform_ns(&bt_kernels_c, cases[i].picture, &options);
@@ -215,12 +333,14 @@ int main(int argc, char **argv)
 		bench();
 		return 0;
 	}
+	check_computable();
 	guarded memory = guarded_map();
 	const bt_kernels *kernels;
 	for (unsigned i = 0; (kernels = bt_kernels_get(i)); i++) {
 		for (int round = 0; round < ROUNDS && failures < 20; round++) {
 			check_vertical(kernels, &memory);
-			check_ycc(kernels, &memory);
+			check_colour(kernels, &memory);
+			check_elements(kernels, &memory);
 			check_resize(kernels, &memory);
 		}
 		printf("%s: %s\n", kernels->name, failures ? "FAILED" : "ok");
