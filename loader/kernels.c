@@ -20,7 +20,7 @@ static void vertical(const uint8_t *in, size_t stride, const int16_t *weights, u
 	}
 }
 
-static void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *out)
+static void horizontal_row(const bt_axis *axis, const int16_t *row, uint8_t *out)
 {
 	enum { SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 	uint32_t channels = axis->key.channels;
@@ -34,6 +34,13 @@ static void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *out)
 			*out++ = (uint8_t)(sum >> SHIFT);
 		}
 	}
+}
+
+static void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
+		       size_t out_stride)
+{
+	for (uint32_t y = 0; y < count; y++)
+		horizontal_row(axis, rows + y * stride, out + y * out_stride);
 }
 
 static void ycc_to_rgb(const uint8_t *const ycc[3], size_t count, uint8_t *const rgb[3])

@@ -20,9 +20,11 @@ typedef struct bt_kernels {
 	void (*vertical)(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps, size_t count,
 			 int16_t *out);
 
-	/* One output row, rounded half up. Reads up to BT_ROW_SLACK values behind what the axis uses, writes up to
-	 * BT_OUT_SLACK bytes behind the row. */
-	void (*horizontal)(const bt_axis *axis, const int16_t *row, uint8_t *out);
+	/* count output rows, out_stride bytes apart, of as many between the passes, stride values apart; rounded half
+	 * up. Reads up to BT_ROW_SLACK values behind what the axis uses, writes up to BT_OUT_SLACK bytes behind a
+	 * row. */
+	void (*horizontal)(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
+			   size_t out_stride);
 
 	/* The rest reads and writes just count pixels or values; in and out do not overlap. */
 

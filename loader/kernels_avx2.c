@@ -37,74 +37,135 @@ static TARGET __m256i vertical_16(const uint8_t *in, size_t stride, const int16_
 	return _mm256_packs_epi32(_mm256_srai_epi32(low, VERTICAL_SHIFT), _mm256_srai_epi32(high, VERTICAL_SHIFT));
 }
 
+/* Two rows that weigh w and 1 - w: b + w (a - b), where pmulhrsw rounds the product as the sum would be. */
+static TARGET __m256i mix_16(const uint8_t *in, size_t stride, __m256i weight)
+{
+	__m256i a = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)in));
+	__m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(in + stride)));
+	__m256i apart = _mm256_slli_epi16(_mm256_sub_epi16(a, b), BT_ROW_BITS);
+	return _mm256_add_epi16(_mm256_mulhrs_epi16(apart, weight), _mm256_slli_epi16(b, BT_ROW_BITS));
+}
+
+static TARGET void vertical_2(const uint8_t *in, size_t stride, int16_t weight, size_t count, int16_t *out)
+{
+	__m256i twice = _mm256_set1_epi16((int16_t)(2 * weight));
+	for (size_t j = 0; j + 16 <= count; j += 16)
+		_mm256_storeu_si256((__m256i *)(out + j), mix_16(in + j, stride, twice));
+	if (count % 16)
+		_mm256_storeu_si256((__m256i *)(out + count - 16), mix_16(in + count - 16, stride, twice));
+}
+
 static TARGET void vertical(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps, size_t count,
 			    int16_t *out)
 {
-	size_t j = 0;
-	for (; j + 16 <= count; j += 16)
+	if (count < 16) {
+		bt_kernels_c.vertical(in, stride, weights, taps, count, out);
+		return;
+	}
+	if (taps == 2 && weights[0] < 1 << BT_WEIGHT_BITS) {
+		vertical_2(in, stride, weights[0], count, out);
+		return;
+	}
+	for (size_t j = 0; j + 16 <= count; j += 16)
 		_mm256_storeu_si256((__m256i *)(out + j), vertical_16(in + j, stride, weights, taps));
-	/* The rest once more with the columns before it, or alone in a picture narrower than a vector. */
-	if (j < count && count >= 16)
+	/* The rest once more with the columns before it. */
+	if (count % 16)
 		_mm256_storeu_si256((__m256i *)(out + count - 16), vertical_16(in + count - 16, stride, weights, taps));
-	else if (j < count)
-		bt_kernels_c.vertical(in + j, stride, weights, taps, count - j, out + j);
+}
+
+static TARGET __m128i load_128(const int16_t *at)
+{
+	return _mm_loadu_si128((const __m128i *)at);
+}
+
+/* Two times 4 values. */
+static TARGET __m128i load_64_64(const int16_t *low, const int16_t *high)
+{
+	return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)low), _mm_loadl_epi64((const __m128i *)high));
 }
 
 /* The sums of 8 products, as 4 numbers. */
 static TARGET __m128i sum_8(const int16_t *in, const int16_t *weights, uint32_t taps)
 {
-	__m128i sum = _mm_madd_epi16(_mm_loadu_si128((const __m128i *)in), _mm_loadu_si128((const __m128i *)weights));
+	__m128i sum = _mm_madd_epi16(load_128(in), load_128(weights));
 	for (uint32_t k = 8; k < taps; k += 8)
-		sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_loadu_si128((const __m128i *)(in + k)),
-							_mm_loadu_si128((const __m128i *)(weights + k))));
+		sum = _mm_add_epi32(sum, _mm_madd_epi16(load_128(in + k), load_128(weights + k)));
 	return sum;
 }
 
-/* Rounds 4 sums to bytes and stores them. */
-static TARGET void store_4(__m128i sum, uint8_t *out)
+static TARGET __m128i round_sums(__m128i sums)
 {
-	sum = _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(1 << (HORIZONTAL_SHIFT - 1))), HORIZONTAL_SHIFT);
-	sum = _mm_packs_epi32(sum, sum);
-	int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
-	memcpy(out, &bytes, sizeof(bytes));
+	return _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (HORIZONTAL_SHIFT - 1))), HORIZONTAL_SHIFT);
+}
+
+/* 4 outputs of a plane with one channel, from number `at` on; `short_taps`: none has more than 4. */
+static TARGET __m128i plane_4(const bt_axis *axis, const int16_t *row, uint32_t at, bool short_taps)
+{
+	const int16_t *in[4], *weights[4];
+	uint32_t count[4];
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t x = at + i < axis->key.out ? at + i : axis->key.out - 1;
+		in[i] = row + axis->first[x];
+		weights[i] = axis->weights + (size_t)x * axis->stride;
+		count[i] = axis->count[x];
+	}
+	if (short_taps) {
+		__m128i low = _mm_madd_epi16(load_64_64(in[0], in[1]), load_64_64(weights[0], weights[1]));
+		__m128i high = _mm_madd_epi16(load_64_64(in[2], in[3]), load_64_64(weights[2], weights[3]));
+		return round_sums(_mm_hadd_epi32(low, high));
+	}
+	__m128i sums[4];
+	for (int i = 0; i < 4; i++)
+		sums[i] = sum_8(in[i], weights[i], count[i]);
+	return round_sums(_mm_hadd_epi32(_mm_hadd_epi32(sums[0], sums[1]), _mm_hadd_epi32(sums[2], sums[3])));
 }
 
 static TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out)
 {
-	uint32_t width = axis->key.out;
-	for (uint32_t x = 0; x < width; x += 4) {
-		__m128i sums[4];
-		for (uint32_t i = 0; i < 4; i++) {
-			uint32_t at = x + i < width ? x + i : width - 1;
-			sums[i] = sum_8(row + axis->first[at], axis->weights + (size_t)at * axis->stride,
-					axis->count[at]);
-		}
-		store_4(_mm_hadd_epi32(_mm_hadd_epi32(sums[0], sums[1]), _mm_hadd_epi32(sums[2], sums[3])), out + x);
+	bool short_taps = axis->pairs <= 2;
+	for (uint32_t x = 0; x < axis->key.out; x += 8) {
+		__m128i low = plane_4(axis, row, x, short_taps), high = plane_4(axis, row, x + 4, short_taps);
+		__m128i words = _mm_packs_epi32(low, high);
+		_mm_storel_epi64((__m128i *)(out + x), _mm_packus_epi16(words, words));
 	}
 }
 
-/* Two neighbouring pixels interleaved: pmaddwd gives R, G, B and a value that the next pixel overwrites. */
+/* Pixel x of three channels: two neighbours interleaved, pmaddwd gives R, G, B and a value of no use. */
+static TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x)
+{
+	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
+	const int16_t *in = row + (size_t)axis->first[x] * 3;
+	__m128i sum = _mm_setzero_si128();
+	for (uint32_t k = 0; k < axis->count[x]; k += 2, in += 6) {
+		__m128i pixels = _mm_unpacklo_epi16(_mm_loadl_epi64((const __m128i *)in),
+						    _mm_loadl_epi64((const __m128i *)(in + 3)));
+		sum = _mm_add_epi32(sum, _mm_madd_epi16(pixels, _mm_set1_epi32(weight_pair(weights + k))));
+	}
+	return round_sums(sum);
+}
+
 static TARGET void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out)
 {
-	for (uint32_t x = 0; x < axis->key.out; x++) {
-		const int16_t *weights = axis->weights + (size_t)x * axis->stride;
-		const int16_t *in = row + (size_t)axis->first[x] * 3;
-		__m128i sum = _mm_setzero_si128();
-		for (uint32_t k = 0; k < axis->count[x]; k += 2, in += 6) {
-			__m128i pixels = _mm_unpacklo_epi16(_mm_loadl_epi64((const __m128i *)in),
-							    _mm_loadl_epi64((const __m128i *)(in + 3)));
-			sum = _mm_add_epi32(sum, _mm_madd_epi16(pixels, _mm_set1_epi32(weight_pair(weights + k))));
-		}
-		store_4(sum, out + (size_t)x * 3);
+	const __m128i together = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+	uint32_t last = axis->key.out - 1;
+	for (uint32_t x = 0; x <= last; x += 4) {
+		__m128i pixels[4];
+		for (uint32_t i = 0; i < 4; i++)
+			pixels[i] = pixel(axis, row, x + i < last ? x + i : last);
+		__m128i low = _mm_packs_epi32(pixels[0], pixels[1]), high = _mm_packs_epi32(pixels[2], pixels[3]);
+		__m128i bytes = _mm_shuffle_epi8(_mm_packus_epi16(low, high), together);
+		_mm_storeu_si128((__m128i *)(out + (size_t)x * 3), bytes);
 	}
 }
 
-static TARGET void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *out)
+static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
+			      size_t out_stride)
 {
-	if (axis->key.channels == 1)
-		horizontal_1(axis, row, out);
-	else
-		horizontal_3(axis, row, out);
+	for (uint32_t y = 0; y < count; y++)
+		if (axis->key.channels == 1)
+			horizontal_1(axis, rows + y * stride, out + y * out_stride);
+		else
+			horizontal_3(axis, rows + y * stride, out + y * out_stride);
 }
 
 /* The loops below take 32 values at a time, or 24; the rest once more with those before it, or alone in a row that is

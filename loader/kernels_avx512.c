@@ -37,9 +37,36 @@ static TARGET __m512i vertical_32(const uint8_t *in, size_t stride, const int16_
 	return _mm512_packs_epi32(_mm512_srai_epi32(low, VERTICAL_SHIFT), _mm512_srai_epi32(high, VERTICAL_SHIFT));
 }
 
+/* Two rows as in AVX2. */
+static TARGET __m512i mix_32(__m256i first, __m256i second, __m512i weight)
+{
+	__m512i a = _mm512_cvtepu8_epi16(first), b = _mm512_cvtepu8_epi16(second);
+	__m512i apart = _mm512_slli_epi16(_mm512_sub_epi16(a, b), BT_ROW_BITS);
+	return _mm512_add_epi16(_mm512_mulhrs_epi16(apart, weight), _mm512_slli_epi16(b, BT_ROW_BITS));
+}
+
+static TARGET void vertical_2(const uint8_t *in, size_t stride, int16_t weight, size_t count, int16_t *out)
+{
+	const __m512i twice = _mm512_set1_epi16((int16_t)(2 * weight));
+	size_t j = 0;
+	for (; j + 32 <= count; j += 32)
+		_mm512_storeu_si512(out + j, mix_32(_mm256_loadu_si256((const __m256i *)(in + j)),
+						    _mm256_loadu_si256((const __m256i *)(in + stride + j)), twice));
+	if (j == count)
+		return;
+	__mmask32 mask = (__mmask32)((UINT64_C(1) << (count - j)) - 1);
+	_mm512_mask_storeu_epi16(
+		out + j, mask,
+		mix_32(_mm256_maskz_loadu_epi8(mask, in + j), _mm256_maskz_loadu_epi8(mask, in + stride + j), twice));
+}
+
 static TARGET void vertical(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps, size_t count,
 			    int16_t *out)
 {
+	if (taps == 2 && weights[0] < 1 << BT_WEIGHT_BITS) {
+		vertical_2(in, stride, weights[0], count, out);
+		return;
+	}
 	size_t j = 0;
 	for (; j + 32 <= count; j += 32)
 		_mm512_storeu_si512(out + j, vertical_32(in + j, stride, weights, taps, UINT32_MAX));
@@ -49,27 +76,86 @@ static TARGET void vertical(const uint8_t *in, size_t stride, const int16_t *wei
 	_mm512_mask_storeu_epi16(out + j, mask, vertical_32(in + j, stride, weights, taps, mask));
 }
 
-/* A group of output bytes lies close together in the row: two registers hold all it needs, and a permutation of words
- * brings the two values of each pair of taps side by side for pmaddwd. */
-static TARGET void horizontal(const bt_axis *axis, const int16_t *row, uint8_t *out)
+/* A group of output bytes lies close together in the row: one register or two hold all it needs, and a permutation of
+ * words brings the two values of each pair of taps side by side for pmaddwd. */
+static TARGET __m512i take(const int16_t *in, __m512i index, bool wide)
+{
+	__m512i left = _mm512_loadu_si512(in);
+	return wide ? _mm512_permutex2var_epi16(left, index, _mm512_loadu_si512(in + BT_GROUP_NARROW))
+		    : _mm512_permutexvar_epi16(index, left);
+}
+
+/* Four groups of sums to 64 bytes. */
+static TARGET void store_groups(const __m512i sums[BT_GROUPS], uint8_t *out)
+{
+	const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+	__m512i words[2];
+	for (int i = 0; i < 2; i++)
+		words[i] = _mm512_packs_epi32(_mm512_srli_epi32(sums[2 * i], HORIZONTAL_SHIFT),
+					      _mm512_srli_epi32(sums[2 * i + 1], HORIZONTAL_SHIFT));
+	_mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1])));
+}
+
+/* All rows of four groups, with their tables in registers: for one or two pairs of taps. */
+static inline __attribute__((always_inline)) TARGET void groups_of_rows(const bt_axis *axis, uint32_t group,
+									const int16_t *rows, size_t stride,
+									uint32_t count, uint8_t *out, size_t out_stride,
+									uint32_t pairs, bool wide)
+{
+	const __m512i half = _mm512_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
+	__m512i index[2 * BT_GROUPS], weights[2 * BT_GROUPS];
+	for (uint32_t i = 0; i < pairs * BT_GROUPS; i++) {
+		size_t at = ((size_t)group * pairs + i) * 2 * BT_GROUP;
+		index[i] = _mm512_loadu_si512(axis->index + at);
+		weights[i] = _mm512_loadu_si512(axis->pair_weights + at);
+	}
+	const uint32_t *base = axis->base + group;
+	out += (size_t)group * BT_GROUP;
+	for (uint32_t y = 0; y < count; y++, rows += stride, out += out_stride) {
+		__m512i sums[BT_GROUPS];
+		for (uint32_t i = 0; i < BT_GROUPS; i++) {
+			sums[i] = half;
+			for (uint32_t p = i * pairs; p < (i + 1) * pairs; p++)
+				sums[i] = _mm512_add_epi32(
+					sums[i], _mm512_madd_epi16(take(rows + base[i], index[p], wide), weights[p]));
+		}
+		store_groups(sums, out);
+	}
+}
+
+static TARGET void groups_of_row(const bt_axis *axis, uint32_t group, const int16_t *row, uint8_t *out)
+{
+	__m512i sums[BT_GROUPS];
+	size_t at = (size_t)group * axis->pairs * 2 * BT_GROUP;
+	for (uint32_t i = 0; i < BT_GROUPS; i++) {
+		sums[i] = _mm512_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
+		for (uint32_t p = 0; p < axis->pairs; p++, at += 2 * BT_GROUP) {
+			__m512i values = take(row + axis->base[group + i], _mm512_loadu_si512(axis->index + at), true);
+			__m512i weights = _mm512_loadu_si512(axis->pair_weights + at);
+			sums[i] = _mm512_add_epi32(sums[i], _mm512_madd_epi16(values, weights));
+		}
+	}
+	store_groups(sums, out + (size_t)group * BT_GROUP);
+}
+
+static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
+			      size_t out_stride)
 {
 	if (!axis->permutation) {
-		bt_kernels_avx2.horizontal(axis, row, out);
+		bt_kernels_avx2.horizontal(axis, rows, stride, count, out, out_stride);
 		return;
 	}
-	uint32_t groups = (axis->key.out * axis->key.channels + BT_GROUP - 1) / BT_GROUP;
-	const uint16_t *index = axis->index;
-	const int16_t *weights = axis->pair_weights;
-	for (uint32_t group = 0; group < groups; group++) {
-		const int16_t *in = row + axis->base[group];
-		__m512i left = _mm512_loadu_si512(in), right = _mm512_loadu_si512(in + 32);
-		__m512i sum = _mm512_set1_epi32(1 << (HORIZONTAL_SHIFT - 1));
-		for (uint32_t p = 0; p < axis->pairs; p++, index += 32, weights += 32) {
-			__m512i pairs = _mm512_permutex2var_epi16(left, _mm512_loadu_si512(index), right);
-			sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_loadu_si512(weights)));
-		}
-		_mm_storeu_si128((__m128i *)(out + (size_t)group * BT_GROUP),
-				 _mm512_cvtusepi32_epi8(_mm512_srli_epi32(sum, HORIZONTAL_SHIFT)));
+	uint32_t pairs = axis->pairs;
+	for (uint32_t group = 0; group < axis->groups; group += BT_GROUPS) {
+		if (pairs == 1 && axis->narrow)
+			groups_of_rows(axis, group, rows, stride, count, out, out_stride, 1, false);
+		else if (pairs == 2 && axis->narrow)
+			groups_of_rows(axis, group, rows, stride, count, out, out_stride, 2, false);
+		else if (pairs == 2)
+			groups_of_rows(axis, group, rows, stride, count, out, out_stride, 2, true);
+		else
+			for (uint32_t y = 0; y < count; y++)
+				groups_of_row(axis, group, rows + y * stride, out + y * out_stride);
 	}
 }
 

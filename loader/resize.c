@@ -9,11 +9,8 @@ static bool grows(double length, uint32_t out)
 	return length < out;
 }
 
-int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
+static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
 {
-	if (!resizer->kernels)
-		resizer->kernels = bt_kernels_best();
-	resizer->source = *source;
 	bool shrinks = !grows(source->box_width, target->width) && !grows(source->box_height, target->height);
 	bt_axis_key horizontal = {.begin = source->x,
 				  .length = source->box_width,
@@ -31,40 +28,67 @@ int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize
 				.channels = 1,
 				.filter = target->filter,
 				.shrinks = shrinks};
-	int result = bt_axis_plan(&resizer->horizontal, &horizontal, err);
+	int result = bt_axis_plan(&resizer->own_horizontal, &horizontal, err);
 	if (result == BETON_OK)
-		result = bt_axis_plan(&resizer->vertical, &vertical, err);
+		result = bt_axis_plan(&resizer->own_vertical, &vertical, err);
+	resizer->horizontal = &resizer->own_horizontal;
+	resizer->vertical = &resizer->own_vertical;
+	return result;
+}
+
+int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
+		    beton_error *err)
+{
+	if (!resizer->kernels)
+		resizer->kernels = bt_kernels_best();
+	resizer->source = *source;
+	resizer->horizontal = like ? like->horizontal : NULL;
+	resizer->vertical = like ? like->vertical : NULL;
+	int result = like ? BETON_OK : plan(resizer, source, target, err);
 	if (result)
 		return result;
+	/* Rows begin where lines of the cache do. */
+	enum { LINE = 64 };
 	size_t values =
-		(size_t)resizer->horizontal.columns * source->channels + BT_ROW_SLACK + resizer->horizontal.stride;
+		(size_t)resizer->horizontal->columns * source->channels + BT_ROW_SLACK + resizer->horizontal->stride;
 	size_t bytes = (size_t)target->width * source->channels + BT_OUT_SLACK;
-	if (!bt_buffer_reserve(&resizer->row, values * sizeof(int16_t)) || !bt_buffer_reserve(&resizer->out, bytes))
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", source->width);
+	resizer->row_stride = (values + LINE - 1) / LINE * LINE;
+	resizer->out_stride = (bytes + LINE - 1) / LINE * LINE;
+	if (!bt_buffer_reserve(&resizer->rows, resizer->row_stride * sizeof(int16_t) * BT_ROWS) ||
+	    !bt_buffer_reserve(&resizer->out, resizer->out_stride * BT_ROWS))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", source->width);
 	return BETON_OK;
 }
 
-const uint8_t *bt_resize_row(bt_resizer *resizer, uint32_t y)
+const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride)
 {
-	const bt_axis *horizontal = &resizer->horizontal, *vertical = &resizer->vertical;
+	const bt_axis *horizontal = resizer->horizontal, *vertical = resizer->vertical;
 	const bt_plane *source = &resizer->source;
-	const uint8_t *in = source->data + (size_t)(vertical->low + vertical->first[y]) * source->stride +
-			    (size_t)horizontal->low * source->channels;
-	if (horizontal->identity && vertical->identity)
-		return in;
+	const uint8_t *in =
+		source->data + (size_t)vertical->low * source->stride + (size_t)horizontal->low * source->channels;
+	if (horizontal->identity && vertical->identity) {
+		*stride = source->stride;
+		return in + y * source->stride;
+	}
 	/* Rows first: they are contiguous, whatever the scale, and the other way round each input row would have to be
-	 * resized, where an output row of a shrinking picture needs fewer. */
-	resizer->kernels->vertical(in, source->stride, vertical->weights + (size_t)y * vertical->stride,
-				   vertical->count[y], (size_t)horizontal->columns * source->channels,
-				   resizer->row.data);
-	resizer->kernels->horizontal(horizontal, resizer->row.data, resizer->out.data);
+	 * resized, where an output row of a shrinking picture needs fewer. Some rows at a time: what was just stored
+	 * is slow to load again at another place. */
+	int16_t *rows = resizer->rows.data;
+	for (uint32_t i = 0; i < count; i++)
+		resizer->kernels->vertical(in + (size_t)vertical->first[y + i] * source->stride, source->stride,
+					   vertical->weights + (size_t)(y + i) * vertical->stride,
+					   vertical->count[y + i], (size_t)horizontal->columns * source->channels,
+					   rows + i * resizer->row_stride);
+	resizer->kernels->horizontal(horizontal, rows, resizer->row_stride, count, resizer->out.data,
+				     resizer->out_stride);
+	*stride = resizer->out_stride;
 	return resizer->out.data;
 }
 
 void bt_resize_free(bt_resizer *resizer)
 {
-	bt_buffer_free(&resizer->horizontal.memory);
-	bt_buffer_free(&resizer->vertical.memory);
-	bt_buffer_free(&resizer->row);
+	bt_buffer_free(&resizer->own_horizontal.memory);
+	bt_buffer_free(&resizer->own_vertical.memory);
+	bt_buffer_free(&resizer->rows);
 	bt_buffer_free(&resizer->out);
 }

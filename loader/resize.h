@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resizing of a plane of bytes from a fractional box to the output, one output row at a time, in fixed point: the same
- * bytes on every machine. Weights have 14 bits and add up to 1 exactly; between the vertical and the horizontal pass
- * values have 7 fractional bits. A result differs from the exact one, before rounding, by at most
- * 255 * (taps of both axes) / 2^15 + 2^-8. */
+ * Resizing of a plane of bytes from a fractional box to the output, some output rows at a time, in fixed point: the
+ * same bytes on every machine. Weights have 14 bits and add up to 1 exactly; between the vertical and the horizontal
+ * pass values have 7 fractional bits. A result differs from the exact one, before rounding, by at most 255 * (taps of
+ * both axes) / 2^15 + 2^-8. */
 #ifndef BT_LOADER_RESIZE_H
 #define BT_LOADER_RESIZE_H
 
@@ -20,11 +20,14 @@ struct bt_kernels;
 
 enum {
 	BT_WEIGHT_BITS = 14,
-	BT_ROW_BITS = 7,    /* fraction of a value between the passes */
-	BT_ROW_SLACK = 64,  /* values that kernels may read behind a row between the passes */
-	BT_OUT_SLACK = 64,  /* bytes that kernels may write behind an output row */
-	BT_GROUP = 16,      /* output bytes that one permutation makes */
-	BT_GROUP_REACH = 64 /* values that it can choose from */
+	BT_ROW_BITS = 7,      /* fraction of a value between the passes */
+	BT_ROW_SLACK = 64,    /* values that kernels may read behind a row between the passes */
+	BT_OUT_SLACK = 64,    /* bytes that kernels may write behind an output row */
+	BT_GROUP = 16,        /* output bytes that one permutation makes */
+	BT_GROUPS = 4,        /* their number is a multiple of this */
+	BT_GROUP_REACH = 64,  /* values that one can choose from */
+	BT_GROUP_NARROW = 32, /* those that a single register has */
+	BT_ROWS = 4           /* rows that are resized at a time */
 };
 
 /* How one axis is resized: what bt_axis_plan was asked for. */
@@ -48,8 +51,10 @@ typedef struct bt_axis {
 	uint32_t columns; /* samples from there on to the last one used */
 	uint32_t stride;  /* a multiple of 8 */
 	bool identity;    /* out == columns, each sample once, in order */
-	bool permutation; /* the members below are valid */
-	uint32_t pairs;   /* pairs of taps of the output with the most */
+	bool permutation; /* groups and base, index, pair_weights are valid */
+	bool narrow;      /* no group reaches farther than BT_GROUP_NARROW */
+	uint32_t groups;
+	uint32_t pairs; /* pairs of taps of the output with the most */
 	uint32_t *first;
 	uint32_t *count;
 	int16_t *weights;
@@ -65,10 +70,14 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err);
 /* Working state of one plane; zero-initialise. */
 typedef struct bt_resizer {
 	const struct bt_kernels *kernels; /* NULL: the best of this machine */
-	bt_axis horizontal;
-	bt_axis vertical;
-	bt_buffer row; /* between the passes */
+	const bt_axis *horizontal;        /* own, or another's */
+	const bt_axis *vertical;
+	bt_axis own_horizontal;
+	bt_axis own_vertical;
+	bt_buffer rows; /* between the passes */
 	bt_buffer out;
+	size_t row_stride; /* values */
+	size_t out_stride;
 	bt_plane source;
 } bt_resizer;
 
@@ -79,11 +88,14 @@ typedef struct bt_resize_target {
 	bool mirrored; /* left and right exchanged */
 } bt_resize_target;
 
-/* Prepares the plane's box -> target. Keeps the tables of the last call if they fit. Errors: NO_MEMORY. */
-int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err);
+/* Prepares the plane's box -> target. Takes the tables of `like`, which was prepared for a plane of the same size and
+ * box and the same target, or NULL; else keeps those of the last call if they fit. Errors: NO_MEMORY. */
+int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
+		    beton_error *err);
 
-/* Output row y: width * channels bytes, valid until the next call; of the plane itself where nothing is resized. */
-const uint8_t *bt_resize_row(bt_resizer *resizer, uint32_t y);
+/* Output rows y .. y + count - 1 (count: 1 .. BT_ROWS), *stride apart: width * channels bytes each, valid until the
+ * next call; of the plane itself where nothing is resized. */
+const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride);
 
 void bt_resize_free(bt_resizer *resizer);
 

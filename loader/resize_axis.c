@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -38,9 +37,32 @@ static filter_kind choose(const bt_axis_key *key)
 	}
 }
 
-static int64_t clamp(double value, int64_t low, int64_t high)
+/* As those of the C library, which would be called for each of them: it costs more than the rest of a plan. Of numbers
+ * near to a picture's size, none NaN. */
+static int64_t floor_of(double value)
 {
-	return value < (double)low ? low : value > (double)high ? high : (int64_t)value;
+	int64_t whole = (int64_t)value;
+	return whole - (value < (double)whole);
+}
+
+static int64_t ceil_of(double value)
+{
+	return -floor_of(-value);
+}
+
+static double least(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+	return value < low ? low : value > high ? high : value;
 }
 
 /* Finds the samples of output i. The tent is Pillow's: as wide as the step when shrinking, its centre rounded alike.
@@ -53,21 +75,21 @@ static void locate(span *s, filter_kind kind, uint32_t i)
 	double support = s->scale > 1 ? s->scale : 1;
 	switch (kind) {
 	case KIND_AREA:
-		s->first = clamp(floor(s->begin), s->low, s->high);
-		s->last = clamp(ceil(s->end) - 1, s->first, s->high);
+		s->first = clamp(floor_of(s->begin), s->low, s->high);
+		s->last = clamp(ceil_of(s->end) - 1, s->first, s->high);
 		break;
 	case KIND_TENT:
-		s->first = clamp(floor(s->centre - support + 0.5), s->low, s->high);
-		s->last = clamp(floor(s->centre + support + 0.5) - 1, s->first, s->high);
+		s->first = clamp(floor_of(s->centre - support + 0.5), s->low, s->high);
+		s->last = clamp(floor_of(s->centre + support + 0.5) - 1, s->first, s->high);
 		break;
 	case KIND_NEAREST:
-		s->first = s->last = clamp(floor(s->centre), s->low, s->high);
+		s->first = s->last = clamp(floor_of(s->centre), s->low, s->high);
 		break;
 	case KIND_AREA_UP: {
-		double at = floor(i * s->scale);
+		double at = (double)floor_of(i * s->scale);
 		double share = (i + 1) - (at + 1) / s->scale;
-		s->share = share <= 0 ? 0 : share - floor(share);
-		s->first = clamp(floor(s->key->begin + at), s->low, s->high);
+		s->share = share <= 0 ? 0 : share - (double)floor_of(share);
+		s->first = clamp(floor_of(s->key->begin + at), s->low, s->high);
 		s->last = s->first < s->high ? s->first + 1 : s->first;
 		break;
 	}
@@ -78,9 +100,9 @@ static double weigh(const span *s, filter_kind kind, int64_t k)
 {
 	switch (kind) {
 	case KIND_AREA:
-		return fmax(fmin(s->end, (double)(k + 1)) - fmax(s->begin, (double)k), 0);
+		return most(least(s->end, (double)(k + 1)) - most(s->begin, (double)k), 0);
 	case KIND_TENT:
-		return fmax(1 - fabs((double)k + 0.5 - s->centre) / (s->scale > 1 ? s->scale : 1), 0);
+		return most(1 - __builtin_fabs((double)k + 0.5 - s->centre) / (s->scale > 1 ? s->scale : 1), 0);
 	case KIND_AREA_UP:
 		return k == s->first ? 1 - s->share : s->share;
 	default:
@@ -126,8 +148,8 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 {
 	const bt_axis_key *key = &axis->key;
 	span s = {.key = key, .scale = key->length / key->out};
-	s.low = clamp(floor(key->begin + 1e-9), 0, key->in - 1);
-	s.high = clamp(ceil(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
+	s.low = clamp(floor_of(key->begin + 1e-9), 0, key->in - 1);
+	s.high = clamp(ceil_of(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
 	uint32_t low = UINT32_MAX, end = 0;
 	for (uint32_t i = 0; i < key->out; i++) {
 		uint32_t place = key->mirrored ? key->out - 1 - i : i;
@@ -142,7 +164,7 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 	axis->identity = axis->columns == key->out;
 	axis->pairs = 1;
 	for (uint32_t i = 0; i < key->out; i++) {
-		/* A vertical axis keeps its place in the plane, see bt_resize_row: first is from low on in both. */
+		/* A vertical axis keeps its place in the plane, see bt_resize_rows: first is from low on in both. */
 		axis->first[i] -= low;
 		axis->identity = axis->identity && axis->first[i] == i && axis->count[i] == 1;
 		uint32_t pairs = (axis->count[i] + 1) / 2;
@@ -156,17 +178,16 @@ static bool fill_permutation(bt_axis *axis)
 	uint32_t channels = axis->key.channels, last = axis->key.out * channels - 1;
 	uint16_t *index = axis->index;
 	int16_t *weights = axis->pair_weights;
-	for (uint32_t group = 0; group <= last / BT_GROUP; group++) {
-		uint32_t begin = group * BT_GROUP;
-		uint32_t stop = begin + BT_GROUP - 1 < last ? begin + BT_GROUP - 1 : last;
-		uint32_t left = axis->first[begin / channels], right = axis->first[stop / channels];
+	uint32_t reach = 0, x = 0, c = 0;
+	for (uint32_t group = 0; group < axis->groups; group++) {
+		uint32_t stop = group * BT_GROUP + BT_GROUP - 1 < last ? group * BT_GROUP + BT_GROUP - 1 : last;
+		uint32_t left = axis->first[x], right = axis->first[stop / channels];
 		uint32_t base = (left < right ? left : right) * channels;
 		axis->base[group] = base;
-		uint32_t x = begin / channels, c = begin % channels;
 		for (uint32_t j = 0; j < BT_GROUP; j++) {
 			uint32_t at = axis->first[x] * channels + c - base;
-			if (at + (axis->count[x] - 1) * channels >= BT_GROUP_REACH)
-				return false;
+			uint32_t end = at + (axis->count[x] - 1) * channels + 1;
+			reach = end > reach ? end : reach;
 			const int16_t *from = axis->weights + (size_t)x * axis->stride;
 			for (uint32_t p = 0; p < axis->pairs; p++) {
 				uint32_t to = p * 2 * BT_GROUP + 2 * j;
@@ -175,14 +196,17 @@ static bool fill_permutation(bt_axis *axis)
 				weights[to] = from[2 * p];
 				weights[to + 1] = from[2 * p + 1];
 			}
-			if (begin + j < last && ++c == channels) {
+			if (x * channels + c < last && ++c == channels) {
 				c = 0;
 				x++;
 			}
 		}
+		if (reach > BT_GROUP_REACH)
+			return false;
 		index += axis->pairs * 2 * BT_GROUP;
 		weights += axis->pairs * 2 * BT_GROUP;
 	}
+	axis->narrow = reach <= BT_GROUP_NARROW;
 	return true;
 }
 
@@ -200,9 +224,10 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	double scale = key->length / key->out;
 	filter_kind kind = choose(key);
 	/* A tent of width 2 * scale touches one sample more than that, a box of width scale two. */
-	double taps = kind == KIND_TENT ? 2 * fmax(scale, 1) + 2 : kind == KIND_AREA ? scale + 3 : 2;
+	double taps = kind == KIND_TENT ? 2 * most(scale, 1) + 2 : kind == KIND_AREA ? scale + 3 : 2;
 	uint32_t stride = ((uint32_t)taps + 7) / 8 * 8;
 	size_t out = key->out, groups = (out * key->channels + BT_GROUP - 1) / BT_GROUP;
+	groups = (groups + BT_GROUPS - 1) / BT_GROUPS * BT_GROUPS;
 	size_t pairs = key->permutes && stride <= BT_GROUP_REACH ? stride / 2 : 0;
 	size_t table = groups * pairs * 2 * BT_GROUP * sizeof(int16_t);
 	char *memory = bt_buffer_reserve(&axis->memory, 2 * table + out * stride * sizeof(int16_t) +
@@ -214,6 +239,7 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	}
 	axis->key = *key;
 	axis->stride = stride;
+	axis->groups = (uint32_t)groups;
 	axis->index = (uint16_t *)memory;
 	axis->pair_weights = (int16_t *)(memory + table);
 	axis->first = (uint32_t *)(memory + 2 * table);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "crop.h"
 #include "kernels.h"
 
 static size_t element_bytes(const bt_image_format *format)
@@ -38,29 +39,24 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
-/* One output row: where its channels are apart, or its pixels, or both. */
+/* One output row: where its channels are apart, or its pixels. */
 typedef struct output_row {
 	const uint8_t *planes[3];
-	const uint8_t *rgb; /* NULL: only planes */
+	const uint8_t *rgb; /* NULL: planes */
 } output_row;
 
-/* The output row of the planes of the picture. */
-static output_row make_row(bt_transformer *transformer, bt_colour colour, uint32_t y, uint32_t width)
+/* A row of the picture's planes, of which rows[] are the output's. */
+static output_row make_row(const bt_transformer *transformer, bt_colour colour, const uint8_t *const rows[3],
+			   uint32_t width)
 {
-	output_row row = {.planes[0] = bt_resize_row(&transformer->planes[0], y)};
-	if (colour == BT_RGB) {
-		row.rgb = row.planes[0];
-	} else if (colour == BT_GREY) {
-		row.planes[1] = row.planes[2] = row.planes[0];
-	} else {
-		uint8_t *memory = transformer->rows.data;
-		uint8_t *const rgb[3] = {memory, memory + width, memory + 2 * (size_t)width};
-		row.planes[1] = bt_resize_row(&transformer->planes[1], y);
-		row.planes[2] = bt_resize_row(&transformer->planes[2], y);
-		transformer->planes[0].kernels->ycc_to_rgb(row.planes, width, rgb);
-		memcpy(row.planes, rgb, sizeof(rgb));
-	}
-	return row;
+	if (colour == BT_RGB)
+		return (output_row){.rgb = rows[0]};
+	if (colour == BT_GREY)
+		return (output_row){.planes = {rows[0], rows[0], rows[0]}};
+	uint8_t *memory = transformer->rows.data;
+	uint8_t *const rgb[3] = {memory, memory + width, memory + 2 * (size_t)width};
+	transformer->planes[0].kernels->ycc_to_rgb(rows, width, rgb);
+	return (output_row){.planes = {rgb[0], rgb[1], rgb[2]}};
 }
 
 /* count bytes, of the channels of elements, as the elements from number `at` on. */
@@ -107,24 +103,54 @@ static void emit_planes(bt_transformer *transformer, const bt_image_format *form
 		      (c * format->height + y) * width);
 }
 
+/* Whether tables for resizing a are those for b. */
+static bool same_box(const bt_plane *a, const bt_plane *b)
+{
+	return a->width == b->width && a->height == b->height && a->channels == b->channels && a->x == b->x &&
+	       a->y == b->y && a->box_width == b->box_width && a->box_height == b->box_height;
+}
+
+/* Flipping costs nothing in the tables of the horizontal axis. */
+static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
+		 beton_error *err)
+{
+	const bt_resize_target target = {format->width, format->height, format->filter, flip};
+	const bt_plane *planes = picture->planes;
+	bt_resizer *resizers = transformer->planes;
+	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 6))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", format->width);
+	int result = bt_resize_begin(&resizers[0], &planes[0], &target, NULL, err);
+	if (result || picture->colour != BT_YCC)
+		return result;
+	result = bt_resize_begin(&resizers[1], &planes[1], &target, NULL, err);
+	if (result)
+		return result;
+	const bt_resizer *like = same_box(&planes[2], &planes[1]) ? &resizers[1] : NULL;
+	return bt_resize_begin(&resizers[2], &planes[2], &target, like, err);
+}
+
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err)
 {
-	/* Flipping costs nothing in the tables of the horizontal axis. */
-	const bt_resize_target target = {format->width, format->height, format->filter, flip};
-	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 6))
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", format->width);
-	for (int i = 0; i < (picture->colour == BT_YCC ? 3 : 1); i++) {
-		int result = bt_resize_begin(&transformer->planes[i], &picture->planes[i], &target, err);
-		if (result)
-			return result;
-	}
-	for (uint32_t y = 0; y < format->height; y++) {
-		output_row row = make_row(transformer, picture->colour, y, format->width);
-		if (format->layout == BETON_NHWC)
-			emit_pixels(transformer, format, &row, y, destination);
-		else
-			emit_planes(transformer, format, &row, y, destination);
+	int result = begin(transformer, picture, flip, format, err);
+	if (result)
+		return result;
+	int planes = picture->colour == BT_YCC ? 3 : 1;
+	for (uint32_t y = 0; y < format->height; y += BT_ROWS) {
+		uint32_t count = bt_min_u32(format->height - y, BT_ROWS);
+		const uint8_t *rows[3];
+		size_t strides[3];
+		for (int i = 0; i < planes; i++)
+			rows[i] = bt_resize_rows(&transformer->planes[i], y, count, &strides[i]);
+		for (uint32_t j = 0; j < count; j++) {
+			output_row row = make_row(transformer, picture->colour, rows, format->width);
+			if (format->layout == BETON_NHWC)
+				emit_pixels(transformer, format, &row, y + j, destination);
+			else
+				emit_planes(transformer, format, &row, y + j, destination);
+			for (int i = 0; i < planes; i++)
+				rows[i] += strides[i];
+		}
 	}
 	transformer->planes[0].kernels->fence();
 	return BETON_OK;

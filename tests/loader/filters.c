@@ -27,9 +27,10 @@ static void compare(beton_filter filter, uint32_t width, uint32_t height, const 
 	bt_plane plane = {pixels, WIDTH * 3, WIDTH, HEIGHT, 3, 0, 0, WIDTH, HEIGHT};
 	bt_resizer resizer = {0};
 	uint32_t different = 0;
-	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height, filter}, err));
+	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height, filter}, NULL, err));
 	for (uint32_t y = 0; y < height; y++) {
-		const uint8_t *row = bt_resize_row(&resizer, y);
+		size_t stride;
+		const uint8_t *row = bt_resize_rows(&resizer, y, 1, &stride);
 		for (uint32_t x = 0; x < width * 3; x++, expected++) {
 			different += row[x] != *expected;
 			if (abs(row[x] - *expected) > 1)

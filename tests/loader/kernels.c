@@ -228,13 +228,20 @@ static void check_resize(const bt_kernels *kernels, const guarded *memory)
 		 plane.height, plane.channels, plane.x, plane.y, plane.box_width, plane.box_height, target.width,
 		 target.height, (int)target.filter, target.mirrored);
 	beton_error err;
-	if (bt_resize_begin(&plain, &plane, &target, &err) || bt_resize_begin(&fast, &plane, &target, &err)) {
+	if (bt_resize_begin(&plain, &plane, &target, NULL, &err) ||
+	    bt_resize_begin(&fast, &plane, &target, NULL, &err)) {
 		fprintf(stderr, "%s: %s\n", text, err.message);
 		exit(1);
 	}
-	for (uint32_t y = 0; y < target.height; y++)
-		compare("resize", kernels, bt_resize_row(&plain, y), bt_resize_row(&fast, y),
-			(size_t)target.width * plane.channels, text);
+	for (uint32_t y = 0, count; y < target.height; y += count) {
+		count = draw(1, target.height - y < BT_ROWS ? target.height - y : BT_ROWS);
+		size_t plain_stride, fast_stride;
+		const uint8_t *expected = bt_resize_rows(&plain, y, count, &plain_stride);
+		const uint8_t *got = bt_resize_rows(&fast, y, count, &fast_stride);
+		for (uint32_t i = 0; i < count; i++)
+			compare("resize", kernels, expected + i * plain_stride, got + i * fast_stride,
+				(size_t)target.width * plane.channels, text);
+	}
 	bt_resize_free(&plain);
 	bt_resize_free(&fast);
 }

@@ -338,10 +338,11 @@ static void resize_matches_the_reference(void **state)
 		bt_pixels in = {pixels, WIDTH * 3, sizes[s][0], sizes[s][1]};
 		uint32_t width = sizes[s][2], height = sizes[s][3];
 		bt_plane plane = plane_of(&in);
-		assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, err));
+		assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, NULL, err));
 		uint32_t taps = (in.width / width + 2) + (in.height / height + 2);
 		for (uint32_t y = 0; y < height; y++) {
-			const uint8_t *row = bt_resize_row(&resizer, y);
+			size_t stride;
+			const uint8_t *row = bt_resize_rows(&resizer, y, 1, &stride);
 			for (uint32_t x = 0; x < width * 3; x++)
 				assert_true(fabs(row[x] - reference(&in, width, height, x / 3, y, x % 3)) <
 					    0.504 + 255.0 * taps / 32768);
@@ -360,9 +361,10 @@ static void a_flat_picture_stays_flat(void **state)
 	for (uint32_t size = 1; size <= 80; size++) {
 		bt_plane in = plane_of(&(bt_pixels){white, 50 * 3, 50, 40});
 		for (beton_filter filter = BETON_FILTER_AUTO; filter <= BETON_FILTER_NEAREST; filter++) {
-			assert_ok(bt_resize_begin(&resizer, &in, &(bt_resize_target){size, size, filter}, err));
+			assert_ok(bt_resize_begin(&resizer, &in, &(bt_resize_target){size, size, filter}, NULL, err));
 			for (uint32_t y = 0; y < size; y++) {
-				const uint8_t *row = bt_resize_row(&resizer, y);
+				size_t stride;
+				const uint8_t *row = bt_resize_rows(&resizer, y, 1, &stride);
 				for (uint32_t x = 0; x < size * 3; x++)
 					assert_int_equal(row[x], 255);
 			}
@@ -420,9 +422,10 @@ static void check_format(const beton_loader_options *options, bool flip, uint32_
 	assert_ok(bt_transform(&transformer, &picture, flip, &format, out, err));
 	bt_resizer resizer = {0};
 	bt_plane plane = plane_of(&in);
-	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, err));
+	assert_ok(bt_resize_begin(&resizer, &plane, &(bt_resize_target){width, height}, NULL, err));
 	for (uint32_t y = 0; y < height; y++) {
-		const uint8_t *row = bt_resize_row(&resizer, y);
+		size_t stride;
+		const uint8_t *row = bt_resize_rows(&resizer, y, 1, &stride);
 		for (uint32_t x = 0; x < width; x++)
 			for (uint32_t c = 0; c < 3; c++)
 				check_element(&options->image, out, place_of(&options->image, x, y, c),
