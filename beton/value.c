@@ -333,25 +333,29 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 			      (unsigned long long)value->blob.size, (unsigned long long)value->blob.offset);
 }
 
-static int read_compressed(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
+int beton_reader_unpack(const beton_reader *reader, const beton_value *value, const void *stored, bool check,
+			void *destination, beton_error *err)
 {
-	void *stored = malloc(value->blob.size ? (size_t)value->blob.size : 1);
+	int result = check ? beton_reader_check(reader, value, stored, err) : BETON_OK;
+	if (result != BETON_OK || value->compression != BETON_COMPRESSION_NONE)
+		return result == BETON_OK ? beton_decompress(reader, value, stored, destination, err) : result;
+	if (stored != destination && value->size)
+		memcpy(destination, stored, (size_t)value->size);
+	return BETON_OK;
+}
+
+int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
+{
+	void *stored = destination;
+	if (value->compression != BETON_COMPRESSION_NONE)
+		stored = malloc(value->blob.size ? (size_t)value->blob.size : 1);
 	if (!stored)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu bytes", reader->path,
 			       (unsigned long long)value->blob.size);
 	int result = beton_reader_read(reader, &value->blob, stored, err);
 	if (result == BETON_OK)
-		result = beton_reader_check(reader, value, stored, err);
-	if (result == BETON_OK)
-		result = beton_decompress(reader, value, stored, destination, err);
-	free(stored);
+		result = beton_reader_unpack(reader, value, stored, true, destination, err);
+	if (stored != destination)
+		free(stored);
 	return result;
-}
-
-int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination, beton_error *err)
-{
-	if (value->compression != BETON_COMPRESSION_NONE)
-		return read_compressed(reader, value, destination, err);
-	int result = beton_reader_read(reader, &value->blob, destination, err);
-	return result == BETON_OK ? beton_reader_check(reader, value, destination, err) : result;
 }

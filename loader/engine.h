@@ -32,6 +32,11 @@ typedef struct bt_read {
 	 * lane is closed. */
 	const uint8_t *bytes;
 
+	/* After submit: the data was not at hand, so that it has to come from the disk. After wait: the worker had to
+	 * wait for it. */
+	bool missed;
+	bool waited;
+
 	/* The engine's own. */
 	uint8_t *buffer;
 	uint64_t start;   /* place in the file of the buffer's first byte: <= offset, aligned for a direct read */

@@ -135,6 +135,7 @@ bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer)
 	read->start = round_down(read->offset, alignment);
 	read->length = round_up(read->offset + read->size, alignment) - read->start;
 	read->done = 0;
+	read->missed = read->waited = false;
 	read->fault = is_poisoned(read) ? EFAULT : 0;
 	read->ended = false;
 	read->direct = direct;

@@ -52,8 +52,9 @@ bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer);
 void bt_read_rest(bt_engine_file *file, bt_read *read);
 
 /* Around a worker's wait for a read, for bt_lane_stalled. */
-static inline void bt_lane_begin_wait(bt_lane *lane, const bt_read *read)
+static inline void bt_lane_begin_wait(bt_lane *lane, bt_read *read)
 {
+	read->waited = true;
 	atomic_store_explicit(&lane->waiting_offset, read->offset, memory_order_relaxed);
 	atomic_store(&lane->waiting_since, bt_now_ns());
 }

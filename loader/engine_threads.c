@@ -175,7 +175,7 @@ static void threads_submit(bt_lane *base, bt_read *read, void *buffer)
 	read->handed_over = false;
 	if (!bt_read_begin(&engine->file, read, buffer) || !read_cached(engine, read))
 		return;
-	read->handed_over = true;
+	read->handed_over = read->missed = true;
 	pthread_mutex_lock(&engine->lock);
 	enqueue(engine, read);
 	if (engine->queued > engine->idle && engine->num_readers < engine->readers_max)

@@ -287,6 +287,9 @@ static void uring_submit(bt_lane *base, bt_read *read, void *buffer)
 	if (lane->num_in_flight >= lane->entries)
 		reap(lane);
 	pump(lane);
+	/* What is in the page cache has come by now. */
+	reap(lane);
+	read->missed = read->state != READ_OVER;
 }
 
 static void wait_for_ring(uring_lane *lane, bt_read *read)

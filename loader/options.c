@@ -8,7 +8,14 @@
 #include "common/system.h"
 #include "operations.h"
 
-enum { THREADS_MAX = 1024, BATCHES_MAX = 64, PIXELS_MAX = 65535 };
+enum {
+	THREADS_MAX = 1024,
+	BATCHES_MAX = 64,
+	PIXELS_MAX = 65535,
+	READ_AHEAD_MAX = 1024,
+	NICE_MAX = 19,
+	CPU_MAX = 65535
+};
 
 /* The struct of the first release: callers never pass less. */
 #define FIRST_SIZE sizeof(beton_loader_options)
@@ -64,6 +71,25 @@ static int check_range(const char *field, const double range[2], double most, be
 		       range[1], most);
 }
 
+/* What the threads and the memory of batches shall be. */
+static int check_threads(const beton_loader_options *o, beton_error *err)
+{
+	if (o->thread_nice < 0 || o->thread_nice > NICE_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: thread_nice is %d, not 0 to %d",
+			       o->thread_nice, NICE_MAX);
+	if (!o->cpus != !o->num_cpus)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: cpus is %s, but num_cpus is %u",
+			       o->cpus ? "given" : "NULL", o->num_cpus);
+	for (uint32_t i = 0; i < o->num_cpus; i++)
+		if (o->cpus[i] < 0 || o->cpus[i] > CPU_MAX)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: cpus[%u] is %d, not 0 to %d", i,
+				       o->cpus[i], CPU_MAX);
+	if (!o->allocator.allocate != !o->allocator.release)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: allocator has no %s",
+			       o->allocator.allocate ? "release" : "allocate");
+	return BETON_OK;
+}
+
 static int check_flow(const beton_loader_options *o, beton_error *err)
 {
 	int result;
@@ -71,6 +97,9 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("num_threads", o->num_threads, 0, THREADS_MAX, err)) ||
 	    (result = check_count("batches_ahead", o->batches_ahead, 1, BATCHES_MAX, err)) ||
 	    (result = check_count("batches_leased", o->batches_leased, 1, BATCHES_MAX, err)) ||
+	    (result = check_count("read_ahead", o->read_ahead, 0, READ_AHEAD_MAX, err)) ||
+	    (result = check_count("on_error", o->on_error, 0, BETON_ON_ERROR_SUBSTITUTE, err)) ||
+	    (result = check_threads(o, err)) ||
 	    (result = check_count("order", o->order, 0, BETON_ORDER_TORCH_DISTRIBUTED, err)) ||
 	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_URING, err)) ||
 	    (result = check_count("last", o->last, 0, BETON_LAST_PAD, err)) ||

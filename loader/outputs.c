@@ -208,6 +208,30 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 	return add_output(outputs, field, BT_OUTPUT_DRAWN, beton_reader_field(reader, field)->name, ".drawn", &tensor);
 }
 
+static bool needs_blob(bt_output_kind kind)
+{
+	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_BYTES;
+}
+
+/* A blob is read once, however many outputs are made from it; those stand one behind the other. */
+static int plan_reads(bt_outputs *outputs, beton_error *err)
+{
+	outputs->read_field = calloc(outputs->count, sizeof(*outputs->read_field));
+	if (!outputs->read_field)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u outputs", outputs->count);
+	for (uint32_t i = 0; i < outputs->count; i++) {
+		bt_output *output = &outputs->list[i];
+		output->read = -1;
+		if (!needs_blob(output->kind))
+			continue;
+		uint32_t reads = outputs->num_reads;
+		if (reads == 0 || outputs->read_field[reads - 1] != output->field)
+			outputs->read_field[outputs->num_reads++] = output->field;
+		output->read = (int)outputs->num_reads - 1;
+	}
+	return BETON_OK;
+}
+
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
 		    beton_error *err)
 {
@@ -236,6 +260,8 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 			result = bt_fail(err, BETON_UNSUPPORTED_FIELD, "%s: none of its %u fields can be an output",
 					 path, fields);
 	}
+	if (result == BETON_OK)
+		result = plan_reads(outputs, err);
 	if (result)
 		bt_outputs_free(outputs);
 	return result;
@@ -244,5 +270,6 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
+	free(outputs->read_field);
 	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
 }

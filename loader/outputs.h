@@ -26,6 +26,7 @@ typedef struct bt_output {
 	bt_output_kind kind;
 	char name[BETON_NAME_MAX + sizeof(".length")];
 	uint32_t field;      /* index in the file */
+	int read;            /* which of the sample's reads it is made from; -1: none */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
 	size_t sample_bytes;
 	size_t offset; /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT */
@@ -34,9 +35,11 @@ typedef struct bt_output {
 typedef struct bt_outputs {
 	bt_output *list;
 	uint32_t count;
-	int image_field;   /* index in the file; -1 without an image */
-	int drawn;         /* the output of that kind; -1 without */
-	size_t slot_bytes; /* memory of one slot, sample ids included */
+	int image_field;      /* index in the file; -1 without an image */
+	int drawn;            /* the output of that kind; -1 without */
+	uint32_t num_reads;   /* blobs that a sample's outputs are made from */
+	uint32_t *read_field; /* [num_reads]: field of each, rising with the outputs */
+	size_t slot_bytes;    /* memory of one slot, sample ids included */
 	size_t ids_offset;
 } bt_outputs;
 

@@ -1,36 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "crop.h"
 #include "random.h"
+#include "reads.h"
 #include "state.h"
-
-int bt_tools_open(bt_tools *tools, const beton_reader *reader, beton_error *err)
-{
-	uint32_t fields = beton_reader_info(reader)->num_fields;
-	tools->values = calloc(fields, sizeof(*tools->values));
-	if (!tools->values)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %u fields", beton_reader_path(reader), fields);
-	int result = bt_decoder_open(&tools->decoder, err);
-	if (result)
-		bt_tools_close(tools);
-	return result;
-}
-
-void bt_tools_close(bt_tools *tools)
-{
-	bt_decoder_close(&tools->decoder);
-	bt_buffer_free(&tools->blob);
-	bt_transformer_free(&tools->transformer);
-	bt_operator_free(&tools->operator);
-	free(tools->values);
-	tools->values = NULL;
-}
 
 static bt_random stream(const beton_loader *loader, const bt_slot *slot, uint64_t sample, enum bt_operation operation)
 {
@@ -51,21 +29,6 @@ static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint
 	default:
 		return (bt_rect){.width = value->width, .height = value->height};
 	}
-}
-
-static int read_blob(const beton_loader *loader, bt_tools *tools, uint32_t file, const beton_blob *blob,
-		     beton_error *err)
-{
-	const bt_engine_api *api = loader->engines[file].api;
-	size_t footprint = api->footprint(loader->engines[file].engine, blob->offset, blob->size);
-	void *buffer = bt_buffer_reserve(&tools->blob, footprint + BT_ARENA_ALIGNMENT);
-	if (!buffer)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes",
-			       beton_reader_path(loader->dataset.readers[file]), footprint);
-	buffer = (char *)buffer + (-(uintptr_t)buffer) % BT_ARENA_ALIGNMENT;
-	tools->read = (bt_read){.offset = blob->offset, .size = blob->size};
-	api->submit(tools->lanes[file], &tools->read, buffer);
-	return api->wait(tools->lanes[file], &tools->read, err);
 }
 
 /* All of the request but the crop. A filter that was asked for by name works on the pixels that its peer has: RGB at
@@ -111,76 +74,74 @@ static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 	return bt_transform(&tools->transformer, &done, flip, &loader->image_format, destination, err);
 }
 
-/* file: the sample's. drawn: the sample's part of that output, or NULL. */
-static int fill_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample, uint32_t file,
-		      const beton_value *value, double *drawn, void *destination, beton_error *err)
+/* drawn: the sample's part of that output, or NULL. */
+static int fill_image(bt_tools *tools, const bt_ticket *ticket, const beton_value *value, const uint8_t *bytes,
+		      double *drawn, void *destination, beton_error *err)
 {
-	const beton_reader *reader = loader->dataset.readers[file];
+	const beton_loader *loader = tools->loader;
+	const beton_reader *reader = loader->dataset.readers[ticket->file];
 	uint64_t begin = bt_now_ns();
-	int result = read_blob(loader, tools, file, &value->blob, err);
-	const uint8_t *bytes = tools->read.bytes;
-	if (result == BETON_OK && loader->options.verify)
-		result = beton_reader_check(reader, value, bytes, err);
-	uint64_t read = bt_now_ns();
-	tools->stats.read_ns += read - begin;
+	int result = loader->options.verify ? beton_reader_check(reader, value, bytes, err) : BETON_OK;
+	uint64_t verified = bt_now_ns();
+	tools->stats.verify_ns += verified - begin;
 	if (result)
 		return result;
-	tools->stats.bytes_read += value->blob.size;
 
 	bt_request request = request_image(&loader->options.image);
-	request.crop = choose_crop(loader, slot, sample, value);
+	request.crop = choose_crop(loader, ticket->slot, ticket->sample, value);
 	if (drawn) {
 		const bt_rect *crop = &request.crop;
 		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
 		memcpy(drawn, box, sizeof(box));
 	}
 	bt_picture picture;
-	result = bt_decode(tools->decoder, (int64_t)sample, value, bytes, &request, &picture, err);
+	result = bt_decode(tools->decoder, (int64_t)ticket->sample, value, bytes, &request, &picture, err);
 	uint64_t decoded = bt_now_ns();
-	tools->stats.decode_ns += decoded - read;
+	tools->stats.decode_ns += decoded - verified;
 	if (result) {
 		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), loader->options.image.field);
 		return result;
 	}
 
-	result = make_image(loader, tools, slot, sample, &picture, drawn, destination, err);
+	result = make_image(loader, tools, ticket->slot, ticket->sample, &picture, drawn, destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
 }
 
 /* Bytes, JSON or an array: the value itself, decompressed. */
-static int fill_bytes(const beton_reader *reader, bt_tools *tools, const bt_output *output, uint64_t sample,
-		      const beton_value *value, char *destination, beton_error *err)
+static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
+		      const uint8_t *bytes, char *destination, beton_error *err)
 {
+	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
 	bool array = output->kind == BT_OUTPUT_ARRAY;
 	if (value->size > output->sample_bytes || (array && value->size != output->sample_bytes))
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)sample,
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
 				      "%s: sample %llu, field '%s': %llu bytes, and there is room for %zu%s",
-				      beton_reader_path(reader), (unsigned long long)sample, output->name,
+				      beton_reader_path(reader), (unsigned long long)ticket->number, output->name,
 				      (unsigned long long)value->size, output->sample_bytes,
 				      array ? "" : " (option max_bytes)");
 	uint64_t begin = bt_now_ns();
-	int result = beton_reader_read_value(reader, value, destination, err);
+	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
 	memset(destination + value->size, 0, output->sample_bytes - value->size);
-	tools->stats.read_ns += bt_now_ns() - begin;
-	tools->stats.bytes_read += value->blob.size;
+	tools->stats.decode_ns += bt_now_ns() - begin;
 	return result;
 }
 
 static double *drawn_numbers(const beton_loader *loader, const bt_slot *slot, uint32_t index)
 {
-	int drawn = loader->outputs.drawn;
+	int drawn = loader->outputs->drawn;
 	if (drawn < 0)
 		return NULL;
-	return (double *)((char *)slot->tensors[drawn].data + index * loader->outputs.list[drawn].sample_bytes);
+	return (double *)((char *)slot->tensors[drawn].data + index * loader->outputs->list[drawn].sample_bytes);
 }
 
-static int fill_output(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index,
-		       uint64_t sample, uint32_t file, uint32_t number, beton_error *err)
+/* bytes: of the read that the output is made from. */
+static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const uint8_t *bytes,
+		       beton_error *err)
 {
-	const bt_output *output = &loader->outputs.list[number];
-	const beton_value *value = &tools->values[output->field];
-	char *destination = (char *)slot->tensors[number].data + index * output->sample_bytes;
+	const bt_output *output = &tools->loader->outputs->list[number];
+	const beton_value *value = &ticket->values[output->field];
+	char *destination = (char *)ticket->slot->tensors[number].data + ticket->index * output->sample_bytes;
 	switch (output->kind) {
 	case BT_OUTPUT_INT:
 		memcpy(destination, &value->integer, sizeof(value->integer));
@@ -193,48 +154,132 @@ static int fill_output(const beton_loader *loader, bt_tools *tools, const bt_slo
 		return BETON_OK;
 	case BT_OUTPUT_BYTES:
 	case BT_OUTPUT_ARRAY:
-		return fill_bytes(loader->dataset.readers[file], tools, output, sample, value, destination, err);
+		return fill_bytes(tools, ticket, output, value, bytes, destination, err);
 	case BT_OUTPUT_IMAGE:
-		return fill_image(loader, tools, slot, sample, file, value, drawn_numbers(loader, slot, index),
-				  destination, err);
+		return fill_image(tools, ticket, value, bytes,
+				  drawn_numbers(tools->loader, ticket->slot, ticket->index), destination, err);
 	default: /* BT_OUTPUT_DRAWN: filled with the image */
 		return BETON_OK;
 	}
 }
 
-static int fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, uint64_t sample,
-		beton_error *err)
+/* Which sample it is, and where its values lie. */
+static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t position, beton_error *err)
 {
-	uint64_t number; /* in its file */
-	uint32_t file = bt_dataset_locate(&loader->dataset, sample, &number);
-	const beton_reader *reader = loader->dataset.readers[file];
-	int result = beton_reader_sample(reader, number, tools->values, err);
-	if (result && result != BETON_SAMPLE_CORRUPT)
+	int result = bt_order_sample(&ticket->slot->order, position, &ticket->sample, err);
+	if (result)
 		return result;
+	ticket->file = bt_dataset_locate(&loader->dataset, ticket->sample, &ticket->number);
+	result = beton_reader_sample(loader->dataset.readers[ticket->file], ticket->number, ticket->values, err);
+	if (result != BETON_SAMPLE_CORRUPT)
+		return result;
+	/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for its
+	 * message. */
 	result = BETON_OK;
-	for (uint32_t i = 0; result == BETON_OK && i < loader->outputs.count; i++) {
-		uint32_t field = loader->outputs.list[i].field;
-		/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for
-		 * its message. */
-		if (tools->values[field].status)
-			result = beton_reader_value(reader, number, field, &tools->values[field], err);
-		if (result == BETON_OK)
-			result = fill_output(loader, tools, slot, index, sample, file, i, err);
+	for (uint32_t i = 0; result == BETON_OK && i < loader->outputs->count; i++) {
+		uint32_t field = loader->outputs->list[i].field;
+		if (ticket->values[field].status)
+			result = beton_reader_value(loader->dataset.readers[ticket->file], ticket->number, field,
+						    &ticket->values[field], err);
 	}
 	return result;
 }
 
-int bt_sample_fill(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint32_t index, beton_error *err)
+/* Fills the row, of a ticket whose blobs are read. */
+static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 {
-	uint64_t sample = 0;
-	uint64_t position = bt_shard_position(&slot->shard, slot->index, index);
-	int result = bt_order_sample(&slot->order, position, &sample, err);
-	if (result)
-		return result;
-	slot->ids[index] = sample;
-	result = fill(loader, tools, slot, index, sample, err);
+	const bt_outputs *outputs = tools->loader->outputs;
+	const uint8_t *bytes = NULL;
+	int result = BETON_OK;
+	for (uint32_t i = 0, reads = 0; result == BETON_OK && i < outputs->count; i++) {
+		if (outputs->list[i].read == (int)reads) {
+			result = bt_reads_wait(tools, ticket, reads++, &bytes, err);
+			if (result)
+				break;
+		}
+		result = fill_output(tools, ticket, i, bytes, err);
+	}
+	ticket->slot->ids[ticket->index] = ticket->sample;
 	/* Not every cause knows the sample that it hits, and files count their own. */
-	if (result)
-		err->sample = (int64_t)sample;
+	if (result && err)
+		err->sample = (int64_t)ticket->sample;
 	return result;
+}
+
+static bool is_bad(int result)
+{
+	return result == BETON_SAMPLE_CORRUPT || result == BETON_IO;
+}
+
+/* Fills the row of a bad sample with another one. On failure the id is that of the bad one. */
+static int substitute(bt_tools *tools, const bt_ticket *bad)
+{
+	const beton_loader *loader = tools->loader;
+	bt_ticket *ticket = &tools->substitute;
+	uint64_t length = bt_orders_length(loader->orders);
+	bt_random random = {.seed = loader->options.seed,
+			    .epoch = bad->slot->batch.epoch,
+			    .sample = bt_shard_position(&bad->slot->shard, bad->slot->index, bad->index),
+			    .operation = BT_OPERATION_SUBSTITUTE};
+	int result = bad->result;
+	for (int i = 0; is_bad(result) && i < BT_SUBSTITUTES; i++) {
+		ticket->slot = bad->slot;
+		ticket->index = bad->index;
+		result = look_up(loader, ticket, bt_random_bits(&random) % length, NULL);
+		if (result == BETON_OK)
+			result = bt_reads_now(tools, ticket, NULL);
+		if (result == BETON_OK)
+			result = fill(tools, ticket, NULL);
+		if (is_bad(result))
+			bt_note_bad(tools->loader, ticket->sample);
+	}
+	if (result)
+		bad->slot->ids[bad->index] = bad->sample;
+	return result;
+}
+
+void bt_sample_begin(bt_tools *tools, bt_slot *slot, uint32_t index)
+{
+	bt_ticket *ticket = &tools->tickets[tools->end++ % tools->capacity];
+	uint64_t begin = bt_now_ns();
+	ticket->slot = slot;
+	ticket->index = index;
+	ticket->sample = BT_NO_SAMPLE;
+	ticket->err.sample = -1;
+	ticket->result =
+		look_up(tools->loader, ticket, bt_shard_position(&slot->shard, slot->index, index), &ticket->err);
+	if (ticket->result && ticket->sample != BT_NO_SAMPLE)
+		ticket->err.sample = (int64_t)ticket->sample;
+	uint64_t found = bt_now_ns();
+	tools->stats.order_ns += found - begin;
+	bt_reads_plan(tools->loader, ticket);
+	bt_reads_submit(tools);
+	tools->stats.submit_ns += bt_now_ns() - found;
+}
+
+int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err)
+{
+	bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
+	const beton_loader *loader = tools->loader;
+	*bad = false;
+	if (!atomic_load_explicit(&ticket->slot->abandoned, memory_order_relaxed)) {
+		if (ticket->result == BETON_OK)
+			ticket->result = fill(tools, ticket, &ticket->err);
+		else
+			ticket->slot->ids[ticket->index] = ticket->sample;
+	}
+	bt_reads_end(tools);
+	*bad = is_bad(ticket->result);
+	if (!*bad) {
+		if (ticket->result)
+			*err = ticket->err;
+		return ticket->result;
+	}
+	bt_note_bad(tools->loader, ticket->sample);
+	if (loader->options.on_error == BETON_ON_ERROR_SKIP)
+		ticket->slot->ids[ticket->index] = BT_NO_SAMPLE;
+	if (loader->options.on_error == BETON_ON_ERROR_SUBSTITUTE && substitute(tools, ticket) == BETON_OK)
+		return BETON_OK;
+	*err = ticket->err;
+	return ticket->result;
 }

@@ -2,54 +2,142 @@
 #include "slot.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-static bool allocate(bt_slot *slot, const bt_outputs *outputs)
+#include "common/error.h"
+
+static void *allocate(const bt_pool *pool)
 {
+	const beton_allocator *allocator = &pool->allocator;
+	size_t bytes = pool->outputs.slot_bytes;
+	void *memory = NULL;
+	if (allocator->allocate)
+		return allocator->allocate(bytes, BT_OUTPUT_ALIGNMENT, allocator->context);
+	return posix_memalign(&memory, BT_OUTPUT_ALIGNMENT, bytes) == 0 ? memory : NULL;
+}
+
+static void free_slot(bt_pool *pool, bt_slot *slot)
+{
+	const beton_allocator *allocator = &pool->allocator;
+	if (!allocator->allocate)
+		free(slot->memory);
+	else if (slot->memory)
+		allocator->release(slot->memory, pool->outputs.slot_bytes, allocator->context);
+	bt_order_end(&slot->order);
+	free(slot->tensors);
+	free(slot);
+}
+
+static bt_slot *new_slot(bt_pool *pool)
+{
+	const bt_outputs *outputs = &pool->outputs;
+	bt_slot *slot = calloc(1, sizeof(*slot));
+	if (!slot)
+		return NULL;
+	slot->pool = pool;
 	slot->tensors = calloc(outputs->count, sizeof(*slot->tensors));
-	if (!slot->tensors || posix_memalign(&slot->memory, BT_OUTPUT_ALIGNMENT, outputs->slot_bytes) != 0) {
-		slot->memory = NULL;
-		return false;
+	slot->memory = slot->tensors ? allocate(pool) : NULL;
+	if (!slot->memory) {
+		free_slot(pool, slot);
+		return NULL;
 	}
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		slot->tensors[i] = outputs->list[i].tensor;
 		slot->tensors[i].data = (char *)slot->memory + outputs->list[i].offset;
 	}
 	slot->ids = (uint64_t *)((char *)slot->memory + outputs->ids_offset);
-	return true;
+	return slot;
 }
 
-bt_slot *bt_slots_new(const bt_outputs *outputs, uint32_t count, beton_loader *loader)
+int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allocator, beton_error *err)
 {
-	bt_slot *slots = calloc(count, sizeof(*slots));
-	for (uint32_t i = 0; slots && i < count; i++) {
-		slots[i].loader = loader;
-		if (!allocate(&slots[i], outputs)) {
-			bt_slots_free(slots, count);
-			return NULL;
-		}
+	bt_pool *pool = calloc(1, sizeof(*pool));
+	*out = NULL;
+	if (!pool)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for batches");
+	/* These fail for want of memory only, and on Linux not even then. */
+	if (pthread_mutex_init(&pool->lock, NULL) != 0 || pthread_cond_init(&pool->work, NULL) != 0) {
+		free(pool);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
 	}
-	return slots;
+	pool->owner = getpid();
+	pool->allocator = *allocator;
+	pool->outputs = *outputs;
+	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
+	*out = pool;
+	return BETON_OK;
 }
 
-void bt_slots_free(bt_slot *slots, uint32_t count)
+static void free_pool(bt_pool *pool)
 {
-	for (uint32_t i = 0; slots && i < count; i++) {
-		bt_order_end(&slots[i].order);
-		free(slots[i].tensors);
-		free(slots[i].memory);
+	pthread_cond_destroy(&pool->work);
+	pthread_mutex_destroy(&pool->lock);
+	bt_outputs_free(&pool->outputs);
+	free(pool);
+}
+
+void bt_pool_close(bt_pool **out)
+{
+	bt_pool *pool = *out;
+	*out = NULL;
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	for (bt_slot *slot; (slot = bt_pool_take(pool));)
+		free_slot(pool, slot);
+	pool->closed = true;
+	bool last = pool->leased == 0;
+	pthread_mutex_unlock(&pool->lock);
+	if (last)
+		free_pool(pool);
+}
+
+int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err)
+{
+	for (;;) {
+		pthread_mutex_lock(&pool->lock);
+		bool enough = pool->count >= count;
+		pthread_mutex_unlock(&pool->lock);
+		if (enough)
+			return BETON_OK;
+		bt_slot *slot = new_slot(pool);
+		if (!slot)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u batches of %zu bytes", count,
+				       pool->outputs.slot_bytes);
+		pthread_mutex_lock(&pool->lock);
+		pool->count++;
+		bt_pool_give(pool, slot);
+		pthread_mutex_unlock(&pool->lock);
 	}
-	free(slots);
 }
 
-void bt_slot_begin(bt_slot *slot, const bt_outputs *outputs, const bt_order *order, const bt_shard *shard,
-		   uint64_t epoch, uint64_t index)
+bt_slot *bt_pool_take(bt_pool *pool)
 {
+	bt_slot *slot = pool->free;
+	if (slot)
+		pool->free = slot->next;
+	return slot;
+}
+
+void bt_pool_give(bt_pool *pool, bt_slot *slot)
+{
+	slot->state = BT_SLOT_FREE;
+	slot->next = pool->free;
+	pool->free = slot;
+	pthread_cond_broadcast(&pool->work);
+}
+
+void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, uint64_t epoch, uint64_t index)
+{
+	const bt_outputs *outputs = &slot->pool->outputs;
 	slot->state = BT_SLOT_FILLING;
-	bt_order_end(&slot->order);
+	atomic_store_explicit(&slot->abandoned, false, memory_order_relaxed);
 	slot->order = bt_order_retain(order);
 	slot->shard = *shard;
 	slot->index = index;
-	slot->claimed = slot->finished = slot->workers = slot->failed = 0;
+	slot->claimed = slot->finished = slot->failed = 0;
+	slot->lost = false;
 	slot->error.code = BETON_OK;
 	slot->batch = (beton_batch){.epoch = epoch,
 				    .position = bt_shard_window(shard, index),
@@ -59,4 +147,57 @@ void bt_slot_begin(bt_slot *slot, const bt_outputs *outputs, const bt_order *ord
 				    .sample_ids = slot->ids};
 	for (uint32_t i = 0; i < outputs->count; i++)
 		slot->tensors[i].shape[0] = slot->batch.count;
+}
+
+void bt_slot_complete(bt_slot *slot)
+{
+	const bt_outputs *outputs = &slot->pool->outputs;
+	uint32_t kept = 0;
+	for (uint32_t row = 0; row < slot->batch.count; row++) {
+		if (slot->ids[row] == BT_NO_SAMPLE)
+			continue;
+		for (uint32_t i = 0; kept != row && i < outputs->count; i++) {
+			size_t bytes = outputs->list[i].sample_bytes;
+			char *data = slot->tensors[i].data;
+			memcpy(data + kept * bytes, data + row * bytes, bytes);
+		}
+		slot->ids[kept++] = slot->ids[row];
+	}
+	slot->batch.count = kept;
+	for (uint32_t i = 0; i < outputs->count; i++)
+		slot->tensors[i].shape[0] = kept;
+}
+
+void beton_batch_retain(beton_batch *batch)
+{
+	bt_slot *slot = (bt_slot *)batch; /* the batch is the slot's first member */
+	atomic_fetch_add_explicit(&slot->references, 1, memory_order_relaxed);
+}
+
+void beton_batch_release(beton_batch **batch)
+{
+	if (!batch || !*batch)
+		return;
+	bt_slot *slot = (bt_slot *)*batch;
+	bt_pool *pool = slot->pool;
+	*batch = NULL;
+	/* In the child of a fork the lock may be held by a thread that is not there. */
+	if (pool->owner != getpid() || atomic_fetch_sub_explicit(&slot->references, 1, memory_order_acq_rel) > 1)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	bool closed = pool->closed;
+	if (!closed) {
+		pool->leased--;
+		bt_pool_give(pool, slot);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (!closed)
+		return;
+	/* The caller's allocator is not called with the lock held. */
+	free_slot(pool, slot);
+	pthread_mutex_lock(&pool->lock);
+	bool last = --pool->leased == 0;
+	pthread_mutex_unlock(&pool->lock);
+	if (last)
+		free_pool(pool);
 }

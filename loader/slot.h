@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fixed pool of slots that batches live in. */
+ * Batches and the memory they live in: a pool of slots that outlives the loader as long as the consumer holds one. */
 #ifndef BT_LOADER_SLOT_H
 #define BT_LOADER_SLOT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
 
 #include <beton/loader.h>
 
@@ -12,36 +16,71 @@
 
 typedef enum bt_slot_state {
 	BT_SLOT_FREE = 0,
-	BT_SLOT_FILLING,   /* workers are at it, or will be */
-	BT_SLOT_READY,     /* waits for the consumer */
-	BT_SLOT_LEASED,    /* the consumer's */
-	BT_SLOT_ABANDONED, /* its epoch was left; free when the last worker has left it */
+	BT_SLOT_FILLING,    /* workers are at it, or will be */
+	BT_SLOT_COMPLETING, /* all samples are done, and a worker works on the batch as a whole */
+	BT_SLOT_READY,      /* waits for the consumer */
+	BT_SLOT_LEASED,     /* the consumer's */
 } bt_slot_state;
 
-/* All members but those marked are guarded by the loader's lock. */
+/* In place of the id of a sample that was left out. */
+#define BT_NO_SAMPLE UINT64_MAX
+
+/* All members but those marked are guarded by the pool's lock. */
 typedef struct bt_slot {
 	beton_batch batch; /* first: the consumer's pointer is the slot's; constant while FILLING */
-	beton_loader *loader;
+	struct bt_pool *pool;
+	struct bt_slot *next; /* of the free ones */
 	bt_slot_state state;
-	bt_order order; /* a reference of its own; constant while FILLING, as the next two */
+	_Atomic uint32_t references; /* while LEASED */
+	beton_iterator *iterator;    /* whose batch it is; NULL: nobody's any more */
+	atomic_bool abandoned;       /* that iterator was closed: what is left to be done is not worth doing */
+	bt_order order;              /* a reference of its own; constant while FILLING, as the next two */
 	bt_shard shard;
-	uint64_t index;    /* of the batch, counted from the start of the run */
+	uint64_t index;    /* of the batch, counted from the start of the iterator */
 	uint32_t claimed;  /* samples that workers have taken */
 	uint32_t finished; /* samples that are done, well or not */
-	uint32_t workers;  /* workers that hold a claim */
-	uint32_t failed;   /* position in the batch of the first sample that failed; only if error.code */
-	beton_error error; /* code BETON_OK: none */
+	uint32_t failed;   /* position in the batch of the sample that error tells of */
+	bool lost;         /* the batch is: error says why */
+	beton_error error; /* the first that makes it lost, or else of a sample left out; code BETON_OK: none */
 	beton_tensor *tensors;
-	uint64_t *ids; /* written by the worker that holds the claim */
+	uint64_t *ids; /* written by the worker that has claimed the sample, as the tensors' rows are */
 	void *memory;
 } bt_slot;
 
-/* count slots with their memory; NULL when there is none. */
-bt_slot *bt_slots_new(const bt_outputs *outputs, uint32_t count, beton_loader *loader);
-void bt_slots_free(bt_slot *slots, uint32_t count);
+typedef struct bt_pool {
+	/* Constant. */
+	pid_t owner;
+	bt_outputs outputs;
+	beton_allocator allocator;
 
-/* Makes a free slot hold batch `index` of a run, to be filled. */
-void bt_slot_begin(bt_slot *slot, const bt_outputs *outputs, const bt_order *order, const bt_shard *shard,
-		   uint64_t epoch, uint64_t index);
+	pthread_mutex_t lock; /* the loader's, too */
+	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
+	/* Guarded by lock. */
+	bt_slot *free;
+	uint32_t count;  /* slots that there are */
+	uint32_t leased; /* of them, by the consumer */
+	bool closed;     /* the loader is */
+} bt_pool;
+
+/* A pool without slots; takes the outputs over. Errors: NO_MEMORY, and then the outputs are still the caller's. */
+int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allocator, beton_error *err);
+
+/* Frees the slots that nobody holds; the last lease that ends frees the rest. All slots are free or leased. NULL is
+ * allowed. */
+void bt_pool_close(bt_pool **pool);
+
+/* Makes slots until there are `count`. Takes the lock. Errors: NO_MEMORY. */
+int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err);
+
+/* With the lock held: a free slot, or NULL; and gives one back. */
+bt_slot *bt_pool_take(bt_pool *pool);
+void bt_pool_give(bt_pool *pool, bt_slot *slot);
+
+/* Makes a slot hold batch `index` of an epoch, to be filled. */
+void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, uint64_t epoch, uint64_t index);
+
+/* Without the lock, when all samples are finished and before it is READY: rows of samples that were left out are closed
+ * up. */
+void bt_slot_complete(bt_slot *slot);
 
 #endif

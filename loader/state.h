@@ -10,11 +10,12 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-#include "slot.h"
 #include "dataset.h"
 #include "engine.h"
 #include "order.h"
+#include "resources.h"
 #include "sample.h"
+#include "slot.h"
 
 /* What reads a file. The engine that was asked for may work for one file and not for another. */
 typedef struct bt_file_engine {
@@ -22,18 +23,31 @@ typedef struct bt_file_engine {
 	bt_engine *engine;
 } bt_file_engine;
 
-/* An epoch, or the rest of one, that is being delivered. Batches are numbered from 0 at its start:
- * delivered <= claimable <= begun <= batches. */
-typedef struct bt_run {
-	bool started;
+/* Samples tried in place of a bad one. */
+enum { BT_SUBSTITUTES = 16 };
+
+/* Bad samples that are listed at most. */
+enum { BT_BAD_MAX = 65536 };
+
+/* Batches are numbered from 0 at the start: delivered <= claimable <= begun <= batches. */
+struct beton_iterator {
+	/* Constant. */
+	beton_loader *loader;
 	uint64_t epoch;
 	bt_order order;
 	bt_shard shard;
 	uint64_t batches;
-	uint64_t begun;     /* batches that have a slot, or had one */
-	uint64_t claimable; /* the earliest batch that may have unclaimed samples */
-	uint64_t delivered; /* the next batch for the consumer */
-} bt_run;
+	uint64_t opened_ns;
+	pthread_cond_t ready; /* for the consumer: the next batch is ready */
+
+	/* Guarded by the lock. */
+	beton_iterator *next; /* of the loader's */
+	uint64_t begun;       /* batches that have a slot, or had one */
+	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
+	uint64_t delivered;   /* the next batch for the consumer */
+	uint64_t run_ns;      /* from the opening to the last delivery */
+	bt_slot *in_flight[]; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
+};
 
 struct beton_loader {
 	/* Constant after open. */
@@ -44,26 +58,30 @@ struct beton_loader {
 	bt_orders *orders;
 	uint64_t fingerprint;    /* of the data set */
 	bt_file_engine *engines; /* of each file */
-	bt_outputs outputs;
+	bt_pool *pool;
+	const bt_outputs *outputs; /* the pool's */
 	bt_image_format image_format;
 	bt_image_format pixel_format; /* of what operations work on: bytes, NHWC */
 	beton_operation *operations;  /* options.image.operations; owned */
-	uint32_t num_slots;
+	bt_resources resources;
+	const int *cpus;      /* options.cpus, while the threads start */
 	uint32_t num_workers; /* threads that were started */
 	struct bt_worker *workers;
-	bool locks_made;
 
-	pthread_mutex_t lock;
-	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
-	pthread_cond_t ready; /* for the consumer: the next batch is ready */
-
-	/* Guarded by lock. */
+	/* Guarded by pool->lock. */
 	bool stop;
-	bt_run run;
-	bt_slot *slots;
-	bt_slot **in_flight; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
-	uint32_t leased;
+	beton_iterator *iterators; /* that are open */
+	uint32_t num_iterators;
+	uint64_t *bad; /* samples, each once, rising; room for BT_BAD_MAX */
+	size_t num_bad;
+	uint64_t ahead; /* samples that the workers read ahead now, together */
 	beton_loader_stats stats;
 };
+
+/* Whether this process opened the loader. Errors: STATE. */
+int bt_refuse_child(const beton_loader *loader, beton_error *err);
+
+/* Counts a bad sample and lists it. Takes the lock. */
+void bt_note_bad(const beton_loader *loader, uint64_t sample);
 
 #endif

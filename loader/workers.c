@@ -2,78 +2,100 @@
 #include "workers.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "state.h"
 
+/* A sample that a worker is done with. */
+typedef struct ended {
+	bt_slot *slot;
+	uint32_t index;
+	bool bad;
+	int result;
+	beton_error err;
+} ended;
+
 typedef struct bt_worker {
 	beton_loader *loader;
 	pthread_t thread;
 	bt_tools tools;
+	uint32_t ahead; /* of tools, as the loader knows it */
+	ended ended[BT_CLAIM_MAX];
 } bt_worker;
 
-bt_slot *bt_queue_head(beton_loader *loader)
+bt_slot *bt_queue_head(const beton_iterator *iterator)
 {
-	const bt_run *run = &loader->run;
-	return run->delivered < run->begun ? loader->in_flight[run->delivered % loader->options.batches_ahead] : NULL;
+	uint32_t ahead = iterator->loader->options.batches_ahead;
+	return iterator->delivered < iterator->begun ? iterator->in_flight[iterator->delivered % ahead] : NULL;
 }
 
-void bt_queue_abandon(beton_loader *loader)
+/* With the lock held: gives a slot back that nobody wants, unless a worker is still at it. */
+static void drop(bt_slot *slot)
 {
-	bt_run *run = &loader->run;
-	for (; run->delivered < run->begun; run->delivered++) {
-		bt_slot *slot = bt_queue_head(loader);
-		slot->state = slot->workers ? BT_SLOT_ABANDONED : BT_SLOT_FREE;
+	if (slot->state == BT_SLOT_COMPLETING || slot->finished < slot->claimed)
+		return;
+	bt_order_end(&slot->order);
+	bt_pool_give(slot->pool, slot);
+}
+
+void bt_queue_abandon(beton_iterator *iterator)
+{
+	for (; iterator->delivered < iterator->begun; iterator->delivered++) {
+		bt_slot *slot = bt_queue_head(iterator);
+		slot->iterator = NULL;
+		atomic_store_explicit(&slot->abandoned, true, memory_order_relaxed);
+		drop(slot);
 	}
-	run->started = false;
 }
 
-static bt_slot *free_slot(beton_loader *loader)
+static bool may_begin(const beton_iterator *iterator)
 {
-	for (uint32_t i = 0; i < loader->num_slots; i++)
-		if (loader->slots[i].state == BT_SLOT_FREE)
-			return &loader->slots[i];
-	return NULL;
+	const beton_loader *loader = iterator->loader;
+	return iterator->begun < iterator->batches &&
+	       iterator->begun - iterator->delivered < loader->options.batches_ahead && loader->pool->free;
 }
 
-/* The earliest batch with unclaimed samples, begun now if need be; NULL if nothing can be done yet. */
-static bt_slot *claimable(beton_loader *loader)
+/* The earliest batch of an iterator with unclaimed samples, begun now if need be. */
+static bt_slot *claimable_of(beton_iterator *iterator)
 {
-	bt_run *run = &loader->run;
-	if (!run->started)
-		return NULL;
-	if (run->claimable == run->begun) {
-		bt_slot *slot = NULL;
-		if (run->begun < run->batches && run->begun - run->delivered < loader->options.batches_ahead)
-			slot = free_slot(loader);
-		if (!slot)
-			return NULL;
-		bt_slot_begin(slot, &loader->outputs, &run->order, &run->shard, run->epoch, run->begun);
-		loader->in_flight[run->begun % loader->options.batches_ahead] = slot;
-		run->begun++;
+	uint32_t ahead = iterator->loader->options.batches_ahead;
+	if (iterator->claimable == iterator->begun) {
+		bt_slot *slot = bt_pool_take(iterator->loader->pool);
+		bt_slot_begin(slot, &iterator->order, &iterator->shard, iterator->epoch, iterator->begun);
+		slot->iterator = iterator;
+		iterator->in_flight[iterator->begun++ % ahead] = slot;
 	}
-	return loader->in_flight[run->claimable % loader->options.batches_ahead];
+	return iterator->in_flight[iterator->claimable % ahead];
 }
 
-static bt_slot *wait_for_work(beton_loader *loader)
+/* The batch with unclaimed samples that is closest to its consumer; NULL if nothing can be done yet. */
+static bt_slot *claimable(const beton_loader *loader)
 {
-	while (!loader->stop) {
-		bt_slot *slot = claimable(loader);
-		if (slot)
-			return slot;
-		/* At the end of an epoch, or without one, nobody is late. */
-		bool late = loader->run.started && loader->run.begun < loader->run.batches;
-		uint64_t begin = bt_now_ns();
-		pthread_cond_wait(&loader->work, &loader->lock);
-		if (late)
-			loader->stats.idle_ns += bt_now_ns() - begin;
-	}
-	return NULL;
+	beton_iterator *best = NULL;
+	for (beton_iterator *i = loader->iterators; i; i = i->next)
+		if ((i->claimable < i->begun || may_begin(i)) &&
+		    (!best || i->claimable - i->delivered < best->claimable - best->delivered))
+			best = i;
+	return best ? claimable_of(best) : NULL;
+}
+
+/* With the lock held: waits for something to do. At the end of an epoch, or without one, nobody is late. */
+static void wait_for_work(beton_loader *loader)
+{
+	bool late = false;
+	for (const beton_iterator *i = loader->iterators; i; i = i->next)
+		late |= i->begun < i->batches;
+	uint64_t begin = bt_now_ns();
+	pthread_cond_wait(&loader->pool->work, &loader->pool->lock);
+	if (late)
+		loader->stats.idle_ns += bt_now_ns() - begin;
 }
 
 /* Samples that a worker takes at once: few enough that the workers end a batch together, more than one where there are
@@ -82,77 +104,108 @@ static uint32_t claim_size(const beton_loader *loader, const bt_slot *slot)
 {
 	uint32_t share = slot->batch.count / (8 * loader->num_workers);
 	uint32_t left = slot->batch.count - slot->claimed;
-	share = share < 1 ? 1 : share > 16 ? 16 : share;
+	share = share < 1 ? 1 : share > BT_CLAIM_MAX ? BT_CLAIM_MAX : share;
 	return share < left ? share : left;
 }
 
 static void add_stats(beton_loader_stats *total, beton_loader_stats *part)
 {
 	total->bytes_read += part->bytes_read;
+	total->order_ns += part->order_ns;
+	total->submit_ns += part->submit_ns;
 	total->read_ns += part->read_ns;
+	total->verify_ns += part->verify_ns;
 	total->decode_ns += part->decode_ns;
 	total->transform_ns += part->transform_ns;
+	total->batch_ns += part->batch_ns;
 	*part = (beton_loader_stats){0};
 }
 
-/* Fills samples first .. first + count - 1; *failed becomes the first one that failed, with its error, or is
- * unchanged. */
-static void fill(bt_worker *worker, bt_slot *slot, uint32_t first, uint32_t count, uint32_t *failed, beton_error *err)
+/* With the lock held: works on a batch whose samples are all done, and hands it to its consumer. */
+static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 {
-	for (uint32_t i = first; i < first + count; i++) {
-		beton_error fault;
-		fault.sample = -1;
-		if (bt_sample_fill(worker->loader, &worker->tools, slot, i, &fault) == BETON_OK || err->code)
-			continue;
-		*failed = i;
-		*err = fault;
+	bt_order_end(&slot->order);
+	slot->lost |= slot->batch.bad == slot->batch.count && slot->error.code;
+	if (!slot->lost && slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP) {
+		slot->state = BT_SLOT_COMPLETING;
+		pthread_mutex_unlock(&loader->pool->lock);
+		uint64_t begin = bt_now_ns();
+		bt_slot_complete(slot);
+		worker->tools.stats.batch_ns += bt_now_ns() - begin;
+		pthread_mutex_lock(&loader->pool->lock);
 	}
+	slot->state = BT_SLOT_READY;
+	if (!slot->iterator)
+		drop(slot);
+	else if (slot == bt_queue_head(slot->iterator))
+		pthread_cond_signal(&slot->iterator->ready);
 }
 
-/* With the lock held: books the end of a claim. A batch reports its first failed sample, whichever worker is first. */
-static void finish_claim(beton_loader *loader, bt_slot *slot, uint32_t count, uint32_t failed, const beton_error *err)
+/* With the lock held: books the end of a sample. What a batch reports does not depend on which worker is first. */
+static void book(beton_loader *loader, bt_worker *worker, const ended *end)
 {
-	slot->workers--;
-	slot->finished += count;
-	if (err->code && (!slot->error.code || failed < slot->failed)) {
-		slot->error = *err;
-		slot->failed = failed;
+	bt_slot *slot = end->slot;
+	bool left_out = end->bad && loader->options.on_error == BETON_ON_ERROR_SKIP;
+	bool lost = end->result && !left_out;
+	slot->finished++;
+	slot->batch.bad += end->bad && !lost;
+	if (end->result &&
+	    (!slot->error.code || (lost && !slot->lost) || (lost == slot->lost && end->index < slot->failed))) {
+		slot->error = end->err;
+		slot->failed = end->index;
 	}
-	if (slot->state == BT_SLOT_ABANDONED) {
-		if (slot->workers > 0)
-			return;
-		slot->state = BT_SLOT_FREE;
-		pthread_cond_broadcast(&loader->work);
-	} else if (slot->finished == slot->batch.count) {
-		slot->state = BT_SLOT_READY;
-		if (slot == bt_queue_head(loader))
-			pthread_cond_signal(&loader->ready);
-	}
+	slot->lost |= lost;
+	if (!slot->iterator)
+		drop(slot);
+	else if (slot->finished == slot->batch.count)
+		complete(loader, worker, slot);
 }
 
+/* Claims samples, asks for their data, and finishes those that were asked for long enough ago. */
 static void *work(void *argument)
 {
 	bt_worker *worker = argument;
 	beton_loader *loader = worker->loader;
-	pthread_mutex_lock(&loader->lock);
-	for (bt_slot *slot; (slot = wait_for_work(loader));) {
-		uint32_t first = slot->claimed;
-		uint32_t count = claim_size(loader, slot);
-		slot->claimed += count;
-		slot->workers++;
-		if (slot->claimed == slot->batch.count)
-			loader->run.claimable++;
-		pthread_mutex_unlock(&loader->lock);
+	bt_tools *tools = &worker->tools;
+	/* Linux has a niceness for each thread; that of the process is the first one's. More of it is never refused. */
+	if (loader->options.thread_nice)
+		setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + loader->options.thread_nice);
+	pthread_mutex_lock(&loader->pool->lock);
+	while (!loader->stop) {
+		uint32_t held = tools->end - tools->first, begin = 0, count = 0;
+		bt_slot *slot = held <= tools->ahead ? claimable(loader) : NULL;
+		if (slot) {
+			begin = slot->claimed;
+			count = claim_size(loader, slot);
+			slot->claimed += count;
+			slot->iterator->claimable += slot->claimed == slot->batch.count;
+		} else if (held == 0) {
+			wait_for_work(loader);
+			continue;
+		}
+		pthread_mutex_unlock(&loader->pool->lock);
 
-		beton_error err = {.code = BETON_OK};
-		uint32_t failed = 0;
-		fill(worker, slot, first, count, &failed, &err);
+		for (uint32_t i = 0; i < count; i++)
+			bt_sample_begin(tools, slot, begin + i);
+		held += count;
+		uint32_t finish = held > tools->ahead ? held - tools->ahead : 1;
+		finish = finish < BT_CLAIM_MAX ? finish : BT_CLAIM_MAX;
+		for (uint32_t i = 0; i < finish; i++) {
+			const bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
+			ended *end = &worker->ended[i];
+			end->slot = ticket->slot;
+			end->index = ticket->index;
+			end->result = bt_sample_finish(tools, &end->bad, &end->err);
+		}
 
-		pthread_mutex_lock(&loader->lock);
-		add_stats(&loader->stats, &worker->tools.stats);
-		finish_claim(loader, slot, count, failed, &err);
+		pthread_mutex_lock(&loader->pool->lock);
+		for (uint32_t i = 0; i < finish; i++)
+			book(loader, worker, &worker->ended[i]);
+		add_stats(&loader->stats, &tools->stats);
+		loader->ahead += tools->ahead - worker->ahead;
+		worker->ahead = tools->ahead;
 	}
-	pthread_mutex_unlock(&loader->lock);
+	pthread_mutex_unlock(&loader->pool->lock);
 	return NULL;
 }
 
@@ -165,7 +218,8 @@ static int open_lanes(bt_worker *worker, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for reading %u files", files);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < files && result == BETON_OK; i++)
-		result = loader->engines[i].api->lane_open(loader->engines[i].engine, loader->num_workers, NULL, 0,
+		result = loader->engines[i].api->lane_open(loader->engines[i].engine, loader->num_workers,
+							   worker->tools.arena.memory, worker->tools.arena.size,
 							   &worker->tools.lanes[i], err);
 	return result;
 }
@@ -179,32 +233,53 @@ static void close_lanes(bt_worker *worker)
 	worker->tools.lanes = NULL;
 }
 
+static int open_worker(bt_worker *worker, beton_error *err)
+{
+	const bt_resources *resources = &worker->loader->resources;
+	int result = bt_tools_open(&worker->tools, worker->loader, resources->tickets, resources->arena_bytes, err);
+	if (result == BETON_OK) {
+		worker->tools.ahead = resources->ahead;
+		worker->tools.ahead_max = resources->ahead_max;
+		result = open_lanes(worker, err);
+	}
+	return result;
+}
+
+static int pin(const bt_worker *worker, beton_error *err)
+{
+	const beton_loader *loader = worker->loader;
+	if (!loader->cpus)
+		return BETON_OK;
+	int cpu = loader->cpus[loader->num_workers % loader->options.num_cpus];
+	cpu_set_t *set = CPU_ALLOC((size_t)cpu + 1);
+	if (!set)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory to pin a thread to CPU %d", cpu);
+	size_t size = CPU_ALLOC_SIZE((size_t)cpu + 1);
+	CPU_ZERO_S(size, set);
+	CPU_SET_S((size_t)cpu, size, set);
+	int fault = pthread_setaffinity_np(worker->thread, size, set);
+	CPU_FREE(set);
+	return fault ? bt_fail_errno(err, fault, "cannot pin worker %u to CPU %d (option cpus)", loader->num_workers,
+				     cpu)
+		     : BETON_OK;
+}
+
 static int start_one(bt_worker *worker, beton_error *err)
 {
 	beton_loader *loader = worker->loader;
-	int result = bt_tools_open(&worker->tools, loader->reader, err);
-	if (result)
-		return result;
-	result = open_lanes(worker, err);
-	if (result) {
-		close_lanes(worker);
-		bt_tools_close(&worker->tools);
-		return result;
-	}
 	int fault = pthread_create(&worker->thread, NULL, work, worker);
 	if (fault) {
-		close_lanes(worker);
-		bt_tools_close(&worker->tools);
 		char text[128];
-		return bt_fail(err, BETON_SYSTEM, "cannot start worker thread %u of %u: %s",
-			       worker->loader->num_workers + 1, worker->loader->options.num_threads,
-			       strerror_r(fault, text, sizeof(text)));
+		return bt_fail(err, BETON_SYSTEM, "cannot start worker thread %u of %u: %s", loader->num_workers + 1,
+			       loader->options.num_threads, strerror_r(fault, text, sizeof(text)));
 	}
 	char name[16];
-	snprintf(name, sizeof(name), "beton-load-%u", worker->loader->num_workers);
+	snprintf(name, sizeof(name), "beton-load-%u", loader->num_workers);
 	/* A name is a convenience of debuggers; the thread works without. */
 	pthread_setname_np(worker->thread, name);
-	return BETON_OK;
+	int result = pin(worker, err);
+	loader->num_workers++;
+	return result;
 }
 
 int bt_workers_start(beton_loader *loader, beton_error *err)
@@ -218,8 +293,9 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 	int result = BETON_OK;
 	for (uint32_t i = 0; result == BETON_OK && i < count; i++) {
 		loader->workers[i].loader = loader;
-		result = start_one(&loader->workers[i], err);
-		loader->num_workers += result == BETON_OK;
+		result = open_worker(&loader->workers[i], err);
+		if (result == BETON_OK)
+			result = start_one(&loader->workers[i], err);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return result;
@@ -228,17 +304,33 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 void bt_workers_stop(beton_loader *loader)
 {
 	if (loader->num_workers > 0) {
-		pthread_mutex_lock(&loader->lock);
+		pthread_mutex_lock(&loader->pool->lock);
 		loader->stop = true;
-		pthread_cond_broadcast(&loader->work);
-		pthread_mutex_unlock(&loader->lock);
+		pthread_cond_broadcast(&loader->pool->work);
+		pthread_mutex_unlock(&loader->pool->lock);
 	}
-	for (uint32_t i = 0; i < loader->num_workers; i++) {
+	for (uint32_t i = 0; i < loader->num_workers; i++)
 		pthread_join(loader->workers[i].thread, NULL);
+	for (uint32_t i = 0; loader->workers && i < loader->options.num_threads; i++) {
 		close_lanes(&loader->workers[i]);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);
 	loader->workers = NULL;
 	loader->num_workers = 0;
+}
+
+bool bt_workers_stalled(const beton_loader *loader, uint32_t *file, uint64_t *offset, uint64_t *since_ns)
+{
+	*since_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < loader->num_workers; i++)
+		for (uint32_t k = 0; k < loader->dataset.count; k++) {
+			uint64_t since, place;
+			if (bt_lane_stalled(loader->workers[i].tools.lanes[k], &since, &place) && since < *since_ns) {
+				*since_ns = since;
+				*offset = place;
+				*file = k;
+			}
+		}
+	return *since_ns != UINT64_MAX;
 }

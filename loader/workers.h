@@ -8,6 +8,9 @@
 
 #include "slot.h"
 
+/* Samples that a worker has in its hands beside those that it reads ahead. */
+enum { BT_CLAIM_MAX = 16 };
+
 /* Starts options.num_threads workers; on failure those started so far are still to be stopped. Errors: SYSTEM,
  * NO_MEMORY. */
 int bt_workers_start(beton_loader *loader, beton_error *err);
@@ -15,10 +18,14 @@ int bt_workers_start(beton_loader *loader, beton_error *err);
 /* Stops and joins the workers and frees them. */
 void bt_workers_stop(beton_loader *loader);
 
-/* With the lock held: leaves the batches of the current run that the consumer has not got. */
-void bt_queue_abandon(beton_loader *loader);
+/* With the lock held: leaves the batches that the iterator's consumer has not got. */
+void bt_queue_abandon(beton_iterator *iterator);
 
 /* With the lock held: the slot of the next batch for the consumer, or NULL while none is begun. */
-bt_slot *bt_queue_head(beton_loader *loader);
+bt_slot *bt_queue_head(const beton_iterator *iterator);
+
+/* With the lock held: the read that a worker has been waiting for longest: its file and place, and since when
+ * (bt_now_ns). False: no worker waits. */
+bool bt_workers_stalled(const beton_loader *loader, uint32_t *file, uint64_t *offset, uint64_t *since_ns);
 
 #endif

@@ -38,8 +38,9 @@ int main(int argc, char **argv)
 
 	beton_error err;
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	if (beton_loader_open(&loader, argv[1], &options, &err) != BETON_OK ||
-	    beton_loader_start(loader, 0, 0, &err) != BETON_OK) {
+	    beton_iterator_open(&iterator, loader, 0, 0, &err) != BETON_OK) {
 		fprintf(stderr, "print-batches: %s\n", err.message);
 		beton_loader_close(&loader);
 		return 1;
@@ -47,7 +48,7 @@ int main(int argc, char **argv)
 	beton_batch *batch;
 	int result;
 	int lost = 0;
-	while ((result = beton_loader_next(loader, &batch, &err)) != BETON_END) {
+	while ((result = beton_iterator_next(iterator, &batch, -1, &err)) != BETON_END) {
 		if (result != BETON_OK) { /* this batch is lost; the next one may be fine */
 			fprintf(stderr, "print-batches: %s\n", err.message);
 			lost++;
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
 		print_batch(batch);
 		beton_batch_release(&batch);
 	}
+	beton_iterator_close(&iterator);
 	beton_loader_close(&loader);
 	return lost > 0;
 }

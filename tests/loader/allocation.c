@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The number of calls that succeed before the one that fails; below 0: all succeed. */
 static atomic_long countdown = -1;
@@ -26,6 +27,8 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+void *__real_mmap(void *place, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *place, size_t size, int protection, int flags, int fd, off_t offset);
 
 void *__wrap_malloc(size_t size)
 {
@@ -40,6 +43,12 @@ void *__wrap_calloc(size_t count, size_t size)
 int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
 {
 	return fails() ? ENOMEM : __real_posix_memalign(out, alignment, size);
+}
+
+void *__wrap_mmap(void *place, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	errno = ENOMEM;
+	return fails() ? MAP_FAILED : __real_mmap(place, size, protection, flags, fd, offset);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
@@ -57,6 +66,7 @@ static bool run(const char *file, const beton_loader_options *base, long k)
 {
 	beton_loader_options options = *base;
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	beton_error fault = {0};
 	atomic_store(&countdown, k);
 	int code = beton_loader_open(&loader, file, &options, &fault);
@@ -70,13 +80,13 @@ static bool run(const char *file, const beton_loader_options *base, long k)
 	}
 	uint32_t samples = 0, lost = 0;
 	/* An order that is drawn as a whole takes memory when an epoch begins. */
-	code = beton_loader_start(loader, 0, 0, NULL);
+	code = beton_iterator_open(&iterator, loader, 0, 0, NULL);
 	if (code) {
 		assert_true(atomic_exchange(&countdown, -1) < 0 && code == BETON_NO_MEMORY);
 		beton_loader_close(&loader);
 		return true;
 	}
-	for (beton_batch *batch; (code = beton_loader_next(loader, &batch, &fault)) != BETON_END;) {
+	for (beton_batch *batch; (code = beton_iterator_next(iterator, &batch, -1, &fault)) != BETON_END;) {
 		assert_true(expected(code));
 		if (code) {
 			assert_in_range(fault.sample, 0, 15);

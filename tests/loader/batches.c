@@ -60,12 +60,13 @@ static void note_batch(record *out, const beton_batch *batch)
 static void run(const beton_loader_options *options, uint64_t epoch, uint64_t position, uint64_t batches, record *out)
 {
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, file, options, err));
-	assert_ok(beton_loader_start(loader, epoch, position, err));
+	fixture_start(&iterator, loader, epoch, position);
 	for (uint64_t i = 0; i < batches; i++) {
 		beton_batch *batch = NULL;
 		beton_error err;
-		int result = beton_loader_next(loader, &batch, &err);
+		int result = beton_iterator_next(iterator, &batch, -1, &err);
 		if (result == BETON_END)
 			break;
 		if (result)
@@ -94,13 +95,14 @@ static void values_are_those_of_the_file(void **state)
 	(void)state;
 	beton_loader_options options = fixture_options(10, 2);
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, file, &options, err));
 	assert_int_equal(beton_loader_num_samples(loader), N);
 	assert_int_equal(beton_loader_num_batches(loader), 11);
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	for (uint64_t b = 0; b < 11; b++) {
 		beton_batch *batch = NULL;
-		assert_ok(beton_loader_next(loader, &batch, err));
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 		assert_int_equal(batch->count, b < 10 ? 10 : 1);
 		assert_int_equal(batch->position, b * 10);
 		assert_string_equal(batch->tensors[0].name, "label");
@@ -118,8 +120,8 @@ static void values_are_those_of_the_file(void **state)
 		beton_batch_release(&batch);
 	}
 	beton_batch *batch = NULL;
-	assert_int_equal(beton_loader_next(loader, &batch, NULL), BETON_END);
-	assert_int_equal(beton_loader_next(loader, &batch, NULL), BETON_END);
+	assert_int_equal(beton_iterator_next(iterator, &batch, -1, NULL), BETON_END);
+	assert_int_equal(beton_iterator_next(iterator, &batch, -1, NULL), BETON_END);
 	assert_null(batch);
 	beton_loader_close(&loader);
 }
@@ -141,6 +143,7 @@ static void threads_engine_and_batch_size_do_not_matter(void **state)
 				options.engine = engines[e];
 				options.direct = engines[e] != BETON_ENGINE_MMAP && t == 1;
 				options.batches_ahead = 1 + (uint32_t)t;
+				options.read_ahead = 20 * (uint32_t)b;
 				run(&options, 3, 0, UINT64_MAX, &got);
 				assert_memory_equal(&got, &expected, sizeof(got));
 			}
@@ -241,10 +244,11 @@ static void check_exact(beton_pixels exact, const uint8_t *expected, uint32_t wi
 	options.image.height = height;
 	options.image.exact = exact;
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, file, &options, err));
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch = NULL;
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_int_equal(batch->sample_ids[1], 1);
 	size_t bytes = (size_t)width * height * 3;
 	assert_memory_equal((uint8_t *)batch->tensors[1].data + bytes, expected, bytes);
@@ -275,10 +279,11 @@ static uint8_t *first_batch(const beton_image_options *image, size_t *bytes)
 	beton_loader_options options = fixture_options(N, 2);
 	options.image = *image;
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, file, &options, err));
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch = NULL;
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	*bytes = (size_t)N * image->width * image->height * 3;
 	uint8_t *pixels = malloc(*bytes);
 	assert_non_null(pixels);

@@ -71,13 +71,13 @@ static beton_loader *open_loader(const beton_loader_options *options)
 }
 
 /* The rest of an epoch, each sample at its position of sequence. Returns the batches. */
-static uint64_t take_all(beton_loader *loader, const beton_loader_options *options, uint64_t *sequence)
+static uint64_t take_all(beton_iterator *iterator, const beton_loader_options *options, uint64_t *sequence)
 {
 	uint64_t batches = 0;
 	for (;;) {
 		beton_batch *batch;
 		beton_error err;
-		int result = beton_loader_next(loader, &batch, &err);
+		int result = beton_iterator_next(iterator, &batch, -1, &err);
 		if (result == BETON_END)
 			break;
 		assert_int_equal(result, BETON_OK);
@@ -100,8 +100,9 @@ static uint64_t take_all(beton_loader *loader, const beton_loader_options *optio
 static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint64_t start, uint64_t *sequence)
 {
 	beton_loader *loader = open_loader(options);
-	assert_ok(beton_loader_start(loader, epoch, start, err));
-	uint64_t batches = take_all(loader, options, sequence);
+	beton_iterator *iterator = NULL;
+	fixture_start(&iterator, loader, epoch, start);
+	uint64_t batches = take_all(iterator, options, sequence);
 	beton_loader_close(&loader);
 	return batches;
 }
@@ -253,11 +254,12 @@ static void check_resumed(beton_order order, uint32_t batches)
 	options.batch_size = 5;
 	for (options.rank = 0; options.rank < 3; options.rank++) {
 		beton_loader *loader = open_loader(&options);
-		assert_ok(beton_loader_start(loader, 5, 0, err));
+		beton_iterator *iterator = NULL;
+		fixture_start(&iterator, loader, 5, 0);
 		for (uint32_t i = 0; i < batches; i++) {
 			beton_batch *batch;
 			beton_error fault;
-			int result = beton_loader_next(loader, &batch, &fault);
+			int result = beton_iterator_next(iterator, &batch, -1, &fault);
 			if (result == BETON_END)
 				break;
 			assert_int_equal(result, BETON_OK);
@@ -265,7 +267,7 @@ static void check_resumed(beton_order order, uint32_t batches)
 				got[batch->position + k * 3 + options.rank] = batch->sample_ids[k];
 			beton_batch_release(&batch);
 		}
-		assert_ok(beton_loader_get_state(loader, &states[options.rank], err));
+		assert_ok(beton_iterator_get_state(iterator, &states[options.rank], err));
 		beton_loader_close(&loader);
 	}
 	assert_memory_equal(&states[0], &states[1], sizeof(states[0]));
@@ -275,8 +277,9 @@ static void check_resumed(beton_order order, uint32_t batches)
 	for (options.rank = 0; options.rank < 2; options.rank++) {
 		options.num_threads = 3;
 		beton_loader *loader = open_loader(&options);
-		assert_ok(beton_loader_start_state(loader, &states[0], err));
-		take_all(loader, &options, got);
+		beton_iterator *iterator = NULL;
+		assert_ok(beton_iterator_open_state(&iterator, loader, &states[0], err));
+		take_all(iterator, &options, got);
 		beton_loader_close(&loader);
 	}
 	for (uint64_t i = 0; i < length; i++)
@@ -296,9 +299,10 @@ static void expect_mismatch(const beton_loader_state *state, const char *path, c
 			    int code, const char *text)
 {
 	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
 	beton_error fault;
 	assert_ok(beton_loader_open(&loader, path, options, err));
-	assert_int_equal(beton_loader_start_state(loader, state, &fault), code);
+	assert_int_equal(beton_iterator_open_state(&iterator, loader, state, &fault), code);
 	if (!strstr(fault.message, text))
 		fail_msg("'%s' does not say '%s'", fault.message, text);
 	beton_loader_close(&loader);
@@ -309,15 +313,15 @@ static void a_state_of_something_else_is_refused(void **state)
 	(void)state;
 	beton_loader_options options = make_options(BETON_ORDER_QUASI_RANDOM, true);
 	beton_loader *loader = open_loader(&options);
+	beton_iterator *iterator = NULL;
 	beton_loader_state saved, damaged;
-	beton_error fault;
-	assert_int_equal(beton_loader_get_state(loader, &saved, &fault), BETON_STATE);
-	assert_ok(beton_loader_start(loader, 1, 3, err));
-	assert_ok(beton_loader_get_state(loader, &saved, err));
+	fixture_start(&iterator, loader, 1, 3);
+	assert_ok(beton_iterator_get_state(iterator, &saved, err));
 	/* What must not change. */
 	const uint8_t front[] = {'B', 't', 'L', 's', 1, 0, 48, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
 	assert_memory_equal(saved.bytes, front, sizeof(front));
-	assert_ok(beton_loader_start_state(loader, &saved, err));
+	beton_iterator_close(&iterator);
+	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
 	beton_loader_close(&loader);
 
 	for (size_t i = 0; i < sizeof(saved); i++) {
@@ -356,13 +360,14 @@ static void a_callback_that_is_wrong_is_named(void **state)
 	beton_loader_options options = make_options(BETON_ORDER_CALLBACK, false);
 	options.order_callback = nonsense;
 	beton_loader *loader = open_loader(&options);
+	beton_iterator *iterator = NULL;
 	assert_true(beton_loader_sample_at(loader, 0, 5) == UINT64_MAX);
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch;
 	beton_error fault;
-	assert_int_equal(beton_loader_next(loader, &batch, &fault), BETON_INVALID_ARGUMENT);
+	assert_int_equal(beton_iterator_next(iterator, &batch, -1, &fault), BETON_INVALID_ARGUMENT);
 	assert_non_null(strstr(fault.message, "order_callback gave 150 for epoch 0, position 5"));
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	beton_batch_release(&batch);
 	beton_loader_close(&loader);
 }

@@ -172,11 +172,12 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 	for (uint32_t threads = 1; threads <= 3; threads++) {
 		beton_loader_options options = fixture_options(8, threads);
 		beton_loader *loader = open_loader(&options);
-		assert_ok(beton_loader_start(loader, 0, 0, err));
+		beton_iterator *iterator = NULL;
+		fixture_start(&iterator, loader, 0, 0);
 		for (uint64_t b = 0; b < 5; b++) {
 			beton_batch *batch = NULL;
 			beton_error fault = {0};
-			int result = beton_loader_next(loader, &batch, &fault);
+			int result = beton_iterator_next(iterator, &batch, -1, &fault);
 			if (b == DAMAGED / 8) {
 				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
 				assert_int_equal(fault.sample, DAMAGED);
@@ -190,7 +191,7 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 			assert_int_equal(batch->sample_ids[0], b * 8);
 			beton_batch_release(&batch);
 		}
-		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, NULL), BETON_END);
+		assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, NULL), BETON_END);
 		beton_loader_stats stats = {.struct_size = sizeof(stats)};
 		beton_loader_get_stats(loader, &stats);
 		assert_int_equal(stats.batches, 4);
@@ -231,12 +232,13 @@ static void a_flipped_bit_is_found_by_its_checksum(void **state)
 		options.verify = i % 2;
 		options.engine = i / 2 ? BETON_ENGINE_MMAP : BETON_ENGINE_THREADS;
 		beton_loader *loader = NULL;
+		beton_iterator *iterator = NULL;
 		assert_ok(beton_loader_open(&loader, path, &options, err));
-		assert_ok(beton_loader_start(loader, 0, 0, err));
+		fixture_start(&iterator, loader, 0, 0);
 		for (uint64_t b = 0; b < 4; b++) {
 			beton_batch *batch = NULL;
 			beton_error fault = {0};
-			int result = beton_loader_next(loader, &batch, &fault);
+			int result = beton_iterator_next(iterator, &batch, -1, &fault);
 			if (b == 2 && options.verify) {
 				assert_int_equal(result, BETON_SAMPLE_CORRUPT);
 				assert_int_equal(fault.sample, 9);
@@ -270,23 +272,23 @@ static void calls_out_of_turn_are_refused(void **state)
 	(void)state;
 	beton_loader_options options = fixture_options(4, 2);
 	beton_loader *loader = open_loader(&options);
+	beton_iterator *iterator = NULL;
 	beton_batch *batches[3] = {NULL};
 	beton_error fault = {0};
-	assert_int_equal(beton_loader_next(loader, &batches[0], &fault), BETON_STATE);
-	assert_int_equal(beton_loader_start(loader, 0, N + 1, &fault), BETON_INVALID_ARGUMENT);
+	assert_int_equal(beton_iterator_open(&iterator, loader, 0, N + 1, &fault), BETON_INVALID_ARGUMENT);
 	assert_non_null(strstr(fault.message, "position 41"));
-	assert_ok(beton_loader_start(loader, 0, N, err));
-	assert_int_equal(beton_loader_next(loader, &batches[0], NULL), BETON_END);
-	assert_ok(beton_loader_start(loader, 0, 0, err));
-	assert_ok(beton_loader_next(loader, &batches[0], err));
-	assert_ok(beton_loader_next(loader, &batches[1], err));
-	assert_int_equal(beton_loader_next(loader, &batches[2], &fault), BETON_STATE);
+	fixture_start(&iterator, loader, 0, N);
+	assert_int_equal(beton_iterator_next(iterator, &batches[0], -1, NULL), BETON_END);
+	fixture_start(&iterator, loader, 0, 0);
+	assert_ok(beton_iterator_next(iterator, &batches[0], -1, err));
+	assert_ok(beton_iterator_next(iterator, &batches[1], -1, err));
+	assert_int_equal(beton_iterator_next(iterator, &batches[2], -1, &fault), BETON_STATE);
 	assert_non_null(strstr(fault.message, "2 batches are leased"));
 	assert_null(batches[2]);
 	beton_batch_release(&batches[0]);
 	beton_batch_release(&batches[0]);
 	beton_batch_release(NULL);
-	assert_ok(beton_loader_next(loader, &batches[2], err));
+	assert_ok(beton_iterator_next(iterator, &batches[2], -1, err));
 	assert_int_equal(batches[2]->position, 8);
 	beton_loader_close(&loader); /* with two leases */
 }
@@ -296,13 +298,14 @@ static void a_lease_outlives_its_epoch(void **state)
 	(void)state;
 	beton_loader_options options = fixture_options(4, 2);
 	beton_loader *loader = open_loader(&options);
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_iterator *iterator = NULL;
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *held = NULL;
-	assert_ok(beton_loader_next(loader, &held, err));
+	assert_ok(beton_iterator_next(iterator, &held, -1, err));
 	for (uint64_t epoch = 1; epoch < 50; epoch++) {
-		assert_ok(beton_loader_start(loader, epoch, 16, err));
+		fixture_start(&iterator, loader, epoch, 16);
 		beton_batch *batch = NULL;
-		assert_ok(beton_loader_next(loader, &batch, err));
+		assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 		assert_int_equal(batch->epoch, epoch);
 		assert_int_equal(batch->sample_ids[0], 16);
 		beton_batch_release(&batch);
@@ -324,8 +327,9 @@ static void an_empty_file_has_empty_epochs(void **state)
 		options.order = orders[i];
 		assert_ok(beton_loader_open(&loader, path, &options, err));
 		assert_int_equal(beton_loader_num_batches(loader), 0);
-		assert_ok(beton_loader_start(loader, 0, 0, err));
-		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, NULL), BETON_END);
+		beton_iterator *iterator = NULL;
+		fixture_start(&iterator, loader, 0, 0);
+		assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, NULL), BETON_END);
 		beton_loader_close(&loader);
 	}
 	fixture_remove(path);
@@ -341,11 +345,12 @@ static void truncation_is_an_error(void **state)
 		beton_loader_options options = fixture_options(8, 2);
 		options.engine = engines[i];
 		beton_loader *loader = NULL;
+		beton_iterator *iterator = NULL;
 		assert_ok(beton_loader_open(&loader, path, &options, err));
 		assert_int_equal(truncate(path, 2 << 20), 0);
-		assert_ok(beton_loader_start(loader, 0, 0, err));
+		fixture_start(&iterator, loader, 0, 0);
 		beton_error fault = {0};
-		assert_int_equal(beton_loader_next(loader, &(beton_batch *){NULL}, &fault), BETON_FILE_CHANGED);
+		assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, &fault), BETON_FILE_CHANGED);
 		assert_in_range(fault.sample, 0, 7);
 		assert_non_null(strstr(fault.message, path));
 		beton_loader_close(&loader);
@@ -354,13 +359,14 @@ static void truncation_is_an_error(void **state)
 }
 
 /* 0 if the child of a fork is refused everywhere, and may close; else the number of the check that failed. */
-static int try_in_child(beton_loader *loader, beton_batch *batch)
+static int try_in_child(beton_loader *loader, beton_iterator *iterator, beton_batch *batch)
 {
 	beton_error err = {0};
 	beton_batch *next = NULL;
-	if (beton_loader_start(loader, 0, 0, &err) != BETON_STATE || !strstr(err.message, "fork"))
+	beton_iterator *other = NULL;
+	if (beton_iterator_open(&other, loader, 0, 0, &err) != BETON_STATE || !strstr(err.message, "fork"))
 		return 1;
-	if (beton_loader_next(loader, &next, NULL) != BETON_STATE || next)
+	if (beton_iterator_next(iterator, &next, -1, NULL) != BETON_STATE || next)
 		return 2;
 	beton_loader_stats stats = {.struct_size = sizeof(stats)};
 	beton_loader_get_stats(loader, &stats);
@@ -369,6 +375,9 @@ static int try_in_child(beton_loader *loader, beton_batch *batch)
 	beton_batch_release(&batch);
 	if (batch)
 		return 4;
+	beton_iterator_close(&iterator);
+	if (iterator)
+		return 6;
 	beton_loader_close(&loader);
 	return loader ? 5 : 0;
 }
@@ -378,23 +387,24 @@ static void the_child_of_a_fork_is_refused(void **state)
 	(void)state;
 	beton_loader_options options = fixture_options(4, 2);
 	beton_loader *loader = open_loader(&options);
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	beton_iterator *iterator = NULL;
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch = NULL;
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	/* Often: the workers may be in the midst of anything when the process forks. */
 	for (int i = 0; i < 50; i++) {
-		assert_ok(beton_loader_start(loader, (uint64_t)i, 0, err));
+		fixture_start(&iterator, loader, (uint64_t)i, 0);
 		pid_t child = fork();
 		assert_true(child >= 0);
 		if (child == 0)
-			_exit(try_in_child(loader, batch));
+			_exit(try_in_child(loader, iterator, batch));
 		int status = 0;
 		assert_int_equal(waitpid(child, &status, 0), child);
 		assert_true(WIFEXITED(status));
 		assert_int_equal(WEXITSTATUS(status), 0);
 	}
 	beton_batch_release(&batch);
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	beton_loader_close(&loader);
 }
 

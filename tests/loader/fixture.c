@@ -184,3 +184,9 @@ beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads)
 	options.image.height = 12;
 	return options;
 }
+
+void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epoch, uint64_t position)
+{
+	beton_iterator_close(iterator);
+	assert_ok(beton_iterator_open(iterator, loader, epoch, position, err));
+}

@@ -56,6 +56,9 @@ uint8_t *fixture_decode(const uint8_t *bytes, unsigned long size, bool fast);
 char *fixture_write(uint64_t n, int64_t damaged);
 void fixture_remove(char *path);
 
+/* Begins an epoch, and closes the one that *iterator is at. */
+void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epoch, uint64_t position);
+
 /* Options for small batches: batch_size, threads, 16 x 12 pixels. */
 beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads);
 

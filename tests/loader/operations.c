@@ -255,11 +255,12 @@ enum { SAMPLES = 24, IMAGE = 16 * 12 * 3 };
 static void load(const char *path, const beton_loader_options *options, uint8_t pixels[SAMPLES][IMAGE])
 {
 	beton_loader *loader;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, options, err));
-	assert_ok(beton_loader_start(loader, 3, 0, err));
+	fixture_start(&iterator, loader, 3, 0);
 	beton_batch *batch;
 	int seen = 0;
-	while (beton_loader_next(loader, &batch, NULL) == BETON_OK) {
+	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
 		const beton_tensor *tensor = NULL;
 		for (uint32_t i = 0; i < batch->num_tensors; i++)
 			if (batch->tensors[i].ndim == 4)
@@ -378,12 +379,13 @@ static void custom_operations_are_called(void **state)
 
 	refused = 13;
 	beton_loader *loader;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, &options, err));
-	assert_ok(beton_loader_start(loader, 3, 0, err));
+	fixture_start(&iterator, loader, 3, 0);
 	beton_batch *batch;
 	beton_error err;
 	int result, failures = 0;
-	while ((result = beton_loader_next(loader, &batch, &err)) != BETON_END)
+	while ((result = beton_iterator_next(iterator, &batch, -1, &err)) != BETON_END)
 		if (result == BETON_OK) {
 			beton_batch_release(&batch);
 		} else {

@@ -99,13 +99,14 @@ static void every_field_is_an_output(void **state)
 	options.max_bytes = LONGEST;
 	options.order = BETON_ORDER_RANDOM;
 	beton_loader *loader;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, &options, err));
 	/* Twice: the second epoch's slots are full of the first one's bytes. */
 	for (uint64_t epoch = 0; epoch < 2; epoch++) {
-		assert_ok(beton_loader_start(loader, epoch, 0, err));
+		fixture_start(&iterator, loader, epoch, 0);
 		beton_batch *batch;
 		uint32_t seen = 0;
-		while (beton_loader_next(loader, &batch, NULL) == BETON_OK) {
+		while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
 			assert_int_equal(batch->num_tensors, 6);
 			assert_null(find(batch, "odd"));
 			assert_int_equal(find(batch, "box")->ndim, 3);
@@ -132,16 +133,17 @@ static void too_long_values_are_errors(void **state)
 	options.fields = fields;
 	options.num_fields = 1;
 	beton_loader *loader;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, &options, err));
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch;
 	beton_error err;
 	for (int i = 0; i < SAMPLES - 1; i++) {
-		assert_int_equal(beton_loader_next(loader, &batch, &err), BETON_OK);
+		assert_int_equal(beton_iterator_next(iterator, &batch, -1, &err), BETON_OK);
 		assert_int_equal(batch->num_tensors, 2);
 		beton_batch_release(&batch);
 	}
-	assert_int_equal(beton_loader_next(loader, &batch, &err), BETON_SAMPLE_CORRUPT);
+	assert_int_equal(beton_iterator_next(iterator, &batch, -1, &err), BETON_SAMPLE_CORRUPT);
 	assert_int_equal(err.sample, 10);
 	assert_non_null(strstr(err.message, "'raw'"));
 	assert_non_null(strstr(err.message, "max_bytes"));
@@ -188,11 +190,12 @@ static void drawn_numbers_are_outputs(void **state)
 	options.image.num_operations = 2;
 	options.drawn = true;
 	beton_loader *loader;
+	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open(&loader, path, &options, err));
-	assert_ok(beton_loader_start(loader, 0, 0, err));
+	fixture_start(&iterator, loader, 0, 0);
 	beton_batch *batch;
 	int flips = 0, bright = 0;
-	while (beton_loader_next(loader, &batch, NULL) == BETON_OK) {
+	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
 		const beton_tensor *tensor = find(batch, "image.drawn");
 		assert_non_null(tensor);
 		assert_int_equal(tensor->shape[1], 13);

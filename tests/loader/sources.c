@@ -58,14 +58,15 @@ static void samples_come_from_their_files(void **state)
 		beton_loader_options options = make_options(BETON_ORDER_RANDOM);
 		options.engine = (beton_engine)engine;
 		beton_loader *loader = open_many(sources, &options);
+		beton_iterator *iterator = NULL;
 		assert_int_equal(beton_loader_num_samples(loader), 72);
 		assert_int_equal(beton_loader_epoch_length(loader), 72);
 		uint32_t seen[72] = {0}, lost = 0;
-		assert_ok(beton_loader_start(loader, 0, 0, err));
+		fixture_start(&iterator, loader, 0, 0);
 		for (int result = BETON_OK; result != BETON_END;) {
 			beton_batch *batch;
 			beton_error fault;
-			result = beton_loader_next(loader, &batch, &fault);
+			result = beton_iterator_next(iterator, &batch, -1, &fault);
 			if (result == BETON_SAMPLE_CORRUPT) {
 				assert_int_equal(fault.sample, 43);
 				assert_non_null(strstr(fault.message, files[1]));
@@ -108,13 +109,14 @@ static void pictures_are_those_of_the_file_alone(void **state)
 	options.batch_size = 1;
 	beton_loader *many = open_many(sources, &options);
 	beton_loader *alone = NULL;
+	beton_iterator *many_iterator = NULL, *alone_iterator = NULL;
 	assert_ok(beton_loader_open(&alone, files[2], &options, err));
-	assert_ok(beton_loader_start(many, 0, 47, err));
-	assert_ok(beton_loader_start(alone, 0, 0, err));
+	fixture_start(&many_iterator, many, 0, 47);
+	fixture_start(&alone_iterator, alone, 0, 0);
 	for (uint64_t i = 0; i < sizes[2]; i++) {
 		beton_batch *a, *b;
-		assert_ok(beton_loader_next(many, &a, err));
-		assert_ok(beton_loader_next(alone, &b, err));
+		assert_ok(beton_iterator_next(many_iterator, &a, -1, err));
+		assert_ok(beton_iterator_next(alone_iterator, &b, -1, err));
 		assert_int_equal(a->sample_ids[0], 47 + i);
 		assert_int_equal(b->sample_ids[0], i);
 		assert_memory_equal(a->tensors[1].data, b->tensors[1].data,
@@ -162,6 +164,7 @@ static void weights_mix_files(void **state)
 	beton_loader_options options = make_options(BETON_ORDER_RANDOM);
 	options.num_draws = 65536;
 	beton_loader *loader = open_many(mixed, &options);
+	beton_iterator *iterator = NULL;
 	assert_int_equal(beton_loader_epoch_length(loader), 65536);
 	uint64_t *samples = calloc(65536, sizeof(*samples));
 	assert_ok(beton_loader_samples_at(loader, 0, 0, 65536, samples, err));
@@ -172,13 +175,14 @@ static void weights_mix_files(void **state)
 	assert_int_equal(counts[1], 0);
 	/* It goes on anywhere: by the state, in the middle of an epoch. */
 	beton_loader_state saved;
-	assert_ok(beton_loader_start(loader, 0, 1000, err));
-	assert_ok(beton_loader_get_state(loader, &saved, err));
+	fixture_start(&iterator, loader, 0, 1000);
+	assert_ok(beton_iterator_get_state(iterator, &saved, err));
+	beton_iterator_close(&iterator);
 	beton_loader_close(&loader);
 	loader = open_many(mixed, &options);
-	assert_ok(beton_loader_start_state(loader, &saved, err));
+	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
 	beton_batch *batch;
-	assert_ok(beton_loader_next(loader, &batch, err));
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_memory_equal(batch->sample_ids, samples + 1000, BATCH * sizeof(*samples));
 	beton_batch_release(&batch);
 	beton_loader_close(&loader);
@@ -186,7 +190,7 @@ static void weights_mix_files(void **state)
 	mixed[2].weight = 2;
 	beton_error fault;
 	loader = open_many(mixed, &options);
-	assert_int_equal(beton_loader_start_state(loader, &saved, &fault), BETON_MISMATCH);
+	assert_int_equal(beton_iterator_open_state(&iterator, loader, &saved, &fault), BETON_MISMATCH);
 	beton_loader_close(&loader);
 	free(samples);
 }

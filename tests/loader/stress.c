@@ -54,11 +54,12 @@ static void *release(void *batch)
 /* Leaves each epoch after another number of batches; every third is released by a thread of its own. */
 static void restarts(beton_loader *loader)
 {
+	beton_iterator *iterator = NULL;
 	for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-		assert_ok(beton_loader_start(loader, epoch, epoch % 3 * 4, err));
+		fixture_start(&iterator, loader, epoch, epoch % 3 * 4);
 		for (uint64_t i = 0; i < epoch % 17; i++) {
 			beton_batch *batch = NULL;
-			if (beton_loader_next(loader, &batch, NULL) == BETON_END)
+			if (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_END)
 				break;
 			assert_non_null(batch);
 			assert_int_equal(batch->epoch, epoch);
@@ -70,6 +71,7 @@ static void restarts(beton_loader *loader)
 				beton_batch_release(&batch);
 		}
 	}
+	beton_iterator_close(&iterator);
 }
 
 static void epochs_may_be_left_early(void **state)
@@ -85,10 +87,11 @@ static void loaders_may_be_closed_at_any_time(void **state)
 	(void)state;
 	for (uint64_t i = 0; i < 40; i++) {
 		beton_loader *loader = open_loader(1 + (uint32_t)i % 4, BETON_ENGINE_MMAP);
+		beton_iterator *iterator = NULL;
 		if (i % 4)
-			assert_ok(beton_loader_start(loader, i, 0, err));
+			fixture_start(&iterator, loader, i, 0);
 		if (i % 4 > 1)
-			assert_ok(beton_loader_next(loader, &(beton_batch *){NULL}, err));
+			assert_ok(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, err));
 		beton_loader_close(&loader);
 	}
 }
@@ -104,13 +107,14 @@ static void two_loaders_do_not_meet(void **state)
 	(void)state;
 	beton_loader *one = open_loader(3, BETON_ENGINE_THREADS);
 	beton_loader *two = open_loader(3, BETON_ENGINE_MMAP);
+	beton_iterator *two_iterator = NULL;
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, restart_thread, one), 0);
 	beton_loader_stats stats = {.struct_size = sizeof(stats)};
 	for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-		assert_ok(beton_loader_start(two, epoch, 0, err));
+		fixture_start(&two_iterator, two, epoch, 0);
 		beton_batch *batch = NULL;
-		assert_ok(beton_loader_next(two, &batch, err));
+		assert_ok(beton_iterator_next(two_iterator, &batch, -1, err));
 		beton_batch_release(&batch);
 		beton_loader_get_stats(two, &stats);
 		assert_int_equal(stats.batches, epoch + 1);

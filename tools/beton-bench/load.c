@@ -41,11 +41,12 @@ static void add_batch(XXH3_state_t *digest, const beton_batch *batch)
 static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_error *err)
 {
 	uint64_t started = bt_now_ns();
-	int result = beton_loader_start(self->loader, epoch, 0, err);
+	beton_iterator *iterator;
+	int result = beton_iterator_open(&iterator, self->loader, epoch, 0, err);
 	self->images = 0;
 	while (result == BETON_OK) {
 		beton_batch *batch;
-		result = beton_loader_next(self->loader, &batch, err);
+		result = beton_iterator_next(iterator, &batch, -1, err);
 		if (result != BETON_OK)
 			break;
 		if (epoch == 0 && self->images == 0)
@@ -57,6 +58,7 @@ static int run_epoch(load_run *self, uint32_t epoch, uint64_t opened_ns, beton_e
 		result = program_check_signals(err);
 	}
 	self->seconds[epoch] = (double)(bt_now_ns() - started) * 1e-9;
+	beton_iterator_close(&iterator);
 	return result == BETON_END ? BETON_OK : result;
 }
 

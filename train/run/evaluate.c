@@ -69,18 +69,21 @@ static int run_batch(run_session *session, const beton_batch *batch, struct resu
 
 static int run_shard(run_session *session, struct results *results, struct sums *sums, beton_error *err)
 {
-	int result = beton_loader_start(session->val_loader, 0, 0, err);
+	beton_iterator *iterator;
+	int result = beton_iterator_open(&iterator, session->val_loader, 0, 0, err);
 	while (result == BETON_OK) {
 		beton_batch *batch = NULL;
 		if (run_signals_caught()) {
 			sums->counts[INTERRUPTED] = 1;
-			return BETON_OK;
+			result = BETON_END;
+			break;
 		}
-		result = beton_loader_next(session->val_loader, &batch, err);
+		result = beton_iterator_next(iterator, &batch, -1, err);
 		if (result == BETON_OK)
 			result = run_batch(session, batch, results, sums, err);
 		beton_batch_release(&batch);
 	}
+	beton_iterator_close(&iterator);
 	return result == BETON_END ? BETON_OK : result;
 }
 

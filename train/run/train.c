@@ -12,6 +12,7 @@
 
 struct training {
 	run_session *session;
+	beton_iterator *iterator; /* of the epoch that is being trained */
 	run_metrics *metrics;
 	dtrain_schedule schedule;
 	uint64_t step_began_ns;
@@ -81,7 +82,7 @@ static int train_step(struct training *training, beton_error *err)
 	float figures[DTRAIN_GRAD_EXTRA];
 	dtrain_ddp_step communication = {0};
 	uint64_t began = bt_now_ns();
-	int result = beton_loader_next(session->train_loader, &batch, err);
+	int result = beton_iterator_next(training->iterator, &batch, -1, err);
 	if (result == BETON_END)
 		return bt_fail(err, BETON_STATE, "%s: the epoch ended early, at position %" PRId64,
 			       session->options->data, session->position.position);
@@ -130,8 +131,8 @@ static int run_steps(struct training *training, beton_error *err)
 	int64_t total = session->facts->total_steps;
 	if (epoch_is_over(session) || session->position.step >= total)
 		return BETON_OK;
-	int result = beton_loader_start(session->train_loader, (uint64_t)session->position.epoch,
-					(uint64_t)session->position.position, err);
+	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)session->position.epoch,
+					 (uint64_t)session->position.position, err);
 	training->step_began_ns = bt_now_ns();
 	while (result == BETON_OK && !training->stop && !epoch_is_over(session) && session->position.step < total) {
 		result = train_step(training, err);
@@ -142,6 +143,7 @@ static int run_steps(struct training *training, beton_error *err)
 			training->step_began_ns = bt_now_ns();
 		}
 	}
+	beton_iterator_close(&training->iterator);
 	return result;
 }
 

@@ -164,6 +164,12 @@ BETON_API int beton_reader_check(const beton_reader *reader, const beton_value *
 BETON_API int beton_reader_read_value(const beton_reader *reader, const beton_value *value, void *destination,
 				      beton_error *err);
 
+/* The same for those who have read the stored bytes of a value (value->blob.size bytes) themselves: fills destination
+ * (value->size bytes), decompressed, and checked first if `check`. Errors: those of beton_reader_check, NO_MEMORY,
+ * FORMAT (the field's dictionary is damaged). */
+BETON_API int beton_reader_unpack(const beton_reader *reader, const beton_value *value, const void *stored, bool check,
+				  void *destination, beton_error *err);
+
 /* Reads all of metadata, allocation table and extension block and checks what needs the whole file: every checksum but
  * those of the blobs, every allocation, and that none overlaps another. Stops at the first fault. Errors: FORMAT, IO,
  * FILE_CHANGED, NO_MEMORY (only a table out of order takes memory: that of the index). */

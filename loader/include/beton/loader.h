@@ -3,14 +3,16 @@
  * libbeton-loader: shuffled, decoded, augmented batches from .beton files.
  *
  *   order(seed, epoch, position) -> sample   pure function, O(1) memory, seekable
- *   -> I/O engine -> worker threads: decode the crop, resize, flip, normalize, convert -> slot of a batch -> consumer
+ *   -> I/O engine, which reads ahead -> worker threads: decode the crop, resize, flip, normalize, convert
+ *   -> slot of a batch -> iterator -> consumer
  *
  * The batches are a function of (file, options, epoch, position) alone: not of the number of threads, of the engine,
  * nor of how often the epoch was interrupted. The global batch (all ranks together) is the same for any world size
  * with the same batch_size * world_size.
  *
- * Threads: one thread at a time calls the functions of one loader, except that beton_batch_release may be called from
- * any thread. Several loaders may live in one process. A loader must not be used in the child of a fork.
+ * Threads: any thread may call anything, but an iterator is used by one thread at a time, and nobody uses what is being
+ * closed. Several loaders may live in one process, and several iterators in a loader. None of them can be used in the
+ * child of a fork: calls that can fail say so, others do nothing.
  */
 #ifndef BETON_LOADER_H
 #define BETON_LOADER_H
@@ -70,6 +72,27 @@ typedef enum beton_engine {
 	BETON_ENGINE_THREADS = 2, /* copies from the page cache; what is not there is read by a pool of threads */
 	BETON_ENGINE_URING = 3,   /* io_uring; where it is missing or forbidden, THREADS with one line of log */
 } beton_engine;
+
+/* What becomes of a sample that cannot be read or decoded (IO, SAMPLE_CORRUPT). Each is counted in the statistics and
+ * listed by beton_loader_bad_samples. Results do not depend on the number of threads. */
+typedef enum beton_on_error {
+	BETON_ON_ERROR_FAIL = 0, /* its batch is lost: beton_iterator_next reports the sample, and goes on behind it */
+	BETON_ON_ERROR_SKIP = 1, /* left out: its batch is shorter, which beton_batch says. A batch without a good
+				    sample is lost, so that all ranks get as many batches */
+	/* Another sample takes its place: one from a position of the epoch that is drawn for it; if that one is bad
+	 * too, the next of up to 16. */
+	BETON_ON_ERROR_SUBSTITUTE = 2,
+} beton_on_error;
+
+/* Where the tensors of batches live: for pinned, shared or huge pages. */
+typedef struct beton_allocator {
+	/* bytes at a multiple of alignment, a power of two; NULL: there are none. Called by the thread that opens a
+	 * loader or an iterator. */
+	void *(*allocate)(size_t bytes, size_t alignment, void *context);
+	/* Called by the thread that closes the loader, or that releases the last reference to a batch later. */
+	void (*release)(void *memory, size_t bytes, void *context);
+	void *context;
+} beton_allocator;
 
 typedef enum beton_crop {
 	BETON_CROP_NONE = 0,   /* the whole picture, resized to the output */
@@ -232,13 +255,28 @@ typedef struct beton_image_options {
 typedef struct beton_loader_options {
 	size_t struct_size;      /* sizeof(beton_loader_options) */
 	uint32_t batch_size;     /* samples per batch and rank, >= 1; default 256 */
-	uint32_t num_threads;    /* worker threads; 0 = one for each core this process may use */
+	uint32_t num_threads;    /* worker threads; 0 = one for each core this process may use (affinity, cgroup) */
 	uint32_t batches_ahead;  /* batches prepared in advance, 1..64; default 3 */
-	uint32_t batches_leased; /* batches that the consumer may hold at once, 1..64; default 2 */
-	beton_order order;       /* default SEQUENTIAL */
-	beton_engine engine;     /* default AUTO */
-	bool direct; /* read past the page cache (O_DIRECT), for files much larger than memory; where the file
-			system cannot, through it with one line of log. Not with MMAP. Default false */
+	uint32_t batches_leased; /* batches that the consumer may hold at once, 1..64; default 2. For each iterator
+				    that is open */
+	/* Samples that each thread reads ahead of the one that it works on, up to 1024. 0 (default): automatic; none
+	 * where the file is in memory, growing while data is late. MMAP reads nothing ahead. */
+	uint32_t read_ahead;
+	/* Bytes for batches, read-ahead and working memory of one iterator's work; 0 (default): what they need. If the
+	 * options cannot work with it, open fails and names the least limit that can. It is shared evenly by the
+	 * threads; a picture that needs more than its thread's part fails with NO_MEMORY. Not counted: the program's
+	 * own code, an order's memory (see beton_order), and pages of the file in the page cache. */
+	uint64_t memory_limit;
+	beton_allocator allocator; /* of batches; its functions NULL (default): the C library's memory */
+	beton_on_error on_error;   /* default FAIL */
+	int thread_nice;           /* added to the worker threads' niceness, 0..19; default 0 */
+	const int *cpus; /* worker i runs on cpus[i % num_cpus] alone; borrowed until open returns. NULL (default):
+			    where the system likes */
+	uint32_t num_cpus;
+	beton_order order;   /* default SEQUENTIAL */
+	beton_engine engine; /* default AUTO */
+	bool direct;         /* read past the page cache (O_DIRECT), for files much larger than memory; where the file
+				system cannot, through it with one line of log. Not with MMAP. Default false */
 	void (*log)(const char *line, void *context); /* told what the user may want to know, never in steady state, by
 							 any thread; NULL, the default: nobody */
 	void *log_context;
@@ -293,8 +331,8 @@ typedef struct beton_tensor {
 	void *data;
 } beton_tensor;
 
-/* A leased batch. The consumer may read and write the tensors until it releases the batch; the library does not touch
- * them meanwhile. Outputs stand in field order:
+/* A leased batch. Its holder may read and write the tensors until the last reference to it is released, also after
+ * iterator and loader were closed; the library does not touch them meanwhile. Outputs stand in field order:
  *   image            the image field; further ones are left out
  *   INT, FLOAT       int64 and float64, [count]
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
@@ -309,6 +347,7 @@ typedef struct beton_batch {
 	uint64_t epoch;
 	uint64_t position; /* position in the global order of the batch's first global sample */
 	uint32_t count;    /* samples in this batch, 1..batch_size */
+	uint32_t bad;      /* samples that were left out (SKIP) or replaced (SUBSTITUTE) */
 	uint32_t num_tensors;
 	const beton_tensor *tensors;
 	const uint64_t *sample_ids; /* [count], index in the file */
@@ -321,12 +360,33 @@ typedef struct beton_loader_stats {
 	uint64_t samples;
 	uint64_t errors;     /* batches that ended in an error */
 	uint64_t bytes_read; /* blob bytes that workers consumed */
-	uint64_t read_ns;
-	uint64_t decode_ns;
-	uint64_t transform_ns;
-	uint64_t wait_ns; /* the consumer waited in beton_loader_next: the data was late */
-	uint64_t idle_ns; /* workers waited for a free slot: the consumer was late */
+	/* Workers, by stage. */
+	uint64_t order_ns;     /* which sample, and where it lies: order, metadata, allocation table */
+	uint64_t submit_ns;    /* asking for the data, and copying what is in the page cache */
+	uint64_t read_ns;      /* waiting for data */
+	uint64_t verify_ns;    /* comparing checksums */
+	uint64_t decode_ns;    /* JPEG decoding of crops; decompression */
+	uint64_t transform_ns; /* resize, operations, last pass */
+	uint64_t batch_ns;     /* what is done to a batch as a whole */
+	uint64_t idle_ns;      /* waiting for a free slot: the consumer was late */
+	/* The consumer. */
+	uint64_t wait_ns;     /* it waited in beton_iterator_next: the data was late */
+	uint64_t run_ns;      /* from the opening of each iterator to the last batch it gave */
+	uint64_t bad_samples; /* each time that one was met */
+	uint64_t read_ahead;  /* samples that a worker reads ahead now, on average, rounded up */
 } beton_loader_stats;
+
+/* What limits the speed. */
+typedef enum beton_bottleneck {
+	BETON_BOTTLENECK_UNKNOWN = 0,  /* too little has been delivered to say */
+	BETON_BOTTLENECK_CONSUMER = 1, /* not the loader: batches are ready before they are asked for */
+	BETON_BOTTLENECK_ORDER = 2,    /* else, what the workers spend most of their time with */
+	BETON_BOTTLENECK_STORAGE = 3,
+	BETON_BOTTLENECK_VERIFY = 4,
+	BETON_BOTTLENECK_DECODE = 5,
+	BETON_BOTTLENECK_TRANSFORM = 6,
+	BETON_BOTTLENECK_SLOTS = 7, /* workers and consumer wait for each other: batches_ahead is too small */
+} beton_bottleneck;
 
 /* Where an epoch is: bytes to be stored with a checkpoint, little-endian, the same on every machine. Its size is part
  * of the ABI; what is in it is versioned. */
@@ -335,6 +395,9 @@ typedef struct beton_loader_state {
 } beton_loader_state;
 
 typedef struct beton_loader beton_loader;
+
+/* An epoch, or the rest of one, on its way to the consumer. */
+typedef struct beton_iterator beton_iterator;
 
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
@@ -357,36 +420,55 @@ BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sou
 BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 				  beton_error *err);
 
-/* Stops and joins the workers, frees everything, sets *loader to NULL. Batches still leased become invalid. In the
- * child of a fork it sets *loader to NULL and no more. */
+/* Closes iterators that are open, stops and joins the workers, sets *loader to NULL. Batches that are leased stay valid
+ * until they are released. In the child of a fork it sets *loader to NULL and no more. */
 BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
- * whole batches, at any world size). Leaves an unfinished epoch without waiting for it; leased batches stay leased.
- * Errors: INVALID_ARGUMENT (position beyond the epoch's), STATE (the child of a fork), NO_MEMORY (of orders that are
- * drawn as a whole). */
-BETON_API int beton_loader_start(beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err);
+ * whole batches, at any world size). Batches are prepared from here on. Several iterators share the workers; the batch
+ * that is closest to its consumer comes first.
+ * Errors: INVALID_ARGUMENT (position beyond the epoch's), STATE (the child of a fork), NO_MEMORY (for the batches of
+ * one more iterator than there were at once so far, memory_limit included, or of orders that are drawn as a whole). */
+BETON_API int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position,
+				  beton_error *err);
+
+/* The same at a state: the global sequence of samples is that of the unbroken epoch, also with another world size,
+ * batch size, number of threads, engine, `last` or outputs. Errors: those of beton_iterator_open, FORMAT (no state, or
+ * a damaged one), UNSUPPORTED_VERSION, MISMATCH (of another data set, or of other options of the order: order, seed,
+ * indices, weights, class_field, window_pages; a callback is taken for the same). */
+BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
+					beton_error *err);
 
 /* The place behind the last batch that the consumer got (of all ranks, which have got as many): epoch, position, and
- * hashes of data set and order. Errors: STATE (no epoch was started, or the child of a fork). */
-BETON_API int beton_loader_get_state(const beton_loader *loader, beton_loader_state *out, beton_error *err);
+ * hashes of data set and order. Errors: STATE (the child of a fork). */
+BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err);
 
-/* Goes on at a state: the global sequence of samples is that of the unbroken epoch, also with another world size, batch
- * size, number of threads, engine, `last` or outputs. Errors: those of beton_loader_start, FORMAT (no state, or a
- * damaged one), UNSUPPORTED_VERSION, MISMATCH (of another data set, or of other options of the order: order, seed,
- * indices, weights, class_field, window_pages; a callback is taken for the same). */
-BETON_API int beton_loader_start_state(beton_loader *loader, const beton_loader_state *state, beton_error *err);
-
-/* Waits for the next batch. BETON_OK: *out is leased. BETON_END: no more batches in this epoch. SAMPLE_CORRUPT, IO,
- * FILE_CHANGED, NO_MEMORY: this batch is lost (err->sample says why), the next call goes on with the one after it.
- * STATE: no epoch was started, the consumer holds batches_leased batches already, or this is the child of a fork.
+/* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
+ * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch. TIMEOUT: err says how far the
+ * batch is and, where a read is late, of which file, place and since when; nothing is lost. SAMPLE_CORRUPT, IO,
+ * FILE_CHANGED, NO_MEMORY, USER_ERROR: this batch is lost (err->sample says why), the next call goes on with the one
+ * after it. STATE: the consumer holds batches_leased batches already, or this is the child of a fork.
+ * A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT.
  * A batch reports its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding
  * the crop gives an error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels;
  * without a checksum what lies behind the crop is not looked at. */
-BETON_API int beton_loader_next(beton_loader *loader, beton_batch **out, beton_error *err);
+BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
-/* Gives a batch back and sets *batch to NULL; NULL is allowed. */
+/* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
+ * Leased batches stay leased. */
+BETON_API void beton_iterator_close(beton_iterator **iterator);
+
+/* One more reference to a leased batch, for one more release. */
+BETON_API void beton_batch_retain(beton_batch *batch);
+
+/* Gives a reference back and sets *batch to NULL; NULL is allowed. The last one gives the batch back. */
 BETON_API void beton_batch_release(beton_batch **batch);
+
+/* A tensor of the batch for NumPy, PyTorch, JAX, CuPy...: a DLPack tensor (dlpack/dlpack.h, version 0.6) on the CPU
+ * without a copy, which holds a reference to the batch until its deleter is called. bool is exported as uint8.
+ * Errors: INVALID_ARGUMENT (no such tensor), NO_MEMORY. */
+struct DLManagedTensor;
+BETON_API int beton_batch_dlpack(beton_batch *batch, uint32_t tensor, struct DLManagedTensor **out, beton_error *err);
 
 /* Samples of the data set; positions of an epoch's global order; batches that this rank gets from a whole epoch; the
  * sample at a position, UINT64_MAX beyond the end (or when there is no memory to draw the order as a whole). */
@@ -399,6 +481,14 @@ BETON_API uint64_t beton_loader_sample_at(const beton_loader *loader, uint64_t e
  * Errors: INVALID_ARGUMENT (positions beyond the end, or a callback's number), NO_MEMORY. Any thread. */
 BETON_API int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
 				      uint64_t *samples, beton_error *err);
+
+/* The samples found bad so far, each once, in rising order: the first min(*count, capacity) of them. *count becomes
+ * their number; beyond 65536 no more are listed. ids may be NULL if capacity is 0. */
+BETON_API void beton_loader_bad_samples(const beton_loader *loader, uint64_t *ids, size_t capacity, size_t *count);
+
+/* What limits the speed since open, and in words with its figures what would help: one line, NUL-terminated, cut to
+ * size bytes (512 suffice). text may be NULL. */
+BETON_API beton_bottleneck beton_loader_diagnose(const beton_loader *loader, char *text, size_t size);
 
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 

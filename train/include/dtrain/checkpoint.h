@@ -26,7 +26,7 @@ typedef struct dtrain_position {
 	size_t struct_size;
 	int64_t step;     /* optimizer steps done */
 	int64_t epoch;    /* epoch that the next step belongs to */
-	int64_t position; /* samples of that epoch consumed by all ranks: beton_loader_start's position */
+	int64_t position; /* samples of that epoch consumed by all ranks: beton_iterator_open's position */
 	uint64_t seed;
 	int32_t world_size;
 	int32_t batch_size; /* per rank */

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "iterator.h"
+#include "resume.h"
+#include "state.h"
+#include "workers.h"
+
+/* The first wait that is told to the log; then each that is twice as long. */
+#define STALL_NS UINT64_C(10000000000)
+
+bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
+{
+	const beton_loader_options *options = &loader->options;
+	return (bt_shard){.n = bt_orders_length(loader->orders),
+			  .start = position,
+			  .batch_size = options->batch_size,
+			  .rank = options->rank,
+			  .world_size = options->world_size,
+			  .last = options->last};
+}
+
+uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators)
+{
+	return iterators * (options->batches_ahead + options->batches_leased);
+}
+
+/* A condition whose waits end by the clock that never jumps. */
+static bool make_condition(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+	if (pthread_condattr_init(&attributes) != 0)
+		return false;
+	bool made = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+		    pthread_cond_init(condition, &attributes) == 0;
+	pthread_condattr_destroy(&attributes);
+	return made;
+}
+
+/* Opens the loader's books for one more iterator. */
+static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *err)
+{
+	pthread_mutex_lock(&loader->pool->lock);
+	uint32_t iterators = ++loader->num_iterators;
+	pthread_mutex_unlock(&loader->pool->lock);
+	int result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, iterators), err);
+	pthread_mutex_lock(&loader->pool->lock);
+	if (result) {
+		loader->num_iterators--;
+	} else {
+		iterator->next = loader->iterators;
+		loader->iterators = iterator;
+		pthread_cond_broadcast(&loader->pool->work);
+	}
+	pthread_mutex_unlock(&loader->pool->lock);
+	return result;
+}
+
+static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
+{
+	const char *path = beton_reader_path(loader->reader);
+	uint32_t ahead = loader->options.batches_ahead;
+	beton_iterator *iterator = calloc(1, sizeof(*iterator) + ahead * sizeof(bt_slot *));
+	if (!iterator || !make_condition(&iterator->ready)) {
+		free(iterator);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for an iterator", path);
+	}
+	iterator->loader = loader;
+	iterator->epoch = epoch;
+	iterator->shard = bt_shard_of(loader, position);
+	iterator->batches = bt_shard_batches(&iterator->shard);
+	iterator->opened_ns = bt_now_ns();
+	int result = bt_order_begin(&iterator->order, loader->orders, epoch, err);
+	if (result == BETON_OK) {
+		result = enter(loader, iterator, err);
+		if (result)
+			bt_prefix(err, "%s", path);
+	}
+	if (result) {
+		bt_order_end(&iterator->order);
+		pthread_cond_destroy(&iterator->ready);
+		free(iterator);
+		return result;
+	}
+	*out = iterator;
+	return BETON_OK;
+}
+
+int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
+{
+	*out = NULL;
+	int result = bt_refuse_child(loader, err);
+	if (result)
+		return result;
+	uint64_t n = bt_orders_length(loader->orders);
+	if (position > n)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond the %llu of an epoch",
+			       beton_reader_path(loader->reader), (unsigned long long)position, (unsigned long long)n);
+	return open_at(out, loader, epoch, position, err);
+}
+
+int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
+			      beton_error *err)
+{
+	bt_place place;
+	const char *path = beton_reader_path(loader->reader);
+	*out = NULL;
+	int result = bt_place_unpack(&place, state, err);
+	if (result)
+		return result;
+	if (place.dataset != loader->fingerprint)
+		return bt_fail(err, BETON_MISMATCH, "%s: the state is one of another data set", path);
+	if (place.order != bt_orders_fingerprint(loader->orders))
+		return bt_fail(err, BETON_MISMATCH,
+			       "%s: the state is one of another order of samples (options order, seed, indices, "
+			       "weights, class_field, window_pages)",
+			       path);
+	/* An order that is padded for its world size ends earlier in a smaller world. */
+	uint64_t length = bt_orders_length(loader->orders);
+	return beton_iterator_open(out, loader, place.epoch, place.position < length ? place.position : length, err);
+}
+
+int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
+{
+	const beton_loader *loader = iterator->loader;
+	int result = bt_refuse_child(loader, err);
+	if (result)
+		return result;
+	bt_place place = {.epoch = iterator->epoch,
+			  .position = iterator->shard.n,
+			  .dataset = loader->fingerprint,
+			  .order = bt_orders_fingerprint(loader->orders)};
+	pthread_mutex_lock(&loader->pool->lock);
+	/* Ranks that got fewer batches than others are at the end all the same. */
+	if (iterator->delivered < iterator->batches)
+		place.position = bt_shard_window(&iterator->shard, iterator->delivered);
+	pthread_mutex_unlock(&loader->pool->lock);
+	bt_place_pack(out, &place);
+	return BETON_OK;
+}
+
+/* With the lock held: what the consumer waits for. */
+static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, beton_error *err)
+{
+	const beton_loader *loader = iterator->loader;
+	const bt_slot *slot = bt_queue_head(iterator);
+	uint32_t count = slot ? slot->batch.count : bt_shard_count(&iterator->shard, iterator->delivered);
+	uint64_t position = bt_shard_window(&iterator->shard, iterator->delivered);
+	int code = bt_fail(err, BETON_TIMEOUT,
+			   "epoch %llu, batch at position %llu: %u of %u samples are done after %.3f s",
+			   (unsigned long long)iterator->epoch, (unsigned long long)position, slot ? slot->finished : 0,
+			   count, (double)waited_ns * 1e-9);
+	uint32_t file;
+	uint64_t offset, since;
+	if (bt_workers_stalled(loader, &file, &offset, &since))
+		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now",
+			  beton_reader_path(loader->dataset.readers[file]), (unsigned long long)offset,
+			  (double)(bt_now_ns() - since) * 1e-9);
+	else
+		bt_prefix(err, "%s: no read is late", beton_reader_path(loader->reader));
+	return code;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+static bool is_ready(const beton_iterator *iterator)
+{
+	const bt_slot *slot = bt_queue_head(iterator);
+	return slot && slot->state == BT_SLOT_READY;
+}
+
+/* With the lock held, which is given back meanwhile. deadline: bt_now_ns, UINT64_MAX for none. */
+static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
+{
+	beton_loader *loader = iterator->loader;
+	const beton_loader_options *options = &loader->options;
+	uint64_t tell = options->log ? begin + STALL_NS : UINT64_MAX;
+	while (!is_ready(iterator)) {
+		uint64_t now = bt_now_ns();
+		if (now >= deadline)
+			return describe_wait(iterator, now - begin, err);
+		if (now >= tell) {
+			beton_error line;
+			describe_wait(iterator, now - begin, &line);
+			tell = now + (now - begin);
+			pthread_mutex_unlock(&loader->pool->lock);
+			options->log(line.message, options->log_context);
+			pthread_mutex_lock(&loader->pool->lock);
+			continue;
+		}
+		struct timespec until = to_timespec(tell < deadline ? tell : deadline);
+		if (tell == UINT64_MAX && deadline == UINT64_MAX)
+			pthread_cond_wait(&iterator->ready, &loader->pool->lock);
+		else
+			pthread_cond_timedwait(&iterator->ready, &loader->pool->lock, &until);
+	}
+	return BETON_OK;
+}
+
+/* With the lock held: hands out the next batch, which is ready, or its error. */
+static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err)
+{
+	beton_loader *loader = iterator->loader;
+	bt_slot *slot = bt_queue_head(iterator);
+	iterator->delivered++;
+	iterator->run_ns = bt_now_ns() - iterator->opened_ns;
+	slot->iterator = NULL;
+	if (slot->lost) {
+		loader->stats.errors++;
+		if (err)
+			*err = slot->error;
+		int code = slot->error.code;
+		bt_pool_give(loader->pool, slot);
+		return code;
+	}
+	slot->state = BT_SLOT_LEASED;
+	atomic_store_explicit(&slot->references, 1, memory_order_relaxed);
+	loader->pool->leased++;
+	loader->stats.batches++;
+	loader->stats.samples += slot->batch.count;
+	pthread_cond_broadcast(&loader->pool->work);
+	*out = &slot->batch;
+	return BETON_OK;
+}
+
+static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
+{
+	beton_loader *loader = iterator->loader;
+	const char *path = beton_reader_path(loader->reader);
+	if (iterator->delivered == iterator->batches)
+		return bt_fail(err, BETON_END, "%s: epoch %llu has ended", path, (unsigned long long)iterator->epoch);
+	if (loader->pool->leased >= loader->num_iterators * loader->options.batches_leased)
+		return bt_fail(err, BETON_STATE, "%s: %u batches are leased already (option batches_leased)", path,
+			       loader->pool->leased);
+	int result = BETON_OK;
+	if (!is_ready(iterator)) {
+		uint64_t begin = bt_now_ns(), deadline = UINT64_MAX;
+		if (timeout_ms >= 0 && (uint64_t)timeout_ms < (UINT64_MAX - begin) / 1000000)
+			deadline = begin + (uint64_t)timeout_ms * 1000000;
+		result = wait_for_batch(iterator, begin, deadline, err);
+		loader->stats.wait_ns += bt_now_ns() - begin;
+	}
+	return result == BETON_OK ? deliver(iterator, out, err) : result;
+}
+
+int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
+{
+	*out = NULL;
+	const beton_loader *loader = iterator->loader;
+	int result = bt_refuse_child(loader, err);
+	if (result)
+		return result;
+	pthread_mutex_lock(&loader->pool->lock);
+	result = next(iterator, out, timeout_ms, err);
+	pthread_mutex_unlock(&loader->pool->lock);
+	return result;
+}
+
+void beton_iterator_close(beton_iterator **out)
+{
+	if (!out || !*out)
+		return;
+	beton_iterator *iterator = *out;
+	beton_loader *loader = iterator->loader;
+	*out = NULL;
+	/* In the child of a fork the workers do not exist, but what they were changing does, half changed. */
+	if (bt_refuse_child(loader, NULL))
+		return;
+	pthread_mutex_lock(&loader->pool->lock);
+	bt_queue_abandon(iterator);
+	beton_iterator **link = &loader->iterators;
+	while (*link != iterator)
+		link = &(*link)->next;
+	*link = iterator->next;
+	loader->num_iterators--;
+	loader->stats.run_ns += iterator->run_ns;
+	pthread_mutex_unlock(&loader->pool->lock);
+	bt_order_end(&iterator->order);
+	pthread_cond_destroy(&iterator->ready);
+	free(iterator);
+}

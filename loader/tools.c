@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "common/error.h"
+#include "sample.h"
+#include "state.h"
+
+static bool open_ticket(bt_ticket *ticket, uint32_t num_fields, uint32_t num_reads)
+{
+	ticket->values = calloc(num_fields, sizeof(*ticket->values));
+	/* One more, so that none is an allocation of something too. */
+	ticket->reads = calloc((size_t)num_reads + 1, sizeof(*ticket->reads));
+	return ticket->values && ticket->reads;
+}
+
+static void close_ticket(bt_ticket *ticket)
+{
+	free(ticket->values);
+	free(ticket->reads);
+	*ticket = (bt_ticket){0};
+}
+
+/* A mapping of its own, so that what is not used takes no memory. */
+static bool open_arena(bt_arena *arena, size_t bytes)
+{
+	if (bytes == 0)
+		return true;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return false;
+	*arena = (bt_arena){.memory = memory, .size = bytes};
+	return true;
+}
+
+int bt_tools_open(bt_tools *tools, const beton_loader *loader, uint32_t capacity, size_t arena_bytes, beton_error *err)
+{
+	const char *path = beton_reader_path(loader->reader);
+	uint32_t fields = beton_reader_info(loader->reader)->num_fields;
+	*tools = (bt_tools){.loader = loader, .capacity = capacity};
+	int result = bt_decoder_open(&tools->decoder, err);
+	if (result)
+		return result;
+	tools->tickets = calloc(capacity, sizeof(*tools->tickets));
+	bool ok = tools->tickets && open_ticket(&tools->substitute, fields, loader->outputs->num_reads);
+	for (uint32_t i = 0; ok && i < capacity; i++)
+		ok = open_ticket(&tools->tickets[i], fields, loader->outputs->num_reads);
+	if (ok && open_arena(&tools->arena, arena_bytes))
+		return BETON_OK;
+	bt_tools_close(tools);
+	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u samples and %zu bytes of read-ahead", path,
+		       capacity, arena_bytes);
+}
+
+void bt_tools_close(bt_tools *tools)
+{
+	bt_decoder_close(&tools->decoder);
+	bt_transformer_free(&tools->transformer);
+	bt_operator_free(&tools->operator);
+	bt_buffer_free(&tools->substitute_blob);
+	for (uint32_t i = 0; tools->tickets && i < tools->capacity; i++)
+		close_ticket(&tools->tickets[i]);
+	close_ticket(&tools->substitute);
+	free(tools->tickets);
+	/* Fails only for a range that is no mapping. */
+	if (tools->arena.memory)
+		munmap(tools->arena.memory, tools->arena.size);
+	*tools = (bt_tools){0};
+}
