@@ -34,12 +34,13 @@ static void limit_scans(j_common_ptr jpeg)
 	longjmp(decoder->failed, 1);
 }
 
-int bt_decoder_open(bt_decoder **out, beton_error *err)
+int bt_decoder_open(bt_decoder **out, bt_budget *budget, beton_error *err)
 {
 	bt_decoder *decoder = calloc(1, sizeof(*decoder));
 	*out = decoder;
 	if (!decoder)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a JPEG decoder");
+	decoder->budget = decoder->cut.budget = decoder->pixels.budget = budget;
 	decoder->jpeg.err = jpeg_std_error(&decoder->errors);
 	decoder->jpeg.client_data = decoder;
 	decoder->errors.error_exit = fail_jump;
@@ -123,6 +124,18 @@ void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uin
 				    .box_height = height};
 }
 
+/* A progressive JPEG is decoded when all of its coefficients are there. */
+static void book_coefficients(bt_decoder *decoder)
+{
+	j_decompress_ptr jpeg = &decoder->jpeg;
+	size_t blocks = 0;
+	for (int i = 0; i < jpeg->num_components && jpeg_has_multiple_scans(jpeg); i++)
+		blocks += (size_t)jpeg->comp_info[i].width_in_blocks * jpeg->comp_info[i].height_in_blocks;
+	if (!bt_budget_take(decoder->budget, blocks * sizeof(JBLOCK)))
+		bt_decoder_no_memory(decoder);
+	decoder->booked = blocks * sizeof(JBLOCK);
+}
+
 static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uint8_t *bytes, const bt_request *request,
 			bt_picture *out)
 {
@@ -135,6 +148,7 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 			 jpeg->image_width, jpeg->image_height, value->width, value->height);
 		longjmp(decoder->failed, 1);
 	}
+	book_coefficients(decoder);
 	if (request->pixels == BT_WANT_PLANES && bt_planes_possible(jpeg))
 		bt_decode_planes(decoder, bytes, size, request, out);
 	else
@@ -154,6 +168,12 @@ static int view_raw(int64_t sample, const beton_value *value, const uint8_t *byt
 	return BETON_OK;
 }
 
+static void give_coefficients(bt_decoder *decoder)
+{
+	bt_budget_give(decoder->budget, decoder->booked);
+	decoder->booked = 0;
+}
+
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
 	      const bt_request *request, bt_picture *out, beton_error *err)
 {
@@ -167,9 +187,11 @@ int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, con
 		return view_raw(sample, value, bytes, &request->crop, out, err);
 	if (setjmp(decoder->failed)) {
 		jpeg_abort_decompress(&decoder->jpeg);
+		give_coefficients(decoder);
 		return bt_fail_sample(err, decoder->code, sample, "sample %lld: its JPEG cannot be decoded: %s",
 				      (long long)sample, decoder->message);
 	}
 	decode_jpeg(decoder, value, bytes, request, out);
+	give_coefficients(decoder);
 	return BETON_OK;
 }

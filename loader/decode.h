@@ -8,6 +8,7 @@
 
 #include <beton/beton.h>
 
+#include "buffer.h"
 #include "crop.h"
 #include "picture.h"
 
@@ -29,7 +30,8 @@ typedef struct bt_request {
 /* Decoder state of one worker. */
 typedef struct bt_decoder bt_decoder;
 
-int bt_decoder_open(bt_decoder **out, beton_error *err);
+/* budget: see bt_buffer; outlives the decoder. */
+int bt_decoder_open(bt_decoder **out, bt_budget *budget, beton_error *err);
 void bt_decoder_close(bt_decoder **decoder);
 
 /* Decodes the crop from bytes (value->blob.size of them), which lies inside value->width x value->height. The picture

@@ -23,6 +23,8 @@ struct bt_decoder {
 	char message[JMSG_LENGTH_MAX];
 	bt_buffer cut; /* a JPEG of those segments that a crop needs */
 	bt_buffer pixels;
+	bt_budget *budget; /* of the buffers, and of what the library holds of a picture */
+	size_t booked;     /* of that budget, for the library */
 };
 
 /* Fails with NO_MEMORY. */

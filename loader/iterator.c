@@ -24,11 +24,6 @@ bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
 			  .last = options->last};
 }
 
-uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators)
-{
-	return iterators * (options->batches_ahead + options->batches_leased);
-}
-
 /* A condition whose waits end by the clock that never jumps. */
 static bool make_condition(pthread_cond_t *condition)
 {
@@ -47,7 +42,12 @@ static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *er
 	pthread_mutex_lock(&loader->pool->lock);
 	uint32_t iterators = ++loader->num_iterators;
 	pthread_mutex_unlock(&loader->pool->lock);
-	int result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, iterators), err);
+	int result = BETON_OK;
+	if (loader->options.memory_limit && iterators > 1)
+		result = bt_fail(err, BETON_NO_MEMORY,
+				 "the option memory_limit is shared out for one iterator at a time");
+	else
+		result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, iterators), err);
 	pthread_mutex_lock(&loader->pool->lock);
 	if (result) {
 		loader->num_iterators--;

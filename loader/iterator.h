@@ -9,7 +9,4 @@
 /* This rank's part of an epoch from a position on. */
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position);
 
-/* Batches that must exist for so many iterators at once. */
-uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators);
-
 #endif

@@ -88,10 +88,13 @@ static int open_pool(beton_loader *loader, beton_error *err)
 
 static int open_workers(beton_loader *loader, beton_error *err)
 {
+	/* AUTO is never MMAP. */
 	bool buffers = loader->options.engine != BETON_ENGINE_MMAP;
-	loader->resources = bt_resources_plan(&loader->options, &loader->dataset, loader->outputs, buffers);
+	int result = bt_resources_plan(&loader->resources, &loader->options, &loader->dataset, loader->outputs, buffers,
+				       err);
 	uint32_t reads = loader->outputs->num_reads;
-	int result = open_engines(loader, loader->resources.tickets * (reads ? reads : 1), err);
+	if (result == BETON_OK)
+		result = open_engines(loader, loader->resources.tickets * (reads ? reads : 1), err);
 	if (result == BETON_OK)
 		result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, 1), err);
 	if (result == BETON_OK)

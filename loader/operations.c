@@ -32,6 +32,11 @@ int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, be
 	return BETON_OK;
 }
 
+void bt_operator_limit(bt_operator *operator, bt_budget * budget)
+{
+	operator->pixels[0].budget = operator->pixels[1].budget = operator->floats.budget = budget;
+}
+
 void bt_operator_free(bt_operator *operator)
 {
 	bt_buffer_free(&operator->pixels[0]);

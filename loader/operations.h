@@ -35,6 +35,9 @@ int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, be
 int bt_operator_apply(bt_operator *operator, const beton_image_options * options, const bt_random *random,
 		      double *drawn, beton_error *err);
 
+/* Books its memory in a budget, which outlives it; before the first use. */
+void bt_operator_limit(bt_operator *operator, bt_budget * budget);
+
 void bt_operator_free(bt_operator *operator);
 
 /* RandAugment (count operations at one magnitude) and TrivialAugment on operator->image; drawn: the numbers of the

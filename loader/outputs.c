@@ -237,7 +237,7 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 {
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
-	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
+	*outputs = (bt_outputs){.image_field = -1, .drawn = -1, .num_fields = fields};
 	int result = choose_image(outputs, reader, options->image.field, err);
 	if (result == BETON_OK)
 		result = check_names(reader, options, err);

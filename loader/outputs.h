@@ -37,6 +37,7 @@ typedef struct bt_outputs {
 	uint32_t count;
 	int image_field;      /* index in the file; -1 without an image */
 	int drawn;            /* the output of that kind; -1 without */
+	uint32_t num_fields;  /* of the file */
 	uint32_t num_reads;   /* blobs that a sample's outputs are made from */
 	uint32_t *read_field; /* [num_reads]: field of each, rising with the outputs */
 	size_t slot_bytes;    /* memory of one slot, sample ids included */

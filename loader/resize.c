@@ -85,6 +85,12 @@ const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, s
 	return resizer->out.data;
 }
 
+void bt_resize_limit(bt_resizer *resizer, bt_budget *budget)
+{
+	resizer->own_horizontal.memory.budget = resizer->own_vertical.memory.budget = budget;
+	resizer->rows.budget = resizer->out.budget = budget;
+}
+
 void bt_resize_free(bt_resizer *resizer)
 {
 	bt_buffer_free(&resizer->own_horizontal.memory);

@@ -97,6 +97,9 @@ int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize
  * next call; of the plane itself where nothing is resized. */
 const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride);
 
+/* Books its memory in a budget, which outlives it; before the first use. */
+void bt_resize_limit(bt_resizer *resizer, bt_budget *budget);
+
 void bt_resize_free(bt_resizer *resizer);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resources.h"
 
+#include "common/error.h"
 #include "engine.h"
+#include "sample.h"
 #include "workers.h"
 
 /* Disks need no more reads at a time than this from all workers together. */
@@ -9,6 +11,10 @@ enum { AHEAD_MAX = 64 };
 
 /* Of blobs on their way, for each worker: 64 JPEGs of 128 KiB. Memory that is not needed is not touched. */
 enum { ARENA_BYTES = 8 << 20 };
+
+/* Under a memory limit. Of each worker: its stack, the JPEG library's rows. Of the loader: readers' stacks, and what
+ * is allocated once. And what the buffers of a worker get at least, for pictures of about a megapixel. */
+enum { WORKER_BYTES = 1 << 20, BASE_BYTES = 4 << 20, SCRATCH_LEAST = 4 << 20 };
 
 static uint32_t at_most(uint64_t value, uint32_t most)
 {
@@ -28,23 +34,61 @@ static size_t least_arena(const bt_dataset *dataset, const bt_outputs *outputs)
 	return page * (outputs->num_reads > 1 ? outputs->num_reads + 1 : 1);
 }
 
-bt_resources bt_resources_plan(const beton_loader_options *options, const bt_dataset *dataset,
-			       const bt_outputs *outputs, bool buffers)
+uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators)
 {
-	bt_resources plan = {0};
-	if (!buffers || outputs->num_reads == 0) {
-		plan.tickets = BT_CLAIM_MAX;
-		return plan;
-	}
+	return iterators * (options->batches_ahead + options->batches_leased);
+}
+
+/* How far ahead, and with how many samples in hand. */
+static void plan_ahead(bt_resources *plan, const beton_loader_options *options)
+{
 	/* Half of what may be under way at all, so that the workers can share the batches. */
 	uint64_t share = (uint64_t)options->batch_size * options->batches_ahead / (2 * (uint64_t)options->num_threads);
 	uint32_t most = options->read_ahead ? options->read_ahead : at_most(share, AHEAD_MAX);
-	plan.ahead = options->read_ahead || options->direct ? most : 0;
-	plan.ahead_max = options->read_ahead ? 0 : most;
-	plan.tickets = BT_CLAIM_MAX;
-	while (plan.tickets < most + BT_CLAIM_MAX)
-		plan.tickets *= 2;
-	size_t least = least_arena(dataset, outputs);
-	plan.arena_bytes = least > ARENA_BYTES ? least : ARENA_BYTES;
-	return plan;
+	plan->ahead = options->read_ahead || options->direct ? most : 0;
+	plan->ahead_max = options->read_ahead ? 0 : most;
+	while (plan->tickets < most + BT_CLAIM_MAX)
+		plan->tickets *= 2;
+}
+
+/* Shares a limit out: batches, and for each worker its fixed part, the arena and the rest. */
+static int share_out(bt_resources *plan, const beton_loader_options *options, const bt_outputs *outputs,
+		     size_t least_arena_bytes, beton_error *err)
+{
+	/* None of these overflows: there are at most 128 batches of less than 2^57 bytes, and 1024 workers. */
+	unsigned __int128 batches = (unsigned __int128)bt_slots_of(options, 1) * outputs->slot_bytes;
+	size_t tickets = plan->tickets * (sizeof(bt_ticket) + outputs->num_reads * sizeof(bt_blob_read) +
+					  outputs->num_fields * sizeof(beton_value));
+	unsigned __int128 fixed =
+		batches + BASE_BYTES + (unsigned __int128)options->num_threads * (WORKER_BYTES + tickets);
+	unsigned __int128 least = fixed + (unsigned __int128)options->num_threads * (least_arena_bytes + SCRATCH_LEAST);
+	if (least > options->memory_limit)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"loader options: memory_limit is %llu; the least that can work is %llu: %u batches of %zu "
+			"bytes, and %zu bytes for each of %u threads",
+			(unsigned long long)options->memory_limit,
+			least < UINT64_MAX ? (unsigned long long)least : UINT64_MAX, bt_slots_of(options, 1),
+			outputs->slot_bytes, WORKER_BYTES + tickets + least_arena_bytes + SCRATCH_LEAST,
+			options->num_threads);
+	size_t rest = (size_t)(options->memory_limit - fixed) / options->num_threads;
+	size_t most_arena = rest - SCRATCH_LEAST < rest / 2 ? rest - SCRATCH_LEAST : rest / 2;
+	plan->arena_bytes = plan->arena_bytes < most_arena ? plan->arena_bytes
+							   : most_arena / BT_ARENA_ALIGNMENT * BT_ARENA_ALIGNMENT;
+	plan->arena_bytes = plan->arena_bytes > least_arena_bytes ? plan->arena_bytes : least_arena_bytes;
+	plan->scratch_bytes = rest - plan->arena_bytes;
+	return BETON_OK;
+}
+
+int bt_resources_plan(bt_resources *out, const beton_loader_options *options, const bt_dataset *dataset,
+		      const bt_outputs *outputs, bool buffers, beton_error *err)
+{
+	size_t least = 0;
+	*out = (bt_resources){.tickets = BT_CLAIM_MAX};
+	if (buffers && outputs->num_reads > 0) {
+		plan_ahead(out, options);
+		least = least_arena(dataset, outputs);
+		out->arena_bytes = least > ARENA_BYTES ? least : ARENA_BYTES;
+	}
+	return options->memory_limit ? share_out(out, options, outputs, least, err) : BETON_OK;
 }

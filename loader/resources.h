@@ -13,14 +13,19 @@
 #include "outputs.h"
 
 typedef struct bt_resources {
-	uint32_t ahead;     /* samples that a worker reads ahead at first */
-	uint32_t ahead_max; /* up to which that adapts itself; 0: it does not */
-	uint32_t tickets;   /* samples that a worker may hold: a power of 2 */
-	size_t arena_bytes; /* for their blobs */
+	uint32_t ahead;       /* samples that a worker reads ahead at first */
+	uint32_t ahead_max;   /* up to which that adapts itself; 0: it does not */
+	uint32_t tickets;     /* samples that a worker may hold: a power of 2 */
+	size_t arena_bytes;   /* for their blobs */
+	size_t scratch_bytes; /* for all else that depends on the samples; 0: no limit */
 } bt_resources;
 
-/* buffers: whether the engine reads into buffers of ours. options are resolved. */
-bt_resources bt_resources_plan(const beton_loader_options *options, const bt_dataset *dataset,
-			       const bt_outputs *outputs, bool buffers);
+/* buffers: whether the engine reads into buffers of ours. options are resolved. Errors: INVALID_ARGUMENT (memory_limit
+ * is below what the other options need, which the message tells). */
+int bt_resources_plan(bt_resources *out, const beton_loader_options *options, const bt_dataset *dataset,
+		      const bt_outputs *outputs, bool buffers, beton_error *err);
+
+/* Batches that must exist for so many iterators at once. */
+uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators);
 
 #endif

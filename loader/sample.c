@@ -269,6 +269,9 @@ int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err)
 			ticket->slot->ids[ticket->index] = ticket->sample;
 	}
 	bt_reads_end(tools);
+	if (ticket->result == BETON_NO_MEMORY && tools->budget.limit)
+		bt_prefix(&ticket->err, "option memory_limit leaves each thread %zu bytes of working memory",
+			  tools->budget.limit);
 	*bad = is_bad(ticket->result);
 	if (!*bad) {
 		if (ticket->result)

@@ -39,7 +39,8 @@ typedef struct bt_ticket {
 typedef struct bt_tools {
 	const beton_loader *loader;
 	bt_decoder *decoder;
-	bt_lane **lanes; /* to each file */
+	bt_budget budget; /* of all buffers here */
+	bt_lane **lanes;  /* to each file */
 	bt_transformer transformer;
 	bt_operator operator;     /* of the operations on pictures */
 	beton_loader_stats stats; /* since the last time they were added to the loader's */
@@ -61,8 +62,8 @@ typedef struct bt_tools {
 	uint32_t at_hand;   /* reads in a row that found their data in memory */
 } bt_tools;
 
-/* The decoder and memory for `capacity` tickets (a power of 2) and arena_bytes of blobs. Errors: NO_MEMORY. */
-int bt_tools_open(bt_tools *tools, const beton_loader *loader, uint32_t capacity, size_t arena_bytes, beton_error *err);
+/* What the loader's resources say. The tools stay where they are until they are closed. Errors: NO_MEMORY. */
+int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err);
 
 /* After the lanes were closed. Tools that were not opened, or only in part, are allowed. */
 void bt_tools_close(bt_tools *tools);

@@ -33,12 +33,26 @@ static bool open_arena(bt_arena *arena, size_t bytes)
 	return true;
 }
 
-int bt_tools_open(bt_tools *tools, const beton_loader *loader, uint32_t capacity, size_t arena_bytes, beton_error *err)
+static void share_budget(bt_tools *tools)
 {
+	tools->substitute_blob.budget = &tools->budget;
+	bt_transformer_limit(&tools->transformer, &tools->budget);
+	bt_operator_limit(&tools->operator, & tools->budget);
+}
+
+int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
+{
+	uint32_t capacity = loader->resources.tickets;
+	size_t arena_bytes = loader->resources.arena_bytes;
 	const char *path = beton_reader_path(loader->reader);
-	uint32_t fields = beton_reader_info(loader->reader)->num_fields;
-	*tools = (bt_tools){.loader = loader, .capacity = capacity};
-	int result = bt_decoder_open(&tools->decoder, err);
+	uint32_t fields = loader->outputs->num_fields;
+	*tools = (bt_tools){.loader = loader,
+			    .capacity = capacity,
+			    .ahead = loader->resources.ahead,
+			    .ahead_max = loader->resources.ahead_max,
+			    .budget = {.limit = loader->resources.scratch_bytes}};
+	share_budget(tools);
+	int result = bt_decoder_open(&tools->decoder, &tools->budget, err);
 	if (result)
 		return result;
 	tools->tickets = calloc(capacity, sizeof(*tools->tickets));

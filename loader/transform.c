@@ -156,6 +156,13 @@ int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool fl
 	return BETON_OK;
 }
 
+void bt_transformer_limit(bt_transformer *transformer, bt_budget *budget)
+{
+	for (int i = 0; i < 3; i++)
+		bt_resize_limit(&transformer->planes[i], budget);
+	transformer->rows.budget = budget;
+}
+
 void bt_transformer_free(bt_transformer *transformer)
 {
 	for (int i = 0; i < 3; i++)

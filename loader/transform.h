@@ -39,6 +39,9 @@ typedef struct bt_transformer {
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err);
 
+/* Books its memory in a budget, which outlives it; before the first use. */
+void bt_transformer_limit(bt_transformer *transformer, bt_budget *budget);
+
 void bt_transformer_free(bt_transformer *transformer);
 
 #endif

@@ -235,14 +235,8 @@ static void close_lanes(bt_worker *worker)
 
 static int open_worker(bt_worker *worker, beton_error *err)
 {
-	const bt_resources *resources = &worker->loader->resources;
-	int result = bt_tools_open(&worker->tools, worker->loader, resources->tickets, resources->arena_bytes, err);
-	if (result == BETON_OK) {
-		worker->tools.ahead = resources->ahead;
-		worker->tools.ahead_max = resources->ahead_max;
-		result = open_lanes(worker, err);
-	}
-	return result;
+	int result = bt_tools_open(&worker->tools, worker->loader, err);
+	return result == BETON_OK ? open_lanes(worker, err) : result;
 }
 
 static int pin(const bt_worker *worker, beton_error *err)

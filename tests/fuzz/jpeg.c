@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	crop->x = data[2] * (value.width - crop->width) / 255;
 	crop->y = data[3] * (value.height - crop->height) / 255;
 	bt_decoder *decoder;
-	if (bt_decoder_open(&decoder, NULL) != BETON_OK)
+	if (bt_decoder_open(&decoder, NULL, NULL) != BETON_OK)
 		return 0;
 	/* Twice: what a failure leaves in the decoder must not matter. */
 	for (int i = 0; i < 2; i++)

@@ -198,6 +198,9 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 		assert_int_equal(stats.samples, 32);
 		assert_int_equal(stats.errors, 1);
 		assert_true(stats.bytes_read > 0 && stats.decode_ns > 0 && stats.transform_ns > 0);
+		assert_true(stats.order_ns > 0 && stats.submit_ns > 0 && stats.verify_ns > 0 && stats.run_ns > 0);
+		assert_int_equal(stats.bad_samples, 1);
+		assert_int_equal(beton_loader_diagnose(loader, NULL, 0) == BETON_BOTTLENECK_UNKNOWN, false);
 		beton_loader_close(&loader);
 	}
 }

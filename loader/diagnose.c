@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "diagnose.h"
+
+#include <stdio.h>
+
+typedef struct stage {
+	beton_bottleneck bottleneck;
+	const char *name;
+	uint64_t ns;
+	const char *advice;
+} stage;
+
+/* Less than that share of its time the consumer may wait before the loader counts as the slower one. */
+#define WAIT_SHARE 0.03
+
+/* More than that share of theirs the workers may wait before they are not what is slow. */
+#define IDLE_SHARE 0.25
+
+beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_options *options, char *text, size_t size)
+{
+	char none[1];
+	if (!text || size == 0) {
+		text = none;
+		size = sizeof(none);
+	}
+	if (s->batches < 2 || s->run_ns == 0) {
+		snprintf(text, size, "too few batches to say");
+		return BETON_BOTTLENECK_UNKNOWN;
+	}
+	const stage stages[] = {
+		{BETON_BOTTLENECK_ORDER, "looking samples up", s->order_ns,
+		 "a cheaper order_callback, or metadata that stay in the page cache"},
+		{BETON_BOTTLENECK_STORAGE, "waiting for the disk and copying from the page cache",
+		 s->read_ns + s->submit_ns, "a larger read_ahead, engine URING, order QUASI_RANDOM, or a faster disk"},
+		{BETON_BOTTLENECK_VERIFY, "comparing checksums", s->verify_ns,
+		 "verify = false for files that you trust"},
+		{BETON_BOTTLENECK_DECODE, "decoding", s->decode_ns,
+		 "more threads (one for each core), or a file written with smaller pictures or as raw pixels"},
+		{BETON_BOTTLENECK_TRANSFORM, "resizing, operations and the last pass", s->transform_ns + s->batch_ns,
+		 "more threads (one for each core), fewer operations, or UINT8 as dtype"}};
+	uint64_t busy = 0;
+	const stage *most = &stages[0];
+	for (size_t i = 0; i < sizeof(stages) / sizeof(*stages); i++) {
+		busy += stages[i].ns;
+		most = stages[i].ns > most->ns ? &stages[i] : most;
+	}
+	double waits = (double)s->wait_ns / (double)s->run_ns;
+	double idle = (double)s->idle_ns / (double)(s->idle_ns + busy + 1);
+	double share = 100 * (double)most->ns / (double)(busy + 1);
+	uint32_t threads = options->num_threads;
+	if (waits < WAIT_SHARE) {
+		snprintf(text, size,
+			 "the consumer: it waited %.1f %% of its time for batches, "
+			 "while the %u threads waited %.0f %% of theirs for it",
+			 100 * waits, threads, 100 * idle);
+		return BETON_BOTTLENECK_CONSUMER;
+	}
+	if (idle > IDLE_SHARE) {
+		snprintf(text, size,
+			 "too few batches in advance: the consumer waited %.0f %% of its time and the %u threads "
+			 "%.0f %% of theirs; a larger batches_ahead (now %u) would help",
+			 100 * waits, threads, 100 * idle, options->batches_ahead);
+		return BETON_BOTTLENECK_SLOTS;
+	}
+	snprintf(text, size,
+		 "the loader: the consumer waited %.0f %% of its time; the %u threads spend %.0f %% of theirs %s; "
+		 "what would help: %s",
+		 100 * waits, threads, share, most->name, most->advice);
+	return most->bottleneck;
+}

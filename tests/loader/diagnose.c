@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What statistics mean. Their sums are checked where they are made: here they are given. */
+#include "fixture.h"
+
+#include <string.h>
+
+#include "loader/diagnose.h"
+
+#define MS UINT64_C(1000000)
+
+static void expect(const beton_loader_stats *stats, beton_bottleneck expected, const char *text)
+{
+	beton_loader_options options = fixture_options(4, 2);
+	char line[512];
+	assert_int_equal(bt_diagnose(stats, &options, line, sizeof(line)), expected);
+	if (!strstr(line, text))
+		fail_msg("'%s' does not say '%s'", line, text);
+	assert_true(strlen(line) < sizeof(line) - 1);
+	assert_int_equal(bt_diagnose(stats, &options, NULL, 0), expected);
+	char cut[8];
+	bt_diagnose(stats, &options, cut, sizeof(cut));
+	assert_true(strlen(cut) == sizeof(cut) - 1 && strncmp(cut, line, sizeof(cut) - 1) == 0);
+}
+
+/* A hundred batches in a second, and two threads. */
+static beton_loader_stats base(void)
+{
+	return (beton_loader_stats){
+		.batches = 100, .run_ns = 1000 * MS, .decode_ns = 400 * MS, .transform_ns = 100 * MS};
+}
+
+static void stages_are_told_apart(void **state)
+{
+	(void)state;
+	beton_loader_stats stats = base();
+	stats.batches = 1;
+	expect(&stats, BETON_BOTTLENECK_UNKNOWN, "too few batches");
+	stats = base();
+	stats.wait_ns = 20 * MS;
+	stats.idle_ns = 1500 * MS;
+	expect(&stats, BETON_BOTTLENECK_CONSUMER,
+	       "the consumer: it waited 2.0 % of its time for batches, while the 2 threads waited 75 % of theirs for "
+	       "it");
+	stats = base();
+	stats.wait_ns = 500 * MS;
+	stats.decode_ns = 1400 * MS;
+	expect(&stats, BETON_BOTTLENECK_DECODE,
+	       "the consumer waited 50 % of its time; the 2 threads spend 93 % of theirs decoding; what would help: "
+	       "more");
+	stats.transform_ns = 1500 * MS;
+	expect(&stats, BETON_BOTTLENECK_TRANSFORM, "resizing");
+	stats.submit_ns = 800 * MS;
+	stats.read_ns = 800 * MS;
+	expect(&stats, BETON_BOTTLENECK_STORAGE, "read_ahead");
+	stats.verify_ns = 1700 * MS;
+	expect(&stats, BETON_BOTTLENECK_VERIFY, "verify = false");
+	stats.order_ns = 1800 * MS;
+	expect(&stats, BETON_BOTTLENECK_ORDER, "order_callback");
+	stats = base();
+	stats.wait_ns = 300 * MS;
+	stats.idle_ns = 900 * MS;
+	expect(&stats, BETON_BOTTLENECK_SLOTS, "a larger batches_ahead (now 3)");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(stages_are_told_apart)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
