@@ -4,6 +4,9 @@
 #include "common/error.h"
 #include "kernels.h"
 
+/* Rows begin where lines of the cache do. */
+enum { LINE = 64 };
+
 static bool grows(double length, uint32_t out)
 {
 	return length < out;
@@ -36,32 +39,59 @@ static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_tar
 	return result;
 }
 
+static int reserve_out(bt_resizer *resizer, size_t bytes, beton_error *err)
+{
+	resizer->out_stride = (bytes + LINE - 1) / LINE * LINE;
+	if (!bt_buffer_reserve(&resizer->out, resizer->out_stride * BT_ROWS))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %zu bytes", bytes);
+	return BETON_OK;
+}
+
+static int begin_exact(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, beton_error *err)
+{
+	const bt_exact_key key = {.library = target->exact,
+				  .in_width = source->width,
+				  .in_height = source->height,
+				  .out_width = target->width,
+				  .out_height = target->height,
+				  .mirrored = target->mirrored};
+	int result = bt_exact_begin(&resizer->exact, &key, source->data, source->stride, err);
+	return result ? result : reserve_out(resizer, (size_t)target->width * source->channels, err);
+}
+
 int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
 		    beton_error *err)
 {
 	if (!resizer->kernels)
 		resizer->kernels = bt_kernels_best();
 	resizer->source = *source;
+	/* Pixels that are not resized are the same everywhere. */
+	resizer->is_exact = target->exact && (source->width != target->width || source->height != target->height);
+	if (resizer->is_exact)
+		return begin_exact(resizer, source, target, err);
 	resizer->horizontal = like ? like->horizontal : NULL;
 	resizer->vertical = like ? like->vertical : NULL;
 	int result = like ? BETON_OK : plan(resizer, source, target, err);
 	if (result)
 		return result;
-	/* Rows begin where lines of the cache do. */
-	enum { LINE = 64 };
 	size_t values =
 		(size_t)resizer->horizontal->columns * source->channels + BT_ROW_SLACK + resizer->horizontal->stride;
 	size_t bytes = (size_t)target->width * source->channels + BT_OUT_SLACK;
 	resizer->row_stride = (values + LINE - 1) / LINE * LINE;
-	resizer->out_stride = (bytes + LINE - 1) / LINE * LINE;
-	if (!bt_buffer_reserve(&resizer->rows, resizer->row_stride * sizeof(int16_t) * BT_ROWS) ||
-	    !bt_buffer_reserve(&resizer->out, resizer->out_stride * BT_ROWS))
+	if (!bt_buffer_reserve(&resizer->rows, resizer->row_stride * sizeof(int16_t) * BT_ROWS))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", source->width);
-	return BETON_OK;
+	return reserve_out(resizer, bytes, err);
 }
 
 const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride)
 {
+	if (resizer->is_exact) {
+		uint8_t *out = resizer->out.data;
+		for (uint32_t i = 0; i < count; i++)
+			bt_exact_row(&resizer->exact, y + i, out + i * resizer->out_stride);
+		*stride = resizer->out_stride;
+		return out;
+	}
 	const bt_axis *horizontal = resizer->horizontal, *vertical = resizer->vertical;
 	const bt_plane *source = &resizer->source;
 	const uint8_t *in =
@@ -97,4 +127,5 @@ void bt_resize_free(bt_resizer *resizer)
 	bt_buffer_free(&resizer->own_vertical.memory);
 	bt_buffer_free(&resizer->rows);
 	bt_buffer_free(&resizer->out);
+	bt_exact_free(&resizer->exact);
 }

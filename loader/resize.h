@@ -15,6 +15,7 @@
 
 #include "buffer.h"
 #include "picture.h"
+#include "resize_exact.h"
 
 struct bt_kernels;
 
@@ -79,6 +80,8 @@ typedef struct bt_resizer {
 	size_t row_stride; /* values */
 	size_t out_stride;
 	bt_plane source;
+	bt_exact exact;
+	bool is_exact; /* exact does it */
 } bt_resizer;
 
 typedef struct bt_resize_target {
@@ -86,6 +89,8 @@ typedef struct bt_resize_target {
 	uint32_t height;
 	beton_filter filter;
 	bool mirrored; /* left and right exchanged */
+	/* With another library's arithmetic in place of the filter, for RGB planes all of which are the box. */
+	bt_exact_library exact;
 } bt_resize_target;
 
 /* Prepares the plane's box -> target. Takes the tables of `like`, which was prepared for a plane of the same size and

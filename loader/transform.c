@@ -27,6 +27,13 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->height = image->height;
 	format->width = image->width;
 	format->filter = image->filter;
+	/* An exact mode has its peer's arithmetic too, as long as it has its filter. */
+	if (image->exact == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
+		format->exact = BT_EXACT_OPENCV;
+	else if (image->exact == BETON_PIXELS_TORCHVISION && image->filter == BETON_FILTER_BILINEAR)
+		format->exact = BT_EXACT_PILLOW;
+	else
+		format->exact = BT_EXACT_NONE;
 	format->dtype = image->dtype;
 	format->layout = image->layout;
 	format->streams = bt_image_format_bytes(format) * options->batch_size >= STREAMED_BATCH;
@@ -114,7 +121,7 @@ static bool same_box(const bt_plane *a, const bt_plane *b)
 static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 beton_error *err)
 {
-	const bt_resize_target target = {format->width, format->height, format->filter, flip};
+	const bt_resize_target target = {format->width, format->height, format->filter, flip, format->exact};
 	const bt_plane *planes = picture->planes;
 	bt_resizer *resizers = transformer->planes;
 	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 6))

@@ -19,6 +19,7 @@ typedef struct bt_image_format {
 	beton_dtype dtype;
 	beton_layout layout;
 	beton_filter filter;
+	bt_exact_library exact;
 	bool streams;            /* images go past the caches, which a batch of them would not stay in */
 	bt_elements elements[3]; /* but of UINT8: of the channels of NCHW; the first one of NHWC's rows */
 } bt_image_format;

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resize_exact.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "resize_exact_axis.h"
+
+enum {
+	CHANNELS = 3,
+	KEPT_BYTES = 1 << 20,     /* of resized rows at most, or one: outputs share them when they shrink little */
+	SUM_PIXELS_MAX = 1 << 23, /* pixels of an output whose sum an int32_t holds */
+};
+
+/* How a row of the input is resized, added to the sum, and what the sum becomes. n: values of a row. */
+typedef struct bt_exact_method {
+	void (*resize)(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row);
+	void (*add)(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum);
+	void (*finish)(const bt_exact_number *sum, size_t n, float share, uint8_t *out);
+} bt_exact_method;
+
+static uint8_t clamp_byte(int32_t value)
+{
+	return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)value;
+}
+
+static void resize_sum(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
+		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+		int32_t red = 0, green = 0, blue = 0;
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+			red += at[0];
+			green += at[1];
+			blue += at[2];
+		}
+		row[0].integer = red;
+		row[1].integer = green;
+		row[2].integer = blue;
+	}
+}
+
+static void resize_area(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
+		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
+		float red = 0, green = 0, blue = 0;
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+			red += at[0] * weights[k].real;
+			green += at[1] * weights[k].real;
+			blue += at[2] * weights[k].real;
+		}
+		row[0].real = red;
+		row[1].real = green;
+		row[2].real = blue;
+	}
+}
+
+/* Of LINEAR and TENT, the same but for `rounding`. */
+static void resize_integer(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, int32_t rounding,
+			   bt_exact_number *row)
+{
+	for (uint32_t x = 0; x < width; x++, row += CHANNELS) {
+		const uint8_t *at = in + (size_t)axis->first[x] * CHANNELS;
+		const bt_exact_number *weights = axis->weights + (size_t)x * axis->stride;
+		int32_t red = rounding, green = rounding, blue = rounding;
+		for (uint32_t k = 0; k < axis->count[x]; k++, at += CHANNELS) {
+			red += at[0] * weights[k].integer;
+			green += at[1] * weights[k].integer;
+			blue += at[2] * weights[k].integer;
+		}
+		row[0].integer = red;
+		row[1].integer = green;
+		row[2].integer = blue;
+	}
+}
+
+static void resize_linear(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	resize_integer(axis, width, in, 0, row);
+}
+
+static void resize_tent(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
+{
+	resize_integer(axis, width, in, 1 << (BT_PILLOW_BITS - 1), row);
+	for (size_t i = 0; i < (size_t)width * CHANNELS; i++)
+		row[i].integer = clamp_byte(row[i].integer >> BT_PILLOW_BITS);
+}
+
+static void add_sum(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum)
+{
+	(void)weight;
+	for (size_t i = 0; i < n; i++)
+		sum[i].integer += row[i].integer;
+}
+
+static void add_area(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum)
+{
+	for (size_t i = 0; i < n; i++)
+		sum[i].real += row[i].real * weight.real;
+}
+
+static void add_linear(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum)
+{
+	for (size_t i = 0; i < n; i++)
+		sum[i].integer += (weight.integer * (row[i].integer >> 4)) >> 16;
+}
+
+static void add_tent(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum)
+{
+	for (size_t i = 0; i < n; i++)
+		sum[i].integer += row[i].integer * weight.integer;
+}
+
+static void finish_sum(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = clamp_byte((int32_t)lrintf((float)sum[i].integer * share));
+}
+
+/* OpenCV's own way for 2 x 2 pixels: halves are rounded up, not to even. */
+static void finish_sum_of_four(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
+{
+	(void)share;
+	for (size_t i = 0; i < n; i++)
+		out[i] = (uint8_t)((sum[i].integer + 2) >> 2);
+}
+
+static void finish_area(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
+{
+	(void)share;
+	for (size_t i = 0; i < n; i++)
+		out[i] = clamp_byte((int32_t)lrintf(sum[i].real));
+}
+
+static void finish_linear(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
+{
+	(void)share;
+	for (size_t i = 0; i < n; i++)
+		out[i] = clamp_byte((sum[i].integer + 2) >> 2);
+}
+
+static void finish_tent(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
+{
+	(void)share;
+	for (size_t i = 0; i < n; i++)
+		out[i] = clamp_byte((sum[i].integer + (1 << (BT_PILLOW_BITS - 1))) >> BT_PILLOW_BITS);
+}
+
+static const bt_exact_method methods[] = {
+	[BT_EXACT_SUM] = {resize_sum, add_sum, finish_sum},
+	[BT_EXACT_AREA] = {resize_area, add_area, finish_area},
+	[BT_EXACT_LINEAR] = {resize_linear, add_linear, finish_linear},
+	[BT_EXACT_TENT] = {resize_tent, add_tent, finish_tent},
+};
+static const bt_exact_method sum_of_four = {resize_sum, add_sum, finish_sum_of_four};
+
+static void choose(bt_exact *exact, bt_exact_filter *filter)
+{
+	const bt_exact_key *key = &exact->key;
+	*filter = key->library == BT_EXACT_OPENCV ? bt_opencv_filter(key) : BT_EXACT_TENT;
+	if (*filter == BT_EXACT_SUM) {
+		uint32_t columns = key->in_width / key->out_width, rows = key->in_height / key->out_height;
+		exact->share = 1.0f / (float)((uint64_t)columns * rows);
+		exact->method = columns == 2 && rows == 2 ? &sum_of_four : &methods[BT_EXACT_SUM];
+		if ((uint64_t)columns * rows <= SUM_PIXELS_MAX)
+			return;
+		*filter = BT_EXACT_AREA;
+	}
+	exact->method = &methods[*filter];
+}
+
+/* Pillow 13 adds up rows first where that is less work by its own estimate. */
+static bool adds_first(const bt_exact_key *key)
+{
+	int64_t columns = (int64_t)key->in_width - key->out_width, rows = (int64_t)key->in_height - key->out_height;
+	return key->library == BT_EXACT_PILLOW && rows > 0 && rows > columns * 2;
+}
+
+/* Room for rows and sums. */
+static bool reserve(bt_exact *exact)
+{
+	size_t n = (size_t)exact->key.out_width * CHANNELS;
+	size_t sums = exact->adds_first ? (size_t)exact->key.in_width * CHANNELS : n;
+	uint32_t most = 1;
+	for (uint32_t y = 0; y < exact->key.out_height && !exact->adds_first; y++)
+		most = exact->vertical.count[y] > most ? exact->vertical.count[y] : most;
+	size_t room = KEPT_BYTES / (n * sizeof(*exact->rows));
+	exact->kept = most <= room ? most : room > 0 ? (uint32_t)room : 1;
+	size_t values = n * exact->kept + sums;
+	exact->rows = bt_buffer_reserve(&exact->memory,
+					values * sizeof(*exact->rows) + exact->kept * sizeof(*exact->rows_of) + sums);
+	if (!exact->rows)
+		return false;
+	exact->sum = exact->rows + n * exact->kept;
+	exact->rows_of = (uint32_t *)(exact->rows + values);
+	exact->summed = (uint8_t *)(exact->rows_of + exact->kept);
+	return true;
+}
+
+static bool same_key(const bt_exact_key *a, const bt_exact_key *b)
+{
+	return a->library == b->library && a->in_width == b->in_width && a->in_height == b->in_height &&
+	       a->out_width == b->out_width && a->out_height == b->out_height && a->mirrored == b->mirrored;
+}
+
+static int plan(bt_exact *exact, const bt_exact_key *key, beton_error *err)
+{
+	bt_exact_filter filter;
+	exact->key = *key;
+	exact->adds_first = adds_first(key);
+	choose(exact, &filter);
+	int result =
+		bt_exact_axis_plan(&exact->horizontal, filter, key->in_width, key->out_width, key->mirrored, true, err);
+	if (result == BETON_OK)
+		result = bt_exact_axis_plan(&exact->vertical, filter, key->in_height, key->out_height, false, false,
+					    err);
+	if (result == BETON_OK && !reserve(exact))
+		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", key->out_width);
+	if (result)
+		exact->key = (bt_exact_key){0};
+	return result;
+}
+
+int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *source, size_t stride, beton_error *err)
+{
+	int result = same_key(&exact->key, key) ? BETON_OK : plan(exact, key, err);
+	if (result)
+		return result;
+	exact->source = source;
+	exact->stride = stride;
+	memset(exact->rows_of, 0xff, exact->kept * sizeof(*exact->rows_of));
+	return BETON_OK;
+}
+
+/* Row y of the input, resized. */
+static const bt_exact_number *resized_row(bt_exact *exact, uint32_t y)
+{
+	uint32_t place = y % exact->kept;
+	bt_exact_number *row = exact->rows + (size_t)exact->key.out_width * CHANNELS * place;
+	if (exact->rows_of[place] != y) {
+		exact->method->resize(&exact->horizontal, exact->key.out_width, exact->source + y * exact->stride, row);
+		exact->rows_of[place] = y;
+	}
+	return row;
+}
+
+/* Pillow's order of passes for a picture that mostly loses height. */
+static void add_then_resize(bt_exact *exact, uint32_t y, uint8_t *out)
+{
+	const bt_exact_axis *axis = &exact->vertical;
+	const bt_exact_number *weights = axis->weights + (size_t)y * axis->stride;
+	size_t n = (size_t)exact->key.in_width * CHANNELS;
+	memset(exact->sum, 0, n * sizeof(*exact->sum));
+	for (uint32_t k = 0; k < axis->count[y]; k++) {
+		const uint8_t *row = exact->source + (axis->first[y] + k) * exact->stride;
+		int32_t weight = weights[k].integer;
+		for (size_t i = 0; i < n; i++)
+			exact->sum[i].integer += row[i] * weight;
+	}
+	finish_tent(exact->sum, n, 1, exact->summed);
+	resize_tent(&exact->horizontal, exact->key.out_width, exact->summed, exact->rows);
+	for (size_t i = 0; i < (size_t)exact->key.out_width * CHANNELS; i++)
+		out[i] = (uint8_t)exact->rows[i].integer;
+}
+
+void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out)
+{
+	if (exact->adds_first) {
+		add_then_resize(exact, y, out);
+		return;
+	}
+	const bt_exact_axis *axis = &exact->vertical;
+	size_t n = (size_t)exact->key.out_width * CHANNELS;
+	memset(exact->sum, 0, n * sizeof(*exact->sum));
+	for (uint32_t k = 0; k < axis->count[y]; k++) {
+		uint32_t row = axis->first[y] + k;
+		bt_exact_number weight = {0};
+		if (axis->stride > 0)
+			weight = axis->weights[(size_t)y * axis->stride + k];
+		/* LINEAR's second row stays in the picture. */
+		row = row < exact->key.in_height ? row : exact->key.in_height - 1;
+		exact->method->add(resized_row(exact, row), weight, n, exact->sum);
+	}
+	exact->method->finish(exact->sum, n, exact->share, out);
+}
+
+void bt_exact_free(bt_exact *exact)
+{
+	bt_buffer_free(&exact->horizontal.memory);
+	bt_buffer_free(&exact->vertical.memory);
+	bt_buffer_free(&exact->memory);
+}

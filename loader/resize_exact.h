@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Resizing of RGB pixels with the arithmetic of another library, byte for byte what that library gives:
+ *   BT_EXACT_OPENCV  cv::resize, INTER_AREA, of OpenCV 4, which is what FFCV calls
+ *   BT_EXACT_PILLOW  Image.resize, BILINEAR, of Pillow 13, which is what torchvision calls
+ * Rows are resized, then added up with weights, or (Pillow, at times) the other way round; sums and roundings are those
+ * of the library. */
+#ifndef BT_LOADER_RESIZE_EXACT_H
+#define BT_LOADER_RESIZE_EXACT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <beton/error.h>
+
+#include "buffer.h"
+
+typedef enum bt_exact_library { BT_EXACT_NONE = 0, BT_EXACT_OPENCV = 1, BT_EXACT_PILLOW = 2 } bt_exact_library;
+
+/* What is resized to what, in pixels. */
+typedef struct bt_exact_key {
+	bt_exact_library library;
+	uint32_t in_width;
+	uint32_t in_height;
+	uint32_t out_width;
+	uint32_t out_height;
+	bool mirrored; /* left and right exchanged */
+} bt_exact_key;
+
+/* A weight, or a value between the passes: the kind depends on the method. */
+typedef union bt_exact_number {
+	float real;
+	int32_t integer;
+} bt_exact_number;
+
+/* Output i is made of samples first[i] + k, k < count[i], with weights[i * stride + k]. */
+typedef struct bt_exact_axis {
+	uint32_t stride;
+	uint32_t *first;
+	uint32_t *count;
+	bt_exact_number *weights;
+	bt_buffer memory;
+} bt_exact_axis;
+
+struct bt_exact_method;
+
+/* Working state; zero-initialise. */
+typedef struct bt_exact {
+	bt_exact_key key;
+	const struct bt_exact_method *method;
+	bt_exact_axis horizontal;
+	bt_exact_axis vertical;
+	float share;   /* of a pixel in its output, where whole pixels are averaged */
+	uint32_t kept; /* resized rows that there is room for: input row i is in i % kept if rows_of says so */
+	uint32_t *rows_of;
+	bt_exact_number *rows;
+	bt_exact_number *sum;
+	bool adds_first;  /* rows are added up before they are resized */
+	uint8_t *summed;  /* of adds_first: a row of the input's width */
+	bt_buffer memory; /* of these */
+	const uint8_t *source;
+	size_t stride;
+} bt_exact;
+
+/* Prepares source, key->in_height rows `stride` bytes apart. Keeps the tables of the last call if they fit. Errors:
+ * NO_MEMORY. */
+int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *source, size_t stride, beton_error *err);
+
+/* Fills out with row y, out_width RGB pixels. Cheapest in rising order. */
+void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out);
+
+void bt_exact_free(bt_exact *exact);
+
+#endif
