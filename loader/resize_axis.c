@@ -4,7 +4,14 @@
 #include "common/error.h"
 #include "resize.h"
 
-enum { ONE = 1 << BT_WEIGHT_BITS };
+enum {
+	ONE = 1 << BT_WEIGHT_BITS,
+	SHORT = 4, /* samples of an output whose weights are made without loops */
+	SHORT_STRIDE = 8,
+};
+
+/* Loops over outputs are made for each kind of filter: an axis is planned for each picture. */
+#define INLINE static inline __attribute__((always_inline))
 
 /* What a filter makes of one output: samples first .. last with unnormalised weights. */
 typedef struct span {
@@ -67,7 +74,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 
 /* Finds the samples of output i. The tent is Pillow's: as wide as the step when shrinking, its centre rounded alike.
  * OpenCV's INTER_AREA interpolates when an axis grows, with weights as if it averaged areas. */
-static void locate(span *s, filter_kind kind, uint32_t i)
+INLINE void locate(span *s, filter_kind kind, uint32_t i)
 {
 	s->begin = s->key->begin + i * s->scale;
 	s->end = s->begin + s->scale;
@@ -96,7 +103,7 @@ static void locate(span *s, filter_kind kind, uint32_t i)
 	}
 }
 
-static double weigh(const span *s, filter_kind kind, int64_t k)
+INLINE double weigh(const span *s, filter_kind kind, int64_t k)
 {
 	switch (kind) {
 	case KIND_AREA:
@@ -111,7 +118,7 @@ static double weigh(const span *s, filter_kind kind, int64_t k)
 }
 
 /* Rounds running totals, not single weights: they add up to ONE exactly, and many small ones do not vanish. */
-static void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
+INLINE void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
 {
 	int16_t *weights = axis->weights + (size_t)i * axis->stride;
 	memset(weights, 0, axis->stride * sizeof(*weights));
@@ -144,19 +151,75 @@ static void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t
 	axis->count[i] = used;
 }
 
+/* fill_output of at most SHORT samples, with no branch that depends on where the output lies. False: they have no
+ * weight. */
+INLINE bool fill_short(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
+{
+	int64_t last = s->last - s->first;
+	double sums[SHORT], total = 0;
+	for (int k = 0; k < SHORT; k++)
+		sums[k] = total += k <= last ? weigh(s, kind, s->first + k) : 0;
+	if (!(total > 0))
+		return false;
+	double factor = ONE / total;
+	uint64_t weights = 0; /* 16 bits each; not all are 0 */
+	int before = 0;
+	for (int k = 0; k < SHORT; k++) {
+		int now = k < last ? (int)(sums[k] * factor + 0.5) : ONE;
+		weights |= (uint64_t)(now - before) << (16 * k);
+		before = now;
+	}
+	int leading = __builtin_ctzll(weights) / 16;
+	weights >>= 16 * leading;
+	const int16_t row[SHORT_STRIDE] = {(int16_t)weights, (int16_t)(weights >> 16), (int16_t)(weights >> 32),
+					   (int16_t)(weights >> 48)};
+	memcpy(axis->weights + (size_t)i * SHORT_STRIDE, row, sizeof(row));
+	axis->first[i] = (uint32_t)(s->first + leading);
+	axis->count[i] = (uint32_t)(63 - __builtin_clzll(weights)) / 16 + 1;
+	return true;
+}
+
+INLINE void fill_outputs(bt_axis *axis, span *s, filter_kind kind)
+{
+	const bt_axis_key *key = &axis->key;
+	bool fits = axis->stride == SHORT_STRIDE;
+	for (uint32_t i = 0; i < key->out; i++) {
+		uint32_t place = key->mirrored ? key->out - 1 - i : i;
+		locate(s, kind, i);
+		if (!fits || s->last - s->first >= SHORT || !fill_short(axis, s, kind, place))
+			fill_output(axis, s, kind, place);
+	}
+}
+
+static void fill_kind(bt_axis *axis, span *s, filter_kind kind)
+{
+	switch (kind) {
+	case KIND_AREA:
+		fill_outputs(axis, s, KIND_AREA);
+		break;
+	case KIND_TENT:
+		fill_outputs(axis, s, KIND_TENT);
+		break;
+	case KIND_NEAREST:
+		fill_outputs(axis, s, KIND_NEAREST);
+		break;
+	case KIND_AREA_UP:
+		fill_outputs(axis, s, KIND_AREA_UP);
+		break;
+	}
+}
+
 static void fill_all(bt_axis *axis, filter_kind kind)
 {
 	const bt_axis_key *key = &axis->key;
 	span s = {.key = key, .scale = key->length / key->out};
 	s.low = clamp(floor_of(key->begin + 1e-9), 0, key->in - 1);
 	s.high = clamp(ceil_of(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
+	fill_kind(axis, &s, kind);
 	uint32_t low = UINT32_MAX, end = 0;
 	for (uint32_t i = 0; i < key->out; i++) {
-		uint32_t place = key->mirrored ? key->out - 1 - i : i;
-		locate(&s, kind, i);
-		fill_output(axis, &s, kind, place);
-		low = axis->first[place] < low ? axis->first[place] : low;
-		uint32_t stop = axis->first[place] + axis->count[place];
+		low = axis->first[i] < low ? axis->first[i] : low;
+		uint32_t stop = axis->first[i] + axis->count[i];
 		end = stop > end ? stop : end;
 	}
 	axis->low = low;
