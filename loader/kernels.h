@@ -11,9 +11,24 @@
 #include "elements.h"
 #include "resize.h"
 
+/* The filter of an axis. */
+typedef struct bt_box {
+	double scale; /* samples per output */
+	int64_t low;  /* samples that touch the axis' box */
+	int64_t high; /* the last one */
+	bool tent;    /* bilinear, else the area of an output */
+} bt_box;
+
 typedef struct bt_kernels {
 	const char *name;
-	bool permutes; /* horizontal uses the permutation of an axis */
+
+	/* NULL, or sets first, count and weights of all outputs, as resize_axis.c does. False: it cannot, for example
+	 * as an output has too many samples. */
+	bool (*fill)(bt_axis *axis, const bt_box *box);
+
+	/* NULL: horizontal has no use for it. Sets narrow, base, index and pair_weights of an axis that has all else.
+	 * False: a group reaches farther than BT_GROUP_REACH. */
+	bool (*permute)(bt_axis *axis);
 
 	/* out[j] = sum over k of weights[k] * in[k * stride + j], with BT_ROW_BITS of fraction, rounded half up.
 	 * weights are 0 from taps to the next even number; reads and writes just count values. */

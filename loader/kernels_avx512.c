@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "plan_avx512.h"
 
 #define TARGET __attribute__((target("avx2,avx512f,avx512bw,avx512vl")))
 
@@ -400,7 +400,8 @@ static void fence(void)
 }
 
 const bt_kernels bt_kernels_avx512 = {.name = "avx512",
-				      .permutes = true,
+				      .fill = bt_fill_avx512,
+				      .permute = bt_permute_avx512,
 				      .vertical = vertical,
 				      .horizontal = horizontal,
 				      .ycc_to_rgb = ycc_to_rgb,

@@ -23,14 +23,16 @@ static int plan(bt_resizer *resizer, const bt_plane *source, const bt_resize_tar
 				  .filter = target->filter,
 				  .shrinks = shrinks,
 				  .mirrored = target->mirrored,
-				  .permutes = resizer->kernels->permutes};
+				  .permuted = true,
+				  .kernels = resizer->kernels};
 	bt_axis_key vertical = {.begin = source->y,
 				.length = source->box_height,
 				.in = source->height,
 				.out = target->height,
 				.channels = 1,
 				.filter = target->filter,
-				.shrinks = shrinks};
+				.shrinks = shrinks,
+				.kernels = resizer->kernels};
 	int result = bt_axis_plan(&resizer->own_horizontal, &horizontal, err);
 	if (result == BETON_OK)
 		result = bt_axis_plan(&resizer->own_vertical, &vertical, err);

@@ -41,7 +41,8 @@ typedef struct bt_axis_key {
 	beton_filter filter;
 	bool shrinks; /* AREA: no axis of the picture grows */
 	bool mirrored;
-	bool permutes; /* build the permutation too */
+	bool permuted; /* make the permutation too, where kernels use it */
+	const struct bt_kernels *kernels;
 } bt_axis_key;
 
 /* Output i is the sum of weights[i * stride + k] * input[low + first[i] + k], k < count[i]. Weights behind count[i]

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "resize.h"
+#include "kernels.h"
 
 enum {
 	ONE = 1 << BT_WEIGHT_BITS,
@@ -215,7 +215,10 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 	span s = {.key = key, .scale = key->length / key->out};
 	s.low = clamp(floor_of(key->begin + 1e-9), 0, key->in - 1);
 	s.high = clamp(ceil_of(key->begin + key->length - 1e-9) - 1, s.low, key->in - 1);
-	fill_kind(axis, &s, kind);
+	const bt_box box = {.scale = s.scale, .low = s.low, .high = s.high, .tent = kind == KIND_TENT};
+	bool box_or_tent = kind == KIND_AREA || kind == KIND_TENT;
+	if (!key->kernels->fill || !box_or_tent || !key->kernels->fill(axis, &box))
+		fill_kind(axis, &s, kind);
 	uint32_t low = UINT32_MAX, end = 0;
 	for (uint32_t i = 0; i < key->out; i++) {
 		low = axis->first[i] < low ? axis->first[i] : low;
@@ -235,49 +238,11 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 	}
 }
 
-/* The last output byte stands for those behind the end. Returns false if a group reaches too far. */
-static bool fill_permutation(bt_axis *axis)
-{
-	uint32_t channels = axis->key.channels, last = axis->key.out * channels - 1;
-	uint16_t *index = axis->index;
-	int16_t *weights = axis->pair_weights;
-	uint32_t reach = 0, x = 0, c = 0;
-	for (uint32_t group = 0; group < axis->groups; group++) {
-		uint32_t stop = group * BT_GROUP + BT_GROUP - 1 < last ? group * BT_GROUP + BT_GROUP - 1 : last;
-		uint32_t left = axis->first[x], right = axis->first[stop / channels];
-		uint32_t base = (left < right ? left : right) * channels;
-		axis->base[group] = base;
-		for (uint32_t j = 0; j < BT_GROUP; j++) {
-			uint32_t at = axis->first[x] * channels + c - base;
-			uint32_t end = at + (axis->count[x] - 1) * channels + 1;
-			reach = end > reach ? end : reach;
-			const int16_t *from = axis->weights + (size_t)x * axis->stride;
-			for (uint32_t p = 0; p < axis->pairs; p++) {
-				uint32_t to = p * 2 * BT_GROUP + 2 * j;
-				index[to] = (uint16_t)(at + 2 * p * channels);
-				index[to + 1] = (uint16_t)(at + (2 * p + 1) * channels);
-				weights[to] = from[2 * p];
-				weights[to + 1] = from[2 * p + 1];
-			}
-			if (x * channels + c < last && ++c == channels) {
-				c = 0;
-				x++;
-			}
-		}
-		if (reach > BT_GROUP_REACH)
-			return false;
-		index += axis->pairs * 2 * BT_GROUP;
-		weights += axis->pairs * 2 * BT_GROUP;
-	}
-	axis->narrow = reach <= BT_GROUP_NARROW;
-	return true;
-}
-
 static bool same_key(const bt_axis_key *a, const bt_axis_key *b)
 {
 	return a->begin == b->begin && a->length == b->length && a->in == b->in && a->out == b->out &&
 	       a->channels == b->channels && a->filter == b->filter && a->shrinks == b->shrinks &&
-	       a->mirrored == b->mirrored && a->permutes == b->permutes;
+	       a->mirrored == b->mirrored && a->permuted == b->permuted && a->kernels == b->kernels;
 }
 
 int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
@@ -291,7 +256,7 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	uint32_t stride = ((uint32_t)taps + 7) / 8 * 8;
 	size_t out = key->out, groups = (out * key->channels + BT_GROUP - 1) / BT_GROUP;
 	groups = (groups + BT_GROUPS - 1) / BT_GROUPS * BT_GROUPS;
-	size_t pairs = key->permutes && stride <= BT_GROUP_REACH ? stride / 2 : 0;
+	size_t pairs = key->permuted && key->kernels->permute && stride <= BT_GROUP_REACH ? stride / 2 : 0;
 	size_t table = groups * pairs * 2 * BT_GROUP * sizeof(int16_t);
 	char *memory = bt_buffer_reserve(&axis->memory, 2 * table + out * stride * sizeof(int16_t) +
 								(2 * out + groups) * sizeof(uint32_t));
@@ -310,6 +275,6 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 	axis->base = axis->count + out;
 	axis->weights = (int16_t *)(axis->base + groups);
 	fill_all(axis, kind);
-	axis->permutation = pairs > 0 && fill_permutation(axis);
+	axis->permutation = pairs > 0 && key->kernels->permute(axis);
 	return BETON_OK;
 }
