@@ -28,23 +28,34 @@ static void drop_borrowed(beton_loader *loader)
 	}
 }
 
-/* A copy of the caller's list of operations, which is borrowed until open returns. */
+/* A copy of an array of the caller's, which is borrowed until open returns; NULL of an empty one. */
+static int keep_array(void **copy, const void *array, size_t count, size_t element, const char *what, beton_error *err)
+{
+	*copy = count > 0 ? malloc(count * element) : NULL;
+	if (count == 0)
+		return BETON_OK;
+	if (!*copy)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu %s", count, what);
+	memcpy(*copy, array, count * element);
+	return BETON_OK;
+}
+
 static int keep_operations(beton_loader *loader, beton_error *err)
 {
-	beton_image_options *image = &loader->options.image;
+	beton_loader_options *options = &loader->options;
+	beton_image_options *image = &options->image;
 	loader->pixel_format = (bt_image_format){
 		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
-	if (image->num_operations == 0) {
-		image->operations = NULL;
-		return BETON_OK;
-	}
-	size_t bytes = image->num_operations * sizeof(*image->operations);
-	loader->operations = malloc(bytes);
-	if (!loader->operations)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u operations", image->num_operations);
-	memcpy(loader->operations, image->operations, bytes);
-	image->operations = loader->operations;
-	return BETON_OK;
+	void *operations, *batch_operations;
+	int result = keep_array(&operations, image->operations, image->num_operations, sizeof(*image->operations),
+				"operations", err);
+	image->operations = loader->operations = operations;
+	if (result)
+		return result;
+	result = keep_array(&batch_operations, options->batch_operations, options->num_batch_operations,
+			    sizeof(*options->batch_operations), "batch operations", err);
+	options->batch_operations = loader->batch_operations = batch_operations;
+	return result;
 }
 
 /* Opens the engine of each file, for `ahead` reads of each worker at a time. */
@@ -174,6 +185,7 @@ void beton_loader_close(beton_loader **out)
 	bt_pool_close(&loader->pool);
 	bt_orders_close(&loader->orders);
 	free(loader->operations);
+	free(loader->batch_operations);
 	free(loader->bad);
 	bt_dataset_close(&loader->dataset);
 	free(loader);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "batch_operations.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "operations.h"
@@ -169,6 +170,8 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 	int result = check_flow(out, err);
 	if (result == BETON_OK)
 		result = check_image(&out->image, err);
+	if (result == BETON_OK)
+		result = bt_batch_operations_check(out, err);
 	if (result)
 		return result;
 	if (out->image.filter == BETON_FILTER_AUTO && out->image.exact != BETON_PIXELS_FAST)

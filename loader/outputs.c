@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch_operations.h"
 #include "common/error.h"
 #include "operations.h"
 
@@ -190,16 +191,49 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 		tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {options->batch_size}};
 		*overflow |= add_output(outputs, index, BT_OUTPUT_LENGTH, field->name, ".length", &tensor);
 	}
+	if ((kind == BT_OUTPUT_INT || kind == BT_OUTPUT_FLOAT) && bt_batch_operations_mix(options))
+		*overflow |= add_output(outputs, index, BT_OUTPUT_MIXED, field->name, ".mixed", &tensor);
+	return BETON_OK;
+}
+
+static bool has_image(const bt_outputs *outputs)
+{
+	for (uint32_t i = 0; i < outputs->count; i++)
+		if (outputs->list[i].kind == BT_OUTPUT_IMAGE)
+			return true;
+	return false;
+}
+
+/* How the batch was mixed, if it may be. */
+static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+		      bool *overflow, beton_error *err)
+{
+	if (!bt_batch_operations_mix(options))
+		return BETON_OK;
+	if (!has_image(outputs))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: option batch_operations mixes images, and none is an output",
+			       beton_reader_path(reader));
+	uint32_t field = (uint32_t)outputs->image_field;
+	const char *name = beton_reader_field(reader, field)->name;
+	beton_tensor tensor = {.dtype = BETON_FLOAT32, .ndim = 1, .shape = {options->batch_size}};
+	outputs->lambda = (int)outputs->count;
+	*overflow |= add_output(outputs, field, BT_OUTPUT_LAMBDA, name, ".lambda", &tensor);
+	tensor.dtype = BETON_INT64;
+	outputs->partner = (int)outputs->count;
+	*overflow |= add_output(outputs, field, BT_OUTPUT_PARTNER, name, ".partner", &tensor);
+	if (!bt_batch_operations_cut(options))
+		return BETON_OK;
+	tensor = (beton_tensor){.dtype = BETON_INT32, .ndim = 2, .shape = {options->batch_size, 4}};
+	outputs->box = (int)outputs->count;
+	*overflow |= add_output(outputs, field, BT_OUTPUT_BOX, name, ".box", &tensor);
 	return BETON_OK;
 }
 
 /* The drawn numbers, if the picture is an output. True on overflow. */
 static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options)
 {
-	bool image = false;
-	for (uint32_t i = 0; i < outputs->count; i++)
-		image |= outputs->list[i].kind == BT_OUTPUT_IMAGE;
-	if (!options->drawn || !image)
+	if (!options->drawn || !has_image(outputs))
 		return false;
 	int64_t numbers = BT_DRAWN_FIXED + (int64_t)BT_DRAWN * options->image.num_operations;
 	beton_tensor tensor = {.dtype = BETON_FLOAT64, .ndim = 2, .shape = {options->batch_size, numbers}};
@@ -237,19 +271,22 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 {
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
-	*outputs = (bt_outputs){.image_field = -1, .drawn = -1, .num_fields = fields};
+	*outputs = BT_OUTPUTS_NONE;
+	outputs->num_fields = fields;
 	int result = choose_image(outputs, reader, options->image.field, err);
 	if (result == BETON_OK)
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Two for a field of bytes, and the drawn numbers. */
-	outputs->list = calloc(2 * (size_t)fields + 1, sizeof(*outputs->list));
+	/* Up to two for a field, three of mixing, and the drawn numbers. */
+	outputs->list = calloc(2 * (size_t)fields + 4, sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;
 	for (uint32_t i = 0; result == BETON_OK && i < fields; i++)
 		result = add_field(outputs, reader, i, options, &overflow, err);
+	if (result == BETON_OK)
+		result = add_mixing(outputs, reader, options, &overflow, err);
 	if (result == BETON_OK) {
 		overflow |= add_drawn(outputs, reader, options);
 		overflow |= place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset);
@@ -271,5 +308,5 @@ void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
 	free(outputs->read_field);
-	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
+	*outputs = BT_OUTPUTS_NONE;
 }

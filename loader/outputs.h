@@ -19,12 +19,17 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_BYTES,
 	BT_OUTPUT_LENGTH, /* of the bytes in the output before */
 	BT_OUTPUT_DRAWN,
+	/* Filled when all samples of the batch are done. */
+	BT_OUTPUT_MIXED, /* the partner's value of the output before */
+	BT_OUTPUT_LAMBDA,
+	BT_OUTPUT_PARTNER,
+	BT_OUTPUT_BOX,
 } bt_output_kind;
 
 /* One tensor of every batch. */
 typedef struct bt_output {
 	bt_output_kind kind;
-	char name[BETON_NAME_MAX + sizeof(".length")];
+	char name[BETON_NAME_MAX + sizeof(".partner")];
 	uint32_t field;      /* index in the file */
 	int read;            /* which of the sample's reads it is made from; -1: none */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
@@ -35,14 +40,19 @@ typedef struct bt_output {
 typedef struct bt_outputs {
 	bt_output *list;
 	uint32_t count;
-	int image_field;      /* index in the file; -1 without an image */
-	int drawn;            /* the output of that kind; -1 without */
+	int image_field; /* index in the file; -1 without an image */
+	int drawn;       /* the output of that kind; -1 without, as the next three */
+	int lambda;
+	int partner;
+	int box;
 	uint32_t num_fields;  /* of the file */
 	uint32_t num_reads;   /* blobs that a sample's outputs are made from */
 	uint32_t *read_field; /* [num_reads]: field of each, rising with the outputs */
 	size_t slot_bytes;    /* memory of one slot, sample ids included */
 	size_t ids_offset;
 } bt_outputs;
+
+#define BT_OUTPUTS_NONE ((bt_outputs){.image_field = -1, .drawn = -1, .lambda = -1, .partner = -1, .box = -1})
 
 /* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */

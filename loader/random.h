@@ -12,7 +12,9 @@ enum bt_operation {
 	BT_OPERATION_CROP = 1,
 	BT_OPERATION_FLIP = 2,
 	BT_OPERATION_SUBSTITUTE = 3, /* keyed by the position in place of the sample */
+	BT_OPERATION_MIX = 4,        /* which batch operation mixes; keyed by the position, as the next is */
 	BT_OPERATION_USER = 64,      /* + its place in the list of operations */
+	BT_OPERATION_BATCH = 256,    /* + its place in the list of batch operations */
 };
 
 /* A stream of draws, private to its user. view: which of several outputs made from one sample (0 for the first). */

@@ -64,7 +64,7 @@ int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allo
 	pool->owner = getpid();
 	pool->allocator = *allocator;
 	pool->outputs = *outputs;
-	*outputs = (bt_outputs){.image_field = -1, .drawn = -1};
+	*outputs = BT_OUTPUTS_NONE;
 	*out = pool;
 	return BETON_OK;
 }

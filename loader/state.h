@@ -61,8 +61,9 @@ struct beton_loader {
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
 	bt_image_format image_format;
-	bt_image_format pixel_format; /* of what operations work on: bytes, NHWC */
-	beton_operation *operations;  /* options.image.operations; owned */
+	bt_image_format pixel_format;            /* of what operations work on: bytes, NHWC */
+	beton_operation *operations;             /* options.image.operations; owned */
+	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
 	bt_resources resources;
 	const int *cpus;      /* options.cpus, while the threads start */
 	uint32_t num_workers; /* threads that were started */

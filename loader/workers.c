@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "batch_operations.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "state.h"
@@ -126,13 +127,19 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 {
 	bt_order_end(&slot->order);
 	slot->lost |= slot->batch.bad == slot->batch.count && slot->error.code;
-	if (!slot->lost && slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP) {
+	bool closes = slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP;
+	if (!slot->lost && (closes || loader->options.num_batch_operations > 0)) {
 		slot->state = BT_SLOT_COMPLETING;
 		pthread_mutex_unlock(&loader->pool->lock);
 		uint64_t begin = bt_now_ns();
-		bt_slot_complete(slot);
+		if (closes)
+			bt_slot_complete(slot);
+		beton_error err = {.sample = -1};
+		int result = bt_batch_operations_apply(&loader->options, slot, &err);
 		worker->tools.stats.batch_ns += bt_now_ns() - begin;
 		pthread_mutex_lock(&loader->pool->lock);
+		slot->lost = result != BETON_OK;
+		slot->error = slot->lost ? err : slot->error;
 	}
 	slot->state = BT_SLOT_READY;
 	if (!slot->iterator)

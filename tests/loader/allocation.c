@@ -121,6 +121,10 @@ static void every_allocation_may_fail(void **state)
 	beton_loader_operation_init(&operations[1], BETON_RAND_AUGMENT);
 	options.image.operations = operations;
 	options.image.num_operations = 2;
+	beton_batch_operation mixup;
+	beton_loader_batch_operation_init(&mixup, BETON_BATCH_MIXUP);
+	options.batch_operations = &mixup;
+	options.num_batch_operations = 1;
 	options.max_bytes = 4;
 	options.drawn = true;
 	options.engine = BETON_ENGINE_MMAP;

@@ -251,6 +251,50 @@ typedef struct beton_image_options {
 	uint32_t num_operations;
 } beton_image_options;
 
+typedef struct beton_batch beton_batch;
+
+/* What is done to a batch when all of its samples are done. MIXUP and CUTMIX put to each sample another one of the
+ * batch, its partner: the one behind it in a ring of all of them, whose order is drawn. At most one of the MIXUP and
+ * CUTMIX of a list is applied to a batch, each with its probability, which together are at most 1. See beton_batch for
+ * the outputs that say how labels were mixed.
+ * What is drawn depends on seed, epoch, and the position of the batch's first sample in the order: it is the same for
+ * any number of threads, and when an epoch is resumed after whole batches; with another batch size or world size there
+ * are other partners. */
+typedef enum beton_batch_operation_kind {
+	/* pixel * lambda + partner's pixel * (1 - lambda), lambda drawn from Beta(alpha, alpha): bytes are rounded to
+	 * nearest, half up; floats are computed in FLOAT32 and rounded to nearest even for the narrower types. */
+	BETON_BATCH_MIXUP = 0,
+	/* A box at a place that is drawn, with the picture's proportions and a share of 1 - lambda of its area, is
+	 * taken from the partner. What of it lies outside is cut off, and lambda becomes the share that is left. */
+	BETON_BATCH_CUTMIX = 1,
+	BETON_BATCH_CUSTOM = 2, /* apply, context */
+} beton_batch_operation_kind;
+
+#define BETON_BATCH_OPERATIONS_MAX 16
+
+/* One batch for an operation of the user's, which may change what the tensors' data points to. */
+typedef struct beton_batch_call {
+	void *context;
+	const beton_batch *batch;
+	uint64_t random[2]; /* drawn for this batch and operation, as for beton_operation_call */
+} beton_batch_call;
+
+/* Begin with beton_loader_batch_operation_init. */
+typedef struct beton_batch_operation {
+	beton_batch_operation_kind kind;
+	bool per_sample;    /* MIXUP, CUTMIX: lambda (and place) drawn for each sample, not for each batch */
+	double alpha;       /* above 0, at most 1000 */
+	double probability; /* that it is applied to a batch, 0..1 */
+	/* Called by worker threads, for several batches at once. Anything but 0 makes the batch fail with
+	 * BETON_USER_ERROR and this number in the message. */
+	int (*apply)(const beton_batch_call *call);
+	void *context;
+	uint64_t reserved[4]; /* 0 */
+} beton_batch_operation;
+
+/* The kind with alpha 1 and probability 1. */
+BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind);
+
 /* Set by beton_loader_options_init; every field may then be changed. Strings are borrowed until open returns. */
 typedef struct beton_loader_options {
 	size_t struct_size;      /* sizeof(beton_loader_options) */
@@ -295,6 +339,9 @@ typedef struct beton_loader_options {
 	 * an error. Default 0: no such outputs. */
 	uint64_t max_bytes;
 	bool drawn; /* the numbers drawn for each picture are an output too; default false. See beton_batch. */
+	/* Applied in this order; at most BETON_BATCH_OPERATIONS_MAX; borrowed until open returns. Default none. */
+	const beton_batch_operation *batch_operations;
+	uint32_t num_batch_operations;
 
 	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
 
@@ -338,12 +385,17 @@ typedef struct beton_tensor {
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
  *                    types that beton_dtype lacks
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes
- * and last, with the option drawn, "IMAGE.drawn", float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and
+ * With a MIXUP or CUTMIX among batch_operations each INT or FLOAT is followed by "NAME.mixed", of its dtype: the
+ * partner's; and these follow: "IMAGE.lambda", float32, [count]: the share of the sample itself, a multiple of 2^-14
+ * with MIXUP (so the loss is lambda * loss(NAME) + (1 - lambda) * loss(NAME.mixed)); "IMAGE.partner", int64, [count]:
+ * its row in the batch; with a CUTMIX "IMAGE.box", int32, [count, 4]: x, y, width and height of what was taken from
+ * the partner. Of a batch that was not mixed: its own values, 1, its own row, zeros.
+ * Last, with the option drawn, "IMAGE.drawn", float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and
  * height in pixels of the stored picture, 1 if it was flipped at the end; then for each operation 1 if it was applied,
  * and three numbers: of a kind with a range its value; TRANSLATE x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the
  * factors of brightness, contrast and saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its
  * magnitude, and TRIVIAL_AUGMENT's bin. */
-typedef struct beton_batch {
+struct beton_batch {
 	uint64_t epoch;
 	uint64_t position; /* position in the global order of the batch's first global sample */
 	uint32_t count;    /* samples in this batch, 1..batch_size */
@@ -351,7 +403,7 @@ typedef struct beton_batch {
 	uint32_t num_tensors;
 	const beton_tensor *tensors;
 	const uint64_t *sample_ids; /* [count], index in the file */
-} beton_batch;
+};
 
 /* Totals since open. Times in nanoseconds, summed over threads. */
 typedef struct beton_loader_stats {
