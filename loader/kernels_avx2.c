@@ -9,6 +9,7 @@
 #include "kernels.h"
 
 #define TARGET __attribute__((target("avx2,fma,f16c")))
+#define INLINE static inline __attribute__((always_inline))
 
 enum { LINE = 64 }; /* of a cache */
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
@@ -84,88 +85,96 @@ static TARGET __m128i load_64_64(const int16_t *low, const int16_t *high)
 	return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)low), _mm_loadl_epi64((const __m128i *)high));
 }
 
-/* The sums of 8 products, as 4 numbers. */
-static TARGET __m128i sum_8(const int16_t *in, const int16_t *weights, uint32_t taps)
-{
-	__m128i sum = _mm_madd_epi16(load_128(in), load_128(weights));
-	for (uint32_t k = 8; k < taps; k += 8)
-		sum = _mm_add_epi32(sum, _mm_madd_epi16(load_128(in + k), load_128(weights + k)));
-	return sum;
-}
-
 static TARGET __m128i round_sums(__m128i sums)
 {
 	return _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (HORIZONTAL_SHIFT - 1))), HORIZONTAL_SHIFT);
 }
 
-/* 4 outputs of a plane with one channel, from number `at` on; `short_taps`: none has more than 4. */
-static TARGET __m128i plane_4(const bt_axis *axis, const int16_t *row, uint32_t at, bool short_taps)
+/* One channel: output x's products of as many taps as a row of weights has, in 4 sums. */
+INLINE TARGET __m128i sum_products(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
-	const int16_t *in[4], *weights[4];
-	uint32_t count[4];
-	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t x = at + i < axis->key.out ? at + i : axis->key.out - 1;
-		in[i] = row + axis->first[x];
-		weights[i] = axis->weights + (size_t)x * axis->stride;
-		count[i] = axis->count[x];
-	}
-	if (short_taps) {
-		__m128i low = _mm_madd_epi16(load_64_64(in[0], in[1]), load_64_64(weights[0], weights[1]));
-		__m128i high = _mm_madd_epi16(load_64_64(in[2], in[3]), load_64_64(weights[2], weights[3]));
-		return round_sums(_mm_hadd_epi32(low, high));
-	}
-	__m128i sums[4];
-	for (int i = 0; i < 4; i++)
-		sums[i] = sum_8(in[i], weights[i], count[i]);
-	return round_sums(_mm_hadd_epi32(_mm_hadd_epi32(sums[0], sums[1]), _mm_hadd_epi32(sums[2], sums[3])));
+	const int16_t *in = row + axis->first[x], *weights = axis->weights + (size_t)x * axis->stride;
+	__m128i sum = _mm_madd_epi16(load_128(in), load_128(weights));
+	for (uint32_t k = 8; k < axis->count[x]; k += 8)
+		sum = _mm_add_epi32(sum, _mm_madd_epi16(load_128(in + k), load_128(weights + k)));
+	return sum;
 }
 
-static TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out)
-{
-	bool short_taps = axis->pairs <= 2;
-	for (uint32_t x = 0; x < axis->key.out; x += 8) {
-		__m128i low = plane_4(axis, row, x, short_taps), high = plane_4(axis, row, x + 4, short_taps);
-		__m128i words = _mm_packs_epi32(low, high);
-		_mm_storel_epi64((__m128i *)(out + x), _mm_packus_epi16(words, words));
-	}
-}
-
-/* Pixel x of three channels: two neighbours interleaved, pmaddwd gives R, G, B and a value of no use. */
-static TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x)
+/* Of outputs x and x + 1 with at most 4 taps, in 2 sums each. */
+INLINE TARGET __m128i sum_short(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
+	__m128i in = load_64_64(row + axis->first[x], row + axis->first[x + 1]);
+	return _mm_madd_epi16(in, _mm_unpacklo_epi64(load_128(weights), load_128(weights + axis->stride)));
+}
+
+INLINE TARGET __m128i outputs_4(const bt_axis *axis, const int16_t *row, uint32_t x, bool short_taps)
+{
+	if (short_taps)
+		return round_sums(_mm_hadd_epi32(sum_short(axis, row, x), sum_short(axis, row, x + 2)));
+	__m128i low = _mm_hadd_epi32(sum_products(axis, row, x), sum_products(axis, row, x + 1));
+	__m128i high = _mm_hadd_epi32(sum_products(axis, row, x + 2), sum_products(axis, row, x + 3));
+	return round_sums(_mm_hadd_epi32(low, high));
+}
+
+INLINE TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out, bool short_taps)
+{
+	for (uint32_t x = 0; x < axis->key.out; x += 8) {
+		/* The last ones once more with those before. */
+		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
+		__m128i words =
+			_mm_packs_epi32(outputs_4(axis, row, at, short_taps), outputs_4(axis, row, at + 4, short_taps));
+		_mm_storel_epi64((__m128i *)(out + at), _mm_packus_epi16(words, words));
+	}
+}
+
+/* Pixel x of three channels: two neighbours interleaved, pmaddwd gives R, G, B and a value of no use. pairs: of taps;
+ * 0: as many as the pixel has. */
+INLINE TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x, uint32_t pairs)
+{
+	const __m128i interleaved = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
+	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
 	const int16_t *in = row + (size_t)axis->first[x] * 3;
+	uint32_t taps = pairs ? 2 * pairs : axis->count[x];
 	__m128i sum = _mm_setzero_si128();
-	for (uint32_t k = 0; k < axis->count[x]; k += 2, in += 6) {
-		__m128i pixels = _mm_unpacklo_epi16(_mm_loadl_epi64((const __m128i *)in),
-						    _mm_loadl_epi64((const __m128i *)(in + 3)));
+	for (uint32_t k = 0; k < taps; k += 2, in += 6) {
+		__m128i pixels = _mm_shuffle_epi8(load_128(in), interleaved);
 		sum = _mm_add_epi32(sum, _mm_madd_epi16(pixels, _mm_set1_epi32(weight_pair(weights + k))));
 	}
 	return round_sums(sum);
 }
 
-static TARGET void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out)
+INLINE TARGET void horizontal_3(const bt_axis *axis, const int16_t *row, uint8_t *out, uint32_t pairs)
 {
 	const __m128i together = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-	uint32_t last = axis->key.out - 1;
-	for (uint32_t x = 0; x <= last; x += 4) {
-		__m128i pixels[4];
-		for (uint32_t i = 0; i < 4; i++)
-			pixels[i] = pixel(axis, row, x + i < last ? x + i : last);
-		__m128i low = _mm_packs_epi32(pixels[0], pixels[1]), high = _mm_packs_epi32(pixels[2], pixels[3]);
+	for (uint32_t x = 0; x < axis->key.out; x += 4) {
+		uint32_t at = x + 4 <= axis->key.out ? x : axis->key.out - 4;
+		__m128i low = _mm_packs_epi32(pixel(axis, row, at, pairs), pixel(axis, row, at + 1, pairs));
+		__m128i high = _mm_packs_epi32(pixel(axis, row, at + 2, pairs), pixel(axis, row, at + 3, pairs));
 		__m128i bytes = _mm_shuffle_epi8(_mm_packus_epi16(low, high), together);
-		_mm_storeu_si128((__m128i *)(out + (size_t)x * 3), bytes);
+		_mm_storeu_si128((__m128i *)(out + (size_t)at * 3), bytes);
 	}
 }
 
 static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t stride, uint32_t count, uint8_t *out,
 			      size_t out_stride)
 {
-	for (uint32_t y = 0; y < count; y++)
-		if (axis->key.channels == 1)
-			horizontal_1(axis, rows + y * stride, out + y * out_stride);
+	if (axis->key.out < 8) {
+		bt_kernels_c.horizontal(axis, rows, stride, count, out, out_stride);
+		return;
+	}
+	for (uint32_t y = 0; y < count; y++, rows += stride, out += out_stride) {
+		if (axis->key.channels == 1 && axis->pairs <= 2)
+			horizontal_1(axis, rows, out, true);
+		else if (axis->key.channels == 1)
+			horizontal_1(axis, rows, out, false);
+		else if (axis->pairs == 1)
+			horizontal_3(axis, rows, out, 1);
+		else if (axis->pairs == 2)
+			horizontal_3(axis, rows, out, 2);
 		else
-			horizontal_3(axis, rows + y * stride, out + y * out_stride);
+			horizontal_3(axis, rows, out, 0);
+	}
 }
 
 /* The loops below take 32 values at a time, or 24; the rest once more with those before it, or alone in a row that is
