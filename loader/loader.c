@@ -22,6 +22,7 @@ static void drop_borrowed(beton_loader *loader)
 	options->weights = NULL;
 	options->fields = NULL;
 	options->cpus = NULL;
+	options->replacements = NULL;
 	if (options->class_field) {
 		int field = beton_reader_find_field(loader->reader, options->class_field);
 		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;
@@ -128,6 +129,9 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
 	if (result == BETON_OK)
 		result = bt_dataset_fingerprint(&loader->dataset, &loader->fingerprint, err);
+	if (result == BETON_OK)
+		result = bt_replacements_open(&loader->replacements, &loader->options, loader->outputs, loader->reader,
+					      err);
 	if (result)
 		return result;
 	loader->cpus = loader->options.cpus;
@@ -186,6 +190,7 @@ void beton_loader_close(beton_loader **out)
 	bt_orders_close(&loader->orders);
 	free(loader->operations);
 	free(loader->batch_operations);
+	bt_replacements_close(&loader->replacements);
 	free(loader->bad);
 	bt_dataset_close(&loader->dataset);
 	free(loader);

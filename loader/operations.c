@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "listed.h"
 
 enum { ERASE_TRIES = 10 };
 
@@ -82,8 +83,9 @@ static void cutout(const bt_image *image, const beton_operation *o, bt_random *r
 }
 
 /* drawn: width 0 and height 0 when no rectangle of the ten fitted. */
-static void erase(const bt_image *image, const beton_operation *o, bt_random *random, double drawn[3])
+static void erase(const bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
 {
+	const bt_image *image = &operator->image;
 	double area = (double)image->width * image->height;
 	for (int i = 0; i < ERASE_TRIES; i++) {
 		double target = area * bt_random_uniform(random, o->range[0], o->range[1]);
@@ -94,7 +96,10 @@ static void erase(const bt_image *image, const beton_operation *o, bt_random *ra
 		bt_rect rect = {.width = (uint32_t)width, .height = (uint32_t)height};
 		rect.y = (uint32_t)whole(random, image->height - rect.height);
 		rect.x = (uint32_t)whole(random, image->width - rect.width);
-		bt_op_fill(image, rect, o->fill);
+		if (o->noise)
+			bt_op_noise(image, rect, operator->options->mean, operator->options->std, random);
+		else
+			bt_op_fill(image, rect, o->fill);
 		drawn[0] = rect.x;
 		drawn[1] = rect.y;
 		drawn[2] = width * height;
@@ -136,21 +141,6 @@ static int blur(bt_operator *operator, const beton_operation * o, double sigma, 
 	bt_op_blur(&operator->image, &out, o->size, sigma, scratch);
 	bt_operator_swap(operator);
 	return BETON_OK;
-}
-
-static bool listed(const beton_operation *o, uint64_t sample)
-{
-	size_t low = 0, high = o->num_indices;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (o->indices[middle] == sample)
-			return true;
-		if (o->indices[middle] < sample)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return false;
 }
 
 static int custom(bt_operator *operator, const beton_operation * o, bt_random *random, beton_error *err)
@@ -241,7 +231,7 @@ static int apply(bt_operator *operator, const beton_operation * o, bt_random *ra
 		cutout(&operator->image, o, random, drawn);
 		return BETON_OK;
 	case BETON_ERASE:
-		erase(&operator->image, o, random, drawn);
+		erase(operator, o, random, drawn);
 		return BETON_OK;
 	case BETON_COLOR_JITTER:
 		jitter(&operator->image, o, random, drawn);
@@ -264,6 +254,7 @@ int bt_operator_apply(bt_operator *operator, const beton_image_options * options
 		      double *drawn, beton_error *err)
 {
 	int result = BETON_OK;
+	operator->options = options;
 	for (uint32_t i = 0; result == BETON_OK && i < options->num_operations; i++) {
 		const beton_operation *o = &options->operations[i];
 		bt_random own = *random;
@@ -271,7 +262,7 @@ int bt_operator_apply(bt_operator *operator, const beton_image_options * options
 		own.draw = 0;
 		double values[BT_DRAWN] = {0};
 		if (bt_random_uniform(&own, 0, 1) < o->probability &&
-		    (o->kind != BETON_POISON || listed(o, random->sample))) {
+		    (o->kind != BETON_POISON || bt_listed(o->indices, o->num_indices, random->sample))) {
 			values[0] = 1;
 			result = apply(operator, o, &own, values + 1, err);
 		}

@@ -20,6 +20,7 @@ typedef struct bt_operator {
 	bt_buffer pixels[2]; /* one holds the picture, the other is where an operation writes */
 	bt_buffer floats;
 	bt_image image;
+	const beton_image_options *options; /* of the picture */
 	int current;
 } bt_operator;
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/error.h"
+#include "listed.h"
 #include "operations.h"
 
 enum { CHOICES = 14, BINS = 31, AFFINE_MAX = 32767 };
@@ -109,10 +110,7 @@ static int check_poison(const place *at, const beton_operation *o)
 		return fail_member(at, "alpha", "is NULL");
 	if (o->num_indices > 0 && !o->indices)
 		return fail_member(at, "indices", "is NULL");
-	for (size_t i = 1; i < o->num_indices; i++)
-		if (o->indices[i] <= o->indices[i - 1])
-			return fail_member(at, "indices", "do not rise");
-	return BETON_OK;
+	return bt_first_not_rising(o->indices, o->num_indices) ? fail_member(at, "indices", "do not rise") : BETON_OK;
 }
 
 static int check_augment(const place *at, const beton_operation *o, const beton_image_options *image)
@@ -123,6 +121,21 @@ static int check_augment(const place *at, const beton_operation *o, const beton_
 	if (o->count < 1 || o->count > CHOICES)
 		return fail_member(at, "count", "is not 1 to 14");
 	return check_size(at, o->size, 0, BINS - 1);
+}
+
+static int check_erase(const place *at, const beton_operation *o, const beton_image_options *image)
+{
+	int result = check_pair(at, "range", o->range, 0, 1);
+	if (result == BETON_OK)
+		result = check_pair(at, "ratio", o->ratio, 1e-3, 1e3);
+	for (int c = 0; c < 3 && o->noise && result == BETON_OK; c++)
+		if (!isfinite(image->mean[c]) || !isfinite(image->std[c]) || !(image->std[c] > 0))
+			result = bt_fail(
+				at->err, BETON_INVALID_ARGUMENT,
+				"loader options: %s.operations[%u].noise needs %s.mean and std: those of channel "
+				"%d are %g and %g, not finite and above 0",
+				at->name, at->index, at->name, c, (double)image->mean[c], (double)image->std[c]);
+	return result;
 }
 
 static int check_blur(const place *at, const beton_operation *o, uint32_t shorter)
@@ -148,8 +161,7 @@ static int check_kind(const place *at, const beton_operation *o, const beton_ima
 	case BETON_CUTOUT:
 		return check_size(at, o->size, 1, shorter);
 	case BETON_ERASE:
-		result = check_pair(at, "range", o->range, 0, 1);
-		return result ? result : check_pair(at, "ratio", o->ratio, 1e-3, 1e3);
+		return check_erase(at, o, image);
 	case BETON_BRIGHTNESS:
 	case BETON_CONTRAST:
 	case BETON_SATURATION:

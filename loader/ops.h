@@ -44,6 +44,9 @@ void bt_op_flip_vertical(const bt_image *image);
 /* Fills the part of rect that lies inside the picture, in place. */
 void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3]);
 
+/* Fills a part inside the picture with mean[c] + std[c] * normal numbers, rounded and cut off to 0..255, in place. */
+void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random);
+
 /* in * (1 - alpha) + mask * alpha, cut off to 0..255. mask: 3 values a pixel; alpha: one value a pixel. */
 void bt_op_poison(const bt_image *image, const float *mask, const float *alpha);
 

@@ -142,9 +142,11 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	const bt_output *output = &tools->loader->outputs->list[number];
 	const beton_value *value = &ticket->values[output->field];
 	char *destination = (char *)ticket->slot->tensors[number].data + ticket->index * output->sample_bytes;
+	int64_t integer;
 	switch (output->kind) {
 	case BT_OUTPUT_INT:
-		memcpy(destination, &value->integer, sizeof(value->integer));
+		integer = bt_replace(&tools->loader->replacements, output->field, ticket->sample, value->integer);
+		memcpy(destination, &integer, sizeof(integer));
 		return BETON_OK;
 	case BT_OUTPUT_FLOAT:
 		memcpy(destination, &value->real, sizeof(value->real));
@@ -158,7 +160,7 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, value, bytes,
 				  drawn_numbers(tools->loader, ticket->slot, ticket->index), destination, err);
-	default: /* BT_OUTPUT_DRAWN: filled with the image */
+	default: /* filled with the image, or when the batch is complete */
 		return BETON_OK;
 	}
 }

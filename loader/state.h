@@ -13,6 +13,7 @@
 #include "dataset.h"
 #include "engine.h"
 #include "order.h"
+#include "replace.h"
 #include "resources.h"
 #include "sample.h"
 #include "slot.h"
@@ -64,6 +65,7 @@ struct beton_loader {
 	bt_image_format pixel_format;            /* of what operations work on: bytes, NHWC */
 	beton_operation *operations;             /* options.image.operations; owned */
 	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
+	bt_replacements replacements;
 	bt_resources resources;
 	const int *cpus;      /* options.cpus, while the threads start */
 	uint32_t num_workers; /* threads that were started */

@@ -125,6 +125,9 @@ static void every_allocation_may_fail(void **state)
 	beton_loader_batch_operation_init(&mixup, BETON_BATCH_MIXUP);
 	options.batch_operations = &mixup;
 	options.num_batch_operations = 1;
+	static const uint64_t replaced[] = {1, 2};
+	options.replacements = &(beton_replacement){"label", replaced, 2, 5};
+	options.num_replacements = 1;
 	options.max_bytes = 4;
 	options.drawn = true;
 	options.engine = BETON_ENGINE_MMAP;

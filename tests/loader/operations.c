@@ -4,6 +4,7 @@
  * loader: the same pictures for any number of threads and batch size, the user's own operation, refused options. */
 #include "fixture.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,40 @@ static void filling_and_poisoning(void **state)
 	}
 }
 
+/* Noise has the mean and the deviation that it is asked for, and stays in its place. */
+static void noise_is_normal(void **state)
+{
+	(void)state;
+	enum { SIDE = 200, LEFT = 30, TOP = 20 };
+	static uint8_t pixels[SIDE * SIDE * 3];
+	static const float mean[3] = {120, 90, 250}, std[3] = {10, 40, 20};
+	bt_image image = {pixels, SIDE, SIDE};
+	bt_random random = {.seed = 3};
+	memset(pixels, 7, sizeof(pixels));
+	bt_op_noise(&image, (bt_rect){LEFT, TOP, SIDE - LEFT, SIDE - TOP - 1}, mean, std, &random);
+	double sum[3] = {0}, squares[3] = {0};
+	int count = 0, white = 0;
+	for (int i = 0; i < SIDE * SIDE * 3; i++) {
+		int x = i / 3 % SIDE, y = i / 3 / SIDE, c = i % 3;
+		if (x < LEFT || y < TOP || y == SIDE - 1) {
+			assert_int_equal(pixels[i], 7);
+			continue;
+		}
+		double distance = pixels[i] - (double)mean[c];
+		count++;
+		white += c == 2 && pixels[i] == 255;
+		sum[c] += distance;
+		squares[c] += distance * distance;
+	}
+	count /= 3;
+	for (int c = 0; c < 2; c++) {
+		assert_true(fabs(sum[c] / count) < 4 * (double)std[c] / sqrt(count));
+		assert_true(fabs(squares[c] / count / (double)(std[c] * std[c]) - 1) < 0.05);
+	}
+	/* What lies above a quarter of a deviation, or rounds to it. */
+	assert_true(fabs((double)white / count - 0.41) < 0.03);
+}
+
 /* Every kind once, with parameters that make it do something. */
 static uint32_t every_operation(beton_operation operations[BETON_CUSTOM])
 {
@@ -325,6 +360,39 @@ static void each_operation_is_applied(void **state)
 	fixture_remove(path);
 }
 
+/* A black and a noisy rectangle lie in the same place, and once normalized noise has as many values above 0 as below.
+ */
+static void erased_parts_are_noise(void **state)
+{
+	(void)state;
+	static uint8_t plain[SAMPLES][IMAGE], black[SAMPLES][IMAGE], noisy[SAMPLES][IMAGE];
+	char *path = fixture_write(SAMPLES, -1);
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_ERASE);
+	operation.probability = 1;
+	beton_loader_options options = fixture_options(8, 2);
+	load(path, &options, plain);
+	options.image.operations = &operation;
+	options.image.num_operations = 1;
+	load(path, &options, black);
+	operation.noise = true;
+	load(path, &options, noisy);
+	int erased = 0, above = 0;
+	for (int i = 0; i < SAMPLES * IMAGE; i++) {
+		int sample = i / IMAGE, k = i % IMAGE;
+		if (black[sample][k] == plain[sample][k]) {
+			/* Not erased, or black before. */
+			assert_true(noisy[sample][k] == plain[sample][k] || plain[sample][k] == 0);
+			continue;
+		}
+		erased++;
+		above += noisy[sample][k] > (double)options.image.mean[k % 3];
+	}
+	assert_in_range(erased, SAMPLES * IMAGE / 50, SAMPLES * IMAGE / 2);
+	assert_in_range(above, erased * 2 / 5, erased * 3 / 5);
+	fixture_remove(path);
+}
+
 /* Only the samples that are listed are poisoned. */
 static void poison_hits_its_samples(void **state)
 {
@@ -437,6 +505,9 @@ static void bad_operations_are_refused(void **state)
 	refuse("range", make(BETON_ROTATE, 0, 10, 5));
 	refuse("range", make(BETON_ERASE, 0, 0.0 / 0.0, 1));
 	refuse("size", make(BETON_RAND_AUGMENT, 31, 1, 1));
+	beton_operation noise = make(BETON_ERASE, 0, 0.1, 0.2);
+	noise.noise = true; /* of pictures without mean and std */
+	refuse("noise", noise);
 	refuse("apply", make(BETON_CUSTOM, 0, 1, 1));
 	refuse("mask", make(BETON_POISON, 0, 1, 1));
 	beton_operation operation = make(BETON_TRANSLATE, 12, 1, 1);
@@ -461,11 +532,18 @@ int main(int argc, char **argv)
 	}
 	golden_path = argv[1];
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(colours_are_torchvision_s),    cmocka_unit_test(tables_are_torchvision_s),
-		cmocka_unit_test(filters_are_torchvision_s),    cmocka_unit_test(shapes_are_pillow_s),
-		cmocka_unit_test(filling_and_poisoning),        cmocka_unit_test(pictures_do_not_depend_on_threads),
-		cmocka_unit_test(each_operation_is_applied),    cmocka_unit_test(poison_hits_its_samples),
-		cmocka_unit_test(custom_operations_are_called), cmocka_unit_test(bad_operations_are_refused),
+		cmocka_unit_test(colours_are_torchvision_s),
+		cmocka_unit_test(tables_are_torchvision_s),
+		cmocka_unit_test(filters_are_torchvision_s),
+		cmocka_unit_test(shapes_are_pillow_s),
+		cmocka_unit_test(noise_is_normal),
+		cmocka_unit_test(filling_and_poisoning),
+		cmocka_unit_test(pictures_do_not_depend_on_threads),
+		cmocka_unit_test(each_operation_is_applied),
+		cmocka_unit_test(erased_parts_are_noise),
+		cmocka_unit_test(poison_hits_its_samples),
+		cmocka_unit_test(custom_operations_are_called),
+		cmocka_unit_test(bad_operations_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,6 +218,70 @@ static void drawn_numbers_are_outputs(void **state)
 	fixture_remove(path);
 }
 
+/* label is 3 * the sample's number. */
+static void check_replaced(const char *path, const beton_loader_options *options, const int64_t expected[SAMPLES])
+{
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	assert_ok(beton_loader_open(&loader, path, options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	uint32_t seen = 0;
+	for (beton_batch *batch; beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK;
+	     seen += batch->count, beton_batch_release(&batch))
+		for (uint32_t row = 0; row < batch->count; row++)
+			assert_int_equal(((const int64_t *)find(batch, "label")->data)[row],
+					 expected[batch->sample_ids[row]]);
+	assert_int_equal(seen, SAMPLES);
+	beton_loader_close(&loader);
+}
+
+static void labels_are_replaced(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, -1);
+	static const uint64_t some[] = {0, 3, 10}, others[] = {3, 4};
+	beton_replacement replacements[] = {
+		{"label", some, 3, -7}, {"label", others, 2, INT64_MAX}, {"label", NULL, 0, 1}};
+	beton_loader_options options = fixture_options(4, 2);
+	int64_t expected[SAMPLES];
+	for (int i = 0; i < SAMPLES; i++)
+		expected[i] = 3 * i;
+	options.order = BETON_ORDER_RANDOM;
+	check_replaced(path, &options, expected);
+	options.replacements = replacements;
+	options.num_replacements = 3;
+	expected[0] = expected[10] = -7;
+	expected[3] = expected[4] = INT64_MAX;
+	check_replaced(path, &options, expected);
+	fixture_remove(path);
+}
+
+static void refuse_replacement(const char *path, const beton_replacement *replacement, const char *expected)
+{
+	beton_loader_options options = fixture_options(4, 1);
+	options.replacements = replacement;
+	options.num_replacements = 1;
+	beton_loader *loader;
+	beton_error err;
+	assert_true(beton_loader_open(&loader, path, &options, &err) != BETON_OK);
+	if (!strstr(err.message, expected))
+		fail_msg("'%s' does not say '%s'", err.message, expected);
+}
+
+static void bad_replacements_are_refused(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, -1);
+	static const uint64_t twice[] = {1, 4, 4};
+	refuse_replacement(path, &(beton_replacement){"none", twice, 2, 0}, "'none' (option replacements[0].field)");
+	refuse_replacement(path, &(beton_replacement){NULL, twice, 2, 0}, "'NULL' (option replacements[0].field)");
+	refuse_replacement(path, &(beton_replacement){"weight", twice, 2, 0}, "'weight'");
+	refuse_replacement(path, &(beton_replacement){"label", twice, 3, 0}, "replacements[0].indices[2] is 4");
+	refuse_replacement(path, &(beton_replacement){"label", NULL, 3, 0}, "num_indices is 3");
+	refuse_replacement(path, NULL, "replacements is NULL");
+	fixture_remove(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +289,8 @@ int main(void)
 		cmocka_unit_test(too_long_values_are_errors),
 		cmocka_unit_test(fields_that_cannot_be_are_refused),
 		cmocka_unit_test(drawn_numbers_are_outputs),
+		cmocka_unit_test(labels_are_replaced),
+		cmocka_unit_test(bad_replacements_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ typedef enum beton_operation_kind {
 	BETON_ROTATE = 3,    /* range (degrees, counter-clockwise, -360..360), bilinear, fill: about the centre, corners
 				cut off. RandomRotation */
 	BETON_CUTOUT = 4,    /* size, fill: a square of size pixels that lies inside. FFCV's Cutout */
-	BETON_ERASE = 5,     /* range (share of the area, 0..1), ratio (height / width), fill. RandomErasing */
+	BETON_ERASE = 5,     /* range (share of the area, 0..1), ratio (height / width), fill or noise. RandomErasing */
 	BETON_BRIGHTNESS = 6,    /* range (factor, >= 0) */
 	BETON_CONTRAST = 7,      /* range (factor, >= 0) */
 	BETON_SATURATION = 8,    /* range (factor, >= 0) */
@@ -197,6 +197,8 @@ typedef struct beton_operation {
 	uint32_t count;
 	beton_padding padding;
 	bool bilinear;
+	bool noise;         /* ERASE: each byte is mean[c] + std[c] * a normal number, which once normalized is
+			       torchvision's value='random' (up to 2.9 of its standard deviations) */
 	uint8_t fill[3];    /* RGB; default black */
 	double probability; /* that it is applied to a picture, 0..1 */
 	double range[2];    /* least and most */
@@ -250,6 +252,16 @@ typedef struct beton_image_options {
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
 	uint32_t num_operations;
 } beton_image_options;
+
+/* Another value of an integer field for some samples: FFCV's ReplaceLabel. */
+typedef struct beton_replacement {
+	const char *field;
+	const uint64_t *indices; /* sample ids, rising; borrowed until the loader is closed */
+	size_t num_indices;
+	int64_t value;
+} beton_replacement;
+
+#define BETON_REPLACEMENTS_MAX 256
 
 typedef struct beton_batch beton_batch;
 
@@ -339,6 +351,10 @@ typedef struct beton_loader_options {
 	 * an error. Default 0: no such outputs. */
 	uint64_t max_bytes;
 	bool drawn; /* the numbers drawn for each picture are an output too; default false. See beton_batch. */
+	/* Of fields that are outputs; the last one that lists a sample is in force. Orders see what the file has. At
+	 * most BETON_REPLACEMENTS_MAX; borrowed until open returns. Default none. */
+	const beton_replacement *replacements;
+	uint32_t num_replacements;
 	/* Applied in this order; at most BETON_BATCH_OPERATIONS_MAX; borrowed until open returns. Default none. */
 	const beton_batch_operation *batch_operations;
 	uint32_t num_batch_operations;
@@ -544,8 +560,8 @@ BETON_API beton_bottleneck beton_loader_diagnose(const beton_loader *loader, cha
 
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
-/* The options in force, defaults and automatic values filled in; valid until close. The arrays of the order are not
- * kept: they are NULL. */
+/* The options in force, defaults and automatic values filled in; valid until close. Arrays of the order and
+ * of replacements are not kept: they are NULL. */
 BETON_API const beton_loader_options *beton_loader_get_options(const beton_loader *loader);
 
 #ifdef __cplusplus
