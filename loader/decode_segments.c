@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels.h"
+
 enum {
 	MARKER_SOF0 = 0xc0, /* sequential, Huffman, 8 bits */
 	MARKER_SOF1 = 0xc1, /* the same, or 12 bits, which the decoder has refused */
@@ -76,26 +78,16 @@ static size_t find_frame(const uint8_t *bytes, size_t size)
 	return at == size ? frame : 0;
 }
 
-/* The next marker at or after `at`, neither a stuffed zero nor a fill byte; `end` where there is none. */
-static const uint8_t *find_marker(const uint8_t *at, const uint8_t *end)
-{
-	while (end - at >= MARKER_BYTES && (at = memchr(at, 0xff, (size_t)(end - at) - 1))) {
-		if (at[1] != 0 && at[1] != 0xff)
-			return at;
-		at += at[1] == 0 ? MARKER_BYTES : 1;
-	}
-	return end;
-}
-
 /* Copies the needed segments, in their order, and numbers the markers between them anew. Returns the end of what was
  * written, NULL if the markers are not those of the grid. */
 static uint8_t *copy_segments(const segment_grid *grid, const uint8_t *at, const uint8_t *end, uint8_t *out)
 {
+	const bt_kernels *kernels = bt_kernels_best();
 	uint8_t number = 0, copied = 0;
 	for (uint32_t y = 0; y < grid->end_y; y++) {
 		uint32_t count = y + 1 < grid->end_y ? grid->columns : grid->end_x;
 		for (uint32_t x = 0; x < count; x++, number = (number + 1) & 7) {
-			const uint8_t *marker = find_marker(at, end);
+			const uint8_t *marker = at + kernels->find_marker(at, (size_t)(end - at));
 			bool last = y + 1 == grid->end_y && x + 1 == count;
 			if (marker == end || (marker[1] != MARKER_RST0 + number && !(last && marker[1] == MARKER_EOI)))
 				return NULL;

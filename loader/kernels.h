@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of resizing, colour and output, once for each instruction set; all give the same bytes. */
+ * The inner loops of resizing, colour, output and the search for markers, once for each instruction set; all give the
+ * same bytes. */
 #ifndef BT_LOADER_KERNELS_H
 #define BT_LOADER_KERNELS_H
 
@@ -58,6 +59,9 @@ typedef struct bt_kernels {
 	void (*floats)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out);
 	void (*halves)(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, uint16_t *out);
 	void (*fence)(void);
+
+	/* Where in size bytes the first 0xff lies that another byte than 0 and 0xff follows: size if nowhere. */
+	size_t (*find_marker)(const uint8_t *bytes, size_t size);
 } bt_kernels;
 
 extern const bt_kernels bt_kernels_c;
