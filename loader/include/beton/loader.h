@@ -104,9 +104,11 @@ typedef enum beton_crop {
 typedef enum beton_pixels {
 	BETON_PIXELS_FAST = 0, /* brightness and colour resized as the JPEG has them, and at 1/2, 1/4 or 1/8 of its size
 				  where the crop is that much larger than the output; RGB where a filter is named */
-	BETON_PIXELS_FFCV = 1, /* bit for bit FFCV's: libjpeg-turbo with its fast DCT; filter AREA */
-	BETON_PIXELS_TORCHVISION = 2, /* bit for bit torchvision's, Pillow's and OpenCV's: the accurate DCT; filter
-					 BILINEAR */
+	BETON_PIXELS_FFCV = 1, /* bit for bit FFCV 1.0's: libjpeg-turbo with its fast DCT; filter AREA, which then has
+				  OpenCV's arithmetic */
+	BETON_PIXELS_TORCHVISION = 2, /* bit for bit torchvision's with Pillow 13: the accurate DCT; filter BILINEAR,
+					 with Pillow's arithmetic. Within 1 of it with Pillow before 13 and of its
+					 tensors (antialias), within 2 of those of transforms.v2 */
 } beton_pixels;
 
 typedef enum beton_dtype {
