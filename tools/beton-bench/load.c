@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include <jansson.h>
@@ -92,13 +94,38 @@ static void digest_text(const load_run *self, char text[33])
 	snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
-static json_t *stages(const beton_loader_stats *stats)
+/* What the workers did, and what they and the consumer waited for. */
+static const struct {
+	const char *name;
+	size_t offset;
+} stages[] = {
+	{"order", offsetof(beton_loader_stats, order_ns)},   {"submit", offsetof(beton_loader_stats, submit_ns)},
+	{"read", offsetof(beton_loader_stats, read_ns)},     {"verify", offsetof(beton_loader_stats, verify_ns)},
+	{"decode", offsetof(beton_loader_stats, decode_ns)}, {"transform", offsetof(beton_loader_stats, transform_ns)},
+	{"batch", offsetof(beton_loader_stats, batch_ns)},   {"idle", offsetof(beton_loader_stats, idle_ns)},
+	{"wait", offsetof(beton_loader_stats, wait_ns)}};
+
+enum { STAGES = sizeof(stages) / sizeof(stages[0]) };
+
+static double stage_seconds(const beton_loader_stats *stats, int stage)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "batches", (json_int_t)stats->batches,
-			 "samples", (json_int_t)stats->samples, "errors", (json_int_t)stats->errors, "bytes_read",
-			 (json_int_t)stats->bytes_read, "read_seconds", (double)stats->read_ns * 1e-9, "decode_seconds",
-			 (double)stats->decode_ns * 1e-9, "transform_seconds", (double)stats->transform_ns * 1e-9,
-			 "wait_seconds", (double)stats->wait_ns * 1e-9, "idle_seconds", (double)stats->idle_ns * 1e-9);
+	uint64_t ns;
+	memcpy(&ns, (const char *)stats + stages[stage].offset, sizeof(ns));
+	return (double)ns * 1e-9;
+}
+
+static json_t *stages_json(const beton_loader_stats *stats)
+{
+	json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "batches", (json_int_t)stats->batches, "samples",
+				   (json_int_t)stats->samples, "errors", (json_int_t)stats->errors, "bad_samples",
+				   (json_int_t)stats->bad_samples, "bytes_read", (json_int_t)stats->bytes_read,
+				   "read_ahead", (json_int_t)stats->read_ahead);
+	for (int i = 0; i < STAGES; i++) {
+		char key[32];
+		snprintf(key, sizeof(key), "%s_seconds", stages[i].name);
+		json_object_set_new(object, key, json_real(stage_seconds(stats, i)));
+	}
+	return object;
 }
 
 static int print_json(const load_run *self, const beton_loader_stats *stats, beton_error *err)
@@ -109,8 +136,10 @@ static int print_json(const load_run *self, const beton_loader_stats *stats, bet
 				      json_pack("{s:f, s:f}", "images_per_second",
 						(double)self->images / self->seconds[i], "seconds", self->seconds[i]));
 	json_t *root = json_pack("{s:o, s:f, s:f, s:o}", "epochs", epochs, "peak_rss_mb", peak_rss_mb(),
-				 "first_batch_ms", self->first_batch_ms, "stages", stages(stats));
-	char digest[33];
+				 "first_batch_ms", self->first_batch_ms, "stages", stages_json(stats));
+	char digest[33], diagnosis[512];
+	beton_loader_diagnose(self->loader, diagnosis, sizeof(diagnosis));
+	json_object_set_new(root, "diagnosis", json_string(diagnosis));
 	if (root && self->digest) {
 		digest_text(self, digest);
 		json_object_set_new(root, "digest", json_string(digest));
@@ -130,11 +159,12 @@ static void print_text(const load_run *self, const beton_loader_stats *stats)
 		printf("epoch %u: %.0f images/s (%" PRIu64 " images, %.3f s)\n", i,
 		       (double)self->images / self->seconds[i], self->images, self->seconds[i]);
 	printf("first batch after %.1f ms, peak memory %.0f MB\n", self->first_batch_ms, peak_rss_mb());
-	printf("%u threads, in all: read %.2f s, decode %.2f s, transform %.2f s, idle %.2f s; the consumer waited "
-	       "%.2f s\n",
-	       beton_loader_get_options(self->loader)->num_threads, (double)stats->read_ns * 1e-9,
-	       (double)stats->decode_ns * 1e-9, (double)stats->transform_ns * 1e-9, (double)stats->idle_ns * 1e-9,
-	       (double)stats->wait_ns * 1e-9);
+	printf("%u threads, seconds in all:", beton_loader_get_options(self->loader)->num_threads);
+	for (int i = 0; i < STAGES; i++)
+		printf(" %s %.2f%s", stages[i].name, stage_seconds(stats, i), i + 1 < STAGES ? "," : "\n");
+	char diagnosis[512];
+	beton_loader_diagnose(self->loader, diagnosis, sizeof(diagnosis));
+	printf("what limits it: %s\n", diagnosis);
 	if (self->digest) {
 		char digest[33];
 		digest_text(self, digest);

@@ -20,6 +20,9 @@ static const char *const usage_text =
 	"      --order NAME        random (default), quasi or sequential\n"
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
 	"      --direct            read past the page cache\n"
+	"      --read-ahead N      samples that each thread reads ahead; 0, the default: automatic\n"
+	"      --memory-limit N    bytes for batches and work; 0, the default: what they need\n"
+	"      --on-error NAME     of bad samples: fail (default), skip or substitute\n"
 	"      --seed N            of order and augmentation (default 0)\n"
 	"      --epochs N          default 3\n"
 	"      --digest            a checksum over all batches, in their order\n"
@@ -54,6 +57,11 @@ static const choice engines[] = {{"auto", BETON_ENGINE_AUTO},
 				 {"uring", BETON_ENGINE_URING},
 				 {NULL, 0}};
 
+static const choice policies[] = {{"fail", BETON_ON_ERROR_FAIL},
+				  {"skip", BETON_ON_ERROR_SKIP},
+				  {"substitute", BETON_ON_ERROR_SUBSTITUTE},
+				  {NULL, 0}};
+
 static bool choose(const char *option, const choice *choices, const char *text, int *value)
 {
 	for (const choice *c = choices; c->name; c++) {
@@ -84,9 +92,39 @@ static void set_pipeline(beton_loader_options *loader, int pipeline)
 	loader->image.flip_probability = pipeline == PIPELINE_TRAIN ? 0.5 : 0;
 }
 
-static bool take(load_options *out, int option, const char *name, const char *text)
+/* What a picture becomes; false in *known: it is another option. */
+static bool take_image(beton_image_options *image, int option, const char *name, const char *text, bool *known)
 {
-	beton_loader_options *loader = &out->loader;
+	uint64_t count = 0;
+	int value = 0;
+	bool good;
+	switch (option) {
+	case 'i':
+		good = number("--image-size", text, 1, UINT16_MAX, &count);
+		image->height = image->width = (uint32_t)count;
+		return good;
+	case 'd':
+		good = choose(name, dtypes, text, &value);
+		image->dtype = (beton_dtype)value;
+		image->normalize = value != BETON_UINT8;
+		return good;
+	case 'F':
+		good = choose(name, filters, text, &value);
+		image->filter = (beton_filter)value;
+		return good;
+	case 'l':
+		good = choose(name, layouts, text, &value);
+		image->layout = (beton_layout)value;
+		return good;
+	default:
+		*known = false;
+		return false;
+	}
+}
+
+/* How they are loaded, likewise. */
+static bool take_loader(beton_loader_options *loader, int option, const char *name, const char *text, bool *known)
+{
 	uint64_t count = 0;
 	int value = 0;
 	bool good = true;
@@ -94,60 +132,69 @@ static bool take(load_options *out, int option, const char *name, const char *te
 	case 'p':
 		good = choose(name, pipelines, text, &value);
 		set_pipeline(loader, value);
-		break;
-	case 'i':
-		good = number("--image-size", text, 1, UINT16_MAX, &count);
-		loader->image.height = loader->image.width = (uint32_t)count;
-		break;
+		return good;
 	case 'b':
 		good = number("--batch-size", text, 1, UINT32_MAX, &count);
 		loader->batch_size = (uint32_t)count;
-		break;
+		return good;
 	case 't':
 		good = number("--threads", text, 0, 4096, &count);
 		loader->num_threads = (uint32_t)count;
-		break;
-	case 'd':
-		good = choose(name, dtypes, text, &value);
-		loader->image.dtype = (beton_dtype)value;
-		loader->image.normalize = value != BETON_UINT8;
-		break;
-	case 'F':
-		good = choose(name, filters, text, &value);
-		loader->image.filter = (beton_filter)value;
-		break;
-	case 'l':
-		good = choose(name, layouts, text, &value);
-		loader->image.layout = (beton_layout)value;
-		break;
+		return good;
 	case 'o':
 		good = choose(name, orders, text, &value);
 		loader->order = (beton_order)value;
-		break;
+		return good;
 	case 'e':
 		good = choose(name, engines, text, &value);
 		loader->engine = (beton_engine)value;
-		break;
+		return good;
 	case 'u':
 		loader->direct = true;
-		break;
+		return good;
+	case 'a':
+		good = number("--read-ahead", text, 0, 1024, &count);
+		loader->read_ahead = (uint32_t)count;
+		return good;
+	case 'm':
+		return number("--memory-limit", text, 0, UINT64_MAX, &loader->memory_limit);
+	case 'E':
+		good = choose(name, policies, text, &value);
+		loader->on_error = (beton_on_error)value;
+		return good;
 	case 's':
-		good = number("--seed", text, 0, UINT64_MAX, &loader->seed);
-		break;
+		return number("--seed", text, 0, UINT64_MAX, &loader->seed);
+	default:
+		*known = false;
+		return false;
+	}
+}
+
+static bool take(load_options *out, int option, const char *name, const char *text)
+{
+	uint64_t count = 0;
+	bool known = true;
+	bool good = take_image(&out->loader.image, option, name, text, &known);
+	if (known)
+		return good;
+	known = true;
+	good = take_loader(&out->loader, option, name, text, &known);
+	if (known)
+		return good;
+	switch (option) {
 	case 'n':
 		good = number("--epochs", text, 1, 1000000, &count);
 		out->epochs = (uint32_t)count;
-		break;
+		return good;
 	case 'D':
 		out->digest = true;
-		break;
+		return true;
 	case 'j':
 		out->json = true;
-		break;
+		return true;
 	default: /* getopt has said what */
-		good = false;
+		return false;
 	}
-	return good;
 }
 
 static void print_line(const char *line, void *context)
@@ -168,6 +215,9 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"order", required_argument, NULL, 'o'},
 					      {"engine", required_argument, NULL, 'e'},
 					      {"direct", no_argument, NULL, 'u'},
+					      {"read-ahead", required_argument, NULL, 'a'},
+					      {"memory-limit", required_argument, NULL, 'm'},
+					      {"on-error", required_argument, NULL, 'E'},
 					      {"seed", required_argument, NULL, 's'},
 					      {"epochs", required_argument, NULL, 'n'},
 					      {"digest", no_argument, NULL, 'D'},
