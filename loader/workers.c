@@ -103,10 +103,9 @@ static void wait_for_work(beton_loader *loader)
  * plenty, so that small pictures do not make the lock the bottleneck. */
 static uint32_t claim_size(const beton_loader *loader, const bt_slot *slot)
 {
-	uint32_t share = slot->batch.count / (8 * loader->num_workers);
 	uint32_t left = slot->batch.count - slot->claimed;
-	share = share < 1 ? 1 : share > BT_CLAIM_MAX ? BT_CLAIM_MAX : share;
-	return share < left ? share : left;
+	uint32_t share = left / (4 * loader->num_workers);
+	return share < 1 ? 1 : share > BT_CLAIM_MAX ? BT_CLAIM_MAX : share;
 }
 
 static void add_stats(beton_loader_stats *total, beton_loader_stats *part)
@@ -209,7 +208,7 @@ static void *work(void *argument)
 		for (uint32_t i = 0; i < finish; i++)
 			book(loader, worker, &worker->ended[i]);
 		add_stats(&loader->stats, &tools->stats);
-		loader->ahead += tools->ahead - worker->ahead;
+		loader->ahead = loader->ahead + tools->ahead - worker->ahead;
 		worker->ahead = tools->ahead;
 	}
 	pthread_mutex_unlock(&loader->pool->lock);
