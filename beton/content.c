@@ -34,12 +34,12 @@ static int no_memory(const beton_reader *reader, uint64_t size, beton_error *err
 		       (unsigned long long)size);
 }
 
-static int check_text(const beton_reader *reader, const beton_value *value, const uint8_t *text, uint64_t size,
-		      beton_error *err)
+int beton_reader_check_text(const beton_reader *reader, const beton_value *value, const void *text, beton_error *err)
 {
-	if (size == 0 || memchr(text, 0, (size_t)size) != text + size - 1)
+	size_t size = (size_t)value->size;
+	if (size == 0 || memchr(text, 0, size) != (const char *)text + size - 1)
 		return damaged(reader, value, "the JSON text does not end at its first NUL", err);
-	json_t *string = json_stringn((const char *)text, (size_t)size - 1);
+	json_t *string = json_stringn(text, size - 1);
 	if (!string)
 		return damaged(reader, value, "the JSON text is not UTF-8", err);
 	json_decref(string);
@@ -103,7 +103,7 @@ int beton_content_check(const beton_reader *reader, const beton_value *value, co
 	if (result == BETON_OK && value->compression != BETON_COMPRESSION_NONE)
 		result = decompress(reader, value, buffer, out, err);
 	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
-		result = check_text(reader, value, out->data, out->size, err);
+		result = beton_reader_check_text(reader, value, out->data, err);
 	if (result == BETON_OK && value->type == BETON_FIELD_IMAGE && value->mode == BETON_IMAGE_JPEG)
 		result = check_jpeg(reader, value, out, err);
 	return result;

@@ -71,7 +71,8 @@ static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 				   .lanes = options->num_threads,
 				   .depth = ahead,
 				   .log = options->log,
-				   .log_context = options->log_context};
+				   .log_context = options->log_context,
+				   .io = loader->io};
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
 		config.reader = dataset->readers[i];
@@ -141,8 +142,8 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 	return result == BETON_OK ? open_workers(loader, err) : result;
 }
 
-int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
-			   const beton_loader_options *options, beton_error *err)
+int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,
+		   const beton_loader_options *options, const struct bt_io *io, beton_error *err)
 {
 	if (out)
 		*out = NULL;
@@ -154,10 +155,17 @@ int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint
 	if (!loader)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a loader");
 	loader->owner = getpid();
+	loader->io = io;
 	int result = open_parts(loader, sources, num_sources, options, err);
 	if (result)
 		beton_loader_close(out);
 	return result;
+}
+
+int beton_loader_open_many(beton_loader **out, const beton_source *sources, uint32_t num_sources,
+			   const beton_loader_options *options, beton_error *err)
+{
+	return bt_loader_open(out, sources, num_sources, options, NULL, err);
 }
 
 int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options, beton_error *err)

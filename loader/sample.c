@@ -122,6 +122,8 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 				      array ? "" : " (option max_bytes)");
 	uint64_t begin = bt_now_ns();
 	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
+	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+		result = beton_reader_check_text(reader, value, destination, err);
 	memset(destination + value->size, 0, output->sample_bytes - value->size);
 	tools->stats.decode_ns += bt_now_ns() - begin;
 	return result;

@@ -58,6 +58,7 @@ struct beton_loader {
 	beton_reader *reader; /* of the first file: fields and names */
 	bt_orders *orders;
 	uint64_t fingerprint;    /* of the data set */
+	const struct bt_io *io;  /* of the engines; NULL: the system's */
 	bt_file_engine *engines; /* of each file */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
@@ -80,6 +81,10 @@ struct beton_loader {
 	uint64_t ahead; /* samples that the workers read ahead now, together */
 	beton_loader_stats stats;
 };
+
+/* beton_loader_open_many with another table of system calls behind its engines, which outlives the loader. */
+int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,
+		   const beton_loader_options *options, const struct bt_io *io, beton_error *err);
 
 /* Whether this process opened the loader. Errors: STATE. */
 int bt_refuse_child(const beton_loader *loader, beton_error *err);

@@ -170,6 +170,11 @@ BETON_API int beton_reader_read_value(const beton_reader *reader, const beton_va
 BETON_API int beton_reader_unpack(const beton_reader *reader, const beton_value *value, const void *stored, bool check,
 				  void *destination, beton_error *err);
 
+/* Whether the text of a JSON value (value->size bytes, decompressed) is UTF-8 and ends at its first NUL. Errors:
+ * SAMPLE_CORRUPT, NO_MEMORY. */
+BETON_API int beton_reader_check_text(const beton_reader *reader, const beton_value *value, const void *text,
+				      beton_error *err);
+
 /* Reads all of metadata, allocation table and extension block and checks what needs the whole file: every checksum but
  * those of the blobs, every allocation, and that none overlaps another. Stops at the first fault. Errors: FORMAT, IO,
  * FILE_CHANGED, NO_MEMORY (only a table out of order takes memory: that of the index). */
