@@ -27,6 +27,7 @@ const bt_io bt_io_system = {
 	.preadv2 = preadv2,
 	.open = open_file,
 	.statx = statx,
+	.fadvise = posix_fadvise,
 #ifdef BT_HAVE_URING
 	.queue_init_params = io_uring_queue_init_params,
 	.register_buffers = io_uring_register_buffers,

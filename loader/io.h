@@ -17,6 +17,7 @@ typedef struct bt_io {
 	ssize_t (*preadv2)(int fd, const struct iovec *parts, int count, off_t offset, int flags);
 	int (*open)(const char *path, int flags);
 	int (*statx)(int folder, const char *path, int flags, unsigned mask, struct statx *out);
+	int (*fadvise)(int fd, off_t offset, off_t size, int advice); /* returns the error's number */
 
 	/* NULL in builds without liburing. */
 	int (*queue_init_params)(unsigned entries, struct io_uring *ring, struct io_uring_params *params);

@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "iterator.h"
+#include "pages.h"
 #include "resume.h"
 #include "state.h"
 #include "workers.h"
@@ -54,6 +55,7 @@ static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *er
 	} else {
 		iterator->next = loader->iterators;
 		loader->iterators = iterator;
+		bt_pages_wake(loader);
 		pthread_cond_broadcast(&loader->pool->work);
 	}
 	pthread_mutex_unlock(&loader->pool->lock);

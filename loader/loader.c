@@ -9,6 +9,7 @@
 #include "common/system.h"
 #include "iterator.h"
 #include "options.h"
+#include "pages.h"
 #include "state.h"
 #include "workers.h"
 
@@ -112,6 +113,8 @@ static int open_workers(beton_loader *loader, beton_error *err)
 		result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, 1), err);
 	if (result == BETON_OK)
 		result = bt_workers_start(loader, err);
+	if (result == BETON_OK)
+		result = bt_pages_start(loader, err);
 	loader->cpus = NULL;
 	return result;
 }
@@ -189,6 +192,7 @@ void beton_loader_close(beton_loader **out)
 		return;
 	while (loader->iterators)
 		beton_iterator_close(&(beton_iterator *){loader->iterators});
+	bt_pages_stop(loader);
 	bt_workers_stop(loader);
 	for (uint32_t i = 0; loader->engines && i < loader->dataset.count; i++)
 		if (loader->engines[i].engine)

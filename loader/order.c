@@ -32,6 +32,7 @@ struct bt_orders {
 	uint64_t *map;   /* [m]: the samples of the entries; NULL: the entries themselves */
 	uint64_t run;
 	uint64_t window;
+	bool in_runs; /* the order needs the file run by run */
 	bt_alias alias;
 	bt_balanced balanced;
 	bt_mixed mixed;
@@ -278,6 +279,11 @@ int bt_orders_open(bt_orders **out, const beton_loader_options *options, const b
 		result = make_kind(orders, options, data, err);
 	if (result == BETON_OK)
 		orders->fingerprint = fingerprint(orders, options, data);
+	bool in_order = options->order == BETON_ORDER_SEQUENTIAL;
+	if (in_order)
+		orders->run = data->run;
+	orders->in_runs = orders->m > 0 && !options->indices && !data->mix &&
+			  (in_order || options->order == BETON_ORDER_QUASI_RANDOM);
 	*out = orders;
 	if (result)
 		bt_orders_close(out);
@@ -430,4 +436,35 @@ int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, 
 			       (unsigned long long)position, (unsigned long long)orders->m);
 	*sample = orders->map ? orders->map[entry] : entry;
 	return BETON_OK;
+}
+
+/* Runs that a sequential order is ahead. */
+enum { RUNS_AHEAD = 8 };
+
+bool bt_order_due(const bt_order *order, uint64_t position, uint64_t *begin, uint64_t *end)
+{
+	const bt_orders *orders = order->orders;
+	if (!orders->in_runs)
+		return false;
+	if (orders->kind == BETON_ORDER_QUASI_RANDOM) {
+		bt_quasi_due(&order->quasi, position, begin, end);
+		return true;
+	}
+	uint64_t runs = orders->m / orders->run + (orders->m % orders->run > 0);
+	*begin = position / orders->run;
+	*end = runs - *begin <= RUNS_AHEAD ? runs : *begin + RUNS_AHEAD;
+	return true;
+}
+
+void bt_order_run(const bt_order *order, uint64_t run, uint64_t *first, uint64_t *last)
+{
+	const bt_orders *orders = order->orders;
+	if (orders->kind == BETON_ORDER_QUASI_RANDOM) {
+		bt_quasi_run(&order->quasi, run, first, last);
+	} else {
+		*first = run * orders->run;
+		*last = orders->m - *first < orders->run ? orders->m - 1 : *first + orders->run - 1;
+	}
+	*first = orders->map ? orders->map[*first] : *first;
+	*last = orders->map ? orders->map[*last] : *last;
 }

@@ -63,4 +63,12 @@ void bt_order_end(bt_order *order);
  * callback gave a number that is none). */
 int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, beton_error *err);
 
+/* Orders that need pages of the file for a while and then no more: SEQUENTIAL and QUASI_RANDOM without indices. Their
+ * samples form runs of about a page, numbered as they are needed. [*begin, *end): those that one at a position < length
+ * needs now and soon. False: the order has none. */
+bool bt_order_due(const bt_order *order, uint64_t position, uint64_t *begin, uint64_t *end);
+
+/* The first and the last sample of such a run, as they lie in the file. */
+void bt_order_run(const bt_order *order, uint64_t run, uint64_t *first, uint64_t *last);
+
 #endif

@@ -67,3 +67,25 @@ uint64_t bt_quasi_at(const bt_quasi *quasi, uint64_t position)
 	uint64_t run = bt_permutation_at(&quasi->runs, window.first_run + chosen / quasi->run);
 	return run * quasi->run + chosen % quasi->run;
 }
+
+void bt_quasi_due(const bt_quasi *quasi, uint64_t position, uint64_t *begin, uint64_t *end)
+{
+	uint64_t runs = quasi->n / quasi->run + (quasi->n % quasi->run > 0);
+	span window = find_window(quasi, position);
+	*begin = window.first_run;
+	*end = runs;
+	if (window.number + 1 == quasi->windows)
+		return;
+	uint64_t next = window.first_run + quasi->window;
+	/* The last window has what is left, too. */
+	uint64_t size = window.number + 2 == quasi->windows ? runs - next : quasi->window;
+	double through = (double)(position - window.begin + 1) / (double)window.size;
+	uint64_t part = (uint64_t)(through * (double)size) + 1;
+	*end = next + (part < size ? part : size);
+}
+
+void bt_quasi_run(const bt_quasi *quasi, uint64_t place, uint64_t *first, uint64_t *last)
+{
+	*first = bt_permutation_at(&quasi->runs, place) * quasi->run;
+	*last = quasi->n - *first < quasi->run ? quasi->n - 1 : *first + quasi->run - 1;
+}

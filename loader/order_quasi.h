@@ -35,4 +35,11 @@ uint64_t bt_quasi_at(const bt_quasi *quasi, uint64_t position);
 /* The first position of the window that holds a position, and how many positions it has. */
 uint64_t bt_quasi_window(const bt_quasi *quasi, uint64_t position, uint64_t *size);
 
+/* The runs that one at a position < n needs, by their place among the permuted ones: those of its window, and of the
+ * next one as great a part as this one is through. */
+void bt_quasi_due(const bt_quasi *quasi, uint64_t position, uint64_t *begin, uint64_t *end);
+
+/* The first and the last entry of a run. */
+void bt_quasi_run(const bt_quasi *quasi, uint64_t place, uint64_t *first, uint64_t *last);
+
 #endif

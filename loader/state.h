@@ -24,6 +24,14 @@ typedef struct bt_file_engine {
 	bt_engine *engine;
 } bt_file_engine;
 
+/* The thread that announces pages: see pages.h. */
+typedef struct bt_pages {
+	bool is_running;
+	pthread_t thread;
+	pthread_cond_t due;  /* for it: a batch was begun, or stop */
+	beton_value *values; /* its own: of one sample, [num_fields] */
+} bt_pages;
+
 /* Samples tried in place of a bad one. */
 enum { BT_SUBSTITUTES = 16 };
 
@@ -46,6 +54,7 @@ struct beton_iterator {
 	uint64_t begun;       /* batches that have a slot, or had one */
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
 	uint64_t delivered;   /* the next batch for the consumer */
+	uint64_t announced;   /* runs of the order up to there: see pages.h */
 	uint64_t run_ns;      /* from the opening to the last delivery */
 	bt_slot *in_flight[]; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
 };
@@ -71,6 +80,7 @@ struct beton_loader {
 	const int *cpus;      /* options.cpus, while the threads start */
 	uint32_t num_workers; /* threads that were started */
 	struct bt_worker *workers;
+	bt_pages pages;
 
 	/* Guarded by pool->lock. */
 	bool stop;

@@ -12,6 +12,7 @@
 #include "batch_operations.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "pages.h"
 #include "state.h"
 
 /* A sample that a worker is done with. */
@@ -72,6 +73,7 @@ static bt_slot *claimable_of(beton_iterator *iterator)
 		bt_slot_begin(slot, &iterator->order, &iterator->shard, iterator->epoch, iterator->begun);
 		slot->iterator = iterator;
 		iterator->in_flight[iterator->begun++ % ahead] = slot;
+		bt_pages_wake(iterator->loader);
 	}
 	return iterator->in_flight[iterator->claimable % ahead];
 }

@@ -138,6 +138,7 @@ const bt_io fault_io = {
 	.preadv2 = fault_preadv2,
 	.open = fault_open,
 	.statx = statx,
+	.fadvise = posix_fadvise,
 #ifdef BT_HAVE_URING
 	.queue_init_params = fault_queue_init,
 	.register_buffers = fault_register_buffers,

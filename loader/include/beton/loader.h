@@ -35,6 +35,8 @@ typedef enum beton_order {
 	BETON_ORDER_RANDOM = 1,     /* a keyed permutation of all samples, new for each epoch */
 	/* For files larger than memory on disks that want to be read in order: window_pages pages, drawn at random, are
 	 * put together and the samples of such a window permuted. Each page is needed in one window of an epoch only.
+	 * Unless reads are direct, the system is told so in time (as in a SEQUENTIAL order) and reads whole pages into
+	 * the page cache, once for all ranks of a machine.
 	 * If a share p of all samples has some property, the number of those that have it among B samples of a window
 	 * has a variance of at most B p (1-p) (1 + B / window_pages), however the file is sorted; in a random order
 	 * it is B p (1-p). 8 bytes for each sample of a file that several processes wrote. */

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pages.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "io.h"
+#include "state.h"
+
+/* Places of a part of the file that are looked at: if all are in memory, all of it is taken to be. */
+enum { PROBES = 4 };
+
+static const bt_io *io_of(const beton_loader *loader)
+{
+	return loader->io ? loader->io : &bt_io_system;
+}
+
+static bool is_cached(const beton_loader *loader, int fd, uint64_t begin, uint64_t end)
+{
+	uint8_t byte;
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	for (uint64_t i = 0; i < PROBES; i++) {
+		uint64_t place = begin + (end - begin) / PROBES * i;
+		if (io_of(loader)->preadv2(fd, &part, 1, (off_t)place, RWF_NOWAIT) != 1)
+			return false;
+	}
+	return true;
+}
+
+/* Where the blobs of a sample begin and end; false if it has none that are sound. */
+static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t sample, uint32_t *file,
+		       uint64_t *begin, uint64_t *end)
+{
+	uint64_t number;
+	*file = bt_dataset_locate(&loader->dataset, sample, &number);
+	int result = beton_reader_sample(loader->dataset.readers[*file], number, values, NULL);
+	*begin = UINT64_MAX;
+	*end = 0;
+	for (uint32_t i = 0; i < loader->outputs->num_reads && (result == BETON_OK || result == BETON_SAMPLE_CORRUPT);
+	     i++) {
+		const beton_value *value = &values[loader->outputs->read_field[i]];
+		if (value->status)
+			continue;
+		uint64_t behind = value->blob.offset + value->blob.size;
+		*begin = value->blob.offset < *begin ? value->blob.offset : *begin;
+		*end = behind > *end ? behind : *end;
+	}
+	return *begin < *end;
+}
+
+static void announce_part(const beton_loader *loader, uint32_t file, uint64_t begin, uint64_t end)
+{
+	int fd = beton_reader_fd(loader->dataset.readers[file]);
+	/* A hint: where the system does not take it, the workers read all the same. */
+	if (begin < end && !is_cached(loader, fd, begin, end))
+		io_of(loader)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
+}
+
+/* A run that reaches from one file into the next takes the end of the one and the beginning of the other. Damage is
+ * told by those who need the samples. */
+static void announce_run(const beton_loader *loader, beton_value *values, const bt_order *order, uint64_t run)
+{
+	uint64_t first, last, begin, end, last_begin, last_end;
+	uint32_t first_file, last_file;
+	bt_order_run(order, run, &first, &last);
+	if (!find_blobs(loader, values, first, &first_file, &begin, &end) ||
+	    !find_blobs(loader, values, last, &last_file, &last_begin, &last_end))
+		return;
+	if (first_file == last_file) {
+		announce_part(loader, first_file, begin, last_end);
+		return;
+	}
+	announce_part(loader, first_file, begin, beton_reader_info(loader->dataset.readers[first_file])->data_end);
+	announce_part(loader, last_file, 0, last_end);
+}
+
+/* With the lock held: the runs that an iterator needs by now and that were not announced; false: none. */
+static bool is_due(beton_iterator *iterator, uint64_t *run)
+{
+	uint64_t position = bt_shard_window(&iterator->shard, iterator->begun), begin, end;
+	uint64_t length = iterator->order.length;
+	if (length == 0 || !bt_order_due(&iterator->order, position < length ? position : length - 1, &begin, &end))
+		return false;
+	iterator->announced = iterator->announced > begin ? iterator->announced : begin;
+	*run = iterator->announced;
+	return iterator->announced < end;
+}
+
+static beton_iterator *find_due(beton_loader *loader, uint64_t *run)
+{
+	for (beton_iterator *i = loader->iterators; i; i = i->next)
+		if (is_due(i, run))
+			return i;
+	return NULL;
+}
+
+static void *announce(void *argument)
+{
+	beton_loader *loader = argument;
+	pthread_mutex_lock(&loader->pool->lock);
+	while (!loader->stop) {
+		uint64_t run;
+		beton_iterator *iterator = find_due(loader, &run);
+		if (!iterator) {
+			pthread_cond_wait(&loader->pages.due, &loader->pool->lock);
+			continue;
+		}
+		iterator->announced++;
+		/* The iterator may be closed meanwhile. */
+		bt_order order = bt_order_retain(&iterator->order);
+		pthread_mutex_unlock(&loader->pool->lock);
+		announce_run(loader, loader->pages.values, &order, run);
+		bt_order_end(&order);
+		pthread_mutex_lock(&loader->pool->lock);
+	}
+	pthread_mutex_unlock(&loader->pool->lock);
+	return NULL;
+}
+
+int bt_pages_start(beton_loader *loader, beton_error *err)
+{
+	bt_pages *pages = &loader->pages;
+	bool in_runs =
+		loader->options.order == BETON_ORDER_SEQUENTIAL || loader->options.order == BETON_ORDER_QUASI_RANDOM;
+	/* Direct reads go past the page cache. */
+	if (!in_runs || loader->options.direct || loader->outputs->num_reads == 0)
+		return BETON_OK;
+	pages->values = calloc(loader->outputs->num_fields, sizeof(*pages->values));
+	if (!pages->values)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", loader->outputs->num_fields);
+	pthread_cond_init(&pages->due, NULL);
+	sigset_t before;
+	bt_block_signals(&before);
+	int fault = pthread_create(&pages->thread, NULL, announce, loader);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (fault) {
+		pthread_cond_destroy(&pages->due);
+		char text[128];
+		return bt_fail(err, BETON_SYSTEM, "cannot start a thread that reads pages ahead: %s",
+			       strerror_r(fault, text, sizeof(text)));
+	}
+	pages->is_running = true;
+	/* A name is a convenience of debuggers; the thread works without. */
+	pthread_setname_np(pages->thread, "beton-pages");
+	return BETON_OK;
+}
+
+void bt_pages_stop(beton_loader *loader)
+{
+	bt_pages *pages = &loader->pages;
+	if (pages->is_running) {
+		pthread_mutex_lock(&loader->pool->lock);
+		loader->stop = true;
+		pthread_cond_signal(&pages->due);
+		pthread_mutex_unlock(&loader->pool->lock);
+		pthread_join(pages->thread, NULL);
+		pthread_cond_destroy(&pages->due);
+		pages->is_running = false;
+	}
+	free(pages->values);
+	pages->values = NULL;
+}
+
+void bt_pages_wake(beton_loader *loader)
+{
+	if (loader->pages.is_running)
+		pthread_cond_signal(&loader->pages.due);
+}

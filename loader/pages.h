@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole pages ahead of their use, for orders that need the file page by page: the system is told which part of the file
+ * comes next and reads it in large pieces into the page cache, once for all ranks of a machine. */
+#ifndef BT_LOADER_PAGES_H
+#define BT_LOADER_PAGES_H
+
+#include <beton/loader.h>
+
+/* Starts the thread that does it, if the loader's order and options are such. Errors: SYSTEM. */
+int bt_pages_start(beton_loader *loader, beton_error *err);
+void bt_pages_stop(beton_loader *loader);
+
+/* With the lock held: an iterator has begun another batch. */
+void bt_pages_wake(beton_loader *loader);
+
+#endif
