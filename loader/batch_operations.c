@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "mix.h"
+#include "options_image.h"
 #include "random.h"
 
 enum { ALPHA_MAX = 1000 };
@@ -61,6 +62,22 @@ static int check_one(const beton_batch_operation *o, uint32_t index, beton_error
 	return BETON_OK;
 }
 
+/* A box is of all views. */
+static int check_sizes(const beton_loader_options *options, beton_error *err)
+{
+	const beton_image_options *one = bt_view_options(options, 0);
+	for (uint32_t i = 1; i < options->num_views; i++) {
+		const beton_image_options *view = &options->views[i];
+		if (view->width != one->width || view->height != one->height)
+			return bt_fail(
+				err, BETON_INVALID_ARGUMENT,
+				"loader options: batch_operations has a CUTMIX, but views[%u] is of %u x %u pixels "
+				"and views[0] of %u x %u",
+				i, view->width, view->height, one->width, one->height);
+	}
+	return BETON_OK;
+}
+
 int bt_batch_operations_check(const beton_loader_options *options, beton_error *err)
 {
 	double sum = 0;
@@ -85,7 +102,7 @@ int bt_batch_operations_check(const beton_loader_options *options, beton_error *
 			"loader options: batch_operations: the probabilities of MIXUP and CUTMIX are %g together, "
 			"more than 1",
 			sum);
-	return BETON_OK;
+	return bt_batch_operations_cut(options) ? check_sizes(options, err) : BETON_OK;
 }
 
 static bt_random stream(const beton_loader_options *options, const bt_slot *slot, uint32_t operation)
@@ -135,9 +152,10 @@ static void draw(const beton_batch_operation *o, const bt_mix_images *images, bt
 	}
 }
 
-static bt_mix_images describe(const beton_image_options *image, const bt_slot *slot, uint32_t output,
+static bt_mix_images describe(const beton_loader_options *options, const bt_slot *slot, uint32_t output,
 			      const int64_t *partner)
 {
+	const beton_image_options *image = bt_view_options(options, slot->pool->outputs.list[output].view);
 	size_t stride = slot->pool->outputs.list[output].sample_bytes;
 	bool planes = image->layout == BETON_NCHW;
 	uint32_t rows = planes ? 3 * image->height : image->height;
@@ -185,7 +203,7 @@ static void mix(const beton_loader_options *options, const bt_slot *slot, uint32
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		if (outputs->list[i].kind != BT_OUTPUT_IMAGE)
 			continue;
-		bt_mix_images images = describe(&options->image, slot, i, partner);
+		bt_mix_images images = describe(options, slot, i, partner);
 		if (!drawn)
 			draw(o, &images, &random, lambda, boxes);
 		drawn = true;

@@ -17,8 +17,6 @@
 static void drop_borrowed(beton_loader *loader)
 {
 	beton_loader_options *options = &loader->options;
-	int image = loader->outputs->image_field;
-	options->image.field = image < 0 ? NULL : beton_reader_field(loader->reader, (uint32_t)image)->name;
 	options->indices = NULL;
 	options->weights = NULL;
 	options->fields = NULL;
@@ -30,34 +28,19 @@ static void drop_borrowed(beton_loader *loader)
 	}
 }
 
-/* A copy of an array of the caller's, which is borrowed until open returns; NULL of an empty one. */
-static int keep_array(void **copy, const void *array, size_t count, size_t element, const char *what, beton_error *err)
-{
-	*copy = count > 0 ? malloc(count * element) : NULL;
-	if (count == 0)
-		return BETON_OK;
-	if (!*copy)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu %s", count, what);
-	memcpy(*copy, array, count * element);
-	return BETON_OK;
-}
-
-static int keep_operations(beton_loader *loader, beton_error *err)
+/* A copy of the caller's list, which is borrowed until open returns. */
+static int keep_batch_operations(beton_loader *loader, beton_error *err)
 {
 	beton_loader_options *options = &loader->options;
-	beton_image_options *image = &options->image;
-	loader->pixel_format = (bt_image_format){
-		.height = image->height, .width = image->width, .dtype = BETON_UINT8, .layout = BETON_NHWC};
-	void *operations, *batch_operations;
-	int result = keep_array(&operations, image->operations, image->num_operations, sizeof(*image->operations),
-				"operations", err);
-	image->operations = loader->operations = operations;
-	if (result)
-		return result;
-	result = keep_array(&batch_operations, options->batch_operations, options->num_batch_operations,
-			    sizeof(*options->batch_operations), "batch operations", err);
-	options->batch_operations = loader->batch_operations = batch_operations;
-	return result;
+	size_t bytes = options->num_batch_operations * sizeof(*options->batch_operations);
+	loader->batch_operations = bytes > 0 ? malloc(bytes) : NULL;
+	if (bytes > 0 && !loader->batch_operations)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u batch operations",
+			       options->num_batch_operations);
+	if (bytes > 0)
+		memcpy(loader->batch_operations, options->batch_operations, bytes);
+	options->batch_operations = loader->batch_operations;
+	return BETON_OK;
 }
 
 /* Opens the engine of each file, for `ahead` reads of each worker at a time. */
@@ -140,8 +123,9 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 		return result;
 	loader->cpus = loader->options.cpus;
 	drop_borrowed(loader);
-	bt_image_format_init(&loader->image_format, &loader->options);
-	result = keep_operations(loader, err);
+	result = bt_views_open(&loader->views, &loader->options, loader->outputs, loader->reader, err);
+	if (result == BETON_OK)
+		result = keep_batch_operations(loader, err);
 	return result == BETON_OK ? open_workers(loader, err) : result;
 }
 
@@ -200,7 +184,7 @@ void beton_loader_close(beton_loader **out)
 	free(loader->engines);
 	bt_pool_close(&loader->pool);
 	bt_orders_close(&loader->orders);
-	free(loader->operations);
+	bt_views_close(&loader->views);
 	free(loader->batch_operations);
 	bt_replacements_close(&loader->replacements);
 	free(loader->bad);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "batch_operations.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "operations.h"
+#include "options_image.h"
 
 enum {
 	THREADS_MAX = 1024,
@@ -54,24 +53,6 @@ static int check_count(const char *field, uint64_t value, uint64_t least, uint64
 		       (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
 }
 
-/* least < value <= most, or also value == least where that is allowed; never NaN. */
-static int check_real(const char *field, double value, double least, bool inclusive, double most, beton_error *err)
-{
-	if ((value > least || (inclusive && value == least)) && value <= most)
-		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: %s is %g, not %s %g and at most %g", field, value,
-		       inclusive ? "at least" : "more than", least, most);
-}
-
-static int check_range(const char *field, const double range[2], double most, beton_error *err)
-{
-	if (range[0] > 0 && range[0] <= range[1] && range[1] <= most)
-		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT,
-		       "loader options: %s is {%g, %g}, not two rising numbers above 0 and at most %g", field, range[0],
-		       range[1], most);
-}
-
 /* What the threads and the memory of batches shall be. */
 static int check_threads(const beton_loader_options *o, beton_error *err)
 {
@@ -115,48 +96,6 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
-static int check_dtype(beton_dtype dtype, beton_error *err)
-{
-	if (dtype == BETON_UINT8 || dtype == BETON_FLOAT32 || dtype == BETON_FLOAT16 || dtype == BETON_BFLOAT16)
-		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: image.dtype is %d, not bytes or floats for images",
-		       (int)dtype);
-}
-
-static int check_image(const beton_image_options *o, beton_error *err)
-{
-	int result;
-	if ((result = check_count("image.height", o->height, 1, PIXELS_MAX, err)) ||
-	    (result = check_count("image.width", o->width, 1, PIXELS_MAX, err)) ||
-	    (result = check_count("image.crop", o->crop, 0, BETON_CROP_CENTER, err)) ||
-	    (result = check_range("image.crop_scale", o->crop_scale, 1, err)) ||
-	    (result = check_range("image.crop_ratio", o->crop_ratio, 1000, err)) ||
-	    (result = check_real("image.center_ratio", o->center_ratio, 0, false, 1, err)) ||
-	    (result = check_real("image.flip_probability", o->flip_probability, 0, true, 1, err)) ||
-	    (result = check_count("image.exact", o->exact, 0, BETON_PIXELS_TORCHVISION, err)) ||
-	    (result = check_count("image.filter", o->filter, 0, BETON_FILTER_NEAREST, err)) ||
-	    (result = check_dtype(o->dtype, err)) ||
-	    (result = check_count("image.layout", o->layout, 0, BETON_NCHW, err)))
-		return result;
-	if ((result = bt_operations_check(o, "image", err)))
-		return result;
-	if (!o->normalize)
-		return BETON_OK;
-	if (o->dtype == BETON_UINT8)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "loader options: image.normalize is true, but image.dtype is BETON_UINT8, not floats");
-	for (int c = 0; c < 3; c++) {
-		if (!isfinite(o->mean[c]))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: image.mean[%d] is %g, not finite",
-				       c, (double)o->mean[c]);
-		if (!isfinite(o->std[c]) || !(o->std[c] > 0))
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "loader options: image.std[%d] is %g, not finite and above 0", c,
-				       (double)o->std[c]);
-	}
-	return BETON_OK;
-}
-
 int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in, beton_error *err)
 {
 	beton_loader_options_init(out);
@@ -169,13 +108,12 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 	}
 	int result = check_flow(out, err);
 	if (result == BETON_OK)
-		result = check_image(&out->image, err);
+		result = bt_options_check_images(out, err);
 	if (result == BETON_OK)
 		result = bt_batch_operations_check(out, err);
 	if (result)
 		return result;
-	if (out->image.filter == BETON_FILTER_AUTO && out->image.exact != BETON_PIXELS_FAST)
-		out->image.filter = out->image.exact == BETON_PIXELS_FFCV ? BETON_FILTER_AREA : BETON_FILTER_BILINEAR;
+	bt_options_resolve_image(&out->image);
 	if (out->num_threads == 0) {
 		int cores = bt_available_cores();
 		out->num_threads = cores < THREADS_MAX ? (uint32_t)cores : THREADS_MAX;

@@ -8,6 +8,7 @@
 #include "batch_operations.h"
 #include "common/error.h"
 #include "operations.h"
+#include "options_image.h"
 
 static size_t element_bytes(beton_dtype dtype)
 {
@@ -30,30 +31,45 @@ static size_t element_bytes(beton_dtype dtype)
 	}
 }
 
-static int choose_image(bt_outputs *outputs, const beton_reader *reader, const char *name, beton_error *err)
+/* Which field a view is of. */
+static int choose_field(int *out, const beton_reader *reader, const beton_image_options *image, const char *option,
+			beton_error *err)
 {
-	outputs->image_field = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
-	if (!name)
+	*out = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+	if (!image->field)
 		return BETON_OK;
-	int index = beton_reader_find_field(reader, name);
+	int index = beton_reader_find_field(reader, image->field);
 	if (index < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option image.field)",
-			       beton_reader_path(reader), name);
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option %s.field)", beton_reader_path(reader),
+			       image->field, option);
 	if (beton_reader_field(reader, (uint32_t)index)->type != BETON_FIELD_IMAGE)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option image.field) holds no images",
-			       beton_reader_path(reader), name);
-	outputs->image_field = index;
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option %s.field) holds no images",
+			       beton_reader_path(reader), image->field, option);
+	*out = index;
 	return BETON_OK;
 }
 
-static void describe_image(beton_tensor *tensor, const beton_loader_options *options)
+static int choose_fields(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+			 beton_error *err)
 {
-	bool planes_first = options->image.layout == BETON_NCHW;
-	tensor->dtype = options->image.dtype;
-	tensor->ndim = 4;
-	tensor->shape[1] = planes_first ? 3 : options->image.height;
-	tensor->shape[2] = planes_first ? options->image.height : options->image.width;
-	tensor->shape[3] = planes_first ? options->image.width : 3;
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < bt_num_views(options) && result == BETON_OK; i++) {
+		char option[32] = "image";
+		if (options->num_views > 0)
+			snprintf(option, sizeof(option), "views[%u]", i);
+		outputs->drawn[i] = -1;
+		result = choose_field(&outputs->view_field[i], reader, bt_view_options(options, i), option, err);
+	}
+	return result;
+}
+
+static beton_tensor describe_image(const beton_image_options *image, uint32_t batch_size)
+{
+	bool planes_first = image->layout == BETON_NCHW;
+	return (beton_tensor){.dtype = image->dtype,
+			      .ndim = 4,
+			      .shape = {batch_size, planes_first ? 3 : image->height,
+					planes_first ? image->height : image->width, planes_first ? image->width : 3}};
 }
 
 /* NumPy's name of a dtype; false if beton_dtype has no such type. */
@@ -87,8 +103,8 @@ static bool describe_array(beton_tensor *tensor, const beton_field *field)
 	return true;
 }
 
-/* Whether a batch can hold the field; fills *tensor and *kind. */
-static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_field *field, bool chosen_image,
+/* Whether a batch can hold the field, which is none of images; fills *tensor and *kind. */
+static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_field *field,
 		     const beton_loader_options *options)
 {
 	*tensor = (beton_tensor){.ndim = 1, .shape = {options->batch_size}};
@@ -101,10 +117,6 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 		*kind = BT_OUTPUT_FLOAT;
 		tensor->dtype = BETON_FLOAT64;
 		return true;
-	case BETON_FIELD_IMAGE:
-		*kind = BT_OUTPUT_IMAGE;
-		describe_image(tensor, options);
-		return chosen_image;
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
 		*kind = BT_OUTPUT_ARRAY;
@@ -169,6 +181,35 @@ static int check_names(const beton_reader *reader, const beton_loader_options *o
 	return BETON_OK;
 }
 
+/* How the outputs of a view are called behind the name of their field: the first one of it "", the next ".1". */
+static void make_suffix(char suffix[24], const bt_outputs *outputs, uint32_t view, const char *rest)
+{
+	uint32_t before = 0;
+	for (uint32_t i = 0; i < view; i++)
+		before += outputs->view_field[i] == outputs->view_field[view];
+	if (before > 0)
+		snprintf(suffix, 24, ".%u%s", before, rest);
+	else
+		snprintf(suffix, 24, "%s", rest);
+}
+
+/* The views of an image field; false if it has none. */
+static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, const beton_loader_options *options,
+		      bool *overflow)
+{
+	uint32_t before = outputs->count;
+	for (uint32_t i = 0; i < bt_num_views(options); i++) {
+		if (outputs->view_field[i] != (int)index)
+			continue;
+		char suffix[24];
+		make_suffix(suffix, outputs, i, "");
+		beton_tensor tensor = describe_image(bt_view_options(options, i), options->batch_size);
+		*overflow |= add_output(outputs, index, BT_OUTPUT_IMAGE, name, suffix, &tensor);
+		outputs->list[outputs->count - 1].view = i;
+	}
+	return outputs->count > before;
+}
+
 /* The outputs of one field, if it is to have any. */
 static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t index,
 		     const beton_loader_options *options, bool *overflow, beton_error *err)
@@ -177,8 +218,10 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	if (!is_chosen(options, field->name))
 		return BETON_OK;
 	beton_tensor tensor;
-	bt_output_kind kind;
-	if (!describe(&tensor, &kind, field, (int)index == outputs->image_field, options)) {
+	bt_output_kind kind = BT_OUTPUT_IMAGE;
+	bool image = field->type == BETON_FIELD_IMAGE;
+	if (image ? !add_views(outputs, index, field->name, options, overflow)
+		  : !describe(&tensor, &kind, field, options)) {
 		if (!options->fields)
 			return BETON_OK;
 		bool bytes = field->type == BETON_FIELD_BYTES || field->type == BETON_FIELD_JSON;
@@ -186,6 +229,8 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 			       beton_reader_path(reader), field->name,
 			       bytes ? "option max_bytes is 0" : "no tensor of a batch holds it");
 	}
+	if (image)
+		return BETON_OK;
 	*overflow |= add_output(outputs, index, kind, field->name, "", &tensor);
 	if (kind == BT_OUTPUT_BYTES) {
 		tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {options->batch_size}};
@@ -196,12 +241,13 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	return BETON_OK;
 }
 
-static bool has_image(const bt_outputs *outputs)
+/* The first output of images; NULL without. */
+static const bt_output *first_image(const bt_outputs *outputs)
 {
 	for (uint32_t i = 0; i < outputs->count; i++)
 		if (outputs->list[i].kind == BT_OUTPUT_IMAGE)
-			return true;
-	return false;
+			return &outputs->list[i];
+	return NULL;
 }
 
 /* How the batch was mixed, if it may be. */
@@ -210,11 +256,12 @@ static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const bet
 {
 	if (!bt_batch_operations_mix(options))
 		return BETON_OK;
-	if (!has_image(outputs))
+	const bt_output *image = first_image(outputs);
+	if (!image)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: option batch_operations mixes images, and none is an output",
 			       beton_reader_path(reader));
-	uint32_t field = (uint32_t)outputs->image_field;
+	uint32_t field = image->field;
 	const char *name = beton_reader_field(reader, field)->name;
 	beton_tensor tensor = {.dtype = BETON_FLOAT32, .ndim = 1, .shape = {options->batch_size}};
 	outputs->lambda = (int)outputs->count;
@@ -230,16 +277,26 @@ static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const bet
 	return BETON_OK;
 }
 
-/* The drawn numbers, if the picture is an output. True on overflow. */
+/* The drawn numbers of each view that is an output. True on overflow. */
 static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options)
 {
-	if (!options->drawn || !has_image(outputs))
-		return false;
-	int64_t numbers = BT_DRAWN_FIXED + (int64_t)BT_DRAWN * options->image.num_operations;
-	beton_tensor tensor = {.dtype = BETON_FLOAT64, .ndim = 2, .shape = {options->batch_size, numbers}};
-	uint32_t field = (uint32_t)outputs->image_field;
-	outputs->drawn = (int)outputs->count;
-	return add_output(outputs, field, BT_OUTPUT_DRAWN, beton_reader_field(reader, field)->name, ".drawn", &tensor);
+	bool overflow = false;
+	uint32_t count = options->drawn ? outputs->count : 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const bt_output *image = &outputs->list[i];
+		if (image->kind != BT_OUTPUT_IMAGE)
+			continue;
+		int64_t numbers =
+			BT_DRAWN_FIXED + (int64_t)BT_DRAWN * bt_view_options(options, image->view)->num_operations;
+		beton_tensor tensor = {.dtype = BETON_FLOAT64, .ndim = 2, .shape = {options->batch_size, numbers}};
+		char suffix[24];
+		make_suffix(suffix, outputs, image->view, ".drawn");
+		outputs->drawn[image->view] = (int)outputs->count;
+		overflow |= add_output(outputs, image->field, BT_OUTPUT_DRAWN,
+				       beton_reader_field(reader, image->field)->name, suffix, &tensor);
+		outputs->list[outputs->count - 1].view = image->view;
+	}
+	return overflow;
 }
 
 static bool needs_blob(bt_output_kind kind)
@@ -262,6 +319,7 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 		if (reads == 0 || outputs->read_field[reads - 1] != output->field)
 			outputs->read_field[outputs->num_reads++] = output->field;
 		output->read = (int)outputs->num_reads - 1;
+		output->first = outputs->num_reads > reads;
 	}
 	return BETON_OK;
 }
@@ -273,13 +331,13 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 	uint32_t fields = beton_reader_info(reader)->num_fields;
 	*outputs = BT_OUTPUTS_NONE;
 	outputs->num_fields = fields;
-	int result = choose_image(outputs, reader, options->image.field, err);
+	int result = choose_fields(outputs, reader, options, err);
 	if (result == BETON_OK)
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Up to two for a field, three of mixing, and the drawn numbers. */
-	outputs->list = calloc(2 * (size_t)fields + 4, sizeof(*outputs->list));
+	/* Up to two for a field and for a view, and three of mixing. */
+	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options)) + 3, sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;

@@ -29,8 +29,10 @@ typedef enum bt_output_kind {
 /* One tensor of every batch. */
 typedef struct bt_output {
 	bt_output_kind kind;
-	char name[BETON_NAME_MAX + sizeof(".partner")];
+	char name[BETON_NAME_MAX + sizeof(".00.partner")];
 	uint32_t field;      /* index in the file */
+	uint32_t view;       /* of IMAGE and DRAWN */
+	bool first;          /* of those that are made from its read */
 	int read;            /* which of the sample's reads it is made from; -1: none */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
 	size_t sample_bytes;
@@ -40,9 +42,9 @@ typedef struct bt_output {
 typedef struct bt_outputs {
 	bt_output *list;
 	uint32_t count;
-	int image_field; /* index in the file; -1 without an image */
-	int drawn;       /* the output of that kind; -1 without, as the next three */
-	int lambda;
+	int view_field[BETON_VIEWS_MAX]; /* of each view: index in the file; -1 without an image */
+	int drawn[BETON_VIEWS_MAX];      /* of each view: the output of that kind; -1 without */
+	int lambda;                      /* the output of that kind; -1 without, as the next two */
 	int partner;
 	int box;
 	uint32_t num_fields;  /* of the file */
@@ -52,7 +54,7 @@ typedef struct bt_outputs {
 	size_t ids_offset;
 } bt_outputs;
 
-#define BT_OUTPUTS_NONE ((bt_outputs){.image_field = -1, .drawn = -1, .lambda = -1, .partner = -1, .box = -1})
+#define BT_OUTPUTS_NONE ((bt_outputs){.lambda = -1, .partner = -1, .box = -1})
 
 /* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */

@@ -10,22 +10,22 @@
 #include "reads.h"
 #include "state.h"
 
-static bt_random stream(const beton_loader *loader, const bt_slot *slot, uint64_t sample, enum bt_operation operation)
+static bt_random stream(const beton_loader *loader, const bt_ticket *ticket, uint32_t view, enum bt_operation operation)
 {
-	return (bt_random){
-		.seed = loader->options.seed, .epoch = slot->batch.epoch, .sample = sample, .operation = operation};
+	return (bt_random){.seed = loader->options.seed,
+			   .epoch = ticket->slot->batch.epoch,
+			   .sample = ticket->sample,
+			   .operation = operation,
+			   .view = view};
 }
 
-static bt_rect choose_crop(const beton_loader *loader, const bt_slot *slot, uint64_t sample, const beton_value *value)
+static bt_rect choose_crop(const beton_image_options *image, const beton_value *value, bt_random random)
 {
-	const beton_loader_options *options = &loader->options;
-	bt_random random = stream(loader, slot, sample, BT_OPERATION_CROP);
-	switch (options->image.crop) {
+	switch (image->crop) {
 	case BETON_CROP_RANDOM:
-		return bt_crop_random(value->width, value->height, options->image.crop_scale, options->image.crop_ratio,
-				      &random);
+		return bt_crop_random(value->width, value->height, image->crop_scale, image->crop_ratio, &random);
 	case BETON_CROP_CENTER:
-		return bt_crop_center(value->width, value->height, options->image.center_ratio);
+		return bt_crop_center(value->width, value->height, image->center_ratio);
 	default:
 		return (bt_rect){.width = value->width, .height = value->height};
 	}
@@ -42,21 +42,20 @@ static bt_request request_image(const beton_image_options *options)
 	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
 }
 
-/* Resize, operations, and the last pass. */
-static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot *slot, uint64_t sample,
-		      const bt_picture *picture, double *drawn, void *destination, beton_error *err)
+/* Resize, operations, and the last pass. random: of the flip. */
+static int make_image(bt_tools *tools, const bt_view *view, bt_random random, const bt_picture *picture, double *drawn,
+		      void *destination, beton_error *err)
 {
-	const beton_image_options *options = &loader->options.image;
-	bt_random random = stream(loader, slot, sample, BT_OPERATION_FLIP);
+	const beton_image_options *options = view->image;
 	bool flip = bt_random_uniform(&random, 0, 1) < options->flip_probability;
 	if (drawn)
 		drawn[4] = flip;
 	if (options->num_operations == 0)
-		return bt_transform(&tools->transformer, picture, flip, &loader->image_format, destination, err);
+		return bt_transform(&tools->transformer, picture, flip, &view->format, destination, err);
 	int result = bt_operator_begin(&tools->operator, options->width, options->height, err);
 	if (result == BETON_OK)
-		result = bt_transform(&tools->transformer, picture, false, &loader->pixel_format,
-				      tools->operator.image.data, err);
+		result = bt_transform(&tools->transformer, picture, false, &view->pixels, tools->operator.image.data,
+				      err);
 	if (result == BETON_OK)
 		result = bt_operator_apply(&tools->operator, options, &random, drawn ? drawn + BT_DRAWN_FIXED : NULL,
 					   err);
@@ -71,24 +70,35 @@ static int make_image(const beton_loader *loader, bt_tools *tools, const bt_slot
 					 .channels = 3,
 					 .box_width = image->width,
 					 .box_height = image->height}};
-	return bt_transform(&tools->transformer, &done, flip, &loader->image_format, destination, err);
+	return bt_transform(&tools->transformer, &done, flip, &view->format, destination, err);
 }
 
-/* drawn: the sample's part of that output, or NULL. */
-static int fill_image(bt_tools *tools, const bt_ticket *ticket, const beton_value *value, const uint8_t *bytes,
-		      double *drawn, void *destination, beton_error *err)
+static double *drawn_numbers(const bt_outputs *outputs, const bt_ticket *ticket, uint32_t view)
+{
+	int drawn = outputs->drawn[view];
+	if (drawn < 0)
+		return NULL;
+	return (double *)((char *)ticket->slot->tensors[drawn].data +
+			  ticket->index * outputs->list[drawn].sample_bytes);
+}
+
+static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
+		      const uint8_t *bytes, void *destination, beton_error *err)
 {
 	const beton_loader *loader = tools->loader;
 	const beton_reader *reader = loader->dataset.readers[ticket->file];
+	const bt_view *view = &loader->views.list[output->view];
+	double *drawn = drawn_numbers(loader->outputs, ticket, output->view);
 	uint64_t begin = bt_now_ns();
-	int result = loader->options.verify ? beton_reader_check(reader, value, bytes, err) : BETON_OK;
+	bool verify = loader->options.verify && output->first;
+	int result = verify ? beton_reader_check(reader, value, bytes, err) : BETON_OK;
 	uint64_t verified = bt_now_ns();
 	tools->stats.verify_ns += verified - begin;
 	if (result)
 		return result;
 
-	bt_request request = request_image(&loader->options.image);
-	request.crop = choose_crop(loader, ticket->slot, ticket->sample, value);
+	bt_request request = request_image(view->image);
+	request.crop = choose_crop(view->image, value, stream(loader, ticket, output->view, BT_OPERATION_CROP));
 	if (drawn) {
 		const bt_rect *crop = &request.crop;
 		const double box[4] = {crop->x, crop->y, crop->width, crop->height};
@@ -99,11 +109,12 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const beton_valu
 	uint64_t decoded = bt_now_ns();
 	tools->stats.decode_ns += decoded - verified;
 	if (result) {
-		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), loader->options.image.field);
+		bt_prefix(err, "%s: field '%s'", beton_reader_path(reader), view->image->field);
 		return result;
 	}
 
-	result = make_image(loader, tools, ticket->slot, ticket->sample, &picture, drawn, destination, err);
+	result = make_image(tools, view, stream(loader, ticket, output->view, BT_OPERATION_FLIP), &picture, drawn,
+			    destination, err);
 	tools->stats.transform_ns += bt_now_ns() - decoded;
 	return result;
 }
@@ -129,14 +140,6 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	return result;
 }
 
-static double *drawn_numbers(const beton_loader *loader, const bt_slot *slot, uint32_t index)
-{
-	int drawn = loader->outputs->drawn;
-	if (drawn < 0)
-		return NULL;
-	return (double *)((char *)slot->tensors[drawn].data + index * loader->outputs->list[drawn].sample_bytes);
-}
-
 /* bytes: of the read that the output is made from. */
 static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const uint8_t *bytes,
 		       beton_error *err)
@@ -160,8 +163,7 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	case BT_OUTPUT_ARRAY:
 		return fill_bytes(tools, ticket, output, value, bytes, destination, err);
 	case BT_OUTPUT_IMAGE:
-		return fill_image(tools, ticket, value, bytes,
-				  drawn_numbers(tools->loader, ticket->slot, ticket->index), destination, err);
+		return fill_image(tools, ticket, output, value, bytes, destination, err);
 	default: /* filled with the image, or when the batch is complete */
 		return BETON_OK;
 	}

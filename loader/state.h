@@ -17,6 +17,7 @@
 #include "resources.h"
 #include "sample.h"
 #include "slot.h"
+#include "views.h"
 
 /* What reads a file. The engine that was asked for may work for one file and not for another. */
 typedef struct bt_file_engine {
@@ -71,9 +72,7 @@ struct beton_loader {
 	bt_file_engine *engines; /* of each file */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
-	bt_image_format image_format;
-	bt_image_format pixel_format;            /* of what operations work on: bytes, NHWC */
-	beton_operation *operations;             /* options.image.operations; owned */
+	bt_views views;
 	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
 	bt_replacements replacements;
 	bt_resources resources;

@@ -128,6 +128,10 @@ static void every_allocation_may_fail(void **state)
 	static const uint64_t replaced[] = {1, 2};
 	options.replacements = &(beton_replacement){"label", replaced, 2, 5};
 	options.num_replacements = 1;
+	beton_image_options views[2] = {options.image, options.image};
+	views[1].num_operations = 1;
+	options.views = views;
+	options.num_views = 2;
 	options.max_bytes = 4;
 	options.drawn = true;
 	options.engine = BETON_ENGINE_MMAP;

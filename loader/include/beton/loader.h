@@ -187,7 +187,7 @@ typedef struct beton_operation_call {
 	uint8_t *pixels; /* height x width x 3, RGB, packed; to be changed in place */
 	uint32_t height;
 	uint32_t width;
-	uint32_t view; /* which of several outputs made from the sample; 0 today */
+	uint32_t view; /* which of the option views; 0 without */
 	uint64_t epoch;
 	uint64_t sample;    /* its id */
 	uint64_t random[2]; /* drawn for this picture and operation: seed your own generator with it, and the results
@@ -256,6 +256,8 @@ typedef struct beton_image_options {
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
 	uint32_t num_operations;
 } beton_image_options;
+
+#define BETON_VIEWS_MAX 16
 
 /* Another value of an integer field for some samples: FFCV's ReplaceLabel. */
 typedef struct beton_replacement {
@@ -346,6 +348,11 @@ typedef struct beton_loader_options {
 	beton_last last; /* default SHORT */
 
 	beton_image_options image; /* checked, but without effect in a file without images */
+	/* In place of image: several outputs, of one image field or of several. Each has draws of its own; those of
+	 * view 0 are what `image` alone has. A blob is read and verified once for all views of its field. At most
+	 * BETON_VIEWS_MAX; borrowed until open returns. Default none. */
+	const beton_image_options *views;
+	uint32_t num_views;
 
 	/* Which fields are outputs, by name, in any order; borrowed until open returns. NULL: the image field,
 	 * integers, floats, arrays that a tensor can hold, and with max_bytes also bytes and JSON. */
@@ -400,7 +407,8 @@ typedef struct beton_tensor {
 
 /* A leased batch. Its holder may read and write the tensors until the last reference to it is released, also after
  * iterator and loader were closed; the library does not touch them meanwhile. Outputs stand in field order:
- *   image            the image field; further ones are left out
+ *   image            the image field; further ones are left out. With the option views one for each view of the
+ *                    field, in their order: "NAME", "NAME.1", "NAME.2"...
  *   INT, FLOAT       int64 and float64, [count]
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
  *                    types that beton_dtype lacks
@@ -408,13 +416,14 @@ typedef struct beton_tensor {
  * With a MIXUP or CUTMIX among batch_operations each INT or FLOAT is followed by "NAME.mixed", of its dtype: the
  * partner's; and these follow: "IMAGE.lambda", float32, [count]: the share of the sample itself, a multiple of 2^-14
  * with MIXUP (so the loss is lambda * loss(NAME) + (1 - lambda) * loss(NAME.mixed)); "IMAGE.partner", int64, [count]:
- * its row in the batch; with a CUTMIX "IMAGE.box", int32, [count, 4]: x, y, width and height of what was taken from
- * the partner. Of a batch that was not mixed: its own values, 1, its own row, zeros.
- * Last, with the option drawn, "IMAGE.drawn", float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and
- * height in pixels of the stored picture, 1 if it was flipped at the end; then for each operation 1 if it was applied,
- * and three numbers: of a kind with a range its value; TRANSLATE x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the
- * factors of brightness, contrast and saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its
- * magnitude, and TRIVIAL_AUGMENT's bin. */
+ * its row in the batch; with a CUTMIX, which takes the same box of all views and needs them of one size, "IMAGE.box",
+ * int32, [count, 4]: x, y, width and height of what was taken from the partner. Of a batch that was not mixed: its own
+ * values, 1, its own row, zeros. Last, with the option drawn, "IMAGE.drawn" ("IMAGE.1.drawn"... of further views),
+ * float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and height in pixels of the stored picture, 1 if it
+ * was flipped at the end; then for each operation 1 if it was applied, and three numbers: of a kind with a range its
+ * value; TRANSLATE x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
+ * saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its magnitude, and TRIVIAL_AUGMENT's bin.
+ */
 struct beton_batch {
 	uint64_t epoch;
 	uint64_t position; /* position in the global order of the batch's first global sample */

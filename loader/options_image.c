@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options_image.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "common/error.h"
+#include "operations.h"
+
+enum { PIXELS_MAX = 65535 };
+
+/* Where a message says the fault is. */
+typedef struct place {
+	const char *name; /* of the image options */
+	beton_error *err;
+} place;
+
+static int check_count(const place *at, const char *field, uint64_t value, uint64_t least, uint64_t most)
+{
+	if (value >= least && value <= most)
+		return BETON_OK;
+	return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.%s is %llu, not %llu to %llu", at->name,
+		       field, (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+}
+
+/* least < value <= most, or also value == least where that is allowed; never NaN. */
+static int check_real(const place *at, const char *field, double value, double least, bool inclusive, double most)
+{
+	if ((value > least || (inclusive && value == least)) && value <= most)
+		return BETON_OK;
+	return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.%s is %g, not %s %g and at most %g",
+		       at->name, field, value, inclusive ? "at least" : "more than", least, most);
+}
+
+static int check_range(const place *at, const char *field, const double range[2], double most)
+{
+	if (range[0] > 0 && range[0] <= range[1] && range[1] <= most)
+		return BETON_OK;
+	return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+		       "loader options: %s.%s is {%g, %g}, not two rising numbers above 0 and at most %g", at->name,
+		       field, range[0], range[1], most);
+}
+
+static int check_dtype(const place *at, beton_dtype dtype)
+{
+	if (dtype == BETON_UINT8 || dtype == BETON_FLOAT32 || dtype == BETON_FLOAT16 || dtype == BETON_BFLOAT16)
+		return BETON_OK;
+	return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+		       "loader options: %s.dtype is %d, not bytes or floats for images", at->name, (int)dtype);
+}
+
+static int check_normalize(const place *at, const beton_image_options *o)
+{
+	if (o->dtype == BETON_UINT8)
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+			       "loader options: %s.normalize is true, but %s.dtype is BETON_UINT8, not floats",
+			       at->name, at->name);
+	for (int c = 0; c < 3; c++) {
+		if (!isfinite(o->mean[c]))
+			return bt_fail(at->err, BETON_INVALID_ARGUMENT, "loader options: %s.mean[%d] is %g, not finite",
+				       at->name, c, (double)o->mean[c]);
+		if (!isfinite(o->std[c]) || !(o->std[c] > 0))
+			return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+				       "loader options: %s.std[%d] is %g, not finite and above 0", at->name, c,
+				       (double)o->std[c]);
+	}
+	return BETON_OK;
+}
+
+static int check_image(const place *at, const beton_image_options *o)
+{
+	int result;
+	if ((result = check_count(at, "height", o->height, 1, PIXELS_MAX)) ||
+	    (result = check_count(at, "width", o->width, 1, PIXELS_MAX)) ||
+	    (result = check_count(at, "crop", o->crop, 0, BETON_CROP_CENTER)) ||
+	    (result = check_range(at, "crop_scale", o->crop_scale, 1)) ||
+	    (result = check_range(at, "crop_ratio", o->crop_ratio, 1000)) ||
+	    (result = check_real(at, "center_ratio", o->center_ratio, 0, false, 1)) ||
+	    (result = check_real(at, "flip_probability", o->flip_probability, 0, true, 1)) ||
+	    (result = check_count(at, "exact", o->exact, 0, BETON_PIXELS_TORCHVISION)) ||
+	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
+	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
+	    (result = bt_operations_check(o, at->name, at->err)))
+		return result;
+	return o->normalize ? check_normalize(at, o) : BETON_OK;
+}
+
+int bt_options_check_images(const beton_loader_options *options, beton_error *err)
+{
+	int result = check_image(&(place){"image", err}, &options->image);
+	if (result)
+		return result;
+	if (options->num_views > BETON_VIEWS_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_views is %u, more than %d",
+			       options->num_views, BETON_VIEWS_MAX);
+	if (options->num_views > 0 && !options->views)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: views is NULL, but num_views is %u",
+			       options->num_views);
+	for (uint32_t i = 0; i < options->num_views && result == BETON_OK; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "views[%u]", i);
+		result = check_image(&(place){name, err}, &options->views[i]);
+	}
+	return result;
+}
+
+void bt_options_resolve_image(beton_image_options *image)
+{
+	if (image->filter == BETON_FILTER_AUTO && image->exact != BETON_PIXELS_FAST)
+		image->filter = image->exact == BETON_PIXELS_FFCV ? BETON_FILTER_AREA : BETON_FILTER_BILINEAR;
+}
