@@ -89,6 +89,8 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("max_bytes", o->max_bytes, 0, UINT32_MAX, err)) ||
 	    (result = check_count("world_size", o->world_size, 1, UINT32_MAX, err)))
 		return result;
+	if (o->ragged && o->max_bytes == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: ragged is true, but max_bytes is 0");
 	if (o->direct && o->engine == BETON_ENGINE_MMAP)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,

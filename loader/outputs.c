@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "operations.h"
 #include "options_image.h"
+#include "ragged.h"
 
 static size_t element_bytes(beton_dtype dtype)
 {
@@ -133,12 +134,12 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 	}
 }
 
-/* Places `bytes * batch_size` bytes behind what the slot holds already; true on overflow. */
-static bool place(bt_outputs *outputs, size_t bytes, uint32_t batch_size, size_t *offset)
+/* Places `bytes * count` bytes behind what the slot holds already; true on overflow. */
+static bool place(bt_outputs *outputs, size_t bytes, uint64_t count, size_t *offset)
 {
 	size_t total;
 	*offset = outputs->slot_bytes;
-	return __builtin_mul_overflow(bytes, batch_size, &total) ||
+	return __builtin_mul_overflow(bytes, count, &total) ||
 	       __builtin_add_overflow(total, BT_OUTPUT_ALIGNMENT - 1, &total) ||
 	       __builtin_add_overflow(outputs->slot_bytes, total / BT_OUTPUT_ALIGNMENT * BT_OUTPUT_ALIGNMENT,
 				      &outputs->slot_bytes);
@@ -157,7 +158,27 @@ static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind,
 	for (uint32_t i = 1; i < tensor->ndim; i++)
 		overflow |=
 			__builtin_mul_overflow(output->sample_bytes, (size_t)tensor->shape[i], &output->sample_bytes);
-	overflow |= place(outputs, output->sample_bytes, (uint32_t)tensor->shape[0], &output->offset);
+	overflow |= place(outputs, output->sample_bytes, (uint64_t)tensor->shape[0], &output->offset);
+	return overflow;
+}
+
+/* Values one behind the other, and their offsets. True on overflow. */
+static bool add_ragged(bt_outputs *outputs, uint32_t field, const char *name, const beton_loader_options *options)
+{
+	uint64_t room;
+	bool overflow = __builtin_mul_overflow(options->max_bytes, options->batch_size, &room) || room > INT64_MAX;
+	beton_tensor tensor = {.dtype = BETON_UINT8, .ndim = 1, .shape = {overflow ? 0 : (int64_t)room}};
+	bt_output *output = &outputs->list[outputs->count];
+	overflow |= add_output(outputs, field, BT_OUTPUT_RAGGED, name, "", &tensor);
+	overflow |= place(outputs, 1, room, &output->staging);
+	overflow |= place(outputs, sizeof(bt_ragged_row), (uint64_t)options->batch_size + 1, &output->rows);
+	tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {(int64_t)options->batch_size + 1}};
+	overflow |= add_output(outputs, field, BT_OUTPUT_OFFSETS, name, ".offsets", &tensor);
+	for (uint32_t i = 0; i < 2; i++) {
+		output[i].whole = true;
+		output[i].sample_bytes = 0;
+	}
+	outputs->ragged = true;
 	return overflow;
 }
 
@@ -231,6 +252,10 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	}
 	if (image)
 		return BETON_OK;
+	if (kind == BT_OUTPUT_BYTES && options->ragged) {
+		*overflow |= add_ragged(outputs, index, field->name, options);
+		return BETON_OK;
+	}
 	*overflow |= add_output(outputs, index, kind, field->name, "", &tensor);
 	if (kind == BT_OUTPUT_BYTES) {
 		tensor = (beton_tensor){.dtype = BETON_INT64, .ndim = 1, .shape = {options->batch_size}};
@@ -301,7 +326,8 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 
 static bool needs_blob(bt_output_kind kind)
 {
-	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_BYTES;
+	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_BYTES ||
+	       kind == BT_OUTPUT_RAGGED;
 }
 
 /* A blob is read once, however many outputs are made from it; those stand one behind the other. */

@@ -17,7 +17,9 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_IMAGE,
 	BT_OUTPUT_ARRAY,
 	BT_OUTPUT_BYTES,
-	BT_OUTPUT_LENGTH, /* of the bytes in the output before */
+	BT_OUTPUT_LENGTH,  /* of the bytes in the output before */
+	BT_OUTPUT_RAGGED,  /* bytes one behind the other; see ragged.h */
+	BT_OUTPUT_OFFSETS, /* in the output before */
 	BT_OUTPUT_DRAWN,
 	/* Filled when all samples of the batch are done. */
 	BT_OUTPUT_MIXED, /* the partner's value of the output before */
@@ -35,8 +37,11 @@ typedef struct bt_output {
 	bool first;          /* of those that are made from its read */
 	int read;            /* which of the sample's reads it is made from; -1: none */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
-	size_t sample_bytes;
-	size_t offset; /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT */
+	bool whole;          /* not made of rows: its shape and content are made when the batch is complete */
+	size_t sample_bytes; /* of a row; whole: 0 */
+	size_t offset;       /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT, as the next two */
+	size_t staging;      /* RAGGED: where values lie until the batch is complete */
+	size_t rows;         /* RAGGED: bt_ragged_rows */
 } bt_output;
 
 typedef struct bt_outputs {
@@ -44,6 +49,7 @@ typedef struct bt_outputs {
 	uint32_t count;
 	int view_field[BETON_VIEWS_MAX]; /* of each view: index in the file; -1 without an image */
 	int drawn[BETON_VIEWS_MAX];      /* of each view: the output of that kind; -1 without */
+	bool ragged;                     /* there is such an output */
 	int lambda;                      /* the output of that kind; -1 without, as the next two */
 	int partner;
 	int box;

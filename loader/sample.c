@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "crop.h"
+#include "ragged.h"
 #include "random.h"
 #include "reads.h"
 #include "state.h"
@@ -140,6 +141,20 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	return result;
 }
 
+/* A value that does not fit makes the batch fail when it is complete: which one that is depends on the workers. */
+static int fill_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const beton_value *value,
+		       const uint8_t *bytes, beton_error *err)
+{
+	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
+	void *destination = bt_ragged_take(ticket->slot, number, ticket->index, value->size);
+	if (!destination)
+		return BETON_OK;
+	uint64_t begin = bt_now_ns();
+	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
+	tools->stats.decode_ns += bt_now_ns() - begin;
+	return result;
+}
+
 /* bytes: of the read that the output is made from. */
 static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const uint8_t *bytes,
 		       beton_error *err)
@@ -162,6 +177,8 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	case BT_OUTPUT_BYTES:
 	case BT_OUTPUT_ARRAY:
 		return fill_bytes(tools, ticket, output, value, bytes, destination, err);
+	case BT_OUTPUT_RAGGED:
+		return fill_ragged(tools, ticket, number, value, bytes, err);
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, output, value, bytes, destination, err);
 	default: /* filled with the image, or when the batch is complete */

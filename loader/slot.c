@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "ragged.h"
 
 static void *allocate(const bt_pool *pool)
 {
@@ -146,7 +147,9 @@ void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, 
 				    .tensors = slot->tensors,
 				    .sample_ids = slot->ids};
 	for (uint32_t i = 0; i < outputs->count; i++)
-		slot->tensors[i].shape[0] = slot->batch.count;
+		if (!outputs->list[i].whole)
+			slot->tensors[i].shape[0] = slot->batch.count;
+	bt_ragged_begin(slot);
 }
 
 void bt_slot_complete(bt_slot *slot)
@@ -165,7 +168,8 @@ void bt_slot_complete(bt_slot *slot)
 	}
 	slot->batch.count = kept;
 	for (uint32_t i = 0; i < outputs->count; i++)
-		slot->tensors[i].shape[0] = kept;
+		if (!outputs->list[i].whole)
+			slot->tensors[i].shape[0] = kept;
 }
 
 void beton_batch_retain(beton_batch *batch)

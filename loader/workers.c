@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "pages.h"
+#include "ragged.h"
 #include "state.h"
 
 /* A sample that a worker is done with. */
@@ -129,14 +130,17 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 	bt_order_end(&slot->order);
 	slot->lost |= slot->batch.bad == slot->batch.count && slot->error.code;
 	bool closes = slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP;
-	if (!slot->lost && (closes || loader->options.num_batch_operations > 0)) {
+	bool whole = loader->options.num_batch_operations > 0 || loader->outputs->ragged;
+	if (!slot->lost && (closes || whole)) {
 		slot->state = BT_SLOT_COMPLETING;
 		pthread_mutex_unlock(&loader->pool->lock);
 		uint64_t begin = bt_now_ns();
+		beton_error err = {.sample = -1};
+		int result = bt_ragged_finish(slot, &err);
 		if (closes)
 			bt_slot_complete(slot);
-		beton_error err = {.sample = -1};
-		int result = bt_batch_operations_apply(&loader->options, slot, &err);
+		if (result == BETON_OK)
+			result = bt_batch_operations_apply(&loader->options, slot, &err);
 		worker->tools.stats.batch_ns += bt_now_ns() - begin;
 		pthread_mutex_lock(&loader->pool->lock);
 		slot->lost = result != BETON_OK;

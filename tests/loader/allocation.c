@@ -133,6 +133,7 @@ static void every_allocation_may_fail(void **state)
 	options.views = views;
 	options.num_views = 2;
 	options.max_bytes = 4;
+	options.ragged = true;
 	options.drawn = true;
 	options.engine = BETON_ENGINE_MMAP;
 	check_all(file, &options);

@@ -218,6 +218,125 @@ static void drawn_numbers_are_outputs(void **state)
 	fixture_remove(path);
 }
 
+static void check_ragged(const beton_batch *batch)
+{
+	const beton_tensor *raw = find(batch, "raw"), *text = find(batch, "text");
+	const beton_tensor *raw_at = find(batch, "raw.offsets"), *text_at = find(batch, "text.offsets");
+	assert_null(find(batch, "raw.length"));
+	assert_true(raw->ndim == 1 && raw_at->ndim == 1 && raw_at->dtype == BETON_INT64);
+	assert_int_equal(raw_at->shape[0], batch->count + 1);
+	assert_int_equal(text_at->shape[0], batch->count + 1);
+	const int64_t *r = raw_at->data, *t = text_at->data;
+	assert_true(r[0] == 0 && t[0] == 0);
+	assert_int_equal(raw->shape[0], r[batch->count]);
+	assert_int_equal(text->shape[0], t[batch->count]);
+	for (uint32_t row = 0; row < batch->count; row++) {
+		uint64_t i = batch->sample_ids[row];
+		char expected[16];
+		int length = snprintf(expected, sizeof(expected), "{\"i\":%d}", (int)i) + 1;
+		assert_int_equal(r[row + 1] - r[row], i);
+		for (int64_t k = r[row]; k < r[row + 1]; k++)
+			assert_int_equal(((const uint8_t *)raw->data)[k], 100 + i);
+		assert_int_equal(t[row + 1] - t[row], length);
+		assert_memory_equal((const char *)text->data + t[row], expected, (size_t)length);
+	}
+}
+
+/* Two epochs; returns how many batches were lost. */
+static int load_ragged(const char *path, const beton_loader_options *options, const char *expected)
+{
+	beton_loader *loader;
+	int lost = 0;
+	assert_ok(beton_loader_open(&loader, path, options, err));
+	for (uint64_t epoch = 0; epoch < 2; epoch++) {
+		beton_iterator *iterator = NULL;
+		beton_batch *batch;
+		beton_error fault;
+		fixture_start(&iterator, loader, epoch, 0);
+		for (int result; (result = beton_iterator_next(iterator, &batch, -1, &fault)) != BETON_END;) {
+			if (result == BETON_OK) {
+				check_ragged(batch);
+				beton_batch_release(&batch);
+				continue;
+			}
+			lost++;
+			assert_int_equal(result, BETON_NO_SPACE);
+			assert_int_equal(fault.sample, -1);
+			assert_non_null(strstr(fault.message, expected));
+		}
+		beton_iterator_close(&iterator);
+	}
+	beton_loader_close(&loader);
+	return lost;
+}
+
+static void ragged_values_stand_one_behind_the_other(void **state)
+{
+	(void)state;
+	char *path = write_file();
+	beton_loader_options options = fixture_options(4, 3);
+	options.order = BETON_ORDER_RANDOM;
+	options.ragged = true;
+	options.max_bytes = 10;
+	assert_int_equal(load_ragged(path, &options, ""), 0);
+	/* Longer ones than max_bytes, beside shorter ones: 55 bytes in all. */
+	static const char *const raw[] = {"raw", "text"};
+	options.fields = raw;
+	options.num_fields = 1;
+	options.batch_size = SAMPLES;
+	options.max_bytes = 5;
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+	assert_int_equal(find(batch, "raw")->shape[0], 55);
+	beton_batch_release(&batch);
+	beton_loader_close(&loader);
+	/* 55 bytes do not fit into 44. */
+	options.max_bytes = 4;
+	options.num_threads = 1;
+	options.num_fields = 2;
+	assert_int_equal(
+		load_ragged(path, &options, "field 'raw' has at least 55 bytes of values, and there is room for 44"),
+		2);
+	fixture_remove(path);
+}
+
+/* What is left out leaves no gap. */
+static void ragged_values_of_bad_samples_are_left_out(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, 4);
+	beton_loader_options options = fixture_options(SAMPLES, 2);
+	options.ragged = true;
+	options.max_bytes = 4;
+	options.on_error = BETON_ON_ERROR_SKIP;
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+	assert_int_equal(batch->count, SAMPLES - 1);
+	const beton_tensor *note = find(batch, "note"), *offsets = find(batch, "note.offsets");
+	assert_int_equal(note->shape[0], 4 * (SAMPLES - 1));
+	assert_int_equal(offsets->shape[0], SAMPLES);
+	for (int i = 0; i < SAMPLES; i++)
+		assert_int_equal(((const int64_t *)offsets->data)[i], 4 * i);
+	for (int i = 0; i < SAMPLES - 1; i++)
+		assert_memory_equal((const char *)note->data + (size_t)i * 4, "note", 4);
+	beton_batch_release(&batch);
+	beton_loader_close(&loader);
+
+	beton_error err;
+	options.max_bytes = 0;
+	assert_int_equal(beton_loader_open(&loader, path, &options, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "ragged is true, but max_bytes is 0"));
+	fixture_remove(path);
+}
+
 /* label is 3 * the sample's number. */
 static void check_replaced(const char *path, const beton_loader_options *options, const int64_t expected[SAMPLES])
 {
@@ -289,6 +408,8 @@ int main(void)
 		cmocka_unit_test(too_long_values_are_errors),
 		cmocka_unit_test(fields_that_cannot_be_are_refused),
 		cmocka_unit_test(drawn_numbers_are_outputs),
+		cmocka_unit_test(ragged_values_stand_one_behind_the_other),
+		cmocka_unit_test(ragged_values_of_bad_samples_are_left_out),
 		cmocka_unit_test(labels_are_replaced),
 		cmocka_unit_test(bad_replacements_are_refused),
 	};

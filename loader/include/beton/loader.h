@@ -361,6 +361,10 @@ typedef struct beton_loader_options {
 	/* Room for each value of a bytes or JSON field (JSON's NUL counts), 0..2^32 - 1; a sample with a longer one is
 	 * an error. Default 0: no such outputs. */
 	uint64_t max_bytes;
+	/* Values of bytes and JSON stand one behind the other, without padding. max_bytes, above 0, is then the room
+	 * for a value on average: those of a batch have batch_size * max_bytes bytes at most, a short batch's too, or
+	 * it is lost (NO_SPACE). Takes twice that room for each batch. Default false. See beton_batch. */
+	bool ragged;
 	bool drawn; /* the numbers drawn for each picture are an output too; default false. See beton_batch. */
 	/* Of fields that are outputs; the last one that lists a sample is in force. Orders see what the file has. At
 	 * most BETON_REPLACEMENTS_MAX; borrowed until open returns. Default none. */
@@ -396,7 +400,8 @@ typedef struct beton_source {
 	double weight;
 } beton_source;
 
-/* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count. name is the field's. */
+/* One output of a batch: row-major, 64-byte aligned, shape[0] = the batch's count (but with the option ragged). name is
+ * the field's. */
 typedef struct beton_tensor {
 	const char *name;
 	beton_dtype dtype;
@@ -412,7 +417,10 @@ typedef struct beton_tensor {
  *   INT, FLOAT       int64 and float64, [count]
  *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
  *                    types that beton_dtype lacks
- *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes
+ *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
+ *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
+ *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
+ *                    one, but a bytes field holds what the user packs and unpacks
  * With a MIXUP or CUTMIX among batch_operations each INT or FLOAT is followed by "NAME.mixed", of its dtype: the
  * partner's; and these follow: "IMAGE.lambda", float32, [count]: the share of the sample itself, a multiple of 2^-14
  * with MIXUP (so the loss is lambda * loss(NAME) + (1 - lambda) * loss(NAME.mixed)); "IMAGE.partner", int64, [count]:
@@ -527,12 +535,12 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
 /* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
  * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch. TIMEOUT: err says how far the
  * batch is and, where a read is late, of which file, place and since when; nothing is lost. SAMPLE_CORRUPT, IO,
- * FILE_CHANGED, NO_MEMORY, USER_ERROR: this batch is lost (err->sample says why), the next call goes on with the one
- * after it. STATE: the consumer holds batches_leased batches already, or this is the child of a fork.
- * A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT.
- * A batch reports its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding
- * the crop gives an error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels;
- * without a checksum what lies behind the crop is not looked at. */
+ * FILE_CHANGED, NO_MEMORY, NO_SPACE (option ragged), USER_ERROR: this batch is lost (err->sample says why), the next
+ * call goes on with the one after it. STATE: the consumer holds batches_leased batches already, or this is the child of
+ * a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports its first
+ * bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an error or a
+ * warning, if its size is not that of its metadata, or if it has more than 2^28 pixels; without a checksum what lies
+ * behind the crop is not looked at. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
