@@ -46,25 +46,14 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
-/* One output row: where its channels are apart, or its pixels. */
-typedef struct output_row {
-	const uint8_t *planes[3];
-	const uint8_t *rgb; /* NULL: planes */
-} output_row;
-
-/* A row of the picture's planes, of which rows[] are the output's. */
-static output_row make_row(const bt_transformer *transformer, bt_colour colour, const uint8_t *const rows[3],
-			   uint32_t width)
-{
-	if (colour == BT_RGB)
-		return (output_row){.rgb = rows[0]};
-	if (colour == BT_GREY)
-		return (output_row){.planes = {rows[0], rows[0], rows[0]}};
-	uint8_t *memory = transformer->rows.data;
-	uint8_t *const rgb[3] = {memory, memory + width, memory + 2 * (size_t)width};
-	transformer->planes[0].kernels->ycc_to_rgb(rows, width, rgb);
-	return (output_row){.planes = {rgb[0], rgb[1], rgb[2]}};
-}
+/* Some output rows of the picture's planes. */
+typedef struct block {
+	bt_colour colour;
+	uint32_t y;
+	uint32_t count; /* at most BT_ROWS */
+	const uint8_t *rows[3];
+	size_t strides[3];
+} block;
 
 /* count bytes, of the channels of elements, as the elements from number `at` on. */
 static void store(const bt_kernels *kernels, const bt_image_format *format, const bt_elements *elements,
@@ -79,35 +68,54 @@ static void store(const bt_kernels *kernels, const bt_image_format *format, cons
 		kernels->halves(elements, in, count, stream, (uint16_t *)destination + at);
 }
 
-static void emit_pixels(bt_transformer *transformer, const bt_image_format *format, const output_row *row, uint32_t y,
-			void *destination)
+/* Row j of a block that is not RGB, in RGB's channels. */
+static void row_to_planes(const bt_kernels *kernels, const block *in, uint32_t j, size_t width, uint8_t *const out[3])
 {
-	const bt_kernels *kernels = transformer->planes[0].kernels;
-	const uint8_t *rgb = row->rgb;
-	if (!rgb) {
-		uint8_t *joined = (uint8_t *)transformer->rows.data + 3 * (size_t)format->width;
-		kernels->join(row->planes, format->width, joined);
-		rgb = joined;
-	}
-	size_t count = 3 * (size_t)format->width;
-	store(kernels, format, &format->elements[0], rgb, count, destination, y * count);
+	const uint8_t *rows[3];
+	for (int i = 0; i < (in->colour == BT_YCC ? 3 : 1); i++)
+		rows[i] = in->rows[i] + j * in->strides[i];
+	if (in->colour == BT_YCC)
+		kernels->ycc_to_rgb(rows, width, out);
+	for (int c = 0; c < 3 && in->colour == BT_GREY; c++)
+		memcpy(out[c], rows[0], width);
 }
 
-static void emit_planes(bt_transformer *transformer, const bt_image_format *format, const output_row *row, uint32_t y,
-			void *destination)
+/* Row by row: what is computed for the next one hides the time that the stores of this one take. */
+static void emit_pixels(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
 {
 	const bt_kernels *kernels = transformer->planes[0].kernels;
-	size_t width = format->width;
-	const uint8_t *const *planes = row->planes;
+	size_t width = format->width, count = 3 * width;
+	uint8_t *memory = transformer->rows.data, *joined = memory + count;
+	uint8_t *const planes[3] = {memory, memory + width, memory + 2 * width};
+	for (uint32_t j = 0; j < in->count; j++) {
+		const uint8_t *pixels = joined;
+		if (in->colour == BT_RGB) {
+			pixels = in->rows[0] + j * in->strides[0];
+		} else {
+			row_to_planes(kernels, in, j, width, planes);
+			kernels->join((const uint8_t *const *)planes, width, joined);
+		}
+		store(kernels, format, &format->elements[0], pixels, count, destination, (in->y + j) * count);
+	}
+}
+
+/* Rows of a channel are put side by side first, for few stores of less than a line of the cache. */
+static void emit_planes(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
+{
+	const bt_kernels *kernels = transformer->planes[0].kernels;
+	size_t width = format->width, size = in->count * width;
 	uint8_t *memory = transformer->rows.data;
-	uint8_t *const parts[3] = {memory, memory + width, memory + 2 * width};
-	if (row->rgb) {
-		kernels->split(row->rgb, width, parts);
-		planes = (const uint8_t *const *)parts;
+	for (uint32_t j = 0; j < in->count; j++) {
+		uint8_t *at = memory + j * width;
+		uint8_t *const planes[3] = {at, at + size, at + 2 * size};
+		if (in->colour == BT_RGB)
+			kernels->split(in->rows[0] + j * in->strides[0], width, planes);
+		else
+			row_to_planes(kernels, in, j, width, planes);
 	}
 	for (size_t c = 0; c < 3; c++)
-		store(kernels, format, &format->elements[c], planes[c], width, destination,
-		      (c * format->height + y) * width);
+		store(kernels, format, &format->elements[c], memory + c * size, size, destination,
+		      (c * format->height + in->y) * width);
 }
 
 /* Whether tables for resizing a are those for b. */
@@ -124,8 +132,8 @@ static int begin(bt_transformer *transformer, const bt_picture *picture, bool fl
 	const bt_resize_target target = {format->width, format->height, format->filter, flip, format->exact};
 	const bt_plane *planes = picture->planes;
 	bt_resizer *resizers = transformer->planes;
-	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 6))
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a row of %u pixels", format->width);
+	if (!bt_buffer_reserve(&transformer->rows, (size_t)format->width * 3 * BT_ROWS))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for rows of %u pixels", format->width);
 	int result = bt_resize_begin(&resizers[0], &planes[0], &target, NULL, err);
 	if (result || picture->colour != BT_YCC)
 		return result;
@@ -143,21 +151,15 @@ int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool fl
 	if (result)
 		return result;
 	int planes = picture->colour == BT_YCC ? 3 : 1;
-	for (uint32_t y = 0; y < format->height; y += BT_ROWS) {
-		uint32_t count = bt_min_u32(format->height - y, BT_ROWS);
-		const uint8_t *rows[3];
-		size_t strides[3];
+	block rows = {.colour = picture->colour};
+	for (; rows.y < format->height; rows.y += BT_ROWS) {
+		rows.count = bt_min_u32(format->height - rows.y, BT_ROWS);
 		for (int i = 0; i < planes; i++)
-			rows[i] = bt_resize_rows(&transformer->planes[i], y, count, &strides[i]);
-		for (uint32_t j = 0; j < count; j++) {
-			output_row row = make_row(transformer, picture->colour, rows, format->width);
-			if (format->layout == BETON_NHWC)
-				emit_pixels(transformer, format, &row, y + j, destination);
-			else
-				emit_planes(transformer, format, &row, y + j, destination);
-			for (int i = 0; i < planes; i++)
-				rows[i] += strides[i];
-		}
+			rows.rows[i] = bt_resize_rows(&transformer->planes[i], rows.y, rows.count, &rows.strides[i]);
+		if (format->layout == BETON_NHWC)
+			emit_pixels(transformer, format, &rows, destination);
+		else
+			emit_planes(transformer, format, &rows, destination);
 	}
 	transformer->planes[0].kernels->fence();
 	return BETON_OK;

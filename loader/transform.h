@@ -33,7 +33,7 @@ size_t bt_image_format_bytes(const bt_image_format *format);
 /* Working state of one worker; zero-initialise. */
 typedef struct bt_transformer {
 	bt_resizer planes[3];
-	bt_buffer rows; /* of RGB, and of each channel */
+	bt_buffer rows; /* of channels and of pixels, side by side */
 } bt_transformer;
 
 /* Fills destination (bt_image_format_bytes of it) from the crop of a picture. Errors: NO_MEMORY. */
