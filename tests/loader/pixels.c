@@ -480,6 +480,53 @@ static void every_format_is_right(void **state)
 	}
 }
 
+static void *transformed(const bt_picture *picture, bool flip, const bt_image_format *format)
+{
+	bt_transformer transformer = {0};
+	void *out = malloc(bt_image_format_bytes(format));
+	assert_non_null(out);
+	assert_ok(bt_transform(&transformer, picture, flip, format, out, err));
+	bt_transformer_free(&transformer);
+	return out;
+}
+
+/* The same grey picture as RGB, as grey, and as brightness with chroma that has no colour. */
+static void greys_of_every_kind_are_equal(void **state)
+{
+	(void)state;
+	enum { SIDE = 50 };
+	static uint8_t grey[SIDE * SIDE], rgb[SIDE * SIDE * 3], neutral[SIDE * SIDE];
+	uint8_t *noise = fixture_pixels(9, SIDE, SIDE);
+	memcpy(grey, noise, sizeof(grey));
+	free(noise);
+	memset(neutral, 128, sizeof(neutral));
+	for (size_t i = 0; i < sizeof(rgb); i++)
+		rgb[i] = grey[i / 3];
+	const bt_plane plane = {grey, SIDE, SIDE, SIDE, 1, 0, 0, SIDE, SIDE};
+	const bt_plane chroma = {neutral, SIDE, SIDE, SIDE, 1, 0, 0, SIDE, SIDE};
+	const bt_picture pictures[3] = {{BT_RGB, {{rgb, SIDE * 3, SIDE, SIDE, 3, 0, 0, SIDE, SIDE}}},
+					{BT_GREY, {plane}},
+					{BT_YCC, {plane, chroma, chroma}}};
+	const beton_dtype dtypes[] = {BETON_UINT8, BETON_FLOAT32, BETON_FLOAT16, BETON_BFLOAT16};
+	for (uint32_t i = 0; i < 48; i++) {
+		beton_loader_options options = fixture_options(1, 1);
+		options.image.width = (const uint32_t[]){7, SIDE, 100}[i % 3];
+		options.image.height = (const uint32_t[]){6, SIDE, 101}[i % 3];
+		options.image.dtype = dtypes[i / 3 % 4];
+		options.image.normalize = options.image.dtype != BETON_UINT8;
+		options.image.layout = i / 12 % 2 ? BETON_NCHW : BETON_NHWC;
+		bt_image_format format;
+		bt_image_format_init(&format, &options);
+		void *expected = transformed(&pictures[0], i / 24, &format);
+		for (int k = 1; k < 3; k++) {
+			void *got = transformed(&pictures[k], i / 24, &format);
+			assert_memory_equal(got, expected, bt_image_format_bytes(&format));
+			free(got);
+		}
+		free(expected);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -492,6 +539,7 @@ int main(void)
 		cmocka_unit_test(resize_matches_the_reference),
 		cmocka_unit_test(a_flat_picture_stays_flat),
 		cmocka_unit_test(every_format_is_right),
+		cmocka_unit_test(greys_of_every_kind_are_equal),
 		cmocka_unit_test(narrow_floats_are_rounded_to_even),
 	};
 	return cmocka_run_group_tests(tests, open_decoder, close_decoder);
