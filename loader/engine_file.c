@@ -233,7 +233,8 @@ void bt_read_rest(bt_engine_file *file, bt_read *read)
 
 int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
 {
-	read->bytes = read->buffer + (read->offset - read->start);
+	/* Empty ones have no buffer. */
+	read->bytes = read->size > 0 ? read->buffer + (read->offset - read->start) : read->buffer;
 	if (!read->fault && !read->ended)
 		return BETON_OK;
 	const char *path = beton_reader_path(file->reader);
