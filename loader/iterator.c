@@ -183,22 +183,26 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 {
 	beton_loader *loader = iterator->loader;
 	const beton_loader_options *options = &loader->options;
-	uint64_t tell = options->log ? begin + STALL_NS : UINT64_MAX;
+	/* Waits that end by their deadlines are one wait. */
+	if (iterator->late_ns == 0) {
+		iterator->late_ns = begin;
+		iterator->tell_ns = options->log ? begin + STALL_NS : UINT64_MAX;
+	}
 	while (!is_ready(iterator)) {
-		uint64_t now = bt_now_ns();
-		if (now >= deadline)
-			return describe_wait(iterator, now - begin, err);
-		if (now >= tell) {
+		uint64_t now = bt_now_ns(), late = now - iterator->late_ns;
+		if (now >= iterator->tell_ns) {
 			beton_error line;
-			describe_wait(iterator, now - begin, &line);
-			tell = now + (now - begin);
+			describe_wait(iterator, late, &line);
+			iterator->tell_ns = now + late;
 			pthread_mutex_unlock(&loader->pool->lock);
 			options->log(line.message, options->log_context);
 			pthread_mutex_lock(&loader->pool->lock);
 			continue;
 		}
-		struct timespec until = to_timespec(tell < deadline ? tell : deadline);
-		if (tell == UINT64_MAX && deadline == UINT64_MAX)
+		if (now >= deadline)
+			return describe_wait(iterator, late, err);
+		struct timespec until = to_timespec(iterator->tell_ns < deadline ? iterator->tell_ns : deadline);
+		if (iterator->tell_ns == UINT64_MAX && deadline == UINT64_MAX)
 			pthread_cond_wait(&iterator->ready, &loader->pool->lock);
 		else
 			pthread_cond_timedwait(&iterator->ready, &loader->pool->lock, &until);
@@ -212,6 +216,7 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 	beton_loader *loader = iterator->loader;
 	bt_slot *slot = bt_queue_head(iterator);
 	iterator->delivered++;
+	iterator->late_ns = 0;
 	iterator->run_ns = bt_now_ns() - iterator->opened_ns;
 	slot->iterator = NULL;
 	if (slot->lost) {

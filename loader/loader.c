@@ -22,6 +22,8 @@ static void drop_borrowed(beton_loader *loader)
 	options->fields = NULL;
 	options->cpus = NULL;
 	options->replacements = NULL;
+	options->num_indices = options->num_weights = 0;
+	options->num_fields = options->num_cpus = options->num_replacements = 0;
 	if (options->class_field) {
 		int field = beton_reader_find_field(loader->reader, options->class_field);
 		options->class_field = beton_reader_field(loader->reader, (uint32_t)field)->name;
@@ -122,6 +124,7 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 	if (result)
 		return result;
 	loader->cpus = loader->options.cpus;
+	loader->num_cpus = loader->options.num_cpus;
 	drop_borrowed(loader);
 	result = bt_views_open(&loader->views, &loader->options, loader->outputs, loader->reader, err);
 	if (result == BETON_OK)
@@ -220,6 +223,9 @@ uint64_t beton_loader_num_batches(const beton_loader *loader)
 int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
 			    uint64_t *samples, beton_error *err)
 {
+	int result = bt_refuse_child(loader, err);
+	if (result)
+		return result;
 	uint64_t length = bt_orders_length(loader->orders);
 	if (position > length || count > length - position)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -227,7 +233,7 @@ int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t
 			       beton_reader_path(loader->reader), (unsigned long long)count,
 			       (unsigned long long)position, (unsigned long long)length);
 	bt_order order;
-	int result = bt_order_begin(&order, loader->orders, epoch, err);
+	result = bt_order_begin(&order, loader->orders, epoch, err);
 	for (uint64_t i = 0; i < count && result == BETON_OK; i++)
 		result = bt_order_sample(&order, position + i, &samples[i], err);
 	bt_order_end(&order);

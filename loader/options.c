@@ -17,7 +17,7 @@ enum {
 	CPU_MAX = 65535
 };
 
-/* The struct of the first release: callers never pass less. */
+/* Callers never pass less than the struct of the first release; with that release this becomes a number. */
 #define FIRST_SIZE sizeof(beton_loader_options)
 
 void beton_loader_options_init(beton_loader_options *options)
@@ -95,6 +95,9 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,
 			"loader options: direct is true, but engine is BETON_ENGINE_MMAP, which is the page cache");
+	if (!o->fields && o->num_fields)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_fields is %u, but fields is NULL",
+			       o->num_fields);
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 

@@ -6,7 +6,7 @@
 #include "sample.h"
 #include "workers.h"
 
-/* Disks need no more reads at a time than this from all workers together. */
+/* Of each worker, where it is automatic: two of them keep any disk of one machine busy. */
 enum { AHEAD_MAX = 64 };
 
 /* Of blobs on their way, for each worker: 64 JPEGs of 128 KiB. Memory that is not needed is not touched. */

@@ -78,6 +78,16 @@ static void free_pool(bt_pool *pool)
 	free(pool);
 }
 
+/* Of a closed pool. */
+static void end_lease(bt_pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	bool last = --pool->leased == 0;
+	pthread_mutex_unlock(&pool->lock);
+	if (last)
+		free_pool(pool);
+}
+
 void bt_pool_close(bt_pool **out)
 {
 	bt_pool *pool = *out;
@@ -85,13 +95,17 @@ void bt_pool_close(bt_pool **out)
 	if (!pool)
 		return;
 	pthread_mutex_lock(&pool->lock);
-	for (bt_slot *slot; (slot = bt_pool_take(pool));)
-		free_slot(pool, slot);
+	bt_slot *slots = pool->free;
+	pool->free = NULL;
+	/* Counts as a lease, so that the pool is still there when its slots are freed. */
+	pool->leased++;
 	pool->closed = true;
-	bool last = pool->leased == 0;
 	pthread_mutex_unlock(&pool->lock);
-	if (last)
-		free_pool(pool);
+	for (bt_slot *next; slots; slots = next) {
+		next = slots->next;
+		free_slot(pool, slots);
+	}
+	end_lease(pool);
 }
 
 int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err)
@@ -199,9 +213,5 @@ void beton_batch_release(beton_batch **batch)
 		return;
 	/* The caller's allocator is not called with the lock held. */
 	free_slot(pool, slot);
-	pthread_mutex_lock(&pool->lock);
-	bool last = --pool->leased == 0;
-	pthread_mutex_unlock(&pool->lock);
-	if (last)
-		free_pool(pool);
+	end_lease(pool);
 }

@@ -56,6 +56,8 @@ struct beton_iterator {
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
 	uint64_t delivered;   /* the next batch for the consumer */
 	uint64_t announced;   /* runs of the order up to there: see pages.h */
+	uint64_t late_ns;     /* since when the consumer asks for the next batch; 0: it does not */
+	uint64_t tell_ns;     /* when that is told to the log */
 	uint64_t run_ns;      /* from the opening to the last delivery */
 	bt_slot *in_flight[]; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
 };
@@ -76,7 +78,8 @@ struct beton_loader {
 	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
 	bt_replacements replacements;
 	bt_resources resources;
-	const int *cpus;      /* options.cpus, while the threads start */
+	const int *cpus; /* the option's, while the threads start */
+	uint32_t num_cpus;
 	uint32_t num_workers; /* threads that were started */
 	struct bt_worker *workers;
 	bt_pages pages;

@@ -256,7 +256,7 @@ static int pin(const bt_worker *worker, beton_error *err)
 	const beton_loader *loader = worker->loader;
 	if (!loader->cpus)
 		return BETON_OK;
-	int cpu = loader->cpus[loader->num_workers % loader->options.num_cpus];
+	int cpu = loader->cpus[loader->num_workers % loader->num_cpus];
 	cpu_set_t *set = CPU_ALLOC((size_t)cpu + 1);
 	if (!set)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory to pin a thread to CPU %d", cpu);

@@ -381,6 +381,9 @@ static int try_in_child(beton_loader *loader, beton_iterator *iterator, beton_ba
 	beton_iterator_close(&iterator);
 	if (iterator)
 		return 6;
+	uint64_t sample;
+	if (beton_loader_samples_at(loader, 0, 0, 1, &sample, NULL) != BETON_STATE)
+		return 7;
 	beton_loader_close(&loader);
 	return loader ? 5 : 0;
 }

@@ -12,7 +12,8 @@
  *
  * Threads: any thread may call anything, but an iterator is used by one thread at a time, and nobody uses what is being
  * closed. Several loaders may live in one process, and several iterators in a loader. None of them can be used in the
- * child of a fork: calls that can fail say so, others do nothing.
+ * child of a fork: calls that can fail say so, but for those that only look at what is constant; others do
+ * nothing.
  */
 #ifndef BETON_LOADER_H
 #define BETON_LOADER_H
@@ -41,6 +42,7 @@ typedef enum beton_order {
 	 * has a variance of at most B p (1-p) (1 + B / window_pages), however the file is sorted; in a random order
 	 * it is B p (1-p). 8 bytes for each sample of a file that several processes wrote. */
 	BETON_ORDER_QUASI_RANDOM = 2,
+	/* The next two, and FFCV_RANDOM: of less than 2^32 samples. */
 	BETON_ORDER_WEIGHTED = 3,        /* draws with replacement, by weights; 16 bytes for each sample */
 	BETON_ORDER_WEIGHTED_UNIQUE = 4, /* (*) draws without replacement, by weights; 12 bytes for each sample */
 	/* Rounds, in each of which every class comes once, in a new order: so classes come equally often, and so do
@@ -59,8 +61,8 @@ typedef enum beton_order {
 
 /* What happens at the end of an epoch of n positions, n = beton_loader_epoch_length. */
 typedef enum beton_last {
-	/* Each position exactly once over all ranks: the last batch may be short, and ranks may differ by one sample.
-	 */
+	/* Each position exactly once over all ranks: the last batch may be short, and ranks may differ by one sample,
+	 * and so by one batch. */
 	BETON_LAST_SHORT = 0,
 	BETON_LAST_DROP = 1, /* every rank gets floor(n / (batch_size * world_size)) full batches */
 	/* Every rank gets the number rounded up: the last batches are filled with the first samples of the epoch. */
@@ -317,10 +319,11 @@ BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operatio
 typedef struct beton_loader_options {
 	size_t struct_size;      /* sizeof(beton_loader_options) */
 	uint32_t batch_size;     /* samples per batch and rank, >= 1; default 256 */
-	uint32_t num_threads;    /* worker threads; 0 = one for each core this process may use (affinity, cgroup) */
+	uint32_t num_threads;    /* worker threads, up to 1024; 0 = one for each core this process may use (affinity,
+				    cgroup) */
 	uint32_t batches_ahead;  /* batches prepared in advance, 1..64; default 3 */
-	uint32_t batches_leased; /* batches that the consumer may hold at once, 1..64; default 2. For each iterator
-				    that is open */
+	uint32_t batches_leased; /* batches that the consumer may hold at once, 1..64; default 2. Of all iterators
+				    together as many times that as are open; those of closed ones count, too */
 	/* Samples that each thread reads ahead of the one that it works on, up to 1024. 0 (default): automatic; none
 	 * where the file is in memory, growing while data is late. MMAP reads nothing ahead. */
 	uint32_t read_ahead;
@@ -376,7 +379,8 @@ typedef struct beton_loader_options {
 
 	bool verify; /* compare each picture with its checksum, where the file has checksums; default true */
 
-	/* Orders. Arrays are borrowed until open returns; an option that the order does not use is refused. */
+	/* Orders. Arrays are borrowed until open returns; an option that the order does not use is refused, but for
+	 * window_pages. */
 	const uint64_t *indices; /* any order: the samples that it is made of, may repeat; NULL (default): all */
 	uint64_t num_indices;
 	const double *weights; /* WEIGHTED...: of all samples, or of those of indices, finite, at least 0 */
@@ -491,7 +495,8 @@ typedef struct beton_iterator beton_iterator;
 BETON_API void beton_loader_options_init(beton_loader_options *options);
 
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Errors: those of
- * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (image.field), UNSUPPORTED_FIELD (no field that a batch could hold),
+ * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (a field that an option names), SAMPLE_CORRUPT, IO, FILE_CHANGED (of
+ * orders that read the file: BALANCED, QUASI_RANDOM), UNSUPPORTED_FIELD (no field that a batch could hold),
  * NO_MEMORY, SYSTEM (a thread did not start). options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
@@ -535,12 +540,13 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
 /* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
  * BETON_OK: *out is leased; else it is NULL. BETON_END: no more batches in this epoch. TIMEOUT: err says how far the
  * batch is and, where a read is late, of which file, place and since when; nothing is lost. SAMPLE_CORRUPT, IO,
- * FILE_CHANGED, NO_MEMORY, NO_SPACE (option ragged), USER_ERROR: this batch is lost (err->sample says why), the next
- * call goes on with the one after it. STATE: the consumer holds batches_leased batches already, or this is the child of
- * a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports its first
- * bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an error or a
- * warning, if its size is not that of its metadata, or if it has more than 2^28 pixels; without a checksum what lies
- * behind the crop is not looked at. */
+ * FILE_CHANGED, NO_MEMORY, NO_SPACE (option ragged), USER_ERROR, FORMAT (the dictionary of a compressed field is
+ * damaged), INVALID_ARGUMENT (order_callback gave a number that is none): this batch is lost (err->sample says why),
+ * the next call goes on with the one after it. STATE: the consumer holds batches_leased batches already, or this is the
+ * child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports
+ * its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an
+ * error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels; without a checksum
+ * what lies behind the crop is not looked at. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
@@ -581,8 +587,8 @@ BETON_API beton_bottleneck beton_loader_diagnose(const beton_loader *loader, cha
 
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
-/* The options in force, defaults and automatic values filled in; valid until close. Arrays of the order and
- * of replacements are not kept: they are NULL. */
+/* The options in force, with defaults, number of threads, engine and filter filled in; valid until close. Arrays that
+ * are borrowed until open returns are not kept: they are NULL, and their numbers 0. */
 BETON_API const beton_loader_options *beton_loader_get_options(const beton_loader *loader);
 
 #ifdef __cplusplus
