@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cgroup.h"
+
 uint64_t bt_now_ns(void)
 {
 	struct timespec now;
@@ -31,7 +33,7 @@ void bt_block_signals(sigset_t *before)
 	pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 
-int bt_available_cores(void)
+static int allowed_cores(void)
 {
 	/* A fixed cpu_set_t ends at 1024 cores; larger machines need a larger mask, which the kernel tells by EINVAL.
 	 */
@@ -49,6 +51,13 @@ int bt_available_cores(void)
 			return 1;
 	}
 	return 1;
+}
+
+int bt_available_cores(void)
+{
+	int allowed = allowed_cores();
+	int granted = bt_cgroup_cores("/proc/self/cgroup", "/sys/fs/cgroup");
+	return granted < allowed ? granted : allowed;
 }
 
 ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)

@@ -15,7 +15,7 @@
 /* Monotonic time in nanoseconds: never the wall clock, which may jump. */
 uint64_t bt_now_ns(void);
 
-/* Cores that this thread may run on (its affinity mask), at least 1. */
+/* Cores that this thread may run on (its affinity mask), or as many as its control group leaves it, at least 1. */
 int bt_available_cores(void);
 
 /* Around the start of a thread of a library: signals are the application's business, its own threads get them. Not

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cgroup.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_SIZE = 4096 };
+
+/* The first text of a file; false if there is none. */
+static bool read_text(const char *folder, const char *name, char *out, int size)
+{
+	char path[PATH_SIZE + 32];
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+		return false;
+	FILE *stream = fopen(path, "re");
+	if (!stream)
+		return false;
+	bool good = fgets(out, size, stream) != NULL;
+	fclose(stream);
+	return good;
+}
+
+static int divide_up(long long quota, long long period)
+{
+	if (quota <= 0 || period <= 0)
+		return INT_MAX;
+	long long cores = quota / period + (quota % period > 0);
+	return cores < INT_MAX ? (int)cores : INT_MAX;
+}
+
+/* The limit of one group; both versions say "no limit" by something that is no number above 0. */
+static int limit_of(const char *folder, bool second)
+{
+	char text[64];
+	long long quota = 0, period = 0;
+	if (second) {
+		if (read_text(folder, "cpu.max", text, sizeof(text)) && sscanf(text, "%lld %lld", &quota, &period) == 2)
+			return divide_up(quota, period);
+		return INT_MAX;
+	}
+	if (read_text(folder, "cpu.cfs_quota_us", text, sizeof(text)) && sscanf(text, "%lld", &quota) == 1 &&
+	    read_text(folder, "cpu.cfs_period_us", text, sizeof(text)) && sscanf(text, "%lld", &period) == 1)
+		return divide_up(quota, period);
+	return INT_MAX;
+}
+
+/* The least limit of a group and of all that it is in. In a container the path may be one of the host's, which is not
+ * there: then the limit is that of the mount's own root. */
+static int least_limit(const char *mount, const char *path, bool second)
+{
+	char folder[PATH_SIZE];
+	size_t root = strlen(mount);
+	if (snprintf(folder, sizeof(folder), "%s%s", mount, path) >= (int)sizeof(folder))
+		return INT_MAX;
+	int least = INT_MAX;
+	for (;;) {
+		int limit = limit_of(folder, second);
+		least = limit < least ? limit : least;
+		char *slash = strrchr(folder, '/');
+		if (!slash || (size_t)(slash - folder) < root)
+			return least;
+		*slash = 0;
+	}
+}
+
+/* Whether a list like "cpu,cpuacct" has cpu. */
+static bool has_cpu(const char *controllers)
+{
+	for (const char *at = controllers; (at = strstr(at, "cpu")); at += 3)
+		if ((at == controllers || at[-1] == ',') && (at[3] == 0 || at[3] == ','))
+			return true;
+	return false;
+}
+
+int bt_cgroup_cores(const char *membership, const char *root)
+{
+	FILE *stream = fopen(membership, "re");
+	if (!stream)
+		return INT_MAX;
+	char line[PATH_SIZE], mount[PATH_SIZE];
+	int least = INT_MAX;
+	while (fgets(line, sizeof(line), stream)) {
+		/* "4:cpu,cpuacct:/path", and "0::/path" in version 2 */
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path)
+			continue;
+		*controllers++ = *path++ = 0;
+		path[strcspn(path, "\n")] = 0;
+		bool second = controllers[0] == 0;
+		if (!second && !has_cpu(controllers))
+			continue;
+		if (snprintf(mount, sizeof(mount), "%s%s%s", root, second ? "" : "/", controllers) >=
+		    (int)sizeof(mount))
+			continue;
+		int limit = least_limit(mount, path, second);
+		least = limit < least ? limit : least;
+	}
+	fclose(stream);
+	return least;
+}
