@@ -90,23 +90,29 @@ static bool find_dtype(const char *name, beton_dtype *dtype)
 	return false;
 }
 
-static bool describe_array(beton_tensor *tensor, const beton_field *field)
+/* Pages of a file that an array may fill at most. Stored as it is it fits into one; compressed it could promise
+ * anything, and memory must not be what a small file says. */
+enum { ARRAY_PAGES_MAX = 16 };
+
+static bool describe_array(beton_tensor *tensor, const beton_field *field, uint32_t page_size)
 {
 	const uint32_t most = sizeof(tensor->shape) / sizeof(tensor->shape[0]) - 1;
 	if (field->ndim > most || !find_dtype(field->dtype, &tensor->dtype))
 		return false;
 	tensor->ndim = 1 + field->ndim;
+	uint64_t left = (uint64_t)page_size * ARRAY_PAGES_MAX / element_bytes(tensor->dtype);
 	for (uint32_t i = 0; i < field->ndim; i++) {
-		if (field->shape[i] > INT64_MAX)
+		if (field->shape[i] > left)
 			return false;
 		tensor->shape[1 + i] = (int64_t)field->shape[i];
+		left = field->shape[i] ? left / field->shape[i] : left;
 	}
 	return true;
 }
 
 /* Whether a batch can hold the field, which is none of images; fills *tensor and *kind. */
 static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_field *field,
-		     const beton_loader_options *options)
+		     const beton_loader_options *options, uint32_t page_size)
 {
 	*tensor = (beton_tensor){.ndim = 1, .shape = {options->batch_size}};
 	switch (field->type) {
@@ -121,7 +127,7 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 	case BETON_FIELD_NDARRAY:
 	case BETON_FIELD_TORCH_TENSOR:
 		*kind = BT_OUTPUT_ARRAY;
-		return describe_array(tensor, field);
+		return describe_array(tensor, field, page_size);
 	case BETON_FIELD_BYTES:
 	case BETON_FIELD_JSON:
 		*kind = BT_OUTPUT_BYTES;
@@ -242,7 +248,7 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	bt_output_kind kind = BT_OUTPUT_IMAGE;
 	bool image = field->type == BETON_FIELD_IMAGE;
 	if (image ? !add_views(outputs, index, field->name, options, overflow)
-		  : !describe(&tensor, &kind, field, options)) {
+		  : !describe(&tensor, &kind, field, options, beton_reader_info(reader)->page_size)) {
 		if (!options->fields)
 			return BETON_OK;
 		bool bytes = field->type == BETON_FIELD_BYTES || field->type == BETON_FIELD_JSON;

@@ -401,6 +401,56 @@ static void bad_replacements_are_refused(void **state)
 	fixture_remove(path);
 }
 
+/* An empty file whose array of so many numbers would be compressed: then it may be larger than a page. */
+static char *write_huge(uint64_t numbers)
+{
+	const beton_field fields[] = {{.name = "label", .type = BETON_FIELD_INT},
+				      {.name = "huge",
+				       .type = BETON_FIELD_NDARRAY,
+				       .dtype = "<f4",
+				       .ndim = 1,
+				       .shape = {numbers},
+				       .compression = BETON_COMPRESSION_ZSTD}};
+	char *path = fixture_write(0, -1);
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	beton_writer *writer = NULL;
+	if (beton_writer_open(&writer, path, fields, 2, &options, NULL) == BETON_UNSUPPORTED) {
+		fixture_remove(path);
+		return NULL;
+	}
+	assert_ok(beton_writer_finish(writer, err));
+	beton_writer_close(&writer);
+	return path;
+}
+
+/* Memory is not what a small file says. */
+static void an_array_beyond_all_bounds_is_no_output(void **state)
+{
+	(void)state;
+	const uint64_t most = (uint64_t)BETON_PAGE_SIZE_MIN * 16 / 4;
+	for (uint64_t i = 0; i < 2; i++) {
+		char *path = write_huge(most + i);
+		if (!path)
+			skip(); /* a build without zstd */
+		const char *chosen[] = {"huge"};
+		beton_loader_options options = fixture_options(1, 1);
+		beton_loader *loader = NULL;
+		beton_error fault;
+		assert_ok(beton_loader_open(&loader, path, &options, err));
+		beton_loader_close(&loader);
+		options.fields = chosen;
+		options.num_fields = 1;
+		assert_int_equal(beton_loader_open(&loader, path, &options, &fault),
+				 i ? BETON_UNSUPPORTED_FIELD : BETON_OK);
+		if (i)
+			assert_non_null(strstr(fault.message, "'huge'"));
+		beton_loader_close(&loader);
+		fixture_remove(path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -412,6 +462,7 @@ int main(void)
 		cmocka_unit_test(ragged_values_of_bad_samples_are_left_out),
 		cmocka_unit_test(labels_are_replaced),
 		cmocka_unit_test(bad_replacements_are_refused),
+		cmocka_unit_test(an_array_beyond_all_bounds_is_no_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,8 +419,8 @@ typedef struct beton_tensor {
  *   image            the image field; further ones are left out. With the option views one for each view of the
  *                    field, in their order: "NAME", "NAME.1", "NAME.2"...
  *   INT, FLOAT       int64 and float64, [count]
- *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, big-endian numbers and
- *                    types that beton_dtype lacks
+ *   arrays           the field's dtype and shape behind count. Left out: more than 4 dimensions, more than 16 pages of
+ *                    bytes, big-endian numbers and types that beton_dtype lacks
  *   bytes, JSON      uint8, [count, max_bytes], zeros behind the value; then "NAME.length", int64, [count]: its bytes;
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
