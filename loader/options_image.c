@@ -82,6 +82,10 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
 	    (result = bt_operations_check(o, at->name, at->err)))
 		return result;
+	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(o->reserved[0]) && !result; i++)
+		result = check_count(at, "reserved", o->reserved[i], 0, 0);
+	if (result)
+		return result;
 	return o->normalize ? check_normalize(at, o) : BETON_OK;
 }
 

@@ -3,19 +3,29 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "ragged.h"
 
+/* Memory of a batch of 256 pictures is 9,000 page faults, and as floats 38,000, or a few dozen. */
+enum { HUGE_PAGE = 2 << 20, HUGE_PAGES_FROM = 4 * HUGE_PAGE };
+
 static void *allocate(const bt_pool *pool)
 {
 	const beton_allocator *allocator = &pool->allocator;
 	size_t bytes = pool->outputs.slot_bytes;
+	size_t alignment = bytes < HUGE_PAGES_FROM ? BT_OUTPUT_ALIGNMENT : HUGE_PAGE;
 	void *memory = NULL;
 	if (allocator->allocate)
 		return allocator->allocate(bytes, BT_OUTPUT_ALIGNMENT, allocator->context);
-	return posix_memalign(&memory, BT_OUTPUT_ALIGNMENT, bytes) == 0 ? memory : NULL;
+	if (posix_memalign(&memory, alignment, bytes) != 0)
+		return NULL;
+	/* Where the system has none, it works with small ones. */
+	if (alignment == HUGE_PAGE)
+		madvise(memory, bytes, MADV_HUGEPAGE);
+	return memory;
 }
 
 static void free_slot(bt_pool *pool, bt_slot *slot)

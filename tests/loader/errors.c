@@ -93,6 +93,9 @@ static void every_option_is_checked(void **state)
 	beton_loader_options options = fixture_options(4, 1);
 	options.image.normalize = true;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
+	options = fixture_options(4, 1);
+	options.image.reserved[7] = 1;
+	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.reserved is 1");
 	const double bad[][2] = {{0, 1}, {0.5, 0.4}, {0.5, 1001}, {NAN, 1}, {0.5, NAN}};
 	for (int i = 0; i < 5; i++) {
 		options = fixture_options(4, 1);

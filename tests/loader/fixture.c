@@ -145,9 +145,10 @@ static void append(beton_writer *writer, uint64_t i, bool damaged)
 char *fixture_write(uint64_t n, int64_t damaged)
 {
 	const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-	char *path = malloc(strlen(base) + 64);
+	size_t room = strlen(base) + 64;
+	char *path = malloc(room);
 	assert_non_null(path);
-	sprintf(path, "%s/beton-loader-XXXXXX", base);
+	snprintf(path, room, "%s/beton-loader-XXXXXX", base);
 	assert_non_null(mkdtemp(path));
 	strcat(path, "/data.beton");
 	const beton_field fields[4] = {{.name = "label", .type = BETON_FIELD_INT},

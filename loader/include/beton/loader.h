@@ -257,6 +257,7 @@ typedef struct beton_image_options {
 	float std[3];            /* default 58.395, 57.12, 57.375 */
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
 	uint32_t num_operations;
+	uint64_t reserved[8]; /* 0: room for later options, since views are an array of these */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
