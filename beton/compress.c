@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
 #include <zdict.h>
 #include <zstd.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "format.h"
 
 /* Contexts that wait for the next sample; threads beyond that make and free their own. */

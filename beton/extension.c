@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include <jansson.h>
-#include <xxhash.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "reader.h"
 #include "sums.h"
 

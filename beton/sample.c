@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "common/error.h"
+#include "common/hash.h"
 #include "fields.h"
 #include "format.h"
 #include "layout.h"

@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
-#include <xxhash.h>
-
 #include "common/error.h"
+#include "common/hash.h"
 #include "format.h"
 #include "reader.h"
 

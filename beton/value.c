@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
