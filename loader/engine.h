@@ -60,6 +60,7 @@ typedef struct bt_engine_config {
 	bool direct;                /* read past the page cache, where the file system can */
 	uint32_t lanes;             /* >= 1 */
 	uint32_t depth;             /* reads that a lane will have in flight, >= 1; more wait inside the engine */
+	uint32_t readers;           /* threads that an engine may start to read with, up to 32; 0: 32 */
 	void (*log)(const char *line, void *context); /* NULL: nobody wants to know. Called by any thread. */
 	void *log_context;
 	const struct bt_io *io; /* NULL: the system's */

@@ -26,6 +26,8 @@ struct bt_engine {
 	pid_t owner;
 	uint32_t readers_max;
 	pthread_t readers[READERS_MAX];
+	cpu_set_t cpus; /* that the engine's opener may use */
+	bool has_cpus;
 
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* for readers: a read is queued, or stop */
@@ -56,7 +58,9 @@ static int threads_open(bt_engine **out, const bt_engine_config *config, beton_e
 	engine->owner = getpid();
 	atomic_store(&engine->nowait, true);
 	uint64_t reads = (uint64_t)config->lanes * config->depth;
-	engine->readers_max = reads < READERS_MAX ? (uint32_t)reads : READERS_MAX;
+	uint32_t most = config->readers && config->readers < READERS_MAX ? config->readers : READERS_MAX;
+	engine->readers_max = reads < most ? (uint32_t)reads : most;
+	engine->has_cpus = pthread_getaffinity_np(pthread_self(), sizeof(engine->cpus), &engine->cpus) == 0;
 	/* With default attributes these cannot fail. */
 	pthread_mutex_init(&engine->lock, NULL);
 	pthread_cond_init(&engine->work, NULL);
@@ -139,6 +143,9 @@ static void start_reader(bt_engine *engine)
 		return;
 	/* Where that is refused, the default serves. */
 	pthread_attr_setstacksize(&attributes, READER_STACK);
+	/* It is a worker that starts it, which may be bound to one CPU. */
+	if (engine->has_cpus)
+		pthread_attr_setaffinity_np(&attributes, sizeof(engine->cpus), &engine->cpus);
 	sigset_t before;
 	bt_block_signals(&before);
 	pthread_t *reader = &engine->readers[engine->num_readers];
@@ -192,22 +199,25 @@ static void wait_for_reader(threads_lane *lane, bt_read *read)
 		dequeue(engine, read);
 		read->state = READ_OVER;
 		pthread_mutex_unlock(&engine->lock);
+		bt_lane_begin_wait(&lane->base, read);
 		bt_read_rest(&engine->file, read);
+		bt_lane_end_wait(&lane->base);
 		return;
 	}
-	while (read->state != READ_OVER)
-		pthread_cond_wait(&lane->over, &engine->lock);
+	if (read->state != READ_OVER) {
+		bt_lane_begin_wait(&lane->base, read);
+		while (read->state != READ_OVER)
+			pthread_cond_wait(&lane->over, &engine->lock);
+		bt_lane_end_wait(&lane->base);
+	}
 	pthread_mutex_unlock(&engine->lock);
 }
 
 static int threads_wait(bt_lane *base, bt_read *read, beton_error *err)
 {
 	threads_lane *lane = (threads_lane *)base;
-	if (read->handed_over) {
-		bt_lane_begin_wait(base, read);
+	if (read->handed_over)
 		wait_for_reader(lane, read);
-		bt_lane_end_wait(base);
-	}
 	return bt_read_outcome(&lane->engine->file, read, err);
 }
 

@@ -20,6 +20,9 @@ enum { ENTRIES_MIN = 4, ENTRIES_MAX = 512 };
 /* Refusals of one system call in a row, a millisecond between them, after which the ring counts as broken. */
 enum { REFUSALS_MAX = 200 };
 
+/* Registered memory is taken whole, used or not: of all lanes together no more than this. */
+#define REGISTERED_MAX (UINT64_C(128) << 20)
+
 enum { FILE_CACHED, FILE_DIRECT };
 
 enum { READ_OVER = 0, READ_PENDING, READ_IN_FLIGHT };
@@ -159,7 +162,8 @@ static int uring_lane_open(bt_engine *engine, uint32_t index, void *arena, size_
 	lane->has_files = file->io->register_files(&lane->ring, files, file->direct_fd < 0 ? 1 : 2) == 0;
 	struct iovec part = {.iov_base = arena, .iov_len = bytes};
 	/* Refused where locked memory is limited, and above 1 GiB: then it goes without. */
-	lane->has_buffer = bytes > 0 && file->io->register_buffers(&lane->ring, &part, 1) == 0;
+	bool affordable = bytes > 0 && (uint64_t)(index + 1) * bytes <= REGISTERED_MAX;
+	lane->has_buffer = affordable && file->io->register_buffers(&lane->ring, &part, 1) == 0;
 	lane->arena = arena;
 	lane->arena_bytes = bytes;
 	*out = &lane->base;

@@ -11,6 +11,9 @@
 #include "state.h"
 #include "workers.h"
 
+/* A wait that is worth asking all workers what they wait for. */
+#define LATE_NS UINT64_C(5000000)
+
 /* The first wait that is told to the log; then each that is twice as long. */
 #define STALL_NS UINT64_C(10000000000)
 
@@ -40,26 +43,30 @@ static bool make_condition(pthread_cond_t *condition)
 /* Opens the loader's books for one more iterator. */
 static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *err)
 {
-	pthread_mutex_lock(&loader->pool->lock);
-	uint32_t iterators = ++loader->num_iterators;
-	pthread_mutex_unlock(&loader->pool->lock);
-	int result = BETON_OK;
-	if (loader->options.memory_limit && iterators > 1)
-		result = bt_fail(err, BETON_NO_MEMORY,
-				 "the option memory_limit is shared out for one iterator at a time");
-	else
-		result = bt_pool_grow(loader->pool, bt_slots_of(&loader->options, iterators), err);
-	pthread_mutex_lock(&loader->pool->lock);
-	if (result) {
-		loader->num_iterators--;
-	} else {
-		iterator->next = loader->iterators;
-		loader->iterators = iterator;
-		bt_pages_wake(loader);
-		pthread_cond_broadcast(&loader->pool->work);
+	pthread_mutex_t *lock = &loader->pool->lock;
+	pthread_mutex_lock(lock);
+	/* Another one may be opened while batches are made without the lock. */
+	for (;;) {
+		uint32_t wanted = bt_slots_of(&loader->options, loader->num_iterators + 1);
+		bool refused = loader->options.memory_limit && loader->num_iterators > 0;
+		if (!refused && loader->pool->count >= wanted)
+			break;
+		pthread_mutex_unlock(lock);
+		if (refused)
+			return bt_fail(err, BETON_NO_MEMORY,
+				       "the option memory_limit is shared out for one iterator at a time");
+		int result = bt_pool_grow(loader->pool, wanted, err);
+		if (result)
+			return result;
+		pthread_mutex_lock(lock);
 	}
-	pthread_mutex_unlock(&loader->pool->lock);
-	return result;
+	loader->num_iterators++;
+	iterator->next = loader->iterators;
+	loader->iterators = iterator;
+	bt_pages_wake(loader);
+	pthread_cond_broadcast(&loader->pool->work);
+	pthread_mutex_unlock(lock);
+	return BETON_OK;
 }
 
 static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
@@ -150,7 +157,7 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 {
 	const beton_loader *loader = iterator->loader;
 	const bt_slot *slot = bt_queue_head(iterator);
-	uint32_t count = slot ? slot->batch.count : bt_shard_count(&iterator->shard, iterator->delivered);
+	uint32_t count = bt_shard_count(&iterator->shard, iterator->delivered);
 	uint64_t position = bt_shard_window(&iterator->shard, iterator->delivered);
 	int code = bt_fail(err, BETON_TIMEOUT,
 			   "epoch %llu, batch at position %llu: %u of %u samples are done after %.3f s",
@@ -158,7 +165,7 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 			   count, (double)waited_ns * 1e-9);
 	uint32_t file;
 	uint64_t offset, since;
-	if (bt_workers_stalled(loader, &file, &offset, &since))
+	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &file, &offset, &since))
 		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now",
 			  beton_reader_path(loader->dataset.readers[file]), (unsigned long long)offset,
 			  (double)(bt_now_ns() - since) * 1e-9);
@@ -252,7 +259,9 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 		if (timeout_ms >= 0 && (uint64_t)timeout_ms < (UINT64_MAX - begin) / 1000000)
 			deadline = begin + (uint64_t)timeout_ms * 1000000;
 		result = wait_for_batch(iterator, begin, deadline, err);
-		loader->stats.wait_ns += bt_now_ns() - begin;
+		uint64_t now = bt_now_ns();
+		loader->stats.wait_ns += now - begin;
+		iterator->run_ns = now - iterator->opened_ns;
 	}
 	return result == BETON_OK ? deliver(iterator, out, err) : result;
 }

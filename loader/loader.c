@@ -13,6 +13,12 @@
 #include "state.h"
 #include "workers.h"
 
+/* Of io_uring: see choose_engine. */
+enum { RINGS_MAX = 128 };
+
+/* Threads that read for the engines of all files together: more reads at once bring disks nothing. */
+enum { READERS_MAX = 32 };
+
 /* What the caller's pointers point to is borrowed until open returns; names of fields live as long as the reader. */
 static void drop_borrowed(beton_loader *loader)
 {
@@ -45,6 +51,33 @@ static int keep_batch_operations(beton_loader *loader, beton_error *err)
 	return BETON_OK;
 }
 
+/* Engines of several files have the same to say: the first line is enough. */
+static void tell_once(const char *line, void *context)
+{
+	beton_loader *loader = context;
+	if (!atomic_exchange(&loader->was_told, true))
+		loader->options.log(line, loader->options.log_context);
+}
+
+/* A ring is a descriptor for each thread and file, of which processes have a thousand. */
+static beton_engine choose_engine(beton_loader *loader)
+{
+	const beton_loader_options *options = &loader->options;
+	bool ring = options->engine == BETON_ENGINE_URING || (options->engine == BETON_ENGINE_AUTO && options->direct);
+	uint64_t rings = (uint64_t)loader->dataset.count * options->num_threads;
+	if (!ring || rings <= RINGS_MAX)
+		return options->engine;
+	if (options->log) {
+		beton_error line;
+		bt_fail(&line, BETON_SYSTEM,
+			"%s: reading with threads, not io_uring: %u files and %u threads take %llu rings",
+			beton_reader_path(loader->reader), loader->dataset.count, options->num_threads,
+			(unsigned long long)rings);
+		tell_once(line.message, loader);
+	}
+	return BETON_ENGINE_THREADS;
+}
+
 /* Opens the engine of each file, for `ahead` reads of each worker at a time. */
 static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 {
@@ -56,14 +89,16 @@ static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 	bt_engine_config config = {.direct = options->direct,
 				   .lanes = options->num_threads,
 				   .depth = ahead,
-				   .log = options->log,
-				   .log_context = options->log_context,
+				   .readers = READERS_MAX / dataset->count,
+				   .log = options->log ? tell_once : NULL,
+				   .log_context = loader,
 				   .io = loader->io};
+	config.readers = config.readers ? config.readers : 1;
+	beton_engine engine = choose_engine(loader);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
 		config.reader = dataset->readers[i];
-		result = bt_engine_open(&loader->engines[i].api, &loader->engines[i].engine, options->engine, &config,
-					err);
+		result = bt_engine_open(&loader->engines[i].api, &loader->engines[i].engine, engine, &config, err);
 	}
 	if (result == BETON_OK)
 		options->engine = loader->engines[0].api->kind;

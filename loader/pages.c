@@ -79,22 +79,25 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 	announce_part(loader, last_file, 0, last_end);
 }
 
-/* With the lock held: the runs that an iterator needs by now and that were not announced; false: none. */
-static bool is_due(beton_iterator *iterator, uint64_t *run)
+bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end)
 {
-	uint64_t position = bt_shard_window(&iterator->shard, iterator->begun), begin, end;
-	uint64_t length = iterator->order.length;
-	if (length == 0 || !bt_order_due(&iterator->order, position < length ? position : length - 1, &begin, &end))
+	const bt_order *order = &iterator->order;
+	/* From what has still to be read to the end of the batch that comes next. */
+	uint64_t first = bt_shard_window(&iterator->shard, iterator->claimable);
+	uint64_t last = bt_shard_window(&iterator->shard, iterator->begun + 1);
+	uint64_t most = order->length - 1, ignored;
+	if (order->length == 0 || !bt_order_due(order, first < most ? first : most, begin, &ignored))
 		return false;
-	iterator->announced = iterator->announced > begin ? iterator->announced : begin;
-	*run = iterator->announced;
-	return iterator->announced < end;
+	bt_order_due(order, last < most ? last : most, &ignored, end);
+	*begin = iterator->announced > *begin ? iterator->announced : *begin;
+	return *begin < *end;
 }
 
 static beton_iterator *find_due(beton_loader *loader, uint64_t *run)
 {
+	uint64_t end;
 	for (beton_iterator *i = loader->iterators; i; i = i->next)
-		if (is_due(i, run))
+		if (bt_pages_due(i, run, &end))
 			return i;
 	return NULL;
 }
@@ -110,7 +113,7 @@ static void *announce(void *argument)
 			pthread_cond_wait(&loader->pages.due, &loader->pool->lock);
 			continue;
 		}
-		iterator->announced++;
+		iterator->announced = run + 1;
 		/* The iterator may be closed meanwhile. */
 		bt_order order = bt_order_retain(&iterator->order);
 		pthread_mutex_unlock(&loader->pool->lock);
@@ -133,16 +136,16 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 	pages->values = calloc(loader->outputs->num_fields, sizeof(*pages->values));
 	if (!pages->values)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", loader->outputs->num_fields);
-	pthread_cond_init(&pages->due, NULL);
+	if (pthread_cond_init(&pages->due, NULL) != 0)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a condition");
 	sigset_t before;
 	bt_block_signals(&before);
 	int fault = pthread_create(&pages->thread, NULL, announce, loader);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	/* It is there for speed alone. */
 	if (fault) {
 		pthread_cond_destroy(&pages->due);
-		char text[128];
-		return bt_fail(err, BETON_SYSTEM, "cannot start a thread that reads pages ahead: %s",
-			       strerror_r(fault, text, sizeof(text)));
+		return BETON_OK;
 	}
 	pages->is_running = true;
 	/* A name is a convenience of debuggers; the thread works without. */

@@ -5,11 +5,19 @@
 #ifndef BT_LOADER_PAGES_H
 #define BT_LOADER_PAGES_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <beton/loader.h>
 
-/* Starts the thread that does it, if the loader's order and options are such. Errors: SYSTEM. */
+/* Starts the thread that does it, if the loader's order and options are such. Where no thread can be started it goes
+ * without. Errors: NO_MEMORY. */
 int bt_pages_start(beton_loader *loader, beton_error *err);
 void bt_pages_stop(beton_loader *loader);
+
+/* With the lock held: the runs [*begin, *end) that an iterator needs by now and that were not announced yet; false:
+ * there are none. */
+bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end);
 
 /* With the lock held: an iterator has begun another batch. */
 void bt_pages_wake(beton_loader *loader);

@@ -14,6 +14,8 @@ enum { ARENA_BYTES = 8 << 20 };
 
 /* Under a memory limit. Of each worker: its stack, the JPEG library's rows. Of the loader: readers' stacks, and what
  * is allocated once. And what the buffers of a worker get at least, for pictures of about a megapixel. */
+enum { SPARE_BYTES = 16 << 10 };
+
 enum { WORKER_BYTES = 1 << 20, BASE_BYTES = 4 << 20, SCRATCH_LEAST = 4 << 20 };
 
 static uint32_t at_most(uint64_t value, uint32_t most)
@@ -59,8 +61,10 @@ static int share_out(bt_resources *plan, const beton_loader_options *options, co
 	unsigned __int128 batches = (unsigned __int128)bt_slots_of(options, 1) * outputs->slot_bytes;
 	size_t tickets = plan->tickets * (sizeof(bt_ticket) + outputs->num_reads * sizeof(bt_blob_read) +
 					  outputs->num_fields * sizeof(beton_value));
+	/* A substitute is read into a buffer of its own, which grows by a quarter more than it needs. */
+	size_t spare = options->on_error == BETON_ON_ERROR_SUBSTITUTE ? least_arena_bytes / 4 * 5 + SPARE_BYTES : 0;
 	unsigned __int128 fixed =
-		batches + BASE_BYTES + (unsigned __int128)options->num_threads * (WORKER_BYTES + tickets);
+		batches + BASE_BYTES + (unsigned __int128)options->num_threads * (WORKER_BYTES + tickets + spare);
 	unsigned __int128 least = fixed + (unsigned __int128)options->num_threads * (least_arena_bytes + SCRATCH_LEAST);
 	if (least > options->memory_limit)
 		return bt_fail(
@@ -69,7 +73,7 @@ static int share_out(bt_resources *plan, const beton_loader_options *options, co
 			"bytes, and %zu bytes for each of %u threads",
 			(unsigned long long)options->memory_limit,
 			least < UINT64_MAX ? (unsigned long long)least : UINT64_MAX, bt_slots_of(options, 1),
-			outputs->slot_bytes, WORKER_BYTES + tickets + least_arena_bytes + SCRATCH_LEAST,
+			outputs->slot_bytes, WORKER_BYTES + tickets + spare + least_arena_bytes + SCRATCH_LEAST,
 			options->num_threads);
 	size_t rest = (size_t)(options->memory_limit - fixed) / options->num_threads;
 	size_t most_arena = rest - SCRATCH_LEAST < rest / 2 ? rest - SCRATCH_LEAST : rest / 2;

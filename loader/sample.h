@@ -54,8 +54,8 @@ typedef struct bt_tools {
 	uint32_t next_ticket;
 	uint32_t next_read;
 	bt_arena arena;
-	bt_ticket substitute; /* of a bad sample, with a buffer of its own */
-	bt_buffer substitute_blob;
+	bt_ticket substitute;      /* of a bad sample, with a buffer of its own */
+	bt_buffer substitute_blob; /* outside the budget: see resources.c */
 
 	uint32_t ahead;     /* samples to read ahead */
 	uint32_t ahead_max; /* up to which that is automatic; 0: it is not */

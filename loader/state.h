@@ -71,6 +71,7 @@ struct beton_loader {
 	bt_orders *orders;
 	uint64_t fingerprint;    /* of the data set */
 	const struct bt_io *io;  /* of the engines; NULL: the system's */
+	atomic_bool was_told;    /* one line of log about the engines was written */
 	bt_file_engine *engines; /* of each file */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */

@@ -29,13 +29,15 @@ static bool open_arena(bt_arena *arena, size_t bytes)
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return false;
+	/* The kernel writes into it while the process may fork, and the child has no use for it. Where that is not
+	 * known, it costs a copy. */
+	madvise(memory, bytes, MADV_DONTFORK);
 	*arena = (bt_arena){.memory = memory, .size = bytes};
 	return true;
 }
 
 static void share_budget(bt_tools *tools)
 {
-	tools->substitute_blob.budget = &tools->budget;
 	bt_transformer_limit(&tools->transformer, &tools->budget);
 	bt_operator_limit(&tools->operator, & tools->budget);
 }

@@ -200,7 +200,8 @@ static void *work(void *argument)
 		for (uint32_t i = 0; i < count; i++)
 			bt_sample_begin(tools, slot, begin + i);
 		held += count;
-		uint32_t finish = held > tools->ahead ? held - tools->ahead : 1;
+		/* One less than are to be ahead is waited for only when there are no more to ask for. */
+		uint32_t finish = held > tools->ahead ? held - tools->ahead : !slot;
 		finish = finish < BT_CLAIM_MAX ? finish : BT_CLAIM_MAX;
 		for (uint32_t i = 0; i < finish; i++) {
 			const bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
@@ -307,6 +308,18 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 	return result;
 }
 
+/* The samples that a stopped worker still had in its hands. Their iterators are closed. */
+static void give_up(bt_tools *tools)
+{
+	for (; tools->first != tools->end; tools->first++) {
+		bt_slot *slot = tools->tickets[tools->first % tools->capacity].slot;
+		pthread_mutex_lock(&slot->pool->lock);
+		slot->finished++;
+		drop(slot);
+		pthread_mutex_unlock(&slot->pool->lock);
+	}
+}
+
 void bt_workers_stop(beton_loader *loader)
 {
 	if (loader->num_workers > 0) {
@@ -319,6 +332,7 @@ void bt_workers_stop(beton_loader *loader)
 		pthread_join(loader->workers[i].thread, NULL);
 	for (uint32_t i = 0; loader->workers && i < loader->options.num_threads; i++) {
 		close_lanes(&loader->workers[i]);
+		give_up(&loader->workers[i].tools);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);

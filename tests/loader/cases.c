@@ -435,6 +435,29 @@ static void a_read_that_takes_long_is_reported(void **state)
 	no_faults();
 }
 
+/* As many reads are on their way as were asked for, also with batches that are smaller than the claims of all workers.
+ */
+static void reads_are_as_far_ahead_as_they_should_be(void **state)
+{
+	(void)state;
+	close_gate();
+	beton_loader_options options = make_options(BETON_ENGINE_THREADS);
+	options.read_ahead = 12;
+	options.batches_ahead = 6;
+	beton_loader *loader = open_with_faults(&options);
+	beton_iterator *iterator = NULL;
+	fixture_start(&iterator, loader, 1, 0);
+	/* Two workers; a third of the samples are raw and small like the others: each is a read, and so are the notes.
+	 */
+	for (int i = 0; i < 5000 && atomic_load(&faults.blocked) < 24; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_true(atomic_load(&faults.blocked) >= 24);
+	open_gate();
+	assert_true(digest_rest(iterator, 0) == expected);
+	beton_loader_close(&loader);
+	no_faults();
+}
+
 /* ---- D: io_uring ---- */
 
 static void expect_lines(int most)
@@ -499,6 +522,24 @@ static void *open_gate_later(void *argument)
 	return NULL;
 }
 
+static atomic_int allocations;
+
+static void *allocate(size_t bytes, size_t alignment, void *context)
+{
+	(void)context;
+	void *memory = NULL;
+	assert_int_equal(posix_memalign(&memory, alignment, bytes), 0);
+	atomic_fetch_add(&allocations, 1);
+	return memory;
+}
+
+static void deallocate(void *memory, size_t bytes, void *context)
+{
+	(void)bytes, (void)context;
+	free(memory);
+	atomic_fetch_sub(&allocations, 1);
+}
+
 /* 35: the sanitizers look whether a read comes into memory that is not there any more. */
 static void loaders_are_closed_with_reads_in_flight(void **state)
 {
@@ -509,6 +550,7 @@ static void loaders_are_closed_with_reads_in_flight(void **state)
 		beton_loader_options options = make_options(*engine);
 		options.direct = i % 2;
 		options.read_ahead = 30;
+		options.allocator = (beton_allocator){.allocate = allocate, .release = deallocate};
 		beton_loader *loader = open_with_faults(&options);
 		beton_iterator *iterator = NULL;
 		fixture_start(&iterator, loader, (uint64_t)i, 0);
@@ -521,6 +563,8 @@ static void loaders_are_closed_with_reads_in_flight(void **state)
 		assert_int_equal(pthread_create(&thread, NULL, open_gate_later, NULL), 0);
 		beton_loader_close(&loader);
 		pthread_join(thread, NULL);
+		/* Batches that were being made, too. */
+		assert_int_equal(atomic_load(&allocations), 0);
 	}
 	no_faults();
 }
@@ -646,6 +690,7 @@ int main(void)
 		cmocka_unit_test(errors_of_the_device),
 		cmocka_unit_test(short_and_interrupted_reads),
 		cmocka_unit_test(a_read_that_takes_long_is_reported),
+		cmocka_unit_test(reads_are_as_far_ahead_as_they_should_be),
 		cmocka_unit_test(rings_that_cannot_be_set_up),
 		cmocka_unit_test(completions_of_all_kinds),
 		cmocka_unit_test(loaders_are_closed_with_reads_in_flight),

@@ -50,6 +50,7 @@ static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t
 		if (faults.cold)
 			return refuse(EAGAIN);
 	} else if (faults.block) {
+		atomic_fetch_add(&faults.blocked, 1);
 		sem_wait(&gate);
 	}
 	if (faults.misaligned && direct_descriptor(fd))

@@ -27,6 +27,7 @@ typedef struct fault_table {
 	int submit_fault;
 	bool swap; /* completions come in another order */
 	atomic_bool block;
+	atomic_int blocked; /* reads that came to wait at the gate */
 	int open_fault;
 	bool misaligned; /* the system refuses direct reads */
 	bool only_fixed; /* the fault hits reads into registered buffers */

@@ -101,6 +101,39 @@ static void samples_come_from_their_files(void **state)
 	}
 }
 
+static int lines;
+
+static void count_lines(const char *line, void *context)
+{
+	assert_ptr_equal(context, &lines);
+	assert_non_null(strstr(line, "300 rings"));
+	lines++;
+}
+
+/* A ring is a descriptor for each file and thread. */
+static void many_files_do_without_rings(void **state)
+{
+	(void)state;
+	beton_source many[150];
+	for (int i = 0; i < 150; i++)
+		many[i] = sources[i % FILES];
+	beton_loader_options options = make_options(BETON_ORDER_SEQUENTIAL);
+	options.engine = BETON_ENGINE_URING;
+	options.log = count_lines;
+	options.log_context = &lines;
+	beton_loader *loader = NULL;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	assert_ok(beton_loader_open_many(&loader, many, 150, &options, err));
+	assert_int_equal(beton_loader_get_options(loader)->engine, BETON_ENGINE_THREADS);
+	assert_int_equal(lines, 1);
+	fixture_start(&iterator, loader, 0, 72);
+	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+	assert_int_equal(batch->sample_ids[0], 72);
+	beton_batch_release(&batch);
+	beton_loader_close(&loader);
+}
+
 /* The pictures of two files together are those of each alone: an eval pipeline has no randomness. */
 static void pictures_are_those_of_the_file_alone(void **state)
 {
@@ -288,7 +321,7 @@ int main(void)
 		cmocka_unit_test(samples_come_from_their_files), cmocka_unit_test(pictures_are_those_of_the_file_alone),
 		cmocka_unit_test(orders_are_of_all_files),       cmocka_unit_test(weights_mix_files),
 		cmocka_unit_test(bad_sources_are_named),         cmocka_unit_test(fields_must_agree),
-		cmocka_unit_test(samples_are_located),
+		cmocka_unit_test(samples_are_located),           cmocka_unit_test(many_files_do_without_rings),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

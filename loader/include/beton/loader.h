@@ -307,7 +307,8 @@ typedef struct beton_batch_operation {
 	double alpha;       /* above 0, at most 1000 */
 	double probability; /* that it is applied to a batch, 0..1 */
 	/* Called by worker threads, for several batches at once. Anything but 0 makes the batch fail with
-	 * BETON_USER_ERROR and this number in the message. */
+	 * BETON_USER_ERROR and this number in the message. The batch is not leased yet: no reference to it can be
+	 * kept. */
 	int (*apply)(const beton_batch_call *call);
 	void *context;
 	uint64_t reserved[4]; /* 0 */
