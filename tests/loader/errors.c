@@ -297,6 +297,8 @@ static void calls_out_of_turn_are_refused(void **state)
 	assert_ok(beton_iterator_next(iterator, &batches[2], -1, err));
 	assert_int_equal(batches[2]->position, 8);
 	beton_loader_close(&loader); /* with two leases */
+	beton_batch_release(&batches[1]);
+	beton_batch_release(&batches[2]);
 }
 
 static void a_lease_outlives_its_epoch(void **state)
@@ -414,6 +416,7 @@ static void the_child_of_a_fork_is_refused(void **state)
 	}
 	beton_batch_release(&batch);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
+	beton_batch_release(&batch);
 	beton_loader_close(&loader);
 }
 

@@ -90,9 +90,11 @@ static void loaders_may_be_closed_at_any_time(void **state)
 		beton_iterator *iterator = NULL;
 		if (i % 4)
 			fixture_start(&iterator, loader, i, 0);
+		beton_batch *batch = NULL;
 		if (i % 4 > 1)
-			assert_ok(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, err));
+			assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 		beton_loader_close(&loader);
+		beton_batch_release(&batch);
 	}
 }
 
