@@ -4,8 +4,9 @@
 
 #include "common/error.h"
 #include "builtin.h"
+#include "module.h"
 
-/* Fastest first: that is the order in which "auto" tries them. */
+/* Fastest first: that is the order in which "auto" tries them, after the modules. */
 static const dtrain_device_api *const builtin[] = {
 #ifdef DTRAIN_HAVE_CPU
 	&dtrain__cpu_api,
@@ -15,48 +16,64 @@ static const dtrain_device_api *const builtin[] = {
 
 #define BUILTIN_COUNT ((int)(sizeof(builtin) / sizeof(builtin[0])))
 
+/* What "auto" looks for before it takes what is built in. */
+static const char *const modules[] = {"cuda"};
+
+#define MODULE_COUNT ((int)(sizeof(modules) / sizeof(modules[0])))
+
 const dtrain_device_api *dtrain_device_at(int index)
 {
-	return index >= 0 && index < BUILTIN_COUNT ? builtin[index] : NULL;
+	if (index >= 0 && index < BUILTIN_COUNT)
+		return builtin[index];
+	const dtrain_module *module = dtrain__module_at(index - BUILTIN_COUNT);
+	return module ? module->device : NULL;
 }
 
-const dtrain_device_api *dtrain_device_find(const char *name)
+static const dtrain_device_api *find_builtin(const char *name)
 {
-	if (strcmp(name, "auto") == 0)
-		return builtin[0];
 	for (int i = 0; i < BUILTIN_COUNT; i++)
 		if (strcmp(builtin[i]->name, name) == 0)
 			return builtin[i];
 	return NULL;
 }
 
-static int open_one(const dtrain_device_api *api, const dtrain_device_options *options, dtrain_device **out,
-		    beton_error *err)
+/* A device by name. Its error says which there are. */
+static const dtrain_device_api *find(const char *name, beton_error *err)
 {
-	if (api->api_version != DTRAIN_DEVICE_API_VERSION)
-		return bt_fail(err, BETON_UNSUPPORTED, "device '%s': table version %u, this library needs %u",
-			       api->name, api->api_version, DTRAIN_DEVICE_API_VERSION);
-	return api->open(options, out, err);
+	const dtrain_device_api *api = find_builtin(name);
+	const dtrain_module *module = NULL;
+	beton_error missing = {0};
+	if (api)
+		return api;
+	if (dtrain__module_load(name, &module, &missing) == BETON_OK)
+		return module->device;
+	char names[256];
+	size_t used = (size_t)snprintf(names, sizeof(names), "auto");
+	for (int i = 0; dtrain_device_at(i); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", dtrain_device_at(i)->name);
+	bt_fail(err, missing.code, "no device '%s'; there are: %s. %s", name, names, missing.message);
+	return NULL;
 }
 
 static int open_first(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
+	const dtrain_module *module;
 	int status = BETON_OK;
+	for (int i = 0; i < MODULE_COUNT; i++)
+		if (dtrain__module_load(modules[i], &module, NULL) == BETON_OK &&
+		    module->device->open(options, out, NULL) == BETON_OK)
+			return BETON_OK;
 	for (int i = 0; i < BUILTIN_COUNT; i++) {
-		status = open_one(builtin[i], options, out, err);
+		status = builtin[i]->open(options, out, err);
 		if (status == BETON_OK || status == BETON_INVALID_ARGUMENT)
 			break;
 	}
 	return status;
 }
 
-static int unknown_name(const char *name, beton_error *err)
+const dtrain_device_api *dtrain_device_find(const char *name)
 {
-	char names[256];
-	size_t used = (size_t)snprintf(names, sizeof(names), "auto");
-	for (int i = 0; i < BUILTIN_COUNT; i++)
-		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", builtin[i]->name);
-	return bt_fail(err, BETON_NOT_FOUND, "no device '%s'; this build has: %s", name, names);
+	return strcmp(name, "auto") == 0 ? builtin[0] : find(name, NULL);
 }
 
 int dtrain_device_open(const char *name, const dtrain_device_options *options, dtrain_device **out, beton_error *err)
@@ -75,8 +92,13 @@ int dtrain_device_open(const char *name, const dtrain_device_options *options, d
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "device '%s': index %d is negative", name, given.index);
 	if (strcmp(name, "auto") == 0)
 		return open_first(&given, out, err);
-	const dtrain_device_api *api = dtrain_device_find(name);
-	return api ? open_one(api, &given, out, err) : unknown_name(name, err);
+	beton_error missing = {0};
+	const dtrain_device_api *api = find(name, &missing);
+	if (api)
+		return api->open(&given, out, err);
+	if (err)
+		*err = missing;
+	return missing.code;
 }
 
 const dtrain_device_api *dtrain_device_get_api(const dtrain_device *device)

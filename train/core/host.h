@@ -36,6 +36,6 @@ int dtrain__host_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_e
 	.stream_wait = dtrain__host_stream_wait, .event_create = dtrain__host_event_create,                     \
 	.event_destroy = dtrain__host_event_destroy, .event_record = dtrain__host_event_record,                 \
 	.event_synchronize = dtrain__host_event_synchronize, .event_elapsed_ms = dtrain__host_event_elapsed_ms, \
-	.copy = dtrain__host_copy, .zero = dtrain__host_zero
+	.event_mark = dtrain__host_event_record, .copy = dtrain__host_copy, .zero = dtrain__host_zero
 
 #endif

@@ -7,7 +7,7 @@
 /* One letter for each operand, inputs > outputs. A shape is checked by naming it: equal letters are equal shapes.
  *   X, Y: any tensor      W, P, B: what the checks below say      C: [channels of x]      N: [n]      S: []
  *   L: [n, c]             F: flat     R: f32 [2]                  m: u8 of x's shape      i: u8 of y's shape
- *   l: i64 [n]            lower case in brackets: may be missing */
+ *   l: i64 [n]            u: u8 [n, h, w, c]                      A: f32 [4], a scaler */
 static const struct {
 	const char *name;
 	const char *inputs;
@@ -20,9 +20,9 @@ static const struct {
 	[DTRAIN_OP_LINEAR] = {"linear", "XWB", "Y"},
 	[DTRAIN_OP_LINEAR_BWD_DATA] = {"linear_bwd_data", "YW", "X"},
 	[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {"linear_bwd_weight", "XY", "WB"},
-	[DTRAIN_OP_BATCH_NORM_TRAIN] = {"batch_norm_train", "XCCCC", "XCC", NULL, "m"},
-	[DTRAIN_OP_BATCH_NORM_EVAL] = {"batch_norm_eval", "XCCCC", "X"},
-	[DTRAIN_OP_BATCH_NORM_BWD] = {"batch_norm_bwd", "XXCCC", "XCC", "m", NULL},
+	[DTRAIN_OP_BATCH_NORM_TRAIN] = {"batch_norm_train", "XCCCC", "XCC", "X", "m"},
+	[DTRAIN_OP_BATCH_NORM_EVAL] = {"batch_norm_eval", "XCCCC", "X", "X", NULL},
+	[DTRAIN_OP_BATCH_NORM_BWD] = {"batch_norm_bwd", "XXCCC", "XCC", "m", "X"},
 	[DTRAIN_OP_RELU] = {"relu", "X", "X"},
 	[DTRAIN_OP_RELU_BWD] = {"relu_bwd", "XX", "X"},
 	[DTRAIN_OP_ADD] = {"add", "XX", "X"},
@@ -32,9 +32,12 @@ static const struct {
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {"global_avg_pool_bwd", "Y", "X"},
 	[DTRAIN_OP_FLATTEN] = {"flatten", "X", "Y"},
 	[DTRAIN_OP_FLATTEN_BWD] = {"flatten_bwd", "Y", "X"},
-	[DTRAIN_OP_SOFTMAX_XENT] = {"softmax_xent", "Ll", "NL"},
+	[DTRAIN_OP_SOFTMAX_XENT] = {"softmax_xent", "Ll", "NL", "A", NULL},
 	[DTRAIN_OP_MEAN] = {"mean", "N", "S"},
-	[DTRAIN_OP_SGD] = {"sgd", "FFFR", "FF"},
+	[DTRAIN_OP_SGD] = {"sgd", "FFFR", "FF", "A", NULL},
+	[DTRAIN_OP_NORMALIZE] = {"normalize", "u", "X"},
+	[DTRAIN_OP_SCALER_INSPECT] = {"scaler_inspect", "FA", "A"},
+	[DTRAIN_OP_SCALER_UPDATE] = {"scaler_update", "A", "A"},
 };
 
 const char *dtrain__op_name(dtrain_op_kind kind)
@@ -62,25 +65,43 @@ static int bad(const dtrain_op_desc *desc, const char *what, const dtrain_operan
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %s %s", dtrain__op_name(desc->kind), what, text);
 }
 
+dtrain_dtype dtrain__op_compute_type(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_NORMALIZE ? desc->outputs[0].dtype : desc->inputs[0].dtype;
+}
+
 static dtrain_dtype dtype_of_letter(char letter, dtrain_dtype real)
 {
 	switch (letter) {
+	case 'X':
+	case 'Y':
+	case 'L':
+		return real;
 	case 'l':
 		return DTRAIN_I64;
 	case 'm':
 	case 'i':
+	case 'u':
 		return DTRAIN_U8;
 	case 'R':
+	case 'A':
 		return DTRAIN_F32;
 	default:
-		return real;
+		return real == DTRAIN_F16 || real == DTRAIN_BF16 ? DTRAIN_F32 : real;
 	}
+}
+
+static bool is_real(dtrain_dtype dtype)
+{
+	return dtype == DTRAIN_F32 || dtype == DTRAIN_F64 || dtype == DTRAIN_F16 || dtype == DTRAIN_BF16;
 }
 
 static int check_operands(const dtrain_op_desc *desc, const char *letters, const char *optional, int count,
 			  const dtrain_operand *operands, op_roles *roles, beton_error *err)
 {
-	dtrain_dtype real = desc->inputs[0].dtype;
+	dtrain_dtype real = dtrain__op_compute_type(desc);
+	if (!is_real(real))
+		return bad(desc, "computes with real numbers alone", NULL, err);
 	for (int i = 0; i < count; i++) {
 		char letter = *letters ? *letters++ : optional && *optional ? *optional++ : 0;
 		const dtrain_operand *operand = &operands[i];
@@ -155,6 +176,25 @@ static int check_batch_norm(const dtrain_op_desc *desc, const op_roles *roles, b
 	bool needs_mask = desc->attrs.relu && desc->kind != DTRAIN_OP_BATCH_NORM_EVAL;
 	if (needs_mask != (roles->of['m'] != NULL))
 		return bad(desc, "takes a mask with relu, and only then", NULL, err);
+	bool residual = desc->kind == DTRAIN_OP_BATCH_NORM_BWD ? desc->num_outputs > 3 : desc->num_inputs > 5;
+	if (residual && !desc->attrs.relu)
+		return bad(desc, "takes a residual with relu, and only then", NULL, err);
+	return BETON_OK;
+}
+
+static int check_normalize(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['u']->shape, *y = &roles->of['X']->shape;
+	if (x->ndim != 4 || y->ndim != 4 || x->dim[3] > 4)
+		return bad(desc, "needs [n, h, w, c] with at most 4 channels, not", roles->of['u'], err);
+	dtrain_shape moved = dtrain_shape_of(4, (int64_t[]){x->dim[0], x->dim[3], x->dim[1], x->dim[2]});
+	return dtrain__shape_equal(&moved, y) ? BETON_OK : bad(desc, "the sides do not match", roles->of['X'], err);
+}
+
+static int check_scaler(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
+{
+	if (roles->of['A'] && !is_vector(roles->of['A'], DTRAIN_SCALERS))
+		return bad(desc, "needs a scaler of four elements, not", roles->of['A'], err);
 	return BETON_OK;
 }
 
@@ -225,6 +265,8 @@ static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton
 		if (roles->of['N']->shape.ndim != 1 || roles->of['S']->shape.ndim != 0)
 			return bad(desc, "goes from [n] to a scalar, not from", roles->of['N'], err);
 		return BETON_OK;
+	case DTRAIN_OP_NORMALIZE:
+		return check_normalize(desc, roles, err);
 	case DTRAIN_OP_SGD:
 		if (!is_vector(roles->of['R'], DTRAIN_SGD_SCALARS))
 			return bad(desc, "needs two scalars, not", roles->of['R'], err);
@@ -247,5 +289,7 @@ int dtrain__op_check(const dtrain_op_desc *desc, beton_error *err)
 	if (status == BETON_OK)
 		status = check_operands(desc, kinds[desc->kind].outputs, kinds[desc->kind].optional_output,
 					desc->num_outputs, desc->outputs, &roles, err);
+	if (status == BETON_OK)
+		status = check_scaler(desc, &roles, err);
 	return status == BETON_OK ? check_shapes(desc, &roles, err) : status;
 }

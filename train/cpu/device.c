@@ -168,15 +168,40 @@ static void place_workspace(cpu_build *build)
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
+/* Bytes go up to a device that is far; the loader gives this one what it computes with. Residuals and loss scaling are
+ * for devices that say so. */
+static bool is_supported(const dtrain_op_desc *desc)
+{
+	switch (desc->kind) {
+	case DTRAIN_OP_BATCH_NORM_TRAIN:
+	case DTRAIN_OP_BATCH_NORM_EVAL:
+		return desc->num_inputs == 5;
+	case DTRAIN_OP_BATCH_NORM_BWD:
+		return desc->num_outputs == 3;
+	case DTRAIN_OP_SOFTMAX_XENT:
+		return desc->num_inputs == 2;
+	case DTRAIN_OP_SGD:
+		return desc->num_inputs == 4;
+	case DTRAIN_OP_NORMALIZE:
+	case DTRAIN_OP_SCALER_INSPECT:
+	case DTRAIN_OP_SCALER_UPDATE:
+		return false;
+	default:
+		return true;
+	}
+}
+
 static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
 	*out = NULL;
 	int status = dtrain__op_check(desc, err);
 	if (status != BETON_OK)
 		return status;
-	if (desc->inputs[0].dtype != DTRAIN_F32)
-		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s", dtrain__op_name(desc->kind),
-			       dtrain_dtype_name(desc->inputs[0].dtype));
+	dtrain_dtype dtype = dtrain__op_compute_type(desc);
+	if (dtype != DTRAIN_F32 || !is_supported(desc))
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cpu': op %s in %s with %d operands",
+			       dtrain__op_name(desc->kind), dtrain_dtype_name(dtype),
+			       desc->num_inputs + desc->num_outputs);
 	dtrain_op *op = calloc(1, sizeof(*op));
 	if (!op)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));

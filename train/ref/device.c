@@ -41,6 +41,7 @@ static void ref_caps(const dtrain_device *device, dtrain_device_caps *out)
 	*out = (dtrain_device_caps){.host_memory = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
+				    .batch_norm_add = true,
 				    .threads = 1};
 	snprintf(out->description, sizeof(out->description), "plain C reference, 1 thread");
 }
@@ -52,7 +53,7 @@ static int ref_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	int status = dtrain__op_check(desc, err);
 	if (status != BETON_OK)
 		return status;
-	dtrain_dtype dtype = desc->inputs[0].dtype;
+	dtrain_dtype dtype = dtrain__op_compute_type(desc);
 	if (dtype != DTRAIN_F32 && dtype != DTRAIN_F64)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'ref': op %s in %s", dtrain__op_name(desc->kind),
 			       dtrain_dtype_name(dtype));

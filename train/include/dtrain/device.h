@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 1
+#define DTRAIN_DEVICE_API_VERSION 2
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -60,7 +60,11 @@ typedef struct dtrain_operand {
 
 /* Operands are listed as inputs -> outputs; [x] is present only under the condition given. A gradient has the shape of
  * its tensor; d_ marks the gradient of the loss with respect to what follows. mask and index go from an op to its
- * backward op and to nobody else: their shape and type (U8) are formal, bytes and layout the device's. */
+ * backward op and to nobody else: their shape and type (U8) are formal, bytes and layout the device's.
+ *
+ * Mixed precision: x, y, their gradients, logits and residuals are all of one type, that of the first operand of these.
+ * When it is F16 or BF16, everything else that is a real number (w, b, gamma, beta, statistics, loss, d_w ...) is F32,
+ * as with PyTorch's autocast: the op rounds w to the type of x, and sums in F32. Otherwise all are of one type. */
 typedef enum dtrain_op_kind {
 	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
 	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w -> d_x                                                   */
@@ -68,11 +72,12 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_LINEAR,            /* x, w, b -> y                        x [n, in]; w [out, in]; b [out] */
 	DTRAIN_OP_LINEAR_BWD_DATA,   /* d_y, w -> d_x                                                   */
 	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, d_b                                              */
-	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var -> y, mean, var, [mask]
+	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var, [residual] -> y, mean, var, [mask]
 					updates the running statistics in place; var is biased, running_var unbiased;
+					residual: with attrs.relu only, y = max(norm(x) + residual, 0);
 					mask: with attrs.relu, what the backward op needs to know where y > 0 */
-	DTRAIN_OP_BATCH_NORM_EVAL,   /* x, gamma, beta, running_mean, running_var -> y     attrs.relu */
-	DTRAIN_OP_BATCH_NORM_BWD,    /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta */
+	DTRAIN_OP_BATCH_NORM_EVAL,   /* x, gamma, beta, running_mean, running_var, [residual] -> y     attrs.relu */
+	DTRAIN_OP_BATCH_NORM_BWD,    /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual] */
 	DTRAIN_OP_RELU,              /* x -> y                                                          */
 	DTRAIN_OP_RELU_BWD,          /* y, d_y -> d_x                                                   */
 	DTRAIN_OP_ADD,               /* a, b -> y                           attrs.relu: y = max(a + b, 0); y may be a */
@@ -82,11 +87,15 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_GLOBAL_AVG_POOL_BWD, /* d_y -> d_x                                                    */
 	DTRAIN_OP_FLATTEN,             /* x [n, ...] -> y [n, product of the rest], plain                 */
 	DTRAIN_OP_FLATTEN_BWD,         /* d_y -> d_x                                                      */
-	DTRAIN_OP_SOFTMAX_XENT,        /* logits [n, c], label i64 [n] -> loss [n], d_logits [n, c]
-					  attrs.label_smoothing as PyTorch's; d_logits is of the mean loss over n; a label
-					  outside 0..c-1 is an error of the run (checked when the device synchronizes) */
+	DTRAIN_OP_SOFTMAX_XENT,        /* logits [n, c], label i64 [n], [scaler] -> loss [n], d_logits [n, c]
+					  attrs.label_smoothing as PyTorch's; d_logits is of the mean loss over n, times
+					  the scaler's scale; a label outside 0..c-1 is an error of the run (checked when
+					  the device synchronizes) */
 	DTRAIN_OP_MEAN,                /* x [n] -> y []                                                   */
-	DTRAIN_OP_SGD, /* w, g, m -> w, m  in place; flat [n]; attrs.sgd, and at run time dtrain_sgd_scalars */
+	DTRAIN_OP_SGD,                 /* w, g, m, scalars, [scaler] -> w, m  in place; flat [n] */
+	DTRAIN_OP_NORMALIZE, /* x u8 [n, h, w, c], c <= 4 -> y [n, c, h, w] = x * attrs.scale[c] + attrs.shift[c] */
+	DTRAIN_OP_SCALER_INSPECT, /* g flat [n], scaler -> scaler   notes whether any g is infinite or not a number */
+	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler */
 	DTRAIN_OP_KIND_COUNT
 } dtrain_op_kind;
 
@@ -99,12 +108,24 @@ typedef struct dtrain_op_attrs {
 	double momentum; /* batch norm: running = (1 - momentum) * running + momentum * batch; SGD: PyTorch's */
 	double label_smoothing;
 	bool nesterov;
+	float scale[4], shift[4]; /* of DTRAIN_OP_NORMALIZE, for each channel */
 } dtrain_op_attrs;
 
 /* What changes from step to step for DTRAIN_OP_SGD, PyTorch's update: g += weight_decay * w; m = momentum * m + g;
- * w -= lr * (nesterov ? g + momentum * m : m). Lives in device-readable memory so that a captured step can be replayed;
- * passed as the op's last input operand, f32 [2]: lr, weight_decay. */
+ * w -= lr * (nesterov ? g + momentum * m : m). Lives in device-readable memory so that a captured step can be replayed:
+ * the operand scalars, f32 [2]: lr, weight_decay. */
 enum { DTRAIN_SGD_SCALARS = 2 };
+
+/* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
+ * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
+ * divides the gradients by the scale, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
+ * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and doubles the scale at every 2000th. */
+enum dtrain_scaler {
+	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
+	DTRAIN_SCALER_GOOD_STEPS = 1,
+	DTRAIN_SCALER_INFINITE = 2,
+	DTRAIN_SCALERS = 4, /* the last is not used */
+};
 
 #define DTRAIN_OP_MAX_OPERANDS 8
 
@@ -128,16 +149,19 @@ typedef struct dtrain_op dtrain_op;
 
 typedef struct dtrain_device_options {
 	size_t struct_size;
-	int32_t index;   /* of several devices of the kind */
-	int32_t threads; /* compute threads of a CPU device; 0 = one for each core this process may use */
+	int32_t index;      /* of several devices of the kind */
+	int32_t threads;    /* compute threads of a CPU device; 0 = one for each core this process may use */
+	bool tf32;          /* F32 convolutions and products may round their inputs to TF32 where that is faster */
+	bool deterministic; /* the same results for the same inputs, bit for bit, on the same device and versions */
 } dtrain_device_options;
 
 typedef struct dtrain_device_caps {
-	bool asynchronous;  /* work may still run after the call returned */
-	bool graph_capture; /* the capture functions are there */
-	bool host_memory;   /* device pointers may be read and written by the host (after synchronizing) */
-	uint32_t dtypes;    /* bit 1 << dtrain_dtype */
-	size_t alignment;   /* of allocations and of arena offsets, bytes */
+	bool asynchronous;   /* work may still run after the call returned */
+	bool graph_capture;  /* the capture functions are there */
+	bool host_memory;    /* device pointers may be read and written by the host (after synchronizing) */
+	bool batch_norm_add; /* batch norm takes a residual */
+	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
+	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;
 	char description[128];
 } dtrain_device_caps;
@@ -174,7 +198,11 @@ typedef struct dtrain_device_api {
 	void (*event_destroy)(dtrain_event *event);
 	int (*event_record)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
 	int (*event_synchronize)(dtrain_event *event, beton_error *err);
+	/* Between two events that were recorded or marked, and are complete. */
 	int (*event_elapsed_ms)(dtrain_event *start, dtrain_event *end, double *out, beton_error *err);
+	/* As event_record, but for its time alone: it orders nothing, and may be read after each launch of the capture
+	 * that it is part of. */
+	int (*event_mark)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
 
 	/* Host memory must stay, and stay as it is, until the stream has been through the copy. */
 	int (*copy)(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
@@ -196,12 +224,14 @@ typedef struct dtrain_device_api {
 	void (*capture_destroy)(void *captured);
 } dtrain_device_api;
 
-/* The registered tables ("ref", "cpu" where built with oneDNN): by name ("auto" = the fastest that opens), or by index
- * (NULL past the end). */
+/* The registered tables ("ref", "cpu" where built with oneDNN, those of modules): by name ("auto" = the fastest that
+ * opens), or by index (NULL past the end). A name that is not built in is looked for as a module: see
+ * <dtrain/module.h>. */
 BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
 BETON_API const dtrain_device_api *dtrain_device_at(int index);
 
-/* Opens a device by name. Errors: NOT_FOUND (lists the names), INVALID_ARGUMENT, DEVICE, NO_MEMORY. */
+/* Opens a device by name. Errors: NOT_FOUND (lists the names, and says why a module of that name cannot be loaded),
+ * INVALID_ARGUMENT, UNSUPPORTED (a module of another version), DEVICE, NO_MEMORY. */
 BETON_API int dtrain_device_open(const char *name, const dtrain_device_options *options, dtrain_device **out,
 				 beton_error *err);
 BETON_API void dtrain_device_close(dtrain_device **device);
