@@ -95,7 +95,7 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_SGD,                 /* w, g, m, scalars, [scaler] -> w, m  in place; flat [n] */
 	DTRAIN_OP_NORMALIZE, /* x u8 [n, h, w, c], c <= 4 -> y [n, c, h, w] = x * attrs.scale[c] + attrs.shift[c] */
 	DTRAIN_OP_SCALER_INSPECT, /* g flat [n], scaler -> scaler   notes whether any g is infinite or not a number */
-	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler */
+	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler_element */
 	DTRAIN_OP_KIND_COUNT
 } dtrain_op_kind;
 
@@ -120,7 +120,7 @@ enum { DTRAIN_SGD_SCALARS = 2 };
  * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
  * divides the gradients by the scale, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
  * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and doubles the scale at every 2000th. */
-enum dtrain_scaler {
+enum dtrain_scaler_element {
 	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
 	DTRAIN_SCALER_GOOD_STEPS = 1,
 	DTRAIN_SCALER_INFINITE = 2,
