@@ -85,13 +85,16 @@ static void bad_sgd_options_are_errors(void **state)
 	(void)state;
 	net n;
 	net_open(&n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
-	const dtrain_sgd_options bad[] = {{sizeof(dtrain_sgd_options), 1.0, false, 0},
-					  {sizeof(dtrain_sgd_options), -0.1, false, 0},
-					  {sizeof(dtrain_sgd_options), NAN, false, 0},
-					  {sizeof(dtrain_sgd_options), 0, true, 0},
-					  {sizeof(dtrain_sgd_options), 0.9, false, -1},
-					  {sizeof(dtrain_sgd_options), 0.9, false, INFINITY},
-					  {0, 0.9, false, 0}};
+	const size_t size = sizeof(dtrain_sgd_options);
+	const dtrain_sgd_options bad[] = {
+		{.struct_size = size, .momentum = 1.0},
+		{.struct_size = size, .momentum = -0.1},
+		{.struct_size = size, .momentum = NAN},
+		{.struct_size = size, .nesterov = true},
+		{.struct_size = size, .momentum = 0.9, .weight_decay = -1},
+		{.struct_size = size, .momentum = 0.9, .weight_decay = INFINITY},
+		{.struct_size = 0, .momentum = 0.9},
+	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		dtrain_sgd *sgd = (dtrain_sgd *)&n;
 		beton_error err = {0};

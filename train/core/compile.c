@@ -135,6 +135,8 @@ static void *address_of(const dtrain_program *program, int32_t index, const dtra
 		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
 	case DTRAIN__BUFFER:
 		return dtrain_params_buffer_at(params, tensor->index)->data;
+	case DTRAIN__MEMORY:
+		return tensor->memory;
 	default:
 		return (char *)program->arena + spans[index].offset;
 	}

@@ -19,6 +19,7 @@ int dtrain_graph_create(dtrain_params *params, bool training, dtrain_graph **out
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a graph");
 	graph->params = params;
 	graph->training = training;
+	graph->dtype = dtrain_params_dtype(params);
 	graph->block_started = 0;
 	*out = graph;
 	return BETON_OK;
@@ -68,6 +69,36 @@ const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor te
 	return &graph->tensors[tensor];
 }
 
+const dtrain__tensor *dtrain__graph_operand(dtrain_graph *graph, const char *layer, dtrain_tensor tensor)
+{
+	const dtrain__tensor *known = dtrain__graph_tensor(graph, tensor);
+	if (!known || known->dtype == graph->dtype)
+		return known;
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: its input is %s, the graph computes in %s", layer,
+			   dtrain_dtype_name(known->dtype), dtrain_dtype_name(graph->dtype));
+	return NULL;
+}
+
+void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype)
+{
+	dtrain_dtype real = dtrain_params_dtype(graph->params);
+	dtrain_device_caps caps;
+	graph->params->api->caps(graph->params->device, &caps);
+	bool half = real == DTRAIN_F32 && (dtype == DTRAIN_F16 || dtype == DTRAIN_BF16);
+	if (graph->num_tensors)
+		dtrain__graph_fail(graph, BETON_STATE, "graph: the type is set after tensors were added");
+	else if (dtype != real && !(half && caps.dtypes & 1u << dtype))
+		dtrain__graph_fail(graph, BETON_UNSUPPORTED, "graph: device '%s' has no %s with parameters in %s",
+				   graph->params->api->name, dtrain_dtype_name(dtype), dtrain_dtype_name(real));
+	else
+		graph->dtype = dtype;
+}
+
+void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler)
+{
+	graph->scaler = scaler;
+}
+
 static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tensor)
 {
 	if (dtrain__graph_failed(graph))
@@ -97,10 +128,10 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 	if (!dtrain__shape_valid(shape))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': bad shape %s", name,
 					  dtrain__shape_text(shape, text));
-	dtrain_dtype real = dtrain_params_dtype(graph->params);
-	if (dtype != real && dtype != DTRAIN_I64)
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': type %s is neither %s nor i64",
-					  name, dtrain_dtype_name(dtype), dtrain_dtype_name(real));
+	if (dtype != graph->dtype && dtype != DTRAIN_I64 && dtype != DTRAIN_U8)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "input '%s': type %s is neither %s, i64 nor u8", name,
+					  dtrain_dtype_name(dtype), dtrain_dtype_name(graph->dtype));
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
 }
 
@@ -166,6 +197,12 @@ dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, cons
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape)
 {
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__ACTIVATION, .dtype = dtype, .shape = *shape});
+}
+
+dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory)
+{
+	return add_tensor(graph,
+			  &(dtrain__tensor){.role = DTRAIN__MEMORY, .dtype = dtype, .shape = *shape, .memory = memory});
 }
 
 static int reserve_node(dtrain_graph *graph)

@@ -14,6 +14,7 @@ typedef enum dtrain__role {
 	DTRAIN__GRAD,       /* gradient of params[index], in the flat array */
 	DTRAIN__BUFFER,     /* params' buffers[index] */
 	DTRAIN__ACTIVATION, /* in the arena */
+	DTRAIN__MEMORY,     /* the caller's device memory */
 } dtrain__role;
 
 typedef struct dtrain__tensor {
@@ -21,6 +22,7 @@ typedef struct dtrain__tensor {
 	dtrain_dtype dtype;
 	dtrain_shape shape;
 	int32_t index;    /* of the parameter or buffer */
+	void *memory;     /* of DTRAIN__MEMORY */
 	int32_t producer; /* node that writes it; -1 */
 	dtrain_tensor grad;
 	bool keep;
@@ -52,7 +54,9 @@ typedef struct dtrain__metric {
 struct dtrain_graph {
 	dtrain_params *params;
 	bool training;
-	beton_error error; /* the first; code OK while there is none */
+	dtrain_dtype dtype; /* of activations */
+	void *scaler;       /* of the losses that follow; NULL */
+	beton_error error;  /* the first; code OK while there is none */
 
 	dtrain__tensor *tensors;
 	int32_t num_tensors, tensor_capacity;
@@ -77,14 +81,21 @@ BETON_PRINTF(3, 4) dtrain_tensor dtrain__graph_fail(dtrain_graph *graph, int cod
 /* NULL after an error and for a handle that is none (which then is an error). */
 const dtrain__tensor *dtrain__graph_tensor(dtrain_graph *graph, dtrain_tensor tensor);
 
+/* The same for an input of a layer that computes with it: it must have the graph's type. layer is for the message. */
+const dtrain__tensor *dtrain__graph_operand(dtrain_graph *graph, const char *layer, dtrain_tensor tensor);
+
 /* "prefix.suffix" as a parameter or buffer of the model, and a tensor for it. */
 dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
 				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in);
 dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
 				   const dtrain_shape *shape, dtrain_init init);
 
-/* A new tensor between nodes. dtype: DTRAIN_U8 for what only the device reads, or that of the parameters. */
+/* A new tensor between nodes. dtype: DTRAIN_U8 for what only the device reads, that of the graph, or that of the
+ * parameters for statistics and losses. */
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape);
+
+/* A tensor in device memory that somebody else owns. */
+dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);
 
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);

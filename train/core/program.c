@@ -119,6 +119,11 @@ const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_t
 	return dtrain_graph_shape(program->graph, tensor);
 }
 
+dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor)
+{
+	return program->graph->tensors[tensor].dtype;
+}
+
 void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out)
 {
 	size_t size = out->struct_size;

@@ -4,8 +4,7 @@
 
 static dtrain_tensor relu_gradient(dtrain_graph *graph, dtrain_tensor y)
 {
-	dtrain_tensor d_x =
-		dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), dtrain_graph_shape(graph, y));
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, y));
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_RELU_BWD,
 							 .num_inputs = 2,
 							 .num_outputs = 1,
@@ -21,11 +20,11 @@ static void relu_backward(dtrain_graph *graph, const dtrain__node *node)
 
 dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "relu", x);
 	if (!source)
 		return -1;
 	dtrain_shape shape = source->shape;
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &shape);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_RELU,
 							 .num_inputs = 1,
 							 .num_outputs = 1,
@@ -48,7 +47,8 @@ static void add_backward(dtrain_graph *graph, const dtrain__node *node)
 
 dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu)
 {
-	const dtrain__tensor *left = dtrain__graph_tensor(graph, a), *right = dtrain__graph_tensor(graph, b);
+	const dtrain__tensor *left = dtrain__graph_operand(graph, "add", a);
+	const dtrain__tensor *right = dtrain__graph_operand(graph, "add", b);
 	if (!left || !right)
 		return -1;
 	dtrain_shape shape = left->shape;
@@ -57,7 +57,7 @@ dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, 
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "add: shapes %s and %s",
 					  dtrain__shape_text(&shape, text[0]),
 					  dtrain__shape_text(&right->shape, text[1]));
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &shape);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_ADD,
 							 .attrs = {.relu = relu},
 							 .num_inputs = 2,

@@ -17,7 +17,7 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
-	dtrain_tensor d_x = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), shape);
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, shape);
 	dtrain__graph_accumulate(graph, x,
 				 dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_DATA,
 									   .attrs = node->attrs,
@@ -30,7 +30,7 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
 			    int stride, int padding)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;
 	dtrain_shape in = source->shape;
@@ -47,7 +47,7 @@ dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor
 	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], kernel, kernel});
 	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, 0);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], out_channels, height, width});
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
 	return dtrain__graph_node(graph,
 				  &(dtrain__node){.kind = DTRAIN_OP_CONV2D,
 						  .attrs = {.stride = {stride, stride}, .padding = {padding, padding}},

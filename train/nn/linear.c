@@ -14,7 +14,7 @@ static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
-	dtrain_tensor d_x = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), shape);
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, shape);
 	dtrain__graph_accumulate(graph, x,
 				 dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR_BWD_DATA,
 									   .num_inputs = 2,
@@ -25,7 +25,7 @@ static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 
 dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;
 	dtrain_shape in = source->shape;
@@ -38,7 +38,7 @@ dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor
 	dtrain_shape bias = dtrain_shape_of(1, &out_features);
 	dtrain_tensor b = dtrain__graph_param(graph, name, "bias", &bias, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
 	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){in.dim[0], out_features});
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR,
 							 .num_inputs = 3,
 							 .num_outputs = 1,

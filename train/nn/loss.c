@@ -5,8 +5,8 @@
 dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 					   double label_smoothing)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, logits),
-			     *target = dtrain__graph_tensor(graph, label);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "softmax cross entropy", logits);
+	const dtrain__tensor *target = dtrain__graph_tensor(graph, label);
 	if (!source || !target)
 		return -1;
 	dtrain_shape shape = source->shape;
@@ -18,15 +18,17 @@ dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor lo
 					  "softmax cross entropy: needs an i64 label for each of %lld rows",
 					  (long long)shape.dim[0]);
 	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
-	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
-	dtrain_tensor loss = dtrain__graph_activation(graph, dtype, &rows);
-	dtrain_tensor d_logits = dtrain__graph_activation(graph, dtype, &shape);
-	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_SOFTMAX_XENT,
-							 .attrs = {.label_smoothing = label_smoothing},
-							 .num_inputs = 2,
-							 .num_outputs = 2,
-							 .inputs = {logits, label},
-							 .outputs = {loss, d_logits}});
+	dtrain__node node = {.kind = DTRAIN_OP_SOFTMAX_XENT,
+			     .attrs = {.label_smoothing = label_smoothing},
+			     .num_inputs = 2,
+			     .num_outputs = 2,
+			     .inputs = {logits, label}};
+	if (graph->scaler)
+		node.inputs[node.num_inputs++] = dtrain__graph_memory(
+			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
+	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &rows);
+	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	return dtrain__graph_node(graph, &node);
 }
 
 dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)

@@ -1,27 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
 #include "core/graph.h"
+#include "core/shape.h"
 
 /* PyTorch's defaults. */
 #define EPSILON 1e-5
 #define MOMENTUM 0.1
 
+/* The place of the residual among the inputs of the forward ops. */
+#define RESIDUAL 5
+
 static void batch_norm_backward(dtrain_graph *graph, const dtrain__node *node)
 {
-	dtrain_tensor x = node->inputs[0], gamma = node->inputs[1], beta = node->inputs[2];
-	dtrain_tensor d_x =
-		dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), dtrain_graph_shape(graph, x));
-	dtrain_tensor d_gamma = dtrain__graph_param_grad(graph, gamma);
-	dtrain_tensor d_beta = dtrain__graph_param_grad(graph, beta);
-	dtrain__node backward = {
-		.kind = DTRAIN_OP_BATCH_NORM_BWD,
-		.attrs = node->attrs,
-		.num_inputs = 5,
-		.num_outputs = 3,
-		.inputs = {x, dtrain_graph_grad(graph, node->outputs[0]), gamma, node->outputs[1], node->outputs[2]},
-		.outputs = {d_x, d_gamma, d_beta}};
+	dtrain_tensor x = node->inputs[0], residual = node->num_inputs > RESIDUAL ? node->inputs[RESIDUAL] : -1;
+	dtrain_shape shape = *dtrain_graph_shape(graph, x);
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, &shape);
+	dtrain_tensor d_gamma = dtrain__graph_param_grad(graph, node->inputs[1]);
+	dtrain_tensor d_beta = dtrain__graph_param_grad(graph, node->inputs[2]);
+	dtrain__node backward = {.kind = DTRAIN_OP_BATCH_NORM_BWD,
+				 .attrs = node->attrs,
+				 .num_inputs = 5,
+				 .num_outputs = 3,
+				 .inputs = {x, dtrain_graph_grad(graph, node->outputs[0]), node->inputs[1],
+					    node->outputs[1], node->outputs[2]},
+				 .outputs = {d_x, d_gamma, d_beta}};
 	if (node->attrs.relu)
 		backward.inputs[backward.num_inputs++] = node->outputs[3];
+	bool residual_needs = dtrain__graph_needs_grad(graph, residual);
+	if (residual_needs)
+		backward.outputs[backward.num_outputs++] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	dtrain__graph_node(graph, &backward);
+	if (residual_needs)
+		dtrain__graph_accumulate(graph, residual, backward.outputs[3]);
 	if (dtrain__graph_needs_grad(graph, x))
 		dtrain__graph_accumulate(graph, x, d_x);
 }
@@ -39,9 +50,11 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 	node->backward = batch_norm_backward;
 }
 
-dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu)
+/* residual: -1 for none. */
+static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual,
+				bool relu)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;
 	dtrain_shape shape = source->shape;
@@ -52,15 +65,66 @@ dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 	dtrain_shape channels = dtrain_shape_of(1, &shape.dim[1]);
 	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_EVAL,
 			     .attrs = {.relu = relu, .epsilon = EPSILON, .momentum = MOMENTUM},
-			     .num_inputs = 5,
+			     .num_inputs = RESIDUAL,
 			     .num_outputs = 1};
 	node.inputs[0] = x;
 	node.inputs[1] = dtrain__graph_param(graph, name, "weight", &channels, DTRAIN_INIT_ONE, 0);
 	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &channels, DTRAIN_INIT_ZERO, 0);
 	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", &channels, DTRAIN_INIT_ZERO);
 	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", &channels, DTRAIN_INIT_ONE);
-	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &shape);
+	if (residual >= 0)
+		node.inputs[node.num_inputs++] = residual;
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	if (graph->training)
 		add_training_outputs(graph, &node, &shape, &channels);
+	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu)
+{
+	return batch_norm(graph, name, x, -1, relu);
+}
+
+dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual)
+{
+	const dtrain__tensor *left = dtrain__graph_operand(graph, name, x);
+	const dtrain__tensor *right = dtrain__graph_operand(graph, name, residual);
+	char text[2][DTRAIN__SHAPE_TEXT];
+	if (!left || !right)
+		return -1;
+	if (!dtrain__shape_equal(&left->shape, &right->shape))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': shapes %s and %s", name,
+					  dtrain__shape_text(&left->shape, text[0]),
+					  dtrain__shape_text(&right->shape, text[1]));
+	dtrain_device *device = dtrain_params_device(graph->params);
+	dtrain_device_caps caps;
+	dtrain_device_get_api(device)->caps(device, &caps);
+	if (caps.batch_norm_add)
+		return batch_norm(graph, name, x, residual, true);
+	return dtrain_add(graph, batch_norm(graph, name, x, -1, false), residual, true);
+}
+
+dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std)
+{
+	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	if (!source)
+		return -1;
+	dtrain_shape in = source->shape;
+	if (source->dtype != DTRAIN_U8 || in.ndim != 4 || in.dim[3] > 4)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "normalize: a %s tensor of %d dimensions; needs u8 [n, h, w, c] with at most "
+					  "4 channels",
+					  dtrain_dtype_name(source->dtype), in.ndim);
+	dtrain__node node = {.kind = DTRAIN_OP_NORMALIZE, .num_inputs = 1, .num_outputs = 1, .inputs = {x}};
+	for (int64_t c = 0; c < in.dim[3]; c++) {
+		if (!isfinite(mean[c]) || !isfinite(std[c]) || !(std[c] > 0))
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+						  "normalize: mean %g and deviation %g of channel %lld",
+						  (double)mean[c], (double)std[c], (long long)c);
+		node.attrs.scale[c] = 1 / std[c];
+		node.attrs.shift[c] = -mean[c] / std[c];
+	}
+	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[3], in.dim[1], in.dim[2]});
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &out);
 	return dtrain__graph_node(graph, &node);
 }

@@ -8,8 +8,7 @@ static void append_backward(dtrain_graph *graph, const dtrain__node *node, dtrai
 	dtrain_tensor x = node->inputs[0];
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
-	dtrain_tensor d_x =
-		dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), dtrain_graph_shape(graph, x));
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, x));
 	dtrain__graph_accumulate(
 		graph, x,
 		dtrain__graph_node(graph,
@@ -38,7 +37,7 @@ static void flatten_backward(dtrain_graph *graph, const dtrain__node *node)
 
 dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "max pool", x);
 	if (!source)
 		return -1;
 	dtrain_shape in = source->shape;
@@ -49,7 +48,7 @@ dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, 
 					  "max pool: kernel %d, stride %d, padding %d do not fit the input", kernel,
 					  stride, padding);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[1], height, width});
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
 	dtrain_tensor index = dtrain__graph_activation(graph, DTRAIN_U8, &out);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_MAX_POOL,
 							 .attrs = {.kernel = {kernel, kernel},
@@ -67,7 +66,7 @@ static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kin
 			     dtrain__backward backward)
 {
 	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){rows, columns});
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &out);
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = kind,
 							 .num_inputs = 1,
 							 .num_outputs = 1,
@@ -78,7 +77,7 @@ static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kin
 
 dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "global average pool", x);
 	if (!source)
 		return -1;
 	if (source->shape.ndim != 4)
@@ -90,7 +89,7 @@ dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
 
 dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x)
 {
-	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "flatten", x);
 	if (!source)
 		return -1;
 	if (source->shape.ndim < 2)

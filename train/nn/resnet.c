@@ -13,14 +13,21 @@
 typedef dtrain_tensor (*residual_block)(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t width,
 					int stride);
 
-static dtrain_tensor conv_norm(dtrain_graph *graph, const char *block, int index, dtrain_tensor x, int64_t channels,
-			       int kernel, int stride, bool relu)
+static dtrain_tensor conv(dtrain_graph *graph, const char *block, int index, dtrain_tensor x, int64_t channels,
+			  int kernel, int stride)
 {
 	char name[NAME_SIZE];
 	snprintf(name, sizeof(name), "%s.conv%d", block, index);
-	x = dtrain_conv2d(graph, name, x, channels, kernel, stride, kernel / 2);
+	return dtrain_conv2d(graph, name, x, channels, kernel, stride, kernel / 2);
+}
+
+static dtrain_tensor conv_norm_relu(dtrain_graph *graph, const char *block, int index, dtrain_tensor x,
+				    int64_t channels, int kernel, int stride)
+{
+	char name[NAME_SIZE];
+	x = conv(graph, block, index, x, channels, kernel, stride);
 	snprintf(name, sizeof(name), "%s.bn%d", block, index);
-	return dtrain_batch_norm(graph, name, x, relu);
+	return dtrain_batch_norm(graph, name, x, true);
 }
 
 /* The identity, or where the shape changes a 1x1 convolution (the paper's option B). */
@@ -36,20 +43,30 @@ static dtrain_tensor shortcut(dtrain_graph *graph, const char *block, dtrain_ten
 	return dtrain_batch_norm(graph, name, x, false);
 }
 
+/* The last batch norm of a block, to which the shortcut is added. It comes behind the shortcut on devices that add in
+ * an op of its own too: the order of the parameters is the same everywhere. */
+static dtrain_tensor norm_add(dtrain_graph *graph, const char *block, int index, dtrain_tensor y,
+			      dtrain_tensor residual)
+{
+	char name[NAME_SIZE];
+	snprintf(name, sizeof(name), "%s.bn%d", block, index);
+	return dtrain_batch_norm_add(graph, name, y, residual);
+}
+
 static dtrain_tensor basic_block(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t width, int stride)
 {
-	dtrain_tensor y = conv_norm(graph, name, 1, x, width, 3, stride, true);
-	y = conv_norm(graph, name, 2, y, width, 3, 1, false);
-	return dtrain_add(graph, y, shortcut(graph, name, x, width, stride), true);
+	dtrain_tensor y = conv_norm_relu(graph, name, 1, x, width, 3, stride);
+	y = conv(graph, name, 2, y, width, 3, 1);
+	return norm_add(graph, name, 2, y, shortcut(graph, name, x, width, stride));
 }
 
 /* v1.5: the stride sits in the 3x3 convolution. */
 static dtrain_tensor bottleneck(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t width, int stride)
 {
-	dtrain_tensor y = conv_norm(graph, name, 1, x, width, 1, 1, true);
-	y = conv_norm(graph, name, 2, y, width, 3, stride, true);
-	y = conv_norm(graph, name, 3, y, 4 * width, 1, 1, false);
-	return dtrain_add(graph, y, shortcut(graph, name, x, 4 * width, stride), true);
+	dtrain_tensor y = conv_norm_relu(graph, name, 1, x, width, 1, 1);
+	y = conv_norm_relu(graph, name, 2, y, width, 3, stride);
+	y = conv(graph, name, 3, y, 4 * width, 1, 1);
+	return norm_add(graph, name, 3, y, shortcut(graph, name, x, 4 * width, stride));
 }
 
 /* Stages of blocks[] residual blocks; the width doubles and the side halves from one stage to the next. */

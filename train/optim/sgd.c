@@ -11,11 +11,14 @@ struct dtrain_sgd {
 	dtrain_device *device;
 	dtrain_params *params;
 	double weight_decay;
+	void *scaler;                /* state of the loss's scale; NULL */
+	dtrain_op *inspect, *update; /* with a scaler */
 	dtrain_op *op;
 	void *momentum;
 	void *workspace;
+	size_t workspace_bytes;
 	float *scalars; /* on the device: lr, weight_decay */
-	/* The same in host memory. A copy may still read it when step returns, so that a later step must wait for
+	/* The same in host memory. A copy may still read it when set_rate returns, so that the next must wait for
 	 * copied before it writes. */
 	float *host_scalars;
 	dtrain_event *copied;
@@ -57,7 +60,17 @@ static void host_free(dtrain_sgd *sgd, void *memory)
 		free(memory);
 }
 
-static int create_op(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_error *err)
+static int create_op(dtrain_sgd *sgd, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
+{
+	for (int i = 0; i < desc->num_outputs; i++)
+		desc->plain_output[i] = true;
+	int status = sgd->api->op_create(sgd->device, desc, out, err);
+	if (desc->workspace_bytes > sgd->workspace_bytes)
+		sgd->workspace_bytes = desc->workspace_bytes;
+	return status;
+}
+
+static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_error *err)
 {
 	dtrain_dtype dtype = dtrain_params_dtype(sgd->params);
 	int64_t count = dtrain_params_flat_count(sgd->params);
@@ -66,16 +79,32 @@ static int create_op(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_e
 	dtrain_operand scalars = {.dtype = DTRAIN_F32,
 				  .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SGD_SCALARS}),
 				  .bytes = DTRAIN_SGD_SCALARS * sizeof(float)};
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_SGD,
+	dtrain_operand scaler = {.dtype = DTRAIN_F32,
+				 .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}),
+				 .bytes = DTRAIN_SCALERS * sizeof(float)};
+	dtrain_op_desc step = {.kind = DTRAIN_OP_SGD,
 			       .attrs = {.momentum = options->momentum, .nesterov = options->nesterov},
-			       .num_inputs = 4,
+			       .num_inputs = sgd->scaler ? 5 : 4,
 			       .num_outputs = 2,
-			       .inputs = {flat, flat, flat, scalars},
-			       .outputs = {flat, flat},
-			       .plain_output = {true, true}};
-	int status = sgd->api->op_create(sgd->device, &desc, &sgd->op, err);
-	if (status == BETON_OK && desc.workspace_bytes)
-		status = sgd->api->alloc(sgd->device, desc.workspace_bytes, &sgd->workspace, err);
+			       .inputs = {flat, flat, flat, scalars, scaler},
+			       .outputs = {flat, flat}};
+	dtrain_op_desc inspect = {.kind = DTRAIN_OP_SCALER_INSPECT,
+				  .num_inputs = 2,
+				  .num_outputs = 1,
+				  .inputs = {flat, scaler},
+				  .outputs = {scaler}};
+	dtrain_op_desc update = {.kind = DTRAIN_OP_SCALER_UPDATE,
+				 .num_inputs = 1,
+				 .num_outputs = 1,
+				 .inputs = {scaler},
+				 .outputs = {scaler}};
+	int status = create_op(sgd, &step, &sgd->op, err);
+	if (status == BETON_OK && sgd->scaler)
+		status = create_op(sgd, &inspect, &sgd->inspect, err);
+	if (status == BETON_OK && sgd->scaler)
+		status = create_op(sgd, &update, &sgd->update, err);
+	if (status == BETON_OK && sgd->workspace_bytes)
+		status = sgd->api->alloc(sgd->device, sgd->workspace_bytes, &sgd->workspace, err);
 	return status;
 }
 
@@ -96,6 +125,7 @@ int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, 
 	sgd->device = dtrain_params_device(params);
 	sgd->api = dtrain_device_get_api(sgd->device);
 	sgd->weight_decay = options->weight_decay;
+	sgd->scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL;
 	size_t bytes = (size_t)dtrain_params_flat_count(params) * dtrain_dtype_size(dtrain_params_dtype(params));
 	status = sgd->api->alloc(sgd->device, bytes, &sgd->momentum, err);
 	if (status == BETON_OK)
@@ -105,7 +135,7 @@ int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, 
 	if (status == BETON_OK)
 		status = sgd->api->event_create(sgd->device, &sgd->copied, err);
 	if (status == BETON_OK)
-		status = create_op(sgd, options, err);
+		status = create_ops(sgd, options, err);
 	if (status != BETON_OK) {
 		dtrain_sgd_destroy(&sgd);
 		return status;
@@ -119,8 +149,10 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 	dtrain_sgd *s = *sgd;
 	if (!s)
 		return;
-	if (s->op)
-		s->api->op_destroy(s->op);
+	dtrain_op *ops[] = {s->inspect, s->op, s->update};
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		if (ops[i])
+			s->api->op_destroy(ops[i]);
 	if (s->copied)
 		s->api->event_destroy(s->copied);
 	if (s->host_scalars)
@@ -132,7 +164,7 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 	*sgd = NULL;
 }
 
-int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)
+int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)
 {
 	int status = sgd->api->event_synchronize(sgd->copied, err);
 	if (status != BETON_OK)
@@ -141,13 +173,29 @@ int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_err
 	sgd->host_scalars[1] = (float)sgd->weight_decay;
 	status = sgd->api->copy(stream, sgd->scalars, sgd->host_scalars, DTRAIN_SGD_SCALARS * sizeof(float),
 				DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK)
-		status = sgd->api->event_record(sgd->copied, stream, err);
-	if (status != BETON_OK)
-		return status;
+	return status == BETON_OK ? sgd->api->event_record(sgd->copied, stream, err) : status;
+}
+
+int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err)
+{
 	void *values = dtrain_params_values(sgd->params), *grads = dtrain_params_grads(sgd->params);
-	void *operands[] = {values, grads, sgd->momentum, sgd->scalars, values, sgd->momentum};
-	return sgd->api->op_run(sgd->op, stream, operands, sgd->workspace, err);
+	void *inspect[] = {grads, sgd->scaler, sgd->scaler}, *update[] = {sgd->scaler, sgd->scaler};
+	void *plain[] = {values, grads, sgd->momentum, sgd->scalars, values, sgd->momentum};
+	void *scaled[] = {values, grads, sgd->momentum, sgd->scalars, sgd->scaler, values, sgd->momentum};
+	int status = BETON_OK;
+	if (sgd->scaler)
+		status = sgd->api->op_run(sgd->inspect, stream, inspect, sgd->workspace, err);
+	if (status == BETON_OK)
+		status = sgd->api->op_run(sgd->op, stream, sgd->scaler ? scaled : plain, sgd->workspace, err);
+	if (status == BETON_OK && sgd->scaler)
+		status = sgd->api->op_run(sgd->update, stream, update, sgd->workspace, err);
+	return status;
+}
+
+int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)
+{
+	int status = dtrain_sgd_set_rate(sgd, lr, stream, err);
+	return status == BETON_OK ? dtrain_sgd_apply(sgd, stream, err) : status;
 }
 
 void *dtrain_sgd_momentum(const dtrain_sgd *sgd)

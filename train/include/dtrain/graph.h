@@ -25,17 +25,33 @@ BETON_API void dtrain_graph_destroy(dtrain_graph **graph);
 BETON_API bool dtrain_graph_training(const dtrain_graph *graph);
 BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor);
 
+/* The type of activations and their gradients, before anything else is added to the graph: that of the parameters (the
+ * default), or with parameters in F32 also F16 or BF16, where the device has it (dtrain_device_caps.dtypes).
+ * Parameters, their gradients, statistics and the loss keep the parameters' type. */
+BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
+
+/* Multiplies the gradients of losses added from here on by a scale that changes from step to step; see
+ * <dtrain/optim.h>. scaler: what dtrain_scaler_memory gives, which must outlive the program; NULL: no scale. */
+BETON_API void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler);
+
 /* Starts the next block: nodes and parameters from here on form one flat group. */
 BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
 
 /* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
  */
+/* dtype: that of the graph, I64 (labels) or U8 (pixels for dtrain_normalize). */
 BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
 					   const dtrain_shape *shape);
+/* Pixels u8 [n, h, w, c], c at most 4, to (x - mean[c]) / std[c] as [n, c, h, w]. mean, std: c values on the 0..255
+ * scale, std > 0. For devices that the loader cannot normalize for (dtrain_device_caps.host_memory is false). */
+BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std);
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
 BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
+/* relu(batch norm of x + residual): one op where the device has it, else two. */
+BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
+					      dtrain_tensor residual);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
 BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding);
@@ -78,9 +94,12 @@ typedef struct dtrain_program_hooks {
 BETON_API int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err);
 BETON_API void dtrain_program_destroy(dtrain_program **program);
 
-/* Device memory of an input or kept tensor, plain; fixed for the program's life. NULL for any other tensor. */
+/* Device memory of an input or kept tensor, plain and of the type that dtrain_program_dtype tells; fixed for the
+ * program's life. NULL for any other tensor. */
 BETON_API void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor);
 BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_tensor tensor);
+/* tensor: one of the program's. */
+BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor);
 
 /* Puts the whole program on the stream. hooks may be NULL. Errors: DEVICE, and those of the hooks. */
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD as PyTorch's torch.optim.SGD, and learning-rate schedules.
+ * SGD as PyTorch's torch.optim.SGD, dynamic loss scaling as torch.amp.GradScaler, and learning-rate schedules.
  */
 #ifndef DTRAIN_OPTIM_H
 #define DTRAIN_OPTIM_H
@@ -11,11 +11,25 @@
 extern "C" {
 #endif
 
+/* Dynamic loss scaling, for graphs in F16: small gradients would be lost there. The loss is given the scaler's memory
+ * (dtrain_graph_set_scaler), which multiplies all gradients by its scale; SGD is given the scaler, divides by the
+ * scale, and leaves a step out when a gradient has become infinite or NaN. All of that goes on on the device: the scale
+ * starts at 65536, is halved with each step left out, and doubled after 2000 steps in a row that were not. */
+typedef struct dtrain_scaler dtrain_scaler;
+
+/* The device must outlive the scaler, the scaler whoever was given it. The initial state is put on the stream. */
+BETON_API int dtrain_scaler_create(dtrain_device *device, dtrain_stream *stream, dtrain_scaler **out, beton_error *err);
+BETON_API void dtrain_scaler_destroy(dtrain_scaler **scaler);
+/* The state, f32 [DTRAIN_SCALERS] in device memory (enum dtrain_scaler_element): for graphs, figures and checkpoints.
+ */
+BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
+
 typedef struct dtrain_sgd_options {
 	size_t struct_size;
-	double momentum;     /* 0 .. <1; default 0.9 */
-	bool nesterov;       /* default false; needs momentum > 0 */
-	double weight_decay; /* >= 0, on every parameter; default 0 */
+	double momentum;             /* 0 .. <1; default 0.9 */
+	bool nesterov;               /* default false; needs momentum > 0 */
+	double weight_decay;         /* >= 0, on every parameter; default 0 */
+	const dtrain_scaler *scaler; /* of the loss whose gradients are used; default NULL */
 } dtrain_sgd_options;
 
 typedef struct dtrain_sgd dtrain_sgd;
@@ -24,7 +38,12 @@ BETON_API void dtrain_sgd_options_init(dtrain_sgd_options *options);
 BETON_API int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, dtrain_sgd **out,
 				beton_error *err);
 BETON_API void dtrain_sgd_destroy(dtrain_sgd **sgd);
-/* Puts one update of all parameters on the stream. */
+/* One update of all parameters, in two parts. set_rate copies the step's scalars to the device. apply puts ops alone on
+ * the stream, the same in each step, so that it can be part of a capture: with a scaler it first inspects the gradients
+ * (reduced over the ranks, so that all ranks see the same), and at last updates the scaler. */
+BETON_API int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err);
+BETON_API int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err);
+/* Both in turn. */
 BETON_API int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err);
 /* The momentum array over the flat space (device memory), for checkpoints. */
 BETON_API void *dtrain_sgd_momentum(const dtrain_sgd *sgd);
