@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "far.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "core/host.h"
+
+/* No address of a host has this bit without all those above it, neither on x86-64 nor on arm64. */
+#define FAR_BIT ((uintptr_t)1 << 55)
+
+static const char *const call_names[FAR_CALLS] = {"alloc", "host_alloc", "op", "copy", "capture", "launch"};
+
+void *far_to_host(const void *address)
+{
+	return (void *)((uintptr_t)address & ~FAR_BIT);
+}
+
+bool far_is_device(const void *address)
+{
+	return ((uintptr_t)address & FAR_BIT) != 0;
+}
+
+bool far_fails(dtrain_device *device, enum far_call call, beton_error *err)
+{
+	if (device->failing != (int)call || atomic_fetch_add(&device->made, 1) + 1 != device->failing_at)
+		return false;
+	bt_fail(err, call == FAR_ALLOC || call == FAR_HOST_ALLOC ? BETON_NO_MEMORY : BETON_DEVICE,
+		"device 'far': %s %llu fails, as DTRAIN_FAR_FAIL says", call_names[call],
+		(unsigned long long)device->failing_at);
+	return true;
+}
+
+static int read_number(const char *name, uint64_t least, uint64_t most, uint64_t *out, beton_error *err)
+{
+	const char *text = getenv(name);
+	return text ? bt_parse_u64(name, text, least, most, out, err) : BETON_OK;
+}
+
+static int read_failure(dtrain_device *device, beton_error *err)
+{
+	const char *text = getenv("DTRAIN_FAR_FAIL");
+	device->failing = -1;
+	for (int i = 0; text && i < FAR_CALLS; i++) {
+		size_t length = strlen(call_names[i]);
+		if (strncmp(text, call_names[i], length) != 0 || text[length] != ':')
+			continue;
+		device->failing = i;
+		return bt_parse_u64("DTRAIN_FAR_FAIL", text + length + 1, 1, UINT64_MAX, &device->failing_at, err);
+	}
+	return text ? bt_fail(err, BETON_INVALID_ARGUMENT, "DTRAIN_FAR_FAIL: '%s' is not WHAT:N", text) : BETON_OK;
+}
+
+static int far_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
+{
+	uint64_t devices = 1, delay = 0;
+	*out = NULL;
+	dtrain_device *device = calloc(1, sizeof(*device));
+	if (!device)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'far'");
+	int status = read_number("DTRAIN_FAR_DEVICES", 1, 1024, &devices, err);
+	if (status == BETON_OK)
+		status = read_number("DTRAIN_FAR_DELAY_US", 0, 1000000, &delay, err);
+	if (status == BETON_OK)
+		status = read_failure(device, err);
+	if (status == BETON_OK && (uint64_t)options->index >= devices)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "device 'far': index %d; there are %d", options->index,
+				 (int)devices);
+	if (status != BETON_OK) {
+		free(device);
+		return status;
+	}
+	device->api = &far_api;
+	device->delay_us = (uint32_t)delay;
+	pthread_mutex_init(&device->mutex, NULL);
+	*out = device;
+	return BETON_OK;
+}
+
+static void far_close(dtrain_device *device)
+{
+	if (!device)
+		return;
+	pthread_mutex_destroy(&device->mutex);
+	free(device);
+}
+
+static void far_caps(const dtrain_device *device, dtrain_device_caps *out)
+{
+	*out = (dtrain_device_caps){.asynchronous = true,
+				    .graph_capture = true,
+				    .batch_norm_add = true,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
+					      1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+				    .alignment = DTRAIN__HOST_ALIGNMENT,
+				    .threads = 1};
+	snprintf(out->description, sizeof(out->description), "reference kernels at a distance, delay %u us",
+		 device->delay_us);
+}
+
+int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	if (far_fails(device, FAR_ALLOC, err))
+		return BETON_NO_MEMORY;
+	int status = dtrain__host_alloc(device, bytes, out, err);
+	if (status == BETON_OK)
+		*out = (void *)((uintptr_t)*out | FAR_BIT);
+	return status;
+}
+
+void far_free(dtrain_device *device, void *memory)
+{
+	if (!memory)
+		return;
+	far_settle(device);
+	dtrain__host_free(device, far_to_host(memory));
+}
+
+static int far_host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	if (far_fails(device, FAR_HOST_ALLOC, err))
+		return BETON_NO_MEMORY;
+	return dtrain__host_alloc(device, bytes, out, err);
+}
+
+static void far_host_free(dtrain_device *device, void *memory)
+{
+	if (!memory)
+		return;
+	far_settle(device);
+	dtrain__host_free(device, memory);
+}
+
+const dtrain_device_api far_api = {
+	.api_version = DTRAIN_DEVICE_API_VERSION,
+	.name = "far",
+	.open = far_open,
+	.close = far_close,
+	.caps = far_caps,
+	.alloc = far_alloc,
+	.free = far_free,
+	.host_alloc = far_host_alloc,
+	.host_free = far_host_free,
+	.stream_create = far_stream_create,
+	.stream_destroy = far_stream_destroy,
+	.stream_synchronize = far_stream_synchronize,
+	.stream_wait = far_stream_wait,
+	.event_create = far_event_create,
+	.event_destroy = far_event_destroy,
+	.event_record = far_event_record,
+	.event_synchronize = far_event_synchronize,
+	.event_elapsed_ms = far_event_elapsed_ms,
+	.event_mark = far_event_mark,
+	.copy = far_copy,
+	.zero = far_zero,
+	.op_create = far_op_create,
+	.op_destroy = far_op_destroy,
+	.op_run = far_op_run,
+	.capture_begin = far_capture_begin,
+	.capture_end = far_capture_end,
+	.capture_launch = far_capture_launch,
+	.capture_destroy = far_capture_destroy,
+};
+
+BETON_API dtrain_module_entry_function dtrain_module_entry;
+
+const dtrain_module *dtrain_module_entry(void)
+{
+	static const dtrain_module module = {
+		.api_version = DTRAIN_MODULE_API_VERSION, .version = "for tests", .device = &far_api};
+	return &module;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device "far" itself, by way of being loaded as a module: steps on it are those of ref bit by bit, eager and
+ * captured, and what a GPU would refuse or get wrong is an error.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/model.h>
+#include <dtrain/module.h>
+#include <dtrain/optim.h>
+
+enum { BATCH = 4, SIDE = 16, CLASSES = 5, PIXELS = BATCH * 3 * SIDE * SIDE, STEPS = 4 };
+
+struct job {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_program *program;
+	dtrain_sgd *sgd;
+	dtrain_tensor image, label, loss;
+};
+
+static void expect(int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("%d: %s", status, err->message);
+}
+
+static void open_device(struct job *job, const char *name)
+{
+	beton_error err = {0};
+	*job = (struct job){0};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
+	expect(dtrain_device_open(name, &options, &job->device, &err), &err);
+	job->api = dtrain_device_get_api(job->device);
+	expect(job->api->stream_create(job->device, &job->stream, &err), &err);
+}
+
+static void open_job(struct job *job, const char *name)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_sgd_options sgd;
+	const int64_t batch = BATCH;
+	open_device(job, name);
+	expect(dtrain_params_create(job->device, DTRAIN_F32, &job->params, &err), &err);
+	expect(dtrain_graph_create(job->params, true, &graph, &err), &err);
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){BATCH, 3, SIDE, SIDE});
+	dtrain_shape label = dtrain_shape_of(1, &batch);
+	job->image = dtrain_graph_input(graph, "image", DTRAIN_F32, &image);
+	job->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
+	dtrain_tensor logits = dtrain_model_build(graph, "resnet20", job->image, CLASSES);
+	job->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, job->label, 0.1));
+	dtrain_graph_backward(graph, job->loss);
+	dtrain_graph_keep(graph, job->loss);
+	expect(dtrain_graph_compile(&graph, &job->program, &err), &err);
+	expect(dtrain_params_initialize(job->params, 7, job->stream, &err), &err);
+	dtrain_sgd_options_init(&sgd);
+	expect(dtrain_sgd_create(job->params, &sgd, &job->sgd, &err), &err);
+	float pixels[PIXELS];
+	int64_t labels[BATCH];
+	for (int i = 0; i < PIXELS; i++)
+		pixels[i] = (float)(i * 7919 % 256) / 128 - 1;
+	for (int i = 0; i < BATCH; i++)
+		labels[i] = i;
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->image), pixels, sizeof(pixels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(job->api->copy(job->stream, dtrain_program_data(job->program, job->label), labels, sizeof(labels),
+			      DTRAIN_HOST_TO_DEVICE, &err),
+	       &err);
+	expect(job->api->stream_synchronize(job->stream, &err), &err);
+}
+
+static void close_job(struct job *job)
+{
+	dtrain_sgd_destroy(&job->sgd);
+	dtrain_program_destroy(&job->program);
+	dtrain_params_destroy(&job->params);
+	job->api->stream_destroy(job->stream);
+	dtrain_device_close(&job->device);
+}
+
+static float read_loss(struct job *job)
+{
+	beton_error err = {0};
+	float loss = 0;
+	expect(job->api->copy(job->stream, &loss, dtrain_program_data(job->program, job->loss), sizeof(loss),
+			      DTRAIN_DEVICE_TO_HOST, &err),
+	       &err);
+	expect(job->api->stream_synchronize(job->stream, &err), &err);
+	return loss;
+}
+
+static void train(struct job *job, float *losses)
+{
+	beton_error err = {0};
+	for (int i = 0; i < STEPS; i++) {
+		expect(dtrain_program_run(job->program, job->stream, NULL, &err), &err);
+		expect(dtrain_sgd_step(job->sgd, 0.1, job->stream, &err), &err);
+		losses[i] = read_loss(job);
+	}
+}
+
+static void steps_are_refs(void **state)
+{
+	struct job far, ref;
+	float of_far[STEPS], of_ref[STEPS];
+	(void)state;
+	open_job(&far, "far");
+	open_job(&ref, "ref");
+	train(&far, of_far);
+	train(&ref, of_ref);
+	assert_memory_equal(of_far, of_ref, sizeof(of_ref));
+	assert_true(of_ref[0] != of_ref[STEPS - 1]);
+	close_job(&far);
+	close_job(&ref);
+}
+
+/* The loss is fetched by a second stream, which an event draws into the capture and another one joins again. */
+static void captures_are_replayed(void **state)
+{
+	struct job far, ref;
+	float of_far[STEPS], of_ref[STEPS], *fetched;
+	beton_error err = {0};
+	dtrain_stream *side;
+	dtrain_event *began, *forked, *joined, *marks[2];
+	void *captured;
+	double ms;
+	(void)state;
+	open_job(&far, "far");
+	open_job(&ref, "ref");
+	train(&ref, of_ref);
+	const dtrain_device_api *api = far.api;
+	expect(api->host_alloc(far.device, sizeof(float), (void **)&fetched, &err), &err);
+	expect(api->stream_create(far.device, &side, &err), &err);
+	dtrain_event **events[] = {&began, &forked, &joined, &marks[0], &marks[1]};
+	for (int i = 0; i < 5; i++)
+		expect(api->event_create(far.device, events[i], &err), &err);
+	expect(api->capture_begin(far.stream, &err), &err);
+	expect(api->event_mark(marks[0], far.stream, &err), &err);
+	expect(dtrain_program_run(far.program, far.stream, NULL, &err), &err);
+	expect(api->event_record(forked, far.stream, &err), &err);
+	expect(api->stream_wait(side, forked, &err), &err);
+	expect(api->copy(side, fetched, dtrain_program_data(far.program, far.loss), sizeof(float),
+			 DTRAIN_DEVICE_TO_HOST, &err),
+	       &err);
+	expect(api->event_record(joined, side, &err), &err);
+	expect(api->stream_wait(far.stream, joined, &err), &err);
+	expect(api->event_mark(marks[1], far.stream, &err), &err);
+	assert_int_equal(api->stream_synchronize(far.stream, &err), BETON_STATE);
+	assert_int_equal(api->event_synchronize(forked, &err), BETON_STATE);
+	expect(api->capture_end(far.stream, &captured, &err), &err);
+	for (int i = 0; i < STEPS; i++) {
+		*fetched = -1;
+		expect(api->capture_launch(captured, far.stream, &err), &err);
+		expect(dtrain_sgd_step(far.sgd, 0.1, far.stream, &err), &err);
+		expect(api->event_record(began, far.stream, &err), &err);
+		expect(api->event_synchronize(began, &err), &err);
+		of_far[i] = *fetched;
+		expect(api->event_elapsed_ms(marks[0], marks[1], &ms, &err), &err);
+		assert_true(ms >= 0);
+	}
+	assert_memory_equal(of_far, of_ref, sizeof(of_ref));
+	/* Outside of its capture, a captured event says nothing. */
+	assert_int_equal(api->stream_wait(far.stream, joined, &err), BETON_STATE);
+	api->capture_destroy(captured);
+	for (int i = 0; i < 5; i++)
+		api->event_destroy(*events[i]);
+	api->stream_destroy(side);
+	api->host_free(far.device, fetched);
+	close_job(&far);
+	close_job(&ref);
+}
+
+static void a_capture_has_to_be_joined(void **state)
+{
+	struct job far;
+	beton_error err = {0};
+	dtrain_stream *side;
+	dtrain_event *event, *outside;
+	void *captured, *memory;
+	(void)state;
+	open_device(&far, "far");
+	const dtrain_device_api *api = far.api;
+	expect(api->alloc(far.device, 64, &memory, &err), &err);
+	expect(api->stream_create(far.device, &side, &err), &err);
+	expect(api->event_create(far.device, &event, &err), &err);
+	expect(api->event_create(far.device, &outside, &err), &err);
+	expect(api->event_record(outside, side, &err), &err);
+	expect(api->capture_begin(far.stream, &err), &err);
+	assert_int_equal(api->capture_begin(side, &err), BETON_STATE);
+	assert_int_equal(api->stream_wait(far.stream, outside, &err), BETON_STATE);
+	expect(api->event_record(event, far.stream, &err), &err);
+	expect(api->stream_wait(side, event, &err), &err);
+	expect(api->zero(side, memory, 64, &err), &err);
+	assert_int_equal(api->capture_end(far.stream, &captured, &err), BETON_STATE);
+	assert_null(captured);
+	expect(api->stream_synchronize(side, &err), &err);
+	api->event_destroy(event);
+	api->event_destroy(outside);
+	api->stream_destroy(side);
+	api->free(far.device, memory);
+	close_job(&far);
+}
+
+static void wrong_memory_is_refused(void **state)
+{
+	struct job far;
+	beton_error err = {0};
+	void *memory;
+	char host[64] = {0};
+	(void)state;
+	open_device(&far, "far");
+	const dtrain_device_api *api = far.api;
+	expect(api->alloc(far.device, sizeof(host), &memory, &err), &err);
+	assert_int_equal(api->copy(far.stream, host, host, 64, DTRAIN_HOST_TO_DEVICE, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(api->copy(far.stream, memory, memory, 64, DTRAIN_HOST_TO_DEVICE, &err),
+			 BETON_INVALID_ARGUMENT);
+	assert_int_equal(api->copy(far.stream, memory, memory, 64, DTRAIN_DEVICE_TO_HOST, &err),
+			 BETON_INVALID_ARGUMENT);
+	assert_int_equal(api->zero(far.stream, host, 64, &err), BETON_INVALID_ARGUMENT);
+	expect(api->zero(far.stream, memory, 64, &err), &err);
+	expect(api->stream_synchronize(far.stream, &err), &err);
+	api->free(far.device, memory);
+	close_job(&far);
+}
+
+/* Half precision is told from float by its rounding: x * 1 of a number that is between two halves. */
+static void halves_are_rounded(void **state)
+{
+	static const struct {
+		dtrain_dtype dtype;
+		float shift;
+		uint16_t bits;
+	} cases[] = {
+		{DTRAIN_BF16, 1.00390625f, 0x3f80},   {DTRAIN_BF16, 1.01171875f, 0x3f82},
+		{DTRAIN_F16, 1.00048828125f, 0x3c00}, {DTRAIN_F16, 1.00146484375f, 0x3c02},
+		{DTRAIN_F16, 65519.99f, 0x7bff},      {DTRAIN_F16, -65520, 0xfc00},
+		{DTRAIN_F16, 0x1.8p-24f, 0x0002},     {DTRAIN_F16, 0x1p-26f, 0},
+		{DTRAIN_F16, -0.5f, 0xb800},
+	};
+	struct job far;
+	beton_error err = {0};
+	(void)state;
+	open_device(&far, "far");
+	const dtrain_device_api *api = far.api;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_op *op;
+		void *x, *y;
+		uint16_t got;
+		dtrain_op_desc desc = {
+			.kind = DTRAIN_OP_NORMALIZE,
+			.attrs = {.scale = {1}, .shift = {cases[i].shift}},
+			.num_inputs = 1,
+			.num_outputs = 1,
+			.inputs = {{DTRAIN_U8, dtrain_shape_of(4, (int64_t[]){1, 1, 1, 1}), NULL, 1}},
+			.outputs = {{cases[i].dtype, dtrain_shape_of(4, (int64_t[]){1, 1, 1, 1}), NULL, 0}}};
+		expect(api->op_create(far.device, &desc, &op, &err), &err);
+		assert_int_equal(desc.outputs[0].bytes, 2);
+		expect(api->alloc(far.device, 1, &x, &err), &err);
+		expect(api->alloc(far.device, 2, &y, &err), &err);
+		expect(api->op_run(op, far.stream, (void *[]){x, y}, NULL, &err), &err);
+		expect(api->copy(far.stream, &got, y, 2, DTRAIN_DEVICE_TO_HOST, &err), &err);
+		expect(api->stream_synchronize(far.stream, &err), &err);
+		if (got != cases[i].bits)
+			fail_msg("case %zu: %#x, should be %#x", i, got, cases[i].bits);
+		api->op_destroy(op);
+		api->free(far.device, x);
+		api->free(far.device, y);
+	}
+	close_job(&far);
+}
+
+static void failures_come_as_asked(void **state)
+{
+	struct job far;
+	beton_error err = {0};
+	void *memory;
+	(void)state;
+	setenv("DTRAIN_FAR_FAIL", "alloc:2", 1);
+	open_device(&far, "far");
+	expect(far.api->alloc(far.device, 64, &memory, &err), &err);
+	far.api->free(far.device, memory);
+	assert_int_equal(far.api->alloc(far.device, 64, &memory, &err), BETON_NO_MEMORY);
+	unsetenv("DTRAIN_FAR_FAIL");
+	close_job(&far);
+	dtrain_device_options options = {.struct_size = sizeof(options), .index = 1};
+	assert_int_equal(dtrain_device_open("far", &options, &far.device, &err), BETON_INVALID_ARGUMENT);
+	setenv("DTRAIN_FAR_DEVICES", "2", 1);
+	expect(dtrain_device_open("far", &options, &far.device, &err), &err);
+	unsetenv("DTRAIN_FAR_DEVICES");
+	dtrain_device_close(&far.device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steps_are_refs),
+		cmocka_unit_test(captures_are_replayed),
+		cmocka_unit_test(a_capture_has_to_be_joined),
+		cmocka_unit_test(wrong_memory_is_refused),
+		cmocka_unit_test(halves_are_rounded),
+		cmocka_unit_test(failures_come_as_asked),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
