@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cuda device: opening it, what it can do, its memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "cuda.h"
+
+/* Of cudaMalloc, as the CUDA programming guide promises. */
+#define ALIGNMENT 256
+
+/* The oldest that the module has code for: bf16, and TF32, came with it. */
+#define LEAST_CAPABILITY 8
+
+static int check_driver(beton_error *err)
+{
+	int version = 0;
+	if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0)
+		return bt_fail(
+			err, BETON_DEVICE,
+			"device 'cuda': no NVIDIA driver: libcuda.so.1 is not found; install the driver, or start "
+			"the container with the GPUs (docker: --gpus all)");
+	/* A driver of one major version runs programs of all its minor ones. */
+	if (version / 1000 < CUDART_VERSION / 1000)
+		return bt_fail(
+			err, BETON_UNSUPPORTED,
+			"device 'cuda': the NVIDIA driver is for CUDA %d.%d and this module needs %d.0: install a "
+			"newer driver, or NVIDIA's package cuda-compat-%d-%d",
+			version / 1000, version % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION / 1000,
+			CUDART_VERSION % 1000 / 10);
+	return BETON_OK;
+}
+
+static int check_index(int index, beton_error *err)
+{
+	int count = 0;
+	cudaError_t status = cudaGetDeviceCount(&count);
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+		(void)cudaGetLastError();
+		return bt_fail(err, BETON_DEVICE, "device 'cuda': there is no GPU: see nvidia-smi -L%s%s",
+			       visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+	}
+	int result = cuda_check(status, err, "device 'cuda'");
+	if (result == BETON_OK && index >= count)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cuda': index %d of %d (they count from 0)%s%s",
+				 index, count, visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
+	return result;
+}
+
+static int check_properties(dtrain_device *device, beton_error *err)
+{
+	struct cudaDeviceProp *properties = &device->properties;
+	int status =
+		cuda_check(cudaGetDeviceProperties(properties, device->index), err, "device 'cuda' %d", device->index);
+	if (status == BETON_OK && properties->major < LEAST_CAPABILITY)
+		status = bt_fail(err, BETON_UNSUPPORTED,
+				 "device 'cuda' %d: %s has compute capability %d.%d; this module needs %d.0 or newer",
+				 device->index, properties->name, properties->major, properties->minor,
+				 LEAST_CAPABILITY);
+	return status;
+}
+
+static int open_libraries(dtrain_device *device, beton_error *err)
+{
+	cudnnStatus_t dnn = cudnnCreate(&device->dnn);
+	if (dnn != CUDNN_STATUS_SUCCESS) {
+		char detail[256] = "";
+		cudnnGetLastErrorString(detail, sizeof(detail));
+		device->dnn = NULL;
+		return bt_fail(err, BETON_DEVICE, "device 'cuda' %d: cuDNN does not start: %s %s", device->index,
+			       cudnnGetErrorString(dnn), detail);
+	}
+	cublasStatus_t blas = cublasLtCreate(&device->blas);
+	if (blas != CUBLAS_STATUS_SUCCESS) {
+		device->blas = NULL;
+		return bt_fail(err, BETON_DEVICE, "device 'cuda' %d: cuBLASLt does not start: %s", device->index,
+			       cublasLtGetStatusString(blas));
+	}
+	return BETON_OK;
+}
+
+/* What needs the GPU. A thread that waits for it sleeps: the loader has work for the core. */
+static int start(dtrain_device *device, beton_error *err)
+{
+	int status = check_properties(device, err);
+	if (status == BETON_OK)
+		status = cuda_check(
+			cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid), err,
+			"device 'cuda' %d", device->index);
+	if (status == BETON_OK)
+		status = cuda_enter(device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaHostAlloc((void **)&device->fault, sizeof(*device->fault),
+						  cudaHostAllocMapped | cudaHostAllocPortable),
+				    err, "device 'cuda' %d: pinned memory", device->index);
+	if (status != BETON_OK)
+		return status;
+	*device->fault = 0;
+	return open_libraries(device, err);
+}
+
+static void cuda_close(dtrain_device *device)
+{
+	if (!device)
+		return;
+	if (device->fault) {
+		(void)cuda_enter(device, NULL);
+		if (device->blas)
+			cublasLtDestroy(device->blas);
+		if (device->dnn)
+			cudnnDestroy(device->dnn);
+		cudaFreeHost(device->fault);
+	}
+	pthread_mutex_destroy(&device->lock);
+	free(device);
+}
+
+static int cuda_open(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
+{
+	*out = NULL;
+	int status = check_driver(err);
+	if (status == BETON_OK)
+		status = check_index(options->index, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_device *device = calloc(1, sizeof(*device));
+	if (!device)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'cuda'");
+	*device = (dtrain_device){.api = &cuda_device_api,
+				  .index = options->index,
+				  .tf32 = options->tf32,
+				  .deterministic = options->deterministic,
+				  .lock = PTHREAD_MUTEX_INITIALIZER};
+	status = start(device, err);
+	if (status != BETON_OK) {
+		cuda_close(device);
+		return status;
+	}
+	*out = device;
+	return BETON_OK;
+}
+
+static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
+{
+	*out = (dtrain_device_caps){.asynchronous = true,
+				    .graph_capture = true,
+				    .batch_norm_add = true,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
+					      1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+				    .alignment = ALIGNMENT,
+				    .threads = 1};
+	const struct cudaDeviceProp *gpu = &device->properties;
+	size_t dnn = cudnnGetVersion();
+	snprintf(out->description, sizeof(out->description), "%.63s (%d.%d), %.1f GiB, CUDA %d.%d, cuDNN %zu.%zu.%zu",
+		 gpu->name, gpu->major, gpu->minor, (double)gpu->totalGlobalMem * 0x1p-30, CUDART_VERSION / 1000,
+		 CUDART_VERSION % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100);
+}
+
+static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	int result = cuda_enter(device, err);
+	if (result != BETON_OK)
+		return result;
+	void *memory = NULL;
+	cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
+	if (status == cudaErrorMemoryAllocation) {
+		size_t available = 0, total = 0;
+		(void)cudaGetLastError();
+		(void)cudaMemGetInfo(&available, &total);
+		return bt_fail(
+			err, BETON_NO_MEMORY,
+			"device 'cuda' %d: cannot allocate %.1f MiB: of %.1f MiB %.1f MiB are free; a smaller batch "
+			"needs less",
+			device->index, (double)bytes * 0x1p-20, (double)total * 0x1p-20, (double)available * 0x1p-20);
+	}
+	result = cuda_check(status, err, "device 'cuda' %d: cannot allocate %zu bytes", device->index, bytes);
+	if (result != BETON_OK)
+		return result;
+	/* The streams of the device do not wait for the default stream: the memory is ready when this returns. */
+	status = cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cudaStreamPerThread);
+	if (status == cudaSuccess)
+		status = cudaStreamSynchronize(cudaStreamPerThread);
+	result = cuda_check(status, err, "device 'cuda' %d: cannot clear %zu bytes", device->index, bytes);
+	if (result == BETON_OK)
+		*out = memory;
+	else
+		cudaFree(memory);
+	return result;
+}
+
+static void cuda_free(dtrain_device *device, void *memory)
+{
+	if (memory && cuda_enter(device, NULL) == BETON_OK)
+		cudaFree(memory);
+}
+
+static int cuda_host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+{
+	*out = NULL;
+	int status = cuda_enter(device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocPortable), err,
+				    "device 'cuda' %d: cannot allocate %zu bytes of pinned memory", device->index,
+				    bytes);
+	if (status != BETON_OK)
+		*out = NULL;
+	return status;
+}
+
+static void cuda_host_free(dtrain_device *device, void *memory)
+{
+	if (memory && cuda_enter(device, NULL) == BETON_OK)
+		cudaFreeHost(memory);
+}
+
+const dtrain_device_api cuda_device_api = {
+	.api_version = DTRAIN_DEVICE_API_VERSION,
+	.name = "cuda",
+	.open = cuda_open,
+	.close = cuda_close,
+	.caps = cuda_caps,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.host_alloc = cuda_host_alloc,
+	.host_free = cuda_host_free,
+	.stream_create = cuda_stream_create,
+	.stream_destroy = cuda_stream_destroy,
+	.stream_synchronize = cuda_stream_synchronize,
+	.stream_wait = cuda_stream_wait,
+	.event_create = cuda_event_create,
+	.event_destroy = cuda_event_destroy,
+	.event_record = cuda_event_record,
+	.event_synchronize = cuda_event_synchronize,
+	.event_elapsed_ms = cuda_event_elapsed_ms,
+	.event_mark = cuda_event_mark,
+	.copy = cuda_copy,
+	.zero = cuda_zero,
+	.op_create = cuda_op_create,
+	.op_destroy = cuda_op_destroy,
+	.op_run = cuda_op_run,
+	.capture_begin = cuda_capture_begin,
+	.capture_end = cuda_capture_end,
+	.capture_launch = cuda_capture_launch,
+	.capture_destroy = cuda_capture_destroy,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cuda device: making and running ops. What an op does is in the builders' files.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "core/op.h"
+#include "cuda.h"
+
+const char cuda_nhwc[] = "NHWC";
+
+/* Between two ops only activations have 4 dimensions; those of a weight's gradient are the caller's. */
+static bool is_weight_gradient(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT;
+}
+
+static void lay_out(dtrain_op_desc *desc)
+{
+	for (int i = 0; i < desc->num_outputs; i++) {
+		dtrain_operand *output = &desc->outputs[i];
+		bool nhwc = output->shape.ndim == 4 && !desc->plain_output[i] && !is_weight_gradient(desc);
+		output->layout = nhwc ? cuda_nhwc : NULL;
+		output->bytes = (size_t)dtrain_shape_count(&output->shape) * dtrain_dtype_size(output->dtype);
+	}
+	desc->workspace_bytes = 0;
+}
+
+static int check(const dtrain_op_desc *desc, beton_error *err)
+{
+	int status = dtrain__op_check(desc, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_dtype dtype = dtrain__op_compute_type(desc);
+	if (dtype == DTRAIN_F64)
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
+			       dtrain_dtype_name(dtype));
+	for (int i = 0; i < desc->num_inputs; i++) {
+		const dtrain_operand *input = &desc->inputs[i];
+		if (input->layout && !(cuda_is_nhwc(input) && input->shape.ndim == 4))
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "device 'cuda': op %s: operand %d has the layout of another device",
+				       dtrain__op_name(desc->kind), i);
+	}
+	return BETON_OK;
+}
+
+typedef int builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+
+static builder *const builders[DTRAIN_OP_KIND_COUNT] = {NULL};
+
+static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	if (!builders[desc->kind])
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s is not there yet",
+			       dtrain__op_name(desc->kind));
+	return builders[desc->kind](op, desc, err);
+}
+
+int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
+{
+	*out = NULL;
+	int status = check(desc, err);
+	if (status == BETON_OK)
+		status = cuda_enter(device, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_op *op = calloc(1, sizeof(*op));
+	if (!op)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
+	op->device = device;
+	lay_out(desc);
+	pthread_mutex_lock(&device->lock);
+	status = build(op, desc, err);
+	pthread_mutex_unlock(&device->lock);
+	if (status != BETON_OK) {
+		cuda_op_destroy(op);
+		return status;
+	}
+	op->desc = *desc;
+	*out = op;
+	return BETON_OK;
+}
+
+void cuda_op_destroy(dtrain_op *op)
+{
+	if (!op)
+		return;
+	if (op->destroy && cuda_enter(op->device, NULL) == BETON_OK)
+		op->destroy(op->state);
+	free(op);
+}
+
+int cuda_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
+{
+	int status = cuda_enter(op->device, err);
+	if (status != BETON_OK)
+		return status;
+	pthread_mutex_lock(&op->device->lock);
+	status = op->run(op, stream->stream, operands, workspace, err);
+	pthread_mutex_unlock(&op->device->lock);
+	return status;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cuda device: streams, events, copies, and the capture of what is put on a stream.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "cuda.h"
+
+/* ---- streams ---- */
+
+int cuda_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err)
+{
+	*out = NULL;
+	dtrain_stream *stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a stream");
+	stream->device = device;
+	int status = cuda_enter(device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking), err,
+				    "device 'cuda' %d: cannot make a stream", device->index);
+	if (status != BETON_OK) {
+		free(stream);
+		return status;
+	}
+	*out = stream;
+	return BETON_OK;
+}
+
+void cuda_stream_destroy(dtrain_stream *stream)
+{
+	if (!stream)
+		return;
+	if (cuda_enter(stream->device, NULL) == BETON_OK)
+		cudaStreamDestroy(stream->stream);
+	free(stream);
+}
+
+/* What a kernel found wrong since the last time. One caller gets it. */
+static int report_fault(const dtrain_device *device, beton_error *err)
+{
+	int32_t fault = __atomic_exchange_n(device->fault, 0, __ATOMIC_ACQ_REL);
+	if (fault == 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "the label of row %d of a batch is outside the model's classes",
+		       fault - 1);
+}
+
+int cuda_stream_synchronize(dtrain_stream *stream, beton_error *err)
+{
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamSynchronize(stream->stream), err,
+				    "device 'cuda' %d: the work on a stream failed", stream->device->index);
+	return status == BETON_OK ? report_fault(stream->device, err) : status;
+}
+
+int cuda_stream_wait(dtrain_stream *stream, dtrain_event *event, beton_error *err)
+{
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamWaitEvent(stream->stream, event->event, cudaEventWaitDefault), err,
+				    "device 'cuda' %d: a stream cannot wait for an event", stream->device->index);
+	return status;
+}
+
+/* ---- events ---- */
+
+int cuda_event_create(dtrain_device *device, dtrain_event **out, beton_error *err)
+{
+	*out = NULL;
+	dtrain_event *event = calloc(1, sizeof(*event));
+	if (!event)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an event");
+	event->device = device;
+	int status = cuda_enter(device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaEventCreateWithFlags(&event->event, cudaEventBlockingSync), err,
+				    "device 'cuda' %d: cannot make an event", device->index);
+	if (status != BETON_OK) {
+		free(event);
+		return status;
+	}
+	*out = event;
+	return BETON_OK;
+}
+
+void cuda_event_destroy(dtrain_event *event)
+{
+	if (!event)
+		return;
+	if (cuda_enter(event->device, NULL) == BETON_OK)
+		cudaEventDestroy(event->event);
+	free(event);
+}
+
+static int record(dtrain_event *event, dtrain_stream *stream, unsigned flags, beton_error *err)
+{
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaEventRecordWithFlags(event->event, stream->stream, flags), err,
+				    "device 'cuda' %d: cannot record an event", stream->device->index);
+	if (status == BETON_OK)
+		event->recorded = true;
+	return status;
+}
+
+int cuda_event_record(dtrain_event *event, dtrain_stream *stream, beton_error *err)
+{
+	return record(event, stream, cudaEventRecordDefault, err);
+}
+
+/* In a capture a record only says what depends on what. One that leaves a time at each launch is external, a node of
+ * the graph of its own, and is allowed nowhere else. */
+int cuda_event_mark(dtrain_event *event, dtrain_stream *stream, beton_error *err)
+{
+	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
+				    "device 'cuda' %d: cannot mark an event", stream->device->index);
+	if (status != BETON_OK)
+		return status;
+	bool captures = capture == cudaStreamCaptureStatusActive;
+	return record(event, stream, captures ? cudaEventRecordExternal : cudaEventRecordDefault, err);
+}
+
+int cuda_event_synchronize(dtrain_event *event, beton_error *err)
+{
+	int status = cuda_enter(event->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaEventSynchronize(event->event), err,
+				    "device 'cuda' %d: the work in front of an event failed", event->device->index);
+	return status == BETON_OK ? report_fault(event->device, err) : status;
+}
+
+int cuda_event_elapsed_ms(dtrain_event *start, dtrain_event *end, double *out, beton_error *err)
+{
+	float milliseconds = 0;
+	*out = 0;
+	if (!start->recorded || !end->recorded)
+		return bt_fail(err, BETON_STATE, "elapsed time of an event that was not recorded");
+	int status = cuda_enter(end->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaEventElapsedTime(&milliseconds, start->event, end->event), err,
+				    "device 'cuda' %d: no time between two events", end->device->index);
+	if (status == BETON_OK)
+		*out = milliseconds;
+	return status;
+}
+
+/* ---- memory ---- */
+
+int cuda_copy(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
+	      beton_error *err)
+{
+	static const enum cudaMemcpyKind kinds[] = {[DTRAIN_HOST_TO_DEVICE] = cudaMemcpyHostToDevice,
+						    [DTRAIN_DEVICE_TO_HOST] = cudaMemcpyDeviceToHost,
+						    [DTRAIN_DEVICE_TO_DEVICE] = cudaMemcpyDeviceToDevice};
+	if (!bytes || destination == source)
+		return BETON_OK;
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaMemcpyAsync(destination, source, bytes, kinds[kind], stream->stream), err,
+				    "device 'cuda' %d: cannot copy %zu bytes", stream->device->index, bytes);
+	return status;
+}
+
+int cuda_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err)
+{
+	if (!bytes)
+		return BETON_OK;
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaMemsetAsync(memory, 0, bytes, stream->stream), err,
+				    "device 'cuda' %d: cannot clear %zu bytes", stream->device->index, bytes);
+	return status;
+}
+
+/* ---- capture ---- */
+
+typedef struct capture {
+	dtrain_device *device;
+	cudaGraphExec_t graph;
+} capture;
+
+/* Thread-local: other threads (the loader's pinned memory, a group's) may allocate meanwhile. */
+int cuda_capture_begin(dtrain_stream *stream, beton_error *err)
+{
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal), err,
+				    "device 'cuda' %d: cannot begin a capture", stream->device->index);
+	return status;
+}
+
+/* The graph of a capture that something in between made invalid is NULL. Ending it frees the stream all the same. */
+int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err)
+{
+	*captured = NULL;
+	cudaGraph_t graph = NULL;
+	int index = stream->device->index;
+	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamEndCapture(stream->stream, &graph), err,
+				    "device 'cuda' %d: the capture failed", index);
+	capture *result = status == BETON_OK ? calloc(1, sizeof(*result)) : NULL;
+	if (status == BETON_OK && !result)
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for a capture");
+	if (status == BETON_OK)
+		status = cuda_check(cudaGraphInstantiate(&result->graph, graph, 0), err,
+				    "device 'cuda' %d: a capture cannot be made a graph", index);
+	if (graph)
+		cudaGraphDestroy(graph);
+	if (status != BETON_OK) {
+		free(result);
+		return status;
+	}
+	result->device = stream->device;
+	*captured = result;
+	return BETON_OK;
+}
+
+int cuda_capture_launch(void *captured, dtrain_stream *stream, beton_error *err)
+{
+	const capture *unit = captured;
+	int status = cuda_enter(unit->device, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaGraphLaunch(unit->graph, stream->stream), err,
+				    "device 'cuda' %d: a captured graph cannot be launched", unit->device->index);
+	return status;
+}
+
+void cuda_capture_destroy(void *captured)
+{
+	capture *unit = captured;
+	if (!unit)
+		return;
+	if (cuda_enter(unit->device, NULL) == BETON_OK)
+		cudaGraphExecDestroy(unit->graph);
+	free(unit);
+}
