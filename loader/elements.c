@@ -4,27 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-uint16_t bt_bfloat16(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof(bits));
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-uint16_t bt_float16(float value)
-{
-	uint16_t sign = signbit(value) ? 0x8000 : 0;
-	double size = fabs((double)value);
-	if (size >= 65520) /* half way from the largest to the next power of two: even is infinity */
-		return sign | 0x7c00;
-	/* Below 2^-14 the step stays the same; a mantissa that rounds up to a power of two carries into the exponent.
-	 */
-	int exponent;
-	frexp(size, &exponent);
-	exponent = exponent < -13 || size == 0 ? -13 : exponent;
-	uint32_t steps = (uint32_t)nearbyint(ldexp(size, 11 - exponent));
-	return (uint16_t)(sign | (((uint32_t)(exponent + 13) << 10) + steps));
-}
+#include "common/half.h"
 
 /* Whether vector units arrive at the tables' values. */
 static bool computes(const bt_elements *elements)

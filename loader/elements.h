@@ -29,8 +29,4 @@ typedef struct bt_elements {
 /* For a row whose byte i is of channel channels[i % 3] of options->image. */
 void bt_elements_init(bt_elements *elements, const beton_loader_options *options, const int channels[3]);
 
-/* To nearest, ties to even; what is too large becomes infinity. value is not NaN. */
-uint16_t bt_float16(float value);
-uint16_t bt_bfloat16(float value);
-
 #endif

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "elements.h"
+#include "common/half.h"
 #include "permutation.h"
 
 /* Pictures are mixed in place a part at a time, along the ring: then only the first one's part has to be remembered,
@@ -102,37 +102,13 @@ static inline __attribute__((always_inline)) void mix_floats(void *to, const voi
 		a[i] = blend(a[i], b[i], lambda);
 }
 
-static inline float widen_bfloat16(uint16_t value)
-{
-	uint32_t bits = (uint32_t)value << 16;
-	float wide;
-	memcpy(&wide, &bits, sizeof(wide));
-	return wide;
-}
-
-static inline uint16_t narrow_bfloat16(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof(bits));
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static inline __attribute__((always_inline)) void mix_bfloats(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	uint16_t *restrict a = to;
 	const uint16_t *restrict b = from;
 	float lambda = (float)weight / BT_MIX_ONE;
 	for (size_t i = 0; i < bytes / sizeof(*a); i++)
-		a[i] = narrow_bfloat16(blend(widen_bfloat16(a[i]), widen_bfloat16(b[i]), lambda));
-}
-
-static float widen_float16(uint16_t value)
-{
-	int exponent = value >> 10 & 31, mantissa = value & 1023;
-	float size = exponent == 31
-			     ? (mantissa ? NAN : INFINITY)
-			     : ldexpf((float)(exponent ? mantissa + 1024 : mantissa), (exponent ? exponent : 1) - 25);
-	return value & 0x8000 ? -size : size;
+		a[i] = bt_bfloat16(blend(bt_widen_bfloat16(a[i]), bt_widen_bfloat16(b[i]), lambda));
 }
 
 static void mix_halves(void *to, const void *from, size_t bytes, uint32_t weight)
@@ -140,10 +116,8 @@ static void mix_halves(void *to, const void *from, size_t bytes, uint32_t weight
 	uint16_t *a = to;
 	const uint16_t *b = from;
 	float lambda = (float)weight / BT_MIX_ONE;
-	for (size_t i = 0; i < bytes / sizeof(*a); i++) {
-		float mixed = blend(widen_float16(a[i]), widen_float16(b[i]), lambda);
-		a[i] = isnan(mixed) ? 0x7e00 : bt_float16(mixed);
-	}
+	for (size_t i = 0; i < bytes / sizeof(*a); i++)
+		a[i] = bt_float16(blend(bt_widen_float16(a[i]), bt_widen_float16(b[i]), lambda));
 }
 
 typedef void (*mixer)(void *to, const void *from, size_t bytes, uint32_t weight);

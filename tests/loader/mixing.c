@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/half.h"
 #include "loader/batch_operations.h"
-#include "loader/elements.h"
 #include "loader/mix.h"
 
 enum { SAMPLES = 23, BATCH = 8, WIDTH = 16, HEIGHT = 12, IMAGE = WIDTH * HEIGHT * 3 };
@@ -96,21 +96,6 @@ static beton_loader_options make_options(const beton_batch_operation *operations
 	return options;
 }
 
-static float bfloat(uint16_t value)
-{
-	uint32_t bits = (uint32_t)value << 16;
-	float wide;
-	memcpy(&wide, &bits, sizeof(wide));
-	return wide;
-}
-
-static float half(uint16_t value)
-{
-	int exponent = value >> 10 & 31, mantissa = value & 1023;
-	double size = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
-	return (float)(value & 0x8000 ? -size : size);
-}
-
 static uint16_t element16(const uint8_t *image, uint32_t i)
 {
 	uint16_t value;
@@ -135,11 +120,11 @@ static void check_mixed(beton_dtype dtype, const uint8_t *got, const uint8_t *ow
 	else if (dtype == BETON_FLOAT32)
 		assert_true(element32(got, i) == element32(own, i) * l + element32(other, i) * (1 - l));
 	else if (dtype == BETON_FLOAT16)
-		assert_int_equal(element16(got, i),
-				 bt_float16(half(element16(own, i)) * l + half(element16(other, i)) * (1 - l)));
+		assert_int_equal(element16(got, i), bt_float16(bt_widen_float16(element16(own, i)) * l +
+							       bt_widen_float16(element16(other, i)) * (1 - l)));
 	else
-		assert_int_equal(element16(got, i),
-				 bt_bfloat16(bfloat(element16(own, i)) * l + bfloat(element16(other, i)) * (1 - l)));
+		assert_int_equal(element16(got, i), bt_bfloat16(bt_widen_bfloat16(element16(own, i)) * l +
+								bt_widen_bfloat16(element16(other, i)) * (1 - l)));
 }
 
 /* Whether element i lies in the box. */

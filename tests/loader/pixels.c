@@ -10,6 +10,7 @@
 
 #include <jpeglib.h>
 
+#include "common/half.h"
 #include "loader/decode.h"
 #include "loader/transform.h"
 

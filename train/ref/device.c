@@ -39,11 +39,17 @@ static void ref_caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	(void)device;
 	*out = (dtrain_device_caps){.host_memory = true,
-				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 |
+					      1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
 				    .batch_norm_add = true,
 				    .threads = 1};
 	snprintf(out->description, sizeof(out->description), "plain C reference, 1 thread");
+}
+
+static bool is_half(const dtrain_op *op)
+{
+	return op->dtype == DTRAIN_F16 || op->dtype == DTRAIN_BF16;
 }
 
 static int ref_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
@@ -53,26 +59,27 @@ static int ref_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	int status = dtrain__op_check(desc, err);
 	if (status != BETON_OK)
 		return status;
-	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (dtype != DTRAIN_F32 && dtype != DTRAIN_F64)
-		return bt_fail(err, BETON_UNSUPPORTED, "device 'ref': op %s in %s", dtrain__op_name(desc->kind),
-			       dtrain_dtype_name(dtype));
 	dtrain_op *op = calloc(1, sizeof(*op));
 	if (!op)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
-	op->run = (dtype == DTRAIN_F64 ? dtrain__ref_kernels_f64 : dtrain__ref_kernels_f32)[desc->kind];
+	op->kind = desc->kind;
+	op->dtype = dtrain__op_compute_type(desc);
+	op->run = (op->dtype == DTRAIN_F64 ? dtrain__ref_kernels_f64 : dtrain__ref_kernels_f32)[desc->kind];
 	op->attrs = desc->attrs;
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
-	for (int i = 0; i < desc->num_inputs; i++)
+	for (int i = 0; i < desc->num_inputs; i++) {
 		op->inputs[i] = desc->inputs[i].shape;
+		op->dtypes[i] = desc->inputs[i].dtype;
+	}
 	for (int i = 0; i < desc->num_outputs; i++) {
 		dtrain_operand *output = &desc->outputs[i];
 		op->outputs[i] = output->shape;
+		op->dtypes[desc->num_inputs + i] = output->dtype;
 		output->layout = NULL;
 		output->bytes = (size_t)dtrain_shape_count(&output->shape) * dtrain_dtype_size(output->dtype);
 	}
-	desc->workspace_bytes = 0;
+	desc->workspace_bytes = is_half(op) ? dtrain__ref_half_workspace(op) : 0;
 	*out = op;
 	return BETON_OK;
 }
@@ -85,8 +92,7 @@ static void ref_op_destroy(dtrain_op *op)
 static int ref_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)stream;
-	(void)workspace;
-	return op->run(op, operands, err);
+	return is_half(op) ? dtrain__ref_half_run(op, operands, workspace, err) : op->run(op, operands, err);
 }
 
 const dtrain_device_api dtrain__ref_api = {
