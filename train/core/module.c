@@ -58,9 +58,13 @@ static bool find_file(const char *name, char path[PATH_MAX])
 
 static int check(const dtrain_module *module, const char *name, const char *path, beton_error *err)
 {
+	if (!module)
+		return bt_fail(err, BETON_UNSUPPORTED, "module %s: it gives nothing", path);
 	if (module->api_version != DTRAIN_MODULE_API_VERSION)
 		return bt_fail(err, BETON_UNSUPPORTED, "module %s: version %u, this library needs %u", path,
 			       module->api_version, DTRAIN_MODULE_API_VERSION);
+	if (!module->device || !module->device->name)
+		return bt_fail(err, BETON_UNSUPPORTED, "module %s: it has no device", path);
 	if (module->device->api_version != DTRAIN_DEVICE_API_VERSION)
 		return bt_fail(err, BETON_UNSUPPORTED, "module %s: device table version %u, this library needs %u",
 			       path, module->device->api_version, DTRAIN_DEVICE_API_VERSION);
