@@ -127,7 +127,8 @@ static void rank_averages(struct rank *r)
 	REQUIRE(dtrain_ddp_bucket_count(ddp) > 3);
 	for (int i = 0; i < 5; i++) {
 		backward(r, &model, dtrain_ddp_hooks(ddp, true), i);
-		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+		MUST(dtrain_ddp_finish(ddp, model.stream, &err));
+		MUST(dtrain_ddp_get_step(ddp, &step, &err));
 		check_gradients(r, &model, i, true);
 		REQUIRE(step.comm_ms > 0 || r->size == 1);
 		REQUIRE(step.exposed_ms >= 0 && step.backward_ms >= 0);
@@ -155,12 +156,13 @@ static void rank_accumulates(struct rank *r)
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < 3; i++) {
 			backward(r, &model, dtrain_ddp_hooks(ddp, false), i);
-			MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+			MUST(dtrain_ddp_finish(ddp, model.stream, &err));
+			MUST(dtrain_ddp_get_step(ddp, &step, &err));
 			check_gradients(r, &model, i, false);
 			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0);
 		}
 		backward(r, &model, dtrain_ddp_hooks(ddp, true), 3);
-		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+		MUST(dtrain_ddp_finish(ddp, model.stream, &err));
 		for (int64_t i = -DTRAIN_GRAD_EXTRA; i < 100; i++) {
 			float sum = 0;
 
@@ -169,7 +171,7 @@ static void rank_accumulates(struct rank *r)
 			REQUIRE(fabsf(grads[i] - sum) < 1e-2f);
 		}
 		backward(r, &model, dtrain_ddp_hooks(ddp, true), 4);
-		MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+		MUST(dtrain_ddp_finish(ddp, model.stream, &err));
 		check_gradients(r, &model, 4, true);
 	}
 	dtrain_ddp_destroy(&ddp);
@@ -236,7 +238,6 @@ static void rank_plans(struct rank *r)
 static void rank_misuses(struct rank *r)
 {
 	const dtrain_program_hooks *hooks;
-	dtrain_ddp_step step;
 	dtrain_ddp *ddp = NULL;
 	struct model model;
 	int first;
@@ -249,10 +250,10 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(hooks->grad_ready(hooks->context, first, model.stream, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, dtrain_params_at(model.params, first)->name) != NULL);
 	REQUIRE(hooks->grad_ready(hooks->context, 99, model.stream, &err) == BETON_INVALID_ARGUMENT);
-	REQUIRE(dtrain_ddp_finish(ddp, model.stream, &step, &err) == BETON_STATE);
+	REQUIRE(dtrain_ddp_finish(ddp, model.stream, &err) == BETON_STATE);
 	REQUIRE(strstr(err.message, "3 parameters got no gradient") != NULL);
 	backward(r, &model, hooks, 1);
-	MUST(dtrain_ddp_finish(ddp, model.stream, &step, &err));
+	MUST(dtrain_ddp_finish(ddp, model.stream, &err));
 	check_gradients(r, &model, 1, true);
 	dtrain_ddp_destroy(&ddp);
 	free_model(&model);
@@ -315,7 +316,7 @@ static void rank_trains(struct rank *r)
 			((int64_t *)dtrain_program_data(program, label))[i] = (first + i) % CLASSES;
 		MUST(dtrain_program_run(program, stream, ddp ? dtrain_ddp_hooks(ddp, true) : NULL, &err));
 		if (ddp)
-			MUST(dtrain_ddp_finish(ddp, stream, NULL, &err));
+			MUST(dtrain_ddp_finish(ddp, stream, &err));
 		grads = dtrain_params_grads(params);
 		REQUIRE(dtrain_params_flat_count(params) + 1 <= 8192);
 		for (int64_t i = -1; i < dtrain_params_flat_count(params); i++) {

@@ -10,24 +10,26 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "core/module.h"
+#include "group_stream.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 
 static const char *const op_names[] = {
-	[GROUP_ALLREDUCE] = "allreduce",
-	[GROUP_REDUCE_SCATTER] = "reduce_scatter",
-	[GROUP_ALL_GATHER] = "all_gather",
-	[GROUP_BROADCAST] = "broadcast",
-	[GROUP_REDUCE] = "reduce",
-	[GROUP_GATHER] = "gather",
-	[GROUP_SCATTER] = "scatter",
-	[GROUP_ALL_TO_ALL] = "all_to_all",
-	[GROUP_SEND] = "send",
-	[GROUP_RECV] = "recv",
-	[GROUP_BARRIER] = "barrier",
+	[DTRAIN_GROUP_ALLREDUCE] = "allreduce",
+	[DTRAIN_GROUP_REDUCE_SCATTER] = "reduce_scatter",
+	[DTRAIN_GROUP_ALL_GATHER] = "all_gather",
+	[DTRAIN_GROUP_BROADCAST] = "broadcast",
+	[DTRAIN_GROUP_REDUCE] = "reduce",
+	[DTRAIN_GROUP_GATHER] = "gather",
+	[DTRAIN_GROUP_SCATTER] = "scatter",
+	[DTRAIN_GROUP_ALL_TO_ALL] = "all_to_all",
+	[DTRAIN_GROUP_SEND] = "send",
+	[DTRAIN_GROUP_RECV] = "recv",
+	[DTRAIN_GROUP_BARRIER] = "barrier",
 };
 
-const char *dtrain__group_op_name(enum group_op op)
+const char *dtrain__group_op_name(dtrain_group_op op)
 {
 	return op_names[op];
 }
@@ -88,7 +90,7 @@ static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *e
 	if (work->after)
 		status = work->api->event_synchronize(work->after, err);
 	work->start_ns = bt_now_ns();
-	if (!status && (work->call.count > 0 || work->call.op == GROUP_BARRIER))
+	if (!status && (work->call.count > 0 || work->call.op == DTRAIN_GROUP_BARRIER))
 		status = group->backend->run(group->state, &work->call, err);
 	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
 	if (status)
@@ -152,18 +154,30 @@ static int check_options(dtrain_store *store, int rank, int world_size, const dt
 	return BETON_OK;
 }
 
-static int join(dtrain_group *group, const char *backend, beton_error *err)
+/* What the module of a device brings for groups; NULL for other devices. */
+static const dtrain_group_backend *find_module_backend(const dtrain_device_api *api)
+{
+	const dtrain_module *module;
+
+	for (int i = 0; api && (module = dtrain__module_at(i)); i++)
+		if (module->device == api)
+			return module->group;
+	return NULL;
+}
+
+static int join_with_thread(dtrain_group *group, const char *backend, beton_error *err)
 {
 	int status;
 
 	if (group->member.size == 1) {
 		group->backend = &dtrain__group_local;
-		return group->backend->connect(&group->member, &group->state, err);
+		status = dtrain__group_use_device(group, group->device, err);
+		return status ? status : group->backend->connect(&group->member, &group->state, err);
 	}
 	group->backend = dtrain__group_backend_find(backend);
 	if (!group->backend)
-		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": this build has no backend \"%s\"", group->name,
-			       backend ? backend : "gloo");
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": this build has no backend \"%s\"%s", group->name,
+			       backend ? backend : "gloo", group->device ? " for this device" : "");
 	status = dtrain__group_use_device(group, group->device, err);
 	if (!status)
 		status = dtrain__group_meet(&group->member, group->backend->name, &group->will, err);
@@ -177,16 +191,33 @@ static int join(dtrain_group *group, const char *backend, beton_error *err)
 	return status;
 }
 
-int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
-			dtrain_group **out, beton_error *err)
+static int join(dtrain_group *group, const dtrain_group_options *options, dtrain_group *parent, int color,
+		beton_error *err)
 {
-	dtrain_group_options defaults;
+	const dtrain_group_backend *streams = find_module_backend(group->api);
+	dtrain_device_caps caps = {0};
+	int status;
+
+	if (group->api)
+		group->api->caps(group->device, &caps);
+	if (group->member.size == 1 && group->api && !caps.host_memory)
+		return dtrain__group_connect_streams(group, streams, NULL, 0, true, err);
+	if (group->member.size == 1 || !streams || (options->backend && strcmp(options->backend, streams->name) != 0)) {
+		status = join_with_thread(group, options->backend, err);
+		return status ? status : start_thread(group, err);
+	}
+	status = dtrain__group_meet(&group->member, streams->name, &group->will, err);
+	return status ? status
+		      : dtrain__group_connect_streams(group, streams, parent, color, options->share_device, err);
+}
+
+int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+				dtrain_group *parent, int color, dtrain_group **out, beton_error *err)
+{
 	dtrain_group *group;
 	int status;
 
 	*out = NULL;
-	dtrain_group_options_init(&defaults);
-	options = options ? options : &defaults;
 	status = check_options(store, rank, world_size, options, err);
 	if (status)
 		return status;
@@ -205,15 +236,22 @@ int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtr
 	if (!group->name || (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (!status)
-		status = join(group, options->backend, err);
-	if (!status)
-		status = start_thread(group, err);
+		status = join(group, options, parent, color, err);
 	if (status) {
 		dtrain_group_destroy(&group);
 		return status;
 	}
 	*out = group;
 	return BETON_OK;
+}
+
+int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+			dtrain_group **out, beton_error *err)
+{
+	dtrain_group_options defaults;
+
+	dtrain_group_options_init(&defaults);
+	return dtrain__group_create_within(store, rank, world_size, options ? options : &defaults, NULL, 0, out, err);
 }
 
 void dtrain_group_destroy(dtrain_group **out)
@@ -228,6 +266,7 @@ void dtrain_group_destroy(dtrain_group **out)
 	idle = !group->thread_started;
 	pthread_cond_broadcast(&group->changed);
 	pthread_mutex_unlock(&group->mutex);
+	dtrain__streams_destroy(&group->streams);
 	if (!idle) {
 		group->backend->abort(group->state);
 		pthread_join(group->thread, NULL);
@@ -272,10 +311,14 @@ int dtrain__group_use_device(dtrain_group *group, dtrain_device *device, beton_e
 		return BETON_OK;
 	if (group->device && group->device != device)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\" was created for another device", group->name);
+	if (group->streams)
+		return BETON_OK;
 	api = dtrain_device_get_api(device);
 	api->caps(device, &caps);
 	if (group->backend->host_memory && !caps.host_memory)
-		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s cannot reach the memory of the device \"%s\"",
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "group \"%s\": %s cannot reach the memory of the device \"%s\"; "
+			       "give the group that device when it is created, without naming another backend",
 			       group->name, group->backend->name, api->name);
 	group->device = device;
 	group->api = api;

@@ -8,10 +8,23 @@
 #include <pthread.h>
 
 #include "group_backend.h"
+#include "work.h"
 
 struct dtrain_work {
 	struct dtrain_work *next; /* in the group's queue */
-	struct group_call call;
+	dtrain_group_call call;
+	struct group_streams *streams; /* NULL: the group's thread runs it */
+
+	/* On a stream: guarded by the mutex of streams. */
+	dtrain_event *begun, *ended; /* around it; begun only where it is not captured */
+	uint64_t since_ns;           /* begun was complete; 0: not yet */
+	bool captured;               /* in a capture: nothing is known of it */
+	bool in_flight;              /* the group watches it */
+	bool held;                   /* the user has the handle */
+	bool complete;               /* with success */
+	char label[WORK_LABEL_SIZE];
+
+	/* On the thread. */
 	dtrain_event *after;
 	const dtrain_device_api *api; /* of after */
 	uint64_t start_ns, end_ns;    /* on the communication thread */
@@ -27,7 +40,8 @@ struct dtrain_group {
 	char *name;
 	char *interface;
 	dtrain_device *device;
-	const dtrain_device_api *api; /* NULL: host memory, no events */
+	const dtrain_device_api *api;  /* NULL: host memory, no events */
+	struct group_streams *streams; /* NULL: the group has a thread for its operations, and what follows */
 	const struct group_backend *backend;
 	void *state;
 	uint32_t sequence; /* of the next operation; the caller's thread */
@@ -57,10 +71,37 @@ bool dtrain__group_report_fault(const struct group_member *member, const beton_e
  * and not the neighbour that gave up because of it. Rewrites err. */
 void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, beton_error *err);
 
+/* For ranks whose engine may not notice that another is gone: a second last will, and a fault, set the same key for
+ * all, which is cheap to look at. */
+int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err);
+void dtrain__group_raise_alarm(const struct group_member *member);
+/* True, and fills err: a rank is gone or gave up, or the store is gone. */
+bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *err);
+
+/* Makes a group's communicator, or a part of another group's, once its ranks have met: exchanges the devices (two ranks
+ * on one are refused), and carries the id. parent NULL: a communicator of its own. */
+int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend, dtrain_group *parent,
+				  int color, bool share_device, beton_error *err);
+
+/* A rank's device, as the others are told: the machine, the device, and what people call them. */
+struct device_place {
+	char machine[64];
+	char device[64];
+	char host[64];
+	char name[64];
+};
+
+/* INVALID_ARGUMENT when two ranks have the same device: names them, it, and what to do. */
+int dtrain__check_devices(const char *group, const struct device_place *places, int size, beton_error *err);
+
+/* dtrain_group_create, or the part that a split has in it: color as for dtrain_group_backend. */
+int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+				dtrain_group *parent, int color, dtrain_group **out, beton_error *err);
+
 /* Gives a group the device whose events and memory it is going to see, if it has none yet. INVALID_ARGUMENT when it has
  * another; UNSUPPORTED when the backend cannot reach that device's memory. */
 int dtrain__group_use_device(dtrain_group *group, dtrain_device *device, beton_error *err);
 
-const char *dtrain__group_op_name(enum group_op op);
+const char *dtrain__group_op_name(dtrain_group_op op);
 
 #endif

@@ -28,11 +28,11 @@ static int local_connect(const struct group_member *member, void **state, beton_
 }
 
 /* Alone, every reduction and exchange is a copy. */
-static int local_run(void *state, const struct group_call *call, beton_error *err)
+static int local_run(void *state, const dtrain_group_call *call, beton_error *err)
 {
 	(void)state;
 	(void)err;
-	if (call->op != GROUP_BARRIER && call->output != call->input)
+	if (call->op != DTRAIN_GROUP_BARRIER && call->output != call->input)
 		memmove(call->output, call->input, (size_t)call->count * dtrain_dtype_size(call->dtype));
 	return BETON_OK;
 }
@@ -44,6 +44,7 @@ static void local_abort(void *state)
 
 const struct group_backend dtrain__group_local = {
 	.name = "local",
+	.host_memory = true,
 	.connect = local_connect,
 	.run = local_run,
 	.abort = local_abort,

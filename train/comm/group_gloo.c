@@ -115,7 +115,7 @@ static void combine(void *into, const void *from, size_t count, dtrain_dtype dty
 
 /* This Gloo's own reduce-scatter is one of its old algorithm classes, which keeps bound buffers and knows no timeout.
  * An all-to-all moves just as few bytes, and adding in rank order gives the same bits at every call. */
-static int reduce_scatter(const struct gloo_state *state, const struct group_call *call, struct gloo_failure *failure)
+static int reduce_scatter(const struct gloo_state *state, const dtrain_group_call *call, struct gloo_failure *failure)
 {
 	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
 	char *parts = malloc(size * (size_t)state->size);
@@ -133,49 +133,49 @@ static int reduce_scatter(const struct gloo_state *state, const struct group_cal
 	return failure->code;
 }
 
-static int dispatch(const struct gloo_state *state, const struct group_call *call, struct gloo_failure *failure)
+static int dispatch(const struct gloo_state *state, const dtrain_group_call *call, struct gloo_failure *failure)
 {
 	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
 	gloo_group *group = state->group;
 	uint32_t tag = call->sequence;
 
 	switch (call->op) {
-	case GROUP_ALLREDUCE:
+	case DTRAIN_GROUP_ALLREDUCE:
 		return dtrain__gloo_allreduce(group, call->output, count, type_of(call->dtype),
 					      reduction_of(call->reduce), tag, failure);
-	case GROUP_REDUCE_SCATTER:
+	case DTRAIN_GROUP_REDUCE_SCATTER:
 		return reduce_scatter(state, call, failure);
-	case GROUP_ALL_GATHER:
+	case DTRAIN_GROUP_ALL_GATHER:
 		return dtrain__gloo_all_gather(group, call->output, call->input, size, tag, failure);
-	case GROUP_BROADCAST:
+	case DTRAIN_GROUP_BROADCAST:
 		return dtrain__gloo_broadcast(group, call->output, size, call->root, tag, failure);
-	case GROUP_REDUCE:
+	case DTRAIN_GROUP_REDUCE:
 		return dtrain__gloo_reduce(group, call->output, count, type_of(call->dtype), reduction_of(call->reduce),
 					   call->root, tag, failure);
-	case GROUP_GATHER:
+	case DTRAIN_GROUP_GATHER:
 		return dtrain__gloo_gather(group, call->output, call->input, size, call->root, tag, failure);
-	case GROUP_SCATTER:
+	case DTRAIN_GROUP_SCATTER:
 		return dtrain__gloo_scatter(group, call->output, call->input, size, call->root, tag, failure);
-	case GROUP_ALL_TO_ALL:
+	case DTRAIN_GROUP_ALL_TO_ALL:
 		return dtrain__gloo_all_to_all(group, call->output, call->input, size, tag, failure);
-	case GROUP_SEND:
+	case DTRAIN_GROUP_SEND:
 		return dtrain__gloo_send(group, call->input, size, call->root, failure);
-	case GROUP_RECV:
+	case DTRAIN_GROUP_RECV:
 		return dtrain__gloo_recv(group, call->output, size, call->root, failure);
 	default:
 		return dtrain__gloo_barrier(group, tag, failure);
 	}
 }
 
-static bool has_result_to_scale(const struct gloo_state *state, const struct group_call *call)
+static bool has_result_to_scale(const struct gloo_state *state, const dtrain_group_call *call)
 {
 	if (call->reduce != DTRAIN_AVG)
 		return false;
-	return call->op == GROUP_ALLREDUCE || call->op == GROUP_REDUCE_SCATTER ||
-	       (call->op == GROUP_REDUCE && call->root == state->rank);
+	return call->op == DTRAIN_GROUP_ALLREDUCE || call->op == DTRAIN_GROUP_REDUCE_SCATTER ||
+	       (call->op == DTRAIN_GROUP_REDUCE && call->root == state->rank);
 }
 
-static int gloo_run(void *memory, const struct group_call *call, beton_error *err)
+static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *err)
 {
 	const struct gloo_state *state = memory;
 	struct gloo_failure failure = {0};

@@ -3,7 +3,8 @@
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
  * Keys under the group's name: join/R the description of rank R; report/R that rank R saw a failure, or is gone; fault
- * what all ranks shall say about it, written by the rank that the counter fault chose.
+ * what all ranks shall say about it, written by the rank that the counter fault chose; alarm that a rank is gone or saw
+ * a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,35 @@ static struct rank_list missing_ranks(const struct group_member *member, const c
 		append_rank(&missing, rank);
 	}
 	return missing;
+}
+
+int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err)
+{
+	char *key = bt_format("%s/alarm", member->name);
+	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err)
+			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+
+	free(key);
+	return status;
+}
+
+void dtrain__group_raise_alarm(const struct group_member *member)
+{
+	/* Who cannot say it has a last will that does. */
+	set_text(member, "alarm", -1, "fault", NULL);
+}
+
+bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *err)
+{
+	char *text = NULL;
+	int status = get_text(member, "alarm", -1, 0, &text, err);
+
+	free(text);
+	if (status == BETON_TIMEOUT)
+		return false;
+	if (!status)
+		bt_fail(err, BETON_PEER_LOST, "another rank gave up or is gone");
+	return true;
 }
 
 static int leave_will(const struct group_member *member, int *will, beton_error *err)

@@ -6,10 +6,27 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "group.h"
-#include "work.h"
+#include "group_stream.h"
 
-static int check_call(const dtrain_group *group, const struct group_call *call, bool reduces, beton_error *err)
+/* A stream-ordered backend says more. */
+static bool takes_type(const dtrain_group *group, dtrain_dtype dtype, bool reduces)
+{
+	switch (dtype) {
+	case DTRAIN_F32:
+	case DTRAIN_F64:
+	case DTRAIN_I64:
+		return true;
+	case DTRAIN_U8:
+		return !reduces;
+	case DTRAIN_F16:
+	case DTRAIN_BF16:
+		return group->streams != NULL;
+	default:
+		return false;
+	}
+}
+
+static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
 {
 	const char *op = dtrain__group_op_name(call->op);
 	size_t bytes;
@@ -17,8 +34,7 @@ static int check_call(const dtrain_group *group, const struct group_call *call, 
 	if (call->count < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements", group->name, op,
 			       (long long)call->count);
-	if (call->dtype != DTRAIN_F32 && call->dtype != DTRAIN_F64 && call->dtype != DTRAIN_I64 &&
-	    (call->dtype != DTRAIN_U8 || reduces))
+	if (!takes_type(group, call->dtype, reduces))
 		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s does not take this type of element (%d)",
 			       group->name, op, (int)call->dtype);
 	if (reduces && ((int)call->reduce < DTRAIN_SUM || call->reduce > DTRAIN_AVG))
@@ -29,7 +45,7 @@ static int check_call(const dtrain_group *group, const struct group_call *call, 
 	if (call->root < 0 || call->root >= group->member.size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d of %d", group->name, op,
 			       call->root, group->member.size);
-	if ((call->op == GROUP_SEND || call->op == GROUP_RECV) && call->root == group->member.rank)
+	if ((call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV) && call->root == group->member.rank)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d to itself", group->name, op,
 			       call->root);
 	if (__builtin_mul_overflow((size_t)call->count, dtrain_dtype_size(call->dtype) * (size_t)group->member.size,
@@ -39,8 +55,8 @@ static int check_call(const dtrain_group *group, const struct group_call *call, 
 	return BETON_OK;
 }
 
-static int submit(dtrain_group *group, const struct group_call *call, bool reduces, dtrain_event *after,
-		  dtrain_work **out, beton_error *err)
+static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
+			const struct work_notes *notes, dtrain_work **out, beton_error *err)
 {
 	struct dtrain_work *work;
 	int status = check_call(group, call, reduces, err);
@@ -52,6 +68,8 @@ static int submit(dtrain_group *group, const struct group_call *call, bool reduc
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "group \"%s\": %s after an event, but the group was created without a device",
 			       group->name, dtrain__group_op_name(call->op));
+	if (group->streams)
+		return dtrain__streams_submit(group->streams, call, after, notes, out, err);
 	work = calloc(1, sizeof(*work));
 	if (!work)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
@@ -73,18 +91,30 @@ static int submit(dtrain_group *group, const struct group_call *call, bool reduc
 	return BETON_OK;
 }
 
+static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
+		  dtrain_work **out, beton_error *err)
+{
+	return submit_noted(group, call, reduces, after, NULL, out, err);
+}
+
+int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
+			    dtrain_event *after, const struct work_notes *notes, dtrain_work **work, beton_error *err)
+{
+	dtrain_group_call call = {DTRAIN_GROUP_ALLREDUCE, data, data, count, dtype, .reduce = op};
+
+	return submit_noted(group, &call, true, after, notes, work, err);
+}
+
 int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 		     dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_ALLREDUCE, data, data, count, dtype, .reduce = op};
-
-	return submit(group, &call, true, after, work, err);
+	return dtrain__allreduce_noted(group, data, count, dtype, op, after, NULL, work, err);
 }
 
 int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 			  dtrain_reduce_op op, dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
+	dtrain_group_call call = {DTRAIN_GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
 
 	return submit(group, &call, true, after, work, err);
 }
@@ -92,7 +122,7 @@ int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, 
 int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_ALL_GATHER, output, input, count, dtype};
+	dtrain_group_call call = {DTRAIN_GROUP_ALL_GATHER, output, input, count, dtype};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -100,7 +130,7 @@ int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int6
 int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int root, dtrain_event *after,
 		     dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_BROADCAST, data, data, count, dtype, .root = root};
+	dtrain_group_call call = {DTRAIN_GROUP_BROADCAST, data, data, count, dtype, .root = root};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -108,7 +138,7 @@ int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtyp
 int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op, int root,
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_REDUCE, data, data, count, dtype, .reduce = op, .root = root};
+	dtrain_group_call call = {DTRAIN_GROUP_REDUCE, data, data, count, dtype, .reduce = op, .root = root};
 
 	return submit(group, &call, true, after, work, err);
 }
@@ -116,7 +146,7 @@ int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype d
 int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_GATHER, output, input, count, dtype, .root = root};
+	dtrain_group_call call = {DTRAIN_GROUP_GATHER, output, input, count, dtype, .root = root};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -124,7 +154,7 @@ int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t 
 int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype, int root,
 		   dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_SCATTER, output, input, count, dtype, .root = root};
+	dtrain_group_call call = {DTRAIN_GROUP_SCATTER, output, input, count, dtype, .root = root};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -132,7 +162,7 @@ int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t
 int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_ALL_TO_ALL, output, input, count, dtype};
+	dtrain_group_call call = {DTRAIN_GROUP_ALL_TO_ALL, output, input, count, dtype};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -140,7 +170,7 @@ int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int6
 int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
 		dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_SEND, NULL, data, count, dtype, .root = peer};
+	dtrain_group_call call = {DTRAIN_GROUP_SEND, NULL, data, count, dtype, .root = peer};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -148,14 +178,14 @@ int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dty
 int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
 		dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_RECV, data, NULL, count, dtype, .root = peer};
+	dtrain_group_call call = {DTRAIN_GROUP_RECV, data, NULL, count, dtype, .root = peer};
 
 	return submit(group, &call, false, after, work, err);
 }
 
 int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
-	struct group_call call = {GROUP_BARRIER, .dtype = DTRAIN_U8};
+	dtrain_group_call call = {DTRAIN_GROUP_BARRIER, .dtype = DTRAIN_U8};
 
 	return submit(group, &call, false, NULL, work, err);
 }
@@ -165,9 +195,11 @@ int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end
 	struct dtrain_work *work = *out;
 	int status;
 
-	*out = NULL;
 	if (!work)
 		return bt_fail(err, BETON_STATE, "no work to wait for");
+	if (work->streams)
+		return dtrain__stream_work_wait(out, err);
+	*out = NULL;
 	pthread_mutex_lock(&work->mutex);
 	while (!work->done)
 		pthread_cond_wait(&work->finished, &work->mutex);
@@ -190,13 +222,49 @@ int dtrain_work_wait(dtrain_work **work, beton_error *err)
 	return dtrain__work_wait_timed(work, NULL, NULL, err);
 }
 
+int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream, beton_error *err)
+{
+	return *work && (*work)->streams ? dtrain__stream_work_order(work, stream, err) : dtrain_work_wait(work, err);
+}
+
 bool dtrain_work_done(const dtrain_work *work)
 {
 	pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&work->mutex;
 	bool done;
 
+	if (work->streams)
+		return dtrain__stream_work_done((dtrain_work *)(uintptr_t)work);
 	pthread_mutex_lock(mutex);
 	done = work->done;
 	pthread_mutex_unlock(mutex);
 	return done;
+}
+
+bool dtrain__group_is_stream_ordered(const dtrain_group *group)
+{
+	return group->streams != NULL;
+}
+
+int dtrain_group_check(dtrain_group *group, beton_error *err)
+{
+	int status;
+
+	if (!group->streams)
+		return BETON_OK; /* told by each operation */
+	pthread_mutex_lock(&group->streams->mutex);
+	status = dtrain__streams_check(group->streams, err);
+	pthread_mutex_unlock(&group->streams->mutex);
+	return status;
+}
+
+int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err)
+{
+	return group->streams && group->streams->state ? dtrain__streams_add_watch(group->streams, event, what, err)
+						       : BETON_OK;
+}
+
+void dtrain_group_forget(dtrain_group *group, dtrain_event *event)
+{
+	if (group->streams)
+		dtrain__streams_forget(group->streams, event);
 }

@@ -3,8 +3,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "group.h"
-#include "work.h"
+#include "group_stream.h"
 
 struct membership {
 	int rank; /* in the new group */
@@ -35,33 +34,55 @@ static struct membership find_place(const int64_t *all, int size, int self)
 	return place;
 }
 
+/* A communicator is split by all of its ranks at once, also those that get none: they are alone, or in no part. */
+static bool makes_communicators(const dtrain_group *group, const int64_t *all)
+{
+	for (int rank = 0; group->streams && group->streams->state && rank < group->member.size; rank++) {
+		if (color_of(all, rank) >= 0 && find_place(all, group->member.size, rank).size > 1)
+			return true;
+	}
+	return false;
+}
+
+static int join_part(dtrain_group *group, const int64_t *all, dtrain_group **out, beton_error *err)
+{
+	struct membership place = find_place(all, group->member.size, group->member.rank);
+	int color = (int)color_of(all, group->member.rank);
+	char *name = bt_format("%s.%d.%d", group->name, group->splits, color);
+	dtrain_group_options options;
+	int status;
+
+	dtrain_group_options_init(&options);
+	options.name = name;
+	options.interface = group->interface;
+	options.timeout_ms = group->member.timeout_ms;
+	options.backend = place.size == 1  ? NULL
+			  : group->streams ? group->streams->backend->name
+					   : group->backend->name;
+	options.device = group->device;
+	status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options,
+						    place.size > 1 && group->streams ? group : NULL, color, out, err)
+		      : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	free(name);
+	return status;
+}
+
 int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **out, beton_error *err)
 {
 	int64_t mine[2] = {color, key}, *all = calloc((size_t)group->member.size * 2, sizeof(*all));
-	dtrain_group_options options;
-	struct membership place;
-	dtrain_work *work = NULL;
-	char *name = NULL;
+	void *nothing = NULL;
 	int status;
 
 	*out = NULL;
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
-	status = dtrain__work_finish(dtrain_all_gather(group, all, mine, 2, DTRAIN_I64, NULL, &work, err), &work, err);
+	status = dtrain__group_gather_host(group, mine, sizeof(mine), all, err);
 	group->splits++;
-	if (!status && color >= 0) {
-		place = find_place(all, group->member.size, group->member.rank);
-		name = bt_format("%s.%d.%d", group->name, group->splits, color);
-		dtrain_group_options_init(&options);
-		options.name = name;
-		options.interface = group->interface;
-		options.timeout_ms = group->member.timeout_ms;
-		options.backend = place.size > 1 ? group->backend->name : NULL;
-		options.device = group->device;
-		status = name ? dtrain_group_create(group->member.store, place.rank, place.size, &options, out, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
-	}
-	free(name);
+	if (!status && makes_communicators(group, all) &&
+	    (color < 0 || find_place(all, group->member.size, group->member.rank).size == 1))
+		status = dtrain__streams_split(group->streams, -1, NULL, &nothing, err);
+	if (!status && color >= 0)
+		status = join_part(group, all, out, err);
 	free(all);
 	return status;
 }

@@ -4,6 +4,7 @@
  */
 #include "ddp.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ void dtrain_ddp_options_init(dtrain_ddp_options *options)
 {
 	*options = (dtrain_ddp_options){.struct_size = sizeof(*options),
 					.first_bucket_bytes = DEFAULT_FIRST_BUCKET_BYTES,
-					.bucket_bytes = DEFAULT_BUCKET_BYTES};
+					.bucket_bytes = DEFAULT_BUCKET_BYTES,
+					.register_gradients = true};
 }
 
 void *dtrain__ddp_grads_at(const dtrain_ddp *ddp, int64_t offset)
@@ -46,14 +48,15 @@ static int start_buckets(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 	while (!status && ddp->next < ddp->count && ddp->buckets[ddp->next].pending == 0) {
 		struct bucket *bucket = &ddp->buckets[ddp->next];
 		const dtrain_bucket *range = &ddp->plan[ddp->next];
+		const struct work_notes notes = {bucket->begin, bucket->end, bucket->label};
 
 		status = dtrain__ddp_accumulate(ddp, ddp->next, !ddp->sync, stream, err);
 		if (!status)
 			status = ddp->api->event_record(bucket->ready, stream, err);
 		if (!status && ddp->sync)
-			status = dtrain_allreduce(ddp->group, dtrain__ddp_grads_at(ddp, range->offset), range->count,
-						  dtrain_params_dtype(ddp->params), DTRAIN_AVG, bucket->ready,
-						  &bucket->work, err);
+			status = dtrain__allreduce_noted(ddp->group, dtrain__ddp_grads_at(ddp, range->offset),
+							 range->count, dtrain_params_dtype(ddp->params), DTRAIN_AVG,
+							 bucket->ready, &notes, &bucket->work, err);
 		if (!status)
 			ddp->next++;
 	}
@@ -71,7 +74,7 @@ static int note_gradient(dtrain_ddp *ddp, bool sync, int param, dtrain_stream *s
 			       "ddp: the gradient of %s came twice; call dtrain_ddp_finish after each step",
 			       dtrain_params_at(ddp->params, param)->name);
 	if (!ddp->running)
-		status = ddp->api->event_record(ddp->first, stream, err);
+		status = ddp->api->event_mark(ddp->first, stream, err);
 	if (status)
 		return status;
 	ddp->running = true;
@@ -93,11 +96,41 @@ static int grad_ready_to_keep(void *context, int param, dtrain_stream *stream, b
 
 static int create_events(dtrain_ddp *ddp, beton_error *err)
 {
-	int status = ddp->api->event_create(ddp->device, &ddp->first, err);
+	const dtrain_device_api *api = ddp->api;
+	int status = api->event_create(ddp->device, &ddp->first, err);
 
-	for (int i = 0; i < ddp->count && !status; i++)
-		status = ddp->api->event_create(ddp->device, &ddp->buckets[i].ready, err);
+	if (!status)
+		status = api->event_create(ddp->device, &ddp->last, err);
+	if (!status)
+		status = api->event_create(ddp->device, &ddp->resumed, err);
+	if (!status)
+		status = api->event_create(ddp->device, &ddp->ready, err);
+	for (int i = 0; i < ddp->count && !status; i++) {
+		struct bucket *bucket = &ddp->buckets[i];
+
+		snprintf(bucket->label, sizeof(bucket->label), "bucket %d of %d", i + 1, ddp->count);
+		status = api->event_create(ddp->device, &bucket->ready, err);
+		if (!status)
+			status = api->event_create(ddp->device, &bucket->begin, err);
+		if (!status)
+			status = api->event_create(ddp->device, &bucket->end, err);
+	}
 	return status;
+}
+
+static void destroy_event(dtrain_ddp *ddp, dtrain_event *event)
+{
+	if (event)
+		ddp->api->event_destroy(event);
+}
+
+static int register_gradients(dtrain_ddp *ddp, beton_error *err)
+{
+	size_t elements = (size_t)dtrain_params_flat_count(ddp->params) + DTRAIN_GRAD_EXTRA;
+
+	return dtrain__group_register(ddp->group, dtrain__ddp_grads_at(ddp, -DTRAIN_GRAD_EXTRA),
+				      elements * dtrain_dtype_size(dtrain_params_dtype(ddp->params)),
+				      &ddp->registration, err);
 }
 
 static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_error *err)
@@ -154,6 +187,8 @@ int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_d
 		status = dtrain__ddp_compare(ddp, err);
 	if (!status)
 		status = dtrain__ddp_broadcast(ddp, err);
+	if (!status && options->register_gradients)
+		status = register_gradients(ddp, err);
 	if (status) {
 		dtrain_ddp_destroy(&ddp);
 		return status;
@@ -172,11 +207,15 @@ void dtrain_ddp_destroy(dtrain_ddp **out)
 		/* The group may still write to the gradients, and wait for the event. */
 		if (ddp->buckets[i].work)
 			dtrain_work_wait(&ddp->buckets[i].work, NULL);
-		if (ddp->buckets[i].ready)
-			ddp->api->event_destroy(ddp->buckets[i].ready);
+		destroy_event(ddp, ddp->buckets[i].ready);
+		destroy_event(ddp, ddp->buckets[i].begin);
+		destroy_event(ddp, ddp->buckets[i].end);
 	}
-	if (ddp->first)
-		ddp->api->event_destroy(ddp->first);
+	destroy_event(ddp, ddp->first);
+	destroy_event(ddp, ddp->last);
+	destroy_event(ddp, ddp->resumed);
+	destroy_event(ddp, ddp->ready);
+	dtrain__group_unregister(ddp->group, ddp->registration);
 	dtrain__ddp_accumulation_free(ddp);
 	free(ddp->plan);
 	free(ddp->buckets);
@@ -242,37 +281,83 @@ static int wait_for_buckets(dtrain_ddp *ddp, double *comm_ms, beton_error *err)
 	return status;
 }
 
-int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *out, beton_error *err)
+static int finish_on_host(dtrain_ddp *ddp, dtrain_stream *stream, int status, beton_error *err)
 {
-	dtrain_ddp_step step = {0};
+	dtrain_ddp_step *step = &ddp->step;
 	beton_error late = {0};
 	uint64_t backward_end;
-	int status, result;
+	int result;
 
-	if (out)
-		*out = step;
-	if (!ddp->running)
-		return BETON_OK;
-	status = check_complete(ddp, err);
-	if (!ddp->sync) {
-		begin_step(ddp);
-		return status;
-	}
 	if (!status)
 		status = ddp->api->stream_synchronize(stream, err);
 	backward_end = bt_now_ns();
 	if (!status)
-		status = ddp->api->event_elapsed_ms(ddp->first, ddp->buckets[ddp->count - 1].ready, &step.backward_ms,
+		status = ddp->api->event_elapsed_ms(ddp->first, ddp->buckets[ddp->count - 1].ready, &step->backward_ms,
 						    err);
-	result = wait_for_buckets(ddp, &step.comm_ms, &late);
-	step.exposed_ms = (double)(bt_now_ns() - backward_end) / 1e6;
+	result = wait_for_buckets(ddp, &step->comm_ms, &late);
+	step->exposed_ms = (double)(bt_now_ns() - backward_end) / 1e6;
 	if (result && !status) {
 		status = result;
 		if (err)
 			*err = late;
 	}
+	return status;
+}
+
+/* The same on the stream, which waits for all that was started, whatever the outcome; the first error counts. */
+static int finish_on_stream(dtrain_ddp *ddp, dtrain_stream *stream, int status, beton_error *err)
+{
+	if (!status)
+		status = ddp->api->event_mark(ddp->last, stream, err);
+	for (int i = 0; i < ddp->next; i++) {
+		beton_error failure = {0};
+
+		if (!dtrain_work_stream_wait(&ddp->buckets[i].work, stream, &failure) || status)
+			continue;
+		status = failure.code;
+		if (err)
+			*err = failure;
+	}
+	if (!status)
+		status = ddp->api->event_mark(ddp->resumed, stream, err);
+	ddp->has_marks = !status;
+	return status;
+}
+
+int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err)
+{
+	int status;
+
+	if (!ddp->running)
+		return BETON_OK;
+	ddp->step = (dtrain_ddp_step){0};
+	ddp->has_marks = false;
+	status = check_complete(ddp, err);
+	if (ddp->sync && dtrain__group_is_stream_ordered(ddp->group))
+		status = finish_on_stream(ddp, stream, status, err);
+	else if (ddp->sync)
+		status = finish_on_host(ddp, stream, status, err);
 	begin_step(ddp);
-	if (out && !status)
-		*out = step;
+	return status;
+}
+
+int dtrain_ddp_get_step(dtrain_ddp *ddp, dtrain_ddp_step *out, beton_error *err)
+{
+	const dtrain_device_api *api = ddp->api;
+	int status = dtrain_group_check(ddp->group, err);
+
+	*out = ddp->step;
+	if (status || !ddp->has_marks)
+		return status;
+	status = api->event_elapsed_ms(ddp->first, ddp->last, &out->backward_ms, err);
+	if (!status)
+		status = api->event_elapsed_ms(ddp->last, ddp->resumed, &out->exposed_ms, err);
+	/* One stream runs them in order: the union is a sum. */
+	for (int i = 0; i < ddp->count && !status; i++) {
+		double one = 0;
+
+		status = api->event_elapsed_ms(ddp->buckets[i].begin, ddp->buckets[i].end, &one, err);
+		out->comm_ms += one;
+	}
 	return status;
 }

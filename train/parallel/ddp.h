@@ -12,6 +12,8 @@ struct bucket {
 	int params;          /* in all */
 	dtrain_event *ready; /* on the stream behind the last of them */
 	dtrain_work *work;
+	dtrain_event *begin, *end; /* marks around its reduction, where the group is stream-ordered */
+	char label[48];            /* "bucket 2 of 7" */
 };
 
 struct dtrain_ddp {
@@ -22,17 +24,22 @@ struct dtrain_ddp {
 	dtrain_bucket *plan;
 	struct bucket *buckets;
 	int count;
-	int *bucket_of; /* by index of the parameter */
-	bool *seen;     /* by index: its gradient is complete in this step */
-	int next;       /* the first bucket that is not started */
-	bool running;   /* a gradient of this step has come */
-	bool sync;      /* and its buckets are reduced */
-	dtrain_event *first;
+	int *bucket_of;               /* by index of the parameter */
+	bool *seen;                   /* by index: its gradient is complete in this step */
+	int next;                     /* the first bucket that is not started */
+	bool running;                 /* a gradient of this step has come */
+	bool sync;                    /* and its buckets are reduced */
+	dtrain_event *first;          /* marks: the first gradient of a step is ready, */
+	dtrain_event *last, *resumed; /* backward has ended, the reductions have been waited for */
+	bool has_marks;               /* they are those of the step that was finished last */
+	dtrain_ddp_step step;         /* of the step that was finished last, if it has no marks */
+	void *registration;           /* of the gradients with the group; NULL: none */
 	dtrain_program_hooks sync_hooks;
 	dtrain_program_hooks local_hooks;
 	struct accumulation *accumulation; /* NULL until it is used */
 
-	void *packed; /* all buffers, for one reduction; on the device, which is what the group takes */
+	dtrain_event *ready; /* the buffers are packed */
+	void *packed;        /* all buffers, for one reduction; on the device, which is what the group takes */
 	int64_t packed_count;
 };
 

@@ -81,37 +81,6 @@ static int compare_facts(const int64_t *all, int size, beton_error *err)
 	return BETON_OK;
 }
 
-/* Through memory of the device: that is what the group takes. all has room for the facts of every rank. */
-static int gather_facts(const dtrain_ddp *ddp, const int64_t facts[FACTS], int64_t *all, beton_error *err)
-{
-	const dtrain_device_api *api = ddp->api;
-	size_t bytes = FACTS * sizeof(*facts), size = (size_t)dtrain_group_size(ddp->group);
-	dtrain_stream *stream = NULL;
-	dtrain_work *work = NULL;
-	void *memory = NULL;
-	int status = api->alloc(ddp->device, bytes * (size + 1), &memory, err);
-
-	if (status)
-		return status;
-	status = api->stream_create(ddp->device, &stream, err);
-	if (!status)
-		status = api->copy(stream, memory, facts, bytes, DTRAIN_HOST_TO_DEVICE, err);
-	if (!status)
-		status = api->stream_synchronize(stream, err);
-	if (!status)
-		status = dtrain__work_finish(dtrain_all_gather(ddp->group, (char *)memory + bytes, memory, FACTS,
-							       DTRAIN_I64, NULL, &work, err),
-					     &work, err);
-	if (!status)
-		status = api->copy(stream, all, (char *)memory + bytes, bytes * size, DTRAIN_DEVICE_TO_HOST, err);
-	if (!status)
-		status = api->stream_synchronize(stream, err);
-	if (stream)
-		api->stream_destroy(stream);
-	api->free(ddp->device, memory);
-	return status;
-}
-
 int dtrain__ddp_compare(const dtrain_ddp *ddp, beton_error *err)
 {
 	int size = dtrain_group_size(ddp->group), status;
@@ -121,7 +90,7 @@ int dtrain__ddp_compare(const dtrain_ddp *ddp, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
 	status = collect_facts(ddp, facts, err);
 	if (!status)
-		status = gather_facts(ddp, facts, all, err);
+		status = dtrain__group_gather_host(ddp->group, facts, sizeof(facts), all, err);
 	if (!status)
 		status = compare_facts(all, size, err);
 	free(all);

@@ -20,22 +20,40 @@ static int copy_buffers(dtrain_ddp *ddp, dtrain_stream *stream, bool pack, beton
 					DTRAIN_DEVICE_TO_DEVICE, err);
 		at += bytes;
 	}
-	return status ? status : ddp->api->stream_synchronize(stream, err);
+	return status;
+}
+
+/* An operation of the group between two parts of the stream; *work is its handle where status is 0. */
+static int join_stream(int status, dtrain_work **work, dtrain_stream *stream, beton_error *err)
+{
+	return status ? status : dtrain_work_stream_wait(work, stream, err);
+}
+
+/* What the stream has to have done before the group begins. The groups' threads of today take this from the host. */
+static int mark_ready(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_event **after, beton_error *err)
+{
+	*after = NULL;
+	if (!dtrain__group_is_stream_ordered(ddp->group))
+		return ddp->api->stream_synchronize(stream, err);
+	*after = ddp->ready;
+	return ddp->api->event_record(ddp->ready, stream, err);
 }
 
 int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err)
 {
 	dtrain_work *work = NULL;
+	dtrain_event *after;
 	int status;
 
 	if (ddp->packed_count == 0 || dtrain_group_size(ddp->group) == 1)
 		return BETON_OK;
 	status = copy_buffers(ddp, stream, true, err);
 	if (!status)
-		status = dtrain__work_finish(dtrain_allreduce(ddp->group, ddp->packed, ddp->packed_count,
-							      dtrain_params_dtype(ddp->params), DTRAIN_AVG, NULL, &work,
-							      err),
-					     &work, err);
+		status = mark_ready(ddp, stream, &after, err);
+	if (!status)
+		status = join_stream(dtrain_allreduce(ddp->group, ddp->packed, ddp->packed_count,
+						      dtrain_params_dtype(ddp->params), DTRAIN_AVG, after, &work, err),
+				     &work, stream, err);
 	return status ? status : copy_buffers(ddp, stream, false, err);
 }
 
@@ -43,20 +61,25 @@ static int broadcast_all(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 {
 	dtrain_dtype dtype = dtrain_params_dtype(ddp->params);
 	dtrain_work *work = NULL;
+	dtrain_event *after;
 	int status;
 
-	/* The values that the caller has put on other streams of this thread's device are there when they are. */
-	status =
-		dtrain__work_finish(dtrain_broadcast(ddp->group, dtrain_params_values(ddp->params),
-						     dtrain_params_flat_count(ddp->params), dtype, 0, NULL, &work, err),
-				    &work, err);
+	status = join_stream(dtrain_broadcast(ddp->group, dtrain_params_values(ddp->params),
+					      dtrain_params_flat_count(ddp->params), dtype, 0, NULL, &work, err),
+			     &work, stream, err);
 	if (!status)
 		status = copy_buffers(ddp, stream, true, err);
 	if (!status)
-		status = dtrain__work_finish(
-			dtrain_broadcast(ddp->group, ddp->packed, ddp->packed_count, dtype, 0, NULL, &work, err), &work,
-			err);
-	return status ? status : copy_buffers(ddp, stream, false, err);
+		status = mark_ready(ddp, stream, &after, err);
+	if (!status)
+		status = join_stream(
+			dtrain_broadcast(ddp->group, ddp->packed, ddp->packed_count, dtype, 0, after, &work, err),
+			&work, stream, err);
+	if (!status)
+		status = copy_buffers(ddp, stream, false, err);
+	if (!status)
+		status = ddp->api->stream_synchronize(stream, err);
+	return status ? status : dtrain_group_check(ddp->group, err);
 }
 
 int dtrain__ddp_broadcast(dtrain_ddp *ddp, beton_error *err)

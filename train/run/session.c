@@ -119,6 +119,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 		result = wait_for(work, err);
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
+	options.device = session->device;
 	if (result == BETON_OK)
 		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->group, err);

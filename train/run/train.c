@@ -47,7 +47,7 @@ static int compute(struct training *training, const beton_batch *batch, float fi
 		result = dtrain_program_run(session->train.program, session->stream,
 					    dtrain_ddp_hooks(session->ddp, true), err);
 	if (result == BETON_OK)
-		result = dtrain_ddp_finish(session->ddp, session->stream, communication, err);
+		result = dtrain_ddp_finish(session->ddp, session->stream, err);
 	if (result == BETON_OK)
 		result = dtrain_sgd_step(session->sgd, lr, session->stream, err);
 	if (result == BETON_OK)
@@ -55,7 +55,7 @@ static int compute(struct training *training, const beton_batch *batch, float fi
 				   DTRAIN_DEVICE_TO_HOST, err);
 	if (result == BETON_OK)
 		result = api->stream_synchronize(session->stream, err);
-	return result;
+	return result == BETON_OK ? dtrain_ddp_get_step(session->ddp, communication, err) : result;
 }
 
 static int log_step(struct training *training, double loss, double data_wait_ms, const dtrain_ddp_step *communication,

@@ -50,19 +50,25 @@ typedef struct dtrain_work dtrain_work;
 
 typedef struct dtrain_group_options {
 	size_t struct_size;
-	const char *backend; /* "gloo"; NULL = the one for the device */
+	const char *backend; /* "gloo", or that of the device's module ("nccl"); NULL = the one for the device */
 	const char *name;    /* key prefix in the store, used once in its life: groups with different names do not meet;
 				default "world" */
 	const char *interface; /* network interface; NULL = the one that reaches the store */
 	int timeout_ms;        /* of each operation, and of meeting; default 30,000 */
 	dtrain_device *device; /* whose memory and events the operations get; NULL = host memory, no events */
+	bool share_device;     /* several ranks may use the same GPU, where the backend can do that at all */
 } dtrain_group_options;
 
 BETON_API void dtrain_group_options_init(dtrain_group_options *options);
 
 /* Joins the group as rank of world_size; returns when all have joined. Every rank must make the same calls on a group
- * in the same order. Errors: TIMEOUT (names the ranks that did not come), PEER_LOST, MISMATCH, UNSUPPORTED. world_size
- * 1 needs neither store (NULL) nor backend. The store must outlive the group. */
+ * in the same order. Errors: TIMEOUT (names the ranks that did not come), PEER_LOST, MISMATCH, UNSUPPORTED,
+ * INVALID_ARGUMENT (also for two ranks on one GPU: names them and it). world_size 1 needs neither store (NULL) nor
+ * backend. The store and the device must outlive the group, and its handles the device.
+ *
+ * A group on a device whose module has a backend is stream-ordered: its operations are put on a stream of its own by
+ * the calling thread, and can be part of a capture, if `after` is and the capturing stream is ordered behind them
+ * before the capture ends. A thread of the group watches what is in flight. */
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
@@ -72,10 +78,11 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 
 /* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
  * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
- * elements. after: the operation starts when this event is complete; NULL = at once. dtypes: F32, F64, I64, U8.
- * Reductions: F32, F64, I64. On failure no handle is returned. A send ends when its receiver has it, and holds up what
- * is queued behind it: two ranks that send to each other first and receive afterwards wait for ever (until the
- * timeout). After an operation failed, every later one of the group fails with the same error. */
+ * elements. after: the operation starts when this event is complete; NULL = at once. dtypes: F32, F64, I64, U8; on
+ * streams also F16, BF16. Reductions: the same without U8. On failure no handle is returned. A send ends when its
+ * receiver has it, and holds up what is queued behind it: two ranks that send to each other first and receive
+ * afterwards wait for ever (until the timeout). After an operation failed, every later one of the group fails with the
+ * same error. */
 BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			       dtrain_event *after, dtrain_work **work, beton_error *err);
 /* output: count elements; input: count * size elements. */
@@ -105,8 +112,27 @@ BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_erro
 /* Waits and frees the handle, whatever the outcome; sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation
  * and the group), CANCELLED. */
 BETON_API int dtrain_work_wait(dtrain_work **work, beton_error *err);
-/* Has the operation ended, with success or not? Wait returns at once then. */
+/* Has the operation ended, with success or not? Wait returns at once then. Not for one that was captured. */
 BETON_API bool dtrain_work_done(const dtrain_work *work);
+/* Orders what is put on the stream from now on behind the operation, and frees the handle, whatever the outcome. The
+ * host waits for nothing where the group is stream-ordered, and for the operation elsewhere. Errors: as
+ * dtrain_work_wait, of what is known by now; what happens later is told by dtrain_group_check. */
+BETON_API int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream, beton_error *err);
+
+/* Has anything gone wrong in the group so far? To be asked after waiting for results of the device: those of an
+ * operation that failed are undefined, and become available all the same. Waits a few seconds at most, for the ranks to
+ * agree on what happened. Errors: as dtrain_work_wait. */
+BETON_API int dtrain_group_check(dtrain_group *group, beton_error *err);
+
+/* Watches an event that was recorded outside any capture, behind operations of the group that the group cannot watch
+ * itself, being parts of a capture that was launched: it must be complete within the group's timeout, counted from now
+ * or from the end of the event given before it. If it is not, the group fails: its operations are aborted, and `what`
+ * (a step, say) is named. The event must stay until it is complete or forgotten; recorded anew, it must be given anew.
+ * Does nothing for groups that are not stream-ordered, whose operations have deadlines of their own. Errors: those of
+ * dtrain_group_check, NO_MEMORY. */
+BETON_API int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err);
+/* Forgets the event, which may be destroyed then. */
+BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
 /* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins
  * none and gets *out NULL. */

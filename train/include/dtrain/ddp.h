@@ -23,12 +23,15 @@ typedef struct dtrain_ddp_options {
 	size_t struct_size;
 	size_t first_bucket_bytes; /* default 1 MiB */
 	size_t bucket_bytes;       /* default 25 MiB */
+	bool register_gradients;   /* tell the group's backend that it will reduce this memory, if it likes to know that
+				      (NCCL's user-buffer registration); default true */
 } dtrain_ddp_options;
 
 BETON_API void dtrain_ddp_options_init(dtrain_ddp_options *options);
 
 /* Compares what must agree on all ranks (parameter names and shapes, bucket plan; MISMATCH names the rank), and
- * broadcasts rank 0's parameters and buffers. group and params must outlive it. */
+ * broadcasts rank 0's parameters and buffers: what the caller put on streams to set them must be complete. group and
+ * params must outlive it. */
 BETON_API int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_ddp_options *options,
 				dtrain_ddp **out, beton_error *err);
 BETON_API void dtrain_ddp_destroy(dtrain_ddp **ddp);
@@ -47,19 +50,26 @@ BETON_API const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int i
  * runs calls for a learning rate that is k times smaller. Every rank must do it in the same runs. */
 BETON_API const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync);
 
-/* One step's communication. Milliseconds. */
+/* After each run, with sync or without. With sync, gradients and the extra elements are the mean over the ranks (each
+ * bucket is reduced with DTRAIN_AVG), the same on every rank bit for bit, for what is put on the stream afterwards. The
+ * host waits for nothing where the group is stream-ordered, so that run and finish can be captured; elsewhere it waits
+ * for all buckets. Errors: those of the group that are known by now; see dtrain_group_check. */
+BETON_API int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
+
+/* One step's communication. Milliseconds; 0 where the run was without sync. */
 typedef struct dtrain_ddp_step {
-	double exposed_ms;  /* the compute thread waited for reductions after backward had ended */
+	double exposed_ms;  /* the stream (or, on a CPU, the thread) waited for reductions after backward had ended */
 	double comm_ms;     /* reductions were running (union over the buckets) */
 	double backward_ms; /* from the first gradient ready to the last */
 } dtrain_ddp_step;
 
-/* After each run, with sync or without: waits for all buckets (each reduced with DTRAIN_AVG). With sync, gradients and
- * the extra elements are then the mean over the ranks, the same on every rank bit for bit. */
-BETON_API int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, dtrain_ddp_step *out, beton_error *err);
+/* Of the step that was finished last, or of the last launch of the capture that it is part of, when it is complete:
+ * after the stream was synchronized, or an event behind it. Errors: those of dtrain_group_check: a step is good only
+ * when this says so. */
+BETON_API int dtrain_ddp_get_step(dtrain_ddp *ddp, dtrain_ddp_step *out, beton_error *err);
 
-/* Averages floating-point buffers over the ranks (batch norm's running statistics), before evaluation and checkpoints.
- */
+/* Averages floating-point buffers over the ranks (batch norm's running statistics), before evaluation and checkpoints,
+ * for what is put on the stream afterwards. */
 BETON_API int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a stream-ordered group gets its communicator: which devices its ranks have, and the id that rank 0 makes.
+ *
+ * Keys under the group's name: device/R what rank R computes on; id the communicator's id.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "group_stream.h"
+#include "store.h"
+
+/* The kernel's own id: containers of one machine share it, and may share names, or not. */
+static void identify_machine(struct device_place *place)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	if (gethostname(place->host, sizeof(place->host)))
+		place->host[0] = '\0';
+	place->host[sizeof(place->host) - 1] = '\0';
+	if (!file || !fgets(place->machine, sizeof(place->machine), file))
+		memcpy(place->machine, place->host, sizeof(place->machine));
+	if (file)
+		fclose(file);
+	place->machine[strcspn(place->machine, "\n")] = '\0';
+}
+
+static bool is_same_device(const struct device_place *a, const struct device_place *b)
+{
+	return strcmp(a->machine, b->machine) == 0 && strcmp(a->device, b->device) == 0;
+}
+
+int dtrain__check_devices(const char *group, const struct device_place *places, int size, beton_error *err)
+{
+	for (int i = 0; i < size; i++) {
+		char ranks[120];
+		size_t used = 0;
+		int same = 0;
+
+		for (int k = i; k < size; k++) {
+			if (!is_same_device(&places[i], &places[k]))
+				continue;
+			same++;
+			if (used + 16 < sizeof(ranks))
+				used += (size_t)snprintf(ranks + used, sizeof(ranks) - used, used ? ", %d" : "%d", k);
+			else if (strcmp(ranks + used - 3, "...") != 0)
+				used += (size_t)snprintf(ranks + used, sizeof(ranks) - used, " ...");
+		}
+		if (same > 1)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "group \"%s\": ranks %s have the same device: %s (%s) on %s; give each rank one "
+				       "of its own (device index = local rank, or CUDA_VISIBLE_DEVICES), or start "
+				       "fewer ranks there, or allow them to share a device",
+				       group, ranks, places[i].name, places[i].device, places[i].host);
+	}
+	return BETON_OK;
+}
+
+static int set_bytes(const struct group_member *member, const char *what, int rank, const void *bytes, size_t size,
+		     beton_error *err)
+{
+	char *key =
+		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
+	int status = key ? dtrain_store_set(member->store, key, bytes, size, err)
+			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+
+	free(key);
+	return status;
+}
+
+static int get_bytes(const struct group_member *member, const char *what, int rank, void *bytes, size_t size,
+		     beton_error *err)
+{
+	char *key =
+		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
+	void *value = NULL;
+	size_t got = 0;
+	int status = key ? dtrain_store_get(member->store, key, member->timeout_ms, &value, &got, err)
+			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+
+	if (!status && got != size)
+		status = bt_fail(err, BETON_MISMATCH, "group \"%s\": %s has %zu bytes instead of %zu: another version?",
+				 member->name, key, got, size);
+	if (!status)
+		memcpy(bytes, value, size);
+	free(value);
+	free(key);
+	return status;
+}
+
+/* Every rank looks at all devices: no rank is left waiting for one that was refused. */
+static int exchange_devices(const struct group_member *member, dtrain_device *device,
+			    const dtrain_group_backend *backend, bool share, beton_error *err)
+{
+	struct device_place *places = calloc((size_t)member->size, sizeof(*places));
+	struct device_place *own = places ? &places[member->rank] : NULL;
+	int status = places ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+
+	if (!status) {
+		identify_machine(own);
+		status = backend->identify(device, own->device, own->name, err);
+	}
+	if (!status)
+		status = set_bytes(member, "device", member->rank, own, sizeof(*own), err);
+	for (int rank = 0; rank < member->size && !status; rank++) {
+		if (rank == member->rank)
+			continue;
+		status = get_bytes(member, "device", rank, &places[rank], sizeof(places[rank]), err);
+		places[rank].machine[sizeof(own->machine) - 1] = '\0';
+		places[rank].device[sizeof(own->device) - 1] = '\0';
+		places[rank].host[sizeof(own->host) - 1] = '\0';
+		places[rank].name[sizeof(own->name) - 1] = '\0';
+	}
+	if (!status)
+		status = dtrain__check_devices(member->name, places, member->size, err);
+	if (status == BETON_INVALID_ARGUMENT && share)
+		status = backend->check_sharing(err);
+	free(places);
+	return status;
+}
+
+static int exchange_id(const struct group_member *member, const dtrain_group_backend *backend,
+		       unsigned char id[DTRAIN_GROUP_ID_BYTES], beton_error *err)
+{
+	int status;
+
+	if (member->rank != 0)
+		return get_bytes(member, "id", -1, id, backend->id_bytes, err);
+	status = backend->make_id(id, err);
+	return status ? status : set_bytes(member, "id", -1, id, backend->id_bytes, err);
+}
+
+static int connect_state(dtrain_group *group, struct group_streams *streams, dtrain_group *parent, int color,
+			 beton_error *err)
+{
+	const struct group_member *member = &group->member;
+	const dtrain_group_backend *backend = streams->backend;
+	unsigned char id[DTRAIN_GROUP_ID_BYTES] = {0};
+	dtrain_group_place place = {group->device, group->name, member->rank, member->size, member->timeout_ms};
+	int status;
+
+	if (parent)
+		return dtrain__streams_split(parent->streams, color, &place, &streams->state, err);
+	status = exchange_id(member, backend, id, err);
+	return status ? status : backend->connect(&place, id, &streams->state, err);
+}
+
+int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend, dtrain_group *parent,
+				  int color, bool share_device, beton_error *err)
+{
+	struct group_streams *streams;
+	int status = dtrain__streams_create(group, backend, &group->streams, err);
+
+	if (status || group->member.size == 1)
+		return status;
+	streams = group->streams;
+	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
+	/* The parts of a group have its devices. */
+	if (!status && !parent)
+		status = exchange_devices(&group->member, group->device, backend, share_device, err);
+	if (!status) {
+		status = connect_state(group, streams, parent, color, err);
+		if (status)
+			bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
+	}
+	return status ? status : dtrain__streams_watch(streams, err);
+}

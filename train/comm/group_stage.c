@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a group does for memory that its operations cannot take as it is.
+ */
+#include <string.h>
+
+#include "common/error.h"
+#include "group_stream.h"
+
+static int gather_through(dtrain_group *group, dtrain_stream *stream, char *memory, const void *mine, size_t bytes,
+			  void *all, beton_error *err)
+{
+	const dtrain_device_api *api = group->api;
+	dtrain_work *work = NULL;
+	int status = api->copy(stream, memory, mine, bytes, DTRAIN_HOST_TO_DEVICE, err);
+
+	if (!status)
+		status = api->stream_synchronize(stream, err);
+	if (!status)
+		status = dtrain__work_finish(
+			dtrain_all_gather(group, memory + bytes, memory, (int64_t)bytes, DTRAIN_U8, NULL, &work, err),
+			&work, err);
+	if (!status)
+		status = api->copy(stream, all, memory + bytes, bytes * (size_t)group->member.size,
+				   DTRAIN_DEVICE_TO_HOST, err);
+	return status ? status : api->stream_synchronize(stream, err);
+}
+
+int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t bytes, void *all, beton_error *err)
+{
+	const dtrain_device_api *api = group->api;
+	dtrain_stream *stream = NULL;
+	dtrain_work *work = NULL;
+	void *memory = NULL;
+	int status;
+
+	if (!group->streams)
+		return dtrain__work_finish(
+			dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err), &work, err);
+	status = api->alloc(group->device, bytes * ((size_t)group->member.size + 1), &memory, err);
+	if (status)
+		return status;
+	status = api->stream_create(group->device, &stream, err);
+	if (!status) {
+		status = gather_through(group, stream, memory, mine, bytes, all, err);
+		api->stream_destroy(stream);
+	}
+	api->free(group->device, memory);
+	return status;
+}
+
+int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err)
+{
+	struct group_streams *streams = group->streams;
+	int status;
+
+	*handle = NULL;
+	if (!streams || !streams->state || !streams->backend->register_memory)
+		return BETON_OK;
+	pthread_mutex_lock(&streams->order);
+	status = streams->backend->register_memory(streams->state, memory, bytes, handle, err);
+	pthread_mutex_unlock(&streams->order);
+	return status == BETON_UNSUPPORTED ? BETON_OK : status;
+}
+
+void dtrain__group_unregister(dtrain_group *group, void *handle)
+{
+	struct group_streams *streams = group->streams;
+
+	if (!handle)
+		return;
+	pthread_mutex_lock(&streams->order);
+	streams->backend->unregister_memory(streams->state, handle);
+	pthread_mutex_unlock(&streams->order);
+}

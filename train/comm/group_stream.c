@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operations that are put on a stream: each lies between two events of its handle. Handles and their events are used
+ * again, so that nothing is allocated once there are as many as a step needs.
+ */
+#include "group_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+static void free_work(struct group_streams *streams, struct dtrain_work *work)
+{
+	if (work->begun)
+		streams->api->event_destroy(work->begun);
+	if (work->ended)
+		streams->api->event_destroy(work->ended);
+	free(work);
+}
+
+/* Called with the mutex held, which it unlocks. */
+static void drop_reference(struct group_streams *streams)
+{
+	bool last = --streams->references == 0;
+
+	pthread_mutex_unlock(&streams->mutex);
+	if (!last)
+		return;
+	while (streams->idle) {
+		struct dtrain_work *work = streams->idle;
+
+		streams->idle = work->next;
+		free_work(streams, work);
+	}
+	pthread_cond_destroy(&streams->changed);
+	pthread_mutex_destroy(&streams->mutex);
+	pthread_mutex_destroy(&streams->order);
+	free(streams);
+}
+
+int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, struct group_streams **out,
+			   beton_error *err)
+{
+	struct group_streams *streams = calloc(1, sizeof(*streams));
+	pthread_condattr_t monotonic;
+	int status;
+
+	if (!streams)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	streams->member = group->member;
+	streams->api = group->api;
+	streams->device = group->device;
+	streams->backend = backend;
+	streams->alarm = -1;
+	streams->references = 1;
+	pthread_mutex_init(&streams->order, NULL);
+	pthread_mutex_init(&streams->mutex, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&streams->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	status = backend ? backend->stream_create(streams->device, &streams->stream, err)
+			 : streams->api->stream_create(streams->device, &streams->stream, err);
+	if (status) {
+		streams->stream = NULL;
+		dtrain__streams_destroy(&streams);
+	}
+	*out = streams;
+	return status;
+}
+
+/* What is still in flight when a group goes is aborted. Only threads that wait for a handle know the group still. */
+static void cancel(struct group_streams *streams)
+{
+	bool idle;
+
+	pthread_mutex_lock(&streams->mutex);
+	idle = dtrain__streams_are_idle(streams);
+	if (streams->health == GROUP_WORKS)
+		bt_fail(&streams->failure, BETON_CANCELLED, "group \"%s\": the group was destroyed",
+			streams->member.name);
+	streams->health = GROUP_FAILED;
+	pthread_cond_broadcast(&streams->changed);
+	pthread_mutex_unlock(&streams->mutex);
+	/* Where it does not end in time, nobody is there to hear of it. */
+	if (!idle && streams->state && !streams->aborted)
+		streams->backend->abort(&streams->state, 1, NULL);
+}
+
+void dtrain__streams_destroy(struct group_streams **out)
+{
+	struct group_streams *streams = *out;
+
+	*out = NULL;
+	if (!streams)
+		return;
+	dtrain__streams_unwatch(streams);
+	cancel(streams);
+	if (streams->state)
+		streams->backend->close(streams->state);
+	streams->state = NULL;
+	if (streams->stream)
+		streams->api->stream_destroy(streams->stream);
+	pthread_mutex_lock(&streams->mutex);
+	while (streams->first) {
+		struct dtrain_work *work = streams->first;
+
+		streams->first = work->next;
+		work->in_flight = false;
+		dtrain__streams_retire(streams, work);
+	}
+	while (streams->watches) {
+		struct watch *watch = streams->watches;
+
+		streams->watches = watch->next;
+		free(watch);
+	}
+	drop_reference(streams);
+}
+
+void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size)
+{
+	const char *op = dtrain__group_op_name(work->call.op);
+
+	if (work->label[0])
+		snprintf(text, size, "%s (%s)", op, work->label);
+	else
+		snprintf(text, size, "%s", op);
+}
+
+/* Called with the mutex held. */
+static int take_work(struct group_streams *streams, struct dtrain_work **out, beton_error *err)
+{
+	struct dtrain_work *work = streams->idle;
+	int status = BETON_OK;
+
+	*out = NULL;
+	if (work) {
+		streams->idle = work->next;
+	} else {
+		work = calloc(1, sizeof(*work));
+		if (!work)
+			return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
+		work->streams = streams;
+		status = streams->api->event_create(streams->device, &work->begun, err);
+		if (!status)
+			status = streams->api->event_create(streams->device, &work->ended, err);
+		if (status) {
+			free_work(streams, work);
+			return status;
+		}
+	}
+	work->next = NULL;
+	work->since_ns = 0;
+	work->held = true;
+	work->in_flight = work->captured = work->complete = false;
+	work->label[0] = '\0';
+	streams->references++;
+	*out = work;
+	return BETON_OK;
+}
+
+void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *work)
+{
+	if (work->held || work->in_flight)
+		return;
+	work->next = streams->idle;
+	streams->idle = work;
+}
+
+/* Called with the mutex held, which it unlocks. */
+static void release(dtrain_work **out)
+{
+	struct dtrain_work *work = *out;
+
+	*out = NULL;
+	work->held = false;
+	dtrain__streams_retire(work->streams, work);
+	drop_reference(work->streams);
+}
+
+static int put_alone(struct group_streams *streams, const dtrain_group_call *call, beton_error *err)
+{
+	if (call->op == DTRAIN_GROUP_BARRIER || call->output == call->input)
+		return BETON_OK;
+	return streams->api->copy(streams->stream, call->output, call->input,
+				  (size_t)call->count * dtrain_dtype_size(call->dtype), DTRAIN_DEVICE_TO_DEVICE, err);
+}
+
+static int put(struct group_streams *streams, struct dtrain_work *work, dtrain_event *after,
+	       const struct work_notes *notes, beton_error *err)
+{
+	const dtrain_device_api *api = streams->api;
+	const dtrain_group_call *call = &work->call;
+	int status = after ? api->stream_wait(streams->stream, after, err) : BETON_OK;
+
+	if (!status && streams->backend)
+		status = streams->backend->stream_capturing(streams->stream, &work->captured, err);
+	if (!status && streams->state && !work->captured)
+		status = api->event_record(work->begun, streams->stream, err);
+	if (!status && notes)
+		status = api->event_mark(notes->begin, streams->stream, err);
+	if (!status && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
+		status = streams->state ? streams->backend->enqueue(streams->state, call, streams->stream, err)
+					: put_alone(streams, call, err);
+	if (!status && notes)
+		status = api->event_mark(notes->end, streams->stream, err);
+	return status ? status : api->event_record(work->ended, streams->stream, err);
+}
+
+/* Called with the mutex held. */
+static void watch_work(struct group_streams *streams, struct dtrain_work *work)
+{
+	work->in_flight = true;
+	work->next = NULL;
+	if (streams->first)
+		streams->last->next = work;
+	else
+		streams->first = work;
+	streams->last = work;
+	if (streams->idle_thread)
+		pthread_cond_broadcast(&streams->changed);
+}
+
+static int check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
+		       beton_error *err)
+{
+	uint32_t types = reduces ? streams->backend->reductions : streams->backend->dtypes;
+
+	if (call->op == DTRAIN_GROUP_BARRIER || types & 1u << call->dtype)
+		return BETON_OK;
+	return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s with %s does not take elements of type %s",
+		       streams->member.name, dtrain__group_op_name(call->op), streams->backend->name,
+		       dtrain_dtype_name(call->dtype));
+}
+
+int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_call *call, dtrain_event *after,
+			   const struct work_notes *notes, dtrain_work **out, beton_error *err)
+{
+	bool reduces = call->op == DTRAIN_GROUP_ALLREDUCE || call->op == DTRAIN_GROUP_REDUCE ||
+		       call->op == DTRAIN_GROUP_REDUCE_SCATTER;
+	struct dtrain_work *work = NULL;
+	char where[WORK_LABEL_SIZE + 32];
+	beton_error failure = {0};
+	int status = streams->state ? check_types(streams, call, reduces, err) : BETON_OK;
+
+	if (status)
+		return status;
+	pthread_mutex_lock(&streams->order);
+	pthread_mutex_lock(&streams->mutex);
+	status = dtrain__streams_check(streams, err);
+	if (!status)
+		status = take_work(streams, &work, err);
+	pthread_mutex_unlock(&streams->mutex);
+	if (status) {
+		pthread_mutex_unlock(&streams->order);
+		return status;
+	}
+	work->call = *call;
+	work->call.sequence = streams->sequence++;
+	if (notes)
+		snprintf(work->label, sizeof(work->label), "%s", notes->label);
+	status = put(streams, work, after, notes, &failure);
+	pthread_mutex_lock(&streams->mutex);
+	if (!status && streams->state && !work->captured)
+		watch_work(streams, work);
+	if (status && streams->state) {
+		/* An operation that only this rank leaves out would pair the next one with the others' this one. */
+		dtrain__work_describe(work, where, sizeof(where));
+		dtrain__streams_fail(streams, where, &failure);
+		status = dtrain__streams_check(streams, &failure);
+	}
+	pthread_mutex_unlock(&streams->order);
+	if (status && err)
+		*err = failure;
+	*out = work;
+	if (status)
+		release(out);
+	else
+		pthread_mutex_unlock(&streams->mutex);
+	return status;
+}
+
+void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *work)
+{
+	const dtrain_group_backend *backend = streams->backend;
+	char where[WORK_LABEL_SIZE + 32];
+	beton_error failure = {0};
+	bool complete = false;
+	int status;
+
+	if (work->complete || streams->health != GROUP_WORKS)
+		return;
+	status = backend->event_query(work->ended, &complete, &failure);
+	/* An engine may end an operation that went wrong. */
+	if (!status && complete && streams->state)
+		status = backend->poll(streams->state, &failure);
+	if (status) {
+		dtrain__work_describe(work, where, sizeof(where));
+		dtrain__streams_fail(streams, where, &failure);
+		return;
+	}
+	work->complete = complete;
+}
+
+/* Called with the mutex held. */
+static void pause_for(struct group_streams *streams, uint64_t nanoseconds)
+{
+	uint64_t until = bt_now_ns() + nanoseconds;
+	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+	pthread_cond_timedwait(&streams->changed, &streams->mutex, &deadline);
+}
+
+/* Called with the mutex held. Nobody but the device is waited for where the group has one member. */
+static int wait_alone(struct group_streams *streams, struct dtrain_work *work, beton_error *err)
+{
+	int status;
+
+	pthread_mutex_unlock(&streams->mutex);
+	status = streams->api->event_synchronize(work->ended, err);
+	pthread_mutex_lock(&streams->mutex);
+	work->complete = !status;
+	return status;
+}
+
+int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
+{
+	struct dtrain_work *work = *out;
+	struct group_streams *streams = work->streams;
+	uint64_t pause = 10000;
+	int status = BETON_OK;
+
+	pthread_mutex_lock(&streams->mutex);
+	if (work->captured)
+		status = bt_fail(err, BETON_STATE,
+				 "group \"%s\": %s is part of a capture, and can only be waited for by a stream",
+				 streams->member.name, dtrain__group_op_name(work->call.op));
+	else if (!streams->state && streams->health == GROUP_WORKS)
+		status = wait_alone(streams, work, err);
+	/* Not event_synchronize: it might wait for ever where the device cannot be made to end the operation. */
+	while (!status && !work->complete && streams->health == GROUP_WORKS) {
+		dtrain__streams_observe(streams, work);
+		if (work->complete || streams->health != GROUP_WORKS)
+			break;
+		pause_for(streams, pause);
+		pause = pause < 500000 ? pause * 2 : 1000000;
+	}
+	if (!status && !work->complete)
+		status = dtrain__streams_check(streams, err);
+	release(out);
+	return status;
+}
+
+int dtrain__stream_work_order(dtrain_work **out, dtrain_stream *stream, beton_error *err)
+{
+	struct dtrain_work *work = *out;
+	struct group_streams *streams = work->streams;
+	int status;
+
+	pthread_mutex_lock(&streams->mutex);
+	status = work->complete ? BETON_OK : dtrain__streams_check(streams, err);
+	if (!status)
+		status = streams->api->stream_wait(stream, work->ended, err);
+	release(out);
+	return status;
+}
+
+bool dtrain__stream_work_done(dtrain_work *work)
+{
+	struct group_streams *streams = work->streams;
+	bool done;
+
+	pthread_mutex_lock(&streams->mutex);
+	/* Alone, and on a device that cannot be asked: waiting is short then. */
+	if (!streams->backend && !work->complete && streams->health == GROUP_WORKS)
+		wait_alone(streams, work, NULL);
+	else if (!work->captured)
+		dtrain__streams_observe(streams, work);
+	done = work->complete || streams->health == GROUP_FAILED;
+	pthread_mutex_unlock(&streams->mutex);
+	return done;
+}
+
+int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_group_place *place, void **state,
+			  beton_error *err)
+{
+	int status;
+
+	pthread_mutex_lock(&parent->order);
+	status = parent->backend->split(parent->state, color, place, parent->member.timeout_ms, state, err);
+	pthread_mutex_unlock(&parent->order);
+	return status;
+}

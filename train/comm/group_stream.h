@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups whose operations are put on a stream of their own by the calling thread: the inside that group_stream.c
+ * (operations, handles) and group_watch.c (the thread, failures) share.
+ */
+#ifndef DTRAIN_COMM_GROUP_STREAM_H
+#define DTRAIN_COMM_GROUP_STREAM_H
+
+#include <pthread.h>
+
+#include "group.h"
+#include "work.h"
+
+enum health {
+	GROUP_WORKS,
+	GROUP_FAILING, /* something was seen; the thread is to abort, and to agree with the other ranks on what it was
+			*/
+	GROUP_FAILED,
+};
+
+/* An event that the caller wants to be complete in time. */
+struct watch {
+	struct watch *next;
+	dtrain_event *event;
+	uint64_t since_ns; /* 0: there are others in front of it */
+	char what[64];
+};
+
+/* Lives until the group and the last handle are gone. */
+struct group_streams {
+	struct group_member member; /* of the group, and valid as long as that */
+	const dtrain_device_api *api;
+	dtrain_device *device;
+	const dtrain_group_backend *backend; /* NULL: alone on a device that has none */
+	void *state;                         /* NULL: alone */
+	dtrain_stream *stream;
+	int alarm; /* descriptor of a last will: see dtrain__group_leave_alarm */
+	uint32_t sequence;
+	pthread_mutex_t order; /* held while an operation is put on the stream; sequence */
+	pthread_t thread;
+	bool thread_started;
+
+	struct group_streams *next; /* the groups of this process whose communicators may have to be aborted */
+	bool aborted;               /* both guarded by the lock of that list */
+
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t changed;
+	int references;                   /* the group's, and one for each handle */
+	struct dtrain_work *idle;         /* handles to be used again */
+	struct dtrain_work *first, *last; /* on the stream, and watched */
+	struct watch *watches;
+	enum health health;
+	char failed_in[WORK_LABEL_SIZE + 32]; /* the operation or event at which `failure` was seen */
+	beton_error failure;                  /* first what this rank saw, and then what all ranks say */
+	bool idle_thread;                     /* it waits without a deadline */
+	bool stopping;
+};
+
+/* Makes the part of the group that is not the communicator; alone where backend is NULL or the group has one member. */
+int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, struct group_streams **out,
+			   beton_error *err);
+/* Starts the thread, and lets failures of other groups reach this one; not for groups of one. */
+int dtrain__streams_watch(struct group_streams *streams, beton_error *err);
+/* Undoes that; called by destroy, which then ends what is in flight: the handles find CANCELLED. */
+void dtrain__streams_unwatch(struct group_streams *streams);
+void dtrain__streams_destroy(struct group_streams **streams);
+
+int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_call *call, dtrain_event *after,
+			   const struct work_notes *notes, dtrain_work **out, beton_error *err);
+int dtrain__stream_work_wait(dtrain_work **work, beton_error *err);
+int dtrain__stream_work_order(dtrain_work **work, dtrain_stream *stream, beton_error *err);
+bool dtrain__stream_work_done(dtrain_work *work);
+
+/* With the mutex held. Looks whether the operation has ended, with success; a failure becomes the group's. */
+void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *work);
+/* With the mutex held. Is everything that is known of complete, and nothing wrong? */
+bool dtrain__streams_are_idle(struct group_streams *streams);
+/* With the mutex held. The first failure counts; the thread does the rest. where: the operation. */
+void dtrain__streams_fail(struct group_streams *streams, const char *where, const beton_error *err);
+/* With the mutex held. Waits for the verdict if there is a failure. */
+int dtrain__streams_check(struct group_streams *streams, beton_error *err);
+/* With the mutex held. The handle of an operation that has ended and that nobody holds is used again. */
+void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *work);
+/* "allreduce (bucket 2 of 7)" */
+void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size);
+
+/* dtrain_group_backend's, with nothing else on the way; place NULL: this rank joins none. */
+int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_group_place *place, void **state,
+			  beton_error *err);
+
+int dtrain__streams_add_watch(struct group_streams *streams, dtrain_event *event, const char *what, beton_error *err);
+void dtrain__streams_forget(struct group_streams *streams, dtrain_event *event);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The thread of a stream-ordered group. It looks at what is in flight, every few milliseconds while something is: has
+ * it ended, did the engine notice an error, has the deadline passed, has another rank raised the alarm? After a failure
+ * it tells the other ranks through the store, aborts all communicators of the process at once (one that still runs may
+ * keep another's kernels from ending), and agrees with the ranks on what happened first.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "group_stream.h"
+
+#define TICK_NS 5000000ull
+/* An operation that takes longer than this may be waiting for a rank that is gone: the store knows. */
+#define STALL_NS 1000000000ull
+
+/* Of all groups that have a communicator. */
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct group_streams *registry;
+
+void dtrain__streams_fail(struct group_streams *streams, const char *where, const beton_error *err)
+{
+	if (streams->health != GROUP_WORKS)
+		return;
+	streams->health = GROUP_FAILING;
+	streams->failure = *err;
+	snprintf(streams->failed_in, sizeof(streams->failed_in), "%s", where);
+	pthread_cond_broadcast(&streams->changed);
+}
+
+int dtrain__streams_check(struct group_streams *streams, beton_error *err)
+{
+	while (streams->health == GROUP_FAILING)
+		pthread_cond_wait(&streams->changed, &streams->mutex);
+	if (streams->health == GROUP_WORKS)
+		return BETON_OK;
+	if (err)
+		*err = streams->failure;
+	return streams->failure.code;
+}
+
+/* Before anything ends by being aborted: what does not count any more must not look like success. */
+static int spread(const struct group_streams *streams, const beton_error *err, void **states)
+{
+	beton_error copy = *err;
+	int count = 0;
+
+	bt_prefix(&copy, "aborted with group \"%s\"", streams->member.name);
+	for (struct group_streams *other = registry; other; other = other->next) {
+		if (other->backend != streams->backend || other->aborted)
+			continue;
+		pthread_mutex_lock(&other->mutex);
+		if (other != streams)
+			dtrain__streams_fail(other, "an operation", &copy);
+		pthread_mutex_unlock(&other->mutex);
+		other->aborted = true;
+		states[count++] = other->state;
+	}
+	return count;
+}
+
+static int abort_all(struct group_streams *streams, const beton_error *cause, beton_error *err)
+{
+	int count = 0, status = BETON_OK;
+	void **states;
+
+	pthread_mutex_lock(&registry_mutex);
+	for (const struct group_streams *other = registry; other; other = other->next)
+		count++;
+	states = calloc((size_t)count + 1, sizeof(*states));
+	if (states) {
+		count = spread(streams, cause, states);
+		if (count)
+			status = streams->backend->abort(states, count, err);
+	} else if (!streams->aborted) {
+		streams->aborted = true;
+		status = streams->backend->abort(&streams->state, 1, err);
+	}
+	pthread_mutex_unlock(&registry_mutex);
+	free(states);
+	return status;
+}
+
+/* Called with the mutex held, which it lets go meanwhile. */
+static void settle_failure(struct group_streams *streams)
+{
+	beton_error err = streams->failure, abort_err = {0};
+	char text[BETON_ERROR_MESSAGE_SIZE];
+	bool reported;
+	int status;
+
+	pthread_mutex_unlock(&streams->mutex);
+	reported = dtrain__group_report_fault(&streams->member, &err);
+	dtrain__group_raise_alarm(&streams->member);
+	status = abort_all(streams, &err, &abort_err);
+	if (reported)
+		dtrain__group_agree_on_fault(&streams->member, streams->failed_in, &err);
+	else
+		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
+	if (status) {
+		snprintf(text, sizeof(text), "%s", err.message);
+		bt_fail(&err, err.code, "%s; %s", text, abort_err.message);
+	}
+	pthread_mutex_lock(&streams->mutex);
+	streams->failure = err;
+	streams->health = GROUP_FAILED;
+	pthread_cond_broadcast(&streams->changed);
+}
+
+static void fail_late(struct group_streams *streams, const char *where, const char *what)
+{
+	beton_error late = {0};
+
+	bt_fail(&late, BETON_TIMEOUT, "%s within %d ms", what, streams->member.timeout_ms);
+	dtrain__streams_fail(streams, where, &late);
+}
+
+/* An operation's time begins when everything in front of it on the stream is done. */
+static void check_deadline(struct group_streams *streams, struct dtrain_work *work, uint64_t now)
+{
+	char where[WORK_LABEL_SIZE + 32];
+	beton_error err = {0};
+	bool begun = false;
+	int status;
+
+	dtrain__work_describe(work, where, sizeof(where));
+	if (!work->since_ns) {
+		status = streams->backend->event_query(work->begun, &begun, &err);
+		if (status)
+			dtrain__streams_fail(streams, where, &err);
+		else if (begun)
+			work->since_ns = now;
+	} else if (now - work->since_ns > (uint64_t)streams->member.timeout_ms * 1000000) {
+		fail_late(streams, where, "it did not end");
+	}
+}
+
+static void look_at_works(struct group_streams *streams, uint64_t now)
+{
+	struct dtrain_work *work;
+
+	while ((work = streams->first)) {
+		dtrain__streams_observe(streams, work);
+		if (!work->complete)
+			break;
+		streams->first = work->next;
+		work->in_flight = false;
+		dtrain__streams_retire(streams, work);
+	}
+	if (work && streams->health == GROUP_WORKS)
+		check_deadline(streams, work, now);
+}
+
+static void look_at_watches(struct group_streams *streams, uint64_t now)
+{
+	while (streams->watches && streams->health == GROUP_WORKS) {
+		struct watch *watch = streams->watches;
+		beton_error err = {0};
+		bool complete = false;
+		int status = streams->backend->event_query(watch->event, &complete, &err);
+
+		if (!status && complete)
+			status = streams->backend->poll(streams->state, &err);
+		if (status) {
+			dtrain__streams_fail(streams, watch->what, &err);
+		} else if (complete) {
+			streams->watches = watch->next;
+			free(watch);
+			if (streams->watches)
+				streams->watches->since_ns = now;
+		} else {
+			if (now - watch->since_ns > (uint64_t)streams->member.timeout_ms * 1000000)
+				fail_late(streams, watch->what, "it was not complete");
+			return;
+		}
+	}
+}
+
+/* How long the oldest thing in flight has been running. */
+static uint64_t running_ns(const struct group_streams *streams, uint64_t now)
+{
+	uint64_t work = streams->first && streams->first->since_ns ? now - streams->first->since_ns : 0;
+	uint64_t watch = streams->watches ? now - streams->watches->since_ns : 0;
+
+	return work > watch ? work : watch;
+}
+
+/* Called with the mutex held, which it lets go meanwhile. */
+static void look_for_alarm(struct group_streams *streams)
+{
+	const char *where = streams->first ? NULL : streams->watches->what;
+	char text[WORK_LABEL_SIZE + 32];
+	beton_error err = {0};
+	bool raised;
+
+	if (streams->first)
+		dtrain__work_describe(streams->first, text, sizeof(text));
+	else
+		snprintf(text, sizeof(text), "%s", where);
+	pthread_mutex_unlock(&streams->mutex);
+	raised = dtrain__group_is_alarmed(&streams->member, &err);
+	pthread_mutex_lock(&streams->mutex);
+	/* The others may have left because they were done; this rank has had a second to be done too. */
+	if (raised && (streams->first || streams->watches))
+		dtrain__streams_fail(streams, text, &err);
+}
+
+/* Called with the mutex held. */
+static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
+{
+	uint64_t now = bt_now_ns(), running;
+	beton_error err = {0};
+
+	look_at_works(streams, now);
+	look_at_watches(streams, now);
+	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err))
+		dtrain__streams_fail(streams, "an operation", &err);
+	running = running_ns(streams, now);
+	if (streams->health == GROUP_WORKS && running > STALL_NS && now >= *next_alarm_ns) {
+		*next_alarm_ns = now + STALL_NS;
+		look_for_alarm(streams);
+	}
+}
+
+static void *watch_main(void *argument)
+{
+	struct group_streams *streams = argument;
+	uint64_t next_alarm_ns = 0;
+
+	pthread_mutex_lock(&streams->mutex);
+	while (!streams->stopping) {
+		if (streams->health == GROUP_FAILING) {
+			settle_failure(streams);
+		} else if (streams->health == GROUP_FAILED || (!streams->first && !streams->watches)) {
+			streams->idle_thread = true;
+			pthread_cond_wait(&streams->changed, &streams->mutex);
+			streams->idle_thread = false;
+		} else {
+			uint64_t until = bt_now_ns() + TICK_NS;
+			struct timespec tick = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+			look(streams, &next_alarm_ns);
+			if (streams->health == GROUP_WORKS && !streams->stopping)
+				pthread_cond_timedwait(&streams->changed, &streams->mutex, &tick);
+		}
+	}
+	pthread_mutex_unlock(&streams->mutex);
+	return NULL;
+}
+
+int dtrain__streams_watch(struct group_streams *streams, beton_error *err)
+{
+	sigset_t before;
+	int failure;
+
+	bt_block_signals(&before);
+	failure = pthread_create(&streams->thread, NULL, watch_main, streams);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure)
+		return bt_fail_errno(err, failure, "group \"%s\": cannot start the thread that watches it",
+				     streams->member.name);
+	streams->thread_started = true;
+	pthread_mutex_lock(&registry_mutex);
+	streams->next = registry;
+	registry = streams;
+	pthread_mutex_unlock(&registry_mutex);
+	return BETON_OK;
+}
+
+void dtrain__streams_unwatch(struct group_streams *streams)
+{
+	struct group_streams **link = &registry;
+
+	pthread_mutex_lock(&registry_mutex);
+	while (*link && *link != streams)
+		link = &(*link)->next;
+	if (*link)
+		*link = streams->next;
+	pthread_mutex_unlock(&registry_mutex);
+	pthread_mutex_lock(&streams->mutex);
+	streams->stopping = true;
+	pthread_cond_broadcast(&streams->changed);
+	pthread_mutex_unlock(&streams->mutex);
+	if (streams->thread_started)
+		pthread_join(streams->thread, NULL);
+	if (streams->alarm >= 0)
+		close(streams->alarm);
+}
+
+bool dtrain__streams_are_idle(struct group_streams *streams)
+{
+	uint64_t now = bt_now_ns();
+
+	if (streams->health == GROUP_WORKS && streams->state) {
+		look_at_works(streams, now);
+		look_at_watches(streams, now);
+	}
+	return streams->health == GROUP_WORKS && !streams->first && !streams->watches;
+}
+
+static void remove_watch(struct group_streams *streams, const dtrain_event *event)
+{
+	struct watch **link = &streams->watches;
+	struct watch *watch;
+
+	while (*link && (*link)->event != event)
+		link = &(*link)->next;
+	watch = *link;
+	if (!watch)
+		return;
+	*link = watch->next;
+	/* Only the first has a time. */
+	if (*link && link == &streams->watches)
+		(*link)->since_ns = bt_now_ns();
+	free(watch);
+}
+
+int dtrain__streams_add_watch(struct group_streams *streams, dtrain_event *event, const char *what, beton_error *err)
+{
+	struct watch *watch = calloc(1, sizeof(*watch)), **link = &streams->watches;
+	int status;
+
+	if (!watch)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
+	watch->event = event;
+	snprintf(watch->what, sizeof(watch->what), "%s", what);
+	pthread_mutex_lock(&streams->mutex);
+	status = dtrain__streams_check(streams, err);
+	if (status) {
+		free(watch);
+	} else {
+		remove_watch(streams, event);
+		while (*link)
+			link = &(*link)->next;
+		*link = watch;
+		if (link == &streams->watches)
+			watch->since_ns = bt_now_ns();
+		if (streams->idle_thread)
+			pthread_cond_broadcast(&streams->changed);
+	}
+	pthread_mutex_unlock(&streams->mutex);
+	return status;
+}
+
+void dtrain__streams_forget(struct group_streams *streams, dtrain_event *event)
+{
+	pthread_mutex_lock(&streams->mutex);
+	remove_watch(streams, event);
+	pthread_mutex_unlock(&streams->mutex);
+}
