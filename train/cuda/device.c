@@ -17,11 +17,15 @@
 static int check_driver(beton_error *err)
 {
 	int version = 0;
-	if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0)
+	cudaError_t status = cudaDriverGetVersion(&version);
+	if (status == cudaSuccess && version == 0)
 		return bt_fail(
 			err, BETON_DEVICE,
 			"device 'cuda': no NVIDIA driver: libcuda.so.1 is not found; install the driver, or start "
 			"the container with the GPUs (docker: --gpus all)");
+	int result = cuda_check(status, err, "device 'cuda': the driver");
+	if (result != BETON_OK)
+		return result;
 	/* A driver of one major version runs programs of all its minor ones. */
 	if (version / 1000 < CUDART_VERSION / 1000)
 		return bt_fail(
@@ -194,8 +198,10 @@ static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_err
 
 static void cuda_free(dtrain_device *device, void *memory)
 {
-	if (memory && cuda_enter(device, NULL) == BETON_OK)
-		cudaFree(memory);
+	if (!memory)
+		return;
+	(void)cuda_enter(device, NULL);
+	cudaFree(memory);
 }
 
 static int cuda_host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
@@ -213,8 +219,10 @@ static int cuda_host_alloc(dtrain_device *device, size_t bytes, void **out, beto
 
 static void cuda_host_free(dtrain_device *device, void *memory)
 {
-	if (memory && cuda_enter(device, NULL) == BETON_OK)
-		cudaFreeHost(memory);
+	if (!memory)
+		return;
+	(void)cuda_enter(device, NULL);
+	cudaFreeHost(memory);
 }
 
 const dtrain_device_api cuda_device_api = {

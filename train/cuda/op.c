@@ -87,8 +87,10 @@ void cuda_op_destroy(dtrain_op *op)
 {
 	if (!op)
 		return;
-	if (op->destroy && cuda_enter(op->device, NULL) == BETON_OK)
+	if (op->destroy) {
+		(void)cuda_enter(op->device, NULL);
 		op->destroy(op->state);
+	}
 	free(op);
 }
 

@@ -32,8 +32,8 @@ void cuda_stream_destroy(dtrain_stream *stream)
 {
 	if (!stream)
 		return;
-	if (cuda_enter(stream->device, NULL) == BETON_OK)
-		cudaStreamDestroy(stream->stream);
+	(void)cuda_enter(stream->device, NULL);
+	cudaStreamDestroy(stream->stream);
 	free(stream);
 }
 
@@ -90,8 +90,8 @@ void cuda_event_destroy(dtrain_event *event)
 {
 	if (!event)
 		return;
-	if (cuda_enter(event->device, NULL) == BETON_OK)
-		cudaEventDestroy(event->event);
+	(void)cuda_enter(event->device, NULL);
+	cudaEventDestroy(event->event);
 	free(event);
 }
 
@@ -201,10 +201,9 @@ int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err)
 	*captured = NULL;
 	cudaGraph_t graph = NULL;
 	int index = stream->device->index;
-	int status = cuda_enter(stream->device, err);
-	if (status == BETON_OK)
-		status = cuda_check(cudaStreamEndCapture(stream->stream, &graph), err,
-				    "device 'cuda' %d: the capture failed", index);
+	(void)cuda_enter(stream->device, NULL);
+	int status = cuda_check(cudaStreamEndCapture(stream->stream, &graph), err,
+				"device 'cuda' %d: the capture failed", index);
 	capture *result = status == BETON_OK ? calloc(1, sizeof(*result)) : NULL;
 	if (status == BETON_OK && !result)
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for a capture");
@@ -237,7 +236,7 @@ void cuda_capture_destroy(void *captured)
 	capture *unit = captured;
 	if (!unit)
 		return;
-	if (cuda_enter(unit->device, NULL) == BETON_OK)
-		cudaGraphExecDestroy(unit->graph);
+	(void)cuda_enter(unit->device, NULL);
+	cudaGraphExecDestroy(unit->graph);
 	free(unit);
 }

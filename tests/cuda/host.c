@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The module's host side over the stand-in: the tests of device.c, each failure that CUDA may report, and what is left
+ * behind after it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/device.h>
+
+#include "device.h"
+#include "standin/standin.h"
+
+static int reset(void **state)
+{
+	(void)state;
+	standin_reset();
+	return 0;
+}
+
+static void expect_closed(int code, const char *text)
+{
+	dtrain_device *device = NULL;
+	beton_error err = {0};
+	int status = dtrain_device_open("cuda", NULL, &device, &err);
+	if (status != code || !strstr(err.message, text))
+		fail_msg("status %d, not %d with '%s': %s", status, code, text, err.message);
+	assert_null(device);
+	assert_int_equal(standin.live, 0);
+}
+
+static void what_is_missing_is_told(void **state)
+{
+	(void)state;
+	standin.driver_version = 0;
+	expect_closed(BETON_DEVICE, "no NVIDIA driver");
+	standin.driver_version = 12080;
+	expect_closed(BETON_UNSUPPORTED, "the NVIDIA driver is for CUDA 12.8 and this module needs 1");
+	standin_reset();
+	standin.devices = 0;
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	expect_closed(BETON_DEVICE, "there is no GPU: see nvidia-smi -L");
+	setenv("CUDA_VISIBLE_DEVICES", "17", 1);
+	expect_closed(BETON_DEVICE, "CUDA_VISIBLE_DEVICES is 17");
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	standin_reset();
+	standin.capability = 75;
+	expect_closed(BETON_UNSUPPORTED, "stand-in 0 has compute capability 7.5; this module needs 8.0");
+}
+
+static void advice_is_given(void **state)
+{
+	(void)state;
+	static const struct {
+		cudaError_t failure;
+		const char *text;
+	} cases[] = {
+		{cudaErrorInitializationError, "after fork()"},
+		{cudaErrorDevicesUnavailable, "another process has it alone"},
+		{cudaErrorSystemNotReady, "nvidia-fabricmanager"},
+		{cudaErrorSystemDriverMismatch, "two versions"},
+		{cudaErrorUnknown, "cudaErrorUnknown"},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		standin_reset();
+		standin.failure = cases[i].failure;
+		standin.fail_at = 2; /* of opening's calls the one that counts devices */
+		expect_closed(BETON_DEVICE, cases[i].text);
+	}
+}
+
+/* The objects of use(), which gives back what there is of them. */
+struct objects {
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_event *start, *end;
+	void *memory, *host, *captured;
+};
+
+#define STEP(call)                    \
+	do {                          \
+		int step = (call);    \
+		if (step != BETON_OK) \
+			return step;  \
+	} while (0)
+
+static int make(struct objects *o, const dtrain_device_api *api, beton_error *err)
+{
+	double milliseconds;
+	STEP(api->stream_create(o->device, &o->stream, err));
+	STEP(api->event_create(o->device, &o->start, err));
+	STEP(api->event_create(o->device, &o->end, err));
+	STEP(api->alloc(o->device, 1000, &o->memory, err));
+	STEP(api->host_alloc(o->device, 1000, &o->host, err));
+	STEP(api->event_record(o->start, o->stream, err));
+	STEP(api->zero(o->stream, o->memory, 1000, err));
+	STEP(api->event_mark(o->end, o->stream, err));
+	STEP(api->event_synchronize(o->end, err));
+	STEP(api->event_elapsed_ms(o->start, o->end, &milliseconds, err));
+	STEP(api->stream_wait(o->stream, o->end, err));
+	return BETON_OK;
+}
+
+/* A capture is ended whatever happened in it; the first error counts. */
+static int capture(struct objects *o, const dtrain_device_api *api, beton_error *err)
+{
+	STEP(api->capture_begin(o->stream, err));
+	int status = api->event_mark(o->start, o->stream, err);
+	if (status == BETON_OK)
+		status = api->copy(o->stream, o->host, o->memory, 1000, DTRAIN_DEVICE_TO_HOST, err);
+	int ended = api->capture_end(o->stream, &o->captured, status == BETON_OK ? err : NULL);
+	STEP(status == BETON_OK ? ended : status);
+	STEP(api->capture_launch(o->captured, o->stream, err));
+	STEP(api->stream_synchronize(o->stream, err));
+	return BETON_OK;
+}
+
+/* All that a device is used for, as far as it goes. */
+static int use(beton_error *err)
+{
+	struct objects o = {0};
+	STEP(dtrain_device_open("cuda", NULL, &o.device, err));
+	const dtrain_device_api *api = dtrain_device_get_api(o.device);
+	int status = make(&o, api, err);
+	if (status == BETON_OK)
+		status = capture(&o, api, err);
+	api->capture_destroy(o.captured);
+	api->host_free(o.device, o.host);
+	api->free(o.device, o.memory);
+	api->event_destroy(o.end);
+	api->event_destroy(o.start);
+	api->stream_destroy(o.stream);
+	dtrain_device_close(&o.device);
+	return status;
+}
+
+/* Every call fails once, in its turn. */
+static void failures_leave_nothing_behind(void **state)
+{
+	(void)state;
+	static const cudaError_t failures[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress};
+	for (size_t kind = 0; kind < 2; kind++) {
+		standin_reset();
+		beton_error err = {0};
+		if (use(&err) != BETON_OK)
+			fail_msg("%s", err.message);
+		long calls = standin.calls;
+		assert_true(calls > 30);
+		int failed = 0;
+		for (long at = 1; at <= calls; at++) {
+			standin_reset();
+			standin.fail_at = at;
+			standin.failure = failures[kind];
+			memset(&err, 0, sizeof(err));
+			int status = use(&err);
+			/* The calls of releasing come last and report nothing. */
+			failed += status != BETON_OK;
+			if (status != BETON_OK && (err.code != status || !err.message[0]))
+				fail_msg("call %ld: status %d, code %d: %s", at, status, err.code, err.message);
+			cudaError_t left = cudaGetLastError();
+			if (left != cudaSuccess || standin.strays || standin.live)
+				fail_msg("call %ld of %ld: error %d is left, %ld calls without a device, %ld objects",
+					 at, calls, (int)left, standin.strays, standin.live);
+		}
+		assert_true(failed > 30);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_is_missing_is_told, reset),
+		cmocka_unit_test_setup(advice_is_given, reset),
+		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
+	};
+	standin_reset();
+	/* No thread of these calls CUDA before it has set the device. */
+	int failed = cuda_run_device_tests();
+	if (standin.strays || standin.live || standin.calls < 300) {
+		fprintf(stderr, "%ld calls, %ld without a device; %ld objects are left\n", standin.calls,
+			standin.strays, standin.live);
+		failed++;
+	}
+	return failed + cmocka_run_group_tests_name("host", tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The stand-in's devices, memory and errors.
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "standin.h"
+
+#define ALIGNMENT 256
+#define FRESH_BYTE 0xa5 /* what new memory holds: nobody may take it for zeros */
+
+typedef struct allocation {
+	struct allocation *next;
+	char *base;
+	size_t bytes;
+	bool device;
+} allocation;
+
+struct standin standin;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of the counts, and: */
+static allocation *allocations;
+static size_t used;
+static _Thread_local bool has_device;
+static _Thread_local cudaError_t last;
+
+void standin_reset(void)
+{
+	pthread_mutex_lock(&mutex);
+	standin = (struct standin){
+		.devices = 1, .driver_version = CUDART_VERSION, .capability = 90, .memory = (size_t)64 << 20};
+	pthread_mutex_unlock(&mutex);
+}
+
+cudaError_t standin_return(cudaError_t status)
+{
+	if (status != cudaSuccess)
+		last = status;
+	return status;
+}
+
+cudaError_t standin_enter(bool needs_device)
+{
+	pthread_mutex_lock(&mutex);
+	standin.strays += needs_device && !has_device;
+	bool fails = ++standin.calls == standin.fail_at;
+	pthread_mutex_unlock(&mutex);
+	return standin_return(fails ? standin.failure : cudaSuccess);
+}
+
+void standin_count(long change)
+{
+	pthread_mutex_lock(&mutex);
+	standin.live += change;
+	pthread_mutex_unlock(&mutex);
+}
+
+long long standin_now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- errors ---- */
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t was = last;
+	last = cudaSuccess;
+	return was;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+	return last;
+}
+
+/* ---- devices ---- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+	cudaError_t status = standin_enter(false);
+	*version = standin.driver_version;
+	return status;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	cudaError_t status = standin_enter(false);
+	*count = standin.devices;
+	return status == cudaSuccess && standin.devices == 0 ? standin_return(cudaErrorNoDevice) : status;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+	cudaError_t status = standin_enter(false);
+	if (status != cudaSuccess || device >= standin.devices)
+		return status == cudaSuccess ? standin_return(cudaErrorInvalidDevice) : status;
+	*properties = (struct cudaDeviceProp){.major = standin.capability / 10,
+					      .minor = standin.capability % 10,
+					      .totalGlobalMem = standin.memory,
+					      .multiProcessorCount = 132,
+					      .warpSize = 32,
+					      .maxThreadsPerBlock = 1024};
+	snprintf(properties->name, sizeof(properties->name), "stand-in %d", device);
+	return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags)
+{
+	(void)device_flags;
+	(void)flags;
+	cudaError_t status = standin_enter(false);
+	return status == cudaSuccess && device >= standin.devices ? standin_return(cudaErrorInvalidDevice) : status;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	cudaError_t status = standin_enter(false);
+	if (status == cudaSuccess && device >= standin.devices)
+		status = standin_return(cudaErrorInvalidDevice);
+	has_device = has_device || status == cudaSuccess;
+	return status;
+}
+
+/* ---- memory ---- */
+
+cudaError_t standin_allocate(void **out, size_t bytes, bool device)
+{
+	allocation *new = malloc(sizeof(*new));
+	void *base = NULL;
+	if (bytes > standin.memory || posix_memalign(&base, ALIGNMENT, bytes) != 0)
+		base = NULL;
+	pthread_mutex_lock(&mutex);
+	bool fits = new &&base && (!device || bytes <= standin.memory - used);
+	if (fits) {
+		*new = (allocation){.next = allocations, .base = base, .bytes = bytes, .device = device};
+		allocations = new;
+		used += device ? bytes : 0;
+		standin.live++;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (!fits) {
+		free(base);
+		free(new);
+		return standin_return(cudaErrorMemoryAllocation);
+	}
+	memset(base, FRESH_BYTE, bytes);
+	*out = base;
+	return cudaSuccess;
+}
+
+static cudaError_t release(const void *memory, bool device)
+{
+	pthread_mutex_lock(&mutex);
+	allocation **link = &allocations;
+	while (*link && ((*link)->base != memory || (*link)->device != device))
+		link = &(*link)->next;
+	allocation *found = *link;
+	if (found) {
+		*link = found->next;
+		used -= device ? found->bytes : 0;
+		standin.live--;
+	}
+	pthread_mutex_unlock(&mutex);
+	if (!found)
+		return standin_return(memory ? cudaErrorInvalidValue : cudaSuccess);
+	free(found->base);
+	free(found);
+	return cudaSuccess;
+}
+
+bool standin_is_inside(const void *memory, size_t bytes)
+{
+	const char *first = memory;
+	bool inside = false;
+	pthread_mutex_lock(&mutex);
+	for (const allocation *a = allocations; a && !inside; a = a->next)
+		inside = a->device && first >= a->base && first < a->base + a->bytes &&
+			 bytes <= (size_t)(a->base + a->bytes - first);
+	pthread_mutex_unlock(&mutex);
+	return inside;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+	return release(memory, true);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+	return release(memory, false);
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+	*available = standin.memory - used;
+	*total = standin.memory;
+	return cudaSuccess;
+}
+
+/* ---- handles of the libraries ---- */
+
+/* Their failures are not on the record of the runtime. */
+static void *handle(void)
+{
+	void *made = standin_enter(true) == cudaSuccess ? calloc(1, 16) : NULL;
+	(void)cudaGetLastError();
+	standin_count(made ? 1 : 0);
+	return made;
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *out)
+{
+	*out = handle();
+	return *out ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_INITIALIZED;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t made)
+{
+	free(made);
+	standin_count(-1);
+	return CUDNN_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+	*out = handle();
+	return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t made)
+{
+	free(made);
+	standin_count(-1);
+	return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stand-in for CUDA's runtime and for the start of cuDNN and cuBLASLt, for tests of the module's host side where
+ * there is no GPU. A program that it is linked into, with its symbols exported, comes first when the module is loaded,
+ * so that the module's own file runs against it. Written from CUDA's public headers.
+ *
+ * Device memory is host memory that only copies may touch; work is done inside the call; kernels do nothing. Captures
+ * are recorded, replayed, and refused as CUDA refuses them.
+ */
+#ifndef TESTS_CUDA_STANDIN_H
+#define TESTS_CUDA_STANDIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cuda_runtime_api.h>
+
+struct standin {
+	/* What there is. A test changes it while nothing is open. */
+	int devices;
+	int driver_version;
+	int capability;
+	size_t memory;
+	/* The call of this number, of those that can fail, fails so; 0: none does. */
+	long fail_at;
+	cudaError_t failure;
+	/* What was seen. */
+	long calls;    /* of those that can fail */
+	long launches; /* of kernels, captured or not */
+	long strays;   /* calls from threads that had not set a device */
+	long live;     /* allocations, streams, events, graphs and handles that exist */
+};
+
+extern struct standin standin;
+
+/* One device as new, and nothing that fails. */
+void standin_reset(void);
+
+/* For the stand-in's own files: counts a call, and says what it is to return. */
+cudaError_t standin_enter(bool needs_device);
+void standin_count(long change);
+long long standin_now_ns(void);
+
+/* Memory of the device. Inside: all of the bytes are in one allocation. */
+cudaError_t standin_allocate(void **out, size_t bytes, bool device);
+bool standin_is_inside(const void *memory, size_t bytes);
+
+/* Sets the error of the thread that cudaGetLastError gives. */
+cudaError_t standin_return(cudaError_t status);
+
+#endif
