@@ -169,6 +169,13 @@ static json_t *state_to_json(const dtrain_position *position, const safetensors_
 				  (json_int_t)position->data_samples, "files", MODEL_FILE, "size",
 				  (json_int_t)model->size, "xxh3", hex(model->hash), OPTIMIZER_FILE, "size",
 				  (json_int_t)optimizer->size, "xxh3", hex(optimizer->hash));
+	if (state && position->scaler[DTRAIN_SCALER_SCALE] > 0 &&
+	    json_object_set_new(state, "loss_scaler",
+				json_pack("[f, f]", (double)position->scaler[DTRAIN_SCALER_SCALE],
+					  (double)position->scaler[DTRAIN_SCALER_GOOD_STEPS])) != 0) {
+		json_decref(state);
+		return NULL;
+	}
 	if (state && json_object_set_new(state, "xxh3", hex(hash_of_state(state))) != 0) {
 		json_decref(state);
 		return NULL;
@@ -237,6 +244,13 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 	if (version != STATE_VERSION)
 		return bt_fail(err, BETON_UNSUPPORTED_VERSION, "%s: version %d, this program reads %d", path, version,
 			       STATE_VERSION);
+	json_t *scaler = json_object_get(state, "loss_scaler");
+	double scale = 0, good_steps = 0;
+	if (scaler && (json_unpack(scaler, "[F, F!]", &scale, &good_steps) != 0 || !(scale > 0 && scale < 1e38) ||
+		       !(good_steps >= 0 && good_steps < 1e38)))
+		return bt_fail(err, BETON_FORMAT, "%s: the loss scaler's state is out of its range", path);
+	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
+	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
 	if (step < 0 || epoch < 0 || consumed < 0 || classes < 1 || samples < 0 || position.world_size < 1 ||
 	    position.batch_size < 1 || strlen(model) >= sizeof(position.model))
 		return bt_fail(err, BETON_FORMAT, "%s: a value is out of its range", path);

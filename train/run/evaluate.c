@@ -5,6 +5,7 @@
 #include <string.h>
 #include <stdlib.h>
 
+#include "common/half.h"
 #include "common/system.h"
 #include "signals.h"
 #include "topk.h"
@@ -16,23 +17,117 @@ struct sums {
 	double loss;
 };
 
-/* Host copies of one batch's results. */
-struct results {
-	float *logits;
+enum { SLOTS = 2 };
+
+/* One batch on its way, and the host's copies of its results. */
+struct slot {
+	void *logits; /* of the network's type */
 	float *losses;
-	int64_t classes;
+	int64_t *labels;
+	uint32_t count; /* 0: nothing is on its way */
+	beton_batch *batch;
+	dtrain_event *done;
 };
 
-static void add_batch(struct sums *sums, const struct results *results, const beton_batch *batch, const int64_t *labels)
+/* An asynchronous device computes a batch while the results of the one before are counted. */
+struct evaluation {
+	run_session *session;
+	struct slot slots[SLOTS];
+	int next;
+	float *row; /* one sample's logits */
+	struct sums sums;
+};
+
+static void *allocate(const run_session *session, size_t bytes, beton_error *err)
 {
-	int64_t k = results->classes < 5 ? results->classes : 5;
-	for (uint32_t i = 0; i < batch->count; i++) {
-		int64_t rank = run_label_rank(results->logits + i * results->classes, results->classes, labels[i]);
+	void *memory = NULL;
+	if (session->api->host_alloc)
+		session->api->host_alloc(session->device, bytes, &memory, err);
+	else if (!(memory = malloc(bytes)))
+		bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	return memory;
+}
+
+static void release(const run_session *session, void *memory)
+{
+	if (memory && session->api->host_free)
+		session->api->host_free(session->device, memory);
+	else
+		free(memory);
+}
+
+static int open_evaluation(struct evaluation *evaluation, beton_error *err)
+{
+	run_session *session = evaluation->session;
+	size_t rows = (size_t)session->options->batch_size, classes = (size_t)session->facts->classes;
+	int result = BETON_OK;
+	evaluation->row = malloc(classes * sizeof(float));
+	if (!evaluation->row)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	for (int i = 0; i < SLOTS && result == BETON_OK; i++) {
+		struct slot *slot = &evaluation->slots[i];
+		slot->labels = malloc(rows * sizeof(int64_t));
+		if (!slot->labels)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+		slot->logits = allocate(session, rows * classes * dtrain_dtype_size(session->dtype), err);
+		slot->losses = slot->logits ? allocate(session, rows * sizeof(float), err) : NULL;
+		if (!slot->losses)
+			return BETON_NO_MEMORY;
+		result = session->api->event_create(session->device, &slot->done, err);
+	}
+	return result;
+}
+
+static void close_evaluation(struct evaluation *evaluation)
+{
+	run_session *session = evaluation->session;
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot *slot = &evaluation->slots[i];
+		/* After an error the device may still write. */
+		if (slot->count)
+			session->api->stream_synchronize(session->stream, NULL);
+		beton_batch_release(&slot->batch);
+		release(session, slot->logits);
+		release(session, slot->losses);
+		free(slot->labels);
+		if (slot->done)
+			session->api->event_destroy(slot->done);
+	}
+	free(evaluation->row);
+}
+
+static const float *row_of(const struct evaluation *evaluation, const struct slot *slot, uint32_t row)
+{
+	dtrain_dtype dtype = evaluation->session->dtype;
+	int64_t classes = evaluation->session->facts->classes;
+	if (dtype == DTRAIN_F32)
+		return (const float *)slot->logits + row * classes;
+	const uint16_t *half = (const uint16_t *)slot->logits + row * classes;
+	for (int64_t i = 0; i < classes; i++)
+		evaluation->row[i] = dtype == DTRAIN_F16 ? bt_widen_float16(half[i]) : bt_widen_bfloat16(half[i]);
+	return evaluation->row;
+}
+
+/* Waits for a batch, if one is on its way, and counts its results. */
+static int settle(struct evaluation *evaluation, struct slot *slot, beton_error *err)
+{
+	run_session *session = evaluation->session;
+	struct sums *sums = &evaluation->sums;
+	int64_t classes = session->facts->classes, k = classes < 5 ? classes : 5;
+	if (!slot->count)
+		return BETON_OK;
+	int result = session->staged ? session->api->event_synchronize(slot->done, err)
+				     : session->api->stream_synchronize(session->stream, err);
+	beton_batch_release(&slot->batch);
+	for (uint32_t i = 0; i < slot->count && result == BETON_OK; i++) {
+		int64_t rank = run_label_rank(row_of(evaluation, slot, i), classes, slot->labels[i]);
 		sums->counts[TOP1] += rank < 1;
 		sums->counts[TOP5] += rank < k;
-		sums->loss += (double)results->losses[i];
+		sums->loss += (double)slot->losses[i];
 	}
-	sums->counts[COUNT] += batch->count;
+	sums->counts[COUNT] += slot->count;
+	slot->count = 0;
+	return result;
 }
 
 static const int64_t *labels_of(const beton_batch *batch, const char *field)
@@ -43,48 +138,65 @@ static const int64_t *labels_of(const beton_batch *batch, const char *field)
 	return NULL;
 }
 
-static int run_batch(run_session *session, const beton_batch *batch, struct results *results, struct sums *sums,
-		     beton_error *err)
+/* Takes the batch over. */
+static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
 {
+	run_session *session = evaluation->session;
 	const run_network *network = &session->val;
 	const dtrain_device_api *api = session->api;
-	size_t logits_bytes = batch->count * (size_t)results->classes * sizeof(float);
+	size_t classes = (size_t)session->facts->classes;
+	slot->batch = batch;
+	slot->count = batch->count;
 	int result = run_session_feed(session, network, batch, &session->facts->val, err);
-	if (result == BETON_OK)
+	if (result == BETON_OK) {
+		memcpy(slot->labels, labels_of(batch, session->facts->val.label_field), batch->count * sizeof(int64_t));
 		result = dtrain_program_run(network->program, session->stream, NULL, err);
+	}
 	if (result == BETON_OK)
-		result = api->copy(session->stream, results->logits,
-				   dtrain_program_data(network->program, network->logits), logits_bytes,
-				   DTRAIN_DEVICE_TO_HOST, err);
+		result = api->copy(
+			session->stream, slot->logits, dtrain_program_data(network->program, network->logits),
+			batch->count * classes * dtrain_dtype_size(session->dtype), DTRAIN_DEVICE_TO_HOST, err);
 	if (result == BETON_OK)
-		result = api->copy(session->stream, results->losses,
-				   dtrain_program_data(network->program, network->losses), batch->count * sizeof(float),
-				   DTRAIN_DEVICE_TO_HOST, err);
-	if (result == BETON_OK)
-		result = api->stream_synchronize(session->stream, err);
-	if (result == BETON_OK)
-		add_batch(sums, results, batch, labels_of(batch, session->facts->val.label_field));
-	return result;
+		result =
+			api->copy(session->stream, slot->losses, dtrain_program_data(network->program, network->losses),
+				  batch->count * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
+	return result == BETON_OK ? api->event_record(slot->done, session->stream, err) : result;
 }
 
-static int run_shard(run_session *session, struct results *results, struct sums *sums, beton_error *err)
+static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_error *err)
+{
+	struct slot *slot = &evaluation->slots[evaluation->next];
+	evaluation->next = (evaluation->next + 1) % SLOTS;
+	int result = launch(evaluation, slot, batch, err);
+	/* The one before, which has been computed meanwhile; or at once, where all is done within the call. */
+	return result == BETON_OK
+		       ? settle(evaluation, evaluation->session->staged ? &evaluation->slots[evaluation->next] : slot,
+				err)
+		       : result;
+}
+
+static int run_shard(struct evaluation *evaluation, beton_error *err)
 {
 	beton_iterator *iterator;
-	int result = beton_iterator_open(&iterator, session->val_loader, 0, 0, err);
+	int result = beton_iterator_open(&iterator, evaluation->session->val_loader, 0, 0, err);
 	while (result == BETON_OK) {
 		beton_batch *batch = NULL;
 		if (run_signals_caught()) {
-			sums->counts[INTERRUPTED] = 1;
+			evaluation->sums.counts[INTERRUPTED] = 1;
 			result = BETON_END;
 			break;
 		}
 		result = beton_iterator_next(iterator, &batch, -1, err);
 		if (result == BETON_OK)
-			result = run_batch(session, batch, results, sums, err);
-		beton_batch_release(&batch);
+			result = run_batch(evaluation, batch, err);
 	}
+	if (result == BETON_END)
+		result = BETON_OK;
+	for (int i = 0; i < SLOTS && result == BETON_OK; i++)
+		result = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
 	beton_iterator_close(&iterator);
-	return result == BETON_END ? BETON_OK : result;
+	return result == BETON_OK ? evaluation->session->api->stream_synchronize(evaluation->session->stream, err)
+				  : result;
 }
 
 static int add_ranks(run_session *session, struct sums *sums, beton_error *err)
@@ -102,22 +214,16 @@ static int add_ranks(run_session *session, struct sums *sums, beton_error *err)
 
 int run_evaluate(run_session *session, run_evaluation *out, bool *interrupted, beton_error *err)
 {
-	struct sums sums = {0};
-	size_t batch = (size_t)session->options->batch_size;
-	struct results results = {.classes = session->facts->classes,
-				  .logits = malloc(batch * (size_t)session->facts->classes * sizeof(float)),
-				  .losses = malloc(batch * sizeof(float))};
-	int result = BETON_OK;
-	if (!results.logits || !results.losses)
-		result = bt_fail(err, BETON_NO_MEMORY, "evaluation: out of memory");
+	struct evaluation evaluation = {.session = session};
+	int result = open_evaluation(&evaluation, err);
 	if (result == BETON_OK)
 		result = dtrain_ddp_sync_buffers(session->ddp, session->stream, err);
 	if (result == BETON_OK)
-		result = run_shard(session, &results, &sums, err);
+		result = run_shard(&evaluation, err);
+	close_evaluation(&evaluation);
+	struct sums sums = evaluation.sums;
 	if (result == BETON_OK)
 		result = add_ranks(session, &sums, err);
-	free(results.logits);
-	free(results.losses);
 	if (result != BETON_OK) {
 		bt_prefix(err, "evaluation");
 		return result;

@@ -68,26 +68,49 @@ static void check_print(run_metrics *metrics, int printed)
 	run_signals_stop(SIGPIPE);
 }
 
+static json_t *step_line(const run_step_metrics *step)
+{
+	json_t *line = json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "step", (json_int_t)step->step, "epoch",
+				 (json_int_t)step->epoch, "loss", step->loss, "lr", step->lr, "images_per_second",
+				 step->images_per_second, "data_wait_ms", step->data_wait_ms, "comm_exposed_ms",
+				 step->comm_exposed_ms);
+	bool complete = line != NULL;
+	if (complete && step->asynchronous)
+		complete = json_object_set_new(line, "launch_ms", json_real(step->launch_ms)) == 0 &&
+			   json_object_set_new(line, "device_busy", json_real(step->device_busy)) == 0;
+	if (complete && step->loss_scale > 0)
+		complete = json_object_set_new(line, "loss_scale", json_real(step->loss_scale)) == 0;
+	if (complete)
+		return line;
+	json_decref(line);
+	return NULL;
+}
+
+/* What an asynchronous device adds to a line for people. */
+static const char *device_text(const run_step_metrics *step, char text[128])
+{
+	*text = 0;
+	if (step->asynchronous)
+		snprintf(text, 128, ", launch %.1f ms, device busy %.0f %%", step->launch_ms, 100 * step->device_busy);
+	if (step->loss_scale > 0)
+		snprintf(text + strlen(text), 128 - strlen(text), ", loss scale %.0f", step->loss_scale);
+	return text;
+}
+
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
 {
-	int result = BETON_OK;
-	if (metrics->fd >= 0)
-		result = write_line(metrics,
-				    json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "step", (json_int_t)step->step,
-					      "epoch", (json_int_t)step->epoch, "loss", step->loss, "lr", step->lr,
-					      "images_per_second", step->images_per_second, "data_wait_ms",
-					      step->data_wait_ms, "comm_exposed_ms", step->comm_exposed_ms),
-				    err);
+	int result = metrics->fd >= 0 ? write_line(metrics, step_line(step), err) : BETON_OK;
 	uint64_t now = bt_now_ns();
 	bool last = step->step == metrics->total_steps;
+	char device[128];
 	if (result != BETON_OK || (!last && metrics->printed_ns && now - metrics->printed_ns < PRINT_EVERY_NS))
 		return result;
 	metrics->printed_ns = now;
 	check_print(metrics,
 		    printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
-			   ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms\n",
+			   ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms%s\n",
 			   step->epoch, step->step, metrics->total_steps, step->loss, step->lr, step->images_per_second,
-			   step->data_wait_ms, step->comm_exposed_ms));
+			   step->data_wait_ms, step->comm_exposed_ms, device_text(step, device)));
 	return BETON_OK;
 }
 

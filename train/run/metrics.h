@@ -18,6 +18,10 @@ typedef struct run_step_metrics {
 	double images_per_second; /* of all ranks */
 	double data_wait_ms;
 	double comm_exposed_ms;
+	bool asynchronous;  /* the device works while this process goes on: the figures that follow */
+	double launch_ms;   /* to put the step on the device's streams */
+	double device_busy; /* share of the time in which the device computed, 0 .. 1 */
+	double loss_scale;  /* 0: none */
 } run_step_metrics;
 
 typedef struct run_evaluation {

@@ -39,6 +39,13 @@ static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_COSINE] = "cosine",
 	NULL,
 };
+static const char *const precisions[] = {
+	[RUN_PRECISION_F32] = "f32",
+	[RUN_PRECISION_TF32] = "tf32",
+	[RUN_PRECISION_BF16] = "bf16",
+	[RUN_PRECISION_FP16] = "fp16",
+	NULL,
+};
 static const char *const orders[] = {
 	[BETON_ORDER_SEQUENTIAL] = "sequential",
 	[BETON_ORDER_RANDOM] = "random",
@@ -94,8 +101,12 @@ static const option_row rows[] = {
 
 	GROUP("Ranks and device"),
 	WHOLE("world-size", world_size, "N", 1, 4096, "start N ranks on this machine (default 1)"),
-	TEXT("device", device, "NAME", "cpu, ref or auto, the fastest there is (default auto)"),
-	TEXT("dtype", dtype, "TYPE", "f32, the only one so far (default f32)"),
+	TEXT("device", device, "NAME[:INDEX]", "cuda, cpu, ref or auto, the fastest there is (default auto)"),
+	CHOICE("precision", precision, "NAME", precisions,
+	       "f32, tf32, bf16 or fp16, for what is computed (default f32)"),
+	FLAG("deterministic", deterministic, "the same bits in each run on the same device, where that is slower"),
+	FLAG("no-capture", no_capture, "put each step on a GPU op by op, not as a whole"),
+	FLAG("share-device", share_device, "let several ranks use one GPU"),
 	WHOLE("threads", threads, "N", 0, 4096, "compute threads per rank; 0 = its cores (default 0)"),
 	WHOLE("workers", workers, "N", 0, 4096, "loader threads per rank; 0 = its cores (default 0)"),
 	WHOLE("master-port", master_port, "N", 0, 65535, "port where ranks meet; 0 = a free one (default 0)"),
@@ -141,7 +152,7 @@ static void set_defaults(run_options *options)
 {
 	*options = (run_options){
 		.device = "auto",
-		.dtype = "f32",
+		.device_index = -1,
 		.world_size = 1,
 		.timeout = 30,
 		.batch_size = 64,
@@ -227,7 +238,24 @@ static int parse_value(const option_row *row, const char *text, run_options *opt
 	return result;
 }
 
-static int check_names(const run_options *options, beton_error *err)
+/* NAME or NAME:INDEX. */
+static int split_device(run_options *options, beton_error *err)
+{
+	const char *colon = strchr(options->device, ':');
+	size_t length = colon ? (size_t)(colon - options->device) : strlen(options->device);
+	uint64_t index;
+	if (length >= sizeof(options->device_name))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is no device", options->device);
+	memcpy(options->device_name, options->device, length);
+	options->device_name[length] = 0;
+	if (!colon)
+		return BETON_OK;
+	int result = bt_parse_u64("--device: the index", colon + 1, 0, 4095, &index, err);
+	options->device_index = result == BETON_OK ? (int64_t)index : -1;
+	return result;
+}
+
+static int check_names(run_options *options, beton_error *err)
 {
 	char list[160] = "";
 	bool known = false;
@@ -237,15 +265,17 @@ static int check_names(const run_options *options, beton_error *err)
 	}
 	if (!known)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
-	if (dtrain_device_find(options->device))
-		return BETON_OK;
-	strcpy(list, "auto");
-	for (int i = 0; dtrain_device_at(i); i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), ", %s", dtrain_device_at(i)->name);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not one of %s", options->device, list);
+	int result = split_device(options, err);
+	dtrain_device *none;
+	if (result != BETON_OK || dtrain_device_find(options->device_name))
+		return result;
+	/* Opening what is not there says why it is not. */
+	result = dtrain_device_open(options->device_name, NULL, &none, err);
+	bt_prefix(err, "--device");
+	return result;
 }
 
-static int check_together(const run_options *options, beton_error *err)
+static int check_together(run_options *options, beton_error *err)
 {
 	const char *problem = NULL;
 	if (!options->data)
@@ -254,9 +284,6 @@ static int check_together(const run_options *options, beton_error *err)
 		problem = "--model is missing";
 	else if (!options->epochs == !options->steps)
 		problem = "give either --epochs or --steps";
-	else if (strcmp(options->dtype, "f32") != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--dtype: '%s' is not supported, only f32 is",
-			       options->dtype);
 	else if (options->warmup_epochs > 0 && options->warmup_steps > 0)
 		problem = "give either --warmup-epochs or --warmup-steps";
 	else if (options->crop_scale[0] > options->crop_scale[1])

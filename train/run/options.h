@@ -9,15 +9,24 @@
 #include <beton/loader.h>
 #include <dtrain/optim.h>
 
+typedef enum run_precision {
+	RUN_PRECISION_F32 = 0,
+	RUN_PRECISION_TF32 = 1,
+	RUN_PRECISION_BF16 = 2,
+	RUN_PRECISION_FP16 = 3,
+} run_precision;
+
 /* Every option; texts are borrowed from argv. Counts of 0 in epochs and steps: not given. */
 typedef struct run_options {
 	const char *data;
 	const char *val;
 	const char *model;
-	const char *device;
+	const char *device; /* as given: NAME or NAME:INDEX */
+	char device_name[32];
+	int64_t device_index; /* -1: not given */
 	const char *log;
 	const char *checkpoint;
-	const char *dtype;
+	int precision; /* run_precision */
 	int64_t world_size;
 	int64_t master_port; /* 0 = the system chooses */
 	double timeout;      /* seconds */
@@ -49,6 +58,9 @@ typedef struct run_options {
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
 	bool nesterov;
+	bool deterministic;
+	bool no_capture;
+	bool share_device;
 	bool resume;
 	bool help;
 	bool version;

@@ -52,6 +52,7 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	session->position.step = found.step;
 	session->position.epoch = found.epoch;
 	session->position.position = found.position;
+	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
 	printf("resuming from %s\n", path);
 	return BETON_OK;

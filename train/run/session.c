@@ -9,6 +9,25 @@
 /* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank that hangs. */
 #define SLOW_TIMEOUT_MS (30 * 60 * 1000)
 
+/* The network's pictures: normalized ones, or bytes that the device normalizes. */
+static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_network *network)
+{
+	const run_options *options = session->options;
+	int64_t size = options->image_size;
+	float mean[3], std[3];
+	if (!session->staged) {
+		dtrain_shape image = dtrain_shape_of(4, (int64_t[]){options->batch_size, 3, size, size});
+		return network->image = dtrain_graph_input(graph, "image", session->dtype, &image);
+	}
+	for (int channel = 0; channel < 3; channel++) {
+		mean[channel] = (float)options->mean[channel];
+		std[channel] = (float)options->std[channel];
+	}
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){options->batch_size, size, size, 3});
+	network->image = dtrain_graph_input(graph, "image", DTRAIN_U8, &image);
+	return dtrain_normalize(graph, network->image, mean, std);
+}
+
 static int make_network(run_session *session, bool training, run_network *network, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -16,12 +35,13 @@ static int make_network(run_session *session, bool training, run_network *networ
 	int result = dtrain_graph_create(session->params, training, &graph, err);
 	if (result != BETON_OK)
 		return result;
-	int64_t size = options->image_size;
-	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){options->batch_size, 3, size, size});
 	dtrain_shape label = dtrain_shape_of(1, &options->batch_size);
-	network->image = dtrain_graph_input(graph, "image", DTRAIN_F32, &image);
+	dtrain_graph_set_dtype(graph, session->dtype);
+	if (training && session->scaler)
+		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(session->scaler));
+	dtrain_tensor image = add_image(session, graph, network);
 	network->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
-	network->logits = dtrain_model_build(graph, options->model, network->image, session->facts->classes);
+	network->logits = dtrain_model_build(graph, options->model, image, session->facts->classes);
 	/* Validation loss is plain cross-entropy, so that it compares between runs. */
 	network->losses = dtrain_softmax_cross_entropy(graph, network->logits, network->label,
 						       training ? options->label_smoothing : 0);
@@ -38,22 +58,62 @@ static int make_network(run_session *session, bool training, run_network *networ
 	return result;
 }
 
+/* A rank takes the device of its number among the ranks of the machine, where there can be several. */
+static int64_t device_index(const run_options *options, const struct rank_env *env)
+{
+	bool one = strcmp(options->device_name, "cpu") == 0 || strcmp(options->device_name, "ref") == 0;
+	if (options->device_index >= 0)
+		return options->device_index;
+	return one || options->share_device ? 0 : env->local_rank;
+}
+
+static int open_device(run_session *session, const struct rank_env *env, beton_error *err)
+{
+	static const dtrain_dtype dtypes[] = {[RUN_PRECISION_F32] = DTRAIN_F32,
+					      [RUN_PRECISION_TF32] = DTRAIN_F32,
+					      [RUN_PRECISION_BF16] = DTRAIN_BF16,
+					      [RUN_PRECISION_FP16] = DTRAIN_F16};
+	const run_options *options = session->options;
+	dtrain_device_options device = {.struct_size = sizeof(device),
+					.index = (int32_t)device_index(options, env),
+					.threads = (int32_t)options->threads,
+					.tf32 = options->precision == RUN_PRECISION_TF32,
+					.deterministic = options->deterministic};
+	dtrain_device_caps caps = {0};
+	int result = dtrain_device_open(options->device_name, &device, &session->device, err);
+	if (result != BETON_OK)
+		return result;
+	session->api = dtrain_device_get_api(session->device);
+	session->api->caps(session->device, &caps);
+	session->staged = !caps.host_memory;
+	session->dtype = dtypes[options->precision];
+	if (!(caps.dtypes & 1u << session->dtype))
+		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) does not compute in %s",
+			       session->api->name, caps.description, dtrain_dtype_name(session->dtype));
+	result = session->api->stream_create(session->device, &session->stream, err);
+	if (result == BETON_OK && session->dtype == DTRAIN_F16)
+		result = dtrain_scaler_create(session->device, session->stream, &session->scaler, err);
+	return result;
+}
+
+static int open_feed(run_session *session, beton_error *err)
+{
+	size_t size = (size_t)session->options->image_size;
+	return run_feed_open(&session->feed, session->device, session->stream, session->staged,
+			     session->options->batch_size,
+			     3 * size * size * (session->staged ? 1 : dtrain_dtype_size(session->dtype)), err);
+}
+
 static int open_model(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
-	dtrain_device_options device = {.struct_size = sizeof(device), .threads = (int32_t)options->threads};
 	dtrain_sgd_options sgd;
 	dtrain_sgd_options_init(&sgd);
 	sgd.momentum = options->momentum;
 	sgd.nesterov = options->nesterov;
 	sgd.weight_decay = options->weight_decay;
-	int result = dtrain_device_open(options->device, &device, &session->device, err);
-	if (result != BETON_OK)
-		return result;
-	session->api = dtrain_device_get_api(session->device);
-	result = session->api->stream_create(session->device, &session->stream, err);
-	if (result == BETON_OK)
-		result = dtrain_params_create(session->device, DTRAIN_F32, &session->params, err);
+	sgd.scaler = session->scaler;
+	int result = dtrain_params_create(session->device, DTRAIN_F32, &session->params, err);
 	if (result == BETON_OK)
 		result = make_network(session, true, &session->train, err);
 	if (result == BETON_OK && session->facts->val.samples)
@@ -62,7 +122,16 @@ static int open_model(run_session *session, beton_error *err)
 		result = dtrain_params_initialize(session->params, options->seed, session->stream, err);
 	if (result == BETON_OK)
 		result = dtrain_sgd_create(session->params, &sgd, &session->sgd, err);
-	return result;
+	return result == BETON_OK ? open_feed(session, err) : result;
+}
+
+static beton_dtype pixel_type(const run_session *session)
+{
+	if (session->staged)
+		return BETON_UINT8;
+	return session->dtype == DTRAIN_BF16  ? BETON_BFLOAT16
+	       : session->dtype == DTRAIN_F16 ? BETON_FLOAT16
+					      : BETON_FLOAT32;
 }
 
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
@@ -84,10 +153,12 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	memcpy(loader.image.crop_ratio, options->crop_ratio, sizeof(loader.image.crop_ratio));
 	loader.image.center_ratio = options->val_ratio;
 	loader.image.flip_probability = training ? options->flip : 0;
-	loader.image.dtype = BETON_FLOAT32;
-	loader.image.layout = BETON_NCHW;
-	loader.image.normalize = true;
-	for (int channel = 0; channel < 3; channel++) {
+	loader.image.dtype = pixel_type(session);
+	loader.image.layout = session->staged ? BETON_NHWC : BETON_NCHW;
+	loader.image.normalize = !session->staged;
+	if (session->staged)
+		run_feed_allocator(session->device, &loader.allocator);
+	for (int channel = 0; channel < 3 && !session->staged; channel++) {
 		loader.image.mean[channel] = (float)options->mean[channel];
 		loader.image.std[channel] = (float)options->std[channel];
 	}
@@ -126,6 +197,17 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	return result;
 }
 
+/* A run in another precision has left no scale. */
+static int restore_scaler(run_session *session, beton_error *err)
+{
+	const dtrain_position *position = &session->position;
+	if (!session->scaler || !session->resumed || !(position->scaler[DTRAIN_SCALER_SCALE] > 0))
+		return BETON_OK;
+	int result = session->api->copy(session->stream, dtrain_scaler_memory(session->scaler), position->scaler,
+					sizeof(position->scaler), DTRAIN_HOST_TO_DEVICE, err);
+	return result == BETON_OK ? session->api->stream_synchronize(session->stream, err) : result;
+}
+
 /* Rank 0 has read the checkpoint, if any: its position and momentum go to all; values and buffers go with ddp. */
 static int share_start(run_session *session, beton_error *err)
 {
@@ -145,6 +227,8 @@ static int share_start(run_session *session, beton_error *err)
 		session->position = start.position;
 		session->resumed = start.resumed != 0;
 	}
+	if (result == BETON_OK)
+		result = restore_scaler(session, err);
 	if (result == BETON_OK)
 		result = dtrain_ddp_create(session->group, session->params, NULL, &session->ddp, err);
 	if (result == BETON_OK && session->resumed && momentum) {
@@ -168,7 +252,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					      .classes = facts->classes,
 					      .data_samples = facts->train.samples};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
-	int result = open_model(session, err);
+	int result = open_device(session, env, err);
+	if (result == BETON_OK)
+		result = open_model(session, err);
 	if (result == BETON_OK && options->resume && session->rank == 0)
 		result = run_resume(session, err);
 	if (result == BETON_OK)
@@ -193,10 +279,12 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
+	run_feed_close(&session->feed);
 	dtrain_sgd_destroy(&session->sgd);
 	dtrain_program_destroy(&session->train.program);
 	dtrain_program_destroy(&session->val.program);
 	dtrain_params_destroy(&session->params);
+	dtrain_scaler_destroy(&session->scaler);
 	if (session->stream)
 		session->api->stream_destroy(session->stream);
 	dtrain_device_close(&session->device);
@@ -211,31 +299,19 @@ static const beton_tensor *find_tensor(const beton_batch *batch, const char *nam
 	return NULL;
 }
 
-/* rows of row_bytes bytes; what is missing to the whole batch is zeroed. */
-static int fill(run_session *session, void *input, const void *data, uint32_t rows, size_t row_bytes, beton_error *err)
-{
-	size_t bytes = rows * row_bytes;
-	size_t whole = (size_t)session->options->batch_size * row_bytes;
-	int result = session->api->copy(session->stream, input, data, bytes, DTRAIN_HOST_TO_DEVICE, err);
-	if (result == BETON_OK && bytes < whole)
-		result = session->api->zero(session->stream, (char *)input + bytes, whole - bytes, err);
-	return result;
-}
-
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
 		     const run_dataset *dataset, beton_error *err)
 {
-	const beton_tensor *image = find_tensor(batch, dataset->image_field, BETON_FLOAT32);
+	const beton_tensor *image = find_tensor(batch, dataset->image_field, pixel_type(session));
 	const beton_tensor *label = find_tensor(batch, dataset->label_field, BETON_INT64);
 	if (!image || !label)
 		return bt_fail(err, BETON_FILE_CHANGED, "the data file's fields changed while training started");
-	size_t pixels = (size_t)session->options->image_size * (size_t)session->options->image_size;
-	int result = fill(session, dtrain_program_data(network->program, network->image), image->data, batch->count,
-			  3 * pixels * sizeof(float), err);
-	if (result == BETON_OK)
-		result = fill(session, dtrain_program_data(network->program, network->label), label->data, batch->count,
-			      sizeof(int64_t), err);
-	return result;
+	const run_feed_batch fed = {.pixels_input = dtrain_program_data(network->program, network->image),
+				    .labels_input = dtrain_program_data(network->program, network->label),
+				    .pixels = image->data,
+				    .labels = label->data,
+				    .rows = batch->count};
+	return run_feed_put(&session->feed, &fed, err);
 }
 
 int run_session_save(run_session *session, beton_error *err)

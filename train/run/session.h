@@ -8,6 +8,7 @@
 #include <dtrain/ddp.h>
 #include <dtrain/model.h>
 
+#include "feed.h"
 #include "preflight.h"
 #include "rank_env.h"
 
@@ -33,8 +34,11 @@ typedef struct run_session {
 	int world_size;
 	dtrain_device *device;
 	const dtrain_device_api *api;
+	bool staged;        /* the host cannot reach the device's memory: pictures come as bytes, by way of the feed */
+	dtrain_dtype dtype; /* of activations */
 	dtrain_stream *stream;
 	dtrain_params *params;
+	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	dtrain_sgd *sgd;
 	run_network train;
 	run_network val; /* program NULL: no validation set */
@@ -43,6 +47,7 @@ typedef struct run_session {
 	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
 	dtrain_group *group;      /* for the steps */
 	dtrain_ddp *ddp;
+	run_feed feed;
 	beton_loader *train_loader;
 	beton_loader *val_loader;
 	dtrain_position position;
@@ -55,8 +60,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		     const run_facts *facts, beton_error *err);
 void run_session_close(run_session *session);
 
-/* Copies a batch into the network's inputs; rows that a short batch does not have become 0. The batch must stay until
- * the stream has been synchronized. */
+/* Puts a batch's way into the network's inputs on the streams; rows that a short batch does not have become 0. The
+ * batch must stay until something that is put on the stream behind it is complete. */
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
 		     const run_dataset *dataset, beton_error *err);
 

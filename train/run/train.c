@@ -9,12 +9,15 @@
 #include "common/system.h"
 #include "evaluate.h"
 #include "signals.h"
+#include "step.h"
 
 struct training {
 	run_session *session;
 	beton_iterator *iterator; /* of the epoch that is being trained */
+	run_stepper *stepper;
 	run_metrics *metrics;
 	dtrain_schedule schedule;
+	dtrain_position launched; /* the session's position is that of what is settled */
 	uint64_t step_began_ns;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* an epoch's end and the next one's beginning are the same step */
@@ -26,85 +29,77 @@ static double milliseconds(uint64_t nanoseconds)
 	return (double)nanoseconds / 1e6;
 }
 
-static float *extra(const run_session *session, int slot)
+static void advance(const run_session *session, dtrain_position *position)
 {
-	return (float *)dtrain_params_grads(session->params) - DTRAIN_GRAD_EXTRA + slot;
+	position->step++;
+	position->position += session->facts->global_batch;
 }
 
-/* Everything of one step that goes onto the stream, and the figures that come back. */
-static int compute(struct training *training, const beton_batch *batch, float figures[DTRAIN_GRAD_EXTRA],
-		   dtrain_ddp_step *communication, beton_error *err)
+static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	const dtrain_device_api *api = session->api;
-	float told_to_stop = run_signals_caught() ? 1 : 0;
-	double lr = dtrain_schedule_lr(&training->schedule, session->position.step);
-	int result = api->copy(session->stream, extra(session, RUN_SLOT_STOP), &told_to_stop, sizeof(float),
-			       DTRAIN_HOST_TO_DEVICE, err);
-	if (result == BETON_OK)
-		result = run_session_feed(session, &session->train, batch, &session->facts->train, err);
-	if (result == BETON_OK)
-		result = dtrain_program_run(session->train.program, session->stream,
-					    dtrain_ddp_hooks(session->ddp, true), err);
-	if (result == BETON_OK)
-		result = dtrain_ddp_finish(session->ddp, session->stream, err);
-	if (result == BETON_OK)
-		result = dtrain_sgd_step(session->sgd, lr, session->stream, err);
-	if (result == BETON_OK)
-		result = api->copy(session->stream, figures, extra(session, 0), DTRAIN_GRAD_EXTRA * sizeof(float),
-				   DTRAIN_DEVICE_TO_HOST, err);
-	if (result == BETON_OK)
-		result = api->stream_synchronize(session->stream, err);
-	return result == BETON_OK ? dtrain_ddp_get_step(session->ddp, communication, err) : result;
-}
-
-static int log_step(struct training *training, double loss, double data_wait_ms, const dtrain_ddp_step *communication,
-		    beton_error *err)
-{
-	run_session *session = training->session;
-	uint64_t now = bt_now_ns();
-	run_step_metrics step = {.step = session->position.step + 1,
-				 .epoch = session->position.epoch + 1,
-				 .loss = loss,
-				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
-				 .images_per_second = (double)session->facts->global_batch * 1e9 /
-						      (double)(now - training->step_began_ns),
-				 .data_wait_ms = data_wait_ms,
-				 .comm_exposed_ms = communication->exposed_ms};
-	training->step_began_ns = now;
-	return session->rank == 0 ? run_metrics_step(training->metrics, &step, err) : BETON_OK;
-}
-
-static int train_step(struct training *training, beton_error *err)
-{
-	run_session *session = training->session;
+	dtrain_position *position = &training->launched;
 	beton_batch *batch = NULL;
-	float figures[DTRAIN_GRAD_EXTRA];
-	dtrain_ddp_step communication = {0};
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_next(training->iterator, &batch, -1, err);
 	if (result == BETON_END)
 		return bt_fail(err, BETON_STATE, "%s: the epoch ended early, at position %" PRId64,
-			       session->options->data, session->position.position);
+			       session->options->data, position->position);
 	if (result != BETON_OK)
 		return result;
-	double data_wait_ms = milliseconds(bt_now_ns() - began);
-	result = compute(training, batch, figures, &communication, err);
-	beton_batch_release(&batch);
-	if (result != BETON_OK) {
-		bt_prefix(err, "step %" PRId64, session->position.step + 1);
+	result = run_stepper_launch(training->stepper, batch, position->step,
+				    dtrain_schedule_lr(&training->schedule, position->step),
+				    milliseconds(bt_now_ns() - began), err);
+	advance(session, position);
+	return result;
+}
+
+static int log_step(struct training *training, const run_step_result *result, beton_error *err)
+{
+	run_session *session = training->session;
+	uint64_t now = bt_now_ns();
+	double took_ms = milliseconds(now - training->step_began_ns);
+	run_step_metrics step = {.step = session->position.step + 1,
+				 .epoch = session->position.epoch + 1,
+				 .loss = result->loss,
+				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
+				 .images_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
+				 .data_wait_ms = result->data_wait_ms,
+				 .comm_exposed_ms = result->exposed_ms,
+				 .asynchronous = session->staged,
+				 .launch_ms = result->launch_ms,
+				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
+				 .loss_scale = (double)result->loss_scale};
+	training->step_began_ns = now;
+	/* Two steps of which the host sees the ends closer together than they were. */
+	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
+	return session->rank == 0 ? run_metrics_step(training->metrics, &step, err) : BETON_OK;
+}
+
+static int settle_step(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	run_step_result step;
+	int result = run_stepper_settle(training->stepper, &step, err);
+	if (result != BETON_OK)
 		return result;
-	}
-	double loss = (double)figures[RUN_SLOT_LOSS];
-	if (!isfinite(loss))
+	if (!isfinite(step.loss))
 		return bt_fail(err, BETON_DIVERGED,
 			       "step %" PRId64 ": the loss is not finite (a lower --lr or a longer warm-up may help)",
 			       session->position.step + 1);
-	result = log_step(training, loss, data_wait_ms, &communication, err);
-	session->position.step++;
-	session->position.position += session->facts->global_batch;
-	training->stop = !(figures[RUN_SLOT_STOP] <= 0);
+	result = log_step(training, &step, err);
+	advance(session, &session->position);
+	training->stop = training->stop || step.stop;
 	return result;
+}
+
+/* Until nothing is under way: checkpoints and evaluations are of what is settled. */
+static int drain(struct training *training, beton_error *err)
+{
+	int result = BETON_OK;
+	while (result == BETON_OK && run_stepper_pending(training->stepper))
+		result = settle_step(training, err);
+	return result == BETON_OK ? training->session->api->stream_synchronize(training->session->stream, err) : result;
 }
 
 static int save(struct training *training, beton_error *err)
@@ -118,31 +113,49 @@ static int save(struct training *training, beton_error *err)
 	return run_session_save(training->session, err);
 }
 
-static bool epoch_is_over(const run_session *session)
+static bool is_over(const run_session *session, const dtrain_position *position)
 {
-	return session->position.position >= session->facts->steps_per_epoch * session->facts->global_batch;
+	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
 }
 
-/* The steps that are left of the epoch, or up to where training ends. */
+/* One more, and those settled that have to be. The end of an epoch has a checkpoint of its own, after its evaluation.
+ */
+static int step_and_save(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	const dtrain_position *launched = &training->launched;
+	int64_t every = session->options->checkpoint_every;
+	int result = launch_step(training, err);
+	while (result == BETON_OK && run_stepper_pending(training->stepper) > run_stepper_lag(training->stepper))
+		result = settle_step(training, err);
+	bool due = every && !is_over(session, launched) && launched->step < session->facts->total_steps &&
+		   launched->step % every == 0;
+	if (result != BETON_OK || !due)
+		return result;
+	result = drain(training, err);
+	if (result == BETON_OK)
+		result = save(training, err);
+	training->step_began_ns = bt_now_ns();
+	return result;
+}
+
+/* The steps that are left of the epoch, or up to where training ends. All ranks see a stop in the figures of the same
+ * step, and have launched as many behind it. */
 static int run_steps(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	const run_options *options = session->options;
+	const dtrain_position *launched = &training->launched;
 	int64_t total = session->facts->total_steps;
-	if (epoch_is_over(session) || session->position.step >= total)
+	training->launched = session->position;
+	if (is_over(session, launched) || launched->step >= total)
 		return BETON_OK;
-	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)session->position.epoch,
-					 (uint64_t)session->position.position, err);
+	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
+					 (uint64_t)launched->position, err);
 	training->step_began_ns = bt_now_ns();
-	while (result == BETON_OK && !training->stop && !epoch_is_over(session) && session->position.step < total) {
-		result = train_step(training, err);
-		/* The end of an epoch has a checkpoint of its own, after its evaluation. */
-		if (result == BETON_OK && options->checkpoint_every && !epoch_is_over(session) &&
-		    session->position.step < total && session->position.step % options->checkpoint_every == 0) {
-			result = save(training, err);
-			training->step_began_ns = bt_now_ns();
-		}
-	}
+	while (result == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
+		result = step_and_save(training, err);
+	if (result == BETON_OK)
+		result = drain(training, err);
 	beton_iterator_close(&training->iterator);
 	return result;
 }
@@ -165,7 +178,7 @@ static int evaluate(struct training *training, beton_error *err)
 
 static void close_epoch(run_session *session)
 {
-	if (epoch_is_over(session)) {
+	if (is_over(session, &session->position)) {
 		session->position.epoch++;
 		session->position.position = 0;
 	}
@@ -183,7 +196,9 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .final_lr = options->final_lr,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
-	int result = BETON_OK;
+	int result = run_stepper_open(session, &training.stepper, err);
+	if (result != BETON_OK)
+		return result;
 	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
 	do {
@@ -196,6 +211,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 		if (result == BETON_OK)
 			result = save(&training, err);
 	} while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
+	run_stepper_close(&training.stepper);
 	*stopped = 0;
 	if (training.stop)
 		*stopped = run_signals_caught() ? run_signals_caught() : SIGTERM;

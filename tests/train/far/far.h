@@ -41,7 +41,7 @@ struct far_task {
 	enum far_kind kind;
 	dtrain_op *op;
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
-	void *to;
+	void *to; /* of an op: its workspace */
 	const void *from;
 	size_t bytes;
 	dtrain_event *event;
@@ -98,7 +98,7 @@ void far_free(dtrain_device *device, void *memory);
 int far_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err);
 void far_op_destroy(dtrain_op *op);
 int far_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace, beton_error *err);
-int far_op_execute(const dtrain_op *op, void *const *operands, beton_error *err);
+int far_op_execute(const dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 
 /* ---- stream.c ---- */
 

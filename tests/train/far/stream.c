@@ -19,7 +19,7 @@ static int work(const struct far_task *task, beton_error *err)
 {
 	switch (task->kind) {
 	case FAR_OP:
-		return far_op_execute(task->op, task->operands, err);
+		return far_op_execute(task->op, task->operands, task->to, err);
 	case FAR_COPY:
 		memmove(task->to, task->from, task->bytes);
 		return BETON_OK;

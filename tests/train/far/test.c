@@ -232,52 +232,6 @@ static void wrong_memory_is_refused(void **state)
 	close_job(&far);
 }
 
-/* Half precision is told from float by its rounding: x * 1 of a number that is between two halves. */
-static void halves_are_rounded(void **state)
-{
-	static const struct {
-		dtrain_dtype dtype;
-		float shift;
-		uint16_t bits;
-	} cases[] = {
-		{DTRAIN_BF16, 1.00390625f, 0x3f80},   {DTRAIN_BF16, 1.01171875f, 0x3f82},
-		{DTRAIN_F16, 1.00048828125f, 0x3c00}, {DTRAIN_F16, 1.00146484375f, 0x3c02},
-		{DTRAIN_F16, 65519.99f, 0x7bff},      {DTRAIN_F16, -65520, 0xfc00},
-		{DTRAIN_F16, 0x1.8p-24f, 0x0002},     {DTRAIN_F16, 0x1p-26f, 0},
-		{DTRAIN_F16, -0.5f, 0xb800},
-	};
-	struct job far;
-	beton_error err = {0};
-	(void)state;
-	open_device(&far, "far");
-	const dtrain_device_api *api = far.api;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		dtrain_op *op;
-		void *x, *y;
-		uint16_t got;
-		dtrain_op_desc desc = {
-			.kind = DTRAIN_OP_NORMALIZE,
-			.attrs = {.scale = {1}, .shift = {cases[i].shift}},
-			.num_inputs = 1,
-			.num_outputs = 1,
-			.inputs = {{DTRAIN_U8, dtrain_shape_of(4, (int64_t[]){1, 1, 1, 1}), NULL, 1}},
-			.outputs = {{cases[i].dtype, dtrain_shape_of(4, (int64_t[]){1, 1, 1, 1}), NULL, 0}}};
-		expect(api->op_create(far.device, &desc, &op, &err), &err);
-		assert_int_equal(desc.outputs[0].bytes, 2);
-		expect(api->alloc(far.device, 1, &x, &err), &err);
-		expect(api->alloc(far.device, 2, &y, &err), &err);
-		expect(api->op_run(op, far.stream, (void *[]){x, y}, NULL, &err), &err);
-		expect(api->copy(far.stream, &got, y, 2, DTRAIN_DEVICE_TO_HOST, &err), &err);
-		expect(api->stream_synchronize(far.stream, &err), &err);
-		if (got != cases[i].bits)
-			fail_msg("case %zu: %#x, should be %#x", i, got, cases[i].bits);
-		api->op_destroy(op);
-		api->free(far.device, x);
-		api->free(far.device, y);
-	}
-	close_job(&far);
-}
-
 static void failures_come_as_asked(void **state)
 {
 	struct job far;
@@ -306,7 +260,6 @@ int main(void)
 		cmocka_unit_test(captures_are_replayed),
 		cmocka_unit_test(a_capture_has_to_be_joined),
 		cmocka_unit_test(wrong_memory_is_refused),
-		cmocka_unit_test(halves_are_rounded),
 		cmocka_unit_test(failures_come_as_asked),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ typedef struct dtrain_position {
 	char model[32];
 	int64_t classes;
 	uint64_t data_samples;
+	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; a scale of 0: none */
 } dtrain_position;
 
 /* Makes dir (and its parents) if missing, removes what killed writers left, and checks that dir can be written: what a
