@@ -20,7 +20,17 @@ typedef enum family {
 	FLATTEN,
 	LOSS,
 	SGD,
+	ACCUMULATE, /* an addition into its first operand, flat */
+	NORMALIZE,
+	SCALER,
 } family;
+
+/* What a scaler finds among the gradients. */
+typedef enum spoil {
+	NOTHING,
+	INFINITE,
+	NOT_A_NUMBER,
+} spoil;
 
 typedef struct op_case {
 	family family;
@@ -30,8 +40,21 @@ typedef struct op_case {
 	bool relu;
 	double smoothing;
 	bool nesterov;
-	double bound; /* normalised error allowed in f32 */
+	double bound;  /* normalised error allowed in f32 */
+	bool residual; /* of BATCH_NORM */
+	bool scaled;   /* LOSS and SGD with a scaler */
+	double scale;  /* of the scaler */
+	double good;   /* its count of good steps */
+	spoil spoil;   /* of SCALER; SGD takes anything but NOTHING as a step to leave out */
 } op_case;
+
+/* Results in F16 and BF16 are rounded once, by 2^-11 and 2^-8 at most; some room is for a device that rounds a sum of
+ * two before. Results of half operands that stay F32 are sums in F32, of which hardware may leave out the last bits.
+ * What is exact in F32 (bound 0) is exact. TF32 rounds the operands of products to as many bits as F16 has. */
+#define F16_BOUND 6e-4
+#define BF16_BOUND 5e-3
+#define HALF_SUM_BOUND 2e-5
+#define TF32_BOUND 1e-3
 
 static const op_case op_cases[] = {
 	/* Convolutions of the models. */
@@ -58,6 +81,11 @@ static const op_case op_cases[] = {
 	{BATCH_NORM, {3, 5, 3, 3}, .relu = true, .bound = 1e-5},
 	{BATCH_NORM, {5, 33, 1, 1}, .relu = true, .bound = 1e-5},
 	{BATCH_NORM, {6, 20}, .bound = 1e-5},
+	{BATCH_NORM, {2, 16, 4, 4}, .relu = true, .residual = true, .bound = 1e-5},
+	{BATCH_NORM, {3, 5, 3, 7}, .relu = true, .residual = true, .bound = 1e-5},
+	{BATCH_NORM, {7, 12}, .relu = true, .residual = true, .bound = 1e-5},
+	{BATCH_NORM_EVAL, {2, 16, 4, 4}, .relu = true, .residual = true, .bound = 2e-6},
+	{BATCH_NORM_EVAL, {3, 5, 1, 7}, .relu = true, .residual = true, .bound = 2e-6},
 	{BATCH_NORM_EVAL, {2, 16, 4, 4}, .relu = true, .bound = 2e-6},
 	{BATCH_NORM_EVAL, {1, 5, 3, 1}, .bound = 2e-6},
 	{RELU, {2, 16, 4, 4}, .bound = 0},
@@ -79,9 +107,28 @@ static const op_case op_cases[] = {
 	{LOSS, {3, 7}, .smoothing = 0.1, .bound = 2e-6},
 	{LOSS, {1, 1}, .smoothing = 0.3, .bound = 2e-6},
 	{LOSS, {2, 1000}, .smoothing = 1, .bound = 2e-6},
+	{LOSS, {4, 10}, .scaled = true, .scale = 1024, .bound = 2e-6},
+	{LOSS, {3, 129}, .smoothing = 0.1, .scaled = true, .scale = 8, .bound = 2e-6},
 	{SGD, {1}, .bound = 2e-6},
 	{SGD, {1000}, .nesterov = true, .bound = 2e-6},
 	{SGD, {100003}, .bound = 2e-6},
+	{SGD, {1000}, .scaled = true, .scale = 8, .bound = 2e-6},
+	{SGD, {1003}, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
+	{SGD, {1000}, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},
+	{ACCUMULATE, {1}, .bound = 1e-7},
+	{ACCUMULATE, {100003}, .bound = 1e-7},
+	{NORMALIZE, {2, 3, 8, 8}, .bound = 2e-7},
+	{NORMALIZE, {3, 3, 5, 7}, .bound = 2e-7},
+	{NORMALIZE, {1, 1, 3, 1}, .bound = 2e-7},
+	{NORMALIZE, {2, 4, 9, 2}, .bound = 2e-7},
+	/* The scaler's arithmetic is exact. */
+	{SCALER, {1000}, .scale = 65536, .bound = 0},
+	{SCALER, {1000}, .scale = 65536, .good = 1998, .bound = 0},
+	{SCALER, {1000}, .scale = 65536, .good = 1999, .bound = 0},
+	{SCALER, {1}, .scale = 0x1p127, .good = 1999, .bound = 0}, /* twice that is infinite: it stays */
+	{SCALER, {1000}, .scale = 65536, .good = 1999, .spoil = INFINITE, .bound = 0},
+	{SCALER, {100003}, .scale = 1, .good = 5, .spoil = NOT_A_NUMBER, .bound = 0},
+	{SCALER, {1}, .scale = 65536, .good = 3, .spoil = INFINITE, .bound = 0},
 };
 
 #define OP_CASES ((int)(sizeof(op_cases) / sizeof(op_cases[0])))

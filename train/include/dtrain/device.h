@@ -119,7 +119,8 @@ enum { DTRAIN_SGD_SCALARS = 2 };
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
  * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
  * divides the gradients by the scale, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
- * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and doubles the scale at every 2000th. */
+ * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th doubles the scale,
+ * unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE stays until the next SCALER_INSPECT. */
 enum dtrain_scaler_element {
 	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
 	DTRAIN_SCALER_GOOD_STEPS = 1,

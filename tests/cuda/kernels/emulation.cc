@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "emulation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN
+#elif __has_feature(thread_sanitizer)
+#define WITH_TSAN
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN
+#elif defined(__SANITIZE_THREAD__)
+#define WITH_TSAN
+#endif
+
+/* A sanitizer has to be told that the stack is another one. */
+#ifdef WITH_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef WITH_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace
+{
+
+constexpr size_t STACK_BYTES = 128 << 10;
+constexpr int MULTIPROCESSORS = 3;
+
+enum class place { ENDED, AT_BARRIER };
+
+struct fiber {
+	ucontext_t context;
+	std::unique_ptr<char[]> stack;
+	place where = place::ENDED;
+	uint3 index;
+	void *fake_stack = nullptr, *tsan = nullptr;
+};
+
+struct scheduler {
+	ucontext_t context;
+	std::vector<std::unique_ptr<fiber>> fibers;
+	fiber *running = nullptr;
+	const std::function<void()> *body = nullptr;
+	const void *stack = nullptr;
+	size_t stack_bytes = 0;
+	void *fake_stack = nullptr, *tsan = nullptr;
+};
+
+scheduler now;
+
+[[noreturn]] void give_up(const char *what)
+{
+	fprintf(stderr, "emulation: block %u: %s\n", blockIdx.x, what);
+	abort();
+}
+
+/* From the running fiber back to the scheduler, until it is resumed. */
+void pause(place where)
+{
+	fiber *self = now.running;
+	self->where = where;
+#ifdef WITH_ASAN
+	__sanitizer_start_switch_fiber(&self->fake_stack, now.stack, now.stack_bytes);
+#endif
+#ifdef WITH_TSAN
+	__tsan_switch_to_fiber(now.tsan, 0);
+#endif
+	if (swapcontext(&self->context, &now.context) != 0)
+		give_up("swapcontext");
+#ifdef WITH_ASAN
+	__sanitizer_finish_switch_fiber(self->fake_stack, nullptr, nullptr);
+#endif
+}
+
+void fiber_main()
+{
+#ifdef WITH_ASAN
+	__sanitizer_finish_switch_fiber(nullptr, &now.stack, &now.stack_bytes);
+#endif
+	for (;;) {
+		(*now.body)();
+		pause(place::ENDED);
+	}
+}
+
+std::unique_ptr<fiber> make_fiber()
+{
+	std::unique_ptr<fiber> out(new fiber);
+	out->stack.reset(new char[STACK_BYTES]);
+	if (getcontext(&out->context) != 0)
+		give_up("getcontext");
+	out->context.uc_stack.ss_sp = out->stack.get();
+	out->context.uc_stack.ss_size = STACK_BYTES;
+	out->context.uc_link = nullptr;
+	makecontext(&out->context, fiber_main, 0);
+#ifdef WITH_TSAN
+	out->tsan = __tsan_create_fiber(0);
+#endif
+	return out;
+}
+
+void resume(fiber *f)
+{
+	now.running = f;
+	threadIdx = f->index;
+#ifdef WITH_ASAN
+	__sanitizer_start_switch_fiber(&now.fake_stack, f->stack.get(), STACK_BYTES);
+#endif
+#ifdef WITH_TSAN
+	now.tsan = __tsan_get_current_fiber();
+	__tsan_switch_to_fiber(f->tsan, 0);
+#endif
+	if (swapcontext(&now.context, &f->context) != 0)
+		give_up("swapcontext");
+#ifdef WITH_ASAN
+	__sanitizer_finish_switch_fiber(now.fake_stack, nullptr, nullptr);
+#endif
+}
+
+/* The rest of a block in which one thread has come to its end without a barrier: no fibers, which are slow. */
+void run_without_barriers(unsigned threads, bool backwards)
+{
+	now.running = nullptr;
+	for (unsigned i = 1; i < threads; i++) {
+		threadIdx = now.fibers[backwards ? threads - 1 - i : i]->index;
+		(*now.body)();
+	}
+}
+
+/* One block, from barrier to barrier. */
+void run_block(unsigned threads, bool backwards)
+{
+	unsigned ended = 0;
+	for (bool started = false; ended == 0; started = true, backwards = !backwards) {
+		for (unsigned i = 0; i < threads; i++) {
+			fiber *f = now.fibers[backwards ? threads - 1 - i : i].get();
+			resume(f);
+			ended += f->where == place::ENDED;
+			if (!started && i == 0 && ended)
+				return run_without_barriers(threads, backwards);
+		}
+	}
+	if (ended != threads)
+		give_up("some threads wait at a barrier, others have ended");
+}
+
+} // namespace
+
+void __syncthreads()
+{
+	if (!now.running)
+		give_up("some threads wait at a barrier, others have ended");
+	pause(place::AT_BARRIER);
+}
+
+void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &body)
+{
+	const unsigned count = threads.x * threads.y * threads.z;
+	if (count < 1 || count > 1024)
+		give_up("no such block");
+	while (now.fibers.size() < count)
+		now.fibers.push_back(make_fiber());
+	now.body = &body;
+	blockDim = threads;
+	gridDim = dim3((unsigned)blocks);
+	for (unsigned i = 0; i < count; i++)
+		now.fibers[i]->index = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
+	for (unsigned block = 0; block < gridDim.x; block++) {
+		blockIdx = {block, 0, 0};
+		run_block(count, block % 2 != 0);
+	}
+}
+
+/* What launchers call of the runtime library. */
+extern "C" {
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = 0;
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
+{
+	if (attribute != cudaDevAttrMultiProcessorCount)
+		return cudaErrorInvalidValue;
+	*value = MULTIPROCESSORS;
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t)
+{
+	memset(memory, value, bytes);
+	return cudaSuccess;
+}
+}

@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op_run.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/half.h"
+#include "threads.h"
+
+#define GUARD_BYTE 0xa5
+
+/* ---- tensors ---- */
+
+static double uniform(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	/* A float, so that every device starts from the same number. */
+	return (float)((double)((z ^ z >> 31) >> 11) * 0x1p-52 - 1.0);
+}
+
+static int add_tensor(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, bool result, int gradient_of)
+{
+	assert_true(s->count < MAX_TENSORS);
+	s->tensors[s->count] =
+		(tensor){.name = name, .kind = kind, .shape = shape, .result = result, .gradient_of = gradient_of};
+	tensor *t = &s->tensors[s->count];
+	t->values = calloc((size_t)dtrain_shape_count(&shape), sizeof(double));
+	assert_non_null(t->values);
+	return s->count++;
+}
+
+static double *input(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, double least, double most)
+{
+	int index = add_tensor(s, name, kind, shape, false, -1);
+	uint64_t state = (uint64_t)(index + 1) * 1000003u + (uint64_t)dtrain_shape_count(&shape);
+	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++)
+		s->tensors[index].values[i] = (float)(least + (uniform(&state) + 1) / 2 * (most - least));
+	return s->tensors[index].values;
+}
+
+static void result(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, int gradient_of)
+{
+	add_tensor(s, name, kind, shape, true, gradient_of);
+}
+
+static dtrain_dtype type_of(const setting *s, const tensor *t)
+{
+	switch (t->kind) {
+	case ACTIVATION:
+		return s->dtype;
+	case PARAMETER:
+	case WEIGHT:
+		return s->dtype == DTRAIN_F64 ? DTRAIN_F64 : DTRAIN_F32;
+	case SCALARS:
+		return DTRAIN_F32;
+	case LABELS:
+		return DTRAIN_I64;
+	default:
+		return DTRAIN_U8;
+	}
+}
+
+double rounded_to(dtrain_dtype dtype, double value)
+{
+	if (dtype == DTRAIN_F16)
+		return bt_widen_float16(bt_float16((float)value));
+	return dtype == DTRAIN_BF16 ? bt_widen_bfloat16(bt_bfloat16((float)value)) : value;
+}
+
+static double read_element(dtrain_dtype dtype, const void *memory, int64_t i)
+{
+	switch (dtype) {
+	case DTRAIN_F64:
+		return ((const double *)memory)[i];
+	case DTRAIN_F32:
+		return (double)((const float *)memory)[i];
+	case DTRAIN_F16:
+		return (double)bt_widen_float16(((const uint16_t *)memory)[i]);
+	case DTRAIN_BF16:
+		return (double)bt_widen_bfloat16(((const uint16_t *)memory)[i]);
+	case DTRAIN_I64:
+		return (double)((const int64_t *)memory)[i];
+	default:
+		return ((const uint8_t *)memory)[i];
+	}
+}
+
+static void write_element(dtrain_dtype dtype, void *memory, int64_t i, double value)
+{
+	switch (dtype) {
+	case DTRAIN_F64:
+		((double *)memory)[i] = value;
+		break;
+	case DTRAIN_F32:
+		((float *)memory)[i] = (float)value;
+		break;
+	case DTRAIN_F16:
+		((uint16_t *)memory)[i] = bt_float16((float)value);
+		break;
+	case DTRAIN_BF16:
+		((uint16_t *)memory)[i] = bt_bfloat16((float)value);
+		break;
+	case DTRAIN_I64:
+		((int64_t *)memory)[i] = (int64_t)value;
+		break;
+	default:
+		((uint8_t *)memory)[i] = (uint8_t)value;
+	}
+}
+
+/* ---- memory: what the device has, with guards around it, is moved as a whole ---- */
+
+static void check(const setting *s, int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("case %d on %s: %s", (int)(s->c - op_cases), s->api->name, err->message);
+}
+
+static char *host_block(const setting *s, const tensor *t)
+{
+	char *block = malloc(t->bytes + 2 * s->guard);
+	assert_non_null(block);
+	memset(block, GUARD_BYTE, t->bytes + 2 * s->guard);
+	return block;
+}
+
+static void copy_block(const setting *s, const tensor *t, char *host, dtrain_copy kind)
+{
+	beton_error err = {0};
+	bool down = kind == DTRAIN_DEVICE_TO_HOST;
+	check(s,
+	      s->api->copy(s->stream, down ? host : t->block, down ? t->block : host, t->bytes + 2 * s->guard, kind,
+			   &err),
+	      &err);
+	check(s, s->api->stream_synchronize(s->stream, &err), &err);
+}
+
+/* Memory of the device, filled with what is wrong everywhere; or with the values. */
+static void allocate(const setting *s, tensor *t, size_t bytes, bool with_values)
+{
+	beton_error err = {0};
+	void *block;
+	t->bytes = bytes;
+	check(s, s->api->alloc(s->device, bytes + 2 * s->guard, &block, &err), &err);
+	t->block = block;
+	t->memory = t->block + s->guard;
+	char *host = host_block(s, t);
+	dtrain_dtype dtype = type_of(s, t);
+	bool round = t->kind == ACTIVATION || (t->kind == WEIGHT && s->dtype == DTRAIN_F64);
+	for (int64_t i = 0; with_values && i < dtrain_shape_count(&t->shape); i++)
+		write_element(dtype, host + s->guard, i, round ? rounded_to(s->rounding, t->values[i]) : t->values[i]);
+	copy_block(s, t, host, DTRAIN_HOST_TO_DEVICE);
+	free(host);
+}
+
+/* Checks the guards; the values come back with `result`. */
+static void look_at(const setting *s, tensor *t)
+{
+	char *host = host_block(s, t);
+	copy_block(s, t, host, DTRAIN_DEVICE_TO_HOST);
+	for (size_t i = 0; i < s->guard; i++)
+		if ((unsigned char)host[i] != GUARD_BYTE || (unsigned char)host[s->guard + t->bytes + i] != GUARD_BYTE)
+			fail_msg("case %d on %s: '%s' was written outside of its memory", (int)(s->c - op_cases),
+				 s->api->name, t->name);
+	for (int64_t i = 0; t->result && i < dtrain_shape_count(&t->shape); i++)
+		t->values[i] = read_element(type_of(s, t), host + s->guard, i);
+	free(host);
+}
+
+/* ---- running one op ---- */
+
+static void give_operands(setting *s, dtrain_op_desc *desc, const int *inputs, const int *outputs)
+{
+	for (; inputs[desc->num_inputs] >= 0; desc->num_inputs++) {
+		tensor *t = &s->tensors[inputs[desc->num_inputs]];
+		if (!t->block)
+			allocate(s, t, (size_t)dtrain_shape_count(&t->shape) * dtrain_dtype_size(type_of(s, t)), true);
+		desc->inputs[desc->num_inputs] = (dtrain_operand){type_of(s, t), t->shape, t->layout, t->bytes};
+	}
+	for (; outputs[desc->num_outputs] >= 0; desc->num_outputs++) {
+		tensor *t = &s->tensors[outputs[desc->num_outputs]];
+		desc->outputs[desc->num_outputs] = (dtrain_operand){.dtype = type_of(s, t), .shape = t->shape};
+		desc->plain_output[desc->num_outputs] = t->result;
+	}
+}
+
+static int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
+		  beton_error *err)
+{
+	dtrain_op_desc desc = {.kind = kind, .attrs = *attrs};
+	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
+	give_operands(s, &desc, inputs, outputs);
+	dtrain_op *op = NULL;
+	int status = s->api->op_create(s->device, &desc, &op, err);
+	if (status != BETON_OK)
+		return status;
+	assert_true(s->num_ops < MAX_OPS);
+	s->ops[s->num_ops++] = op;
+	for (int i = 0; i < desc.num_outputs; i++) {
+		tensor *t = &s->tensors[outputs[i]];
+		t->layout = desc.outputs[i].layout;
+		assert_true(!t->result || !t->layout);
+		if (!t->block)
+			allocate(s, t, desc.outputs[i].bytes, false);
+	}
+	tensor workspace = {.name = "workspace", .kind = PRIVATE};
+	allocate(s, &workspace, desc.workspace_bytes, false);
+	for (int i = 0; i < desc.num_inputs; i++)
+		operands[i] = s->tensors[inputs[i]].memory;
+	for (int i = 0; i < desc.num_outputs; i++)
+		operands[desc.num_inputs + i] = s->tensors[outputs[i]].memory;
+	status = s->api->op_run(op, s->stream, operands, workspace.memory, err);
+	if (status == BETON_OK)
+		status = s->api->stream_synchronize(s->stream, err);
+	if (status == BETON_OK)
+		look_at(s, &workspace);
+	s->api->free(s->device, workspace.block);
+	return status;
+}
+
+#define LIST(...)               \
+	(const int[])           \
+	{                       \
+		__VA_ARGS__, -1 \
+	}
+
+/* Runs an op, and returns from the family when that fails. */
+#define RUN(kind, inputs, outputs)                                         \
+	do {                                                               \
+		int run_status = run_op(s, kind, a, inputs, outputs, err); \
+		if (run_status != BETON_OK)                                \
+			return run_status;                                 \
+	} while (0)
+
+/* ---- the families: tensors are declared once, then run on a device ---- */
+
+static dtrain_shape shape4(const int64_t *x)
+{
+	return dtrain_shape_of(x[2] ? 4 : 2, x);
+}
+
+static dtrain_op_attrs attrs_of(const op_case *c)
+{
+	return (dtrain_op_attrs){.stride = {c->stride[0], c->stride[1]},
+				 .padding = {c->padding[0], c->padding[1]},
+				 .kernel = {c->kernel[0], c->kernel[1]},
+				 .relu = c->relu,
+				 .epsilon = 1e-5,
+				 .momentum = c->family == SGD ? 0.9 : 0.1,
+				 .label_smoothing = c->smoothing,
+				 .nesterov = c->nesterov,
+				 .scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
+				 .shift = {-123.675f / 58.395f, -116.28f / 57.12f, -103.53f / 57.375f, 3}};
+}
+
+static dtrain_shape window_shape(const op_case *c, int64_t channels)
+{
+	int64_t out[2];
+	for (int i = 0; i < 2; i++)
+		out[i] = (c->x[2 + i] + 2 * c->padding[i] - c->kernel[i]) / c->stride[i] + 1;
+	return dtrain_shape_of(4, (int64_t[]){c->x[0], channels, out[0], out[1]});
+}
+
+static int run_conv(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const op_case *c = s->c;
+	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){c->out, c->x[1], c->kernel[0], c->kernel[1]});
+	if (!s->count) {
+		input(s, "x", ACTIVATION, shape4(c->x), -1, 1);
+		input(s, "w", WEIGHT, w, -1, 1);
+		input(s, "d_y", ACTIVATION, window_shape(c, c->out), -1, 1);
+		result(s, "y", ACTIVATION, window_shape(c, c->out), -1);
+		result(s, "d_x", ACTIVATION, shape4(c->x), 0);
+		result(s, "d_w", PARAMETER, w, 1);
+	}
+	RUN(DTRAIN_OP_CONV2D, LIST(0, 1), LIST(3));
+	RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(2, 1), LIST(4));
+	RUN(DTRAIN_OP_CONV2D_BWD_WEIGHT, LIST(0, 2), LIST(5));
+	return BETON_OK;
+}
+
+static int run_linear(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const op_case *c = s->c;
+	dtrain_shape x = dtrain_shape_of(2, c->x), w = dtrain_shape_of(2, (int64_t[]){c->out, c->x[1]});
+	dtrain_shape b = dtrain_shape_of(1, &c->out), y = dtrain_shape_of(2, (int64_t[]){c->x[0], c->out});
+	if (!s->count) {
+		input(s, "x", ACTIVATION, x, -1, 1);
+		input(s, "w", WEIGHT, w, -1, 1);
+		input(s, "d_y", ACTIVATION, y, -1, 1);
+		result(s, "y", ACTIVATION, y, -1);
+		input(s, "b", PARAMETER, b, -1, 1);
+		result(s, "d_x", ACTIVATION, x, 0);
+		result(s, "d_w", PARAMETER, w, 1);
+		result(s, "d_b", PARAMETER, b, 4);
+	}
+	RUN(DTRAIN_OP_LINEAR, LIST(0, 1, 4), LIST(3));
+	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(2, 1), LIST(5));
+	RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(6, 7));
+	return BETON_OK;
+}
+
+static void declare_batch_norm(setting *s)
+{
+	dtrain_shape x = shape4(s->c->x), channel = dtrain_shape_of(1, &s->c->x[1]);
+	input(s, "x", ACTIVATION, x, -2, 3);
+	input(s, "gamma", PARAMETER, channel, 0.5, 1.5);
+	input(s, "d_y", ACTIVATION, x, -1, 1);
+	result(s, "y", ACTIVATION, x, -1);
+	input(s, "beta", PARAMETER, channel, -1, 1);
+	/* Written in place: inputs, and compared as results. */
+	input(s, "running_mean", PARAMETER, channel, -1, 1);
+	input(s, "running_var", PARAMETER, channel, 0.5, 2);
+	s->tensors[5].result = s->tensors[6].result = true;
+	result(s, "mean", PARAMETER, channel, -1);
+	result(s, "var", PARAMETER, channel, -1);
+	result(s, "d_x", ACTIVATION, x, 0);
+	result(s, "d_gamma", PARAMETER, channel, 1);
+	result(s, "d_beta", PARAMETER, channel, 4);
+	add_tensor(s, "mask", PRIVATE, x, false, -1);
+	input(s, "residual", ACTIVATION, x, -2, 2);
+	if (s->c->residual)
+		result(s, "d_residual", ACTIVATION, x, 13);
+}
+
+static int run_batch_norm(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count)
+		declare_batch_norm(s);
+	if (s->c->residual) {
+		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6, 13), LIST(3, 7, 8, 12));
+		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8, 12), LIST(9, 10, 11, 14));
+	} else if (s->c->relu) {
+		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6), LIST(3, 7, 8, 12));
+		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8, 12), LIST(9, 10, 11));
+	} else {
+		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6), LIST(3, 7, 8));
+		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8), LIST(9, 10, 11));
+	}
+	return BETON_OK;
+}
+
+static int run_batch_norm_eval(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	dtrain_shape x = shape4(s->c->x), channel = dtrain_shape_of(1, &s->c->x[1]);
+	if (!s->count) {
+		input(s, "x", ACTIVATION, x, -2, 3);
+		input(s, "gamma", PARAMETER, channel, 0.5, 1.5);
+		input(s, "beta", PARAMETER, channel, -1, 1);
+		result(s, "y", ACTIVATION, x, -1);
+		input(s, "running_mean", PARAMETER, channel, -1, 1);
+		input(s, "running_var", PARAMETER, channel, 0.5, 2);
+		input(s, "residual", ACTIVATION, x, -2, 2);
+	}
+	if (s->c->residual)
+		RUN(DTRAIN_OP_BATCH_NORM_EVAL, LIST(0, 1, 2, 4, 5, 6), LIST(3));
+	else
+		RUN(DTRAIN_OP_BATCH_NORM_EVAL, LIST(0, 1, 2, 4, 5), LIST(3));
+	return BETON_OK;
+}
+
+static int run_relu(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		double *x = input(s, "x", ACTIVATION, shape4(s->c->x), -1, 1);
+		x[0] = 0; /* the kink belongs to the flat side */
+		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
+		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
+		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
+		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
+	}
+	RUN(DTRAIN_OP_RELU, LIST(0), LIST(3));
+	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
+	return BETON_OK;
+}
+
+static int run_add(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		input(s, "a", ACTIVATION, shape4(s->c->x), -1, 1);
+		input(s, "b", ACTIVATION, shape4(s->c->x), -1, 1);
+		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
+		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
+		result(s, "d_a", ACTIVATION, shape4(s->c->x), s->c->relu ? 0 : -1);
+	}
+	RUN(DTRAIN_OP_ADD, LIST(0, 1), LIST(3));
+	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
+	return BETON_OK;
+}
+
+static int run_accumulate(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	dtrain_shape flat = dtrain_shape_of(1, s->c->x);
+	if (!s->count) {
+		input(s, "a", ACTIVATION, flat, -1, 1);
+		s->tensors[0].result = true;
+		input(s, "b", ACTIVATION, flat, -1, 1);
+	}
+	RUN(DTRAIN_OP_ADD, LIST(0, 1), LIST(0));
+	return BETON_OK;
+}
+
+static int run_max_pool(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	dtrain_shape x = shape4(s->c->x), y = window_shape(s->c, s->c->x[1]);
+	int64_t plane = x.dim[2] * x.dim[3];
+	if (!s->count) {
+		/* No two of a plane are alike in any type: which of two maxima has the gradient is the device's choice.
+		 */
+		assert_true(plane <= 128);
+		double *values = input(s, "x", ACTIVATION, x, -1, 1);
+		for (int64_t i = 0; i < dtrain_shape_count(&x); i++)
+			values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
+		add_tensor(s, "index", PRIVATE, y, false, -1);
+		input(s, "d_y", ACTIVATION, y, -1, 1);
+		result(s, "y", ACTIVATION, y, -1);
+		result(s, "d_x", ACTIVATION, x, 0);
+	}
+	RUN(DTRAIN_OP_MAX_POOL, LIST(0), LIST(3, 1));
+	RUN(DTRAIN_OP_MAX_POOL_BWD, LIST(2, 1), LIST(4));
+	return BETON_OK;
+}
+
+static int run_rows(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const int64_t *x = s->c->x;
+	bool flatten = s->c->family == FLATTEN;
+	dtrain_shape y = dtrain_shape_of(2, (int64_t[]){x[0], flatten ? x[1] * x[2] * x[3] : x[1]});
+	if (!s->count) {
+		input(s, "x", ACTIVATION, shape4(x), -1, 1);
+		add_tensor(s, "unused", PRIVATE, y, false, -1);
+		input(s, "d_y", ACTIVATION, y, -1, 1);
+		result(s, "y", ACTIVATION, y, -1);
+		result(s, "d_x", ACTIVATION, shape4(x), 0);
+	}
+	RUN(flatten ? DTRAIN_OP_FLATTEN : DTRAIN_OP_GLOBAL_AVG_POOL, LIST(0), LIST(3));
+	RUN(flatten ? DTRAIN_OP_FLATTEN_BWD : DTRAIN_OP_GLOBAL_AVG_POOL_BWD, LIST(2), LIST(4));
+	return BETON_OK;
+}
+
+static double *add_scaler(setting *s)
+{
+	int index = add_tensor(s, "scaler", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}), false, -1);
+	s->tensors[index].values[DTRAIN_SCALER_SCALE] = s->c->scale;
+	s->tensors[index].values[DTRAIN_SCALER_GOOD_STEPS] = s->c->good;
+	return s->tensors[index].values;
+}
+
+/* d_y is the 1 / n of the mean that the loss op's gradient is of, times the scale. */
+static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const int64_t *x = s->c->x;
+	dtrain_shape rows = dtrain_shape_of(1, x), logits = dtrain_shape_of(2, x);
+	if (!s->count) {
+		input(s, "logits", ACTIVATION, logits, -5, 5);
+		int label = add_tensor(s, "label", LABELS, rows, false, -1);
+		for (int64_t i = 0; i < x[0]; i++)
+			s->tensors[label].values[i] = (double)((i * 7 + 3) % x[1]);
+		double *d_y = input(s, "d_y", PARAMETER, rows, 0, 0);
+		for (int64_t i = 0; i < x[0]; i++)
+			d_y[i] = (s->c->scaled ? s->c->scale : 1) / (double)x[0];
+		result(s, "loss", PARAMETER, rows, -1);
+		result(s, "d_logits", ACTIVATION, logits, 0);
+		result(s, "mean", PARAMETER, dtrain_shape_of(0, NULL), -1);
+		add_scaler(s);
+	}
+	if (s->c->scaled)
+		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4));
+	else
+		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1), LIST(3, 4));
+	RUN(DTRAIN_OP_MEAN, LIST(3), LIST(5));
+	return BETON_OK;
+}
+
+static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	dtrain_shape flat = dtrain_shape_of(1, s->c->x), two = dtrain_shape_of(1, (int64_t[]){DTRAIN_SGD_SCALARS});
+	if (!s->count) {
+		double most = s->c->scaled ? s->c->scale : 1;
+		input(s, "w", PARAMETER, flat, -1, 1);
+		input(s, "g", PARAMETER, flat, -most, most);
+		input(s, "m", PARAMETER, flat, -1, 1);
+		s->tensors[0].result = s->tensors[2].result = true;
+		int scalars = add_tensor(s, "scalars", SCALARS, two, false, -1);
+		s->tensors[scalars].values[0] = 0.1f;
+		s->tensors[scalars].values[1] = 5e-4f;
+		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
+	}
+	if (s->c->scaled)
+		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4), LIST(0, 2));
+	else
+		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3), LIST(0, 2));
+	return BETON_OK;
+}
+
+static int run_scaler(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		double *g = input(s, "g", PARAMETER, dtrain_shape_of(1, s->c->x), -1, 1);
+		g[s->c->x[0] / 2] = FLT_MAX; /* is finite */
+		if (s->c->spoil != NOTHING)
+			g[s->c->spoil == INFINITE ? s->c->x[0] - 1 : 0] = s->c->spoil == INFINITE ? -INFINITY : NAN;
+		/* Noted from a step before, which counts no more. */
+		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil == NOTHING;
+		s->tensors[1].result = true;
+	}
+	RUN(DTRAIN_OP_SCALER_INSPECT, LIST(0, 1), LIST(1));
+	RUN(DTRAIN_OP_SCALER_UPDATE, LIST(1), LIST(1));
+	return BETON_OK;
+}
+
+static int run_normalize(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	const int64_t *y = s->c->x;
+	if (!s->count) {
+		int x = add_tensor(s, "x", PIXELS, dtrain_shape_of(4, (int64_t[]){y[0], y[2], y[3], y[1]}), false, -1);
+		for (int64_t i = 0; i < dtrain_shape_count(&s->tensors[x].shape); i++)
+			s->tensors[x].values[i] = (double)(i * 89 % 256);
+		result(s, "y", ACTIVATION, shape4(y), -1);
+	}
+	RUN(DTRAIN_OP_NORMALIZE, LIST(0), LIST(1));
+	return BETON_OK;
+}
+
+static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
+	[CONV] = run_conv,
+	[LINEAR] = run_linear,
+	[BATCH_NORM] = run_batch_norm,
+	[RELU] = run_relu,
+	[ADD] = run_add,
+	[BATCH_NORM_EVAL] = run_batch_norm_eval,
+	[MAX_POOL] = run_max_pool,
+	[GLOBAL_AVG_POOL] = run_rows,
+	[FLATTEN] = run_rows,
+	[LOSS] = run_loss,
+	[SGD] = run_sgd,
+	[ACCUMULATE] = run_accumulate,
+	[NORMALIZE] = run_normalize,
+	[SCALER] = run_scaler,
+};
+
+/* ---- settings ---- */
+
+bool case_has_half(const op_case *c)
+{
+	return c->family != SGD && c->family != SCALER;
+}
+
+/* Loss scaling is for F16, and pixels are normalized where the loader cannot do it. */
+bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype dtype)
+{
+	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;
+	if (!(caps->dtypes & 1u << dtype) || (dtype != DTRAIN_F32 && dtype != DTRAIN_F64 && !case_has_half(c)))
+		return false;
+	if (c->residual && !caps->batch_norm_add)
+		return false;
+	if ((c->scaled || c->family == SCALER) && !has_f16)
+		return false;
+	return c->family != NORMALIZE || has_f16 || !caps->host_memory;
+}
+
+void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,
+		  bool tf32)
+{
+	beton_error err = {0};
+	*s = (setting){.c = c, .dtype = dtype, .rounding = rounding};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS, .tf32 = tf32};
+	if (dtrain_device_open(device, &options, &s->device, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	s->api = dtrain_device_get_api(s->device);
+	s->api->caps(s->device, &s->caps);
+	s->guard = s->caps.alignment > 64 ? s->caps.alignment : 64;
+	check(s, s->api->stream_create(s->device, &s->stream, &err), &err);
+}
+
+static void free_blocks(setting *s)
+{
+	for (int i = 0; i < s->num_ops; i++)
+		s->api->op_destroy(s->ops[i]);
+	s->num_ops = 0;
+	for (int i = 0; i < s->count; i++) {
+		s->api->free(s->device, s->tensors[i].block);
+		s->tensors[i].block = NULL;
+		s->tensors[i].layout = NULL;
+	}
+}
+
+int try_case(setting *s, beton_error *err)
+{
+	dtrain_op_attrs attrs = attrs_of(s->c);
+	int status = families[s->c->family](s, &attrs, err);
+	for (int i = 0; i < s->count && status == BETON_OK; i++)
+		if (s->tensors[i].block)
+			look_at(s, &s->tensors[i]);
+	free_blocks(s);
+	return status;
+}
+
+void run_case(setting *s)
+{
+	beton_error err = {0};
+	check(s, try_case(s, &err), &err);
+}
+
+void close_setting(setting *s)
+{
+	for (int i = 0; i < s->count; i++)
+		free(s->tensors[i].values);
+	s->api->stream_destroy(s->stream);
+	dtrain_device_close(&s->device);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Casts, relu, additions: each element by itself, 16 bytes of the wider type at a time.
+ */
+#include "kernel.cuh"
+
+namespace cuda_kernels
+{
+namespace
+{
+
+/* The functions, of one or two elements. They keep a NaN, and the zero's sign, as the reference does. */
+struct identity {
+	__device__ float operator()(float x, float) const
+	{
+		return x;
+	}
+};
+struct relu {
+	__device__ float operator()(float x, float) const
+	{
+		return x < 0 ? 0 : x;
+	}
+};
+struct relu_bwd {
+	__device__ float operator()(float y, float d_y) const
+	{
+		return y > 0 ? d_y : 0;
+	}
+};
+struct add {
+	__device__ float operator()(float a, float b) const
+	{
+		return a + b;
+	}
+};
+struct add_relu {
+	__device__ float operator()(float a, float b) const
+	{
+		return a + b < 0 ? 0 : a + b;
+	}
+};
+
+/* How many vectors of each input a thread has under way. */
+template <bool BINARY> constexpr int UNROLL = BINARY ? 2 : 4;
+
+/* f of N vectors, `stride` apart; all are read before any is written. */
+template <int N, bool BINARY, int V, typename F, typename X, typename Y>
+__device__ inline void map_vectors(F f, const X *a, const X *b, Y *y, int64_t first, int64_t stride)
+{
+	vector<X, V> left[N], right[N];
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		left[k] = reinterpret_cast<const vector<X, V> *>(a)[first + k * stride];
+		right[k] = reinterpret_cast<const vector<X, V> *>(BINARY ? b : a)[first + k * stride];
+	}
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		vector<Y, V> out;
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			out.v[j] = from_float<Y>(f(to_float(left[k].v[j]), to_float(right[k].v[j])));
+		reinterpret_cast<vector<Y, V> *>(y)[first + k * stride] = out;
+	}
+}
+
+/* y = f(a, b); BINARY: b is there. Vectors first; the count % V elements that are left are for the first threads. No
+ * pointer is restricted: y may be a or b. */
+template <typename F, bool BINARY, int V, typename X, typename Y>
+__global__ void __launch_bounds__(THREADS) map(F f, const X *a, const X *b, Y *y, int64_t count)
+{
+	constexpr int N = UNROLL<BINARY>;
+	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
+	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	int64_t i = thread;
+	for (; i + (N - 1) * stride < vectors; i += N * stride)
+		map_vectors<N, BINARY, V>(f, a, b, y, i, stride);
+	for (; i < vectors; i += stride)
+		map_vectors<1, BINARY, V>(f, a, b, y, i, stride);
+	if (thread < count - vectors * V)
+		map_vectors<1, BINARY, 1>(f, a, b, y, vectors * V + thread, 0);
+}
+
+template <typename F, bool BINARY, int V, typename X, typename Y>
+cudaError_t launch_map(cudaStream_t stream, const void *a, const void *b, void *y, int64_t count)
+{
+	constexpr int EACH = V * UNROLL<BINARY>;
+	return launch(map<F, BINARY, V, X, Y>, blocks_of((count + EACH - 1) / EACH), dim3(THREADS), stream, F(),
+		      (const X *)a, (const X *)b, (Y *)y, count);
+}
+
+template <typename F, bool BINARY, typename X, typename Y>
+cudaError_t map_any(cudaStream_t stream, const void *a, const void *b, void *y, int64_t count)
+{
+	constexpr int V = 16 / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
+	if (count < 1)
+		return cudaSuccess;
+	if (is_aligned(a, V * sizeof(X)) && is_aligned(b, V * sizeof(X)) && is_aligned(y, V * sizeof(Y)))
+		return launch_map<F, BINARY, V, X, Y>(stream, a, b, y, count);
+	return launch_map<F, BINARY, 1, X, Y>(stream, a, b, y, count);
+}
+
+template <typename F, bool BINARY>
+cudaError_t map_type(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y, int64_t count)
+{
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return map_any<F, BINARY, T, T>(stream, a, b, y, count);
+	});
+}
+
+} // namespace
+} // namespace cuda_kernels
+
+using namespace cuda_kernels;
+
+extern "C" cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+					int64_t count)
+{
+	return with_type(from, [&](auto source) {
+		typedef decltype(source) X;
+		return with_type(to, [&](auto target) {
+			typedef decltype(target) Y;
+			return map_any<identity, false, X, Y>(stream, x, nullptr, y, count);
+		});
+	});
+}
+
+extern "C" cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	return map_type<relu, false>(stream, dtype, x, nullptr, y, count);
+}
+
+extern "C" cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y,
+					    void *d_x, int64_t count)
+{
+	return map_type<relu_bwd, true>(stream, dtype, y, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
+				       bool relu_after, int64_t count)
+{
+	return relu_after ? map_type<add_relu, true>(stream, dtype, a, b, y, count)
+			  : map_type<add, true>(stream, dtype, a, b, y, count);
+}

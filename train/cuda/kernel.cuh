@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all kernels share: launching, types, and reading and writing several elements at once.
+ *
+ * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use no more
+ * of CUDA than blocks, shared memory, __syncthreads and cub::BlockReduce.
+ */
+#ifndef DTRAIN_CUDA_KERNEL_CUH
+#define DTRAIN_CUDA_KERNEL_CUH
+
+#include <math.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#ifndef CUDA_EMULATION
+#include <cuda_runtime.h>
+#endif
+
+#include "kernels.h"
+
+namespace cuda_kernels
+{
+
+constexpr int THREADS = 256;
+
+/* T, but not to be deduced from this argument. */
+template <typename T> struct plain {
+	typedef T type;
+};
+
+#ifndef CUDA_EMULATION
+/* Returns the error of this launch, not one that an earlier call left behind, as cudaGetLastError would. */
+template <typename... Parameters>
+cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, cudaStream_t stream,
+		   typename plain<Parameters>::type... parameters)
+{
+	if (blocks > INT32_MAX)
+		return cudaErrorInvalidConfiguration;
+	void *arguments[] = {(void *)&parameters...};
+	return cudaLaunchKernel((const void *)kernel, dim3((unsigned)blocks), threads, arguments, 0, stream);
+}
+#endif
+
+/* Of the current device; 1 where that cannot be told, and then the launch fails. */
+inline int multiprocessors()
+{
+	int device = 0, count = 0;
+	if (cudaGetDevice(&device) != cudaSuccess ||
+	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+		return 1;
+	return count;
+}
+
+/* Blocks of THREADS for kernels that go over their work in strides of the whole grid: one thread for each piece, up to
+ * a few times what the GPU runs at once. More would only have more to start; fewer would end at different times. */
+inline int64_t blocks_of(int64_t pieces)
+{
+	int64_t blocks = (pieces + THREADS - 1) / THREADS, most = (int64_t)multiprocessors() * 32;
+	return blocks < 1 ? 1 : blocks > most ? most : blocks;
+}
+
+/* ---- types ---- */
+
+__host__ __device__ inline float to_float(float x)
+{
+	return x;
+}
+__host__ __device__ inline float to_float(__half x)
+{
+	return __half2float(x);
+}
+__host__ __device__ inline float to_float(__nv_bfloat16 x)
+{
+	return __bfloat162float(x);
+}
+
+template <typename T> __host__ __device__ inline T from_float(float x);
+template <> __host__ __device__ inline float from_float<float>(float x)
+{
+	return x;
+}
+template <> __host__ __device__ inline __half from_float<__half>(float x)
+{
+	return __float2half_rn(x);
+}
+template <> __host__ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x)
+{
+	return __float2bfloat16_rn(x);
+}
+
+/* Calls f with a value of the type. */
+template <typename F> cudaError_t with_type(dtrain_dtype dtype, F f)
+{
+	switch (dtype) {
+	case DTRAIN_F32:
+		return f(float());
+	case DTRAIN_F16:
+		return f(__half());
+	case DTRAIN_BF16:
+		return f(__nv_bfloat16());
+	default:
+		return cudaErrorInvalidValue;
+	}
+}
+
+/* ---- several elements ---- */
+
+/* Read and written whole. */
+template <typename T, int N> struct alignas(sizeof(T) * N) vector {
+	T v[N];
+};
+
+inline bool is_aligned(const void *pointer, size_t bytes)
+{
+	return (uintptr_t)pointer % bytes == 0;
+}
+
+constexpr int OCTET = 8;
+
+/* Eight neighbours of a row. One thread handles as many channels in whatever type, so that a byte of a mask belongs to
+ * one thread. */
+template <typename T> struct octet {
+	T v[OCTET];
+
+	__device__ float at(int i) const
+	{
+		return to_float(v[i]);
+	}
+};
+
+/* VECTOR: p is a multiple of 16 bytes, and all 8 are there; otherwise the first `valid` are, and the rest reads as 0.
+ */
+template <bool VECTOR, typename T> __device__ inline octet<T> load_octet(const T *p, int valid)
+{
+	octet<T> out;
+	if constexpr (VECTOR) {
+		constexpr int N = 16 / sizeof(T);
+#pragma unroll
+		for (int i = 0; i < OCTET / N; i++) {
+			vector<T, N> part = reinterpret_cast<const vector<T, N> *>(p)[i];
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				out.v[i * N + k] = part.v[k];
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < OCTET; i++)
+			out.v[i] = i < valid ? p[i] : from_float<T>(0);
+	}
+	return out;
+}
+
+template <bool VECTOR, typename T> __device__ inline void store_octet(T *p, int valid, const float (&x)[OCTET])
+{
+	if constexpr (VECTOR) {
+		constexpr int N = 16 / sizeof(T);
+#pragma unroll
+		for (int i = 0; i < OCTET / N; i++) {
+			vector<T, N> part;
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				part.v[k] = from_float<T>(x[i * N + k]);
+			reinterpret_cast<vector<T, N> *>(p)[i] = part;
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < OCTET; i++)
+			if (i < valid)
+				p[i] = from_float<T>(x[i]);
+	}
+}
+
+/* ---- division by what is known before the launch ---- */
+
+/* n / d as a product, for n below 2^31 and d from 1 to 2^31 (Granlund and Montgomery, PLDI 1994). */
+struct divider {
+	uint32_t d, multiplier, shift;
+
+	divider() = default;
+	explicit divider(uint32_t divisor) : d(divisor), multiplier(0), shift(0)
+	{
+		while (shift < 31 && (1u << shift) < d)
+			shift++;
+		multiplier = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << shift) - d)) / d + 1);
+	}
+	__host__ __device__ uint32_t divide(uint32_t n) const
+	{
+		uint32_t high = (uint32_t)((uint64_t)n * multiplier >> 32);
+		return (high + n) >> shift;
+	}
+};
+
+} // namespace cuda_kernels
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Our own CUDA kernels, as functions that put one on a stream. All return cudaSuccess or the error of the launch, wait
+ * for nothing, allocate nothing, and may be captured. Pointers are device memory; kernels read and write 16 bytes at a
+ * time where pointers and channels are multiples of that, and one element otherwise. Every result is the same bit for
+ * bit from run to run on one kind of GPU: sums are formed in an order that depends on shapes and on the number of
+ * multiprocessors alone.
+ *
+ * Types are DTRAIN_F32, DTRAIN_F16 or DTRAIN_BF16; others give cudaErrorInvalidValue. Arithmetic is in F32.
+ * docs/design.md, "CUDA kernels", has the bytes that each moves.
+ */
+#ifndef DTRAIN_CUDA_KERNELS_H
+#define DTRAIN_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include <dtrain/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- layouts and types ---- */
+
+/* y[b][column][row] = x[b][row][column]: NCHW from and to NHWC, KCRS from and to KRSC. x and y do not overlap. */
+cudaError_t cuda_kernel_transpose(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+				  int64_t batch, int64_t rows, int64_t columns);
+/* Between equal types a copy. */
+cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+			     int64_t count);
+/* x u8 [n][area][c], c 1 to 4 -> y = x * scale[c] + shift[c], nhwc: [n][area][c], else [n][c][area]. */
+cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype, bool nhwc,
+				  int64_t n, int64_t area, int channels, const float scale[4], const float shift[4]);
+
+/* ---- element by element; the output may be one of the inputs ---- */
+
+cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
+cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y, void *d_x,
+				 int64_t count);
+cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y, bool relu,
+			    int64_t count);
+
+/* ---- sums over rows, and their opposite ---- */
+
+/* y[b][c] = factor * sum over r of x[b][r][c]. The bias gradient is one of batch 1; the global average pool one of
+ * factor 1 / area, on NHWC; the mean of a vector one of 1 column. workspace: F32, as many bytes as the other function
+ * says. */
+cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace);
+size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns);
+/* y[b][r][c] = factor * x[b][c]. */
+cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t batch,
+			       int64_t rows, int64_t columns, double factor);
+
+/* ---- batch norm of [rows][channels], which is what NHWC is; gamma, beta and statistics are F32 ---- */
+
+typedef struct cuda_batch_norm {
+	dtrain_dtype dtype; /* of x, residual, y and their gradients */
+	int64_t rows, channels;
+	double epsilon, momentum;
+	bool relu;
+} cuda_batch_norm;
+
+/* The mask has a bit for each element, 8 channels of a row to the byte, the lowest bit first; a row begins with a new
+ * byte. */
+static inline size_t cuda_kernel_mask_bytes(int64_t rows, int64_t channels)
+{
+	return (size_t)rows * (size_t)((channels + 7) / 8);
+}
+
+/* mean and (biased) var of the columns; running statistics (NULL: none) are updated in place. */
+cudaError_t cuda_kernel_batch_norm_statistics(cudaStream_t stream, const cuda_batch_norm *g, const void *x, float *mean,
+					      float *var, float *running_mean, float *running_var, void *workspace);
+/* y = (x - mean) * gamma / sqrt(var + epsilon) + beta [+ residual], at least 0 with relu. residual and mask (y > 0):
+ * NULL, or used. y may be x or residual. */
+cudaError_t cuda_kernel_batch_norm_apply(cudaStream_t stream, const cuda_batch_norm *g, const void *x,
+					 const float *gamma, const float *beta, const float *mean, const float *var,
+					 const void *residual, void *y, uint8_t *mask);
+/* With d = d_y where the mask (NULL: everywhere) is set and 0 elsewhere: d_gamma, d_beta, d_x, d_residual = d (NULL:
+ * none). d_x or d_residual may be d_y. */
+cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cuda_batch_norm *g, const void *x, const void *d_y,
+				       const float *gamma, const float *mean, const float *var, const uint8_t *mask,
+				       void *d_x, float *d_gamma, float *d_beta, void *d_residual, void *workspace);
+/* For the statistics, and for the backward op. */
+size_t cuda_kernel_batch_norm_workspace(const cuda_batch_norm *g);
+
+/* ---- max pool in NHWC ---- */
+
+typedef struct cuda_pool {
+	dtrain_dtype dtype;
+	int64_t n, height, width, channels; /* of x */
+	int64_t out_height, out_width;
+	int32_t kernel[2], stride[2], padding[2];
+} cuda_pool;
+
+/* index: u8, as y: the place of the maximum in its window, row-major; the first of equals; NaN is larger than all. */
+cudaError_t cuda_kernel_max_pool(cudaStream_t stream, const cuda_pool *g, const void *x, void *y, uint8_t *index);
+cudaError_t cuda_kernel_max_pool_bwd(cudaStream_t stream, const cuda_pool *g, const void *d_y, const uint8_t *index,
+				     void *d_x);
+
+/* ---- loss and optimizer ---- */
+
+/* DTRAIN_OP_SOFTMAX_XENT. loss F32; d_logits of the logits' type, NULL scaler: scale 1. A label outside 0 .. classes-1
+ * writes 1 + its row to *fault, which may be mapped host memory; that row's loss and d_logits are 0. */
+cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits, const int64_t *label,
+				     const float *scaler, float *loss, void *d_logits, int32_t *fault, int64_t rows,
+				     int64_t classes, double label_smoothing);
+/* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. */
+cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
+			    const float *scaler, int64_t count, double momentum, bool nesterov);
+cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count);
+cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler);
+
+/* ---- builders, as those in cuda.h ---- */
+
+int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_max_pool_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
