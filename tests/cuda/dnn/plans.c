@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans cuDNN's graphs of all ops of the models, and of the odd layers of tests/train/op_case.h, for GPUs that are only
+ * described: test-cuda-dnn-plans [-a] STUB GPU.json...
+ *
+ * Nothing is run. Engines that are compiled when they are planned need the driver's library; where there is no driver,
+ * the toolkit's stub of it stands in, with which they are found and compiled, and fail when they are loaded. -a: all
+ * plans are made; otherwise of those that are compiled, which takes a second each, one of a kind and type.
+ */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/op_case.h"
+#include "cuda/dnn.h"
+#include "record.h"
+
+/* Engines that compute in true F32 need the most: copies of both pictures in another layout. */
+#define WORKSPACE_LIMIT ((size_t)3 << 29)
+#define MAX_SEEN 4096
+
+typedef struct seen {
+	char *texts[MAX_SEEN];
+	int count;
+} seen;
+
+/* Whether the text is new. */
+static bool note(seen *all, const char *text)
+{
+	for (int i = 0; i < all->count; i++)
+		if (strcmp(all->texts[i], text) == 0)
+			return false;
+	if (all->count < MAX_SEEN)
+		all->texts[all->count++] = strdup(text);
+	return true;
+}
+
+static void forget(seen *all)
+{
+	while (all->count > 0)
+		free(all->texts[--all->count]);
+}
+
+typedef struct checks {
+	const char *gpu;
+	dnn_target target;
+	bool all, compiles; /* all plans; engines that are compiled are there */
+	seen graphs, compiled;
+	int num_graphs, num_plans, num_compiled, num_missing, failures;
+} checks;
+
+BETON_PRINTF(3, 4)
+static void wrong(checks *c, const dnn_graph *graph, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	fprintf(stderr, "%s%s%s: %s: ", c->gpu, c->target.tf32 ? " tf32" : "",
+		c->target.deterministic ? " deterministic" : "", graph->signature);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	c->failures++;
+}
+
+/* ---- what an engine says of itself ---- */
+
+typedef struct notes {
+	unsigned numerical, behavior; /* bit 1 << note */
+} notes;
+
+static notes notes_of(dnn_descriptor config)
+{
+	cudnnBackendDescriptor_t engine;
+	cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+	cudnnBackendBehaviorNote_t behavior[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+	int64_t count = 0, num_numerical = 0, num_behavior = 0;
+	notes out = {~0u, ~0u};
+	if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS)
+		return out;
+	if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+				     &engine) == CUDNN_STATUS_SUCCESS &&
+	    cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+				     CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &num_numerical,
+				     numerical) == CUDNN_STATUS_SUCCESS &&
+	    cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+				     CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &num_behavior, behavior) == CUDNN_STATUS_SUCCESS) {
+		out = (notes){0, 0};
+		for (int i = 0; i < num_numerical; i++)
+			out.numerical |= 1u << numerical[i];
+		for (int i = 0; i < num_behavior; i++)
+			out.behavior |= 1u << behavior[i];
+	}
+	cudnnBackendDestroyDescriptor(engine);
+	return out;
+}
+
+static void check_promises(checks *c, const dnn_graph *graph, const dnn_configs *configs)
+{
+	unsigned forbidden = 1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
+	if (graph->multiplies && graph->type == CUDNN_DATA_FLOAT && !c->target.tf32)
+		forbidden |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
+			     1u << CUDNN_NUMERICAL_NOTE_WINOGRAD | 1u << CUDNN_NUMERICAL_NOTE_FFT;
+	if (c->target.deterministic)
+		forbidden |= 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+	for (int i = 0; i < configs->count; i++)
+		if (notes_of(configs->list[i]).numerical & forbidden)
+			wrong(c, graph, "configuration %d has the notes %#x", i, notes_of(configs->list[i]).numerical);
+}
+
+/* ---- plans ---- */
+
+/* The same configuration from what is kept of it needs as much workspace. */
+static void check_choice(checks *c, dnn_graph *graph, dnn_plan *plan)
+{
+	dnn_choice choice;
+	dnn_descriptor config;
+	dnn_plan *again;
+	beton_error err;
+	if (dnn_config_choice(plan->config, &choice, &err) != BETON_OK ||
+	    dnn_config_from_choice(graph, &c->target, &choice, &config, &err) != BETON_OK ||
+	    dnn_plan_create(graph, &c->target, config, &again, &err) != BETON_OK) {
+		wrong(c, graph, "cannot be made again: %s", err.message);
+		return;
+	}
+	if (again->workspace_bytes != plan->workspace_bytes)
+		wrong(c, graph, "made again: %zu bytes of workspace instead of %zu", again->workspace_bytes,
+		      plan->workspace_bytes);
+	dnn_plan_destroy(again);
+}
+
+/* An engine that was compiled and could not be loaded, by the stub or by an old driver, is as good as a plan. */
+static bool is_compiled_only(int status, const beton_error *err)
+{
+	return status == BETON_DEVICE && strstr(err->message, "EXECUTION_FAILED") != NULL;
+}
+
+static void check_plan(checks *c, dnn_graph *graph, dnn_configs *configs)
+{
+	beton_error err = {0};
+	for (int i = 0; i < configs->count; i++) {
+		dnn_plan *plan;
+		bool compiled = notes_of(configs->list[i]).behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+		char kind[64];
+		snprintf(kind, sizeof(kind), "%s %.*s %d %d", c->gpu, (int)strcspn(graph->signature, " "),
+			 graph->signature, (int)graph->type, graph->num_operations);
+		if (compiled && !c->all && !note(&c->compiled, kind))
+			return;
+		int status = dnn_plan_create(graph, &c->target, configs->list[i], &plan, &err);
+		configs->list[i] = NULL;
+		if (status == BETON_OK) {
+			check_choice(c, graph, plan);
+			dnn_plan_destroy(plan);
+		}
+		if (status == BETON_OK || is_compiled_only(status, &err)) {
+			c->num_plans++;
+			c->num_compiled += compiled;
+			return;
+		}
+	}
+	wrong(c, graph, "none of %d configurations can be planned: %s", configs->count, err.message);
+}
+
+/* Whether an engine can run it; more: there is another way to run the op. */
+static bool check_graph(checks *c, dnn_graph *graph, bool more)
+{
+	beton_error err = {0};
+	c->num_graphs++;
+	if (dnn_graph_finish(graph, &c->target, &err) != BETON_OK) {
+		wrong(c, graph, "%s", err.message);
+		return false;
+	}
+	dnn_configs configs = {.count = 0};
+	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+	for (int i = 0; i < 2 && configs.count == 0; i++)
+		if (dnn_configs_find(graph, &c->target, modes[i], &configs, &err) != BETON_OK)
+			wrong(c, graph, "%s", err.message);
+	check_promises(c, graph, &configs);
+	bool found = configs.count > 0;
+	if (found)
+		check_plan(c, graph, &configs);
+	else if (!more && (c->compiles || graph->multiplies))
+		wrong(c, graph, "no engine: %s", err.message);
+	else
+		c->num_missing++;
+	dnn_configs_free(&configs);
+	return found;
+}
+
+/* The gradient of weights in half precision is wanted in F32 where channels are whole vectors. */
+static bool needs_f32_sums(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && desc->inputs[0].shape.dim[1] % 8 == 0 &&
+	       desc->inputs[1].shape.dim[1] % 8 == 0;
+}
+
+static void check_ops(checks *c, const record *ops)
+{
+	for (int i = 0; i < ops->count; i++) {
+		dnn_graph *graphs[DNN_MAX_VARIANTS];
+		int count;
+		if (dnn_op_graphs(&ops->ops[i], graphs, &count, NULL) != BETON_OK)
+			continue;
+		char text[DNN_SIGNATURE_SIZE + 64];
+		snprintf(text, sizeof(text), "%s %d %d %s", c->gpu, c->target.tf32, c->target.deterministic,
+			 graphs[0]->signature);
+		bool is_new = note(&c->graphs, text);
+		for (int k = 0; k < count; k++) {
+			if (is_new && !check_graph(c, graphs[k], k + 1 < count) && k == 0 && c->compiles &&
+			    needs_f32_sums(&ops->ops[i]))
+				wrong(c, graphs[k], "no engine");
+			dnn_graph_destroy(graphs[k]);
+		}
+	}
+}
+
+/* ---- what is planned ---- */
+
+/* few: without the models whose shapes are like others'. */
+static bool record_all(record *ops, dtrain_dtype dtype, bool few)
+{
+	static const struct {
+		const char *name;
+		int64_t batch, side;
+	} models[] = {{"resnet50", 256, 224}, {"resnet20", 3, 33}, {"resnet18", 256, 224}, {"resnet20", 512, 32}};
+	for (size_t i = 0; i < (few ? 2 : sizeof(models) / sizeof(models[0])); i++)
+		for (int training = 0; training < 2; training++) {
+			beton_error err = {0};
+			if (record_model(ops, models[i].name, training, dtype, models[i].batch, models[i].side, &err) !=
+			    BETON_OK) {
+				fprintf(stderr, "%s: %s\n", models[i].name, err.message);
+				return false;
+			}
+		}
+	for (int i = 0; i < OP_CASES; i++)
+		record_case(ops, &op_cases[i], dtype);
+	return true;
+}
+
+static bool check_types(checks *c)
+{
+	static const struct {
+		dtrain_dtype dtype;
+		bool tf32, deterministic;
+	} ways[] = {{DTRAIN_BF16, false, false}, {DTRAIN_F16, false, false}, {DTRAIN_F32, true, false},
+		    {DTRAIN_F32, false, true},   {DTRAIN_BF16, false, true}, {DTRAIN_F32, false, false}};
+	record *ops = calloc(1, sizeof(*ops));
+	bool ok = ops != NULL;
+	for (size_t i = 0; i < (c->all ? sizeof(ways) / sizeof(ways[0]) : 4) && ok; i++) {
+		ops->count = 0;
+		ok = record_all(ops, ways[i].dtype, !c->all);
+		c->target.tf32 = ways[i].tf32;
+		c->target.deterministic = ways[i].deterministic;
+		if (ok)
+			check_ops(c, ops);
+	}
+	free(ops);
+	return ok;
+}
+
+static bool read_gpu(const char *path, dnn_descriptor *out)
+{
+	char text[4096];
+	FILE *file = fopen(path, "rb");
+	size_t length = file ? fread(text, 1, sizeof(text), file) : 0;
+	if (file)
+		fclose(file);
+	if (length == 0 || length == sizeof(text) ||
+	    cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, out) != CUDNN_STATUS_SUCCESS) {
+		fprintf(stderr, "%s: cannot be read\n", path);
+		return false;
+	}
+	beton_error err;
+	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+							CUDNN_TYPE_CHAR, (int64_t)length, text);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	if (status == CUDNN_STATUS_SUCCESS)
+		return true;
+	dnn_fail(&err, status, "%s", path);
+	fprintf(stderr, "%s\n", err.message);
+	cudnnBackendDestroyDescriptor(*out);
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	checks c = {.target.workspace_limit = WORKSPACE_LIMIT};
+	int first = 1;
+	if (argc > first && strcmp(argv[first], "-a") == 0) {
+		c.all = true;
+		first++;
+	}
+	if (argc < first + 2) {
+		fprintf(stderr, "usage: %s [-a] STUB GPU.json...\n", argv[0]);
+		return 2;
+	}
+	if (cudnnGetVersion() < 90800) {
+		fprintf(stderr, "skipped: cuDNN %zu cannot plan for a GPU that is not there (9.8 can)\n",
+			cudnnGetVersion());
+		return 77;
+	}
+	/* Loaded once, it is what every later search for libcuda.so.1 finds. */
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver)
+		driver = dlopen(argv[first], RTLD_NOW);
+	c.compiles = driver != NULL;
+	bool ok = true;
+	for (int i = first + 1; i < argc && ok; i++) {
+		c.gpu = strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i];
+		ok = read_gpu(argv[i], &c.target.properties);
+		if (ok) {
+			ok = check_types(&c);
+			cudnnBackendDestroyDescriptor(c.target.properties);
+		}
+	}
+	printf("%d graphs, %d plans, %d of them compiled here; %d without an engine where there is no driver; %d "
+	       "wrong\n",
+	       c.num_graphs, c.num_plans, c.num_compiled, c.num_missing, c.failures);
+	forget(&c.graphs);
+	forget(&c.compiled);
+	return ok && c.failures == 0 && c.num_graphs > 0 ? 0 : 1;
+}

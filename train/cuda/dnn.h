@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cuDNN's graphs of operations: describing one, finding engines for it, running it.
+ *
+ * A graph is made of tensors and operations on them, a few functions of cuDNN's backend API each. Engines that can run
+ * it are asked for by cuDNN's heuristics, for the GPU of a handle or for one that is only described (cuDNN's deviceless
+ * mode), so that tests plan what no GPU is there to run. An engine with its settings is a configuration; a
+ * configuration made ready to run is a plan.
+ */
+#ifndef DTRAIN_CUDA_DNN_H
+#define DTRAIN_CUDA_DNN_H
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <dtrain/device.h>
+
+typedef cudnnBackendDescriptor_t dnn_descriptor;
+
+/* What plans are made for. */
+typedef struct dnn_target {
+	cudnnHandle_t handle;
+	dnn_descriptor properties; /* without a handle: a CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR */
+	bool tf32;                 /* F32 may be rounded to TF32 on its way into products */
+	bool deterministic;
+	size_t workspace_limit; /* bytes; engines that need more are left out */
+} dnn_target;
+
+#define DNN_MAX_DESCRIPTORS 48
+#define DNN_MAX_OPERATIONS 4
+#define DNN_MAX_TENSORS 12
+#define DNN_MAX_SCALARS 2
+#define DNN_SIGNATURE_SIZE 1024
+
+/* Of tensors that only operations of the graph see. */
+#define DNN_VIRTUAL (-1)
+/* cuDNN's unique numbers of tensors: operands have 1 + their index, scalars those from here on, then virtual ones. */
+#define DNN_FIRST_SCALAR 100
+
+typedef struct dnn_dims {
+	int64_t n, c, h, w; /* of weights: k, c, r, s */
+} dnn_dims;
+
+typedef struct dnn_window {
+	int64_t kernel[2], stride[2], padding[2];
+} dnn_window;
+
+/* While it is being described the first failure stays in status, and makes the rest do nothing. */
+typedef struct dnn_graph {
+	cudnnDataType_t type; /* of activations */
+	bool multiplies;      /* has convolutions, whose inputs an engine may round */
+	dnn_descriptor made[DNN_MAX_DESCRIPTORS];
+	int num_made;
+	dnn_descriptor operations[DNN_MAX_OPERATIONS];
+	int num_operations;
+	dnn_descriptor graph;
+	struct {
+		int operand;
+		size_t bytes;
+		bool real; /* holds floating-point numbers */
+	} tensors[DNN_MAX_TENSORS];
+	int num_tensors;
+	float scalars[DNN_MAX_SCALARS];
+	int num_scalars;
+	int64_t next_virtual;
+	char signature[DNN_SIGNATURE_SIZE]; /* all that engines depend on; equal texts, equal graphs */
+	size_t signature_length;
+	int status;
+	beton_error error;
+} dnn_graph;
+
+/* Fills err from cuDNN's status and its last message, and returns the code: UNSUPPORTED, NO_MEMORY or DEVICE. */
+BETON_PRINTF(3, 4) int dnn_fail(beton_error *err, cudnnStatus_t status, const char *format, ...);
+
+cudnnDataType_t dnn_type(dtrain_dtype dtype);
+
+/* NULL: no memory. name: of the op, a literal. */
+dnn_graph *dnn_graph_create(const char *name, dtrain_dtype dtype);
+void dnn_graph_destroy(dnn_graph *graph); /* NULL allowed */
+
+/* Tensors are NHWC (weights KRSC), on 16 bytes. operand: the index among the pointers that dnn_plan_run gets, or
+ * DNN_VIRTUAL. */
+dnn_descriptor dnn_tensor(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims);
+dnn_descriptor dnn_channels(dnn_graph *graph, int operand, int64_t channels); /* F32, one for each channel */
+dnn_descriptor dnn_scalar(dnn_graph *graph, double value);                    /* F32, by value */
+
+void dnn_conv(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor w, dnn_descriptor y);
+void dnn_conv_bwd_data(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor w,
+		       dnn_descriptor d_x);
+void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor d_y,
+			 dnn_descriptor d_w);
+/* b: NULL for functions of one argument. */
+void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x, dnn_descriptor b, dnn_descriptor y);
+
+typedef struct dnn_norm {
+	dnn_descriptor x, gamma, beta, y;
+	dnn_descriptor mean, inverse; /* inverse: 1 / sqrt(biased variance + epsilon) */
+	double epsilon;
+} dnn_norm;
+void dnn_batch_norm(dnn_graph *graph, const dnn_norm *norm);
+
+typedef struct dnn_norm_bwd {
+	dnn_descriptor x, d_y, gamma, mean, inverse, d_x, d_gamma, d_beta;
+} dnn_norm_bwd;
+void dnn_batch_norm_bwd(dnn_graph *graph, const dnn_norm_bwd *norm);
+
+void dnn_max_pool(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor y, dnn_descriptor index);
+void dnn_max_pool_bwd(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor index,
+		      dnn_descriptor d_x);
+
+/* The description is complete. Errors: what went wrong in the functions above, or cuDNN's refusal. */
+int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *err);
+
+/* ---- the graphs of our ops (dnn_op.c); operands are those of the op ---- */
+
+#define DNN_MAX_VARIANTS 2
+
+/* The graphs that an op can be run as, the one that is wanted most first; not finished. Batch norm's graphs have 1 /
+ * sqrt(var + epsilon) in the place of var. UNSUPPORTED: the op has none. */
+int dnn_op_graphs(const dtrain_op_desc *desc, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count, beton_error *err);
+
+/* ---- configurations and plans (dnn_plan.c) ---- */
+
+#define DNN_MAX_CONFIGS 64
+#define DNN_MAX_KNOBS 24
+
+/* Which engine, and how it is set: what a plan is made from again without asking the heuristics. */
+typedef struct dnn_choice {
+	int64_t engine; /* cuDNN's global index, of this version of cuDNN */
+	int num_knobs;
+	int64_t knobs[DNN_MAX_KNOBS][2]; /* cudnnBackendKnobType_t, value */
+} dnn_choice;
+
+typedef struct dnn_configs {
+	dnn_descriptor list[DNN_MAX_CONFIGS];
+	int count;
+} dnn_configs;
+
+/* What cuDNN proposes for a finished graph, the best first, without those whose notes break the target's promises. None
+ * is no error: count is 0, and err (NULL allowed) says what cuDNN said. Not all that is proposed can be planned. */
+int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
+		     beton_error *err);
+void dnn_configs_free(dnn_configs *configs);
+/* A configuration of one's own; UNSUPPORTED also when its notes break the target's promises. */
+int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice,
+			   dnn_descriptor *out, beton_error *err);
+int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err);
+
+typedef struct dnn_plan {
+	dnn_graph *graph;
+	dnn_descriptor config, plan;
+	size_t workspace_bytes;
+	/* What the last run was told: addresses rarely change. */
+	dnn_descriptor pack;
+	void *addresses[DNN_MAX_TENSORS];
+	void *workspace;
+} dnn_plan;
+
+/* Takes the configuration, also when it fails. The graph must outlive the plan. UNSUPPORTED: it does not work, or needs
+ * more workspace than the target allows. */
+int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
+		    beton_error *err);
+void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
+/* addresses: by operand; workspace on 16 bytes. */
+int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
+		 beton_error *err);
+
+#endif

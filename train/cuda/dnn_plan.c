@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "dnn.h"
+
+/* Whether an engine keeps the target's promises, by its notes. */
+static bool notes_agree(const dnn_graph *graph, const dnn_target *target, const cudnnBackendNumericalNote_t *notes,
+			int64_t count)
+{
+	bool exact = graph->multiplies && graph->type == CUDNN_DATA_FLOAT && !target->tf32;
+	for (int64_t i = 0; i < count; i++) {
+		switch (notes[i]) {
+		case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+			if (target->deterministic)
+				return false;
+			break;
+		case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+			return false; /* sums are in F32 always */
+		case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+		case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+		case CUDNN_NUMERICAL_NOTE_FFT:
+		case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+			if (exact)
+				return false;
+			break;
+		default:
+			break;
+		}
+	}
+	return true;
+}
+
+/* Engines that want their data shuffled by a call that we do not make. */
+static bool needs_reorder(const cudnnBackendBehaviorNote_t *notes, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		if (notes[i] == CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER ||
+		    notes[i] == CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER)
+			return true;
+	return false;
+}
+
+static int engine_agrees(const dnn_graph *graph, const dnn_target *target, dnn_descriptor engine, bool *out,
+			 beton_error *err)
+{
+	cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+	cudnnBackendBehaviorNote_t behavior[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+	int64_t num_numerical = 0, num_behavior = 0;
+	cudnnStatus_t status =
+		cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+					 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &num_numerical, numerical);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+						  CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &num_behavior, behavior);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, status, "notes of an engine");
+	*out = notes_agree(graph, target, numerical, num_numerical) && !needs_reorder(behavior, num_behavior);
+	return BETON_OK;
+}
+
+static int create(cudnnBackendDescriptorType_t type, dnn_descriptor *out, beton_error *err)
+{
+	*out = NULL;
+	cudnnStatus_t status = cudnnBackendCreateDescriptor(type, out);
+	return status == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, status, "descriptor");
+}
+
+static void destroy(dnn_descriptor *descriptor)
+{
+	if (*descriptor)
+		cudnnBackendDestroyDescriptor(*descriptor);
+	*descriptor = NULL;
+}
+
+static int config_agrees(const dnn_graph *graph, const dnn_target *target, dnn_descriptor config, bool *out,
+			 beton_error *err)
+{
+	dnn_descriptor engine;
+	int64_t count = 0;
+	int status = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t got = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+						     1, &count, &engine);
+	status = got == CUDNN_STATUS_SUCCESS ? engine_agrees(graph, target, engine, out, err)
+					     : dnn_fail(err, got, "engine of a configuration");
+	destroy(&engine);
+	return status;
+}
+
+/* ---- configurations ---- */
+
+void dnn_configs_free(dnn_configs *configs)
+{
+	while (configs->count > 0)
+		destroy(&configs->list[--configs->count]);
+}
+
+static int heuristic_create(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode,
+			    dnn_descriptor *out, beton_error *err)
+{
+	int result = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, out, err);
+	if (result != BETON_OK)
+		return result;
+	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->graph);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+	if (status == CUDNN_STATUS_SUCCESS && !target->handle)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+						  1, &target->properties);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	if (status == CUDNN_STATUS_SUCCESS)
+		return BETON_OK;
+	destroy(out);
+	return dnn_fail(err, status, "heuristics");
+}
+
+/* Creates the descriptors that cuDNN then fills; those that it does not fill are destroyed again. */
+static int read_configs(dnn_descriptor heuristic, dnn_configs *out, beton_error *err)
+{
+	int64_t count = 0;
+	cudnnStatus_t status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+							CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, status, "number of configurations");
+	if (count > DNN_MAX_CONFIGS)
+		count = DNN_MAX_CONFIGS;
+	for (int i = 0; i < count; i++) {
+		int result = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->list[i], err);
+		if (result != BETON_OK)
+			return result;
+		out->count++;
+	}
+	int64_t filled = 0;
+	if (count > 0)
+		status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+						  CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled, out->list);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, status, "configurations");
+	while (out->count > filled)
+		destroy(&out->list[--out->count]);
+	return BETON_OK;
+}
+
+static int keep_agreeing(const dnn_graph *graph, const dnn_target *target, dnn_configs *configs, beton_error *err)
+{
+	int kept = 0, status = BETON_OK;
+	for (int i = 0; i < configs->count; i++) {
+		bool agrees = false;
+		if (status == BETON_OK)
+			status = config_agrees(graph, target, configs->list[i], &agrees, err);
+		if (agrees)
+			configs->list[kept++] = configs->list[i];
+		else
+			destroy(&configs->list[i]);
+	}
+	configs->count = kept;
+	return status;
+}
+
+int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
+		     beton_error *err)
+{
+	out->count = 0;
+	dnn_descriptor heuristic;
+	int status = heuristic_create(graph, target, mode, &heuristic, err);
+	if (status == BETON_UNSUPPORTED)
+		return BETON_OK;
+	if (status != BETON_OK)
+		return status;
+	status = read_configs(heuristic, out, err);
+	/* What cuDNN has to say about an empty list. */
+	if (status == BETON_OK && out->count == 0)
+		dnn_fail(err, CUDNN_STATUS_NOT_SUPPORTED, "no engine");
+	destroy(&heuristic);
+	if (status == BETON_OK)
+		status = keep_agreeing(graph, target, out, err);
+	if (status != BETON_OK)
+		dnn_configs_free(out);
+	return status;
+}
+
+static int read_knob(dnn_descriptor knob, int64_t out[2], beton_error *err)
+{
+	cudnnBackendKnobType_t type;
+	int64_t count = 0;
+	cudnnStatus_t status = cudnnBackendGetAttribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
+							&count, &type);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendGetAttribute(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count,
+						  &out[1]);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, status, "knob");
+	out[0] = type;
+	return BETON_OK;
+}
+
+static int read_knobs(dnn_descriptor config, dnn_choice *out, beton_error *err)
+{
+	dnn_descriptor knobs[DNN_MAX_KNOBS] = {NULL};
+	int64_t count = 0;
+	int result = BETON_OK;
+	for (int i = 0; i < DNN_MAX_KNOBS && result == BETON_OK; i++)
+		result = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i], err);
+	if (result == BETON_OK) {
+		cudnnStatus_t status =
+			cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+						 CUDNN_TYPE_BACKEND_DESCRIPTOR, DNN_MAX_KNOBS, &count, knobs);
+		if (status != CUDNN_STATUS_SUCCESS)
+			result = dnn_fail(err, status, "knobs");
+		else if (count > DNN_MAX_KNOBS)
+			result = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: an engine with %lld knobs", (long long)count);
+	}
+	for (int i = 0; i < count && result == BETON_OK; i++)
+		result = read_knob(knobs[i], out->knobs[i], err);
+	for (int i = 0; i < DNN_MAX_KNOBS; i++)
+		destroy(&knobs[i]);
+	out->num_knobs = (int)count;
+	return result;
+}
+
+int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err)
+{
+	*out = (dnn_choice){0};
+	dnn_descriptor engine;
+	int64_t count = 0;
+	int result = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+	if (result != BETON_OK)
+		return result;
+	cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
+						  &out->engine);
+	if (status != CUDNN_STATUS_SUCCESS)
+		result = dnn_fail(err, status, "number of an engine");
+	destroy(&engine);
+	return result == BETON_OK ? read_knobs(config, out, err) : result;
+}
+
+static int make_engine(const dnn_graph *graph, const dnn_target *target, int64_t index, dnn_descriptor *out,
+		       beton_error *err)
+{
+	int result = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, out, err);
+	if (result != BETON_OK)
+		return result;
+	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->graph);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+	if (status == CUDNN_STATUS_SUCCESS && !target->handle)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+						  &target->properties);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	return status == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, status, "engine %lld", (long long)index);
+}
+
+static int make_knob(const int64_t choice[2], dnn_descriptor *out, beton_error *err)
+{
+	int result = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, out, err);
+	if (result != BETON_OK)
+		return result;
+	const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)choice[0];
+	cudnnStatus_t status =
+		cudnnBackendSetAttribute(*out, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+						  &choice[1]);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	return status == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, status, "knob %lld", (long long)choice[0]);
+}
+
+static int make_config(dnn_descriptor engine, const dnn_descriptor *knobs, int num_knobs, dnn_descriptor *out,
+		       beton_error *err)
+{
+	int result = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, out, err);
+	if (result != BETON_OK)
+		return result;
+	cudnnStatus_t status =
+		cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+	if (status == CUDNN_STATUS_SUCCESS && num_knobs > 0)
+		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+						  CUDNN_TYPE_BACKEND_DESCRIPTOR, num_knobs, knobs);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	if (status == CUDNN_STATUS_SUCCESS)
+		return BETON_OK;
+	destroy(out);
+	return dnn_fail(err, status, "configuration");
+}
+
+int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice,
+			   dnn_descriptor *out, beton_error *err)
+{
+	*out = NULL;
+	if (choice->num_knobs < 0 || choice->num_knobs > DNN_MAX_KNOBS)
+		return bt_fail(err, BETON_UNSUPPORTED, "cuDNN: a choice of %d knobs", choice->num_knobs);
+	dnn_descriptor engine = NULL, knobs[DNN_MAX_KNOBS] = {NULL};
+	bool agrees = false;
+	int status = make_engine(graph, target, choice->engine, &engine, err);
+	if (status == BETON_OK)
+		status = engine_agrees(graph, target, engine, &agrees, err);
+	if (status == BETON_OK && !agrees)
+		status = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: engine %lld breaks what was asked for",
+				 (long long)choice->engine);
+	for (int i = 0; i < choice->num_knobs && status == BETON_OK; i++)
+		status = make_knob(choice->knobs[i], &knobs[i], err);
+	if (status == BETON_OK)
+		status = make_config(engine, knobs, choice->num_knobs, out, err);
+	for (int i = 0; i < choice->num_knobs; i++)
+		destroy(&knobs[i]);
+	destroy(&engine);
+	return status;
+}
+
+/* ---- plans ---- */
+
+void dnn_plan_destroy(dnn_plan *plan)
+{
+	if (!plan)
+		return;
+	destroy(&plan->pack);
+	destroy(&plan->plan);
+	destroy(&plan->config);
+	free(plan);
+}
+
+static int finish_plan(dnn_plan *plan, const dnn_target *target, beton_error *err)
+{
+	int result = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan, err);
+	if (result != BETON_OK)
+		return result;
+	int64_t count = 0, bytes = 0;
+	cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+	if (target->handle)
+		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+						  &target->handle);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+						  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &plan->config);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(plan->plan);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+						  CUDNN_TYPE_INT64, 1, &count, &bytes);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, status, "plan");
+	if (bytes < 0 || (uint64_t)bytes > target->workspace_limit)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "cuDNN: a plan that needs %lld bytes of workspace; the limit is %zu", (long long)bytes,
+			       target->workspace_limit);
+	plan->workspace_bytes = (size_t)bytes;
+	return BETON_OK;
+}
+
+int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out, beton_error *err)
+{
+	*out = NULL;
+	dnn_plan *plan = calloc(1, sizeof(*plan));
+	if (!plan) {
+		destroy(&config);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a plan of cuDNN's");
+	}
+	plan->graph = graph;
+	plan->config = config;
+	int status = finish_plan(plan, target, err);
+	if (status == BETON_OK)
+		*out = plan;
+	else
+		dnn_plan_destroy(plan);
+	return status;
+}
+
+/* A pack is what names the addresses of a run. */
+static int make_pack(dnn_plan *plan, beton_error *err)
+{
+	dnn_graph *graph = plan->graph;
+	int64_t numbers[DNN_MAX_TENSORS + DNN_MAX_SCALARS];
+	void *addresses[DNN_MAX_TENSORS + DNN_MAX_SCALARS];
+	int count = 0;
+	for (int i = 0; i < graph->num_tensors; i++, count++) {
+		numbers[count] = 1 + graph->tensors[i].operand;
+		addresses[count] = plan->addresses[graph->tensors[i].operand];
+	}
+	for (int i = 0; i < graph->num_scalars; i++, count++) {
+		numbers[count] = DNN_FIRST_SCALAR + i;
+		addresses[count] = &graph->scalars[i];
+	}
+	int result = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &plan->pack, err);
+	if (result != BETON_OK)
+		return result;
+	cudnnStatus_t status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+							CUDNN_TYPE_INT64, count, numbers);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+						  CUDNN_TYPE_VOID_PTR, count, addresses);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+						  &plan->workspace);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(plan->pack);
+	if (status == CUDNN_STATUS_SUCCESS)
+		return BETON_OK;
+	destroy(&plan->pack);
+	return dnn_fail(err, status, "addresses of a run");
+}
+
+int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
+		 beton_error *err)
+{
+	bool same = plan->pack && plan->workspace == workspace;
+	for (int i = 0; i < plan->graph->num_tensors; i++) {
+		int operand = plan->graph->tensors[i].operand;
+		same = same && plan->addresses[operand] == addresses[operand];
+		plan->addresses[operand] = addresses[operand];
+	}
+	plan->workspace = workspace;
+	if (!same) {
+		destroy(&plan->pack);
+		int result = make_pack(plan, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	cudnnStatus_t status = cudnnSetStream(handle, stream);
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendExecute(handle, plan->plan, plan->pack);
+	return status == CUDNN_STATUS_SUCCESS ? BETON_OK
+					      : dnn_fail(err, status, "run of %.90s", plan->graph->signature);
+}
