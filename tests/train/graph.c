@@ -349,6 +349,295 @@ static void evaluation_shares_the_parameters(void **state)
 	net_close(&n);
 }
 
+/* ---- types of activations ---- */
+
+/* A graph's error after `build`, which is given the pixels as type. */
+static void expect_graph_error(dtrain_params *params, dtrain_dtype dtype, void (*build)(dtrain_graph *graph), int code,
+			       const char *message)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_program *program;
+	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	if (dtype != dtrain_params_dtype(params))
+		dtrain_graph_set_dtype(graph, dtype);
+	build(graph);
+	int status = dtrain_graph_compile(&graph, &program, &err);
+	if (status != code || !strstr(err.message, message))
+		fail_msg("%d '%s', not %d '%s'", status, err.message, code, message);
+	dtrain_graph_destroy(&graph);
+}
+
+static dtrain_tensor add_input(dtrain_graph *graph, dtrain_dtype dtype, int64_t channels)
+{
+	return dtrain_graph_input(graph, "x", dtype, &(dtrain_shape){4, {2, channels, 8, 8}});
+}
+
+static void build_nothing(dtrain_graph *graph)
+{
+	(void)graph;
+}
+
+static void build_late_type(dtrain_graph *graph)
+{
+	add_input(graph, DTRAIN_F32, 3);
+	dtrain_graph_set_dtype(graph, DTRAIN_BF16);
+}
+
+static void build_float_input(dtrain_graph *graph)
+{
+	add_input(graph, DTRAIN_F32, 3);
+}
+
+static void build_conv_of_bytes(dtrain_graph *graph)
+{
+	dtrain_conv2d(graph, "conv1", add_input(graph, DTRAIN_U8, 3), 4, 3, 1, 1);
+}
+
+static void build_add_of_bytes(dtrain_graph *graph)
+{
+	dtrain_tensor x = add_input(graph, DTRAIN_U8, 3);
+	dtrain_add(graph, x, x, true);
+}
+
+static void build_norm_of_two_shapes(dtrain_graph *graph)
+{
+	dtrain_tensor x = add_input(graph, DTRAIN_F32, 3), y = add_input(graph, DTRAIN_F32, 4);
+	dtrain_batch_norm_add(graph, "bn1", x, y);
+}
+
+static void build_mean_of_halves(dtrain_graph *graph)
+{
+	dtrain_mean(graph, dtrain_graph_input(graph, "x", DTRAIN_BF16, &(dtrain_shape){1, {8}}));
+}
+
+static void normalize_of(dtrain_graph *graph, dtrain_dtype dtype, int64_t channels, float mean, float deviation)
+{
+	dtrain_tensor x = dtrain_graph_input(graph, "x", dtype, &(dtrain_shape){4, {2, 8, 8, channels}});
+	const float means[5] = {0, mean}, deviations[5] = {1, deviation, 1, 1, 1};
+	dtrain_normalize(graph, x, means, deviations);
+}
+
+static void build_five_channels(dtrain_graph *graph)
+{
+	normalize_of(graph, DTRAIN_U8, 5, 0, 1);
+}
+
+static void build_normalized_floats(dtrain_graph *graph)
+{
+	normalize_of(graph, DTRAIN_F32, 3, 0, 1);
+}
+
+static void build_no_deviation(dtrain_graph *graph)
+{
+	normalize_of(graph, DTRAIN_U8, 3, 0, 0);
+}
+
+static void build_no_mean(dtrain_graph *graph)
+{
+	normalize_of(graph, DTRAIN_U8, 3, NAN, 1);
+}
+
+static void wrong_types_are_errors(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_params *floats, *doubles;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &floats, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F64, &doubles, &err), &err);
+	assert_int_equal(dtrain_params_create(device, DTRAIN_BF16, &(dtrain_params *){NULL}, &err), BETON_UNSUPPORTED);
+	expect_graph_error(doubles, DTRAIN_BF16, build_nothing, BETON_UNSUPPORTED, "no bf16 with parameters in f64");
+	expect_graph_error(floats, DTRAIN_F64, build_nothing, BETON_UNSUPPORTED, "no f64 with parameters in f32");
+	expect_graph_error(floats, DTRAIN_I64, build_nothing, BETON_UNSUPPORTED, "no i64");
+	expect_graph_error(floats, DTRAIN_F32, build_late_type, BETON_STATE, "after tensors");
+	expect_graph_error(floats, DTRAIN_BF16, build_float_input, BETON_INVALID_ARGUMENT, "neither bf16, i64 nor u8");
+	expect_graph_error(floats, DTRAIN_BF16, build_conv_of_bytes, BETON_INVALID_ARGUMENT,
+			   "conv1: its input is u8, the graph computes in bf16");
+	expect_graph_error(floats, DTRAIN_F32, build_add_of_bytes, BETON_INVALID_ARGUMENT, "add: its input is u8");
+	expect_graph_error(floats, DTRAIN_F32, build_norm_of_two_shapes, BETON_INVALID_ARGUMENT,
+			   "'bn1': shapes [2, 3, 8, 8] and [2, 4, 8, 8]");
+	expect_graph_error(floats, DTRAIN_BF16, build_mean_of_halves, BETON_INVALID_ARGUMENT, "op mean");
+	expect_graph_error(floats, DTRAIN_F32, build_five_channels, BETON_INVALID_ARGUMENT, "at most 4 channels");
+	expect_graph_error(floats, DTRAIN_F32, build_normalized_floats, BETON_INVALID_ARGUMENT, "a f32 tensor");
+	expect_graph_error(floats, DTRAIN_F32, build_no_deviation, BETON_INVALID_ARGUMENT, "deviation 0 of channel 1");
+	expect_graph_error(floats, DTRAIN_F32, build_no_mean, BETON_INVALID_ARGUMENT, "mean nan");
+	dtrain_params_destroy(&floats);
+	dtrain_params_destroy(&doubles);
+	dtrain_device_close(&device);
+	if (!dtrain_device_find("cpu"))
+		return;
+	expect_ok(dtrain_device_open("cpu", NULL, &device, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &floats, &err), &err);
+	expect_graph_error(floats, DTRAIN_BF16, build_nothing, BETON_UNSUPPORTED, "device 'cpu' has no bf16");
+	dtrain_params_destroy(&floats);
+	dtrain_device_close(&device);
+}
+
+/* Logits have the graph's type, the loss the parameters'; pixels come in as bytes. Half takes half of the memory. */
+static void halves_stay_halves(void **state)
+{
+	(void)state;
+	const dtrain_dtype dtypes[] = {DTRAIN_F32, DTRAIN_BF16, DTRAIN_F16};
+	const float mean[] = {127, 120, 110}, deviation[] = {64, 60, 50};
+	size_t bytes[3];
+	float losses[3], logits[3];
+	for (int i = 0; i < 3; i++) {
+		net n;
+		beton_error err = {0};
+		dtrain_graph *graph;
+		dtrain_program *program;
+		net_open(&n, "ref", DTRAIN_F32, "resnet20", 2, 8, 3);
+		expect_ok(dtrain_graph_create(n.params, true, &graph, &err), &err);
+		dtrain_graph_set_dtype(graph, dtypes[i]);
+		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_U8, &(dtrain_shape){4, {2, 8, 8, 3}});
+		dtrain_tensor label = dtrain_graph_input(graph, "y", DTRAIN_I64, &(dtrain_shape){1, {2}});
+		dtrain_tensor normal = dtrain_normalize(graph, x, mean, deviation);
+		dtrain_tensor y = dtrain_model_build(graph, "resnet20", normal, 3);
+		dtrain_tensor loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, label, 0));
+		dtrain_graph_keep(graph, normal);
+		dtrain_graph_keep(graph, y);
+		dtrain_graph_metric(graph, loss, 0);
+		dtrain_graph_backward(graph, loss);
+		expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+		assert_int_equal(dtrain_program_dtype(program, x), DTRAIN_U8);
+		assert_int_equal(dtrain_program_dtype(program, normal), dtypes[i]);
+		assert_int_equal(dtrain_program_dtype(program, y), dtypes[i]);
+		assert_int_equal(dtrain_program_dtype(program, loss), DTRAIN_F32);
+		uint8_t *pixels = dtrain_program_data(program, x);
+		for (int k = 0; k < 2 * 3 * 64; k++)
+			pixels[k] = (uint8_t)(k * 89);
+		expect_ok(dtrain_program_run(program, n.stream, NULL, &err), &err);
+		for (int k = 0; k < 2 * 3 * 64; k++) {
+			int c = k / 64 % 3, pixel = k / 192 * 64 + k % 64;
+			double right = ((double)pixels[pixel * 3 + c] - (double)mean[c]) / (double)deviation[c];
+			assert_true(fabs(net_number(dtypes[i], dtrain_program_data(program, normal), k) - right) <
+				    0.01);
+		}
+		losses[i] = *(float *)dtrain_program_data(program, loss);
+		assert_true(((float *)dtrain_params_grads(n.params))[-DTRAIN_GRAD_EXTRA] == losses[i]);
+		logits[i] = (float)net_number(dtypes[i], dtrain_program_data(program, y), 1);
+		assert_true(fabsf(losses[i] - losses[0]) < 0.02f * losses[0] && fabsf(logits[i] - logits[0]) < 0.05f);
+		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+		dtrain_program_get_facts(program, &facts);
+		bytes[i] = facts.unshared_bytes;
+		dtrain_program_destroy(&program);
+		net_close(&n);
+	}
+	assert_int_equal(bytes[1], bytes[2]);
+	assert_true((double)bytes[1] < 0.62 * (double)bytes[0]); /* masks and statistics stay as they are */
+}
+
+/* ---- residuals ---- */
+
+typedef struct residual_net {
+	dtrain_params *params;
+	dtrain_program *program;
+	dtrain_tensor x, label, loss, d_x;
+} residual_net;
+
+/* Two batch norms with residuals behind one another, the first of which is used twice. */
+static void build_residuals(residual_net *r, dtrain_device *device, dtrain_stream *stream, bool fused, bool training)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	if (!r->params)
+		expect_ok(dtrain_params_create(device, DTRAIN_F64, &r->params, &err), &err);
+	expect_ok(dtrain_graph_create(r->params, training, &graph, &err), &err);
+	r->x = dtrain_graph_input(graph, "x", DTRAIN_F64, &(dtrain_shape){4, {2, 4, 3, 3}});
+	r->label = dtrain_graph_input(graph, "y", DTRAIN_I64, &(dtrain_shape){1, {2}});
+	if (training)
+		dtrain_graph_require_grad(graph, r->x);
+	dtrain_tensor y = r->x;
+	for (int i = 0; i < 2; i++) {
+		const char *norm = i ? "bn2" : "bn1";
+		dtrain_tensor z = dtrain_conv2d(graph, i ? "conv2" : "conv1", y, 4, 3, 1, 1);
+		y = fused ? dtrain_batch_norm_add(graph, norm, z, y)
+			  : dtrain_add(graph, dtrain_batch_norm(graph, norm, z, false), y, true);
+	}
+	dtrain_tensor logits = dtrain_linear(graph, "fc", dtrain_global_avg_pool(graph, y), 3);
+	r->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, r->label, 0));
+	dtrain_graph_keep(graph, r->loss);
+	if (training) {
+		dtrain_graph_backward(graph, r->loss);
+		r->d_x = dtrain_graph_grad(graph, r->x);
+		assert_true(r->d_x >= 0);
+	}
+	expect_ok(dtrain_graph_compile(&graph, &r->program, &err), &err);
+	if (training)
+		expect_ok(dtrain_params_initialize(r->params, 3, stream, &err), &err);
+	for (int i = 0; i < 72; i++)
+		((double *)dtrain_program_data(r->program, r->x))[i] = sin(i);
+	((int64_t *)dtrain_program_data(r->program, r->label))[1] = 2;
+	expect_ok(dtrain_program_run(r->program, stream, NULL, &err), &err);
+}
+
+static void expect_equal(const void *a, const void *b, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		assert_true(fabs(((const double *)a)[i] - ((const double *)b)[i]) < 1e-12);
+}
+
+static void fused_residuals_equal_additions(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_stream *stream;
+	residual_net nets[2] = {{0}};
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	expect_ok(api->stream_create(device, &stream, &err), &err);
+	for (int training = 1; training >= 0; training--) {
+		for (int i = 0; i < 2; i++)
+			build_residuals(&nets[i], device, stream, i == 0, training);
+		expect_equal(dtrain_program_data(nets[0].program, nets[0].loss),
+			     dtrain_program_data(nets[1].program, nets[1].loss), 1);
+		expect_equal(dtrain_params_grads(nets[0].params), dtrain_params_grads(nets[1].params),
+			     dtrain_params_flat_count(nets[0].params));
+		if (training)
+			expect_equal(dtrain_program_data(nets[0].program, nets[0].d_x),
+				     dtrain_program_data(nets[1].program, nets[1].d_x), 72);
+		for (int i = 0; i < dtrain_params_buffer_count(nets[0].params); i++)
+			expect_equal(dtrain_params_buffer_at(nets[0].params, i)->data,
+				     dtrain_params_buffer_at(nets[1].params, i)->data, 4);
+		dtrain_program_facts facts[2] = {{.struct_size = sizeof(facts[0])}, {.struct_size = sizeof(facts[0])}};
+		for (int i = 0; i < 2; i++) {
+			dtrain_program_get_facts(nets[i].program, &facts[i]);
+			dtrain_program_destroy(&nets[i].program);
+		}
+		/* An addition each, and its relu on the way back. */
+		assert_int_equal(facts[0].nodes, facts[1].nodes - (training ? 4 : 2));
+	}
+	for (int i = 0; i < 2; i++)
+		dtrain_params_destroy(&nets[i].params);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
+/* Whether or not batch norm takes the residual. */
+static void parameters_have_one_order_on_all_devices(void **state)
+{
+	(void)state;
+	for (int m = 0; dtrain_model_name(m); m++) {
+		net first, other;
+		net_open(&first, "ref", DTRAIN_F32, dtrain_model_name(m), 2, 32, 4);
+		for (int k = 0; dtrain_device_at(k); k++) {
+			net_open(&other, dtrain_device_at(k)->name, DTRAIN_F32, dtrain_model_name(m), 2, 32, 4);
+			assert_int_equal(dtrain_params_count(other.params), dtrain_params_count(first.params));
+			for (int i = 0; i < dtrain_params_count(first.params); i++) {
+				const dtrain_param *a = dtrain_params_at(first.params, i);
+				const dtrain_param *b = dtrain_params_at(other.params, i);
+				assert_string_equal(a->name, b->name);
+				assert_int_equal(a->offset, b->offset);
+			}
+			net_close(&other);
+		}
+		net_close(&first);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +649,10 @@ int main(void)
 		cmocka_unit_test(hooks_come_in_order),
 		cmocka_unit_test(builders_remember_the_first_error),
 		cmocka_unit_test(evaluation_shares_the_parameters),
+		cmocka_unit_test(wrong_types_are_errors),
+		cmocka_unit_test(halves_stay_halves),
+		cmocka_unit_test(fused_residuals_equal_additions),
+		cmocka_unit_test(parameters_have_one_order_on_all_devices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

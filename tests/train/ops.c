@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "missing.h"
 #include "op_run.h"
 
 /* Euclidean distance over the length of what is right. */
@@ -288,18 +289,6 @@ static void device_is_right(void **state)
 {
 	check_device(*state);
 	against_double(*state, DTRAIN_F32, true);
-}
-
-/* A module that is not there, cannot be loaded for want of its libraries, or finds no hardware. */
-static bool is_missing(const char *name)
-{
-	beton_error err = {0};
-	dtrain_device *device;
-	int status = dtrain_device_open(name, NULL, &device, &err);
-	if (status == BETON_NOT_FOUND || status == BETON_DEVICE)
-		fprintf(stderr, "no GPU: %s\n", err.message);
-	dtrain_device_close(&device);
-	return status == BETON_NOT_FOUND || status == BETON_DEVICE;
 }
 
 int main(int argc, char **argv)

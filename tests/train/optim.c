@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD against PyTorch's formula written down once more, and the schedules.
+ * SGD and loss scaling against PyTorch's formulas written down once more, and the schedules.
  */
 #include "net.h"
 
@@ -105,6 +105,175 @@ static void bad_sgd_options_are_errors(void **state)
 	net_close(&n);
 }
 
+/* ---- loss scaling ---- */
+
+/* torch.amp.GradScaler with its defaults: init_scale 65536, growth_factor 2, backoff_factor 0.5, growth_interval 2000.
+ */
+typedef struct grad_scaler {
+	double scale;
+	int growth_tracker;
+} grad_scaler;
+
+static void torch_update(grad_scaler *scaler, bool found_inf)
+{
+	if (found_inf) {
+		scaler->scale *= 0.5;
+		scaler->growth_tracker = 0;
+	} else if (++scaler->growth_tracker == 2000) {
+		scaler->scale *= 2;
+		scaler->growth_tracker = 0;
+	}
+}
+
+/* A few parameters of their own on ref: thousands of steps. */
+static void open_parameters(net *n, dtrain_sgd **sgd)
+{
+	beton_error err = {0};
+	*n = (net){.dtype = DTRAIN_F32};
+	expect_ok(dtrain_device_open("ref", NULL, &n->device, &err), &err);
+	n->api = dtrain_device_get_api(n->device);
+	expect_ok(n->api->stream_create(n->device, &n->stream, &err), &err);
+	expect_ok(dtrain_params_create(n->device, DTRAIN_F32, &n->params, &err), &err);
+	assert_int_equal(
+		dtrain_params_declare(n->params, "w", &(dtrain_shape){1, {5}}, DTRAIN_INIT_LINEAR_UNIFORM, 4, &err), 0);
+	expect_ok(dtrain_params_allocate(n->params, &err), &err);
+	expect_ok(dtrain_params_initialize(n->params, 1, n->stream, &err), &err);
+	expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
+	dtrain_sgd_options options;
+	dtrain_sgd_options_init(&options);
+	options.weight_decay = settings[3].decay;
+	options.nesterov = settings[3].nesterov;
+	options.scaler = n->scaler;
+	expect_ok(dtrain_sgd_create(n->params, &options, sgd, &err), &err);
+}
+
+static bool is_spoiled(int step)
+{
+	return step == 0 || step == 3 || step == 4 || step == 2010 || step == 4500;
+}
+
+static void scaler_is_torchs(void **state)
+{
+	(void)state;
+	net n;
+	dtrain_sgd *sgd;
+	beton_error err = {0};
+	open_parameters(&n, &sgd);
+	const float *scaler = dtrain_scaler_memory(n.scaler);
+	float *w = dtrain_params_values(n.params), *grads = dtrain_params_grads(n.params);
+	grad_scaler right = {.scale = 65536};
+	double weights[5], buffers[5] = {0};
+	int good = 0;
+	for (int i = 0; i < 5; i++)
+		weights[i] = (double)w[i];
+	for (int step = 0; step < 6600; step++) {
+		assert_true(scaler[DTRAIN_SCALER_SCALE] == (float)right.scale);
+		assert_true(scaler[DTRAIN_SCALER_GOOD_STEPS] == (float)right.growth_tracker);
+		for (int i = 0; i < 5; i++) {
+			grads[i] = (float)gradient(i, step) * scaler[DTRAIN_SCALER_SCALE];
+			if (!is_spoiled(step))
+				torch_step(&weights[i], &buffers[i], gradient(i, step), good, 0.01f, 3);
+		}
+		good += !is_spoiled(step);
+		if (is_spoiled(step))
+			grads[step % 5] = step % 2 ? NAN : -INFINITY;
+		expect_ok(dtrain_sgd_step(sgd, 0.01, n.stream, &err), &err);
+		torch_update(&right, is_spoiled(step));
+		for (int i = 0; i < 5; i++)
+			assert_true(fabs((double)w[i] - weights[i]) < 1e-4);
+	}
+	/* Halved five times, doubled at the 2000th good step after the third, fourth and last of them. */
+	assert_true(scaler[DTRAIN_SCALER_SCALE] == 65536 / 32 * 8);
+	dtrain_sgd_destroy(&sgd);
+	net_close(&n);
+}
+
+/* Gradients are multiplied by the scale, and nothing else is; the step is the same. */
+static void a_scale_does_not_change_a_step(void **state)
+{
+	(void)state;
+	net nets[2];
+	dtrain_sgd *sgd[2];
+	beton_error err = {0};
+	double losses[2];
+	for (int i = 0; i < 2; i++) {
+		net *n = &nets[i];
+		net_open(n, "ref", DTRAIN_F32, "resnet20", 2, 8, 3);
+		dtrain_sgd_options options;
+		dtrain_sgd_options_init(&options);
+		if (i == 1) {
+			dtrain_program_destroy(&n->program);
+			expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
+			net_build(n, "resnet20", 8, true);
+			options.scaler = n->scaler;
+		}
+		expect_ok(dtrain_sgd_create(n->params, &options, &sgd[i], &err), &err);
+		losses[i] = net_run(n);
+	}
+	const float *plain = dtrain_params_grads(nets[0].params), *scaled = dtrain_params_grads(nets[1].params);
+	assert_true(losses[0] == losses[1]);
+	for (int i = 1; i <= DTRAIN_GRAD_EXTRA; i++)
+		assert_true(plain[-i] == scaled[-i]);
+	/* A power of two: exact. */
+	for (int64_t i = 0; i < dtrain_params_flat_count(nets[0].params); i++)
+		assert_true(scaled[i] == 65536 * plain[i]);
+	for (int i = 0; i < 2; i++)
+		expect_ok(dtrain_sgd_step(sgd[i], 0.1, nets[i].stream, &err), &err);
+	assert_memory_equal(dtrain_params_values(nets[0].params), dtrain_params_values(nets[1].params),
+			    (size_t)dtrain_params_flat_count(nets[0].params) * sizeof(float));
+	for (int i = 0; i < 2; i++) {
+		dtrain_sgd_destroy(&sgd[i]);
+		net_close(&nets[i]);
+	}
+}
+
+/* The rate that was set last holds for each apply, as for the replays of a capture. */
+static void a_step_is_its_two_parts(void **state)
+{
+	(void)state;
+	net nets[2];
+	beton_error err = {0};
+	for (int i = 0; i < 2; i++) {
+		net *n = &nets[i];
+		dtrain_sgd *sgd;
+		dtrain_sgd_options options;
+		dtrain_sgd_options_init(&options);
+		net_open(n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
+		expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+		net_run(n);
+		if (i == 1)
+			expect_ok(dtrain_sgd_set_rate(sgd, 0.25, n->stream, &err), &err);
+		for (int k = 0; k < 3; k++)
+			expect_ok(i ? dtrain_sgd_apply(sgd, n->stream, &err)
+				    : dtrain_sgd_step(sgd, 0.25, n->stream, &err),
+				  &err);
+		dtrain_sgd_destroy(&sgd);
+	}
+	assert_memory_equal(dtrain_params_values(nets[0].params), dtrain_params_values(nets[1].params),
+			    (size_t)dtrain_params_flat_count(nets[0].params) * sizeof(float));
+	net_close(&nets[0]);
+	net_close(&nets[1]);
+}
+
+static void a_device_without_scaling_says_so(void **state)
+{
+	(void)state;
+	if (!dtrain_device_find("cpu"))
+		skip();
+	net n;
+	beton_error err = {0};
+	dtrain_sgd *sgd;
+	net_open(&n, "cpu", DTRAIN_F32, "mlp", 1, 2, 3);
+	expect_ok(dtrain_scaler_create(n.device, n.stream, &n.scaler, &err), &err);
+	dtrain_sgd_options options;
+	dtrain_sgd_options_init(&options);
+	options.scaler = n.scaler;
+	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "op sgd"));
+	assert_null(sgd);
+	net_close(&n);
+}
+
 static void expect_rate(const dtrain_schedule *schedule, int64_t step, double rate)
 {
 	double got = dtrain_schedule_lr(schedule, step);
@@ -145,6 +314,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sgd_is_torchs),
 		cmocka_unit_test(bad_sgd_options_are_errors),
+		cmocka_unit_test(scaler_is_torchs),
+		cmocka_unit_test(a_scale_does_not_change_a_step),
+		cmocka_unit_test(a_step_is_its_two_parts),
+		cmocka_unit_test(a_device_without_scaling_says_so),
 		cmocka_unit_test(schedules),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

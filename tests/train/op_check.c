@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which operands an op takes: the rule for types, residuals with relu alone, sides that match.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/op.h"
+
+/* Operands of a type: pictures, what there is of each channel, matrices, rows, flat arrays. */
+#define PICTURES(type)                                        \
+	{                                                     \
+		.dtype = (type), .shape = { 4, {2, 3, 4, 5} } \
+	}
+#define OTHER(type)                                           \
+	{                                                     \
+		.dtype = (type), .shape = { 4, {2, 3, 4, 6} } \
+	}
+#define CHANNELS(type)                               \
+	{                                            \
+		.dtype = (type), .shape = { 1, {3} } \
+	}
+#define KERNEL(type)                                          \
+	{                                                     \
+		.dtype = (type), .shape = { 4, {3, 3, 1, 1} } \
+	}
+#define MATRIX(type)                                    \
+	{                                               \
+		.dtype = (type), .shape = { 2, {2, 3} } \
+	}
+#define SQUARE(type)                                    \
+	{                                               \
+		.dtype = (type), .shape = { 2, {3, 3} } \
+	}
+#define ROWS(type)                                   \
+	{                                            \
+		.dtype = (type), .shape = { 1, {2} } \
+	}
+#define FLAT(type)                                    \
+	{                                             \
+		.dtype = (type), .shape = { 1, {64} } \
+	}
+#define FOUR(type)                                   \
+	{                                            \
+		.dtype = (type), .shape = { 1, {4} } \
+	}
+#define STATISTICS(type) CHANNELS(type), CHANNELS(type), CHANNELS(type), CHANNELS(type)
+#define U8 DTRAIN_U8
+#define I64 DTRAIN_I64
+#define F16 DTRAIN_F16
+#define BF16 DTRAIN_BF16
+#define F32 DTRAIN_F32
+#define F64 DTRAIN_F64
+
+/* The message of the error; NULL: there is none. */
+typedef struct trial {
+	const char *message;
+	dtrain_op_kind kind;
+	bool relu;
+	int32_t num_inputs, num_outputs;
+	dtrain_operand inputs[DTRAIN_OP_MAX_OPERANDS], outputs[DTRAIN_OP_MAX_OPERANDS];
+} trial;
+
+static const trial trials[] = {
+	/* Half activations with float weights, or all of one type. */
+	{NULL, DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(BF16), KERNEL(F32)}, {PICTURES(BF16)}},
+	{NULL, DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F64), KERNEL(F64)}, {PICTURES(F64)}},
+	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F16), KERNEL(F16)}, {PICTURES(F16)}},
+	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(BF16), KERNEL(F32)}, {PICTURES(F16)}},
+	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(BF16), KERNEL(F32)}, {PICTURES(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F32), KERNEL(F64)}, {PICTURES(F32)}},
+	{"real numbers alone", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(U8), KERNEL(F32)}, {PICTURES(U8)}},
+	{NULL, DTRAIN_OP_LINEAR_BWD_WEIGHT, false, 2, 2, {MATRIX(F16), MATRIX(F16)}, {SQUARE(F32), CHANNELS(F32)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_LINEAR_BWD_WEIGHT,
+	 false,
+	 2,
+	 2,
+	 {MATRIX(F16), MATRIX(F16)},
+	 {SQUARE(F16), CHANNELS(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_ADD, false, 2, 1, {PICTURES(F16), PICTURES(BF16)}, {PICTURES(F16)}},
+	/* Batch norm: float statistics, a mask with relu, a residual with relu. */
+	{NULL,
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 true,
+	 6,
+	 4,
+	 {PICTURES(BF16), STATISTICS(F32), PICTURES(BF16)},
+	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 false,
+	 5,
+	 3,
+	 {PICTURES(BF16), STATISTICS(BF16)},
+	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 true,
+	 6,
+	 4,
+	 {PICTURES(BF16), STATISTICS(F32), PICTURES(F32)},
+	 {PICTURES(BF16), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
+	{"mask with relu",
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 true,
+	 6,
+	 3,
+	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
+	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32)}},
+	{"residual with relu",
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 false,
+	 6,
+	 3,
+	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
+	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32)}},
+	{"shape does not match [2, 3, 4, 6]",
+	 DTRAIN_OP_BATCH_NORM_TRAIN,
+	 true,
+	 6,
+	 4,
+	 {PICTURES(F32), STATISTICS(F32), OTHER(F32)},
+	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)}},
+	{"too many operands",
+	 DTRAIN_OP_BATCH_NORM_EVAL,
+	 true,
+	 7,
+	 1,
+	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32), PICTURES(F32)},
+	 {PICTURES(F32)}},
+	{"residual with relu",
+	 DTRAIN_OP_BATCH_NORM_EVAL,
+	 false,
+	 6,
+	 1,
+	 {PICTURES(F32), STATISTICS(F32), PICTURES(F32)},
+	 {PICTURES(F32)}},
+	{NULL,
+	 DTRAIN_OP_BATCH_NORM_BWD,
+	 true,
+	 6,
+	 4,
+	 {PICTURES(F16), PICTURES(F16), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)},
+	 {PICTURES(F16), CHANNELS(F32), CHANNELS(F32), PICTURES(F16)}},
+	{"residual with relu",
+	 DTRAIN_OP_BATCH_NORM_BWD,
+	 false,
+	 5,
+	 4,
+	 {PICTURES(F16), PICTURES(F16), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32)},
+	 {PICTURES(F16), CHANNELS(F32), CHANNELS(F32), PICTURES(F16)}},
+	{"shape does not match",
+	 DTRAIN_OP_BATCH_NORM_BWD,
+	 true,
+	 6,
+	 4,
+	 {PICTURES(F32), PICTURES(F32), CHANNELS(F32), CHANNELS(F32), CHANNELS(F32), PICTURES(U8)},
+	 {PICTURES(F32), CHANNELS(F32), CHANNELS(F32), OTHER(F32)}},
+	/* Pixels: bytes, four channels at most, moved sides. */
+	{NULL,
+	 DTRAIN_OP_NORMALIZE,
+	 false,
+	 1,
+	 1,
+	 {{.dtype = U8, .shape = {4, {2, 5, 6, 4}}}},
+	 {{.dtype = F16, .shape = {4, {2, 4, 5, 6}}}}},
+	{"at most 4 channels",
+	 DTRAIN_OP_NORMALIZE,
+	 false,
+	 1,
+	 1,
+	 {{.dtype = U8, .shape = {4, {2, 8, 8, 5}}}},
+	 {{.dtype = F32, .shape = {4, {2, 5, 8, 8}}}}},
+	{"sides do not match",
+	 DTRAIN_OP_NORMALIZE,
+	 false,
+	 1,
+	 1,
+	 {{.dtype = U8, .shape = {4, {2, 8, 8, 3}}}},
+	 {{.dtype = F32, .shape = {4, {2, 8, 8, 3}}}}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_NORMALIZE,
+	 false,
+	 1,
+	 1,
+	 {{.dtype = F32, .shape = {4, {2, 8, 8, 3}}}},
+	 {{.dtype = F32, .shape = {4, {2, 3, 8, 8}}}}},
+	{"real numbers alone",
+	 DTRAIN_OP_NORMALIZE,
+	 false,
+	 1,
+	 1,
+	 {{.dtype = U8, .shape = {4, {2, 8, 8, 3}}}},
+	 {{.dtype = U8, .shape = {4, {2, 3, 8, 8}}}}},
+	/* The loss is float, its gradient as the logits. */
+	{NULL, DTRAIN_OP_SOFTMAX_XENT, false, 3, 2, {MATRIX(F16), ROWS(I64), FOUR(F32)}, {ROWS(F32), MATRIX(F16)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_SOFTMAX_XENT,
+	 false,
+	 2,
+	 2,
+	 {MATRIX(F16), ROWS(I64)},
+	 {ROWS(F16), MATRIX(F16)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_SOFTMAX_XENT,
+	 false,
+	 2,
+	 2,
+	 {MATRIX(F16), ROWS(I64)},
+	 {ROWS(F32), MATRIX(F32)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_SOFTMAX_XENT,
+	 false,
+	 2,
+	 2,
+	 {MATRIX(F16), ROWS(U8)},
+	 {ROWS(F32), MATRIX(F16)}},
+	{"scaler of four elements",
+	 DTRAIN_OP_SOFTMAX_XENT,
+	 false,
+	 3,
+	 2,
+	 {MATRIX(F16), ROWS(I64), CHANNELS(F32)},
+	 {ROWS(F32), MATRIX(F16)}},
+	{"wrong type of the operand", DTRAIN_OP_MEAN, false, 1, 1, {ROWS(F16)}, {{.dtype = F32}}},
+	/* The optimizer and the scaler see floats alone. */
+	{NULL,
+	 DTRAIN_OP_SGD,
+	 false,
+	 5,
+	 2,
+	 {FLAT(F64), FLAT(F64), FLAT(F64), ROWS(F32), FOUR(F32)},
+	 {FLAT(F64), FLAT(F64)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_SGD,
+	 false,
+	 4,
+	 2,
+	 {FLAT(F16), FLAT(F16), FLAT(F16), ROWS(F32)},
+	 {FLAT(F16), FLAT(F16)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_SGD,
+	 false,
+	 5,
+	 2,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), ROWS(F32), FOUR(F64)},
+	 {FLAT(F32), FLAT(F32)}},
+	{"scaler of four elements",
+	 DTRAIN_OP_SGD,
+	 false,
+	 5,
+	 2,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), ROWS(F32), ROWS(F32)},
+	 {FLAT(F32), FLAT(F32)}},
+	{NULL, DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(F32), FOUR(F32)}, {FOUR(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(BF16), FOUR(F32)}, {FOUR(F32)}},
+	{"scaler of four elements", DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(F32), ROWS(F32)}, {ROWS(F32)}},
+	{"an operand is missing", DTRAIN_OP_SCALER_INSPECT, false, 1, 1, {FLAT(F32)}, {FOUR(F32)}},
+	{"scaler of four elements", DTRAIN_OP_SCALER_UPDATE, false, 1, 1, {FLAT(F32)}, {FLAT(F32)}},
+};
+
+static void operands_follow_the_rules(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
+		const trial *t = &trials[i];
+		beton_error err = {0};
+		dtrain_op_desc desc = {.kind = t->kind,
+				       .attrs = {.relu = t->relu, .stride = {1, 1}},
+				       .num_inputs = t->num_inputs,
+				       .num_outputs = t->num_outputs};
+		memcpy(desc.inputs, t->inputs, sizeof(desc.inputs));
+		memcpy(desc.outputs, t->outputs, sizeof(desc.outputs));
+		int status = dtrain__op_check(&desc, &err);
+		if (status != (t->message ? BETON_INVALID_ARGUMENT : BETON_OK) ||
+		    (t->message && !strstr(err.message, t->message)))
+			fail_msg("trial %zu: %d '%s', not '%s'", i, status, err.message, t->message ? t->message : "");
+		if (t->message)
+			assert_non_null(strstr(err.message, dtrain__op_name(t->kind)));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operands_follow_the_rules)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
