@@ -41,7 +41,8 @@ static void auto_takes_the_next(void **state)
 	(void)state;
 	dtrain_device *device = NULL;
 	beton_error err = {0};
-	if (dtrain_device_open("auto", NULL, &device, &err) != BETON_OK)
+	const dtrain_device_options options = {.struct_size = sizeof(options), .index = 3};
+	if (dtrain_device_open("auto", &options, &device, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	const char *name = dtrain_device_get_api(device)->name;
 	assert_string_not_equal(name, "cuda");

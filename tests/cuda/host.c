@@ -74,6 +74,22 @@ static void advice_is_given(void **state)
 	}
 }
 
+/* With GPUs there, a rank too many must not train on the CPU unnoticed. */
+static void auto_takes_the_gpu(void **state)
+{
+	(void)state;
+	dtrain_device *device = NULL;
+	beton_error err = {0};
+	dtrain_device_options options = {.struct_size = sizeof(options)};
+	assert_int_equal(dtrain_device_open("auto", &options, &device, &err), BETON_OK);
+	assert_string_equal(dtrain_device_get_api(device)->name, "cuda");
+	dtrain_device_close(&device);
+	options.index = 1;
+	assert_int_equal(dtrain_device_open("auto", &options, &device, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "index 1 of 1"));
+	assert_null(device);
+}
+
 /* The objects of use(), which gives back what there is of them. */
 struct objects {
 	dtrain_device *device;
@@ -176,6 +192,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_is_missing_is_told, reset),
 		cmocka_unit_test_setup(advice_is_given, reset),
+		cmocka_unit_test_setup(auto_takes_the_gpu, reset),
 		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
 	};
 	standin_reset();

@@ -55,16 +55,26 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 	return NULL;
 }
 
+/* The index is among devices that there can be several of: one that they do not have is an error, where there are any.
+ * Of what is built in there is one of each. */
 static int open_first(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
 	const dtrain_module *module;
 	int status = BETON_OK;
-	for (int i = 0; i < MODULE_COUNT; i++)
-		if (dtrain__module_load(modules[i], &module, NULL) == BETON_OK &&
-		    module->device->open(options, out, NULL) == BETON_OK)
-			return BETON_OK;
+	for (int i = 0; i < MODULE_COUNT; i++) {
+		if (dtrain__module_load(modules[i], &module, NULL) != BETON_OK)
+			continue;
+		beton_error why = {0};
+		status = module->device->open(options, out, &why);
+		if (status == BETON_INVALID_ARGUMENT && err)
+			*err = why;
+		if (status == BETON_OK || status == BETON_INVALID_ARGUMENT)
+			return status;
+	}
+	dtrain_device_options only = *options;
+	only.index = 0;
 	for (int i = 0; i < BUILTIN_COUNT; i++) {
-		status = builtin[i]->open(options, out, err);
+		status = builtin[i]->open(&only, out, err);
 		if (status == BETON_OK || status == BETON_INVALID_ARGUMENT)
 			break;
 	}
