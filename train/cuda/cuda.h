@@ -13,7 +13,7 @@
 
 #include <dtrain/device.h>
 
-struct cuda_algorithms; /* which algorithm is the fastest for what, on disk */
+struct cuda_algorithms; /* which algorithm is the fastest for what: algorithms.h */
 
 struct dtrain_device {
 	const dtrain_device_api *api;
@@ -43,6 +43,8 @@ struct dtrain_event {
 
 /* dtrain_operand.layout of 4-dimensional activations between two ops: channels last. NULL: plain, row-major NCHW. */
 extern const char cuda_nhwc[];
+/* That of a mask or index which cuDNN made, and only cuDNN understands. */
+extern const char cuda_dnn_private[];
 
 static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "algorithms.h"
 #include "common/error.h"
 #include "cuda.h"
 
@@ -86,6 +87,19 @@ static int open_libraries(dtrain_device *device, beton_error *err)
 	return BETON_OK;
 }
 
+/* All that decides which algorithms there are, and which is the fastest. */
+static int open_algorithms(dtrain_device *device, beton_error *err)
+{
+	char key[384];
+	int driver = 0;
+	int status = cuda_check(cudaDriverGetVersion(&driver), err, "device 'cuda' %d: driver", device->index);
+	if (status != BETON_OK)
+		return status;
+	snprintf(key, sizeof(key), "%s sm%d%d driver%d cudnn%zu cublaslt%zu", device->properties.name,
+		 device->properties.major, device->properties.minor, driver, cudnnGetVersion(), cublasLtGetVersion());
+	return cuda_algorithms_open(key, &device->algorithms, err);
+}
+
 /* What needs the GPU. A thread that waits for it sleeps: the loader has work for the core. */
 static int start(dtrain_device *device, beton_error *err)
 {
@@ -103,7 +117,8 @@ static int start(dtrain_device *device, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	*device->fault = 0;
-	return open_libraries(device, err);
+	status = open_libraries(device, err);
+	return status == BETON_OK ? open_algorithms(device, err) : status;
 }
 
 static void cuda_close(dtrain_device *device)
@@ -118,6 +133,7 @@ static void cuda_close(dtrain_device *device)
 			cudnnDestroy(device->dnn);
 		cudaFreeHost(device->fault);
 	}
+	cuda_algorithms_close(device->algorithms);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
 }

@@ -9,6 +9,7 @@
 #include "cuda.h"
 
 const char cuda_nhwc[] = "NHWC";
+const char cuda_dnn_private[] = "cuDNN's own";
 
 /* Between two ops only activations have 4 dimensions; those of a weight's gradient are the caller's. */
 static bool is_weight_gradient(const dtrain_op_desc *desc)
@@ -38,7 +39,9 @@ static int check(const dtrain_op_desc *desc, beton_error *err)
 			       dtrain_dtype_name(dtype));
 	for (int i = 0; i < desc->num_inputs; i++) {
 		const dtrain_operand *input = &desc->inputs[i];
-		if (input->layout && !(cuda_is_nhwc(input) && input->shape.ndim == 4))
+		bool is_ours = (cuda_is_nhwc(input) && input->shape.ndim == 4) ||
+			       (input->layout == cuda_dnn_private && input->dtype == DTRAIN_U8);
+		if (input->layout && !is_ours)
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "device 'cuda': op %s: operand %d has the layout of another device",
 				       dtrain__op_name(desc->kind), i);
@@ -48,7 +51,11 @@ static int check(const dtrain_op_desc *desc, beton_error *err)
 
 typedef int builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 
-static builder *const builders[DTRAIN_OP_KIND_COUNT] = {NULL};
+static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
+	[DTRAIN_OP_CONV2D] = cuda_build_conv,
+	[DTRAIN_OP_CONV2D_BWD_DATA] = cuda_build_conv,
+	[DTRAIN_OP_CONV2D_BWD_WEIGHT] = cuda_build_conv,
+};
 
 static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which engine runs an op. Of those that cuDNN proposes some are timed, on memory of their own; the fastest is kept in
+ * the device's store. In deterministic mode nothing is timed, and nothing timed is used: the heuristics' first is the
+ * same one always.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms.h"
+#include "algorithms_bench.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "dnn_run.h"
+
+/* Most that are timed, and how long engines may take to be made for it: those that are compiled need half a second
+ * each. The heuristics know well enough what is good for the fastest to be among their first. */
+enum { MAX_CANDIDATES = 10 };
+static const uint64_t MAX_PLANNING_NS = 2000000000;
+
+typedef struct candidates {
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int num_graphs;
+	dnn_plan *plans[MAX_CANDIDATES];
+	int num_plans;
+} candidates;
+
+/* All but the plan that is kept, and its graph. */
+static void clear(candidates *all, const dnn_plan *kept)
+{
+	for (int i = 0; i < all->num_plans; i++)
+		if (all->plans[i] != kept)
+			dnn_plan_destroy(all->plans[i]);
+	for (int i = 0; i < all->num_graphs; i++)
+		if (!kept || all->graphs[i] != kept->graph)
+			dnn_graph_destroy(all->graphs[i]);
+}
+
+static int variant_of(const candidates *all, const dnn_plan *plan)
+{
+	for (int i = 0; i < all->num_graphs; i++)
+		if (all->graphs[i] == plan->graph)
+			return i;
+	return -1;
+}
+
+/* The graphs of the op that cuDNN accepts. */
+static int find_graphs(const dnn_target *target, const dtrain_op_desc *desc, candidates *all, beton_error *err)
+{
+	int count = 0, status = dnn_op_graphs(desc, all->graphs, &count, err);
+	if (status != BETON_OK)
+		return status;
+	all->num_graphs = count;
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		status = dnn_graph_finish(all->graphs[i], target, err);
+	return status;
+}
+
+/* Plans configurations of one graph until there are `most` plans or time is up; one at least, if any works. */
+static int plan_some(const dnn_target *target, dnn_graph *graph, cudnnBackendHeurMode_t mode, int most, uint64_t until,
+		     candidates *all, beton_error *err)
+{
+	dnn_configs configs;
+	int status = dnn_configs_find(graph, target, mode, &configs, err);
+	if (status != BETON_OK)
+		return status;
+	int planned = 0;
+	for (int i = 0; i < configs.count && all->num_plans < most; i++) {
+		if (planned > 0 && bt_now_ns() > until)
+			break;
+		dnn_plan *plan;
+		status = dnn_plan_create(graph, target, configs.list[i], &plan, err);
+		configs.list[i] = NULL;
+		if (status == BETON_NO_MEMORY)
+			break;
+		if (status != BETON_OK)
+			continue; /* what is proposed does not always work */
+		all->plans[all->num_plans++] = plan;
+		planned++;
+	}
+	dnn_configs_free(&configs);
+	return status == BETON_NO_MEMORY ? status : BETON_OK;
+}
+
+/* Up to `most` plans, from each graph as many as from the other. */
+static int plan_candidates(const dnn_target *target, int most, candidates *all, beton_error *err)
+{
+	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+	beton_error last = {0};
+	for (int i = 0; i < 2 && all->num_plans == 0; i++)
+		for (int k = 0; k < all->num_graphs; k++) {
+			int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
+			if (share == all->num_plans && all->num_plans == 0)
+				share = 1;
+			int status = plan_some(target, all->graphs[k], modes[i], share,
+					       bt_now_ns() + MAX_PLANNING_NS / (uint64_t)all->num_graphs, all, &last);
+			if (status != BETON_OK)
+				return bt_fail(err, status, "%s", last.message);
+		}
+	if (all->num_plans > 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_UNSUPPORTED, "no engine for %.160s: %s", all->graphs[0]->signature, last.message);
+}
+
+/* ---- from the store, and to it: [variant, engine, (knob, value)...] ---- */
+
+static void signature_of(const dnn_target *target, const candidates *all, char *out, size_t size)
+{
+	snprintf(out, size, "cudnn%s %s", target->tf32 ? " tf32" : "", all->graphs[0]->signature);
+}
+
+static dnn_plan *recall(const cuda_algorithms *store, const char *signature, const dnn_target *target,
+			const candidates *all)
+{
+	cuda_algorithm known;
+	dnn_choice choice = {0};
+	dnn_descriptor config;
+	dnn_plan *plan;
+	if (!cuda_algorithms_find(store, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
+	    known.count > 2 + 2 * DNN_MAX_KNOBS || known.numbers[0] < 0 || known.numbers[0] >= all->num_graphs)
+		return NULL;
+	dnn_graph *graph = all->graphs[known.numbers[0]];
+	choice.engine = known.numbers[1];
+	choice.num_knobs = (known.count - 2) / 2;
+	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
+	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK ||
+	    dnn_plan_create(graph, target, config, &plan, NULL) != BETON_OK)
+		return NULL;
+	return plan;
+}
+
+/* That the file cannot be written costs the next process time, and this one nothing. */
+static void remember(cuda_algorithms *store, const char *signature, const candidates *all, const dnn_plan *plan)
+{
+	cuda_algorithm algorithm;
+	dnn_choice choice;
+	if (dnn_config_choice(plan->config, &choice, NULL) != BETON_OK)
+		return;
+	algorithm.count = 2 + 2 * choice.num_knobs;
+	algorithm.numbers[0] = variant_of(all, plan);
+	algorithm.numbers[1] = choice.engine;
+	memcpy(&algorithm.numbers[2], choice.knobs, (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
+	(void)cuda_algorithms_put(store, signature, &algorithm, NULL);
+}
+
+/* ---- timing ---- */
+
+typedef struct timing {
+	dtrain_device *device;
+	const candidates *all;
+	cuda_bench bench;
+	size_t offsets[DNN_MAX_TENSORS]; /* by operand; the operands of all graphs are the same */
+	size_t workspace;
+	int index;
+} timing;
+
+static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
+{
+	timing *t = context;
+	void *addresses[DNN_MAX_TENSORS];
+	for (int i = 0; i < DNN_MAX_TENSORS; i++)
+		addresses[i] = (char *)t->bench.memory + t->offsets[i];
+	return dnn_plan_run(t->all->plans[t->index], t->device->dnn, stream, addresses,
+			    (char *)t->bench.memory + t->workspace, err);
+}
+
+static int time_candidate(void *context, int index, double *ms, beton_error *err)
+{
+	timing *t = context;
+	t->index = index;
+	return cuda_bench_time(&t->bench, run_candidate, t, ms, err);
+}
+
+/* Memory for the operands, each as large as any of the graphs has it, and for the largest workspace. */
+static size_t lay_out(timing *t)
+{
+	const candidates *all = t->all;
+	size_t bytes[DNN_MAX_TENSORS] = {0}, total = 0, workspace = 0;
+	for (int i = 0; i < all->num_graphs; i++)
+		for (int k = 0; k < all->graphs[i]->num_tensors; k++) {
+			size_t *most = &bytes[all->graphs[i]->tensors[k].operand];
+			if (all->graphs[i]->tensors[k].bytes > *most)
+				*most = all->graphs[i]->tensors[k].bytes;
+		}
+	for (int i = 0; i < all->num_plans; i++)
+		if (all->plans[i]->workspace_bytes > workspace)
+			workspace = all->plans[i]->workspace_bytes;
+	for (int i = 0; i < DNN_MAX_TENSORS; i++)
+		t->offsets[i] = dnn_reserve(&total, bytes[i]);
+	t->workspace = dnn_reserve(&total, workspace);
+	return total;
+}
+
+/* Indexes and masks stay 0: an index out of its window would lead outside of the memory. */
+static int fill_operands(timing *t, beton_error *err)
+{
+	const dnn_graph *graph = t->all->graphs[0];
+	int status = BETON_OK;
+	for (int i = 0; i < graph->num_tensors && status == BETON_OK; i++)
+		if (graph->tensors[i].real)
+			status = cuda_bench_fill(&t->bench, t->offsets[graph->tensors[i].operand],
+						 graph->tensors[i].bytes, err);
+	return status;
+}
+
+/* The index of the fastest plan; 0, the heuristics' first, where there is no memory to try them. */
+static int fastest_of(dtrain_device *device, const candidates *all)
+{
+	timing t = {.device = device, .all = all};
+	int best = 0;
+	if (cuda_bench_open(&t.bench, lay_out(&t), NULL) == BETON_OK) {
+		if (fill_operands(&t, NULL) == BETON_OK)
+			best = cuda_fastest(all->num_plans, time_candidate, &t);
+		cuda_bench_close(&t.bench);
+	}
+	return best < 0 ? 0 : best;
+}
+
+/* ---- the choice ---- */
+
+static int choose_from(dtrain_device *device, const dnn_target *target, candidates *all, dnn_plan **out,
+		       beton_error *err)
+{
+	char signature[DNN_SIGNATURE_SIZE + 16];
+	bool times = device->algorithms && !device->deterministic;
+	signature_of(target, all, signature, sizeof(signature));
+	*out = times ? recall(device->algorithms, signature, target, all) : NULL;
+	if (*out)
+		return BETON_OK;
+	int status = plan_candidates(target, times ? MAX_CANDIDATES : 1, all, err);
+	if (status != BETON_OK)
+		return status;
+	*out = all->plans[times && all->num_plans > 1 ? fastest_of(device, all) : 0];
+	if (times)
+		remember(device->algorithms, signature, all, *out);
+	return BETON_OK;
+}
+
+int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_graph **graph, dnn_plan **plan, beton_error *err)
+{
+	candidates all = {.num_graphs = 0};
+	dnn_target target = dnn_target_of(device);
+	*graph = NULL;
+	*plan = NULL;
+	int status = find_graphs(&target, desc, &all, err);
+	if (status == BETON_OK)
+		status = choose_from(device, &target, &all, plan, err);
+	if (*plan)
+		*graph = (*plan)->graph;
+	clear(&all, *plan);
+	return status;
+}
+
+bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc)
+{
+	candidates all = {.num_graphs = 0};
+	dnn_target target = dnn_target_of(device);
+	dnn_configs configs = {.count = 0};
+	if (find_graphs(&target, desc, &all, NULL) == BETON_OK &&
+	    dnn_configs_find(all.graphs[0], &target, CUDNN_HEUR_MODE_A, &configs, NULL) == BETON_OK &&
+	    configs.count == 0)
+		(void)dnn_configs_find(all.graphs[0], &target, CUDNN_HEUR_MODE_FALLBACK, &configs, NULL);
+	bool found = configs.count > 0;
+	dnn_configs_free(&configs);
+	clear(&all, NULL);
+	return found;
+}

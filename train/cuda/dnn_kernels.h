@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels for what lies between cuDNN's statistics and ours; for their conventions see kernels.h.
+ */
+#ifndef DTRAIN_CUDA_DNN_KERNELS_H
+#define DTRAIN_CUDA_DNN_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cuda_statistics {
+	int64_t channels;
+	int64_t count; /* values of a channel, at least 2 */
+	double epsilon, momentum;
+} cuda_statistics;
+
+/* var holds 1 / sqrt(var + epsilon), and becomes the biased variance. The running statistics move towards mean and the
+ * unbiased variance: running = (1 - momentum) * running + momentum * new. */
+cudaError_t cuda_kernel_statistics(cudaStream_t stream, const cuda_statistics *g, const float *mean, float *var,
+				   float *running_mean, float *running_var);
+/* inverse = 1 / sqrt(var + epsilon) */
+cudaError_t cuda_kernel_inverse_deviation(cudaStream_t stream, const cuda_statistics *g, const float *var,
+					  float *inverse);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

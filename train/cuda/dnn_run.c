@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dnn_run.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "core/op.h"
+#include "kernels.h"
+
+/* ---- copies ---- */
+
+static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int index)
+{
+	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
+}
+
+static bool is_weight(const dtrain_op_desc *desc, int index)
+{
+	switch (desc->kind) {
+	case DTRAIN_OP_CONV2D:
+	case DTRAIN_OP_CONV2D_BWD_DATA:
+		return index == 1;
+	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
+		return index == 2;
+	default:
+		return false;
+	}
+}
+
+/* The type that the graph has for weights: that of activations, or F32 where it writes the gradient as it sums it. */
+static dtrain_dtype weight_type(const dnn_graph *graph, const dtrain_op_desc *desc, int index)
+{
+	size_t count = (size_t)dtrain_shape_count(&operand_of(desc, index)->shape);
+	for (int i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].operand == index && graph->tensors[i].bytes == count * sizeof(float))
+			return DTRAIN_F32;
+	return dtrain__op_compute_type(desc);
+}
+
+/* Between the operand, which is plain, and what the engine has in its place. */
+static dnn_move move_of(const dtrain_op_desc *desc, const dnn_graph *graph, int index)
+{
+	const dtrain_operand *operand = operand_of(desc, index);
+	const int64_t *dim = operand->shape.dim;
+	bool weight = is_weight(desc, index);
+	if (operand->shape.ndim != 4 || operand->dtype == DTRAIN_U8 || cuda_is_nhwc(operand))
+		return (dnn_move){.needed = false};
+	dtrain_dtype inside = weight ? weight_type(graph, desc, index) : operand->dtype;
+	int64_t area = dim[2] * dim[3];
+	dnn_move move = {.batch = dim[0], .rows = dim[1], .columns = area, .from = operand->dtype, .to = inside};
+	move.transposes = area > 1 && dim[1] > 1;
+	move.needed = move.transposes || inside != operand->dtype;
+	if (index >= desc->num_inputs) {
+		move.rows = area;
+		move.columns = dim[1];
+		move.from = inside;
+		move.to = operand->dtype;
+	}
+	return move;
+}
+
+static size_t bytes_inside(const dnn_move *move, bool input)
+{
+	return (size_t)(move->batch * move->rows * move->columns) * dtrain_dtype_size(input ? move->to : move->from);
+}
+
+static int run_move(const dnn_move *move, cudaStream_t stream, const void *from, void *to, beton_error *err)
+{
+	cudaError_t status = move->transposes ? cuda_kernel_transpose(stream, from, move->from, to, move->to,
+								      move->batch, move->rows, move->columns)
+					      : cuda_kernel_cast(stream, from, move->from, to, move->to,
+								 move->batch * move->rows * move->columns);
+	return cuda_check(status, err, "copy to another layout or type");
+}
+
+/* ---- ops ---- */
+
+dnn_target dnn_target_of(const dtrain_device *device)
+{
+	/* Of a large GPU's memory several times what any engine needs; of a small one's a part that can be spared. */
+	return (dnn_target){.handle = device->dnn,
+			    .tf32 = device->tf32,
+			    .deterministic = device->deterministic,
+			    .workspace_limit = device->properties.totalGlobalMem / 16};
+}
+
+int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **out, beton_error *err)
+{
+	*out = NULL;
+	dnn_op *op = calloc(1, sizeof(*op));
+	if (!op)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
+	op->device = device;
+	op->num_inputs = desc->num_inputs;
+	op->num_operands = desc->num_inputs + desc->num_outputs;
+	int status = dnn_choose(device, desc, &op->graph, &op->plan, err);
+	if (status != BETON_OK) {
+		dnn_op_destroy(op);
+		return status;
+	}
+	for (int i = 0; i < op->num_operands; i++) {
+		op->moves[i] = move_of(desc, op->graph, i);
+		if (op->moves[i].needed)
+			op->moves[i].offset = dnn_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
+	}
+	op->plan_workspace = dnn_reserve(&op->bytes, op->plan->workspace_bytes);
+	*out = op;
+	return BETON_OK;
+}
+
+void dnn_op_destroy(void *op)
+{
+	dnn_op *self = op;
+	if (!self)
+		return;
+	dnn_plan_destroy(self->plan);
+	dnn_graph_destroy(self->graph);
+	free(self);
+}
+
+int dnn_op_run(dnn_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	void *addresses[DNN_MAX_OPERANDS];
+	int status = BETON_OK;
+	for (int i = 0; i < op->num_operands && status == BETON_OK; i++) {
+		const dnn_move *move = &op->moves[i];
+		addresses[i] = move->needed ? (char *)workspace + move->offset : operands[i];
+		if (move->needed && i < op->num_inputs)
+			status = run_move(move, stream, operands[i], addresses[i], err);
+	}
+	if (status == BETON_OK)
+		status = dnn_plan_run(op->plan, op->device->dnn, stream, addresses,
+				      op->plan->workspace_bytes ? (char *)workspace + op->plan_workspace : NULL, err);
+	for (int i = op->num_inputs; i < op->num_operands && status == BETON_OK; i++)
+		if (op->moves[i].needed)
+			status = run_move(&op->moves[i], stream, addresses[i], operands[i], err);
+	return status;
+}
