@@ -217,7 +217,7 @@ int run_evaluate(run_session *session, run_evaluation *out, bool *interrupted, b
 	struct evaluation evaluation = {.session = session};
 	int result = open_evaluation(&evaluation, err);
 	if (result == BETON_OK)
-		result = dtrain_ddp_sync_buffers(session->ddp, session->stream, err);
+		result = run_session_sync_buffers(session, err);
 	if (result == BETON_OK)
 		result = run_shard(&evaluation, err);
 	close_evaluation(&evaluation);

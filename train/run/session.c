@@ -191,6 +191,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
 	options.device = session->device;
+	options.share_device = session->options->share_device;
 	if (result == BETON_OK)
 		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->group, err);
@@ -314,10 +315,20 @@ int run_session_feed(run_session *session, const run_network *network, const bet
 	return run_feed_put(&session->feed, &fed, err);
 }
 
+int run_session_sync_buffers(run_session *session, beton_error *err)
+{
+	int result = dtrain_ddp_sync_buffers(session->ddp, session->stream, err);
+	if (result != BETON_OK || !session->staged)
+		return result;
+	/* A group on streams tells of a failure when what it was asked for is done. */
+	result = session->api->stream_synchronize(session->stream, err);
+	return result == BETON_OK ? dtrain_group_check(session->group, err) : result;
+}
+
 int run_session_save(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int result = dtrain_ddp_sync_buffers(session->ddp, session->stream, err);
+	int result = run_session_sync_buffers(session, err);
 	if (result == BETON_OK && session->rank == 0) {
 		result =
 			dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,

@@ -65,6 +65,9 @@ void run_session_close(run_session *session);
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
 		     const run_dataset *dataset, beton_error *err);
 
+/* Makes batch norm's statistics the mean of all ranks, before evaluations and checkpoints. */
+int run_session_sync_buffers(run_session *session, beton_error *err);
+
 /* Rank 0 writes a checkpoint of the position; the others wait. */
 int run_session_save(run_session *session, beton_error *err);
 

@@ -84,6 +84,8 @@ int run_stepper_open(run_session *session, run_stepper **out, beton_error *err)
 static void close_slot(run_stepper *stepper, struct slot *slot)
 {
 	dtrain_event *events[] = {slot->done, slot->began, slot->computed, slot->reduced, slot->ended};
+	if (slot->done)
+		dtrain_group_forget(stepper->session->group, slot->done);
 	if (slot->captured)
 		stepper->api->capture_destroy(slot->captured);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
@@ -205,7 +207,12 @@ static int put_step(run_stepper *stepper, struct slot *slot, double lr, beton_er
 	if (result == BETON_OK)
 		result = whole ? stepper->api->capture_launch(slot->captured, session->stream, err)
 			       : put_body(stepper, slot, err);
-	return result == BETON_OK ? stepper->api->event_record(slot->done, session->stream, err) : result;
+	if (result == BETON_OK)
+		result = stepper->api->event_record(slot->done, session->stream, err);
+	/* The group knows of the operations of a capture when that is made, not when it is launched. */
+	if (result == BETON_OK && whole && reduces(stepper))
+		result = dtrain_group_watch(session->group, slot->done, slot->what, err);
+	return result;
 }
 
 int run_stepper_launch(run_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
@@ -240,13 +247,26 @@ static int read_times(run_stepper *stepper, const struct slot *slot, run_step_re
 	return result;
 }
 
+/* A device goes on when communication failed, with figures that are worth nothing: the group tells. */
+static int wait_for(run_stepper *stepper, const struct slot *slot, beton_error *err)
+{
+	beton_error lost = {0};
+	/* Only a synchronization of the stream reports what a synchronous device found. */
+	if (!stepper->asynchronous)
+		return stepper->api->stream_synchronize(stepper->session->stream, err);
+	int result = stepper->api->event_synchronize(slot->done, err);
+	if (reduces(stepper) && dtrain_group_check(stepper->session->group, &lost) != BETON_OK) {
+		*err = lost;
+		result = lost.code;
+	}
+	return result;
+}
+
 int run_stepper_settle(run_stepper *stepper, run_step_result *out, beton_error *err)
 {
 	struct slot *slot = &stepper->slots[stepper->settled++ % SLOTS];
 	*out = (run_step_result){0};
-	/* Only a synchronization of the stream reports what a synchronous device found. */
-	int result = stepper->asynchronous ? stepper->api->event_synchronize(slot->done, err)
-					   : stepper->api->stream_synchronize(stepper->session->stream, err);
+	int result = wait_for(stepper, slot, err);
 	beton_batch_release(&slot->batch);
 	if (result == BETON_OK)
 		result = read_times(stepper, slot, out, err);
