@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The products of the cuda device, on a cuBLASLt of the test's: whether it is asked for the right ones.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cuda/algorithms.h"
+#include "cuda/cuda.h"
+#include "cuda/kernels.h"
+#include "fake_cublaslt.h"
+
+/* ---- kernels, of the two types that are tested ---- */
+
+static float get(const void *memory, dtrain_dtype dtype, int64_t index)
+{
+	return dtype == DTRAIN_F32 ? ((const float *)memory)[index]
+				   : fake_bf16_to_float(((const uint16_t *)memory)[index]);
+}
+
+static void put(void *memory, dtrain_dtype dtype, int64_t index, float value)
+{
+	if (dtype == DTRAIN_F32)
+		((float *)memory)[index] = value;
+	else
+		((uint16_t *)memory)[index] = fake_float_to_bf16(value);
+}
+
+cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+			     int64_t count)
+{
+	(void)stream;
+	for (int64_t i = 0; i < count; i++)
+		put(y, to, i, get(x, from, i));
+	return cudaSuccess;
+}
+
+cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t batch,
+			       int64_t rows, int64_t columns, double factor)
+{
+	(void)stream;
+	assert_int_equal(batch, 1);
+	for (int64_t i = 0; i < rows * columns; i++)
+		put(y, dtype, i, (float)((double)get(x, dtype, i % columns) * factor));
+	return cudaSuccess;
+}
+
+size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns)
+{
+	(void)rows;
+	return (size_t)(batch * columns) * sizeof(float);
+}
+
+cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
+				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace)
+{
+	(void)stream;
+	assert_int_equal(batch, 1);
+	memset(workspace, 0xee, cuda_kernel_column_sums_workspace(batch, rows, columns));
+	for (int64_t c = 0; c < columns; c++) {
+		double sum = 0;
+		for (int64_t r = 0; r < rows; r++)
+			sum += (double)get(x, from, r * columns + c);
+		put(y, to, c, (float)(sum * factor));
+	}
+	return cudaSuccess;
+}
+
+/* ---- an op and its operands ---- */
+
+enum { MAX_OPERANDS = 4 };
+
+typedef struct layer {
+	int64_t n, in, out;
+	dtrain_dtype dtype;
+	dtrain_op_desc desc;
+	void *operands[MAX_OPERANDS];
+} layer;
+
+static dtrain_operand operand(dtrain_dtype dtype, int ndim, int64_t rows, int64_t columns)
+{
+	dtrain_operand out = {.dtype = dtype, .shape = dtrain_shape_of(ndim, (int64_t[]){rows, columns})};
+	out.bytes = (size_t)dtrain_shape_count(&out.shape) * dtrain_dtype_size(dtype);
+	return out;
+}
+
+static layer make_layer(dtrain_op_kind kind, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out)
+{
+	layer l = {.n = n, .in = in, .out = out, .dtype = dtype};
+	dtrain_operand x = operand(dtype, 2, n, in), y = operand(dtype, 2, n, out);
+	dtrain_operand w = operand(DTRAIN_F32, 2, out, in), b = operand(DTRAIN_F32, 1, out, 0);
+	l.desc.kind = kind;
+	l.desc.num_inputs = kind == DTRAIN_OP_LINEAR ? 3 : 2;
+	l.desc.num_outputs = kind == DTRAIN_OP_LINEAR_BWD_WEIGHT ? 2 : 1;
+	const dtrain_operand orders[][MAX_OPERANDS] = {{x, w, b, y}, {y, w, x}, {x, y, w, b}};
+	const dtrain_operand *order = orders[kind - DTRAIN_OP_LINEAR];
+	for (int i = 0; i < l.desc.num_inputs + l.desc.num_outputs; i++) {
+		if (i < l.desc.num_inputs)
+			l.desc.inputs[i] = order[i];
+		else
+			l.desc.outputs[i - l.desc.num_inputs] = order[i];
+		l.operands[i] = malloc(order[i].bytes);
+		assert_non_null(l.operands[i]);
+		int64_t count = dtrain_shape_count(&order[i].shape);
+		for (int64_t k = 0; k < count; k++)
+			put(l.operands[i], order[i].dtype, k,
+			    i < l.desc.num_inputs ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
+	}
+	return l;
+}
+
+static void free_layer(layer *l)
+{
+	for (int i = 0; i < MAX_OPERANDS; i++)
+		free(l->operands[i]);
+}
+
+static void check_output(const layer *l, int index, double (*right)(const layer *l, int64_t row, int64_t column),
+			 const char *what)
+{
+	const dtrain_operand *output = &l->desc.outputs[index];
+	int64_t columns = output->shape.ndim == 2 ? output->shape.dim[1] : output->shape.dim[0];
+	int64_t count = dtrain_shape_count(&output->shape);
+	for (int64_t i = 0; i < count; i++) {
+		double wanted = right(l, i / columns, i % columns);
+		double got = (double)get(l->operands[l->desc.num_inputs + index], output->dtype, i);
+		double bound = (output->dtype == DTRAIN_F32 ? 1e-6 : 0x1p-7) * (1 + fabs(wanted));
+		if (!(fabs(got - wanted) <= bound))
+			fail_msg("%s: n %d, in %d, out %d: element %d is %g, not %g", what, (int)l->n, (int)l->in,
+				 (int)l->out, (int)i, got, wanted);
+	}
+}
+
+static double right_y(const layer *l, int64_t row, int64_t column)
+{
+	double sum = (double)get(l->operands[2], DTRAIN_F32, column);
+	for (int64_t k = 0; k < l->in; k++)
+		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) *
+		       (double)get(l->operands[1], DTRAIN_F32, column * l->in + k);
+	return sum;
+}
+
+static double right_d_x(const layer *l, int64_t row, int64_t column)
+{
+	double sum = 0;
+	for (int64_t k = 0; k < l->out; k++)
+		sum += (double)get(l->operands[0], l->dtype, row * l->out + k) *
+		       (double)get(l->operands[1], DTRAIN_F32, k * l->in + column);
+	return sum;
+}
+
+static double right_d_w(const layer *l, int64_t row, int64_t column)
+{
+	double sum = 0;
+	for (int64_t k = 0; k < l->n; k++)
+		sum += (double)get(l->operands[1], l->dtype, k * l->out + row) *
+		       (double)get(l->operands[0], l->dtype, k * l->in + column);
+	return sum;
+}
+
+static double right_d_b(const layer *l, int64_t row, int64_t column)
+{
+	double sum = 0;
+	(void)row;
+	for (int64_t k = 0; k < l->n; k++)
+		sum += (double)get(l->operands[1], l->dtype, k * l->out + column);
+	return sum;
+}
+
+static void run(dtrain_device *device, layer *l)
+{
+	dtrain_op op = {.device = device};
+	beton_error err = {0};
+	if (cuda_build_linear(&op, &l->desc, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	op.desc = l->desc;
+	char *workspace = malloc(l->desc.workspace_bytes + 1);
+	assert_non_null(workspace);
+	memset(workspace, 0xee, l->desc.workspace_bytes);
+	if (op.run(&op, NULL, l->operands, workspace, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	free(workspace);
+	op.destroy(op.state);
+	assert_int_equal(fake.live, 0);
+}
+
+static void run_all(dtrain_device *device, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out)
+{
+	layer l = make_layer(DTRAIN_OP_LINEAR, dtype, n, in, out);
+	run(device, &l);
+	check_output(&l, 0, right_y, "y");
+	free_layer(&l);
+	l = make_layer(DTRAIN_OP_LINEAR_BWD_DATA, dtype, n, in, out);
+	run(device, &l);
+	check_output(&l, 0, right_d_x, "d_x");
+	free_layer(&l);
+	l = make_layer(DTRAIN_OP_LINEAR_BWD_WEIGHT, dtype, n, in, out);
+	run(device, &l);
+	check_output(&l, 0, right_d_w, "d_w");
+	check_output(&l, 1, right_d_b, "d_b");
+	free_layer(&l);
+}
+
+static const int64_t sizes[][3] = {{4, 32, 16}, {1, 1, 1}, {3, 17, 5}, {7, 192, 10}, {5, 8, 24}};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/* ---- tests ---- */
+
+static void products_are_right(void **state)
+{
+	(void)state;
+	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++)
+		for (size_t i = 0; i < SIZES; i++)
+			for (int half = 0; half < 2; half++) {
+				fake = (fake_blas){.no_epilogues = no_epilogues};
+				dtrain_device device = {.index = 0};
+				run_all(&device, half ? DTRAIN_BF16 : DTRAIN_F32, sizes[i][0], sizes[i][1],
+					sizes[i][2]);
+				assert_int_equal(fake.products, 3);
+				assert_int_equal(fake.epilogue,
+						 no_epilogues ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BGRADB);
+			}
+}
+
+static void look_at(bool tf32, bool deterministic, dtrain_op_kind kind, dtrain_dtype dtype, uint32_t reductions,
+		    cublasComputeType_t compute)
+{
+	dtrain_device device = {.tf32 = tf32, .deterministic = deterministic};
+	fake = (fake_blas){.no_epilogues = false};
+	layer l = make_layer(kind, dtype, 4, 32, 16);
+	run(&device, &l);
+	free_layer(&l);
+	assert_int_equal(fake.reductions, reductions);
+	assert_int_equal(fake.compute, compute);
+	assert_in_range(fake.alignment, 1, 64);
+	assert_in_range(fake.workspace, 1, 1 << 30);
+}
+
+static void promises_are_kept(void **state)
+{
+	(void)state;
+	const uint32_t apart = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, any = apart | CUBLASLT_REDUCTION_SCHEME_INPLACE;
+	look_at(false, false, DTRAIN_OP_LINEAR, DTRAIN_F32, any, CUBLAS_COMPUTE_32F);
+	look_at(true, false, DTRAIN_OP_LINEAR, DTRAIN_F32, any, CUBLAS_COMPUTE_32F_FAST_TF32);
+	look_at(true, true, DTRAIN_OP_LINEAR, DTRAIN_F32, apart, CUBLAS_COMPUTE_32F_FAST_TF32);
+	look_at(true, false, DTRAIN_OP_LINEAR, DTRAIN_BF16, apart, CUBLAS_COMPUTE_32F);
+	look_at(false, false, DTRAIN_OP_LINEAR_BWD_DATA, DTRAIN_BF16, apart, CUBLAS_COMPUTE_32F);
+	look_at(false, false, DTRAIN_OP_LINEAR_BWD_WEIGHT, DTRAIN_BF16, any, CUBLAS_COMPUTE_32F);
+	look_at(false, true, DTRAIN_OP_LINEAR_BWD_WEIGHT, DTRAIN_BF16, apart, CUBLAS_COMPUTE_32F);
+}
+
+static void what_is_known_is_not_asked_again(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0}, careful;
+	setenv("DTRAIN_CACHE", "", 1);
+	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++) {
+		fake = (fake_blas){.no_epilogues = no_epilogues};
+		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues);
+		assert_int_equal(fake.heuristics, 3);
+		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues);
+		assert_int_equal(fake.heuristics, 3);
+	}
+	/* Neither the one with TF32 nor the deterministic one takes what was found without. */
+	careful = device;
+	careful.deterministic = true;
+	run_all(&careful, DTRAIN_F32, 3, 17, 5);
+	assert_int_equal(fake.heuristics, 6);
+	device.tf32 = true;
+	run_all(&device, DTRAIN_F32, 3, 17, 5);
+	assert_int_equal(fake.heuristics, 9);
+	/* What is stored and does not work is found anew. */
+	cuda_algorithm bad = {.count = 9};
+	assert_int_equal(cuda_algorithms_put(device.algorithms, "linear tf32 f32 n3 in17 out5", &bad, NULL), BETON_OK);
+	run_all(&device, DTRAIN_F32, 3, 17, 5);
+	assert_int_equal(fake.heuristics, 10);
+	cuda_algorithms_close(device.algorithms);
+}
+
+static void every_failure_leaves_nothing(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	for (int kind = 0; kind < 3; kind++) {
+		int status = BETON_DEVICE, failed = 0;
+		for (int at = 1; status != BETON_OK; at++) {
+			fake = (fake_blas){.fail_at = at};
+			layer l = make_layer((dtrain_op_kind)(DTRAIN_OP_LINEAR + kind), DTRAIN_F32, 3, 17, 5);
+			dtrain_op op = {.device = &device};
+			beton_error err = {0};
+			status = cuda_build_linear(&op, &l.desc, &err);
+			if (status != BETON_OK) {
+				failed++;
+				assert_int_equal(err.code, status);
+				assert_non_null(strstr(err.message, "cuBLASLt"));
+			}
+			if (op.destroy)
+				op.destroy(op.state);
+			assert_int_equal(fake.live, 0);
+			free_layer(&l);
+		}
+		assert_in_range(failed, 10, 40);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(products_are_right),
+		cmocka_unit_test(promises_are_kept),
+		cmocka_unit_test(what_is_known_is_not_asked_again),
+		cmocka_unit_test(every_failure_leaves_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

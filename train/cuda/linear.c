@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products, by cuBLASLt, which has matrices column by column: a row-major [rows, columns] is its columns x rows.
+ * With n rows of `in` features and `out` of them after the layer, d = a b in its terms is
+ *
+ *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias: added to each column
+ *	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
+ *	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
+ *
+ * In half precision w and b are rounded in the workspace; d_w and d_b are written in F32 as they are summed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms.h"
+#include "algorithms_bench.h"
+#include "common/error.h"
+#include "core/op.h"
+#include "dnn_run.h"
+#include "kernels.h"
+
+/* Of the parameters in their flat array; activations have more. */
+enum { LEAST_ALIGNMENT = 64 };
+enum { MAX_CANDIDATES = 8 };
+static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* what NVIDIA recommends for the H100, and larger */
+
+/* Operands of cuBLASLt's: two factors, the bias (or its gradient), the product. */
+enum { A, B, BIAS, D, PARTS };
+
+typedef struct linear {
+	dtrain_device *device;
+	dtrain_op_kind kind;
+	dtrain_dtype dtype; /* of activations */
+	int64_t n, in, out;
+	int operands[PARTS]; /* which of the op's is which; -1: none */
+	cublasLtMatmulDesc_t product;
+	cublasLtMatrixLayout_t layouts[PARTS];
+	size_t most_bytes[PARTS]; /* that they could have in F32 */
+	cublasLtMatmulAlgo_t algorithm;
+	size_t algorithm_bytes;
+	bool fused; /* the bias, or its gradient, comes with the product */
+	/* Offsets in the workspace: weights and bias as they are rounded, sums of columns, the algorithm's own. */
+	size_t weight, bias, sums, own, bytes;
+} linear;
+
+static int check(cublasStatus_t status, beton_error *err, const char *what)
+{
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return BETON_OK;
+	int code = status == CUBLAS_STATUS_NOT_SUPPORTED  ? BETON_UNSUPPORTED
+		   : status == CUBLAS_STATUS_ALLOC_FAILED ? BETON_NO_MEMORY
+							  : BETON_DEVICE;
+	return bt_fail(err, code, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+static cudaDataType_t type_of(dtrain_dtype dtype)
+{
+	return dtype == DTRAIN_F16 ? CUDA_R_16F : dtype == DTRAIN_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static bool is_half(const linear *self)
+{
+	return self->dtype != DTRAIN_F32;
+}
+
+/* Which operands there are, and the sizes. */
+static void read_desc(linear *self, const dtrain_op_desc *desc)
+{
+	static const int operands[DTRAIN_OP_KIND_COUNT][PARTS] = {
+		[DTRAIN_OP_LINEAR] = {1, 0, 2, 3},
+		[DTRAIN_OP_LINEAR_BWD_DATA] = {1, 0, -1, 2},
+		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {0, 1, 3, 2},
+	};
+	memcpy(self->operands, operands[desc->kind], sizeof(self->operands));
+	self->kind = desc->kind;
+	self->dtype = desc->inputs[0].dtype;
+	const dtrain_shape *weight =
+		desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT ? &desc->outputs[0].shape : &desc->inputs[1].shape;
+	self->n = desc->inputs[0].shape.dim[0];
+	self->out = weight->dim[0];
+	self->in = weight->dim[1];
+}
+
+/* ---- descriptions ---- */
+
+static int make_layout(linear *self, int part, dtrain_dtype dtype, int64_t rows, int64_t columns, beton_error *err)
+{
+	self->most_bytes[part] = (size_t)(rows * columns) * sizeof(float);
+	return check(cublasLtMatrixLayoutCreate(&self->layouts[part], type_of(dtype), (uint64_t)rows, (uint64_t)columns,
+						rows),
+		     err, "layout of a matrix");
+}
+
+static int make_layouts(linear *self, beton_error *err)
+{
+	const int64_t n = self->n, in = self->in, out = self->out;
+	const struct {
+		int64_t rows, columns;
+	} sizes[DTRAIN_OP_KIND_COUNT][PARTS] = {
+		[DTRAIN_OP_LINEAR] = {[A] = {in, out}, [B] = {in, n}, [D] = {out, n}},
+		[DTRAIN_OP_LINEAR_BWD_DATA] = {[A] = {in, out}, [B] = {out, n}, [D] = {in, n}},
+		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {[A] = {in, n}, [B] = {out, n}, [D] = {in, out}},
+	};
+	int status = BETON_OK;
+	self->most_bytes[BIAS] = (size_t)out * sizeof(float);
+	for (int part = 0; part < PARTS && status == BETON_OK; part++) {
+		bool f32 = part == D && self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+		if (part != BIAS)
+			status = make_layout(self, part, f32 ? DTRAIN_F32 : self->dtype, sizes[self->kind][part].rows,
+					     sizes[self->kind][part].columns, err);
+	}
+	return status;
+}
+
+static int set(linear *self, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes, beton_error *err)
+{
+	return check(cublasLtMatmulDescSetAttribute(self->product, name, value, bytes), err, "attribute of a product");
+}
+
+static int make_product(linear *self, beton_error *err)
+{
+	cublasComputeType_t compute =
+		!is_half(self) && self->device->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	int status = check(cublasLtMatmulDescCreate(&self->product, compute, CUDA_R_32F), err, "product");
+	cublasOperation_t turned = CUBLAS_OP_T;
+	if (status == BETON_OK && self->kind == DTRAIN_OP_LINEAR)
+		status = set(self, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof(turned), err);
+	if (status == BETON_OK && self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT)
+		status = set(self, CUBLASLT_MATMUL_DESC_TRANSB, &turned, sizeof(turned), err);
+	return status;
+}
+
+static int set_epilogue(linear *self, bool fused, beton_error *err)
+{
+	self->fused = fused;
+	bool gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	cublasLtEpilogue_t epilogue = !fused     ? CUBLASLT_EPILOGUE_DEFAULT
+				      : gradient ? CUBLASLT_EPILOGUE_BGRADB
+						 : CUBLASLT_EPILOGUE_BIAS;
+	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
+	int status = set(self, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue), err);
+	if (status == BETON_OK && fused)
+		status = set(self, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type), err);
+	return status;
+}
+
+/* ---- algorithms ---- */
+
+/* Sums that are split are added up in F32: in the workspace, or in the output where that is F32 and the order may
+ * change. */
+static uint32_t reductions(const linear *self)
+{
+	bool f32_output = !is_half(self) || self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	uint32_t mask = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	return f32_output && !self->device->deterministic ? mask | CUBLASLT_REDUCTION_SCHEME_INPLACE : mask;
+}
+
+static int set_preferences(const linear *self, cublasLtMatmulPreference_t preference, beton_error *err)
+{
+	const uint32_t mask = reductions(self), alignment = LEAST_ALIGNMENT;
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t name;
+		const void *value;
+		size_t bytes;
+	} values[] = {
+		{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_LIMIT, sizeof(WORKSPACE_LIMIT)},
+		{CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &mask, sizeof(mask)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, sizeof(alignment)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment, sizeof(alignment)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment, sizeof(alignment)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment, sizeof(alignment)},
+	};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]) && status == BETON_OK; i++)
+		status = check(cublasLtMatmulPreferenceSetAttribute(preference, values[i].name, values[i].value,
+								    values[i].bytes),
+			       err, "preference");
+	return status;
+}
+
+/* The best first. UNSUPPORTED: none. */
+static int find_algorithms(const linear *self, int most, cublasLtMatmulHeuristicResult_t *out, int *count,
+			   beton_error *err)
+{
+	cublasLtMatmulPreference_t preference = NULL;
+	*count = 0;
+	int status = check(cublasLtMatmulPreferenceCreate(&preference), err, "preference");
+	if (status == BETON_OK)
+		status = set_preferences(self, preference, err);
+	if (status == BETON_OK)
+		status = check(cublasLtMatmulAlgoGetHeuristic(self->device->blas, self->product, self->layouts[A],
+							      self->layouts[B], self->layouts[D], self->layouts[D],
+							      preference, most, out, count),
+			       err, "heuristics");
+	if (preference)
+		cublasLtMatmulPreferenceDestroy(preference);
+	if (status != BETON_OK)
+		return status;
+	int works = 0;
+	for (int i = 0; i < *count; i++)
+		if (out[i].state == CUBLAS_STATUS_SUCCESS)
+			out[works++] = out[i];
+	*count = works;
+	return works ? BETON_OK : bt_fail(err, BETON_UNSUPPORTED, "cuBLASLt has no algorithm");
+}
+
+static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_t *algorithm, size_t bytes,
+		    void *const parts[PARTS], void *workspace, beton_error *err)
+{
+	/* Without the epilogue the bias is in D before. */
+	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && !self->fused;
+	if (self->fused) {
+		int status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &parts[BIAS], sizeof(parts[BIAS]), err);
+		if (status != BETON_OK)
+			return status;
+	}
+	return check(cublasLtMatmul(self->device->blas, self->product, &one, parts[A], self->layouts[A], parts[B],
+				    self->layouts[B], &beta, parts[D], self->layouts[D], parts[D], self->layouts[D],
+				    algorithm, workspace, bytes, stream),
+		     err, "product");
+}
+
+typedef struct timing {
+	linear *self;
+	const cublasLtMatmulHeuristicResult_t *results;
+	cuda_bench bench;
+	size_t offsets[PARTS], workspace;
+	int index;
+} timing;
+
+static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
+{
+	timing *t = context;
+	void *parts[PARTS];
+	for (int i = 0; i < PARTS; i++)
+		parts[i] = (char *)t->bench.memory + t->offsets[i];
+	const cublasLtMatmulHeuristicResult_t *result = &t->results[t->index];
+	return multiply(t->self, stream, &result->algo, result->workspaceSize, parts,
+			(char *)t->bench.memory + t->workspace, err);
+}
+
+static int time_candidate(void *context, int index, double *ms, beton_error *err)
+{
+	timing *t = context;
+	t->index = index;
+	return cuda_bench_time(&t->bench, run_candidate, t, ms, err);
+}
+
+static int fastest_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count)
+{
+	timing t = {.self = self, .results = results};
+	size_t total = 0;
+	for (int i = 0; i < PARTS; i++)
+		t.offsets[i] = dnn_reserve(&total, self->most_bytes[i]);
+	t.workspace = dnn_reserve(&total, WORKSPACE_LIMIT);
+	int best = 0;
+	if (cuda_bench_open(&t.bench, total, NULL) == BETON_OK) {
+		if (cuda_bench_fill(&t.bench, 0, t.workspace, NULL) == BETON_OK)
+			best = cuda_fastest(count, time_candidate, &t);
+		cuda_bench_close(&t.bench);
+	}
+	return best < 0 ? 0 : best;
+}
+
+/* ---- from the store, and to it: [fused, the words of the algorithm], which NVIDIA lets be kept ---- */
+
+enum { WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
+
+static void signature_of(const linear *self, char *out, size_t size)
+{
+	snprintf(out, size, "%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind),
+		 self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype), (long long)self->n,
+		 (long long)self->in, (long long)self->out);
+}
+
+static bool recall(linear *self, const char *signature)
+{
+	cuda_algorithm known;
+	cublasLtMatmulHeuristicResult_t result;
+	if (!cuda_algorithms_find(self->device->algorithms, signature, &known) || known.count != 1 + WORDS ||
+	    (known.numbers[0] && self->operands[BIAS] < 0))
+		return false;
+	memcpy(&self->algorithm, &known.numbers[1], sizeof(self->algorithm));
+	if (set_epilogue(self, known.numbers[0] != 0, NULL) != BETON_OK ||
+	    cublasLtMatmulAlgoCheck(self->device->blas, self->product, self->layouts[A], self->layouts[B],
+				    self->layouts[D], self->layouts[D], &self->algorithm,
+				    &result) != CUBLAS_STATUS_SUCCESS ||
+	    result.workspaceSize > WORKSPACE_LIMIT)
+		return false;
+	self->algorithm_bytes = result.workspaceSize;
+	return true;
+}
+
+/* That the file cannot be written costs the next process time, and this one nothing. */
+static void remember(const linear *self, const char *signature)
+{
+	cuda_algorithm algorithm = {.count = 1 + WORDS, .numbers = {self->fused}};
+	memcpy(&algorithm.numbers[1], &self->algorithm, sizeof(self->algorithm));
+	(void)cuda_algorithms_put(self->device->algorithms, signature, &algorithm, NULL);
+}
+
+static int choose(linear *self, beton_error *err)
+{
+	char signature[160];
+	/* What is timed may be another one tomorrow. */
+	bool times = self->device->algorithms && !self->device->deterministic;
+	signature_of(self, signature, sizeof(signature));
+	if (times && recall(self, signature))
+		return BETON_OK;
+	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
+	int count = 0, most = times ? MAX_CANDIDATES : 1;
+	int status = set_epilogue(self, self->operands[BIAS] >= 0, err);
+	if (status == BETON_OK)
+		status = find_algorithms(self, most, results, &count, err);
+	if (status == BETON_UNSUPPORTED && self->fused) {
+		status = set_epilogue(self, false, err);
+		if (status == BETON_OK)
+			status = find_algorithms(self, most, results, &count, err);
+	}
+	if (status != BETON_OK)
+		return status;
+	const cublasLtMatmulHeuristicResult_t *best =
+		&results[times && count > 1 ? fastest_of(self, results, count) : 0];
+	self->algorithm = best->algo;
+	self->algorithm_bytes = best->workspaceSize;
+	if (times)
+		remember(self, signature);
+	return BETON_OK;
+}
+
+/* ---- the op ---- */
+
+/* Rounds what the product reads as F16 or BF16, and puts the bias where the product does not. */
+static int prepare(const linear *self, cudaStream_t stream, void *parts[PARTS], char *workspace, beton_error *err)
+{
+	int status = BETON_OK;
+	if (is_half(self)) {
+		void *weight = workspace + self->weight;
+		status = cuda_check(
+			cuda_kernel_cast(stream, parts[A], DTRAIN_F32, weight, self->dtype, self->in * self->out), err,
+			"weights");
+		parts[A] = weight;
+	}
+	if (status != BETON_OK || self->kind != DTRAIN_OP_LINEAR)
+		return status;
+	if (is_half(self)) {
+		void *bias = workspace + self->bias;
+		status = cuda_check(cuda_kernel_cast(stream, parts[BIAS], DTRAIN_F32, bias, self->dtype, self->out),
+				    err, "bias");
+		parts[BIAS] = bias;
+	}
+	if (status == BETON_OK && !self->fused)
+		status = cuda_check(
+			cuda_kernel_spread(stream, self->dtype, parts[BIAS], parts[D], 1, self->n, self->out, 1), err,
+			"bias");
+	return status;
+}
+
+static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	linear *self = op->state;
+	void *parts[PARTS];
+	bool gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	for (int i = 0; i < PARTS; i++)
+		parts[i] = self->operands[i] >= 0 ? operands[self->operands[i]] : NULL;
+	int status = gradient ? BETON_OK : prepare(self, stream, parts, workspace, err);
+	if (status == BETON_OK)
+		status = multiply(self, stream, &self->algorithm, self->algorithm_bytes, parts,
+				  (char *)workspace + self->own, err);
+	if (status == BETON_OK && gradient && !self->fused)
+		status = cuda_check(cuda_kernel_column_sums(stream, parts[B], self->dtype, parts[BIAS], DTRAIN_F32, 1,
+							    self->n, self->out, 1, (char *)workspace + self->sums),
+				    err, "bias gradient");
+	return status;
+}
+
+static void destroy(void *state)
+{
+	linear *self = state;
+	if (!self)
+		return;
+	for (int i = 0; i < PARTS; i++)
+		if (self->layouts[i])
+			cublasLtMatrixLayoutDestroy(self->layouts[i]);
+	if (self->product)
+		cublasLtMatmulDescDestroy(self->product);
+	free(self);
+}
+
+/* The workspace: what is not needed has no bytes. */
+static void lay_out(linear *self)
+{
+	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;
+	bool forward = self->kind == DTRAIN_OP_LINEAR, gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	self->weight = dnn_reserve(&self->bytes, gradient ? 0 : half * (size_t)(self->in * self->out));
+	self->bias = dnn_reserve(&self->bytes, forward ? half * (size_t)self->out : 0);
+	self->sums = dnn_reserve(
+		&self->bytes, gradient && !self->fused ? cuda_kernel_column_sums_workspace(1, self->n, self->out) : 0);
+	self->own = dnn_reserve(&self->bytes, self->algorithm_bytes);
+}
+
+int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	linear *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
+	self->device = op->device;
+	op->state = self;
+	op->destroy = destroy;
+	op->run = run;
+	read_desc(self, desc);
+	int status = make_layouts(self, err);
+	if (status == BETON_OK)
+		status = make_product(self, err);
+	if (status == BETON_OK)
+		status = choose(self, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "op %s [%lld, %lld] x [%lld, %lld]", dtrain__op_name(desc->kind), (long long)self->n,
+			  (long long)self->in, (long long)self->out, (long long)self->in);
+		return status;
+	}
+	lay_out(self);
+	desc->workspace_bytes = self->bytes;
+	return BETON_OK;
+}
