@@ -2,8 +2,8 @@
  *
  * What all kernels share: launching, types, and reading and writing several elements at once.
  *
- * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use no more
- * of CUDA than blocks, shared memory, __syncthreads and cub::BlockReduce.
+ * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use
+ * no more of CUDA than blocks, shared memory, __syncthreads and cub::BlockReduce.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH

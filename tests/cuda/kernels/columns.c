@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums over rows and their opposite, normalization of pictures: run on the CPU and compared with ref.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support.h"
+#include "train/cuda/kernels.h"
+
+/* Batch, rows, columns: one of each, around 8 channels and a block's width, more rows than one block takes. */
+static const int64_t matrices[][3] = {{1, 1, 1},    {1, 1, 8},     {1, 7, 3},     {2, 49, 64},   {3, 15, 7},
+				      {1, 5000, 1}, {5, 33, 10},   {1, 257, 24},  {1, 1000, 40}, {1, 300, 96},
+				      {2, 4, 1000}, {1, 9, 2048},  {1, 4099, 8},  {40, 3, 17},   {1, 31, 257},
+				      {4, 64, 256}, {1, 20001, 2}, {1, 40000, 3}, {2, 3000, 96}};
+#define MATRICES (sizeof(matrices) / sizeof(matrices[0]))
+
+static array sums_of(const array *x, const int64_t *m, double factor)
+{
+	array y = array_make("sums", DTRAIN_F64, m[0] * m[2], 0);
+	for (int64_t b = 0; b < m[0]; b++)
+		for (int64_t c = 0; c < m[2]; c++) {
+			double sum = 0;
+			for (int64_t r = 0; r < m[1]; r++)
+				sum += array_get(x, (b * m[1] + r) * m[2] + c);
+			array_set(&y, b * m[2] + c, sum * factor);
+		}
+	return y;
+}
+
+static void check_sums(const int64_t *m, dtrain_dtype from, dtrain_dtype to, int shift)
+{
+	array x = array_random("x", from, m[0] * m[1] * m[2], shift, -1, 2), y = array_make("y", to, m[0] * m[2], 0);
+	size_t bytes = cuda_kernel_column_sums_workspace(m[0], m[1], m[2]);
+	array workspace = array_make("workspace", DTRAIN_U8, (int64_t)bytes, 0);
+	double factor = 1.0 / (double)m[1];
+	array right = sums_of(&x, m, factor);
+	CHECK_CUDA(cuda_kernel_column_sums(NULL, x.memory, from, y.memory, to, m[0], m[1], m[2], factor,
+					   workspace.memory));
+	array_compare(&y, &right, 2e-6);
+	array_free(&x);
+	array_free(&y);
+	array_free(&right);
+	array_free(&workspace);
+}
+
+static void column_sums_equal_sums_in_double(void **state)
+{
+	(void)state;
+	int parts = 0;
+	for (size_t i = 0; i < MATRICES; i++) {
+		for (int t = 0; t < 9; t++)
+			check_sums(matrices[i], test_types[t / 3], test_types[t % 3], (int)i % 2 && t % 2);
+		parts += cuda_kernel_column_sums_workspace(matrices[i][0], matrices[i][1], matrices[i][2]) > 0;
+	}
+	assert_true(parts >= 3);
+}
+
+static void spread_repeats_rows(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MATRICES * 3; i++) {
+		const int64_t *m = matrices[i / 3];
+		dtrain_dtype type = test_types[i % 3];
+		array x = array_random("x", type, m[0] * m[2], 0, -1, 2);
+		array y = array_make("y", type, m[0] * m[1] * m[2], (int)i % 2);
+		array right = array_make("right", DTRAIN_F64, y.count, 0);
+		for (int64_t k = 0; k < y.count; k++)
+			array_set(&right, k, array_get(&x, k / m[2] / m[1] * m[2] + k % m[2]) * 0.3);
+		CHECK_CUDA(cuda_kernel_spread(NULL, type, x.memory, y.memory, m[0], m[1], m[2], 0.3));
+		array_compare(&y, &right, 1e-7);
+		array_free(&x);
+		array_free(&y);
+		array_free(&right);
+	}
+}
+
+static void check_normalize(dtrain_dtype type, bool nhwc, int64_t n, int64_t height, int64_t width, int channels,
+			    int shift)
+{
+	static const dtrain_op_attrs attrs = {.scale = {0.017f, 0.018f, 0.5f, 3}, .shift = {-2.1f, -2, 7, 0}};
+	int64_t area = height * width;
+	dtrain_shape shapes[] = {dtrain_shape_of(4, (int64_t[]){n, height, width, channels}),
+				 dtrain_shape_of(4, (int64_t[]){n, channels, height, width})};
+	array x = array_random("x", DTRAIN_U8, n * area * channels, shift, 0, 255.99);
+	array y = array_make("y", type, x.count, shift), plain = array_make("right", DTRAIN_F64, x.count, 0);
+	ref_run(DTRAIN_OP_NORMALIZE, &attrs, 1, 1, shapes, (array *[]){&x, &plain});
+	array right = nhwc ? array_turned(&plain, n, channels, area) : array_copy(&plain);
+	CHECK_CUDA(cuda_kernel_normalize(NULL, x.memory, y.memory, type, nhwc, n, area, channels, attrs.scale,
+					 attrs.shift));
+	array_compare(&y, &right, 1e-4);
+	for (array *p[] = {&x, &y, &plain, &right, NULL}, **a = p; *a; a++)
+		array_free(*a);
+}
+
+static void normalize_equals_ref(void **state)
+{
+	(void)state;
+	static const int64_t sizes[][3] = {{1, 1, 1}, {2, 4, 4}, {3, 5, 7}, {8, 3, 3}, {2, 32, 32}, {1, 24, 111}};
+	for (int i = 0; i < 6; i++)
+		for (int channels = 1; channels <= 4; channels++)
+			for (int k = 0; k < 12; k++)
+				check_normalize(test_types[k % 3], k / 3 % 2, sizes[i][0], sizes[i][1], sizes[i][2],
+						channels, k / 6);
+	float four[4] = {0};
+	assert_int_equal(cuda_kernel_normalize(NULL, NULL, NULL, DTRAIN_F32, true, 1, 1, 5, four, four),
+			 cudaErrorInvalidValue);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(column_sums_equal_sums_in_double),
+		cmocka_unit_test(spread_repeats_rows),
+		cmocka_unit_test(normalize_equals_ref),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

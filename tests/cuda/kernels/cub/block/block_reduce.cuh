@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernels use of CUB, for the emulation. Only thread 0 gets the result, as there.
+ */
+#ifndef TESTS_CUDA_KERNELS_CUB_H
+#define TESTS_CUDA_KERNELS_CUB_H
+
+#include <math.h>
+
+namespace cub
+{
+
+template <typename T, int THREADS> class BlockReduce
+{
+public:
+	struct TempStorage {
+		T values[THREADS];
+	};
+
+	explicit BlockReduce(TempStorage &storage) : storage_(storage)
+	{
+	}
+
+	template <typename F> T Reduce(T value, F f)
+	{
+		storage_.values[threadIdx.x] = value;
+		__syncthreads();
+		T out = storage_.values[0];
+		for (int i = 1; i < THREADS; i++)
+			out = f(out, storage_.values[i]);
+		return threadIdx.x == 0 ? out : T(NAN);
+	}
+
+private:
+	TempStorage &storage_;
+};
+
+} // namespace cub
+
+#endif

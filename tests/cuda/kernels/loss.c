@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loss, the optimizer and the scaler: run on the CPU and compared with ref.
+ */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support.h"
+#include "train/cuda/kernels.h"
+
+static void free_all(array **arrays)
+{
+	for (; *arrays; arrays++)
+		array_free(*arrays);
+}
+
+static array scaler_of(double scale, double good, double infinite)
+{
+	array scaler = array_make("scaler", DTRAIN_F32, DTRAIN_SCALERS, 0);
+	array_set(&scaler, DTRAIN_SCALER_SCALE, scale);
+	array_set(&scaler, DTRAIN_SCALER_GOOD_STEPS, good);
+	array_set(&scaler, DTRAIN_SCALER_INFINITE, infinite);
+	array_set(&scaler, 3, 0);
+	return scaler;
+}
+
+static array labels_of(int64_t rows, int64_t classes)
+{
+	array label = array_make("label", DTRAIN_I64, rows, 0);
+	for (int64_t i = 0; i < rows; i++)
+		array_set(&label, i, (double)((i * 7 + 3) % classes));
+	return label;
+}
+
+static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double smoothing, double most, bool scaled)
+{
+	array logits = array_random("logits", type, rows * classes, 0, -most, most), label = labels_of(rows, classes);
+	array scaler = scaler_of(1024, 0, 0), loss = array_make("loss", DTRAIN_F32, rows, 0);
+	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_F32, 1, 0);
+	*(int32_t *)fault.memory = 0;
+	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, scaled ? scaler.memory : NULL,
+					    loss.memory, d_logits.memory, fault.memory, rows, classes, smoothing));
+	assert_int_equal(*(int32_t *)fault.memory, 0);
+
+	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){rows, classes}), row = dtrain_shape_of(1, &rows);
+	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
+	array logits64 = array_as(&logits, DTRAIN_F64), loss64 = array_make("loss", DTRAIN_F64, rows, 0);
+	array d_logits64 = array_make("d_logits", DTRAIN_F64, logits.count, 0);
+	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
+	if (scaled)
+		ref_run(DTRAIN_OP_SOFTMAX_XENT, &attrs, 3, 2, (dtrain_shape[]){square, row, four, row, square},
+			(array *[]){&logits64, &label, &scaler, &loss64, &d_logits64});
+	else
+		ref_run(DTRAIN_OP_SOFTMAX_XENT, &attrs, 2, 2, (dtrain_shape[]){square, row, row, square},
+			(array *[]){&logits64, &label, &loss64, &d_logits64});
+	array_compare(&loss, &loss64, 2e-6 * (1 + most));
+	/* F16 has no finer step than 2^-24 near 0. */
+	array_compare(&d_logits, &d_logits64, (scaled ? 1024 : 1) * 1e-6 * (1 + most / 20) / (double)rows + 0x1p-25);
+	free_all(
+		(array *[]){&logits, &label, &scaler, &loss, &d_logits, &fault, &logits64, &loss64, &d_logits64, NULL});
+}
+
+static void loss_equals_ref(void **state)
+{
+	(void)state;
+	static const int64_t sizes[][2] = {{4, 10},   {3, 7},   {1, 1},     {2, 1000},
+					   {33, 128}, {5, 129}, {1, 10007}, {300, 2}};
+	for (int i = 0; i < 8; i++)
+		for (int k = 0; k < 12; k++)
+			check_loss(test_types[k % 3], sizes[i][0], sizes[i][1], (double[]){0, 0.1, 1, 0}[k / 3],
+				   k / 3 == 3 ? 200 : 5, k % 2);
+}
+
+static void labels_out_of_range_are_reported(void **state)
+{
+	(void)state;
+	static const double bad[] = {-1, 5, 1e15, -1e15};
+	for (int i = 0; i < 12; i++) {
+		dtrain_dtype type = test_types[i % 3];
+		array logits = array_random("logits", type, 3 * 5, 0, -1, 1), label = labels_of(3, 5);
+		array loss = array_make("loss", DTRAIN_F32, 3, 0), d_logits = array_make("d_logits", type, 15, 0);
+		int32_t fault = 0;
+		array_set(&label, 1, bad[i / 3]);
+		CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, NULL, loss.memory,
+						    d_logits.memory, &fault, 3, 5, 0));
+		assert_int_equal(fault, 2);
+		assert_true(array_get(&loss, 1) == 0 && array_get(&loss, 0) > 0 && array_get(&loss, 2) > 0);
+		for (int k = 0; k < 15; k++)
+			assert_true((array_get(&d_logits, k) == 0) == (k / 5 == 1));
+		free_all((array *[]){&logits, &label, &loss, &d_logits, NULL});
+	}
+}
+
+static const int64_t counts[] = {1, 3, 4, 5, 1000, 2047, 2049, 24576, 24577, 100003};
+#define COUNTS (sizeof(counts) / sizeof(counts[0]))
+
+/* infinite: the scaler says that this step is to be left out. */
+static void check_sgd(int64_t count, bool nesterov, bool scaled, bool infinite, int shift)
+{
+	array w = array_random("w", DTRAIN_F32, count, shift, -1, 1),
+	      m = array_random("m", DTRAIN_F32, count, shift, -1, 1);
+	array g = array_random("g", DTRAIN_F32, count, 0, -1, 1), scalars = array_make("scalars", DTRAIN_F32, 2, 0);
+	array w64 = array_as(&w, DTRAIN_F64), m64 = array_as(&m, DTRAIN_F64), g64 = array_as(&g, DTRAIN_F64);
+	array scaler = scaler_of(4096, 5, infinite);
+	array_set(&scalars, 0, 0.1);
+	array_set(&scalars, 1, 5e-4);
+	CHECK_CUDA(cuda_kernel_sgd(NULL, w.memory, g.memory, m.memory, scalars.memory, scaled ? scaler.memory : NULL,
+				   count, 0.9, nesterov));
+	dtrain_shape flat = dtrain_shape_of(1, &count), two = dtrain_shape_of(1, (int64_t[]){2});
+	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
+	dtrain_op_attrs attrs = {.momentum = 0.9, .nesterov = nesterov};
+	if (scaled)
+		ref_run(DTRAIN_OP_SGD, &attrs, 5, 2, (dtrain_shape[]){flat, flat, flat, two, four, flat, flat},
+			(array *[]){&w64, &g64, &m64, &scalars, &scaler, &w64, &m64});
+	else
+		ref_run(DTRAIN_OP_SGD, &attrs, 4, 2, (dtrain_shape[]){flat, flat, flat, two, flat, flat},
+			(array *[]){&w64, &g64, &m64, &scalars, &w64, &m64});
+	array_compare(&w, &w64, 3e-7);
+	array_compare(&m, &m64, 3e-7);
+	free_all((array *[]){&w, &m, &g, &scalars, &w64, &m64, &g64, &scaler, NULL});
+}
+
+static void sgd_equals_ref(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNTS; i++)
+		for (int k = 0; k < 12; k++)
+			check_sgd(counts[i], k & 1, k / 2 % 3 > 0, k / 2 % 3 > 1, k / 6);
+}
+
+static void inspect_finds_one_bad_number_anywhere(void **state)
+{
+	(void)state;
+	static const double bad[] = {NAN, INFINITY, -INFINITY};
+	for (size_t i = 0; i < COUNTS; i++)
+		for (int shift = 0; shift < 2; shift++) {
+			int64_t count = counts[i], step = count / 40 + 1;
+			array g = array_random("g", DTRAIN_F32, count, shift, -1, 1), scaler = scaler_of(2, 0, 1);
+			array_set(&g, 0, FLT_MAX);
+			CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count));
+			assert_true(array_get(&scaler, DTRAIN_SCALER_INFINITE) == 0);
+			for (int64_t at = count - 1; at >= 0; at -= step) {
+				double keep = array_get(&g, at);
+				array_set(&g, at, bad[at % 3]);
+				CHECK_CUDA(cuda_kernel_scaler_inspect(NULL, g.memory, scaler.memory, count));
+				assert_true(array_get(&scaler, DTRAIN_SCALER_INFINITE) == 1);
+				array_set(&g, at, keep);
+			}
+			assert_true(array_get(&scaler, DTRAIN_SCALER_SCALE) == 2);
+			free_all((array *[]){&g, &scaler, NULL});
+		}
+}
+
+static void scaler_changes_as_ref(void **state)
+{
+	(void)state;
+	static const double states[][3] = {
+		{65536, 0, 0}, {65536, 1998, 0}, {65536, 1999, 0}, {65536, 7, 1}, {0.5, 1999, 1}};
+	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
+	for (int i = 0; i < 5; i++) {
+		array got = scaler_of(states[i][0], states[i][1], states[i][2]), right = array_copy(&got);
+		CHECK_CUDA(cuda_kernel_scaler_update(NULL, got.memory));
+		ref_run(DTRAIN_OP_SCALER_UPDATE, &(dtrain_op_attrs){0}, 1, 1, (dtrain_shape[]){four, four},
+			(array *[]){&right, &right});
+		array_compare_exact(&got, &right);
+		free_all((array *[]){&got, &right, NULL});
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(loss_equals_ref),       cmocka_unit_test(labels_out_of_range_are_reported),
+		cmocka_unit_test(sgd_equals_ref),        cmocka_unit_test(inspect_finds_one_bad_number_anywhere),
+		cmocka_unit_test(scaler_changes_as_ref),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums over rows, and spreading a row over many: the bias gradient, the global average pool, the mean.
+ *
+ * A thread adds up its rows one after the other, 4 at a time; threads, and then blocks, are added up as a tree. With n
+ * rows to a thread the error is below (n / 4 + 4 + log2 of their number) * 2^-24 of the sum of absolute values.
+ */
+#include "columns.cuh"
+
+namespace cuda_kernels
+{
+namespace
+{
+
+constexpr int UNROLL = 4, PER_MULTIPROCESSOR = 4, LEAST_ROWS = 32;
+
+/* y[batch][chunk][channel] */
+template <typename X, typename Y, bool VECTOR>
+__global__ void __launch_bounds__(THREADS) column_sums(columns g, const X *x, Y *y, float factor)
+{
+	const share s(g);
+	float sum[OCTET] = {0};
+	const X *p = x + ((int64_t)s.batch * g.rows + s.first + threadIdx.y) * g.channels + s.channel;
+	const int64_t step = (int64_t)blockDim.y * g.channels;
+	int64_t row = s.valid > 0 ? s.first + threadIdx.y : s.end;
+	for (; row + (UNROLL - 1) * (int64_t)blockDim.y < s.end; row += UNROLL * blockDim.y, p += UNROLL * step) {
+		octet<X> part[UNROLL];
+#pragma unroll
+		for (int k = 0; k < UNROLL; k++)
+			part[k] = load_octet<VECTOR>(p + k * step, s.valid);
+#pragma unroll
+		for (int i = 0; i < OCTET; i++)
+			sum[i] += (part[0].at(i) + part[1].at(i)) + (part[2].at(i) + part[3].at(i));
+	}
+	for (; row < s.end; row += blockDim.y, p += step) {
+		octet<X> part = load_octet<VECTOR>(p, s.valid);
+#pragma unroll
+		for (int i = 0; i < OCTET; i++)
+			sum[i] += part.at(i);
+	}
+	add_up(sum);
+	if (threadIdx.y != 0 || s.valid <= 0)
+		return;
+#pragma unroll
+	for (int i = 0; i < OCTET; i++)
+		if (i < s.valid)
+			y[((int64_t)s.batch * g.chunks + s.chunk) * g.channels + s.channel + i] =
+				from_float<Y>(sum[i] * factor);
+}
+
+template <typename T, bool VECTOR>
+__global__ void __launch_bounds__(THREADS) spread(columns g, const T *x, T *y, float factor)
+{
+	const share s(g);
+	if (s.valid <= 0)
+		return;
+	octet<T> part = load_octet<VECTOR>(x + s.batch * g.channels + s.channel, s.valid);
+	float out[OCTET];
+#pragma unroll
+	for (int i = 0; i < OCTET; i++)
+		out[i] = part.at(i) * factor;
+	T *p = y + (int64_t)s.batch * g.rows * g.channels + s.channel;
+	for (int64_t row = s.first + threadIdx.y; row < s.end; row += blockDim.y)
+		store_octet<VECTOR>(p + row * g.channels, s.valid, out);
+}
+
+columns sums_of(int64_t batch, int64_t rows, int64_t channels)
+{
+	return columns_of(batch, rows, channels, PER_MULTIPROCESSOR, LEAST_ROWS);
+}
+
+cudaError_t launch_sums(cudaStream_t stream, const columns &g, const void *x, dtrain_dtype from, void *y,
+			dtrain_dtype to, double factor)
+{
+	return with_type(from, [&](auto source) {
+		typedef decltype(source) X;
+		return with_type(to, [&](auto target) {
+			typedef decltype(target) Y;
+			return with_bool(is_vector(g.channels, x), [&](auto vector) {
+				return launch(column_sums<X, Y, vector.value>, g.blocks, g.threads, stream, g,
+					      (const X *)x, (Y *)y, (float)factor);
+			});
+		});
+	});
+}
+
+} // namespace
+} // namespace cuda_kernels
+
+using namespace cuda_kernels;
+
+extern "C" size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns)
+{
+	cuda_kernels::columns g = sums_of(batch, rows, columns);
+	return g.chunks > 1 ? (size_t)batch * g.chunks * (size_t)columns * sizeof(float) : 0;
+}
+
+extern "C" cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y,
+					       dtrain_dtype to, int64_t batch, int64_t rows, int64_t columns,
+					       double factor, void *workspace)
+{
+	cuda_kernels::columns g = sums_of(batch, rows, columns);
+	if (g.chunks == 1)
+		return launch_sums(stream, g, x, from, y, to, factor);
+	cudaError_t status = launch_sums(stream, g, x, from, workspace, DTRAIN_F32, 1);
+	if (status != cudaSuccess)
+		return status;
+	/* One chunk: the sums of chunks are few. */
+	g = columns_of(batch, g.chunks, columns, 1, INT32_MAX);
+	return launch_sums(stream, g, workspace, DTRAIN_F32, y, to, factor);
+}
+
+extern "C" cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y,
+					  int64_t batch, int64_t rows, int64_t columns, double factor)
+{
+	cuda_kernels::columns g = columns_of(batch, rows, columns, 4 * PER_MULTIPROCESSOR, UNROLL);
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return with_bool(is_vector(columns, x, y), [&](auto vector) {
+			return launch(spread<T, vector.value>, g.blocks, g.threads, stream, g, (const T *)x, (T *)y,
+				      (float)factor);
+		});
+	});
+}

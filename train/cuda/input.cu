@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures as the loader gives them, bytes in NHWC, to normalized numbers in the layout that the model wants.
+ */
+#include "kernel.cuh"
+
+namespace cuda_kernels
+{
+namespace
+{
+
+struct coefficients {
+	float scale[4], shift[4];
+};
+
+/* NHWC: V elements of y to a thread, of whatever channels. */
+template <int C, int V, typename T>
+__global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const uint8_t *x, T *y, int64_t vectors)
+{
+	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
+		const vector<uint8_t, V> bytes = reinterpret_cast<const vector<uint8_t, V> *>(x)[i];
+		/* i modulo C and V modulo C are enough to know the first one's channel. */
+		const int first = (int)(i % C) * (V % C) % C;
+		float scale[C], shift[C];
+#pragma unroll
+		for (int c = 0; c < C; c++) {
+			scale[c] = a.scale[c];
+			shift[c] = a.shift[c];
+		}
+		/* Turned until the first one's is in front: selections between registers, no indexed memory. */
+#pragma unroll
+		for (int turn = 1; turn < C; turn++)
+			if (turn <= first) {
+				const float s = scale[0], t = shift[0];
+#pragma unroll
+				for (int c = 0; c + 1 < C; c++) {
+					scale[c] = scale[c + 1];
+					shift[c] = shift[c + 1];
+				}
+				scale[C - 1] = s;
+				shift[C - 1] = t;
+			}
+		vector<T, V> out;
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			out.v[k] = from_float<T>((float)bytes.v[k] * scale[k % C] + shift[k % C]);
+		reinterpret_cast<vector<T, V> *>(y)[i] = out;
+	}
+}
+
+/* NCHW: V pixels to a thread, and all their channels. vectors: of one picture's pixels. */
+template <int C, int V, typename T>
+__global__ void __launch_bounds__(THREADS)
+	normalize_nchw(coefficients a, const uint8_t *x, T *y, int64_t vectors, int64_t pieces)
+{
+	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < pieces; i += (int64_t)gridDim.x * THREADS) {
+		uint8_t bytes[V * C];
+#pragma unroll
+		for (int k = 0; k < C; k++) {
+			const vector<uint8_t, V> part = reinterpret_cast<const vector<uint8_t, V> *>(x)[i * C + k];
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				bytes[k * V + j] = part.v[j];
+		}
+		const int64_t picture = i / vectors, inside = i % vectors;
+#pragma unroll
+		for (int c = 0; c < C; c++) {
+			vector<T, V> out;
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out.v[j] = from_float<T>((float)bytes[j * C + c] * a.scale[c] + a.shift[c]);
+			reinterpret_cast<vector<T, V> *>(y)[(picture * C + c) * vectors + inside] = out;
+		}
+	}
+}
+
+template <int C, int V, typename T>
+cudaError_t launch_normalize(cudaStream_t stream, const coefficients &a, const uint8_t *x, T *y, bool nhwc, int64_t n,
+			     int64_t area)
+{
+	const int64_t pieces = n * area / V;
+	if (nhwc)
+		return launch(normalize_nhwc<C, V, T>, blocks_of(pieces * C), dim3(THREADS), stream, a, x, y,
+			      pieces * C);
+	return launch(normalize_nchw<C, V, T>, blocks_of(pieces), dim3(THREADS), stream, a, x, y, area / V, pieces);
+}
+
+/* Vectors of 8: NHWC needs as many elements in all, NCHW as many in each plane. */
+template <int C, typename T>
+cudaError_t normalize(cudaStream_t stream, const coefficients &a, const uint8_t *x, void *y, bool nhwc, int64_t n,
+		      int64_t area)
+{
+	constexpr int V = 8;
+	const bool whole = (nhwc ? n * area : area) % V == 0 && is_aligned(x, V) && is_aligned(y, V * sizeof(T));
+	return whole ? launch_normalize<C, V, T>(stream, a, x, (T *)y, nhwc, n, area)
+		     : launch_normalize<C, 1, T>(stream, a, x, (T *)y, nhwc, n, area);
+}
+
+} // namespace
+} // namespace cuda_kernels
+
+extern "C" cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype,
+					     bool nhwc, int64_t n, int64_t area, int channels, const float scale[4],
+					     const float shift[4])
+{
+	using namespace cuda_kernels;
+	coefficients a;
+	for (int c = 0; c < 4; c++) {
+		a.scale[c] = scale[c];
+		a.shift[c] = shift[c];
+	}
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		switch (channels) {
+		case 1:
+			return normalize<1, T>(stream, a, x, y, nhwc, n, area);
+		case 2:
+			return normalize<2, T>(stream, a, x, y, nhwc, n, area);
+		case 3:
+			return normalize<3, T>(stream, a, x, y, nhwc, n, area);
+		case 4:
+			return normalize<4, T>(stream, a, x, y, nhwc, n, area);
+		default:
+			return cudaErrorInvalidValue;
+		}
+	});
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SGD over all parameters in one launch, and the dynamic scale of the loss.
+ */
+#include "kernel.cuh"
+
+namespace cuda_kernels
+{
+namespace
+{
+
+struct sgd_op {
+	float *w, *m;
+	const float *g, *scalars, *scaler; /* scaler NULL: none */
+	float momentum;
+	bool nesterov;
+};
+
+struct rates {
+	float inverse, lr, decay;
+};
+
+template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, const rates &r, int64_t first, int64_t stride)
+{
+	typedef vector<float, V> numbers;
+	numbers w[N], g[N], m[N];
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		w[k] = reinterpret_cast<const numbers *>(a.w)[first + k * stride];
+		g[k] = reinterpret_cast<const numbers *>(a.g)[first + k * stride];
+		m[k] = reinterpret_cast<const numbers *>(a.m)[first + k * stride];
+	}
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			const float gradient = g[k].v[i] * r.inverse + r.decay * w[k].v[i];
+			m[k].v[i] = a.momentum * m[k].v[i] + gradient;
+			w[k].v[i] -= r.lr * (a.nesterov ? gradient + a.momentum * m[k].v[i] : m[k].v[i]);
+		}
+		reinterpret_cast<numbers *>(a.w)[first + k * stride] = w[k];
+		reinterpret_cast<numbers *>(a.m)[first + k * stride] = m[k];
+	}
+}
+
+template <int V> __global__ void __launch_bounds__(THREADS) sgd(sgd_op a, int64_t count)
+{
+	if (a.scaler && a.scaler[DTRAIN_SCALER_INFINITE] != 0)
+		return;
+	const rates r = {a.scaler ? 1 / a.scaler[DTRAIN_SCALER_SCALE] : 1.f, a.scalars[0], a.scalars[1]};
+	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
+	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	int64_t i = thread;
+	for (; i + stride < vectors; i += 2 * stride)
+		sgd_step<2, V>(a, r, i, stride);
+	if (i < vectors)
+		sgd_step<1, V>(a, r, i, 0);
+	if (thread < count - vectors * V)
+		sgd_step<1, 1>(a, r, vectors * V + thread, 0);
+}
+
+__device__ inline bool is_finite(float x)
+{
+	return x - x == 0;
+}
+
+/* Whoever finds one writes the same. */
+template <int V> __global__ void __launch_bounds__(THREADS) inspect(const float *g, float *scaler, int64_t count)
+{
+	typedef vector<float, V> numbers;
+	constexpr int N = 4;
+	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
+	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	bool finite = true;
+	int64_t i = thread;
+	for (; i + (N - 1) * stride < vectors; i += N * stride) {
+		numbers part[N];
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			part[k] = reinterpret_cast<const numbers *>(g)[i + k * stride];
+#pragma unroll
+		for (int k = 0; k < N; k++)
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				finite = finite && is_finite(part[k].v[j]);
+	}
+	for (; i < vectors; i += stride) {
+		const numbers part = reinterpret_cast<const numbers *>(g)[i];
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			finite = finite && is_finite(part.v[j]);
+	}
+	if (thread < count - vectors * V)
+		finite = finite && is_finite(g[vectors * V + thread]);
+	if (!finite)
+		scaler[DTRAIN_SCALER_INFINITE] = 1;
+}
+
+/* As the device table says: torch.amp.GradScaler's defaults. */
+__global__ void update(float *scaler)
+{
+	const bool infinite = scaler[DTRAIN_SCALER_INFINITE] != 0;
+	const float good = infinite ? 0 : scaler[DTRAIN_SCALER_GOOD_STEPS] + 1;
+	if (infinite)
+		scaler[DTRAIN_SCALER_SCALE] *= 0.5f;
+	else if (good == 2000)
+		scaler[DTRAIN_SCALER_SCALE] *= 2;
+	scaler[DTRAIN_SCALER_GOOD_STEPS] = good == 2000 ? 0 : good;
+}
+
+} // namespace
+} // namespace cuda_kernels
+
+using namespace cuda_kernels;
+
+extern "C" cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
+				       const float *scaler, int64_t count, double momentum, bool nesterov)
+{
+	sgd_op a = {w, m, g, scalars, scaler, (float)momentum, nesterov};
+	if (is_aligned(w, 16) && is_aligned(g, 16) && is_aligned(m, 16))
+		return launch(sgd<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, a, count);
+	return launch(sgd<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, a, count);
+}
+
+extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count)
+{
+	cudaError_t status = cudaMemsetAsync(&scaler[DTRAIN_SCALER_INFINITE], 0, sizeof(*scaler), stream);
+	if (status != cudaSuccess)
+		return status;
+	if (is_aligned(g, 16))
+		return launch(inspect<4>, blocks_of((count + 15) / 16), dim3(THREADS), stream, g, scaler, count);
+	return launch(inspect<1>, blocks_of((count + 3) / 4), dim3(THREADS), stream, g, scaler, count);
+}
+
+extern "C" cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler)
+{
+	return launch(update, 1, dim3(1), stream, scaler);
+}
