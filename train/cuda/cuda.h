@@ -24,9 +24,9 @@ struct dtrain_device {
 		lock; /* held while an op is made or put on a stream: cuDNN's handle is for one thread at a time */
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
-	/* Pinned memory that kernels write: 1 + row of a label that is out of range. Synchronizing reports it, and sets
-	 * it to 0 again. */
-	int32_t *fault;
+	/* Pinned memory that a kernel writes when a label is out of range: 1 + its row in the lower half, the label (or
+	 * the nearest number of 32 bits) in the upper one. Synchronizing reports it, and sets it to 0 again. */
+	int64_t *fault;
 	struct cuda_algorithms *algorithms;
 };
 

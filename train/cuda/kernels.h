@@ -100,10 +100,11 @@ cudaError_t cuda_kernel_max_pool_bwd(cudaStream_t stream, const cuda_pool *g, co
 
 /* ---- loss and optimizer ---- */
 
-/* DTRAIN_OP_SOFTMAX_XENT. loss F32; d_logits of the logits' type, NULL scaler: scale 1. A label outside 0 .. classes-1
- * writes 1 + its row to *fault, which may be mapped host memory; that row's loss and d_logits are 0. */
+/* DTRAIN_OP_SOFTMAX_XENT. loss F32; d_logits of the logits' type, NULL scaler: scale 1. For a label outside 0 ..
+ * classes-1, 1 + its row is written to the lower half of *fault, which may be mapped host memory, and the label (or the
+ * nearest number of 32 bits) to the upper one, in one store; that row's loss and d_logits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits, const int64_t *label,
-				     const float *scaler, float *loss, void *d_logits, int32_t *fault, int64_t rows,
+				     const float *scaler, float *loss, void *d_logits, int64_t *fault, int64_t rows,
 				     int64_t classes, double label_smoothing);
 /* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,

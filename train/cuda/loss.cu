@@ -44,10 +44,16 @@ struct loss_op {
 	const int64_t *label;
 	const float *scaler; /* NULL: none */
 	float *loss;
-	int32_t *fault;
+	int64_t *fault;
 	int64_t rows, classes;
 	float smoothing, of_all; /* of_all: smoothing / classes */
 };
+
+__device__ inline int64_t fault_of(int64_t row, int64_t label)
+{
+	const int64_t nearest = label < INT32_MIN ? INT32_MIN : label > INT32_MAX ? INT32_MAX : label;
+	return (int64_t)((uint64_t)nearest << 32 | (uint32_t)(row + 1));
+}
 
 template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const T *logits, T *d_logits)
 {
@@ -59,7 +65,7 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 			d_x[c] = from_float<T>(0);
 		if (threadIdx.x == 0) {
 			a.loss[row] = 0;
-			*a.fault = (int32_t)(row + 1);
+			*a.fault = fault_of(row, label);
 		}
 		return;
 	}
@@ -93,7 +99,7 @@ using namespace cuda_kernels;
 
 extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits,
 						const int64_t *label, const float *scaler, float *loss, void *d_logits,
-						int32_t *fault, int64_t rows, int64_t classes, double label_smoothing)
+						int64_t *fault, int64_t rows, int64_t classes, double label_smoothing)
 {
 	loss_op a = {label,
 		     scaler,

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "core/op.h"
 #include "cuda.h"
+#include "kernels.h"
 
 const char cuda_nhwc[] = "NHWC";
 const char cuda_dnn_private[] = "cuDNN's own";
@@ -55,6 +56,24 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = cuda_build_conv,
 	[DTRAIN_OP_CONV2D_BWD_DATA] = cuda_build_conv,
 	[DTRAIN_OP_CONV2D_BWD_WEIGHT] = cuda_build_conv,
+	[DTRAIN_OP_BATCH_NORM_TRAIN] = cuda_batch_norm_kernels,
+	[DTRAIN_OP_BATCH_NORM_EVAL] = cuda_batch_norm_kernels,
+	[DTRAIN_OP_BATCH_NORM_BWD] = cuda_batch_norm_kernels,
+	[DTRAIN_OP_MAX_POOL] = cuda_max_pool_kernels,
+	[DTRAIN_OP_MAX_POOL_BWD] = cuda_max_pool_kernels,
+	[DTRAIN_OP_RELU] = cuda_build_simple,
+	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
+	[DTRAIN_OP_ADD] = cuda_build_simple,
+	[DTRAIN_OP_GLOBAL_AVG_POOL] = cuda_build_simple,
+	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = cuda_build_simple,
+	[DTRAIN_OP_FLATTEN] = cuda_build_simple,
+	[DTRAIN_OP_FLATTEN_BWD] = cuda_build_simple,
+	[DTRAIN_OP_SOFTMAX_XENT] = cuda_build_simple,
+	[DTRAIN_OP_MEAN] = cuda_build_simple,
+	[DTRAIN_OP_SGD] = cuda_build_simple,
+	[DTRAIN_OP_NORMALIZE] = cuda_build_simple,
+	[DTRAIN_OP_SCALER_INSPECT] = cuda_build_simple,
+	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
 };
 
 static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)

@@ -103,7 +103,7 @@ __global__ void update(float *scaler)
 	const float good = infinite ? 0 : scaler[DTRAIN_SCALER_GOOD_STEPS] + 1;
 	if (infinite)
 		scaler[DTRAIN_SCALER_SCALE] *= 0.5f;
-	else if (good == 2000)
+	else if (good == 2000 && is_finite(scaler[DTRAIN_SCALER_SCALE] * 2))
 		scaler[DTRAIN_SCALER_SCALE] *= 2;
 	scaler[DTRAIN_SCALER_GOOD_STEPS] = good == 2000 ? 0 : good;
 }

@@ -40,11 +40,11 @@ void cuda_stream_destroy(dtrain_stream *stream)
 /* What a kernel found wrong since the last time. One caller gets it. */
 static int report_fault(const dtrain_device *device, beton_error *err)
 {
-	int32_t fault = __atomic_exchange_n(device->fault, 0, __ATOMIC_ACQ_REL);
+	int64_t fault = __atomic_exchange_n(device->fault, 0, __ATOMIC_ACQ_REL);
 	if (fault == 0)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "the label of row %d of a batch is outside the model's classes",
-		       fault - 1);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "label %d of row %d of a batch is outside the model's classes",
+		       (int32_t)(fault >> 32), (int32_t)fault - 1);
 }
 
 int cuda_stream_synchronize(dtrain_stream *stream, beton_error *err)

@@ -42,11 +42,11 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 {
 	array logits = array_random("logits", type, rows * classes, 0, -most, most), label = labels_of(rows, classes);
 	array scaler = scaler_of(1024, 0, 0), loss = array_make("loss", DTRAIN_F32, rows, 0);
-	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_F32, 1, 0);
-	*(int32_t *)fault.memory = 0;
+	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_I64, 1, 0);
+	*(int64_t *)fault.memory = 0;
 	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, scaled ? scaler.memory : NULL,
 					    loss.memory, d_logits.memory, fault.memory, rows, classes, smoothing));
-	assert_int_equal(*(int32_t *)fault.memory, 0);
+	assert_true(*(int64_t *)fault.memory == 0);
 
 	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){rows, classes}), row = dtrain_shape_of(1, &rows);
 	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
@@ -85,11 +85,12 @@ static void labels_out_of_range_are_reported(void **state)
 		dtrain_dtype type = test_types[i % 3];
 		array logits = array_random("logits", type, 3 * 5, 0, -1, 1), label = labels_of(3, 5);
 		array loss = array_make("loss", DTRAIN_F32, 3, 0), d_logits = array_make("d_logits", type, 15, 0);
-		int32_t fault = 0;
+		int64_t fault = 0;
 		array_set(&label, 1, bad[i / 3]);
 		CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, NULL, loss.memory,
 						    d_logits.memory, &fault, 3, 5, 0));
-		assert_int_equal(fault, 2);
+		assert_int_equal((int32_t)fault, 2);
+		assert_true((double)(fault >> 32) == fmin(fmax(bad[i / 3], INT32_MIN), INT32_MAX));
 		assert_true(array_get(&loss, 1) == 0 && array_get(&loss, 0) > 0 && array_get(&loss, 2) > 0);
 		for (int k = 0; k < 15; k++)
 			assert_true((array_get(&d_logits, k) == 0) == (k / 5 == 1));
@@ -160,10 +161,10 @@ static void inspect_finds_one_bad_number_anywhere(void **state)
 static void scaler_changes_as_ref(void **state)
 {
 	(void)state;
-	static const double states[][3] = {
-		{65536, 0, 0}, {65536, 1998, 0}, {65536, 1999, 0}, {65536, 7, 1}, {0.5, 1999, 1}};
+	static const double states[][3] = {{65536, 0, 0}, {65536, 1998, 0}, {65536, 1999, 0},
+					   {65536, 7, 1}, {0.5, 1999, 1},   {0x1p127, 1999, 0}};
 	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		array got = scaler_of(states[i][0], states[i][1], states[i][2]), right = array_copy(&got);
 		CHECK_CUDA(cuda_kernel_scaler_update(NULL, got.memory));
 		ref_run(DTRAIN_OP_SCALER_UPDATE, &(dtrain_op_attrs){0}, 1, 1, (dtrain_shape[]){four, four},

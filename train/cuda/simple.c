@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ops that are one or two kernels of ours: all but convolutions, products, batch norm and max pool.
+ */
+#include "common/error.h"
+#include "core/op.h"
+#include "kernel_op.h"
+#include "kernels.h"
+
+static bool is_any_nhwc(const dtrain_operand *operands, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (cuda_is_nhwc(&operands[i]))
+			return true;
+	return false;
+}
+
+/* ---- element by element ---- */
+
+static cudaError_t relu(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_relu(stream, desc->inputs[0].dtype, operands[0], operands[1],
+				dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t relu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			    void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_relu_bwd(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2],
+				    dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t add(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+		       void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_add(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2], desc->attrs.relu,
+			       dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+/* Such a kernel takes any order of elements, if only it is the same for all. */
+static bool order_elements(dtrain_op_desc *desc)
+{
+	bool nhwc = is_any_nhwc(desc->inputs, desc->num_inputs);
+	if (!nhwc)
+		desc->outputs[0].layout = NULL;
+	return nhwc;
+}
+
+/* ---- pooling and flattening: no layout needs a transposition of its own ---- */
+
+static cudaError_t global_avg_pool(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				   void *const *operands, void *workspace)
+{
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	dtrain_dtype dtype = desc->inputs[0].dtype;
+	double share = 1.0 / (double)x.area;
+	if (k->nhwc)
+		return cuda_kernel_column_sums(stream, operands[0], dtype, operands[1], dtype, x.n, x.area, x.channels,
+					       share, workspace);
+	return cuda_kernel_column_sums(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels, x.area, 1,
+				       share, workspace);
+}
+
+static cudaError_t global_avg_pool_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				       void *const *operands, void *workspace)
+{
+	(void)workspace;
+	cuda_extent x = cuda_extent_of(&desc->outputs[0]);
+	dtrain_dtype dtype = desc->inputs[0].dtype;
+	double share = 1.0 / (double)x.area;
+	if (k->nhwc)
+		return cuda_kernel_spread(stream, dtype, operands[0], operands[1], x.n, x.area, x.channels, share);
+	return cuda_kernel_spread(stream, dtype, operands[0], operands[1], x.n * x.channels, x.area, 1, share);
+}
+
+static cudaError_t flatten(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			   void *const *operands, void *workspace)
+{
+	(void)workspace;
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	dtrain_dtype dtype = desc->inputs[0].dtype;
+	if (k->nhwc)
+		return cuda_kernel_transpose(stream, operands[0], dtype, operands[1], dtype, x.n, x.area, x.channels);
+	return cuda_kernel_cast(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels * x.area);
+}
+
+static cudaError_t flatten_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			       void *const *operands, void *workspace)
+{
+	(void)workspace;
+	cuda_extent x = cuda_extent_of(&desc->outputs[0]);
+	dtrain_dtype dtype = desc->inputs[0].dtype;
+	if (k->nhwc)
+		return cuda_kernel_transpose(stream, operands[0], dtype, operands[1], dtype, x.n, x.channels, x.area);
+	return cuda_kernel_cast(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels * x.area);
+}
+
+static size_t pool_workspace(const dtrain_op_desc *desc, bool nhwc)
+{
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	return nhwc ? cuda_kernel_column_sums_workspace(x.n, x.area, x.channels)
+		    : cuda_kernel_column_sums_workspace(x.n * x.channels, x.area, 1);
+}
+
+static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			     void *const *operands, void *workspace)
+{
+	(void)workspace;
+	cuda_extent y = cuda_extent_of(&desc->outputs[0]);
+	return cuda_kernel_normalize(stream, operands[0], operands[1], desc->outputs[0].dtype, k->nhwc, y.n, y.area,
+				     (int)y.channels, desc->attrs.scale, desc->attrs.shift);
+}
+
+/* ---- loss and optimizer ---- */
+
+static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				void *const *operands, void *workspace)
+{
+	(void)workspace;
+	void *const *outputs = operands + desc->num_inputs;
+	return cuda_kernel_softmax_xent(stream, desc->inputs[0].dtype, operands[0], operands[1],
+					desc->num_inputs > 2 ? operands[2] : NULL, outputs[0], outputs[1], k->fault,
+					desc->inputs[0].shape.dim[0], desc->inputs[0].shape.dim[1],
+					desc->attrs.label_smoothing);
+}
+
+static cudaError_t mean(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	int64_t count = desc->inputs[0].shape.dim[0];
+	return cuda_kernel_column_sums(stream, operands[0], desc->inputs[0].dtype, operands[1], desc->outputs[0].dtype,
+				       1, count, 1, 1.0 / (double)count, workspace);
+}
+
+static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+		       void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_sgd(stream, operands[0], operands[1], operands[2], operands[3],
+			       desc->num_inputs > 4 ? operands[4] : NULL, dtrain_shape_count(&desc->inputs[0].shape),
+			       desc->attrs.momentum, desc->attrs.nesterov);
+}
+
+static cudaError_t scaler_inspect(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				  void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_scaler_inspect(stream, operands[0], operands[1], dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t scaler_update(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				 void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)desc;
+	(void)workspace;
+	return cuda_kernel_scaler_update(stream, operands[0]);
+}
+
+/* ---- choosing ---- */
+
+static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
+	[DTRAIN_OP_RELU] = relu,
+	[DTRAIN_OP_RELU_BWD] = relu_bwd,
+	[DTRAIN_OP_ADD] = add,
+	[DTRAIN_OP_GLOBAL_AVG_POOL] = global_avg_pool,
+	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = global_avg_pool_bwd,
+	[DTRAIN_OP_FLATTEN] = flatten,
+	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
+	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
+	[DTRAIN_OP_MEAN] = mean,
+	[DTRAIN_OP_SGD] = sgd,
+	[DTRAIN_OP_NORMALIZE] = normalize,
+	[DTRAIN_OP_SCALER_INSPECT] = scaler_inspect,
+	[DTRAIN_OP_SCALER_UPDATE] = scaler_update,
+};
+
+int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	cuda_kernel_op k = {.launch = launches[desc->kind]};
+	if (!k.launch)
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': no kernel for op %s",
+			       dtrain__op_name(desc->kind));
+	switch (desc->kind) {
+	case DTRAIN_OP_RELU:
+	case DTRAIN_OP_RELU_BWD:
+	case DTRAIN_OP_ADD:
+		k.nhwc = order_elements(desc);
+		break;
+	case DTRAIN_OP_GLOBAL_AVG_POOL:
+		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
+		k.own_bytes = pool_workspace(desc, k.nhwc);
+		break;
+	case DTRAIN_OP_FLATTEN:
+		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
+		break;
+	case DTRAIN_OP_GLOBAL_AVG_POOL_BWD:
+	case DTRAIN_OP_FLATTEN_BWD:
+	case DTRAIN_OP_NORMALIZE:
+		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
+		break;
+	case DTRAIN_OP_MEAN:
+		k.own_bytes = cuda_kernel_column_sums_workspace(1, desc->inputs[0].shape.dim[0], 1);
+		break;
+	default:
+		break;
+	}
+	return cuda_kernel_op_create(op, desc, &k, err);
+}
