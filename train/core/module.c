@@ -31,7 +31,7 @@ static bool is_there(const char *folder, int length, const char *name, char path
 	return length > 0 && size > 0 && size < PATH_MAX && access(path, R_OK) == 0;
 }
 
-/* The folder of this library, or of the program that it is a part of. */
+/* The folder of this library, or of the program that it is a part of, which has the libraries' beside its own. */
 static bool is_beside_library(const char *name, char path[PATH_MAX])
 {
 	Dl_info self;
@@ -40,6 +40,9 @@ static bool is_beside_library(const char *name, char path[PATH_MAX])
 	if (!dladdr((const void *)&num_loaded, &self) || !self.dli_fname || !(slash = strrchr(self.dli_fname, '/')))
 		return false;
 	int length = snprintf(folder, sizeof(folder), "%.*s/dtrain", (int)(slash - self.dli_fname), self.dli_fname);
+	if (length < PATH_MAX && is_there(folder, length, name, path))
+		return true;
+	length = snprintf(folder, sizeof(folder), "%.*s/../lib/dtrain", (int)(slash - self.dli_fname), self.dli_fname);
 	return length < PATH_MAX && is_there(folder, length, name, path);
 }
 
