@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dtrain/checkpoint.h>
 
+#include <float.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -246,8 +247,8 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 			       STATE_VERSION);
 	json_t *scaler = json_object_get(state, "loss_scaler");
 	double scale = 0, good_steps = 0;
-	if (scaler && (json_unpack(scaler, "[F, F!]", &scale, &good_steps) != 0 || !(scale > 0 && scale < 1e38) ||
-		       !(good_steps >= 0 && good_steps < 1e38)))
+	if (scaler && (json_unpack(scaler, "[F, F!]", &scale, &good_steps) != 0 ||
+		       !(scale > 0 && scale <= (double)FLT_MAX) || !(good_steps >= 0 && good_steps < 2000)))
 		return bt_fail(err, BETON_FORMAT, "%s: the loss scaler's state is out of its range", path);
 	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
