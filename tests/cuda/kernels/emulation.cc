@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A checked longjmp takes a jump to another stack for an error. */
+#undef _FORTIFY_SOURCE
+
 #include "emulation.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +44,16 @@ constexpr int MULTIPROCESSORS = 3;
 
 enum class place { ENDED, AT_BARRIER };
 
-struct fiber {
+/* How to go on with a stack. swapcontext, which sanitizers know, asks the kernel for the signal mask each time; longjmp
+ * does not. */
+struct continuation {
 	ucontext_t context;
+	jmp_buf jump;
+};
+
+struct fiber {
+	continuation self;
+	bool started = false;
 	std::unique_ptr<char[]> stack;
 	place where = place::ENDED;
 	uint3 index;
@@ -49,7 +61,7 @@ struct fiber {
 };
 
 struct scheduler {
-	ucontext_t context;
+	continuation self;
 	std::vector<std::unique_ptr<fiber>> fibers;
 	fiber *running = nullptr;
 	const std::function<void()> *body = nullptr;
@@ -66,6 +78,20 @@ scheduler now;
 	abort();
 }
 
+/* Leaves for another stack until somebody comes back to this one. started: that one was left so itself. */
+void switch_to(continuation *from, continuation *to, bool started)
+{
+#if !defined(WITH_ASAN) && !defined(WITH_TSAN)
+	if (_setjmp(from->jump) != 0)
+		return;
+	if (started)
+		_longjmp(to->jump, 1);
+#endif
+	(void)started;
+	if (swapcontext(&from->context, &to->context) != 0)
+		give_up("swapcontext");
+}
+
 /* From the running fiber back to the scheduler, until it is resumed. */
 void pause(place where)
 {
@@ -77,8 +103,7 @@ void pause(place where)
 #ifdef WITH_TSAN
 	__tsan_switch_to_fiber(now.tsan, 0);
 #endif
-	if (swapcontext(&self->context, &now.context) != 0)
-		give_up("swapcontext");
+	switch_to(&self->self, &now.self, true);
 #ifdef WITH_ASAN
 	__sanitizer_finish_switch_fiber(self->fake_stack, nullptr, nullptr);
 #endif
@@ -99,12 +124,12 @@ std::unique_ptr<fiber> make_fiber()
 {
 	std::unique_ptr<fiber> out(new fiber);
 	out->stack.reset(new char[STACK_BYTES]);
-	if (getcontext(&out->context) != 0)
+	if (getcontext(&out->self.context) != 0)
 		give_up("getcontext");
-	out->context.uc_stack.ss_sp = out->stack.get();
-	out->context.uc_stack.ss_size = STACK_BYTES;
-	out->context.uc_link = nullptr;
-	makecontext(&out->context, fiber_main, 0);
+	out->self.context.uc_stack.ss_sp = out->stack.get();
+	out->self.context.uc_stack.ss_size = STACK_BYTES;
+	out->self.context.uc_link = nullptr;
+	makecontext(&out->self.context, fiber_main, 0);
 #ifdef WITH_TSAN
 	out->tsan = __tsan_create_fiber(0);
 #endif
@@ -122,8 +147,9 @@ void resume(fiber *f)
 	now.tsan = __tsan_get_current_fiber();
 	__tsan_switch_to_fiber(f->tsan, 0);
 #endif
-	if (swapcontext(&now.context, &f->context) != 0)
-		give_up("swapcontext");
+	const bool started = f->started;
+	f->started = true;
+	switch_to(&now.self, &f->self, started);
 #ifdef WITH_ASAN
 	__sanitizer_finish_switch_fiber(now.fake_stack, nullptr, nullptr);
 #endif

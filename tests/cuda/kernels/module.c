@@ -89,27 +89,6 @@ int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return cuda_max_pool_kernels(op, desc, err);
 }
 
-/* Products by ref, whether or not the device's table has a builder for them. */
-static int create_op(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
-{
-	bool product = desc->kind == DTRAIN_OP_LINEAR || desc->kind == DTRAIN_OP_LINEAR_BWD_DATA ||
-		       desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-	if (!product)
-		return cuda_op_create(device, desc, out, err);
-	*out = calloc(1, sizeof(**out));
-	if (!*out)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an op");
-	(*out)->device = device;
-	for (int i = 0; i < desc->num_outputs; i++) {
-		dtrain_operand *output = &desc->outputs[i];
-		output->layout = NULL;
-		output->bytes = (size_t)dtrain_shape_count(&output->shape) * dtrain_dtype_size(output->dtype);
-	}
-	int status = build_ref(*out, desc, err);
-	(*out)->desc = *desc;
-	return status;
-}
-
 /* ---- the device ---- */
 
 static int open_device(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
@@ -198,7 +177,7 @@ const dtrain_device_api cuda_device_api = {
 	.event_mark = dtrain__host_event_record,
 	.copy = dtrain__host_copy,
 	.zero = dtrain__host_zero,
-	.op_create = create_op,
+	.op_create = cuda_op_create,
 	.op_destroy = cuda_op_destroy,
 	.op_run = cuda_op_run,
 };
