@@ -53,6 +53,9 @@ static int open_slot(run_stepper *stepper, struct slot *slot, beton_error *err)
 		result = stepper->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	else if (!(slot->figures = calloc(1, sizeof(*slot->figures))))
 		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for figures");
+	/* The device writes the scaler's state only where there is a scaler. */
+	if (result == BETON_OK)
+		memset(slot->figures, 0, sizeof(*slot->figures));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && result == BETON_OK; i++)
 		result = stepper->api->event_create(device, events[i], err);
 	return result;
