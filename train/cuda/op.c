@@ -79,14 +79,6 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
 };
 
-static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
-{
-	if (!builders[desc->kind])
-		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s is not there yet",
-			       dtrain__op_name(desc->kind));
-	return builders[desc->kind](op, desc, err);
-}
-
 int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
 	*out = NULL;
@@ -101,7 +93,7 @@ int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out,
 	op->device = device;
 	lay_out(desc);
 	pthread_mutex_lock(&device->lock);
-	status = build(op, desc, err);
+	status = builders[desc->kind](op, desc, err);
 	pthread_mutex_unlock(&device->lock);
 	if (status != BETON_OK) {
 		cuda_op_destroy(op);

@@ -9,9 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <cublasLt.h>
-#include <cudnn.h>
-
 #include "standin.h"
 
 #define ALIGNMENT 256
@@ -29,7 +26,7 @@ struct standin standin;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of the counts, and: */
 static allocation *allocations;
 static size_t used;
-static _Thread_local bool has_device;
+static _Thread_local int current = -1;
 static _Thread_local cudaError_t last;
 
 void standin_reset(void)
@@ -50,7 +47,7 @@ cudaError_t standin_return(cudaError_t status)
 cudaError_t standin_enter(bool needs_device)
 {
 	pthread_mutex_lock(&mutex);
-	standin.strays += needs_device && !has_device;
+	standin.strays += needs_device && current < 0;
 	bool fails = ++standin.calls == standin.fail_at;
 	pthread_mutex_unlock(&mutex);
 	return standin_return(fails ? standin.failure : cudaSuccess);
@@ -128,7 +125,24 @@ cudaError_t cudaSetDevice(int device)
 	cudaError_t status = standin_enter(false);
 	if (status == cudaSuccess && device >= standin.devices)
 		status = standin_return(cudaErrorInvalidDevice);
-	has_device = has_device || status == cudaSuccess;
+	if (status == cudaSuccess)
+		current = device;
+	return status;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	cudaError_t status = standin_enter(true);
+	*device = current > 0 ? current : 0;
+	return status;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+	cudaError_t status = standin_enter(false);
+	if (status == cudaSuccess && device >= standin.devices)
+		status = standin_return(cudaErrorInvalidDevice);
+	*value = attribute == cudaDevAttrMultiProcessorCount ? 132 : 0;
 	return status;
 }
 
@@ -206,41 +220,4 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 	*available = standin.memory - used;
 	*total = standin.memory;
 	return cudaSuccess;
-}
-
-/* ---- handles of the libraries ---- */
-
-/* Their failures are not on the record of the runtime. */
-static void *handle(void)
-{
-	void *made = standin_enter(true) == cudaSuccess ? calloc(1, 16) : NULL;
-	(void)cudaGetLastError();
-	standin_count(made ? 1 : 0);
-	return made;
-}
-
-cudnnStatus_t cudnnCreate(cudnnHandle_t *out)
-{
-	*out = handle();
-	return *out ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_INITIALIZED;
-}
-
-cudnnStatus_t cudnnDestroy(cudnnHandle_t made)
-{
-	free(made);
-	standin_count(-1);
-	return CUDNN_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
-{
-	*out = handle();
-	return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
-}
-
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t made)
-{
-	free(made);
-	standin_count(-1);
-	return CUBLAS_STATUS_SUCCESS;
 }

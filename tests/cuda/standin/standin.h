@@ -21,6 +21,7 @@ struct standin {
 	int driver_version;
 	int capability;
 	size_t memory;
+	void *gpu; /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
 	/* The call of this number, of those that can fail, fails so; 0: none does. */
 	long fail_at;
 	cudaError_t failure;

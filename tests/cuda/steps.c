@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * steps STUB GPU.json: whole training steps of a small network over the stand-in, with cuDNN planning for the GPU that
+ * is described, and cuBLASLt of the tests' own. No number means anything here; what is seen is that each op is made,
+ * enqueued and captured, that nothing is allocated or awaited in a step, and that all is given back.
+ */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cudnn.h>
+
+#include <dtrain/graph.h>
+#include <dtrain/optim.h>
+
+#include "standin/standin.h"
+
+enum { BATCH = 4, SIDE = 16, CLASSES = 5 };
+
+static void *gpu; /* what cuDNN plans for */
+
+/* Asked by the leak sanitizer, where there is one: what NVIDIA's libraries keep is not ours. */
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libcudnn\nleak:libcublasLt\nleak:libnvrtc\n";
+}
+
+struct job {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_scaler *scaler;
+	dtrain_program *program;
+	dtrain_sgd *sgd;
+	dtrain_tensor loss;
+	beton_error err;
+};
+
+static void ok(int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("%d: %s", status, err->message);
+}
+
+/* One of each kind of layer, with what is in front of and behind them in ResNets. */
+static dtrain_tensor network(dtrain_graph *graph)
+{
+	const float mean[] = {120, 118, 104}, deviation[] = {58, 57, 57};
+	dtrain_shape bytes = dtrain_shape_of(4, (int64_t[]){BATCH, SIDE, SIDE, 3});
+	dtrain_tensor x =
+		dtrain_normalize(graph, dtrain_graph_input(graph, "image", DTRAIN_U8, &bytes), mean, deviation);
+	x = dtrain_conv2d(graph, "stem", x, 8, 3, 2, 1);
+	x = dtrain_batch_norm(graph, "norm", x, true);
+	x = dtrain_max_pool(graph, x, 3, 2, 1);
+	dtrain_tensor shortcut = dtrain_batch_norm(graph, "short", dtrain_conv2d(graph, "cut", x, 16, 1, 1, 0), false);
+	x = dtrain_conv2d(graph, "conv", x, 16, 3, 1, 1);
+	x = dtrain_batch_norm_add(graph, "sum", x, shortcut);
+	x = dtrain_relu(graph, dtrain_add(graph, x, shortcut, false));
+	return dtrain_linear(graph, "out", dtrain_global_avg_pool(graph, x), CLASSES);
+}
+
+static void build(struct job *job, dtrain_dtype dtype)
+{
+	beton_error *err = &job->err;
+	dtrain_graph *graph;
+	dtrain_sgd_options sgd;
+	dtrain_shape labels = dtrain_shape_of(1, (int64_t[]){BATCH});
+	ok(dtrain_graph_create(job->params, true, &graph, err), err);
+	dtrain_graph_set_dtype(graph, dtype);
+	if (job->scaler)
+		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(job->scaler));
+	dtrain_tensor label = dtrain_graph_input(graph, "label", DTRAIN_I64, &labels);
+	job->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, network(graph), label, 0.1));
+	dtrain_graph_keep(graph, job->loss);
+	dtrain_graph_backward(graph, job->loss);
+	ok(dtrain_graph_compile(&graph, &job->program, err), err);
+	ok(dtrain_params_initialize(job->params, 7, job->stream, err), err);
+	dtrain_sgd_options_init(&sgd);
+	sgd.scaler = job->scaler;
+	ok(dtrain_sgd_create(job->params, &sgd, &job->sgd, err), err);
+}
+
+static void step(struct job *job)
+{
+	ok(dtrain_program_run(job->program, job->stream, NULL, &job->err), &job->err);
+	ok(dtrain_sgd_apply(job->sgd, job->stream, &job->err), &job->err);
+}
+
+static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
+{
+	struct job job = {0};
+	beton_error *err = &job.err;
+	float loss;
+	void *captured;
+	const dtrain_device_options options = {
+		.struct_size = sizeof(options), .tf32 = tf32, .deterministic = deterministic};
+	ok(dtrain_device_open("cuda", &options, &job.device, err), err);
+	job.api = dtrain_device_get_api(job.device);
+	ok(job.api->stream_create(job.device, &job.stream, err), err);
+	ok(dtrain_params_create(job.device, DTRAIN_F32, &job.params, err), err);
+	if (dtype == DTRAIN_F16)
+		ok(dtrain_scaler_create(job.device, job.stream, &job.scaler, err), err);
+	build(&job, dtype);
+	ok(dtrain_sgd_set_rate(job.sgd, 0.1, job.stream, err), err);
+	long live = standin.live, launches = standin.launches;
+	step(&job);
+	assert_int_equal(standin.live, live);
+	assert_true(standin.launches - launches > 30);
+	/* The capture has as many nodes as a step has launches, at least, and a launch of it calls nothing else. */
+	ok(job.api->capture_begin(job.stream, err), err);
+	step(&job);
+	ok(job.api->capture_end(job.stream, &captured, err), err);
+	long calls = standin.calls;
+	ok(job.api->capture_launch(captured, job.stream, err), err);
+	assert_true(standin.calls - calls <= 2);
+	ok(job.api->copy(job.stream, &loss, dtrain_program_data(job.program, job.loss), sizeof(loss),
+			 DTRAIN_DEVICE_TO_HOST, err),
+	   err);
+	ok(job.api->stream_synchronize(job.stream, err), err);
+	job.api->capture_destroy(captured);
+	dtrain_sgd_destroy(&job.sgd);
+	dtrain_program_destroy(&job.program);
+	dtrain_scaler_destroy(&job.scaler);
+	dtrain_params_destroy(&job.params);
+	job.api->stream_destroy(job.stream);
+	dtrain_device_close(&job.device);
+	assert_int_equal(standin.live, 0);
+	assert_int_equal(standin.strays, 0);
+}
+
+static int reset(void **state)
+{
+	(void)state;
+	standin_reset();
+	standin.memory = (size_t)8 << 30;
+	standin.gpu = gpu;
+	return 0;
+}
+
+static void in_f32(void **state)
+{
+	(void)state;
+	train(DTRAIN_F32, false, true);
+}
+
+static void in_tf32(void **state)
+{
+	(void)state;
+	train(DTRAIN_F32, true, false);
+}
+
+static void in_bf16(void **state)
+{
+	(void)state;
+	train(DTRAIN_BF16, false, false);
+}
+
+static void in_f16(void **state)
+{
+	(void)state;
+	train(DTRAIN_F16, false, false);
+}
+
+static bool describe_gpu(const char *path)
+{
+	char text[4096];
+	FILE *file = fopen(path, "rb");
+	size_t size = file ? fread(text, 1, sizeof(text), file) : 0;
+	if (file)
+		fclose(file);
+	return size > 0 && size < sizeof(text) &&
+	       cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &gpu) == CUDNN_STATUS_SUCCESS &&
+	       cudnnBackendSetAttribute(gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)size,
+					text) == CUDNN_STATUS_SUCCESS &&
+	       cudnnBackendFinalize(gpu) == CUDNN_STATUS_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s STUB GPU.json\n", argv[0]);
+		return 2;
+	}
+	/* Loaded once, it is what cuDNN finds when it searches for libcuda.so.1. */
+	if (!dlopen("libcuda.so.1", RTLD_NOW) && !dlopen(argv[1], RTLD_NOW)) {
+		fprintf(stderr, "there is neither a driver nor its stub: %s\n", dlerror());
+		return 77;
+	}
+	/* Kept, so that what it leaks can be told from what others do; cuDNN loads and unloads it. */
+	char nvrtc[32];
+	snprintf(nvrtc, sizeof(nvrtc), "libnvrtc.so.%d", CUDART_VERSION / 1000);
+	(void)dlopen(nvrtc, RTLD_NOW);
+	setenv("DTRAIN_CACHE", "", 1);
+	standin_reset();
+	standin.gpu = argv; /* any, for the attributes of the description itself */
+	if (!describe_gpu(argv[2])) {
+		fprintf(stderr, "cuDNN does not plan for %s\n", argv[2]);
+		return 1;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(in_f32, reset),
+		cmocka_unit_test_setup(in_tf32, reset),
+		cmocka_unit_test_setup(in_bf16, reset),
+		cmocka_unit_test_setup(in_f16, reset),
+	};
+	int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+	cudnnBackendDestroyDescriptor(gpu);
+	return failed;
+}
