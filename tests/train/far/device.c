@@ -172,6 +172,12 @@ BETON_API dtrain_module_entry_function dtrain_module_entry;
 const dtrain_module *dtrain_module_entry(void)
 {
 	static const dtrain_module module = {
-		.api_version = DTRAIN_MODULE_API_VERSION, .version = "for tests", .device = &far_api};
+		.api_version = DTRAIN_MODULE_API_VERSION,
+		.version = "for tests",
+		.device = &far_api,
+#ifdef DTRAIN_HAVE_GLOO
+		.group = &far_group,
+#endif
+	};
 	return &module;
 }

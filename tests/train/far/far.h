@@ -7,6 +7,10 @@
  * Environment variables:
  *   DTRAIN_FAR_DEVICES=N      devices that there are (default 1)
  *   DTRAIN_FAR_DELAY_US=N     each task waits 0 .. 2 N microseconds first, drawn anew
+ *   DTRAIN_FAR_UUID=TEXT      the device's identity, for groups (default: different in each process)
+ *   DTRAIN_FAR_SHARING=1      ranks may share a device
+ *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
+ *   DTRAIN_FAR_DEAF=1         nor can it be aborted
  *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture or launch
  */
 #ifndef TESTS_TRAIN_FAR_FAR_H
@@ -76,7 +80,7 @@ struct dtrain_event {
 	beton_error failure; /* of the stream that it was recorded on */
 	/* Of the thread that uses the event: the capture that it was last recorded in, and which of its events it was.
 	 */
-	uint64_t capture; /* number; 0: none */
+	atomic_uint_fast64_t capture; /* number; 0: none. Others may ask */
 	int captured_as;
 };
 
@@ -92,6 +96,10 @@ bool far_fails(dtrain_device *device, enum far_call call, beton_error *err);
 
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 void far_free(dtrain_device *device, void *memory);
+
+/* ---- group.c: only where DTRAIN_HAVE_GLOO is defined ---- */
+
+extern const dtrain_group_backend far_group;
 
 /* ---- op.c ---- */
 

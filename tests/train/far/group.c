@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of ranks on the test device, with the manners of NCCL: an operation runs on a stream, in Gloo; when it fails
+ * it does not end, but waits to be aborted, and only asking the communicator tells that something is wrong.
+ *
+ * The id that rank 0 makes is the port of a store, through which the ranks' Gloo contexts find each other.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/group_backend.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "far.h"
+
+/* Deadlines are the library's business. */
+#define GLOO_TIMEOUT_MS 600000
+
+struct far_id {
+	uint16_t port;
+};
+
+struct far_group {
+	void *gloo;
+	dtrain_store_server *server; /* on rank 0 */
+	dtrain_store *store;
+	uint16_t port;
+	uint32_t executed;     /* operations so far, captured ones at each launch: Gloo's tags */
+	bool silent;           /* errors are not told */
+	bool deaf;             /* aborting does not work */
+	pthread_mutex_t mutex; /* guards what follows */
+	pthread_cond_t changed;
+	bool aborted;
+	beton_error failure;
+};
+
+/* Kept between make_id and connect, on rank 0; one group is made at a time. */
+static dtrain_store_server *server;
+
+static int far_stream_capturing(dtrain_stream *stream, bool *capturing, beton_error *err)
+{
+	(void)err;
+	*capturing = stream->capture != NULL;
+	return BETON_OK;
+}
+
+static int far_event_query(dtrain_event *event, bool *complete, beton_error *err)
+{
+	*complete = false;
+	if (event->capture)
+		return bt_fail(err, BETON_STATE, "device 'far': a question about an event that was captured");
+	pthread_mutex_lock(&event->mutex);
+	*complete = event->completed >= event->recorded;
+	beton_error failure = event->failure;
+	pthread_mutex_unlock(&event->mutex);
+	return *complete && failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
+}
+
+static int far_identify(dtrain_device *device, char id[64], char name[64], beton_error *err)
+{
+	const char *given = getenv("DTRAIN_FAR_UUID");
+	(void)device;
+	(void)err;
+	if (given)
+		snprintf(id, 64, "%s", given);
+	else
+		snprintf(id, 64, "far-%d", (int)getpid());
+	snprintf(name, 64, "a far device");
+	return BETON_OK;
+}
+
+static int far_check_sharing(beton_error *err)
+{
+	return getenv("DTRAIN_FAR_SHARING") ? BETON_OK
+					    : bt_fail(err, BETON_UNSUPPORTED, "set DTRAIN_FAR_SHARING to share one");
+}
+
+static int far_make_id(void *memory, beton_error *err)
+{
+	struct far_id *id = memory;
+	dtrain_store_server_stop(&server);
+	int status = dtrain_store_server_start("127.0.0.1", 0, &server, err);
+	if (status == BETON_OK)
+		id->port = dtrain_store_server_port(server);
+	return status;
+}
+
+static void far_group_close(void *memory)
+{
+	struct far_group *group = memory;
+	if (!group)
+		return;
+	if (group->gloo && !group->deaf)
+		dtrain__group_gloo.close(group->gloo);
+	dtrain_store_close(&group->store);
+	dtrain_store_server_stop(&group->server);
+	/* What cannot be aborted is still running on it. */
+	if (group->deaf)
+		return;
+	pthread_cond_destroy(&group->changed);
+	pthread_mutex_destroy(&group->mutex);
+	free(group);
+}
+
+static int join(const dtrain_group_place *place, uint16_t port, void **out, beton_error *err)
+{
+	struct far_group *group = calloc(1, sizeof(*group));
+	*out = NULL;
+	if (!group)
+		return bt_fail(err, BETON_NO_MEMORY, "far: out of memory");
+	pthread_mutex_init(&group->mutex, NULL);
+	pthread_cond_init(&group->changed, NULL);
+	group->port = port;
+	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
+	int status = dtrain_store_connect("127.0.0.1", port, place->timeout_ms, &group->store, err);
+	struct group_member member = {.store = group->store,
+				      .name = place->name,
+				      .rank = place->rank,
+				      .size = place->size,
+				      .timeout_ms = GLOO_TIMEOUT_MS};
+	if (status == BETON_OK)
+		status = dtrain__group_gloo.connect(&member, &group->gloo, err);
+	if (status != BETON_OK) {
+		far_group_close(group);
+		return status;
+	}
+	group->deaf = getenv("DTRAIN_FAR_DEAF") != NULL;
+	*out = group;
+	return BETON_OK;
+}
+
+static int far_group_connect(const dtrain_group_place *place, const void *id, void **state, beton_error *err)
+{
+	int status = join(place, ((const struct far_id *)id)->port, state, err);
+	if (status == BETON_OK && place->rank == 0) {
+		((struct far_group *)*state)->server = server;
+		server = NULL;
+	}
+	return status;
+}
+
+static int far_group_split(void *parent, int color, const dtrain_group_place *place, int timeout_ms, void **state,
+			   beton_error *err)
+{
+	(void)timeout_ms;
+	*state = NULL;
+	return color < 0 ? BETON_OK : join(place, ((struct far_group *)parent)->port, state, err);
+}
+
+static bool is_aborted(struct far_group *group)
+{
+	pthread_mutex_lock(&group->mutex);
+	bool aborted = group->aborted;
+	pthread_mutex_unlock(&group->mutex);
+	return aborted;
+}
+
+/* On a stream's thread. */
+static int execute(void *context, const void *copied, beton_error *err)
+{
+	struct far_group *group = context;
+	dtrain_group_call call = *(const dtrain_group_call *)copied;
+	beton_error failure = {0};
+	(void)err;
+	call.sequence = group->executed++;
+	if (is_aborted(group) || dtrain__group_gloo.run(group->gloo, &call, &failure) == BETON_OK)
+		return BETON_OK;
+	pthread_mutex_lock(&group->mutex);
+	if (!group->silent)
+		group->failure = failure;
+	while (!group->aborted)
+		pthread_cond_wait(&group->changed, &group->mutex);
+	pthread_mutex_unlock(&group->mutex);
+	return BETON_OK;
+}
+
+static int far_group_poll(void *state, beton_error *err)
+{
+	struct far_group *group = state;
+	pthread_mutex_lock(&group->mutex);
+	int status = group->failure.code ? bt_fail(err, group->failure.code, "%s", group->failure.message) : BETON_OK;
+	pthread_mutex_unlock(&group->mutex);
+	return status;
+}
+
+static int far_group_enqueue(void *state, const dtrain_group_call *call, dtrain_stream *stream, beton_error *err)
+{
+	struct far_group *group = state;
+	dtrain_group_call host = *call;
+	if (is_aborted(group))
+		return bt_fail(err, BETON_CANCELLED, "far: aborted");
+	if ((call->output && !far_is_device(call->output)) || (call->input && !far_is_device(call->input)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "far: an operation on host memory");
+	host.output = call->output ? far_to_host(call->output) : NULL;
+	host.input = call->input ? far_to_host(call->input) : NULL;
+	return far_enqueue(stream,
+			   &(struct far_task){.kind = FAR_FUNCTION,
+					      .function = execute,
+					      .context = group,
+					      .call = &host,
+					      .bytes = sizeof(host)},
+			   err);
+}
+
+static int far_group_abort(void *const *states, int count, beton_error *err)
+{
+	bool deaf = false;
+	for (int i = 0; i < count; i++) {
+		struct far_group *group = states[i];
+		deaf = deaf || group->deaf;
+		if (group->deaf)
+			continue;
+		pthread_mutex_lock(&group->mutex);
+		group->aborted = true;
+		pthread_cond_broadcast(&group->changed);
+		pthread_mutex_unlock(&group->mutex);
+		dtrain__group_gloo.abort(group->gloo);
+	}
+	return deaf ? bt_fail(err, BETON_TIMEOUT, "far: aborting did not end") : BETON_OK;
+}
+
+const dtrain_group_backend far_group = {
+	.name = "far",
+	.id_bytes = sizeof(struct far_id),
+	.dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64 |
+		  1u << DTRAIN_U8,
+	.reductions = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_I64,
+	.stream_create = far_stream_create,
+	.stream_capturing = far_stream_capturing,
+	.event_query = far_event_query,
+	.identify = far_identify,
+	.check_sharing = far_check_sharing,
+	.make_id = far_make_id,
+	.connect = far_group_connect,
+	.split = far_group_split,
+	.enqueue = far_group_enqueue,
+	.poll = far_group_poll,
+	.abort = far_group_abort,
+	.close = far_group_close,
+};
