@@ -44,9 +44,19 @@ int dtrain__streams_check(struct group_streams *streams, beton_error *err)
 	return streams->failure.code;
 }
 
+/* What is probably at fault when something is. */
+static void describe_oldest(const struct group_streams *streams, char *text, size_t size)
+{
+	if (streams->first)
+		dtrain__work_describe(streams->first, text, size);
+	else
+		snprintf(text, size, "%s", streams->watches ? streams->watches->what : "between operations");
+}
+
 /* Before anything ends by being aborted: what does not count any more must not look like success. */
 static int spread(const struct group_streams *streams, const beton_error *err, void **states)
 {
+	char where[WORK_LABEL_SIZE + 32];
 	beton_error copy = *err;
 	int count = 0;
 
@@ -55,8 +65,10 @@ static int spread(const struct group_streams *streams, const beton_error *err, v
 		if (other->backend != streams->backend || other->aborted)
 			continue;
 		pthread_mutex_lock(&other->mutex);
-		if (other != streams)
-			dtrain__streams_fail(other, "an operation", &copy);
+		if (other != streams) {
+			describe_oldest(other, where, sizeof(where));
+			dtrain__streams_fail(other, where, &copy);
+		}
 		pthread_mutex_unlock(&other->mutex);
 		other->aborted = true;
 		states[count++] = other->state;
@@ -193,33 +205,32 @@ static uint64_t running_ns(const struct group_streams *streams, uint64_t now)
 /* Called with the mutex held, which it lets go meanwhile. */
 static void look_for_alarm(struct group_streams *streams)
 {
-	const char *where = streams->first ? NULL : streams->watches->what;
-	char text[WORK_LABEL_SIZE + 32];
+	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
 	bool raised;
 
-	if (streams->first)
-		dtrain__work_describe(streams->first, text, sizeof(text));
-	else
-		snprintf(text, sizeof(text), "%s", where);
+	describe_oldest(streams, where, sizeof(where));
 	pthread_mutex_unlock(&streams->mutex);
 	raised = dtrain__group_is_alarmed(&streams->member, &err);
 	pthread_mutex_lock(&streams->mutex);
 	/* The others may have left because they were done; this rank has had a second to be done too. */
 	if (raised && (streams->first || streams->watches))
-		dtrain__streams_fail(streams, text, &err);
+		dtrain__streams_fail(streams, where, &err);
 }
 
 /* Called with the mutex held. */
 static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 {
 	uint64_t now = bt_now_ns(), running;
+	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
 
 	look_at_works(streams, now);
 	look_at_watches(streams, now);
-	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err))
-		dtrain__streams_fail(streams, "an operation", &err);
+	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err)) {
+		describe_oldest(streams, where, sizeof(where));
+		dtrain__streams_fail(streams, where, &err);
+	}
 	running = running_ns(streams, now);
 	if (streams->health == GROUP_WORKS && running > STALL_NS && now >= *next_alarm_ns) {
 		*next_alarm_ns = now + STALL_NS;

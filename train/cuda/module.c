@@ -2,10 +2,7 @@
  *
  * The one symbol of the module: see <dtrain/module.h>.
  */
-#include <dtrain/module.h>
-#include <nccl.h>
-
-#include "cuda.h"
+#include "nccl_comm.h"
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -19,6 +16,7 @@ const dtrain_module *dtrain_module_entry(void)
 		.version = "CUDA " DTRAIN_CUDA_VERSION ", cuDNN " TEXT(CUDNN_MAJOR) "." TEXT(CUDNN_MINOR) "." TEXT(
 			CUDNN_PATCHLEVEL) ", NCCL " TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR) "." TEXT(NCCL_PATCH),
 		.device = &cuda_device_api,
+		.group = &cuda_group_nccl,
 	};
 	return &module;
 }

@@ -124,13 +124,33 @@ static void destroy_event(dtrain_ddp *ddp, dtrain_event *event)
 		ddp->api->event_destroy(event);
 }
 
-static int register_gradients(dtrain_ddp *ddp, beton_error *err)
+/* All ranks or none: NCCL does not say what happens otherwise. */
+static int register_gradients(dtrain_ddp *ddp, bool wanted, beton_error *err)
 {
 	size_t elements = (size_t)dtrain_params_flat_count(ddp->params) + DTRAIN_GRAD_EXTRA;
+	int size = dtrain_group_size(ddp->group), status = BETON_OK;
+	char *all;
+	bool everywhere = true;
 
-	return dtrain__group_register(ddp->group, dtrain__ddp_grads_at(ddp, -DTRAIN_GRAD_EXTRA),
-				      elements * dtrain_dtype_size(dtrain_params_dtype(ddp->params)),
-				      &ddp->registration, err);
+	if (!dtrain__group_is_stream_ordered(ddp->group) || size == 1)
+		return BETON_OK;
+	all = calloc((size_t)size, 1);
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
+	if (wanted)
+		status = dtrain__group_register(ddp->group, dtrain__ddp_grads_at(ddp, -DTRAIN_GRAD_EXTRA),
+						elements * dtrain_dtype_size(dtrain_params_dtype(ddp->params)),
+						&ddp->registration, err);
+	if (!status)
+		status = dtrain__group_gather_host(ddp->group, &(char){ddp->registration != NULL}, 1, all, err);
+	for (int rank = 0; rank < size; rank++)
+		everywhere = everywhere && all[rank];
+	free(all);
+	if (!everywhere) {
+		dtrain__group_unregister(ddp->group, ddp->registration);
+		ddp->registration = NULL;
+	}
+	return status;
 }
 
 static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_error *err)
@@ -187,8 +207,8 @@ int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_d
 		status = dtrain__ddp_compare(ddp, err);
 	if (!status)
 		status = dtrain__ddp_broadcast(ddp, err);
-	if (!status && options->register_gradients)
-		status = register_gradients(ddp, err);
+	if (!status)
+		status = register_gradients(ddp, options->register_gradients, err);
 	if (status) {
 		dtrain_ddp_destroy(&ddp);
 		return status;

@@ -68,7 +68,9 @@ BETON_API void dtrain_group_options_init(dtrain_group_options *options);
  *
  * A group on a device whose module has a backend is stream-ordered: its operations are put on a stream of its own by
  * the calling thread, and can be part of a capture, if `after` is and the capturing stream is ordered behind them
- * before the capture ends. A thread of the group watches what is in flight. */
+ * before the capture ends; such captures must be destroyed before the group. A thread of the group watches what is in
+ * flight.
+ */
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
 /* Local; work in flight ends with CANCELLED. */

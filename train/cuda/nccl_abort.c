@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of GPUs with NCCL: the end of communicators that do not end by themselves.
+ *
+ * ncclCommAbort first tells the kernels to end, and then frees what the communicator has, for which it waits: for as
+ * long as a CUDA graph exists that has operations of it, among other things. So a thread of its own does it, for all
+ * communicators in one group, because one that still runs may keep the others' kernels from ending.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "nccl_comm.h"
+
+#define ABORT_MS 10000
+/* For a thread that is inside NCCL to come out. With communicators that do not block it does so at once. */
+#define LOCK_MS 2000
+/* From this version on, aborts may be grouped. */
+#define GROUPED_ABORT 22200
+
+enum progress { ABORT_BEGUN, ABORT_TOLD, ABORT_ENDED };
+
+struct cuda_abortion {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	enum progress progress;
+	ncclResult_t result;
+	int references; /* the thread's, that of whoever waits, and those of the communicators */
+	dtrain_device *device;
+	int count;
+	ncclComm_t comms[];
+};
+
+static struct timespec in_ms(int milliseconds)
+{
+	uint64_t until = bt_now_ns() + (uint64_t)milliseconds * 1000000;
+
+	return (struct timespec){(time_t)(until / 1000000000), (long)(until % 1000000000)};
+}
+
+void cuda_nccl_abortion_release(struct cuda_abortion *abortion)
+{
+	bool last;
+
+	pthread_mutex_lock(&abortion->mutex);
+	last = --abortion->references == 0;
+	pthread_mutex_unlock(&abortion->mutex);
+	if (!last)
+		return;
+	pthread_cond_destroy(&abortion->changed);
+	pthread_mutex_destroy(&abortion->mutex);
+	free(abortion);
+}
+
+static void advance(struct cuda_abortion *abortion, enum progress progress, ncclResult_t result)
+{
+	pthread_mutex_lock(&abortion->mutex);
+	abortion->progress = progress;
+	if (abortion->result == ncclSuccess)
+		abortion->result = result;
+	pthread_cond_broadcast(&abortion->changed);
+	pthread_mutex_unlock(&abortion->mutex);
+}
+
+/* False: the deadline passed. */
+static bool wait_for(struct cuda_abortion *abortion, enum progress progress)
+{
+	struct timespec deadline = in_ms(ABORT_MS);
+	bool reached;
+
+	pthread_mutex_lock(&abortion->mutex);
+	while (abortion->progress < progress &&
+	       pthread_cond_timedwait(&abortion->changed, &abortion->mutex, &deadline) != ETIMEDOUT)
+		;
+	reached = abortion->progress >= progress;
+	pthread_mutex_unlock(&abortion->mutex);
+	return reached;
+}
+
+bool cuda_nccl_abortion_ended(struct cuda_abortion *abortion)
+{
+	return wait_for(abortion, ABORT_ENDED);
+}
+
+static void *abort_main(void *argument)
+{
+	struct cuda_abortion *abortion = argument;
+	ncclResult_t result = ncclSuccess, one;
+	int version = 0;
+	bool grouped = ncclGetVersion(&version) == ncclSuccess && version >= GROUPED_ABORT;
+
+	(void)cuda_enter(abortion->device, NULL);
+	if (grouped && ncclGroupStart() != ncclSuccess)
+		grouped = false;
+	for (int i = 0; i < abortion->count; i++) {
+		one = ncclCommAbort(abortion->comms[i]);
+		result = result == ncclSuccess ? one : result;
+	}
+	advance(abortion, ABORT_TOLD, result);
+	if (grouped)
+		result = ncclGroupEnd();
+	advance(abortion, ABORT_ENDED, result);
+	cuda_nccl_abortion_release(abortion);
+	return NULL;
+}
+
+static int start(struct cuda_abortion *abortion, beton_error *err)
+{
+	pthread_attr_t detached;
+	pthread_t thread;
+	sigset_t before;
+	int failure;
+
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	bt_block_signals(&before);
+	failure = pthread_create(&thread, &detached, abort_main, abortion);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&detached);
+	return failure ? bt_fail_errno(err, failure, "NCCL: cannot start the thread that aborts") : BETON_OK;
+}
+
+/* Takes it from its state. A thread that does not come out of NCCL is what aborting is for. */
+static void take(struct cuda_abortion *abortion, struct cuda_comm *comm, bool *captured)
+{
+	struct timespec deadline = in_ms(LOCK_MS);
+	bool locked = pthread_mutex_clocklock(&comm->mutex, CLOCK_MONOTONIC, &deadline) == 0;
+
+	if (comm->comm && !comm->aborted) {
+		abortion->comms[abortion->count++] = comm->comm;
+		abortion->device = comm->device;
+		abortion->references++;
+		comm->abortion = abortion;
+		*captured = *captured || comm->captured;
+	}
+	comm->aborted = true;
+	if (locked)
+		pthread_mutex_unlock(&comm->mutex);
+}
+
+static struct cuda_abortion *create(int count)
+{
+	struct cuda_abortion *abortion = calloc(1, sizeof(*abortion) + (size_t)count * sizeof(abortion->comms[0]));
+	pthread_condattr_t monotonic;
+
+	if (!abortion)
+		return NULL;
+	abortion->references = 1;
+	pthread_mutex_init(&abortion->mutex, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&abortion->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return abortion;
+}
+
+int cuda_nccl_abort(void *const *states, int count, beton_error *err)
+{
+	struct cuda_abortion *abortion = create(count);
+	bool captured = false;
+	int status = BETON_OK;
+
+	if (!abortion)
+		return bt_fail(err, BETON_NO_MEMORY, "NCCL: out of memory for aborting");
+	for (int i = 0; i < count; i++)
+		take(abortion, states[i], &captured);
+	if (abortion->count) {
+		pthread_mutex_lock(&abortion->mutex);
+		abortion->references++;
+		pthread_mutex_unlock(&abortion->mutex);
+		status = start(abortion, err);
+		if (status)
+			cuda_nccl_abortion_release(abortion); /* the thread's */
+		else if (!wait_for(abortion, captured ? ABORT_TOLD : ABORT_ENDED))
+			status = bt_fail(err, BETON_TIMEOUT, "NCCL: ncclCommAbort did not end within %d ms", ABORT_MS);
+		else if (abortion->result != ncclSuccess)
+			status = cuda_nccl_fail(abortion->result, err, "ncclCommAbort");
+	}
+	cuda_nccl_abortion_release(abortion);
+	return status;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of GPUs with NCCL: making communicators, and ending them in peace.
+ */
+#include "nccl_comm.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+/* Of the end of a communicator that has nothing in flight. */
+#define FINALIZE_NS 5000000000ull
+
+static int code_of(ncclResult_t result)
+{
+	switch (result) {
+	case ncclUnhandledCudaError:
+		return BETON_DEVICE;
+	case ncclInvalidArgument:
+	case ncclInvalidUsage:
+		return BETON_INVALID_ARGUMENT;
+	case ncclRemoteError:
+		return BETON_PEER_LOST;
+	default:
+		return BETON_SYSTEM;
+	}
+}
+
+int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ...)
+{
+	char what[160], detail[280];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	/* One text for the whole process, whatever communicator is asked. */
+	snprintf(detail, sizeof(detail), "%s", ncclGetLastError(NULL));
+	detail[strcspn(detail, "\n")] = '\0';
+	return bt_fail(err, code_of(result), "NCCL: %s%s%s (%s)", detail, detail[0] ? ": " : "",
+		       ncclGetErrorString(result), what);
+}
+
+int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what,
+		     beton_error *err)
+{
+	struct timespec pause = {0, 5000};
+
+	while (result == ncclSuccess || result == ncclInProgress) {
+		ncclResult_t state = ncclSuccess;
+
+		if (comm->aborted)
+			return bt_fail(err, BETON_CANCELLED, "NCCL: %s: the communicator was aborted", what);
+		result = ncclCommGetAsyncError(comm->comm, &state);
+		if (result == ncclSuccess && state == ncclSuccess)
+			return BETON_OK;
+		if (result == ncclSuccess)
+			result = state;
+		if (result != ncclInProgress)
+			break;
+		if (bt_now_ns() > deadline_ns)
+			return bt_fail(err, BETON_TIMEOUT,
+				       "NCCL: %s did not end in time; NCCL_DEBUG=INFO in the environment tells more",
+				       what);
+		pthread_mutex_unlock(&comm->mutex);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&comm->mutex);
+		if (pause.tv_nsec < 1000000)
+			pause.tv_nsec *= 2;
+	}
+	return cuda_nccl_fail(result, err, "%s, rank %d of %d", what, comm->rank, comm->size);
+}
+
+static uint64_t deadline_in(int timeout_ms)
+{
+	return bt_now_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+static int create(const dtrain_group_place *place, struct cuda_comm **out, beton_error *err)
+{
+	struct cuda_comm *comm = calloc(1, sizeof(*comm));
+	int status = comm ? cuda_enter(place->device, err) : bt_fail(err, BETON_NO_MEMORY, "NCCL: out of memory");
+
+	*out = NULL;
+	if (status) {
+		free(comm);
+		return status;
+	}
+	comm->device = place->device;
+	comm->rank = place->rank;
+	comm->size = place->size;
+	comm->timeout_ms = place->timeout_ms;
+	pthread_mutex_init(&comm->mutex, NULL);
+	comm->name = strdup(place->name);
+	status = comm->name ? cuda_check(cudaMalloc((void **)&comm->barrier, sizeof(*comm->barrier)), err,
+					 "NCCL: memory for a barrier")
+			    : bt_fail(err, BETON_NO_MEMORY, "NCCL: out of memory");
+	*out = comm;
+	return status;
+}
+
+static void free_comm(struct cuda_comm *comm)
+{
+	if (comm->barrier && cuda_enter(comm->device, NULL) == BETON_OK)
+		cudaFree(comm->barrier);
+	pthread_mutex_destroy(&comm->mutex);
+	free(comm->name);
+	free(comm);
+}
+
+/* Finalizing waits for the peers, so that none of them finds a connection closed; what they do not do in time is not
+ * waited for. */
+static bool finalize(struct cuda_comm *comm)
+{
+	ncclResult_t result;
+	int status;
+
+	pthread_mutex_lock(&comm->mutex);
+	result = ncclCommFinalize(comm->comm);
+	status = cuda_nccl_settle(comm, result, bt_now_ns() + FINALIZE_NS, "ncclCommFinalize", NULL);
+	if (!status && ncclCommDestroy(comm->comm) == ncclSuccess)
+		comm->comm = NULL;
+	pthread_mutex_unlock(&comm->mutex);
+	return !comm->comm;
+}
+
+static void nccl_close(void *state)
+{
+	struct cuda_comm *comm = state;
+	struct cuda_abortion *abortion;
+
+	if (!comm)
+		return;
+	if (comm->comm && !comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK && !finalize(comm))
+		cuda_nccl_abort(&state, 1, NULL);
+	abortion = comm->abortion;
+	/* NCCL's kernels, and the thread that aborts, may still use it. */
+	if (!abortion || cuda_nccl_abortion_ended(abortion))
+		free_comm(comm);
+	if (abortion)
+		cuda_nccl_abortion_release(abortion);
+}
+
+static int nccl_make_id(void *id, beton_error *err)
+{
+	ncclUniqueId made;
+	ncclResult_t result = ncclGetUniqueId(&made);
+
+	if (result != ncclSuccess)
+		return cuda_nccl_fail(result, err, "ncclGetUniqueId");
+	memcpy(id, &made, sizeof(made));
+	return BETON_OK;
+}
+
+static int nccl_connect(const dtrain_group_place *place, const void *id, void **state, beton_error *err)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclUniqueId copy;
+	struct cuda_comm *comm;
+	ncclResult_t result;
+	int status = create(place, &comm, err);
+
+	*state = NULL;
+	if (!status) {
+		memcpy(&copy, id, sizeof(copy));
+		config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+		config.commName = comm->name;
+#endif
+		pthread_mutex_lock(&comm->mutex);
+		result = ncclCommInitRankConfig(&comm->comm, place->size, copy, place->rank, &config);
+		if (comm->comm)
+			status = cuda_nccl_settle(comm, result, deadline_in(place->timeout_ms),
+						  "ncclCommInitRankConfig", err);
+		else
+			status = cuda_nccl_fail(result, err, "ncclCommInitRankConfig, rank %d of %d", place->rank,
+						place->size);
+		pthread_mutex_unlock(&comm->mutex);
+	}
+	if (status) {
+		/* Not in peace: the others may not be there. */
+		if (comm && comm->comm)
+			cuda_nccl_abort((void *const *)&comm, 1, NULL);
+		nccl_close(comm);
+		return status;
+	}
+	*state = comm;
+	return BETON_OK;
+}
+
+static int split(struct cuda_comm *parent, int color, const dtrain_group_place *place, int timeout_ms, ncclComm_t *out,
+		 beton_error *err)
+{
+	uint64_t deadline = deadline_in(timeout_ms);
+	ncclResult_t result;
+	int status;
+
+	pthread_mutex_lock(&parent->mutex);
+	if (parent->aborted) {
+		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
+	} else {
+		/* Without a configuration it has the parent's. */
+		result = ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, place ? place->rank : 0,
+				       out, NULL);
+		status = cuda_nccl_settle(parent, result, deadline, "ncclCommSplit", err);
+	}
+	pthread_mutex_unlock(&parent->mutex);
+	return status;
+}
+
+static int nccl_split(void *state, int color, const dtrain_group_place *place, int timeout_ms, void **out,
+		      beton_error *err)
+{
+	struct cuda_comm *parent = state, *comm = NULL;
+	ncclComm_t none = NULL;
+	int status = cuda_enter(parent->device, err);
+
+	*out = NULL;
+	if (!status && color >= 0)
+		status = create(place, &comm, err);
+	if (!status)
+		status = split(parent, color, place, timeout_ms, comm ? &comm->comm : &none, err);
+	if (!status && comm) {
+		pthread_mutex_lock(&comm->mutex);
+		status = cuda_nccl_settle(comm, ncclSuccess, deadline_in(timeout_ms), "ncclCommSplit", err);
+		pthread_mutex_unlock(&comm->mutex);
+	}
+	if (status) {
+		if (comm && comm->comm)
+			cuda_nccl_abort((void *const *)&comm, 1, NULL);
+		nccl_close(comm);
+		return status;
+	}
+	*out = comm;
+	return BETON_OK;
+}
+
+static int nccl_poll(void *memory, beton_error *err)
+{
+	struct cuda_comm *comm = memory;
+	ncclResult_t state = ncclSuccess, result = ncclSuccess;
+
+	/* Whoever is inside will see it himself. */
+	if (pthread_mutex_trylock(&comm->mutex))
+		return BETON_OK;
+	if (!comm->aborted) {
+		result = ncclCommGetAsyncError(comm->comm, &state);
+		result = result == ncclSuccess ? state : result;
+	}
+	pthread_mutex_unlock(&comm->mutex);
+	if (result == ncclSuccess || result == ncclInProgress)
+		return BETON_OK;
+	return cuda_nccl_fail(result, err, "asynchronous error, rank %d of %d", comm->rank, comm->size);
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+static int nccl_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
+{
+	struct cuda_comm *comm = state;
+	ncclResult_t result;
+	int status = cuda_enter(comm->device, err);
+
+	*handle = NULL;
+	if (status)
+		return status;
+	pthread_mutex_lock(&comm->mutex);
+	if (comm->aborted)
+		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
+	else if ((result = ncclCommRegister(comm->comm, memory, bytes, handle)) != ncclSuccess)
+		status = cuda_nccl_fail(result, err, "ncclCommRegister of %zu bytes", bytes);
+	pthread_mutex_unlock(&comm->mutex);
+	if (!status && !*handle)
+		status = bt_fail(err, BETON_UNSUPPORTED, "NCCL: this communicator registers no memory");
+	return status;
+}
+
+static void nccl_unregister(void *state, void *handle)
+{
+	struct cuda_comm *comm = state;
+
+	pthread_mutex_lock(&comm->mutex);
+	/* Aborting it freed its registrations. */
+	if (!comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK)
+		(void)ncclCommDeregister(comm->comm, handle);
+	pthread_mutex_unlock(&comm->mutex);
+}
+#endif
+
+#define TYPES                                                                                            \
+	(1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | \
+	 1u << DTRAIN_U8)
+
+const dtrain_group_backend cuda_group_nccl = {
+	.name = "nccl",
+	.id_bytes = sizeof(ncclUniqueId),
+	.dtypes = TYPES,
+	.reductions = TYPES & ~(1u << DTRAIN_U8),
+	.stream_create = cuda_nccl_stream_create,
+	.stream_capturing = cuda_nccl_stream_capturing,
+	.event_query = cuda_nccl_event_query,
+	.identify = cuda_nccl_identify,
+	.check_sharing = cuda_nccl_check_sharing,
+	.make_id = nccl_make_id,
+	.connect = nccl_connect,
+	.split = nccl_split,
+	.enqueue = cuda_nccl_enqueue,
+	.poll = nccl_poll,
+	.abort = cuda_nccl_abort,
+	.close = nccl_close,
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
+	.register_memory = nccl_register,
+	.unregister_memory = nccl_unregister,
+#endif
+};
+
+_Static_assert(sizeof(ncclUniqueId) <= DTRAIN_GROUP_ID_BYTES, "the id does not fit");

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of GPUs with NCCL: what they need to know of the device besides its table.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "nccl_comm.h"
+
+/* The first in which ranks can share a GPU. */
+#define SHARING_VERSION 23003
+
+/* Of high priority: its kernels are few blocks that wait for the network, and should not wait for free ones as well. */
+int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err)
+{
+	int least = 0, greatest = 0;
+	int status = cuda_enter(device, err);
+	dtrain_stream *stream;
+
+	*out = NULL;
+	if (!status)
+		status = cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), err,
+				    "device 'cuda' %d: priorities of streams", device->index);
+	if (status)
+		return status;
+	stream = calloc(1, sizeof(*stream));
+	if (!stream)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a stream");
+	stream->device = device;
+	status = cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, greatest), err,
+			    "device 'cuda' %d: cannot make a stream for communication", device->index);
+	if (status) {
+		free(stream);
+		return status;
+	}
+	*out = stream;
+	return BETON_OK;
+}
+
+int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_error *err)
+{
+	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+	int status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
+				"device 'cuda' %d: cannot ask a stream", stream->device->index);
+
+	*capturing = capture != cudaStreamCaptureStatusNone;
+	return status;
+}
+
+/* Relaxed: whatever is captured meanwhile, by whom, the question is allowed, and does not end the capture. */
+int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
+{
+	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+	cudaError_t answer;
+	int status;
+
+	*complete = false;
+	status = cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), err, "device 'cuda' %d: cannot ask an event",
+			    event->device->index);
+	if (status)
+		return status;
+	answer = cudaEventQuery(event->event);
+	if (answer == cudaErrorNotReady)
+		(void)cudaGetLastError();
+	else
+		status = cuda_check(answer, err, "device 'cuda' %d: the work in front of an event failed",
+				    event->device->index);
+	*complete = answer == cudaSuccess;
+	/* Back to what it was, whatever the answer. */
+	if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess)
+		(void)cudaGetLastError();
+	return status;
+}
+
+int cuda_nccl_identify(dtrain_device *device, char id[64], char name[64], beton_error *err)
+{
+	const struct cudaDeviceProp *properties = &device->properties;
+	const unsigned char *uuid = (const unsigned char *)properties->uuid.bytes;
+	size_t used = (size_t)snprintf(id, 64, "GPU-");
+
+	(void)err;
+	for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
+		used += (size_t)snprintf(id + used, 64 - used, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+					 uuid[i]);
+	snprintf(name, 64, "%.40s at %04x:%02x:%02x", properties->name, (unsigned)properties->pciDomainID,
+		 (unsigned)properties->pciBusID, (unsigned)properties->pciDeviceID);
+	return BETON_OK;
+}
+
+int cuda_nccl_check_sharing(beton_error *err)
+{
+	const char *enabled = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+	int version = 0;
+	ncclResult_t result = ncclGetVersion(&version);
+
+	if (result != ncclSuccess)
+		return cuda_nccl_fail(result, err, "ncclGetVersion");
+	if (version < SHARING_VERSION)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "several ranks on one GPU need NCCL 2.30.3 or newer; this is %d.%d.%d: give each rank a "
+			       "GPU of its own, or put a newer libnccl.so.2 in front (LD_LIBRARY_PATH)",
+			       version / 10000, version % 10000 / 100, version % 100);
+	if (!enabled || strcmp(enabled, "1") != 0)
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "several ranks on one GPU: NCCL wants NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment "
+			       "of every rank (experimental: about 2 ranks a GPU; too many hang, and a lower "
+			       "NCCL_MAX_CTAS helps)");
+	return BETON_OK;
+}
