@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stream-ordered groups with real processes, on the test device "far": results that only the order of events makes
- * right, captures, splits, DDP, and what happens when a rank is killed, stopped, or shares another's device.
+ * right, captures, splits, and what happens when a rank is killed, stopped, or shares another's device.
  */
 #include <math.h>
 #include <poll.h>
@@ -17,69 +17,10 @@
 
 #include <cmocka.h>
 
-#include <dtrain/ddp.h>
-#include <dtrain/model.h>
-
 #include "comm/group.h"
-#include "ranks.h"
+#include "far_place.h"
 
 static beton_error err;
-
-struct place {
-	dtrain_device *device;
-	const dtrain_device_api *api;
-	dtrain_stream *stream;
-	dtrain_event *event;
-};
-
-/* The device, and a group on it in r->group. */
-static void open_place(struct rank *r, struct place *place)
-{
-	dtrain_group_options options;
-
-	MUST(dtrain_device_open("far", NULL, &place->device, &err));
-	place->api = dtrain_device_get_api(place->device);
-	MUST(place->api->stream_create(place->device, &place->stream, &err));
-	MUST(place->api->event_create(place->device, &place->event, &err));
-	dtrain_group_options_init(&options);
-	options.timeout_ms = r->timeout_ms;
-	options.device = place->device;
-	MUST(dtrain_group_create(r->store, r->rank, r->size, &options, &r->group, &err));
-}
-
-static void close_place(struct rank *r, struct place *place)
-{
-	dtrain_group_destroy(&r->group);
-	place->api->event_destroy(place->event);
-	place->api->stream_destroy(place->stream);
-	dtrain_device_close(&place->device);
-}
-
-static void *device_memory(const struct place *place, size_t bytes)
-{
-	void *memory = NULL;
-
-	MUST(place->api->alloc(place->device, bytes, &memory, &err));
-	return memory;
-}
-
-static void upload(const struct place *place, void *to, const void *from, size_t bytes)
-{
-	MUST(place->api->copy(place->stream, to, from, bytes, DTRAIN_HOST_TO_DEVICE, &err));
-}
-
-static void download(const struct place *place, void *to, const void *from, size_t bytes)
-{
-	MUST(place->api->copy(place->stream, to, from, bytes, DTRAIN_DEVICE_TO_HOST, &err));
-	MUST(place->api->stream_synchronize(place->stream, &err));
-}
-
-/* The event behind all that is on the stream. */
-static dtrain_event *after(const struct place *place)
-{
-	MUST(place->api->event_record(place->event, place->stream, &err));
-	return place->event;
-}
 
 #define ORDER(call)                                                        \
 	do {                                                               \
@@ -432,217 +373,6 @@ static int rank_shares(struct rank *r)
 	return -status;
 }
 
-/* ---- DDP ---- */
-
-#define LAYERS 5
-#define WIDTH 60
-
-struct model {
-	struct place place;
-	dtrain_params *params;
-	dtrain_ddp *ddp;
-	float *gradients; /* on the host: what backward gives */
-	int64_t count;
-};
-
-static void open_model(struct rank *r, struct model *model)
-{
-	dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){WIDTH, WIDTH}),
-		     vector = dtrain_shape_of(1, (int64_t[]){WIDTH});
-	dtrain_ddp_options options;
-	float values[WIDTH];
-	char name[32];
-
-	open_place(r, &model->place);
-	MUST(dtrain_params_create(model->place.device, DTRAIN_F32, &model->params, &err));
-	for (int i = 0; i < LAYERS; i++) {
-		snprintf(name, sizeof(name), "layer%d.weight", i);
-		REQUIRE(dtrain_params_declare(model->params, name, &matrix, DTRAIN_INIT_ZERO, 0, &err) >= 0);
-	}
-	REQUIRE(dtrain_params_declare_buffer(model->params, "a", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
-	REQUIRE(dtrain_params_declare_buffer(model->params, "b", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
-	MUST(dtrain_params_allocate(model->params, &err));
-	for (int i = 0; i < WIDTH; i++)
-		values[i] = (float)(100 * r->rank + i);
-	upload(&model->place, dtrain_params_values(model->params), values, sizeof(values));
-	MUST(model->place.api->stream_synchronize(model->place.stream, &err));
-	dtrain_ddp_options_init(&options);
-	options.first_bucket_bytes = 1000;
-	options.bucket_bytes = 20000;
-	MUST(dtrain_ddp_create(r->group, model->params, &options, &model->ddp, &err));
-	REQUIRE(dtrain_ddp_bucket_count(model->ddp) >= 3);
-	memset(values, 0, sizeof(values));
-	download(&model->place, values, dtrain_params_values(model->params), sizeof(values));
-	REQUIRE(values[0] == 0 && values[WIDTH - 1] == WIDTH - 1);
-	model->count = dtrain_params_flat_count(model->params) + DTRAIN_GRAD_EXTRA;
-	model->gradients = calloc((size_t)model->count, sizeof(float));
-	REQUIRE(model->gradients);
-}
-
-static void close_model(struct rank *r, struct model *model)
-{
-	dtrain_ddp_destroy(&model->ddp);
-	dtrain_params_destroy(&model->params);
-	free(model->gradients);
-	close_place(r, &model->place);
-}
-
-static float *grads_of(const struct model *model)
-{
-	return (float *)dtrain_params_grads(model->params) - DTRAIN_GRAD_EXTRA;
-}
-
-static float gradient(int rank, int step, int64_t i)
-{
-	return (float)((i * 31 + step * 7) % 1009) + (float)rank;
-}
-
-/* As a program does, on the stream: copies each parameter's gradient in flat order, and calls the hook behind it. */
-static void backward(struct model *model, bool sync)
-{
-	const dtrain_program_hooks *hooks = dtrain_ddp_hooks(model->ddp, sync);
-	float *device = grads_of(model);
-	int64_t done = 0;
-
-	while (done < model->count) {
-		int64_t next = model->count;
-		int param = -1;
-
-		for (int i = 0; i < dtrain_params_count(model->params); i++) {
-			int64_t end = dtrain_params_at(model->params, i)->offset +
-				      dtrain_params_at(model->params, i)->count + DTRAIN_GRAD_EXTRA;
-
-			if (end > done && end <= next && (param < 0 || end < next)) {
-				next = end;
-				param = i;
-			}
-		}
-		if (param < 0)
-			break; /* padding */
-		upload(&model->place, device + done, model->gradients + done, (size_t)(next - done) * sizeof(float));
-		MUST(hooks->grad_ready(hooks->context, param, model->place.stream, &err));
-		done = next;
-	}
-	MUST(dtrain_ddp_finish(model->ddp, model->place.stream, &err));
-}
-
-static void set_gradients(const struct rank *r, struct model *model, int step)
-{
-	for (int64_t i = 0; i < model->count; i++)
-		model->gradients[i] = gradient(r->rank, step, i);
-}
-
-/* The mean over the ranks of the sum over the steps first .. last. */
-static void check_mean(const struct rank *r, struct model *model, int first, int last)
-{
-	float *got = malloc((size_t)model->count * sizeof(float));
-	const dtrain_param *tail = dtrain_params_at(model->params, 0);
-
-	REQUIRE(got);
-	download(&model->place, got, grads_of(model), (size_t)model->count * sizeof(float));
-	for (int64_t i = 0; i < tail->offset + tail->count + DTRAIN_GRAD_EXTRA; i++) {
-		float expected = 0;
-
-		for (int step = first; step <= last; step++)
-			expected += gradient(0, step, i) + (float)(r->size - 1) / 2;
-		REQUIRE(fabsf(got[i] - expected) < 1e-2f);
-	}
-	free(got);
-}
-
-static void check_step(const struct rank *r, struct model *model)
-{
-	dtrain_ddp_step step;
-
-	MUST(dtrain_ddp_get_step(model->ddp, &step, &err));
-	REQUIRE(step.backward_ms > 0 && step.exposed_ms >= 0);
-	REQUIRE(r->size == 1 || step.comm_ms > 0);
-}
-
-static void rank_averages(struct rank *r)
-{
-	struct model model;
-	float values[WIDTH];
-	char *buffer;
-
-	open_model(r, &model);
-	for (int step = 0; step < 4; step++) {
-		set_gradients(r, &model, step);
-		backward(&model, true);
-		check_mean(r, &model, step, step);
-		check_step(r, &model);
-	}
-	for (int step = 4; step < 7; step++) {
-		set_gradients(r, &model, step);
-		backward(&model, step == 6);
-		/* The copy has to have read them. */
-		MUST(model.place.api->stream_synchronize(model.place.stream, &err));
-	}
-	check_mean(r, &model, 4, 6);
-	buffer = dtrain_params_buffer_at(model.params, 1)->data;
-	for (int i = 0; i < WIDTH; i++)
-		values[i] = (float)(i + r->rank);
-	upload(&model.place, buffer, values, sizeof(values));
-	MUST(dtrain_ddp_sync_buffers(model.ddp, model.place.stream, &err));
-	download(&model.place, values, buffer, sizeof(values));
-	for (int i = 0; i < WIDTH; i++)
-		REQUIRE(fabsf(values[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f);
-	close_model(r, &model);
-}
-
-/* Backward with its reductions as one captured unit. */
-static void rank_averages_captured(struct rank *r)
-{
-	struct model model;
-	void *captured = NULL;
-
-	open_model(r, &model);
-	for (int step = 0; step < 2; step++) {
-		set_gradients(r, &model, step);
-		backward(&model, true);
-		check_mean(r, &model, step, step);
-	}
-	MUST(model.place.api->capture_begin(model.place.stream, &err));
-	backward(&model, true);
-	MUST(model.place.api->capture_end(model.place.stream, &captured, &err));
-	for (int step = 2; step < 8; step++) {
-		set_gradients(r, &model, step);
-		MUST(model.place.api->capture_launch(captured, model.place.stream, &err));
-		MUST(dtrain_group_watch(r->group, after(&model.place), "a step", &err));
-		check_mean(r, &model, step, step);
-		check_step(r, &model);
-	}
-	dtrain_group_forget(r->group, model.place.event);
-	/* And eager again. */
-	set_gradients(r, &model, 8);
-	backward(&model, true);
-	check_mean(r, &model, 8, 8);
-	model.place.api->capture_destroy(captured);
-	close_model(r, &model);
-}
-
-/* A rank that dies in the middle of backward: the others learn it, with the bucket, before they use a gradient. */
-static int rank_loses_another(struct rank *r)
-{
-	struct model model;
-	dtrain_ddp_step step;
-	int status = BETON_OK;
-
-	open_model(r, &model);
-	mark(r);
-	for (int i = 0; !status; i++) {
-		set_gradients(r, &model, 0);
-		if (i == 3 && r->rank == 1)
-			raise(SIGKILL);
-		backward(&model, true);
-		MUST(model.place.api->stream_synchronize(model.place.stream, &err));
-		status = dtrain_ddp_get_step(model.ddp, &step, &err);
-	}
-	fprintf(stderr, "%s\n", err.message);
-	close_model(r, &model);
-	return -status;
-}
-
 static int rank_main(struct rank *r)
 {
 	const char *mode = r->mode + strlen("no-group-");
@@ -657,10 +387,6 @@ static int rank_main(struct rank *r)
 		rank_splits(r);
 	else if (strcmp(mode, "misuses") == 0)
 		rank_misuses(r);
-	else if (strcmp(mode, "averages") == 0)
-		rank_averages(r);
-	else if (strcmp(mode, "averages-captured") == 0)
-		rank_averages_captured(r);
 	else if (strcmp(mode, "for-ever") == 0)
 		return rank_reduces_for_ever(r, false);
 	else if (strcmp(mode, "for-ever-captured") == 0)
@@ -669,8 +395,6 @@ static int rank_main(struct rank *r)
 		return rank_has_two_groups(r);
 	else if (strcmp(mode, "destroys") == 0)
 		return rank_destroys_with_work(r);
-	else if (strcmp(mode, "loses") == 0)
-		return rank_loses_another(r);
 	else if (strcmp(mode, "shares") == 0 || strcmp(mode, "shares-not") == 0)
 		return rank_shares(r);
 	else
@@ -711,33 +435,6 @@ static void misuse_is_named(void **state)
 {
 	(void)state;
 	run_ranks("no-group-misuses", 2);
-}
-
-static void gradients_become_the_mean(void **state)
-{
-	(void)state;
-	run_ranks("no-group-averages", 1);
-	setenv("DTRAIN_FAR_DELAY_US", "200", 1);
-	run_ranks("no-group-averages", 3);
-	run_ranks("no-group-averages-captured", 1);
-	run_ranks("no-group-averages-captured", 3);
-	unsetenv("DTRAIN_FAR_DELAY_US");
-}
-
-/* All but one, which was killed or is stopped, end with status and name it. */
-static void expect_all(struct ranks *ranks, int lost, int status, const char *text)
-{
-	int failed = 0;
-
-	for (int rank = 0; rank < ranks->count; rank++) {
-		int got = rank == lost ? 0 : end_rank(ranks, rank);
-
-		if (rank == lost || (got == -status && strstr(ranks->err[rank], text)))
-			continue;
-		print_error("rank %d: status %d: %s\n", rank, got, ranks->err[rank]);
-		failed++;
-	}
-	assert_int_equal(failed, 0);
 }
 
 static void kill_one(const char *mode)
@@ -811,17 +508,6 @@ static void failure_reaches_all_groups(void **state)
 	end_store(&ranks);
 }
 
-static void lost_gradients_are_not_used(void **state)
-{
-	struct ranks ranks;
-
-	(void)state;
-	start_ranks(&ranks, "no-group-loses", 0, 3, 60000);
-	assert_int_equal(end_rank(&ranks, 1), 1000 + SIGKILL);
-	expect_all(&ranks, 1, BETON_PEER_LOST, "allreduce (bucket ");
-	end_store(&ranks);
-}
-
 static void destroying_cancels_work(void **state)
 {
 	(void)state;
@@ -877,13 +563,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(operations_are_captured),
 		cmocka_unit_test(groups_split),
 		cmocka_unit_test(misuse_is_named),
-		cmocka_unit_test(gradients_become_the_mean),
 		cmocka_unit_test(killed_rank_is_named_by_all),
 		cmocka_unit_test(killed_rank_is_named_where_nothing_tells),
 		cmocka_unit_test(killed_rank_is_named_where_nothing_can_be_aborted),
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
 		cmocka_unit_test(failure_reaches_all_groups),
-		cmocka_unit_test(lost_gradients_are_not_used),
 		cmocka_unit_test(destroying_cancels_work),
 		cmocka_unit_test(shared_device_is_refused),
 	};

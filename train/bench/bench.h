@@ -16,6 +16,10 @@ enum { BENCH_DONE = 0, BENCH_FAILED = 1, BENCH_USAGE = 2 };
 /* dtrain-bench step; argv[0] is "step". */
 int bench_step(int argc, char **argv);
 
+/* dtrain-bench comm and link, alike. argv[-1] is the program's name. */
+int bench_comm(int argc, char **argv);
+int bench_link(int argc, char **argv);
+
 /* Seconds that one bare oneDNN convolution takes: every tensor in the layout that it likes best, best of `repeats`.
  * kind: DTRAIN_OP_CONV2D or one of its backward kinds. */
 int bench_conv(dtrain_op_kind kind, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,

@@ -12,6 +12,8 @@ static const struct {
 	const char *purpose;
 	int (*run)(int argc, char **argv);
 } commands[] = {
+	{"comm", "operations of a group of ranks over a range of sizes", bench_comm},
+	{"link", "links between host and devices, and what is set up badly for groups", bench_link},
 	{"step", "a training step beside oneDNN's own convolutions", bench_step},
 };
 

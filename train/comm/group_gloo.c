@@ -2,7 +2,9 @@
  *
  * Process groups over Gloo's TCP transport, for buffers in host memory.
  */
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +14,16 @@
 #include "group_backend.h"
 #include "store.h"
 
+/* An operation that is aborted ends within milliseconds. */
+#define ABORT_TRIES 500
+#define ABORT_PAUSE_MS 10
+
 struct gloo_state {
 	gloo_group *group;
 	int size;
 	int rank;
+	atomic_bool running; /* an operation, */
+	atomic_bool aborted; /* and none may begin */
 };
 
 static char *prefixed(const struct group_member *member, const char *key)
@@ -177,21 +185,34 @@ static bool has_result_to_scale(const struct gloo_state *state, const dtrain_gro
 
 static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *err)
 {
-	const struct gloo_state *state = memory;
-	struct gloo_failure failure = {0};
+	struct gloo_state *state = memory;
+	struct gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
 
-	if (dispatch(state, call, &failure))
+	atomic_store(&state->running, true);
+	if (!atomic_load(&state->aborted)) {
+		failure = (struct gloo_failure){0};
+		dispatch(state, call, &failure);
+	}
+	atomic_store(&state->running, false);
+	if (failure.code)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	if (has_result_to_scale(state, call))
 		scale(call->output, (size_t)call->count, call->dtype, state->size);
 	return BETON_OK;
 }
 
+/* Once does not reach an operation that is just about to post what it waits for. */
 static void gloo_abort(void *memory)
 {
 	struct gloo_state *state = memory;
 
-	dtrain__gloo_abort(state->group);
+	atomic_store(&state->aborted, true);
+	for (int tries = 0; tries < ABORT_TRIES; tries++) {
+		dtrain__gloo_abort(state->group);
+		if (!atomic_load(&state->running))
+			return;
+		poll(NULL, 0, ABORT_PAUSE_MS);
+	}
 }
 
 static void gloo_close(void *memory)

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-bench comm: every operation of a group of ranks over a range of sizes.
+ */
+#include "comm.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "bench.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "run/launcher.h"
+#include "run/rank_env.h"
+
+typedef struct comm_options {
+	const char *device, *backend, *interface;
+	bool ops[COMM_OPS];
+	dtrain_dtype dtype;
+	uint64_t least, most, factor, iterations, warm_up, world_size, timeout, index;
+	bool has_index, share, json, help;
+} comm_options;
+
+static void usage(void)
+{
+	puts("Usage: dtrain-bench comm [OPTION]...\n"
+	     "Times the operations of a group of ranks over a range of sizes and checks their results. Alone it "
+	     "starts\n"
+	     "its ranks on this machine; started by torchrun, srun, mpirun or dtrain's launcher it is one rank.\n\n"
+	     "  --op NAMES        allreduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter,\n"
+	     "                    all_to_all, send_recv, with commas between them; default all\n"
+	     "  --dtype NAME      f32 (default), f64, f16, bf16, i64 or u8\n"
+	     "  --min BYTES       smallest message (default 1024)\n"
+	     "  --max BYTES       largest message (default 16777216)\n"
+	     "  --factor N        from one size to the next (default 4)\n"
+	     "  --iterations N    timed operations of each size (default 20)\n"
+	     "  --warm-up N       untimed ones before them (default 5)\n"
+	     "  --world-size N    ranks to start here (default 2)\n"
+	     "  --device NAME     whose memory is used; default: the host's\n"
+	     "  --index N         which of several devices (default: the local rank)\n"
+	     "  --backend NAME    gloo or nccl; default: that of the device\n"
+	     "  --share-device    ranks may use the same GPU, where NCCL can do that\n"
+	     "  --interface NAME  network interface of Gloo\n"
+	     "  --timeout N       seconds that an operation may take (default 60)\n"
+	     "  --json            one JSON object instead of a table\n"
+	     "  --help            this text\n\n"
+	     "Sizes and bandwidths are those of nccl-tests: bytes are those of the larger buffer of a call, algbw is\n"
+	     "bytes by time on the slowest rank, and busbw what the links carry, which does not depend on the ranks.");
+}
+
+static int parse_ops(const char *text, comm_options *o, beton_error *err)
+{
+	memset(o->ops, 0, sizeof(o->ops));
+	while (*text) {
+		size_t length = strcspn(text, ",");
+		bool found = false;
+
+		for (int i = 0; i < COMM_OPS; i++) {
+			if (strlen(comm_op_names[i]) != length || strncmp(text, comm_op_names[i], length) != 0)
+				continue;
+			o->ops[i] = found = true;
+		}
+		if (!found)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--op: no operation '%.*s'", (int)length, text);
+		text += length;
+		text += *text == ',';
+	}
+	return BETON_OK;
+}
+
+static int parse_dtype(const char *text, comm_options *o, beton_error *err)
+{
+	for (int i = DTRAIN_F32; i <= DTRAIN_U8; i++) {
+		if (strcmp(dtrain_dtype_name((dtrain_dtype)i), text) == 0) {
+			o->dtype = (dtrain_dtype)i;
+			return BETON_OK;
+		}
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--dtype: no type '%s'", text);
+}
+
+static int parse_one(int option, comm_options *o, beton_error *err)
+{
+	switch (option) {
+	case 'o':
+		return parse_ops(optarg, o, err);
+	case 't':
+		return parse_dtype(optarg, o, err);
+	case 'a':
+		return bt_parse_u64("--min", optarg, 1, 1ull << 40, &o->least, err);
+	case 'z':
+		return bt_parse_u64("--max", optarg, 1, 1ull << 40, &o->most, err);
+	case 'f':
+		return bt_parse_u64("--factor", optarg, 2, 1 << 20, &o->factor, err);
+	case 'i':
+		return bt_parse_u64("--iterations", optarg, 1, 1000000, &o->iterations, err);
+	case 'w':
+		return bt_parse_u64("--warm-up", optarg, 0, 1000000, &o->warm_up, err);
+	case 'n':
+		return bt_parse_u64("--world-size", optarg, 1, LAUNCH_MAX_RANKS, &o->world_size, err);
+	case 'T':
+		return bt_parse_u64("--timeout", optarg, 1, 86400, &o->timeout, err);
+	case 'x':
+		o->has_index = true;
+		return bt_parse_u64("--index", optarg, 0, 1023, &o->index, err);
+	case 'd':
+		o->device = optarg;
+		return BETON_OK;
+	case 'b':
+		o->backend = optarg;
+		return BETON_OK;
+	case 'I':
+		o->interface = optarg;
+		return BETON_OK;
+	case 's':
+		o->share = true;
+		return BETON_OK;
+	case 'j':
+		o->json = true;
+		return BETON_OK;
+	case 'h':
+		o->help = true;
+		return BETON_OK;
+	default: /* getopt has said what */
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench comm --help");
+	}
+}
+
+static int parse(int argc, char **argv, comm_options *o, beton_error *err)
+{
+	static const struct option names[] = {{"op", required_argument, NULL, 'o'},
+					      {"dtype", required_argument, NULL, 't'},
+					      {"min", required_argument, NULL, 'a'},
+					      {"max", required_argument, NULL, 'z'},
+					      {"factor", required_argument, NULL, 'f'},
+					      {"iterations", required_argument, NULL, 'i'},
+					      {"warm-up", required_argument, NULL, 'w'},
+					      {"world-size", required_argument, NULL, 'n'},
+					      {"device", required_argument, NULL, 'd'},
+					      {"index", required_argument, NULL, 'x'},
+					      {"backend", required_argument, NULL, 'b'},
+					      {"share-device", no_argument, NULL, 's'},
+					      {"interface", required_argument, NULL, 'I'},
+					      {"timeout", required_argument, NULL, 'T'},
+					      {"json", no_argument, NULL, 'j'},
+					      {"help", no_argument, NULL, 'h'},
+					      {0}};
+	int option, status = BETON_OK;
+
+	memset(o->ops, 1, sizeof(o->ops));
+	while (!status && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
+		status = parse_one(option, o, err);
+	if (!status && optind < argc)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
+	if (!status && o->least > o->most)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--min %llu is above --max %llu",
+				 (unsigned long long)o->least, (unsigned long long)o->most);
+	return status;
+}
+
+/* Does the operation exist for the type, and for so many ranks? */
+static bool applies(const comm_options *o, enum comm_op op, int size)
+{
+	bool reduces = op == COMM_ALLREDUCE || op == COMM_REDUCE || op == COMM_REDUCE_SCATTER;
+
+	return o->ops[op] && !(reduces && o->dtype == DTRAIN_U8) && !(op == COMM_SEND_RECV && size == 1);
+}
+
+static int report(const comm_options *o, enum comm_op op, const struct comm_figure *figure, json_t *rows,
+		  beton_error *err)
+{
+	if (!o->json) {
+		printf("%-15s %12lld %12lld %12.1f %10.3f %10.3f %8lld\n", comm_op_names[op], (long long)figure->bytes,
+		       (long long)figure->count, figure->seconds * 1e6, figure->algbw * 1e-9, figure->busbw * 1e-9,
+		       (long long)figure->wrong);
+		return BETON_OK;
+	}
+	if (json_array_append_new(rows,
+				  json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:I}", "op", comm_op_names[op], "bytes",
+					    (json_int_t)figure->bytes, "count", (json_int_t)figure->count, "time_us",
+					    figure->seconds * 1e6, "algbw_gb_s", figure->algbw * 1e-9, "busbw_gb_s",
+					    figure->busbw * 1e-9, "wrong", (json_int_t)figure->wrong)))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	return BETON_OK;
+}
+
+static int measure_all(const comm_options *o, struct comm_place *place, json_t *rows, int64_t *wrong, beton_error *err)
+{
+	int status = BETON_OK;
+
+	for (int op = 0; op < COMM_OPS && !status; op++) {
+		if (!applies(o, (enum comm_op)op, place->size))
+			continue;
+		for (uint64_t bytes = o->least; bytes <= o->most && !status; bytes *= o->factor) {
+			struct comm_figure figure;
+
+			status = comm_measure(place, (enum comm_op)op, (int64_t)bytes, (int)o->warm_up,
+					      (int)o->iterations, &figure, err);
+			*wrong += status ? 0 : figure.wrong;
+			if (!status && place->rank == 0)
+				status = report(o, (enum comm_op)op, &figure, rows, err);
+		}
+	}
+	return status;
+}
+
+static int open_place(const comm_options *o, const struct rank_env *env, dtrain_store *store, struct comm_place *place,
+		      beton_error *err)
+{
+	dtrain_device_options device = {.struct_size = sizeof(device),
+					.index = o->has_index ? (int32_t)o->index : env->local_rank};
+	size_t least = (size_t)place->size * 8;
+	dtrain_group_options group;
+	int status = BETON_OK;
+
+	if (o->device) {
+		/* Devices of the host are one for all ranks. */
+		if (!o->has_index && (strcmp(o->device, "cpu") == 0 || strcmp(o->device, "ref") == 0))
+			device.index = 0;
+		status = dtrain_device_open(o->device, &device, &place->device, err);
+		place->api = status ? NULL : dtrain_device_get_api(place->device);
+		if (!status)
+			status = place->api->stream_create(place->device, &place->stream, err);
+	}
+	dtrain_group_options_init(&group);
+	group.backend = o->backend;
+	group.interface = o->interface;
+	group.timeout_ms = (int)o->timeout * 1000;
+	group.device = place->device;
+	group.share_device = o->share;
+	if (!status)
+		status = dtrain_group_create(store, place->rank, place->size, &group, &place->group, err);
+	/* At least one element for each rank, of the largest type. */
+	return status ? status : comm_place_allocate(place, o->most > least ? o->most : least, err);
+}
+
+static void close_place(struct comm_place *place)
+{
+	comm_place_free(place);
+	dtrain_group_destroy(&place->group);
+	if (place->stream)
+		place->api->stream_destroy(place->stream);
+	dtrain_device_close(&place->device);
+}
+
+static int print_head(const comm_options *o, const struct comm_place *place)
+{
+	dtrain_device_caps caps = {0};
+
+	if (o->json)
+		return 0;
+	if (place->device)
+		place->api->caps(place->device, &caps);
+	printf("%d ranks, %s, %s\n", place->size, dtrain_dtype_name(o->dtype),
+	       place->device ? caps.description : "host memory");
+	return printf("%-15s %12s %12s %12s %10s %10s %8s\n", "op", "bytes", "count", "time us", "algbw GB/s",
+		      "busbw GB/s", "wrong") < 0;
+}
+
+static int print_json(const comm_options *o, const struct comm_place *place, json_t *rows)
+{
+	json_t *object =
+		json_pack("{s:i, s:s, s:s, s:O}", "world_size", place->size, "dtype", dtrain_dtype_name(o->dtype),
+			  "device", o->device ? o->device : "host", "results", rows);
+	int failed = !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
+
+	json_decref(object);
+	return failed;
+}
+
+static int run_rank(const comm_options *o, const struct rank_env *env, beton_error *err)
+{
+	struct comm_place place = {.rank = env->rank, .size = env->world_size, .dtype = o->dtype};
+	dtrain_store_server *server = NULL;
+	dtrain_store *store = NULL;
+	json_t *rows = json_array();
+	int64_t wrong = 0;
+	int status = rows ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+
+	if (!status && env->world_size > 1)
+		status = dtrain__rank_env_store(env, (int)o->timeout * 1000, &server, &store, err);
+	if (!status)
+		status = open_place(o, env, store, &place, err);
+	if (!status && env->rank == 0 && print_head(o, &place))
+		status = bt_fail(err, BETON_IO, "cannot write the result");
+	if (!status)
+		status = measure_all(o, &place, rows, &wrong, err);
+	if (!status && env->rank == 0 && ((o->json && print_json(o, &place, rows)) || fflush(stdout)))
+		status = bt_fail(err, BETON_IO, "cannot write the result");
+	if (!status && wrong)
+		status = bt_fail(err, BETON_MISMATCH, "%lld elements of results are wrong", (long long)wrong);
+	close_place(&place);
+	dtrain_store_close(&store);
+	dtrain_store_server_stop(&server);
+	json_decref(rows);
+	return status;
+}
+
+int bench_comm(int argc, char **argv)
+{
+	comm_options o = {.least = 1024,
+			  .most = 16 << 20,
+			  .factor = 4,
+			  .iterations = 20,
+			  .warm_up = 5,
+			  .world_size = 2,
+			  .timeout = 60};
+	struct rank_env env = {0};
+	beton_error err = {0};
+	int status = parse(argc, argv, &o, &err), exit_status = BENCH_DONE;
+
+	if (!status && o.help) {
+		usage();
+		return BENCH_DONE;
+	}
+	if (!status)
+		status = dtrain__rank_env_read(&env, &err);
+	if (status) {
+		fprintf(stderr, "dtrain-bench: %s\n", err.message);
+		return BENCH_USAGE;
+	}
+	if (!env.started && o.world_size > 1) {
+		/* The ranks get the whole command line: this command's name is the program's first argument. */
+		struct launch_options launch = {
+			.world_size = (int)o.world_size, .grace_ms = LAUNCH_DEFAULT_GRACE_MS, .argv = argv - 1};
+
+		status = dtrain__launch(&launch, &exit_status, &err);
+	} else {
+		status = run_rank(&o, &env, &err);
+	}
+	if (!status)
+		return exit_status;
+	fprintf(stderr, "dtrain-bench: %s\n", err.message);
+	return status == BETON_PEER_LOST ? LAUNCH_EXIT_PEER_LOST : BENCH_FAILED;
+}

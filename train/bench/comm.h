@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-bench comm: what the command line says, and one measurement.
+ */
+#ifndef DTRAIN_BENCH_COMM_H
+#define DTRAIN_BENCH_COMM_H
+
+#include <dtrain/comm.h>
+
+enum comm_op {
+	COMM_ALLREDUCE,
+	COMM_REDUCE_SCATTER,
+	COMM_ALL_GATHER,
+	COMM_BROADCAST,
+	COMM_REDUCE,
+	COMM_GATHER,
+	COMM_SCATTER,
+	COMM_ALL_TO_ALL,
+	COMM_SEND_RECV, /* each rank sends to the next one and receives from the one before it */
+	COMM_OPS,
+};
+
+extern const char *const comm_op_names[COMM_OPS];
+
+struct comm_place {
+	dtrain_device *device; /* NULL: host memory */
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_group *group;
+	int rank, size;
+	dtrain_dtype dtype;
+	size_t bytes; /* of each of: */
+	void *input, *output, *host;
+};
+
+/* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the larger buffer of the call. */
+struct comm_figure {
+	int64_t bytes;
+	int64_t count;       /* elements, as given to the operation */
+	double seconds;      /* of one operation on the slowest rank */
+	double algbw, busbw; /* bytes a second */
+	int64_t wrong;       /* elements that are not what they have to be, on all ranks */
+};
+
+/* Memory for messages of up to `bytes`. */
+int comm_place_allocate(struct comm_place *place, size_t bytes, beton_error *err);
+void comm_place_free(struct comm_place *place);
+
+/* Collective. Runs the operation on about `bytes`: once to look at the result, then warm_up and iterations times. */
+int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
+		 struct comm_figure *out, beton_error *err);
+
+#endif

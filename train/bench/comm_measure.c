@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/work.h"
+#include "common/error.h"
+#include "common/system.h"
+
+const char *const comm_op_names[COMM_OPS] = {
+	"allreduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+	"gather",    "scatter",        "all_to_all", "send_recv",
+};
+
+/* At most this many operations are under way at once. */
+#define MOST_IN_FLIGHT 64
+
+/* Small whole numbers: their sums over the ranks are exact in every type. */
+static int value_of(int rank, int64_t i)
+{
+	return (int)((rank + i * 3 + i / 7) % 3);
+}
+
+/* Of a whole number from 0 to 2048. */
+static uint16_t half_of(int value)
+{
+	int exponent;
+	float fraction = frexpf((float)value, &exponent);
+
+	return value ? (uint16_t)((exponent + 14) << 10 | (int)(fraction * 2048 - 1024)) : 0;
+}
+
+static double half_value(uint16_t bits)
+{
+	int exponent = bits >> 10 & 31;
+
+	return exponent ? ldexp(1024 + (bits & 1023), exponent - 25) : 0;
+}
+
+static void store_value(void *data, dtrain_dtype dtype, int64_t i, int value)
+{
+	float single = (float)value;
+	uint32_t bits;
+
+	memcpy(&bits, &single, sizeof(bits));
+	switch (dtype) {
+	case DTRAIN_F32:
+		((float *)data)[i] = single;
+		break;
+	case DTRAIN_F64:
+		((double *)data)[i] = value;
+		break;
+	case DTRAIN_I64:
+		((int64_t *)data)[i] = value;
+		break;
+	case DTRAIN_BF16:
+		((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+		break;
+	case DTRAIN_F16:
+		((uint16_t *)data)[i] = half_of(value);
+		break;
+	default:
+		((uint8_t *)data)[i] = (uint8_t)value;
+		break;
+	}
+}
+
+static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
+{
+	uint32_t bits;
+	float single;
+
+	switch (dtype) {
+	case DTRAIN_F32:
+		return ((const float *)data)[i];
+	case DTRAIN_F64:
+		return ((const double *)data)[i];
+	case DTRAIN_I64:
+		return (double)((const int64_t *)data)[i];
+	case DTRAIN_BF16:
+		bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+		memcpy(&single, &bits, sizeof(single));
+		return single;
+	case DTRAIN_F16:
+		return half_value(((const uint16_t *)data)[i]);
+	default:
+		return ((const uint8_t *)data)[i];
+	}
+}
+
+int comm_place_allocate(struct comm_place *place, size_t bytes, beton_error *err)
+{
+	int status = BETON_OK;
+
+	place->bytes = bytes;
+	place->host = malloc(bytes);
+	if (!place->host)
+		return bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
+	if (place->device) {
+		status = place->api->alloc(place->device, bytes, &place->input, err);
+		return status ? status : place->api->alloc(place->device, bytes, &place->output, err);
+	}
+	place->input = calloc(1, bytes);
+	place->output = calloc(1, bytes);
+	return place->input && place->output
+		       ? BETON_OK
+		       : bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
+}
+
+void comm_place_free(struct comm_place *place)
+{
+	free(place->host);
+	if (place->device) {
+		place->api->free(place->device, place->input);
+		place->api->free(place->device, place->output);
+	} else {
+		free(place->input);
+		free(place->output);
+	}
+	place->host = place->input = place->output = NULL;
+}
+
+static int move(struct comm_place *place, void *memory, bool up, beton_error *err)
+{
+	int status;
+
+	if (!place->device) {
+		memcpy(up ? memory : place->host, up ? place->host : memory, place->bytes);
+		return BETON_OK;
+	}
+	status = place->api->copy(place->stream, up ? memory : place->host, up ? place->host : memory, place->bytes,
+				  up ? DTRAIN_HOST_TO_DEVICE : DTRAIN_DEVICE_TO_HOST, err);
+	return status ? status : place->api->stream_synchronize(place->stream, err);
+}
+
+/* Does a rank's part come for each rank? Then `bytes` are those of all parts. */
+static bool has_parts(enum comm_op op)
+{
+	return op == COMM_REDUCE_SCATTER || op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_SCATTER ||
+	       op == COMM_ALL_TO_ALL;
+}
+
+static bool is_in_place(enum comm_op op)
+{
+	return op == COMM_ALLREDUCE || op == COMM_BROADCAST || op == COMM_REDUCE;
+}
+
+/* The second operation of send_recv goes to work[1]. */
+static int submit(const struct comm_place *place, enum comm_op op, int64_t count, dtrain_work *work[2],
+		  beton_error *err)
+{
+	dtrain_group *group = place->group;
+	dtrain_dtype dtype = place->dtype;
+	void *in = place->input, *out = place->output;
+	int next = (place->rank + 1) % place->size, previous = (place->rank + place->size - 1) % place->size;
+	bool sends_first = place->rank % 2 == 0;
+	int status;
+
+	switch (op) {
+	case COMM_ALLREDUCE:
+		return dtrain_allreduce(group, in, count, dtype, DTRAIN_SUM, NULL, work, err);
+	case COMM_REDUCE_SCATTER:
+		return dtrain_reduce_scatter(group, out, in, count, dtype, DTRAIN_SUM, NULL, work, err);
+	case COMM_ALL_GATHER:
+		return dtrain_all_gather(group, out, in, count, dtype, NULL, work, err);
+	case COMM_BROADCAST:
+		return dtrain_broadcast(group, in, count, dtype, 0, NULL, work, err);
+	case COMM_REDUCE:
+		return dtrain_reduce(group, in, count, dtype, DTRAIN_SUM, 0, NULL, work, err);
+	case COMM_GATHER:
+		return dtrain_gather(group, out, in, count, dtype, 0, NULL, work, err);
+	case COMM_SCATTER:
+		return dtrain_scatter(group, out, in, count, dtype, 0, NULL, work, err);
+	case COMM_ALL_TO_ALL:
+		return dtrain_all_to_all(group, out, in, count, dtype, NULL, work, err);
+	default:
+		status = sends_first ? dtrain_send(group, in, count, dtype, next, NULL, work, err)
+				     : dtrain_recv(group, out, count, dtype, previous, NULL, work, err);
+		if (status)
+			return status;
+		return sends_first ? dtrain_recv(group, out, count, dtype, previous, NULL, work + 1, err)
+				   : dtrain_send(group, in, count, dtype, next, NULL, work + 1, err);
+	}
+}
+
+static int run(const struct comm_place *place, enum comm_op op, int64_t count, int times, beton_error *err)
+{
+	dtrain_work *work[MOST_IN_FLIGHT][2] = {0};
+	int status = BETON_OK;
+
+	for (int done = 0; done < times && !status; done += MOST_IN_FLIGHT) {
+		int batch = times - done < MOST_IN_FLIGHT ? times - done : MOST_IN_FLIGHT, begun = 0;
+
+		while (begun < batch && !status)
+			status = submit(place, op, count, work[begun++], err);
+		for (int i = 0; i < 2 * begun; i++) {
+			dtrain_work **one = &work[i / 2][i % 2];
+
+			if (*one && dtrain_work_wait(one, status ? NULL : err) && !status)
+				status = err->code;
+		}
+	}
+	return status;
+}
+
+/* What element i of the result has to be; -1: anything. */
+static double expected(const struct comm_place *place, enum comm_op op, int64_t count, int64_t i)
+{
+	int64_t at = op == COMM_REDUCE_SCATTER ? place->rank * count + i : i;
+	int source = (int)(i / count);
+	double sum = 0;
+
+	for (int rank = 0; rank < place->size; rank++)
+		sum += value_of(rank, at);
+	switch (op) {
+	case COMM_ALLREDUCE:
+	case COMM_REDUCE_SCATTER:
+		return sum;
+	case COMM_REDUCE:
+		return place->rank == 0 ? sum : -1;
+	case COMM_BROADCAST:
+		return value_of(0, i);
+	case COMM_ALL_GATHER:
+		return value_of(source, i % count);
+	case COMM_GATHER:
+		return place->rank == 0 ? value_of(source, i % count) : -1;
+	case COMM_SCATTER:
+		return value_of(0, place->rank * count + i);
+	case COMM_ALL_TO_ALL:
+		return value_of(source, place->rank * count + i % count);
+	default:
+		return value_of((place->rank + place->size - 1) % place->size, i);
+	}
+}
+
+static int check(struct comm_place *place, enum comm_op op, int64_t count, int64_t *wrong, beton_error *err)
+{
+	bool gathers = op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_ALL_TO_ALL;
+	int64_t results = gathers ? count * place->size : count;
+	int64_t elements = (int64_t)(place->bytes / dtrain_dtype_size(place->dtype));
+	int status;
+
+	for (int64_t i = 0; i < elements; i++)
+		store_value(place->host, place->dtype, i, value_of(place->rank, i));
+	status = move(place, place->input, true, err);
+	if (!status)
+		status = run(place, op, count, 1, err);
+	if (!status)
+		status = move(place, is_in_place(op) ? place->input : place->output, false, err);
+	*wrong = 0;
+	for (int64_t i = 0; i < results && !status; i++) {
+		double right = expected(place, op, count, i);
+
+		*wrong += right >= 0 && load_value(place->host, place->dtype, i) != right;
+	}
+	return status;
+}
+
+static double bus_factor(enum comm_op op, int size)
+{
+	double n = size;
+
+	if (op == COMM_ALLREDUCE)
+		return 2 * (n - 1) / n;
+	return has_parts(op) ? (n - 1) / n : 1;
+}
+
+int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
+		 struct comm_figure *out, beton_error *err)
+{
+	int64_t each = (int64_t)dtrain_dtype_size(place->dtype), parts = has_parts(op) ? place->size : 1;
+	struct {
+		double seconds;
+		int64_t wrong;
+	} mine = {0}, *all = calloc((size_t)place->size, sizeof(*all));
+	dtrain_work *work = NULL;
+	uint64_t began = 0;
+	int status;
+
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	out->count = bytes / (each * parts) > 0 ? bytes / (each * parts) : 1;
+	out->bytes = out->count * each * parts;
+	status = check(place, op, out->count, &mine.wrong, err);
+	/* Sums would grow from run to run, up to where arithmetic is slow. */
+	if (!status && is_in_place(op)) {
+		memset(place->host, 0, place->bytes);
+		status = move(place, place->input, true, err);
+	}
+	if (!status)
+		status = run(place, op, out->count, warm_up, err);
+	if (!status)
+		status = dtrain__work_finish(dtrain_barrier(place->group, &work, err), &work, err);
+	if (!status) {
+		began = bt_now_ns();
+		status = run(place, op, out->count, iterations, err);
+		mine.seconds = (double)(bt_now_ns() - began) * 1e-9 / iterations;
+	}
+	if (!status)
+		status = dtrain__group_gather_host(place->group, &mine, sizeof(mine), all, err);
+	out->seconds = 0;
+	out->wrong = 0;
+	for (int rank = 0; rank < place->size && !status; rank++) {
+		out->seconds = fmax(out->seconds, all[rank].seconds);
+		out->wrong += all[rank].wrong;
+	}
+	out->algbw = (double)out->bytes / fmax(out->seconds, 1e-9);
+	out->busbw = out->algbw * bus_factor(op, place->size);
+	free(all);
+	return status;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-bench link: how fast bytes go between host and device and between devices, and what the machine's settings
+ * mean for groups of ranks.
+ */
+#include "link.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "bench.h"
+#include "common/error.h"
+#include "common/system.h"
+#include "core/module.h"
+
+#define MAX_DEVICES 16
+#define SMALL_BYTES 4
+
+typedef struct link_options {
+	const char *device, *root;
+	uint64_t bytes, repeats;
+	bool json, help;
+} link_options;
+
+typedef struct link_end {
+	dtrain_device *device;
+	dtrain_stream *stream;
+	void *memory;
+	char id[64], name[64], pci[96];
+} link_end;
+
+typedef struct link_job {
+	const dtrain_device_api *api;
+	link_end ends[MAX_DEVICES];
+	int count;
+	const link_options *options;
+	json_t *rows;
+} link_job;
+
+static void usage(void)
+{
+	puts("Usage: dtrain-bench link [OPTION]...\n"
+	     "Measures bandwidth and latency between the host and each device, and between each two devices, and "
+	     "tells\n"
+	     "of what is set up badly for groups of ranks, with what to do about it.\n\n"
+	     "  --device NAME     cuda, ...; default: none, only what is set up is looked at\n"
+	     "  --bytes N         of a copy whose bandwidth is measured (default 268435456)\n"
+	     "  --repeats N       copies of each kind; the best counts (default 10)\n"
+	     "  --root DIR        look for /proc, /sys and /dev below it\n"
+	     "  --json            one JSON object instead of text\n"
+	     "  --help            this text\n\n"
+	     "The exit status is 0 also when there are findings.");
+}
+
+static int parse(int argc, char **argv, link_options *o, beton_error *err)
+{
+	static const struct option names[] = {{"device", required_argument, NULL, 'd'},
+					      {"bytes", required_argument, NULL, 'b'},
+					      {"repeats", required_argument, NULL, 'r'},
+					      {"root", required_argument, NULL, 'R'},
+					      {"json", no_argument, NULL, 'j'},
+					      {"help", no_argument, NULL, 'h'},
+					      {0}};
+	int option, status = BETON_OK;
+
+	while (!status && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			o->device = optarg;
+			break;
+		case 'b':
+			status = bt_parse_u64("--bytes", optarg, SMALL_BYTES, 1ull << 36, &o->bytes, err);
+			break;
+		case 'r':
+			status = bt_parse_u64("--repeats", optarg, 1, 100000, &o->repeats, err);
+			break;
+		case 'R':
+			o->root = optarg;
+			break;
+		case 'j':
+			o->json = true;
+			break;
+		case 'h':
+			o->help = true;
+			break;
+		default: /* getopt has said what */
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench link --help");
+		}
+	}
+	if (!status && optind < argc)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
+	return status;
+}
+
+/* What people call a device is something with its PCI address at the end, where it has one. */
+static void describe(link_job *job, link_end *end)
+{
+	const dtrain_module *module;
+	const char *address;
+
+	for (int i = 0; (module = dtrain__module_at(i)); i++) {
+		if (module->device == job->api && module->group)
+			module->group->identify(end->device, end->id, end->name, NULL);
+	}
+	address = strrchr(end->name, ' ');
+	if (address && strlen(address + 1) == strlen("0000:00:00")) {
+		char full[16];
+
+		snprintf(full, sizeof(full), "%s.0", address + 1);
+		link_describe_pci(job->options->root, full, end->pci, sizeof(end->pci));
+	}
+}
+
+/* As many devices as there are: the first index that is refused ends the list. */
+static int open_ends(link_job *job, beton_error *err)
+{
+	int status = BETON_OK;
+
+	for (int i = 0; i < MAX_DEVICES && !status; i++) {
+		dtrain_device_options options = {.struct_size = sizeof(options), .index = i};
+		link_end *end = &job->ends[i];
+		beton_error refused = {0};
+
+		status = dtrain_device_open(job->options->device, &options, &end->device, &refused);
+		if (status == BETON_INVALID_ARGUMENT && i > 0)
+			return BETON_OK;
+		if (status) {
+			*err = refused;
+			return status;
+		}
+		job->count++;
+		job->api = dtrain_device_get_api(end->device);
+		describe(job, end);
+		status = job->api->stream_create(end->device, &end->stream, err);
+		if (!status)
+			status = job->api->alloc(end->device, job->options->bytes, &end->memory, err);
+	}
+	return status;
+}
+
+static void close_ends(link_job *job)
+{
+	for (int i = 0; i < job->count; i++) {
+		link_end *end = &job->ends[i];
+
+		job->api->free(end->device, end->memory);
+		if (end->stream)
+			job->api->stream_destroy(end->stream);
+		dtrain_device_close(&end->device);
+	}
+}
+
+/* Seconds of the fastest of the copies, seen from the host. */
+static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const void *from, size_t bytes,
+		     dtrain_copy kind, double *seconds, beton_error *err)
+{
+	int status = BETON_OK;
+
+	*seconds = 1e9;
+	for (uint64_t i = 0; i <= job->options->repeats && !status; i++) {
+		uint64_t began = bt_now_ns();
+		double one;
+
+		status = job->api->copy(stream, to, from, bytes, kind, err);
+		if (!status)
+			status = job->api->stream_synchronize(stream, err);
+		one = (double)(bt_now_ns() - began) * 1e-9;
+		if (i > 0 && one < *seconds) /* the first touches the memory */
+			*seconds = one;
+	}
+	return status;
+}
+
+static int measure(link_job *job, const char *from_name, const char *to_name, dtrain_stream *stream, void *to,
+		   const void *from, dtrain_copy kind, beton_error *err)
+{
+	double bulk, latency;
+	size_t bytes = (size_t)job->options->bytes;
+	int status = time_copy(job, stream, to, from, bytes, kind, &bulk, err);
+
+	if (!status)
+		status = time_copy(job, stream, to, from, SMALL_BYTES, kind, &latency, err);
+	if (status)
+		return status;
+	bulk = bulk > 1e-9 ? bulk : 1e-9;
+	if (!job->options->json)
+		printf("%-18s -> %-18s %10.2f GB/s %10.1f us\n", from_name, to_name, (double)bytes * 1e-9 / bulk,
+		       latency * 1e6);
+	else if (json_array_append_new(job->rows,
+				       json_pack("{s:s, s:s, s:f, s:f}", "from", from_name, "to", to_name, "gb_s",
+						 (double)bytes * 1e-9 / bulk, "latency_us", latency * 1e6)))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	return BETON_OK;
+}
+
+static int measure_host(link_job *job, int index, bool pinned, void *host, beton_error *err)
+{
+	link_end *end = &job->ends[index];
+	const char *host_name = pinned ? "host (pinned)" : "host (pageable)";
+	char name[32];
+	int status;
+
+	snprintf(name, sizeof(name), "device %d", index);
+	status = measure(job, host_name, name, end->stream, end->memory, host, DTRAIN_HOST_TO_DEVICE, err);
+	return status ? status
+		      : measure(job, name, host_name, end->stream, host, end->memory, DTRAIN_DEVICE_TO_HOST, err);
+}
+
+static int measure_device(link_job *job, int index, beton_error *err)
+{
+	link_end *end = &job->ends[index];
+	size_t bytes = (size_t)job->options->bytes;
+	void *pinned = NULL, *pageable = calloc(1, bytes);
+	int status = pageable ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "no memory for %zu bytes", bytes);
+
+	if (!status)
+		status = measure_host(job, index, false, pageable, err);
+	free(pageable);
+	if (status || !job->api->host_alloc)
+		return status;
+	status = job->api->host_alloc(end->device, bytes, &pinned, err);
+	if (!status)
+		status = measure_host(job, index, true, pinned, err);
+	if (pinned)
+		job->api->host_free(end->device, pinned);
+	return status;
+}
+
+static int measure_all(link_job *job, beton_error *err)
+{
+	int status = open_ends(job, err);
+
+	for (int i = 0; i < job->count && !status && !job->options->json; i++)
+		printf("device %d: %s%s%s\n", i, job->ends[i].name[0] ? job->ends[i].name : job->api->name,
+		       job->ends[i].pci[0] ? ", PCIe " : "", job->ends[i].pci);
+	for (int i = 0; i < job->count && !status; i++)
+		status = measure_device(job, i, err);
+	for (int i = 0; i < job->count; i++) {
+		for (int k = 0; k < job->count && !status; k++) {
+			char from[32], to[32];
+
+			snprintf(from, sizeof(from), "device %d", i);
+			snprintf(to, sizeof(to), "device %d", k);
+			if (i != k)
+				status = measure(job, from, to, job->ends[i].stream, job->ends[k].memory,
+						 job->ends[i].memory, DTRAIN_DEVICE_TO_DEVICE, err);
+		}
+	}
+	close_ends(job);
+	return status;
+}
+
+static int print_findings(const link_options *o, const struct link_findings *findings, json_t *rows)
+{
+	json_t *list = json_array(), *object;
+	int failed = 0;
+
+	for (int i = 0; i < findings->count; i++) {
+		const struct link_finding *one = &findings->list[i];
+
+		if (o->json)
+			failed |= json_array_append_new(list, json_pack("{s:b, s:s, s:s}", "good", one->good, "what",
+									one->what, "fix", one->fix));
+		else
+			failed |= printf("%s %s%s%s\n", one->good ? "ok  " : "look", one->what, one->fix[0] ? ": " : "",
+					 one->fix) < 0;
+	}
+	if (o->json) {
+		object = json_pack("{s:O, s:O}", "links", rows, "findings", list);
+		failed |= !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
+		json_decref(object);
+	}
+	json_decref(list);
+	return failed || fflush(stdout) != 0;
+}
+
+int bench_link(int argc, char **argv)
+{
+	link_options o = {.root = "", .bytes = 256 << 20, .repeats = 10};
+	struct link_findings findings;
+	beton_error err = {0};
+	link_job job = {.options = &o, .rows = json_array()};
+	int status = parse(argc, argv, &o, &err), result = BENCH_DONE;
+
+	if (!status && o.help) {
+		usage();
+	} else if (status) {
+		result = BENCH_USAGE;
+	} else {
+		status = o.device ? measure_all(&job, &err) : BETON_OK;
+		link_find(o.root, &findings);
+		if (!status && print_findings(&o, &findings, job.rows))
+			status = bt_fail(&err, BETON_IO, "cannot write the result");
+		result = status ? BENCH_FAILED : BENCH_DONE;
+	}
+	if (status)
+		fprintf(stderr, "dtrain-bench: %s\n", err.message);
+	json_decref(job.rows);
+	return result;
+}

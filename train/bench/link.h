@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-bench link: what the machine's settings mean for groups of ranks.
+ */
+#ifndef DTRAIN_BENCH_LINK_H
+#define DTRAIN_BENCH_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LINK_MAX_FINDINGS 64
+
+struct link_finding {
+	bool good;
+	char what[200];
+	char fix[240]; /* "" where there is nothing to do */
+};
+
+struct link_findings {
+	struct link_finding list[LINK_MAX_FINDINGS];
+	int count;
+};
+
+/* Looks at shared memory, locked memory, IOMMU, PCIe bridges, network interfaces and visible devices. root: in front of
+ * /proc, /sys and /dev; "" for this machine. What cannot be read is left out. */
+void link_find(const char *root, struct link_findings *out);
+
+/* What the system says of a PCI device ("0000:18:00.0"): speed, width, NUMA node; "" where it says nothing. */
+void link_describe_pci(const char *root, const char *address, char *text, size_t size);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "link.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+/* NCCL's ranks of one machine exchange up to about 10 MB a pair through it. */
+#define LEAST_SHM (1ull << 30)
+
+/* PCI Express specification: extended capabilities begin here, and the one of access control has this number. */
+#define PCI_EXTENDED 0x100
+#define PCI_ACS 0x000d
+#define PCI_CONFIG_SIZE 4096
+/* Of its control word: peers' requests and completions are sent up to the root. */
+#define ACS_REDIRECTS 0x000c
+
+__attribute__((format(printf, 4, 5))) static void add(struct link_findings *out, bool good, const char *fix,
+						      const char *format, ...)
+{
+	struct link_finding *finding = &out->list[out->count];
+	va_list arguments;
+
+	if (out->count == LINK_MAX_FINDINGS)
+		return;
+	out->count++;
+	finding->good = good;
+	va_start(arguments, format);
+	vsnprintf(finding->what, sizeof(finding->what), format, arguments);
+	va_end(arguments);
+	snprintf(finding->fix, sizeof(finding->fix), "%s", good ? "" : fix);
+}
+
+/* The first line of a file; false where there is none. */
+__attribute__((format(printf, 4, 5))) static bool read_line(const char *root, char *line, size_t size,
+							    const char *format, ...)
+{
+	char path[PATH_MAX], rest[PATH_MAX / 2];
+	va_list arguments;
+	FILE *file;
+	bool got;
+
+	va_start(arguments, format);
+	vsnprintf(rest, sizeof(rest), format, arguments);
+	va_end(arguments);
+	snprintf(path, sizeof(path), "%s%s", root, rest);
+	line[0] = '\0';
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	got = fgets(line, (int)size, file) != NULL;
+	fclose(file);
+	line[strcspn(line, "\n")] = '\0';
+	return got;
+}
+
+static DIR *open_folder(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	return opendir(path);
+}
+
+static int count_entries(const char *root, const char *name)
+{
+	DIR *folder = open_folder(root, name);
+	struct dirent *entry;
+	int count = 0;
+
+	while (folder && (entry = readdir(folder)))
+		count += entry->d_name[0] != '.';
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
+static void find_shared_memory(const char *root, struct link_findings *out)
+{
+	struct statvfs facts;
+	char path[PATH_MAX];
+	unsigned long long bytes;
+
+	snprintf(path, sizeof(path), "%s/dev/shm", root);
+	if (statvfs(path, &facts) != 0) {
+		add(out, false,
+		    "mount a tmpfs on /dev/shm, or give the container --shm-size=1g (NCCL_SHM_DISABLE=1 does "
+		    "without, more slowly)",
+		    "/dev/shm is not there");
+		return;
+	}
+	bytes = (unsigned long long)facts.f_blocks * facts.f_frsize;
+	add(out, bytes >= LEAST_SHM,
+	    "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm",
+	    "/dev/shm has %llu MiB", bytes >> 20);
+}
+
+/* Adapters register memory, which locks it. */
+static void find_locked_memory(const char *root, struct link_findings *out)
+{
+	bool adapters = count_entries(root, "/sys/class/infiniband") > 0;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
+		return;
+	if (limit.rlim_cur == RLIM_INFINITY)
+		add(out, true, "", "locked memory: unlimited");
+	else
+		add(out, !adapters, "ulimit -l unlimited (docker: --ulimit memlock=-1)", "locked memory: %llu KiB%s",
+		    (unsigned long long)limit.rlim_cur >> 10, adapters ? ", and InfiniBand adapters need more" : "");
+}
+
+static void find_iommu(const char *root, struct link_findings *out)
+{
+	char line[2048];
+	bool active = count_entries(root, "/sys/class/iommu") > 0;
+
+	if (!read_line(root, line, sizeof(line), "/proc/cmdline"))
+		return;
+	if (!active)
+		add(out, true, "", "IOMMU: off");
+	else if (strstr(line, "iommu=pt") || strstr(line, "iommu.passthrough=1"))
+		add(out, true, "", "IOMMU: on, passing through");
+	else
+		add(out, false,
+		    "boot with iommu=pt, or switch the IOMMU off; in a virtual machine this is its host's business; to "
+		    "see "
+		    "whether it is to blame: NCCL_P2P_DISABLE=1",
+		    "IOMMU: on and translating: transfers between GPUs may be slow, or hang");
+}
+
+static unsigned word_at(const uint8_t *config, size_t at)
+{
+	return config[at] | (unsigned)config[at + 1] << 8;
+}
+
+/* -1: it cannot be read, which takes root. The list of capabilities is the device's word: it must end. */
+static int acs_control(const uint8_t *config, size_t size)
+{
+	size_t at = PCI_EXTENDED;
+
+	if (size < PCI_EXTENDED + 4)
+		return -1;
+	for (int steps = 0; steps < 64 && at >= PCI_EXTENDED && at + 8 <= size; steps++) {
+		if (word_at(config, at) == PCI_ACS)
+			return (int)word_at(config, at + 6);
+		at = word_at(config, at + 2) >> 4;
+	}
+	return 0;
+}
+
+struct pci_count {
+	int gpus, bridges, redirecting, hidden;
+	char example[32];
+};
+
+static void look_at_pci(const char *root, const char *address, struct pci_count *count)
+{
+	char class[32], vendor[32], path[PATH_MAX];
+	uint8_t config[PCI_CONFIG_SIZE];
+	size_t size = 0;
+	int control;
+	FILE *file;
+
+	if (!read_line(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) ||
+	    !read_line(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address))
+		return;
+	count->gpus += strncmp(class, "0x03", 4) == 0 && strcmp(vendor, "0x10de") == 0;
+	if (strncmp(class, "0x0604", 6) != 0)
+		return;
+	count->bridges++;
+	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/config", root, address);
+	file = fopen(path, "re");
+	if (file) {
+		size = fread(config, 1, sizeof(config), file);
+		fclose(file);
+	}
+	control = acs_control(config, size);
+	count->hidden += control < 0;
+	if (control > 0 && control & ACS_REDIRECTS) {
+		count->redirecting++;
+		snprintf(count->example, sizeof(count->example), "%.31s", address);
+	}
+}
+
+static void find_access_control(const char *root, struct link_findings *out)
+{
+	DIR *folder = open_folder(root, "/sys/bus/pci/devices");
+	struct pci_count count = {0};
+	struct dirent *entry;
+	char fix[240];
+
+	while (folder && (entry = readdir(folder))) {
+		if (entry->d_name[0] != '.')
+			look_at_pci(root, entry->d_name, &count);
+	}
+	if (folder)
+		closedir(folder);
+	if (count.bridges == 0)
+		return;
+	snprintf(fix, sizeof(fix),
+		 "switch ACS off in the BIOS, or until the next boot: setpci -s %s ECAP_ACS+6.w=0000 (for each such "
+		 "bridge, as root)",
+		 count.example);
+	if (count.redirecting)
+		add(out, false, fix, "ACS: %d of %d PCIe bridges send traffic between GPUs up to the root (%s ...)",
+		    count.redirecting, count.bridges, count.example);
+	else if (count.hidden)
+		add(out, true, "", "ACS: only root can see it on %d of %d PCIe bridges", count.hidden, count.bridges);
+	else
+		add(out, true, "", "ACS: not in the way on %d PCIe bridges", count.bridges);
+}
+
+static bool is_inner(const char *name)
+{
+	return strcmp(name, "lo") == 0 || strncmp(name, "docker", 6) == 0 || strncmp(name, "veth", 4) == 0 ||
+	       strncmp(name, "br-", 3) == 0 || strncmp(name, "virbr", 5) == 0;
+}
+
+/* NCCL takes "ib..." first, then any but docker and lo; Gloo takes one name. */
+static void find_interfaces(const char *root, struct link_findings *out)
+{
+	DIR *folder = open_folder(root, "/sys/class/net");
+	const char *chosen = getenv("NCCL_SOCKET_IFNAME");
+	char names[120] = "", state[32];
+	struct dirent *entry;
+	size_t used = 0;
+	int up = 0;
+
+	while (folder && (entry = readdir(folder))) {
+		if (entry->d_name[0] == '.' || is_inner(entry->d_name) ||
+		    !read_line(root, state, sizeof(state), "/sys/class/net/%s/operstate", entry->d_name) ||
+		    strcmp(state, "down") == 0)
+			continue;
+		up++;
+		if (used + strlen(entry->d_name) + 3 < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+						 entry->d_name);
+	}
+	if (folder)
+		closedir(folder);
+	if (chosen && strcmp(chosen, "lo") == 0)
+		add(out, up == 0, "unset NCCL_SOCKET_IFNAME, or name the interface between the machines",
+		    "NCCL_SOCKET_IFNAME is lo: no other machine is reached");
+	else if (up == 0)
+		add(out, false, "for one machine nothing; for several, bring an interface up (docker: --network=host)",
+		    "no network interface is up but those inside this machine");
+	else if (up > 1 && !chosen)
+		add(out, false,
+		    "for several machines, name the one between them: NCCL_SOCKET_IFNAME=NAME for NCCL, --interface "
+		    "NAME for Gloo",
+		    "%d network interfaces are up, and none is chosen: %s", up, names);
+	else
+		add(out, true, "", "network interface: %s", chosen ? chosen : names);
+}
+
+static void find_visible_devices(struct link_findings *out)
+{
+	const char *text = getenv("CUDA_VISIBLE_DEVICES");
+	char copy[512], *names[64], *save = NULL;
+	int count = 0;
+
+	if (!text)
+		return;
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *name = strtok_r(copy, ",", &save); name && count < 64; name = strtok_r(NULL, ",", &save)) {
+		for (int i = 0; i < count; i++) {
+			if (strcmp(names[i], name) != 0)
+				continue;
+			add(out, false, "name each GPU once: NCCL takes one rank for each",
+			    "CUDA_VISIBLE_DEVICES=%.80s has GPU %.40s twice", text, name);
+			return;
+		}
+		names[count++] = name;
+	}
+	add(out, true, "", "CUDA_VISIBLE_DEVICES: %d GPUs, each once", count);
+}
+
+void link_find(const char *root, struct link_findings *out)
+{
+	out->count = 0;
+	find_shared_memory(root, out);
+	find_locked_memory(root, out);
+	find_iommu(root, out);
+	find_access_control(root, out);
+	find_interfaces(root, out);
+	find_visible_devices(out);
+}
+
+void link_describe_pci(const char *root, const char *address, char *text, size_t size)
+{
+	char speed[64], width[32], most[32], node[32];
+
+	text[0] = '\0';
+	if (!read_line(root, speed, sizeof(speed), "/sys/bus/pci/devices/%s/current_link_speed", address) ||
+	    !read_line(root, width, sizeof(width), "/sys/bus/pci/devices/%s/current_link_width", address) ||
+	    !read_line(root, most, sizeof(most), "/sys/bus/pci/devices/%s/max_link_width", address))
+		return;
+	read_line(root, node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", address);
+	snprintf(text, size, "%s x%s%s%s%s%s", speed, width, strcmp(width, most) != 0 ? " (could be x" : "",
+		 strcmp(width, most) != 0 ? most : "", strcmp(width, most) != 0 ? ")" : "",
+		 node[0] && node[0] != '-' ? ", NUMA node " : "");
+	if (node[0] && node[0] != '-' && strlen(text) + strlen(node) < size)
+		strcat(text, node);
+}
