@@ -55,11 +55,12 @@ void cuda_nccl_abortion_release(struct cuda_abortion *abortion)
 	free(abortion);
 }
 
+/* What goes on in the background does so without anybody who could ask for its end. */
 static void advance(struct cuda_abortion *abortion, enum progress progress, ncclResult_t result)
 {
 	pthread_mutex_lock(&abortion->mutex);
 	abortion->progress = progress;
-	if (abortion->result == ncclSuccess)
+	if (abortion->result == ncclSuccess && result != ncclInProgress)
 		abortion->result = result;
 	pthread_cond_broadcast(&abortion->changed);
 	pthread_mutex_unlock(&abortion->mutex);
@@ -97,7 +98,7 @@ static void *abort_main(void *argument)
 		grouped = false;
 	for (int i = 0; i < abortion->count; i++) {
 		one = ncclCommAbort(abortion->comms[i]);
-		result = result == ncclSuccess ? one : result;
+		result = result == ncclSuccess || result == ncclInProgress ? one : result;
 	}
 	advance(abortion, ABORT_TOLD, result);
 	if (grouped)

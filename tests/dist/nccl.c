@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cuda module's use of NCCL, over an NCCL and a CUDA made up here: what is called in which order, that everything
+ * in progress is polled to its end, deadlines, aborting, and the messages. Needs no GPU.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "train/cuda/nccl_comm.h"
+
+/* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
+static char called[400];
+static int polls_left;         /* so many questions are answered with "in progress" */
+static int polls_of_a_call;    /* each call sets polls_left to this */
+static ncclResult_t outcome;   /* of what was in progress */
+static ncclResult_t next_call; /* what the next operation returns */
+static int version = 22809;
+static bool capturing, abort_hangs;
+static cudaError_t event_state;
+static char last_error[200];
+static ncclRedOp_t last_reduction;
+static ncclDataType_t last_type;
+static int fake; /* its address stands for handles */
+
+static void note(char what)
+{
+	size_t used = strlen(called);
+
+	if (used + 1 < sizeof(called)) {
+		called[used] = what;
+		called[used + 1] = '\0';
+	}
+}
+
+static ncclResult_t begin(char what)
+{
+	note(what);
+	polls_left = polls_of_a_call;
+	if (next_call != ncclSuccess) {
+		ncclResult_t result = next_call;
+
+		next_call = ncclSuccess;
+		return result;
+	}
+	return polls_left ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t ncclGetVersion(int *out)
+{
+	*out = version;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	memset(id, 7, sizeof(*id));
+	return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	return result == ncclRemoteError ? "remote process exited or there was a network error" : "some error";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	(void)comm;
+	return last_error;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+	assert_int_equal(config->blocking, 0);
+	assert_string_equal(config->commName, "world");
+	assert_int_equal(id.internal[127], 7);
+	assert_true(rank < size);
+	*comm = (ncclComm_t)&fake;
+	return begin('I');
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+	(void)comm;
+	(void)key;
+	assert_null(config);
+	*out = color == NCCL_SPLIT_NOCOLOR ? NULL : (ncclComm_t)&fake;
+	return begin('P');
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+	assert_non_null(comm);
+	*state = polls_left > 0 ? ncclInProgress : outcome;
+	polls_left -= polls_left > 0;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+	(void)comm;
+	return begin('F');
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+	(void)comm;
+	note('D');
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+	assert_non_null(comm);
+	note('X');
+	return ncclSuccess;
+}
+
+/* <nccl.h> declares these without saying that they take nothing. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+	note('(');
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	while (abort_hangs)
+		poll(NULL, 0, 5);
+	return begin(')');
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	(void)in, (void)out, (void)count, (void)comm, (void)stream;
+	last_type = type;
+	last_reduction = op;
+	return begin('A');
+}
+
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+			       ncclComm_t comm, cudaStream_t stream)
+{
+	(void)in, (void)out, (void)count, (void)type, (void)op, (void)comm, (void)stream;
+	return begin('S');
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
+			   cudaStream_t stream)
+{
+	(void)in, (void)out, (void)count, (void)type, (void)comm, (void)stream;
+	return begin('G');
+}
+
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+			   cudaStream_t stream)
+{
+	(void)in, (void)out, (void)count, (void)type, (void)root, (void)comm, (void)stream;
+	return begin('B');
+}
+
+ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+			ncclComm_t comm, cudaStream_t stream)
+{
+	(void)in, (void)out, (void)count, (void)type, (void)op, (void)root, (void)comm, (void)stream;
+	return begin('R');
+}
+
+static const char *sent_from[8], *received_at[8];
+
+ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+	(void)count, (void)type, (void)comm, (void)stream;
+	sent_from[peer] = in;
+	note('s');
+	return ncclSuccess;
+}
+
+ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+	(void)count, (void)type, (void)comm, (void)stream;
+	received_at[peer] = out;
+	note('r');
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+	(void)comm, (void)bytes;
+	*handle = memory;
+	note('m');
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+	(void)comm, (void)handle;
+	note('u');
+	return ncclSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	(void)device;
+	return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+	*out = malloc(bytes);
+	return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+	free(memory);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	(void)kind, (void)stream;
+	memcpy(to, from, bytes);
+	note('c');
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out)
+{
+	(void)stream;
+	*out = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+	return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+	static enum cudaStreamCaptureMode own = cudaStreamCaptureModeGlobal;
+	enum cudaStreamCaptureMode before = own;
+
+	own = *mode;
+	*mode = before;
+	note(own == cudaStreamCaptureModeRelaxed ? '<' : '>');
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	(void)event;
+	note('q');
+	return event_state;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	(void)error;
+	return "text of CUDA";
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+	(void)error;
+	return "cudaErrorName";
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	*least = 0;
+	*greatest = -5;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
+{
+	assert_int_equal(priority, -5);
+	assert_int_equal(flags, cudaStreamNonBlocking);
+	*out = NULL;
+	return cudaSuccess;
+}
+
+/* ---- the tests ---- */
+
+static const dtrain_group_backend *const nccl = &cuda_group_nccl;
+static dtrain_device device;
+static dtrain_stream stream = {.device = &device};
+static beton_error err;
+
+static void reset(void)
+{
+	called[0] = last_error[0] = '\0';
+	polls_left = polls_of_a_call = 0;
+	outcome = next_call = ncclSuccess;
+	capturing = abort_hangs = false;
+	version = 22809;
+}
+
+static void *connect_rank(int rank, int size, int timeout_ms)
+{
+	dtrain_group_place place = {&device, "world", rank, size, timeout_ms};
+	unsigned char id[DTRAIN_GROUP_ID_BYTES];
+	void *state = NULL;
+
+	assert_int_equal(nccl->make_id(id, &err), BETON_OK);
+	if (nccl->connect(&place, id, &state, &err))
+		assert_null(state);
+	return state;
+}
+
+static void everything_in_progress_is_polled(void **unused)
+{
+	float data[4] = {0};
+	dtrain_group_call call = {DTRAIN_GROUP_ALLREDUCE, data, data, 4, DTRAIN_BF16, .reduce = DTRAIN_AVG};
+	void *state;
+
+	(void)unused;
+	reset();
+	polls_of_a_call = 5;
+	state = connect_rank(0, 2, 5000);
+	assert_non_null(state);
+	assert_int_equal(polls_left, 0);
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(polls_left, 0);
+	assert_int_equal(last_type, ncclBfloat16);
+	assert_int_equal(last_reduction, ncclAvg);
+	nccl->close(state);
+	assert_int_equal(polls_left, 0);
+	assert_string_equal(called, "IAFD");
+}
+
+static void parts_go_where_they_belong(void **unused)
+{
+	int64_t in[6] = {10, 11, 20, 21, 30, 31}, out[6] = {0};
+	dtrain_group_call call = {DTRAIN_GROUP_ALL_TO_ALL, out, in, 2, DTRAIN_I64};
+	void *state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(1, 3, 5000);
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_string_equal(called, "c(srsr)");
+	assert_int_equal(out[3], 21);
+	assert_ptr_equal(sent_from[0], in);
+	assert_ptr_equal(sent_from[2], in + 4);
+	assert_ptr_equal(received_at[2], out + 4);
+	call.op = DTRAIN_GROUP_GATHER;
+	call.root = 1;
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_string_equal(called, "c(rr)");
+	assert_int_equal(out[2], 10);
+	call.root = 2;
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_string_equal(called, "(s)");
+	assert_ptr_equal(sent_from[2], in);
+	call.op = DTRAIN_GROUP_SCATTER;
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_string_equal(called, "(r)");
+	assert_ptr_equal(received_at[2], out);
+	call.op = DTRAIN_GROUP_RECV;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	nccl->close(state);
+}
+
+static void errors_begin_with_the_text_of_nccl(void **unused)
+{
+	float data[4] = {0};
+	dtrain_group_call call = {DTRAIN_GROUP_BROADCAST, data, data, 4, DTRAIN_F32};
+	void *state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	assert_int_equal(nccl->poll(state, &err), BETON_OK);
+	polls_left = 1;
+	assert_int_equal(nccl->poll(state, &err), BETON_OK);
+	outcome = ncclRemoteError;
+	strcpy(last_error, "socket closed by 10.0.0.7\nmore");
+	assert_int_equal(nccl->poll(state, &err), BETON_PEER_LOST);
+	assert_string_equal(err.message,
+			    "NCCL: socket closed by 10.0.0.7: remote process exited or there was a network "
+			    "error (asynchronous error, rank 0 of 2)");
+	polls_of_a_call = 2;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_PEER_LOST);
+	next_call = ncclInvalidArgument;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(nccl->abort(&state, 1, &err), BETON_OK);
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_CANCELLED);
+	assert_int_equal(nccl->poll(state, &err), BETON_OK);
+	nccl->close(state);
+	assert_string_equal(called, "");
+}
+
+static void what_does_not_connect_is_aborted_in_time(void **unused)
+{
+	(void)unused;
+	reset();
+	polls_of_a_call = 1 << 30;
+	assert_null(connect_rank(1, 2, 100));
+	assert_int_equal(err.code, BETON_TIMEOUT);
+	assert_non_null(strstr(err.message, "ncclCommInitRankConfig did not end in time"));
+	assert_non_null(strstr(called, "I(X)"));
+	reset();
+	next_call = ncclSystemError;
+	assert_null(connect_rank(1, 2, 100));
+	assert_int_equal(err.code, BETON_SYSTEM);
+}
+
+static void all_are_aborted_in_one_group(void **unused)
+{
+	dtrain_group_place place = {&device, "world.1", 0, 2, 5000};
+	void *states[2];
+
+	(void)unused;
+	reset();
+	states[0] = connect_rank(0, 2, 5000);
+	assert_int_equal(nccl->split(states[0], 3, &place, 5000, &states[1], &err), BETON_OK);
+	assert_non_null(states[1]);
+	called[0] = '\0';
+	assert_int_equal(nccl->abort(states, 2, &err), BETON_OK);
+	assert_string_equal(called, "(XX)");
+	/* Once is enough, and nothing of them is touched afterwards. */
+	assert_int_equal(nccl->abort(states, 2, &err), BETON_OK);
+	nccl->close(states[0]);
+	nccl->close(states[1]);
+	assert_string_equal(called, "(XX)");
+	/* NCCL before 2.22 cannot group them. */
+	reset();
+	version = 21800;
+	states[0] = connect_rank(0, 2, 5000);
+	called[0] = '\0';
+	assert_int_equal(nccl->abort(states, 1, &err), BETON_OK);
+	assert_string_equal(called, "X");
+	nccl->close(states[0]);
+}
+
+static void ranks_of_no_part_take_part_in_the_split(void **unused)
+{
+	void *state, *none = &state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	polls_of_a_call = 3;
+	assert_int_equal(nccl->split(state, -1, NULL, 5000, &none, &err), BETON_OK);
+	assert_null(none);
+	nccl->close(state);
+	assert_string_equal(called, "IPFD");
+}
+
+/* The graphs of captures keep ncclCommAbort from ending; that the kernels were told is enough. */
+static void captures_do_not_hold_up_aborting(void **unused)
+{
+	float data[4] = {0};
+	dtrain_group_call call = {DTRAIN_GROUP_ALLREDUCE, data, data, 4, DTRAIN_F32};
+	void *state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	capturing = true;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	abort_hangs = true;
+	assert_int_equal(nccl->abort(&state, 1, &err), BETON_OK);
+	abort_hangs = false; /* the graphs are gone */
+	nccl->close(state);
+}
+
+static void memory_is_registered(void **unused)
+{
+	float data[4];
+	void *state, *handle = NULL;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	assert_int_equal(nccl->register_memory(state, data, sizeof(data), &handle, &err), BETON_OK);
+	nccl->unregister_memory(state, handle);
+	nccl->close(state);
+	assert_string_equal(called, "ImuFD");
+}
+
+static void events_are_asked_whatever_is_captured(void **unused)
+{
+	dtrain_event event = {.device = &device};
+	bool complete = true;
+
+	(void)unused;
+	reset();
+	event_state = cudaErrorNotReady;
+	assert_int_equal(nccl->event_query(&event, &complete, &err), BETON_OK);
+	assert_false(complete);
+	assert_string_equal(called, "<q>");
+	event_state = cudaErrorIllegalAddress;
+	assert_int_equal(nccl->event_query(&event, &complete, &err), BETON_DEVICE);
+	event_state = cudaSuccess;
+	assert_int_equal(nccl->event_query(&event, &complete, &err), BETON_OK);
+	assert_true(complete);
+}
+
+static void sharing_takes_a_new_nccl_and_consent(void **unused)
+{
+	(void)unused;
+	reset();
+	unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+	assert_int_equal(nccl->check_sharing(&err), BETON_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "NCCL 2.30.3 or newer; this is 2.28.9"));
+	version = 23003;
+	assert_int_equal(nccl->check_sharing(&err), BETON_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "NCCL_MULTI_RANK_GPU_ENABLE=1"));
+	setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+	assert_int_equal(nccl->check_sharing(&err), BETON_OK);
+}
+
+static void gpus_have_names_and_identities(void **unused)
+{
+	char id[64], name[64];
+
+	(void)unused;
+	snprintf(device.properties.name, sizeof(device.properties.name), "NVIDIA H200");
+	device.properties.pciBusID = 0x18;
+	memset(device.properties.uuid.bytes, 0xab, sizeof(device.properties.uuid.bytes));
+	assert_int_equal(nccl->identify(&device, id, name, &err), BETON_OK);
+	assert_string_equal(id, "GPU-abababab-abab-abab-abab-abababababab");
+	assert_string_equal(name, "NVIDIA H200 at 0000:18:00");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(everything_in_progress_is_polled),
+		cmocka_unit_test(parts_go_where_they_belong),
+		cmocka_unit_test(errors_begin_with_the_text_of_nccl),
+		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),
+		cmocka_unit_test(all_are_aborted_in_one_group),
+		cmocka_unit_test(ranks_of_no_part_take_part_in_the_split),
+		cmocka_unit_test(captures_do_not_hold_up_aborting),
+		cmocka_unit_test(memory_is_registered),
+		cmocka_unit_test(events_are_asked_whatever_is_captured),
+		cmocka_unit_test(sharing_takes_a_new_nccl_and_consent),
+		cmocka_unit_test(gpus_have_names_and_identities),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
