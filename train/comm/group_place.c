@@ -153,7 +153,7 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 				  int color, bool share_device, beton_error *err)
 {
 	struct group_streams *streams;
-	int status = dtrain__streams_create(group, backend, &group->streams, err);
+	int status = dtrain__streams_create(group, backend, parent ? parent->streams : NULL, &group->streams, err);
 
 	if (status || group->member.size == 1)
 		return status;

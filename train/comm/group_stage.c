@@ -57,9 +57,9 @@ int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void
 	*handle = NULL;
 	if (!streams || !streams->state || !streams->backend->register_memory)
 		return BETON_OK;
-	pthread_mutex_lock(&streams->order);
+	pthread_mutex_lock(&streams->lane->order);
 	status = streams->backend->register_memory(streams->state, memory, bytes, handle, err);
-	pthread_mutex_unlock(&streams->order);
+	pthread_mutex_unlock(&streams->lane->order);
 	return status == BETON_UNSUPPORTED ? BETON_OK : status;
 }
 
@@ -69,7 +69,7 @@ void dtrain__group_unregister(dtrain_group *group, void *handle)
 
 	if (!handle)
 		return;
-	pthread_mutex_lock(&streams->order);
+	pthread_mutex_lock(&streams->lane->order);
 	streams->backend->unregister_memory(streams->state, handle);
-	pthread_mutex_unlock(&streams->order);
+	pthread_mutex_unlock(&streams->lane->order);
 }

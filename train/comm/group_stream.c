@@ -5,6 +5,7 @@
  */
 #include "group_stream.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,9 @@
 
 #include "common/error.h"
 #include "common/system.h"
+
+/* For operations that were aborted to end. */
+#define DRAIN_MS 5000
 
 static void free_work(struct group_streams *streams, struct dtrain_work *work)
 {
@@ -38,12 +42,44 @@ static void drop_reference(struct group_streams *streams)
 	}
 	pthread_cond_destroy(&streams->changed);
 	pthread_mutex_destroy(&streams->mutex);
-	pthread_mutex_destroy(&streams->order);
 	free(streams);
 }
 
-int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, struct group_streams **out,
-			   beton_error *err)
+static int take_lane(struct group_streams *streams, const struct group_streams *parent, beton_error *err)
+{
+	struct group_lane *lane = parent ? parent->lane : calloc(1, sizeof(*lane));
+	int status;
+
+	if (!lane)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
+	if (!parent) {
+		status = streams->backend ? streams->backend->stream_create(streams->device, &lane->stream, err)
+					  : streams->api->stream_create(streams->device, &lane->stream, err);
+		if (status) {
+			free(lane);
+			return status;
+		}
+		pthread_mutex_init(&lane->order, NULL);
+	}
+	atomic_fetch_add(&lane->users, 1);
+	streams->lane = lane;
+	return BETON_OK;
+}
+
+static void drop_lane(struct group_streams *streams)
+{
+	struct group_lane *lane = streams->lane;
+
+	streams->lane = NULL;
+	if (!lane || atomic_fetch_sub(&lane->users, 1) > 1)
+		return;
+	streams->api->stream_destroy(lane->stream);
+	pthread_mutex_destroy(&lane->order);
+	free(lane);
+}
+
+int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, const struct group_streams *parent,
+			   struct group_streams **out, beton_error *err)
 {
 	struct group_streams *streams = calloc(1, sizeof(*streams));
 	pthread_condattr_t monotonic;
@@ -57,20 +93,37 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	streams->backend = backend;
 	streams->alarm = -1;
 	streams->references = 1;
-	pthread_mutex_init(&streams->order, NULL);
 	pthread_mutex_init(&streams->mutex, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&streams->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	status = backend ? backend->stream_create(streams->device, &streams->stream, err)
-			 : streams->api->stream_create(streams->device, &streams->stream, err);
-	if (status) {
-		streams->stream = NULL;
+	status = take_lane(streams, parent, err);
+	if (status)
 		dtrain__streams_destroy(&streams);
-	}
 	*out = streams;
 	return status;
+}
+
+static bool is_complete(const struct group_streams *streams, dtrain_event *event)
+{
+	bool complete = false;
+
+	/* A device that failed runs nothing any more. */
+	return streams->backend->event_query(event, &complete, NULL) != BETON_OK || complete;
+}
+
+static bool is_drained(struct group_streams *streams)
+{
+	bool drained = true;
+
+	pthread_mutex_lock(&streams->mutex);
+	for (const struct dtrain_work *work = streams->first; work; work = work->next)
+		drained = drained && is_complete(streams, work->ended);
+	for (const struct watch *watch = streams->watches; watch; watch = watch->next)
+		drained = drained && is_complete(streams, watch->event);
+	pthread_mutex_unlock(&streams->mutex);
+	return drained;
 }
 
 /* What is still in flight when a group goes is aborted. Only threads that wait for a handle know the group still. */
@@ -86,9 +139,18 @@ static void cancel(struct group_streams *streams)
 	streams->health = GROUP_FAILED;
 	pthread_cond_broadcast(&streams->changed);
 	pthread_mutex_unlock(&streams->mutex);
-	/* Where it does not end in time, nobody is there to hear of it. */
-	if (!idle && streams->state && !streams->aborted)
+	if (idle || !streams->state)
+		return;
+	if (!streams->aborted)
 		streams->backend->abort(&streams->state, 1, NULL);
+	/* What does not end in time, and has nobody to hear of it, keeps the communicator. */
+	for (int waited_ms = 0; !is_drained(streams); waited_ms++) {
+		if (waited_ms == DRAIN_MS) {
+			streams->state = NULL;
+			return;
+		}
+		poll(NULL, 0, 1);
+	}
 }
 
 void dtrain__streams_destroy(struct group_streams **out)
@@ -103,8 +165,7 @@ void dtrain__streams_destroy(struct group_streams **out)
 	if (streams->state)
 		streams->backend->close(streams->state);
 	streams->state = NULL;
-	if (streams->stream)
-		streams->api->stream_destroy(streams->stream);
+	drop_lane(streams);
 	pthread_mutex_lock(&streams->mutex);
 	while (streams->first) {
 		struct dtrain_work *work = streams->first;
@@ -187,7 +248,7 @@ static int put_alone(struct group_streams *streams, const dtrain_group_call *cal
 {
 	if (call->op == DTRAIN_GROUP_BARRIER || call->output == call->input)
 		return BETON_OK;
-	return streams->api->copy(streams->stream, call->output, call->input,
+	return streams->api->copy(streams->lane->stream, call->output, call->input,
 				  (size_t)call->count * dtrain_dtype_size(call->dtype), DTRAIN_DEVICE_TO_DEVICE, err);
 }
 
@@ -196,20 +257,20 @@ static int put(struct group_streams *streams, struct dtrain_work *work, dtrain_e
 {
 	const dtrain_device_api *api = streams->api;
 	const dtrain_group_call *call = &work->call;
-	int status = after ? api->stream_wait(streams->stream, after, err) : BETON_OK;
+	int status = after ? api->stream_wait(streams->lane->stream, after, err) : BETON_OK;
 
 	if (!status && streams->backend)
-		status = streams->backend->stream_capturing(streams->stream, &work->captured, err);
+		status = streams->backend->stream_capturing(streams->lane->stream, &work->captured, err);
 	if (!status && streams->state && !work->captured)
-		status = api->event_record(work->begun, streams->stream, err);
+		status = api->event_record(work->begun, streams->lane->stream, err);
 	if (!status && notes)
-		status = api->event_mark(notes->begin, streams->stream, err);
+		status = api->event_mark(notes->begin, streams->lane->stream, err);
 	if (!status && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
-		status = streams->state ? streams->backend->enqueue(streams->state, call, streams->stream, err)
+		status = streams->state ? streams->backend->enqueue(streams->state, call, streams->lane->stream, err)
 					: put_alone(streams, call, err);
 	if (!status && notes)
-		status = api->event_mark(notes->end, streams->stream, err);
-	return status ? status : api->event_record(work->ended, streams->stream, err);
+		status = api->event_mark(notes->end, streams->lane->stream, err);
+	return status ? status : api->event_record(work->ended, streams->lane->stream, err);
 }
 
 /* Called with the mutex held. */
@@ -250,14 +311,14 @@ int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_cal
 
 	if (status)
 		return status;
-	pthread_mutex_lock(&streams->order);
+	pthread_mutex_lock(&streams->lane->order);
 	pthread_mutex_lock(&streams->mutex);
 	status = dtrain__streams_check(streams, err);
 	if (!status)
 		status = take_work(streams, &work, err);
 	pthread_mutex_unlock(&streams->mutex);
 	if (status) {
-		pthread_mutex_unlock(&streams->order);
+		pthread_mutex_unlock(&streams->lane->order);
 		return status;
 	}
 	work->call = *call;
@@ -274,7 +335,7 @@ int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_cal
 		dtrain__streams_fail(streams, where, &failure);
 		status = dtrain__streams_check(streams, &failure);
 	}
-	pthread_mutex_unlock(&streams->order);
+	pthread_mutex_unlock(&streams->lane->order);
 	if (status && err)
 		*err = failure;
 	*out = work;
@@ -391,8 +452,8 @@ int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_
 {
 	int status;
 
-	pthread_mutex_lock(&parent->order);
+	pthread_mutex_lock(&parent->lane->order);
 	status = parent->backend->split(parent->state, color, place, parent->member.timeout_ms, state, err);
-	pthread_mutex_unlock(&parent->order);
+	pthread_mutex_unlock(&parent->lane->order);
 	return status;
 }

@@ -7,6 +7,7 @@
 #define DTRAIN_COMM_GROUP_STREAM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "group.h"
 #include "work.h"
@@ -26,6 +27,14 @@ struct watch {
 	char what[64];
 };
 
+/* A stream, which a group and its parts share: NCCL wants the operations of different communicators on one device in
+ * the same order on all ranks, and the order of the calls is that. */
+struct group_lane {
+	dtrain_stream *stream;
+	pthread_mutex_t order; /* held while an operation is put on the stream */
+	atomic_int users;
+};
+
 /* Lives until the group and the last handle are gone. */
 struct group_streams {
 	struct group_member member; /* of the group, and valid as long as that */
@@ -33,10 +42,9 @@ struct group_streams {
 	dtrain_device *device;
 	const dtrain_group_backend *backend; /* NULL: alone on a device that has none */
 	void *state;                         /* NULL: alone */
-	dtrain_stream *stream;
-	int alarm; /* descriptor of a last will: see dtrain__group_leave_alarm */
-	uint32_t sequence;
-	pthread_mutex_t order; /* held while an operation is put on the stream; sequence */
+	struct group_lane *lane;
+	int alarm;         /* descriptor of a last will: see dtrain__group_leave_alarm */
+	uint32_t sequence; /* of the next operation; guarded by the lane's lock */
 	pthread_t thread;
 	bool thread_started;
 
@@ -56,9 +64,10 @@ struct group_streams {
 	bool stopping;
 };
 
-/* Makes the part of the group that is not the communicator; alone where backend is NULL or the group has one member. */
-int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, struct group_streams **out,
-			   beton_error *err);
+/* Makes the part of the group that is not the communicator; alone where backend is NULL or the group has one member.
+ * parent: whose lane is shared; NULL: none. */
+int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, const struct group_streams *parent,
+			   struct group_streams **out, beton_error *err);
 /* Starts the thread, and lets failures of other groups reach this one; not for groups of one. */
 int dtrain__streams_watch(struct group_streams *streams, beton_error *err);
 /* Undoes that; called by destroy, which then ends what is in flight: the handles find CANCELLED. */

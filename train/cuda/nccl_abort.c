@@ -124,11 +124,22 @@ static int start(struct cuda_abortion *abortion, beton_error *err)
 	return failure ? bt_fail_errno(err, failure, "NCCL: cannot start the thread that aborts") : BETON_OK;
 }
 
+static bool lock_in_time(pthread_mutex_t *mutex)
+{
+	const struct timespec pause = {0, 1000000};
+
+	for (int waited_ms = 0; waited_ms < LOCK_MS; waited_ms++) {
+		if (pthread_mutex_trylock(mutex) == 0)
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
 /* Takes it from its state. A thread that does not come out of NCCL is what aborting is for. */
 static void take(struct cuda_abortion *abortion, struct cuda_comm *comm, bool *captured)
 {
-	struct timespec deadline = in_ms(LOCK_MS);
-	bool locked = pthread_mutex_clocklock(&comm->mutex, CLOCK_MONOTONIC, &deadline) == 0;
+	bool locked = lock_in_time(&comm->mutex);
 
 	if (comm->comm && !comm->aborted) {
 		abortion->comms[abortion->count++] = comm->comm;

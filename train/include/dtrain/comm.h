@@ -137,7 +137,8 @@ BETON_API int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const
 BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
 /* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins
- * none and gets *out NULL. */
+ * none and gets *out NULL. Parts of a stream-ordered group have its stream: their operations and its own run in the
+ * order of the calls, which has to be the same on all ranks of a device. */
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **out, beton_error *err);
 
 #ifdef __cplusplus
