@@ -56,11 +56,11 @@ __device__ inline void map_vectors(F f, const X *a, const X *b, Y *y, int64_t fi
 	}
 #pragma unroll
 	for (int k = 0; k < N; k++) {
-		vector<Y, V> out;
+		float out[V];
 #pragma unroll
 		for (int j = 0; j < V; j++)
-			out.v[j] = from_float<Y>(f(to_float(left[k].v[j]), to_float(right[k].v[j])));
-		reinterpret_cast<vector<Y, V> *>(y)[first + k * stride] = out;
+			out[j] = f(to_float(left[k].v[j]), to_float(right[k].v[j]));
+		store_vector(y + (first + k * stride) * V, out);
 	}
 }
 

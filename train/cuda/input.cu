@@ -40,11 +40,11 @@ __global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const 
 				scale[C - 1] = s;
 				shift[C - 1] = t;
 			}
-		vector<T, V> out;
+		float out[V];
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			out.v[k] = from_float<T>((float)bytes.v[k] * scale[k % C] + shift[k % C]);
-		reinterpret_cast<vector<T, V> *>(y)[i] = out;
+			out[k] = (float)bytes.v[k] * scale[k % C] + shift[k % C];
+		store_vector(y + i * V, out);
 	}
 }
 
@@ -65,11 +65,11 @@ __global__ void __launch_bounds__(THREADS)
 		const int64_t picture = i / vectors, inside = i % vectors;
 #pragma unroll
 		for (int c = 0; c < C; c++) {
-			vector<T, V> out;
+			float out[V];
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				out.v[j] = from_float<T>((float)bytes[j * C + c] * a.scale[c] + a.shift[c]);
-			reinterpret_cast<vector<T, V> *>(y)[(picture * C + c) * vectors + inside] = out;
+				out[j] = (float)bytes[j * C + c] * a.scale[c] + a.shift[c];
+			store_vector(y + ((picture * C + c) * vectors + inside) * V, out);
 		}
 	}
 }

@@ -3,12 +3,13 @@
  * What all kernels share: launching, types, and reading and writing several elements at once.
  *
  * The same sources are compiled by a plain C++ compiler for the tests (tests/cuda/kernels/emulation.h), so kernels use
- * no more of CUDA than blocks, shared memory, __syncthreads and cub::BlockReduce.
+ * no more of CUDA than blocks, shared memory, __syncthreads, __stwb and cub::BlockReduce.
  */
 #ifndef DTRAIN_CUDA_KERNEL_CUH
 #define DTRAIN_CUDA_KERNEL_CUH
 
 #include <math.h>
+#include <string.h>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -110,6 +111,68 @@ template <typename T, int N> struct alignas(sizeof(T) * N) vector {
 	T v[N];
 };
 
+/* Two halves as the word that they are in memory. */
+__host__ __device__ inline __half2 two_of(__half, float low, float high)
+{
+	return __floats2half2_rn(low, high);
+}
+__host__ __device__ inline __nv_bfloat162 two_of(__nv_bfloat16, float low, float high)
+{
+	return __floats2bfloat162_rn(low, high);
+}
+template <typename T> __host__ __device__ inline uint32_t word_of(float low, float high)
+{
+	const auto two = two_of(T(), low, high);
+	uint32_t word;
+	static_assert(sizeof(two) == sizeof(word), "two halves are a word");
+	memcpy(&word, &two, sizeof(word));
+	return word;
+}
+
+__host__ __device__ inline uint32_t word_of(float x)
+{
+	uint32_t word;
+	memcpy(&word, &x, sizeof(word));
+	return word;
+}
+
+/* p is a multiple of 4 * N bytes, or of 16. Asked for by name: of structures a compiler may make single stores. */
+template <int N> __device__ inline void store_words(void *p, const uint32_t (&w)[N])
+{
+	if constexpr (N % 4 == 0) {
+#pragma unroll
+		for (int i = 0; i < N / 4; i++)
+			__stwb(static_cast<uint4 *>(p) + i,
+			       make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]));
+	} else if constexpr (N == 2) {
+		__stwb(static_cast<uint2 *>(p), make_uint2(w[0], w[1]));
+	} else {
+		static_assert(N == 1, "1, 2 or a multiple of 4 words");
+		__stwb(static_cast<unsigned *>(p), w[0]);
+	}
+}
+
+/* Rounds x and writes it whole; p is a multiple of that size, or of 16 bytes. */
+template <typename T, int N> __device__ inline void store_vector(T *p, const float (&x)[N])
+{
+	if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+		uint32_t words[N / 2];
+#pragma unroll
+		for (int i = 0; i < N / 2; i++)
+			words[i] = word_of<T>(x[2 * i], x[2 * i + 1]);
+		store_words(p, words);
+	} else if constexpr (sizeof(T) == 4) {
+		uint32_t words[N];
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			words[i] = word_of(x[i]);
+		store_words(p, words);
+	} else {
+		static_assert(N == 1, "halves in pairs, or one");
+		*p = from_float<T>(x[0]);
+	}
+}
+
 inline bool is_aligned(const void *pointer, size_t bytes)
 {
 	return (uintptr_t)pointer % bytes == 0;
@@ -153,15 +216,7 @@ template <bool VECTOR, typename T> __device__ inline octet<T> load_octet(const T
 template <bool VECTOR, typename T> __device__ inline void store_octet(T *p, int valid, const float (&x)[OCTET])
 {
 	if constexpr (VECTOR) {
-		constexpr int N = 16 / sizeof(T);
-#pragma unroll
-		for (int i = 0; i < OCTET / N; i++) {
-			vector<T, N> part;
-#pragma unroll
-			for (int k = 0; k < N; k++)
-				part.v[k] = from_float<T>(x[i * N + k]);
-			reinterpret_cast<vector<T, N> *>(p)[i] = part;
-		}
+		store_vector(p, x);
 	} else {
 #pragma unroll
 		for (int i = 0; i < OCTET; i++)

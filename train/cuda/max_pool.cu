@@ -87,11 +87,7 @@ __global__ void __launch_bounds__(THREADS) max_pool(pool g, const T *x, T *y, ui
 				}
 			}
 		}
-		vector<T, V> out;
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			out.v[k] = from_float<T>(best[k]);
-		reinterpret_cast<vector<T, V> *>(y)[i] = out;
+		store_vector(y + i * V, best);
 		reinterpret_cast<vector<uint8_t, V> *>(index)[i] = places;
 	}
 }
@@ -135,11 +131,7 @@ __global__ void __launch_bounds__(THREADS) max_pool_bwd(pool g, const T *d_y, co
 				for (int k = 0; k < V; k++)
 					sum[k] += inside && places.v[k] == self ? to_float(part.v[k]) : 0.f;
 			}
-		vector<T, V> out;
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			out.v[k] = from_float<T>(sum[k]);
-		reinterpret_cast<vector<T, V> *>(d_x)[i] = out;
+		store_vector(d_x + i * V, sum);
 	}
 }
 

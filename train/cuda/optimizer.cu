@@ -38,8 +38,8 @@ template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, const r
 			m[k].v[i] = a.momentum * m[k].v[i] + gradient;
 			w[k].v[i] -= r.lr * (a.nesterov ? gradient + a.momentum * m[k].v[i] : m[k].v[i]);
 		}
-		reinterpret_cast<numbers *>(a.w)[first + k * stride] = w[k];
-		reinterpret_cast<numbers *>(a.m)[first + k * stride] = m[k];
+		store_vector(a.w + (first + k * stride) * V, w[k].v);
+		store_vector(a.m + (first + k * stride) * V, m[k].v);
 	}
 }
 

@@ -37,6 +37,12 @@ extern dim3 blockDim, gridDim;
 
 void __syncthreads();
 
+/* A store; of vectors as a whole. */
+template <typename T> void __stwb(T *to, T value)
+{
+	*to = value;
+}
+
 /* Runs the body once for each thread of each block. */
 void emulate_launch(int64_t blocks, dim3 threads, const std::function<void()> &body);
 
