@@ -7,7 +7,6 @@
 #include "common/error.h"
 #include "core/op.h"
 #include "cuda.h"
-#include "kernels.h"
 
 const char cuda_nhwc[] = "NHWC";
 const char cuda_dnn_private[] = "cuDNN's own";
@@ -59,11 +58,11 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_LINEAR] = cuda_build_linear,
 	[DTRAIN_OP_LINEAR_BWD_DATA] = cuda_build_linear,
 	[DTRAIN_OP_LINEAR_BWD_WEIGHT] = cuda_build_linear,
-	[DTRAIN_OP_BATCH_NORM_TRAIN] = cuda_batch_norm_kernels,
-	[DTRAIN_OP_BATCH_NORM_EVAL] = cuda_batch_norm_kernels,
-	[DTRAIN_OP_BATCH_NORM_BWD] = cuda_batch_norm_kernels,
-	[DTRAIN_OP_MAX_POOL] = cuda_max_pool_kernels,
-	[DTRAIN_OP_MAX_POOL_BWD] = cuda_max_pool_kernels,
+	[DTRAIN_OP_BATCH_NORM_TRAIN] = cuda_build_batch_norm,
+	[DTRAIN_OP_BATCH_NORM_EVAL] = cuda_build_batch_norm,
+	[DTRAIN_OP_BATCH_NORM_BWD] = cuda_build_batch_norm,
+	[DTRAIN_OP_MAX_POOL] = cuda_build_max_pool,
+	[DTRAIN_OP_MAX_POOL_BWD] = cuda_build_max_pool,
 	[DTRAIN_OP_RELU] = cuda_build_simple,
 	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
 	[DTRAIN_OP_ADD] = cuda_build_simple,

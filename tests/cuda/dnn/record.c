@@ -186,18 +186,20 @@ static void add_norm(record *out, const op_case *layer, dtrain_dtype dtype)
 	dtrain_operand x = operand(dtype, d[0], d[1], d[2], d[3]), c = vector(d[1]);
 	dtrain_operand mask = operand(DTRAIN_U8, d[0], d[1], d[2], d[3]);
 	int relu = layer->relu;
-	add(out, DTRAIN_OP_BATCH_NORM_TRAIN, layer, 5, (dtrain_operand[]){x, c, c, c, c}, 3 + relu,
-	    (dtrain_operand[]){x, c, c, mask});
-	add(out, DTRAIN_OP_BATCH_NORM_BWD, layer, 5 + relu, (dtrain_operand[]){x, x, c, c, c, mask}, 3,
-	    (dtrain_operand[]){x, c, c});
+	for (int residual = 0; residual <= relu; residual++)
+		add(out, DTRAIN_OP_BATCH_NORM_TRAIN, layer, 5 + residual, (dtrain_operand[]){x, c, c, c, c, x},
+		    3 + relu, (dtrain_operand[]){x, c, c, mask});
+	for (int residual = 0; residual <= relu; residual++)
+		add(out, DTRAIN_OP_BATCH_NORM_BWD, layer, 5 + relu, (dtrain_operand[]){x, x, c, c, c, mask},
+		    3 + residual, (dtrain_operand[]){x, c, c, x});
 }
 
 static void add_pool(record *out, const op_case *layer, dtrain_dtype dtype)
 {
 	const int64_t *d = layer->x;
 	dtrain_operand x = operand(dtype, d[0], d[1], d[2], d[3]);
-	dtrain_operand y = operand(dtype, d[0], d[1], sides(layer, 0), sides(layer, 1)), index = y;
-	index.dtype = DTRAIN_U8;
+	dtrain_operand y = operand(dtype, d[0], d[1], sides(layer, 0), sides(layer, 1));
+	dtrain_operand index = operand(DTRAIN_U8, d[0], d[1], sides(layer, 0), sides(layer, 1));
 	add(out, DTRAIN_OP_MAX_POOL, layer, 1, &x, 2, (dtrain_operand[]){y, index});
 	add(out, DTRAIN_OP_MAX_POOL_BWD, layer, 2, (dtrain_operand[]){y, index}, 1, &x);
 }

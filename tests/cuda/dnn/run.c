@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the cuda device does around cuDNN: layouts, types, statistics, workspaces. In cuDNN's place the ref device
+ * computes, on the memory of the host, in the layouts and types that the graph promises; our kernels are those that are
+ * compiled for the CPU.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "train/op_case.h"
+#include "core/op.h"
+#include "cuda/cuda.h"
+#include "cuda/dnn_run.h"
+#include "cuda/kernels.h"
+#include "../kernels/numbers.h"
+#include "record.h"
+
+enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
+
+const char cuda_nhwc[] = "NHWC", cuda_dnn_private[] = "cuDNN's own";
+
+static dtrain_device *ref;
+static dtrain_stream *ref_stream;
+static const dtrain_device_api *ref_api;
+
+/* What the engine in cuDNN's place does next. */
+static struct {
+	dtrain_op_desc desc;
+	int variant;      /* of the graphs */
+	bool unsupported; /* there is no engine */
+	int runs, kernels;
+} engine;
+
+static int64_t count_of(const dtrain_operand *operand)
+{
+	return dtrain_shape_count(&operand->shape);
+}
+
+static dtrain_operand *operand_of(dtrain_op_desc *desc, int index)
+{
+	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
+}
+
+static int num_operands(const dtrain_op_desc *desc)
+{
+	return desc->num_inputs + desc->num_outputs;
+}
+
+static void *take(size_t bytes)
+{
+	void *memory = calloc(1, bytes + GUARD);
+	assert_non_null(memory);
+	memset((char *)memory + bytes, 0xa5, GUARD);
+	return memory;
+}
+
+/* Gives the memory back; nothing was written behind it. */
+static void give(void *memory, size_t bytes)
+{
+	for (int i = 0; i < GUARD; i++)
+		assert_int_equal(((unsigned char *)memory)[bytes + i], 0xa5);
+	free(memory);
+}
+
+/* to[n][hw][c] = from[n][c][hw], or back. */
+static void turn(const dtrain_shape *shape, size_t size, const void *from, void *to, bool to_nhwc)
+{
+	int64_t channels = shape->dim[1], area = shape->dim[2] * shape->dim[3];
+	for (int64_t n = 0; n < shape->dim[0]; n++)
+		for (int64_t c = 0; c < channels; c++)
+			for (int64_t i = 0; i < area; i++) {
+				size_t nchw = (size_t)((n * channels + c) * area + i) * size;
+				size_t nhwc = (size_t)((n * area + i) * channels + c) * size;
+				memcpy((char *)to + (to_nhwc ? nhwc : nchw),
+				       (const char *)from + (to_nhwc ? nchw : nhwc), size);
+			}
+}
+
+/* ---- ref ---- */
+
+static void run_ref(const dtrain_op_desc *desc, void *const *operands)
+{
+	dtrain_op_desc plain = *desc;
+	dtrain_op *op = NULL;
+	beton_error err = {0};
+	for (int i = 0; i < num_operands(&plain); i++) {
+		dtrain_operand *operand = operand_of(&plain, i);
+		operand->layout = NULL;
+		operand->bytes = (size_t)count_of(operand) * dtrain_dtype_size(operand->dtype);
+	}
+	if (ref_api->op_create(ref, &plain, &op, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	void *workspace = take(plain.workspace_bytes);
+	if (ref_api->op_run(op, ref_stream, operands, workspace, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	give(workspace, plain.workspace_bytes);
+	ref_api->op_destroy(op);
+}
+
+/* ---- in cuDNN's place ---- */
+
+static bool is_norm(dtrain_op_kind kind)
+{
+	return kind == DTRAIN_OP_BATCH_NORM_TRAIN || kind == DTRAIN_OP_BATCH_NORM_BWD;
+}
+
+/* Which operand is 1 / sqrt(var + epsilon) for cuDNN. */
+static int inverse_operand(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_BATCH_NORM_BWD ? 4 : desc->num_inputs + 2;
+}
+
+static float to_inverse(float var, double epsilon)
+{
+	return (float)(1 / sqrt((double)var + epsilon));
+}
+
+static float to_var(float inverse, double epsilon)
+{
+	return (float)fmax(1 / ((double)inverse * (double)inverse) - epsilon, 0);
+}
+
+static void convert_inverse(float *values, int64_t count, double epsilon, bool to)
+{
+	for (int64_t i = 0; i < count; i++)
+		values[i] = to ? to_inverse(values[i], epsilon) : to_var(values[i], epsilon);
+}
+
+/* Weights in the engine's type, which the op has in F32. */
+static bool is_rounded_weight(const dtrain_operand *operand, size_t bytes)
+{
+	return operand->dtype == DTRAIN_F32 && bytes < operand->bytes;
+}
+
+static size_t bytes_in_graph(const dnn_graph *graph, int index)
+{
+	for (int i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].operand == index)
+			return graph->tensors[i].bytes;
+	return 0;
+}
+
+/* Between the engine's memory of an operand and plain memory of the op's type. */
+static void exchange(const dnn_graph *graph, int index, void *inside, void *plain, bool to_plain)
+{
+	dtrain_operand *operand = operand_of(&engine.desc, index);
+	size_t bytes = bytes_in_graph(graph, index), size = dtrain_dtype_size(operand->dtype);
+	int64_t count = count_of(operand);
+	if (bytes == 0)
+		return; /* running statistics are none of its business */
+	if (operand->dtype == DTRAIN_U8 && bytes == (size_t)count / 8) {
+		unsigned char *bytes_nhwc = take((size_t)count), *bits = inside;
+		if (!to_plain)
+			turn(&operand->shape, 1, plain, bytes_nhwc, true);
+		for (int64_t i = 0; i < count; i++) {
+			if (to_plain)
+				bytes_nhwc[i] = bits[i / 8] >> i % 8 & 1;
+			else
+				bits[i / 8] =
+					(unsigned char)((bits[i / 8] & ~(1 << i % 8)) | (bytes_nhwc[i] != 0) << i % 8);
+		}
+		if (to_plain)
+			turn(&operand->shape, 1, bytes_nhwc, plain, false);
+		give(bytes_nhwc, (size_t)count);
+	} else if (operand->shape.ndim != 4) {
+		memcpy(to_plain ? plain : inside, to_plain ? inside : plain, bytes);
+	} else if (is_rounded_weight(operand, bytes)) {
+		dtrain_dtype type = dtrain__op_compute_type(&engine.desc);
+		void *copy = take((size_t)count * size);
+		if (!to_plain) {
+			turn(&operand->shape, size, plain, copy, true);
+			for (int64_t i = 0; i < count; i++)
+				number_set(type, inside, i, (double)((float *)copy)[i]);
+		} else {
+			for (int64_t i = 0; i < count; i++)
+				((float *)copy)[i] = (float)number_get(type, inside, i);
+			turn(&operand->shape, size, copy, plain, false);
+		}
+		give(copy, (size_t)count * size);
+	} else {
+		turn(&operand->shape, size, to_plain ? inside : plain, to_plain ? plain : inside, !to_plain);
+	}
+}
+
+int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
+		 beton_error *err)
+{
+	(void)handle;
+	(void)stream;
+	(void)err;
+	dtrain_op_desc *desc = &engine.desc;
+	void *plain[MAX_OPERANDS];
+	memset(workspace, 0xcc, plan->workspace_bytes);
+	for (int i = 0; i < num_operands(desc); i++) {
+		plain[i] = take((size_t)count_of(operand_of(desc, i)) * sizeof(float));
+		if (i < desc->num_inputs)
+			exchange(plan->graph, i, addresses[i], plain[i], true);
+	}
+	int inverse = inverse_operand(desc);
+	if (desc->kind == DTRAIN_OP_BATCH_NORM_BWD)
+		convert_inverse(plain[inverse], desc->inputs[4].shape.dim[0], desc->attrs.epsilon, false);
+	run_ref(desc, plain);
+	if (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN)
+		convert_inverse(plain[inverse], desc->inputs[1].shape.dim[0], desc->attrs.epsilon, true);
+	for (int i = 0; i < num_operands(desc); i++) {
+		if (i >= desc->num_inputs)
+			exchange(plan->graph, i, addresses[i], plain[i], false);
+		give(plain[i], (size_t)count_of(operand_of(desc, i)) * sizeof(float));
+	}
+	engine.runs++;
+	return BETON_OK;
+}
+
+int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_graph **graph, dnn_plan **plan, beton_error *err)
+{
+	(void)device;
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int count = 0;
+	*graph = NULL;
+	*plan = NULL;
+	if (engine.unsupported)
+		return BETON_UNSUPPORTED;
+	int status = dnn_op_graphs(desc, graphs, &count, err);
+	if (status != BETON_OK)
+		return status;
+	for (int i = 0; i < count; i++) {
+		assert_int_equal(graphs[i]->status, BETON_OK);
+		if (i == engine.variant % count)
+			*graph = graphs[i];
+		else
+			dnn_graph_destroy(graphs[i]);
+	}
+	*plan = calloc(1, sizeof(**plan));
+	assert_non_null(*plan);
+	(*plan)->graph = *graph;
+	(*plan)->workspace_bytes = 777;
+	engine.desc = *desc;
+	return BETON_OK;
+}
+
+void dnn_plan_destroy(dnn_plan *plan)
+{
+	free(plan);
+}
+
+bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc)
+{
+	(void)device;
+	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	int count = 0;
+	if (engine.unsupported || dnn_op_graphs(desc, graphs, &count, NULL) != BETON_OK)
+		return false;
+	while (count > 0)
+		dnn_graph_destroy(graphs[--count]);
+	return true;
+}
+
+/* Our own kernels have tests of their own; here it is counted who would run. */
+int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	(void)op;
+	(void)desc;
+	(void)err;
+	engine.kernels++;
+	return BETON_UNSUPPORTED;
+}
+
+int cuda_max_pool_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_batch_norm_kernels(op, desc, err);
+}
+
+/* ---- comparing ---- */
+
+typedef struct operands {
+	void *plain[MAX_OPERANDS]; /* as ref has them */
+	void *cuda[MAX_OPERANDS];  /* as the cuda device has them */
+	size_t bytes[MAX_OPERANDS];
+} operands;
+
+/* Numbers of an input: variances are above 0; an index is the middle of its window, which is never in the padding. */
+static void fill(const dtrain_op_desc *desc, int index, void *memory)
+{
+	const dtrain_operand *operand = &desc->inputs[index];
+	int64_t count = count_of(operand);
+	for (int64_t i = 0; i < count; i++) {
+		float value = (float)((i * 7919 + index * 31) % 101 - 50) / 16;
+		if (operand->dtype == DTRAIN_U8)
+			value = (float)(desc->attrs.kernel[0] / 2 * desc->attrs.kernel[1] + desc->attrs.kernel[1] / 2);
+		else if (index == 4 && is_norm(desc->kind))
+			value = fabsf(value) + 0.1f;
+		number_set(operand->dtype, memory, i, (double)value);
+	}
+}
+
+static operands make_operands(dtrain_op_desc *desc)
+{
+	operands all = {0};
+	for (int i = 0; i < num_operands(desc); i++) {
+		dtrain_operand *operand = operand_of(desc, i);
+		all.bytes[i] = operand->bytes;
+		size_t plain = (size_t)count_of(operand) * sizeof(float);
+		all.plain[i] = take(plain);
+		all.cuda[i] = take(operand->bytes);
+		if (i >= desc->num_inputs)
+			continue;
+		fill(desc, i, all.plain[i]);
+		if (operand->layout == cuda_dnn_private && operand->bytes < (size_t)count_of(operand))
+			for (int64_t k = 0; k < count_of(operand); k++)
+				((uint8_t *)all.cuda[i])[k / 8] |= (uint8_t)(1u << k % 8);
+		else if (operand->layout)
+			turn(&operand->shape, dtrain_dtype_size(operand->dtype), all.plain[i], all.cuda[i], true);
+		else
+			memcpy(all.cuda[i], all.plain[i], operand->bytes);
+	}
+	/* A mask of ones, so that the order of its bits does not matter here. */
+	if (desc->kind == DTRAIN_OP_BATCH_NORM_BWD && desc->num_inputs > 5)
+		memset(all.plain[5], 1, (size_t)count_of(&desc->inputs[5]));
+	return all;
+}
+
+static void free_operands(dtrain_op_desc *desc, operands *all)
+{
+	for (int i = 0; i < num_operands(desc); i++) {
+		give(all->plain[i], (size_t)count_of(operand_of(desc, i)) * sizeof(float));
+		give(all->cuda[i], all->bytes[i]);
+	}
+}
+
+static void compare(dtrain_op_desc *desc, int index, const operands *all, double bound)
+{
+	const dtrain_operand *operand = operand_of(desc, index);
+	size_t size = dtrain_dtype_size(operand->dtype);
+	if (operand->layout == cuda_dnn_private)
+		return;
+	void *copy = take(operand->bytes);
+	if (operand->layout)
+		turn(&operand->shape, size, all->cuda[index], copy, false);
+	else
+		memcpy(copy, all->cuda[index], operand->bytes);
+	for (int64_t i = 0; i < count_of(operand); i++) {
+		double wanted = number_get(operand->dtype, all->plain[index], i);
+		double got = number_get(operand->dtype, copy, i);
+		if (!(fabs(got - wanted) <= bound * (1 + fabs(wanted))))
+			fail_msg("op %s, operand %d, element %d: %.9g instead of %.9g", dtrain__op_name(desc->kind),
+				 index, (int)i, got, wanted);
+	}
+	give(copy, operand->bytes);
+}
+
+static int build(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	switch (desc->kind) {
+	case DTRAIN_OP_BATCH_NORM_TRAIN:
+	case DTRAIN_OP_BATCH_NORM_BWD:
+		return cuda_build_batch_norm(op, desc, err);
+	case DTRAIN_OP_MAX_POOL:
+	case DTRAIN_OP_MAX_POOL_BWD:
+		return cuda_build_max_pool(op, desc, err);
+	default:
+		return cuda_build_conv(op, desc, err);
+	}
+}
+
+enum { INPUTS_PLAIN = 1, OUTPUTS_PLAIN = 2 };
+
+static bool is_activation(const dtrain_op_desc *desc, const dtrain_operand *operand)
+{
+	bool weight = desc->inputs[0].dtype == DTRAIN_F32
+			      ? operand == &desc->inputs[1] && desc->kind <= DTRAIN_OP_CONV2D_BWD_DATA
+			      : operand->dtype == DTRAIN_F32;
+	return operand->shape.ndim == 4 && !weight &&
+	       !(desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && operand == &desc->outputs[0]);
+}
+
+/* As the device's op_create does before it calls a builder. */
+static void lay_out(dtrain_op_desc *desc, int plain)
+{
+	for (int i = 0; i < num_operands(desc); i++) {
+		dtrain_operand *operand = operand_of(desc, i);
+		bool input = i < desc->num_inputs;
+		bool nhwc = is_activation(desc, operand) && !(plain & (input ? INPUTS_PLAIN : OUTPUTS_PLAIN));
+		operand->layout = nhwc ? cuda_nhwc : NULL;
+		if (!input)
+			desc->plain_output[i - desc->num_inputs] = !nhwc;
+		if (input && operand->dtype == DTRAIN_U8)
+			operand->layout = NULL;
+		if (input && operand->dtype == DTRAIN_U8 && dnn_op_exists(NULL, desc)) {
+			operand->layout = cuda_dnn_private;
+			if (is_norm(desc->kind))
+				operand->bytes /= 8;
+		}
+	}
+}
+
+static void check(const dtrain_op_desc *given, int plain)
+{
+	dtrain_op_desc desc = *given;
+	dtrain_device device = {.index = 0};
+	dtrain_op op = {.device = &device};
+	beton_error err = {0};
+	lay_out(&desc, plain);
+	int status = build(&op, &desc, &err);
+	if (status == BETON_UNSUPPORTED && engine.kernels > 0) {
+		engine.kernels = 0;
+		return;
+	}
+	if (status != BETON_OK)
+		fail_msg("%s", err.message);
+	op.desc = desc;
+	operands all = make_operands(&desc);
+	char *workspace = take(desc.workspace_bytes);
+	run_ref(&desc, all.plain);
+	if (op.run(&op, NULL, all.cuda, workspace, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	/* A gradient that passes through half precision loses what that rounds. */
+	bool rounded =
+		desc.kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && engine.variant == 1 && desc.inputs[0].dtype != DTRAIN_F32;
+	for (int i = desc.num_inputs; i < num_operands(&desc); i++)
+		compare(&desc, i, &all, rounded ? 0x1p-8 : is_norm(desc.kind) ? 2e-6 : 0);
+	/* Statistics are updated in place. */
+	for (int i = 3; i < 5 && desc.kind == DTRAIN_OP_BATCH_NORM_TRAIN; i++)
+		compare(&desc, i, &all, 2e-6);
+	give(workspace, desc.workspace_bytes);
+	free_operands(&desc, &all);
+	op.destroy(op.state);
+}
+
+static void ops_give_what_ref_gives(void **state)
+{
+	(void)state;
+	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_BF16, DTRAIN_F16};
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	for (int t = 0; t < 3; t++)
+		for (int i = 0; i < OP_CASES; i++)
+			record_case(ops, &op_cases[i], types[t]);
+	for (engine.variant = 0; engine.variant < 2; engine.variant++)
+		for (int i = 0; i < ops->count; i++)
+			for (int plain = 0; plain < 4; plain++)
+				check(&ops->ops[i], plain);
+	assert_in_range(engine.runs, ops->count, 8 * ops->count);
+	free(ops);
+}
+
+/* Where one direction has no engine, both go by our kernels. */
+static void without_engines_kernels_run(void **state)
+{
+	(void)state;
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	for (int i = 0; i < OP_CASES; i++)
+		record_case(ops, &op_cases[i], DTRAIN_F32);
+	engine.unsupported = true;
+	for (int i = 0; i < ops->count; i++) {
+		dtrain_op_desc desc = ops->ops[i];
+		dtrain_device device = {.index = 0};
+		dtrain_op op = {.device = &device};
+		bool conv = desc.kind <= DTRAIN_OP_CONV2D_BWD_WEIGHT;
+		lay_out(&desc, 0);
+		engine.kernels = 0;
+		assert_int_equal(build(&op, &desc, NULL), BETON_UNSUPPORTED);
+		assert_int_equal(engine.kernels, conv ? 0 : 1);
+		if (op.destroy)
+			op.destroy(op.state);
+	}
+	engine.unsupported = false;
+	free(ops);
+}
+
+int main(void)
+{
+	ref_api = dtrain_device_find("ref");
+	beton_error err = {0};
+	if (!ref_api || dtrain_device_open("ref", NULL, &ref, &err) != BETON_OK ||
+	    ref_api->stream_create(ref, &ref_stream, &err) != BETON_OK) {
+		print_error("%s\n", err.message);
+		return 1;
+	}
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ops_give_what_ref_gives),
+		cmocka_unit_test(without_engines_kernels_run),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	ref_api->stream_destroy(ref_stream);
+	dtrain_device_close(&ref);
+	return failed;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batch norm. Training goes by cuDNN where it has engines for both directions, the rest by our kernels. A mask says who
+ * made it.
+ *
+ * cuDNN deals in 1 / sqrt(var + epsilon) where our ops have var. The forward op has it written into the place of var,
+ * and a kernel then turns it into var and updates the running statistics, too: so they are PyTorch's (the running
+ * variance is of the unbiased one) by our own arithmetic. The backward op turns var back.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "dnn_kernels.h"
+#include "dnn_run.h"
+#include "kernels.h"
+
+typedef struct norm {
+	dnn_op *dnn;
+	cuda_statistics statistics;
+	size_t inverse; /* offset in the workspace, of the backward op */
+} norm;
+
+/* Operands, by the table in <dtrain/device.h>. */
+enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, OUT_MEAN = 1, OUT_VAR = 2, OUT_MASK = 3, BWD_VAR = 4, BWD_MASK = 5 };
+
+static int run_forward(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	const norm *self = op->state;
+	void *const *outputs = operands + op->desc.num_inputs;
+	int status = dnn_op_run(self->dnn, stream, operands, workspace, err);
+	if (status != BETON_OK)
+		return status;
+	return cuda_check(cuda_kernel_statistics(stream, &self->statistics, outputs[OUT_MEAN], outputs[OUT_VAR],
+						 operands[RUNNING_MEAN], operands[RUNNING_VAR]),
+			  err, "running statistics");
+}
+
+static int run_backward(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	const norm *self = op->state;
+	void *local[DNN_MAX_OPERANDS];
+	int count = op->desc.num_inputs + op->desc.num_outputs;
+	for (int i = 0; i < count; i++)
+		local[i] = operands[i];
+	local[BWD_VAR] = (char *)workspace + self->inverse;
+	int status =
+		cuda_check(cuda_kernel_inverse_deviation(stream, &self->statistics, operands[BWD_VAR], local[BWD_VAR]),
+			   err, "inverse deviation");
+	return status == BETON_OK ? dnn_op_run(self->dnn, stream, local, workspace, err) : status;
+}
+
+static void destroy(void *state)
+{
+	norm *self = state;
+	if (!self)
+		return;
+	dnn_op_destroy(self->dnn);
+	free(self);
+}
+
+static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	norm *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for batch norm");
+	int status = dnn_op_create(op->device, desc, &self->dnn, err);
+	if (status != BETON_OK) {
+		destroy(self);
+		return status;
+	}
+	int64_t channels = desc->inputs[0].shape.dim[1];
+	self->statistics = (cuda_statistics){.channels = channels,
+					     .count = dtrain_shape_count(&desc->inputs[0].shape) / channels,
+					     .epsilon = desc->attrs.epsilon,
+					     .momentum = desc->attrs.momentum};
+	bool forward = desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN;
+	desc->workspace_bytes = self->dnn->bytes;
+	if (!forward)
+		self->inverse = dnn_reserve(&desc->workspace_bytes, (size_t)channels * sizeof(float));
+	op->run = forward ? run_forward : run_backward;
+	op->destroy = destroy;
+	op->state = self;
+	return BETON_OK;
+}
+
+/* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual] */
+static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
+{
+	const dtrain_operand *x = &desc->inputs[0], *channels = &desc->inputs[1];
+	bool relu = desc->attrs.relu, residual = desc->num_inputs > 5;
+	dtrain_op_desc backward = {.kind = DTRAIN_OP_BATCH_NORM_BWD,
+				   .attrs = desc->attrs,
+				   .num_inputs = relu ? 6 : 5,
+				   .num_outputs = residual ? 4 : 3,
+				   .inputs = {*x, *x, *channels, *channels, *channels},
+				   .outputs = {*x, *channels, *channels, *x}};
+	if (relu)
+		backward.inputs[BWD_MASK] = desc->outputs[OUT_MASK];
+	return backward;
+}
+
+static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	dtrain_op_desc backward = backward_of(desc);
+	if (!dnn_op_exists(op->device, &backward))
+		return cuda_batch_norm_kernels(op, desc, err);
+	int status = build_by_cudnn(op, desc, err);
+	if (status == BETON_UNSUPPORTED)
+		return cuda_batch_norm_kernels(op, desc, err);
+	if (status == BETON_OK && desc->attrs.relu) {
+		dtrain_operand *mask = &desc->outputs[OUT_MASK];
+		mask->layout = cuda_dnn_private;
+		mask->bytes = (size_t)dtrain_shape_count(&mask->shape) / 8; /* a bit each, and channels are octets */
+	}
+	return status;
+}
+
+static int build_backward(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	if (desc->attrs.relu)
+		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? build_by_cudnn(op, desc, err)
+									 : cuda_batch_norm_kernels(op, desc, err);
+	int status = build_by_cudnn(op, desc, err);
+	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;
+}
+
+int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	switch (desc->kind) {
+	case DTRAIN_OP_BATCH_NORM_TRAIN:
+		return build_training(op, desc, err);
+	case DTRAIN_OP_BATCH_NORM_BWD:
+		return build_backward(op, desc, err);
+	default:
+		return cuda_batch_norm_kernels(op, desc, err);
+	}
+}
