@@ -212,6 +212,7 @@ static int fastest_of(dtrain_device *device, const candidates *all)
 	if (cuda_bench_open(&t.bench, lay_out(&t), NULL) == BETON_OK) {
 		if (fill_operands(&t, NULL) == BETON_OK)
 			best = cuda_fastest(all->num_plans, time_candidate, &t);
+		(void)cudnnSetStream(device->dnn, NULL); /* the handle must not keep the one that goes */
 		cuda_bench_close(&t.bench);
 	}
 	return best < 0 ? 0 : best;

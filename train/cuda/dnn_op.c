@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our ops as cuDNN's graphs. What cuDNN 9.19 has engines for was found by asking it; see docs/design.md, "The cuda
- * device".
+ * Our ops as cuDNN's graphs. What cuDNN 9.19 has engines for was found by asking it; see docs/design.md, "CUDA".
  */
 #include "common/error.h"
 #include "core/op.h"
