@@ -17,6 +17,8 @@
 
 #include "train/cuda/nccl_comm.h"
 
+enum { FOR_EVER = 1 << 30 };
+
 /* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
 static char called[400];
 static int polls_left;         /* so many questions are answered with "in progress" */
@@ -92,7 +94,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
 	(void)comm;
 	(void)key;
 	assert_null(config);
-	*out = color == NCCL_SPLIT_NOCOLOR ? NULL : (ncclComm_t)&fake;
+	/* It is not there before the split has ended. */
+	*out = color == NCCL_SPLIT_NOCOLOR || polls_of_a_call == FOR_EVER ? NULL : (ncclComm_t)&fake;
 	return begin('P');
 }
 
@@ -211,9 +214,11 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 	return ncclSuccess;
 }
 
+static _Thread_local int entered; /* the device that is current */
+
 cudaError_t cudaSetDevice(int device)
 {
-	(void)device;
+	entered = device;
 	return cudaSuccess;
 }
 
@@ -240,6 +245,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out)
 {
 	(void)stream;
+	assert_int_equal(entered, 3);
 	*out = capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
 	return cudaSuccess;
 }
@@ -249,6 +255,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 	static enum cudaStreamCaptureMode own = cudaStreamCaptureModeGlobal;
 	enum cudaStreamCaptureMode before = own;
 
+	assert_int_equal(entered, 3);
 	own = *mode;
 	*mode = before;
 	note(own == cudaStreamCaptureModeRelaxed ? '<' : '>');
@@ -297,7 +304,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
 /* ---- the tests ---- */
 
 static const dtrain_group_backend *const nccl = &cuda_group_nccl;
-static dtrain_device device;
+static dtrain_device device = {.index = 3};
 static dtrain_stream stream = {.device = &device};
 static beton_error err;
 
@@ -414,7 +421,7 @@ static void what_does_not_connect_is_aborted_in_time(void **unused)
 {
 	(void)unused;
 	reset();
-	polls_of_a_call = 1 << 30;
+	polls_of_a_call = FOR_EVER;
 	assert_null(connect_rank(1, 2, 100));
 	assert_int_equal(err.code, BETON_TIMEOUT);
 	assert_non_null(strstr(err.message, "ncclCommInitRankConfig did not end in time"));
@@ -467,6 +474,25 @@ static void ranks_of_no_part_take_part_in_the_split(void **unused)
 	assert_string_equal(called, "IPFD");
 }
 
+/* NCCL writes the new communicator's address when the split ends, which it does by the abort. */
+static void a_split_that_does_not_end_is_aborted(void **unused)
+{
+	dtrain_group_place place = {&device, "world.1", 0, 2, 100};
+	void *state, *part = &state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 5000);
+	polls_of_a_call = FOR_EVER;
+	called[0] = '\0';
+	assert_int_equal(nccl->split(state, 3, &place, 100, &part, &err), BETON_TIMEOUT);
+	assert_null(part);
+	assert_string_equal(called, "P(X)");
+	assert_non_null(strstr(err.message, "ncclCommSplit did not end in time"));
+	nccl->close(state);
+	assert_string_equal(called, "P(X)");
+}
+
 /* The graphs of captures keep ncclCommAbort from ending; that the kernels were told is enough. */
 static void captures_do_not_hold_up_aborting(void **unused)
 {
@@ -502,10 +528,15 @@ static void memory_is_registered(void **unused)
 static void events_are_asked_whatever_is_captured(void **unused)
 {
 	dtrain_event event = {.device = &device};
-	bool complete = true;
+	bool complete = true, is_captured = true;
 
 	(void)unused;
 	reset();
+	/* As in a thread that has made no call. */
+	entered = 0;
+	assert_int_equal(nccl->stream_capturing(&stream, &is_captured, &err), BETON_OK);
+	assert_false(is_captured);
+	entered = 0;
 	event_state = cudaErrorNotReady;
 	assert_int_equal(nccl->event_query(&event, &complete, &err), BETON_OK);
 	assert_false(complete);
@@ -553,6 +584,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),
 		cmocka_unit_test(all_are_aborted_in_one_group),
 		cmocka_unit_test(ranks_of_no_part_take_part_in_the_split),
+		cmocka_unit_test(a_split_that_does_not_end_is_aborted),
 		cmocka_unit_test(captures_do_not_hold_up_aborting),
 		cmocka_unit_test(memory_is_registered),
 		cmocka_unit_test(events_are_asked_whatever_is_captured),

@@ -230,6 +230,9 @@ static int nccl_split(void *state, int color, const dtrain_group_place *place, i
 		status = cuda_nccl_settle(comm, ncclSuccess, deadline_in(timeout_ms), "ncclCommSplit", err);
 		pthread_mutex_unlock(&comm->mutex);
 	}
+	/* What still goes on would write to the new communicator's place when it ends, and ends so. */
+	if (status == BETON_TIMEOUT)
+		cuda_nccl_abort(&state, 1, NULL);
 	if (status) {
 		if (comm && comm->comm)
 			cuda_nccl_abort((void *const *)&comm, 1, NULL);

@@ -42,9 +42,11 @@ int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_er
 int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_error *err)
 {
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-	int status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
-				"device 'cuda' %d: cannot ask a stream", stream->device->index);
+	int status = cuda_enter(stream->device, err);
 
+	if (!status)
+		status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
+				    "device 'cuda' %d: cannot ask a stream", stream->device->index);
 	*capturing = capture != cudaStreamCaptureStatusNone;
 	return status;
 }
@@ -57,8 +59,12 @@ int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 	int status;
 
 	*complete = false;
-	status = cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), err, "device 'cuda' %d: cannot ask an event",
-			    event->device->index);
+	/* The thread that watches a group makes no other calls: without this one it would get a context on the first
+	 * GPU, half a GiB of another rank's memory. */
+	status = cuda_enter(event->device, err);
+	if (!status)
+		status = cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), err,
+				    "device 'cuda' %d: cannot ask an event", event->device->index);
 	if (status)
 		return status;
 	answer = cudaEventQuery(event->event);
