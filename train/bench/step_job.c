@@ -190,11 +190,12 @@ void bench_job_close(bench_job *job)
 	for (int i = 0; i < BENCH_SLOTS; i++) {
 		bench_slot *slot = &job->slots[i];
 		dtrain_event *events[] = {slot->began, slot->ended, slot->done};
+		/* Before the events that are marked in it. */
+		if (slot->captured)
+			job->api->capture_destroy(slot->captured);
 		for (int k = 0; k < 3; k++)
 			if (events[k])
 				job->api->event_destroy(events[k]);
-		if (slot->captured)
-			job->api->capture_destroy(slot->captured);
 		beton_batch_release(&slot->batch);
 	}
 	beton_iterator_close(&job->iterator);
