@@ -23,6 +23,7 @@ typedef enum family {
 	ACCUMULATE, /* an addition into its first operand, flat */
 	NORMALIZE,
 	SCALER,
+	SCALE,
 } family;
 
 /* What a scaler finds among the gradients. */
@@ -43,7 +44,8 @@ typedef struct op_case {
 	double bound;  /* normalised error allowed in f32 */
 	bool residual; /* of BATCH_NORM */
 	bool scaled;   /* LOSS and SGD with a scaler */
-	double scale;  /* of the scaler */
+	bool no_bias;  /* of LINEAR */
+	double scale;  /* of the scaler, or of SCALE */
 	double good;   /* its count of good steps */
 	spoil spoil;   /* of SCALER; SGD takes anything but NOTHING as a step to leave out */
 } op_case;
@@ -71,10 +73,13 @@ static const op_case op_cases[] = {
 	{CONV, {1, 2, 9, 6}, 4, {5, 3}, {2, 1}, {2, 0}, .bound = 2e-6},
 	{CONV, {2, 31, 4, 6}, 33, {1, 1}, {2, 2}, {0, 0}, .bound = 2e-6},
 	{CONV, {1, 4, 3, 3}, 4, {3, 3}, {1, 1}, {0, 0}, .bound = 2e-6},
+	{CONV, {2, 8, 8, 8}, 16, {5, 5}, {2, 2}, {2, 2}, .bound = 2e-6},
 	{LINEAR, {4, 32}, 16, .bound = 2e-6},
 	{LINEAR, {1, 1}, 1, .bound = 2e-6},
 	{LINEAR, {3, 17}, 5, .bound = 2e-6},
 	{LINEAR, {7, 192}, 10, .bound = 2e-6},
+	{LINEAR, {4, 128}, 10, .no_bias = true, .bound = 2e-6},
+	{LINEAR, {3, 17}, 5, .no_bias = true, .bound = 2e-6},
 	{BATCH_NORM, {2, 16, 4, 4}, .bound = 1e-5},
 	{BATCH_NORM, {2, 16, 4, 4}, .relu = true, .bound = 1e-5},
 	{BATCH_NORM, {1, 3, 5, 7}, .bound = 1e-5},
@@ -94,10 +99,15 @@ static const op_case op_cases[] = {
 	{ADD, {2, 16, 4, 4}, .relu = true, .bound = 1e-7},
 	{ADD, {1, 3, 5, 7}, .bound = 1e-7},
 	{ADD, {5, 9}, .relu = true, .bound = 1e-7},
+	{SCALE, {2, 16, 4, 4}, .scale = 0.2, .bound = 2e-7},
+	{SCALE, {5, 9}, .scale = -3, .bound = 2e-7},
 	{MAX_POOL, {2, 16, 8, 8}, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .bound = 2e-7},
 	{MAX_POOL, {1, 3, 7, 9}, .kernel = {2, 2}, .stride = {2, 2}, .bound = 2e-7},
 	{MAX_POOL, {1, 5, 6, 5}, .kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 0}, .bound = 2e-7},
 	{MAX_POOL, {2, 17, 3, 3}, .kernel = {3, 3}, .stride = {3, 3}, .bound = 2e-7},
+	/* Windows of the whole picture. */
+	{MAX_POOL, {2, 16, 6, 6}, .kernel = {6, 6}, .stride = {6, 6}, .bound = 2e-7},
+	{MAX_POOL, {1, 3, 8, 16}, .kernel = {8, 16}, .stride = {8, 16}, .bound = 2e-7},
 	{GLOBAL_AVG_POOL, {2, 16, 4, 4}, .bound = 1e-6},
 	{GLOBAL_AVG_POOL, {1, 64, 1, 1}, .bound = 1e-6},
 	{GLOBAL_AVG_POOL, {3, 7, 5, 3}, .bound = 1e-6},

@@ -81,6 +81,13 @@ static const trial trials[] = {
 	 2,
 	 {MATRIX(F16), MATRIX(F16)},
 	 {SQUARE(F16), CHANNELS(F32)}},
+	/* A bias may be missing, and nothing else. */
+	{NULL, DTRAIN_OP_LINEAR, false, 3, 1, {MATRIX(F16), SQUARE(F32), CHANNELS(F32)}, {MATRIX(F16)}},
+	{NULL, DTRAIN_OP_LINEAR, false, 2, 1, {MATRIX(F16), SQUARE(F32)}, {MATRIX(F16)}},
+	{NULL, DTRAIN_OP_LINEAR_BWD_WEIGHT, false, 2, 1, {MATRIX(F16), MATRIX(F16)}, {SQUARE(F32)}},
+	{"an operand is missing", DTRAIN_OP_LINEAR, false, 1, 1, {MATRIX(F16)}, {MATRIX(F16)}},
+	{"bad bias", DTRAIN_OP_LINEAR, false, 3, 1, {MATRIX(F32), SQUARE(F32), FLAT(F32)}, {MATRIX(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_SCALE, false, 1, 1, {PICTURES(F16)}, {PICTURES(F32)}},
 	{"wrong type of the operand", DTRAIN_OP_ADD, false, 2, 1, {PICTURES(F16), PICTURES(BF16)}, {PICTURES(F16)}},
 	/* Batch norm: float statistics, a mask with relu, a residual with relu. */
 	{NULL,

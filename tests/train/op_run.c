@@ -256,6 +256,7 @@ static dtrain_op_attrs attrs_of(const op_case *c)
 				 .epsilon = 1e-5,
 				 .momentum = c->family == SGD ? 0.9 : 0.1,
 				 .label_smoothing = c->smoothing,
+				 .factor = c->scale,
 				 .nesterov = c->nesterov,
 				 .scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
 				 .shift = {-123.675f / 58.395f, -116.28f / 57.12f, -103.53f / 57.375f, 3}};
@@ -297,14 +298,20 @@ static int run_linear(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "w", WEIGHT, w, -1, 1);
 		input(s, "d_y", ACTIVATION, y, -1, 1);
 		result(s, "y", ACTIVATION, y, -1);
-		input(s, "b", PARAMETER, b, -1, 1);
 		result(s, "d_x", ACTIVATION, x, 0);
 		result(s, "d_w", PARAMETER, w, 1);
-		result(s, "d_b", PARAMETER, b, 4);
+		input(s, "b", PARAMETER, b, -1, 1);
+		if (!c->no_bias)
+			result(s, "d_b", PARAMETER, b, 6);
 	}
-	RUN(DTRAIN_OP_LINEAR, LIST(0, 1, 4), LIST(3));
-	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(2, 1), LIST(5));
-	RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(6, 7));
+	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(2, 1), LIST(4));
+	if (c->no_bias) {
+		RUN(DTRAIN_OP_LINEAR, LIST(0, 1), LIST(3));
+		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(5));
+	} else {
+		RUN(DTRAIN_OP_LINEAR, LIST(0, 1, 6), LIST(3));
+		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(5, 7));
+	}
 	return BETON_OK;
 }
 
@@ -393,6 +400,20 @@ static int run_add(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	}
 	RUN(DTRAIN_OP_ADD, LIST(0, 1), LIST(3));
 	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
+	return BETON_OK;
+}
+
+static int run_scale(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		input(s, "x", ACTIVATION, shape4(s->c->x), -1, 1);
+		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
+		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
+		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
+		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
+	}
+	RUN(DTRAIN_OP_SCALE, LIST(0), LIST(3));
+	RUN(DTRAIN_OP_SCALE, LIST(2), LIST(4));
 	return BETON_OK;
 }
 
@@ -545,6 +566,7 @@ static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error
 	[ACCUMULATE] = run_accumulate,
 	[NORMALIZE] = run_normalize,
 	[SCALER] = run_scaler,
+	[SCALE] = run_scale,
 };
 
 /* ---- settings ---- */

@@ -8,20 +8,17 @@
 #include "missing.h"
 #include "net.h"
 
-/* A few elements of every parameter. */
-#define SAMPLES 2
-
 static double loss_at(net *n, double *value, double at)
 {
 	*value = at;
 	return net_run(n);
 }
 
-static void resnet20_gradients_equal_differences(void **state)
+/* samples: elements of a parameter; every: of so many parameters one is looked at. */
+static void check_gradients(const char *model, int64_t batch, int64_t side, int samples, int every)
 {
-	(void)state;
 	net n;
-	net_open(&n, "ref", DTRAIN_F64, "resnet20", 2, 8, 3);
+	net_open(&n, "ref", DTRAIN_F64, model, batch, side, 3);
 	net_run(&n);
 	int64_t flat = dtrain_params_flat_count(n.params);
 	double *gradients = malloc((size_t)flat * sizeof(double));
@@ -29,15 +26,15 @@ static void resnet20_gradients_equal_differences(void **state)
 	memcpy(gradients, dtrain_params_grads(n.params), (size_t)flat * sizeof(double));
 	/* The same without backward: this is run often. */
 	dtrain_program_destroy(&n.program);
-	net_build(&n, "resnet20", 8, false);
+	net_build(&n, model, side, false);
 	double *values = dtrain_params_values(n.params), worst = 0;
-	for (int i = 0; i < dtrain_params_count(n.params); i++) {
+	for (int i = 0; i < dtrain_params_count(n.params); i += every) {
 		const dtrain_param *param = dtrain_params_at(n.params, i);
 		double most = 0;
 		for (int64_t k = 0; k < param->count; k++)
 			most = fmax(most, fabs(gradients[param->offset + k]));
 		assert_true(most > 0);
-		for (int64_t k = 0; k < SAMPLES; k++) {
+		for (int64_t k = 0; k < samples; k++) {
 			int64_t at = param->offset + (k * 7919 + i * 31) % param->count;
 			double keep = values[at], step = 1e-6;
 			double above = loss_at(&n, &values[at], keep + step);
@@ -50,9 +47,16 @@ static void resnet20_gradients_equal_differences(void **state)
 					 (long long)(at - param->offset), gradients[at], (above - below) / (2 * step));
 		}
 	}
-	print_message("resnet20: largest difference %.2g of a parameter's largest gradient\n", worst);
+	print_message("%s: largest difference %.2g of a parameter's largest gradient\n", model, worst);
 	free(gradients);
 	net_close(&n);
+}
+
+static void gradients_equal_differences(void **state)
+{
+	(void)state;
+	check_gradients("resnet20", 2, 8, 2, 1);
+	check_gradients("resnet9", 4, 12, 1, 5);
 }
 
 /* Both arrays have count elements; the error may be bound of the length. */
@@ -126,6 +130,7 @@ static void compare_models(const char *device)
 	compare_devices(device, "resnet20", 3, 12, 1e-4);
 	compare_devices(device, "resnet20", 2, 16, 1e-4);
 	compare_devices(device, "resnet20", 2, 13, 1e-4);
+	compare_devices(device, "resnet9", 4, 12, 1e-4);
 }
 
 /* The last batch norms of resnet50 see 8 values a channel, and amplify rounding: the loss alone is compared. */
@@ -287,7 +292,7 @@ static void device_equals_ref(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest all[] = {
-		cmocka_unit_test(resnet20_gradients_equal_differences),
+		cmocka_unit_test(gradients_equal_differences),
 		cmocka_unit_test(ref_float_equals_double),
 		cmocka_unit_test(cpu_equals_ref),
 		cmocka_unit_test(training_lowers_the_loss_alike),

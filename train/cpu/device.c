@@ -119,6 +119,7 @@ static void build_op(cpu_build *build)
 	case DTRAIN_OP_RELU:
 	case DTRAIN_OP_RELU_BWD:
 	case DTRAIN_OP_ADD:
+	case DTRAIN_OP_SCALE:
 		cpu_build_elementwise(build);
 		break;
 	case DTRAIN_OP_MAX_POOL:

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
-static void build_relu(cpu_build *build)
+/* alpha: the algorithm's parameter. */
+static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, const char *what)
 {
 	cpu_view x = cpu_input(build, 0);
 	dnnl_eltwise_desc_t desc;
-	cpu_check(build, dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_relu, &x.md, 0, 0),
-		  "relu");
+	cpu_check(build, dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, algorithm, &x.md, alpha, 0),
+		  what);
 	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, NULL);
 	cpu_view y = cpu_output(build, 0, &x.md);
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
@@ -73,7 +74,9 @@ static void build_add(cpu_build *build)
 void cpu_build_elementwise(cpu_build *build)
 {
 	if (build->desc->kind == DTRAIN_OP_RELU)
-		build_relu(build);
+		build_unary(build, dnnl_eltwise_relu, 0, "relu");
+	else if (build->desc->kind == DTRAIN_OP_SCALE)
+		build_unary(build, dnnl_eltwise_linear, (float)build->desc->attrs.factor, "scaling");
 	else if (build->desc->kind == DTRAIN_OP_RELU_BWD)
 		build_relu_backward(build);
 	else

@@ -2,7 +2,7 @@
 #include "cpu.h"
 
 static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dtrain_shape *x, const dtrain_shape *w,
-					const dtrain_shape *y)
+					const dtrain_shape *y, bool biased)
 {
 	dnnl_memory_desc_t x_md, w_md, b_md, y_md;
 	dnnl_inner_product_desc_t desc;
@@ -11,7 +11,9 @@ static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dtrain_shape *x,
 	cpu_any_md(&w_md, w);
 	cpu_plain_md(&b_md, &b);
 	cpu_any_md(&y_md, y);
-	cpu_check(build, dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x_md, &w_md, &b_md, &y_md),
+	cpu_check(build,
+		  dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x_md, &w_md,
+						       biased ? &b_md : NULL, &y_md),
 		  "inner product");
 	return cpu_primitive_desc(build, &desc, NULL, NULL);
 }
@@ -19,17 +21,19 @@ static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dtrain_shape *x,
 static void build_forward(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
+	const bool biased = desc->num_inputs > 2;
 	dnnl_primitive_desc_t pd =
-		forward_pd(build, &desc->inputs[0].shape, &desc->inputs[1].shape, &desc->outputs[0].shape);
+		forward_pd(build, &desc->inputs[0].shape, &desc->inputs[1].shape, &desc->outputs[0].shape, biased);
 	dnnl_memory_desc_t x = cpu_query(build, pd, dnnl_query_src_md, 0);
 	dnnl_memory_desc_t w = cpu_query(build, pd, dnnl_query_weights_md, 0);
 	dnnl_memory_desc_t y = cpu_query(build, pd, dnnl_query_dst_md, 0);
 	cpu_view out = cpu_output(build, 0, &y);
-	cpu_step_add(build, pd, 4,
-		     (cpu_argument[]){{DNNL_ARG_SRC, cpu_convert(build, cpu_input(build, 0), &x)},
-				      {DNNL_ARG_WEIGHTS, cpu_convert(build, cpu_input(build, 1), &w)},
-				      {DNNL_ARG_BIAS, cpu_input(build, 2)},
-				      {DNNL_ARG_DST, out}});
+	cpu_argument arguments[4] = {{DNNL_ARG_SRC, cpu_convert(build, cpu_input(build, 0), &x)},
+				     {DNNL_ARG_WEIGHTS, cpu_convert(build, cpu_input(build, 1), &w)},
+				     {DNNL_ARG_DST, out}};
+	if (biased)
+		arguments[3] = (cpu_argument){DNNL_ARG_BIAS, cpu_input(build, 2)};
+	cpu_step_add(build, pd, biased ? 4 : 3, arguments);
 	cpu_store(build, 0, out);
 }
 
@@ -37,7 +41,7 @@ static void build_data(cpu_build *build)
 {
 	dtrain_op_desc *op = build->desc;
 	const dtrain_shape *x = &op->outputs[0].shape, *w = &op->inputs[1].shape, *y = &op->inputs[0].shape;
-	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y);
+	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, false);
 	dnnl_memory_desc_t x_md, w_md, y_md;
 	dnnl_inner_product_desc_t desc;
 	cpu_any_md(&x_md, x);
@@ -60,25 +64,29 @@ static void build_weight(cpu_build *build)
 {
 	dtrain_op_desc *op = build->desc;
 	const dtrain_shape *x = &op->inputs[0].shape, *w = &op->outputs[0].shape, *y = &op->inputs[1].shape;
-	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y);
+	const bool biased = op->num_outputs > 1;
+	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, biased);
+	dtrain_shape b = dtrain_shape_of(1, &w->dim[0]);
 	dnnl_memory_desc_t x_md, w_md, b_md, y_md;
 	dnnl_inner_product_desc_t desc;
 	cpu_any_md(&x_md, x);
 	cpu_any_md(&w_md, w);
-	cpu_plain_md(&b_md, &op->outputs[1].shape);
+	cpu_plain_md(&b_md, &b);
 	cpu_any_md(&y_md, y);
-	cpu_check(build, dnnl_inner_product_backward_weights_desc_init(&desc, &x_md, &w_md, &b_md, &y_md),
+	cpu_check(build,
+		  dnnl_inner_product_backward_weights_desc_init(&desc, &x_md, &w_md, biased ? &b_md : NULL, &y_md),
 		  "inner product");
 	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
 	x_md = cpu_query(build, pd, dnnl_query_src_md, 0);
 	w_md = cpu_query(build, pd, dnnl_query_diff_weights_md, 0);
 	y_md = cpu_query(build, pd, dnnl_query_diff_dst_md, 0);
 	cpu_view out = cpu_output(build, 0, &w_md);
-	cpu_step_add(build, pd, 4,
-		     (cpu_argument[]){{DNNL_ARG_SRC, cpu_convert(build, cpu_input(build, 0), &x_md)},
-				      {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), &y_md)},
-				      {DNNL_ARG_DIFF_WEIGHTS, out},
-				      {DNNL_ARG_DIFF_BIAS, cpu_output(build, 1, &b_md)}});
+	cpu_argument arguments[4] = {{DNNL_ARG_SRC, cpu_convert(build, cpu_input(build, 0), &x_md)},
+				     {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), &y_md)},
+				     {DNNL_ARG_DIFF_WEIGHTS, out}};
+	if (biased)
+		arguments[3] = (cpu_argument){DNNL_ARG_DIFF_BIAS, cpu_output(build, 1, &b_md)};
+	cpu_step_add(build, pd, biased ? 4 : 3, arguments);
 	cpu_store(build, 0, out);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts, relu, additions: each element by itself, 16 bytes of the wider type at a time.
+ * Casts, relu, scaling, additions: each element by itself, 16 bytes of the wider type at a time.
  */
 #include "kernel.cuh"
 
@@ -26,6 +26,13 @@ struct relu_bwd {
 	__device__ float operator()(float y, float d_y) const
 	{
 		return y > 0 ? d_y : 0;
+	}
+};
+struct scaled {
+	float factor;
+	__device__ float operator()(float x, float) const
+	{
+		return x * factor;
 	}
 };
 struct add {
@@ -82,30 +89,30 @@ __global__ void __launch_bounds__(THREADS) map(F f, const X *a, const X *b, Y *y
 }
 
 template <typename F, bool BINARY, int V, typename X, typename Y>
-cudaError_t launch_map(cudaStream_t stream, const void *a, const void *b, void *y, int64_t count)
+cudaError_t launch_map(cudaStream_t stream, F f, const void *a, const void *b, void *y, int64_t count)
 {
 	constexpr int EACH = V * UNROLL<BINARY>;
-	return launch(map<F, BINARY, V, X, Y>, blocks_of((count + EACH - 1) / EACH), dim3(THREADS), stream, F(),
+	return launch(map<F, BINARY, V, X, Y>, blocks_of((count + EACH - 1) / EACH), dim3(THREADS), stream, f,
 		      (const X *)a, (const X *)b, (Y *)y, count);
 }
 
 template <typename F, bool BINARY, typename X, typename Y>
-cudaError_t map_any(cudaStream_t stream, const void *a, const void *b, void *y, int64_t count)
+cudaError_t map_any(cudaStream_t stream, F f, const void *a, const void *b, void *y, int64_t count)
 {
 	constexpr int V = 16 / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y));
 	if (count < 1)
 		return cudaSuccess;
 	if (is_aligned(a, V * sizeof(X)) && is_aligned(b, V * sizeof(X)) && is_aligned(y, V * sizeof(Y)))
-		return launch_map<F, BINARY, V, X, Y>(stream, a, b, y, count);
-	return launch_map<F, BINARY, 1, X, Y>(stream, a, b, y, count);
+		return launch_map<F, BINARY, V, X, Y>(stream, f, a, b, y, count);
+	return launch_map<F, BINARY, 1, X, Y>(stream, f, a, b, y, count);
 }
 
 template <typename F, bool BINARY>
-cudaError_t map_type(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y, int64_t count)
+cudaError_t map_type(cudaStream_t stream, F f, dtrain_dtype dtype, const void *a, const void *b, void *y, int64_t count)
 {
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;
-		return map_any<F, BINARY, T, T>(stream, a, b, y, count);
+		return map_any<F, BINARY, T, T>(stream, f, a, b, y, count);
 	});
 }
 
@@ -121,25 +128,31 @@ extern "C" cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtra
 		typedef decltype(source) X;
 		return with_type(to, [&](auto target) {
 			typedef decltype(target) Y;
-			return map_any<identity, false, X, Y>(stream, x, nullptr, y, count);
+			return map_any<identity, false, X, Y>(stream, identity(), x, nullptr, y, count);
 		});
 	});
 }
 
 extern "C" cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
 {
-	return map_type<relu, false>(stream, dtype, x, nullptr, y, count);
+	return map_type<relu, false>(stream, relu(), dtype, x, nullptr, y, count);
 }
 
 extern "C" cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y,
 					    void *d_x, int64_t count)
 {
-	return map_type<relu_bwd, true>(stream, dtype, y, d_y, d_x, count);
+	return map_type<relu_bwd, true>(stream, relu_bwd(), dtype, y, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
+					 int64_t count)
+{
+	return map_type<scaled, false>(stream, scaled{(float)factor}, dtype, x, nullptr, y, count);
 }
 
 extern "C" cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
 				       bool relu_after, int64_t count)
 {
-	return relu_after ? map_type<add_relu, true>(stream, dtype, a, b, y, count)
-			  : map_type<add, true>(stream, dtype, a, b, y, count);
+	return relu_after ? map_type<add_relu, true>(stream, add_relu(), dtype, a, b, y, count)
+			  : map_type<add, true>(stream, add(), dtype, a, b, y, count);
 }

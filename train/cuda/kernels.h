@@ -37,6 +37,9 @@ cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y
 cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
 cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y, void *d_x,
 				 int64_t count);
+/* y = factor * x. */
+cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
+			      int64_t count);
 cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y, bool relu,
 			    int64_t count);
 

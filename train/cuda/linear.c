@@ -3,7 +3,7 @@
  * Matrix products, by cuBLASLt, which has matrices column by column: a row-major [rows, columns] is its columns x rows.
  * With n rows of `in` features and `out` of them after the layer, d = a b in its terms is
  *
- *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias: added to each column
+ *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias, if any: added to each column
  *	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
  *	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
@@ -59,6 +59,11 @@ static cudaDataType_t type_of(dtrain_dtype dtype)
 	return dtype == DTRAIN_F16 ? CUDA_R_16F : dtype == DTRAIN_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+static bool has_bias(const linear *self)
+{
+	return self->operands[BIAS] >= 0;
+}
+
 static bool is_half(const linear *self)
 {
 	return self->dtype != DTRAIN_F32;
@@ -73,6 +78,13 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {0, 1, 3, 2},
 	};
 	memcpy(self->operands, operands[desc->kind], sizeof(self->operands));
+	/* Without a bias its place is the result's, or there is nothing. */
+	if (desc->kind == DTRAIN_OP_LINEAR && desc->num_inputs < 3) {
+		self->operands[BIAS] = -1;
+		self->operands[D] = 2;
+	}
+	if (desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && desc->num_outputs < 2)
+		self->operands[BIAS] = -1;
 	self->kind = desc->kind;
 	self->dtype = desc->inputs[0].dtype;
 	const dtrain_shape *weight =
@@ -209,7 +221,7 @@ static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_
 		    void *const parts[PARTS], void *workspace, beton_error *err)
 {
 	/* Without the epilogue the bias is in D before. */
-	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && !self->fused;
+	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && has_bias(self) && !self->fused;
 	if (self->fused) {
 		int status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &parts[BIAS], sizeof(parts[BIAS]), err);
 		if (status != BETON_OK)
@@ -269,7 +281,8 @@ enum { WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
 
 static void signature_of(const linear *self, char *out, size_t size)
 {
-	snprintf(out, size, "%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind),
+	bool no_bias = self->kind != DTRAIN_OP_LINEAR_BWD_DATA && !has_bias(self);
+	snprintf(out, size, "%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind), no_bias ? " no-bias" : "",
 		 self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype), (long long)self->n,
 		 (long long)self->in, (long long)self->out);
 }
@@ -279,7 +292,7 @@ static bool recall(linear *self, const char *signature)
 	cuda_algorithm known;
 	cublasLtMatmulHeuristicResult_t result;
 	if (!cuda_algorithms_find(self->device->algorithms, signature, &known) || known.count != 1 + WORDS ||
-	    (known.numbers[0] && self->operands[BIAS] < 0))
+	    (known.numbers[0] && !has_bias(self)))
 		return false;
 	memcpy(&self->algorithm, &known.numbers[1], sizeof(self->algorithm));
 	if (set_epilogue(self, known.numbers[0] != 0, NULL) != BETON_OK ||
@@ -310,7 +323,7 @@ static int choose(linear *self, beton_error *err)
 		return BETON_OK;
 	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
 	int count = 0, most = times ? MAX_CANDIDATES : 1;
-	int status = set_epilogue(self, self->operands[BIAS] >= 0, err);
+	int status = set_epilogue(self, has_bias(self), err);
 	if (status == BETON_OK)
 		status = find_algorithms(self, most, results, &count, err);
 	if (status == BETON_UNSUPPORTED && self->fused) {
@@ -342,7 +355,7 @@ static int prepare(const linear *self, cudaStream_t stream, void *parts[PARTS], 
 			"weights");
 		parts[A] = weight;
 	}
-	if (status != BETON_OK || self->kind != DTRAIN_OP_LINEAR)
+	if (status != BETON_OK || self->kind != DTRAIN_OP_LINEAR || !has_bias(self))
 		return status;
 	if (is_half(self)) {
 		void *bias = workspace + self->bias;
@@ -368,7 +381,7 @@ static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *
 	if (status == BETON_OK)
 		status = multiply(self, stream, &self->algorithm, self->algorithm_bytes, parts,
 				  (char *)workspace + self->own, err);
-	if (status == BETON_OK && gradient && !self->fused)
+	if (status == BETON_OK && gradient && has_bias(self) && !self->fused)
 		status = cuda_check(cuda_kernel_column_sums(stream, parts[B], self->dtype, parts[BIAS], DTRAIN_F32, 1,
 							    self->n, self->out, 1, (char *)workspace + self->sums),
 				    err, "bias gradient");
@@ -394,9 +407,10 @@ static void lay_out(linear *self)
 	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;
 	bool forward = self->kind == DTRAIN_OP_LINEAR, gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
 	self->weight = dnn_reserve(&self->bytes, gradient ? 0 : half * (size_t)(self->in * self->out));
-	self->bias = dnn_reserve(&self->bytes, forward ? half * (size_t)self->out : 0);
-	self->sums = dnn_reserve(
-		&self->bytes, gradient && !self->fused ? cuda_kernel_column_sums_workspace(1, self->n, self->out) : 0);
+	self->bias = dnn_reserve(&self->bytes, forward && has_bias(self) ? half * (size_t)self->out : 0);
+	self->sums = dnn_reserve(&self->bytes, gradient && has_bias(self) && !self->fused
+						       ? cuda_kernel_column_sums_workspace(1, self->n, self->out)
+						       : 0);
 	self->own = dnn_reserve(&self->bytes, self->algorithm_bytes);
 }
 

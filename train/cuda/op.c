@@ -66,6 +66,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU] = cuda_build_simple,
 	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
 	[DTRAIN_OP_ADD] = cuda_build_simple,
+	[DTRAIN_OP_SCALE] = cuda_build_simple,
 	[DTRAIN_OP_GLOBAL_AVG_POOL] = cuda_build_simple,
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = cuda_build_simple,
 	[DTRAIN_OP_FLATTEN] = cuda_build_simple,

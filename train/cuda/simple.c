@@ -44,6 +44,15 @@ static cudaError_t add(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 			       dtrain_shape_count(&desc->inputs[0].shape));
 }
 
+static cudaError_t scale(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			 void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_scale(stream, desc->inputs[0].dtype, operands[0], operands[1], desc->attrs.factor,
+				 dtrain_shape_count(&desc->inputs[0].shape));
+}
+
 /* Such a kernel takes any order of elements, if only it is the same for all. */
 static bool order_elements(dtrain_op_desc *desc)
 {
@@ -173,6 +182,7 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU] = relu,
 	[DTRAIN_OP_RELU_BWD] = relu_bwd,
 	[DTRAIN_OP_ADD] = add,
+	[DTRAIN_OP_SCALE] = scale,
 	[DTRAIN_OP_GLOBAL_AVG_POOL] = global_avg_pool,
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = global_avg_pool_bwd,
 	[DTRAIN_OP_FLATTEN] = flatten,
@@ -195,6 +205,7 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_RELU:
 	case DTRAIN_OP_RELU_BWD:
 	case DTRAIN_OP_ADD:
+	case DTRAIN_OP_SCALE:
 		k.nhwc = order_elements(desc);
 		break;
 	case DTRAIN_OP_GLOBAL_AVG_POOL:

@@ -66,3 +66,28 @@ dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, 
 							 .outputs = {y},
 							 .backward = add_backward});
 }
+
+static dtrain_tensor append_scale(dtrain_graph *graph, dtrain_tensor x, double factor, dtrain__backward backward)
+{
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, x));
+	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_SCALE,
+							 .attrs = {.factor = factor},
+							 .num_inputs = 1,
+							 .num_outputs = 1,
+							 .inputs = {x},
+							 .outputs = {y},
+							 .backward = backward});
+}
+
+static void scale_backward(dtrain_graph *graph, const dtrain__node *node)
+{
+	if (dtrain__graph_needs_grad(graph, node->inputs[0]))
+		dtrain__graph_accumulate(
+			graph, node->inputs[0],
+			append_scale(graph, dtrain_graph_grad(graph, node->outputs[0]), node->attrs.factor, NULL));
+}
+
+dtrain_tensor dtrain_scale(dtrain_graph *graph, dtrain_tensor x, double factor)
+{
+	return dtrain__graph_operand(graph, "scale", x) ? append_scale(graph, x, factor, scale_backward) : -1;
+}

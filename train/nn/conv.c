@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/graph.h"
 #include "core/op.h"
+#include "layers.h"
 
 static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 {
@@ -27,8 +28,8 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 									   .outputs = {d_x}}));
 }
 
-dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
-			    int stride, int padding)
+dtrain_tensor dtrain__conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
+			     int stride, int padding, dtrain_init init)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
@@ -45,7 +46,7 @@ dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor
 					  "conv2d '%s': kernel %d, stride %d, padding %d do not fit %lld x %lld", name,
 					  kernel, stride, padding, (long long)in.dim[2], (long long)in.dim[3]);
 	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], kernel, kernel});
-	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, 0);
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, init, in.dim[1] * kernel * kernel);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], out_channels, height, width});
 	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
 	return dtrain__graph_node(graph,
@@ -56,4 +57,11 @@ dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor
 						  .inputs = {x, w},
 						  .outputs = {y},
 						  .backward = conv2d_backward});
+}
+
+dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
+			    int stride, int padding)
+{
+	return dtrain__conv2d(graph, name, x, out_channels, kernel, stride, padding,
+			      DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT);
 }

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/graph.h"
 
+/* The place of the bias among the inputs of the forward op. */
+#define BIAS 2
+
 static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 {
-	dtrain_tensor x = node->inputs[0], w = node->inputs[1], b = node->inputs[2];
+	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
 	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
-	dtrain_tensor d_w = dtrain__graph_param_grad(graph, w), d_b = dtrain__graph_param_grad(graph, b);
-	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
-						  .num_inputs = 2,
-						  .num_outputs = 2,
-						  .inputs = {x, d_y},
-						  .outputs = {d_w, d_b}});
+	dtrain__node weight = {.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
+			       .num_inputs = 2,
+			       .num_outputs = 1,
+			       .inputs = {x, d_y},
+			       .outputs = {dtrain__graph_param_grad(graph, w)}};
+	if (node->num_inputs > BIAS)
+		weight.outputs[weight.num_outputs++] = dtrain__graph_param_grad(graph, node->inputs[BIAS]);
+	dtrain__graph_node(graph, &weight);
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
@@ -23,7 +28,7 @@ static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 									   .outputs = {d_x}}));
 }
 
-dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
+static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features, bool biased)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
@@ -35,14 +40,27 @@ dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor
 					  (long long)out_features, in.ndim);
 	dtrain_shape weight = dtrain_shape_of(2, (int64_t[]){out_features, in.dim[1]});
 	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
-	dtrain_shape bias = dtrain_shape_of(1, &out_features);
-	dtrain_tensor b = dtrain__graph_param(graph, name, "bias", &bias, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
+	dtrain__node node = {.kind = DTRAIN_OP_LINEAR,
+			     .num_inputs = 2,
+			     .num_outputs = 1,
+			     .inputs = {x, w},
+			     .backward = linear_backward};
+	if (biased) {
+		dtrain_shape bias = dtrain_shape_of(1, &out_features);
+		node.inputs[node.num_inputs++] =
+			dtrain__graph_param(graph, name, "bias", &bias, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
+	}
 	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){in.dim[0], out_features});
-	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
-	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_LINEAR,
-							 .num_inputs = 3,
-							 .num_outputs = 1,
-							 .inputs = {x, w, b},
-							 .outputs = {y},
-							 .backward = linear_backward});
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &out);
+	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
+{
+	return linear(graph, name, x, out_features, true);
+}
+
+dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
+{
+	return linear(graph, name, x, out_features, false);
 }

@@ -13,6 +13,7 @@ static const struct {
 	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 } models[] = {
 	{"mlp", 1, dtrain__mlp},
+	{"resnet9", 11, dtrain__resnet9},
 	{"resnet20", 4, dtrain__resnet20},
 	{"resnet18", 32, dtrain__resnet18},
 	{"resnet50", 32, dtrain__resnet50},

@@ -35,6 +35,21 @@ static void flatten_backward(dtrain_graph *graph, const dtrain__node *node)
 	append_backward(graph, node, DTRAIN_OP_FLATTEN_BWD, -1);
 }
 
+/* attrs: the window. */
+static dtrain_tensor max_pool(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *out,
+			      const dtrain_op_attrs *attrs)
+{
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, out);
+	dtrain_tensor index = dtrain__graph_activation(graph, DTRAIN_U8, out);
+	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_MAX_POOL,
+							 .attrs = *attrs,
+							 .num_inputs = 1,
+							 .num_outputs = 2,
+							 .inputs = {x},
+							 .outputs = {y, index},
+							 .backward = max_pool_backward});
+}
+
 dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "max pool", x);
@@ -48,17 +63,32 @@ dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, 
 					  "max pool: kernel %d, stride %d, padding %d do not fit the input", kernel,
 					  stride, padding);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[1], height, width});
-	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
-	dtrain_tensor index = dtrain__graph_activation(graph, DTRAIN_U8, &out);
-	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_MAX_POOL,
-							 .attrs = {.kernel = {kernel, kernel},
-								   .stride = {stride, stride},
-								   .padding = {padding, padding}},
-							 .num_inputs = 1,
-							 .num_outputs = 2,
-							 .inputs = {x},
-							 .outputs = {y, index},
-							 .backward = max_pool_backward});
+	return max_pool(graph, x, &out,
+			&(dtrain_op_attrs){
+				.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
+}
+
+/* Of what the index of a max pool can tell apart. */
+#define WINDOW_MAX 256
+
+dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "global max pool", x);
+	if (!source)
+		return -1;
+	dtrain_shape in = source->shape;
+	if (in.ndim != 4)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "global max pool: %d dimensions; needs [n, c, h, w]", in.ndim);
+	if (in.dim[2] > WINDOW_MAX / in.dim[3])
+		return dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+					  "global max pool: a picture of %lld x %lld elements; at most %d elements",
+					  (long long)in.dim[2], (long long)in.dim[3], WINDOW_MAX);
+	const int32_t height = (int32_t)in.dim[2], width = (int32_t)in.dim[3];
+	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[1], 1, 1});
+	return dtrain_flatten(
+		graph,
+		max_pool(graph, x, &out, &(dtrain_op_attrs){.kernel = {height, width}, .stride = {height, width}}));
 }
 
 /* A node from x to a matrix of its rows. */

@@ -79,6 +79,7 @@ enum { MAX_OPERANDS = 4 };
 typedef struct layer {
 	int64_t n, in, out;
 	dtrain_dtype dtype;
+	bool biased;
 	dtrain_op_desc desc;
 	void *operands[MAX_OPERANDS];
 } layer;
@@ -90,16 +91,16 @@ static dtrain_operand operand(dtrain_dtype dtype, int ndim, int64_t rows, int64_
 	return out;
 }
 
-static layer make_layer(dtrain_op_kind kind, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out)
+static layer make_layer(dtrain_op_kind kind, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out, bool biased)
 {
-	layer l = {.n = n, .in = in, .out = out, .dtype = dtype};
+	layer l = {.n = n, .in = in, .out = out, .dtype = dtype, .biased = biased};
 	dtrain_operand x = operand(dtype, 2, n, in), y = operand(dtype, 2, n, out);
 	dtrain_operand w = operand(DTRAIN_F32, 2, out, in), b = operand(DTRAIN_F32, 1, out, 0);
 	l.desc.kind = kind;
-	l.desc.num_inputs = kind == DTRAIN_OP_LINEAR ? 3 : 2;
-	l.desc.num_outputs = kind == DTRAIN_OP_LINEAR_BWD_WEIGHT ? 2 : 1;
-	const dtrain_operand orders[][MAX_OPERANDS] = {{x, w, b, y}, {y, w, x}, {x, y, w, b}};
-	const dtrain_operand *order = orders[kind - DTRAIN_OP_LINEAR];
+	l.desc.num_inputs = kind == DTRAIN_OP_LINEAR && biased ? 3 : 2;
+	l.desc.num_outputs = kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && biased ? 2 : 1;
+	const dtrain_operand orders[][MAX_OPERANDS] = {{x, w, b, y}, {y, w, x}, {x, y, w, b}, {x, w, y}};
+	const dtrain_operand *order = orders[kind == DTRAIN_OP_LINEAR && !biased ? 3 : kind - DTRAIN_OP_LINEAR];
 	for (int i = 0; i < l.desc.num_inputs + l.desc.num_outputs; i++) {
 		if (i < l.desc.num_inputs)
 			l.desc.inputs[i] = order[i];
@@ -139,7 +140,7 @@ static void check_output(const layer *l, int index, double (*right)(const layer 
 
 static double right_y(const layer *l, int64_t row, int64_t column)
 {
-	double sum = (double)get(l->operands[2], DTRAIN_F32, column);
+	double sum = l->biased ? (double)get(l->operands[2], DTRAIN_F32, column) : 0;
 	for (int64_t k = 0; k < l->in; k++)
 		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) *
 		       (double)get(l->operands[1], DTRAIN_F32, column * l->in + k);
@@ -190,20 +191,21 @@ static void run(dtrain_device *device, layer *l)
 	assert_int_equal(fake.live, 0);
 }
 
-static void run_all(dtrain_device *device, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out)
+static void run_all(dtrain_device *device, dtrain_dtype dtype, int64_t n, int64_t in, int64_t out, bool biased)
 {
-	layer l = make_layer(DTRAIN_OP_LINEAR, dtype, n, in, out);
+	layer l = make_layer(DTRAIN_OP_LINEAR, dtype, n, in, out, biased);
 	run(device, &l);
 	check_output(&l, 0, right_y, "y");
 	free_layer(&l);
-	l = make_layer(DTRAIN_OP_LINEAR_BWD_DATA, dtype, n, in, out);
+	l = make_layer(DTRAIN_OP_LINEAR_BWD_DATA, dtype, n, in, out, biased);
 	run(device, &l);
 	check_output(&l, 0, right_d_x, "d_x");
 	free_layer(&l);
-	l = make_layer(DTRAIN_OP_LINEAR_BWD_WEIGHT, dtype, n, in, out);
+	l = make_layer(DTRAIN_OP_LINEAR_BWD_WEIGHT, dtype, n, in, out, biased);
 	run(device, &l);
 	check_output(&l, 0, right_d_w, "d_w");
-	check_output(&l, 1, right_d_b, "d_b");
+	if (biased)
+		check_output(&l, 1, right_d_b, "d_b");
 	free_layer(&l);
 }
 
@@ -217,14 +219,15 @@ static void products_are_right(void **state)
 	(void)state;
 	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++)
 		for (size_t i = 0; i < SIZES; i++)
-			for (int half = 0; half < 2; half++) {
+			for (int way = 0; way < 4; way++) {
+				bool half = way & 1, biased = way & 2;
 				fake = (fake_blas){.no_epilogues = no_epilogues};
 				dtrain_device device = {.index = 0};
-				run_all(&device, half ? DTRAIN_BF16 : DTRAIN_F32, sizes[i][0], sizes[i][1],
-					sizes[i][2]);
+				run_all(&device, half ? DTRAIN_BF16 : DTRAIN_F32, sizes[i][0], sizes[i][1], sizes[i][2],
+					biased);
 				assert_int_equal(fake.products, 3);
-				assert_int_equal(fake.epilogue,
-						 no_epilogues ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BGRADB);
+				assert_int_equal(fake.epilogue, no_epilogues || !biased ? CUBLASLT_EPILOGUE_DEFAULT
+											: CUBLASLT_EPILOGUE_BGRADB);
 			}
 }
 
@@ -233,7 +236,7 @@ static void look_at(bool tf32, bool deterministic, dtrain_op_kind kind, dtrain_d
 {
 	dtrain_device device = {.tf32 = tf32, .deterministic = deterministic};
 	fake = (fake_blas){.no_epilogues = false};
-	layer l = make_layer(kind, dtype, 4, 32, 16);
+	layer l = make_layer(kind, dtype, 4, 32, 16, true);
 	run(&device, &l);
 	free_layer(&l);
 	assert_int_equal(fake.reductions, reductions);
@@ -263,24 +266,29 @@ static void what_is_known_is_not_asked_again(void **state)
 	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
 	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++) {
 		fake = (fake_blas){.no_epilogues = no_epilogues};
-		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues);
+		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues, true);
 		assert_int_equal(fake.heuristics, 3);
-		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues);
+		run_all(&device, DTRAIN_F32, 3, 17, 5 + no_epilogues, true);
 		assert_int_equal(fake.heuristics, 3);
 	}
 	/* Neither the one with TF32 nor the deterministic one takes what was found without. */
 	careful = device;
 	careful.deterministic = true;
-	run_all(&careful, DTRAIN_F32, 3, 17, 5);
+	run_all(&careful, DTRAIN_F32, 3, 17, 5, true);
 	assert_int_equal(fake.heuristics, 6);
 	device.tf32 = true;
-	run_all(&device, DTRAIN_F32, 3, 17, 5);
+	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	assert_int_equal(fake.heuristics, 9);
 	/* What is stored and does not work is found anew. */
 	cuda_algorithm bad = {.count = 9};
 	assert_int_equal(cuda_algorithms_put(device.algorithms, "linear tf32 f32 n3 in17 out5", &bad, NULL), BETON_OK);
-	run_all(&device, DTRAIN_F32, 3, 17, 5);
+	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	assert_int_equal(fake.heuristics, 10);
+	/* Without a bias the product and the weight's gradient are others. */
+	run_all(&device, DTRAIN_F32, 3, 17, 5, false);
+	assert_int_equal(fake.heuristics, 12);
+	run_all(&device, DTRAIN_F32, 3, 17, 5, false);
+	assert_int_equal(fake.heuristics, 12);
 	cuda_algorithms_close(device.algorithms);
 }
 
@@ -292,7 +300,7 @@ static void every_failure_leaves_nothing(void **state)
 		int status = BETON_DEVICE, failed = 0;
 		for (int at = 1; status != BETON_OK && at < 100; at++) {
 			fake = (fake_blas){.fail_at = at};
-			layer l = make_layer((dtrain_op_kind)(DTRAIN_OP_LINEAR + kind), DTRAIN_F32, 3, 17, 5);
+			layer l = make_layer((dtrain_op_kind)(DTRAIN_OP_LINEAR + kind), DTRAIN_F32, 3, 17, 5, true);
 			dtrain_op op = {.device = &device};
 			beton_error err = {0};
 			status = cuda_build_linear(&op, &l.desc, &err);

@@ -97,16 +97,25 @@ static cudaError_t run_add_relu(cudaStream_t stream, dtrain_dtype dtype, const v
 	return cuda_kernel_add(stream, dtype, a, b, y, true, count);
 }
 
+/* Of so few bits that the product is exact in float. */
+#define FACTOR 0.375
+
+static cudaError_t run_scale(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
+			     int64_t count)
+{
+	(void)b;
+	return cuda_kernel_scale(stream, dtype, a, y, FACTOR, count);
+}
+
 static const struct element_op {
 	dtrain_op_kind kind;
 	int num_inputs;
 	bool relu;
 	binary *run;
 } element_ops[] = {
-	{DTRAIN_OP_RELU, 1, false, run_relu},
-	{DTRAIN_OP_RELU_BWD, 2, false, cuda_kernel_relu_bwd},
-	{DTRAIN_OP_ADD, 2, false, run_add},
-	{DTRAIN_OP_ADD, 2, true, run_add_relu},
+	{DTRAIN_OP_RELU, 1, false, run_relu},   {DTRAIN_OP_RELU_BWD, 2, false, cuda_kernel_relu_bwd},
+	{DTRAIN_OP_ADD, 2, false, run_add},     {DTRAIN_OP_ADD, 2, true, run_add_relu},
+	{DTRAIN_OP_SCALE, 1, false, run_scale},
 };
 
 /* in_place: y is a, as the device table allows for additions. */
@@ -118,7 +127,7 @@ static void check_element_op(const struct element_op *op, dtrain_dtype dtype, in
 	array a64 = array_as(&a, DTRAIN_F64), b64 = array_as(&b, DTRAIN_F64),
 	      right = array_make("y", DTRAIN_F64, count, 0);
 	dtrain_shape flat = dtrain_shape_of(1, &count), shapes[] = {flat, flat, flat};
-	dtrain_op_attrs attrs = {.relu = op->relu};
+	dtrain_op_attrs attrs = {.relu = op->relu, .factor = FACTOR};
 	ref_run(op->kind, &attrs, op->num_inputs, 1, shapes,
 		op->num_inputs == 1 ? (array *[]){&a64, &right} : (array *[]){&a64, &b64, &right});
 	CHECK_CUDA(op->run(NULL, dtype, in_place ? y.memory : a.memory, b.memory, y.memory, count));
@@ -145,6 +154,7 @@ static void other_types_are_refused(void **state)
 	(void)state;
 	double x = 0, y = 0;
 	assert_int_equal(cuda_kernel_relu(NULL, DTRAIN_F64, &x, &y, 1), cudaErrorInvalidValue);
+	assert_int_equal(cuda_kernel_scale(NULL, DTRAIN_F64, &x, &y, 2, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_cast(NULL, &x, DTRAIN_F32, &y, DTRAIN_U8, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_transpose(NULL, &x, DTRAIN_I64, &y, DTRAIN_F32, 1, 1, 1), cudaErrorInvalidValue);
 	/* Nothing to do is no error. */

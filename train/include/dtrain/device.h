@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 2
+#define DTRAIN_DEVICE_API_VERSION 3
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -69,9 +69,9 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
 	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w -> d_x                                                   */
 	DTRAIN_OP_CONV2D_BWD_WEIGHT, /* x, d_y -> d_w                                                   */
-	DTRAIN_OP_LINEAR,            /* x, w, b -> y                        x [n, in]; w [out, in]; b [out] */
+	DTRAIN_OP_LINEAR,            /* x, w, [b] -> y                      x [n, in]; w [out, in]; b [out] */
 	DTRAIN_OP_LINEAR_BWD_DATA,   /* d_y, w -> d_x                                                   */
-	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, d_b                                              */
+	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, [d_b]                                            */
 	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var, [residual] -> y, mean, var, [mask]
 					updates the running statistics in place; var is biased, running_var unbiased;
 					residual: with attrs.relu only, y = max(norm(x) + residual, 0);
@@ -81,6 +81,7 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_RELU,              /* x -> y                                                          */
 	DTRAIN_OP_RELU_BWD,          /* y, d_y -> d_x                                                   */
 	DTRAIN_OP_ADD,               /* a, b -> y                           attrs.relu: y = max(a + b, 0); y may be a */
+	DTRAIN_OP_SCALE,             /* x -> y = x * attrs.factor           its own backward op          */
 	DTRAIN_OP_MAX_POOL,          /* x -> y, index                       padding counts as -infinity */
 	DTRAIN_OP_MAX_POOL_BWD,      /* d_y, index -> d_x                                               */
 	DTRAIN_OP_GLOBAL_AVG_POOL,   /* x [n, c, h, w] -> y [n, c]                                      */
@@ -107,6 +108,7 @@ typedef struct dtrain_op_attrs {
 	double epsilon;  /* batch norm */
 	double momentum; /* batch norm: running = (1 - momentum) * running + momentum * batch; SGD: PyTorch's */
 	double label_smoothing;
+	double factor; /* of DTRAIN_OP_SCALE */
 	bool nesterov;
 	float scale[4], shift[4]; /* of DTRAIN_OP_NORMALIZE, for each channel */
 } dtrain_op_attrs;

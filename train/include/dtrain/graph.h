@@ -48,13 +48,19 @@ BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, c
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
+BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
+						   int64_t out_features);
 BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
 /* relu(batch norm of x + residual): one op where the device has it, else two. */
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
+/* x * factor. */
+BETON_API dtrain_tensor dtrain_scale(dtrain_graph *graph, dtrain_tensor x, double factor);
 BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding);
+/* The largest element of each channel, [n, c, h, w] to [n, c]; pictures of at most 256 pixels. */
+BETON_API dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
 /* Loss of each sample [n]; mean of a vector []. */
