@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL]]: a small .beton with raw 16 x 16 pictures, in which a stripe's
- * place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. The same arguments
- * give the same file. */
+ * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [MIRROR]]]: a small .beton with raw 16 x 16 pictures, in which a
+ * stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. MIRROR 1:
+ * the pictures from right to left; 2: their right halves are mirror images of the left ones. The same arguments give
+ * the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,17 @@ static void draw(unsigned char *pixels, int label, unsigned *state)
 			}
 }
 
+static void mirror(unsigned char *pixels, int how)
+{
+	unsigned char row[SIZE][3];
+	for (int y = 0; y < SIZE; y++) {
+		unsigned char(*line)[3] = (unsigned char(*)[3])(pixels + y * (int)sizeof(row));
+		memcpy(row, line, sizeof(row));
+		for (int x = how == 1 ? 0 : SIZE / 2; x < SIZE; x++)
+			memcpy(line[x], row[SIZE - 1 - x], 3);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
@@ -31,6 +43,7 @@ int main(int argc, char **argv)
 	int classes = atoi(argv[3]);
 	long corrupt = argc > 4 ? atol(argv[4]) : -1;
 	int first_label = argc > 5 ? atoi(argv[5]) : 0;
+	int mirrored = argc > 6 ? atoi(argv[6]) : 0;
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
 				      {.name = "label", .type = BETON_FIELD_INT}};
 	beton_writer_options options;
@@ -44,6 +57,8 @@ int main(int argc, char **argv)
 		unsigned char pixels[SIZE * SIZE * 3];
 		int label = (int)(i * 7 % classes);
 		draw(pixels, label, &state);
+		if (mirrored)
+			mirror(pixels, mirrored);
 		beton_input values[2] = {{.data = pixels,
 					  .size = sizeof(pixels),
 					  .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,

@@ -138,6 +138,28 @@ static const int64_t *labels_of(const beton_batch *batch, const char *field)
 	return NULL;
 }
 
+/* The network on each view of the batch. The logits of the first are added to those of the second on the device. */
+static int run_views(run_session *session, const beton_batch *batch, beton_error *err)
+{
+	const run_network *network = &session->val;
+	const dtrain_device_api *api = session->api;
+	const int views = run_session_views(session);
+	void *logits = dtrain_program_data(network->program, network->logits);
+	void *added = views > 1 ? dtrain_program_data(network->program, network->added) : NULL;
+	size_t bytes = (size_t)session->options->batch_size * (size_t)session->facts->classes *
+		       dtrain_dtype_size(session->dtype);
+	int result = BETON_OK;
+	for (int view = 0; view < views && result == BETON_OK; view++) {
+		result = run_session_feed(session, network, batch, &session->facts->val, view, err);
+		if (result == BETON_OK && added)
+			result = view ? api->copy(session->stream, added, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
+				      : api->zero(session->stream, added, bytes, err);
+		if (result == BETON_OK)
+			result = dtrain_program_run(network->program, session->stream, NULL, err);
+	}
+	return result;
+}
+
 /* Takes the batch over. */
 static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
 {
@@ -147,15 +169,13 @@ static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch 
 	size_t classes = (size_t)session->facts->classes;
 	slot->batch = batch;
 	slot->count = batch->count;
-	int result = run_session_feed(session, network, batch, &session->facts->val, err);
+	int result = run_views(session, batch, err);
 	if (result == BETON_OK) {
 		memcpy(slot->labels, labels_of(batch, session->facts->val.label_field), batch->count * sizeof(int64_t));
-		result = dtrain_program_run(network->program, session->stream, NULL, err);
-	}
-	if (result == BETON_OK)
 		result = api->copy(
 			session->stream, slot->logits, dtrain_program_data(network->program, network->logits),
 			batch->count * classes * dtrain_dtype_size(session->dtype), DTRAIN_DEVICE_TO_HOST, err);
+	}
 	if (result == BETON_OK)
 		result =
 			api->copy(session->stream, slot->losses, dtrain_program_data(network->program, network->losses),

@@ -58,6 +58,12 @@ static const char *const crops[] = {
 	NULL,
 };
 
+static const char *const ttas[] = {
+	[RUN_TTA_NONE] = "none",
+	[RUN_TTA_FLIP] = "flip",
+	NULL,
+};
+
 #define AT(member) offsetof(run_options, member)
 #define GROUP(text)                                              \
 	{                                                        \
@@ -90,7 +96,7 @@ static const option_row rows[] = {
 	GROUP("Data and model"),
 	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
 	TEXT("val", val, "FILE", "validation set; none: no evaluation"),
-	TEXT("model", model, "NAME", "mlp, resnet20, resnet18, resnet50 (required)"),
+	TEXT("model", model, "NAME", "mlp, resnet9, resnet20, resnet18, resnet50 (required)"),
 	WHOLE("classes", classes, "N", 1, 1000000, "classes of the model (default: the data's highest label + 1)"),
 	WHOLE("image-size", image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
 
@@ -130,8 +136,12 @@ static const option_row rows[] = {
 	REALS("crop-scale", crop_scale, "MIN,MAX", 2, 1e-6, 1, "random crop's share of the area (default 0.08,1)"),
 	REALS("crop-ratio", crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "random crop's width / height (default 0.75,1.3333)"),
 	REALS("flip", flip, "P", 1, 0, 1, "chance of a left-right flip in training (default 0.5)"),
+	WHOLE("translate", translate, "N", 0, 4096, "moves training pictures by up to N pixels (default 0)"),
+	WHOLE("cutout", cutout, "N", 0, 4096, "covers a square of N x N pixels of training pictures (default 0)"),
 	REALS("val-ratio", val_ratio, "X", 1, 1e-6, 1,
 	      "validation's centre crop: share of the shorter side (default 0.875)"),
+	CHOICE("tta", tta, "NAME", ttas,
+	       "none, or flip: evaluation adds the logits of the mirror image (default none)"),
 	REALS("mean", mean, "R,G,B", 3, -1e6, 1e6, "subtracted, on the scale 0..255 (default 123.675,116.28,103.53)"),
 	REALS("std", std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
 
@@ -290,6 +300,12 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "--crop-scale: MIN is above MAX";
 	else if (options->crop_ratio[0] > options->crop_ratio[1])
 		problem = "--crop-ratio: MIN is above MAX";
+	else if (options->translate >= options->image_size)
+		problem = "--translate is not below --image-size";
+	else if (options->cutout > options->image_size)
+		problem = "--cutout is above --image-size";
+	else if (options->tta != RUN_TTA_NONE && !options->val)
+		problem = "--tta needs --val";
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (options->resume && !options->checkpoint)

@@ -16,6 +16,11 @@ typedef enum run_precision {
 	RUN_PRECISION_FP16 = 3,
 } run_precision;
 
+typedef enum run_tta {
+	RUN_TTA_NONE = 0,
+	RUN_TTA_FLIP = 1, /* the mirror image's logits are added */
+} run_tta;
+
 /* Every option; texts are borrowed from argv. Counts of 0 in epochs and steps: not given. */
 typedef struct run_options {
 	const char *data;
@@ -52,6 +57,9 @@ typedef struct run_options {
 	double crop_ratio[2];
 	double val_ratio;
 	double flip;
+	int64_t translate; /* pixels */
+	int64_t cutout;    /* pixels */
+	int tta;           /* run_tta */
 	double mean[3];
 	double std[3];
 	int64_t val_every; /* epochs */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,11 @@ static int make_network(run_session *session, bool training, run_network *networ
 	dtrain_tensor image = add_image(session, graph, network);
 	network->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
 	network->logits = dtrain_model_build(graph, options->model, image, session->facts->classes);
+	if (!training && run_session_views(session) > 1) {
+		dtrain_shape logits = dtrain_shape_of(2, (int64_t[]){options->batch_size, session->facts->classes});
+		network->added = dtrain_graph_input(graph, "added logits", session->dtype, &logits);
+		network->logits = dtrain_add(graph, network->logits, network->added, false);
+	}
 	/* Validation loss is plain cross-entropy, so that it compares between runs. */
 	network->losses = dtrain_softmax_cross_entropy(graph, network->logits, network->label,
 						       training ? options->label_smoothing : 0);
@@ -134,10 +141,36 @@ static beton_dtype pixel_type(const run_session *session)
 					      : BETON_FLOAT32;
 }
 
+int run_session_views(const run_session *session)
+{
+	return session->options->tta == RUN_TTA_FLIP ? 2 : 1;
+}
+
+/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example. The flip follows
+ * them in the loader; the results are as probable either way. The number of operations. */
+static uint32_t augment(const run_options *options, beton_operation operations[2])
+{
+	uint32_t count = 0;
+	if (options->translate) {
+		beton_loader_operation_init(&operations[count], BETON_TRANSLATE);
+		operations[count++].size = (uint32_t)options->translate;
+	}
+	if (options->cutout) {
+		beton_loader_operation_init(&operations[count], BETON_CUTOUT);
+		operations[count++].size = (uint32_t)options->cutout;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		for (int channel = 0; channel < 3; channel++)
+			operations[i].fill[channel] = (uint8_t)fmin(fmax(options->mean[channel], 0), 255);
+	return count;
+}
+
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
 {
 	const run_options *options = session->options;
 	beton_loader_options loader;
+	beton_operation operations[2];
+	beton_image_options views[RUN_VIEWS_MAX];
 	beton_loader_options_init(&loader);
 	loader.batch_size = (uint32_t)options->batch_size;
 	loader.num_threads = (uint32_t)options->workers;
@@ -161,6 +194,15 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	for (int channel = 0; channel < 3 && !session->staged; channel++) {
 		loader.image.mean[channel] = (float)options->mean[channel];
 		loader.image.std[channel] = (float)options->std[channel];
+	}
+	if (training) {
+		loader.image.num_operations = augment(options, operations);
+		loader.image.operations = operations;
+	} else if (run_session_views(session) > 1) {
+		views[0] = views[1] = loader.image;
+		views[1].flip_probability = 1;
+		loader.views = views;
+		loader.num_views = 2;
 	}
 	return beton_loader_open(out, training ? options->data : options->val, &loader, err);
 }
@@ -301,9 +343,12 @@ static const beton_tensor *find_tensor(const beton_batch *batch, const char *nam
 }
 
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
-		     const run_dataset *dataset, beton_error *err)
+		     const run_dataset *dataset, int view, beton_error *err)
 {
-	const beton_tensor *image = find_tensor(batch, dataset->image_field, pixel_type(session));
+	char name[sizeof(dataset->image_field) + 16];
+	if (view)
+		snprintf(name, sizeof(name), "%s.%d", dataset->image_field, view);
+	const beton_tensor *image = find_tensor(batch, view ? name : dataset->image_field, pixel_type(session));
 	const beton_tensor *label = find_tensor(batch, dataset->label_field, BETON_INT64);
 	if (!image || !label)
 		return bt_fail(err, BETON_FILE_CHANGED, "the data file's fields changed while training started");

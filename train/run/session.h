@@ -25,6 +25,7 @@ typedef struct run_network {
 	dtrain_tensor label;
 	dtrain_tensor logits; /* evaluation only, like losses */
 	dtrain_tensor losses; /* of each sample */
+	dtrain_tensor added;  /* evaluation with --tta only: an input, added to the logits */
 } run_network;
 
 typedef struct run_session {
@@ -60,10 +61,14 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		     const run_facts *facts, beton_error *err);
 void run_session_close(run_session *session);
 
-/* Puts a batch's way into the network's inputs on the streams; rows that a short batch does not have become 0. The
- * batch must stay until something that is put on the stream behind it is complete. */
+/* Views of a validation picture: with --tta the picture, and its mirror image. */
+enum { RUN_VIEWS_MAX = 2 };
+int run_session_views(const run_session *session);
+
+/* Puts a batch's way into the network's inputs on the streams; rows that a short batch does not have become 0. view: of
+ * the pictures; 0 in training. The batch must stay until something that is put on the stream behind it is complete. */
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
-		     const run_dataset *dataset, beton_error *err);
+		     const run_dataset *dataset, int view, beton_error *err);
 
 /* Makes batch norm's statistics the mean of all ranks, before evaluations and checkpoints. */
 int run_session_sync_buffers(run_session *session, beton_error *err);

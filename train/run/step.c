@@ -194,7 +194,7 @@ static int put_inputs(run_stepper *stepper, struct slot *slot, double lr, beton_
 	int result = stepper->api->copy(session->stream, extra(session, RUN_SLOT_STOP), &slot->figures->told_to_stop,
 					sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
 	if (result == BETON_OK)
-		result = run_session_feed(session, &session->train, slot->batch, &session->facts->train, err);
+		result = run_session_feed(session, &session->train, slot->batch, &session->facts->train, 0, err);
 	if (result == BETON_OK)
 		result = dtrain_sgd_set_rate(session->sgd, lr, session->stream, err);
 	return result;
