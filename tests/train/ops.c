@@ -32,7 +32,8 @@ static double bound_of(const setting *s, const tensor *t, bool tf32)
 	bool half = s->dtype == DTRAIN_F16 || s->dtype == DTRAIN_BF16;
 	if (bound == 0)
 		return 0;
-	if (half && t->kind == ACTIVATION)
+	bool rounded = t->kind == ACTIVATION || (s->c->family == CONV && !s->caps.host_memory);
+	if (half && rounded)
 		return s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND;
 	if (half)
 		return fmax(bound, HALF_SUM_BOUND);
