@@ -21,7 +21,7 @@
 #include "kernels.h"
 
 /* Of the parameters in their flat array; activations have more. */
-enum { LEAST_ALIGNMENT = 64 };
+#define LEAST_ALIGNMENT 64
 enum { MAX_CANDIDATES = 8 };
 static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* what NVIDIA recommends for the H100, and larger */
 
@@ -48,9 +48,10 @@ static int check(cublasStatus_t status, beton_error *err, const char *what)
 {
 	if (status == CUBLAS_STATUS_SUCCESS)
 		return BETON_OK;
-	int code = status == CUBLAS_STATUS_NOT_SUPPORTED  ? BETON_UNSUPPORTED
-		   : status == CUBLAS_STATUS_ALLOC_FAILED ? BETON_NO_MEMORY
-							  : BETON_DEVICE;
+	/* With which of the first two types are refused that do not go with an epilogue is not documented. */
+	int code = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ? BETON_UNSUPPORTED
+		   : status == CUBLAS_STATUS_ALLOC_FAILED                                         ? BETON_NO_MEMORY
+												  : BETON_DEVICE;
 	return bt_fail(err, code, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
 }
 
@@ -151,9 +152,13 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 				      : gradient ? CUBLASLT_EPILOGUE_BGRADB
 						 : CUBLASLT_EPILOGUE_BIAS;
 	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
+	/* Until it runs: heuristics may find nothing for a bias that is nowhere. */
+	const void *nowhere = (const void *)LEAST_ALIGNMENT;
 	int status = set(self, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue), err);
 	if (status == BETON_OK && fused)
 		status = set(self, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type), err);
+	if (status == BETON_OK && fused)
+		status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &nowhere, sizeof(nowhere), err);
 	return status;
 }
 

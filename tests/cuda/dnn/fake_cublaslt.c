@@ -162,7 +162,7 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
 	       a->type == b->type;
 }
 
-/* Two, the second of which has a workspace. */
+/* Two, the second of which has a workspace. What is refused is so in one of two ways. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
 					      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
 					      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -177,8 +177,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_INTERNAL_ERROR;
 	if (!fits(p, (layout *)a, (layout *)b, (layout *)c, (layout *)d))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	if (fake.no_epilogues && p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-		return CUBLAS_STATUS_NOT_SUPPORTED;
+	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || !p->bias))
+		return p->epilogue == CUBLASLT_EPILOGUE_BIAS ? CUBLAS_STATUS_NOT_SUPPORTED
+							     : CUBLAS_STATUS_INVALID_VALUE;
 	fake.heuristics++;
 	fake.reductions = wanted->reductions;
 	fake.workspace = wanted->workspace;
