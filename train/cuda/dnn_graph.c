@@ -129,6 +129,13 @@ static void set_flag(dnn_graph *graph, dnn_descriptor descriptor, cudnnBackendAt
 	set(graph, descriptor, name, CUDNN_TYPE_BOOLEAN, 1, &value);
 }
 
+/* A NaN must not be lost on its way to the loss, which is how it is noticed. */
+static void set_nan(dnn_graph *graph, dnn_descriptor descriptor, cudnnBackendAttributeName_t name)
+{
+	const cudnnNanPropagation_t value = CUDNN_PROPAGATE_NAN;
+	set(graph, descriptor, name, CUDNN_TYPE_NAN_PROPOGATION, 1, &value);
+}
+
 static void finalize(dnn_graph *graph, dnn_descriptor descriptor, const char *what)
 {
 	if (graph->status == BETON_OK)
@@ -213,7 +220,7 @@ dnn_descriptor dnn_scalar(dnn_graph *graph, double value)
 		begin_tensor(graph, DNN_FIRST_SCALAR + graph->num_scalars, CUDNN_DATA_FLOAT, (dnn_dims){1, 1, 1, 1});
 	set_flag(graph, tensor, CUDNN_ATTR_TENSOR_IS_BY_VALUE);
 	finalize(graph, tensor, "scalar");
-	sign(graph, " scalar");
+	sign(graph, " scalar%.9g", value);
 	graph->scalars[graph->num_scalars++] = (float)value;
 	return tensor;
 }
@@ -323,6 +330,8 @@ void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x
 	dnn_descriptor function = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 	set(graph, function, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
 	set_type(graph, function, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+	if (mode == CUDNN_POINTWISE_RELU_FWD)
+		set_nan(graph, function, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION);
 	finalize(graph, function, "pointwise function");
 	dnn_descriptor operation = make(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 	set_part(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
@@ -383,6 +392,7 @@ static dnn_descriptor make_resample(dnn_graph *graph, const dnn_window *window)
 	}
 	set(graph, resample, CUDNN_ATTR_RESAMPLE_MODE, CUDNN_TYPE_RESAMPLE_MODE, 1, &mode);
 	set_type(graph, resample, CUDNN_ATTR_RESAMPLE_COMP_TYPE, CUDNN_DATA_FLOAT);
+	set_nan(graph, resample, CUDNN_ATTR_RESAMPLE_NAN_PROPAGATION);
 	set(graph, resample, CUDNN_ATTR_RESAMPLE_PADDING_MODE, CUDNN_TYPE_PADDING_MODE, 1, &padding_mode);
 	set_int64(graph, resample, CUDNN_ATTR_RESAMPLE_SPATIAL_DIMS, 2);
 	set(graph, resample, CUDNN_ATTR_RESAMPLE_WINDOW_DIMS, CUDNN_TYPE_FRACTION, 2, kernel);
