@@ -168,6 +168,44 @@ static void in_f16(void **state)
 	train(DTRAIN_F16, false, false);
 }
 
+static dtrain_op *make_conv(dtrain_device *device, int64_t channels)
+{
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_CONV2D, .attrs.stride = {1, 1}, .num_inputs = 2, .num_outputs = 1};
+	dtrain_op *op;
+	beton_error err = {0};
+	desc.inputs[0].shape = desc.outputs[0].shape = dtrain_shape_of(4, (int64_t[]){BATCH, channels, SIDE, SIDE});
+	desc.inputs[1].shape = dtrain_shape_of(4, (int64_t[]){channels, channels, 1, 1});
+	ok(dtrain_device_get_api(device)->op_create(device, &desc, &op, &err), &err);
+	return op;
+}
+
+/* A network has layers that are alike, and a plan may take a second. */
+static void equal_ops_share_a_plan(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	beton_error err = {0};
+	const dtrain_device_options options = {.struct_size = sizeof(options), .deterministic = true};
+	ok(dtrain_device_open("cuda", &options, &device, &err), &err);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_op *first = make_conv(device, 8), *second = make_conv(device, 8);
+	assert_int_equal(standin.plans, 1);
+	dtrain_op *other = make_conv(device, 16);
+	assert_int_equal(standin.plans, 2);
+	api->op_destroy(first);
+	first = make_conv(device, 8);
+	assert_int_equal(standin.plans, 2);
+	/* The last of them takes it along. */
+	api->op_destroy(first);
+	api->op_destroy(second);
+	first = make_conv(device, 8);
+	assert_int_equal(standin.plans, 3);
+	api->op_destroy(first);
+	api->op_destroy(other);
+	dtrain_device_close(&device);
+	assert_int_equal(standin.live, 0);
+}
+
 static bool describe_gpu(const char *path)
 {
 	char text[4096];
@@ -205,6 +243,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(equal_ops_share_a_plan, reset),
 		cmocka_unit_test_setup(in_f32, reset),
 		cmocka_unit_test_setup(in_tf32, reset),
 		cmocka_unit_test_setup(in_bf16, reset),

@@ -20,14 +20,15 @@ struct dtrain_device {
 	int index;
 	struct cudaDeviceProp properties;
 	bool tf32, deterministic;
-	pthread_mutex_t
-		lock; /* held while an op is made or put on a stream: cuDNN's handle is for one thread at a time */
+	pthread_mutex_t lock; /* held while an op is made, put on a stream or destroyed: cuDNN's handle is for one
+				 thread at a time */
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
 	/* Pinned memory that a kernel writes when a label is out of range: 1 + its row in the lower half, the label (or
 	 * the nearest number of 32 bits) in the upper one. Synchronizing reports it, and sets it to 0 again. */
 	int64_t *fault;
 	struct cuda_algorithms *algorithms;
+	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
 };
 
 struct dtrain_stream {

@@ -150,19 +150,24 @@ typedef struct dnn_plan {
 	dnn_graph *graph;
 	dnn_descriptor config, plan;
 	size_t workspace_bytes;
-	/* What the last run was told: addresses rarely change. */
-	dnn_descriptor pack;
+} dnn_plan;
+
+/* What the last run of a plan by one op was told: addresses rarely change. All zero at first. */
+typedef struct dnn_pack {
+	dnn_descriptor descriptor;
 	void *addresses[DNN_MAX_TENSORS];
 	void *workspace;
-} dnn_plan;
+} dnn_pack;
+
+void dnn_pack_clear(dnn_pack *pack);
 
 /* Takes the configuration, also when it fails. The graph must outlive the plan. UNSUPPORTED: it does not work, or needs
  * more workspace than the target allows. */
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
 		    beton_error *err);
 void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
-/* addresses: by operand; workspace on 16 bytes. */
-int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
-		 beton_error *err);
+/* pack: of this plan alone. addresses: by operand; workspace on 16 bytes. */
+int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
+		 void *const *addresses, void *workspace, beton_error *err);
 
 #endif

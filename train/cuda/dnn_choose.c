@@ -14,10 +14,13 @@
 #include "common/system.h"
 #include "dnn_run.h"
 
-/* Most that are timed, and how long engines may take to be made for it: those that are compiled need half a second
+/* Most that are timed, and how long engines may take to be made for it: those that are compiled need a second
  * each. The heuristics know well enough what is good for the fastest to be among their first. */
 enum { MAX_CANDIDATES = 10 };
-static const uint64_t MAX_PLANNING_NS = 2000000000;
+/* After as many that do not work, and all that time, there is none: where a driver loads no compiled engine at all,
+ * each of some thirty fails in its turn. */
+enum { MAX_FAILURES = 4 };
+static const uint64_t MAX_PLANNING_NS = 1000000000;
 
 typedef struct candidates {
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
@@ -57,7 +60,7 @@ static int find_graphs(const dnn_target *target, const dtrain_op_desc *desc, can
 	return status;
 }
 
-/* Plans configurations of one graph until there are `most` plans or time is up; one at least, if any works. */
+/* Plans configurations of one graph until there are `most` plans, or one at least and time is up. */
 static int plan_some(const dnn_target *target, dnn_graph *graph, cudnnBackendHeurMode_t mode, int most, uint64_t until,
 		     candidates *all, beton_error *err)
 {
@@ -65,17 +68,19 @@ static int plan_some(const dnn_target *target, dnn_graph *graph, cudnnBackendHeu
 	int status = dnn_configs_find(graph, target, mode, &configs, err);
 	if (status != BETON_OK)
 		return status;
-	int planned = 0;
+	int planned = 0, failed = 0;
 	for (int i = 0; i < configs.count && all->num_plans < most; i++) {
-		if (planned > 0 && bt_now_ns() > until)
+		if ((planned > 0 || failed >= MAX_FAILURES) && bt_now_ns() > until)
 			break;
 		dnn_plan *plan;
 		status = dnn_plan_create(graph, target, configs.list[i], &plan, err);
 		configs.list[i] = NULL;
 		if (status == BETON_NO_MEMORY)
 			break;
-		if (status != BETON_OK)
-			continue; /* what is proposed does not always work */
+		if (status != BETON_OK) {
+			failed++; /* what is proposed does not always work */
+			continue;
+		}
 		all->plans[all->num_plans++] = plan;
 		planned++;
 	}
@@ -150,6 +155,7 @@ typedef struct timing {
 	dtrain_device *device;
 	const candidates *all;
 	cuda_bench bench;
+	dnn_pack pack;
 	size_t offsets[DNN_MAX_TENSORS]; /* by operand; the operands of all graphs are the same */
 	size_t workspace;
 	int index;
@@ -161,13 +167,15 @@ static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
 	void *addresses[DNN_MAX_TENSORS];
 	for (int i = 0; i < DNN_MAX_TENSORS; i++)
 		addresses[i] = (char *)t->bench.memory + t->offsets[i];
-	return dnn_plan_run(t->all->plans[t->index], t->device->dnn, stream, addresses,
+	return dnn_plan_run(t->all->plans[t->index], &t->pack, t->device->dnn, stream, addresses,
 			    (char *)t->bench.memory + t->workspace, err);
 }
 
 static int time_candidate(void *context, int index, double *ms, beton_error *err)
 {
 	timing *t = context;
+	if (t->index != index)
+		dnn_pack_clear(&t->pack);
 	t->index = index;
 	return cuda_bench_time(&t->bench, run_candidate, t, ms, err);
 }
@@ -212,6 +220,7 @@ static int fastest_of(dtrain_device *device, const candidates *all)
 	if (cuda_bench_open(&t.bench, lay_out(&t), NULL) == BETON_OK) {
 		if (fill_operands(&t, NULL) == BETON_OK)
 			best = cuda_fastest(all->num_plans, time_candidate, &t);
+		dnn_pack_clear(&t.pack);
 		(void)cudnnSetStream(device->dnn, NULL); /* the handle must not keep the one that goes */
 		cuda_bench_close(&t.bench);
 	}
@@ -219,6 +228,15 @@ static int fastest_of(dtrain_device *device, const candidates *all)
 }
 
 /* ---- the choice ---- */
+
+/* A plan that ops have in common: engines that are compiled take a second each, and a network has its shapes several
+ * times. */
+struct dnn_shared {
+	struct dnn_shared *next;
+	dnn_plan *plan;
+	int users;
+	char signature[DNN_SIGNATURE_SIZE]; /* of the first graph of the op */
+};
 
 static int choose_from(dtrain_device *device, const dnn_target *target, candidates *all, dnn_plan **out,
 		       beton_error *err)
@@ -238,19 +256,56 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	return BETON_OK;
 }
 
-int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_graph **graph, dnn_plan **plan, beton_error *err)
+static int choose(dtrain_device *device, candidates *all, const dtrain_op_desc *desc, dnn_plan **out, beton_error *err)
+{
+	dnn_target target = dnn_target_of(device);
+	int status = find_graphs(&target, desc, all, err);
+	if (status != BETON_OK)
+		return status;
+	for (struct dnn_shared *known = device->plans; known; known = known->next)
+		if (strcmp(known->signature, all->graphs[0]->signature) == 0) {
+			known->users++;
+			*out = known->plan;
+			return BETON_OK;
+		}
+	struct dnn_shared *made = calloc(1, sizeof(*made));
+	if (!made)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a plan of cuDNN's");
+	status = choose_from(device, &target, all, &made->plan, err);
+	if (status != BETON_OK) {
+		free(made);
+		return status;
+	}
+	made->users = 1;
+	memcpy(made->signature, all->graphs[0]->signature, sizeof(made->signature));
+	made->next = device->plans;
+	device->plans = made;
+	*out = made->plan;
+	return BETON_OK;
+}
+
+int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **plan, beton_error *err)
 {
 	candidates all = {.num_graphs = 0};
-	dnn_target target = dnn_target_of(device);
-	*graph = NULL;
 	*plan = NULL;
-	int status = find_graphs(&target, desc, &all, err);
-	if (status == BETON_OK)
-		status = choose_from(device, &target, &all, plan, err);
-	if (*plan)
-		*graph = (*plan)->graph;
+	int status = choose(device, &all, desc, plan, err);
 	clear(&all, *plan);
 	return status;
+}
+
+void dnn_release(dtrain_device *device, dnn_plan *plan)
+{
+	struct dnn_shared **at = &device->plans;
+	while (*at && (*at)->plan != plan)
+		at = &(*at)->next;
+	struct dnn_shared *shared = *at;
+	if (!shared || --shared->users > 0)
+		return;
+	*at = shared->next;
+	dnn_graph *graph = plan->graph;
+	dnn_plan_destroy(plan);
+	dnn_graph_destroy(graph);
+	free(shared);
 }
 
 bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc)

@@ -325,7 +325,6 @@ void dnn_plan_destroy(dnn_plan *plan)
 {
 	if (!plan)
 		return;
-	destroy(&plan->pack);
 	destroy(&plan->plan);
 	destroy(&plan->config);
 	free(plan);
@@ -377,8 +376,13 @@ int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor c
 	return status;
 }
 
-/* A pack is what names the addresses of a run. */
-static int make_pack(dnn_plan *plan, beton_error *err)
+void dnn_pack_clear(dnn_pack *pack)
+{
+	destroy(&pack->descriptor);
+	*pack = (dnn_pack){.descriptor = NULL};
+}
+
+static int make_pack(const dnn_plan *plan, dnn_pack *pack, beton_error *err)
 {
 	dnn_graph *graph = plan->graph;
 	int64_t numbers[DNN_MAX_TENSORS + DNN_MAX_SCALARS];
@@ -386,50 +390,50 @@ static int make_pack(dnn_plan *plan, beton_error *err)
 	int count = 0;
 	for (int i = 0; i < graph->num_tensors; i++, count++) {
 		numbers[count] = 1 + graph->tensors[i].operand;
-		addresses[count] = plan->addresses[graph->tensors[i].operand];
+		addresses[count] = pack->addresses[graph->tensors[i].operand];
 	}
 	for (int i = 0; i < graph->num_scalars; i++, count++) {
 		numbers[count] = DNN_FIRST_SCALAR + i;
 		addresses[count] = &graph->scalars[i];
 	}
-	int result = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &plan->pack, err);
+	int result = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack->descriptor, err);
 	if (result != BETON_OK)
 		return result;
-	cudnnStatus_t status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+	cudnnStatus_t status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
 							CUDNN_TYPE_INT64, count, numbers);
 	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+		status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
 						  CUDNN_TYPE_VOID_PTR, count, addresses);
 	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-						  &plan->workspace);
+		status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+						  CUDNN_TYPE_VOID_PTR, 1, &pack->workspace);
 	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(plan->pack);
+		status = cudnnBackendFinalize(pack->descriptor);
 	if (status == CUDNN_STATUS_SUCCESS)
 		return BETON_OK;
-	destroy(&plan->pack);
+	destroy(&pack->descriptor);
 	return dnn_fail(err, status, "addresses of a run");
 }
 
-int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
-		 beton_error *err)
+int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
+		 void *const *addresses, void *workspace, beton_error *err)
 {
-	bool same = plan->pack && plan->workspace == workspace;
+	bool same = pack->descriptor && pack->workspace == workspace;
 	for (int i = 0; i < plan->graph->num_tensors; i++) {
 		int operand = plan->graph->tensors[i].operand;
-		same = same && plan->addresses[operand] == addresses[operand];
-		plan->addresses[operand] = addresses[operand];
+		same = same && pack->addresses[operand] == addresses[operand];
+		pack->addresses[operand] = addresses[operand];
 	}
-	plan->workspace = workspace;
+	pack->workspace = workspace;
 	if (!same) {
-		destroy(&plan->pack);
-		int result = make_pack(plan, err);
+		destroy(&pack->descriptor);
+		int result = make_pack(plan, pack, err);
 		if (result != BETON_OK)
 			return result;
 	}
 	cudnnStatus_t status = cudnnSetStream(handle, stream);
 	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendExecute(handle, plan->plan, plan->pack);
+		status = cudnnBackendExecute(handle, plan->plan, pack->descriptor);
 	return status == CUDNN_STATUS_SUCCESS ? BETON_OK
 					      : dnn_fail(err, status, "run of %.90s", plan->graph->signature);
 }

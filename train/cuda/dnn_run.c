@@ -93,13 +93,13 @@ int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **ou
 	op->device = device;
 	op->num_inputs = desc->num_inputs;
 	op->num_operands = desc->num_inputs + desc->num_outputs;
-	int status = dnn_choose(device, desc, &op->graph, &op->plan, err);
+	int status = dnn_choose(device, desc, &op->plan, err);
 	if (status != BETON_OK) {
 		dnn_op_destroy(op);
 		return status;
 	}
 	for (int i = 0; i < op->num_operands; i++) {
-		op->moves[i] = move_of(desc, op->graph, i);
+		op->moves[i] = move_of(desc, op->plan->graph, i);
 		if (op->moves[i].needed)
 			op->moves[i].offset = dnn_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
 	}
@@ -113,8 +113,8 @@ void dnn_op_destroy(void *op)
 	dnn_op *self = op;
 	if (!self)
 		return;
-	dnn_plan_destroy(self->plan);
-	dnn_graph_destroy(self->graph);
+	dnn_pack_clear(&self->pack);
+	dnn_release(self->device, self->plan);
 	free(self);
 }
 
@@ -129,7 +129,7 @@ int dnn_op_run(dnn_op *op, cudaStream_t stream, void *const *operands, void *wor
 			status = run_move(move, stream, operands[i], addresses[i], err);
 	}
 	if (status == BETON_OK)
-		status = dnn_plan_run(op->plan, op->device->dnn, stream, addresses,
+		status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,
 				      op->plan->workspace_bytes ? (char *)workspace + op->plan_workspace : NULL, err);
 	for (int i = op->num_inputs; i < op->num_operands && status == BETON_OK; i++)
 		if (op->moves[i].needed)

@@ -110,7 +110,9 @@ void cuda_op_destroy(dtrain_op *op)
 		return;
 	if (op->destroy) {
 		(void)cuda_enter(op->device, NULL);
+		pthread_mutex_lock(&op->device->lock);
 		op->destroy(op->state);
+		pthread_mutex_unlock(&op->device->lock);
 	}
 	free(op);
 }

@@ -188,9 +188,10 @@ static void exchange(const dnn_graph *graph, int index, void *inside, void *plai
 	}
 }
 
-int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void *const *addresses, void *workspace,
-		 beton_error *err)
+int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
+		 void *const *addresses, void *workspace, beton_error *err)
 {
+	(void)pack;
 	(void)handle;
 	(void)stream;
 	(void)err;
@@ -217,12 +218,11 @@ int dnn_plan_run(dnn_plan *plan, cudnnHandle_t handle, cudaStream_t stream, void
 	return BETON_OK;
 }
 
-int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_graph **graph, dnn_plan **plan, beton_error *err)
+int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **plan, beton_error *err)
 {
 	(void)device;
-	dnn_graph *graphs[DNN_MAX_VARIANTS];
+	dnn_graph *chosen = NULL, *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
-	*graph = NULL;
 	*plan = NULL;
 	if (engine.unsupported)
 		return BETON_UNSUPPORTED;
@@ -232,21 +232,29 @@ int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_graph **gr
 	for (int i = 0; i < count; i++) {
 		assert_int_equal(graphs[i]->status, BETON_OK);
 		if (i == engine.variant % count)
-			*graph = graphs[i];
+			chosen = graphs[i];
 		else
 			dnn_graph_destroy(graphs[i]);
 	}
 	*plan = calloc(1, sizeof(**plan));
 	assert_non_null(*plan);
-	(*plan)->graph = *graph;
+	(*plan)->graph = chosen;
 	(*plan)->workspace_bytes = 777;
 	engine.desc = *desc;
 	return BETON_OK;
 }
 
-void dnn_plan_destroy(dnn_plan *plan)
+void dnn_release(dtrain_device *device, dnn_plan *plan)
 {
+	(void)device;
+	if (plan)
+		dnn_graph_destroy(plan->graph);
 	free(plan);
+}
+
+void dnn_pack_clear(dnn_pack *pack)
+{
+	(void)pack;
 }
 
 bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc)

@@ -77,6 +77,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 		return CUDNN_STATUS_NOT_INITIALIZED;
 	if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
 		return CUDNN_STATUS_SUCCESS;
+	standin.plans += name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
 	if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
 		return set(descriptor, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 			   &standin.gpu);

@@ -28,6 +28,7 @@ struct standin {
 	/* What was seen. */
 	long calls;    /* of those that can fail */
 	long launches; /* of kernels, captured or not */
+	long plans;    /* that cuDNN was asked to make */
 	long strays;   /* calls from threads that had not set a device */
 	long live;     /* allocations, streams, events, graphs and handles that exist */
 };
