@@ -299,5 +299,7 @@ int cuda_fastest(int count, cuda_timer *timer, void *context)
 			fastest = ms;
 		}
 	}
-	return best;
+	/* A GPU that was idle is slow at first, which the first alone had to bear. */
+	double again = best > 0 ? time_of(0, fastest, timer, context) : -1;
+	return again >= 0 && again <= fastest * NOISE ? 0 : best;
 }

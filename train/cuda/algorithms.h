@@ -44,7 +44,8 @@ typedef int cuda_timer(void *context, int index, double *ms, beton_error *err);
 
 /* The fastest of the candidates, or -1 when none works. Each runs once without being timed, then up to five times, of
  * which the middle counts, so that a disturbed run or two do not; one that is far behind is given up early. Among those
- * that are within 2% of the fastest the first is taken, so that noise does not decide. */
+ * that are within 2% of the fastest the first is taken, so that noise does not decide. Candidate 0 gets a second chance
+ * at the end. */
 int cuda_fastest(int count, cuda_timer *timer, void *context);
 
 #endif

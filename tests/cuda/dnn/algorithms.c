@@ -302,13 +302,14 @@ static void the_environment_says_where(void **state)
 typedef struct clock_of_test {
 	const double (*times)[6]; /* of each candidate: the run that is not timed, then five; negative: fails */
 	int runs[8];
+	int asleep; /* the next runs that take ten times as long */
 } clock_of_test;
 
 static int run_candidate(void *context, int index, double *ms, beton_error *err)
 {
 	(void)err;
 	clock_of_test *clock = context;
-	*ms = clock->times[index][clock->runs[index]++ % 6];
+	*ms = clock->times[index][clock->runs[index]++ % 6] * (clock->asleep-- > 0 ? 10 : 1);
 	return *ms < 0 ? BETON_DEVICE : BETON_OK;
 }
 
@@ -337,6 +338,14 @@ static void the_fastest_is_found(void **state)
 		if (cuda_fastest(cases[i].count, run_candidate, &clock) != cases[i].fastest)
 			fail_msg("case %zu", i);
 	}
+}
+
+static void a_slow_start_does_not_decide(void **state)
+{
+	(void)state;
+	static const double times[2][6] = {{1, 4, 4, 4, 4, 4}, {1, 5, 5, 5, 5, 5}};
+	clock_of_test clock = {.times = times, .asleep = 6};
+	assert_int_equal(cuda_fastest(2, run_candidate, &clock), 0);
 }
 
 static void the_slow_are_given_up(void **state)
@@ -374,6 +383,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_environment_says_where, set_up, tear_down),
 		cmocka_unit_test(the_fastest_is_found),
 		cmocka_unit_test(the_slow_are_given_up),
+		cmocka_unit_test(a_slow_start_does_not_decide),
 	};
 	return cmocka_run_group_tests(tests, NULL, remove_folder);
 }
