@@ -7,7 +7,7 @@ make_beton=$(realpath "$2")
 compare_logs=$(realpath "$3")
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 folder=$(realpath "$(mktemp -d)")
-trap 'rm -rf "$folder"' EXIT
+trap 'end_ranks; rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$folder"
 
@@ -17,6 +17,15 @@ fail() {
 		[ ! -f $said ] || sed "s/^/  $said: /" $said >&2
 	done
 	exit 1
+}
+
+# What a test that failed left running.
+end_ranks() {
+	for process in /proc/[0-9]*; do
+		if [ "$(readlink "$process/cwd")" = "$folder" ] && [ "$(readlink "$process/exe")" = "$dtrain" ]; then
+			kill -KILL "${process#/proc/}" || :
+		fi
+	done
 }
 
 # expect STATUS TEXT COMMAND...: the command ends with that status and has TEXT in what it says on standard error.
