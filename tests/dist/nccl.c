@@ -26,7 +26,8 @@ static int polls_of_a_call;    /* each call sets polls_left to this */
 static ncclResult_t outcome;   /* of what was in progress */
 static ncclResult_t next_call; /* what the next operation returns */
 static int version = 22809;
-static bool capturing, abort_hangs;
+static bool capturing;
+static _Atomic bool abort_hangs; /* read by the thread that aborts */
 static cudaError_t event_state;
 static char last_error[200];
 static ncclRedOp_t last_reduction;
