@@ -314,7 +314,8 @@ static void reset(void)
 	called[0] = last_error[0] = '\0';
 	polls_left = polls_of_a_call = 0;
 	outcome = next_call = ncclSuccess;
-	capturing = abort_hangs = false;
+	capturing = false;
+	abort_hangs = false;
 	version = 22809;
 }
 
