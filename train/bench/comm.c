@@ -14,15 +14,17 @@
 #include "bench.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "run/device_choice.h"
 #include "run/launcher.h"
 #include "run/rank_env.h"
 
 typedef struct comm_options {
-	const char *device, *backend, *interface;
+	run_device_choice device; /* no name: host memory */
+	const char *backend, *interface;
 	bool ops[COMM_OPS];
 	dtrain_dtype dtype;
-	uint64_t least, most, factor, iterations, warm_up, world_size, timeout, index;
-	bool has_index, share, json, help;
+	uint64_t least, most, factor, iterations, warm_up, world_size, timeout;
+	bool share, json, help;
 } comm_options;
 
 static void usage(void)
@@ -40,8 +42,8 @@ static void usage(void)
 	     "  --iterations N    timed operations of each size (default 20)\n"
 	     "  --warm-up N       untimed ones before them (default 5)\n"
 	     "  --world-size N    ranks to start here (default 2)\n"
-	     "  --device NAME     whose memory is used; default: the host's\n"
-	     "  --index N         which of several devices (default: the local rank)\n"
+	     "  --device NAME     whose memory is used: cuda, cuda:INDEX, cpu, ref or auto; default: the host's. Of\n"
+	     "                    several devices each rank takes that of its local rank, if no index is given\n"
 	     "  --backend NAME    gloo or nccl; default: that of the device\n"
 	     "  --share-device    ranks may use the same GPU, where NCCL can do that\n"
 	     "  --interface NAME  network interface of Gloo\n"
@@ -104,12 +106,8 @@ static int parse_one(int option, comm_options *o, beton_error *err)
 		return bt_parse_u64("--world-size", optarg, 1, LAUNCH_MAX_RANKS, &o->world_size, err);
 	case 'T':
 		return bt_parse_u64("--timeout", optarg, 1, 86400, &o->timeout, err);
-	case 'x':
-		o->has_index = true;
-		return bt_parse_u64("--index", optarg, 0, 1023, &o->index, err);
 	case 'd':
-		o->device = optarg;
-		return BETON_OK;
+		return run_parse_device(optarg, &o->device, err);
 	case 'b':
 		o->backend = optarg;
 		return BETON_OK;
@@ -132,23 +130,15 @@ static int parse_one(int option, comm_options *o, beton_error *err)
 
 static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 {
-	static const struct option names[] = {{"op", required_argument, NULL, 'o'},
-					      {"dtype", required_argument, NULL, 't'},
-					      {"min", required_argument, NULL, 'a'},
-					      {"max", required_argument, NULL, 'z'},
-					      {"factor", required_argument, NULL, 'f'},
-					      {"iterations", required_argument, NULL, 'i'},
-					      {"warm-up", required_argument, NULL, 'w'},
-					      {"world-size", required_argument, NULL, 'n'},
-					      {"device", required_argument, NULL, 'd'},
-					      {"index", required_argument, NULL, 'x'},
-					      {"backend", required_argument, NULL, 'b'},
-					      {"share-device", no_argument, NULL, 's'},
-					      {"interface", required_argument, NULL, 'I'},
-					      {"timeout", required_argument, NULL, 'T'},
-					      {"json", no_argument, NULL, 'j'},
-					      {"help", no_argument, NULL, 'h'},
-					      {0}};
+	static const struct option names[] = {
+		{"op", required_argument, NULL, 'o'},      {"dtype", required_argument, NULL, 't'},
+		{"min", required_argument, NULL, 'a'},     {"max", required_argument, NULL, 'z'},
+		{"factor", required_argument, NULL, 'f'},  {"iterations", required_argument, NULL, 'i'},
+		{"warm-up", required_argument, NULL, 'w'}, {"world-size", required_argument, NULL, 'n'},
+		{"device", required_argument, NULL, 'd'},  {"backend", required_argument, NULL, 'b'},
+		{"share-device", no_argument, NULL, 's'},  {"interface", required_argument, NULL, 'I'},
+		{"timeout", required_argument, NULL, 'T'}, {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},          {0}};
 	int option, status = BETON_OK;
 
 	memset(o->ops, 1, sizeof(o->ops));
@@ -212,16 +202,13 @@ static int open_place(const comm_options *o, const struct rank_env *env, dtrain_
 		      beton_error *err)
 {
 	dtrain_device_options device = {.struct_size = sizeof(device),
-					.index = o->has_index ? (int32_t)o->index : env->local_rank};
+					.index = run_device_index(&o->device, env->local_rank, o->share)};
 	size_t least = (size_t)place->size * 8;
 	dtrain_group_options group;
 	int status = BETON_OK;
 
-	if (o->device) {
-		/* Devices of the host are one for all ranks. */
-		if (!o->has_index && (strcmp(o->device, "cpu") == 0 || strcmp(o->device, "ref") == 0))
-			device.index = 0;
-		status = dtrain_device_open(o->device, &device, &place->device, err);
+	if (o->device.name[0]) {
+		status = dtrain_device_open(o->device.name, &device, &place->device, err);
 		place->api = status ? NULL : dtrain_device_get_api(place->device);
 		if (!status)
 			status = place->api->stream_create(place->device, &place->stream, err);
@@ -265,7 +252,7 @@ static int print_json(const comm_options *o, const struct comm_place *place, jso
 {
 	json_t *object =
 		json_pack("{s:i, s:s, s:s, s:O}", "world_size", place->size, "dtype", dtrain_dtype_name(o->dtype),
-			  "device", o->device ? o->device : "host", "results", rows);
+			  "device", o->device.name[0] ? o->device.name : "host", "results", rows);
 	int failed = !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
 
 	json_decref(object);

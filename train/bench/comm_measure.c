@@ -7,6 +7,7 @@
 
 #include "comm/work.h"
 #include "common/error.h"
+#include "common/half.h"
 #include "common/system.h"
 
 const char *const comm_op_names[COMM_OPS] = {
@@ -23,31 +24,11 @@ static int value_of(int rank, int64_t i)
 	return (int)((rank + i * 3 + i / 7) % 3);
 }
 
-/* Of a whole number from 0 to 2048. */
-static uint16_t half_of(int value)
-{
-	int exponent;
-	float fraction = frexpf((float)value, &exponent);
-
-	return value ? (uint16_t)((exponent + 14) << 10 | (int)(fraction * 2048 - 1024)) : 0;
-}
-
-static double half_value(uint16_t bits)
-{
-	int exponent = bits >> 10 & 31;
-
-	return exponent ? ldexp(1024 + (bits & 1023), exponent - 25) : 0;
-}
-
 static void store_value(void *data, dtrain_dtype dtype, int64_t i, int value)
 {
-	float single = (float)value;
-	uint32_t bits;
-
-	memcpy(&bits, &single, sizeof(bits));
 	switch (dtype) {
 	case DTRAIN_F32:
-		((float *)data)[i] = single;
+		((float *)data)[i] = (float)value;
 		break;
 	case DTRAIN_F64:
 		((double *)data)[i] = value;
@@ -56,10 +37,10 @@ static void store_value(void *data, dtrain_dtype dtype, int64_t i, int value)
 		((int64_t *)data)[i] = value;
 		break;
 	case DTRAIN_BF16:
-		((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+		((uint16_t *)data)[i] = bt_bfloat16((float)value);
 		break;
 	case DTRAIN_F16:
-		((uint16_t *)data)[i] = half_of(value);
+		((uint16_t *)data)[i] = bt_float16((float)value);
 		break;
 	default:
 		((uint8_t *)data)[i] = (uint8_t)value;
@@ -69,9 +50,6 @@ static void store_value(void *data, dtrain_dtype dtype, int64_t i, int value)
 
 static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
 {
-	uint32_t bits;
-	float single;
-
 	switch (dtype) {
 	case DTRAIN_F32:
 		return ((const float *)data)[i];
@@ -80,11 +58,9 @@ static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
 	case DTRAIN_I64:
 		return (double)((const int64_t *)data)[i];
 	case DTRAIN_BF16:
-		bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-		memcpy(&single, &bits, sizeof(single));
-		return single;
+		return (double)bt_widen_bfloat16(((const uint16_t *)data)[i]);
 	case DTRAIN_F16:
-		return half_value(((const uint16_t *)data)[i]);
+		return (double)bt_widen_float16(((const uint16_t *)data)[i]);
 	default:
 		return ((const uint8_t *)data)[i];
 	}
@@ -122,15 +98,17 @@ void comm_place_free(struct comm_place *place)
 	place->host = place->input = place->output = NULL;
 }
 
-static int move(struct comm_place *place, void *memory, bool up, beton_error *err)
+/* `elements` between the host's copy and a buffer. */
+static int move(struct comm_place *place, void *memory, int64_t elements, bool up, beton_error *err)
 {
+	size_t bytes = (size_t)elements * dtrain_dtype_size(place->dtype);
 	int status;
 
 	if (!place->device) {
-		memcpy(up ? memory : place->host, up ? place->host : memory, place->bytes);
+		memcpy(up ? memory : place->host, up ? place->host : memory, bytes);
 		return BETON_OK;
 	}
-	status = place->api->copy(place->stream, up ? memory : place->host, up ? place->host : memory, place->bytes,
+	status = place->api->copy(place->stream, up ? memory : place->host, up ? place->host : memory, bytes,
 				  up ? DTRAIN_HOST_TO_DEVICE : DTRAIN_DEVICE_TO_HOST, err);
 	return status ? status : place->api->stream_synchronize(place->stream, err);
 }
@@ -140,6 +118,12 @@ static bool has_parts(enum comm_op op)
 {
 	return op == COMM_REDUCE_SCATTER || op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_SCATTER ||
 	       op == COMM_ALL_TO_ALL;
+}
+
+/* Those of the larger buffer of a call. */
+static int64_t elements_of(const struct comm_place *place, enum comm_op op, int64_t count)
+{
+	return has_parts(op) ? count * place->size : count;
 }
 
 static bool is_in_place(enum comm_op op)
@@ -205,21 +189,27 @@ static int run(const struct comm_place *place, enum comm_op op, int64_t count, i
 	return status;
 }
 
+static double sum_of(int size, int64_t i)
+{
+	double sum = 0;
+
+	for (int rank = 0; rank < size; rank++)
+		sum += value_of(rank, i);
+	return sum;
+}
+
 /* What element i of the result has to be; -1: anything. */
 static double expected(const struct comm_place *place, enum comm_op op, int64_t count, int64_t i)
 {
-	int64_t at = op == COMM_REDUCE_SCATTER ? place->rank * count + i : i;
 	int source = (int)(i / count);
-	double sum = 0;
 
-	for (int rank = 0; rank < place->size; rank++)
-		sum += value_of(rank, at);
 	switch (op) {
 	case COMM_ALLREDUCE:
+		return sum_of(place->size, i);
 	case COMM_REDUCE_SCATTER:
-		return sum;
+		return sum_of(place->size, place->rank * count + i);
 	case COMM_REDUCE:
-		return place->rank == 0 ? sum : -1;
+		return place->rank == 0 ? sum_of(place->size, i) : -1;
 	case COMM_BROADCAST:
 		return value_of(0, i);
 	case COMM_ALL_GATHER:
@@ -239,16 +229,16 @@ static int check(struct comm_place *place, enum comm_op op, int64_t count, int64
 {
 	bool gathers = op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_ALL_TO_ALL;
 	int64_t results = gathers ? count * place->size : count;
-	int64_t elements = (int64_t)(place->bytes / dtrain_dtype_size(place->dtype));
+	int64_t elements = elements_of(place, op, count);
 	int status;
 
 	for (int64_t i = 0; i < elements; i++)
 		store_value(place->host, place->dtype, i, value_of(place->rank, i));
-	status = move(place, place->input, true, err);
+	status = move(place, place->input, elements, true, err);
 	if (!status)
 		status = run(place, op, count, 1, err);
 	if (!status)
-		status = move(place, is_in_place(op) ? place->input : place->output, false, err);
+		status = move(place, is_in_place(op) ? place->input : place->output, results, false, err);
 	*wrong = 0;
 	for (int64_t i = 0; i < results && !status; i++) {
 		double right = expected(place, op, count, i);
@@ -270,7 +260,7 @@ static double bus_factor(enum comm_op op, int size)
 int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
 		 struct comm_figure *out, beton_error *err)
 {
-	int64_t each = (int64_t)dtrain_dtype_size(place->dtype), parts = has_parts(op) ? place->size : 1;
+	int64_t each = (int64_t)dtrain_dtype_size(place->dtype), parts = elements_of(place, op, 1);
 	struct {
 		double seconds;
 		int64_t wrong;
@@ -286,8 +276,8 @@ int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int w
 	status = check(place, op, out->count, &mine.wrong, err);
 	/* Sums would grow from run to run, up to where arithmetic is slow. */
 	if (!status && is_in_place(op)) {
-		memset(place->host, 0, place->bytes);
-		status = move(place, place->input, true, err);
+		memset(place->host, 0, (size_t)(out->count * each));
+		status = move(place, place->input, out->count, true, err);
 	}
 	if (!status)
 		status = run(place, op, out->count, warm_up, err);

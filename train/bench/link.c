@@ -47,7 +47,7 @@ static void usage(void)
 	     "Measures bandwidth and latency between the host and each device, and between each two devices, and "
 	     "tells\n"
 	     "of what is set up badly for groups of ranks, with what to do about it.\n\n"
-	     "  --device NAME     cuda, ...; default: none, only what is set up is looked at\n"
+	     "  --device NAME     cuda (or cpu, ref, auto); default: none, only what is set up is looked at\n"
 	     "  --bytes N         of a copy whose bandwidth is measured (default 268435456)\n"
 	     "  --repeats N       copies of each kind; the best counts (default 10)\n"
 	     "  --root DIR        look for /proc, /sys and /dev below it\n"

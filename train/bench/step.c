@@ -60,17 +60,6 @@ static int parse_precision(const char *text, bench_step_options *o, beton_error 
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--precision: '%s' is not one of f32, tf32, bf16, fp16", text);
 }
 
-/* NAME or NAME:INDEX, in place. */
-static int parse_device(char *text, bench_step_options *o, beton_error *err)
-{
-	char *colon = strchr(text, ':');
-	o->device = text;
-	if (!colon)
-		return BETON_OK;
-	*colon = 0;
-	return bt_parse_u64("--device: the index", colon + 1, 0, 4095, &o->index, err);
-}
-
 static int parse_option(int option, bench_step_options *o, beton_error *err)
 {
 	switch (option) {
@@ -78,7 +67,7 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 		o->model = optarg;
 		return BETON_OK;
 	case 'd':
-		return parse_device(optarg, o, err);
+		return run_parse_device(optarg, &o->device, err);
 	case 'p':
 		return parse_precision(optarg, o, err);
 	case 'f':
@@ -253,7 +242,7 @@ static void print(const bench_step_options *o, const figures *f)
 int bench_step(int argc, char **argv)
 {
 	bench_step_options o = {
-		.device = "auto", .model = "resnet18", .side = 128, .batch = 32, .classes = 1000, .steps = 10};
+		.device = {"auto", -1}, .model = "resnet18", .side = 128, .batch = 32, .classes = 1000, .steps = 10};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err);
 	if (status == BETON_OK && o.help) {

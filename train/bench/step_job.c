@@ -39,10 +39,10 @@ static int open_device(bench_job *job, beton_error *err)
 {
 	const bench_step_options *o = job->options;
 	dtrain_device_options options = {.struct_size = sizeof(options),
-					 .index = (int32_t)o->index,
+					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
 					 .tf32 = o->precision == BENCH_TF32};
-	int status = dtrain_device_open(o->device, &options, &job->device, err);
+	int status = dtrain_device_open(o->device.name, &options, &job->device, err);
 	if (status != BETON_OK)
 		return status;
 	job->api = dtrain_device_get_api(job->device);

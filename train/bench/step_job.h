@@ -9,15 +9,17 @@
 #include <dtrain/model.h>
 #include <dtrain/optim.h>
 
+#include "run/device_choice.h"
 #include "run/feed.h"
 
 enum bench_precision { BENCH_F32, BENCH_TF32, BENCH_BF16, BENCH_FP16 };
 
 typedef struct bench_step_options {
-	const char *device, *model;
+	run_device_choice device;
+	const char *model;
 	const char *data; /* NULL: the same made-up pictures in each step */
 	int precision;    /* enum bench_precision */
-	uint64_t index, side, batch, classes, threads, workers, steps;
+	uint64_t side, batch, classes, threads, workers, steps;
 	bool no_capture;
 	bool json, help;
 } bench_step_options;

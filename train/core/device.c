@@ -49,7 +49,7 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 		return module->device;
 	char names[256];
 	size_t used = (size_t)snprintf(names, sizeof(names), "auto");
-	for (int i = 0; dtrain_device_at(i); i++)
+	for (int i = 0; dtrain_device_at(i) && used < sizeof(names); i++)
 		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", dtrain_device_at(i)->name);
 	bt_fail(err, missing.code, "no device '%s'; there are: %s. %s", name, names, missing.message);
 	return NULL;

@@ -162,7 +162,6 @@ static void set_defaults(run_options *options)
 {
 	*options = (run_options){
 		.device = "auto",
-		.device_index = -1,
 		.world_size = 1,
 		.timeout = 30,
 		.batch_size = 64,
@@ -248,23 +247,6 @@ static int parse_value(const option_row *row, const char *text, run_options *opt
 	return result;
 }
 
-/* NAME or NAME:INDEX. */
-static int split_device(run_options *options, beton_error *err)
-{
-	const char *colon = strchr(options->device, ':');
-	size_t length = colon ? (size_t)(colon - options->device) : strlen(options->device);
-	uint64_t index;
-	if (length >= sizeof(options->device_name))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is no device", options->device);
-	memcpy(options->device_name, options->device, length);
-	options->device_name[length] = 0;
-	if (!colon)
-		return BETON_OK;
-	int result = bt_parse_u64("--device: the index", colon + 1, 0, 4095, &index, err);
-	options->device_index = result == BETON_OK ? (int64_t)index : -1;
-	return result;
-}
-
 static int check_names(run_options *options, beton_error *err)
 {
 	char list[160] = "";
@@ -275,12 +257,12 @@ static int check_names(run_options *options, beton_error *err)
 	}
 	if (!known)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
-	int result = split_device(options, err);
+	int result = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;
-	if (result != BETON_OK || dtrain_device_find(options->device_name))
+	if (result != BETON_OK || dtrain_device_find(options->chosen.name))
 		return result;
 	/* Opening what is not there says why it is not. */
-	result = dtrain_device_open(options->device_name, NULL, &none, err);
+	result = dtrain_device_open(options->chosen.name, NULL, &none, err);
 	bt_prefix(err, "--device");
 	return result;
 }

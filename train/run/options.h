@@ -9,6 +9,8 @@
 #include <beton/loader.h>
 #include <dtrain/optim.h>
 
+#include "device_choice.h"
+
 typedef enum run_precision {
 	RUN_PRECISION_F32 = 0,
 	RUN_PRECISION_TF32 = 1,
@@ -27,8 +29,7 @@ typedef struct run_options {
 	const char *val;
 	const char *model;
 	const char *device; /* as given: NAME or NAME:INDEX */
-	char device_name[32];
-	int64_t device_index; /* -1: not given */
+	run_device_choice chosen;
 	const char *log;
 	const char *checkpoint;
 	int precision; /* run_precision */

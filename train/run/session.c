@@ -65,15 +65,6 @@ static int make_network(run_session *session, bool training, run_network *networ
 	return result;
 }
 
-/* A rank takes the device of its number among the ranks of the machine, where there can be several. */
-static int64_t device_index(const run_options *options, const struct rank_env *env)
-{
-	bool one = strcmp(options->device_name, "cpu") == 0 || strcmp(options->device_name, "ref") == 0;
-	if (options->device_index >= 0)
-		return options->device_index;
-	return one || options->share_device ? 0 : env->local_rank;
-}
-
 static int open_device(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	static const dtrain_dtype dtypes[] = {[RUN_PRECISION_F32] = DTRAIN_F32,
@@ -81,13 +72,14 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 					      [RUN_PRECISION_BF16] = DTRAIN_BF16,
 					      [RUN_PRECISION_FP16] = DTRAIN_F16};
 	const run_options *options = session->options;
-	dtrain_device_options device = {.struct_size = sizeof(device),
-					.index = (int32_t)device_index(options, env),
-					.threads = (int32_t)options->threads,
-					.tf32 = options->precision == RUN_PRECISION_TF32,
-					.deterministic = options->deterministic};
+	dtrain_device_options device = {
+		.struct_size = sizeof(device),
+		.index = run_device_index(&options->chosen, env->local_rank, options->share_device),
+		.threads = (int32_t)options->threads,
+		.tf32 = options->precision == RUN_PRECISION_TF32,
+		.deterministic = options->deterministic};
 	dtrain_device_caps caps = {0};
-	int result = dtrain_device_open(options->device_name, &device, &session->device, err);
+	int result = dtrain_device_open(options->chosen.name, &device, &session->device, err);
 	if (result != BETON_OK)
 		return result;
 	session->api = dtrain_device_get_api(session->device);

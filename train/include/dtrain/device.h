@@ -228,8 +228,8 @@ typedef struct dtrain_device_api {
 } dtrain_device_api;
 
 /* The registered tables ("ref", "cpu" where built with oneDNN, those of modules): by name ("auto" = the fastest that
- * opens), or by index (NULL past the end). A name that is not built in is looked for as a module: see
- * <dtrain/module.h>. */
+ * is built in; opening tries modules first), or by index (NULL past the end). A name that is not built in is looked for
+ * as a module: see <dtrain/module.h>. */
 BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
 BETON_API const dtrain_device_api *dtrain_device_at(int index);
 
