@@ -29,9 +29,10 @@ int dtrain__host_copy(dtrain_stream *stream, void *destination, const void *sour
 		      beton_error *err);
 int dtrain__host_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
 
-/* All of the slots above, for a device's table. */
+/* All of the slots above, for a device's table. Memory of the host is the device's own. */
 #define DTRAIN__HOST_SLOTS                                                                                      \
-	.alloc = dtrain__host_alloc, .free = dtrain__host_free, .stream_create = dtrain__host_stream_create,    \
+	.alloc = dtrain__host_alloc, .free = dtrain__host_free, .host_alloc = dtrain__host_alloc,               \
+	.host_free = dtrain__host_free, .stream_create = dtrain__host_stream_create,                            \
 	.stream_destroy = dtrain__host_stream_destroy, .stream_synchronize = dtrain__host_stream_synchronize,   \
 	.stream_wait = dtrain__host_stream_wait, .event_create = dtrain__host_event_create,                     \
 	.event_destroy = dtrain__host_event_destroy, .event_record = dtrain__host_event_record,                 \

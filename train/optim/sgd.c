@@ -44,22 +44,6 @@ static int check_options(const dtrain_sgd_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-static int host_alloc(dtrain_sgd *sgd, size_t bytes, void **out, beton_error *err)
-{
-	if (sgd->api->host_alloc)
-		return sgd->api->host_alloc(sgd->device, bytes, out, err);
-	*out = malloc(bytes);
-	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "sgd: out of memory");
-}
-
-static void host_free(dtrain_sgd *sgd, void *memory)
-{
-	if (sgd->api->host_alloc)
-		sgd->api->host_free(sgd->device, memory);
-	else
-		free(memory);
-}
-
 static int create_op(dtrain_sgd *sgd, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {
 	for (int i = 0; i < desc->num_outputs; i++)
@@ -131,7 +115,8 @@ int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, 
 	if (status == BETON_OK)
 		status = sgd->api->alloc(sgd->device, DTRAIN_SGD_SCALARS * sizeof(float), (void **)&sgd->scalars, err);
 	if (status == BETON_OK)
-		status = host_alloc(sgd, DTRAIN_SGD_SCALARS * sizeof(float), (void **)&sgd->host_scalars, err);
+		status = sgd->api->host_alloc(sgd->device, DTRAIN_SGD_SCALARS * sizeof(float),
+					      (void **)&sgd->host_scalars, err);
 	if (status == BETON_OK)
 		status = sgd->api->event_create(sgd->device, &sgd->copied, err);
 	if (status == BETON_OK)
@@ -155,8 +140,7 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 			s->api->op_destroy(ops[i]);
 	if (s->copied)
 		s->api->event_destroy(s->copied);
-	if (s->host_scalars)
-		host_free(s, s->host_scalars);
+	s->api->host_free(s->device, s->host_scalars);
 	s->api->free(s->device, s->scalars);
 	s->api->free(s->device, s->workspace);
 	s->api->free(s->device, s->momentum);

@@ -184,8 +184,8 @@ typedef struct dtrain_device_api {
 	void (*close)(dtrain_device *device); /* NULL allowed; all of its objects must be gone */
 	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
 
-	/* Memory of the device (zeroed), and host memory that it copies from fastest (optional, both: NULL = malloc).
-	 */
+	/* Memory of the device (zeroed), and host memory that it copies from and to fastest, which the host frees when
+	 * no copy of it is under way. Freeing NULL is allowed. */
 	int (*alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 	void (*free)(dtrain_device *device, void *memory);
 	int (*host_alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
