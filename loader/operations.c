@@ -52,15 +52,20 @@ static int64_t whole(bt_random *random, int64_t most)
 	return value < most ? value : most;
 }
 
-static void translate(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
+static void shift(bt_operator *operator, const beton_operation * o, int64_t x, int64_t y, double drawn[3])
 {
-	int64_t x = whole(random, 2 * (int64_t)o->size) - o->size;
-	int64_t y = whole(random, 2 * (int64_t)o->size) - o->size;
 	bt_image out = bt_operator_target(operator);
 	bt_op_shift(&operator->image, &out, x, y, o->padding, o->fill);
 	bt_operator_swap(operator);
 	drawn[0] = (double)x;
 	drawn[1] = (double)y;
+}
+
+static void translate(bt_operator *operator, const beton_operation * o, bt_random *random, double drawn[3])
+{
+	int64_t x = whole(random, 2 * (int64_t)o->size) - o->size;
+	int64_t y = whole(random, 2 * (int64_t)o->size) - o->size;
+	shift(operator, o, x, y, drawn);
 }
 
 static void rotate(bt_operator *operator, const beton_operation * o, double degrees)
@@ -226,6 +231,9 @@ static int apply(bt_operator *operator, const beton_operation * o, bt_random *ra
 	switch (o->kind) {
 	case BETON_TRANSLATE:
 		translate(operator, o, random, drawn);
+		return BETON_OK;
+	case BETON_SHIFT:
+		shift(operator, o, (int64_t)o->range[0], (int64_t)o->range[1], drawn);
 		return BETON_OK;
 	case BETON_CUTOUT:
 		cutout(&operator->image, o, random, drawn);

@@ -14,6 +14,7 @@ void beton_loader_operation_init(beton_operation *operation, beton_operation_kin
 	*operation = (beton_operation){.kind = kind, .probability = 0.5, .range = {1, 1}, .ratio = {0.3, 3.3}};
 	switch (kind) {
 	case BETON_ROTATE:
+	case BETON_SHIFT:
 		operation->range[0] = operation->range[1] = 0;
 		operation->probability = 1;
 		break;
@@ -146,15 +147,38 @@ static int check_blur(const place *at, const beton_operation *o, uint32_t shorte
 	return result ? result : check_pair(at, "range", o->range, 1e-3, 1e6);
 }
 
+static int check_padding(const place *at, const beton_operation *o)
+{
+	return (unsigned)o->padding > BETON_PADDING_REFLECT ? fail_member(at, "padding", "is no beton_padding")
+							    : BETON_OK;
+}
+
+static int check_shift(const place *at, const beton_operation *o, const beton_image_options *image)
+{
+	const uint32_t sides[2] = {image->width, image->height};
+	int result = check_padding(at, o);
+	for (int i = 0; i < 2 && result == BETON_OK; i++) {
+		double most = o->padding == BETON_PADDING_REFLECT ? sides[i] - 1.0 : 65535;
+		if (!(fabs(o->range[i]) <= most) || trunc(o->range[i]) != o->range[i])
+			result = bt_fail(at->err, BETON_INVALID_ARGUMENT,
+					 "loader options: %s.operations[%u].range[%d] is %g, no whole number from %g "
+					 "to %g",
+					 at->name, at->index, i, o->range[i], -most, most);
+	}
+	return result;
+}
+
 static int check_kind(const place *at, const beton_operation *o, const beton_image_options *image)
 {
 	uint32_t shorter = image->width < image->height ? image->width : image->height;
 	int result;
 	switch (o->kind) {
 	case BETON_TRANSLATE:
-		if ((unsigned)o->padding > BETON_PADDING_REFLECT)
-			return fail_member(at, "padding", "is no beton_padding");
-		return check_size(at, o->size, 0, o->padding == BETON_PADDING_REFLECT ? shorter - 1 : 65535);
+		result = check_padding(at, o);
+		return result ? result
+			      : check_size(at, o->size, 0, o->padding == BETON_PADDING_REFLECT ? shorter - 1 : 65535);
+	case BETON_SHIFT:
+		return check_shift(at, o, image);
 	case BETON_ROTATE:
 		result = check_affine(at, image);
 		return result ? result : check_pair(at, "range", o->range, -360, 360);
@@ -199,7 +223,7 @@ int bt_operations_check(const beton_image_options *image, const char *name, beto
 	for (uint32_t i = 0; i < image->num_operations; i++) {
 		const beton_operation *o = &image->operations[i];
 		place at = {name, i, err};
-		if ((unsigned)o->kind > BETON_CUSTOM)
+		if ((unsigned)o->kind > BETON_SHIFT)
 			return fail_member(&at, "kind", "is no beton_operation_kind");
 		if (!(o->probability >= 0 && o->probability <= 1))
 			return fail_member(&at, "probability", "is not 0 to 1");

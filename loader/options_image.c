@@ -77,6 +77,7 @@ static int check_image(const place *at, const beton_image_options *o)
 	    (result = check_range(at, "crop_ratio", o->crop_ratio, 1000)) ||
 	    (result = check_real(at, "center_ratio", o->center_ratio, 0, false, 1)) ||
 	    (result = check_real(at, "flip_probability", o->flip_probability, 0, true, 1)) ||
+	    (result = check_count(at, "flip_mode", o->flip_mode, 0, BETON_FLIP_ALTERNATE)) ||
 	    (result = check_count(at, "exact", o->exact, 0, BETON_PIXELS_TORCHVISION)) ||
 	    (result = check_count(at, "filter", o->filter, 0, BETON_FILTER_NEAREST)) ||
 	    (result = check_dtype(at, o->dtype)) || (result = check_count(at, "layout", o->layout, 0, BETON_NCHW)) ||
@@ -86,6 +87,10 @@ static int check_image(const place *at, const beton_image_options *o)
 		result = check_count(at, "reserved", o->reserved[i], 0, 0);
 	if (result)
 		return result;
+	if (o->flip_mode == BETON_FLIP_ALTERNATE && o->flip_probability == 0)
+		return bt_fail(at->err, BETON_INVALID_ARGUMENT,
+			       "loader options: %s.flip_mode is ALTERNATE, which needs a flip_probability above 0",
+			       at->name);
 	return o->normalize ? check_normalize(at, o) : BETON_OK;
 }
 

@@ -43,12 +43,22 @@ static bt_request request_image(const beton_image_options *options)
 	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
 }
 
+/* random: of the flip. */
+static bool is_flipped(const beton_image_options *options, bt_random random)
+{
+	bool alternate = options->flip_mode == BETON_FLIP_ALTERNATE;
+	bool turned = alternate && random.epoch % 2 == 1;
+	if (alternate)
+		random.epoch = 0; /* what is drawn is the sample's */
+	return (bt_random_uniform(&random, 0, 1) < options->flip_probability) != turned;
+}
+
 /* Resize, operations, and the last pass. random: of the flip. */
 static int make_image(bt_tools *tools, const bt_view *view, bt_random random, const bt_picture *picture, double *drawn,
 		      void *destination, beton_error *err)
 {
 	const beton_image_options *options = view->image;
-	bool flip = bt_random_uniform(&random, 0, 1) < options->flip_probability;
+	bool flip = is_flipped(options, random);
 	if (drawn)
 		drawn[4] = flip;
 	if (options->num_operations == 0)

@@ -84,6 +84,8 @@ static void every_option_is_checked(void **state)
 	check_option(image.center_ratio, NAN, "is nan");
 	check_option(image.flip_probability, -0.5, "is -0.5");
 	check_option(image.flip_probability, 2, "is 2");
+	check_option(image.flip_mode, 2, "is 2");
+	check_option(image.flip_mode, BETON_FLIP_ALTERNATE, "is ALTERNATE, which needs a flip_probability above 0");
 	check_option(image.exact, (beton_pixels)3, "is 3");
 	check_option(image.dtype, BETON_INT64, "is 2");
 	check_option(image.layout, (beton_layout)2, "is 2");
@@ -94,7 +96,7 @@ static void every_option_is_checked(void **state)
 	options.image.normalize = true;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "normalize");
 	options = fixture_options(4, 1);
-	options.image.reserved[7] = 1;
+	options.image.reserved[6] = 1;
 	check_open_fails(file, &options, BETON_INVALID_ARGUMENT, "image.reserved is 1");
 	const double bad[][2] = {{0, 1}, {0.5, 0.4}, {0.5, 1001}, {NAN, 1}, {0.5, NAN}};
 	for (int i = 0; i < 5; i++) {

@@ -393,6 +393,43 @@ static void erased_parts_are_noise(void **state)
 	fixture_remove(path);
 }
 
+/* Where a coordinate outside comes from, by turning back at the middles of the border's pixels. */
+static int mirrored(int place, int size)
+{
+	return place < 0 ? -place : place >= size ? 2 * size - 2 - place : place;
+}
+
+/* The same move for every picture, in the directions that the header says. */
+static void shifts_are_fixed(void **state)
+{
+	(void)state;
+	static const int moves[][2] = {{1, 1}, {-1, -1}, {5, -3}, {-15, 11}, {0, 0}};
+	static uint8_t plain[SAMPLES][IMAGE], pixels[SAMPLES][IMAGE];
+	char *path = fixture_write(SAMPLES, -1);
+	beton_operation operation;
+	beton_loader_operation_init(&operation, BETON_SHIFT);
+	beton_loader_options options = fixture_options(8, 2);
+	load(path, &options, plain);
+	options.image.operations = &operation;
+	options.image.num_operations = 1;
+	for (size_t m = 0; m < sizeof(moves) / sizeof(moves[0]); m++)
+		for (int reflect = 0; reflect < 2; reflect++) {
+			operation.range[0] = moves[m][0];
+			operation.range[1] = moves[m][1];
+			operation.padding = reflect ? BETON_PADDING_REFLECT : BETON_PADDING_FILL;
+			operation.fill[0] = operation.fill[1] = operation.fill[2] = 77;
+			load(path, &options, pixels);
+			for (int i = 0; i < SAMPLES * IMAGE; i++) {
+				int x = i % 48 / 3 - moves[m][0], y = i % IMAGE / 48 - moves[m][1];
+				bool outside = x < 0 || x >= 16 || y < 0 || y >= 12;
+				int from = mirrored(y, 12) * 48 + mirrored(x, 16) * 3 + i % 3;
+				assert_int_equal(pixels[i / IMAGE][i % IMAGE],
+						 outside && !reflect ? 77 : plain[i / IMAGE][from]);
+			}
+		}
+	fixture_remove(path);
+}
+
 /* Only the samples that are listed are poisoned. */
 static void poison_hits_its_samples(void **state)
 {
@@ -513,6 +550,14 @@ static void bad_operations_are_refused(void **state)
 	beton_operation operation = make(BETON_TRANSLATE, 12, 1, 1);
 	operation.padding = BETON_PADDING_REFLECT;
 	refuse("size", operation);
+	refuse("range[0]", make(BETON_SHIFT, 0, 0.5, 0));
+	refuse("range[0]", make(BETON_SHIFT, 0, -65536, 0));
+	refuse("range[1]", make(BETON_SHIFT, 0, 0, 0.0 / 0.0));
+	operation = make(BETON_SHIFT, 0, 15, -12);
+	operation.padding = BETON_PADDING_REFLECT;
+	refuse("range[1]", operation);
+	operation.padding = (beton_padding)3;
+	refuse("padding", operation);
 	operation = make(BETON_INVERT, 0, 1, 1);
 	operation.probability = 1.5;
 	refuse("probability", operation);
@@ -541,6 +586,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(pictures_do_not_depend_on_threads),
 		cmocka_unit_test(each_operation_is_applied),
 		cmocka_unit_test(erased_parts_are_noise),
+		cmocka_unit_test(shifts_are_fixed),
 		cmocka_unit_test(poison_hits_its_samples),
 		cmocka_unit_test(custom_operations_are_called),
 		cmocka_unit_test(bad_operations_are_refused),

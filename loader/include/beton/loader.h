@@ -104,6 +104,15 @@ typedef enum beton_crop {
 	BETON_CROP_CENTER = 2, /* FFCV's centre crop: a square of center_ratio times the shorter side, resized */
 } beton_crop;
 
+/* Which pictures are flipped left to right, of those that an epoch shows. */
+typedef enum beton_flip_mode {
+	BETON_FLIP_RANDOM = 0, /* a picture is with flip_probability, drawn anew in each epoch */
+	/* Drawn once for each sample: those drawn are flipped in epochs 0, 2, 4..., the others in 1, 3, 5.... So a
+	 * sample is seen from both sides in any two epochs. flip_probability is above 0: the share of the even epochs.
+	 */
+	BETON_FLIP_ALTERNATE = 1,
+} beton_flip_mode;
+
 /* Which decoder's pixels a JPEG's crop has before it is resized, and by which filter it is unless another is named. */
 typedef enum beton_pixels {
 	BETON_PIXELS_FAST = 0, /* brightness and colour resized as the JPEG has them, and at 1/2, 1/4 or 1/8 of its size
@@ -140,7 +149,8 @@ typedef enum beton_layout {
 /* What is done to a picture after it was cropped and resized and before it is flipped (image.flip_probability),
  * normalized and laid out. Colours follow torchvision's functions for uint8 tensors, which are FFCV's too where FFCV
  * has them; shapes follow torchvision's on Pillow images. Each kind uses the members named here; members that a kind
- * does not use are ignored. {a, b} in range is drawn uniformly for each picture. */
+ * does not use are ignored. {a, b} in range is drawn uniformly for each picture, but for
+ * SHIFT. */
 typedef enum beton_operation_kind {
 	BETON_FLIP_HORIZONTAL = 0,
 	BETON_FLIP_VERTICAL = 1,
@@ -171,6 +181,9 @@ typedef enum beton_operation_kind {
 	BETON_POISON = 21, /* mask, alpha, indices: pixel * (1 - alpha) + mask * alpha for the samples listed. FFCV's
 			      Poison */
 	BETON_CUSTOM = 22, /* apply, context */
+	BETON_SHIFT = 23,  /* range, padding, fill: moved by range[0] pixels to the right and range[1] down (whole
+			      numbers, -65535..65535; below 0: left, up), always the same. For views of test-time
+			      augmentation */
 } beton_operation_kind;
 
 #define BETON_BLUR_MAX 127
@@ -180,7 +193,8 @@ typedef enum beton_operation_kind {
 typedef enum beton_padding {
 	BETON_PADDING_FILL = 0,
 	BETON_PADDING_EDGE = 1,
-	BETON_PADDING_REFLECT = 2, /* mirrored without repeating the edge; size must be below the shorter side */
+	BETON_PADDING_REFLECT = 2, /* mirrored without repeating the edge; size must be below the shorter side, a
+				       shift below the side that it is along */
 } beton_padding;
 
 /* One picture for an operation of the user's. */
@@ -222,9 +236,9 @@ typedef struct beton_operation {
 } beton_operation;
 
 /* The kind with its peer's defaults: probability 0.5, or 1 where the peer applies it always (TRANSLATE, ROTATE, CUTOUT,
- * COLOR_JITTER, BLUR, RAND_AUGMENT, TRIVIAL_AUGMENT, POISON, CUSTOM); range {1, 1} of factors, {0, 0} of HUE and
- * ROTATE, {0.02, 0.33} and ratio {0.3, 3.3} of ERASE, sigma {0.1, 2} and size 3 of BLUR; magnitude 9 and count 2 of
- * RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
+ * COLOR_JITTER, BLUR, RAND_AUGMENT, TRIVIAL_AUGMENT, POISON, CUSTOM, SHIFT); range {1, 1} of factors, {0, 0} of HUE,
+ * ROTATE and SHIFT, {0.02, 0.33} and ratio {0.3, 3.3} of ERASE, sigma {0.1, 2} and size 3 of BLUR; magnitude 9 and
+ * count 2 of RAND_AUGMENT; threshold 128 of SOLARIZE; 8 bits of POSTERIZE. */
 BETON_API void beton_loader_operation_init(beton_operation *operation, beton_operation_kind kind);
 
 /* How a crop is resized, in fixed point: the same bytes on every machine. A result differs from the exact one, before
@@ -257,7 +271,8 @@ typedef struct beton_image_options {
 	float std[3];            /* default 58.395, 57.12, 57.375 */
 	const beton_operation *operations; /* applied in this order; at most BETON_OPERATIONS_MAX; default none */
 	uint32_t num_operations;
-	uint64_t reserved[8]; /* 0: room for later options, since views are an array of these */
+	uint64_t flip_mode;   /* a beton_flip_mode; default RANDOM */
+	uint64_t reserved[7]; /* 0: room for later options, since views are an array of these */
 } beton_image_options;
 
 #define BETON_VIEWS_MAX 16
@@ -435,7 +450,7 @@ typedef struct beton_tensor {
  * values, 1, its own row, zeros. Last, with the option drawn, "IMAGE.drawn" ("IMAGE.1.drawn"... of further views),
  * float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and height in pixels of the stored picture, 1 if it
  * was flipped at the end; then for each operation 1 if it was applied, and three numbers: of a kind with a range its
- * value; TRANSLATE x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
+ * value; TRANSLATE and SHIFT x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
  * saturation; RAND_AUGMENT and TRIVIAL_AUGMENT the last operation's number, its magnitude, and TRIVIAL_AUGMENT's bin.
  */
 struct beton_batch {
