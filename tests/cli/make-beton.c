@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [MIRROR]]]: a small .beton with raw 16 x 16 pictures, in which a
- * stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. MIRROR 1:
- * the pictures from right to left; 2: their right halves are mirror images of the left ones. The same arguments give
- * the same file. */
+ * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE]]]: a small .beton with raw 16 x 16 pictures, in which a
+ * stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. CHANGE 1:
+ * the pictures from right to left; 2: their right halves are mirror images of the left ones; 3: all of the first
+ * pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the edge; 6 and 7:
+ * the mirror images of these. The same arguments give the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,15 +25,24 @@ static void draw(unsigned char *pixels, int label, unsigned *state)
 			}
 }
 
-static void mirror(unsigned char *pixels, int how)
+/* The column or row that a changed picture has at `place` of its own, turning back at the edge's middle. */
+static int origin(int place, int move)
 {
-	unsigned char row[SIZE][3];
-	for (int y = 0; y < SIZE; y++) {
-		unsigned char(*line)[3] = (unsigned char(*)[3])(pixels + y * (int)sizeof(row));
-		memcpy(row, line, sizeof(row));
-		for (int x = how == 1 ? 0 : SIZE / 2; x < SIZE; x++)
-			memcpy(line[x], row[SIZE - 1 - x], 3);
-	}
+	place -= move;
+	return place < 0 ? -place : place >= SIZE ? 2 * SIZE - 2 - place : place;
+}
+
+static void change(unsigned char *pixels, int how)
+{
+	unsigned char old[SIZE][SIZE][3];
+	int move = how == 4 || how == 6 ? 1 : how == 5 || how == 7 ? -1 : 0;
+	memcpy(old, pixels, sizeof(old));
+	for (int y = 0; y < SIZE; y++)
+		for (int x = 0; x < SIZE; x++, pixels += 3) {
+			int mirrored = how == 1 || how > 5 || (how == 2 && x >= SIZE / 2);
+			int column = origin(mirrored ? SIZE - 1 - x : x, move), row = origin(y, move);
+			memcpy(pixels, how == 3 ? old[0][0] : old[row][column], 3);
+		}
 }
 
 int main(int argc, char **argv)
@@ -43,7 +53,7 @@ int main(int argc, char **argv)
 	int classes = atoi(argv[3]);
 	long corrupt = argc > 4 ? atol(argv[4]) : -1;
 	int first_label = argc > 5 ? atoi(argv[5]) : 0;
-	int mirrored = argc > 6 ? atoi(argv[6]) : 0;
+	int changed = argc > 6 ? atoi(argv[6]) : 0;
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
 				      {.name = "label", .type = BETON_FIELD_INT}};
 	beton_writer_options options;
@@ -57,8 +67,8 @@ int main(int argc, char **argv)
 		unsigned char pixels[SIZE * SIZE * 3];
 		int label = (int)(i * 7 % classes);
 		draw(pixels, label, &state);
-		if (mirrored)
-			mirror(pixels, mirrored);
+		if (changed)
+			change(pixels, changed);
 		beton_input values[2] = {{.data = pixels,
 					  .size = sizeof(pixels),
 					  .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,

@@ -138,22 +138,37 @@ static const int64_t *labels_of(const beton_batch *batch, const char *field)
 	return NULL;
 }
 
-/* The network on each view of the batch. The logits of the first are added to those of the second on the device. */
-static int run_views(run_session *session, const beton_batch *batch, beton_error *err)
+/* What the program adds to a view's logits: the sum so far, which with flip-shift is there twice when the views that
+ * are moved begin. So the two that are not weigh as much as the four that are. */
+static int add_views(run_session *session, int view, beton_error *err)
 {
 	const run_network *network = &session->val;
 	const dtrain_device_api *api = session->api;
-	const int views = run_session_views(session);
-	void *logits = dtrain_program_data(network->program, network->logits);
-	void *added = views > 1 ? dtrain_program_data(network->program, network->added) : NULL;
+	const void *logits = dtrain_program_data(network->program, network->logits);
+	void *added = dtrain_program_data(network->program, network->added);
+	void *again = session->options->tta == RUN_TTA_FLIP_SHIFT
+			      ? dtrain_program_data(network->program, network->again)
+			      : NULL;
 	size_t bytes = (size_t)session->options->batch_size * (size_t)session->facts->classes *
 		       dtrain_dtype_size(session->dtype);
+	int result = view ? api->copy(session->stream, added, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
+			  : api->zero(session->stream, added, bytes, err);
+	if (result != BETON_OK || !again)
+		return result;
+	return view == 2 ? api->copy(session->stream, again, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
+			 : api->zero(session->stream, again, bytes, err);
+}
+
+/* The network on each view of the batch, whose logits are added up on the device. */
+static int run_views(run_session *session, const beton_batch *batch, beton_error *err)
+{
+	const run_network *network = &session->val;
+	const int views = run_session_views(session);
 	int result = BETON_OK;
 	for (int view = 0; view < views && result == BETON_OK; view++) {
 		result = run_session_feed(session, network, batch, &session->facts->val, view, err);
-		if (result == BETON_OK && added)
-			result = view ? api->copy(session->stream, added, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
-				      : api->zero(session->stream, added, bytes, err);
+		if (result == BETON_OK && views > 1)
+			result = add_views(session, view, err);
 		if (result == BETON_OK)
 			result = dtrain_program_run(network->program, session->stream, NULL, err);
 	}

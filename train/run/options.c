@@ -57,10 +57,20 @@ static const char *const crops[] = {
 	[BETON_CROP_CENTER] = "center",
 	NULL,
 };
-
+static const char *const flip_modes[] = {
+	[BETON_FLIP_RANDOM] = "random",
+	[BETON_FLIP_ALTERNATE] = "alternate",
+	NULL,
+};
+static const char *const fills[] = {
+	[RUN_FILL_MEAN] = "mean",
+	[RUN_FILL_REFLECT] = "reflect",
+	NULL,
+};
 static const char *const ttas[] = {
 	[RUN_TTA_NONE] = "none",
 	[RUN_TTA_FLIP] = "flip",
+	[RUN_TTA_FLIP_SHIFT] = "flip-shift",
 	NULL,
 };
 
@@ -136,12 +146,16 @@ static const option_row rows[] = {
 	REALS("crop-scale", crop_scale, "MIN,MAX", 2, 1e-6, 1, "random crop's share of the area (default 0.08,1)"),
 	REALS("crop-ratio", crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "random crop's width / height (default 0.75,1.3333)"),
 	REALS("flip", flip, "P", 1, 0, 1, "chance of a left-right flip in training (default 0.5)"),
+	CHOICE("flip-mode", flip_mode, "NAME", flip_modes,
+	       "random, or alternate: every picture's other side in every other epoch (default random)"),
 	WHOLE("translate", translate, "N", 0, 4096, "moves training pictures by up to N pixels (default 0)"),
+	CHOICE("translate-fill", translate_fill, "NAME", fills,
+	       "what a move uncovers: the mean, or reflect, the picture mirrored (default mean)"),
 	WHOLE("cutout", cutout, "N", 0, 4096, "covers a square of N x N pixels of training pictures (default 0)"),
 	REALS("val-ratio", val_ratio, "X", 1, 1e-6, 1,
 	      "validation's centre crop: share of the shorter side (default 0.875)"),
 	CHOICE("tta", tta, "NAME", ttas,
-	       "none, or flip: evaluation adds the logits of the mirror image (default none)"),
+	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved) (default none)"),
 	REALS("mean", mean, "R,G,B", 3, -1e6, 1e6, "subtracted, on the scale 0..255 (default 123.675,116.28,103.53)"),
 	REALS("std", std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
 
@@ -284,10 +298,14 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "--crop-ratio: MIN is above MAX";
 	else if (options->translate >= options->image_size)
 		problem = "--translate is not below --image-size";
+	else if (options->flip_mode == BETON_FLIP_ALTERNATE && options->flip == 0)
+		problem = "--flip-mode alternate needs a --flip above 0";
 	else if (options->cutout > options->image_size)
 		problem = "--cutout is above --image-size";
 	else if (options->tta != RUN_TTA_NONE && !options->val)
 		problem = "--tta needs --val";
+	else if (options->tta == RUN_TTA_FLIP_SHIFT && options->image_size < 2)
+		problem = "--tta flip-shift needs an --image-size above 1";
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (options->resume && !options->checkpoint)

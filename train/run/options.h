@@ -18,9 +18,17 @@ typedef enum run_precision {
 	RUN_PRECISION_FP16 = 3,
 } run_precision;
 
+typedef enum run_fill {
+	RUN_FILL_MEAN = 0,
+	RUN_FILL_REFLECT = 1,
+} run_fill;
+
 typedef enum run_tta {
 	RUN_TTA_NONE = 0,
 	RUN_TTA_FLIP = 1, /* the mirror image's logits are added */
+	/* The mean of both sides of the picture, and that of both sides of it moved by a pixel along both axes, either
+	 * way: half of each. */
+	RUN_TTA_FLIP_SHIFT = 2,
 } run_tta;
 
 /* Every option; texts are borrowed from argv. Counts of 0 in epochs and steps: not given. */
@@ -58,9 +66,11 @@ typedef struct run_options {
 	double crop_ratio[2];
 	double val_ratio;
 	double flip;
-	int64_t translate; /* pixels */
-	int64_t cutout;    /* pixels */
-	int tta;           /* run_tta */
+	int flip_mode;      /* beton_flip_mode */
+	int64_t translate;  /* pixels */
+	int translate_fill; /* run_fill */
+	int64_t cutout;     /* pixels */
+	int tta;            /* run_tta */
 	double mean[3];
 	double std[3];
 	int64_t val_every; /* epochs */

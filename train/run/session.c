@@ -30,6 +30,23 @@ static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_ne
 	return dtrain_normalize(graph, network->image, mean, std);
 }
 
+/* Inputs for the sum of the views before this one: see run_session_views. */
+static void add_logits(run_session *session, dtrain_graph *graph, run_network *network)
+{
+	const run_options *options = session->options;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){options->batch_size, session->facts->classes});
+	dtrain_tensor logits = network->logits;
+	if (options->tta == RUN_TTA_FLIP_SHIFT)
+		logits = dtrain_scale(graph, logits, 1.0 / 8);
+	network->added = dtrain_graph_input(graph, "added logits", session->dtype, &shape);
+	logits = dtrain_add(graph, logits, network->added, false);
+	if (options->tta == RUN_TTA_FLIP_SHIFT) {
+		network->again = dtrain_graph_input(graph, "logits added again", session->dtype, &shape);
+		logits = dtrain_add(graph, logits, network->again, false);
+	}
+	network->logits = logits;
+}
+
 static int make_network(run_session *session, bool training, run_network *network, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -44,11 +61,8 @@ static int make_network(run_session *session, bool training, run_network *networ
 	dtrain_tensor image = add_image(session, graph, network);
 	network->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
 	network->logits = dtrain_model_build(graph, options->model, image, session->facts->classes);
-	if (!training && run_session_views(session) > 1) {
-		dtrain_shape logits = dtrain_shape_of(2, (int64_t[]){options->batch_size, session->facts->classes});
-		network->added = dtrain_graph_input(graph, "added logits", session->dtype, &logits);
-		network->logits = dtrain_add(graph, network->logits, network->added, false);
-	}
+	if (!training && run_session_views(session) > 1)
+		add_logits(session, graph, network);
 	/* Validation loss is plain cross-entropy, so that it compares between runs. */
 	network->losses = dtrain_softmax_cross_entropy(graph, network->logits, network->label,
 						       training ? options->label_smoothing : 0);
@@ -135,16 +149,42 @@ static beton_dtype pixel_type(const run_session *session)
 
 int run_session_views(const run_session *session)
 {
-	return session->options->tta == RUN_TTA_FLIP ? 2 : 1;
+	static const int views[] = {[RUN_TTA_NONE] = 1, [RUN_TTA_FLIP] = 2, [RUN_TTA_FLIP_SHIFT] = RUN_VIEWS_MAX};
+	return views[session->options->tta];
 }
 
-/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example. The flip follows
+/* Each picture from both sides, and with flip-shift again moved to the lower right and to the upper left. The number of
+ * views. shifts: memory for their operations. */
+static uint32_t make_views(const run_session *session, const beton_image_options *image,
+			   beton_image_options views[RUN_VIEWS_MAX], beton_operation shifts[2])
+{
+	uint32_t count = (uint32_t)run_session_views(session);
+	for (int i = 0; i < 2; i++) {
+		beton_loader_operation_init(&shifts[i], BETON_SHIFT);
+		shifts[i].padding = BETON_PADDING_REFLECT;
+		shifts[i].range[0] = shifts[i].range[1] = i ? -1 : 1;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		views[i] = *image;
+		views[i].flip_probability = i % 2;
+		if (i >= 2) {
+			views[i].operations = &shifts[i / 2 - 1];
+			views[i].num_operations = 1;
+		}
+	}
+	return count;
+}
+
+/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example, unless the picture is
+ * to be mirrored. The flip follows
  * them in the loader; the results are as probable either way. The number of operations. */
 static uint32_t augment(const run_options *options, beton_operation operations[2])
 {
 	uint32_t count = 0;
 	if (options->translate) {
 		beton_loader_operation_init(&operations[count], BETON_TRANSLATE);
+		if (options->translate_fill == RUN_FILL_REFLECT)
+			operations[count].padding = BETON_PADDING_REFLECT;
 		operations[count++].size = (uint32_t)options->translate;
 	}
 	if (options->cutout) {
@@ -161,7 +201,7 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 {
 	const run_options *options = session->options;
 	beton_loader_options loader;
-	beton_operation operations[2];
+	beton_operation operations[2]; /* in training those that augment, in evaluation the views' */
 	beton_image_options views[RUN_VIEWS_MAX];
 	beton_loader_options_init(&loader);
 	loader.batch_size = (uint32_t)options->batch_size;
@@ -178,6 +218,7 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	memcpy(loader.image.crop_ratio, options->crop_ratio, sizeof(loader.image.crop_ratio));
 	loader.image.center_ratio = options->val_ratio;
 	loader.image.flip_probability = training ? options->flip : 0;
+	loader.image.flip_mode = training ? (uint64_t)options->flip_mode : BETON_FLIP_RANDOM;
 	loader.image.dtype = pixel_type(session);
 	loader.image.layout = session->staged ? BETON_NHWC : BETON_NCHW;
 	loader.image.normalize = !session->staged;
@@ -191,10 +232,8 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 		loader.image.num_operations = augment(options, operations);
 		loader.image.operations = operations;
 	} else if (run_session_views(session) > 1) {
-		views[0] = views[1] = loader.image;
-		views[1].flip_probability = 1;
+		loader.num_views = make_views(session, &loader.image, views, operations);
 		loader.views = views;
-		loader.num_views = 2;
 	}
 	return beton_loader_open(out, training ? options->data : options->val, &loader, err);
 }

@@ -26,6 +26,7 @@ typedef struct run_network {
 	dtrain_tensor logits; /* evaluation only, like losses */
 	dtrain_tensor losses; /* of each sample */
 	dtrain_tensor added;  /* evaluation with --tta only: an input, added to the logits */
+	dtrain_tensor again;  /* --tta flip-shift only: a second one */
 } run_network;
 
 typedef struct run_session {
@@ -61,8 +62,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		     const run_facts *facts, beton_error *err);
 void run_session_close(run_session *session);
 
-/* Views of a validation picture: with --tta the picture, and its mirror image. */
-enum { RUN_VIEWS_MAX = 2 };
+/* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
+enum { RUN_VIEWS_MAX = 6 };
 int run_session_views(const run_session *session);
 
 /* Puts a batch's way into the network's inputs on the streams; rows that a short batch does not have become 0. view: of
