@@ -24,6 +24,9 @@ typedef enum family {
 	NORMALIZE,
 	SCALER,
 	SCALE,
+	GELU,
+	CHANNEL_BIAS,
+	BIASED_GELU, /* one behind the other, in the layouts that the device has between two ops */
 } family;
 
 /* What a scaler finds among the gradients. */
@@ -101,6 +104,19 @@ static const op_case op_cases[] = {
 	{ADD, {2, 16, 4, 4}, .relu = true, .bound = 1e-7},
 	{ADD, {1, 3, 5, 7}, .bound = 1e-7},
 	{ADD, {5, 9}, .relu = true, .bound = 1e-7},
+	{GELU, {2, 16, 4, 4}, .bound = 2e-6},
+	{GELU, {3, 5, 1, 7}, .bound = 2e-6},
+	{GELU, {4, 10}, .bound = 2e-6},
+	{GELU, {1003}, .bound = 2e-6},
+	{CHANNEL_BIAS, {2, 16, 4, 4}, .bound = 2e-7},
+	{CHANNEL_BIAS, {3, 5, 1, 7}, .bound = 2e-7},
+	{CHANNEL_BIAS, {1, 1, 1, 1}, .bound = 2e-7},
+	{CHANNEL_BIAS, {5, 33, 1, 1}, .bound = 2e-7},
+	{CHANNEL_BIAS, {2, 17, 9, 3}, .bound = 2e-7},
+	{CHANNEL_BIAS, {8, 24, 15, 15}, .bound = 2e-6},
+	{BIASED_GELU, {2, 16, 4, 4}, .bound = 2e-6},
+	{BIASED_GELU, {3, 5, 3, 7}, .bound = 2e-6},
+	{BIASED_GELU, {2, 24, 5, 5}, .bound = 2e-6},
 	{SCALE, {2, 16, 4, 4}, .scale = 0.2, .bound = 2e-7},
 	{SCALE, {5, 9}, .scale = -3, .bound = 2e-7},
 	{MAX_POOL, {2, 16, 8, 8}, .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .bound = 2e-7},

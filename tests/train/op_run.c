@@ -244,7 +244,7 @@ static int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 
 static dtrain_shape shape4(const int64_t *x)
 {
-	return dtrain_shape_of(x[2] ? 4 : 2, x);
+	return dtrain_shape_of(x[2] ? 4 : x[1] ? 2 : 1, x);
 }
 
 static dtrain_op_attrs attrs_of(const op_case *c)
@@ -386,6 +386,63 @@ static int run_relu(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	}
 	RUN(DTRAIN_OP_RELU, LIST(0), LIST(3));
 	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
+	return BETON_OK;
+}
+
+/* Where the function is straight to the eye, and where its tail is. */
+static int run_gelu(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		double *x = input(s, "x", ACTIVATION, shape4(s->c->x), -4, 4);
+		x[0] = 0;
+		x[1] = 30;
+		x[2] = -30;
+		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
+		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
+		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
+		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
+	}
+	RUN(DTRAIN_OP_GELU, LIST(0), LIST(3));
+	RUN(DTRAIN_OP_GELU_BWD, LIST(0, 2), LIST(4));
+	return BETON_OK;
+}
+
+static int run_channel_bias(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]);
+		input(s, "x", ACTIVATION, x, -1, 1);
+		input(s, "b", PARAMETER, channels, -1, 1);
+		input(s, "d_y", ACTIVATION, x, -1, 1);
+		result(s, "y", ACTIVATION, x, -1);
+		result(s, "d_b", PARAMETER, channels, 1);
+		input(s, "in place", ACTIVATION, x, -1, 1);
+		s->tensors[5].result = true;
+	}
+	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(0, 1), LIST(3));
+	RUN(DTRAIN_OP_CHANNEL_BIAS_BWD, LIST(2), LIST(4));
+	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(5, 1), LIST(5));
+	return BETON_OK;
+}
+
+static int run_biased_gelu(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]);
+		input(s, "x", ACTIVATION, x, -2, 2);
+		input(s, "b", PARAMETER, channels, -1, 1);
+		input(s, "d_y", ACTIVATION, x, -1, 1);
+		result(s, "y", ACTIVATION, x, -1);
+		result(s, "d_x", ACTIVATION, x, 0);
+		result(s, "d_b", PARAMETER, channels, 1);
+		add_tensor(s, "biased", ACTIVATION, x, false, -1);
+		add_tensor(s, "d_biased", ACTIVATION, x, false, -1);
+	}
+	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(0, 1), LIST(6));
+	RUN(DTRAIN_OP_GELU, LIST(6), LIST(3));
+	RUN(DTRAIN_OP_GELU_BWD, LIST(6, 2), LIST(7));
+	RUN(DTRAIN_OP_CHANNEL_BIAS_BWD, LIST(7), LIST(5));
+	RUN(DTRAIN_OP_GELU_BWD, LIST(6, 2), LIST(4));
 	return BETON_OK;
 }
 
@@ -567,6 +624,9 @@ static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error
 	[NORMALIZE] = run_normalize,
 	[SCALER] = run_scaler,
 	[SCALE] = run_scale,
+	[GELU] = run_gelu,
+	[CHANNEL_BIAS] = run_channel_bias,
+	[BIASED_GELU] = run_biased_gelu,
 };
 
 /* ---- settings ---- */

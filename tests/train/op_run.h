@@ -8,7 +8,7 @@
 #include "op_case.h"
 
 #define MAX_TENSORS 16
-#define MAX_OPS 4
+#define MAX_OPS 5
 
 typedef enum tensor_kind {
 	ACTIVATION, /* of the type that the op computes in */

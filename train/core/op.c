@@ -25,6 +25,10 @@ static const struct {
 	[DTRAIN_OP_BATCH_NORM_BWD] = {"batch_norm_bwd", "XXCCC", "XCC", "m", "X"},
 	[DTRAIN_OP_RELU] = {"relu", "X", "X"},
 	[DTRAIN_OP_RELU_BWD] = {"relu_bwd", "XX", "X"},
+	[DTRAIN_OP_GELU] = {"gelu", "X", "X"},
+	[DTRAIN_OP_GELU_BWD] = {"gelu_bwd", "XX", "X"},
+	[DTRAIN_OP_CHANNEL_BIAS] = {"channel_bias", "XC", "X"},
+	[DTRAIN_OP_CHANNEL_BIAS_BWD] = {"channel_bias_bwd", "X", "C"},
 	[DTRAIN_OP_ADD] = {"add", "XX", "X"},
 	[DTRAIN_OP_SCALE] = {"scale", "X", "X"},
 	[DTRAIN_OP_MAX_POOL] = {"max_pool", "X", "Yi"},
@@ -163,6 +167,16 @@ static int check_linear(const dtrain_op_desc *desc, const op_roles *roles, beton
 	return BETON_OK;
 }
 
+static int check_channel_bias(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape;
+	if (x->ndim != 4)
+		return bad(desc, "needs [n, c, h, w], not", roles->of['X'], err);
+	if (!is_vector(roles->of['C'], x->dim[1]))
+		return bad(desc, "needs a value for each channel, not", roles->of['C'], err);
+	return BETON_OK;
+}
+
 static int check_batch_norm(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
 {
 	const dtrain_shape *x = &roles->of['X']->shape;
@@ -248,6 +262,9 @@ static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton
 	case DTRAIN_OP_LINEAR_BWD_DATA:
 	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
 		return check_linear(desc, roles, err);
+	case DTRAIN_OP_CHANNEL_BIAS:
+	case DTRAIN_OP_CHANNEL_BIAS_BWD:
+		return check_channel_bias(desc, roles, err);
 	case DTRAIN_OP_BATCH_NORM_TRAIN:
 	case DTRAIN_OP_BATCH_NORM_EVAL:
 	case DTRAIN_OP_BATCH_NORM_BWD:

@@ -54,14 +54,14 @@ struct dtrain_op {
 	dtrain_op_attrs attrs;
 	int num_inputs, num_outputs;
 	int64_t count; /* elements of input 0 */
-	int64_t channels;
+	int64_t batch, channels;
 	cpu_step steps[CPU_OP_MAX_STEPS];
 	int num_steps;
 	cpu_layout layouts[2]; /* of the output that is not plain, and of the private one */
 	/* After the steps, on the host; NULL: nothing. */
 	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 	dtrain_op *ref;
-	cpu_view ref_inputs[2];
+	cpu_view plain[2]; /* inputs as ref, or finish, takes them */
 };
 
 /* An op while it is being built. The first failure stays in status, and makes the rest do nothing. */
@@ -112,6 +112,9 @@ typedef struct cpu_argument {
 } cpu_argument;
 void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const cpu_argument *arguments);
 
+/* Where a view is while the op runs. */
+void *cpu_address(const cpu_view *view, void *const *operands, void *workspace);
+
 /* Builders for each family of ops. */
 void cpu_build_conv(cpu_build *build);
 void cpu_build_linear(cpu_build *build);
@@ -119,6 +122,7 @@ void cpu_build_batch_norm(cpu_build *build);
 void cpu_build_elementwise(cpu_build *build);
 void cpu_build_pool(cpu_build *build);
 void cpu_build_flatten(cpu_build *build);
+void cpu_build_channel_bias(cpu_build *build);
 void cpu_build_sgd(cpu_build *build);
 
 #endif

@@ -91,7 +91,7 @@ static void build_on_ref(cpu_build *build)
 			cpu_plain_md(&plain, &desc->inputs[i].shape);
 			view = cpu_convert(build, cpu_input(build, i), &plain);
 		}
-		build->op->ref_inputs[i] = view;
+		build->op->plain[i] = view;
 		desc->inputs[i].layout = NULL;
 	}
 	if (build->status == BETON_OK)
@@ -118,9 +118,15 @@ static void build_op(cpu_build *build)
 		break;
 	case DTRAIN_OP_RELU:
 	case DTRAIN_OP_RELU_BWD:
+	case DTRAIN_OP_GELU:
+	case DTRAIN_OP_GELU_BWD:
 	case DTRAIN_OP_ADD:
 	case DTRAIN_OP_SCALE:
 		cpu_build_elementwise(build);
+		break;
+	case DTRAIN_OP_CHANNEL_BIAS:
+	case DTRAIN_OP_CHANNEL_BIAS_BWD:
+		cpu_build_channel_bias(build);
 		break;
 	case DTRAIN_OP_MAX_POOL:
 	case DTRAIN_OP_MAX_POOL_BWD:
@@ -165,7 +171,7 @@ static void place_workspace(cpu_build *build)
 				step->places[k].offset += scratchpad;
 	}
 	for (int i = 0; i < 2; i++)
-		build->op->ref_inputs[i].offset += scratchpad;
+		build->op->plain[i].offset += scratchpad;
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
@@ -240,6 +246,11 @@ static void *address_of(int operand, size_t offset, void *const *operands, void 
 	return operand == CPU_WORKSPACE ? (char *)workspace + offset : workspace;
 }
 
+void *cpu_address(const cpu_view *view, void *const *operands, void *workspace)
+{
+	return address_of(view->operand, view->offset, operands, workspace);
+}
+
 static dnnl_status_t run_step(cpu_step *step, dnnl_stream_t stream, void *const *operands, void *workspace)
 {
 	for (int i = 0; i < step->count; i++) {
@@ -260,7 +271,7 @@ static int run_on_ref(dtrain_op *op, dtrain_stream *stream, void *const *operand
 	for (int i = 0; i < op->num_inputs + op->num_outputs; i++)
 		plain[i] = operands[i];
 	for (int i = 0; i < op->num_inputs; i++)
-		plain[i] = address_of(op->ref_inputs[i].operand, op->ref_inputs[i].offset, operands, workspace);
+		plain[i] = cpu_address(&op->plain[i], operands, workspace);
 	return dtrain__ref_api.op_run(op->ref, stream, plain, NULL, err);
 }
 

@@ -14,6 +14,24 @@ static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha
 	cpu_store(build, 0, y);
 }
 
+static void build_gelu_backward(cpu_build *build)
+{
+	cpu_view x = cpu_input(build, 0), d_y = cpu_input(build, 1);
+	dnnl_eltwise_desc_t desc;
+	cpu_check(build,
+		  dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_gelu_erf, &x.md, 0, 0),
+		  "gelu");
+	dnnl_primitive_desc_t hint = cpu_primitive_desc(build, &desc, NULL, NULL);
+	cpu_check(build, dnnl_eltwise_backward_desc_init(&desc, dnnl_eltwise_gelu_erf, &x.md, &x.md, 0, 0), "gelu");
+	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
+	cpu_view d_x = cpu_output(build, 0, &x.md);
+	cpu_step_add(build, pd, 3,
+		     (cpu_argument[]){{DNNL_ARG_SRC, x},
+				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, &x.md)},
+				      {DNNL_ARG_DIFF_SRC, d_x}});
+	cpu_store(build, 0, d_x);
+}
+
 static void build_relu_backward(cpu_build *build)
 {
 	cpu_view y = cpu_input(build, 0), d_y = cpu_input(build, 1);
@@ -75,6 +93,10 @@ void cpu_build_elementwise(cpu_build *build)
 {
 	if (build->desc->kind == DTRAIN_OP_RELU)
 		build_unary(build, dnnl_eltwise_relu, 0, "relu");
+	else if (build->desc->kind == DTRAIN_OP_GELU)
+		build_unary(build, dnnl_eltwise_gelu_erf, 0, "gelu");
+	else if (build->desc->kind == DTRAIN_OP_GELU_BWD)
+		build_gelu_backward(build);
 	else if (build->desc->kind == DTRAIN_OP_SCALE)
 		build_unary(build, dnnl_eltwise_linear, (float)build->desc->attrs.factor, "scaling");
 	else if (build->desc->kind == DTRAIN_OP_RELU_BWD)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over rows, and spreading a row over many: the bias gradient, the global average pool, the mean.
+ * Sums over rows, spreading a row over many, and adding one to many: biases and their gradients, the global average
+ * pool, the mean.
  *
  * A thread adds up its rows one after the other, 4 at a time; threads, and then blocks, are added up as a tree. With n
  * rows to a thread the error is below (n / 4 + 4 + log2 of their number) * 2^-24 of the sum of absolute values.
@@ -64,6 +65,39 @@ __global__ void __launch_bounds__(THREADS) spread(columns g, const T *x, T *y, f
 		store_octet<VECTOR>(p + row * g.channels, s.valid, out);
 }
 
+/* N rows, `step` elements apart; all are read before any is written, as y may be x. */
+template <int N, bool VECTOR, typename T>
+__device__ inline void add_bias(const octet<float> &bias, const T *x, T *y, int64_t step, int valid)
+{
+	octet<T> part[N];
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		part[k] = load_octet<VECTOR>(x + k * step, valid);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		float out[OCTET];
+#pragma unroll
+		for (int i = 0; i < OCTET; i++)
+			out[i] = part[k].at(i) + bias.at(i);
+		store_octet<VECTOR>(y + k * step, valid, out);
+	}
+}
+
+template <typename T, bool VECTOR>
+__global__ void __launch_bounds__(THREADS) row_bias(columns g, const T *x, const float *b, T *y)
+{
+	const share s(g);
+	if (s.valid <= 0)
+		return;
+	const octet<float> bias = load_octet<VECTOR>(b + s.channel, s.valid);
+	const int64_t step = (int64_t)blockDim.y * g.channels;
+	int64_t row = s.first + threadIdx.y, at = row * g.channels + s.channel;
+	for (; row + (UNROLL - 1) * (int64_t)blockDim.y < s.end; row += UNROLL * blockDim.y, at += UNROLL * step)
+		add_bias<UNROLL, VECTOR>(bias, x + at, y + at, step, s.valid);
+	for (; row < s.end; row += blockDim.y, at += step)
+		add_bias<1, VECTOR>(bias, x + at, y + at, step, s.valid);
+}
+
 columns sums_of(int64_t batch, int64_t rows, int64_t channels)
 {
 	return columns_of(batch, rows, channels, PER_MULTIPROCESSOR, LEAST_ROWS);
@@ -119,6 +153,19 @@ extern "C" cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtyp
 		return with_bool(is_vector(columns, x, y), [&](auto vector) {
 			return launch(spread<T, vector.value>, g.blocks, g.threads, stream, g, (const T *)x, (T *)y,
 				      (float)factor);
+		});
+	});
+}
+
+extern "C" cudaError_t cuda_kernel_row_bias(cudaStream_t stream, dtrain_dtype dtype, const void *x, const float *b,
+					    void *y, int64_t rows, int64_t columns)
+{
+	cuda_kernels::columns g = columns_of(1, rows, columns, 4 * PER_MULTIPROCESSOR, UNROLL);
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		return with_bool(is_vector(columns, x, b, y), [&](auto vector) {
+			return launch(row_bias<T, vector.value>, g.blocks, g.threads, stream, g, (const T *)x, b,
+				      (T *)y);
 		});
 	});
 }

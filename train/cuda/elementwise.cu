@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts, relu, scaling, additions: each element by itself, 16 bytes of the wider type at a time.
+ * Casts, relu, gelu, scaling, additions: each element by itself, 16 bytes of the wider type at a time.
  */
 #include "kernel.cuh"
 
@@ -26,6 +26,24 @@ struct relu_bwd {
 	__device__ float operator()(float y, float d_y) const
 	{
 		return y > 0 ? d_y : 0;
+	}
+};
+/* The standard normal distribution's function at x. */
+__device__ inline float normal_below(float x)
+{
+	return 0.5f * (1 + erff(x * (float)M_SQRT1_2));
+}
+struct gelu {
+	__device__ float operator()(float x, float) const
+	{
+		return x * normal_below(x);
+	}
+};
+struct gelu_bwd {
+	__device__ float operator()(float x, float d_y) const
+	{
+		const float density = (float)(0.5 * M_2_SQRTPI * M_SQRT1_2) * expf(-0.5f * x * x);
+		return d_y * (normal_below(x) + x * density);
 	}
 };
 struct scaled {
@@ -142,6 +160,17 @@ extern "C" cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dt
 					    void *d_x, int64_t count)
 {
 	return map_type<relu_bwd, true>(stream, relu_bwd(), dtype, y, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	return map_type<gelu, false>(stream, gelu(), dtype, x, nullptr, y, count);
+}
+
+extern "C" cudaError_t cuda_kernel_gelu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y,
+					    void *d_x, int64_t count)
+{
+	return map_type<gelu_bwd, true>(stream, gelu_bwd(), dtype, x, d_y, d_x, count);
 }
 
 extern "C" cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,

@@ -37,6 +37,10 @@ cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y
 cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
 cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y, void *d_x,
 				 int64_t count);
+/* DTRAIN_OP_GELU, of the erf in F32: where x is below -3 the last bits of y are lost, as they are in PyTorch. */
+cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
+cudaError_t cuda_kernel_gelu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y, void *d_x,
+				 int64_t count);
 /* y = factor * x. */
 cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
 			      int64_t count);
@@ -51,6 +55,9 @@ cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void 
 cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace);
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns);
+/* y[r][c] = x[r][c] + b[c]; y may be x. b is F32. */
+cudaError_t cuda_kernel_row_bias(cudaStream_t stream, dtrain_dtype dtype, const void *x, const float *b, void *y,
+				 int64_t rows, int64_t columns);
 /* y[b][r][c] = factor * x[b][c]. */
 cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t batch,
 			       int64_t rows, int64_t columns, double factor);

@@ -35,6 +35,24 @@ static cudaError_t relu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 				    dtrain_shape_count(&desc->inputs[0].shape));
 }
 
+static cudaError_t gelu(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_gelu(stream, desc->inputs[0].dtype, operands[0], operands[1],
+				dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t gelu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			    void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_gelu_bwd(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2],
+				    dtrain_shape_count(&desc->inputs[0].shape));
+}
+
 static cudaError_t add(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
 		       void *workspace)
 {
@@ -111,6 +129,33 @@ static cudaError_t flatten_bwd(const cuda_kernel_op *k, const dtrain_op_desc *de
 	return cuda_kernel_cast(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels * x.area);
 }
 
+/* ---- biases: of the channels of NHWC, what is plain is transposed before ---- */
+
+static cudaError_t channel_bias(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	return cuda_kernel_row_bias(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2], x.n * x.area,
+				    x.channels);
+}
+
+static cudaError_t channel_bias_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				    void *const *operands, void *workspace)
+{
+	(void)k;
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	return cuda_kernel_column_sums(stream, operands[0], desc->inputs[0].dtype, operands[1], desc->outputs[0].dtype,
+				       1, x.n * x.area, x.channels, 1, workspace);
+}
+
+static size_t bias_workspace(const dtrain_op_desc *desc)
+{
+	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
+	return cuda_kernel_column_sums_workspace(1, x.n * x.area, x.channels);
+}
+
 static size_t pool_workspace(const dtrain_op_desc *desc, bool nhwc)
 {
 	cuda_extent x = cuda_extent_of(&desc->inputs[0]);
@@ -181,6 +226,10 @@ static cudaError_t scaler_update(const cuda_kernel_op *k, const dtrain_op_desc *
 static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU] = relu,
 	[DTRAIN_OP_RELU_BWD] = relu_bwd,
+	[DTRAIN_OP_GELU] = gelu,
+	[DTRAIN_OP_GELU_BWD] = gelu_bwd,
+	[DTRAIN_OP_CHANNEL_BIAS] = channel_bias,
+	[DTRAIN_OP_CHANNEL_BIAS_BWD] = channel_bias_bwd,
 	[DTRAIN_OP_ADD] = add,
 	[DTRAIN_OP_SCALE] = scale,
 	[DTRAIN_OP_GLOBAL_AVG_POOL] = global_avg_pool,
@@ -204,6 +253,8 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	switch (desc->kind) {
 	case DTRAIN_OP_RELU:
 	case DTRAIN_OP_RELU_BWD:
+	case DTRAIN_OP_GELU:
+	case DTRAIN_OP_GELU_BWD:
 	case DTRAIN_OP_ADD:
 	case DTRAIN_OP_SCALE:
 		k.nhwc = order_elements(desc);
@@ -211,6 +262,13 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_GLOBAL_AVG_POOL:
 		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);
 		k.own_bytes = pool_workspace(desc, k.nhwc);
+		break;
+	case DTRAIN_OP_CHANNEL_BIAS:
+		k.nhwc = true;
+		break;
+	case DTRAIN_OP_CHANNEL_BIAS_BWD:
+		k.nhwc = true;
+		k.own_bytes = bias_workspace(desc);
 		break;
 	case DTRAIN_OP_FLATTEN:
 		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);

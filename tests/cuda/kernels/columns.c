@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over rows and their opposite, normalization of pictures: run on the CPU and compared with ref.
+ * Sums over rows and their opposite, biases, normalization of pictures: run on the CPU and compared with ref.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -81,6 +81,33 @@ static void spread_repeats_rows(void **state)
 	}
 }
 
+/* in_place: y is x. shift: not 0 has elements read and written one at a time. The sum is rounded to F32, then to the
+ * type. */
+static void check_bias(const int64_t *m, dtrain_dtype type, int shift, bool in_place)
+{
+	int64_t rows = m[0] * m[1], columns = m[2];
+	array x = array_random("x", type, rows * columns, shift, -1, 2);
+	array b = array_random("b", DTRAIN_F32, columns, shift, -1, 1);
+	array y = in_place ? array_copy(&x) : array_make("y", type, x.count, 0);
+	array right = array_make("right", DTRAIN_F64, x.count, 0);
+	for (int64_t i = 0; i < x.count; i++)
+		array_set(&right, i, (double)((float)array_get(&x, i) + (float)array_get(&b, i % columns)));
+	CHECK_CUDA(cuda_kernel_row_bias(NULL, type, in_place ? y.memory : x.memory, b.memory, y.memory, rows, columns));
+	array rounded = array_as(&right, type);
+	array_compare_exact(&y, &rounded);
+	for (array *p[] = {&x, &b, &y, &right, &rounded, NULL}, **a = p; *a; a++)
+		array_free(*a);
+}
+
+static void biases_are_added_to_each_row(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MATRICES * 9; i++)
+		check_bias(matrices[i / 9], test_types[i % 3], i % 9 > 5, i / 3 % 3 == 1);
+	float x = 0;
+	assert_int_equal(cuda_kernel_row_bias(NULL, DTRAIN_U8, &x, &x, &x, 1, 1), cudaErrorInvalidValue);
+}
+
 static void check_normalize(dtrain_dtype type, bool nhwc, int64_t n, int64_t height, int64_t width, int channels,
 			    int shift)
 {
@@ -118,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(column_sums_equal_sums_in_double),
 		cmocka_unit_test(spread_repeats_rows),
+		cmocka_unit_test(biases_are_added_to_each_row),
 		cmocka_unit_test(normalize_equals_ref),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 3
+#define DTRAIN_DEVICE_API_VERSION 4
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -80,6 +80,10 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_BATCH_NORM_BWD,    /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual] */
 	DTRAIN_OP_RELU,              /* x -> y                                                          */
 	DTRAIN_OP_RELU_BWD,          /* y, d_y -> d_x                                                   */
+	DTRAIN_OP_GELU,              /* x -> y = x * Phi(x), Phi: of the standard normal distribution (erf) */
+	DTRAIN_OP_GELU_BWD,          /* x, d_y -> d_x                                                   */
+	DTRAIN_OP_CHANNEL_BIAS,      /* x [n, c, h, w], b [c] -> y          y = x + b[c]; y may be x    */
+	DTRAIN_OP_CHANNEL_BIAS_BWD,  /* d_y -> d_b                          d_x is d_y                  */
 	DTRAIN_OP_ADD,               /* a, b -> y                           attrs.relu: y = max(a + b, 0); y may be a */
 	DTRAIN_OP_SCALE,             /* x -> y = x * attrs.factor           its own backward op          */
 	DTRAIN_OP_MAX_POOL,          /* x -> y, index                       padding counts as -infinity */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu.h"
+
+static void build_forward(cpu_build *build)
+{
+	const dtrain_shape channels = dtrain_shape_of(4, (int64_t[]){1, build->desc->inputs[1].shape.dim[0], 1, 1});
+	cpu_view x = cpu_input(build, 0), b = cpu_input(build, 1);
+	cpu_plain_md(&b.md, &channels);
+	dnnl_binary_desc_t desc;
+	cpu_check(build, dnnl_binary_desc_init(&desc, dnnl_binary_add, &x.md, &b.md, &x.md), "addition");
+	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, NULL);
+	cpu_view y = cpu_output(build, 0, &x.md);
+	cpu_step_add(build, pd, 3, (cpu_argument[]){{DNNL_ARG_SRC_0, x}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, y}});
+	cpu_store(build, 0, y);
+}
+
+/* A channel is summed by one thread, in double: oneDNN's reduction over these axes is one float for a million. The
+ * result does not depend on the number of threads. */
+static int sum_channels(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	const float *d_y = cpu_address(&op->plain[0], operands, workspace);
+	float *d_b = operands[op->num_inputs];
+	int64_t channels = op->channels, batch = op->batch, area = op->count / batch / channels;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads)
+#endif
+	for (int64_t c = 0; c < channels; c++) {
+		double sum = 0;
+		for (int64_t n = 0; n < batch; n++) {
+			const float *plane = d_y + (n * channels + c) * area;
+			for (int64_t i = 0; i < area; i++)
+				sum += (double)plane[i];
+		}
+		d_b[c] = (float)sum;
+	}
+	return BETON_OK;
+}
+
+static void build_backward(cpu_build *build)
+{
+	const dtrain_shape *shape = &build->desc->inputs[0].shape;
+	dnnl_memory_desc_t plain;
+	cpu_plain_md(&plain, shape);
+	build->op->plain[0] = cpu_convert(build, cpu_input(build, 0), &plain);
+	cpu_plain_md(&plain, &build->desc->outputs[0].shape);
+	cpu_output(build, 0, &plain);
+	build->op->batch = shape->dim[0];
+	build->op->channels = shape->dim[1];
+	build->op->finish = sum_channels;
+}
+
+void cpu_build_channel_bias(cpu_build *build)
+{
+	if (build->desc->kind == DTRAIN_OP_CHANNEL_BIAS)
+		build_forward(build);
+	else
+		build_backward(build);
+}
