@@ -17,6 +17,7 @@
 #include <dtrain/optim.h>
 
 #include "common/half.h"
+#include "small_net.h"
 #include "threads.h"
 
 typedef struct net {
@@ -102,7 +103,7 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	dtrain_shape label = dtrain_shape_of(1, &n->batch);
 	n->image = dtrain_graph_input(graph, "image", n->activations, &image);
 	n->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
-	n->logits = dtrain_model_build(graph, model, n->image, n->classes);
+	n->logits = build_net(graph, model, n->image, n->classes);
 	dtrain_graph_keep(graph, n->logits);
 	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n->logits, n->label, 0.1));
 	dtrain_graph_keep(graph, n->loss);

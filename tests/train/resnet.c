@@ -57,6 +57,7 @@ static void gradients_equal_differences(void **state)
 	(void)state;
 	check_gradients("resnet20", 2, 8, 2, 1);
 	check_gradients("resnet9", 4, 12, 1, 5);
+	check_gradients(SMALL_NET, 3, 9, 5, 1);
 }
 
 /* Both arrays have count elements; the error may be bound of the length. */
@@ -120,6 +121,7 @@ static void ref_float_equals_double(void **state)
 	(void)state;
 	compare_devices("ref", "resnet20", 3, 8, 1e-4);
 	compare_devices("ref", "mlp", 3, 8, 1e-4);
+	compare_devices("ref", SMALL_NET, 3, 9, 1e-4);
 }
 
 static void compare_models(const char *device)
@@ -131,6 +133,8 @@ static void compare_models(const char *device)
 	compare_devices(device, "resnet20", 2, 16, 1e-4);
 	compare_devices(device, "resnet20", 2, 13, 1e-4);
 	compare_devices(device, "resnet9", 4, 12, 1e-4);
+	compare_devices(device, SMALL_NET, 3, 11, 1e-4);
+	compare_devices(device, SMALL_NET, 4, 16, 1e-4);
 }
 
 /* The last batch norms of resnet50 see 8 values a channel, and amplify rounding: the loss alone is compared. */
@@ -236,20 +240,20 @@ static const struct {
 	{DTRAIN_BF16, false, 8e-3, 5e-2},
 };
 
-static void compare_trainings(const char *device)
+static void compare_trainings(const char *device, const char *model)
 {
 	double right[STEPS], losses[STEPS];
-	train(&(training){.device = "ref", .lr = 0.005}, "resnet20", right);
+	train(&(training){.device = "ref", .lr = 0.005}, model, right);
 	for (size_t k = 0; k < sizeof(precisions) / sizeof(precisions[0]); k++) {
 		training how = {.device = device,
 				.activations = precisions[k].activations,
 				.tf32 = precisions[k].tf32,
 				.lr = 0.005};
 		double worst = 0;
-		train(&how, "resnet20", losses);
+		train(&how, model, losses);
 		for (int i = 0; i < STEPS; i++)
 			worst = fmax(worst, fabs(losses[i] - right[i]) / right[i]);
-		print_message("resnet20 on %s in %s%s: losses differ by up to %.2g\n", device,
+		print_message("%s on %s in %s%s: losses differ by up to %.2g\n", model, device,
 			      dtrain_dtype_name(how.activations), how.tf32 ? " with tf32" : "", worst);
 		if (!(fabs(losses[0] - right[0]) < precisions[k].first * right[0]) || !(worst < precisions[k].any))
 			fail_msg("more than is allowed: %.2g for the first, %.2g for any", precisions[k].first,
@@ -277,7 +281,8 @@ static void check_overflow(const char *device)
 static void halves_train_like_floats(void **state)
 {
 	(void)state;
-	compare_trainings("ref");
+	compare_trainings("ref", "resnet20");
+	compare_trainings("ref", SMALL_NET);
 	check_overflow("ref");
 }
 
@@ -285,7 +290,8 @@ static void device_equals_ref(void **state)
 {
 	compare_models(*state);
 	compare_resnet50(*state);
-	compare_trainings(*state);
+	compare_trainings(*state, "resnet20");
+	compare_trainings(*state, SMALL_NET);
 	check_overflow(*state);
 }
 

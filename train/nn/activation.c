@@ -33,6 +33,36 @@ dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x)
 							 .backward = relu_backward});
 }
 
+static void gelu_backward(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0];
+	if (!dtrain__graph_needs_grad(graph, x))
+		return;
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, x));
+	dtrain__graph_accumulate(
+		graph, x,
+		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_GELU_BWD,
+							  .num_inputs = 2,
+							  .num_outputs = 1,
+							  .inputs = {x, dtrain_graph_grad(graph, node->outputs[0])},
+							  .outputs = {d_x}}));
+}
+
+dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "gelu", x);
+	if (!source)
+		return -1;
+	dtrain_shape shape = source->shape;
+	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &shape);
+	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_GELU,
+							 .num_inputs = 1,
+							 .num_outputs = 1,
+							 .inputs = {x},
+							 .outputs = {y},
+							 .backward = gelu_backward});
+}
+
 /* Both terms have the gradient of the sum: one tensor serves both. */
 static void add_backward(dtrain_graph *graph, const dtrain__node *node)
 {

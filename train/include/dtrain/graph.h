@@ -47,6 +47,8 @@ BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name
 BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std);
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
+/* x [n, c, h, w] + name.bias [c], which starts at zero. */
+BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
 BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
 						   int64_t out_features);
@@ -55,6 +57,8 @@ BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name,
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
+/* x * Phi(x), of the standard normal distribution's function Phi itself (erf), as PyTorch's nn.GELU. */
+BETON_API dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
 /* x * factor. */
 BETON_API dtrain_tensor dtrain_scale(dtrain_graph *graph, dtrain_tensor x, double factor);
