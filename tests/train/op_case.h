@@ -39,7 +39,7 @@ typedef enum spoil {
 typedef struct op_case {
 	family family;
 	int64_t x[4]; /* n, c, h, w; of matrices n, c; of vectors n */
-	int64_t out;  /* output channels, features */
+	int64_t out;  /* output channels, features; groups of SGD */
 	int kernel[2], stride[2], padding[2];
 	bool relu;
 	double smoothing;
@@ -137,12 +137,13 @@ static const op_case op_cases[] = {
 	{LOSS, {2, 1000}, .smoothing = 1, .bound = 2e-6},
 	{LOSS, {4, 10}, .scaled = true, .scale = 1024, .bound = 2e-6},
 	{LOSS, {3, 129}, .smoothing = 0.1, .scaled = true, .scale = 8, .bound = 2e-6},
-	{SGD, {1}, .bound = 2e-6},
-	{SGD, {1000}, .nesterov = true, .bound = 2e-6},
-	{SGD, {100003}, .bound = 2e-6},
-	{SGD, {1000}, .scaled = true, .scale = 8, .bound = 2e-6},
-	{SGD, {1003}, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
-	{SGD, {1000}, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},
+	{SGD, {1}, 1, .bound = 2e-6},
+	{SGD, {1000}, 2, .nesterov = true, .bound = 2e-6},
+	{SGD, {100003}, 3, .bound = 2e-6},
+	{SGD, {100003}, DTRAIN_SGD_GROUPS, .nesterov = true, .bound = 2e-6},
+	{SGD, {1000}, 1, .scaled = true, .scale = 8, .bound = 2e-6},
+	{SGD, {1003}, 5, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
+	{SGD, {1000}, 2, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},
 	{ACCUMULATE, {1}, .bound = 1e-7},
 	{ACCUMULATE, {100003}, .bound = 1e-7},
 	{NORMALIZE, {2, 3, 8, 8}, .bound = 2e-7},

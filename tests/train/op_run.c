@@ -560,22 +560,29 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 
 static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
-	dtrain_shape flat = dtrain_shape_of(1, s->c->x), two = dtrain_shape_of(1, (int64_t[]){DTRAIN_SGD_SCALARS});
+	int64_t groups = s->c->out, runs = (s->c->x[0] + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
 	if (!s->count) {
+		dtrain_shape flat = dtrain_shape_of(1, s->c->x);
 		double most = s->c->scaled ? s->c->scale : 1;
 		input(s, "w", PARAMETER, flat, -1, 1);
 		input(s, "g", PARAMETER, flat, -most, most);
 		input(s, "m", PARAMETER, flat, -1, 1);
 		s->tensors[0].result = s->tensors[2].result = true;
-		int scalars = add_tensor(s, "scalars", SCALARS, two, false, -1);
-		s->tensors[scalars].values[0] = 0.1f;
-		s->tensors[scalars].values[1] = 5e-4f;
+		dtrain_shape rates = dtrain_shape_of(2, (int64_t[]){groups, DTRAIN_SGD_SCALARS});
+		double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false, -1)].values;
+		for (int64_t i = 0; i < groups; i++) {
+			scalars[DTRAIN_SGD_SCALARS * i] = (double)(0.1f / (float)(i + 1));
+			scalars[DTRAIN_SGD_SCALARS * i + 1] = (double)(5e-4f * (float)i);
+		}
+		double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false, -1)].values;
+		for (int64_t i = 0; i < runs; i++)
+			group[i] = (double)(i / 3 * 7 % groups);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
 	}
 	if (s->c->scaled)
-		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4), LIST(0, 2));
+		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4, 5), LIST(0, 2));
 	else
-		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3), LIST(0, 2));
+		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4), LIST(0, 2));
 	return BETON_OK;
 }
 

@@ -16,7 +16,7 @@ typedef enum tensor_kind {
 	WEIGHT,     /* the same, but ops round it to the type that they compute in */
 	SCALARS,    /* F32 */
 	LABELS,     /* I64 */
-	PIXELS,     /* U8 */
+	PIXELS,     /* U8; groups of SGD as well */
 	PRIVATE,    /* U8: mask and index, which only the device can read */
 } tensor_kind;
 

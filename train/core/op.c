@@ -6,8 +6,9 @@
 
 /* One letter for each operand, inputs > outputs. A shape is checked by naming it: equal letters are equal shapes.
  *   X, Y: any tensor      W, P, B: what the checks below say      C: [channels of x]      N: [n]      S: []
- *   L: [n, c]             F: flat     R: f32 [2]                  m: u8 of x's shape      i: u8 of y's shape
- *   l: i64 [n]            u: u8 [n, h, w, c]                      A: f32 [4], a scaler */
+ *   L: [n, c]             F: flat     R: f32 [groups, 2]          m: u8 of x's shape      i: u8 of y's shape
+ *   l: i64 [n]            u: u8 [n, h, w, c]                      A: f32 [4], a scaler
+ *   G: u8 [n / 16] */
 static const struct {
 	const char *name;
 	const char *inputs;
@@ -39,7 +40,7 @@ static const struct {
 	[DTRAIN_OP_FLATTEN_BWD] = {"flatten_bwd", "Y", "X"},
 	[DTRAIN_OP_SOFTMAX_XENT] = {"softmax_xent", "Ll", "NL", "A", NULL},
 	[DTRAIN_OP_MEAN] = {"mean", "N", "S"},
-	[DTRAIN_OP_SGD] = {"sgd", "FFFR", "FF", "A", NULL},
+	[DTRAIN_OP_SGD] = {"sgd", "FFFRG", "FF", "A", NULL},
 	[DTRAIN_OP_NORMALIZE] = {"normalize", "u", "X"},
 	[DTRAIN_OP_SCALER_INSPECT] = {"scaler_inspect", "FA", "A"},
 	[DTRAIN_OP_SCALER_UPDATE] = {"scaler_update", "A", "A"},
@@ -87,6 +88,7 @@ static dtrain_dtype dtype_of_letter(char letter, dtrain_dtype real)
 	case 'm':
 	case 'i':
 	case 'u':
+	case 'G':
 		return DTRAIN_U8;
 	case 'R':
 	case 'A':
@@ -251,6 +253,17 @@ static int check_loss(const dtrain_op_desc *desc, const op_roles *roles, beton_e
 	return BETON_OK;
 }
 
+static int check_sgd(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *scalars = &roles->of['R']->shape;
+	int64_t runs = (dtrain_shape_count(&roles->of['F']->shape) + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	if (scalars->ndim != 2 || scalars->dim[0] > DTRAIN_SGD_GROUPS || scalars->dim[1] != DTRAIN_SGD_SCALARS)
+		return bad(desc, "needs two scalars for each of 256 groups at most, not", roles->of['R'], err);
+	return is_vector(roles->of['G'], runs)
+		       ? BETON_OK
+		       : bad(desc, "needs a group for each 16 elements, not", roles->of['G'], err);
+}
+
 static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)
 {
 	switch (desc->kind) {
@@ -286,9 +299,7 @@ static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton
 	case DTRAIN_OP_NORMALIZE:
 		return check_normalize(desc, roles, err);
 	case DTRAIN_OP_SGD:
-		if (!is_vector(roles->of['R'], DTRAIN_SGD_SCALARS))
-			return bad(desc, "needs two scalars, not", roles->of['R'], err);
-		return BETON_OK;
+		return check_sgd(desc, roles, err);
 	default:
 		return BETON_OK;
 	}

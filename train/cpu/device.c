@@ -188,7 +188,7 @@ static bool is_supported(const dtrain_op_desc *desc)
 	case DTRAIN_OP_SOFTMAX_XENT:
 		return desc->num_inputs == 2;
 	case DTRAIN_OP_SGD:
-		return desc->num_inputs == 4;
+		return desc->num_inputs == 5;
 	case DTRAIN_OP_NORMALIZE:
 	case DTRAIN_OP_SCALER_INSPECT:
 	case DTRAIN_OP_SCALER_UPDATE:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
-/* Elements of one piece of work: the three arrays' pieces fit the second-level cache. */
+/* Elements of one piece of work, a multiple of DTRAIN_PARAM_ALIGN: the three arrays' pieces fit the second-level cache.
+ */
 #define PIECE 16384
 
 typedef struct update {
@@ -24,22 +25,36 @@ static void update_piece(float *restrict w, const float *restrict g, float *rest
 		}
 }
 
+/* What one group has of the piece is updated at once. */
+static void update_groups(float *w, const float *g, float *m, int64_t count, const uint8_t *group, const float *scalars,
+			  update u)
+{
+	int64_t runs = (count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	for (int64_t first = 0, end; first < runs; first = end) {
+		for (end = first + 1; end < runs && group[end] == group[first];)
+			end++;
+		int64_t start = first * DTRAIN_PARAM_ALIGN, stop = end * DTRAIN_PARAM_ALIGN;
+		u.lr = scalars[DTRAIN_SGD_SCALARS * group[first]];
+		u.decay = scalars[DTRAIN_SGD_SCALARS * group[first] + 1];
+		update_piece(w + start, g + start, m + start, (stop < count ? stop : count) - start, u);
+	}
+}
+
 static int run_sgd(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)workspace;
 	(void)err;
 	float *w = operands[0], *m = operands[2];
 	const float *g = operands[1], *scalars = operands[3];
-	update u = {.lr = scalars[0],
-		    .decay = scalars[1],
-		    .momentum = (float)op->attrs.momentum,
-		    .nesterov = op->attrs.nesterov};
+	const uint8_t *group = operands[4];
+	update u = {.momentum = (float)op->attrs.momentum, .nesterov = op->attrs.nesterov};
 	int64_t count = op->count;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
 #endif
 	for (int64_t start = 0; start < count; start += PIECE)
-		update_piece(w + start, g + start, m + start, count - start < PIECE ? count - start : PIECE, u);
+		update_groups(w + start, g + start, m + start, count - start < PIECE ? count - start : PIECE,
+			      group + start / DTRAIN_PARAM_ALIGN, scalars, u);
 	return BETON_OK;
 }
 

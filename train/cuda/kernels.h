@@ -118,7 +118,7 @@ cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, co
 				     int64_t classes, double label_smoothing);
 /* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
-			    const float *scaler, int64_t count, double momentum, bool nesterov);
+			    const uint8_t *group, const float *scaler, int64_t count, double momentum, bool nesterov);
 cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count);
 cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler);
 

@@ -12,31 +12,35 @@ namespace
 struct sgd_op {
 	float *w, *m;
 	const float *g, *scalars, *scaler; /* scaler NULL: none */
+	const uint8_t *group;
 	float momentum;
 	bool nesterov;
 };
 
-struct rates {
-	float inverse, lr, decay;
-};
-
-template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, const rates &r, int64_t first, int64_t stride)
+/* A vector is within one run of a group; the runs' numbers come from memory together with the vectors, and the rates,
+ * which they lead to, from the cache. */
+template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, float inverse, int64_t first, int64_t stride)
 {
+	static_assert(DTRAIN_PARAM_ALIGN % V == 0, "vectors do not divide a run");
 	typedef vector<float, V> numbers;
 	numbers w[N], g[N], m[N];
+	int group[N];
 #pragma unroll
 	for (int k = 0; k < N; k++) {
+		group[k] = a.group[(first + k * stride) / (DTRAIN_PARAM_ALIGN / V)];
 		w[k] = reinterpret_cast<const numbers *>(a.w)[first + k * stride];
 		g[k] = reinterpret_cast<const numbers *>(a.g)[first + k * stride];
 		m[k] = reinterpret_cast<const numbers *>(a.m)[first + k * stride];
 	}
 #pragma unroll
 	for (int k = 0; k < N; k++) {
+		const float lr = a.scalars[DTRAIN_SGD_SCALARS * group[k]];
+		const float decay = a.scalars[DTRAIN_SGD_SCALARS * group[k] + 1];
 #pragma unroll
 		for (int i = 0; i < V; i++) {
-			const float gradient = g[k].v[i] * r.inverse + r.decay * w[k].v[i];
+			const float gradient = g[k].v[i] * inverse + decay * w[k].v[i];
 			m[k].v[i] = a.momentum * m[k].v[i] + gradient;
-			w[k].v[i] -= r.lr * (a.nesterov ? gradient + a.momentum * m[k].v[i] : m[k].v[i]);
+			w[k].v[i] -= lr * (a.nesterov ? gradient + a.momentum * m[k].v[i] : m[k].v[i]);
 		}
 		store_vector(a.w + (first + k * stride) * V, w[k].v);
 		store_vector(a.m + (first + k * stride) * V, m[k].v);
@@ -47,16 +51,16 @@ template <int V> __global__ void __launch_bounds__(THREADS) sgd(sgd_op a, int64_
 {
 	if (a.scaler && a.scaler[DTRAIN_SCALER_INFINITE] != 0)
 		return;
-	const rates r = {a.scaler ? 1 / a.scaler[DTRAIN_SCALER_SCALE] : 1.f, a.scalars[0], a.scalars[1]};
+	const float inverse = a.scaler ? 1 / a.scaler[DTRAIN_SCALER_SCALE] : 1.f;
 	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
 	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 	int64_t i = thread;
 	for (; i + stride < vectors; i += 2 * stride)
-		sgd_step<2, V>(a, r, i, stride);
+		sgd_step<2, V>(a, inverse, i, stride);
 	if (i < vectors)
-		sgd_step<1, V>(a, r, i, 0);
+		sgd_step<1, V>(a, inverse, i, 0);
 	if (thread < count - vectors * V)
-		sgd_step<1, 1>(a, r, vectors * V + thread, 0);
+		sgd_step<1, 1>(a, inverse, vectors * V + thread, 0);
 }
 
 __device__ inline bool is_finite(float x)
@@ -114,9 +118,10 @@ __global__ void update(float *scaler)
 using namespace cuda_kernels;
 
 extern "C" cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
-				       const float *scaler, int64_t count, double momentum, bool nesterov)
+				       const uint8_t *group, const float *scaler, int64_t count, double momentum,
+				       bool nesterov)
 {
-	sgd_op a = {w, m, g, scalars, scaler, (float)momentum, nesterov};
+	sgd_op a = {w, m, g, scalars, scaler, group, (float)momentum, nesterov};
 	if (is_aligned(w, 16) && is_aligned(g, 16) && is_aligned(m, 16))
 		return launch(sgd<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, a, count);
 	return launch(sgd<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, a, count);

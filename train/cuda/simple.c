@@ -199,8 +199,8 @@ static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_sgd(stream, operands[0], operands[1], operands[2], operands[3],
-			       desc->num_inputs > 4 ? operands[4] : NULL, dtrain_shape_count(&desc->inputs[0].shape),
+	return cuda_kernel_sgd(stream, operands[0], operands[1], operands[2], operands[3], operands[4],
+			       desc->num_inputs > 5 ? operands[5] : NULL, dtrain_shape_count(&desc->inputs[0].shape),
 			       desc->attrs.momentum, desc->attrs.nesterov);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 
@@ -10,14 +11,17 @@ struct dtrain_sgd {
 	const dtrain_device_api *api;
 	dtrain_device *device;
 	dtrain_params *params;
-	double weight_decay;
+	dtrain_sgd_group *groups;
+	int32_t num_groups;
 	void *scaler;                /* state of the loss's scale; NULL */
 	dtrain_op *inspect, *update; /* with a scaler */
 	dtrain_op *op;
 	void *momentum;
 	void *workspace;
 	size_t workspace_bytes;
-	float *scalars; /* on the device: lr, weight_decay */
+	uint8_t *group; /* on the device: of each DTRAIN_PARAM_ALIGN elements */
+	size_t group_bytes, scalar_bytes;
+	float *scalars; /* on the device: lr, weight_decay of each group */
 	/* The same in host memory. A copy may still read it when set_rate returns, so that the next must wait for
 	 * copied before it writes. */
 	float *host_scalars;
@@ -27,6 +31,39 @@ struct dtrain_sgd {
 void dtrain_sgd_options_init(dtrain_sgd_options *options)
 {
 	*options = (dtrain_sgd_options){.struct_size = sizeof(*options), .momentum = 0.9};
+}
+
+static int check_group(int32_t index, double lr_scale, double weight_decay, beton_error *err)
+{
+	if (!(lr_scale >= 0 && isfinite(lr_scale)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: group %d: lr_scale %g is not a number >= 0", index,
+			       lr_scale);
+	if (!(weight_decay >= 0 && isfinite(weight_decay)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: group %d: weight decay %g is not a number >= 0",
+			       index, weight_decay);
+	return BETON_OK;
+}
+
+static int check_groups(const dtrain_params *params, const dtrain_sgd_options *options, beton_error *err)
+{
+	if (!options->groups)
+		return options->num_groups || options->group_of
+			       ? bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: groups without what they are")
+			       : BETON_OK;
+	if (options->num_groups < 1 || options->num_groups > DTRAIN_SGD_GROUPS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: %d groups, not 1 to %d", options->num_groups,
+			       DTRAIN_SGD_GROUPS);
+	for (int32_t i = 0; i < options->num_groups; i++) {
+		const dtrain_sgd_group *group = &options->groups[i];
+		int status = check_group(i, group->lr_scale, group->weight_decay, err);
+		if (status != BETON_OK)
+			return status;
+	}
+	for (int i = 0; options->group_of && i < dtrain_params_count(params); i++)
+		if (options->group_of[i] >= options->num_groups)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: parameter '%s' is in group %d of %d",
+				       dtrain_params_at(params, i)->name, options->group_of[i], options->num_groups);
+	return BETON_OK;
 }
 
 static int check_options(const dtrain_sgd_options *options, beton_error *err)
@@ -60,17 +97,17 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 	int64_t count = dtrain_params_flat_count(sgd->params);
 	dtrain_operand flat = {
 		.dtype = dtype, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * dtrain_dtype_size(dtype)};
-	dtrain_operand scalars = {.dtype = DTRAIN_F32,
-				  .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SGD_SCALARS}),
-				  .bytes = DTRAIN_SGD_SCALARS * sizeof(float)};
+	int64_t rates[] = {sgd->num_groups, DTRAIN_SGD_SCALARS}, runs = (int64_t)sgd->group_bytes;
+	dtrain_operand scalars = {.dtype = DTRAIN_F32, .shape = dtrain_shape_of(2, rates), .bytes = sgd->scalar_bytes};
+	dtrain_operand group = {.dtype = DTRAIN_U8, .shape = dtrain_shape_of(1, &runs), .bytes = sgd->group_bytes};
 	dtrain_operand scaler = {.dtype = DTRAIN_F32,
 				 .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}),
 				 .bytes = DTRAIN_SCALERS * sizeof(float)};
 	dtrain_op_desc step = {.kind = DTRAIN_OP_SGD,
 			       .attrs = {.momentum = options->momentum, .nesterov = options->nesterov},
-			       .num_inputs = sgd->scaler ? 5 : 4,
+			       .num_inputs = sgd->scaler ? 6 : 5,
 			       .num_outputs = 2,
-			       .inputs = {flat, flat, flat, scalars, scaler},
+			       .inputs = {flat, flat, flat, scalars, group, scaler},
 			       .outputs = {flat, flat}};
 	dtrain_op_desc inspect = {.kind = DTRAIN_OP_SCALER_INSPECT,
 				  .num_inputs = 2,
@@ -92,33 +129,87 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 	return status;
 }
 
+/* Fills device memory before anything is put on a stream of the caller's. */
+static int upload(dtrain_sgd *sgd, void *to, const void *from, size_t bytes, beton_error *err)
+{
+	dtrain_stream *stream;
+	int status = sgd->api->stream_create(sgd->device, &stream, err);
+	if (status != BETON_OK)
+		return status;
+	status = sgd->api->copy(stream, to, from, bytes, DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK)
+		status = sgd->api->stream_synchronize(stream, err);
+	sgd->api->stream_destroy(stream);
+	return status;
+}
+
+/* The padding behind a parameter is of its last run; what a block has more stays in group 0: all of that is zero. */
+static int place_groups(dtrain_sgd *sgd, const uint8_t *group_of, beton_error *err)
+{
+	int status = sgd->api->alloc(sgd->device, sgd->group_bytes, (void **)&sgd->group, err);
+	if (status != BETON_OK || !group_of)
+		return status;
+	uint8_t *host;
+	status = sgd->api->host_alloc(sgd->device, sgd->group_bytes, (void **)&host, err);
+	if (status != BETON_OK)
+		return status;
+	memset(host, 0, sgd->group_bytes);
+	for (int i = 0; i < dtrain_params_count(sgd->params); i++) {
+		const dtrain_param *param = dtrain_params_at(sgd->params, i);
+		memset(host + param->offset / DTRAIN_PARAM_ALIGN, group_of[i],
+		       (size_t)((param->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN));
+	}
+	status = upload(sgd, sgd->group, host, sgd->group_bytes, err);
+	sgd->api->host_free(sgd->device, host);
+	return status;
+}
+
+static int allocate(dtrain_sgd *sgd, beton_error *err)
+{
+	const dtrain_device_api *api = sgd->api;
+	size_t bytes =
+		(size_t)dtrain_params_flat_count(sgd->params) * dtrain_dtype_size(dtrain_params_dtype(sgd->params));
+	int status = api->alloc(sgd->device, bytes, &sgd->momentum, err);
+	if (status == BETON_OK)
+		status = api->alloc(sgd->device, sgd->scalar_bytes, (void **)&sgd->scalars, err);
+	if (status == BETON_OK)
+		status = api->host_alloc(sgd->device, sgd->scalar_bytes, (void **)&sgd->host_scalars, err);
+	return status == BETON_OK ? api->event_create(sgd->device, &sgd->copied, err) : status;
+}
+
 int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, dtrain_sgd **out, beton_error *err)
 {
 	*out = NULL;
 	int status = check_options(options, err);
+	if (status == BETON_OK)
+		status = check_groups(params, options, err);
 	if (status != BETON_OK)
 		return status;
 	if (!dtrain_params_values(params))
 		return bt_fail(err, BETON_STATE, "sgd: the parameters are not allocated yet");
 	if (dtrain_params_flat_count(params) < 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: the model has no parameters");
+	int32_t num_groups = options->groups ? options->num_groups : 1;
+	const dtrain_sgd_group all = {.lr_scale = 1, .weight_decay = options->weight_decay};
 	dtrain_sgd *sgd = calloc(1, sizeof(*sgd));
-	if (!sgd)
+	dtrain_sgd_group *groups = calloc((size_t)num_groups, sizeof(*groups));
+	if (!sgd || !groups) {
+		free(sgd);
+		free(groups);
 		return bt_fail(err, BETON_NO_MEMORY, "sgd: out of memory");
-	sgd->params = params;
-	sgd->device = dtrain_params_device(params);
-	sgd->api = dtrain_device_get_api(sgd->device);
-	sgd->weight_decay = options->weight_decay;
-	sgd->scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL;
-	size_t bytes = (size_t)dtrain_params_flat_count(params) * dtrain_dtype_size(dtrain_params_dtype(params));
-	status = sgd->api->alloc(sgd->device, bytes, &sgd->momentum, err);
+	}
+	memcpy(groups, options->groups ? options->groups : &all, (size_t)num_groups * sizeof(*groups));
+	*sgd = (dtrain_sgd){.params = params,
+			    .device = dtrain_params_device(params),
+			    .api = dtrain_device_get_api(dtrain_params_device(params)),
+			    .groups = groups,
+			    .num_groups = num_groups,
+			    .group_bytes = (size_t)(dtrain_params_flat_count(params) / DTRAIN_PARAM_ALIGN),
+			    .scalar_bytes = (size_t)num_groups * DTRAIN_SGD_SCALARS * sizeof(float),
+			    .scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL};
+	status = allocate(sgd, err);
 	if (status == BETON_OK)
-		status = sgd->api->alloc(sgd->device, DTRAIN_SGD_SCALARS * sizeof(float), (void **)&sgd->scalars, err);
-	if (status == BETON_OK)
-		status = sgd->api->host_alloc(sgd->device, DTRAIN_SGD_SCALARS * sizeof(float),
-					      (void **)&sgd->host_scalars, err);
-	if (status == BETON_OK)
-		status = sgd->api->event_create(sgd->device, &sgd->copied, err);
+		status = place_groups(sgd, options->group_of, err);
 	if (status == BETON_OK)
 		status = create_ops(sgd, options, err);
 	if (status != BETON_OK) {
@@ -142,10 +233,22 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 		s->api->event_destroy(s->copied);
 	s->api->host_free(s->device, s->host_scalars);
 	s->api->free(s->device, s->scalars);
+	s->api->free(s->device, s->group);
 	s->api->free(s->device, s->workspace);
 	s->api->free(s->device, s->momentum);
+	free(s->groups);
 	free(s);
 	*sgd = NULL;
+}
+
+int dtrain_sgd_set_group(dtrain_sgd *sgd, int32_t group, double lr_scale, double weight_decay, beton_error *err)
+{
+	if (group < 0 || group >= sgd->num_groups)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: no group %d of %d", group, sgd->num_groups);
+	int status = check_group(group, lr_scale, weight_decay, err);
+	if (status == BETON_OK)
+		sgd->groups[group] = (dtrain_sgd_group){.lr_scale = lr_scale, .weight_decay = weight_decay};
+	return status;
 }
 
 int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)
@@ -153,10 +256,11 @@ int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton
 	int status = sgd->api->event_synchronize(sgd->copied, err);
 	if (status != BETON_OK)
 		return status;
-	sgd->host_scalars[0] = (float)lr;
-	sgd->host_scalars[1] = (float)sgd->weight_decay;
-	status = sgd->api->copy(stream, sgd->scalars, sgd->host_scalars, DTRAIN_SGD_SCALARS * sizeof(float),
-				DTRAIN_HOST_TO_DEVICE, err);
+	for (int32_t i = 0; i < sgd->num_groups; i++) {
+		sgd->host_scalars[DTRAIN_SGD_SCALARS * i] = (float)(lr * sgd->groups[i].lr_scale);
+		sgd->host_scalars[DTRAIN_SGD_SCALARS * i + 1] = (float)sgd->groups[i].weight_decay;
+	}
+	status = sgd->api->copy(stream, sgd->scalars, sgd->host_scalars, sgd->scalar_bytes, DTRAIN_HOST_TO_DEVICE, err);
 	return status == BETON_OK ? sgd->api->event_record(sgd->copied, stream, err) : status;
 }
 
@@ -164,8 +268,8 @@ int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err)
 {
 	void *values = dtrain_params_values(sgd->params), *grads = dtrain_params_grads(sgd->params);
 	void *inspect[] = {grads, sgd->scaler, sgd->scaler}, *update[] = {sgd->scaler, sgd->scaler};
-	void *plain[] = {values, grads, sgd->momentum, sgd->scalars, values, sgd->momentum};
-	void *scaled[] = {values, grads, sgd->momentum, sgd->scalars, sgd->scaler, values, sgd->momentum};
+	void *plain[] = {values, grads, sgd->momentum, sgd->scalars, sgd->group, values, sgd->momentum};
+	void *scaled[] = {values, grads, sgd->momentum, sgd->scalars, sgd->group, sgd->scaler, values, sgd->momentum};
 	int status = BETON_OK;
 	if (sgd->scaler)
 		status = sgd->api->op_run(sgd->inspect, stream, inspect, sgd->workspace, err);

@@ -102,29 +102,36 @@ static const int64_t counts[] = {1, 3, 4, 5, 1000, 2047, 2049, 24576, 24577, 100
 #define COUNTS (sizeof(counts) / sizeof(counts[0]))
 
 /* infinite: the scaler says that this step is to be left out. */
-static void check_sgd(int64_t count, bool nesterov, bool scaled, bool infinite, int shift)
+static void check_sgd(int64_t count, bool nesterov, bool scaled, bool infinite, int shift, int groups)
 {
 	array w = array_random("w", DTRAIN_F32, count, shift, -1, 1),
 	      m = array_random("m", DTRAIN_F32, count, shift, -1, 1);
-	array g = array_random("g", DTRAIN_F32, count, 0, -1, 1), scalars = array_make("scalars", DTRAIN_F32, 2, 0);
+	array g = array_random("g", DTRAIN_F32, count, 0, -1, 1),
+	      scalars = array_make("scalars", DTRAIN_F32, 2 * groups, 0);
+	int64_t runs = (count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	array group = array_make("group", DTRAIN_U8, runs, 0);
 	array w64 = array_as(&w, DTRAIN_F64), m64 = array_as(&m, DTRAIN_F64), g64 = array_as(&g, DTRAIN_F64);
 	array scaler = scaler_of(4096, 5, infinite);
-	array_set(&scalars, 0, 0.1);
-	array_set(&scalars, 1, 5e-4);
-	CHECK_CUDA(cuda_kernel_sgd(NULL, w.memory, g.memory, m.memory, scalars.memory, scaled ? scaler.memory : NULL,
-				   count, 0.9, nesterov));
-	dtrain_shape flat = dtrain_shape_of(1, &count), two = dtrain_shape_of(1, (int64_t[]){2});
-	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
+	for (int i = 0; i < groups; i++) {
+		array_set(&scalars, 2 * i, 0.1 * (i + 1) / groups);
+		array_set(&scalars, 2 * i + 1, 5e-4 * (groups - i));
+	}
+	for (int64_t i = 0; i < runs; i++)
+		array_set(&group, i, (double)(i * 5 % groups));
+	CHECK_CUDA(cuda_kernel_sgd(NULL, w.memory, g.memory, m.memory, scalars.memory, group.memory,
+				   scaled ? scaler.memory : NULL, count, 0.9, nesterov));
+	dtrain_shape flat = dtrain_shape_of(1, &count), two = dtrain_shape_of(2, (int64_t[]){groups, 2});
+	dtrain_shape each = dtrain_shape_of(1, &runs), four = dtrain_shape_of(1, (int64_t[]){4});
 	dtrain_op_attrs attrs = {.momentum = 0.9, .nesterov = nesterov};
 	if (scaled)
-		ref_run(DTRAIN_OP_SGD, &attrs, 5, 2, (dtrain_shape[]){flat, flat, flat, two, four, flat, flat},
-			(array *[]){&w64, &g64, &m64, &scalars, &scaler, &w64, &m64});
+		ref_run(DTRAIN_OP_SGD, &attrs, 6, 2, (dtrain_shape[]){flat, flat, flat, two, each, four, flat, flat},
+			(array *[]){&w64, &g64, &m64, &scalars, &group, &scaler, &w64, &m64});
 	else
-		ref_run(DTRAIN_OP_SGD, &attrs, 4, 2, (dtrain_shape[]){flat, flat, flat, two, flat, flat},
-			(array *[]){&w64, &g64, &m64, &scalars, &w64, &m64});
+		ref_run(DTRAIN_OP_SGD, &attrs, 5, 2, (dtrain_shape[]){flat, flat, flat, two, each, flat, flat},
+			(array *[]){&w64, &g64, &m64, &scalars, &group, &w64, &m64});
 	array_compare(&w, &w64, 3e-7);
 	array_compare(&m, &m64, 3e-7);
-	free_all((array *[]){&w, &m, &g, &scalars, &w64, &m64, &g64, &scaler, NULL});
+	free_all((array *[]){&w, &m, &g, &scalars, &group, &w64, &m64, &g64, &scaler, NULL});
 }
 
 static void sgd_equals_ref(void **state)
@@ -132,7 +139,8 @@ static void sgd_equals_ref(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNTS; i++)
 		for (int k = 0; k < 12; k++)
-			check_sgd(counts[i], k & 1, k / 2 % 3 > 0, k / 2 % 3 > 1, k / 6);
+			check_sgd(counts[i], k & 1, k / 2 % 3 > 0, k / 2 % 3 > 1, k / 6,
+				  (int[]){1, 3, DTRAIN_SGD_GROUPS}[(i + (size_t)k) % 3]);
 }
 
 static void inspect_finds_one_bad_number_anywhere(void **state)

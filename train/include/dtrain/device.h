@@ -97,7 +97,7 @@ typedef enum dtrain_op_kind {
 					  the scaler's scale; a label outside 0..c-1 is an error of the run (checked when
 					  the device synchronizes) */
 	DTRAIN_OP_MEAN,                /* x [n] -> y []                                                   */
-	DTRAIN_OP_SGD,                 /* w, g, m, scalars, [scaler] -> w, m  in place; flat [n] */
+	DTRAIN_OP_SGD,                 /* w, g, m, scalars, group, [scaler] -> w, m   in place; flat [n]; below */
 	DTRAIN_OP_NORMALIZE, /* x u8 [n, h, w, c], c <= 4 -> y [n, c, h, w] = x * attrs.scale[c] + attrs.shift[c] */
 	DTRAIN_OP_SCALER_INSPECT, /* g flat [n], scaler -> scaler   notes whether any g is infinite or not a number */
 	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler_element */
@@ -117,10 +117,13 @@ typedef struct dtrain_op_attrs {
 	float scale[4], shift[4]; /* of DTRAIN_OP_NORMALIZE, for each channel */
 } dtrain_op_attrs;
 
-/* What changes from step to step for DTRAIN_OP_SGD, PyTorch's update: g += weight_decay * w; m = momentum * m + g;
- * w -= lr * (nesterov ? g + momentum * m : m). Lives in device-readable memory so that a captured step can be replayed:
- * the operand scalars, f32 [2]: lr, weight_decay. */
-enum { DTRAIN_SGD_SCALARS = 2 };
+/* DTRAIN_OP_SGD is PyTorch's update: g += weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum *
+ * m : m). Each run of DTRAIN_PARAM_ALIGN elements has a group, from which it has lr and weight_decay. Both operands are
+ * in device-readable memory, so that what changes from step to step changes in a captured step as well: scalars: f32
+ * [groups, DTRAIN_SGD_SCALARS]: lr, weight_decay; 1 to DTRAIN_SGD_GROUPS groups group: u8 [n / DTRAIN_PARAM_ALIGN,
+ * rounded up], each below the number of groups: nobody checks */
+enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_SGD_GROUPS = 256 };
+#define DTRAIN_PARAM_ALIGN 16
 
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
  * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD

@@ -24,12 +24,23 @@ BETON_API void dtrain_scaler_destroy(dtrain_scaler **scaler);
  */
 BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
 
+/* Parameters that are updated alike, as PyTorch's param groups. */
+typedef struct dtrain_sgd_group {
+	double lr_scale;     /* >= 0; the rate is lr_scale times that of the step */
+	double weight_decay; /* >= 0 */
+} dtrain_sgd_group;
+
 typedef struct dtrain_sgd_options {
 	size_t struct_size;
 	double momentum;             /* 0 .. <1; default 0.9 */
 	bool nesterov;               /* default false; needs momentum > 0 */
-	double weight_decay;         /* >= 0, on every parameter; default 0 */
+	double weight_decay;         /* >= 0, on every parameter; default 0; with groups not used */
 	const dtrain_scaler *scaler; /* of the loss whose gradients are used; default NULL */
+	/* 1 to DTRAIN_SGD_GROUPS groups, and for each parameter, by its index, the number of its group; NULL: all in
+	 * group 0. Both are copied. Default: none, which is one group of lr_scale 1 and the weight_decay above. */
+	const dtrain_sgd_group *groups;
+	int32_t num_groups;
+	const uint8_t *group_of;
 } dtrain_sgd_options;
 
 typedef struct dtrain_sgd dtrain_sgd;
@@ -45,6 +56,10 @@ BETON_API int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *str
 BETON_API int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err);
 /* Both in turn. */
 BETON_API int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err);
+/* Changes a group from the next set_rate on; a captured step follows. INVALID_ARGUMENT when there is no such group, or
+ * a number is negative or not finite. */
+BETON_API int dtrain_sgd_set_group(dtrain_sgd *sgd, int32_t group, double lr_scale, double weight_decay,
+				   beton_error *err);
 /* The momentum array over the flat space (device memory), for checkpoints. */
 BETON_API void *dtrain_sgd_momentum(const dtrain_sgd *sgd);
 

@@ -23,7 +23,6 @@
 extern "C" {
 #endif
 
-#define DTRAIN_PARAM_ALIGN 16
 #define DTRAIN_BLOCK_ALIGN 1024
 #define DTRAIN_GRAD_EXTRA 16
 

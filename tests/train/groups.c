@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parameters that are updated in groups, against PyTorch. With a device's name as argument, on that device alone: 77
+ * when there is none.
+ */
+#include <stdio.h>
+
+#include "missing.h"
+#include "net.h"
+
+enum { PARAMS = 4, STEPS = 6, ELEMENTS = 3 + 17 + 5 + 40 };
+
+static const int64_t sizes[PARAMS] = {3, 17, 5, 40};
+static const uint8_t group_of[PARAMS] = {0, 2, 1, 0};
+static const dtrain_sgd_group groups[] = {{1, 5e-4}, {64, 5e-4 / 64}, {0.5, 0}};
+#define GROUPS ((int32_t)(sizeof(groups) / sizeof(groups[0])))
+
+/* The parameters one behind the other, after STEPS steps of torch.optim.SGD 2.15 with such param_groups, momentum 0.85,
+ * without and with Nesterov's form, from the starts, gradients and rates of this file, in F64. */
+static const double of_torch[2][ELEMENTS] = {
+	{-0.154059492, -0.198397877, -0.290485943, -0.404050817, -0.299933581, -0.148816029, 0.0252604627, 0.187456563,
+	 0.308520477,  0.378545522,  0.411629372,  0.43924375,   0.495432768,  0.600801341,  0.752824648,  0.927035206,
+	 1.08853073,   1.20838887,   1.27727004,   1.30980981,   -6.79301713,  2.76716394,   10.9789781,   14.0506706,
+	 10.6079655,   -0.336578395, -0.20697862,  0.0199664417, 0.331560524,  0.675295629,  0.983547277,  1.20537948,
+	 1.33050069,   1.39410384,   1.46031512,   1.59203368,   1.82134997,   2.13445241,   2.4781236,    2.78476894,
+	 3.00420829,   3.1272752,    3.19012898,   3.25724807,   3.39110464,   3.62278381,   3.93736258,   4.28092896,
+	 4.58593848,   4.80297916,   4.92401376,   4.98615657,   5.05422078,   5.19023466,   5.42426751,   5.74029042,
+	 6.0837116,    6.38705466,   6.60169255,   6.72071643,   6.78218795,   6.85123481,   6.98942312,   7.22580072,
+	 7.54323424},
+	{-0.0929680285, -0.154189282, -0.283940235, -0.454468138, -0.343356248, -0.164821682, 0.0441995307,
+	 0.232433013,   0.358381182,  0.409840212,  0.409639667,  0.404905438,  0.444895693,  0.557833879,
+	 0.737635068,   0.946767405,  1.13390435,   1.25806398,   1.30788367,   1.30696388,   -9.02866889,
+	 4.926234,      16.517372,    20.3635719,   14.7262252,   -0.360850202, -0.261734643, -0.0395211827,
+	 0.295311274,   0.679317372,  1.02592457,   1.26614969,   1.3810427,    1.41059906,   1.43494969,
+	 1.53667349,    1.76195991,   2.09888472,   2.48301848,   2.82772845,   3.06492409,   3.17707992,
+	 3.20547891,    3.23079615,   3.33515589,   3.56350806,   3.90248645,   4.28669554,   4.62946798,
+	 4.86362332,    4.97306704,   5.00035681,   5.02668978,   5.13371307,   5.36512274,   5.70611561,
+	 6.09034815,    6.43114175,   6.66224782,   6.76900428,   6.79523436,   6.82263237,   6.93234455,
+	 7.16680352,    7.50977028},
+};
+
+/* Of an element of a parameter. */
+static double start(int param, int64_t i)
+{
+	return (double)(float)(0.05 * (double)(i + 1) * (param + 1) - 0.4);
+}
+
+static double gradient(int64_t flat, int step)
+{
+	return (double)(float)sin((double)flat * 0.7 + step);
+}
+
+static void open_net(net *n, const char *device)
+{
+	beton_error err = {0};
+	*n = (net){.dtype = DTRAIN_F32};
+	expect_ok(dtrain_device_open(device, NULL, &n->device, &err), &err);
+	n->api = dtrain_device_get_api(n->device);
+	expect_ok(n->api->stream_create(n->device, &n->stream, &err), &err);
+	expect_ok(dtrain_params_create(n->device, DTRAIN_F32, &n->params, &err), &err);
+	for (int i = 0; i < PARAMS; i++) {
+		char name[] = {'p', (char)('0' + i), 0};
+		dtrain_shape shape = dtrain_shape_of(1, &sizes[i]);
+		assert_int_equal(dtrain_params_declare(n->params, name, &shape, DTRAIN_INIT_ZERO, 0, &err), i);
+	}
+	expect_ok(dtrain_params_allocate(n->params, &err), &err);
+}
+
+/* The flat space in host memory, from or to the device. */
+static void move(net *n, float *host, void *array, dtrain_copy kind)
+{
+	size_t bytes = (size_t)dtrain_params_flat_count(n->params) * sizeof(float);
+	net_copy(n, kind == DTRAIN_HOST_TO_DEVICE ? array : (void *)host,
+		 kind == DTRAIN_HOST_TO_DEVICE ? (void *)host : array, bytes, kind);
+}
+
+static void fill(net *n, float *host, bool gradients, int step)
+{
+	memset(host, 0, (size_t)dtrain_params_flat_count(n->params) * sizeof(float));
+	for (int k = 0; k < PARAMS; k++) {
+		int64_t offset = dtrain_params_at(n->params, k)->offset;
+		for (int64_t i = 0; i < sizes[k]; i++)
+			host[offset + i] = (float)(gradients ? gradient(offset + i, step) : start(k, i));
+	}
+	move(n, host, gradients ? dtrain_params_grads(n->params) : dtrain_params_values(n->params),
+	     DTRAIN_HOST_TO_DEVICE);
+}
+
+static void compare(const net *n, const float *host, const double *right)
+{
+	int64_t found = 0;
+	for (int k = 0; k < PARAMS; k++)
+		for (int64_t i = 0; i < sizes[k]; i++, right++, found++) {
+			float got = host[dtrain_params_at(n->params, k)->offset + i];
+			if (!(fabs((double)got - *right) < 2e-6 * (1 + fabs(*right))))
+				fail_msg("%s: p%d[%lld] is %.9g, should be %.9g", n->api->name, k, (long long)i,
+					 (double)got, *right);
+		}
+	for (int64_t i = 0; i < dtrain_params_flat_count(n->params); i++)
+		found += host[i] == 0;
+	/* What is between the parameters is zero and stays zero. */
+	assert_int_equal(found, dtrain_params_flat_count(n->params));
+}
+
+static void check_groups(const char *device, bool nesterov)
+{
+	net n;
+	beton_error err = {0};
+	dtrain_sgd *sgd;
+	dtrain_sgd_options options;
+	open_net(&n, device);
+	float *host = calloc((size_t)dtrain_params_flat_count(n.params), sizeof(float));
+	assert_non_null(host);
+	fill(&n, host, false, 0);
+	dtrain_sgd_options_init(&options);
+	options.momentum = 0.85;
+	options.nesterov = nesterov;
+	options.weight_decay = 1; /* is not used */
+	options.groups = groups;
+	options.num_groups = GROUPS;
+	options.group_of = group_of;
+	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	for (int step = 0; step < STEPS; step++) {
+		if (step == 3) {
+			expect_ok(dtrain_sgd_set_group(sgd, 1, 2, 0.01, &err), &err);
+			expect_ok(dtrain_sgd_set_group(sgd, 2, 0, 0, &err), &err);
+		}
+		fill(&n, host, true, step);
+		expect_ok(dtrain_sgd_step(sgd, 0.1 / (step + 1), n.stream, &err), &err);
+	}
+	move(&n, host, dtrain_params_values(n.params), DTRAIN_DEVICE_TO_HOST);
+	compare(&n, host, of_torch[nesterov]);
+	free(host);
+	dtrain_sgd_destroy(&sgd);
+	net_close(&n);
+}
+
+static const char *the_device;
+
+static void groups_are_torchs(void **state)
+{
+	(void)state;
+	for (int nesterov = 0; nesterov < 2; nesterov++) {
+		if (the_device)
+			check_groups(the_device, nesterov);
+		for (int k = 0; !the_device && dtrain_device_at(k); k++)
+			check_groups(dtrain_device_at(k)->name, nesterov);
+	}
+}
+
+static void bad_groups_are_errors(void **state)
+{
+	(void)state;
+	static const dtrain_sgd_group bad[][2] = {{{1, 0}, {-1, 0}},  {{1, 0}, {NAN, 0}},      {{1, -1}, {1, 0}},
+						  {{1, NAN}, {1, 0}}, {{INFINITY, 0}, {1, 0}}, {{1, INFINITY}, {1, 0}}};
+	net n;
+	dtrain_sgd_options options;
+	beton_error err = {0};
+	dtrain_sgd *sgd = (dtrain_sgd *)&n;
+	open_net(&n, the_device ? the_device : "ref");
+	dtrain_sgd_options_init(&options);
+	options.num_groups = 2;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		options.groups = bad[i];
+		assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "sgd: group"));
+	}
+	options.groups = groups;
+	options.group_of = group_of; /* up to 2 */
+	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+	assert_string_equal(err.message, "sgd: parameter 'p1' is in group 2 of 2");
+	for (int i = 0; i < 3; i++) {
+		options.num_groups = (int32_t[]){-1, 0, DTRAIN_SGD_GROUPS + 1}[i];
+		assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+	}
+	options.groups = NULL;
+	options.num_groups = GROUPS;
+	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+	assert_null(sgd);
+	options.groups = groups;
+	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	assert_int_equal(dtrain_sgd_set_group(sgd, -1, 1, 0, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_sgd_set_group(sgd, GROUPS, 1, 0, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_sgd_set_group(sgd, 0, -1, 0, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_sgd_set_group(sgd, 0, 1, NAN, &err), BETON_INVALID_ARGUMENT);
+	dtrain_sgd_destroy(&sgd);
+	net_close(&n);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(groups_are_torchs),
+		cmocka_unit_test(bad_groups_are_errors),
+	};
+	the_device = argc > 1 ? argv[1] : NULL;
+	if (the_device && is_missing(the_device))
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
