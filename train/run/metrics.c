@@ -119,15 +119,18 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 	int result = BETON_OK;
 	if (metrics->fd >= 0)
 		result = write_line(metrics,
-				    json_pack("{s:I, s:f, s:f, s:f, s:I}", "epoch", (json_int_t)evaluation->epoch,
-					      "val_top1", evaluation->top1, "val_top5", evaluation->top5, "val_loss",
-					      evaluation->loss, "val_count", (json_int_t)evaluation->count),
+				    json_pack("{s:I, s:f, s:f, s:f, s:I, s:f, s:f}", "epoch",
+					      (json_int_t)evaluation->epoch, "val_top1", evaluation->top1, "val_top5",
+					      evaluation->top5, "val_loss", evaluation->loss, "val_count",
+					      (json_int_t)evaluation->count, "train_seconds", evaluation->train_seconds,
+					      "val_seconds", evaluation->val_seconds),
 				    err);
 	if (result == BETON_OK)
 		check_print(metrics,
 			    printf("epoch %" PRId64 ": validation top-1 %.2f %%, top-5 %.2f %%, loss %.4f (%" PRId64
-				   " picture%s)\n",
+				   " picture%s); %.1f s of training, %.1f s of evaluation\n",
 				   evaluation->epoch, 100 * evaluation->top1, 100 * evaluation->top5, evaluation->loss,
-				   evaluation->count, evaluation->count == 1 ? "" : "s"));
+				   evaluation->count, evaluation->count == 1 ? "" : "s", evaluation->train_seconds,
+				   evaluation->val_seconds));
 	return result;
 }

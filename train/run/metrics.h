@@ -30,6 +30,9 @@ typedef struct run_evaluation {
 	double top5;
 	double loss;
 	int64_t count;
+	/* Of this process: training up to here, without evaluations, and this evaluation. */
+	double train_seconds;
+	double val_seconds;
 } run_evaluation;
 
 typedef struct run_metrics {

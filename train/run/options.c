@@ -11,6 +11,7 @@
 #include <dtrain/model.h>
 
 #include "common/system.h"
+#include "recipes.h"
 
 typedef enum option_kind {
 	OPTION_GROUP, /* a heading of --help */
@@ -106,12 +107,13 @@ static const option_row rows[] = {
 	GROUP("Data and model"),
 	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
 	TEXT("val", val, "FILE", "validation set; none: no evaluation"),
+	TEXT("recipe", recipe, "NAME", "ffcv-cifar: the values below, for all that is not given"),
 	TEXT("model", model, "NAME", "mlp, resnet9, resnet20, resnet18, resnet50 (required)"),
 	WHOLE("classes", classes, "N", 1, 1000000, "classes of the model (default: the data's highest label + 1)"),
 	WHOLE("image-size", image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
 
 	GROUP("Length"),
-	WHOLE("epochs", epochs, "N", 1, 1e6, "train N epochs; this or --steps is required"),
+	REALS("epochs", epochs, "X", 1, 1e-6, 1e6, "train X epochs, in whole steps; this or --steps is required"),
 	WHOLE("steps", steps, "N", 1, STEPS_MAX, "train N steps, over as many epochs as that takes"),
 	WHOLE("batch-size", batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
 
@@ -170,7 +172,7 @@ static const option_row rows[] = {
 	FLAG("version", version, "show the version and exit (-V)"),
 };
 
-enum { ROWS = sizeof(rows) / sizeof(rows[0]), FIRST_OPTION = 256 };
+enum { ROWS = sizeof(rows) / sizeof(rows[0]), FIRST_OPTION = 256, HELP_COLUMNS = 110 };
 
 static void set_defaults(run_options *options)
 {
@@ -315,24 +317,33 @@ static int check_together(run_options *options, beton_error *err)
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
 }
 
-int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
+/* What getopt knows, made of the rows. */
+struct option_table {
+	struct option entries[ROWS + 1];
+	const option_row *rows[ROWS];
+};
+
+static void make_table(struct option_table *table)
 {
-	struct option table[ROWS + 1] = {{0}};
-	const option_row *of_entry[ROWS];
 	int entries = 0;
+	*table = (struct option_table){0};
 	for (int i = 0; i < ROWS; i++) {
 		if (rows[i].kind == OPTION_GROUP)
 			continue;
 		/* Each its own value: getopt takes two options of one value as the same when a name is shortened. */
-		table[entries] =
+		table->entries[entries] =
 			(struct option){rows[i].name, rows[i].kind == OPTION_FLAG ? no_argument : required_argument,
 					NULL, FIRST_OPTION + entries};
-		of_entry[entries++] = &rows[i];
+		table->rows[entries++] = &rows[i];
 	}
-	set_defaults(options);
+}
+
+static int parse_arguments(const struct option_table *table, run_options *options, int argc, char **argv,
+			   beton_error *err)
+{
 	opterr = 0;
 	optind = 0; /* glibc: start afresh, also when called a second time */
-	for (int got; (got = getopt_long(argc, argv, ":hV", table, NULL)) != -1;) {
+	for (int got; (got = getopt_long(argc, argv, ":hV", table->entries, NULL)) != -1;) {
 		const char *given = argv[optind - 1];
 		if (got == ':')
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: its value is missing", given);
@@ -344,21 +355,91 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
 		if (got < FIRST_OPTION)
 			continue;
-		int result = parse_value(of_entry[got - FIRST_OPTION], optarg, options, err);
+		int result = parse_value(table->rows[got - FIRST_OPTION], optarg, options, err);
 		if (result != BETON_OK)
 			return result;
 	}
-	if (options->help || options->version)
-		return BETON_OK;
+	return BETON_OK;
+}
+
+static const run_recipe *find_recipe(const char *name, beton_error *err)
+{
+	char list[128] = "";
+	for (int i = 0; run_recipe_at(i); i++) {
+		const char *other = run_recipe_at(i)->name;
+		if (strcmp(other, name) == 0)
+			return run_recipe_at(i);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", other);
+	}
+	bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s", name, list);
+	return NULL;
+}
+
+/* given: what the command line alone says. It wins, also where it says the same thing by another option. */
+static int apply_recipe(const struct option_table *table, const run_options *given, run_options *options,
+			beton_error *err)
+{
+	const run_recipe *recipe = find_recipe(given->recipe, err);
+	int result = recipe ? BETON_OK : BETON_INVALID_ARGUMENT;
+	for (const run_recipe_option *o = recipe ? recipe->options : NULL; o && o->name && result == BETON_OK; o++) {
+		int entry = 0;
+		while (table->entries[entry].name && strcmp(table->entries[entry].name, o->name) != 0)
+			entry++;
+		result = table->entries[entry].name
+				 ? parse_value(table->rows[entry], o->value, options, err)
+				 : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
+	}
+	if (given->steps)
+		options->epochs = 0;
+	if (given->warmup_steps)
+		options->warmup_epochs = 0;
+	if (!given->val)
+		options->tta = RUN_TTA_NONE;
+	return result;
+}
+
+int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
+{
+	struct option_table table;
+	run_options given;
+	make_table(&table);
+	set_defaults(options);
+	int result = parse_arguments(&table, options, argc, argv, err);
+	if (result != BETON_OK || options->help || options->version)
+		return result;
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);
-	return check_together(options, err);
+	if (options->recipe) {
+		given = *options;
+		set_defaults(options);
+		result = apply_recipe(&table, &given, options, err);
+		if (result == BETON_OK)
+			result = parse_arguments(&table, options, argc, argv, err);
+	}
+	return result == BETON_OK ? check_together(options, err) : result;
+}
+
+/* Lines of options, as they would stand on a command line. */
+static void print_recipe(FILE *out, const run_recipe *recipe)
+{
+	int column = 0;
+	fprintf(out, "  --recipe %s: %s\n", recipe->name, recipe->text);
+	for (const run_recipe_option *o = recipe->options; o->name; o++) {
+		char text[96];
+		int length = snprintf(text, sizeof(text), " --%s%s%s", o->name, o->value ? " " : "",
+				      o->value ? o->value : "");
+		if (column == 0 || column + length > HELP_COLUMNS)
+			column = fprintf(out, "%s   ", column ? "\n" : "");
+		column += fprintf(out, "%s", text);
+	}
+	fputs("\n", out);
 }
 
 void run_options_help(FILE *out)
 {
-	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs N|--steps N [OPTION...]\n"
+	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
+	      "       dtrain-ffcv --data FILE --recipe NAME [OPTION...]\n"
 	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
 	      out);
 	for (int i = 0; i < ROWS; i++) {
@@ -371,5 +452,8 @@ void run_options_help(FILE *out)
 			 rows[i].argument ? rows[i].argument : "");
 		fprintf(out, "  %-24s %s\n", left, rows[i].text);
 	}
+	fputs("\nRecipes:\n", out);
+	for (int i = 0; run_recipe_at(i); i++)
+		print_recipe(out, run_recipe_at(i));
 	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 128 + N stopped by signal N.\n", out);
 }

@@ -31,11 +31,12 @@ typedef enum run_tta {
 	RUN_TTA_FLIP_SHIFT = 2,
 } run_tta;
 
-/* Every option; texts are borrowed from argv. Counts of 0 in epochs and steps: not given. */
+/* Every option; texts are borrowed from argv. 0 in epochs and steps: not given. */
 typedef struct run_options {
 	const char *data;
 	const char *val;
 	const char *model;
+	const char *recipe; /* NULL: none */
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;
@@ -44,7 +45,7 @@ typedef struct run_options {
 	int64_t world_size;
 	int64_t master_port; /* 0 = the system chooses */
 	double timeout;      /* seconds */
-	int64_t epochs;
+	double epochs;
 	int64_t steps;
 	int64_t batch_size; /* per rank */
 	int64_t image_size;
@@ -85,8 +86,8 @@ typedef struct run_options {
 	bool version;
 } run_options;
 
-/* Sets the defaults, then what argv says; with help or version nothing is required. Errors: INVALID_ARGUMENT; the
- * message names the option, its value and its range. */
+/* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. Errors:
+ * INVALID_ARGUMENT; the message names the option, its value and its range. */
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err);
 
 void run_options_help(FILE *out);

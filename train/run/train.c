@@ -19,6 +19,7 @@ struct training {
 	dtrain_schedule schedule;
 	dtrain_position launched; /* the session's position is that of what is settled */
 	uint64_t step_began_ns;
+	uint64_t trained_ns;    /* without evaluations */
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* an epoch's end and the next one's beginning are the same step */
 	bool stop;              /* some rank was told to */
@@ -149,6 +150,7 @@ static int run_steps(struct training *training, beton_error *err)
 	training->launched = session->position;
 	if (is_over(session, launched) || launched->step >= total)
 		return BETON_OK;
+	uint64_t began = bt_now_ns();
 	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
 					 (uint64_t)launched->position, err);
 	training->step_began_ns = bt_now_ns();
@@ -157,6 +159,7 @@ static int run_steps(struct training *training, beton_error *err)
 	if (result == BETON_OK)
 		result = drain(training, err);
 	beton_iterator_close(&training->iterator);
+	training->trained_ns += bt_now_ns() - began;
 	return result;
 }
 
@@ -170,7 +173,10 @@ static int evaluate(struct training *training, beton_error *err)
 	/* A finished run that is resumed stands before an epoch that it never began. */
 	if (session->position.position == 0 && session->position.epoch > 0)
 		evaluation.epoch--;
+	uint64_t began = bt_now_ns();
 	int result = run_evaluate(session, &evaluation, &training->stop, err);
+	evaluation.train_seconds = (double)training->trained_ns / 1e9;
+	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	if (result == BETON_OK && !training->stop && session->rank == 0)
 		result = run_metrics_evaluation(training->metrics, &evaluation, err);
 	return result;
