@@ -72,6 +72,14 @@ int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
 
+/* Takes `bytes` more of an op's workspace; their offset, a multiple of 256. */
+static inline size_t cuda_reserve(size_t *workspace, size_t bytes)
+{
+	size_t offset = *workspace;
+	*workspace = (offset + bytes + 255) / 256 * 256;
+	return offset;
+}
+
 /* BETON_OK for cudaSuccess. Else the message, with CUDA's text behind it, and DEVICE, or NO_MEMORY for
  * cudaErrorMemoryAllocation; the error is taken off CUDA's record of the thread. */
 BETON_PRINTF(3, 4) int cuda_check(cudaError_t status, beton_error *err, const char *format, ...);

@@ -195,8 +195,8 @@ static size_t lay_out(timing *t)
 		if (all->plans[i]->workspace_bytes > workspace)
 			workspace = all->plans[i]->workspace_bytes;
 	for (int i = 0; i < DNN_MAX_TENSORS; i++)
-		t->offsets[i] = dnn_reserve(&total, bytes[i]);
-	t->workspace = dnn_reserve(&total, workspace);
+		t->offsets[i] = cuda_reserve(&total, bytes[i]);
+	t->workspace = cuda_reserve(&total, workspace);
 	return total;
 }
 
@@ -306,19 +306,4 @@ void dnn_release(dtrain_device *device, dnn_plan *plan)
 	dnn_plan_destroy(plan);
 	dnn_graph_destroy(graph);
 	free(shared);
-}
-
-bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc)
-{
-	candidates all = {.num_graphs = 0};
-	dnn_target target = dnn_target_of(device);
-	dnn_configs configs = {.count = 0};
-	if (find_graphs(&target, desc, &all, NULL) == BETON_OK &&
-	    dnn_configs_find(all.graphs[0], &target, CUDNN_HEUR_MODE_A, &configs, NULL) == BETON_OK &&
-	    configs.count == 0)
-		(void)dnn_configs_find(all.graphs[0], &target, CUDNN_HEUR_MODE_FALLBACK, &configs, NULL);
-	bool found = configs.count > 0;
-	dnn_configs_free(&configs);
-	clear(&all, NULL);
-	return found;
 }

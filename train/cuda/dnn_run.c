@@ -14,6 +14,8 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int index)
 	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
 }
 
+/* Weights of convolutions come as F32 in KCRS and are rounded and turned into KRSC each time: 25 million of them cost a
+ * thousandth of ResNet-50's step, and a copy that is kept would have to be kept up to date. */
 static bool is_weight(const dtrain_op_desc *desc, int index)
 {
 	switch (desc->kind) {
@@ -84,7 +86,8 @@ dnn_target dnn_target_of(const dtrain_device *device)
 			    .workspace_limit = device->properties.totalGlobalMem / 16};
 }
 
-int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **out, beton_error *err)
+int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrain_op_desc *backward, dnn_op **out,
+		  beton_error *err)
 {
 	*out = NULL;
 	dnn_op *op = calloc(1, sizeof(*op));
@@ -93,7 +96,9 @@ int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **ou
 	op->device = device;
 	op->num_inputs = desc->num_inputs;
 	op->num_operands = desc->num_inputs + desc->num_outputs;
-	int status = dnn_choose(device, desc, &op->plan, err);
+	int status = backward ? dnn_choose(device, backward, &op->partner, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = dnn_choose(device, desc, &op->plan, err);
 	if (status != BETON_OK) {
 		dnn_op_destroy(op);
 		return status;
@@ -101,9 +106,9 @@ int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **ou
 	for (int i = 0; i < op->num_operands; i++) {
 		op->moves[i] = move_of(desc, op->plan->graph, i);
 		if (op->moves[i].needed)
-			op->moves[i].offset = dnn_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
+			op->moves[i].offset = cuda_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
 	}
-	op->plan_workspace = dnn_reserve(&op->bytes, op->plan->workspace_bytes);
+	op->plan_workspace = cuda_reserve(&op->bytes, op->plan->workspace_bytes);
 	*out = op;
 	return BETON_OK;
 }
@@ -115,6 +120,7 @@ void dnn_op_destroy(void *op)
 		return;
 	dnn_pack_clear(&self->pack);
 	dnn_release(self->device, self->plan);
+	dnn_release(self->device, self->partner);
 	free(self);
 }
 
@@ -135,4 +141,29 @@ int dnn_op_run(dnn_op *op, cudaStream_t stream, void *const *operands, void *wor
 		if (op->moves[i].needed)
 			status = run_move(&op->moves[i], stream, addresses[i], operands[i], err);
 	return status;
+}
+
+/* ---- builders ---- */
+
+static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	return dnn_op_run(op->state, stream, operands, workspace, err);
+}
+
+int cuda_build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_desc *backward, beton_error *err)
+{
+	dnn_op *state;
+	int status = dnn_op_create(op->device, desc, backward, &state, err);
+	if (status != BETON_OK)
+		return status;
+	desc->workspace_bytes = state->bytes;
+	op->run = run;
+	op->destroy = dnn_op_destroy;
+	op->state = state;
+	return BETON_OK;
+}
+
+int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_build_by_cudnn(op, desc, NULL, err);
 }

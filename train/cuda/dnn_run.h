@@ -22,7 +22,8 @@ typedef struct dnn_move {
 
 typedef struct dnn_op {
 	dtrain_device *device;
-	dnn_plan *plan; /* shared */
+	dnn_plan *plan;    /* shared */
+	dnn_plan *partner; /* of the backward op, kept for it; NULL: none */
 	dnn_pack pack;
 	int num_inputs, num_operands;
 	dnn_move moves[DNN_MAX_OPERANDS];
@@ -33,25 +34,20 @@ typedef struct dnn_op {
 /* What engines have to keep to on the device. */
 dnn_target dnn_target_of(const dtrain_device *device);
 
-/* Chooses an engine for the op, and plans the copies. UNSUPPORTED: there is none. On failure nothing is left. */
-int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, dnn_op **out, beton_error *err);
+/* Chooses an engine for the op, and plans the copies. backward: the op that reads what only cuDNN understands of this
+ * one's outputs, which must not be left without an engine then; NULL: none. UNSUPPORTED: there is no engine for one of
+ * the two. On failure nothing is left. */
+int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrain_op_desc *backward, dnn_op **out,
+		  beton_error *err);
 void dnn_op_destroy(void *op); /* NULL allowed; with the device locked */
 int dnn_op_run(dnn_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err);
 
-/* Whether there is an engine for the op at all: asked before its forward op leaves behind what only cuDNN reads. */
-bool dnn_op_exists(const dtrain_device *device, const dtrain_op_desc *desc);
+/* The builder of ops that are one engine and its copies. backward: as above. */
+int cuda_build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_desc *backward, beton_error *err);
 
 /* The engine for the op (dnn_choose.c): from the device's store, by timing, or the heuristics' first. Ops of equal
  * graphs get the same plan, which takes as many releases. Both with the device locked. */
 int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **plan, beton_error *err);
 void dnn_release(dtrain_device *device, dnn_plan *plan); /* NULL allowed */
-
-/* The offset behind `bytes` more bytes of workspace. */
-static inline size_t dnn_reserve(size_t *workspace, size_t bytes)
-{
-	size_t offset = *workspace;
-	*workspace = (offset + bytes + 255) / 256 * 256;
-	return offset;
-}
 
 #endif

@@ -16,13 +16,6 @@ cuda_extent cuda_extent_of(const dtrain_operand *operand)
 	return extent;
 }
 
-static size_t reserve(size_t *workspace, size_t bytes)
-{
-	size_t offset = *workspace;
-	*workspace = (offset + bytes + 255) / 256 * 256;
-	return offset;
-}
-
 /* Masks, indices and pixels have a layout of their own. */
 static bool is_activation(const dtrain_operand *operand)
 {
@@ -41,8 +34,8 @@ static cuda_turn turn_of(const dtrain_operand *operand, bool from_nhwc, bool to_
 			   .batch = extent.n,
 			   .rows = from_nhwc ? extent.area : extent.channels,
 			   .columns = from_nhwc ? extent.channels : extent.area,
-			   .offset = reserve(workspace, (size_t)dtrain_shape_count(&operand->shape) *
-								dtrain_dtype_size(operand->dtype))};
+			   .offset = cuda_reserve(workspace, (size_t)dtrain_shape_count(&operand->shape) *
+								     dtrain_dtype_size(operand->dtype))};
 }
 
 static cudaError_t turn(const cuda_turn *t, cudaStream_t stream, const void *from, void *to)
@@ -89,7 +82,7 @@ int cuda_kernel_op_create(dtrain_op *op, dtrain_op_desc *desc, const cuda_kernel
 	for (int i = 0; i < desc->num_outputs; i++)
 		own->turns[desc->num_inputs + i] =
 			turn_of(&desc->outputs[i], k->nhwc, cuda_is_nhwc(&desc->outputs[i]), &workspace);
-	own->own_offset = reserve(&workspace, k->own_bytes);
+	own->own_offset = cuda_reserve(&workspace, k->own_bytes);
 	desc->workspace_bytes = workspace;
 	op->state = own;
 	op->destroy = free;

@@ -269,8 +269,8 @@ static int fastest_of(linear *self, const cublasLtMatmulHeuristicResult_t *resul
 	timing t = {.self = self, .results = results};
 	size_t total = 0;
 	for (int i = 0; i < PARTS; i++)
-		t.offsets[i] = dnn_reserve(&total, self->most_bytes[i]);
-	t.workspace = dnn_reserve(&total, WORKSPACE_LIMIT);
+		t.offsets[i] = cuda_reserve(&total, self->most_bytes[i]);
+	t.workspace = cuda_reserve(&total, WORKSPACE_LIMIT);
 	int best = 0;
 	if (cuda_bench_open(&t.bench, total, NULL) == BETON_OK) {
 		if (cuda_bench_fill(&t.bench, 0, t.workspace, NULL) == BETON_OK)
@@ -411,12 +411,12 @@ static void lay_out(linear *self)
 {
 	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;
 	bool forward = self->kind == DTRAIN_OP_LINEAR, gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-	self->weight = dnn_reserve(&self->bytes, gradient ? 0 : half * (size_t)(self->in * self->out));
-	self->bias = dnn_reserve(&self->bytes, forward && has_bias(self) ? half * (size_t)self->out : 0);
-	self->sums = dnn_reserve(&self->bytes, gradient && has_bias(self) && !self->fused
-						       ? cuda_kernel_column_sums_workspace(1, self->n, self->out)
-						       : 0);
-	self->own = dnn_reserve(&self->bytes, self->algorithm_bytes);
+	self->weight = cuda_reserve(&self->bytes, gradient ? 0 : half * (size_t)(self->in * self->out));
+	self->bias = cuda_reserve(&self->bytes, forward && has_bias(self) ? half * (size_t)self->out : 0);
+	self->sums = cuda_reserve(&self->bytes, gradient && has_bias(self) && !self->fused
+							? cuda_kernel_column_sums_workspace(1, self->n, self->out)
+							: 0);
+	self->own = cuda_reserve(&self->bytes, self->algorithm_bytes);
 }
 
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)

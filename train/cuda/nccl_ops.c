@@ -24,14 +24,6 @@ static ncclDataType_t type_of(dtrain_dtype dtype)
 	}
 }
 
-static size_t size_of(dtrain_dtype dtype)
-{
-	return dtype == DTRAIN_F64 || dtype == DTRAIN_I64    ? 8
-	       : dtype == DTRAIN_F16 || dtype == DTRAIN_BF16 ? 2
-	       : dtype == DTRAIN_U8                          ? 1
-							     : 4;
-}
-
 static ncclRedOp_t reduction_of(dtrain_reduce_op op)
 {
 	return op == DTRAIN_MAX ? ncclMax : op == DTRAIN_MIN ? ncclMin : op == DTRAIN_AVG ? ncclAvg : ncclSum;
@@ -84,13 +76,14 @@ static cudaError_t copy_own_part(const struct cuda_comm *comm, const dtrain_grou
 
 	if (from == to)
 		return cudaSuccess;
-	return cudaMemcpyAsync(to, from, (size_t)call->count * size_of(call->dtype), cudaMemcpyDeviceToDevice, stream);
+	return cudaMemcpyAsync(to, from, (size_t)call->count * dtrain_dtype_size(call->dtype), cudaMemcpyDeviceToDevice,
+			       stream);
 }
 
 static ncclResult_t exchange(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
 			     cudaError_t *copied)
 {
-	size_t part = (size_t)call->count * size_of(call->dtype);
+	size_t part = (size_t)call->count * dtrain_dtype_size(call->dtype);
 	bool is_root = comm->rank == call->root;
 	struct exchange what = {.input = call->input, .output = call->output, .peer = -1};
 

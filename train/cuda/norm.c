@@ -58,12 +58,12 @@ static void destroy(void *state)
 	free(self);
 }
 
-static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_desc *backward, beton_error *err)
 {
 	norm *self = calloc(1, sizeof(*self));
 	if (!self)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for batch norm");
-	int status = dnn_op_create(op->device, desc, &self->dnn, err);
+	int status = dnn_op_create(op->device, desc, backward, &self->dnn, err);
 	if (status != BETON_OK) {
 		destroy(self);
 		return status;
@@ -76,7 +76,7 @@ static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	bool forward = desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN;
 	desc->workspace_bytes = self->dnn->bytes;
 	if (!forward)
-		self->inverse = dnn_reserve(&desc->workspace_bytes, (size_t)channels * sizeof(float));
+		self->inverse = cuda_reserve(&desc->workspace_bytes, (size_t)channels * sizeof(float));
 	op->run = forward ? run_forward : run_backward;
 	op->destroy = destroy;
 	op->state = self;
@@ -102,9 +102,7 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_op_desc backward = backward_of(desc);
-	if (!dnn_op_exists(op->device, &backward))
-		return cuda_batch_norm_kernels(op, desc, err);
-	int status = build_by_cudnn(op, desc, err);
+	int status = build_by_cudnn(op, desc, &backward, err);
 	if (status == BETON_UNSUPPORTED)
 		return cuda_batch_norm_kernels(op, desc, err);
 	if (status == BETON_OK && desc->attrs.relu) {
@@ -118,9 +116,9 @@ static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 static int build_backward(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	if (desc->attrs.relu)
-		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? build_by_cudnn(op, desc, err)
+		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? build_by_cudnn(op, desc, NULL, err)
 									 : cuda_batch_norm_kernels(op, desc, err);
-	int status = build_by_cudnn(op, desc, err);
+	int status = build_by_cudnn(op, desc, NULL, err);
 	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;
 }
 

@@ -5,11 +5,6 @@
 #include "dnn_run.h"
 #include "kernels.h"
 
-static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
-{
-	return dnn_op_run(op->state, stream, operands, workspace, err);
-}
-
 static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 {
 	dtrain_op_desc backward = {
@@ -20,28 +15,13 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 	return backward;
 }
 
-static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
-{
-	dnn_op *pool;
-	int status = dnn_op_create(op->device, desc, &pool, err);
-	if (status != BETON_OK)
-		return status;
-	desc->workspace_bytes = pool->bytes;
-	op->run = run;
-	op->destroy = dnn_op_destroy;
-	op->state = pool;
-	return BETON_OK;
-}
-
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	if (desc->kind == DTRAIN_OP_MAX_POOL_BWD)
-		return desc->inputs[1].layout == cuda_dnn_private ? build_by_cudnn(op, desc, err)
+		return desc->inputs[1].layout == cuda_dnn_private ? cuda_build_by_cudnn(op, desc, NULL, err)
 								  : cuda_max_pool_kernels(op, desc, err);
 	dtrain_op_desc backward = backward_of(desc);
-	if (!dnn_op_exists(op->device, &backward))
-		return cuda_max_pool_kernels(op, desc, err);
-	int status = build_by_cudnn(op, desc, err);
+	int status = cuda_build_by_cudnn(op, desc, &backward, err);
 	if (status == BETON_UNSUPPORTED)
 		return cuda_max_pool_kernels(op, desc, err);
 	if (status == BETON_OK)
