@@ -220,13 +220,11 @@ static int measure_device(link_job *job, int index, beton_error *err)
 	if (!status)
 		status = measure_host(job, index, false, pageable, err);
 	free(pageable);
-	if (status || !job->api->host_alloc)
-		return status;
-	status = job->api->host_alloc(end->device, bytes, &pinned, err);
+	if (!status)
+		status = job->api->host_alloc(end->device, bytes, &pinned, err);
 	if (!status)
 		status = measure_host(job, index, true, pinned, err);
-	if (pinned)
-		job->api->host_free(end->device, pinned);
+	job->api->host_free(end->device, pinned);
 	return status;
 }
 

@@ -23,9 +23,9 @@ enum { SLOTS = 2 };
 struct slot {
 	void *logits; /* of the network's type */
 	float *losses;
-	int64_t *labels;
 	uint32_t count; /* 0: nothing is on its way */
 	beton_batch *batch;
+	const int64_t *labels; /* the batch's */
 	dtrain_event *done;
 };
 
@@ -38,24 +38,6 @@ struct evaluation {
 	struct sums sums;
 };
 
-static void *allocate(const run_session *session, size_t bytes, beton_error *err)
-{
-	void *memory = NULL;
-	if (session->api->host_alloc)
-		session->api->host_alloc(session->device, bytes, &memory, err);
-	else if (!(memory = malloc(bytes)))
-		bt_fail(err, BETON_NO_MEMORY, "out of memory");
-	return memory;
-}
-
-static void release(const run_session *session, void *memory)
-{
-	if (memory && session->api->host_free)
-		session->api->host_free(session->device, memory);
-	else
-		free(memory);
-}
-
 static int open_evaluation(struct evaluation *evaluation, beton_error *err)
 {
 	run_session *session = evaluation->session;
@@ -66,14 +48,13 @@ static int open_evaluation(struct evaluation *evaluation, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	for (int i = 0; i < SLOTS && result == BETON_OK; i++) {
 		struct slot *slot = &evaluation->slots[i];
-		slot->labels = malloc(rows * sizeof(int64_t));
-		if (!slot->labels)
-			return bt_fail(err, BETON_NO_MEMORY, "out of memory");
-		slot->logits = allocate(session, rows * classes * dtrain_dtype_size(session->dtype), err);
-		slot->losses = slot->logits ? allocate(session, rows * sizeof(float), err) : NULL;
-		if (!slot->losses)
-			return BETON_NO_MEMORY;
-		result = session->api->event_create(session->device, &slot->done, err);
+		size_t bytes = rows * classes * dtrain_dtype_size(session->dtype);
+		result = session->api->host_alloc(session->device, bytes, &slot->logits, err);
+		if (result == BETON_OK)
+			result = session->api->host_alloc(session->device, rows * sizeof(float), (void **)&slot->losses,
+							  err);
+		if (result == BETON_OK)
+			result = session->api->event_create(session->device, &slot->done, err);
 	}
 	return result;
 }
@@ -87,9 +68,8 @@ static void close_evaluation(struct evaluation *evaluation)
 		if (slot->count)
 			session->api->stream_synchronize(session->stream, NULL);
 		beton_batch_release(&slot->batch);
-		release(session, slot->logits);
-		release(session, slot->losses);
-		free(slot->labels);
+		session->api->host_free(session->device, slot->logits);
+		session->api->host_free(session->device, slot->losses);
 		if (slot->done)
 			session->api->event_destroy(slot->done);
 	}
@@ -118,13 +98,13 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 		return BETON_OK;
 	int result = session->staged ? session->api->event_synchronize(slot->done, err)
 				     : session->api->stream_synchronize(session->stream, err);
-	beton_batch_release(&slot->batch);
 	for (uint32_t i = 0; i < slot->count && result == BETON_OK; i++) {
 		int64_t rank = run_label_rank(row_of(evaluation, slot, i), classes, slot->labels[i]);
 		sums->counts[TOP1] += rank < 1;
 		sums->counts[TOP5] += rank < k;
 		sums->loss += (double)slot->losses[i];
 	}
+	beton_batch_release(&slot->batch);
 	sums->counts[COUNT] += slot->count;
 	slot->count = 0;
 	return result;
@@ -183,14 +163,13 @@ static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch 
 	const dtrain_device_api *api = session->api;
 	size_t classes = (size_t)session->facts->classes;
 	slot->batch = batch;
+	slot->labels = labels_of(batch, session->facts->val.label_field);
 	slot->count = batch->count;
 	int result = run_views(session, batch, err);
-	if (result == BETON_OK) {
-		memcpy(slot->labels, labels_of(batch, session->facts->val.label_field), batch->count * sizeof(int64_t));
+	if (result == BETON_OK)
 		result = api->copy(
 			session->stream, slot->logits, dtrain_program_data(network->program, network->logits),
 			batch->count * classes * dtrain_dtype_size(session->dtype), DTRAIN_DEVICE_TO_HOST, err);
-	}
 	if (result == BETON_OK)
 		result =
 			api->copy(session->stream, slot->losses, dtrain_program_data(network->program, network->losses),

@@ -31,8 +31,7 @@ static void release_pinned(void *memory, size_t bytes, void *context)
 
 void run_feed_allocator(dtrain_device *device, beton_allocator *out)
 {
-	if (dtrain_device_get_api(device)->host_alloc)
-		*out = (beton_allocator){.allocate = allocate_pinned, .release = release_pinned, .context = device};
+	*out = (beton_allocator){.allocate = allocate_pinned, .release = release_pinned, .context = device};
 }
 
 static int open_buffer(run_feed *feed, run_feed_buffer *buffer, beton_error *err)

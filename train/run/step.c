@@ -48,11 +48,7 @@ static int open_slot(run_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	dtrain_device *device = stepper->session->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
-	int result = BETON_OK;
-	if (stepper->api->host_alloc)
-		result = stepper->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
-	else if (!(slot->figures = calloc(1, sizeof(*slot->figures))))
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for figures");
+	int result = stepper->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	/* The device writes the scaler's state only where there is a scaler. */
 	if (result == BETON_OK)
 		memset(slot->figures, 0, sizeof(*slot->figures));
@@ -94,10 +90,7 @@ static void close_slot(run_stepper *stepper, struct slot *slot)
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->api->event_destroy(events[i]);
-	if (slot->figures && stepper->api->host_free)
-		stepper->api->host_free(stepper->session->device, slot->figures);
-	else
-		free(slot->figures);
+	stepper->api->host_free(stepper->session->device, slot->figures);
 	beton_batch_release(&slot->batch);
 }
 
