@@ -321,7 +321,7 @@ static void reset(void)
 
 static void *connect_rank(int rank, int size, int timeout_ms)
 {
-	dtrain_group_place place = {&device, "world", rank, size, timeout_ms};
+	dtrain_group_place place = {&device, "world", rank, size, timeout_ms, timeout_ms};
 	unsigned char id[DTRAIN_GROUP_ID_BYTES];
 	void *state = NULL;
 
@@ -436,7 +436,7 @@ static void what_does_not_connect_is_aborted_in_time(void **unused)
 
 static void all_are_aborted_in_one_group(void **unused)
 {
-	dtrain_group_place place = {&device, "world.1", 0, 2, 5000};
+	dtrain_group_place place = {&device, "world.1", 0, 2, 5000, 5000};
 	void *states[2];
 
 	(void)unused;
@@ -479,7 +479,7 @@ static void ranks_of_no_part_take_part_in_the_split(void **unused)
 /* NCCL writes the new communicator's address when the split ends, which it does by the abort. */
 static void a_split_that_does_not_end_is_aborted(void **unused)
 {
-	dtrain_group_place place = {&device, "world.1", 0, 2, 100};
+	dtrain_group_place place = {&device, "world.1", 0, 2, 100, 100};
 	void *state, *part = &state;
 
 	(void)unused;

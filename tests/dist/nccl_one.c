@@ -35,7 +35,7 @@ static beton_error err;
 
 static void *connect_alone(void)
 {
-	dtrain_group_place place = {device, "alone", 0, 1, TIMEOUT_MS};
+	dtrain_group_place place = {device, "alone", 0, 1, TIMEOUT_MS, TIMEOUT_MS};
 	unsigned char id[DTRAIN_GROUP_ID_BYTES];
 	void *state = NULL;
 
@@ -143,7 +143,7 @@ static void captures_run_among_others(void **unused)
 
 static void parts_are_split_off(void **unused)
 {
-	dtrain_group_place place = {device, "alone.0", 0, 1, TIMEOUT_MS};
+	dtrain_group_place place = {device, "alone.0", 0, 1, TIMEOUT_MS, TIMEOUT_MS};
 	void *state = connect_alone(), *part = NULL, *none = state;
 
 	(void)unused;

@@ -149,8 +149,9 @@ static int check_options(dtrain_store *store, int rank, int world_size, const dt
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: rank %d of a world of %d", rank, world_size);
 	if (world_size > 1 && !store)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: %d ranks need a store to meet", world_size);
-	if (options->timeout_ms <= 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: a timeout of %d ms", options->timeout_ms);
+	if (options->timeout_ms <= 0 || options->join_timeout_ms < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: a timeout of %d ms",
+			       options->timeout_ms <= 0 ? options->timeout_ms : options->join_timeout_ms);
 	return BETON_OK;
 }
 
@@ -232,7 +233,13 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
 	group->member =
-		(struct group_member){store, group->name, group->interface, rank, world_size, options->timeout_ms};
+		(struct group_member){store,
+				      group->name,
+				      group->interface,
+				      rank,
+				      world_size,
+				      options->timeout_ms,
+				      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms};
 	if (!group->name || (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (!status)

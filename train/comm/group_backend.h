@@ -18,7 +18,8 @@ struct group_member {
 	const char *interface;
 	int rank;
 	int size;
-	int timeout_ms;
+	int timeout_ms;      /* of an operation */
+	int join_timeout_ms; /* of meeting and connecting */
 };
 
 /* All calls but abort come from one thread at a time. run and connect fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM,

@@ -166,7 +166,7 @@ static int announce(const struct group_member *member, const char *mine, int *wi
 
 int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err)
 {
-	uint64_t deadline = bt_now_ns() + (uint64_t)member->timeout_ms * 1000000;
+	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
 	struct rank_list missing;
 	char mine[96], *theirs;
 	int status;
@@ -190,7 +190,7 @@ int dtrain__group_meet(const struct group_member *member, const char *backend, i
 		return status;
 	}
 	return bt_fail(err, BETON_TIMEOUT, "group \"%s\": rank%s %s of %d did not come within %d ms", member->name,
-		       missing.count > 1 ? "s" : "", missing.names, member->size, member->timeout_ms);
+		       missing.count > 1 ? "s" : "", missing.names, member->size, member->join_timeout_ms);
 }
 
 bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err)

@@ -79,7 +79,7 @@ static int get_bytes(const struct group_member *member, const char *what, int ra
 		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
 	void *value = NULL;
 	size_t got = 0;
-	int status = key ? dtrain_store_get(member->store, key, member->timeout_ms, &value, &got, err)
+	int status = key ? dtrain_store_get(member->store, key, member->join_timeout_ms, &value, &got, err)
 			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 
 	if (!status && got != size)
@@ -140,7 +140,8 @@ static int connect_state(dtrain_group *group, struct group_streams *streams, dtr
 	const struct group_member *member = &group->member;
 	const dtrain_group_backend *backend = streams->backend;
 	unsigned char id[DTRAIN_GROUP_ID_BYTES] = {0};
-	dtrain_group_place place = {group->device, group->name, member->rank, member->size, member->timeout_ms};
+	dtrain_group_place place = {group->device, group->name,        member->rank,
+				    member->size,  member->timeout_ms, member->join_timeout_ms};
 	int status;
 
 	if (parent)

@@ -56,6 +56,7 @@ static int join_part(dtrain_group *group, const int64_t *all, dtrain_group **out
 	options.name = name;
 	options.interface = group->interface;
 	options.timeout_ms = group->member.timeout_ms;
+	options.join_timeout_ms = group->member.join_timeout_ms;
 	options.backend = place.size == 1  ? NULL
 			  : group->streams ? group->streams->backend->name
 					   : group->backend->name;

@@ -58,9 +58,12 @@ int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void
 	if (!streams || !streams->state || !streams->backend->register_memory)
 		return BETON_OK;
 	pthread_mutex_lock(&streams->lane->order);
-	status = streams->backend->register_memory(streams->state, memory, bytes, handle, err);
+	status = streams->backend->register_memory(streams->state, memory, bytes, handle, NULL);
 	pthread_mutex_unlock(&streams->lane->order);
-	return status == BETON_UNSUPPORTED ? BETON_OK : status;
+	if (status == BETON_OK)
+		return BETON_OK;
+	*handle = NULL;
+	return dtrain_group_check(group, err);
 }
 
 void dtrain__group_unregister(dtrain_group *group, void *handle)

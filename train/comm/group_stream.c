@@ -453,7 +453,7 @@ int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_
 	int status;
 
 	pthread_mutex_lock(&parent->lane->order);
-	status = parent->backend->split(parent->state, color, place, parent->member.timeout_ms, state, err);
+	status = parent->backend->split(parent->state, color, place, parent->member.join_timeout_ms, state, err);
 	pthread_mutex_unlock(&parent->lane->order);
 	return status;
 }

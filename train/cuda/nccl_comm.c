@@ -175,7 +175,7 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 		pthread_mutex_lock(&comm->mutex);
 		result = ncclCommInitRankConfig(&comm->comm, place->size, copy, place->rank, &config);
 		if (comm->comm)
-			status = cuda_nccl_settle(comm, result, deadline_in(place->timeout_ms),
+			status = cuda_nccl_settle(comm, result, deadline_in(place->join_timeout_ms),
 						  "ncclCommInitRankConfig", err);
 		else
 			status = cuda_nccl_fail(result, err, "ncclCommInitRankConfig, rank %d of %d", place->rank,

@@ -8,6 +8,8 @@
 
 #include "common/system.h"
 
+/* NCCL's start takes seconds on one machine and can take a minute with many. */
+#define JOIN_TIMEOUT_MS (3 * 60 * 1000)
 /* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank that hangs. */
 #define SLOW_TIMEOUT_MS (30 * 60 * 1000)
 
@@ -263,6 +265,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 		result = wait_for(work, err);
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
+	options.join_timeout_ms = options.timeout_ms > JOIN_TIMEOUT_MS ? options.timeout_ms : JOIN_TIMEOUT_MS;
 	options.device = session->device;
 	options.share_device = session->options->share_device;
 	if (result == BETON_OK)

@@ -114,7 +114,7 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 	pthread_cond_init(&group->changed, NULL);
 	group->port = port;
 	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
-	int status = dtrain_store_connect("127.0.0.1", port, place->timeout_ms, &group->store, err);
+	int status = dtrain_store_connect("127.0.0.1", port, place->join_timeout_ms, &group->store, err);
 	struct group_member member = {.store = group->store,
 				      .name = place->name,
 				      .rank = place->rank,
@@ -221,6 +221,21 @@ static int far_group_abort(void *const *states, int count, beton_error *err)
 	return deaf ? bt_fail(err, BETON_TIMEOUT, "far: aborting did not end") : BETON_OK;
 }
 
+/* Memory that cannot be registered is reduced all the same. */
+static int far_group_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
+{
+	(void)state;
+	(void)memory;
+	*handle = NULL;
+	return bt_fail(err, BETON_SYSTEM, "far: %zu bytes cannot be registered", bytes);
+}
+
+static void far_group_unregister(void *state, void *handle)
+{
+	(void)state;
+	(void)handle;
+}
+
 const dtrain_group_backend far_group = {
 	.name = "far",
 	.id_bytes = sizeof(struct far_id),
@@ -239,4 +254,6 @@ const dtrain_group_backend far_group = {
 	.poll = far_group_poll,
 	.abort = far_group_abort,
 	.close = far_group_close,
+	.register_memory = far_group_register,
+	.unregister_memory = far_group_unregister,
 };

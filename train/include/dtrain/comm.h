@@ -54,7 +54,8 @@ typedef struct dtrain_group_options {
 	const char *name;    /* key prefix in the store, used once in its life: groups with different names do not meet;
 				default "world" */
 	const char *interface; /* network interface; NULL = the one that reaches the store */
-	int timeout_ms;        /* of each operation, and of meeting; default 30,000 */
+	int timeout_ms;        /* of each operation; default 30,000 */
+	int join_timeout_ms;   /* of joining and splitting; 0 (default): timeout_ms */
 	dtrain_device *device; /* whose memory and events the operations get; NULL = host memory, no events */
 	bool share_device;     /* several ranks may use the same GPU, where the backend can do that at all */
 } dtrain_group_options;

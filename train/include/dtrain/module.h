@@ -54,8 +54,9 @@ typedef struct dtrain_group_place {
 	dtrain_device *device;
 	const char *name; /* of the group, for messages */
 	int rank;
-	int size;       /* at least 2 */
-	int timeout_ms; /* of making it */
+	int size;            /* at least 2 */
+	int timeout_ms;      /* of an operation */
+	int join_timeout_ms; /* of making the group */
 } dtrain_group_place;
 
 /* How ranks on the module's device talk to each other: an engine that puts operations on streams. The library does the
@@ -103,7 +104,7 @@ typedef struct dtrain_group_backend {
 	void (*close)(void *state);
 
 	/* (optional, both) Memory that will often be an operand, for engines that move registered memory faster.
-	 * UNSUPPORTED: not this memory, or not with these peers. */
+	 * An error means that it is moved as other memory is. */
 	int (*register_memory)(void *state, void *memory, size_t bytes, void **handle, beton_error *err);
 	void (*unregister_memory)(void *state, void *handle);
 } dtrain_group_backend;
