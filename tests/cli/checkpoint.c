@@ -18,7 +18,7 @@
 #include "run/safetensors.h"
 #include "temporary.h"
 
-/* A "model" with the tensors of one linear and one batch norm layer. */
+/* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. */
 typedef struct setup {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -37,6 +37,8 @@ static void declare(dtrain_params *params, int64_t outputs)
 	assert_true(dtrain_params_declare(params, "bn.bias", &vector, DTRAIN_INIT_ZERO, 0, NULL) >= 0);
 	assert_true(dtrain_params_declare_buffer(params, "bn.running_mean", &vector, DTRAIN_INIT_ZERO, NULL) >= 0);
 	assert_true(dtrain_params_declare_buffer(params, "bn.running_var", &vector, DTRAIN_INIT_ONE, NULL) >= 0);
+	dtrain_shape window = dtrain_shape_of(4, (int64_t[]){outputs, 3, 2, 2});
+	assert_true(dtrain_params_declare_fixed(params, "conv.weight", &window, DTRAIN_INIT_LINEAR_UNIFORM, NULL) >= 0);
 }
 
 static setup make(uint64_t seed, int64_t outputs)
@@ -97,6 +99,11 @@ static void assert_same(const setup *a, const setup *b)
 		assert_memory_equal((float *)dtrain_sgd_momentum(a->sgd) + param->offset,
 				    (float *)dtrain_sgd_momentum(b->sgd) + param->offset, size);
 	}
+	for (int i = 0; i < dtrain_params_buffer_count(a->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(a->params, i);
+		assert_memory_equal(buffer->data, dtrain_params_buffer_at(b->params, i)->data,
+				    (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
+	}
 }
 
 static int start(void **state)
@@ -146,7 +153,7 @@ static void names_are_torchvisions(void **state)
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	safetensors_file file;
 	assert_int_equal(safetensors_open(&file, STEP "/model.safetensors", NULL), BETON_OK);
-	assert_int_equal(file.count, 7);
+	assert_int_equal(file.count, 8);
 	const safetensors_entry *tracked = safetensors_find(&file, "bn.num_batches_tracked");
 	assert_non_null(tracked);
 	assert_int_equal(tracked->dtype, DTRAIN_I64);
@@ -155,6 +162,10 @@ static void names_are_torchvisions(void **state)
 	assert_int_equal(safetensors_read(&file, tracked, &batches, NULL), BETON_OK);
 	assert_int_equal(batches, 120);
 	assert_non_null(safetensors_find(&file, "bn.running_var"));
+	const safetensors_entry *fixed = safetensors_find(&file, "conv.weight");
+	assert_non_null(fixed);
+	assert_int_equal(fixed->shape.ndim, 4);
+	assert_int_equal(fixed->shape.dim[1], 3);
 	safetensors_close(&file);
 	assert_int_equal(safetensors_open(&file, STEP "/optimizer.safetensors", NULL), BETON_OK);
 	assert_non_null(safetensors_find(&file, "fc.weight.momentum"));

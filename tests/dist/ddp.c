@@ -30,8 +30,8 @@ struct model {
 	dtrain_params *params;
 };
 
-/* LAYERS matrices of width x width elements with their biases, and a buffer; nothing of it depends on the rank but what
- * the test wants to. */
+/* LAYERS matrices of width x width elements with their biases, and two buffers; nothing of it depends on the rank but
+ * what the test wants to. */
 static void make_model(struct model *model, int64_t width, int layers)
 {
 	dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){width, width}), vector = dtrain_shape_of(1, &width);
@@ -47,6 +47,7 @@ static void make_model(struct model *model, int64_t width, int layers)
 		snprintf(name, sizeof(name), "layer%d.bias", i);
 		REQUIRE(dtrain_params_declare(model->params, name, &vector, DTRAIN_INIT_ZERO, 0, &err) >= 0);
 	}
+	REQUIRE(dtrain_params_declare_fixed(model->params, "fixed", &vector, DTRAIN_INIT_ZERO, &err) == 0);
 	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
 	MUST(dtrain_params_allocate(model->params, &err));
 }
@@ -182,27 +183,32 @@ static void rank_gets_values(struct rank *r)
 {
 	dtrain_ddp *ddp = NULL;
 	struct model model;
-	float *values, *buffer;
+	float *values, *buffer, *fixed;
 	int64_t count;
 
 	make_model(&model, 64, 2);
 	values = dtrain_params_values(model.params);
-	buffer = dtrain_params_buffer_at(model.params, 0)->data;
+	fixed = dtrain_params_buffer_at(model.params, 0)->data;
+	buffer = dtrain_params_buffer_at(model.params, 1)->data;
 	count = dtrain_params_flat_count(model.params);
 	for (int64_t i = 0; i < count; i++)
 		values[i] = (float)(i % 500 + r->rank * 1000);
-	for (int i = 0; i < 64; i++)
+	for (int i = 0; i < 64; i++) {
+		fixed[i] = (float)(7 * i + r->rank * 1000);
 		buffer[i] = (float)(i + r->rank * 1000);
+	}
 	MUST(dtrain_ddp_create(r->group, model.params, NULL, &ddp, &err));
 	for (int64_t i = 0; i < count; i++)
 		REQUIRE(values[i] == (float)(i % 500));
 	for (int i = 0; i < 64; i++)
-		REQUIRE(buffer[i] == (float)i);
+		REQUIRE(buffer[i] == (float)i && fixed[i] == (float)(7 * i));
+	/* What is fixed is not looked at any more. */
 	for (int i = 0; i < 64; i++)
-		buffer[i] = (float)(i + r->rank);
+		fixed[i] = buffer[i] = (float)(i + r->rank);
 	MUST(dtrain_ddp_sync_buffers(ddp, model.stream, &err));
 	for (int i = 0; i < 64; i++)
-		REQUIRE(fabsf(buffer[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f);
+		REQUIRE(fabsf(buffer[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f &&
+			fixed[i] == (float)(i + r->rank));
 	dtrain_ddp_destroy(&ddp);
 	free_model(&model);
 }

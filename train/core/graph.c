@@ -179,8 +179,8 @@ dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const
 	return tensor;
 }
 
-dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
-				   const dtrain_shape *shape, dtrain_init init)
+static dtrain_tensor add_buffer(dtrain_graph *graph, const char *prefix, const char *suffix, const dtrain_shape *shape,
+				dtrain_init init, bool fixed)
 {
 	if (dtrain__graph_failed(graph))
 		return -1;
@@ -188,10 +188,23 @@ dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, cons
 	if (!name)
 		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
 	beton_error error = {0};
-	int index = dtrain_params_declare_buffer(graph->params, name, shape, init, &error);
+	int index = (fixed ? dtrain_params_declare_fixed : dtrain_params_declare_buffer)(graph->params, name, shape,
+											 init, &error);
 	dtrain_tensor tensor = add_persistent(graph, DTRAIN__BUFFER, index, name, shape, &error);
 	free(name);
 	return tensor;
+}
+
+dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
+				   const dtrain_shape *shape, dtrain_init init)
+{
+	return add_buffer(graph, prefix, suffix, shape, init, false);
+}
+
+dtrain_tensor dtrain__graph_fixed(dtrain_graph *graph, const char *prefix, const char *suffix,
+				  const dtrain_shape *shape, dtrain_init init)
+{
+	return add_buffer(graph, prefix, suffix, shape, init, true);
 }
 
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape)

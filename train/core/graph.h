@@ -89,6 +89,9 @@ dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const
 				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in);
 dtrain_tensor dtrain__graph_buffer(dtrain_graph *graph, const char *prefix, const char *suffix,
 				   const dtrain_shape *shape, dtrain_init init);
+/* A buffer for a weight that is not trained. */
+dtrain_tensor dtrain__graph_fixed(dtrain_graph *graph, const char *prefix, const char *suffix,
+				  const dtrain_shape *shape, dtrain_init init);
 
 /* A new tensor between nodes. dtype: DTRAIN_U8 for what only the device reads, that of the graph, or that of the
  * parameters for statistics and losses. */

@@ -24,13 +24,32 @@ static double normal(uint64_t bits)
 	return sqrt(-2.0 * log(unit((uint32_t)(bits >> 32)))) * cos(2.0 * M_PI * unit((uint32_t)bits));
 }
 
-static double element_value(dtrain_init init, double scale, uint64_t key, int64_t element)
+/* Of a convolution's weights, whether the element belongs to an output channel that is a copy of an input channel. */
+static bool is_copy(const dtrain_shape *shape, int64_t element)
+{
+	int64_t inputs = shape->dim[1], window = shape->dim[2] * shape->dim[3];
+	return element / window / inputs < inputs;
+}
+
+/* Of such, whether it is the middle of the window on the input channel of the same number. */
+static bool is_center(const dtrain_shape *shape, int64_t element)
+{
+	int64_t inputs = shape->dim[1], window = shape->dim[2] * shape->dim[3];
+	int64_t middle = shape->dim[2] / 2 * shape->dim[3] + shape->dim[3] / 2;
+	return element % window == middle && element / window % inputs == element / window / inputs;
+}
+
+static double element_value(dtrain_init init, const dtrain_shape *shape, double scale, uint64_t key, int64_t element)
 {
 	switch (init) {
 	case DTRAIN_INIT_ONE:
 		return 1.0;
 	case DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT:
 		return scale * normal(draw(key, element));
+	case DTRAIN_INIT_DIRAC:
+		if (is_copy(shape, element))
+			return is_center(shape, element) ? 1.0 : 0.0;
+		return scale * (2.0 * unit((uint32_t)(draw(key, element) >> 32)) - 1.0);
 	case DTRAIN_INIT_LINEAR_UNIFORM:
 		return scale * (2.0 * unit((uint32_t)(draw(key, element) >> 32)) - 1.0);
 	case DTRAIN_INIT_ZERO:
@@ -41,7 +60,7 @@ static double element_value(dtrain_init init, double scale, uint64_t key, int64_
 
 static double scale_of(dtrain_init init, const dtrain_shape *shape, int64_t fan_in)
 {
-	if (init == DTRAIN_INIT_LINEAR_UNIFORM)
+	if (init == DTRAIN_INIT_LINEAR_UNIFORM || init == DTRAIN_INIT_DIRAC)
 		return 1.0 / sqrt((double)(fan_in > 0 ? fan_in : 1));
 	int64_t fan_out = shape->ndim > 0 ? shape->dim[0] : 1;
 	for (int i = 2; i < shape->ndim; i++)
@@ -55,7 +74,7 @@ void dtrain__init_fill(void *out, dtrain_dtype dtype, int64_t count, dtrain_init
 	uint64_t key = XXH3_64bits_withSeed(name, strlen(name), seed);
 	double scale = scale_of(init, shape, fan_in);
 	for (int64_t i = 0; i < count; i++) {
-		float value = (float)element_value(init, scale, key, i);
+		float value = (float)element_value(init, shape, scale, key, i);
 		if (dtype == DTRAIN_F64)
 			((double *)out)[i] = value;
 		else

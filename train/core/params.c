@@ -65,16 +65,29 @@ static int reserve(void **array, int count, int *capacity, size_t size, beton_er
 	return BETON_OK;
 }
 
-static int check_declaration(const dtrain_params *params, const char *name, const dtrain_shape *shape, beton_error *err)
+static int check_declaration(const dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+			     beton_error *err)
 {
 	char text[DTRAIN__SHAPE_TEXT];
 	if (!dtrain__shape_valid(shape))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "parameter '%s': bad shape %s", name,
 			       dtrain__shape_text(shape, text));
+	if (init == DTRAIN_INIT_DIRAC && shape->ndim != 4)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "parameter '%s': initial values of a convolution for shape %s", name,
+			       dtrain__shape_text(shape, text));
 	if (params->allocated)
 		return bt_fail(err, BETON_STATE, "parameter '%s' is declared after the parameters were allocated",
 			       name);
 	return BETON_OK;
+}
+
+static int fail_kind(const char *name, beton_error *err)
+{
+	return bt_fail(
+		err, BETON_MISMATCH,
+		"'%s' is declared as a parameter, as a fixed weight or as a buffer, and again as another of these",
+		name);
 }
 
 static int check_known(const char *name, const dtrain_shape *known, const dtrain_shape *shape, int index,
@@ -93,7 +106,10 @@ int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_
 	for (int i = 0; i < params->count; i++)
 		if (strcmp(params->params[i].name, name) == 0)
 			return check_known(name, &params->params[i].shape, shape, i, err);
-	int status = check_declaration(params, name, shape, err);
+	for (int i = 0; i < params->buffer_count; i++)
+		if (strcmp(params->buffers[i].name, name) == 0)
+			return fail_kind(name, err);
+	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->params, params->count, &params->capacity, sizeof(dtrain_param), err);
 	if (status != BETON_OK)
@@ -111,13 +127,18 @@ int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_
 	return params->count++;
 }
 
-int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
-				 beton_error *err)
+static int declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+			  bool fixed, beton_error *err)
 {
 	for (int i = 0; i < params->buffer_count; i++)
 		if (strcmp(params->buffers[i].name, name) == 0)
-			return check_known(name, &params->buffers[i].shape, shape, i, err);
-	int status = check_declaration(params, name, shape, err);
+			return params->buffers[i].fixed == fixed
+				       ? check_known(name, &params->buffers[i].shape, shape, i, err)
+				       : fail_kind(name, err);
+	for (int i = 0; i < params->count; i++)
+		if (strcmp(params->params[i].name, name) == 0)
+			return fail_kind(name, err);
+	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->buffers, params->buffer_count, &params->buffer_capacity,
 				 sizeof(dtrain_buffer), err);
@@ -126,8 +147,21 @@ int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const 
 	char *copy = strdup(name);
 	if (!copy)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for buffer '%s'", name);
-	params->buffers[params->buffer_count] = (dtrain_buffer){.name = copy, .shape = *shape, .init = init};
+	params->buffers[params->buffer_count] =
+		(dtrain_buffer){.name = copy, .shape = *shape, .init = init, .fixed = fixed};
 	return params->buffer_count++;
+}
+
+int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+				 beton_error *err)
+{
+	return declare_buffer(params, name, shape, init, false, err);
+}
+
+int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
+				beton_error *err)
+{
+	return declare_buffer(params, name, shape, init, true, err);
 }
 
 void dtrain_params_next_block(dtrain_params *params)
@@ -239,7 +273,8 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	for (int i = 0; i < params->buffer_count && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = &params->buffers[i];
 		int64_t count = dtrain_shape_count(&buffer->shape);
-		dtrain__init_fill(host, params->dtype, count, buffer->init, &buffer->shape, 0, buffer->name, seed);
+		int64_t fan_in = buffer->shape.ndim ? count / buffer->shape.dim[0] : 1;
+		dtrain__init_fill(host, params->dtype, count, buffer->init, &buffer->shape, fan_in, buffer->name, seed);
 		status = copy_to_device(params, buffer->data, host, count, stream, err);
 		if (status == BETON_OK)
 			status = params->api->stream_synchronize(stream, err);

@@ -161,8 +161,12 @@ static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_err
 
 	if (status)
 		return status;
-	for (int i = 0; i < dtrain_params_buffer_count(ddp->params); i++)
-		ddp->packed_count += dtrain_shape_count(&dtrain_params_buffer_at(ddp->params, i)->shape);
+	for (int i = 0; i < dtrain_params_buffer_count(ddp->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(ddp->params, i);
+
+		ddp->packed_count += dtrain_shape_count(&buffer->shape);
+		ddp->moving_count += buffer->fixed ? 0 : dtrain_shape_count(&buffer->shape);
+	}
 	ddp->buckets = calloc((size_t)ddp->count, sizeof(*ddp->buckets));
 	ddp->seen = calloc((size_t)n, sizeof(*ddp->seen));
 	if (!ddp->buckets || !ddp->seen)

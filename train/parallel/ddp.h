@@ -41,6 +41,7 @@ struct dtrain_ddp {
 	dtrain_event *ready; /* the buffers are packed */
 	void *packed;        /* all buffers, for one reduction; on the device, which is what the group takes */
 	int64_t packed_count;
+	int64_t moving_count; /* of the buffers that are not fixed */
 };
 
 /* Cuts the flat space: *plan has *count buckets, bucket_of says where each parameter is. Both malloc'ed. */

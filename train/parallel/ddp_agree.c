@@ -51,6 +51,7 @@ static int collect_facts(const dtrain_ddp *ddp, int64_t facts[FACTS], beton_erro
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(ddp->params, i);
 
 		hash_tensor(state, buffer->name, &buffer->shape);
+		XXH3_64bits_update(state, &buffer->fixed, sizeof(buffer->fixed));
 	}
 	facts[MODEL] = (int64_t)XXH3_64bits_digest(state);
 	facts[PLAN] = (int64_t)XXH3_64bits(ddp->plan, sizeof(*ddp->plan) * (size_t)ddp->count);

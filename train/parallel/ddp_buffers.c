@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Buffers are many and small (batch norm's statistics): they are put into one array, and reduced or broadcast at once.
+ * Those that are fixed stay as the broadcast left them: the mean of three equal numbers may be another one.
  */
 #include "common/error.h"
 #include "comm/work.h"
 #include "ddp.h"
 
-static int copy_buffers(dtrain_ddp *ddp, dtrain_stream *stream, bool pack, beton_error *err)
+/* fixed: those that no step changes, too. */
+static int copy_buffers(dtrain_ddp *ddp, dtrain_stream *stream, bool pack, bool fixed, beton_error *err)
 {
 	size_t each = dtrain_dtype_size(dtrain_params_dtype(ddp->params));
 	char *at = ddp->packed;
@@ -16,6 +18,8 @@ static int copy_buffers(dtrain_ddp *ddp, dtrain_stream *stream, bool pack, beton
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(ddp->params, i);
 		size_t bytes = (size_t)dtrain_shape_count(&buffer->shape) * each;
 
+		if (buffer->fixed && !fixed)
+			continue;
 		status = ddp->api->copy(stream, pack ? at : buffer->data, pack ? buffer->data : at, bytes,
 					DTRAIN_DEVICE_TO_DEVICE, err);
 		at += bytes;
@@ -45,16 +49,16 @@ int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error 
 	dtrain_event *after;
 	int status;
 
-	if (ddp->packed_count == 0 || dtrain_group_size(ddp->group) == 1)
+	if (ddp->moving_count == 0 || dtrain_group_size(ddp->group) == 1)
 		return BETON_OK;
-	status = copy_buffers(ddp, stream, true, err);
+	status = copy_buffers(ddp, stream, true, false, err);
 	if (!status)
 		status = mark_ready(ddp, stream, &after, err);
 	if (!status)
-		status = join_stream(dtrain_allreduce(ddp->group, ddp->packed, ddp->packed_count,
+		status = join_stream(dtrain_allreduce(ddp->group, ddp->packed, ddp->moving_count,
 						      dtrain_params_dtype(ddp->params), DTRAIN_AVG, after, &work, err),
 				     &work, stream, err);
-	return status ? status : copy_buffers(ddp, stream, false, err);
+	return status ? status : copy_buffers(ddp, stream, false, false, err);
 }
 
 static int broadcast_all(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err)
@@ -68,7 +72,7 @@ static int broadcast_all(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 					      dtrain_params_flat_count(ddp->params), dtype, 0, NULL, &work, err),
 			     &work, stream, err);
 	if (!status)
-		status = copy_buffers(ddp, stream, true, err);
+		status = copy_buffers(ddp, stream, true, true, err);
 	if (!status)
 		status = mark_ready(ddp, stream, &after, err);
 	if (!status)
@@ -76,7 +80,7 @@ static int broadcast_all(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 			dtrain_broadcast(ddp->group, ddp->packed, ddp->packed_count, dtype, 0, after, &work, err),
 			&work, stream, err);
 	if (!status)
-		status = copy_buffers(ddp, stream, false, err);
+		status = copy_buffers(ddp, stream, false, true, err);
 	if (!status)
 		status = ddp->api->stream_synchronize(stream, err);
 	return status ? status : dtrain_group_check(ddp->group, err);

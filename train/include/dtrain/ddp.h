@@ -68,8 +68,8 @@ typedef struct dtrain_ddp_step {
  * when this says so. */
 BETON_API int dtrain_ddp_get_step(dtrain_ddp *ddp, dtrain_ddp_step *out, beton_error *err);
 
-/* Averages floating-point buffers over the ranks (batch norm's running statistics), before evaluation and checkpoints,
- * for what is put on the stream afterwards. */
+/* Averages floating-point buffers over the ranks (batch norm's running statistics, not fixed weights), before
+ * evaluation and checkpoints, for what is put on the stream afterwards. */
 BETON_API int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus

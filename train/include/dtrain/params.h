@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's persistent tensors: parameters, their gradients, and buffers (batch norm's running statistics).
+ * A model's persistent tensors: parameters, their gradients, and buffers (batch norm's running statistics, weights that
+ * are not trained).
  *
  * All parameters live in one flat space of elements, in the reverse of the order of declaration, which is the order in
  * which backward completes their gradients. Values, gradients and optimizer state are arrays over that same space, so
@@ -31,6 +32,8 @@ typedef enum dtrain_init {
 	DTRAIN_INIT_ONE,
 	DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, /* torchvision's conv: normal, std = sqrt(2 / (out * kh * kw)) */
 	DTRAIN_INIT_LINEAR_UNIFORM,         /* PyTorch's nn.Linear: uniform in +-1 / sqrt(fan_in); weights and bias */
+	DTRAIN_INIT_DIRAC, /* [out, in, kh, kw]: LINEAR_UNIFORM, but output i < in is input i: 1 in its middle
+			      (kh / 2, kw / 2), else 0; PyTorch's nn.init.dirac_ of these */
 } dtrain_init;
 
 typedef struct dtrain_param {
@@ -48,6 +51,7 @@ typedef struct dtrain_buffer {
 	dtrain_shape shape;
 	void *data; /* on the device, plain */
 	dtrain_init init;
+	bool fixed; /* no step changes it: ranks have nothing to average */
 } dtrain_buffer;
 
 typedef struct dtrain_block {
@@ -62,11 +66,15 @@ BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dt
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
 /* Declares, or after allocation looks up (a second graph of the same model), a parameter or buffer; the shape must be
- * the same. Return an index >= 0, or a status. fan_in is used by LINEAR_UNIFORM. next_block starts a new flat group. */
+ * the same, and one name is of one kind. Return an index >= 0, or a status. fan_in is used by LINEAR_UNIFORM and DIRAC;
+ * a buffer's is the product of its sides but the first. declare_fixed: a buffer for weights that are not trained;
+ * whoever wants others than init copies them to its data. next_block starts a new flat group. */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					   dtrain_init init, beton_error *err);
+BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape,
+					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
 
 /* Lays out the flat space and allocates values, gradients and buffers. After it nothing new may be declared. */
