@@ -21,6 +21,7 @@ CASES = [
     ("resnet20", 4, 16, 10, 0.002, 0.9, True, 5e-4),
     ("resnet18", 2, 64, 10, 0.0005, 0.9, False, 1e-2),
     ("resnet50", 1, 64, 10, 0.0002, 0.8, True, 0.0),
+    ("small", 4, 11, 10, 0.02, 0.85, True, 1e-3),
 ]
 SMOOTHING = 0.1
 STEPS = 10
@@ -110,7 +111,49 @@ class Mlp(nn.Module):
         return self.fc3(functional.relu(self.fc2(x)))
 
 
+class Fixed(nn.Module):
+    """A convolution whose weights are not trained, with a bias that is."""
+
+    def __init__(self, before, width, kernel):
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(width, before, kernel, kernel))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x):
+        return functional.conv2d(x, self.weight, self.bias)
+
+
+class Norm(nn.BatchNorm2d):
+    """Batch norm with weights that stay 1."""
+
+    def __init__(self, width):
+        super().__init__(width, eps=1e-12, momentum=0.4)
+        del self.weight
+        self.register_buffer("weight", torch.ones(width))
+
+
+class Small(nn.Module):
+    """small_net() of tests/train/small_net.h."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.first = Fixed(3, 6, 2)
+        self.conv1 = nn.Conv2d(6, 16, 3, padding=1, bias=False)
+        self.norm1 = Norm(16)
+        self.conv2 = nn.Conv2d(16, 17, 3, padding=1, bias=False)
+        self.norm2 = Norm(17)
+        self.head = nn.Linear(17, classes, bias=False)
+
+    def forward(self, x):
+        y = functional.gelu(self.first(x))
+        y = functional.gelu(self.norm1(functional.max_pool2d(self.conv1(y), 2)))
+        y = functional.gelu(self.norm2(self.conv2(y)))
+        return self.head(y.amax((2, 3))) * 0.5
+
+
 def make_model(name, side, classes):
+    if name == "small":
+        return Small(classes)
     if name == "mlp":
         return Mlp(side, classes)
     if name == "resnet20":
@@ -154,8 +197,9 @@ def places(count):
 
 def trace(name, batch, side, classes, lr, momentum, nesterov, decay):
     model = make_model(name, side, classes).double().train()
-    for key, parameter in model.named_parameters():
-        fill(key, parameter)
+    for key, tensor in list(model.named_parameters()) + list(model.named_buffers()):
+        if isinstance(tensor, nn.Parameter) or tensor.dim() > 1:
+            fill(key, tensor)
     pictures = wave(batch * 3 * side * side, 0).reshape(batch, 3, side, side)
     labels = torch.arange(batch) % classes
     optimizer = torch.optim.SGD(model.parameters(), lr, momentum, nesterov=nesterov, weight_decay=decay)
@@ -174,7 +218,8 @@ def trace(name, batch, side, classes, lr, momentum, nesterov, decay):
                 out["gradients"][key] = [flat.norm().item()] + [flat[k].item() for k in places(flat.numel())]
             for key, buffer in model.named_buffers():
                 if not key.endswith("num_batches_tracked"):
-                    out["buffers"][key] = [buffer.norm().item()] + [buffer[k].item() for k in places(buffer.numel())]
+                    flat = buffer.flatten()
+                    out["buffers"][key] = [flat.norm().item()] + [flat[k].item() for k in places(flat.numel())]
         optimizer.step()
     return out
 

@@ -8,13 +8,13 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
 	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
 	/* The weight's gradient first: its reduction over the ranks can start while d_x is computed. */
-	dtrain_tensor d_w = dtrain__graph_param_grad(graph, w);
-	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_WEIGHT,
-						  .attrs = node->attrs,
-						  .num_inputs = 2,
-						  .num_outputs = 1,
-						  .inputs = {x, d_y},
-						  .outputs = {d_w}});
+	if (dtrain__graph_needs_grad(graph, w))
+		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_WEIGHT,
+							  .attrs = node->attrs,
+							  .num_inputs = 2,
+							  .num_outputs = 1,
+							  .inputs = {x, d_y},
+							  .outputs = {dtrain__graph_param_grad(graph, w)}});
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
@@ -28,8 +28,14 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 									   .outputs = {d_x}}));
 }
 
-dtrain_tensor dtrain__conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
-			     int stride, int padding, dtrain_init init)
+/* The same on both axes. */
+typedef struct window {
+	int kernel, stride, padding;
+} window;
+
+/* fixed: the weight is a buffer. */
+static dtrain_tensor conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
+			    const window *g, dtrain_init init, bool fixed)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
@@ -39,29 +45,44 @@ dtrain_tensor dtrain__conv2d(dtrain_graph *graph, const char *name, dtrain_tenso
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 					  "conv2d '%s': %lld channels from %d dimensions; needs [n, c, h, w]", name,
 					  (long long)out_channels, in.ndim);
-	int64_t height = dtrain__window_count(in.dim[2], kernel, stride, padding);
-	int64_t width = dtrain__window_count(in.dim[3], kernel, stride, padding);
+	int64_t height = dtrain__window_count(in.dim[2], g->kernel, g->stride, g->padding);
+	int64_t width = dtrain__window_count(in.dim[3], g->kernel, g->stride, g->padding);
 	if (height < 1 || width < 1)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 					  "conv2d '%s': kernel %d, stride %d, padding %d do not fit %lld x %lld", name,
-					  kernel, stride, padding, (long long)in.dim[2], (long long)in.dim[3]);
-	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], kernel, kernel});
-	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, init, in.dim[1] * kernel * kernel);
+					  g->kernel, g->stride, g->padding, (long long)in.dim[2], (long long)in.dim[3]);
+	dtrain_shape weight = dtrain_shape_of(4, (int64_t[]){out_channels, in.dim[1], g->kernel, g->kernel});
+	dtrain_tensor w =
+		fixed ? dtrain__graph_fixed(graph, name, "weight", &weight, init)
+		      : dtrain__graph_param(graph, name, "weight", &weight, init, in.dim[1] * g->kernel * g->kernel);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], out_channels, height, width});
 	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
-	return dtrain__graph_node(graph,
-				  &(dtrain__node){.kind = DTRAIN_OP_CONV2D,
-						  .attrs = {.stride = {stride, stride}, .padding = {padding, padding}},
-						  .num_inputs = 2,
-						  .num_outputs = 1,
-						  .inputs = {x, w},
-						  .outputs = {y},
-						  .backward = conv2d_backward});
+	return dtrain__graph_node(
+		graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D,
+				       .attrs = {.stride = {g->stride, g->stride}, .padding = {g->padding, g->padding}},
+				       .num_inputs = 2,
+				       .num_outputs = 1,
+				       .inputs = {x, w},
+				       .outputs = {y},
+				       .backward = conv2d_backward});
+}
+
+dtrain_tensor dtrain__conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
+			     int stride, int padding, dtrain_init init)
+{
+	return conv2d(graph, name, x, out_channels, &(window){kernel, stride, padding}, init, false);
 }
 
 dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels, int kernel,
 			    int stride, int padding)
 {
-	return dtrain__conv2d(graph, name, x, out_channels, kernel, stride, padding,
-			      DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT);
+	return conv2d(graph, name, x, out_channels, &(window){kernel, stride, padding},
+		      DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, false);
+}
+
+dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
+				  int kernel, int stride, int padding)
+{
+	return conv2d(graph, name, x, out_channels, &(window){kernel, stride, padding}, DTRAIN_INIT_LINEAR_UNIFORM,
+		      true);
 }

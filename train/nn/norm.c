@@ -4,27 +4,34 @@
 #include "core/graph.h"
 #include "core/shape.h"
 
-/* PyTorch's defaults. */
-#define EPSILON 1e-5
-#define MOMENTUM 0.1
-
 /* The place of the residual among the inputs of the forward ops. */
 #define RESIDUAL 5
+
+static dtrain_batch_norm_options default_options(bool relu)
+{
+	return (dtrain_batch_norm_options){
+		.struct_size = sizeof(dtrain_batch_norm_options), .relu = relu, .epsilon = 1e-5, .momentum = 0.1};
+}
 
 static void batch_norm_backward(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], residual = node->num_inputs > RESIDUAL ? node->inputs[RESIDUAL] : -1;
+	dtrain_tensor gamma = node->inputs[1];
+	bool gamma_is_trained = dtrain__graph_needs_grad(graph, gamma);
 	dtrain_shape shape = *dtrain_graph_shape(graph, x);
 	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, &shape);
-	dtrain_tensor d_gamma = dtrain__graph_param_grad(graph, node->inputs[1]);
+	/* The op has an output for it, wanted or not. */
+	dtrain_tensor d_gamma = gamma_is_trained ? dtrain__graph_param_grad(graph, gamma)
+						 : dtrain__graph_activation(graph, dtrain_params_dtype(graph->params),
+									    dtrain_graph_shape(graph, gamma));
 	dtrain_tensor d_beta = dtrain__graph_param_grad(graph, node->inputs[2]);
-	dtrain__node backward = {.kind = DTRAIN_OP_BATCH_NORM_BWD,
-				 .attrs = node->attrs,
-				 .num_inputs = 5,
-				 .num_outputs = 3,
-				 .inputs = {x, dtrain_graph_grad(graph, node->outputs[0]), node->inputs[1],
-					    node->outputs[1], node->outputs[2]},
-				 .outputs = {d_x, d_gamma, d_beta}};
+	dtrain__node backward = {
+		.kind = DTRAIN_OP_BATCH_NORM_BWD,
+		.attrs = node->attrs,
+		.num_inputs = 5,
+		.num_outputs = 3,
+		.inputs = {x, dtrain_graph_grad(graph, node->outputs[0]), gamma, node->outputs[1], node->outputs[2]},
+		.outputs = {d_x, d_gamma, d_beta}};
 	if (node->attrs.relu)
 		backward.inputs[backward.num_inputs++] = node->outputs[3];
 	bool residual_needs = dtrain__graph_needs_grad(graph, residual);
@@ -52,7 +59,7 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 
 /* residual: -1 for none. */
 static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual,
-				bool relu)
+				const dtrain_batch_norm_options *options)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
@@ -63,12 +70,15 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 					  "batch norm '%s': %d dimensions; needs [n, c] or [n, c, h, w]", name,
 					  shape.ndim);
 	dtrain_shape channels = dtrain_shape_of(1, &shape.dim[1]);
-	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_EVAL,
-			     .attrs = {.relu = relu, .epsilon = EPSILON, .momentum = MOMENTUM},
-			     .num_inputs = RESIDUAL,
-			     .num_outputs = 1};
+	dtrain__node node = {
+		.kind = DTRAIN_OP_BATCH_NORM_EVAL,
+		.attrs = {.relu = options->relu, .epsilon = options->epsilon, .momentum = options->momentum},
+		.num_inputs = RESIDUAL,
+		.num_outputs = 1};
 	node.inputs[0] = x;
-	node.inputs[1] = dtrain__graph_param(graph, name, "weight", &channels, DTRAIN_INIT_ONE, 0);
+	node.inputs[1] = options->fixed_weight
+				 ? dtrain__graph_fixed(graph, name, "weight", &channels, DTRAIN_INIT_ONE)
+				 : dtrain__graph_param(graph, name, "weight", &channels, DTRAIN_INIT_ONE, 0);
 	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &channels, DTRAIN_INIT_ZERO, 0);
 	node.inputs[3] = dtrain__graph_buffer(graph, name, "running_mean", &channels, DTRAIN_INIT_ZERO);
 	node.inputs[4] = dtrain__graph_buffer(graph, name, "running_var", &channels, DTRAIN_INIT_ONE);
@@ -82,7 +92,28 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 
 dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu)
 {
-	return batch_norm(graph, name, x, -1, relu);
+	dtrain_batch_norm_options options = default_options(relu);
+	return batch_norm(graph, name, x, -1, &options);
+}
+
+void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options)
+{
+	*options = default_options(false);
+}
+
+dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
+				     const dtrain_batch_norm_options *options)
+{
+	if (options->struct_size < sizeof(*options))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': struct_size %zu, need %zu",
+					  name, options->struct_size, sizeof(*options));
+	if (!(options->epsilon > 0) || !isfinite(options->epsilon))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': epsilon %g", name,
+					  options->epsilon);
+	if (!(options->momentum >= 0 && options->momentum <= 1))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "batch norm '%s': momentum %g is not in [0, 1]", name, options->momentum);
+	return batch_norm(graph, name, x, -1, options);
 }
 
 dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual)
@@ -99,9 +130,10 @@ dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrai
 	dtrain_device *device = dtrain_params_device(graph->params);
 	dtrain_device_caps caps;
 	dtrain_device_get_api(device)->caps(device, &caps);
+	dtrain_batch_norm_options options = default_options(caps.batch_norm_add);
 	if (caps.batch_norm_add)
-		return batch_norm(graph, name, x, residual, true);
-	return dtrain_add(graph, batch_norm(graph, name, x, -1, false), residual, true);
+		return batch_norm(graph, name, x, residual, &options);
+	return dtrain_add(graph, batch_norm(graph, name, x, -1, &options), residual, true);
 }
 
 dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std)

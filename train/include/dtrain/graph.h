@@ -47,12 +47,30 @@ BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name
 BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std);
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
+/* dtrain_conv2d with a weight that is not trained: name.weight is a buffer of the parameters, so that it is saved with
+ * the model, and has neither gradient nor optimizer state. It starts as PyTorch's nn.Conv2d does; other values are
+ * copied to it (dtrain_params_buffer_at). What is before it gets a gradient only where it needs one. */
+BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *name, dtrain_tensor x,
+					    int64_t out_channels, int kernel, int stride, int padding);
 /* x [n, c, h, w] + name.bias [c], which starts at zero. */
 BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
 BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
 						   int64_t out_features);
+/* PyTorch's nn.BatchNorm2d with its defaults, relu after it or not. */
 BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
+
+typedef struct dtrain_batch_norm_options {
+	size_t struct_size;
+	bool relu;         /* default false */
+	bool fixed_weight; /* name.weight is a buffer of ones that is not trained; default false */
+	double epsilon;    /* > 0, finite; default 1e-5 */
+	double momentum;   /* of the running statistics, 0 .. 1, how much of the new goes in; default 0.1 */
+} dtrain_batch_norm_options;
+
+BETON_API void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options);
+BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
+					       const dtrain_batch_norm_options *options);
 /* relu(batch norm of x + residual): one op where the device has it, else two. */
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
