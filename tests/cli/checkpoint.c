@@ -25,6 +25,7 @@ typedef struct setup {
 	dtrain_stream *stream;
 	dtrain_params *params;
 	dtrain_sgd *sgd;
+	dtrain_lookahead *lookahead; /* NULL where a test does not look at it */
 } setup;
 
 static void declare(dtrain_params *params, int64_t outputs)
@@ -43,7 +44,7 @@ static void declare(dtrain_params *params, int64_t outputs)
 
 static setup make(uint64_t seed, int64_t outputs)
 {
-	setup made;
+	setup made = {0};
 	dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
 	dtrain_sgd_options sgd;
 	dtrain_sgd_options_init(&sgd);
@@ -64,6 +65,7 @@ static setup make(uint64_t seed, int64_t outputs)
 static void unmake(setup *made)
 {
 	dtrain_sgd_destroy(&made->sgd);
+	dtrain_lookahead_destroy(&made->lookahead);
 	dtrain_params_destroy(&made->params);
 	made->api->stream_destroy(made->stream);
 	dtrain_device_close(&made->device);
@@ -86,7 +88,8 @@ static dtrain_position at_step(int64_t step)
 static int save(const setup *made, int64_t step, int keep, beton_error *err)
 {
 	dtrain_position position = at_step(step);
-	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, &position, made->stream, err);
+	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, made->lookahead, &position, made->stream,
+				      err);
 }
 
 static void assert_same(const setup *a, const setup *b)
@@ -132,18 +135,58 @@ static void round_trip(void **state)
 	dtrain_position position;
 	assert_int_equal(dtrain_checkpoint_read_position(path, &position, &err), BETON_OK);
 	assert_memory_equal(&position, &expected, sizeof(position));
-	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.stream, &err) != BETON_OK)
+	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	assert_same(&from, &to);
 	free(path);
 	/* The same step again replaces it. */
 	setup third = make(3, 5);
 	assert_int_equal(save(&third, 120, 0, &err), BETON_OK);
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, &err), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err), BETON_OK);
 	assert_same(&third, &to);
 	unmake(&from);
 	unmake(&to);
 	unmake(&third);
+}
+
+static float *slow_of(const setup *made, int64_t *count)
+{
+	return dtrain_lookahead_slow(made->lookahead, count);
+}
+
+static void slow_weights_come_back(void **state)
+{
+	(void)state;
+	setup from = make(1, 5), to = make(2, 5), without = make(3, 5);
+	beton_error err = {0};
+	int64_t count;
+	assert_int_equal(dtrain_lookahead_create(from.params, &from.lookahead, &err), BETON_OK);
+	assert_int_equal(dtrain_lookahead_create(to.params, &to.lookahead, &err), BETON_OK);
+	float *saved = slow_of(&from, &count), *loaded = slow_of(&to, &count);
+	for (int64_t i = 0; i < count; i++)
+		saved[i] = 0.25f * (float)i;
+	assert_int_equal(save(&from, 120, 0, &err), BETON_OK);
+	/* A run without slow weights has no use for them, and one with them cannot do without. */
+	assert_int_equal(dtrain_checkpoint_load(STEP, without.params, without.sgd, NULL, without.stream, &err),
+			 BETON_MISMATCH);
+	assert_non_null(strstr(err.message, ".slow"));
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err), BETON_OK);
+	assert_same(&from, &to);
+	for (int i = 0; i < dtrain_params_count(to.params); i++) {
+		const dtrain_param *param = dtrain_params_at(to.params, i);
+		assert_memory_equal(saved + param->offset, loaded + param->offset,
+				    (size_t)param->count * sizeof(float));
+	}
+	for (int i = 0; i < dtrain_params_buffer_count(to.params); i++)
+		assert_memory_equal(dtrain_lookahead_slow_buffer(from.lookahead, i),
+				    dtrain_lookahead_slow_buffer(to.lookahead, i), 5 * sizeof(float));
+	assert_int_equal(save(&without, 120, 0, &err), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err),
+			 BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "has no tensor 'fc.weight.slow'"));
+	unmake(&from);
+	unmake(&to);
+	unmake(&without);
 }
 
 static void names_are_torchvisions(void **state)
@@ -182,7 +225,8 @@ static void another_model_is_named(void **state)
 	setup before = make(2, 6);
 	beton_error err;
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
-	assert_int_equal(dtrain_checkpoint_load(STEP, wider.params, wider.sgd, wider.stream, &err), BETON_MISMATCH);
+	assert_int_equal(dtrain_checkpoint_load(STEP, wider.params, wider.sgd, wider.lookahead, wider.stream, &err),
+			 BETON_MISMATCH);
 	assert_non_null(strstr(err.message, "fc.weight"));
 	assert_non_null(strstr(err.message, "[5, 3]"));
 	assert_non_null(strstr(err.message, "[6, 3]"));
@@ -263,7 +307,7 @@ static void every_bit_is_guarded(void **state)
 			assert_int_equal(pread(fd, &byte, 1, bit / 8), 1);
 			byte ^= (unsigned char)(1 << bit % 8);
 			assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
-			int result = dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL);
+			int result = dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL);
 			/* White space of the state may change. */
 			if (f == 2 && result == BETON_OK)
 				harmless++;
@@ -281,7 +325,7 @@ static void every_bit_is_guarded(void **state)
 		close(fd);
 		assert_true(harmless < size / 4);
 	}
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL), BETON_OK);
 	unmake(&made);
 	unmake(&to);
 	unmake(&before);
@@ -294,10 +338,12 @@ static void missing_files_and_truncation(void **state)
 	beton_error err;
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	assert_int_equal(truncate(STEP "/optimizer.safetensors", 100), 0);
-	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.stream, &err), BETON_TRUNCATED);
+	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.lookahead, made.stream, &err),
+			 BETON_TRUNCATED);
 	assert_non_null(strstr(err.message, "optimizer.safetensors"));
 	assert_int_equal(unlink(STEP "/model.safetensors"), 0);
-	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.stream, &err), BETON_NOT_FOUND);
+	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.lookahead, made.stream, &err),
+			 BETON_NOT_FOUND);
 	assert_int_equal(truncate(STEP "/state.json", 0), 0);
 	dtrain_position position;
 	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, &err), BETON_FORMAT);
@@ -328,7 +374,8 @@ static void full_disk(void **state)
 			fail_msg("a limit of %ld bytes was not felt", (long)limit);
 		assert_int_equal(result, BETON_NO_SPACE);
 		assert_int_equal(count_in("c/d", ""), 1);
-		assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.stream, NULL), BETON_OK);
+		assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL),
+				 BETON_OK);
 	}
 	unmake(&made);
 	unmake(&to);
@@ -344,7 +391,8 @@ static void impossible_folders(void **state)
 	close(fd);
 	static const char *const folders[] = {"file", "file/inside", "", "/proc/nothing/here"};
 	for (int i = 0; i < 4; i++) {
-		int result = dtrain_checkpoint_save(folders[i], 0, made.params, made.sgd, &position, made.stream, &err);
+		int result = dtrain_checkpoint_save(folders[i], 0, made.params, made.sgd, made.lookahead, &position,
+						    made.stream, &err);
 		assert_int_not_equal(result, BETON_OK);
 		assert_int_equal(err.code, result);
 	}
@@ -358,6 +406,7 @@ int main(void)
 		return 1;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(round_trip, start),
+		cmocka_unit_test_setup(slow_weights_come_back, start),
 		cmocka_unit_test_setup(names_are_torchvisions, start),
 		cmocka_unit_test_setup(another_model_is_named, start),
 		cmocka_unit_test_setup(keeps_the_newest, start),

@@ -20,6 +20,7 @@ typedef enum family {
 	FLATTEN,
 	LOSS,
 	SGD,
+	LOOKAHEAD,
 	ACCUMULATE, /* an addition into its first operand, flat */
 	NORMALIZE,
 	SCALER,
@@ -48,7 +49,7 @@ typedef struct op_case {
 	bool residual; /* of BATCH_NORM */
 	bool scaled;   /* LOSS and SGD with a scaler */
 	bool no_bias;  /* of LINEAR */
-	double scale;  /* of the scaler, or of SCALE */
+	double scale;  /* of the scaler, or of SCALE; the weight of LOOKAHEAD */
 	double good;   /* its count of good steps */
 	spoil spoil;   /* of SCALER; SGD takes anything but NOTHING as a step to leave out */
 } op_case;
@@ -144,6 +145,12 @@ static const op_case op_cases[] = {
 	{SGD, {1000}, 1, .scaled = true, .scale = 8, .bound = 2e-6},
 	{SGD, {1003}, 5, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
 	{SGD, {1000}, 2, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},
+	{LOOKAHEAD, {1}, .scale = 0.25, .bound = 2e-7},
+	{LOOKAHEAD, {1003}, .scale = 0.75, .bound = 2e-7},
+	{LOOKAHEAD, {100003}, .scale = 0.999, .bound = 2e-7},
+	/* Exact at both ends. */
+	{LOOKAHEAD, {1000}, .scale = 0, .bound = 0},
+	{LOOKAHEAD, {1000}, .scale = 1, .bound = 0},
 	{ACCUMULATE, {1}, .bound = 1e-7},
 	{ACCUMULATE, {100003}, .bound = 1e-7},
 	{NORMALIZE, {2, 3, 8, 8}, .bound = 2e-7},

@@ -43,6 +43,10 @@
 	{                                             \
 		.dtype = (type), .shape = { 1, {64} } \
 	}
+#define ONE(type)                                    \
+	{                                            \
+		.dtype = (type), .shape = { 1, {1} } \
+	}
 #define FOUR(type)                                   \
 	{                                            \
 		.dtype = (type), .shape = { 1, {4} } \
@@ -334,6 +338,28 @@ static const trial trials[] = {
 	 5,
 	 2,
 	 {FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), CHANNELS(U8)},
+	 {FLAT(F32), FLAT(F32)}},
+	{NULL, DTRAIN_OP_LOOKAHEAD, false, 3, 2, {FLAT(F64), FLAT(F64), ONE(F32)}, {FLAT(F64), FLAT(F64)}},
+	{"needs one weight",
+	 DTRAIN_OP_LOOKAHEAD,
+	 false,
+	 3,
+	 2,
+	 {FLAT(F32), FLAT(F32), ROWS(F32)},
+	 {FLAT(F32), FLAT(F32)}},
+	{"wrong type of the operand",
+	 DTRAIN_OP_LOOKAHEAD,
+	 false,
+	 3,
+	 2,
+	 {FLAT(F32), FLAT(F32), ONE(F64)},
+	 {FLAT(F32), FLAT(F32)}},
+	{"shape does not match",
+	 DTRAIN_OP_LOOKAHEAD,
+	 false,
+	 3,
+	 2,
+	 {FLAT(F32), ROWS(F32), ONE(F32)},
 	 {FLAT(F32), FLAT(F32)}},
 	{NULL, DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(F32), FOUR(F32)}, {FOUR(F32)}},
 	{"wrong type of the operand", DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(BF16), FOUR(F32)}, {FOUR(F32)}},

@@ -586,6 +586,19 @@ static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return BETON_OK;
 }
 
+static int run_lookahead(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	if (!s->count) {
+		dtrain_shape flat = dtrain_shape_of(1, s->c->x), one = dtrain_shape_of(1, (int64_t[]){1});
+		input(s, "slow", PARAMETER, flat, -1, 1);
+		input(s, "w", PARAMETER, flat, -1, 1);
+		s->tensors[0].result = s->tensors[1].result = true;
+		s->tensors[add_tensor(s, "weight", SCALARS, one, false, -1)].values[0] = (double)(float)s->c->scale;
+	}
+	RUN(DTRAIN_OP_LOOKAHEAD, LIST(0, 1, 2), LIST(0, 1));
+	return BETON_OK;
+}
+
 static int run_scaler(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
 	if (!s->count) {
@@ -627,6 +640,7 @@ static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error
 	[FLATTEN] = run_rows,
 	[LOSS] = run_loss,
 	[SGD] = run_sgd,
+	[LOOKAHEAD] = run_lookahead,
 	[ACCUMULATE] = run_accumulate,
 	[NORMALIZE] = run_normalize,
 	[SCALER] = run_scaler,

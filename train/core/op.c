@@ -8,7 +8,7 @@
  *   X, Y: any tensor      W, P, B: what the checks below say      C: [channels of x]      N: [n]      S: []
  *   L: [n, c]             F: flat     R: f32 [groups, 2]          m: u8 of x's shape      i: u8 of y's shape
  *   l: i64 [n]            u: u8 [n, h, w, c]                      A: f32 [4], a scaler
- *   G: u8 [n / 16] */
+ *   G: u8 [n / 16]        H: f32 [1] */
 static const struct {
 	const char *name;
 	const char *inputs;
@@ -44,6 +44,7 @@ static const struct {
 	[DTRAIN_OP_NORMALIZE] = {"normalize", "u", "X"},
 	[DTRAIN_OP_SCALER_INSPECT] = {"scaler_inspect", "FA", "A"},
 	[DTRAIN_OP_SCALER_UPDATE] = {"scaler_update", "A", "A"},
+	[DTRAIN_OP_LOOKAHEAD] = {"lookahead", "FFH", "FF"},
 };
 
 const char *dtrain__op_name(dtrain_op_kind kind)
@@ -91,6 +92,7 @@ static dtrain_dtype dtype_of_letter(char letter, dtrain_dtype real)
 	case 'G':
 		return DTRAIN_U8;
 	case 'R':
+	case 'H':
 	case 'A':
 		return DTRAIN_F32;
 	default:
@@ -300,6 +302,9 @@ static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton
 		return check_normalize(desc, roles, err);
 	case DTRAIN_OP_SGD:
 		return check_sgd(desc, roles, err);
+	case DTRAIN_OP_LOOKAHEAD:
+		return is_vector(roles->of['H'], 1) ? BETON_OK
+						    : bad(desc, "needs one weight, not", roles->of['H'], err);
 	default:
 		return BETON_OK;
 	}

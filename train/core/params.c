@@ -209,6 +209,7 @@ static int allocate_buffers(dtrain_params *params, beton_error *err)
 	int status = params->api->alloc(params->device, total * element, &params->buffer_memory, err);
 	if (status != BETON_OK)
 		return status;
+	params->buffer_elements = (int64_t)total;
 	char *at = params->buffer_memory;
 	for (int i = 0; i < params->buffer_count; i++) {
 		params->buffers[i].data = at;

@@ -27,6 +27,7 @@ struct dtrain_params {
 	void *values;
 	void *grad_memory; /* DTRAIN_GRAD_EXTRA elements, then the gradients */
 	void *buffer_memory;
+	int64_t buffer_elements; /* in it, with what lies between the buffers, which is zero */
 };
 
 /* Elements of a parameter or buffer as it starts: a pure function of (seed, name, declaration), so that every device

@@ -139,7 +139,8 @@ static void build_op(cpu_build *build)
 		cpu_build_flatten(build);
 		break;
 	case DTRAIN_OP_SGD:
-		cpu_build_sgd(build);
+	case DTRAIN_OP_LOOKAHEAD:
+		cpu_build_optimizer(build);
 		break;
 	default:
 		build_on_ref(build);

@@ -81,6 +81,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_NORMALIZE] = cuda_build_simple,
 	[DTRAIN_OP_SCALER_INSPECT] = cuda_build_simple,
 	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
+	[DTRAIN_OP_LOOKAHEAD] = cuda_build_simple,
 };
 
 int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD over all parameters in one launch, and the dynamic scale of the loss.
+ * SGD and Lookahead over all parameters in one launch, and the dynamic scale of the loss.
  */
 #include "kernel.cuh"
 
@@ -61,6 +61,43 @@ template <int V> __global__ void __launch_bounds__(THREADS) sgd(sgd_op a, int64_
 		sgd_step<1, V>(a, inverse, i, 0);
 	if (thread < count - vectors * V)
 		sgd_step<1, 1>(a, inverse, vectors * V + thread, 0);
+}
+
+template <int N, int V>
+__device__ inline void look_ahead(float *slow, float *w, float weight, int64_t first, int64_t stride)
+{
+	typedef vector<float, V> numbers;
+	numbers s[N], x[N];
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		s[k] = reinterpret_cast<const numbers *>(slow)[first + k * stride];
+		x[k] = reinterpret_cast<const numbers *>(w)[first + k * stride];
+	}
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+#pragma unroll
+		for (int i = 0; i < V; i++) {
+			const float apart = x[k].v[i] - s[k].v[i];
+			s[k].v[i] = weight < 0.5f ? s[k].v[i] + weight * apart : x[k].v[i] - (1 - weight) * apart;
+		}
+		store_vector(slow + (first + k * stride) * V, s[k].v);
+		store_vector(w + (first + k * stride) * V, s[k].v);
+	}
+}
+
+/* As torch.lerp, which is exact at both ends. */
+template <int V>
+__global__ void __launch_bounds__(THREADS) lookahead(float *slow, float *w, const float *weight, int64_t count)
+{
+	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
+	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	int64_t i = thread;
+	for (; i + stride < vectors; i += 2 * stride)
+		look_ahead<2, V>(slow, w, *weight, i, stride);
+	if (i < vectors)
+		look_ahead<1, V>(slow, w, *weight, i, 0);
+	if (thread < count - vectors * V)
+		look_ahead<1, 1>(slow, w, *weight, vectors * V + thread, 0);
 }
 
 __device__ inline bool is_finite(float x)
@@ -125,6 +162,14 @@ extern "C" cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const floa
 	if (is_aligned(w, 16) && is_aligned(g, 16) && is_aligned(m, 16))
 		return launch(sgd<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, a, count);
 	return launch(sgd<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, a, count);
+}
+
+extern "C" cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight,
+					     int64_t count)
+{
+	if (is_aligned(slow, 16) && is_aligned(w, 16))
+		return launch(lookahead<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, slow, w, weight, count);
+	return launch(lookahead<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, slow, w, weight, count);
 }
 
 extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count)

@@ -204,6 +204,15 @@ static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 			       desc->attrs.momentum, desc->attrs.nesterov);
 }
 
+static cudaError_t lookahead(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			     void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_lookahead(stream, operands[0], operands[1], operands[2],
+				     dtrain_shape_count(&desc->inputs[0].shape));
+}
+
 static cudaError_t scaler_inspect(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				  void *const *operands, void *workspace)
 {
@@ -242,6 +251,7 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_NORMALIZE] = normalize,
 	[DTRAIN_OP_SCALER_INSPECT] = scaler_inspect,
 	[DTRAIN_OP_SCALER_UPDATE] = scaler_update,
+	[DTRAIN_OP_LOOKAHEAD] = lookahead,
 };
 
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)

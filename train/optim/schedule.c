@@ -18,3 +18,10 @@ double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 	double left = schedule->kind == DTRAIN_SCHEDULE_COSINE ? 0.5 * (1 + cos(M_PI * done)) : 1 - done;
 	return schedule->final_lr + (schedule->lr - schedule->final_lr) * left;
 }
+
+double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps)
+{
+	if (step % every)
+		return step < total_steps ? -1 : 0;
+	return 1 - pow(0.95, (double)every) * pow((double)step / (double)total_steps, 3);
+}

@@ -109,18 +109,38 @@ static int list_model(tensor_list *list, const dtrain_params *params, int64_t st
 	return result;
 }
 
-static int list_optimizer(tensor_list *list, const dtrain_params *params, const dtrain_sgd *sgd, dtrain_stream *stream,
-			  beton_error *err)
+static int list_slow(tensor_list *list, const dtrain_params *params, const dtrain_lookahead *lookahead,
+		     beton_error *err)
+{
+	int64_t count;
+	void *slow = dtrain_lookahead_slow(lookahead, &count);
+	int result = BETON_OK;
+	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		result = list_add(list, bt_format("%s.slow", param->name), dtrain_params_dtype(params), &param->shape,
+				  (tensor_source){.device = flat_at(params, slow, param->offset)}, err);
+	}
+	for (int i = 0; i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
+		result = list_add(list, bt_format("%s.slow", buffer->name), dtrain_params_dtype(params), &buffer->shape,
+				  (tensor_source){.device = dtrain_lookahead_slow_buffer(lookahead, i)}, err);
+	}
+	return result;
+}
+
+static int list_optimizer(tensor_list *list, const dtrain_params *params, const dtrain_sgd *sgd,
+			  const dtrain_lookahead *lookahead, dtrain_stream *stream, beton_error *err)
 {
 	void *momentum = sgd ? dtrain_sgd_momentum(sgd) : NULL;
-	int result = list_reserve(list, params, stream, (size_t)dtrain_params_count(params), err);
+	size_t capacity = 2 * (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
+	int result = list_reserve(list, params, stream, capacity, err);
 	for (int i = 0; momentum && i < dtrain_params_count(params) && result == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		result = list_add(list, bt_format("%s.momentum", param->name), dtrain_params_dtype(params),
 				  &param->shape, (tensor_source){.device = flat_at(params, momentum, param->offset)},
 				  err);
 	}
-	return result;
+	return result == BETON_OK && lookahead ? list_slow(list, params, lookahead, err) : result;
 }
 
 static int fetch(void *context, size_t index, void *destination, size_t bytes, beton_error *err)
@@ -271,7 +291,8 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 /* ---- saving ---- */
 
 static int write_files(const char *folder, const dtrain_params *params, const dtrain_sgd *sgd,
-		       const dtrain_position *position, dtrain_stream *stream, beton_error *err)
+		       const dtrain_lookahead *lookahead, const dtrain_position *position, dtrain_stream *stream,
+		       beton_error *err)
 {
 	tensor_list model = {0};
 	tensor_list optimizer = {0};
@@ -288,7 +309,7 @@ static int write_files(const char *folder, const dtrain_params *params, const dt
 	if (result == BETON_OK)
 		result = safetensors_write(model_path, model.entries, model.count, fetch, &model, &model_digest, err);
 	if (result == BETON_OK)
-		result = list_optimizer(&optimizer, params, sgd, stream, err);
+		result = list_optimizer(&optimizer, params, sgd, lookahead, stream, err);
 	if (result == BETON_OK)
 		result = safetensors_write(optimizer_path, optimizer.entries, optimizer.count, fetch, &optimizer,
 					   &optimizer_digest, err);
@@ -315,7 +336,8 @@ int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 }
 
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
-			   const dtrain_position *position, dtrain_stream *stream, beton_error *err)
+			   const dtrain_lookahead *lookahead, const dtrain_position *position, dtrain_stream *stream,
+			   beton_error *err)
 {
 	if (keep < 0 || position->step < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative", keep,
@@ -325,7 +347,7 @@ int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *param
 	if (result == BETON_OK)
 		result = checkpoint_folder_begin(dir, position->step, &temporary, err);
 	if (result == BETON_OK) {
-		result = write_files(temporary, params, sgd, position, stream, err);
+		result = write_files(temporary, params, sgd, lookahead, position, stream, err);
 		if (result == BETON_OK)
 			result = checkpoint_folder_publish(dir, position->step, temporary, err);
 		/* The first error is the one to report; what cannot be removed now, the next save removes. */
@@ -464,8 +486,8 @@ static int open_checked(safetensors_file *file, const char *folder, const char *
 	return result;
 }
 
-int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd, dtrain_stream *stream,
-			   beton_error *err)
+int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd, dtrain_lookahead *lookahead,
+			   dtrain_stream *stream, beton_error *err)
 {
 	tensor_list model = {0};
 	tensor_list optimizer = {0};
@@ -479,15 +501,15 @@ int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *
 		result = list_model(&model, params, 0, stream, err);
 	if (result == BETON_OK)
 		result = open_checked(&model_file, path, MODEL_FILE, state, &model, err);
-	bool momentum = sgd && dtrain_sgd_momentum(sgd);
-	if (result == BETON_OK && momentum) {
-		result = list_optimizer(&optimizer, params, sgd, stream, err);
+	bool with_optimizer = sgd || lookahead;
+	if (result == BETON_OK && with_optimizer) {
+		result = list_optimizer(&optimizer, params, sgd, lookahead, stream, err);
 		if (result == BETON_OK)
 			result = open_checked(&optimizer_file, path, OPTIMIZER_FILE, state, &optimizer, err);
 	}
 	if (result == BETON_OK)
 		result = read_tensors(&model_file, &model, err);
-	if (result == BETON_OK && momentum)
+	if (result == BETON_OK && with_optimizer)
 		result = read_tensors(&optimizer_file, &optimizer, err);
 	safetensors_close(&model_file);
 	safetensors_close(&optimizer_file);

@@ -139,6 +139,7 @@ static const option_row rows[] = {
 	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
 	FLAG("nesterov", nesterov, "Nesterov's form of it"),
 	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of every parameter (default 1e-4)"),
+	WHOLE("lookahead", lookahead, "N", 0, 1e6, "every N steps go back to slow weights; 0 = never (default 0)"),
 	REALS("label-smoothing", label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
 	{"seed", "N", "of weights, order and augmentation (default 0)", OPTION_SEED, AT(seed), 0, 0, 0, NULL},
 

@@ -61,8 +61,9 @@ typedef struct run_options {
 	int schedule; /* dtrain_schedule_kind */
 	double warmup_epochs;
 	int64_t warmup_steps;
-	int order; /* beton_order */
-	int crop;  /* beton_crop */
+	int64_t lookahead; /* steps; 0 = off */
+	int order;         /* beton_order */
+	int crop;          /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;

@@ -46,7 +46,8 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	if (result == BETON_OK)
 		result = check_position(session, path, &found, err);
 	if (result == BETON_OK)
-		result = dtrain_checkpoint_load(path, session->params, session->sgd, session->stream, err);
+		result = dtrain_checkpoint_load(path, session->params, session->sgd, session->lookahead,
+						session->stream, err);
 	if (result != BETON_OK)
 		return result;
 	session->position.step = found.step;

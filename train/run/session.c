@@ -137,6 +137,8 @@ static int open_model(run_session *session, beton_error *err)
 		result = dtrain_params_initialize(session->params, options->seed, session->stream, err);
 	if (result == BETON_OK)
 		result = dtrain_sgd_create(session->params, &sgd, &session->sgd, err);
+	if (result == BETON_OK && options->lookahead)
+		result = dtrain_lookahead_create(session->params, &session->lookahead, err);
 	return result == BETON_OK ? open_feed(session, err) : result;
 }
 
@@ -285,11 +287,30 @@ static int restore_scaler(run_session *session, beton_error *err)
 	return result == BETON_OK ? session->api->stream_synchronize(session->stream, err) : result;
 }
 
-/* Rank 0 has read the checkpoint, if any: its position and momentum go to all; values and buffers go with ddp. */
+/* Memory of the device, which the group has had from ddp on; the slow group is for the host's. */
+static int share(run_session *session, void *memory, int64_t count, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int result = dtrain_broadcast(session->group, memory, count, dtrain_params_dtype(session->params), 0, NULL,
+				      &work, err);
+	return result == BETON_OK ? wait_for(work, err) : result;
+}
+
+/* Momentum and slow weights, which rank 0 has from a checkpoint. */
+static int share_optimizer(run_session *session, beton_error *err)
+{
+	int64_t count = dtrain_params_flat_count(session->params);
+	int result = share(session, dtrain_sgd_momentum(session->sgd), count, err);
+	if (result != BETON_OK || !session->lookahead)
+		return result;
+	void *slow = dtrain_lookahead_slow(session->lookahead, &count);
+	return share(session, slow, count, err);
+}
+
+/* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with ddp. */
 static int share_start(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	void *momentum = dtrain_sgd_momentum(session->sgd);
 	struct start {
 		dtrain_position position;
 		int64_t resumed;
@@ -308,13 +329,10 @@ static int share_start(run_session *session, beton_error *err)
 		result = restore_scaler(session, err);
 	if (result == BETON_OK)
 		result = dtrain_ddp_create(session->group, session->params, NULL, &session->ddp, err);
-	if (result == BETON_OK && session->resumed && momentum) {
-		/* Memory of the device, which the group has had from ddp on; the slow group is for the host's. */
-		result = dtrain_broadcast(session->group, momentum, dtrain_params_flat_count(session->params),
-					  dtrain_params_dtype(session->params), 0, NULL, &work, err);
-		if (result == BETON_OK)
-			result = wait_for(work, err);
-	}
+	if (result == BETON_OK && session->resumed)
+		result = share_optimizer(session, err);
+	else if (result == BETON_OK && session->lookahead)
+		result = dtrain_lookahead_start(session->lookahead, session->stream, err);
 	return result;
 }
 
@@ -358,6 +376,7 @@ void run_session_close(run_session *session)
 	dtrain_store_server_stop(&session->server);
 	run_feed_close(&session->feed);
 	dtrain_sgd_destroy(&session->sgd);
+	dtrain_lookahead_destroy(&session->lookahead);
 	dtrain_program_destroy(&session->train.program);
 	dtrain_program_destroy(&session->val.program);
 	dtrain_params_destroy(&session->params);
@@ -394,9 +413,28 @@ int run_session_feed(run_session *session, const run_network *network, const bet
 	return run_feed_put(&session->feed, &fed, err);
 }
 
+/* The slow side of the buffers, which ddp does not know of. */
+static int sync_slow_buffers(run_session *session, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int64_t count, flat = dtrain_params_flat_count(session->params);
+	if (!session->lookahead || session->world_size == 1)
+		return BETON_OK;
+	float *slow = dtrain_lookahead_slow(session->lookahead, &count);
+	if (count == flat)
+		return BETON_OK;
+	int result = session->api->stream_synchronize(session->stream, err);
+	if (result == BETON_OK)
+		result = dtrain_allreduce(session->group, slow + flat, count - flat, DTRAIN_F32, DTRAIN_AVG, NULL,
+					  &work, err);
+	return result == BETON_OK ? wait_for(work, err) : result;
+}
+
 int run_session_sync_buffers(run_session *session, beton_error *err)
 {
 	int result = dtrain_ddp_sync_buffers(session->ddp, session->stream, err);
+	if (result == BETON_OK)
+		result = sync_slow_buffers(session, err);
 	if (result != BETON_OK || !session->staged)
 		return result;
 	/* A group on streams tells of a failure when what it was asked for is done. */
@@ -409,9 +447,9 @@ int run_session_save(run_session *session, beton_error *err)
 	dtrain_work *work = NULL;
 	int result = run_session_sync_buffers(session, err);
 	if (result == BETON_OK && session->rank == 0) {
-		result =
-			dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,
-					       session->params, session->sgd, &session->position, session->stream, err);
+		result = dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,
+						session->params, session->sgd, session->lookahead, &session->position,
+						session->stream, err);
 		if (result != BETON_OK)
 			bt_prefix(err, "--checkpoint");
 	}

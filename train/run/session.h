@@ -42,6 +42,7 @@ typedef struct run_session {
 	dtrain_params *params;
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	dtrain_sgd *sgd;
+	dtrain_lookahead *lookahead; /* NULL: none */
 	run_network train;
 	run_network val; /* program NULL: no validation set */
 	dtrain_store_server *server;
@@ -71,7 +72,8 @@ int run_session_views(const run_session *session);
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
 		     const run_dataset *dataset, int view, beton_error *err);
 
-/* Makes batch norm's statistics the mean of all ranks, before evaluations and checkpoints. */
+/* Makes batch norm's statistics, and the slow side of them, the mean of all ranks, before evaluations and checkpoints.
+ */
 int run_session_sync_buffers(run_session *session, beton_error *err);
 
 /* Rank 0 writes a checkpoint of the position; the others wait. */

@@ -36,6 +36,17 @@ static void advance(const run_session *session, dtrain_position *position)
 	position->position += session->facts->global_batch;
 }
 
+/* Behind the step that was just put on the stream. */
+static int look_ahead(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	if (!session->lookahead)
+		return BETON_OK;
+	double weight = dtrain_lookahead_weight(session->options->lookahead, training->launched.step,
+						session->facts->total_steps);
+	return weight < 0 ? BETON_OK : dtrain_lookahead_step(session->lookahead, weight, session->stream, err);
+}
+
 static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -52,7 +63,7 @@ static int launch_step(struct training *training, beton_error *err)
 				    dtrain_schedule_lr(&training->schedule, position->step),
 				    milliseconds(bt_now_ns() - began), err);
 	advance(session, position);
-	return result;
+	return result == BETON_OK ? look_ahead(training, err) : result;
 }
 
 static int log_step(struct training *training, const run_step_result *result, beton_error *err)

@@ -3,7 +3,8 @@
  * Checkpoints: a folder of safetensors files that PyTorch opens.
  *
  *   DIR/step-000000000120/model.safetensors      parameters and buffers under torchvision's names
- *                         optimizer.safetensors  momentum under the parameter's name + ".momentum"
+ *                         optimizer.safetensors  momentum under the parameter's name + ".momentum", slow weights of
+ *                                                Lookahead under that of the parameter or buffer + ".slow"
  *                         state.json             position, seed, world size, options that must agree; size and
  *                                                XXH3 of the two other files, and of itself
  *
@@ -42,21 +43,24 @@ BETON_API int dtrain_checkpoint_prepare(const char *dir, beton_error *err);
 
 /* Called by one rank. Writes dir/step-<position.step> (replacing one of the same step), then removes older ones beyond
  * the newest `keep` (0 = all stay). dir is created if missing. batch norm's num_batches_tracked is written as
- * position.step. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY; nothing is then left under a final name. */
+ * position.step. sgd and lookahead may be NULL. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY; nothing is then left under a
+ * final name. */
 BETON_API int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
-				     const dtrain_position *position, dtrain_stream *stream, beton_error *err);
+				     const dtrain_lookahead *lookahead, const dtrain_position *position,
+				     dtrain_stream *stream, beton_error *err);
 
 /* The path of the newest checkpoint in dir of a step below before_step (INT64_MAX: of any), malloc'ed; step may be
  * NULL. NOT_FOUND if there is none. */
 BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step,
 				       beton_error *err);
 
-/* Reads position alone; then parameters, buffers and momentum (sgd may be NULL). Names, shapes and dtypes must be those
+/* Reads position alone; then parameters, buffers, momentum and slow weights (sgd and lookahead may be
+ * NULL; both: the optimizer's file is left alone). Names, shapes and dtypes must be those
  * of params: MISMATCH names the first that is not. A damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is
  * gone). Everything is checked before the first value is changed. */
 BETON_API int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err);
-BETON_API int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd, dtrain_stream *stream,
-				     beton_error *err);
+BETON_API int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd,
+				     dtrain_lookahead *lookahead, dtrain_stream *stream, beton_error *err);
 
 /* Renames a damaged checkpoint to "damaged-step-...", so that it is not found again. Errors: ACCESS, IO, EXISTS. */
 BETON_API int dtrain_checkpoint_set_aside(const char *path, beton_error *err);

@@ -101,6 +101,8 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_NORMALIZE, /* x u8 [n, h, w, c], c <= 4 -> y [n, c, h, w] = x * attrs.scale[c] + attrs.shift[c] */
 	DTRAIN_OP_SCALER_INSPECT, /* g flat [n], scaler -> scaler   notes whether any g is infinite or not a number */
 	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler_element */
+	DTRAIN_OP_LOOKAHEAD,      /* slow, w, weight f32 [1] -> slow, w   in place; flat [n]:
+				     slow += weight * (w - slow), as torch.lerp; w = slow */
 	DTRAIN_OP_KIND_COUNT
 } dtrain_op_kind;
 
@@ -118,10 +120,10 @@ typedef struct dtrain_op_attrs {
 } dtrain_op_attrs;
 
 /* DTRAIN_OP_SGD is PyTorch's update: g += weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum *
- * m : m). Each run of DTRAIN_PARAM_ALIGN elements has a group, from which it has lr and weight_decay. Both operands are
- * in device-readable memory, so that what changes from step to step changes in a captured step as well: scalars: f32
- * [groups, DTRAIN_SGD_SCALARS]: lr, weight_decay; 1 to DTRAIN_SGD_GROUPS groups group: u8 [n / DTRAIN_PARAM_ALIGN,
- * rounded up], each below the number of groups: nobody checks */
+ * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and weight_decay. The operand
+ * scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to DTRAIN_SGD_GROUPS groups; the
+ * operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run, which must be one that there is:
+ * nobody checks. Both live in device-readable memory so that a captured step can be replayed with others. */
 enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_SGD_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 

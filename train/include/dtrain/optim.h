@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD as PyTorch's torch.optim.SGD, dynamic loss scaling as torch.amp.GradScaler, and learning-rate schedules.
+ * SGD as PyTorch's torch.optim.SGD, Lookahead, dynamic loss scaling as torch.amp.GradScaler, and learning-rate
+ * schedules.
  */
 #ifndef DTRAIN_OPTIM_H
 #define DTRAIN_OPTIM_H
@@ -62,6 +63,31 @@ BETON_API int dtrain_sgd_set_group(dtrain_sgd *sgd, int32_t group, double lr_sca
 				   beton_error *err);
 /* The momentum array over the flat space (device memory), for checkpoints. */
 BETON_API void *dtrain_sgd_momentum(const dtrain_sgd *sgd);
+
+/* Lookahead (Zhang et al. 2019): beside each weight and each element of a buffer a slow one, which now and then is
+ * drawn towards it, and which it then starts from again. */
+typedef struct dtrain_lookahead dtrain_lookahead;
+
+/* params must be allocated, and outlive it. STATE: they are not. */
+BETON_API int dtrain_lookahead_create(dtrain_params *params, dtrain_lookahead **out, beton_error *err);
+/* What was put on streams must be complete. */
+BETON_API void dtrain_lookahead_destroy(dtrain_lookahead **lookahead);
+/* Puts on the stream: the slow weights become the parameters and buffers as they are. Before the first step, unless the
+ * state comes from a checkpoint. */
+BETON_API int dtrain_lookahead_start(dtrain_lookahead *lookahead, dtrain_stream *stream, beton_error *err);
+/* Puts on the stream: slow += weight * (fast - slow); fast = slow. weight: 0 (back to the slow ones) to 1 (they catch
+ * up). Waits only for the copy of the weight of the step before. */
+BETON_API int dtrain_lookahead_step(dtrain_lookahead *lookahead, double weight, dtrain_stream *stream,
+				    beton_error *err);
+/* The weight for a step that was the step'th (from 1) of total_steps; pure. 1 - 0.95^every * (step / total_steps)^3, as
+ * in the CIFAR-10 recipe airbench94 (K. Jordan 2024), where every is 5, when every divides step. At other steps there
+ * is nothing to do, which is -1, but at the last, where what is left are the slow weights: 0. */
+BETON_API double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps);
+/* The slow weights, for checkpoints: an array on the device, over the flat space and, behind that, over the buffers.
+ * count: of its elements. */
+BETON_API void *dtrain_lookahead_slow(const dtrain_lookahead *lookahead, int64_t *count);
+/* Where in it the buffer of that index is. */
+BETON_API void *dtrain_lookahead_slow_buffer(const dtrain_lookahead *lookahead, int index);
 
 typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_CONSTANT = 0,

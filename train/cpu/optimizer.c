@@ -58,12 +58,37 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 	return BETON_OK;
 }
 
-void cpu_build_sgd(cpu_build *build)
+/* As torch.lerp, which is exact at both ends. */
+static void look_ahead(float *restrict slow, float *restrict w, int64_t count, float weight)
+{
+	if (weight < 0.5f)
+		for (int64_t i = 0; i < count; i++)
+			w[i] = slow[i] += weight * (w[i] - slow[i]);
+	else
+		for (int64_t i = 0; i < count; i++)
+			w[i] = slow[i] = w[i] - (1 - weight) * (w[i] - slow[i]);
+}
+
+static int run_lookahead(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)workspace;
+	(void)err;
+	float *slow = operands[0], *w = operands[1], weight = *(const float *)operands[2];
+	int64_t count = op->count;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#endif
+	for (int64_t start = 0; start < count; start += PIECE)
+		look_ahead(slow + start, w + start, count - start < PIECE ? count - start : PIECE, weight);
+	return BETON_OK;
+}
+
+void cpu_build_optimizer(cpu_build *build)
 {
 	for (int i = 0; i < 2; i++) {
 		dnnl_memory_desc_t plain;
 		cpu_plain_md(&plain, &build->desc->outputs[i].shape);
 		cpu_output(build, i, &plain);
 	}
-	build->op->finish = run_sgd;
+	build->op->finish = build->desc->kind == DTRAIN_OP_SGD ? run_sgd : run_lookahead;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters that are updated in groups, against PyTorch. With a device's name as argument, on that device alone: 77
+ * Updates of parameters: groups against PyTorch, Lookahead. With a device's name as argument, on that device alone: 77
  * when there is none.
  */
 #include <stdio.h>
@@ -8,9 +8,10 @@
 #include "missing.h"
 #include "net.h"
 
-enum { PARAMS = 4, STEPS = 6, ELEMENTS = 3 + 17 + 5 + 40 };
+enum { PARAMS = 4, BUFFERS = 2, STEPS = 6, ELEMENTS = 3 + 17 + 5 + 40 };
 
 static const int64_t sizes[PARAMS] = {3, 17, 5, 40};
+static const int64_t buffer_sizes[BUFFERS] = {5, 33};
 static const uint8_t group_of[PARAMS] = {0, 2, 1, 0};
 static const dtrain_sgd_group groups[] = {{1, 5e-4}, {64, 5e-4 / 64}, {0.5, 0}};
 #define GROUPS ((int32_t)(sizeof(groups) / sizeof(groups[0])))
@@ -63,7 +64,11 @@ static void open_net(net *n, const char *device)
 		dtrain_shape shape = dtrain_shape_of(1, &sizes[i]);
 		assert_int_equal(dtrain_params_declare(n->params, name, &shape, DTRAIN_INIT_ZERO, 0, &err), i);
 	}
-	expect_ok(dtrain_params_allocate(n->params, &err), &err);
+	for (int i = 0; i < BUFFERS; i++) {
+		char name[] = {'b', (char)('0' + i), 0};
+		dtrain_shape shape = dtrain_shape_of(1, &buffer_sizes[i]);
+		assert_int_equal(dtrain_params_declare_buffer(n->params, name, &shape, DTRAIN_INIT_ONE, &err), i);
+	}
 }
 
 /* The flat space in host memory, from or to the device. */
@@ -109,6 +114,7 @@ static void check_groups(const char *device, bool nesterov)
 	dtrain_sgd *sgd;
 	dtrain_sgd_options options;
 	open_net(&n, device);
+	expect_ok(dtrain_params_allocate(n.params, &err), &err);
 	float *host = calloc((size_t)dtrain_params_flat_count(n.params), sizeof(float));
 	assert_non_null(host);
 	fill(&n, host, false, 0);
@@ -148,6 +154,102 @@ static void groups_are_torchs(void **state)
 	}
 }
 
+/* ---- lookahead ---- */
+
+/* The k'th of the parameters and, behind them, the buffers: its fast side, its slow one, its size. */
+static int64_t find(net *n, const dtrain_lookahead *lookahead, int k, float **fast, float **slow)
+{
+	int64_t count;
+	float *all = dtrain_lookahead_slow(lookahead, &count);
+	if (k < PARAMS) {
+		const dtrain_param *param = dtrain_params_at(n->params, k);
+		*fast = (float *)dtrain_params_values(n->params) + param->offset;
+		*slow = all + param->offset;
+		return param->count;
+	}
+	*fast = dtrain_params_buffer_at(n->params, k - PARAMS)->data;
+	*slow = dtrain_lookahead_slow_buffer(lookahead, k - PARAMS);
+	assert_true(*slow >= all + dtrain_params_flat_count(n->params) &&
+		    *slow + buffer_sizes[k - PARAMS] <= all + count);
+	return buffer_sizes[k - PARAMS];
+}
+
+static double fast_value(int k, int64_t i, int step)
+{
+	return (double)(float)sin((double)i * 0.3 + k + 10 * step);
+}
+
+/* What training would have made of the weights. */
+static void set_fast(net *n, const dtrain_lookahead *lookahead, int step)
+{
+	for (int k = 0; k < PARAMS + BUFFERS; k++) {
+		float *fast, *slow, host[64];
+		int64_t count = find(n, lookahead, k, &fast, &slow);
+		for (int64_t i = 0; i < count; i++)
+			host[i] = (float)fast_value(k, i, step);
+		net_copy(n, fast, host, (size_t)count * sizeof(float), DTRAIN_HOST_TO_DEVICE);
+	}
+}
+
+static void check_lookahead(const char *device)
+{
+	static const double weights[] = {0.999, 0.25, 1, 0.5, 0};
+	net n;
+	beton_error err = {0};
+	dtrain_lookahead *lookahead = (dtrain_lookahead *)&n;
+	double right[PARAMS + BUFFERS][64];
+	open_net(&n, device);
+	assert_int_equal(dtrain_lookahead_create(n.params, &lookahead, &err), BETON_STATE);
+	assert_null(lookahead);
+	expect_ok(dtrain_params_allocate(n.params, &err), &err);
+	expect_ok(dtrain_lookahead_create(n.params, &lookahead, &err), &err);
+	set_fast(&n, lookahead, 0);
+	expect_ok(dtrain_lookahead_start(lookahead, n.stream, &err), &err);
+	for (int k = 0; k < PARAMS + BUFFERS; k++)
+		for (int64_t i = 0; i < 64; i++)
+			right[k][i] = fast_value(k, i, 0);
+	for (int step = 0; step < 5; step++) {
+		set_fast(&n, lookahead, step + 1);
+		expect_ok(dtrain_lookahead_step(lookahead, weights[step], n.stream, &err), &err);
+		for (int k = 0; k < PARAMS + BUFFERS; k++) {
+			float *sides[2], host[64];
+			int64_t count = find(&n, lookahead, k, &sides[0], &sides[1]);
+			for (int64_t i = 0; i < count; i++)
+				right[k][i] += weights[step] * (fast_value(k, i, step + 1) - right[k][i]);
+			for (int side = 0; side < 2; side++) {
+				net_copy(&n, host, sides[side], (size_t)count * sizeof(float), DTRAIN_DEVICE_TO_HOST);
+				for (int64_t i = 0; i < count; i++)
+					assert_true(fabs((double)host[i] - right[k][i]) < 1e-6);
+			}
+		}
+	}
+	assert_int_equal(dtrain_lookahead_step(lookahead, 1.5, n.stream, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_lookahead_step(lookahead, NAN, n.stream, &err), BETON_INVALID_ARGUMENT);
+	assert_null(dtrain_lookahead_slow_buffer(lookahead, BUFFERS));
+	dtrain_lookahead_destroy(&lookahead);
+	net_close(&n);
+}
+
+static void lookahead_keeps_slow_weights(void **state)
+{
+	(void)state;
+	if (the_device)
+		check_lookahead(the_device);
+	for (int k = 0; !the_device && dtrain_device_at(k); k++)
+		check_lookahead(dtrain_device_at(k)->name);
+}
+
+/* Of airbench94, whose alpha_schedule of 475 steps is 0.95 ** 5 * (step / 475) ** 3. */
+static void lookahead_weights(void **state)
+{
+	(void)state;
+	assert_true(dtrain_lookahead_weight(5, 4, 475) == -1);
+	assert_true(fabs(dtrain_lookahead_weight(5, 5, 475) - (1 - 9.025e-07)) < 1e-11);
+	assert_true(fabs(dtrain_lookahead_weight(5, 240, 475) - (1 - 0.09980928)) < 1e-7);
+	assert_true(fabs(dtrain_lookahead_weight(5, 475, 475) - (1 - 0.7737809375)) < 1e-12);
+	assert_true(dtrain_lookahead_weight(5, 474, 474) == 0);
+}
+
 static void bad_groups_are_errors(void **state)
 {
 	(void)state;
@@ -158,6 +260,7 @@ static void bad_groups_are_errors(void **state)
 	beton_error err = {0};
 	dtrain_sgd *sgd = (dtrain_sgd *)&n;
 	open_net(&n, the_device ? the_device : "ref");
+	expect_ok(dtrain_params_allocate(n.params, &err), &err);
 	dtrain_sgd_options_init(&options);
 	options.num_groups = 2;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -192,6 +295,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups_are_torchs),
 		cmocka_unit_test(bad_groups_are_errors),
+		cmocka_unit_test(lookahead_keeps_slow_weights),
+		cmocka_unit_test(lookahead_weights),
 	};
 	the_device = argc > 1 ? argv[1] : NULL;
 	if (the_device && is_missing(the_device))
