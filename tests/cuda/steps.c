@@ -49,13 +49,14 @@ static void ok(int status, const beton_error *err)
 		fail_msg("%d: %s", status, err->message);
 }
 
-/* One of each kind of layer, with what is in front of and behind them in ResNets. */
+/* One of each kind of layer, with what is in front of and behind them in ResNets and airbench94. */
 static dtrain_tensor network(dtrain_graph *graph)
 {
 	const float mean[] = {120, 118, 104}, deviation[] = {58, 57, 57};
 	dtrain_shape bytes = dtrain_shape_of(4, (int64_t[]){BATCH, SIDE, SIDE, 3});
 	dtrain_tensor x =
 		dtrain_normalize(graph, dtrain_graph_input(graph, "image", DTRAIN_U8, &bytes), mean, deviation);
+	x = dtrain_gelu(graph, dtrain_conv2d_fixed(graph, "fixed", x, 8, 2, 1, 0));
 	x = dtrain_conv2d(graph, "stem", x, 8, 3, 2, 1);
 	x = dtrain_batch_norm(graph, "norm", x, true);
 	x = dtrain_max_pool(graph, x, 3, 2, 1);
@@ -63,7 +64,10 @@ static dtrain_tensor network(dtrain_graph *graph)
 	x = dtrain_conv2d(graph, "conv", x, 16, 3, 1, 1);
 	x = dtrain_batch_norm_add(graph, "sum", x, shortcut);
 	x = dtrain_relu(graph, dtrain_add(graph, x, shortcut, false));
-	return dtrain_linear(graph, "out", dtrain_global_avg_pool(graph, x), CLASSES);
+	x = dtrain_gelu(graph, dtrain_channel_bias(graph, "bias", x));
+	dtrain_tensor most = dtrain_linear_without_bias(graph, "most", dtrain_global_max_pool(graph, x), CLASSES);
+	dtrain_tensor mean_of = dtrain_linear(graph, "out", dtrain_global_avg_pool(graph, x), CLASSES);
+	return dtrain_add(graph, mean_of, dtrain_scale(graph, most, 0.2), false);
 }
 
 static void build(struct job *job, dtrain_dtype dtype)
