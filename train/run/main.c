@@ -54,6 +54,19 @@ static void print_start(const run_session *session)
 	fflush(stdout);
 }
 
+/* --device auto takes the CPU where a GPU does not open, or its module cannot be loaded: not in silence. */
+static void tell_why_no_gpu(const run_session *session)
+{
+	dtrain_device *gpu = NULL;
+	beton_error why = {0};
+	if (strcmp(session->options->chosen.name, "auto") != 0 || strcmp(session->api->name, "cuda") == 0)
+		return;
+	int result = dtrain_device_open("cuda", NULL, &gpu, &why);
+	if (result != BETON_OK && result != BETON_NOT_FOUND)
+		fprintf(stderr, "dtrain-ffcv: no GPU is used: %s\n", why.message);
+	dtrain_device_close(&gpu);
+}
+
 static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env)
 {
 	beton_error err;
@@ -68,6 +81,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 		return fail_rank(env, &err);
 	if (env->rank == 0) {
 		print_start(&session);
+		tell_why_no_gpu(&session);
 		result = run_metrics_open(&metrics, options->log, session.resumed, facts->total_steps, &err);
 	}
 	run_signals_catch();
