@@ -304,9 +304,37 @@ static void schedules(void **state)
 	expect_rate(&s, 12, 0.2);
 	s.warmup_steps = 0;
 	expect_rate(&s, 0, 0.8);
-	s = (dtrain_schedule){DTRAIN_SCHEDULE_LINEAR, 1, 0.5, 5, 5};
+	s = (dtrain_schedule){
+		.kind = DTRAIN_SCHEDULE_LINEAR, .lr = 1, .final_lr = 0.5, .warmup_steps = 5, .total_steps = 5};
 	expect_rate(&s, 4, 1);
 	expect_rate(&s, 5, 0.5);
+}
+
+/* torch.optim.lr_scheduler.LambdaLR with a line from 0.2 to 1 over 109 steps and one to 0.07 over the other 367, as
+ * airbench94's. */
+static void a_warm_up_has_a_beginning(void **state)
+{
+	(void)state;
+	dtrain_schedule s = {.kind = DTRAIN_SCHEDULE_LINEAR,
+			     .lr = 1.5,
+			     .initial_lr = 0.3,
+			     .final_lr = 0.105,
+			     .warmup_steps = 109,
+			     .total_steps = 476};
+	for (int step = 0; step < 476; step++) {
+		double part = step < 109 ? step / 109.0 : (step - 109) / 367.0;
+		expect_rate(&s, step, 1.5 * (step < 109 ? 0.2 * (1 - part) + part : 1 - part + 0.07 * part));
+	}
+	/* Not only upwards, and whatever comes behind. */
+	s = (dtrain_schedule){
+		.kind = DTRAIN_SCHEDULE_COSINE, .lr = 1, .initial_lr = 2, .warmup_steps = 4, .total_steps = 8};
+	expect_rate(&s, 0, 2);
+	expect_rate(&s, 1, 1.75);
+	expect_rate(&s, 4, 1);
+	s.kind = DTRAIN_SCHEDULE_CONSTANT;
+	expect_rate(&s, 3, 1.25);
+	s.warmup_steps = 0;
+	expect_rate(&s, 0, 1);
 }
 
 int main(void)
@@ -319,6 +347,7 @@ int main(void)
 		cmocka_unit_test(a_step_is_its_two_parts),
 		cmocka_unit_test(a_device_without_scaling_says_so),
 		cmocka_unit_test(schedules),
+		cmocka_unit_test(a_warm_up_has_a_beginning),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,9 @@ double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 {
 	if (step < 0)
 		step = 0;
+	if (step < schedule->warmup_steps && schedule->initial_lr > 0)
+		return schedule->initial_lr +
+		       (schedule->lr - schedule->initial_lr) * ((double)step / (double)schedule->warmup_steps);
 	if (step < schedule->warmup_steps)
 		return schedule->lr * (double)(step + 1) / (double)schedule->warmup_steps;
 	if (schedule->kind == DTRAIN_SCHEDULE_CONSTANT)

@@ -133,12 +133,17 @@ static const option_row rows[] = {
 	GROUP("Optimizer: SGD"),
 	REALS("lr", lr, "X", 1, 0, FLT_MAX, "learning rate (default 0.1)"),
 	CHOICE("schedule", schedule, "NAME", schedules, "constant, linear or cosine (default cosine)"),
+	REALS("initial-lr", initial_lr, "X", 1, 0, FLT_MAX,
+	      "of the first step, where the warm-up begins (default: --lr / its steps)"),
 	REALS("final-lr", final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
 	REALS("warmup-epochs", warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
 	WHOLE("warmup-steps", warmup_steps, "N", 0, STEPS_MAX, "the same in steps (default 0)"),
 	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
 	FLAG("nesterov", nesterov, "Nesterov's form of it"),
-	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of every parameter (default 1e-4)"),
+	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of the parameters (default 1e-4)"),
+	REALS("bias-lr-scale", bias_lr_scale, "X", 1, 1e-6, 1e6,
+	      "times --lr: of biases and batch norm; their decay is by so much less (default 1)"),
+	FLAG("no-bias-decay", no_bias_decay, "no weight decay of biases and batch norm"),
 	WHOLE("lookahead", lookahead, "N", 0, 1e6, "every N steps go back to slow weights; 0 = never (default 0)"),
 	REALS("label-smoothing", label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
 	{"seed", "N", "of weights, order and augmentation (default 0)", OPTION_SEED, AT(seed), 0, 0, 0, NULL},
@@ -186,6 +191,7 @@ static void set_defaults(run_options *options)
 		.lr = 0.1,
 		.momentum = 0.9,
 		.weight_decay = 1e-4,
+		.bias_lr_scale = 1,
 		.schedule = DTRAIN_SCHEDULE_COSINE,
 		.order = BETON_ORDER_RANDOM,
 		.crop = BETON_CROP_RANDOM,
@@ -295,6 +301,8 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "give either --epochs or --steps";
 	else if (options->warmup_epochs > 0 && options->warmup_steps > 0)
 		problem = "give either --warmup-epochs or --warmup-steps";
+	else if (options->initial_lr > 0 && !(options->warmup_epochs > 0) && !options->warmup_steps)
+		problem = "--initial-lr needs --warmup-epochs or --warmup-steps";
 	else if (options->crop_scale[0] > options->crop_scale[1])
 		problem = "--crop-scale: MIN is above MAX";
 	else if (options->crop_ratio[0] > options->crop_ratio[1])

@@ -54,9 +54,11 @@ typedef struct run_options {
 	int64_t workers;
 	uint64_t seed;
 	double lr;
+	double initial_lr; /* 0: not given */
 	double final_lr;
 	double momentum;
 	double weight_decay;
+	double bias_lr_scale;
 	double label_smoothing;
 	int schedule; /* dtrain_schedule_kind */
 	double warmup_epochs;
@@ -79,6 +81,7 @@ typedef struct run_options {
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
 	bool nesterov;
+	bool no_bias_decay;
 	bool deterministic;
 	bool no_capture;
 	bool share_device;

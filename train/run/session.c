@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/system.h"
+#include "groups.h"
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
@@ -119,15 +120,31 @@ static int open_feed(run_session *session, beton_error *err)
 			     3 * size * size * (session->staged ? 1 : dtrain_dtype_size(session->dtype)), err);
 }
 
-static int open_model(run_session *session, beton_error *err)
+static int open_optimizer(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
+	run_groups groups;
 	dtrain_sgd_options sgd;
+	int result = run_groups_make(options, session->params, &groups, err);
+	if (result != BETON_OK)
+		return result;
 	dtrain_sgd_options_init(&sgd);
 	sgd.momentum = options->momentum;
 	sgd.nesterov = options->nesterov;
-	sgd.weight_decay = options->weight_decay;
 	sgd.scaler = session->scaler;
+	sgd.groups = groups.groups;
+	sgd.num_groups = RUN_GROUPS;
+	sgd.group_of = groups.of;
+	result = dtrain_sgd_create(session->params, &sgd, &session->sgd, err);
+	run_groups_free(&groups);
+	if (result == BETON_OK && options->lookahead)
+		result = dtrain_lookahead_create(session->params, &session->lookahead, err);
+	return result;
+}
+
+static int open_model(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
 	int result = dtrain_params_create(session->device, DTRAIN_F32, &session->params, err);
 	if (result == BETON_OK)
 		result = make_network(session, true, &session->train, err);
@@ -136,9 +153,7 @@ static int open_model(run_session *session, beton_error *err)
 	if (result == BETON_OK)
 		result = dtrain_params_initialize(session->params, options->seed, session->stream, err);
 	if (result == BETON_OK)
-		result = dtrain_sgd_create(session->params, &sgd, &session->sgd, err);
-	if (result == BETON_OK && options->lookahead)
-		result = dtrain_lookahead_create(session->params, &session->lookahead, err);
+		result = open_optimizer(session, err);
 	return result == BETON_OK ? open_feed(session, err) : result;
 }
 

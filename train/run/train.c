@@ -210,6 +210,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .saved_position = session->position.position,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
 						 .lr = options->lr,
+						 .initial_lr = options->initial_lr,
 						 .final_lr = options->final_lr,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};

@@ -95,17 +95,18 @@ typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_COSINE = 2, /* half a cosine down to final_lr */
 } dtrain_schedule_kind;
 
-/* lr rises linearly over warmup_steps, then follows kind until total_steps. */
+/* The rate rises linearly over warmup_steps to lr, then follows kind until total_steps. */
 typedef struct dtrain_schedule {
 	dtrain_schedule_kind kind;
 	double lr;
 	double final_lr;
 	int64_t warmup_steps;
 	int64_t total_steps;
+	double initial_lr; /* of step 0, from where it is a line to lr at step warmup_steps; 0: lr / warmup_steps, from
+			      where it is one to lr at the last step of the warm-up */
 } dtrain_schedule;
 
-/* The rate for a step counted from 0; pure. The first warm-up step has lr / warmup_steps, step total_steps has
- * final_lr. */
+/* The rate for a step counted from 0; pure. Step total_steps has final_lr. */
 BETON_API double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step);
 
 #ifdef __cplusplus

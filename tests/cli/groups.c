@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which parameters are updated in which way, for the options that tell. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/model.h>
+
+#include "run/groups.h"
+
+/* Convolutions, batch norm, a linear layer with a bias. */
+static dtrain_params *make_params(dtrain_device *device)
+{
+	dtrain_params *params;
+	dtrain_graph *graph;
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){2, 3, 8, 8});
+	assert_int_equal(dtrain_params_create(device, DTRAIN_F32, &params, NULL), BETON_OK);
+	assert_int_equal(dtrain_graph_create(params, true, &graph, NULL), BETON_OK);
+	assert_true(dtrain_model_build(graph, "resnet20", dtrain_graph_input(graph, "image", DTRAIN_F32, &image), 10) >=
+		    0);
+	dtrain_graph_destroy(&graph);
+	assert_int_equal(dtrain_params_allocate(params, NULL), BETON_OK);
+	return params;
+}
+
+static bool has(const char *name, const char *part)
+{
+	return strstr(name, part) != NULL;
+}
+
+static void biases_are_those_of_one_dimension(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	run_groups groups;
+	run_options options = {.weight_decay = 0.5, .bias_lr_scale = 1};
+	int biases = 0;
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device);
+	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const char *name = dtrain_params_at(params, i)->name;
+		bool bias = has(name, ".bias") || has(name, "bn") || has(name, "downsample.1");
+		assert_int_equal(groups.of[i], bias ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS);
+		biases += bias;
+	}
+	assert_true(biases > 20 && biases < dtrain_params_count(params));
+	run_groups_free(&groups);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
+static void options_tell_rate_and_decay(void **state)
+{
+	(void)state;
+	static const struct {
+		double scale;
+		bool no_decay;
+		dtrain_sgd_group biases;
+	} cases[] = {
+		{1, false, {1, 0.5}}, {1, true, {1, 0}},        {64, false, {64, 0.5 / 64}},
+		{64, true, {64, 0}},  {0.25, false, {0.25, 2}},
+	};
+	dtrain_device *device;
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		run_options options = {
+			.weight_decay = 0.5, .bias_lr_scale = cases[i].scale, .no_bias_decay = cases[i].no_decay};
+		run_groups groups;
+		assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+		const dtrain_sgd_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
+		const dtrain_sgd_group *biases = &groups.groups[RUN_GROUP_BIASES];
+		assert_true(weights->lr_scale == 1 && weights->weight_decay == 0.5);
+		assert_true(biases->lr_scale == cases[i].biases.lr_scale);
+		assert_true(biases->weight_decay == cases[i].biases.weight_decay);
+		run_groups_free(&groups);
+	}
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(biases_are_those_of_one_dimension),
+		cmocka_unit_test(options_tell_rate_and_decay),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "groups.h"
+
+#include <stdlib.h>
+
+#include "common/error.h"
+
+int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
+{
+	int count = dtrain_params_count(params);
+	/* A larger rate of the biases does not let them decay faster: what a step takes off is the product of both. */
+	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
+	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
+				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay}},
+			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
+	if (!out->of)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
+	for (int i = 0; i < count; i++)
+		out->of[i] = dtrain_params_at(params, i)->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
+	return BETON_OK;
+}
+
+void run_groups_free(run_groups *groups)
+{
+	free(groups->of);
+	*groups = (run_groups){0};
+}

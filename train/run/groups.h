@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which parameters SGD updates in which way. */
+#ifndef RUN_GROUPS_H
+#define RUN_GROUPS_H
+
+#include "options.h"
+
+enum {
+	RUN_GROUP_WEIGHTS = 0,
+	RUN_GROUP_BIASES = 1, /* and batch norm's weights: parameters of one dimension */
+	RUN_GROUPS = 2,
+};
+
+typedef struct run_groups {
+	dtrain_sgd_group groups[RUN_GROUPS];
+	uint8_t *of; /* of each parameter, by index */
+} run_groups;
+
+/* --weight-decay, --bias-lr-scale, --no-bias-decay. params must be allocated. */
+int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
+void run_groups_free(run_groups *groups);
+
+#endif
