@@ -16,12 +16,15 @@ from torch import nn
 from torch.nn import functional
 
 CASES = [
-    # name, batch, side, classes, lr, momentum, nesterov, weight decay
+    # name, batch, side, classes, lr, momentum, nesterov, weight decay; of airbench94 also the factor of the biases' rate,
+    # the steps between two of lookahead, and the steps in which the first bias is trained
     ("mlp", 4, 8, 10, 0.002, 0.9, True, 5e-4),
     ("resnet20", 4, 16, 10, 0.002, 0.9, True, 5e-4),
     ("resnet18", 2, 64, 10, 0.0005, 0.9, False, 1e-2),
     ("resnet50", 1, 64, 10, 0.0002, 0.8, True, 0.0),
     ("small", 4, 11, 10, 0.02, 0.85, True, 1e-3),
+    ("resnet9", 2, 16, 10, 0.002, 0.9, False, 5e-4),
+    ("airbench94", 3, 26, 10, 0.02, 0.85, True, 2e-3, 4.0, 2, 3),
 ]
 SMOOTHING = 0.1
 STEPS = 10
@@ -151,7 +154,61 @@ class Small(nn.Module):
         return self.head(y.amax((2, 3))) * 0.5
 
 
+def conv_bn(before, after, kernel, stride, padding):
+    convolution = nn.Conv2d(before, after, kernel, stride, padding, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(after), nn.ReLU())
+
+
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.module = nn.Sequential(conv_bn(channels, channels, 3, 1, 1), conv_bn(channels, channels, 3, 1, 1))
+
+    def forward(self, x):
+        return x + self.module(x)
+
+
+class Scale(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def resnet9(classes):
+    """That of FFCV's CIFAR-10 example."""
+    return nn.Sequential(conv_bn(3, 64, 3, 1, 1), conv_bn(64, 128, 5, 2, 2), Residual(128), conv_bn(128, 256, 3, 1, 1),
+                         nn.MaxPool2d(2), Residual(256), conv_bn(256, 128, 3, 1, 0), nn.AdaptiveMaxPool2d(1),
+                         nn.Flatten(), nn.Linear(128, classes, bias=False), Scale(0.2))
+
+
+class Group(nn.Module):
+    """Two convolutions and a max pool; batch norm without weights that are trained."""
+
+    def __init__(self, before, after):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, padding=1, bias=False)
+        self.norm1 = Norm(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.norm2 = Norm(after)
+
+    def forward(self, x):
+        x = functional.gelu(self.norm1(functional.max_pool2d(self.conv1(x), 2)))
+        return functional.gelu(self.norm2(self.conv2(x)))
+
+
+def airbench94(classes):
+    return nn.Sequential(Fixed(3, 24, 2), nn.GELU(), Group(24, 64), Group(64, 256), Group(256, 256),
+                         nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(256, classes, bias=False), Scale(1 / 9))
+
+
 def make_model(name, side, classes):
+    if name == "resnet9":
+        return resnet9(classes)
+    if name == "airbench94":
+        return airbench94(classes)
     if name == "small":
         return Small(classes)
     if name == "mlp":
@@ -195,18 +252,35 @@ def places(count):
     return [k * 7919 % count for k in range(ELEMENTS)]
 
 
-def trace(name, batch, side, classes, lr, momentum, nesterov, decay):
+def lookahead(model, slow, weight):
+    """slow goes that share of the way to the model, and the model to where slow is then."""
+    with torch.no_grad():
+        for key, value in model.state_dict().items():
+            if value.is_floating_point():
+                value.copy_(slow[key].lerp_(value, weight))
+
+
+def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=1.0, every=0, bias_steps=0):
     model = make_model(name, side, classes).double().train()
     for key, tensor in list(model.named_parameters()) + list(model.named_buffers()):
         if isinstance(tensor, nn.Parameter) or tensor.dim() > 1:
             fill(key, tensor)
     pictures = wave(batch * 3 * side * side, 0).reshape(batch, 3, side, side)
     labels = torch.arange(batch) % classes
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum, nesterov=nesterov, weight_decay=decay)
+    biases = [p for key, p in model.named_parameters() if every and "norm" in key]
+    groups = [dict(params=[p for key, p in model.named_parameters() if not every or "norm" not in key])]
+    if biases:
+        groups.append(dict(params=biases, lr=lr * bias_scale, weight_decay=decay / bias_scale))
+    optimizer = torch.optim.SGD(groups, lr, momentum, nesterov=nesterov, weight_decay=decay)
+    slow = {key: value.clone() for key, value in model.state_dict().items()}
     out = dict(model=name, batch=batch, side=side, classes=classes, lr=lr,
                momentum=momentum, nesterov=nesterov, weight_decay=decay, losses=[], gradients={}, buffers={})
+    if every:
+        out.update(bias_lr_scale=bias_scale, lookahead=every, first_bias_steps=bias_steps)
     for step in range(STEPS):
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=True)
+        if every:
+            model[0].bias.requires_grad = step < bias_steps
         logits = model(pictures)
         loss = functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
         loss.backward()
@@ -221,6 +295,8 @@ def trace(name, batch, side, classes, lr, momentum, nesterov, decay):
                     flat = buffer.flatten()
                     out["buffers"][key] = [flat.norm().item()] + [flat[k].item() for k in places(flat.numel())]
         optimizer.step()
+        if every and (step + 1) % every == 0:
+            lookahead(model, slow, 1 - 0.95**5 * ((step + 1) / STEPS) ** 3)
     return out
 
 

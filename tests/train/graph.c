@@ -44,6 +44,7 @@ static void models_have_torchvisions_parameters(void **state)
 		const char *some[4];
 	} models[] = {
 		{"mlp", 8, 10, 6, 0, 3, 366602, {"fc1.weight", "fc3.bias"}},
+		{"airbench94", 9, 10, 14, 19, 4, 1971352, {"0.bias", "4.norm2.bias", "7.weight"}},
 		{"resnet9", 12, 10, 25, 16, 4, 2274880, {"0.0.weight", "2.module.1.1.bias", "9.weight"}},
 		{"resnet20", 8, 10, 65, 42, 11, 272474, {"layer3.2.bn2.bias", "layer2.0.downsample.0.weight"}},
 		{"resnet18", 32, 1000, 62, 40, 10, 11689512, {"conv1.weight", "layer4.1.bn2.weight", "fc.bias"}},

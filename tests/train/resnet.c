@@ -57,6 +57,7 @@ static void gradients_equal_differences(void **state)
 	(void)state;
 	check_gradients("resnet20", 2, 8, 2, 1);
 	check_gradients("resnet9", 4, 12, 1, 5);
+	check_gradients("airbench94", 3, 18, 1, 5);
 	check_gradients(SMALL_NET, 3, 9, 5, 1);
 }
 
@@ -133,6 +134,7 @@ static void compare_models(const char *device)
 	compare_devices(device, "resnet20", 2, 16, 1e-4);
 	compare_devices(device, "resnet20", 2, 13, 1e-4);
 	compare_devices(device, "resnet9", 4, 12, 1e-4);
+	compare_devices(device, "airbench94", 4, 26, 1e-4);
 	compare_devices(device, SMALL_NET, 3, 11, 1e-4);
 	compare_devices(device, SMALL_NET, 4, 16, 1e-4);
 }

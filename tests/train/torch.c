@@ -100,6 +100,38 @@ static void compare_first_step(const net *n, const json_t *expected, double boun
 	}
 }
 
+/* The groups of airbench94: weights, biases of batch norm, the first layer's bias. */
+enum { WEIGHTS, NORM_BIASES, FIRST_BIAS, GROUPS };
+
+static dtrain_sgd *make_sgd(const net *n, const json_t *expected)
+{
+	enum { PARAMETERS_MAX = 256 };
+	double decay = number(expected, "weight_decay");
+	bool grouped = json_object_get(expected, "bias_lr_scale") != NULL;
+	double scale = grouped ? number(expected, "bias_lr_scale") : 1;
+	const dtrain_sgd_group groups[GROUPS] = {{1, decay}, {scale, decay / scale}, {1, decay}};
+	uint8_t group_of[PARAMETERS_MAX] = {0};
+	beton_error err = {0};
+	dtrain_sgd_options options;
+	dtrain_sgd *sgd;
+	assert_true(dtrain_params_count(n->params) <= PARAMETERS_MAX);
+	for (int i = 0; i < dtrain_params_count(n->params); i++) {
+		const char *name = dtrain_params_at(n->params, i)->name;
+		group_of[i] = strstr(name, "norm") ? NORM_BIASES : strcmp(name, "0.bias") == 0 ? FIRST_BIAS : WEIGHTS;
+	}
+	dtrain_sgd_options_init(&options);
+	options.momentum = number(expected, "momentum");
+	options.nesterov = json_is_true(json_object_get(expected, "nesterov"));
+	options.weight_decay = decay;
+	if (grouped) {
+		options.groups = groups;
+		options.num_groups = GROUPS;
+		options.group_of = group_of;
+	}
+	expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+	return sgd;
+}
+
 /* bound: of everything in the first step, relative; loss_bound: of each step's loss, relative. */
 static void compare_case(const json_t *expected, const char *device, dtrain_dtype dtype, int steps, double bound,
 			 double loss_bound)
@@ -111,13 +143,13 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 		 (int64_t)number(expected, "batch"), (int64_t)number(expected, "side"),
 		 (int64_t)number(expected, "classes"));
 	fill_model(&n);
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
-	options.momentum = number(expected, "momentum");
-	options.nesterov = json_is_true(json_object_get(expected, "nesterov"));
-	options.weight_decay = number(expected, "weight_decay");
-	dtrain_sgd *sgd;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	dtrain_sgd *sgd = make_sgd(&n, expected);
+	dtrain_lookahead *lookahead = NULL;
+	int every = json_object_get(expected, "lookahead") ? (int)number(expected, "lookahead") : 0;
+	if (every) {
+		expect_ok(dtrain_lookahead_create(n.params, &lookahead, &err), &err);
+		expect_ok(dtrain_lookahead_start(lookahead, n.stream, &err), &err);
+	}
 	assert_true((int)json_array_size(losses) >= steps);
 	for (int step = 0; step < steps; step++) {
 		double loss = net_run(&n), right = json_number_value(json_array_get(losses, (size_t)step));
@@ -125,8 +157,15 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 			fail_msg("step %d: loss %.9g, PyTorch has %.9g", step, loss, right);
 		if (step == 0)
 			compare_first_step(&n, expected, bound);
+		if (every && step >= (int)number(expected, "first_bias_steps"))
+			expect_ok(dtrain_sgd_set_group(sgd, FIRST_BIAS, 0, 0, &err), &err);
 		expect_ok(dtrain_sgd_step(sgd, number(expected, "lr"), n.stream, &err), &err);
+		double done = (step + 1) / (double)json_array_size(losses);
+		if (every && (step + 1) % every == 0)
+			expect_ok(dtrain_lookahead_step(lookahead, 1 - pow(0.95, 5) * pow(done, 3), n.stream, &err),
+				  &err);
 	}
+	dtrain_lookahead_destroy(&lookahead);
 	dtrain_sgd_destroy(&sgd);
 	net_close(&n);
 }
@@ -154,6 +193,8 @@ static const struct {
 	 * logits are off by 1e-4 as well, cpu's by 5e-4, and gradients by more. */
 	{"resnet50", 1, 1, 5e-2, 1e-4},
 	{SMALL_NET, 10, 10, 1e-4, 1e-4},
+	{"resnet9", 2, 10, 1e-3, 1e-3},
+	{"airbench94", 6, 10, 1e-3, 1e-3},
 };
 
 #define PLANS (sizeof(plans) / sizeof(plans[0]))

@@ -34,7 +34,7 @@ static void usage(void)
 	     "without anything around them: a 3x3 one, and those of the model itself. On a GPU how long the host needs "
 	     "to\n"
 	     "launch a step, and the share of the time in which the device computes.\n\n"
-	     "  --model NAME      mlp, resnet9, resnet20, resnet18 or resnet50 (default resnet18)\n"
+	     "  --model NAME      mlp, airbench94, resnet9, resnet20, resnet18 or resnet50 (default resnet18)\n"
 	     "  --image-size N    pixels a side (default 128)\n"
 	     "  --batch-size N    pictures a step (default 32)\n"
 	     "  --classes N       default 1000\n"

@@ -12,11 +12,8 @@ static const struct {
 	int64_t least_side; /* pixels: a smaller picture would not survive the strides */
 	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 } models[] = {
-	{"mlp", 1, dtrain__mlp},
-	{"resnet9", 11, dtrain__resnet9},
-	{"resnet20", 4, dtrain__resnet20},
-	{"resnet18", 32, dtrain__resnet18},
-	{"resnet50", 32, dtrain__resnet50},
+	{"mlp", 1, dtrain__mlp},           {"airbench94", 9, dtrain__airbench94}, {"resnet9", 11, dtrain__resnet9},
+	{"resnet20", 4, dtrain__resnet20}, {"resnet18", 32, dtrain__resnet18},    {"resnet50", 32, dtrain__resnet50},
 };
 
 #define MODEL_COUNT ((int)(sizeof(models) / sizeof(models[0])))

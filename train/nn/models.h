@@ -7,6 +7,7 @@
 
 #include <dtrain/graph.h>
 
+dtrain_tensor dtrain__airbench94(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet9(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 dtrain_tensor dtrain__resnet20(dtrain_graph *graph, dtrain_tensor image, int64_t classes);

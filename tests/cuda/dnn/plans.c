@@ -223,11 +223,8 @@ static bool record_all(record *ops, dtrain_dtype dtype, bool few)
 	static const struct {
 		const char *name;
 		int64_t batch, side;
-	} models[] = {{"resnet50", 256, 224},
-		      {"resnet20", 3, 33},
-		      {"resnet18", 256, 224},
-		      {"resnet20", 512, 32},
-		      {"resnet9", 512, 32}};
+	} models[] = {{"resnet50", 256, 224}, {"resnet20", 3, 33},  {"resnet18", 256, 224},
+		      {"resnet20", 512, 32},  {"resnet9", 512, 32}, {"airbench94", 1024, 32}};
 	for (size_t i = 0; i < (few ? 2 : sizeof(models) / sizeof(models[0])); i++)
 		for (int training = 0; training < 2; training++) {
 			beton_error err = {0};
