@@ -14,15 +14,14 @@
 #include "run/groups.h"
 
 /* Convolutions, batch norm, a linear layer with a bias. */
-static dtrain_params *make_params(dtrain_device *device)
+static dtrain_params *make_params(dtrain_device *device, const char *model)
 {
 	dtrain_params *params;
 	dtrain_graph *graph;
-	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){2, 3, 8, 8});
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){2, 3, 16, 16});
 	assert_int_equal(dtrain_params_create(device, DTRAIN_F32, &params, NULL), BETON_OK);
 	assert_int_equal(dtrain_graph_create(params, true, &graph, NULL), BETON_OK);
-	assert_true(dtrain_model_build(graph, "resnet20", dtrain_graph_input(graph, "image", DTRAIN_F32, &image), 10) >=
-		    0);
+	assert_true(dtrain_model_build(graph, model, dtrain_graph_input(graph, "image", DTRAIN_F32, &image), 10) >= 0);
 	dtrain_graph_destroy(&graph);
 	assert_int_equal(dtrain_params_allocate(params, NULL), BETON_OK);
 	return params;
@@ -38,10 +37,10 @@ static void biases_are_those_of_one_dimension(void **state)
 	(void)state;
 	dtrain_device *device;
 	run_groups groups;
-	run_options options = {.weight_decay = 0.5, .bias_lr_scale = 1};
+	run_options options = {.model = "resnet20", .weight_decay = 0.5, .bias_lr_scale = 1};
 	int biases = 0;
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
-	dtrain_params *params = make_params(device);
+	dtrain_params *params = make_params(device, "resnet20");
 	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const char *name = dtrain_params_at(params, i)->name;
@@ -50,6 +49,29 @@ static void biases_are_those_of_one_dimension(void **state)
 		biases += bias;
 	}
 	assert_true(biases > 20 && biases < dtrain_params_count(params));
+	run_groups_free(&groups);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
+/* As the peer has it: the first layer's bias goes with the weights, and stops; batch norm's weights are not trained. */
+static void the_first_bias_goes_with_the_weights(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	run_groups groups;
+	run_options options = {.model = "airbench94", .weight_decay = 0.5, .bias_lr_scale = 64};
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device, "airbench94");
+	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const char *name = dtrain_params_at(params, i)->name;
+		assert_int_equal(groups.of[i], strcmp(name, "0.bias") == 0 ? RUN_GROUP_WHITEN_BIAS
+					       : has(name, ".bias")        ? RUN_GROUP_BIASES
+									   : RUN_GROUP_WEIGHTS);
+	}
+	assert_true(groups.groups[RUN_GROUP_WHITEN_BIAS].lr_scale == 1);
+	assert_true(groups.groups[RUN_GROUP_WHITEN_BIAS].weight_decay == 0.5);
 	run_groups_free(&groups);
 	dtrain_params_destroy(&params);
 	dtrain_device_close(&device);
@@ -68,10 +90,12 @@ static void options_tell_rate_and_decay(void **state)
 	};
 	dtrain_device *device;
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
-	dtrain_params *params = make_params(device);
+	dtrain_params *params = make_params(device, "resnet20");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		run_options options = {
-			.weight_decay = 0.5, .bias_lr_scale = cases[i].scale, .no_bias_decay = cases[i].no_decay};
+		run_options options = {.model = "resnet20",
+				       .weight_decay = 0.5,
+				       .bias_lr_scale = cases[i].scale,
+				       .no_bias_decay = cases[i].no_decay};
 		run_groups groups;
 		assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
 		const dtrain_sgd_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
@@ -89,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(biases_are_those_of_one_dimension),
+		cmocka_unit_test(the_first_bias_goes_with_the_weights),
 		cmocka_unit_test(options_tell_rate_and_decay),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

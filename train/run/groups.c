@@ -2,8 +2,17 @@
 #include "groups.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "whiten.h"
+
+static uint8_t group_of(const run_options *options, const dtrain_param *param)
+{
+	if (run_whitens(options) && strcmp(param->name, RUN_WHITEN_BIAS) == 0)
+		return RUN_GROUP_WHITEN_BIAS;
+	return param->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
+}
 
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
 {
@@ -11,12 +20,13 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 	/* A larger rate of the biases does not let them decay faster: what a step takes off is the product of both. */
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
-				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay}},
+				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay},
+				       [RUN_GROUP_WHITEN_BIAS] = {1, options->weight_decay}},
 			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
 	if (!out->of)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
 	for (int i = 0; i < count; i++)
-		out->of[i] = dtrain_params_at(params, i)->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
+		out->of[i] = group_of(options, dtrain_params_at(params, i));
 	return BETON_OK;
 }
 
@@ -24,4 +34,12 @@ void run_groups_free(run_groups *groups)
 {
 	free(groups->of);
 	*groups = (run_groups){0};
+}
+
+int run_groups_step(const run_options *options, dtrain_sgd *sgd, int64_t steps_per_epoch, int64_t step,
+		    beton_error *err)
+{
+	if (!run_whitens(options) || (double)step < options->whiten_bias_epochs * (double)steps_per_epoch)
+		return BETON_OK;
+	return dtrain_sgd_set_group(sgd, RUN_GROUP_WHITEN_BIAS, 0, 0, err);
 }

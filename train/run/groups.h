@@ -8,8 +8,9 @@
 
 enum {
 	RUN_GROUP_WEIGHTS = 0,
-	RUN_GROUP_BIASES = 1, /* and batch norm's weights: parameters of one dimension */
-	RUN_GROUPS = 2,
+	RUN_GROUP_BIASES = 1,      /* and batch norm's weights: parameters of one dimension */
+	RUN_GROUP_WHITEN_BIAS = 2, /* as weights, for a part of the run */
+	RUN_GROUPS = 3,
 };
 
 typedef struct run_groups {
@@ -20,5 +21,9 @@ typedef struct run_groups {
 /* --weight-decay, --bias-lr-scale, --no-bias-decay. params must be allocated. */
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
 void run_groups_free(run_groups *groups);
+
+/* Before the step of that number, counted from 0 over the whole run: what is trained no longer stays as it is. */
+int run_groups_step(const run_options *options, dtrain_sgd *sgd, int64_t steps_per_epoch, int64_t step,
+		    beton_error *err);
 
 #endif

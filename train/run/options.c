@@ -107,8 +107,8 @@ static const option_row rows[] = {
 	GROUP("Data and model"),
 	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
 	TEXT("val", val, "FILE", "validation set; none: no evaluation"),
-	TEXT("recipe", recipe, "NAME", "ffcv-cifar: the values below, for all that is not given"),
-	TEXT("model", model, "NAME", "mlp, resnet9, resnet20, resnet18, resnet50 (required)"),
+	TEXT("recipe", recipe, "NAME", "airbench94 or ffcv-cifar: the values below, for all that is not given"),
+	TEXT("model", model, "NAME", "mlp, airbench94, resnet9, resnet20, resnet18, resnet50 (required)"),
 	WHOLE("classes", classes, "N", 1, 1000000, "classes of the model (default: the data's highest label + 1)"),
 	WHOLE("image-size", image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
 
@@ -138,6 +138,7 @@ static const option_row rows[] = {
 	REALS("final-lr", final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
 	REALS("warmup-epochs", warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
 	WHOLE("warmup-steps", warmup_steps, "N", 0, STEPS_MAX, "the same in steps (default 0)"),
+	REALS("warmup-share", warmup_share, "X", 1, 0, 1, "the same as a share of the run (default 0)"),
 	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
 	FLAG("nesterov", nesterov, "Nesterov's form of it"),
 	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of the parameters (default 1e-4)"),
@@ -145,6 +146,8 @@ static const option_row rows[] = {
 	      "times --lr: of biases and batch norm; their decay is by so much less (default 1)"),
 	FLAG("no-bias-decay", no_bias_decay, "no weight decay of biases and batch norm"),
 	WHOLE("lookahead", lookahead, "N", 0, 1e6, "every N steps go back to slow weights; 0 = never (default 0)"),
+	REALS("whiten-bias-epochs", whiten_bias_epochs, "X", 1, 0, 1e6,
+	      "airbench94 trains its first layer's bias for that long (default 3)"),
 	REALS("label-smoothing", label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
 	{"seed", "N", "of weights, order and augmentation (default 0)", OPTION_SEED, AT(seed), 0, 0, 0, NULL},
 
@@ -191,6 +194,7 @@ static void set_defaults(run_options *options)
 		.lr = 0.1,
 		.momentum = 0.9,
 		.weight_decay = 1e-4,
+		.whiten_bias_epochs = 3,
 		.bias_lr_scale = 1,
 		.schedule = DTRAIN_SCHEDULE_COSINE,
 		.order = BETON_ORDER_RANDOM,
@@ -299,10 +303,11 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "--model is missing";
 	else if (!options->epochs == !options->steps)
 		problem = "give either --epochs or --steps";
-	else if (options->warmup_epochs > 0 && options->warmup_steps > 0)
-		problem = "give either --warmup-epochs or --warmup-steps";
-	else if (options->initial_lr > 0 && !(options->warmup_epochs > 0) && !options->warmup_steps)
-		problem = "--initial-lr needs --warmup-epochs or --warmup-steps";
+	else if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
+		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
+	else if (options->initial_lr > 0 &&
+		 !(options->warmup_epochs > 0 || options->warmup_steps > 0 || options->warmup_share > 0))
+		problem = "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
 	else if (options->crop_scale[0] > options->crop_scale[1])
 		problem = "--crop-scale: MIN is above MAX";
 	else if (options->crop_ratio[0] > options->crop_ratio[1])
@@ -400,8 +405,8 @@ static int apply_recipe(const struct option_table *table, const run_options *giv
 	}
 	if (given->steps)
 		options->epochs = 0;
-	if (given->warmup_steps)
-		options->warmup_epochs = 0;
+	if (given->warmup_steps || given->warmup_epochs > 0)
+		options->warmup_share = 0;
 	if (!given->val)
 		options->tta = RUN_TTA_NONE;
 	return result;

@@ -61,11 +61,13 @@ typedef struct run_options {
 	double bias_lr_scale;
 	double label_smoothing;
 	int schedule; /* dtrain_schedule_kind */
+	double whiten_bias_epochs;
 	double warmup_epochs;
 	int64_t warmup_steps;
-	int64_t lookahead; /* steps; 0 = off */
-	int order;         /* beton_order */
-	int crop;          /* beton_crop */
+	double warmup_share; /* of all steps */
+	int64_t lookahead;   /* steps; 0 = off */
+	int order;           /* beton_order */
+	int crop;            /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;

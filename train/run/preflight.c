@@ -14,6 +14,7 @@
 #include <dtrain/model.h>
 
 #include "common/system.h"
+#include "whiten.h"
 
 #define CLASSES_MAX 1000000
 #define STEPS_MAX 1e15
@@ -115,7 +116,8 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	if (steps > STEPS_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--epochs: %g is too many", options->epochs);
 	out->total_steps = options->steps ? options->steps : steps > 1 ? (int64_t)steps : 1;
-	double warmup = options->warmup_epochs * (double)out->steps_per_epoch;
+	double warmup = options->warmup_epochs * (double)out->steps_per_epoch +
+			options->warmup_share * (double)out->total_steps;
 	if (warmup > (double)out->total_steps || options->warmup_steps > out->total_steps)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the %" PRId64 " steps of the run",
 			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps);
@@ -153,6 +155,9 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 		result = find_lengths(options, world_size, out, err);
 	if (result == BETON_OK)
 		result = check_model(options, out->classes, err);
+	/* A checkpoint has the layer that would be computed. */
+	if (result == BETON_OK && run_whitens(options) && !options->resume)
+		result = run_whiten_check(err);
 	return result;
 }
 

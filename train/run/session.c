@@ -8,6 +8,7 @@
 
 #include "common/system.h"
 #include "groups.h"
+#include "whiten.h"
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
@@ -351,6 +352,14 @@ static int share_start(run_session *session, beton_error *err)
 	return result;
 }
 
+static int whiten(run_session *session, beton_error *err)
+{
+	uint64_t began = bt_now_ns();
+	int result = run_whiten(session, err);
+	session->whitened_ns = bt_now_ns() - began;
+	return result;
+}
+
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err)
 {
@@ -367,6 +376,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		result = open_model(session, err);
 	if (result == BETON_OK && options->resume && session->rank == 0)
 		result = run_resume(session, err);
+	if (result == BETON_OK && session->rank == 0 && !session->resumed && run_whitens(options))
+		result = whiten(session, err);
 	if (result == BETON_OK)
 		result = join(session, env, err);
 	if (result == BETON_OK)

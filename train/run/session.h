@@ -55,6 +55,7 @@ typedef struct run_session {
 	beton_loader *val_loader;
 	dtrain_position position;
 	bool resumed;
+	uint64_t whitened_ns; /* rank 0: how long it took to compute the first layer */
 } run_session;
 
 /* Opens all, agrees with the other ranks, and loads a checkpoint if --resume finds one. env, options and facts must

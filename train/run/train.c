@@ -8,6 +8,7 @@
 
 #include "common/system.h"
 #include "evaluate.h"
+#include "groups.h"
 #include "signals.h"
 #include "step.h"
 
@@ -59,6 +60,11 @@ static int launch_step(struct training *training, beton_error *err)
 			       session->options->data, position->position);
 	if (result != BETON_OK)
 		return result;
+	result = run_groups_step(session->options, session->sgd, session->facts->steps_per_epoch, position->step, err);
+	if (result != BETON_OK) {
+		beton_batch_release(&batch);
+		return result;
+	}
 	result = run_stepper_launch(training->stepper, batch, position->step,
 				    dtrain_schedule_lr(&training->schedule, position->step),
 				    milliseconds(bt_now_ns() - began), err);
@@ -206,6 +212,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	const run_options *options = session->options;
 	struct training training = {.session = session,
 				    .metrics = metrics,
+				    .trained_ns = session->whitened_ns,
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "common/error.h"
+#include "whiten.h"
+
+#ifdef HAVE_LAPACKE
+
+#include <lapacke.h>
+
+#define EPSILON 5e-4
+
+int run_whiten_check(beton_error *err)
+{
+	(void)err;
+	return BETON_OK;
+}
+
+int run_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
+{
+	double vectors[RUN_WHITEN_PATCH * RUN_WHITEN_PATCH], values[RUN_WHITEN_PATCH];
+	const int n = RUN_WHITEN_PATCH;
+	for (int i = 0; i < n * n; i++) {
+		vectors[i] = sums[i] / (double)count;
+		if (!isfinite(vectors[i]))
+			return bt_fail(err, BETON_DIVERGED, "whitening: the pictures' pixels are not finite");
+	}
+	/* The eigenvalues rise; vector k is column k. */
+	int status = (int)LAPACKE_dsyev(LAPACK_ROW_MAJOR, 'V', 'U', n, vectors, n, values);
+	if (status != 0)
+		return bt_fail(err, BETON_DIVERGED, "whitening: LAPACK's dsyev returned %d", status);
+	for (int k = 0; k < n; k++) {
+		/* Rounding may leave a value of 0 slightly below it. */
+		double scale = 1 / sqrt(fmax(values[n - 1 - k], 0) + EPSILON);
+		for (int i = 0; i < n; i++) {
+			filters[k * n + i] = (float)(vectors[i * n + n - 1 - k] * scale);
+			filters[(n + k) * n + i] = -filters[k * n + i];
+		}
+	}
+	return BETON_OK;
+}
+
+#else
+
+int run_whiten_check(beton_error *err)
+{
+	return bt_fail(
+		err, BETON_UNSUPPORTED,
+		"--model airbench94: its first layer needs LAPACKE (Debian: liblapacke-dev), which this build is "
+		"without");
+}
+
+int run_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
+{
+	(void)sums;
+	(void)count;
+	(void)filters;
+	return run_whiten_check(err);
+}
+
+#endif
