@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@ static void start_rank(struct ranks *ranks, const char *mode, int rank, int size
 	snprintf(numbers[0], sizeof(numbers[0]), "%d", rank);
 	snprintf(numbers[1], sizeof(numbers[1]), "%d", size);
 	snprintf(numbers[2], sizeof(numbers[2]), "%d", timeout_ms);
-	snprintf(numbers[3], sizeof(numbers[3]), "%u", dtrain_store_server_port(ranks->server));
+	snprintf(numbers[3], sizeof(numbers[3]), "%u", ranks->port);
 	assert_int_equal(pipe2(err, O_CLOEXEC), 0);
 	ranks->pids[rank] = fork();
 	assert_true(ranks->pids[rank] >= 0);
@@ -41,6 +42,49 @@ static void start_rank(struct ranks *ranks, const char *mode, int rank, int size
 	ranks->err_fds[rank] = err[0];
 }
 
+pid_t start_store(uint16_t *port)
+{
+	int out[2];
+	pid_t pid;
+
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDOUT_FILENO);
+		execl("/proc/self/exe", "store", "--store", (char *)NULL);
+		_exit(126);
+	}
+	close(out[1]);
+	assert_int_equal(read(out[0], port, sizeof(*port)), sizeof(*port));
+	close(out[0]);
+	return pid;
+}
+
+static void host_store(void)
+{
+	dtrain_store_server *server;
+	beton_error err = {0};
+	uint16_t port;
+
+	MUST(dtrain_store_server_start("127.0.0.1", 0, &server, &err));
+	port = dtrain_store_server_port(server);
+	REQUIRE(write(STDOUT_FILENO, &port, sizeof(port)) == sizeof(port));
+	for (;;)
+		pause();
+}
+
+void start_ranks_apart(struct ranks *ranks, const char *mode, int size, int timeout_ms)
+{
+	memset(ranks, 0, sizeof(*ranks));
+	ranks->count = size;
+	assert_true(size <= MAX_RANKS);
+	ranks->store_pid = start_store(&ranks->port);
+	for (int rank = 0; rank < size; rank++)
+		start_rank(ranks, mode, rank, size, timeout_ms);
+}
+
 void start_ranks(struct ranks *ranks, const char *mode, int first, int size, int timeout_ms)
 {
 	beton_error err = {0};
@@ -50,6 +94,7 @@ void start_ranks(struct ranks *ranks, const char *mode, int first, int size, int
 	assert_true(size <= MAX_RANKS);
 	if (dtrain_store_server_start("127.0.0.1", 0, &ranks->server, &err))
 		fail_msg("%s", err.message);
+	ranks->port = dtrain_store_server_port(ranks->server);
 	for (int rank = first; rank < size; rank++)
 		start_rank(ranks, mode, rank, size, timeout_ms);
 }
@@ -71,6 +116,11 @@ int end_rank(struct ranks *ranks, int rank)
 void end_store(struct ranks *ranks)
 {
 	dtrain_store_server_stop(&ranks->server);
+	if (ranks->store_pid) {
+		kill(ranks->store_pid, SIGKILL);
+		waitpid(ranks->store_pid, NULL, 0);
+		ranks->store_pid = 0;
+	}
 }
 
 void run_ranks(const char *mode, int size)
@@ -96,9 +146,7 @@ void wait_for_marks(struct ranks *ranks, int count)
 	dtrain_store *store = NULL;
 	int64_t sum = 0;
 
-	assert_int_equal(
-		dtrain_store_connect("127.0.0.1", dtrain_store_server_port(ranks->server), LONG_MS, &store, NULL),
-		BETON_OK);
+	assert_int_equal(dtrain_store_connect("127.0.0.1", ranks->port, LONG_MS, &store, NULL), BETON_OK);
 	while (sum < count) {
 		poll(NULL, 0, 5);
 		assert_int_equal(dtrain_store_add(store, "marks", 0, &sum, NULL), BETON_OK);
@@ -128,6 +176,8 @@ bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status)
 	dtrain_group_options options;
 	beton_error err = {0};
 
+	if (argc == 2 && strcmp(argv[1], "--store") == 0)
+		host_store();
 	if (argc != 7 || strcmp(argv[1], "--rank") != 0)
 		return false;
 	rank.mode = argv[2];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks for tests: this program started again, once for each, with the store in the test's own process.
+ * Ranks for tests: this program started again, once for each, with the store in the test's own process, or in one more.
  */
 #ifndef TESTS_DIST_RANKS_H
 #define TESTS_DIST_RANKS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <dtrain/comm.h>
@@ -13,7 +14,9 @@
 #define MAX_RANKS 8
 
 struct ranks {
-	dtrain_store_server *server;
+	dtrain_store_server *server; /* NULL: in a process of its own */
+	pid_t store_pid;             /* 0: in this one */
+	uint16_t port;
 	int count;
 	pid_t pids[MAX_RANKS];
 	int err_fds[MAX_RANKS];
@@ -33,6 +36,9 @@ struct rank {
 /* Starts ranks first .. size - 1 of a world of size. */
 void start_ranks(struct ranks *ranks, const char *mode, int first, int size, int timeout_ms);
 
+/* The same with the store in a process of its own, which can be stopped; end_store kills it. */
+void start_ranks_apart(struct ranks *ranks, const char *mode, int size, int timeout_ms);
+
 /* Waits for the end of one: its exit status, or 1000 + signal. err has what it wrote to stderr. */
 int end_rank(struct ranks *ranks, int rank);
 void end_store(struct ranks *ranks);
@@ -43,6 +49,9 @@ void run_ranks(const char *mode, int size);
 /* Waits until ranks have called mark(): counts in the store. */
 void wait_for_marks(struct ranks *ranks, int count);
 void mark(struct rank *rank);
+
+/* A store in a process of its own, which dies with this one. */
+pid_t start_store(uint16_t *port);
 
 /* For main: true when this process is a rank; *status is then what to return. */
 bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status);

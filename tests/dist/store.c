@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,12 +15,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <dtrain/comm.h>
 
+#include "ranks.h"
 #include "train/comm/store.h"
 #include "train/comm/store_frame.h"
 
@@ -412,8 +415,47 @@ static void silent_stranger_is_no_store(void **state)
 	close(fd);
 }
 
-int main(void)
+/* A call that was given up is answered all the same, when nobody listens any more. */
+static void late_answers_are_for_nobody(void **state)
 {
+	dtrain_store *client = NULL;
+	size_t size = 0;
+	void *value = NULL;
+	int64_t sum = 0;
+	uint16_t port;
+	pid_t pid = start_store(&port);
+
+	(void)state;
+	assert_int_equal(dtrain_store_connect("127.0.0.1", port, LONG_MS, &client, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_set(client, "key", "early", 5, NULL), BETON_OK);
+	for (int round = 1; round <= 3; round++) {
+		beton_error err = {0};
+
+		assert_int_equal(kill(pid, SIGSTOP), 0);
+		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_int_equal(dtrain__store_add(client, "count", 1, SHORT_MS, &sum, &err), BETON_TIMEOUT);
+		assert_non_null(strstr(err.message, "cannot add to \"count\": no answer in time"));
+		assert_int_equal(dtrain__store_look_up(client, "key", SHORT_MS, &value, &size, NULL), BETON_TIMEOUT);
+		assert_null(value);
+		assert_int_equal(kill(pid, SIGCONT), 0);
+		assert_int_equal(dtrain__store_look_up(client, "key", LONG_MS, &value, &size, NULL), BETON_OK);
+		assert_int_equal(size, 5);
+		assert_memory_equal(value, "early", 5);
+		free(value);
+		assert_int_equal(dtrain__store_look_up(client, "count", LONG_MS, &value, &size, NULL), BETON_NOT_FOUND);
+		/* What was given up may have been carried out. */
+		assert_int_equal(dtrain_store_add(client, "count", 0, &sum, NULL), BETON_OK);
+		assert_in_range(sum, 0, round);
+	}
+	dtrain_store_close(&client);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(values_come_back),
@@ -431,7 +473,10 @@ int main(void)
 		TEST(lost_server_is_reported),
 		TEST(connecting_gives_up_at_the_deadline),
 		cmocka_unit_test(silent_stranger_is_no_store),
+		cmocka_unit_test(late_answers_are_for_nobody),
 	};
 
+	if (is_rank(argc, argv, NULL, &status))
+		return status;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "comm/group.h"
+#include "common/system.h"
 #include "far_place.h"
 
 static beton_error err;
@@ -495,6 +496,30 @@ static void stopped_rank_is_named_after_the_timeout(void **state)
 	stop_one("no-group-for-ever-captured", "step 7");
 }
 
+/* The store's machine is gone with a rank's: nobody can agree, but nobody waits for that either. */
+static void silent_store_holds_up_nobody(void **state)
+{
+	const char *const modes[] = {"no-group-for-ever", "no-group-for-ever-captured"};
+	struct ranks ranks;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		uint64_t began;
+
+		start_ranks_apart(&ranks, modes[i], 3, 2000);
+		wait_for_marks(&ranks, 3);
+		kill(ranks.store_pid, SIGSTOP);
+		kill(ranks.pids[1], SIGSTOP);
+		began = bt_now_ns();
+		expect_all(&ranks, 1, BETON_TIMEOUT, "within 2000 ms");
+		/* About 8 s; a minute and a half where each question to the store is given its 30 s. */
+		assert_true(bt_now_ns() - began < 30 * 1000000000ull);
+		kill(ranks.pids[1], SIGKILL);
+		assert_int_equal(end_rank(&ranks, 1), 1000 + SIGKILL);
+		end_store(&ranks);
+	}
+}
+
 static void failure_reaches_all_groups(void **state)
 {
 	struct ranks ranks;
@@ -567,6 +592,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(killed_rank_is_named_where_nothing_tells),
 		cmocka_unit_test(killed_rank_is_named_where_nothing_can_be_aborted),
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
+		cmocka_unit_test(silent_store_holds_up_nobody),
 		cmocka_unit_test(failure_reaches_all_groups),
 		cmocka_unit_test(destroying_cancels_work),
 		cmocka_unit_test(shared_device_is_refused),

@@ -64,7 +64,8 @@ struct dtrain_group {
 int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err);
 
 /* Called on the communication thread of a rank whose operation failed, before it ends its connections: from then on the
- * others' operations fail too, and what they see is this rank. False when the store is gone. */
+ * others' operations fail too, and what they see is this rank. False when the store is gone, or does not answer within
+ * seconds, which is all that this and what follows waits for it. */
 bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err);
 
 /* After that: the ranks agree through the store on what happened first, so that all of them name the rank that is lost,

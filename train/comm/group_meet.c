@@ -21,6 +21,8 @@
  * force; only one that is stopped, or cut off, does not. */
 #define REPORT_MS 3000
 #define VERDICT_MS 6000
+/* For the store to answer, when operations wait to be aborted meanwhile: it may be stopped, or cut off. */
+#define ANSWER_MS 2000
 /* The report of a rank that cannot write one any more: the store does, as its last will. */
 #define GONE "gone"
 
@@ -31,15 +33,24 @@ static int remaining_ms(uint64_t deadline_ns)
 	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999) / 1000000);
 }
 
+/* NULL: out of memory. */
+static char *make_key(const struct group_member *member, const char *what, int rank)
+{
+	return rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
+}
+
+static int fail_key(beton_error *err)
+{
+	return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+}
+
 static int get_text(const struct group_member *member, const char *what, int rank, int timeout_ms, char **out,
 		    beton_error *err)
 {
-	char *key =
-		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
+	char *key = make_key(member, what, rank);
 	void *value = NULL;
 	size_t size;
-	int status = key ? dtrain_store_get(member->store, key, timeout_ms, &value, &size, err)
-			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	int status = key ? dtrain_store_get(member->store, key, timeout_ms, &value, &size, err) : fail_key(err);
 
 	free(key);
 	*out = value; /* the store's client ends it with a NUL */
@@ -48,10 +59,8 @@ static int get_text(const struct group_member *member, const char *what, int ran
 
 static int set_text(const struct group_member *member, const char *what, int rank, const char *text, beton_error *err)
 {
-	char *key =
-		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
-	int status = key ? dtrain_store_set(member->store, key, text, strlen(text), err)
-			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	char *key = make_key(member, what, rank);
+	int status = key ? dtrain_store_set(member->store, key, text, strlen(text), err) : fail_key(err);
 
 	free(key);
 	return status;
@@ -59,9 +68,39 @@ static int set_text(const struct group_member *member, const char *what, int ran
 
 static int count_up(const struct group_member *member, const char *what, int64_t *sum, beton_error *err)
 {
-	char *key = bt_format("%s/%s", member->name, what);
-	int status = key ? dtrain_store_add(member->store, key, 1, sum, err)
-			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	char *key = make_key(member, what, -1);
+	int status = key ? dtrain_store_add(member->store, key, 1, sum, err) : fail_key(err);
+
+	free(key);
+	return status;
+}
+
+/* The same after a failure, when an answer is worth ANSWER_MS and no more. *out is NULL where there is none. */
+static int get_text_soon(const struct group_member *member, const char *what, int rank, char **out, beton_error *err)
+{
+	char *key = make_key(member, what, rank);
+	void *value = NULL;
+	size_t size;
+	int status = key ? dtrain__store_look_up(member->store, key, ANSWER_MS, &value, &size, err) : fail_key(err);
+
+	free(key);
+	*out = value;
+	return status;
+}
+
+static int set_text_soon(const struct group_member *member, const char *what, int rank, const char *text)
+{
+	char *key = make_key(member, what, rank);
+	int status = key ? dtrain__store_set(member->store, key, text, strlen(text), ANSWER_MS, NULL) : BETON_NO_MEMORY;
+
+	free(key);
+	return status;
+}
+
+static int count_up_soon(const struct group_member *member, const char *what, int64_t *sum)
+{
+	char *key = make_key(member, what, -1);
+	int status = key ? dtrain__store_add(member->store, key, 1, ANSWER_MS, sum, NULL) : BETON_NO_MEMORY;
 
 	free(key);
 	return status;
@@ -90,29 +129,28 @@ static void append_rank(struct rank_list *list, int rank)
 		snprintf(list->names + used, sizeof(list->names) - used, " ...");
 }
 
-/* The ranks that have not set `what`. */
+/* The ranks that have not set `what`, as far as the store tells. */
 static struct rank_list missing_ranks(const struct group_member *member, const char *what)
 {
 	struct rank_list missing = {0};
 
 	for (int rank = 0; rank < member->size; rank++) {
-		char *text;
+		char *text = NULL;
+		int status = rank == member->rank ? BETON_OK : get_text_soon(member, what, rank, &text, NULL);
 
-		if (rank == member->rank || get_text(member, what, rank, 0, &text, NULL) == BETON_OK) {
-			if (rank != member->rank)
-				free(text);
-			continue;
-		}
-		append_rank(&missing, rank);
+		free(text);
+		if (status == BETON_NOT_FOUND)
+			append_rank(&missing, rank);
+		else if (status)
+			break;
 	}
 	return missing;
 }
 
 int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err)
 {
-	char *key = bt_format("%s/alarm", member->name);
-	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err)
-			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	char *key = make_key(member, "alarm", -1);
+	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
 
 	free(key);
 	return status;
@@ -121,16 +159,17 @@ int dtrain__group_leave_alarm(const struct group_member *member, int *will, beto
 void dtrain__group_raise_alarm(const struct group_member *member)
 {
 	/* Who cannot say it has a last will that does. */
-	set_text(member, "alarm", -1, "fault", NULL);
+	set_text_soon(member, "alarm", -1, "fault");
 }
 
 bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *err)
 {
 	char *text = NULL;
-	int status = get_text(member, "alarm", -1, 0, &text, err);
+	int status = get_text_soon(member, "alarm", -1, &text, err);
 
 	free(text);
-	if (status == BETON_TIMEOUT)
+	/* A store that just does not answer says nothing about the ranks. */
+	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT)
 		return false;
 	if (!status)
 		bt_fail(err, BETON_PEER_LOST, "another rank gave up or is gone");
@@ -139,9 +178,8 @@ bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *er
 
 static int leave_will(const struct group_member *member, int *will, beton_error *err)
 {
-	char *key = bt_format("%s/report/%d", member->name, member->rank);
-	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err)
-			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
+	char *key = make_key(member, "report", member->rank);
+	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
 
 	free(key);
 	return status;
@@ -198,7 +236,7 @@ bool dtrain__group_report_fault(const struct group_member *member, const beton_e
 	char line[24];
 
 	snprintf(line, sizeof(line), "%d", err->code);
-	return set_text(member, "report", member->rank, line, NULL) == BETON_OK;
+	return set_text_soon(member, "report", member->rank, line) == BETON_OK;
 }
 
 /* Waits for what the others say, or the store in the name of those that can say nothing any more. */
@@ -206,12 +244,20 @@ static struct reports collect_reports(const struct group_member *member)
 {
 	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
 	struct reports reports = {0};
-	char *text;
+	bool answers = true;
 
 	for (int rank = 0; rank < member->size; rank++) {
+		int left_ms = remaining_ms(deadline), status = BETON_TIMEOUT;
+		char *text = NULL;
+
 		if (rank == member->rank)
 			continue;
-		if (get_text(member, "report", rank, remaining_ms(deadline), &text, NULL)) {
+		if (left_ms > 0)
+			status = get_text(member, "report", rank, left_ms, &text, NULL);
+		else if (answers)
+			status = get_text_soon(member, "report", rank, &text, NULL);
+		answers = left_ms > 0 || status != BETON_TIMEOUT;
+		if (status) {
 			append_rank(&reports.silent, rank);
 			continue;
 		}
@@ -253,14 +299,14 @@ void dtrain__group_agree_on_fault(const struct group_member *member, const char 
 
 	/* Where the store is gone by now, what this rank saw has to do. */
 	bt_prefix(err, "group \"%s\": %s", member->name, operation);
-	if (count_up(member, "fault", &sum, &ignored))
+	if (count_up_soon(member, "fault", &sum))
 		return;
 	if (sum == 1) {
 		*err = own;
 		write_verdict(member, operation, err);
 		verdict = bt_format("%d %s", err->code, err->message);
 		if (verdict)
-			set_text(member, "fault", -1, verdict, &ignored);
+			set_text_soon(member, "fault", -1, verdict);
 	} else if (get_text(member, "fault", -1, VERDICT_MS, &verdict, &ignored) == BETON_OK) {
 		code = strtol(verdict, &message, 10);
 		if (message != verdict && *message == ' ' && code < 0 && code > -1000)

@@ -98,6 +98,15 @@ static int abort_all(struct group_streams *streams, const beton_error *cause, be
 	return status;
 }
 
+static bool tell(const struct group_streams *streams, const beton_error *err)
+{
+	bool reported = dtrain__group_report_fault(&streams->member, err);
+
+	if (reported)
+		dtrain__group_raise_alarm(&streams->member);
+	return reported;
+}
+
 /* Called with the mutex held, which it lets go meanwhile. */
 static void settle_failure(struct group_streams *streams)
 {
@@ -107,10 +116,10 @@ static void settle_failure(struct group_streams *streams)
 	int status;
 
 	pthread_mutex_unlock(&streams->mutex);
-	reported = dtrain__group_report_fault(&streams->member, &err);
-	dtrain__group_raise_alarm(&streams->member);
+	reported = tell(streams, &err);
 	status = abort_all(streams, &err, &abort_err);
-	if (reported)
+	/* A store that was late has its time now. */
+	if (reported || tell(streams, &err))
 		dtrain__group_agree_on_fault(&streams->member, streams->failed_in, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
@@ -233,8 +242,9 @@ static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 	}
 	running = running_ns(streams, now);
 	if (streams->health == GROUP_WORKS && running > STALL_NS && now >= *next_alarm_ns) {
-		*next_alarm_ns = now + STALL_NS;
 		look_for_alarm(streams);
+		/* From its end: where the store does not answer, deadlines need their time too. */
+		*next_alarm_ns = bt_now_ns() + STALL_NS;
 	}
 }
 

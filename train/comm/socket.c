@@ -169,16 +169,30 @@ int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline)
 	return BETON_OK;
 }
 
+static int to_text(const struct sockaddr_storage *address, socklen_t length, char *out, size_t size, beton_error *err)
+{
+	int failure =
+		getnameinfo((const struct sockaddr *)address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+
+	return failure ? bt_fail(err, BETON_SYSTEM, "getnameinfo: %s", gai_strerror(failure)) : BETON_OK;
+}
+
 int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err)
 {
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
-	int failure;
 
 	if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
 		return bt_fail_errno(err, errno, "getsockname");
-	failure = getnameinfo((struct sockaddr *)&address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
-	if (failure)
-		return bt_fail(err, BETON_SYSTEM, "getnameinfo: %s", gai_strerror(failure));
-	return BETON_OK;
+	return to_text(&address, length, out, size, err);
+}
+
+int dtrain__socket_peer_host(int fd, char *out, size_t size, beton_error *err)
+{
+	struct sockaddr_storage address;
+	socklen_t length = sizeof(address);
+
+	if (getpeername(fd, (struct sockaddr *)&address, &length) != 0)
+		return bt_fail_errno(err, errno, "getpeername");
+	return to_text(&address, length, out, size, err);
 }

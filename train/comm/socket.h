@@ -21,5 +21,7 @@ int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline);
 
 /* This end's address of a connected socket as text without the port ("127.0.0.1"). */
 int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err);
+/* The other end's. */
+int dtrain__socket_peer_host(int fd, char *out, size_t size, beton_error *err);
 
 #endif

@@ -14,4 +14,14 @@ const char *dtrain__store_local_host(const dtrain_store *store);
  * process; not if the key has a value by then. At most STORE_MAX_WILL bytes. *fd is -1 where it fails. */
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err);
 
+/* The calls of <dtrain/comm.h> for threads that have to go on: the store gets answer_ms to answer, then its connection
+ * is given up, so that an answer that comes late finds nobody. TIMEOUT: whether it was carried out is not known. */
+int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
+		      beton_error *err);
+int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
+		      beton_error *err);
+/* NOT_FOUND, without filling err: nobody has set it. The caller frees *value, which is NULL where it fails. */
+int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
+			  beton_error *err);
+
 #endif

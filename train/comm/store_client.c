@@ -21,8 +21,9 @@
 #define ANSWER_TIMEOUT_MS 30000
 
 struct dtrain_store {
-	char *host;
+	char *host; /* as it was given, for messages */
 	uint16_t port;
+	char peer_host[INET6_ADDRSTRLEN + 32]; /* its address: whoever looks up names takes no deadline */
 	char local_host[INET6_ADDRSTRLEN + 32];
 	pthread_mutex_t mutex; /* guards idle, idle_count */
 	int idle[MAX_IDLE];
@@ -46,7 +47,7 @@ static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beto
 	pthread_mutex_unlock(&store->mutex);
 	if (*fd >= 0)
 		return BETON_OK;
-	return dtrain__socket_connect(store->host, store->port, deadline, fd, err);
+	return dtrain__socket_connect(store->peer_host, store->port, deadline, fd, err);
 }
 
 static void give_connection(dtrain_store *store, int fd)
@@ -185,6 +186,8 @@ int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain
 	if (!status) {
 		store->idle[store->idle_count++] = fd;
 		status = dtrain__socket_local_host(fd, store->local_host, sizeof(store->local_host), err);
+		if (!status)
+			status = dtrain__socket_peer_host(fd, store->peer_host, sizeof(store->peer_host), err);
 	}
 	if (status) {
 		bt_prefix(err, "store");
@@ -216,9 +219,10 @@ const char *dtrain__store_local_host(const dtrain_store *store)
 	return store->local_host;
 }
 
-int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err)
+int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
+		      beton_error *err)
 {
-	struct request request = {STORE_SET, key, value, size, dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	struct request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms)};
 	void *nothing;
 	size_t nothing_size;
 	int status = call(store, &request, &nothing, &nothing_size, err);
@@ -227,12 +231,17 @@ int dtrain_store_set(dtrain_store *store, const char *key, const void *value, si
 	return status;
 }
 
+int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err)
+{
+	return dtrain__store_set(store, key, value, size, ANSWER_TIMEOUT_MS, err);
+}
+
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err)
 {
 	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS)};
 	void *nothing = NULL;
 	size_t size;
-	int status = dtrain__socket_connect(store->host, store->port, request.deadline, fd, err);
+	int status = dtrain__socket_connect(store->peer_host, store->port, request.deadline, fd, err);
 
 	if (status) {
 		bt_prefix(err, "store: \"%s\"", key);
@@ -247,23 +256,38 @@ int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *t
 	return explain(store, &request, status, err);
 }
 
-int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
+int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
+			  beton_error *err)
 {
-	/* Without time to wait it is a look-up, which needs time for the answer alone. */
-	struct request request = {timeout_ms > 0 ? STORE_WAIT : STORE_GET, key, NULL, 0,
-				  dtrain__deadline(timeout_ms > 0 ? timeout_ms : ANSWER_TIMEOUT_MS)};
-	int status = call(store, &request, value, size, err);
+	struct request request = {STORE_GET, key, NULL, 0, dtrain__deadline(answer_ms)};
 
-	if (status == BETON_NOT_FOUND || (status == BETON_TIMEOUT && request.kind == STORE_WAIT))
-		return bt_fail(err, BETON_TIMEOUT, "store %s:%u: nobody set \"%s\" within %d ms", store->host,
-			       store->port, key, timeout_ms > 0 ? timeout_ms : 0);
-	return status;
+	return call(store, &request, value, size, err);
 }
 
-int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err)
+int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
+{
+	struct request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms)};
+	int status;
+
+	/* Without time to wait it is a look-up, which needs time for the answer alone. */
+	if (timeout_ms <= 0) {
+		status = dtrain__store_look_up(store, key, ANSWER_TIMEOUT_MS, value, size, err);
+		if (status != BETON_NOT_FOUND)
+			return status;
+	} else {
+		status = call(store, &request, value, size, err);
+		if (status != BETON_TIMEOUT)
+			return status;
+	}
+	return bt_fail(err, BETON_TIMEOUT, "store %s:%u: nobody set \"%s\" within %d ms", store->host, store->port, key,
+		       timeout_ms > 0 ? timeout_ms : 0);
+}
+
+int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
+		      beton_error *err)
 {
 	uint8_t bytes[8];
-	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms)};
 	size_t size;
 	void *value;
 	int status;
@@ -276,4 +300,9 @@ int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_
 		*sum = dtrain__store_unpack_i64(value);
 	free(value);
 	return status;
+}
+
+int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err)
+{
+	return dtrain__store_add(store, key, delta, ANSWER_TIMEOUT_MS, sum, err);
 }
