@@ -187,6 +187,105 @@ static void failures_leave_nothing_behind(void **state)
 	}
 }
 
+struct two {
+	dtrain_device *devices[2];
+	const dtrain_device_api *api;
+	dtrain_stream *stream; /* of the first */
+	void *memory[2];
+};
+
+static void open_two(struct two *two, beton_error *err)
+{
+	standin.devices = 2;
+	for (int i = 0; i < 2; i++) {
+		dtrain_device_options options = {.struct_size = sizeof(options), .index = i};
+		assert_int_equal(dtrain_device_open("cuda", &options, &two->devices[i], err), BETON_OK);
+		two->api = dtrain_device_get_api(two->devices[i]);
+		assert_int_equal(two->api->alloc(two->devices[i], 1000, &two->memory[i], err), BETON_OK);
+	}
+	assert_int_equal(two->api->stream_create(two->devices[0], &two->stream, err), BETON_OK);
+	assert_int_equal(standin.peers, 0);
+}
+
+static void close_two(struct two *two)
+{
+	two->api->stream_destroy(two->stream);
+	for (int i = 0; i < 2; i++) {
+		two->api->free(two->devices[i], two->memory[i]);
+		dtrain_device_close(&two->devices[i]);
+	}
+	assert_int_equal(standin.live, 0);
+	assert_int_equal(cudaGetLastError(), cudaSuccess);
+}
+
+static int copy_to(struct two *two, int to, beton_error *err)
+{
+	return two->api->copy(two->stream, two->memory[to], two->memory[1 - to], 1000, DTRAIN_DEVICE_TO_DEVICE, err);
+}
+
+/* Asked for by the first copy between two GPUs, once, and not in a capture. */
+static void gpus_reach_each_other(void **state)
+{
+	(void)state;
+	struct two two = {0};
+	beton_error err = {0};
+	void *captured = NULL;
+	open_two(&two, &err);
+	assert_int_equal(two.api->capture_begin(two.stream, &err), BETON_OK);
+	assert_int_equal(copy_to(&two, 1, &err), BETON_OK);
+	assert_int_equal(two.api->capture_end(two.stream, &captured, &err), BETON_OK);
+	two.api->capture_destroy(captured);
+	assert_int_equal(standin.peers, 0);
+	standin.staged = 0;
+	assert_int_equal(copy_to(&two, 1, &err), BETON_OK);
+	assert_int_equal(standin.peers, 2);
+	assert_int_equal(copy_to(&two, 0, &err), BETON_OK);
+	assert_int_equal(standin.peers, 2);
+	assert_int_equal(standin.staged, 0);
+	close_two(&two);
+	/* Somebody else has asked already. */
+	standin.peers = 0;
+	open_two(&two, &err);
+	assert_int_equal(copy_to(&two, 0, &err), BETON_OK);
+	assert_int_equal(standin.peers, 2);
+	assert_int_equal(standin.staged, 0);
+	close_two(&two);
+}
+
+static void gpus_that_are_apart_copy_through_the_host(void **state)
+{
+	(void)state;
+	struct two two = {0};
+	beton_error err = {0};
+	open_two(&two, &err);
+	standin.apart = true;
+	assert_int_equal(copy_to(&two, 1, &err), BETON_OK);
+	assert_int_equal(standin.peers, 0);
+	assert_int_equal(standin.staged, 1);
+	close_two(&two);
+}
+
+static void a_failure_between_gpus_is_told(void **state)
+{
+	(void)state;
+	/* Entering, the stream, two pointers; twice: is it possible, entering, asking; entering, the copy. */
+	for (long at = 1; at <= 12; at++) {
+		standin_reset();
+		struct two two = {0};
+		beton_error err = {0};
+		open_two(&two, &err);
+		standin.failure = cudaErrorIllegalAddress;
+		standin.fail_at = standin.calls + at;
+		int status = copy_to(&two, 1, &err);
+		standin.fail_at = 0;
+		/* A refused access means a slow copy. */
+		bool refused = at == 7 || at == 10;
+		if ((status == BETON_OK) != refused)
+			fail_msg("call %ld: status %d: %s", at, status, err.message);
+		close_two(&two);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +293,9 @@ int main(void)
 		cmocka_unit_test_setup(advice_is_given, reset),
 		cmocka_unit_test_setup(auto_takes_the_gpu, reset),
 		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
+		cmocka_unit_test_setup(gpus_reach_each_other, reset),
+		cmocka_unit_test_setup(gpus_that_are_apart_copy_through_the_host, reset),
+		cmocka_unit_test_setup(a_failure_between_gpus_is_told, reset),
 	};
 	standin_reset();
 	/* No thread of these calls CUDA before it has set the device. */

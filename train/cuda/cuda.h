@@ -29,6 +29,7 @@ struct dtrain_device {
 	int64_t *fault;
 	struct cuda_algorithms *algorithms;
 	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
+	uint64_t peers;           /* bit i: access between this GPU and GPU i was asked for already; atomic */
 };
 
 struct dtrain_stream {

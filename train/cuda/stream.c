@@ -152,6 +152,50 @@ int cuda_event_elapsed_ms(dtrain_event *start, dtrain_event *end, double *out, b
 
 /* ---- memory ---- */
 
+/* Without access to each other's memory the driver takes a copy between two GPUs through the host's. Only who copies
+ * pays for it: asked for when a device is opened, each rank would get a context on every GPU. */
+static int reach(dtrain_device *device, int other, beton_error *err)
+{
+	uint64_t bit = other < 64 ? 1ull << other : 0;
+	int pair[] = {device->index, other}, possible = 0;
+	if (__atomic_load_n(&device->peers, __ATOMIC_RELAXED) & bit)
+		return BETON_OK;
+	for (int i = 0; i < 2; i++) {
+		int status = cuda_check(cudaDeviceCanAccessPeer(&possible, pair[i], pair[1 - i]), err,
+					"device 'cuda' %d: access to GPU %d", pair[i], pair[1 - i]);
+		if (status == BETON_OK && possible)
+			status = cuda_check(cudaSetDevice(pair[i]), err, "device 'cuda' %d", pair[i]);
+		/* Refused is no error: the copy goes through the host. */
+		if (status == BETON_OK && possible && cudaDeviceEnablePeerAccess(pair[1 - i], 0) != cudaSuccess)
+			(void)cudaGetLastError();
+		if (status != BETON_OK)
+			return status;
+	}
+	__atomic_fetch_or(&device->peers, bit, __ATOMIC_RELAXED);
+	return cuda_enter(device, err);
+}
+
+/* A capture is left alone: what it holds may neither be asked nor changed then, and the copy is right without. */
+static int reach_both(dtrain_stream *stream, const void *destination, const void *source, beton_error *err)
+{
+	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+	struct cudaPointerAttributes to = {0}, from = {0};
+	dtrain_device *device = stream->device;
+	int status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
+				"device 'cuda' %d: cannot ask a stream", device->index);
+	if (status != BETON_OK || capture != cudaStreamCaptureStatusNone)
+		return status;
+	status = cuda_check(cudaPointerGetAttributes(&to, destination), err,
+			    "device 'cuda' %d: the destination of a copy", device->index);
+	if (status == BETON_OK)
+		status = cuda_check(cudaPointerGetAttributes(&from, source), err,
+				    "device 'cuda' %d: the source of a copy", device->index);
+	if (status != BETON_OK || to.device == from.device ||
+	    (to.device != device->index && from.device != device->index))
+		return status;
+	return reach(device, to.device == device->index ? from.device : to.device, err);
+}
+
 int cuda_copy(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
 	      beton_error *err)
 {
@@ -161,6 +205,8 @@ int cuda_copy(dtrain_stream *stream, void *destination, const void *source, size
 	if (!bytes || destination == source)
 		return BETON_OK;
 	int status = cuda_enter(stream->device, err);
+	if (status == BETON_OK && kind == DTRAIN_DEVICE_TO_DEVICE)
+		status = reach_both(stream, destination, source, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaMemcpyAsync(destination, source, bytes, kinds[kind], stream->stream), err,
 				    "device 'cuda' %d: cannot copy %zu bytes", stream->device->index, bytes);

@@ -19,6 +19,7 @@ typedef struct allocation {
 	char *base;
 	size_t bytes;
 	bool device;
+	int owner; /* the device */
 } allocation;
 
 struct standin standin;
@@ -26,6 +27,7 @@ struct standin standin;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all of the counts, and: */
 static allocation *allocations;
 static size_t used;
+static unsigned reached[32]; /* bit i of the one of a device: it has access to device i */
 static _Thread_local int current = -1;
 static _Thread_local cudaError_t last;
 
@@ -34,6 +36,7 @@ void standin_reset(void)
 	pthread_mutex_lock(&mutex);
 	standin = (struct standin){
 		.devices = 1, .driver_version = CUDART_VERSION, .capability = 90, .memory = (size_t)64 << 20};
+	memset(reached, 0, sizeof(reached));
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -146,6 +149,35 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 	return status;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int *possible, int device, int peer)
+{
+	cudaError_t status = standin_enter(false);
+	if (status == cudaSuccess && (device >= standin.devices || peer >= standin.devices))
+		status = standin_return(cudaErrorInvalidDevice);
+	*possible = status == cudaSuccess && device != peer && !standin.apart;
+	return status;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+	(void)flags;
+	cudaError_t status = standin_enter(true);
+	int device = current > 0 ? current : 0;
+	if (status == cudaSuccess && (peer >= standin.devices || peer == device || standin.apart))
+		status = standin_return(cudaErrorPeerAccessUnsupported);
+	if (status == cudaSuccess && standin_reaches(device, peer))
+		status = standin_return(cudaErrorPeerAccessAlreadyEnabled);
+	standin.peers++;
+	if (status == cudaSuccess)
+		reached[device] |= 1u << peer;
+	return status;
+}
+
+bool standin_reaches(int device, int peer)
+{
+	return device == peer || reached[device] >> peer & 1;
+}
+
 /* ---- memory ---- */
 
 cudaError_t standin_allocate(void **out, size_t bytes, bool device)
@@ -157,7 +189,11 @@ cudaError_t standin_allocate(void **out, size_t bytes, bool device)
 	pthread_mutex_lock(&mutex);
 	bool fits = new &&base && (!device || bytes <= standin.memory - used);
 	if (fits) {
-		*new = (allocation){.next = allocations, .base = base, .bytes = bytes, .device = device};
+		*new = (allocation){.next = allocations,
+				    .base = base,
+				    .bytes = bytes,
+				    .device = device,
+				    .owner = current > 0 ? current : 0};
 		allocations = new;
 		used += device ? bytes : 0;
 		standin.live++;
@@ -203,6 +239,26 @@ bool standin_is_inside(const void *memory, size_t bytes)
 			 bytes <= (size_t)(a->base + a->bytes - first);
 	pthread_mutex_unlock(&mutex);
 	return inside;
+}
+
+int standin_owner(const void *memory)
+{
+	const char *first = memory;
+	int owner = -1;
+	pthread_mutex_lock(&mutex);
+	for (const allocation *a = allocations; a && owner < 0; a = a->next)
+		owner = a->device && first >= a->base && first < a->base + a->bytes ? a->owner : -1;
+	pthread_mutex_unlock(&mutex);
+	return owner;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
+{
+	cudaError_t status = standin_enter(true);
+	int owner = standin_owner(memory);
+	*attributes = (struct cudaPointerAttributes){
+		.type = owner < 0 ? cudaMemoryTypeUnregistered : cudaMemoryTypeDevice, .device = owner};
+	return status;
 }
 
 cudaError_t cudaFree(void *memory)

@@ -21,7 +21,8 @@ struct standin {
 	int driver_version;
 	int capability;
 	size_t memory;
-	void *gpu; /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
+	bool apart; /* no GPU reaches another's memory */
+	void *gpu;  /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
 	/* The call of this number, of those that can fail, fails so; 0: none does. */
 	long fail_at;
 	cudaError_t failure;
@@ -30,6 +31,8 @@ struct standin {
 	long launches; /* of kernels, captured or not */
 	long plans;    /* that cuDNN was asked to make */
 	long strays;   /* calls from threads that had not set a device */
+	long peers;    /* accesses to another device that were asked for */
+	long staged;   /* copies between devices without access, both ways, to each other */
 	long live;     /* allocations, streams, events, graphs and handles that exist */
 };
 
@@ -46,6 +49,9 @@ long long standin_now_ns(void);
 /* Memory of the device. Inside: all of the bytes are in one allocation. */
 cudaError_t standin_allocate(void **out, size_t bytes, bool device);
 bool standin_is_inside(const void *memory, size_t bytes);
+/* Which device an address is memory of; -1: of none. */
+int standin_owner(const void *memory);
+bool standin_reaches(int device, int peer);
 
 /* Sets the error of the thread that cudaGetLastError gives. */
 cudaError_t standin_return(cudaError_t status);

@@ -244,6 +244,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	if (status == cudaSuccess &&
 	    (standin_is_inside(to, bytes) != to_device || standin_is_inside(from, bytes) != from_device))
 		status = standin_return(cudaErrorInvalidValue);
+	if (status == cudaSuccess && to_device && from_device) {
+		int owner = standin_owner(to), other = standin_owner(from);
+		standin.staged += !standin_reaches(owner, other) || !standin_reaches(other, owner);
+	}
 	if (status == cudaSuccess)
 		status = put(stream_of(given), (node){.kind = NODE_COPY, .to = to, .from = from, .bytes = bytes});
 	return status;
