@@ -270,6 +270,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	return event_state;
 }
 
+/* GPU 0 reaches all, the others each other. */
+cudaError_t cudaDeviceCanAccessPeer(int *possible, int from, int to)
+{
+	*possible = from == 0 || to != 0;
+	return cudaSuccess;
+}
+
 cudaError_t cudaGetLastError(void)
 {
 	return cudaSuccess;
@@ -566,15 +573,30 @@ static void sharing_takes_a_new_nccl_and_consent(void **unused)
 
 static void gpus_have_names_and_identities(void **unused)
 {
-	char id[64], name[64];
+	dtrain_device_identity identity;
 
 	(void)unused;
 	snprintf(device.properties.name, sizeof(device.properties.name), "NVIDIA H200");
 	device.properties.pciBusID = 0x18;
 	memset(device.properties.uuid.bytes, 0xab, sizeof(device.properties.uuid.bytes));
-	assert_int_equal(nccl->identify(&device, id, name, &err), BETON_OK);
-	assert_string_equal(id, "GPU-abababab-abab-abab-abab-abababababab");
-	assert_string_equal(name, "NVIDIA H200 at 0000:18:00");
+	assert_int_equal(nccl->identify(&device, &identity, &err), BETON_OK);
+	assert_string_equal(identity.id, "GPU-abababab-abab-abab-abab-abababababab");
+	assert_string_equal(identity.name, "NVIDIA H200 at 0000:18:00");
+	assert_string_equal(identity.pci, "0000:18:00.0");
+}
+
+static void reaching_goes_both_ways(void **unused)
+{
+	dtrain_device gpus[3] = {{.index = 0}, {.index = 1}, {.index = 2}};
+	bool reaches = false;
+
+	(void)unused;
+	assert_int_equal(nccl->can_reach(&gpus[1], &gpus[2], &reaches, &err), BETON_OK);
+	assert_true(reaches);
+	assert_int_equal(nccl->can_reach(&gpus[0], &gpus[2], &reaches, &err), BETON_OK);
+	assert_false(reaches);
+	assert_int_equal(nccl->can_reach(&gpus[2], &gpus[0], &reaches, &err), BETON_OK);
+	assert_false(reaches);
 }
 
 int main(void)
@@ -592,6 +614,7 @@ int main(void)
 		cmocka_unit_test(events_are_asked_whatever_is_captured),
 		cmocka_unit_test(sharing_takes_a_new_nccl_and_consent),
 		cmocka_unit_test(gpus_have_names_and_identities),
+		cmocka_unit_test(reaching_goes_both_ways),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,11 +30,13 @@ typedef struct link_end {
 	dtrain_device *device;
 	dtrain_stream *stream;
 	void *memory;
-	char id[64], name[64], pci[96];
+	dtrain_device_identity identity;
+	char pci[96]; /* what the system says of its link */
 } link_end;
 
 typedef struct link_job {
 	const dtrain_device_api *api;
+	const dtrain_group_backend *group; /* NULL: the device's module has none */
 	link_end ends[MAX_DEVICES];
 	int count;
 	const link_options *options;
@@ -96,23 +98,17 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 	return status;
 }
 
-/* What people call a device is something with its PCI address at the end, where it has one. */
-static void describe(link_job *job, link_end *end)
+static int describe(link_job *job, link_end *end, beton_error *err)
 {
 	const dtrain_module *module;
-	const char *address;
+	int status;
 
-	for (int i = 0; (module = dtrain__module_at(i)); i++) {
-		if (module->device == job->api && module->group)
-			module->group->identify(end->device, end->id, end->name, NULL);
-	}
-	address = strrchr(end->name, ' ');
-	if (address && strlen(address + 1) == strlen("0000:00:00")) {
-		char full[16];
-
-		snprintf(full, sizeof(full), "%s.0", address + 1);
-		link_describe_pci(job->options->root, full, end->pci, sizeof(end->pci));
-	}
+	for (int i = 0; !job->group && (module = dtrain__module_at(i)); i++)
+		job->group = module->device == job->api ? module->group : NULL;
+	status = job->group ? job->group->identify(end->device, &end->identity, err) : BETON_OK;
+	if (!status && end->identity.pci[0])
+		link_describe_pci(job->options->root, end->identity.pci, end->pci, sizeof(end->pci));
+	return status;
 }
 
 /* As many devices as there are: the first index that is refused ends the list. */
@@ -134,8 +130,9 @@ static int open_ends(link_job *job, beton_error *err)
 		}
 		job->count++;
 		job->api = dtrain_device_get_api(end->device);
-		describe(job, end);
-		status = job->api->stream_create(end->device, &end->stream, err);
+		status = describe(job, end, err);
+		if (!status)
+			status = job->api->stream_create(end->device, &end->stream, err);
 		if (!status)
 			status = job->api->alloc(end->device, job->options->bytes, &end->memory, err);
 	}
@@ -228,12 +225,68 @@ static int measure_device(link_job *job, int index, beton_error *err)
 	return status;
 }
 
-static int measure_all(link_job *job, beton_error *err)
+/* CUDA_VISIBLE_DEVICES may name one GPU in several ways. */
+static void find_same(const link_job *job, struct link_findings *out)
+{
+	for (int i = 0; i < job->count; i++) {
+		for (int k = i + 1; k < job->count; k++) {
+			if (strcmp(job->ends[i].identity.id, job->ends[k].identity.id) != 0)
+				continue;
+			link_add(out, LINK_BAD,
+				 "name each GPU once in CUDA_VISIBLE_DEVICES: NCCL takes one rank for each",
+				 "devices %d and %d are the same one: %s", i, k, job->ends[i].identity.id);
+			return;
+		}
+	}
+}
+
+static int find_apart(const link_job *job, struct link_findings *out, beton_error *err)
+{
+	int pairs = 0, apart = 0, first[2] = {0}, status = BETON_OK;
+
+	for (int i = 0; i < job->count && !status; i++) {
+		for (int k = i + 1; k < job->count && !status; k++) {
+			bool reaches = false;
+
+			status = job->group->can_reach(job->ends[i].device, job->ends[k].device, &reaches, err);
+			pairs++;
+			if (status || reaches)
+				continue;
+			if (apart++ == 0) {
+				first[0] = i;
+				first[1] = k;
+			}
+		}
+	}
+	if (apart)
+		link_add(out, LINK_BAD,
+			 "put GPUs that work together below one PCIe root, or join them by NVLink; on GeForce cards "
+			 "and in "
+			 "many virtual machines there is no direct way",
+			 "%d of %d pairs of devices do not reach each other's memory (%d and %d ...): copies between "
+			 "them "
+			 "go through the host's",
+			 apart, pairs, first[0], first[1]);
+	else if (!status)
+		link_add(out, LINK_GOOD, "", "devices: all %d reach each other's memory", job->count);
+	return status;
+}
+
+static int find_of_devices(const link_job *job, struct link_findings *out, beton_error *err)
+{
+	if (!job->group || job->count < 2)
+		return BETON_OK;
+	find_same(job, out);
+	return find_apart(job, out, err);
+}
+
+static int measure_all(link_job *job, struct link_findings *findings, beton_error *err)
 {
 	int status = open_ends(job, err);
 
 	for (int i = 0; i < job->count && !status && !job->options->json; i++)
-		printf("device %d: %s%s%s\n", i, job->ends[i].name[0] ? job->ends[i].name : job->api->name,
+		printf("device %d: %s%s%s\n", i,
+		       job->ends[i].identity.name[0] ? job->ends[i].identity.name : job->api->name,
 		       job->ends[i].pci[0] ? ", PCIe " : "", job->ends[i].pci);
 	for (int i = 0; i < job->count && !status; i++)
 		status = measure_device(job, i, err);
@@ -248,12 +301,15 @@ static int measure_all(link_job *job, beton_error *err)
 						 job->ends[i].memory, DTRAIN_DEVICE_TO_DEVICE, err);
 		}
 	}
+	if (!status)
+		status = find_of_devices(job, findings, err);
 	close_ends(job);
 	return status;
 }
 
 static int print_findings(const link_options *o, const struct link_findings *findings, json_t *rows)
 {
+	static const char *const words[] = {[LINK_GOOD] = "ok", [LINK_BAD] = "look", [LINK_UNKNOWN] = "?"};
 	json_t *list = json_array(), *object;
 	int failed = 0;
 
@@ -261,10 +317,13 @@ static int print_findings(const link_options *o, const struct link_findings *fin
 		const struct link_finding *one = &findings->list[i];
 
 		if (o->json)
-			failed |= json_array_append_new(list, json_pack("{s:b, s:s, s:s}", "good", one->good, "what",
-									one->what, "fix", one->fix));
+			failed |= json_array_append_new(list, json_pack("{s:o, s:s, s:s}", "good",
+									one->state == LINK_UNKNOWN
+										? json_null()
+										: json_boolean(one->state == LINK_GOOD),
+									"what", one->what, "fix", one->fix));
 		else
-			failed |= printf("%s %s%s%s\n", one->good ? "ok  " : "look", one->what, one->fix[0] ? ": " : "",
+			failed |= printf("%-4s %s%s%s\n", words[one->state], one->what, one->fix[0] ? ": " : "",
 					 one->fix) < 0;
 	}
 	if (o->json) {
@@ -289,8 +348,8 @@ int bench_link(int argc, char **argv)
 	} else if (status) {
 		result = BENCH_USAGE;
 	} else {
-		status = o.device ? measure_all(&job, &err) : BETON_OK;
 		link_find(o.root, &findings);
+		status = o.device ? measure_all(&job, &findings, &err) : BETON_OK;
 		if (!status && print_findings(&o, &findings, job.rows))
 			status = bt_fail(&err, BETON_IO, "cannot write the result");
 		result = status ? BENCH_FAILED : BENCH_DONE;

@@ -10,8 +10,10 @@
 
 #define LINK_MAX_FINDINGS 64
 
+enum link_state { LINK_GOOD, LINK_BAD, LINK_UNKNOWN };
+
 struct link_finding {
-	bool good;
+	enum link_state state;
 	char what[200];
 	char fix[240]; /* "" where there is nothing to do */
 };
@@ -24,6 +26,10 @@ struct link_findings {
 /* Looks at shared memory, locked memory, IOMMU, PCIe bridges, network interfaces and visible devices. root: in front of
  * /proc, /sys and /dev; "" for this machine. What cannot be read is left out. */
 void link_find(const char *root, struct link_findings *out);
+
+/* One more, if there is room: what was found, and what to do if it is not good. */
+__attribute__((format(printf, 4, 5))) void link_add(struct link_findings *out, enum link_state state, const char *fix,
+						    const char *format, ...);
 
 /* What the system says of a PCI device ("0000:18:00.0"): speed, width, NUMA node; "" where it says nothing. */
 void link_describe_pci(const char *root, const char *address, char *text, size_t size);

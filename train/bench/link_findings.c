@@ -21,8 +21,7 @@
 /* Of its control word: peers' requests and completions are sent up to the root. */
 #define ACS_REDIRECTS 0x000c
 
-__attribute__((format(printf, 4, 5))) static void add(struct link_findings *out, bool good, const char *fix,
-						      const char *format, ...)
+void link_add(struct link_findings *out, enum link_state state, const char *fix, const char *format, ...)
 {
 	struct link_finding *finding = &out->list[out->count];
 	va_list arguments;
@@ -30,11 +29,11 @@ __attribute__((format(printf, 4, 5))) static void add(struct link_findings *out,
 	if (out->count == LINK_MAX_FINDINGS)
 		return;
 	out->count++;
-	finding->good = good;
+	finding->state = state;
 	va_start(arguments, format);
 	vsnprintf(finding->what, sizeof(finding->what), format, arguments);
 	va_end(arguments);
-	snprintf(finding->fix, sizeof(finding->fix), "%s", good ? "" : fix);
+	snprintf(finding->fix, sizeof(finding->fix), "%s", state == LINK_GOOD ? "" : fix);
 }
 
 /* The first line of a file; false where there is none. */
@@ -89,16 +88,16 @@ static void find_shared_memory(const char *root, struct link_findings *out)
 
 	snprintf(path, sizeof(path), "%s/dev/shm", root);
 	if (statvfs(path, &facts) != 0) {
-		add(out, false,
-		    "mount a tmpfs on /dev/shm, or give the container --shm-size=1g (NCCL_SHM_DISABLE=1 does "
-		    "without, more slowly)",
-		    "/dev/shm is not there");
+		link_add(out, LINK_BAD,
+			 "mount a tmpfs on /dev/shm, or give the container --shm-size=1g (NCCL_SHM_DISABLE=1 does "
+			 "without, more slowly)",
+			 "/dev/shm is not there");
 		return;
 	}
 	bytes = (unsigned long long)facts.f_blocks * facts.f_frsize;
-	add(out, bytes >= LEAST_SHM,
-	    "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm",
-	    "/dev/shm has %llu MiB", bytes >> 20);
+	link_add(out, bytes >= LEAST_SHM ? LINK_GOOD : LINK_BAD,
+		 "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm",
+		 "/dev/shm has %llu MiB", bytes >> 20);
 }
 
 /* Adapters register memory, which locks it. */
@@ -110,10 +109,11 @@ static void find_locked_memory(const char *root, struct link_findings *out)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
 		return;
 	if (limit.rlim_cur == RLIM_INFINITY)
-		add(out, true, "", "locked memory: unlimited");
+		link_add(out, LINK_GOOD, "", "locked memory: unlimited");
 	else
-		add(out, !adapters, "ulimit -l unlimited (docker: --ulimit memlock=-1)", "locked memory: %llu KiB%s",
-		    (unsigned long long)limit.rlim_cur >> 10, adapters ? ", and InfiniBand adapters need more" : "");
+		link_add(out, adapters ? LINK_BAD : LINK_GOOD, "ulimit -l unlimited (docker: --ulimit memlock=-1)",
+			 "locked memory: %llu KiB%s", (unsigned long long)limit.rlim_cur >> 10,
+			 adapters ? ", and InfiniBand adapters need more" : "");
 }
 
 static void find_iommu(const char *root, struct link_findings *out)
@@ -124,15 +124,16 @@ static void find_iommu(const char *root, struct link_findings *out)
 	if (!read_line(root, line, sizeof(line), "/proc/cmdline"))
 		return;
 	if (!active)
-		add(out, true, "", "IOMMU: off");
+		link_add(out, LINK_GOOD, "", "IOMMU: off");
 	else if (strstr(line, "iommu=pt") || strstr(line, "iommu.passthrough=1"))
-		add(out, true, "", "IOMMU: on, passing through");
+		link_add(out, LINK_GOOD, "", "IOMMU: on, passing through");
 	else
-		add(out, false,
-		    "boot with iommu=pt, or switch the IOMMU off; in a virtual machine this is its host's business; to "
-		    "see "
-		    "whether it is to blame: NCCL_P2P_DISABLE=1",
-		    "IOMMU: on and translating: transfers between GPUs may be slow, or hang");
+		link_add(out, LINK_BAD,
+			 "boot with iommu=pt, or switch the IOMMU off; in a virtual machine this is its host's "
+			 "business; to "
+			 "see "
+			 "whether it is to blame: NCCL_P2P_DISABLE=1",
+			 "IOMMU: on and translating: transfers between GPUs may be slow, or hang");
 }
 
 static unsigned word_at(const uint8_t *config, size_t at)
@@ -209,12 +210,14 @@ static void find_access_control(const char *root, struct link_findings *out)
 		 "bridge, as root)",
 		 count.example);
 	if (count.redirecting)
-		add(out, false, fix, "ACS: %d of %d PCIe bridges send traffic between GPUs up to the root (%s ...)",
-		    count.redirecting, count.bridges, count.example);
+		link_add(out, LINK_BAD, fix,
+			 "ACS: %d of %d PCIe bridges send traffic between GPUs up to the root (%s ...)",
+			 count.redirecting, count.bridges, count.example);
 	else if (count.hidden)
-		add(out, true, "", "ACS: only root can see it on %d of %d PCIe bridges", count.hidden, count.bridges);
+		link_add(out, LINK_GOOD, "", "ACS: only root can see it on %d of %d PCIe bridges", count.hidden,
+			 count.bridges);
 	else
-		add(out, true, "", "ACS: not in the way on %d PCIe bridges", count.bridges);
+		link_add(out, LINK_GOOD, "", "ACS: not in the way on %d PCIe bridges", count.bridges);
 }
 
 static bool is_inner(const char *name)
@@ -246,18 +249,21 @@ static void find_interfaces(const char *root, struct link_findings *out)
 	if (folder)
 		closedir(folder);
 	if (chosen && strcmp(chosen, "lo") == 0)
-		add(out, up == 0, "unset NCCL_SOCKET_IFNAME, or name the interface between the machines",
-		    "NCCL_SOCKET_IFNAME is lo: no other machine is reached");
+		link_add(out, up == 0 ? LINK_GOOD : LINK_BAD,
+			 "unset NCCL_SOCKET_IFNAME, or name the interface between the machines",
+			 "NCCL_SOCKET_IFNAME is lo: no other machine is reached");
 	else if (up == 0)
-		add(out, false, "for one machine nothing; for several, bring an interface up (docker: --network=host)",
-		    "no network interface is up but those inside this machine");
+		link_add(out, LINK_BAD,
+			 "for one machine nothing; for several, bring an interface up (docker: --network=host)",
+			 "no network interface is up but those inside this machine");
 	else if (up > 1 && !chosen)
-		add(out, false,
-		    "for several machines, name the one between them: NCCL_SOCKET_IFNAME=NAME for NCCL, --interface "
-		    "NAME for Gloo",
-		    "%d network interfaces are up, and none is chosen: %s", up, names);
+		link_add(out, LINK_BAD,
+			 "for several machines, name the one between them: NCCL_SOCKET_IFNAME=NAME for NCCL, "
+			 "--interface "
+			 "NAME for Gloo",
+			 "%d network interfaces are up, and none is chosen: %s", up, names);
 	else
-		add(out, true, "", "network interface: %s", chosen ? chosen : names);
+		link_add(out, LINK_GOOD, "", "network interface: %s", chosen ? chosen : names);
 }
 
 static void find_visible_devices(struct link_findings *out)
@@ -273,13 +279,13 @@ static void find_visible_devices(struct link_findings *out)
 		for (int i = 0; i < count; i++) {
 			if (strcmp(names[i], name) != 0)
 				continue;
-			add(out, false, "name each GPU once: NCCL takes one rank for each",
-			    "CUDA_VISIBLE_DEVICES=%.80s has GPU %.40s twice", text, name);
+			link_add(out, LINK_BAD, "name each GPU once: NCCL takes one rank for each",
+				 "CUDA_VISIBLE_DEVICES=%.80s has GPU %.40s twice", text, name);
 			return;
 		}
 		names[count++] = name;
 	}
-	add(out, true, "", "CUDA_VISIBLE_DEVICES: %d GPUs, each once", count);
+	link_add(out, LINK_GOOD, "", "CUDA_VISIBLE_DEVICES: %d GPUs, each once", count);
 }
 
 void link_find(const char *root, struct link_findings *out)

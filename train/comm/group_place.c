@@ -98,11 +98,16 @@ static int exchange_devices(const struct group_member *member, dtrain_device *de
 {
 	struct device_place *places = calloc((size_t)member->size, sizeof(*places));
 	struct device_place *own = places ? &places[member->rank] : NULL;
+	dtrain_device_identity identity = {0};
 	int status = places ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 
 	if (!status) {
 		identify_machine(own);
-		status = backend->identify(device, own->device, own->name, err);
+		status = backend->identify(device, &identity, err);
+	}
+	if (!status) {
+		snprintf(own->device, sizeof(own->device), "%s", identity.id);
+		snprintf(own->name, sizeof(own->name), "%s", identity.name);
 	}
 	if (!status)
 		status = set_bytes(member, "device", member->rank, own, sizeof(*own), err);

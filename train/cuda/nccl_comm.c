@@ -307,6 +307,7 @@ const dtrain_group_backend cuda_group_nccl = {
 	.stream_capturing = cuda_nccl_stream_capturing,
 	.event_query = cuda_nccl_event_query,
 	.identify = cuda_nccl_identify,
+	.can_reach = cuda_nccl_can_reach,
 	.check_sharing = cuda_nccl_check_sharing,
 	.make_id = nccl_make_id,
 	.connect = nccl_connect,

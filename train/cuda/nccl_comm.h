@@ -43,7 +43,8 @@ int cuda_nccl_abort(void *const *states, int count, beton_error *err);
 int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err);
 int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_error *err);
 int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err);
-int cuda_nccl_identify(dtrain_device *device, char id[64], char name[64], beton_error *err);
+int cuda_nccl_identify(dtrain_device *device, dtrain_device_identity *out, beton_error *err);
+int cuda_nccl_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_error *err);
 int cuda_nccl_check_sharing(beton_error *err);
 
 /* Waits until the abortion has ended, within seconds. False: it has not, and what it is about must stay. */

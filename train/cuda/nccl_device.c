@@ -80,19 +80,34 @@ int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 	return status;
 }
 
-int cuda_nccl_identify(dtrain_device *device, char id[64], char name[64], beton_error *err)
+int cuda_nccl_identify(dtrain_device *device, dtrain_device_identity *out, beton_error *err)
 {
 	const struct cudaDeviceProp *properties = &device->properties;
 	const unsigned char *uuid = (const unsigned char *)properties->uuid.bytes;
-	size_t used = (size_t)snprintf(id, 64, "GPU-");
+	size_t used = (size_t)snprintf(out->id, sizeof(out->id), "GPU-");
 
 	(void)err;
 	for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
-		used += (size_t)snprintf(id + used, 64 - used, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
-					 uuid[i]);
-	snprintf(name, 64, "%.40s at %04x:%02x:%02x", properties->name, (unsigned)properties->pciDomainID,
+		used += (size_t)snprintf(out->id + used, sizeof(out->id) - used,
+					 i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+	snprintf(out->pci, sizeof(out->pci), "%04x:%02x:%02x.0", (unsigned)properties->pciDomainID,
 		 (unsigned)properties->pciBusID, (unsigned)properties->pciDeviceID);
+	snprintf(out->name, sizeof(out->name), "%.40s at %.*s", properties->name, (int)strcspn(out->pci, "."),
+		 out->pci);
 	return BETON_OK;
+}
+
+int cuda_nccl_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_error *err)
+{
+	int there = 0, back = 0;
+	int status = cuda_check(cudaDeviceCanAccessPeer(&there, a->index, b->index), err,
+				"device 'cuda' %d: access to GPU %d", a->index, b->index);
+
+	if (!status)
+		status = cuda_check(cudaDeviceCanAccessPeer(&back, b->index, a->index), err,
+				    "device 'cuda' %d: access to GPU %d", b->index, a->index);
+	*out = !status && there && back;
+	return status;
 }
 
 int cuda_nccl_check_sharing(beton_error *err)

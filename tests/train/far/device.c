@@ -74,6 +74,7 @@ static int far_open(const dtrain_device_options *options, dtrain_device **out, b
 		return status;
 	}
 	device->api = &far_api;
+	device->index = options->index;
 	device->delay_us = (uint32_t)delay;
 	pthread_mutex_init(&device->mutex, NULL);
 	*out = device;

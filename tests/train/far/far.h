@@ -7,7 +7,9 @@
  * Environment variables:
  *   DTRAIN_FAR_DEVICES=N      devices that there are (default 1)
  *   DTRAIN_FAR_DELAY_US=N     each task waits 0 .. 2 N microseconds first, drawn anew
- *   DTRAIN_FAR_UUID=TEXT      the device's identity, for groups (default: different in each process)
+ *   DTRAIN_FAR_UUID=TEXT      the device's identity, for groups (default: each process has its own)
+ *   DTRAIN_FAR_PCI=A,B,...    PCI addresses of the devices (default: none)
+ *   DTRAIN_FAR_APART=1        devices do not reach each other's memory
  *   DTRAIN_FAR_SHARING=1      ranks may share a device
  *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
@@ -27,6 +29,7 @@ enum far_call { FAR_ALLOC, FAR_HOST_ALLOC, FAR_OP_RUN, FAR_COPY_CALL, FAR_CAPTUR
 
 struct dtrain_device {
 	const dtrain_device_api *api;
+	int index;
 	uint32_t delay_us;
 	int failing;               /* enum far_call; -1: none */
 	uint64_t failing_at;       /* which call, from 1 */

@@ -58,16 +58,27 @@ static int far_event_query(dtrain_event *event, bool *complete, beton_error *err
 	return *complete && failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
 }
 
-static int far_identify(dtrain_device *device, char id[64], char name[64], beton_error *err)
+static int far_identify(dtrain_device *device, dtrain_device_identity *out, beton_error *err)
 {
-	const char *given = getenv("DTRAIN_FAR_UUID");
-	(void)device;
+	const char *given = getenv("DTRAIN_FAR_UUID"), *pci = getenv("DTRAIN_FAR_PCI");
 	(void)err;
 	if (given)
-		snprintf(id, 64, "%s", given);
+		snprintf(out->id, sizeof(out->id), "%s", given);
 	else
-		snprintf(id, 64, "far-%d", (int)getpid());
-	snprintf(name, 64, "a far device");
+		snprintf(out->id, sizeof(out->id), "far-%d-%d", (int)getpid(), device->index);
+	snprintf(out->name, sizeof(out->name), "a far device");
+	for (int i = 0; pci && i < device->index; i++)
+		pci = strchr(pci, ',') ? strchr(pci, ',') + 1 : NULL;
+	snprintf(out->pci, sizeof(out->pci), "%.*s", pci ? (int)strcspn(pci, ",") : 0, pci ? pci : "");
+	return BETON_OK;
+}
+
+static int far_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_error *err)
+{
+	(void)a;
+	(void)b;
+	(void)err;
+	*out = getenv("DTRAIN_FAR_APART") == NULL;
 	return BETON_OK;
 }
 
@@ -246,6 +257,7 @@ const dtrain_group_backend far_group = {
 	.stream_capturing = far_stream_capturing,
 	.event_query = far_event_query,
 	.identify = far_identify,
+	.can_reach = far_can_reach,
 	.check_sharing = far_check_sharing,
 	.make_id = far_make_id,
 	.connect = far_group_connect,

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_MODULE_API_VERSION 1
+#define DTRAIN_MODULE_API_VERSION 2
 
 typedef enum dtrain_group_op {
 	DTRAIN_GROUP_ALLREDUCE,
@@ -59,6 +59,13 @@ typedef struct dtrain_group_place {
 	int join_timeout_ms; /* of making the group */
 } dtrain_group_place;
 
+/* A physical device. */
+typedef struct dtrain_device_identity {
+	char id[64];   /* the same in each process that uses it: same ids on the same machine are one device */
+	char name[64]; /* what people call it by */
+	char pci[24];  /* its PCI address, as in sysfs: "0000:18:00.0"; "": it has none */
+} dtrain_device_identity;
+
 /* How ranks on the module's device talk to each other: an engine that puts operations on streams. The library does the
  * rest: meeting, order, deadlines, time-outs, agreement on what failed.
  *
@@ -80,9 +87,9 @@ typedef struct dtrain_group_backend {
 	 * recording was in a capture. */
 	int (*event_query)(dtrain_event *event, bool *complete, beton_error *err);
 
-	/* The physical device as text, the same in each process that uses it, with what people call it by: ids that
-	 * are the same on the same machine are one device. */
-	int (*identify)(dtrain_device *device, char id[64], char name[64], beton_error *err);
+	int (*identify)(dtrain_device *device, dtrain_device_identity *out, beton_error *err);
+	/* Do copies between the memory of two devices of this machine, either way, do without the host's? */
+	int (*can_reach)(dtrain_device *a, dtrain_device *b, bool *out, beton_error *err);
 	/* May ranks share a device? UNSUPPORTED says why not, and what to do. */
 	int (*check_sharing)(beton_error *err);
 
