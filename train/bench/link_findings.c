@@ -84,7 +84,7 @@ static void find_shared_memory(const char *root, struct link_findings *out)
 {
 	struct statvfs facts;
 	char path[PATH_MAX];
-	unsigned long long bytes;
+	unsigned long long size, available;
 
 	snprintf(path, sizeof(path), "%s/dev/shm", root);
 	if (statvfs(path, &facts) != 0) {
@@ -94,10 +94,14 @@ static void find_shared_memory(const char *root, struct link_findings *out)
 			 "/dev/shm is not there");
 		return;
 	}
-	bytes = (unsigned long long)facts.f_blocks * facts.f_frsize;
-	link_add(out, bytes >= LEAST_SHM ? LINK_GOOD : LINK_BAD,
-		 "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm",
-		 "/dev/shm has %llu MiB", bytes >> 20);
+	size = (unsigned long long)facts.f_blocks * facts.f_frsize;
+	available = (unsigned long long)facts.f_bavail * facts.f_frsize;
+	link_add(out, available >= LEAST_SHM ? LINK_GOOD : LINK_BAD,
+		 size < LEAST_SHM
+			 ? "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm"
+			 : "remove what ended processes left there (ls -l /dev/shm), or mount -o remount,size=SIZE "
+			   "/dev/shm",
+		 "/dev/shm has %llu MiB, of which %llu MiB are free", size >> 20, available >> 20);
 }
 
 /* Adapters register memory, which locks it. */
@@ -141,12 +145,13 @@ static unsigned word_at(const uint8_t *config, size_t at)
 	return config[at] | (unsigned)config[at + 1] << 8;
 }
 
-/* -1: it cannot be read, which takes root. The list of capabilities is the device's word: it must end. */
+/* Without being root one reads 64 bytes: -1. A device of 256 has no extended capabilities. The list of those is the
+ * device's word: it must end. */
 static int acs_control(const uint8_t *config, size_t size)
 {
 	size_t at = PCI_EXTENDED;
 
-	if (size < PCI_EXTENDED + 4)
+	if (size < PCI_EXTENDED)
 		return -1;
 	for (int steps = 0; steps < 64 && at >= PCI_EXTENDED && at + 8 <= size; steps++) {
 		if (word_at(config, at) == PCI_ACS)
@@ -214,8 +219,8 @@ static void find_access_control(const char *root, struct link_findings *out)
 			 "ACS: %d of %d PCIe bridges send traffic between GPUs up to the root (%s ...)",
 			 count.redirecting, count.bridges, count.example);
 	else if (count.hidden)
-		link_add(out, LINK_GOOD, "", "ACS: only root can see it on %d of %d PCIe bridges", count.hidden,
-			 count.bridges);
+		link_add(out, LINK_UNKNOWN, "run this as root (in a container: --cap-add SYS_ADMIN)",
+			 "ACS: unknown: needs root to be read on %d of %d PCIe bridges", count.hidden, count.bridges);
 	else
 		link_add(out, LINK_GOOD, "", "ACS: not in the way on %d PCIe bridges", count.bridges);
 }
