@@ -16,7 +16,7 @@ enum comm_op {
 	COMM_GATHER,
 	COMM_SCATTER,
 	COMM_ALL_TO_ALL,
-	COMM_SEND_RECV, /* each rank sends to the next one and receives from the one before it */
+	COMM_SEND_RECV, /* a ring: each rank sends to the next one and receives from the one before it */
 	COMM_OPS,
 };
 
@@ -37,7 +37,8 @@ struct comm_place {
 struct comm_figure {
 	int64_t bytes;
 	int64_t count;       /* elements, as given to the operation */
-	double seconds;      /* of one operation on the slowest rank */
+	double iteration;    /* seconds of one operation on the slowest rank; of send_recv: of all of its messages */
+	double seconds;      /* the same; of send_recv: of one message */
 	double algbw, busbw; /* bytes a second */
 	int64_t wrong;       /* elements that are not what they have to be, on all ranks */
 };
