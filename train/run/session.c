@@ -439,6 +439,21 @@ int run_session_feed(run_session *session, const run_network *network, const bet
 	return run_feed_put(&session->feed, &fed, err);
 }
 
+/* The slow sides of fixed buffers, which are what the buffers are: the mean of three equal numbers may be another. */
+static int restore_fixed(run_session *session, beton_error *err)
+{
+	int result = BETON_OK;
+	for (int i = 0; i < dtrain_params_buffer_count(session->params) && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(session->params, i);
+		if (buffer->fixed)
+			result = session->api->copy(session->stream,
+						    dtrain_lookahead_slow_buffer(session->lookahead, i), buffer->data,
+						    (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float),
+						    DTRAIN_DEVICE_TO_DEVICE, err);
+	}
+	return result;
+}
+
 /* The slow side of the buffers, which ddp does not know of. */
 static int sync_slow_buffers(run_session *session, beton_error *err)
 {
@@ -453,7 +468,9 @@ static int sync_slow_buffers(run_session *session, beton_error *err)
 	if (result == BETON_OK)
 		result = dtrain_allreduce(session->group, slow + flat, count - flat, DTRAIN_F32, DTRAIN_AVG, NULL,
 					  &work, err);
-	return result == BETON_OK ? wait_for(work, err) : result;
+	if (result == BETON_OK)
+		result = wait_for(work, err);
+	return result == BETON_OK ? restore_fixed(session, err) : result;
 }
 
 int run_session_sync_buffers(run_session *session, beton_error *err)
