@@ -257,6 +257,11 @@ int dtrain_group_check(dtrain_group *group, beton_error *err)
 	return status;
 }
 
+dtrain_group_state dtrain_group_peek(dtrain_group *group, beton_error *err)
+{
+	return group->streams ? dtrain__streams_peek(group->streams, err) : DTRAIN_GROUP_WORKS;
+}
+
 int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err)
 {
 	return group->streams && group->streams->state ? dtrain__streams_add_watch(group->streams, event, what, err)

@@ -88,6 +88,8 @@ bool dtrain__streams_are_idle(struct group_streams *streams);
 void dtrain__streams_fail(struct group_streams *streams, const char *where, const beton_error *err);
 /* With the mutex held. Waits for the verdict if there is a failure. */
 int dtrain__streams_check(struct group_streams *streams, beton_error *err);
+/* Without the mutex: see dtrain_group_peek. */
+dtrain_group_state dtrain__streams_peek(struct group_streams *streams, beton_error *err);
 /* With the mutex held. The handle of an operation that has ended and that nobody holds is used again. */
 void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *work);
 /* "allreduce (bucket 2 of 7)" */

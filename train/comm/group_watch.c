@@ -44,6 +44,22 @@ int dtrain__streams_check(struct group_streams *streams, beton_error *err)
 	return streams->failure.code;
 }
 
+dtrain_group_state dtrain__streams_peek(struct group_streams *streams, beton_error *err)
+{
+	static const dtrain_group_state states[] = {[GROUP_WORKS] = DTRAIN_GROUP_WORKS,
+						    [GROUP_FAILING] = DTRAIN_GROUP_FAILING,
+						    [GROUP_FAILED] = DTRAIN_GROUP_FAILED};
+	dtrain_group_state state;
+
+	if (pthread_mutex_trylock(&streams->mutex) != 0)
+		return DTRAIN_GROUP_BUSY;
+	state = states[streams->health];
+	if (err && streams->health != GROUP_WORKS)
+		*err = streams->failure;
+	pthread_mutex_unlock(&streams->mutex);
+	return state;
+}
+
 /* What is probably at fault when something is. */
 static void describe_oldest(const struct group_streams *streams, char *text, size_t size)
 {

@@ -66,7 +66,7 @@ static void close_evaluation(struct evaluation *evaluation)
 		struct slot *slot = &evaluation->slots[i];
 		/* After an error the device may still write. */
 		if (slot->count)
-			session->api->stream_synchronize(session->stream, NULL);
+			run_session_synchronize(session, "evaluation", NULL);
 		beton_batch_release(&slot->batch);
 		session->api->host_free(session->device, slot->logits);
 		session->api->host_free(session->device, slot->losses);
@@ -96,8 +96,10 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 	int64_t classes = session->facts->classes, k = classes < 5 ? classes : 5;
 	if (!slot->count)
 		return BETON_OK;
+	run_watchdog_arm(session->watchdog, "evaluation", RUN_SLOW_TIMEOUT_MS);
 	int result = session->staged ? session->api->event_synchronize(slot->done, err)
 				     : session->api->stream_synchronize(session->stream, err);
+	run_watchdog_disarm(session->watchdog);
 	for (uint32_t i = 0; i < slot->count && result == BETON_OK; i++) {
 		int64_t rank = run_label_rank(row_of(evaluation, slot, i), classes, slot->labels[i]);
 		sums->counts[TOP1] += rank < 1;
@@ -209,8 +211,7 @@ static int run_shard(struct evaluation *evaluation, beton_error *err)
 	for (int i = 0; i < SLOTS && result == BETON_OK; i++)
 		result = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
 	beton_iterator_close(&iterator);
-	return result == BETON_OK ? evaluation->session->api->stream_synchronize(evaluation->session->stream, err)
-				  : result;
+	return result == BETON_OK ? run_session_synchronize(evaluation->session, "evaluation", err) : result;
 }
 
 static int add_ranks(run_session *session, struct sums *sums, beton_error *err)

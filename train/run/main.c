@@ -33,12 +33,10 @@ static int fail(const beton_error *err)
 	return EXIT_FAILURE;
 }
 
-/* A rank that only suffers from another one's end is not to be blamed for it. */
 static int fail_rank(const struct rank_env *env, const beton_error *err)
 {
 	fail(err);
-	bool peer = err->code == BETON_PEER_LOST || err->code == BETON_TIMEOUT;
-	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
+	return dtrain__rank_env_failure_status(env, err->code);
 }
 
 static void print_start(const run_session *session)
@@ -87,6 +85,8 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	run_signals_catch();
 	if (result == BETON_OK)
 		result = run_train(&session, &metrics, &stopped, &err);
+	if (result != BETON_OK)
+		run_watchdog_leave(session.watchdog, &err);
 	if (result == BETON_OK && stopped && env->rank == 0)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
 		       options->checkpoint ? ", which is saved" : "");

@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "launcher.h"
+#include "launcher.h"
 
 /* How a launcher tells a process which rank it is. The first convention whose rank variable is set is used. */
 struct convention {
@@ -96,6 +97,13 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 		return status ? status : read_address(&conventions[i], out, err);
 	}
 	return BETON_OK;
+}
+
+int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
+{
+	bool peer = code == BETON_PEER_LOST || code == BETON_TIMEOUT;
+
+	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
 }
 
 int dtrain__rank_env_store(const struct rank_env *env, int timeout_ms, dtrain_store_server **server,

@@ -25,6 +25,10 @@ struct rank_env {
 /* Errors: INVALID_ARGUMENT naming the variable that is malformed, missing or contradicts another. */
 int dtrain__rank_env_read(struct rank_env *out, beton_error *err);
 
+/* What a rank that failed with this code exits with: LAUNCH_EXIT_PEER_LOST where it only suffers from another one's
+ * end, for which it is not to be blamed. */
+int dtrain__rank_env_failure_status(const struct rank_env *env, int code);
+
 /* The store of a job of more than one rank: rank 0 hosts it first where nobody else does (at MASTER_PORT, or
  * at the port after it where torchrun's agent uses that one itself). *server stays NULL for
  * everybody else; stop it after the last rank is done with it. Errors: those of dtrain_store_server_start and

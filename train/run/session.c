@@ -12,8 +12,6 @@
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
-/* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank that hangs. */
-#define SLOW_TIMEOUT_MS (30 * 60 * 1000)
 
 /* The network's pictures: normalized ones, or bytes that the device normalizes. */
 static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_network *network)
@@ -270,10 +268,10 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	dtrain_work *work = NULL;
 	int result = BETON_OK;
 	if (session->world_size > 1)
-		result = dtrain__rank_env_store(env, SLOW_TIMEOUT_MS, &session->server, &session->store, err);
+		result = dtrain__rank_env_store(env, RUN_SLOW_TIMEOUT_MS, &session->server, &session->store, err);
 	dtrain_group_options_init(&options);
 	options.name = "slow";
-	options.timeout_ms = SLOW_TIMEOUT_MS;
+	options.timeout_ms = RUN_SLOW_TIMEOUT_MS;
 	if (result == BETON_OK)
 		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->slow_group, err);
@@ -289,6 +287,16 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	if (result == BETON_OK)
 		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->group, err);
+	if (result == BETON_OK && session->world_size > 1)
+		result = run_watchdog_start(&session->watchdog, session->group, env, err);
+	return result;
+}
+
+int run_session_synchronize(run_session *session, const char *what, beton_error *err)
+{
+	run_watchdog_arm(session->watchdog, what, RUN_SLOW_TIMEOUT_MS);
+	int result = session->api->stream_synchronize(session->stream, err);
+	run_watchdog_disarm(session->watchdog);
 	return result;
 }
 
@@ -300,7 +308,7 @@ static int restore_scaler(run_session *session, beton_error *err)
 		return BETON_OK;
 	int result = session->api->copy(session->stream, dtrain_scaler_memory(session->scaler), position->scaler,
 					sizeof(position->scaler), DTRAIN_HOST_TO_DEVICE, err);
-	return result == BETON_OK ? session->api->stream_synchronize(session->stream, err) : result;
+	return result == BETON_OK ? run_session_synchronize(session, "loading", err) : result;
 }
 
 /* Memory of the device, which the group has had from ddp on; the slow group is for the host's. */
@@ -386,13 +394,16 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		result = open_loader(session, true, &session->train_loader, err);
 	if (result == BETON_OK && facts->val.samples)
 		result = open_loader(session, false, &session->val_loader, err);
-	if (result != BETON_OK)
+	if (result != BETON_OK) {
+		run_watchdog_leave(session->watchdog, err);
 		run_session_close(session);
+	}
 	return result;
 }
 
 void run_session_close(run_session *session)
 {
+	run_watchdog_leave(session->watchdog, NULL);
 	beton_loader_close(&session->train_loader);
 	beton_loader_close(&session->val_loader);
 	dtrain_ddp_destroy(&session->ddp);
@@ -410,6 +421,7 @@ void run_session_close(run_session *session)
 	if (session->stream)
 		session->api->stream_destroy(session->stream);
 	dtrain_device_close(&session->device);
+	run_watchdog_stop(&session->watchdog);
 	*session = (run_session){0};
 }
 
@@ -464,7 +476,7 @@ static int sync_slow_buffers(run_session *session, beton_error *err)
 	float *slow = dtrain_lookahead_slow(session->lookahead, &count);
 	if (count == flat)
 		return BETON_OK;
-	int result = session->api->stream_synchronize(session->stream, err);
+	int result = run_session_synchronize(session, "averaging statistics", err);
 	if (result == BETON_OK)
 		result = dtrain_allreduce(session->group, slow + flat, count - flat, DTRAIN_F32, DTRAIN_AVG, NULL,
 					  &work, err);
@@ -481,7 +493,7 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 	if (result != BETON_OK || !session->staged)
 		return result;
 	/* A group on streams tells of a failure when what it was asked for is done. */
-	result = session->api->stream_synchronize(session->stream, err);
+	result = run_session_synchronize(session, "averaging statistics", err);
 	return result == BETON_OK ? dtrain_group_check(session->group, err) : result;
 }
 
@@ -490,9 +502,11 @@ int run_session_save(run_session *session, beton_error *err)
 	dtrain_work *work = NULL;
 	int result = run_session_sync_buffers(session, err);
 	if (result == BETON_OK && session->rank == 0) {
+		run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
 		result = dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,
 						session->params, session->sgd, session->lookahead, &session->position,
 						session->stream, err);
+		run_watchdog_disarm(session->watchdog);
 		if (result != BETON_OK)
 			bt_prefix(err, "--checkpoint");
 	}

@@ -11,6 +11,10 @@
 #include "feed.h"
 #include "preflight.h"
 #include "rank_env.h"
+#include "watchdog.h"
+
+/* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank or device that hangs. */
+#define RUN_SLOW_TIMEOUT_MS (30 * 60 * 1000)
 
 /* Slots of the extra gradient elements, which are averaged over the ranks with the gradients. */
 enum {
@@ -49,6 +53,7 @@ typedef struct run_session {
 	dtrain_store *store;
 	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
 	dtrain_group *group;      /* for the steps */
+	run_watchdog *watchdog;   /* of that; NULL: one rank alone */
 	dtrain_ddp *ddp;
 	run_feed feed;
 	beton_loader *train_loader;
@@ -72,6 +77,9 @@ int run_session_views(const run_session *session);
  * the pictures; 0 in training. The batch must stay until something that is put on the stream behind it is complete. */
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,
 		     const run_dataset *dataset, int view, beton_error *err);
+
+/* Waits for what is on the stream, outside of steps. what: for a message, where the device hangs. */
+int run_session_synchronize(run_session *session, const char *what, beton_error *err);
 
 /* Makes batch norm's statistics, and the slow side of them, the mean of all ranks, before evaluations and checkpoints.
  */

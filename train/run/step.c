@@ -246,15 +246,18 @@ static int read_times(run_stepper *stepper, const struct slot *slot, run_step_re
 /* A device goes on when communication failed, with figures that are worth nothing: the group tells. */
 static int wait_for(run_stepper *stepper, const struct slot *slot, beton_error *err)
 {
+	run_session *session = stepper->session;
 	beton_error lost = {0};
 	/* Only a synchronization of the stream reports what a synchronous device found. */
 	if (!stepper->asynchronous)
-		return stepper->api->stream_synchronize(stepper->session->stream, err);
+		return stepper->api->stream_synchronize(session->stream, err);
+	run_watchdog_arm(session->watchdog, slot->what, (int)(session->options->timeout * 1000));
 	int result = stepper->api->event_synchronize(slot->done, err);
-	if (reduces(stepper) && dtrain_group_check(stepper->session->group, &lost) != BETON_OK) {
+	if (reduces(stepper) && dtrain_group_check(session->group, &lost) != BETON_OK) {
 		*err = lost;
 		result = lost.code;
 	}
+	run_watchdog_disarm(session->watchdog);
 	return result;
 }
 

@@ -117,7 +117,7 @@ static int drain(struct training *training, beton_error *err)
 	int result = BETON_OK;
 	while (result == BETON_OK && run_stepper_pending(training->stepper))
 		result = settle_step(training, err);
-	return result == BETON_OK ? training->session->api->stream_synchronize(training->session->stream, err) : result;
+	return result == BETON_OK ? run_session_synchronize(training->session, "the end of the steps", err) : result;
 }
 
 static int save(struct training *training, beton_error *err)
@@ -236,6 +236,8 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 		if (result == BETON_OK)
 			result = save(&training, err);
 	} while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
+	if (result != BETON_OK)
+		run_watchdog_leave(session->watchdog, err);
 	run_stepper_close(&training.stepper);
 	*stopped = 0;
 	if (training.stop)

@@ -127,6 +127,18 @@ BETON_API int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream,
  * agree on what happened. Errors: as dtrain_work_wait. */
 BETON_API int dtrain_group_check(dtrain_group *group, beton_error *err);
 
+typedef enum dtrain_group_state {
+	DTRAIN_GROUP_WORKS = 0,
+	DTRAIN_GROUP_BUSY,    /* it cannot tell without waiting */
+	DTRAIN_GROUP_FAILING, /* operations are being aborted, and the ranks asked what happened */
+	DTRAIN_GROUP_FAILED,  /* dtrain_group_check returns at once */
+} dtrain_group_state;
+
+/* dtrain_group_check for threads that must not wait, not even for a driver that holds up the group: any thread, at any
+ * time while the group exists. err, which may be NULL, is filled for FAILING, with what this rank saw, and FAILED. A
+ * group that is not stream-ordered always works. */
+BETON_API dtrain_group_state dtrain_group_peek(dtrain_group *group, beton_error *err);
+
 /* Watches an event that was recorded outside any capture, behind operations of the group that the group cannot watch
  * itself, being parts of a capture that was launched: it must be complete within the group's timeout, counted from now
  * or from the end of the event given before it. If it is not, the group fails: its operations are aborted, and `what`
