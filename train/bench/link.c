@@ -17,7 +17,6 @@
 #include "common/system.h"
 #include "core/module.h"
 
-#define MAX_DEVICES 16
 #define SMALL_BYTES 4
 
 typedef struct link_options {
@@ -37,18 +36,19 @@ typedef struct link_end {
 typedef struct link_job {
 	const dtrain_device_api *api;
 	const dtrain_group_backend *group; /* NULL: the device's module has none */
-	link_end ends[MAX_DEVICES];
+	link_end ends[LINK_MAX_DEVICES];
 	int count;
 	const link_options *options;
 	json_t *rows;
+	struct link_matrix matrix;
 } link_job;
 
 static void usage(void)
 {
 	puts("Usage: dtrain-bench link [OPTION]...\n"
-	     "Measures bandwidth and latency between the host and each device, and between each two devices, and "
-	     "tells\n"
-	     "of what is set up badly for groups of ranks, with what to do about it.\n\n"
+	     "Measures bandwidth and latency between the host and each device, and between each two devices, tells\n"
+	     "what is between these (the matrix of nvidia-smi topo -m), and what is set up badly for groups of ranks,\n"
+	     "with what to do about it.\n\n"
 	     "  --device NAME     cuda (or cpu, ref, auto); default: none, only what is set up is looked at\n"
 	     "  --bytes N         of a copy whose bandwidth is measured (default 268435456)\n"
 	     "  --repeats N       copies of each kind; the best counts (default 10)\n"
@@ -116,7 +116,7 @@ static int open_ends(link_job *job, beton_error *err)
 {
 	int status = BETON_OK;
 
-	for (int i = 0; i < MAX_DEVICES && !status; i++) {
+	for (int i = 0; i < LINK_MAX_DEVICES && !status; i++) {
 		dtrain_device_options options = {.struct_size = sizeof(options), .index = i};
 		link_end *end = &job->ends[i];
 		beton_error refused = {0};
@@ -173,7 +173,7 @@ static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const
 }
 
 static int measure(link_job *job, const char *from_name, const char *to_name, dtrain_stream *stream, void *to,
-		   const void *from, dtrain_copy kind, beton_error *err)
+		   const void *from, dtrain_copy kind, double *gb_s, beton_error *err)
 {
 	double bulk, latency;
 	size_t bytes = (size_t)job->options->bytes;
@@ -183,13 +183,11 @@ static int measure(link_job *job, const char *from_name, const char *to_name, dt
 		status = time_copy(job, stream, to, from, SMALL_BYTES, kind, &latency, err);
 	if (status)
 		return status;
-	bulk = bulk > 1e-9 ? bulk : 1e-9;
+	*gb_s = (double)bytes * 1e-9 / (bulk > 1e-9 ? bulk : 1e-9);
 	if (!job->options->json)
-		printf("%-18s -> %-18s %10.2f GB/s %10.1f us\n", from_name, to_name, (double)bytes * 1e-9 / bulk,
-		       latency * 1e6);
-	else if (json_array_append_new(job->rows,
-				       json_pack("{s:s, s:s, s:f, s:f}", "from", from_name, "to", to_name, "gb_s",
-						 (double)bytes * 1e-9 / bulk, "latency_us", latency * 1e6)))
+		printf("%-18s -> %-18s %10.2f GB/s %10.1f us\n", from_name, to_name, *gb_s, latency * 1e6);
+	else if (json_array_append_new(job->rows, json_pack("{s:s, s:s, s:f, s:f}", "from", from_name, "to", to_name,
+							    "gb_s", *gb_s, "latency_us", latency * 1e6)))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	return BETON_OK;
 }
@@ -199,12 +197,14 @@ static int measure_host(link_job *job, int index, bool pinned, void *host, beton
 	link_end *end = &job->ends[index];
 	const char *host_name = pinned ? "host (pinned)" : "host (pageable)";
 	char name[32];
+	double gb_s;
 	int status;
 
 	snprintf(name, sizeof(name), "device %d", index);
-	status = measure(job, host_name, name, end->stream, end->memory, host, DTRAIN_HOST_TO_DEVICE, err);
+	status = measure(job, host_name, name, end->stream, end->memory, host, DTRAIN_HOST_TO_DEVICE, &gb_s, err);
 	return status ? status
-		      : measure(job, name, host_name, end->stream, host, end->memory, DTRAIN_DEVICE_TO_HOST, err);
+		      : measure(job, name, host_name, end->stream, host, end->memory, DTRAIN_DEVICE_TO_HOST, &gb_s,
+				err);
 }
 
 static int measure_device(link_job *job, int index, beton_error *err)
@@ -222,6 +222,43 @@ static int measure_device(link_job *job, int index, beton_error *err)
 	if (!status)
 		status = measure_host(job, index, true, pinned, err);
 	job->api->host_free(end->device, pinned);
+	return status;
+}
+
+static int measure_pair(link_job *job, int from, int to, beton_error *err)
+{
+	const link_end *source = &job->ends[from], *target = &job->ends[to];
+	char from_name[32], to_name[32];
+	json_t *row;
+	int status;
+
+	snprintf(from_name, sizeof(from_name), "device %d", from);
+	snprintf(to_name, sizeof(to_name), "device %d", to);
+	status = measure(job, from_name, to_name, source->stream, target->memory, source->memory,
+			 DTRAIN_DEVICE_TO_DEVICE, &job->matrix.gb_s[from][to], err);
+	if (status || !job->options->json)
+		return status;
+	row = json_array_get(job->rows, json_array_size(job->rows) - 1);
+	return json_object_set_new(
+		       row, "path",
+		       json_string(link_path(job->options->root, source->identity.pci, target->identity.pci)))
+		       ? bt_fail(err, BETON_NO_MEMORY, "out of memory")
+		       : BETON_OK;
+}
+
+static int measure_pairs(link_job *job, beton_error *err)
+{
+	int status = BETON_OK;
+
+	job->matrix.count = job->count;
+	for (int i = 0; i < job->count; i++)
+		job->matrix.pci[i] = job->ends[i].identity.pci;
+	for (int i = 0; i < job->count; i++) {
+		for (int k = 0; k < job->count && !status; k++)
+			status = i == k ? BETON_OK : measure_pair(job, i, k, err);
+	}
+	if (!status && job->count > 1 && !job->options->json && !link_print_matrix(job->options->root, &job->matrix))
+		status = bt_fail(err, BETON_IO, "cannot write the result");
 	return status;
 }
 
@@ -290,17 +327,8 @@ static int measure_all(link_job *job, struct link_findings *findings, beton_erro
 		       job->ends[i].pci[0] ? ", PCIe " : "", job->ends[i].pci);
 	for (int i = 0; i < job->count && !status; i++)
 		status = measure_device(job, i, err);
-	for (int i = 0; i < job->count; i++) {
-		for (int k = 0; k < job->count && !status; k++) {
-			char from[32], to[32];
-
-			snprintf(from, sizeof(from), "device %d", i);
-			snprintf(to, sizeof(to), "device %d", k);
-			if (i != k)
-				status = measure(job, from, to, job->ends[i].stream, job->ends[k].memory,
-						 job->ends[i].memory, DTRAIN_DEVICE_TO_DEVICE, err);
-		}
-	}
+	if (!status)
+		status = measure_pairs(job, err);
 	if (!status)
 		status = find_of_devices(job, findings, err);
 	close_ends(job);

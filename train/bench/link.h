@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dtrain-bench link: what the machine's settings mean for groups of ranks.
+ * dtrain-bench link: what the machine's settings mean for groups of ranks, and how its devices are connected.
  */
 #ifndef DTRAIN_BENCH_LINK_H
 #define DTRAIN_BENCH_LINK_H
@@ -31,7 +31,26 @@ void link_find(const char *root, struct link_findings *out);
 __attribute__((format(printf, 4, 5))) void link_add(struct link_findings *out, enum link_state state, const char *fix,
 						    const char *format, ...);
 
+/* The first line of a file below root; false, and "", where there is none. */
+__attribute__((format(printf, 4, 5))) bool link_read_line(const char *root, char *line, size_t size, const char *format,
+							  ...);
+
 /* What the system says of a PCI device ("0000:18:00.0"): speed, width, NUMA node; "" where it says nothing. */
 void link_describe_pci(const char *root, const char *address, char *text, size_t size);
+
+#define LINK_MAX_DEVICES 16
+
+struct link_matrix {
+	int count;
+	const char *pci[LINK_MAX_DEVICES]; /* addresses; "": not known */
+	double gb_s[LINK_MAX_DEVICES][LINK_MAX_DEVICES];
+};
+
+/* What is between two PCI devices, in the words of `nvidia-smi topo -m`: PIX, PXB, PHB, NODE or SYS; "-" where the
+ * system does not say. */
+const char *link_path(const char *root, const char *a, const char *b);
+
+/* All paths, with what was measured, and what the words mean. False: it cannot be written. */
+bool link_print_matrix(const char *root, const struct link_matrix *matrix);
 
 #endif

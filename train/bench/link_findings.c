@@ -36,9 +36,7 @@ void link_add(struct link_findings *out, enum link_state state, const char *fix,
 	snprintf(finding->fix, sizeof(finding->fix), "%s", state == LINK_GOOD ? "" : fix);
 }
 
-/* The first line of a file; false where there is none. */
-__attribute__((format(printf, 4, 5))) static bool read_line(const char *root, char *line, size_t size,
-							    const char *format, ...)
+bool link_read_line(const char *root, char *line, size_t size, const char *format, ...)
 {
 	char path[PATH_MAX], rest[PATH_MAX / 2];
 	va_list arguments;
@@ -125,7 +123,7 @@ static void find_iommu(const char *root, struct link_findings *out)
 	char line[2048];
 	bool active = count_entries(root, "/sys/class/iommu") > 0;
 
-	if (!read_line(root, line, sizeof(line), "/proc/cmdline"))
+	if (!link_read_line(root, line, sizeof(line), "/proc/cmdline"))
 		return;
 	if (!active)
 		link_add(out, LINK_GOOD, "", "IOMMU: off");
@@ -174,8 +172,8 @@ static void look_at_pci(const char *root, const char *address, struct pci_count 
 	int control;
 	FILE *file;
 
-	if (!read_line(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) ||
-	    !read_line(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address))
+	if (!link_read_line(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) ||
+	    !link_read_line(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address))
 		return;
 	count->gpus += strncmp(class, "0x03", 4) == 0 && strcmp(vendor, "0x10de") == 0;
 	if (strncmp(class, "0x0604", 6) != 0)
@@ -243,7 +241,7 @@ static void find_interfaces(const char *root, struct link_findings *out)
 
 	while (folder && (entry = readdir(folder))) {
 		if (entry->d_name[0] == '.' || is_inner(entry->d_name) ||
-		    !read_line(root, state, sizeof(state), "/sys/class/net/%s/operstate", entry->d_name) ||
+		    !link_read_line(root, state, sizeof(state), "/sys/class/net/%s/operstate", entry->d_name) ||
 		    strcmp(state, "down") == 0)
 			continue;
 		up++;
@@ -302,21 +300,4 @@ void link_find(const char *root, struct link_findings *out)
 	find_access_control(root, out);
 	find_interfaces(root, out);
 	find_visible_devices(out);
-}
-
-void link_describe_pci(const char *root, const char *address, char *text, size_t size)
-{
-	char speed[64], width[32], most[32], node[32];
-
-	text[0] = '\0';
-	if (!read_line(root, speed, sizeof(speed), "/sys/bus/pci/devices/%s/current_link_speed", address) ||
-	    !read_line(root, width, sizeof(width), "/sys/bus/pci/devices/%s/current_link_width", address) ||
-	    !read_line(root, most, sizeof(most), "/sys/bus/pci/devices/%s/max_link_width", address))
-		return;
-	read_line(root, node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", address);
-	snprintf(text, size, "%s x%s%s%s%s%s", speed, width, strcmp(width, most) != 0 ? " (could be x" : "",
-		 strcmp(width, most) != 0 ? most : "", strcmp(width, most) != 0 ? ")" : "",
-		 node[0] && node[0] != '-' ? ", NUMA node " : "");
-	if (node[0] && node[0] != '-' && strlen(text) + strlen(node) < size)
-		strcat(text, node);
 }
