@@ -563,7 +563,8 @@ static void sharing_takes_a_new_nccl_and_consent(void **unused)
 	reset();
 	unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 	assert_int_equal(nccl->check_sharing(&err), BETON_UNSUPPORTED);
-	assert_non_null(strstr(err.message, "NCCL 2.30.3 or newer; this is 2.28.9"));
+	assert_non_null(strstr(err.message, "(--share-device) need NCCL 2.30.3 or newer and "
+					    "NCCL_MULTI_RANK_GPU_ENABLE=1; this is 2.28.9"));
 	version = 23003;
 	assert_int_equal(nccl->check_sharing(&err), BETON_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "NCCL_MULTI_RANK_GPU_ENABLE=1"));

@@ -572,6 +572,8 @@ static void only_the_same_device_is_refused(void **state)
 	assert_int_equal(dtrain__check_devices("g", places, 3, &err), BETON_OK);
 	assert_int_equal(dtrain__check_devices("g", places, 4, &err), BETON_INVALID_ARGUMENT);
 	assert_non_null(strstr(err.message, "ranks 1, 3 have the same device: H200 (gpu-2) on node1"));
+	assert_non_null(
+		strstr(err.message, "--share-device, with NCCL 2.30.3 or newer and NCCL_MULTI_RANK_GPU_ENABLE=1"));
 	/* As many as there may be: the list is cut. */
 	for (int i = 0; i < 40; i++)
 		places[i] = places[0];

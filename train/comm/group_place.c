@@ -54,7 +54,8 @@ int dtrain__check_devices(const char *group, const struct device_place *places, 
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "group \"%s\": ranks %s have the same device: %s (%s) on %s; give each rank one "
 				       "of its own (device index = local rank, or CUDA_VISIBLE_DEVICES), or start "
-				       "fewer ranks there, or allow them to share a device",
+				       "fewer ranks there, or let them share it: --share-device, with NCCL 2.30.3 or "
+				       "newer and NCCL_MULTI_RANK_GPU_ENABLE=1",
 				       group, ranks, places[i].name, places[i].device, places[i].host);
 	}
 	return BETON_OK;

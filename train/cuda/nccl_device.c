@@ -119,14 +119,16 @@ int cuda_nccl_check_sharing(beton_error *err)
 	if (result != ncclSuccess)
 		return cuda_nccl_fail(result, err, "ncclGetVersion");
 	if (version < SHARING_VERSION)
-		return bt_fail(err, BETON_UNSUPPORTED,
-			       "several ranks on one GPU need NCCL 2.30.3 or newer; this is %d.%d.%d: give each rank a "
-			       "GPU of its own, or put a newer libnccl.so.2 in front (LD_LIBRARY_PATH)",
-			       version / 10000, version % 10000 / 100, version % 100);
+		return bt_fail(
+			err, BETON_UNSUPPORTED,
+			"several ranks on one GPU (--share-device) need NCCL 2.30.3 or newer and "
+			"NCCL_MULTI_RANK_GPU_ENABLE=1; this is %d.%d.%d: give each rank a GPU of its own, or put "
+			"a newer libnccl.so.2 in front (LD_LIBRARY_PATH)",
+			version / 10000, version % 10000 / 100, version % 100);
 	if (!enabled || strcmp(enabled, "1") != 0)
 		return bt_fail(err, BETON_UNSUPPORTED,
-			       "several ranks on one GPU: NCCL wants NCCL_MULTI_RANK_GPU_ENABLE=1 in the environment "
-			       "of every rank (experimental: about 2 ranks a GPU; too many hang, and a lower "
-			       "NCCL_MAX_CTAS helps)");
+			       "several ranks on one GPU (--share-device): NCCL wants NCCL_MULTI_RANK_GPU_ENABLE=1 in "
+			       "the environment of every rank (experimental: about 2 ranks a GPU; too many hang, and a "
+			       "lower NCCL_MAX_CTAS helps)");
 	return BETON_OK;
 }
