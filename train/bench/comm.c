@@ -23,7 +23,8 @@ typedef struct comm_options {
 	const char *backend, *interface;
 	bool ops[COMM_OPS];
 	dtrain_dtype dtype;
-	uint64_t least, most, factor, iterations, warm_up, world_size, timeout;
+	uint64_t least, most; /* most 0: not given */
+	uint64_t factor, iterations, warm_up, world_size, timeout;
 	bool share, json, help;
 } comm_options;
 
@@ -37,7 +38,7 @@ static void usage(void)
 	     "                    all_to_all, send_recv, with commas between them; default all\n"
 	     "  --dtype NAME      f32 (default), f64, f16, bf16, i64 or u8\n"
 	     "  --min BYTES       smallest message (default 1024)\n"
-	     "  --max BYTES       largest message (default 16777216)\n"
+	     "  --max BYTES       largest message (default 16777216; of a GPU's memory 268435456)\n"
 	     "  --factor N        from one size to the next (default 4)\n"
 	     "  --iterations N    timed operations of each size (default 20)\n"
 	     "  --warm-up N       untimed ones before them (default 5)\n"
@@ -55,6 +56,10 @@ static void usage(void)
 	     "send_recv is a ring, in which a rank sends and receives one after the other; its time is that of one\n"
 	     "message: half of an iteration's, or a little less with an odd number of ranks.");
 }
+
+/* What is enough to see the bandwidth of memory that is far. */
+#define DEFAULT_MOST (16 << 20)
+#define DEFAULT_MOST_FAR (256 << 20)
 
 static int parse_ops(const char *text, comm_options *o, beton_error *err)
 {
@@ -148,7 +153,7 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 		status = parse_one(option, o, err);
 	if (!status && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
-	if (!status && o->least > o->most)
+	if (!status && o->most && o->least > o->most)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--min %llu is above --max %llu",
 				 (unsigned long long)o->least, (unsigned long long)o->most);
 	return status;
@@ -181,14 +186,27 @@ static int report(const comm_options *o, enum comm_op op, const struct comm_figu
 	return BETON_OK;
 }
 
+/* --max, or what is usual for the memory. */
+static uint64_t find_most(const comm_options *o, const struct comm_place *place)
+{
+	dtrain_device_caps caps = {0};
+	uint64_t usual;
+
+	if (place->device)
+		place->api->caps(place->device, &caps);
+	usual = caps.asynchronous ? DEFAULT_MOST_FAR : DEFAULT_MOST;
+	return o->most ? o->most : usual > o->least ? usual : o->least;
+}
+
 static int measure_all(const comm_options *o, struct comm_place *place, json_t *rows, int64_t *wrong, beton_error *err)
 {
+	uint64_t most = find_most(o, place);
 	int status = BETON_OK;
 
 	for (int op = 0; op < COMM_OPS && !status; op++) {
 		if (!applies(o, (enum comm_op)op, place->size))
 			continue;
-		for (uint64_t bytes = o->least; bytes <= o->most && !status; bytes *= o->factor) {
+		for (uint64_t bytes = o->least; bytes <= most && !status; bytes *= o->factor) {
 			struct comm_figure figure;
 
 			status = comm_measure(place, (enum comm_op)op, (int64_t)bytes, (int)o->warm_up,
@@ -206,7 +224,7 @@ static int open_place(const comm_options *o, const struct rank_env *env, dtrain_
 {
 	dtrain_device_options device = {.struct_size = sizeof(device),
 					.index = run_device_index(&o->device, env->local_rank, o->share)};
-	size_t least = (size_t)place->size * 8;
+	size_t least = (size_t)place->size * 8, most;
 	dtrain_group_options group;
 	int status = BETON_OK;
 
@@ -225,7 +243,10 @@ static int open_place(const comm_options *o, const struct rank_env *env, dtrain_
 	if (!status)
 		status = dtrain_group_create(store, place->rank, place->size, &group, &place->group, err);
 	/* At least one element for each rank, of the largest type. */
-	return status ? status : comm_place_allocate(place, o->most > least ? o->most : least, err);
+	if (status)
+		return status;
+	most = find_most(o, place);
+	return comm_place_allocate(place, most > least ? most : least, err);
 }
 
 static void close_place(struct comm_place *place)
@@ -292,13 +313,7 @@ static int run_rank(const comm_options *o, const struct rank_env *env, beton_err
 
 int bench_comm(int argc, char **argv)
 {
-	comm_options o = {.least = 1024,
-			  .most = 16 << 20,
-			  .factor = 4,
-			  .iterations = 20,
-			  .warm_up = 5,
-			  .world_size = 2,
-			  .timeout = 60};
+	comm_options o = {.least = 1024, .factor = 4, .iterations = 20, .warm_up = 5, .world_size = 2, .timeout = 60};
 	struct rank_env env = {0};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err), exit_status = BENCH_DONE;
