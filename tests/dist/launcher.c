@@ -647,6 +647,66 @@ static void environment_is_checked(void **state)
 	unsetenv("RANK");
 }
 
+struct started {
+	const char *variables[4], *values[4]; /* rank, size, local rank, local size */
+	const char *source;
+};
+
+static void set_all(const struct started *job, bool present)
+{
+	for (int i = 0; i < 4 && job->variables[i]; i++) {
+		if (present)
+			setenv(job->variables[i], job->values[i], 1);
+		else
+			unsetenv(job->variables[i]);
+	}
+}
+
+/* mpirun's own daemons may have srun's variables: its come first. */
+static void other_launchers_are_understood(void **state)
+{
+	static const struct started srun = {
+		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}, {"5", "8", "1"}, "srun's SLURM_PROCID"};
+	static const struct started mpirun = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+					       "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+					      {"2", "6", "0", "2"},
+					      "mpirun's OMPI_COMM_WORLD_RANK"};
+	beton_error err = {0};
+	struct rank_env env;
+
+	(void)state;
+	/* A batch script, which srun did not start. */
+	setenv("SLURM_PROCID", "0", 1);
+	setenv("SLURM_NTASKS", "8", 1);
+	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
+	assert_false(env.started);
+	set_all(&srun, true);
+	unsetenv("MASTER_ADDR");
+	unsetenv("MASTER_PORT");
+	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "MASTER_PORT is not set: srun does not tell ranks where rank 0 is"));
+	setenv("MASTER_PORT", "29500", 1);
+	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(err.message, "MASTER_ADDR is not set: srun does not"));
+	setenv("MASTER_ADDR", "node1", 1);
+	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
+	assert_true(env.started && env.rank == 5 && env.world_size == 8 && env.local_rank == 1);
+	assert_string_equal(env.source, srun.source);
+	expect_environment("SLURM_PROCID", "8", "SLURM_PROCID");
+	set_all(&mpirun, true);
+	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
+	assert_true(env.rank == 2 && env.world_size == 6 && env.local_rank == 0 && env.local_world_size == 2);
+	assert_string_equal(env.source, mpirun.source);
+	assert_string_equal(env.master_addr, "node1");
+	setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+	setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+	set_all(&srun, false);
+	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
+	assert_false(env.started);
+	set_all(&mpirun, false);
+	unsetenv("SLURM_NTASKS");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -669,11 +729,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(world_size_is_checked),
 		cmocka_unit_test(cores_are_shared_out),
 		cmocka_unit_test(environment_is_checked),
+		cmocka_unit_test(other_launchers_are_understood),
 	};
 
 	if (argc == 6 && strcmp(argv[1], "--launch") == 0)
 		return launch_main(argv);
 	unsetenv("RANK");
+	unsetenv("SLURM_PROCID");
+	unsetenv("OMPI_COMM_WORLD_RANK");
 	unsetenv("DTRAIN_STORE_HOSTED");
 	/* Whatever started this test has them ignored. */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

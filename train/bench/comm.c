@@ -31,9 +31,9 @@ typedef struct comm_options {
 static void usage(void)
 {
 	puts("Usage: dtrain-bench comm [OPTION]...\n"
-	     "Times the operations of a group of ranks over a range of sizes and checks their results. Alone it "
-	     "starts\n"
-	     "its ranks on this machine; started by torchrun, srun, mpirun or dtrain's launcher it is one rank.\n\n"
+	     "Times the operations of a group of ranks over a range of sizes and checks their results. Alone it\n"
+	     "starts its ranks on this machine; started by torchrun, dtrain's launcher, srun or mpirun it is one\n"
+	     "rank. The last two need MASTER_ADDR and MASTER_PORT in the environment.\n\n"
 	     "  --op NAMES        allreduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter,\n"
 	     "                    all_to_all, send_recv, with commas between them; default all\n"
 	     "  --dtype NAME      f32 (default), f64, f16, bf16, i64 or u8\n"

@@ -10,19 +10,23 @@
 #include "launcher.h"
 #include "launcher.h"
 
-/* How a launcher tells a process which rank it is. The first convention whose rank variable is set is used. */
+/* How a launcher tells a process which rank it is. The first convention that is_used() is taken. */
 struct convention {
 	const char *source;
 	const char *rank;
 	const char *world_size;
 	const char *local_rank;       /* may be unset: the rank */
-	const char *local_world_size; /* may be unset: the world size */
-	const char *address;
-	const char *port;
+	const char *local_world_size; /* may be unset, or NULL: the world size */
+	const char *launcher;         /* that does not say where rank 0 is; NULL: it does */
 };
 
 static const struct convention conventions[] = {
-	{"torchrun's RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
+	{"torchrun's RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
+	/* Before srun's: mpirun may start its own daemons with srun, whose variables the ranks inherit. */
+	{"mpirun's OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+	 "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
+	/* A batch script has SLURM_PROCID and SLURM_NTASKS, too, and is no rank; the step's size is srun's alone. */
+	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "srun"},
 };
 
 static int read_number(const char *name, uint64_t least, uint64_t most, const char *fallback, int *out,
@@ -48,13 +52,13 @@ static int read_number(const char *name, uint64_t least, uint64_t most, const ch
 static int read_ranks(const struct convention *names, struct rank_env *out, beton_error *err)
 {
 	const char *rank_text = getenv(names->rank), *world_text = getenv(names->world_size);
+	const char *local = names->local_world_size ? names->local_world_size : names->world_size;
 	int status = read_number(names->world_size, 1, LAUNCH_MAX_RANKS, NULL, &out->world_size, err);
 
 	if (!status)
 		status = read_number(names->rank, 0, (uint64_t)out->world_size - 1, NULL, &out->rank, err);
 	if (!status)
-		status = read_number(names->local_world_size, 1, (uint64_t)out->world_size, world_text,
-				     &out->local_world_size, err);
+		status = read_number(local, 1, (uint64_t)out->world_size, world_text, &out->local_world_size, err);
 	if (!status)
 		status = read_number(names->local_rank, 0, (uint64_t)out->local_world_size - 1, rank_text,
 				     &out->local_rank, err);
@@ -63,22 +67,38 @@ static int read_ranks(const struct convention *names, struct rank_env *out, beto
 
 static int read_address(const struct convention *names, struct rank_env *out, beton_error *err)
 {
-	const char *address = getenv(names->address);
+	const char *address = getenv("MASTER_ADDR"), *number = getenv("MASTER_PORT");
 	int port = 0, status;
 
-	if (out->world_size == 1 && (!address || !getenv(names->port)))
+	if (out->world_size == 1 && (!address || !number))
 		return BETON_OK;
-	status = read_number(names->port, 1, UINT16_MAX, NULL, &port, err);
+	if (names->launcher && (!address || !*address || !number))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "the environment variable %s is not set: %s does not tell ranks where rank 0 is: set "
+			       "MASTER_ADDR to its machine and MASTER_PORT to a port that is free there, for all ranks",
+			       !number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher);
+	status = read_number("MASTER_PORT", 1, UINT16_MAX, NULL, &port, err);
 	if (status)
 		return status;
 	if (!address || !*address)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s is not set", names->address);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable MASTER_ADDR is not set");
 	if (strlen(address) >= sizeof(out->master_addr))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s is too long: %zu bytes",
-			       names->address, strlen(address));
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "the environment variable MASTER_ADDR is too long: %zu bytes", strlen(address));
 	snprintf(out->master_addr, sizeof(out->master_addr), "%s", address);
 	out->master_port = (uint16_t)port;
 	return BETON_OK;
+}
+
+/* RANK alone is taken at its word. With mpirun or srun one rank is a way to put a shell, or a job that starts its own
+ * ranks, on a machine. */
+static bool is_used(const struct convention *names)
+{
+	const char *world = getenv(names->world_size);
+
+	if (!getenv(names->rank))
+		return false;
+	return !names->launcher || (world && strcmp(world, "1") != 0);
 }
 
 int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
@@ -88,7 +108,7 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 
 	*out = (struct rank_env){.world_size = 1, .local_world_size = 1};
 	for (size_t i = 0; i < sizeof(conventions) / sizeof(conventions[0]); i++) {
-		if (!getenv(conventions[i].rank))
+		if (!is_used(&conventions[i]))
 			continue;
 		out->started = true;
 		out->source = conventions[i].source;

@@ -22,7 +22,8 @@ struct rank_env {
 	bool store_hosted; /* our launcher runs the store; otherwise rank 0 has to */
 };
 
-/* Errors: INVALID_ARGUMENT naming the variable that is malformed, missing or contradicts another. */
+/* What torchrun, mpirun (Open MPI) and srun set. A rank alone in its world that mpirun or srun started is one process
+ * on its own. Errors: INVALID_ARGUMENT naming the variable that is malformed, missing or contradicts another. */
 int dtrain__rank_env_read(struct rank_env *out, beton_error *err);
 
 /* What a rank that failed with this code exits with: LAUNCH_EXIT_PEER_LOST where it only suffers from another one's
