@@ -222,14 +222,13 @@ static int measure_all(const comm_options *o, struct comm_place *place, json_t *
 static int open_place(const comm_options *o, const struct rank_env *env, dtrain_store *store, struct comm_place *place,
 		      beton_error *err)
 {
-	dtrain_device_options device = {.struct_size = sizeof(device),
-					.index = run_device_index(&o->device, env->local_rank, o->share)};
+	dtrain_device_options device = {.struct_size = sizeof(device)};
 	size_t least = (size_t)place->size * 8, most;
 	dtrain_group_options group;
 	int status = BETON_OK;
 
 	if (o->device.name[0]) {
-		status = dtrain_device_open(o->device.name, &device, &place->device, err);
+		status = run_open_device(&o->device, env, o->share, &device, &place->device, err);
 		place->api = status ? NULL : dtrain_device_get_api(place->device);
 		if (!status)
 			status = place->api->stream_create(place->device, &place->stream, err);

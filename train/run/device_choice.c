@@ -29,3 +29,30 @@ int32_t run_device_index(const run_device_choice *choice, int local_rank, bool s
 		return choice->index;
 	return one || shared ? 0 : local_rank;
 }
+
+/* An index that is too high is refused before anything of the device is started; so is 1 where there is one device. */
+static bool is_alone(const char *name, dtrain_device_options options)
+{
+	dtrain_device *second = NULL;
+	options.index = 1;
+	int result = dtrain_device_open(name, &options, &second, NULL);
+	dtrain_device_close(&second);
+	return result == BETON_INVALID_ARGUMENT;
+}
+
+int run_open_device(const run_device_choice *choice, const struct rank_env *env, bool shared,
+		    dtrain_device_options *options, dtrain_device **out, beton_error *err)
+{
+	beton_error refused = {0};
+	options->index = run_device_index(choice, env->local_rank, shared);
+	int result = dtrain_device_open(choice->name, options, out, &refused);
+	/* Ranks of our own launcher see what it sees: there are too few devices then. */
+	if (result == BETON_INVALID_ARGUMENT && choice->index < 0 && options->index > 0 && !env->store_hosted &&
+	    is_alone(choice->name, *options)) {
+		options->index = 0;
+		return dtrain_device_open(choice->name, options, out, err);
+	}
+	if (result != BETON_OK && err)
+		*err = refused;
+	return result;
+}

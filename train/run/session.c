@@ -88,14 +88,12 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 					      [RUN_PRECISION_BF16] = DTRAIN_BF16,
 					      [RUN_PRECISION_FP16] = DTRAIN_F16};
 	const run_options *options = session->options;
-	dtrain_device_options device = {
-		.struct_size = sizeof(device),
-		.index = run_device_index(&options->chosen, env->local_rank, options->share_device),
-		.threads = (int32_t)options->threads,
-		.tf32 = options->precision == RUN_PRECISION_TF32,
-		.deterministic = options->deterministic};
+	dtrain_device_options device = {.struct_size = sizeof(device),
+					.threads = (int32_t)options->threads,
+					.tf32 = options->precision == RUN_PRECISION_TF32,
+					.deterministic = options->deterministic};
 	dtrain_device_caps caps = {0};
-	int result = dtrain_device_open(options->chosen.name, &device, &session->device, err);
+	int result = run_open_device(&options->chosen, env, options->share_device, &device, &session->device, err);
 	if (result != BETON_OK)
 		return result;
 	session->api = dtrain_device_get_api(session->device);
