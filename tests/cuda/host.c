@@ -155,6 +155,16 @@ static int use(beton_error *err)
 	return status;
 }
 
+/* Communication is captured on a stream of high priority, which a launch alone does not carry over. */
+static void graphs_keep_the_priorities_of_streams(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	if (use(&err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_int_equal(standin.flags, cudaGraphInstantiateFlagUseNodePriority);
+}
+
 /* Every call fails once, in its turn. */
 static void failures_leave_nothing_behind(void **state)
 {
@@ -292,6 +302,7 @@ int main(void)
 		cmocka_unit_test_setup(what_is_missing_is_told, reset),
 		cmocka_unit_test_setup(advice_is_given, reset),
 		cmocka_unit_test_setup(auto_takes_the_gpu, reset),
+		cmocka_unit_test_setup(graphs_keep_the_priorities_of_streams, reset),
 		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
 		cmocka_unit_test_setup(gpus_reach_each_other, reset),
 		cmocka_unit_test_setup(gpus_that_are_apart_copy_through_the_host, reset),

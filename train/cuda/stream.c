@@ -241,7 +241,9 @@ int cuda_capture_begin(dtrain_stream *stream, beton_error *err)
 	return status;
 }
 
-/* The graph of a capture that something in between made invalid is NULL. Ending it frees the stream all the same. */
+/* The graph of a capture that something in between made invalid is NULL. Ending it frees the stream all the same. What
+ * was captured on a stream of high priority (a group's) keeps its priority, and not that of the stream that launches.
+ */
 int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err)
 {
 	*captured = NULL;
@@ -254,8 +256,9 @@ int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err)
 	if (status == BETON_OK && !result)
 		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for a capture");
 	if (status == BETON_OK)
-		status = cuda_check(cudaGraphInstantiate(&result->graph, graph, 0), err,
-				    "device 'cuda' %d: a capture cannot be made a graph", index);
+		status =
+			cuda_check(cudaGraphInstantiate(&result->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+				   err, "device 'cuda' %d: a capture cannot be made a graph", index);
 	if (graph)
 		cudaGraphDestroy(graph);
 	if (status != BETON_OK) {

@@ -34,6 +34,7 @@ struct standin {
 	long peers;    /* accesses to another device that were asked for */
 	long staged;   /* copies between devices without access, both ways, to each other */
 	long live;     /* allocations, streams, events, graphs and handles that exist */
+	long flags;    /* that the last graph was instantiated with */
 };
 
 extern struct standin standin;

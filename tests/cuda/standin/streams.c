@@ -327,7 +327,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t given, cudaGraph_t *out)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t given, unsigned long long flags)
 {
-	(void)flags;
+	standin.flags = (long)flags;
 	const graph *g = (const graph *)given;
 	graph *copy = made(sizeof(*copy));
 	*out = (cudaGraphExec_t)copy;
