@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,17 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "train/cuda/nccl_comm.h"
 
-enum { FOR_EVER = 1 << 30 };
+enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1 };
 
 /* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
 static char called[400];
 static int polls_left;         /* so many questions are answered with "in progress" */
-static int polls_of_a_call;    /* each call sets polls_left to this */
+static int polls_of_a_call;    /* each call sets polls_left to this; UNTIL_ASLEEP: in progress until somebody sleeps */
+static int yields, sleeps;     /* between polls */
+static struct cuda_comm *seen; /* nobody waits with its mutex */
 static ncclResult_t outcome;   /* of what was in progress */
 static ncclResult_t next_call; /* what the next operation returns */
 static int version = 22809;
@@ -47,6 +52,7 @@ static void note(char what)
 static ncclResult_t begin(char what)
 {
 	note(what);
+	yields = sleeps = 0;
 	polls_left = polls_of_a_call;
 	if (next_call != ncclSuccess) {
 		ncclResult_t result = next_call;
@@ -103,7 +109,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
 	assert_non_null(comm);
-	*state = polls_left > 0 ? ncclInProgress : outcome;
+	bool waits = polls_left > 0 || (polls_left == UNTIL_ASLEEP && !sleeps);
+	*state = waits ? ncclInProgress : outcome;
 	polls_left -= polls_left > 0;
 	return ncclSuccess;
 }
@@ -215,6 +222,29 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 	return ncclSuccess;
 }
 
+static void let_go(void)
+{
+	if (seen && pthread_mutex_trylock(&seen->mutex))
+		fail_msg("waiting with the mutex");
+	if (seen)
+		pthread_mutex_unlock(&seen->mutex);
+}
+
+/* In place of the C library's. */
+int sched_yield(void)
+{
+	yields++;
+	let_go();
+	return 0;
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+	sleeps++;
+	let_go();
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
+}
+
 static _Thread_local int entered; /* the device that is current */
 
 cudaError_t cudaSetDevice(int device)
@@ -320,6 +350,7 @@ static void reset(void)
 {
 	called[0] = last_error[0] = '\0';
 	polls_left = polls_of_a_call = 0;
+	seen = NULL;
 	outcome = next_call = ncclSuccess;
 	capturing = false;
 	abort_hangs = false;
@@ -357,6 +388,31 @@ static void everything_in_progress_is_polled(void **unused)
 	nccl->close(state);
 	assert_int_equal(polls_left, 0);
 	assert_string_equal(called, "IAFD");
+}
+
+/* A sleep takes longer than most operations take to settle. */
+static void polling_comes_before_sleeping(void **unused)
+{
+	float data[4] = {0};
+	dtrain_group_call call = {DTRAIN_GROUP_ALLREDUCE, data, data, 4, DTRAIN_F32};
+	void *state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(0, 2, 60000);
+	assert_non_null(state);
+	seen = state;
+	polls_of_a_call = 1;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(yields, 1);
+	assert_int_equal(sleeps, 0);
+	polls_of_a_call = UNTIL_ASLEEP;
+	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_true(yields > 0);
+	assert_int_equal(sleeps, 1);
+	polls_of_a_call = 0;
+	seen = NULL;
+	nccl->close(state);
 }
 
 static void parts_go_where_they_belong(void **unused)
@@ -604,6 +660,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_in_progress_is_polled),
+		cmocka_unit_test(polling_comes_before_sleeping),
 		cmocka_unit_test(parts_go_where_they_belong),
 		cmocka_unit_test(errors_begin_with_the_text_of_nccl),
 		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),

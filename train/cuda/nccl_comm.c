@@ -4,6 +4,7 @@
  */
 #include "nccl_comm.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,9 @@
 
 /* Of the end of a communicator that has nothing in flight. */
 #define FINALIZE_NS 5000000000ull
+/* What is put on a stream has mostly settled by then. The shortest sleep takes a quarter of it, for the timer's slack.
+ */
+#define POLL_NS 200000ull
 
 static int code_of(ncclResult_t result)
 {
@@ -49,7 +53,9 @@ int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ..
 int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what,
 		     beton_error *err)
 {
-	struct timespec pause = {0, 5000};
+	struct timespec pause = {0, 50000};
+	uint64_t start = bt_now_ns();
+	bool sleeps = false;
 
 	while (result == ncclSuccess || result == ncclInProgress) {
 		ncclResult_t state = ncclSuccess;
@@ -68,10 +74,15 @@ int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadl
 				       "NCCL: %s did not end in time; NCCL_DEBUG=INFO in the environment tells more",
 				       what);
 		pthread_mutex_unlock(&comm->mutex);
-		nanosleep(&pause, NULL);
+		if (sleeps) {
+			nanosleep(&pause, NULL);
+			if (pause.tv_nsec < 1000000)
+				pause.tv_nsec *= 2;
+		} else {
+			sched_yield();
+			sleeps = bt_now_ns() - start > POLL_NS;
+		}
 		pthread_mutex_lock(&comm->mutex);
-		if (pause.tv_nsec < 1000000)
-			pause.tv_nsec *= 2;
 	}
 	return cuda_nccl_fail(result, err, "%s, rank %d of %d", what, comm->rank, comm->size);
 }
