@@ -197,8 +197,7 @@ static int set_preferences(const linear *self, cublasLtMatmulPreference_t prefer
 }
 
 /* The best first. UNSUPPORTED: none. */
-static int find_algorithms(const linear *self, int most, cublasLtMatmulHeuristicResult_t *out, int *count,
-			   beton_error *err)
+static int find_algorithms(const linear *self, cublasLtMatmulHeuristicResult_t *out, int *count, beton_error *err)
 {
 	cublasLtMatmulPreference_t preference = NULL;
 	*count = 0;
@@ -208,7 +207,7 @@ static int find_algorithms(const linear *self, int most, cublasLtMatmulHeuristic
 	if (status == BETON_OK)
 		status = check(cublasLtMatmulAlgoGetHeuristic(self->device->blas, self->product, self->layouts[A],
 							      self->layouts[B], self->layouts[D], self->layouts[D],
-							      preference, most, out, count),
+							      preference, MAX_CANDIDATES, out, count),
 			       err, "heuristics");
 	if (preference)
 		cublasLtMatmulPreferenceDestroy(preference);
@@ -244,6 +243,8 @@ typedef struct timing {
 	cuda_bench bench;
 	size_t offsets[PARTS], workspace;
 	int index;
+	bool lacks_memory; /* where a candidate failed for it, nothing is known of the candidate */
+	beton_error error; /* of the last candidate that failed */
 } timing;
 
 static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
@@ -260,24 +261,46 @@ static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
 static int time_candidate(void *context, int index, double *ms, beton_error *err)
 {
 	timing *t = context;
+	(void)err;
 	t->index = index;
-	return cuda_bench_time(&t->bench, run_candidate, t, ms, err);
+	int status = cuda_bench_time(&t->bench, run_candidate, t, ms, &t->error);
+	t->lacks_memory |= status == BETON_NO_MEMORY;
+	return status;
 }
 
-static int fastest_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count)
+/* The first that works. */
+static int first_of(timing *t, int count)
 {
-	timing t = {.self = self, .results = results};
+	double ms;
+	for (int i = 0; i < count; i++)
+		if (time_candidate(t, i, &ms, NULL) == BETON_OK)
+			return i;
+	return -1;
+}
+
+/* The index of the fastest, or without `times` of the first, that works; 0, the heuristics' first, where there is no
+ * memory to try them. UNSUPPORTED: none works. */
+static int best_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count, bool times, int *best,
+		   beton_error *err)
+{
+	timing t = {.self = self, .results = results, .lacks_memory = true};
 	size_t total = 0;
 	for (int i = 0; i < PARTS; i++)
 		t.offsets[i] = cuda_reserve(&total, self->most_bytes[i]);
 	t.workspace = cuda_reserve(&total, WORKSPACE_LIMIT);
-	int best = 0;
+	*best = -1;
 	if (cuda_bench_open(&t.bench, total, NULL) == BETON_OK) {
-		if (cuda_bench_fill(&t.bench, 0, t.workspace, NULL) == BETON_OK)
-			best = cuda_fastest(count, time_candidate, &t);
+		if (cuda_bench_fill(&t.bench, 0, t.workspace, NULL) == BETON_OK) {
+			t.lacks_memory = false;
+			*best = times ? cuda_fastest(count, time_candidate, &t) : first_of(&t, count);
+		}
 		cuda_bench_close(&t.bench);
 	}
-	return best < 0 ? 0 : best;
+	if (*best < 0 && !t.lacks_memory)
+		return bt_fail(err, BETON_UNSUPPORTED, "none of %d algorithms works: %.200s", count, t.error.message);
+	if (*best < 0)
+		*best = 0;
+	return BETON_OK;
 }
 
 /* ---- from the store, and to it: [fused, the words of the algorithm], which NVIDIA lets be kept ---- */
@@ -318,6 +341,22 @@ static void remember(const linear *self, const char *signature)
 	(void)cuda_algorithms_put(self->device->algorithms, signature, &algorithm, NULL);
 }
 
+/* Of the fused form, or of the other. */
+static int find(linear *self, bool fused, bool times, beton_error *err)
+{
+	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
+	int count = 0, best = 0, status = set_epilogue(self, fused, err);
+	if (status == BETON_OK)
+		status = find_algorithms(self, results, &count, err);
+	if (status == BETON_OK)
+		status = best_of(self, results, count, times, &best, err);
+	if (status != BETON_OK)
+		return status;
+	self->algorithm = results[best].algo;
+	self->algorithm_bytes = results[best].workspaceSize;
+	return BETON_OK;
+}
+
 static int choose(linear *self, beton_error *err)
 {
 	char signature[160];
@@ -326,25 +365,12 @@ static int choose(linear *self, beton_error *err)
 	signature_of(self, signature, sizeof(signature));
 	if (times && recall(self, signature))
 		return BETON_OK;
-	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
-	int count = 0, most = times ? MAX_CANDIDATES : 1;
-	int status = set_epilogue(self, has_bias(self), err);
-	if (status == BETON_OK)
-		status = find_algorithms(self, most, results, &count, err);
-	if (status == BETON_UNSUPPORTED && self->fused) {
-		status = set_epilogue(self, false, err);
-		if (status == BETON_OK)
-			status = find_algorithms(self, most, results, &count, err);
-	}
-	if (status != BETON_OK)
-		return status;
-	const cublasLtMatmulHeuristicResult_t *best =
-		&results[times && count > 1 ? fastest_of(self, results, count) : 0];
-	self->algorithm = best->algo;
-	self->algorithm_bytes = best->workspaceSize;
-	if (times)
+	int status = find(self, has_bias(self), times, err);
+	if (status == BETON_UNSUPPORTED && self->fused)
+		status = find(self, false, times, err);
+	if (status == BETON_OK && times)
 		remember(self, signature);
-	return BETON_OK;
+	return status;
 }
 
 /* ---- the op ---- */

@@ -270,6 +270,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	(void)stream;
 	if (fails() || algo->data[0] != 0xfedcba9876543210u || workspace_bytes < algo->data[7] * 512)
 		return CUBLAS_STATUS_INVALID_VALUE;
+	if ((p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.broken_plain : fake.broken_fused) >> algo->data[7] & 1)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
 	memset(workspace, 0xee, workspace_bytes);
 	for (uint64_t row = 0; row < ld->rows; row++)
 		for (uint64_t column = 0; column < ld->columns; column++) {

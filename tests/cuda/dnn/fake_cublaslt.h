@@ -14,7 +14,9 @@
 
 typedef struct fake_blas {
 	bool no_epilogues; /* the heuristics know none but the default */
-	int fail_at;       /* the call of this number (from 1) fails; 0: none */
+	/* Bit i: products by algorithm i, of the two there are, are not supported; with an epilogue, and without. */
+	unsigned broken_fused, broken_plain;
+	int fail_at; /* the call of this number (from 1) fails; 0: none */
 	/* What was seen. */
 	int calls, live, heuristics, products;
 	cublasComputeType_t compute;

@@ -15,6 +15,7 @@
 #include "cuda/cuda.h"
 #include "cuda/kernels.h"
 #include "fake_cublaslt.h"
+#include "standin/standin.h"
 
 /* ---- kernels, of the two types that are tested ---- */
 
@@ -262,7 +263,6 @@ static void what_is_known_is_not_asked_again(void **state)
 {
 	(void)state;
 	dtrain_device device = {.index = 0}, careful;
-	setenv("DTRAIN_CACHE", "", 1);
 	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
 	for (int no_epilogues = 0; no_epilogues < 2; no_epilogues++) {
 		fake = (fake_blas){.no_epilogues = no_epilogues};
@@ -290,6 +290,54 @@ static void what_is_known_is_not_asked_again(void **state)
 	run_all(&device, DTRAIN_F32, 3, 17, 5, false);
 	assert_int_equal(fake.heuristics, 12);
 	cuda_algorithms_close(device.algorithms);
+}
+
+/* What the heuristics propose is tried where there is memory for it. */
+static void try_broken(dtrain_device *device, unsigned fused, unsigned plain, cublasLtEpilogue_t epilogue)
+{
+	for (int half = 0; half < 2; half++) {
+		fake = (fake_blas){.broken_fused = fused, .broken_plain = plain};
+		run_all(device, half ? DTRAIN_BF16 : DTRAIN_F32, 3, 17, 5, true);
+		assert_int_equal(fake.epilogue, epilogue);
+	}
+}
+
+static void what_does_not_work_is_not_taken(void **state)
+{
+	(void)state;
+	static const unsigned broken[4][2] = {{1, 0}, {2, 1}, {3, 0}, {3, 1}};
+	for (int times = 0; times < 2; times++) {
+		/* A new store each time, which knows nothing. */
+		dtrain_device device = {.deterministic = !times};
+		standin.memory = (size_t)64 << 20;
+		for (int i = 0; i < 4; i++) {
+			unsigned fused = broken[i][0], plain = broken[i][1];
+			assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+			try_broken(&device, fused, plain,
+				   fused == 3 ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BGRADB);
+			cuda_algorithms_close(device.algorithms);
+		}
+		assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+		for (int round = 0; round < 2; round++) {
+			fake = (fake_blas){.broken_fused = 3, .broken_plain = 3};
+			layer l = make_layer(DTRAIN_OP_LINEAR, DTRAIN_F32, 3, 17, 5, true);
+			dtrain_op op = {.device = &device};
+			beton_error err = {0};
+			assert_int_equal(cuda_build_linear(&op, &l.desc, &err), BETON_UNSUPPORTED);
+			assert_non_null(strstr(err.message, "none of 2 algorithms works: cuBLASLt: product: "
+							    "CUBLAS_STATUS_NOT_SUPPORTED"));
+			op.destroy(op.state);
+			free_layer(&l);
+			assert_int_equal(fake.live, 0);
+		}
+		/* Where there is no memory the heuristics are believed. */
+		standin.memory = 0;
+		fake = (fake_blas){.fail_at = 0};
+		run_all(&device, DTRAIN_F32, 3, 17, 5, true);
+		assert_int_equal(fake.products, 3);
+		cuda_algorithms_close(device.algorithms);
+		assert_int_equal(standin.live, 0);
+	}
 }
 
 static void every_failure_leaves_nothing(void **state)
@@ -325,7 +373,13 @@ int main(void)
 		cmocka_unit_test(products_are_right),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),
+		cmocka_unit_test(what_does_not_work_is_not_taken),
 		cmocka_unit_test(every_failure_leaves_nothing),
 	};
+	/* Nothing is tried but where a test gives memory for it, so that products are counted. */
+	standin_reset();
+	standin.memory = 0;
+	cudaSetDevice(0);
+	setenv("DTRAIN_CACHE", "", 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
