@@ -5,6 +5,7 @@
  * enqueued and captured, that nothing is allocated or awaited in a step, and that all is given back.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -172,13 +173,19 @@ static void in_f16(void **state)
 	train(DTRAIN_F16, false, false);
 }
 
-static dtrain_op *make_conv(dtrain_device *device, int64_t channels)
+static dtrain_op_desc describe_conv(int64_t channels)
 {
 	dtrain_op_desc desc = {.kind = DTRAIN_OP_CONV2D, .attrs.stride = {1, 1}, .num_inputs = 2, .num_outputs = 1};
-	dtrain_op *op;
-	beton_error err = {0};
 	desc.inputs[0].shape = desc.outputs[0].shape = dtrain_shape_of(4, (int64_t[]){BATCH, channels, SIDE, SIDE});
 	desc.inputs[1].shape = dtrain_shape_of(4, (int64_t[]){channels, channels, 1, 1});
+	return desc;
+}
+
+static dtrain_op *make_conv(dtrain_device *device, int64_t channels)
+{
+	dtrain_op_desc desc = describe_conv(channels);
+	dtrain_op *op;
+	beton_error err = {0};
 	ok(dtrain_device_get_api(device)->op_create(device, &desc, &op, &err), &err);
 	return op;
 }
@@ -206,6 +213,69 @@ static void equal_ops_share_a_plan(void **state)
 	assert_int_equal(standin.plans, 3);
 	api->op_destroy(first);
 	api->op_destroy(other);
+	dtrain_device_close(&device);
+	assert_int_equal(standin.live, 0);
+}
+
+static dtrain_device *open_device(bool deterministic)
+{
+	dtrain_device *device;
+	beton_error err = {0};
+	const dtrain_device_options options = {.struct_size = sizeof(options), .deterministic = deterministic};
+	ok(dtrain_device_open("cuda", &options, &device, &err), &err);
+	return device;
+}
+
+/* Of cuDNN's plans some can be made and not be run. */
+static void plans_that_do_not_run_are_passed_over(void **state)
+{
+	(void)state;
+	for (int deterministic = 0; deterministic < 2; deterministic++) {
+		dtrain_device *device = open_device(deterministic);
+		standin.plans = 0;
+		standin.broken_plans = 2;
+		dtrain_op *op = make_conv(device, 8);
+		assert_int_equal(standin.broken_plans, 0);
+		if (deterministic)
+			assert_int_equal(standin.plans, 3);
+		dtrain_device_get_api(device)->op_destroy(op);
+		dtrain_device_close(&device);
+		assert_int_equal(standin.live, 0);
+	}
+}
+
+/* Where none runs our kernels take over, or it is said that there is none. */
+static void without_plans_that_run_kernels_do(void **state)
+{
+	(void)state;
+	dtrain_device *device = open_device(false);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
+	dtrain_stream *stream;
+	beton_error err = {0};
+	dtrain_op *op = NULL;
+	void *memory, *operands[3];
+	dtrain_op_desc conv = describe_conv(8);
+	dtrain_op_desc pool = {.kind = DTRAIN_OP_MAX_POOL, .num_inputs = 1, .num_outputs = 2};
+	standin.broken_plans = LONG_MAX;
+	assert_int_equal(api->op_create(device, &conv, &op, &err), BETON_UNSUPPORTED);
+	assert_non_null(strstr(err.message, "no engine for"));
+	assert_null(op);
+	for (int i = 0; i < 2; i++)
+		pool.attrs.kernel[i] = pool.attrs.stride[i] = 2;
+	pool.inputs[0].shape = dtrain_shape_of(4, (int64_t[]){BATCH, 8, SIDE, SIDE});
+	pool.outputs[0].shape = pool.outputs[1].shape = dtrain_shape_of(4, (int64_t[]){BATCH, 8, SIDE / 2, SIDE / 2});
+	pool.outputs[1].dtype = DTRAIN_U8;
+	ok(api->op_create(device, &pool, &op, &err), &err);
+	ok(api->stream_create(device, &stream, &err), &err);
+	ok(api->alloc(device, 1 << 20, &memory, &err), &err);
+	for (int i = 0; i < 3; i++)
+		operands[i] = (char *)memory + (i << 17);
+	standin.launches = 0;
+	ok(api->op_run(op, stream, operands, (char *)memory + (3 << 17), &err), &err);
+	assert_true(standin.launches > 0);
+	api->op_destroy(op);
+	api->free(device, memory);
+	api->stream_destroy(stream);
 	dtrain_device_close(&device);
 	assert_int_equal(standin.live, 0);
 }
@@ -248,6 +318,8 @@ int main(int argc, char **argv)
 	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(equal_ops_share_a_plan, reset),
+		cmocka_unit_test_setup(plans_that_do_not_run_are_passed_over, reset),
+		cmocka_unit_test_setup(without_plans_that_run_kernels_do, reset),
 		cmocka_unit_test_setup(in_f32, reset),
 		cmocka_unit_test_setup(in_tf32, reset),
 		cmocka_unit_test_setup(in_bf16, reset),

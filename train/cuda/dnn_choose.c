@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which engine runs an op. Of those that cuDNN proposes some are timed, on memory of their own; the fastest is kept in
- * the device's store. In deterministic mode nothing is timed, and nothing timed is used: the heuristics' first is the
- * same one always.
+ * Which engine runs an op. Of those that cuDNN proposes, and that run when they are tried, some are timed, on memory of
+ * their own; the fastest is kept in the device's store. In deterministic mode nothing is timed, and nothing timed is
+ * used: the heuristics' first that runs is the same one always.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,95 +58,6 @@ static int find_graphs(const dnn_target *target, const dtrain_op_desc *desc, can
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = dnn_graph_finish(all->graphs[i], target, err);
 	return status;
-}
-
-/* Plans configurations of one graph until there are `most` plans, or one at least and time is up. */
-static int plan_some(const dnn_target *target, dnn_graph *graph, cudnnBackendHeurMode_t mode, int most, uint64_t until,
-		     candidates *all, beton_error *err)
-{
-	dnn_configs configs;
-	int status = dnn_configs_find(graph, target, mode, &configs, err);
-	if (status != BETON_OK)
-		return status;
-	int planned = 0, failed = 0;
-	for (int i = 0; i < configs.count && all->num_plans < most; i++) {
-		if ((planned > 0 || failed >= MAX_FAILURES) && bt_now_ns() > until)
-			break;
-		dnn_plan *plan;
-		status = dnn_plan_create(graph, target, configs.list[i], &plan, err);
-		configs.list[i] = NULL;
-		if (status == BETON_NO_MEMORY)
-			break;
-		if (status != BETON_OK) {
-			failed++; /* what is proposed does not always work */
-			continue;
-		}
-		all->plans[all->num_plans++] = plan;
-		planned++;
-	}
-	dnn_configs_free(&configs);
-	return status == BETON_NO_MEMORY ? status : BETON_OK;
-}
-
-/* Up to `most` plans, from each graph as many as from the other. */
-static int plan_candidates(const dnn_target *target, int most, candidates *all, beton_error *err)
-{
-	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-	beton_error last = {0};
-	for (int i = 0; i < 2 && all->num_plans == 0; i++)
-		for (int k = 0; k < all->num_graphs; k++) {
-			int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
-			if (share == all->num_plans && all->num_plans == 0)
-				share = 1;
-			int status = plan_some(target, all->graphs[k], modes[i], share,
-					       bt_now_ns() + MAX_PLANNING_NS / (uint64_t)all->num_graphs, all, &last);
-			if (status != BETON_OK)
-				return bt_fail(err, status, "%s", last.message);
-		}
-	if (all->num_plans > 0)
-		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED, "no engine for %.160s: %s", all->graphs[0]->signature, last.message);
-}
-
-/* ---- from the store, and to it: [variant, engine, (knob, value)...] ---- */
-
-static void signature_of(const dnn_target *target, const candidates *all, char *out, size_t size)
-{
-	snprintf(out, size, "cudnn%s %s", target->tf32 ? " tf32" : "", all->graphs[0]->signature);
-}
-
-static dnn_plan *recall(const cuda_algorithms *store, const char *signature, const dnn_target *target,
-			const candidates *all)
-{
-	cuda_algorithm known;
-	dnn_choice choice = {0};
-	dnn_descriptor config;
-	dnn_plan *plan;
-	if (!cuda_algorithms_find(store, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
-	    known.count > 2 + 2 * DNN_MAX_KNOBS || known.numbers[0] < 0 || known.numbers[0] >= all->num_graphs)
-		return NULL;
-	dnn_graph *graph = all->graphs[known.numbers[0]];
-	choice.engine = known.numbers[1];
-	choice.num_knobs = (known.count - 2) / 2;
-	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
-	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK ||
-	    dnn_plan_create(graph, target, config, &plan, NULL) != BETON_OK)
-		return NULL;
-	return plan;
-}
-
-/* That the file cannot be written costs the next process time, and this one nothing. */
-static void remember(cuda_algorithms *store, const char *signature, const candidates *all, const dnn_plan *plan)
-{
-	cuda_algorithm algorithm;
-	dnn_choice choice;
-	if (dnn_config_choice(plan->config, &choice, NULL) != BETON_OK)
-		return;
-	algorithm.count = 2 + 2 * choice.num_knobs;
-	algorithm.numbers[0] = variant_of(all, plan);
-	algorithm.numbers[1] = choice.engine;
-	memcpy(&algorithm.numbers[2], choice.knobs, (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
-	(void)cuda_algorithms_put(store, signature, &algorithm, NULL);
 }
 
 /* ---- timing ---- */
@@ -212,19 +123,142 @@ static int fill_operands(timing *t, beton_error *err)
 	return status;
 }
 
-/* The index of the fastest plan; 0, the heuristics' first, where there is no memory to try them. */
+/* False: there is no memory for it. */
+static bool open_timing(timing *t)
+{
+	if (cuda_bench_open(&t->bench, lay_out(t), NULL) != BETON_OK)
+		return false;
+	if (fill_operands(t, NULL) == BETON_OK)
+		return true;
+	cuda_bench_close(&t->bench);
+	return false;
+}
+
+static void close_timing(timing *t)
+{
+	dnn_pack_clear(&t->pack);
+	(void)cudnnSetStream(t->device->dnn, NULL); /* the handle must not keep the one that goes */
+	cuda_bench_close(&t->bench);
+}
+
+/* Runs a plan, since one that could be made may not work all the same. One that there is no memory to try counts as
+ * working. */
+static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
+{
+	candidates one = {.graphs = {plan->graph}, .num_graphs = 1, .plans = {plan}, .num_plans = 1};
+	timing t = {.device = device, .all = &one};
+	double ms;
+	if (!open_timing(&t))
+		return BETON_OK;
+	int status = time_candidate(&t, 0, &ms, err);
+	close_timing(&t);
+	return status == BETON_NO_MEMORY ? BETON_OK : status;
+}
+
+/* The index of the fastest plan; 0, the heuristics' first, where there is no memory to time them. */
 static int fastest_of(dtrain_device *device, const candidates *all)
 {
 	timing t = {.device = device, .all = all};
-	int best = 0;
-	if (cuda_bench_open(&t.bench, lay_out(&t), NULL) == BETON_OK) {
-		if (fill_operands(&t, NULL) == BETON_OK)
-			best = cuda_fastest(all->num_plans, time_candidate, &t);
-		dnn_pack_clear(&t.pack);
-		(void)cudnnSetStream(device->dnn, NULL); /* the handle must not keep the one that goes */
-		cuda_bench_close(&t.bench);
-	}
+	if (!open_timing(&t))
+		return 0;
+	int best = cuda_fastest(all->num_plans, time_candidate, &t);
+	close_timing(&t);
 	return best < 0 ? 0 : best;
+}
+
+/* ---- planning ---- */
+
+/* Plans configurations of one graph until there are `most` plans that run, or one at least and time is up. */
+static int plan_some(dtrain_device *device, const dnn_target *target, dnn_graph *graph, cudnnBackendHeurMode_t mode,
+		     int most, uint64_t until, candidates *all, beton_error *err)
+{
+	dnn_configs configs;
+	int status = dnn_configs_find(graph, target, mode, &configs, err);
+	if (status != BETON_OK)
+		return status;
+	int planned = 0, failed = 0;
+	for (int i = 0; i < configs.count && all->num_plans < most; i++) {
+		if ((planned > 0 || failed >= MAX_FAILURES) && bt_now_ns() > until)
+			break;
+		dnn_plan *plan;
+		status = dnn_plan_create(graph, target, configs.list[i], &plan, err);
+		configs.list[i] = NULL;
+		if (status == BETON_NO_MEMORY)
+			break;
+		if (status == BETON_OK && try_plan(device, plan, err) != BETON_OK) {
+			dnn_plan_destroy(plan);
+			status = BETON_UNSUPPORTED;
+		}
+		if (status != BETON_OK) {
+			failed++; /* what is proposed does not always work */
+			continue;
+		}
+		all->plans[all->num_plans++] = plan;
+		planned++;
+	}
+	dnn_configs_free(&configs);
+	return status == BETON_NO_MEMORY ? status : BETON_OK;
+}
+
+/* Up to `most` plans, from each graph as many as from the other. */
+static int plan_candidates(dtrain_device *device, const dnn_target *target, int most, candidates *all, beton_error *err)
+{
+	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+	beton_error last = {0};
+	for (int i = 0; i < 2 && all->num_plans == 0; i++)
+		for (int k = 0; k < all->num_graphs; k++) {
+			int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
+			if (share == all->num_plans && all->num_plans == 0)
+				share = 1;
+			int status = plan_some(device, target, all->graphs[k], modes[i], share,
+					       bt_now_ns() + MAX_PLANNING_NS / (uint64_t)all->num_graphs, all, &last);
+			if (status != BETON_OK)
+				return bt_fail(err, status, "%s", last.message);
+		}
+	if (all->num_plans > 0)
+		return BETON_OK;
+	return bt_fail(err, BETON_UNSUPPORTED, "no engine for %.160s: %s", all->graphs[0]->signature, last.message);
+}
+
+/* ---- from the store, and to it: [variant, engine, (knob, value)...] ---- */
+
+static void signature_of(const dnn_target *target, const candidates *all, char *out, size_t size)
+{
+	snprintf(out, size, "cudnn%s %s", target->tf32 ? " tf32" : "", all->graphs[0]->signature);
+}
+
+static dnn_plan *recall(const cuda_algorithms *store, const char *signature, const dnn_target *target,
+			const candidates *all)
+{
+	cuda_algorithm known;
+	dnn_choice choice = {0};
+	dnn_descriptor config;
+	dnn_plan *plan;
+	if (!cuda_algorithms_find(store, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
+	    known.count > 2 + 2 * DNN_MAX_KNOBS || known.numbers[0] < 0 || known.numbers[0] >= all->num_graphs)
+		return NULL;
+	dnn_graph *graph = all->graphs[known.numbers[0]];
+	choice.engine = known.numbers[1];
+	choice.num_knobs = (known.count - 2) / 2;
+	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
+	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK ||
+	    dnn_plan_create(graph, target, config, &plan, NULL) != BETON_OK)
+		return NULL;
+	return plan;
+}
+
+/* That the file cannot be written costs the next process time, and this one nothing. */
+static void remember(cuda_algorithms *store, const char *signature, const candidates *all, const dnn_plan *plan)
+{
+	cuda_algorithm algorithm;
+	dnn_choice choice;
+	if (dnn_config_choice(plan->config, &choice, NULL) != BETON_OK)
+		return;
+	algorithm.count = 2 + 2 * choice.num_knobs;
+	algorithm.numbers[0] = variant_of(all, plan);
+	algorithm.numbers[1] = choice.engine;
+	memcpy(&algorithm.numbers[2], choice.knobs, (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
+	(void)cuda_algorithms_put(store, signature, &algorithm, NULL);
 }
 
 /* ---- the choice ---- */
@@ -247,7 +281,7 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	*out = times ? recall(device->algorithms, signature, target, all) : NULL;
 	if (*out)
 		return BETON_OK;
-	int status = plan_candidates(target, times ? MAX_CANDIDATES : 1, all, err);
+	int status = plan_candidates(device, target, times ? MAX_CANDIDATES : 1, all, err);
 	if (status != BETON_OK)
 		return status;
 	*out = all->plans[times && all->num_plans > 1 ? fastest_of(device, all) : 0];

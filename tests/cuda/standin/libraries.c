@@ -97,6 +97,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t made, cudnnBackendDescriptor_t p
 		return CUDNN_STATUS_BAD_PARAM;
 	if (standin_enter(true) != cudaSuccess)
 		return CUDNN_STATUS_EXECUTION_FAILED;
+	if (standin.broken_plans > 0) {
+		standin.broken_plans--;
+		return CUDNN_STATUS_NOT_SUPPORTED;
+	}
 	standin.launches++;
 	return CUDNN_STATUS_SUCCESS;
 }

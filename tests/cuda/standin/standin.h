@@ -21,8 +21,9 @@ struct standin {
 	int driver_version;
 	int capability;
 	size_t memory;
-	bool apart; /* no GPU reaches another's memory */
-	void *gpu;  /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
+	bool apart;        /* no GPU reaches another's memory */
+	void *gpu;         /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
+	long broken_plans; /* cuDNN's plans that fail when they are run, the next so many */
 	/* The call of this number, of those that can fail, fails so; 0: none does. */
 	long fail_at;
 	cudaError_t failure;
