@@ -67,7 +67,8 @@ static dtrain_tensor network(dtrain_graph *graph)
 	x = dtrain_relu(graph, dtrain_add(graph, x, shortcut, false));
 	x = dtrain_gelu(graph, dtrain_channel_bias(graph, "bias", x));
 	dtrain_tensor most = dtrain_linear_without_bias(graph, "most", dtrain_global_max_pool(graph, x), CLASSES);
-	dtrain_tensor mean_of = dtrain_linear(graph, "out", dtrain_global_avg_pool(graph, x), CLASSES);
+	dtrain_tensor hidden = dtrain_linear_relu(graph, "hidden", dtrain_global_avg_pool(graph, x), 24);
+	dtrain_tensor mean_of = dtrain_linear(graph, "out", hidden, CLASSES);
 	return dtrain_add(graph, mean_of, dtrain_scale(graph, most, 0.2), false);
 }
 

@@ -85,6 +85,25 @@ static void models_have_torchvisions_parameters(void **state)
 	}
 }
 
+static int nodes_of(const net *n, dtrain_op_kind kind)
+{
+	int count = 0;
+	for (int32_t i = 0; i < n->program->graph->num_nodes; i++)
+		count += n->program->graph->nodes[i].kind == kind;
+	return count;
+}
+
+static void products_have_their_relu_with_them(void **state)
+{
+	(void)state;
+	net n;
+	net_open(&n, "ref", DTRAIN_F32, "mlp", 2, 8, 10);
+	assert_int_equal(nodes_of(&n, DTRAIN_OP_LINEAR), 3);
+	assert_int_equal(nodes_of(&n, DTRAIN_OP_RELU), 0);
+	assert_int_equal(nodes_of(&n, DTRAIN_OP_RELU_BWD), 2);
+	net_close(&n);
+}
+
 static void initial_values_depend_on_seed_and_name_alone(void **state)
 {
 	(void)state;
@@ -645,6 +664,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(devices_by_name),
 		cmocka_unit_test(models_have_torchvisions_parameters),
+		cmocka_unit_test(products_have_their_relu_with_them),
 		cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
 		cmocka_unit_test(plans_never_overlap),
 		cmocka_unit_test(programs_never_overwrite_what_is_read_later),

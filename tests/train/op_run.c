@@ -288,6 +288,21 @@ static int run_conv(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return BETON_OK;
 }
 
+/* What is about zero may be on either side of it, so that its gradient is left out. */
+static void leave_out_kinks(setting *s)
+{
+	const op_case *c = s->c;
+	const double *x = s->tensors[0].values, *w = s->tensors[1].values, *b = s->tensors[6].values;
+	for (int64_t n = 0; n < c->x[0]; n++)
+		for (int64_t o = 0; o < c->out; o++) {
+			double sum = c->no_bias ? 0 : b[o];
+			for (int64_t i = 0; i < c->x[1]; i++)
+				sum += x[n * c->x[1] + i] * w[o * c->x[1] + i];
+			if (fabs(sum) < 0.1)
+				s->tensors[OUTPUT_GRADIENT].values[n * c->out + o] = 0;
+		}
+}
+
 static int run_linear(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
 	const op_case *c = s->c;
@@ -301,17 +316,29 @@ static int run_linear(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		result(s, "d_x", ACTIVATION, x, 0);
 		result(s, "d_w", PARAMETER, w, 1);
 		input(s, "b", PARAMETER, b, -1, 1);
+		if (c->relu) {
+			add_tensor(s, "d", ACTIVATION, y, false, -1);
+			leave_out_kinks(s);
+		}
 		if (!c->no_bias)
 			result(s, "d_b", PARAMETER, b, 6);
 	}
-	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(2, 1), LIST(4));
-	if (c->no_bias) {
+	if (c->no_bias)
 		RUN(DTRAIN_OP_LINEAR, LIST(0, 1), LIST(3));
-		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(5));
-	} else {
+	else
 		RUN(DTRAIN_OP_LINEAR, LIST(0, 1, 6), LIST(3));
-		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, 2), LIST(5, 7));
-	}
+	dtrain_op_attrs linear = *a;
+	linear.relu = false;
+	a = &linear;
+	/* The gradient in front of the relu, and the bias's. */
+	int d = c->relu ? 7 : 2, d_b = c->relu ? 8 : 7;
+	if (c->relu)
+		RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(d));
+	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(d, 1), LIST(4));
+	if (c->no_bias)
+		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, d), LIST(5));
+	else
+		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, d), LIST(5, d_b));
 	return BETON_OK;
 }
 

@@ -109,4 +109,7 @@ bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param);
 void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part);
 
+/* For backward functions of ops that end in a relu: the gradient in front of it, where y is what the op gives. */
+dtrain_tensor dtrain__relu_gradient(dtrain_graph *graph, dtrain_tensor y);
+
 #endif

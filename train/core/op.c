@@ -168,6 +168,8 @@ static int check_linear(const dtrain_op_desc *desc, const op_roles *roles, beton
 		return bad(desc, "batch or features do not match; weights", roles->of['W'], err);
 	if (roles->of['B'] && !is_vector(roles->of['B'], w->dim[0]))
 		return bad(desc, "bad bias", roles->of['B'], err);
+	if (desc->attrs.relu && desc->kind != DTRAIN_OP_LINEAR)
+		return bad(desc, "takes no relu", NULL, err);
 	return BETON_OK;
 }
 

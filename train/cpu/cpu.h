@@ -104,6 +104,8 @@ cpu_view cpu_operand_as(const dnnl_memory_desc_t *md, int operand);
 /* A primitive's description. desc: one of oneDNN's op descriptions. */
 dnnl_primitive_desc_t cpu_primitive_desc(cpu_build *build, const void *desc, const_dnnl_primitive_attr_t attr,
 					 dnnl_primitive_desc_t hint);
+/* The attributes of a primitive with relu behind it; the caller destroys them. */
+dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build);
 dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
 typedef struct cpu_argument {

@@ -52,8 +52,7 @@ static void build_relu_backward(cpu_build *build)
 	cpu_store(build, 0, d_x);
 }
 
-/* The primitives' attributes of an addition followed by relu. */
-static dnnl_primitive_attr_t relu_attr(cpu_build *build)
+dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
 {
 	dnnl_primitive_attr_t attr = NULL;
 	dnnl_post_ops_t ops = NULL;
@@ -75,7 +74,7 @@ static void build_add(cpu_build *build)
 	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
 	/* Where the layouts differ, the blocked one goes on. */
 	const dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
-	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? relu_attr(build) : NULL;
+	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_relu_attr(build) : NULL;
 	dnnl_binary_desc_t desc;
 	cpu_check(build, dnnl_binary_desc_init(&desc, dnnl_binary_add, &md, &md, &md), "addition");
 	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, attr, NULL);

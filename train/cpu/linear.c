@@ -2,7 +2,7 @@
 #include "cpu.h"
 
 static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dtrain_shape *x, const dtrain_shape *w,
-					const dtrain_shape *y, bool biased)
+					const dtrain_shape *y, bool biased, const_dnnl_primitive_attr_t attr)
 {
 	dnnl_memory_desc_t x_md, w_md, b_md, y_md;
 	dnnl_inner_product_desc_t desc;
@@ -15,15 +15,16 @@ static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dtrain_shape *x,
 		  dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &x_md, &w_md,
 						       biased ? &b_md : NULL, &y_md),
 		  "inner product");
-	return cpu_primitive_desc(build, &desc, NULL, NULL);
+	return cpu_primitive_desc(build, &desc, attr, NULL);
 }
 
 static void build_forward(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
 	const bool biased = desc->num_inputs > 2;
-	dnnl_primitive_desc_t pd =
-		forward_pd(build, &desc->inputs[0].shape, &desc->inputs[1].shape, &desc->outputs[0].shape, biased);
+	dnnl_primitive_attr_t attr = desc->attrs.relu ? cpu_relu_attr(build) : NULL;
+	dnnl_primitive_desc_t pd = forward_pd(build, &desc->inputs[0].shape, &desc->inputs[1].shape,
+					      &desc->outputs[0].shape, biased, attr);
 	dnnl_memory_desc_t x = cpu_query(build, pd, dnnl_query_src_md, 0);
 	dnnl_memory_desc_t w = cpu_query(build, pd, dnnl_query_weights_md, 0);
 	dnnl_memory_desc_t y = cpu_query(build, pd, dnnl_query_dst_md, 0);
@@ -35,13 +36,15 @@ static void build_forward(cpu_build *build)
 		arguments[3] = (cpu_argument){DNNL_ARG_BIAS, cpu_input(build, 2)};
 	cpu_step_add(build, pd, biased ? 4 : 3, arguments);
 	cpu_store(build, 0, out);
+	if (attr)
+		dnnl_primitive_attr_destroy(attr);
 }
 
 static void build_data(cpu_build *build)
 {
 	dtrain_op_desc *op = build->desc;
 	const dtrain_shape *x = &op->outputs[0].shape, *w = &op->inputs[1].shape, *y = &op->inputs[0].shape;
-	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, false);
+	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, false, NULL);
 	dnnl_memory_desc_t x_md, w_md, y_md;
 	dnnl_inner_product_desc_t desc;
 	cpu_any_md(&x_md, x);
@@ -65,7 +68,7 @@ static void build_weight(cpu_build *build)
 	dtrain_op_desc *op = build->desc;
 	const dtrain_shape *x = &op->inputs[0].shape, *w = &op->outputs[0].shape, *y = &op->inputs[1].shape;
 	const bool biased = op->num_outputs > 1;
-	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, biased);
+	dnnl_primitive_desc_t hint = forward_pd(build, x, w, y, biased, NULL);
 	dtrain_shape b = dtrain_shape_of(1, &w->dim[0]);
 	dnnl_memory_desc_t x_md, w_md, b_md, y_md;
 	dnnl_inner_product_desc_t desc;

@@ -3,7 +3,7 @@
  * Matrix products, by cuBLASLt, which has matrices column by column: a row-major [rows, columns] is its columns x rows.
  * With n rows of `in` features and `out` of them after the layer, d = a b in its terms is
  *
- *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias, if any: added to each column
+ *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias, if any: added to each column; relu, if any
  *	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
  *	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
@@ -33,13 +33,14 @@ typedef struct linear {
 	dtrain_op_kind kind;
 	dtrain_dtype dtype; /* of activations */
 	int64_t n, in, out;
+	bool relu;
 	int operands[PARTS]; /* which of the op's is which; -1: none */
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t layouts[PARTS];
 	size_t most_bytes[PARTS]; /* that they could have in F32 */
 	cublasLtMatmulAlgo_t algorithm;
 	size_t algorithm_bytes;
-	bool fused; /* the bias, or its gradient, comes with the product */
+	bool fused; /* the bias and relu, or the bias's gradient, come with the product */
 	/* Offsets in the workspace: weights and bias as they are rounded, sums of columns, the algorithm's own. */
 	size_t weight, bias, sums, own, bytes;
 } linear;
@@ -65,6 +66,12 @@ static bool has_bias(const linear *self)
 	return self->operands[BIAS] >= 0;
 }
 
+/* Whether there is anything that may come with the product. */
+static bool has_epilogue(const linear *self)
+{
+	return has_bias(self) || self->relu;
+}
+
 static bool is_half(const linear *self)
 {
 	return self->dtype != DTRAIN_F32;
@@ -87,6 +94,7 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 	if (desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && desc->num_outputs < 2)
 		self->operands[BIAS] = -1;
 	self->kind = desc->kind;
+	self->relu = desc->attrs.relu;
 	self->dtype = desc->inputs[0].dtype;
 	const dtrain_shape *weight =
 		desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT ? &desc->outputs[0].shape : &desc->inputs[1].shape;
@@ -148,16 +156,18 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 {
 	self->fused = fused;
 	bool gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-	cublasLtEpilogue_t epilogue = !fused     ? CUBLASLT_EPILOGUE_DEFAULT
-				      : gradient ? CUBLASLT_EPILOGUE_BGRADB
-						 : CUBLASLT_EPILOGUE_BIAS;
+	cublasLtEpilogue_t epilogue = !fused            ? CUBLASLT_EPILOGUE_DEFAULT
+				      : gradient        ? CUBLASLT_EPILOGUE_BGRADB
+				      : !self->relu     ? CUBLASLT_EPILOGUE_BIAS
+				      : !has_bias(self) ? CUBLASLT_EPILOGUE_RELU
+							: CUBLASLT_EPILOGUE_RELU_BIAS;
 	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
 	/* Until it runs: heuristics may find nothing for a bias that is nowhere. */
 	const void *nowhere = (const void *)LEAST_ALIGNMENT;
 	int status = set(self, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue), err);
-	if (status == BETON_OK && fused)
+	if (status == BETON_OK && fused && has_bias(self))
 		status = set(self, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type), err);
-	if (status == BETON_OK && fused)
+	if (status == BETON_OK && fused && has_bias(self))
 		status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &nowhere, sizeof(nowhere), err);
 	return status;
 }
@@ -226,7 +236,7 @@ static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_
 {
 	/* Without the epilogue the bias is in D before. */
 	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && has_bias(self) && !self->fused;
-	if (self->fused) {
+	if (self->fused && has_bias(self)) {
 		int status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &parts[BIAS], sizeof(parts[BIAS]), err);
 		if (status != BETON_OK)
 			return status;
@@ -310,9 +320,9 @@ enum { WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
 static void signature_of(const linear *self, char *out, size_t size)
 {
 	bool no_bias = self->kind != DTRAIN_OP_LINEAR_BWD_DATA && !has_bias(self);
-	snprintf(out, size, "%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind), no_bias ? " no-bias" : "",
-		 self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype), (long long)self->n,
-		 (long long)self->in, (long long)self->out);
+	snprintf(out, size, "%s%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind), self->relu ? " relu" : "",
+		 no_bias ? " no-bias" : "", self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype),
+		 (long long)self->n, (long long)self->in, (long long)self->out);
 }
 
 static bool recall(linear *self, const char *signature)
@@ -320,7 +330,7 @@ static bool recall(linear *self, const char *signature)
 	cuda_algorithm known;
 	cublasLtMatmulHeuristicResult_t result;
 	if (!cuda_algorithms_find(self->device->algorithms, signature, &known) || known.count != 1 + WORDS ||
-	    (known.numbers[0] && !has_bias(self)))
+	    (known.numbers[0] && !has_epilogue(self)))
 		return false;
 	memcpy(&self->algorithm, &known.numbers[1], sizeof(self->algorithm));
 	if (set_epilogue(self, known.numbers[0] != 0, NULL) != BETON_OK ||
@@ -365,7 +375,7 @@ static int choose(linear *self, beton_error *err)
 	signature_of(self, signature, sizeof(signature));
 	if (times && recall(self, signature))
 		return BETON_OK;
-	int status = find(self, has_bias(self), times, err);
+	int status = find(self, has_epilogue(self), times, err);
 	if (status == BETON_UNSUPPORTED && self->fused)
 		status = find(self, false, times, err);
 	if (status == BETON_OK && times)
@@ -412,6 +422,9 @@ static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *
 	if (status == BETON_OK)
 		status = multiply(self, stream, &self->algorithm, self->algorithm_bytes, parts,
 				  (char *)workspace + self->own, err);
+	if (status == BETON_OK && self->relu && !self->fused)
+		status = cuda_check(cuda_kernel_relu(stream, self->dtype, parts[D], parts[D], self->n * self->out), err,
+				    "relu");
 	if (status == BETON_OK && gradient && has_bias(self) && !self->fused)
 		status = cuda_check(cuda_kernel_column_sums(stream, parts[B], self->dtype, parts[BIAS], DTRAIN_F32, 1,
 							    self->n, self->out, 1, (char *)workspace + self->sums),

@@ -2,7 +2,7 @@
 #include "core/graph.h"
 #include "core/shape.h"
 
-static dtrain_tensor relu_gradient(dtrain_graph *graph, dtrain_tensor y)
+dtrain_tensor dtrain__relu_gradient(dtrain_graph *graph, dtrain_tensor y)
 {
 	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, y));
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_RELU_BWD,
@@ -15,7 +15,7 @@ static dtrain_tensor relu_gradient(dtrain_graph *graph, dtrain_tensor y)
 static void relu_backward(dtrain_graph *graph, const dtrain__node *node)
 {
 	if (dtrain__graph_needs_grad(graph, node->inputs[0]))
-		dtrain__graph_accumulate(graph, node->inputs[0], relu_gradient(graph, node->outputs[0]));
+		dtrain__graph_accumulate(graph, node->inputs[0], dtrain__relu_gradient(graph, node->outputs[0]));
 }
 
 dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x)
@@ -69,7 +69,7 @@ static void add_backward(dtrain_graph *graph, const dtrain__node *node)
 	dtrain_tensor y = node->outputs[0];
 	if (!dtrain__graph_needs_grad(graph, y))
 		return;
-	dtrain_tensor d = node->attrs.relu ? relu_gradient(graph, y) : dtrain_graph_grad(graph, y);
+	dtrain_tensor d = node->attrs.relu ? dtrain__relu_gradient(graph, y) : dtrain_graph_grad(graph, y);
 	for (int i = 0; i < 2; i++)
 		if (dtrain__graph_needs_grad(graph, node->inputs[i]))
 			dtrain__graph_accumulate(graph, node->inputs[i], d);

@@ -7,7 +7,8 @@
 static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
-	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain_tensor y = node->outputs[0];
+	dtrain_tensor d_y = node->attrs.relu ? dtrain__relu_gradient(graph, y) : dtrain_graph_grad(graph, y);
 	dtrain__node weight = {.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
 			       .num_inputs = 2,
 			       .num_outputs = 1,
@@ -28,7 +29,8 @@ static void linear_backward(dtrain_graph *graph, const dtrain__node *node)
 									   .outputs = {d_x}}));
 }
 
-static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features, bool biased)
+static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features, bool biased,
+			    bool relu)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
@@ -41,6 +43,7 @@ static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor
 	dtrain_shape weight = dtrain_shape_of(2, (int64_t[]){out_features, in.dim[1]});
 	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &weight, DTRAIN_INIT_LINEAR_UNIFORM, in.dim[1]);
 	dtrain__node node = {.kind = DTRAIN_OP_LINEAR,
+			     .attrs.relu = relu,
 			     .num_inputs = 2,
 			     .num_outputs = 1,
 			     .inputs = {x, w},
@@ -57,10 +60,15 @@ static dtrain_tensor linear(dtrain_graph *graph, const char *name, dtrain_tensor
 
 dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
-	return linear(graph, name, x, out_features, true);
+	return linear(graph, name, x, out_features, true, false);
+}
+
+dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
+{
+	return linear(graph, name, x, out_features, true, true);
 }
 
 dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features)
 {
-	return linear(graph, name, x, out_features, false);
+	return linear(graph, name, x, out_features, false, false);
 }

@@ -8,9 +8,9 @@
 dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
 {
 	dtrain_tensor x = dtrain_flatten(graph, image);
-	x = dtrain_relu(graph, dtrain_linear(graph, "fc1", x, HIDDEN));
+	x = dtrain_linear_relu(graph, "fc1", x, HIDDEN);
 	dtrain_graph_next_block(graph);
-	x = dtrain_relu(graph, dtrain_linear(graph, "fc2", x, HIDDEN));
+	x = dtrain_linear_relu(graph, "fc2", x, HIDDEN);
 	dtrain_graph_next_block(graph);
 	return dtrain_linear(graph, "fc3", x, classes);
 }

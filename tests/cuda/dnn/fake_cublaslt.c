@@ -177,9 +177,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_INTERNAL_ERROR;
 	if (!fits(p, (layout *)a, (layout *)b, (layout *)c, (layout *)d))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || !p->bias))
-		return p->epilogue == CUBLASLT_EPILOGUE_BIAS ? CUBLAS_STATUS_NOT_SUPPORTED
-							     : CUBLAS_STATUS_INVALID_VALUE;
+	bool lacks_bias = p->epilogue != CUBLASLT_EPILOGUE_RELU && !p->bias;
+	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || lacks_bias))
+		return p->epilogue == CUBLASLT_EPILOGUE_BGRADB ? CUBLAS_STATUS_INVALID_VALUE
+							       : CUBLAS_STATUS_NOT_SUPPORTED;
 	fake.heuristics++;
 	fake.reductions = wanted->reductions;
 	fake.workspace = wanted->workspace;
@@ -283,8 +284,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 			sum *= (double)*(const float *)alpha;
 			if (*(const float *)beta != 0)
 				sum += (double)*(const float *)beta * (double)get(c, ((layout *)c_desc)->type, place);
-			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS)
+			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
 				sum += (double)get(p->bias, p->bias_type, row);
+			if (p->epilogue == CUBLASLT_EPILOGUE_RELU || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+				sum = sum > 0 ? sum : 0;
 			put(d, ld->type, place, (float)sum);
 		}
 	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB)

@@ -52,6 +52,14 @@ cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const vo
 	return cudaSuccess;
 }
 
+cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	(void)stream;
+	for (int64_t i = 0; i < count; i++)
+		put(y, dtype, i, fmaxf(get(x, dtype, i), 0));
+	return cudaSuccess;
+}
+
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns)
 {
 	(void)rows;
@@ -145,7 +153,7 @@ static double right_y(const layer *l, int64_t row, int64_t column)
 	for (int64_t k = 0; k < l->in; k++)
 		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) *
 		       (double)get(l->operands[1], DTRAIN_F32, column * l->in + k);
-	return sum;
+	return l->desc.attrs.relu ? fmax(sum, 0) : sum;
 }
 
 static double right_d_x(const layer *l, int64_t row, int64_t column)
@@ -230,6 +238,47 @@ static void products_are_right(void **state)
 				assert_int_equal(fake.epilogue, no_epilogues || !biased ? CUBLASLT_EPILOGUE_DEFAULT
 											: CUBLASLT_EPILOGUE_BGRADB);
 			}
+}
+
+static void run_relu(dtrain_device *device, dtrain_dtype dtype, bool biased, bool relu)
+{
+	layer l = make_layer(DTRAIN_OP_LINEAR, dtype, 7, 192, 10, biased);
+	l.desc.attrs.relu = relu;
+	run(device, &l);
+	check_output(&l, 0, right_y, "y");
+	free_layer(&l);
+}
+
+static void relu_comes_with_the_product(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	for (int way = 0; way < 4; way++) {
+		dtrain_dtype dtype = way & 1 ? DTRAIN_BF16 : DTRAIN_F32;
+		bool biased = way & 2;
+		fake = (fake_blas){.no_epilogues = false};
+		run_relu(&device, dtype, biased, true);
+		assert_int_equal(fake.epilogue, biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
+		fake = (fake_blas){.no_epilogues = true};
+		run_relu(&device, dtype, biased, true);
+		assert_int_equal(fake.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+		/* Proposed, and not supported when it runs. */
+		standin.memory = (size_t)64 << 20;
+		fake = (fake_blas){.broken_fused = 3};
+		run_relu(&device, dtype, biased, true);
+		assert_int_equal(fake.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+		standin.memory = 0;
+	}
+	/* What is known with relu is not taken without. */
+	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+	fake = (fake_blas){.no_epilogues = false};
+	for (int i = 0; i < 4; i++)
+		run_relu(&device, DTRAIN_F32, i / 2, i % 2);
+	assert_int_equal(fake.heuristics, 4);
+	for (int i = 0; i < 4; i++)
+		run_relu(&device, DTRAIN_F32, i / 2, i % 2);
+	assert_int_equal(fake.heuristics, 4);
+	cuda_algorithms_close(device.algorithms);
 }
 
 static void look_at(bool tf32, bool deterministic, dtrain_op_kind kind, dtrain_dtype dtype, uint32_t reductions,
@@ -371,6 +420,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products_are_right),
+		cmocka_unit_test(relu_comes_with_the_product),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),
 		cmocka_unit_test(what_does_not_work_is_not_taken),

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 4
+#define DTRAIN_DEVICE_API_VERSION 5
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -69,7 +69,8 @@ typedef enum dtrain_op_kind {
 	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
 	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w -> d_x                                                   */
 	DTRAIN_OP_CONV2D_BWD_WEIGHT, /* x, d_y -> d_w                                                   */
-	DTRAIN_OP_LINEAR,            /* x, w, [b] -> y                      x [n, in]; w [out, in]; b [out] */
+	DTRAIN_OP_LINEAR,            /* x, w, [b] -> y                      x [n, in]; w [out, in]; b [out];
+					attrs.relu: y = max(x w^T + b, 0), whose backward ops are RELU_BWD and then these */
 	DTRAIN_OP_LINEAR_BWD_DATA,   /* d_y, w -> d_x                                                   */
 	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, [d_b]                                            */
 	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var, [residual] -> y, mean, var, [mask]

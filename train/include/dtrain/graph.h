@@ -55,6 +55,9 @@ BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *nam
 /* x [n, c, h, w] + name.bias [c], which starts at zero. */
 BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
+/* relu(dtrain_linear(...)) as one op. */
+BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x,
+					   int64_t out_features);
 BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
 						   int64_t out_features);
 /* PyTorch's nn.BatchNorm2d with its defaults, relu after it or not. */
