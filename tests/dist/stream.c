@@ -175,6 +175,13 @@ static void rank_captures(struct rank *r)
 	REQUIRE(dtrain_work_wait(&work, &err) == BETON_STATE);
 	place.api->capture_destroy(captured);
 	REQUIRE(place.api->capture_end(place.stream, &captured, &err) == BETON_STATE);
+	/* Nor when the group is gone. */
+	MUST(place.api->capture_begin(place.stream, &err));
+	MUST(dtrain_allreduce(r->group, memory, 1, DTRAIN_F64, DTRAIN_SUM, after(&place), &work, &err));
+	REQUIRE(place.api->capture_end(place.stream, &captured, &err) == BETON_STATE);
+	dtrain_group_destroy(&r->group);
+	REQUIRE(dtrain_work_wait(&work, &err) == BETON_STATE);
+	REQUIRE(strstr(err.message, "group \"world\": allreduce is part of a capture") != NULL);
 	place.api->free(place.device, memory);
 	close_place(r, &place);
 }

@@ -42,6 +42,7 @@ static void drop_reference(struct group_streams *streams)
 	}
 	pthread_cond_destroy(&streams->changed);
 	pthread_mutex_destroy(&streams->mutex);
+	free(streams->name);
 	free(streams);
 }
 
@@ -82,12 +83,17 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 			   struct group_streams **out, beton_error *err)
 {
 	struct group_streams *streams = calloc(1, sizeof(*streams));
+	char *name = strdup(group->name);
 	pthread_condattr_t monotonic;
 	int status;
 
-	if (!streams)
+	if (!streams || !name) {
+		free(streams);
+		free(name);
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	}
 	streams->member = group->member;
+	streams->member.name = streams->name = name;
 	streams->api = group->api;
 	streams->device = group->device;
 	streams->backend = backend;
@@ -126,6 +132,17 @@ static bool is_drained(struct group_streams *streams)
 	return drained;
 }
 
+static void *take_state(struct group_streams *streams)
+{
+	void *state;
+
+	pthread_mutex_lock(&streams->mutex);
+	state = streams->state;
+	streams->state = NULL;
+	pthread_mutex_unlock(&streams->mutex);
+	return state;
+}
+
 /* What is still in flight when a group goes is aborted. Only threads that wait for a handle know the group still. */
 static void cancel(struct group_streams *streams)
 {
@@ -136,6 +153,8 @@ static void cancel(struct group_streams *streams)
 	if (streams->health == GROUP_WORKS)
 		bt_fail(&streams->failure, BETON_CANCELLED, "group \"%s\": the group was destroyed",
 			streams->member.name);
+	else if (streams->health == GROUP_FAILING) /* seen too late for the thread */
+		bt_prefix(&streams->failure, "group \"%s\": %s", streams->member.name, streams->failed_in);
 	streams->health = GROUP_FAILED;
 	pthread_cond_broadcast(&streams->changed);
 	pthread_mutex_unlock(&streams->mutex);
@@ -146,7 +165,7 @@ static void cancel(struct group_streams *streams)
 	/* What does not end in time, and has nobody to hear of it, keeps the communicator. */
 	for (int waited_ms = 0; !is_drained(streams); waited_ms++) {
 		if (waited_ms == DRAIN_MS) {
-			streams->state = NULL;
+			take_state(streams);
 			return;
 		}
 		poll(NULL, 0, 1);
@@ -156,15 +175,16 @@ static void cancel(struct group_streams *streams)
 void dtrain__streams_destroy(struct group_streams **out)
 {
 	struct group_streams *streams = *out;
+	void *state;
 
 	*out = NULL;
 	if (!streams)
 		return;
 	dtrain__streams_unwatch(streams);
 	cancel(streams);
-	if (streams->state)
-		streams->backend->close(streams->state);
-	streams->state = NULL;
+	state = take_state(streams);
+	if (state)
+		streams->backend->close(state);
 	drop_lane(streams);
 	pthread_mutex_lock(&streams->mutex);
 	while (streams->first) {

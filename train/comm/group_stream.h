@@ -37,11 +37,12 @@ struct group_lane {
 
 /* Lives until the group and the last handle are gone. */
 struct group_streams {
-	struct group_member member; /* of the group, and valid as long as that */
+	struct group_member member; /* the group's but for the name, which handles need too; store: as long as the group */
+	char *name;
 	const dtrain_device_api *api;
 	dtrain_device *device;
 	const dtrain_group_backend *backend; /* NULL: alone on a device that has none */
-	void *state;                         /* NULL: alone */
+	void *state;                         /* NULL: alone; changed with the mutex held */
 	struct group_lane *lane;
 	int alarm;         /* descriptor of a last will: see dtrain__group_leave_alarm */
 	uint32_t sequence; /* of the next operation; guarded by the lane's lock */
