@@ -335,6 +335,28 @@ static int rank_has_two_groups(struct rank *r)
 	return -status;
 }
 
+/* Rank 1's operation waits for kernels of its own; the others give up. */
+static int rank_computes_long(struct rank *r)
+{
+	struct place place;
+	dtrain_work *work = NULL;
+	uint64_t began = bt_now_ns();
+	float *memory;
+	int status;
+
+	if (r->rank == 1)
+		setenv("DTRAIN_FAR_DELAY_US", "1000000", 1);
+	open_place(r, &place);
+	memory = device_memory(&place, 4);
+	for (int i = 0; i < 60 && r->rank == 1; i++)
+		MUST(place.api->zero(place.stream, memory, 4, &err));
+	MUST(dtrain_allreduce(r->group, memory, 1, DTRAIN_F32, DTRAIN_SUM, after(&place), &work, &err));
+	status = dtrain_work_wait(&work, &err);
+	fprintf(stderr, "%s\n", err.message);
+	REQUIRE(bt_now_ns() - began < 30 * 1000000000ull);
+	_exit(-status);
+}
+
 static int rank_destroys_with_work(struct rank *r)
 {
 	struct place place;
@@ -401,6 +423,8 @@ static int rank_main(struct rank *r)
 		return rank_reduces_for_ever(r, true);
 	else if (strcmp(mode, "two-groups") == 0)
 		return rank_has_two_groups(r);
+	else if (strcmp(mode, "computes-long") == 0)
+		return rank_computes_long(r);
 	else if (strcmp(mode, "destroys") == 0)
 		return rank_destroys_with_work(r);
 	else if (strcmp(mode, "shares") == 0 || strcmp(mode, "shares-not") == 0)
@@ -540,6 +564,16 @@ static void failure_reaches_all_groups(void **state)
 	end_store(&ranks);
 }
 
+static void failure_reaches_a_rank_that_computes(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-computes-long", 0, 3, 1000);
+	expect_all(&ranks, -1, BETON_TIMEOUT, "allreduce: ");
+	end_store(&ranks);
+}
+
 static void destroying_cancels_work(void **state)
 {
 	(void)state;
@@ -603,6 +637,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
 		cmocka_unit_test(silent_store_holds_up_nobody),
 		cmocka_unit_test(failure_reaches_all_groups),
+		cmocka_unit_test(failure_reaches_a_rank_that_computes),
 		cmocka_unit_test(destroying_cancels_work),
 		cmocka_unit_test(shared_device_is_refused),
 	};

@@ -17,6 +17,7 @@ struct dtrain_work {
 
 	/* On a stream: guarded by the mutex of streams. */
 	dtrain_event *begun, *ended; /* around it; begun only where it is not captured */
+	uint64_t first_ns;           /* it has been the oldest; 0: not yet */
 	uint64_t since_ns;           /* begun was complete; 0: not yet */
 	bool captured;               /* in a capture: nothing is known of it */
 	bool in_flight;              /* the group watches it */
@@ -76,8 +77,8 @@ void dtrain__group_agree_on_fault(const struct group_member *member, const char 
  * all, which is cheap to look at. */
 int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err);
 void dtrain__group_raise_alarm(const struct group_member *member);
-/* True, and fills err: a rank is gone or gave up, or the store is gone. */
-bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *err);
+/* True, and fills err: a rank saw a failure, or left or is gone unless only_faults, or the store is gone. */
+bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err);
 
 /* Makes a group's communicator, or a part of another group's, once its ranks have met: exchanges the devices (two ranks
  * on one are refused), and carries the id. parent NULL: a communicator of its own. */

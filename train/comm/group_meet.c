@@ -25,6 +25,8 @@
 #define ANSWER_MS 2000
 /* The report of a rank that cannot write one any more: the store does, as its last will. */
 #define GONE "gone"
+/* In the alarm, which may have been GONE before. */
+#define FAULT "fault"
 
 static int remaining_ms(uint64_t deadline_ns)
 {
@@ -159,17 +161,18 @@ int dtrain__group_leave_alarm(const struct group_member *member, int *will, beto
 void dtrain__group_raise_alarm(const struct group_member *member)
 {
 	/* Who cannot say it has a last will that does. */
-	set_text_soon(member, "alarm", -1, "fault");
+	set_text_soon(member, "alarm", -1, FAULT);
 }
 
-bool dtrain__group_is_alarmed(const struct group_member *member, beton_error *err)
+bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err)
 {
 	char *text = NULL;
 	int status = get_text_soon(member, "alarm", -1, &text, err);
+	bool fault = text && strcmp(text, FAULT) == 0;
 
 	free(text);
 	/* A store that just does not answer says nothing about the ranks. */
-	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT)
+	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT || (!status && only_faults && !fault))
 		return false;
 	if (!status)
 		bt_fail(err, BETON_PEER_LOST, "another rank gave up or is gone");

@@ -236,7 +236,7 @@ static int take_work(struct group_streams *streams, struct dtrain_work **out, be
 		}
 	}
 	work->next = NULL;
-	work->since_ns = 0;
+	work->first_ns = work->since_ns = 0;
 	work->held = true;
 	work->in_flight = work->captured = work->complete = false;
 	work->label[0] = '\0';

@@ -37,7 +37,8 @@ struct group_lane {
 
 /* Lives until the group and the last handle are gone. */
 struct group_streams {
-	struct group_member member; /* the group's but for the name, which handles need too; store: as long as the group */
+	struct group_member
+		member; /* the group's but for the name, which handles need too; store: as long as the group */
 	char *name;
 	const dtrain_device_api *api;
 	dtrain_device *device;

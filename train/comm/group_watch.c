@@ -166,6 +166,8 @@ static void check_deadline(struct group_streams *streams, struct dtrain_work *wo
 	int status;
 
 	dtrain__work_describe(work, where, sizeof(where));
+	if (!work->first_ns)
+		work->first_ns = now;
 	if (!work->since_ns) {
 		status = streams->backend->event_query(work->begun, &begun, &err);
 		if (status)
@@ -227,8 +229,14 @@ static uint64_t running_ns(const struct group_streams *streams, uint64_t now)
 	return work > watch ? work : watch;
 }
 
-/* Called with the mutex held, which it lets go meanwhile. */
-static void look_for_alarm(struct group_streams *streams)
+/* The same where it waits for this rank's own kernels, which may never end. */
+static uint64_t pending_ns(const struct group_streams *streams, uint64_t now)
+{
+	return streams->first && streams->first->first_ns ? now - streams->first->first_ns : 0;
+}
+
+/* Called with the mutex held, which it lets go meanwhile. begun: the oldest thing in flight is. */
+static void look_for_alarm(struct group_streams *streams, bool begun)
 {
 	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
@@ -236,9 +244,10 @@ static void look_for_alarm(struct group_streams *streams)
 
 	describe_oldest(streams, where, sizeof(where));
 	pthread_mutex_unlock(&streams->mutex);
-	raised = dtrain__group_is_alarmed(&streams->member, &err);
+	/* The others may have left because they were done. */
+	raised = dtrain__group_is_alarmed(&streams->member, !begun, &err);
 	pthread_mutex_lock(&streams->mutex);
-	/* The others may have left because they were done; this rank has had a second to be done too. */
+	/* This rank has had a second to be done too. */
 	if (raised && (streams->first || streams->watches))
 		dtrain__streams_fail(streams, where, &err);
 }
@@ -246,7 +255,8 @@ static void look_for_alarm(struct group_streams *streams)
 /* Called with the mutex held. */
 static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 {
-	uint64_t now = bt_now_ns(), running;
+	uint64_t now = bt_now_ns();
+	bool begun;
 	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
 
@@ -256,9 +266,9 @@ static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 		describe_oldest(streams, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &err);
 	}
-	running = running_ns(streams, now);
-	if (streams->health == GROUP_WORKS && running > STALL_NS && now >= *next_alarm_ns) {
-		look_for_alarm(streams);
+	begun = running_ns(streams, now) > STALL_NS;
+	if (streams->health == GROUP_WORKS && (begun || pending_ns(streams, now) > STALL_NS) && now >= *next_alarm_ns) {
+		look_for_alarm(streams, begun);
 		/* From its end: where the store does not answer, deadlines need their time too. */
 		*next_alarm_ns = bt_now_ns() + STALL_NS;
 	}
