@@ -18,6 +18,8 @@
 #define TICK_NS 5000000ull
 /* An operation that takes longer than this may be waiting for a rank that is gone: the store knows. */
 #define STALL_NS 1000000000ull
+/* A tick that takes longer was not one. */
+#define STOPPED_NS 1000000000ull
 
 /* Of all groups that have a communicator. */
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -274,6 +276,31 @@ static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 	}
 }
 
+/* Time that this process could not use does not count: it was stopped, by a debugger or with its whole job. */
+static void forgive(struct group_streams *streams, uint64_t lost_ns)
+{
+	uint64_t now = bt_now_ns();
+	uint64_t *times[] = {streams->first ? &streams->first->first_ns : NULL,
+			     streams->first ? &streams->first->since_ns : NULL,
+			     streams->watches ? &streams->watches->since_ns : NULL};
+
+	for (int i = 0; i < 3; i++)
+		if (times[i] && *times[i])
+			*times[i] = *times[i] + lost_ns < now ? *times[i] + lost_ns : now;
+}
+
+/* Called with the mutex held, which it lets go meanwhile. */
+static void rest(struct group_streams *streams)
+{
+	uint64_t began = bt_now_ns(), until = began + TICK_NS, woke;
+	struct timespec tick = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+	pthread_cond_timedwait(&streams->changed, &streams->mutex, &tick);
+	woke = bt_now_ns();
+	if (woke - began > STOPPED_NS)
+		forgive(streams, woke - began);
+}
+
 static void *watch_main(void *argument)
 {
 	struct group_streams *streams = argument;
@@ -288,12 +315,9 @@ static void *watch_main(void *argument)
 			pthread_cond_wait(&streams->changed, &streams->mutex);
 			streams->idle_thread = false;
 		} else {
-			uint64_t until = bt_now_ns() + TICK_NS;
-			struct timespec tick = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-
 			look(streams, &next_alarm_ns);
 			if (streams->health == GROUP_WORKS && !streams->stopping)
-				pthread_cond_timedwait(&streams->changed, &streams->mutex, &tick);
+				rest(streams);
 		}
 	}
 	pthread_mutex_unlock(&streams->mutex);
