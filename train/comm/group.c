@@ -70,7 +70,8 @@ static void fail_group(dtrain_group *group, const char *op, beton_error *err)
 	} else {
 		reported = dtrain__group_report_fault(&group->member, err);
 		group->backend->abort(group->state);
-		if (reported)
+		/* A store that was late has its time now. */
+		if (reported || dtrain__group_report_fault(&group->member, err))
 			dtrain__group_agree_on_fault(&group->member, op, err);
 		else
 			bt_prefix(err, "group \"%s\": %s", group->name, op);
