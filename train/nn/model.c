@@ -10,10 +10,15 @@
 static const struct {
 	const char *name;
 	int64_t least_side; /* pixels: a smaller picture would not survive the strides */
+	int64_t most_side;  /* a larger picture leaves more than a global max pool can index; 0: any */
 	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 } models[] = {
-	{"mlp", 1, dtrain__mlp},           {"airbench94", 9, dtrain__airbench94}, {"resnet9", 11, dtrain__resnet9},
-	{"resnet20", 4, dtrain__resnet20}, {"resnet18", 32, dtrain__resnet18},    {"resnet50", 32, dtrain__resnet50},
+	{"mlp", 1, 0, dtrain__mlp},
+	{"airbench94", 9, 136, dtrain__airbench94},
+	{"resnet9", 11, 74, dtrain__resnet9},
+	{"resnet20", 4, 0, dtrain__resnet20},
+	{"resnet18", 32, 0, dtrain__resnet18},
+	{"resnet50", 32, 0, dtrain__resnet50},
 };
 
 #define MODEL_COUNT ((int)(sizeof(models) / sizeof(models[0])))
@@ -43,6 +48,11 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 						  "model '%s': a picture of %lld x %lld pixels; needs at least %lld",
 						  model, (long long)height, (long long)width,
 						  (long long)models[i].least_side);
+		if (models[i].most_side && (height > models[i].most_side || width > models[i].most_side))
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+						  "model '%s': a picture of %lld x %lld pixels; takes at most %lld",
+						  model, (long long)height, (long long)width,
+						  (long long)models[i].most_side);
 		return models[i].build(graph, image, classes);
 	}
 	char names[128];
