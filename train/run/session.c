@@ -192,8 +192,8 @@ static uint32_t make_views(const run_session *session, const beton_image_options
 }
 
 /* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example, unless the picture is
- * to be mirrored. The flip follows
- * them in the loader; the results are as probable either way. The number of operations. */
+ * to be mirrored. The flip follows them in the loader; the results are as probable either way. The number of
+ * operations. */
 static uint32_t augment(const run_options *options, beton_operation operations[2])
 {
 	uint32_t count = 0;
