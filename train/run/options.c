@@ -101,8 +101,6 @@ static const char *const ttas[] = {
 		name, NULL, text, OPTION_FLAG, AT(member), 0, 0, 0, NULL \
 	}
 
-#define STEPS_MAX 1e12
-
 static const option_row rows[] = {
 	GROUP("Data and model"),
 	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
@@ -114,7 +112,7 @@ static const option_row rows[] = {
 
 	GROUP("Length"),
 	REALS("epochs", epochs, "X", 1, 1e-6, 1e6, "train X epochs, in whole steps; this or --steps is required"),
-	WHOLE("steps", steps, "N", 1, STEPS_MAX, "train N steps, over as many epochs as that takes"),
+	WHOLE("steps", steps, "N", 1, RUN_STEPS_MAX, "train N steps, over as many epochs as that takes"),
 	WHOLE("batch-size", batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
 
 	GROUP("Ranks and device"),
@@ -133,11 +131,11 @@ static const option_row rows[] = {
 	GROUP("Optimizer: SGD"),
 	REALS("lr", lr, "X", 1, 0, FLT_MAX, "learning rate (default 0.1)"),
 	CHOICE("schedule", schedule, "NAME", schedules, "constant, linear or cosine (default cosine)"),
-	REALS("initial-lr", initial_lr, "X", 1, 0, FLT_MAX,
+	REALS("initial-lr", initial_lr, "X", 1, 1e-12, FLT_MAX,
 	      "of the first step, where the warm-up begins (default: --lr / its steps)"),
 	REALS("final-lr", final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
 	REALS("warmup-epochs", warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
-	WHOLE("warmup-steps", warmup_steps, "N", 0, STEPS_MAX, "the same in steps (default 0)"),
+	WHOLE("warmup-steps", warmup_steps, "N", 0, RUN_STEPS_MAX, "the same in steps (default 0)"),
 	REALS("warmup-share", warmup_share, "X", 1, 0, 1, "the same as a share of the run (default 0)"),
 	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
 	FLAG("nesterov", nesterov, "Nesterov's form of it"),
@@ -174,7 +172,7 @@ static const option_row rows[] = {
 	TEXT("log", log, "FILE", "a line of JSON for each step and evaluation"),
 	WHOLE("val-every", val_every, "N", 1, 1e6, "evaluate every N epochs, and at the end (default 1)"),
 	TEXT("checkpoint", checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end"),
-	WHOLE("checkpoint-every", checkpoint_every, "N", 1, STEPS_MAX, "and every N steps"),
+	WHOLE("checkpoint-every", checkpoint_every, "N", 1, RUN_STEPS_MAX, "and every N steps"),
 	WHOLE("keep-checkpoints", keep_checkpoints, "N", 0, 1e6, "keep the newest N; 0 = all (default 3)"),
 	FLAG("resume", resume, "go on from the newest checkpoint of --checkpoint"),
 	FLAG("help", help, "show this and exit (-h)"),
@@ -294,6 +292,11 @@ static int check_names(run_options *options, beton_error *err)
 	return result;
 }
 
+static bool has_warmup(const run_options *options)
+{
+	return options->warmup_epochs > 0 || options->warmup_steps > 0 || options->warmup_share > 0;
+}
+
 static int check_together(run_options *options, beton_error *err)
 {
 	const char *problem = NULL;
@@ -305,8 +308,7 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "give either --epochs or --steps";
 	else if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
 		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
-	else if (options->initial_lr > 0 &&
-		 !(options->warmup_epochs > 0 || options->warmup_steps > 0 || options->warmup_share > 0))
+	else if (options->initial_lr > 0 && !has_warmup(options))
 		problem = "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
 	else if (options->crop_scale[0] > options->crop_scale[1])
 		problem = "--crop-scale: MIN is above MAX";
@@ -331,10 +333,11 @@ static int check_together(run_options *options, beton_error *err)
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
 }
 
-/* What getopt knows, made of the rows. */
+/* What getopt knows, made of the rows, and which of them the command line has. */
 struct option_table {
 	struct option entries[ROWS + 1];
 	const option_row *rows[ROWS];
+	bool given[ROWS];
 };
 
 static void make_table(struct option_table *table)
@@ -352,8 +355,22 @@ static void make_table(struct option_table *table)
 	}
 }
 
-static int parse_arguments(const struct option_table *table, run_options *options, int argc, char **argv,
-			   beton_error *err)
+static int find_entry(const struct option_table *table, const char *name)
+{
+	for (int entry = 0; table->entries[entry].name; entry++) {
+		if (strcmp(table->entries[entry].name, name) == 0)
+			return entry;
+	}
+	return -1;
+}
+
+static bool is_given(const struct option_table *table, const char *name)
+{
+	int entry = find_entry(table, name);
+	return entry >= 0 && table->given[entry];
+}
+
+static int parse_arguments(struct option_table *table, run_options *options, int argc, char **argv, beton_error *err)
 {
 	opterr = 0;
 	optind = 0; /* glibc: start afresh, also when called a second time */
@@ -372,6 +389,7 @@ static int parse_arguments(const struct option_table *table, run_options *option
 		int result = parse_value(table->rows[got - FIRST_OPTION], optarg, options, err);
 		if (result != BETON_OK)
 			return result;
+		table->given[got - FIRST_OPTION] = true;
 	}
 	return BETON_OK;
 }
@@ -389,33 +407,39 @@ static const run_recipe *find_recipe(const char *name, beton_error *err)
 	return NULL;
 }
 
-/* given: what the command line alone says. It wins, also where it says the same thing by another option. */
-static int apply_recipe(const struct option_table *table, const run_options *given, run_options *options,
-			beton_error *err)
+static int apply_recipe(const struct option_table *table, const char *name, run_options *options, beton_error *err)
 {
-	const run_recipe *recipe = find_recipe(given->recipe, err);
+	const run_recipe *recipe = find_recipe(name, err);
 	int result = recipe ? BETON_OK : BETON_INVALID_ARGUMENT;
 	for (const run_recipe_option *o = recipe ? recipe->options : NULL; o && o->name && result == BETON_OK; o++) {
-		int entry = 0;
-		while (table->entries[entry].name && strcmp(table->entries[entry].name, o->name) != 0)
-			entry++;
-		result = table->entries[entry].name
-				 ? parse_value(table->rows[entry], o->value, options, err)
-				 : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
+		int entry = find_entry(table, o->name);
+		result = entry >= 0 ? parse_value(table->rows[entry], o->value, options, err)
+				    : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
 	}
-	if (given->steps)
-		options->epochs = 0;
-	if (given->warmup_steps || given->warmup_epochs > 0)
-		options->warmup_share = 0;
-	if (!given->val)
-		options->tta = RUN_TTA_NONE;
 	return result;
+}
+
+/* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe
+ * without meaning. What it says itself stays, for check_together() to judge. */
+static void drop_void(const struct option_table *table, run_options *options)
+{
+	if (is_given(table, "steps") && !is_given(table, "epochs"))
+		options->epochs = 0;
+	if ((is_given(table, "warmup-steps") || is_given(table, "warmup-epochs")) && !is_given(table, "warmup-share"))
+		options->warmup_share = 0;
+	if (!has_warmup(options) && !is_given(table, "initial-lr"))
+		options->initial_lr = 0;
+	if (options->momentum == 0 && !is_given(table, "nesterov"))
+		options->nesterov = false;
+	if (options->flip == 0 && !is_given(table, "flip-mode"))
+		options->flip_mode = BETON_FLIP_RANDOM;
+	if (!options->val && !is_given(table, "tta"))
+		options->tta = RUN_TTA_NONE;
 }
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
 	struct option_table table;
-	run_options given;
 	make_table(&table);
 	set_defaults(options);
 	int result = parse_arguments(&table, options, argc, argv, err);
@@ -425,11 +449,12 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);
 	if (options->recipe) {
-		given = *options;
+		const char *recipe = options->recipe;
 		set_defaults(options);
-		result = apply_recipe(&table, &given, options, err);
+		result = apply_recipe(&table, recipe, options, err);
 		if (result == BETON_OK)
 			result = parse_arguments(&table, options, argc, argv, err);
+		drop_void(&table, options);
 	}
 	return result == BETON_OK ? check_together(options, err) : result;
 }
@@ -466,7 +491,7 @@ void run_options_help(FILE *out)
 			 rows[i].argument ? rows[i].argument : "");
 		fprintf(out, "  %-24s %s\n", left, rows[i].text);
 	}
-	fputs("\nRecipes:\n", out);
+	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
 	for (int i = 0; run_recipe_at(i); i++)
 		print_recipe(out, run_recipe_at(i));
 	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 128 + N stopped by signal N.\n", out);

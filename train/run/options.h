@@ -11,6 +11,8 @@
 
 #include "device_choice.h"
 
+#define RUN_STEPS_MAX 1e12
+
 typedef enum run_precision {
 	RUN_PRECISION_F32 = 0,
 	RUN_PRECISION_TF32 = 1,

@@ -17,7 +17,6 @@
 #include "whiten.h"
 
 #define CLASSES_MAX 1000000
-#define STEPS_MAX 1e15
 
 /* The field called `name`, if it has that type, else the first field of the type; -1: none. */
 static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
@@ -113,7 +112,7 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 			       options->data, out->train.samples, options->batch_size, world_size);
 	/* Part of a step is a step, but not what rounding adds to a whole number of them. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
-	if (steps > STEPS_MAX)
+	if (steps > RUN_STEPS_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--epochs: %g is too many", options->epochs);
 	out->total_steps = options->steps ? options->steps : steps > 1 ? (int64_t)steps : 1;
 	double warmup = options->warmup_epochs * (double)out->steps_per_epoch +
