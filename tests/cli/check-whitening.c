@@ -94,6 +94,8 @@ static int read_pictures(const char *path, int size, uint64_t pictures, beton_er
 static int check(void)
 {
 	double most = 0, least = 1, mirrored = 0;
+	if (places == 0)
+		return fprintf(stderr, "no picture was looked at\n");
 	for (int a = 0; a < PATCH; a++) {
 		double variance = sums[a][a] / places;
 		least = variance < least ? variance : least;

@@ -273,9 +273,13 @@ static int print_head(const comm_options *o, const struct comm_place *place)
 
 static int print_json(const comm_options *o, const struct comm_place *place, json_t *rows)
 {
-	json_t *object =
-		json_pack("{s:i, s:s, s:s, s:O}", "world_size", place->size, "dtype", dtrain_dtype_name(o->dtype),
-			  "device", o->device.name[0] ? o->device.name : "host", "results", rows);
+	char device[48];
+
+	snprintf(device, sizeof(device), "%s", o->device.name[0] ? o->device.name : "host");
+	if (o->device.index >= 0)
+		snprintf(device, sizeof(device), "%s:%d", o->device.name, o->device.index);
+	json_t *object = json_pack("{s:i, s:s, s:s, s:O}", "world_size", place->size, "dtype",
+				   dtrain_dtype_name(o->dtype), "device", device, "results", rows);
 	int failed = !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
 
 	json_decref(object);
@@ -312,7 +316,13 @@ static int run_rank(const comm_options *o, const struct rank_env *env, beton_err
 
 int bench_comm(int argc, char **argv)
 {
-	comm_options o = {.least = 1024, .factor = 4, .iterations = 20, .warm_up = 5, .world_size = 2, .timeout = 60};
+	comm_options o = {.device = {.index = -1},
+			  .least = 1024,
+			  .factor = 4,
+			  .iterations = 20,
+			  .warm_up = 5,
+			  .world_size = 2,
+			  .timeout = 60};
 	struct rank_env env = {0};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err), exit_status = BENCH_DONE;

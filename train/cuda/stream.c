@@ -158,6 +158,9 @@ static int reach(dtrain_device *device, int other, beton_error *err)
 {
 	uint64_t bit = other < 64 ? 1ull << other : 0;
 	int pair[] = {device->index, other}, possible = 0;
+	/* Memory of the host is of no GPU. */
+	if (other < 0)
+		return BETON_OK;
 	if (__atomic_load_n(&device->peers, __ATOMIC_RELAXED) & bit)
 		return BETON_OK;
 	for (int i = 0; i < 2; i++) {

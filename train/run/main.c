@@ -71,7 +71,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	run_session session;
 	run_metrics metrics = {.fd = -1};
 	int stopped = 0;
-	if (env->started && !env->store_hosted && env->rank == 0)
+	if (env->started && env->world_size > 1 && !env->store_hosted && env->rank == 0)
 		fprintf(stderr, "dtrain-ffcv: waiting for %d ranks at %s:%u\n", env->world_size, env->master_addr,
 			(unsigned)env->master_port);
 	int result = run_session_open(&session, env, options, facts, &err);

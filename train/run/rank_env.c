@@ -8,7 +8,6 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "launcher.h"
-#include "launcher.h"
 
 /* How a launcher tells a process which rank it is. The first convention that is_used() is taken. */
 struct convention {
@@ -75,8 +74,10 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 	if (names->launcher && (!address || !*address || !number))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "the environment variable %s is not set: %s does not tell ranks where rank 0 is: set "
-			       "MASTER_ADDR to its machine and MASTER_PORT to a port that is free there, for all ranks",
-			       !number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher);
+			       "MASTER_ADDR to its machine and MASTER_PORT to a port that is free there, for all "
+			       "ranks; or unset %s, "
+			       "and each trains by itself",
+			       !number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher, names->rank);
 	status = read_number("MASTER_PORT", 1, UINT16_MAX, NULL, &port, err);
 	if (status)
 		return status;

@@ -57,7 +57,7 @@ static _Noreturn void end_waiting(const struct run_watchdog *watchdog, const cha
 	if (err.code)
 		bt_fail(&err, err.code, "%s; %s", watchdog->failure.message, how);
 	else
-		bt_fail(&err, BETON_TIMEOUT, "%s", how);
+		bt_fail(&err, watchdog->unsettled_ms ? BETON_TIMEOUT : BETON_DEVICE, "%s", how);
 	if (watchdog->what[0])
 		bt_prefix(&err, "%s", watchdog->what);
 	end(watchdog, &err);

@@ -54,9 +54,9 @@ BETON_API int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_par
 BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step,
 				       beton_error *err);
 
-/* Reads position alone; then parameters, buffers, momentum and slow weights (sgd and lookahead may be
- * NULL; both: the optimizer's file is left alone). Names, shapes and dtypes must be those
- * of params: MISMATCH names the first that is not. A damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is
+/* Reads position alone; then parameters, buffers, momentum and slow weights (sgd and lookahead: as they were
+ * saved, or both NULL: the optimizer's file is left alone). Names, shapes and dtypes must be those of params: MISMATCH
+ * names the first that is not. A damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is
  * gone). Everything is checked before the first value is changed. */
 BETON_API int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err);
 BETON_API int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd,
