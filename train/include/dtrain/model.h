@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* From a picture batch [n, 3, h, w] to logits [n, classes]; -1 with the graph's error for an unknown name or a picture
- * too small for the model. */
+ * too small or too large for the model. */
 BETON_API dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image,
 					   int64_t classes);
 
