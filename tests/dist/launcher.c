@@ -488,9 +488,11 @@ static void stubborn_ranks_are_killed_after_the_grace(void **state)
 	free_job(&job);
 }
 
-static void second_signal_kills_at_once(void **state)
+/* timeout(1) and others send a signal to the process, and to its group. */
+static void second_signal_kills_unless_it_is_a_repeat(void **state)
 {
 	struct job job;
+	pid_t rank;
 
 	(void)state;
 	start_job(&job, 2, "stubborn", 0, 3600 * 1000);
@@ -498,6 +500,12 @@ static void second_signal_kills_at_once(void **state)
 	kill(job.pid, SIGINT);
 	while (!strstr(job.err, "got SIGINT"))
 		read_more(&job.err_fd, job.err, &job.err_size);
+	kill(job.pid, SIGINT);
+	poll(NULL, 0, 300);
+	rank = (pid_t)atoi(strstr(job.out, "[rank 1] pid ") + 13);
+	assert_int_equal(kill(rank, 0), 0);
+	poll(NULL, 0, 1000);
+	assert_int_equal(kill(rank, 0), 0);
 	kill(job.pid, SIGINT);
 	assert_int_equal(end_job(&job), 128 + SIGINT);
 	assert_int_equal(expect_all_gone(&job), 2);
@@ -721,7 +729,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ignored_signals_stay_ignored),
 		cmocka_unit_test(ranks_may_finish_their_work),
 		cmocka_unit_test(stubborn_ranks_are_killed_after_the_grace),
-		cmocka_unit_test(second_signal_kills_at_once),
+		cmocka_unit_test(second_signal_kills_unless_it_is_a_repeat),
 		cmocka_unit_test(stopped_ranks_stop_too),
 		cmocka_unit_test(killed_launcher_leaves_no_rank),
 		cmocka_unit_test(orphans_of_ranks_are_killed),

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <dtrain/comm.h>
@@ -40,7 +41,8 @@ struct launch {
 	int running;
 	int signal_fd;
 	int null_fd;
-	int signal;        /* the first that came from outside, or 0 */
+	int signal; /* the first that came from outside, or 0 */
+	struct timespec signalled;
 	int failed_rank;   /* -1: none; the first failure that is its own fault */
 	int affected_rank; /* -1: none; the first that ended because of another */
 	bool stopping;
@@ -179,12 +181,14 @@ static void take_signals(struct launch *launch)
 		if (number == SIGCHLD)
 			continue; /* reap runs in any case: several of them may have become one */
 		if (launch->signal) {
-			kill_ranks(launch);
+			if (!run_signals_is_repeat(&launch->signalled))
+				kill_ranks(launch);
 			continue;
 		}
 		fprintf(stderr, "%s: got SIG%s; stopping the ranks (again: kills them)\n",
 			program_invocation_short_name, sigabbrev_np(number));
 		launch->signal = number;
+		clock_gettime(CLOCK_MONOTONIC, &launch->signalled);
 		launch->stopping = false; /* the grace starts anew */
 		stop_ranks(launch, number);
 	}

@@ -2,12 +2,32 @@
 #include "signals.h"
 
 #include <stddef.h>
+#include <time.h>
 
 static volatile sig_atomic_t caught;
+static volatile sig_atomic_t seen[NSIG];
+static struct timespec first[NSIG]; /* when they were */
 
+bool run_signals_is_repeat(const struct timespec *earlier)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (now.tv_sec - earlier->tv_sec) * 1000 + (now.tv_nsec - earlier->tv_nsec) / 1000000 <
+	       RUN_SIGNALS_REPEAT_MS;
+}
+
+/* A second one of the kind, which is no repeat, does what it does without us. */
 static void note(int number)
 {
-	caught = number;
+	if (!seen[number]) {
+		clock_gettime(CLOCK_MONOTONIC, &first[number]);
+		seen[number] = 1;
+		caught = number;
+	} else if (!run_signals_is_repeat(&first[number])) {
+		signal(number, SIG_DFL);
+		raise(number);
+	}
 }
 
 static const int stoppers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
@@ -25,7 +45,7 @@ void run_signals_stopping(sigset_t *out)
 
 void run_signals_catch(void)
 {
-	struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+	struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
 	sigset_t stopping;
 
 	sigemptyset(&action.sa_mask);
