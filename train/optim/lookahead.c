@@ -7,6 +7,8 @@
 
 #include <dtrain/optim.h>
 
+#include "scalars.h"
+
 /* A range of the slow weights and what it is the slow side of. */
 typedef struct part {
 	void *slow, *fast;
@@ -21,11 +23,7 @@ struct dtrain_lookahead {
 	part parts[2]; /* the flat space, the buffers */
 	void *workspace;
 	size_t workspace_bytes;
-	float *weight; /* on the device */
-	/* The same in host memory. A copy may still read it when a step returns, so that the next must wait for copied
-	 * before it writes. */
-	float *host_weight;
-	dtrain_event *copied;
+	dtrain__scalars weight; /* one */
 };
 
 static int create_op(dtrain_lookahead *lookahead, part *p, beton_error *err)
@@ -77,15 +75,11 @@ int dtrain_lookahead_create(dtrain_params *params, dtrain_lookahead **out, beton
 	dtrain_lookahead *lookahead = calloc(1, sizeof(*lookahead));
 	if (!lookahead)
 		return bt_fail(err, BETON_NO_MEMORY, "lookahead: out of memory");
-	const dtrain_device_api *api = lookahead->api = params->api;
+	lookahead->api = params->api;
 	lookahead->params = params;
 	int status = open_parts(lookahead, err);
 	if (status == BETON_OK)
-		status = api->alloc(params->device, sizeof(float), (void **)&lookahead->weight, err);
-	if (status == BETON_OK)
-		status = api->host_alloc(params->device, sizeof(float), (void **)&lookahead->host_weight, err);
-	if (status == BETON_OK)
-		status = api->event_create(params->device, &lookahead->copied, err);
+		status = dtrain__scalars_open(&lookahead->weight, params->device, 1, err);
 	if (status != BETON_OK) {
 		dtrain_lookahead_destroy(&lookahead);
 		return status;
@@ -102,10 +96,7 @@ void dtrain_lookahead_destroy(dtrain_lookahead **lookahead)
 	for (int i = 0; i < 2; i++)
 		if (l->parts[i].op)
 			l->api->op_destroy(l->parts[i].op);
-	if (l->copied)
-		l->api->event_destroy(l->copied);
-	l->api->host_free(l->params->device, l->host_weight);
-	l->api->free(l->params->device, l->weight);
+	dtrain__scalars_close(&l->weight);
 	l->api->free(l->params->device, l->workspace);
 	l->api->free(l->params->device, l->slow);
 	free(l);
@@ -127,22 +118,18 @@ int dtrain_lookahead_start(dtrain_lookahead *lookahead, dtrain_stream *stream, b
 
 int dtrain_lookahead_step(dtrain_lookahead *lookahead, double weight, dtrain_stream *stream, beton_error *err)
 {
-	const dtrain_device_api *api = lookahead->api;
 	if (!(weight >= 0 && weight <= 1))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "lookahead: weight %g is not in [0, 1]", weight);
-	int status = api->event_synchronize(lookahead->copied, err);
+	int status = dtrain__scalars_begin(&lookahead->weight, err);
 	if (status != BETON_OK)
 		return status;
-	*lookahead->host_weight = (float)weight;
-	status =
-		api->copy(stream, lookahead->weight, lookahead->host_weight, sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK)
-		status = api->event_record(lookahead->copied, stream, err);
+	*lookahead->weight.host = (float)weight;
+	status = dtrain__scalars_put(&lookahead->weight, stream, err);
 	for (int i = 0; i < 2 && status == BETON_OK; i++) {
 		const part *p = &lookahead->parts[i];
-		void *operands[] = {p->slow, p->fast, lookahead->weight, p->slow, p->fast};
+		void *operands[] = {p->slow, p->fast, lookahead->weight.memory, p->slow, p->fast};
 		if (p->op)
-			status = api->op_run(p->op, stream, operands, lookahead->workspace, err);
+			status = lookahead->api->op_run(p->op, stream, operands, lookahead->workspace, err);
 	}
 	return status;
 }

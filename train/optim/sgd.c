@@ -7,6 +7,8 @@
 
 #include <dtrain/optim.h>
 
+#include "scalars.h"
+
 struct dtrain_sgd {
 	const dtrain_device_api *api;
 	dtrain_device *device;
@@ -20,12 +22,8 @@ struct dtrain_sgd {
 	void *workspace;
 	size_t workspace_bytes;
 	uint8_t *group; /* on the device: of each DTRAIN_PARAM_ALIGN elements */
-	size_t group_bytes, scalar_bytes;
-	float *scalars; /* on the device: lr, weight_decay of each group */
-	/* The same in host memory. A copy may still read it when set_rate returns, so that the next must wait for
-	 * copied before it writes. */
-	float *host_scalars;
-	dtrain_event *copied;
+	size_t group_bytes;
+	dtrain__scalars scalars; /* lr, weight_decay of each group */
 };
 
 void dtrain_sgd_options_init(dtrain_sgd_options *options)
@@ -98,7 +96,7 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 	dtrain_operand flat = {
 		.dtype = dtype, .shape = dtrain_shape_of(1, &count), .bytes = (size_t)count * dtrain_dtype_size(dtype)};
 	int64_t rates[] = {sgd->num_groups, DTRAIN_SGD_SCALARS}, runs = (int64_t)sgd->group_bytes;
-	dtrain_operand scalars = {.dtype = DTRAIN_F32, .shape = dtrain_shape_of(2, rates), .bytes = sgd->scalar_bytes};
+	dtrain_operand scalars = {.dtype = DTRAIN_F32, .shape = dtrain_shape_of(2, rates), .bytes = sgd->scalars.bytes};
 	dtrain_operand group = {.dtype = DTRAIN_U8, .shape = dtrain_shape_of(1, &runs), .bytes = sgd->group_bytes};
 	dtrain_operand scaler = {.dtype = DTRAIN_F32,
 				 .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}),
@@ -170,11 +168,8 @@ static int allocate(dtrain_sgd *sgd, beton_error *err)
 	size_t bytes =
 		(size_t)dtrain_params_flat_count(sgd->params) * dtrain_dtype_size(dtrain_params_dtype(sgd->params));
 	int status = api->alloc(sgd->device, bytes, &sgd->momentum, err);
-	if (status == BETON_OK)
-		status = api->alloc(sgd->device, sgd->scalar_bytes, (void **)&sgd->scalars, err);
-	if (status == BETON_OK)
-		status = api->host_alloc(sgd->device, sgd->scalar_bytes, (void **)&sgd->host_scalars, err);
-	return status == BETON_OK ? api->event_create(sgd->device, &sgd->copied, err) : status;
+	size_t count = (size_t)sgd->num_groups * DTRAIN_SGD_SCALARS;
+	return status == BETON_OK ? dtrain__scalars_open(&sgd->scalars, sgd->device, count, err) : status;
 }
 
 int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, dtrain_sgd **out, beton_error *err)
@@ -205,7 +200,6 @@ int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, 
 			    .groups = groups,
 			    .num_groups = num_groups,
 			    .group_bytes = (size_t)(dtrain_params_flat_count(params) / DTRAIN_PARAM_ALIGN),
-			    .scalar_bytes = (size_t)num_groups * DTRAIN_SGD_SCALARS * sizeof(float),
 			    .scaler = options->scaler ? dtrain_scaler_memory(options->scaler) : NULL};
 	status = allocate(sgd, err);
 	if (status == BETON_OK)
@@ -229,10 +223,7 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
 		if (ops[i])
 			s->api->op_destroy(ops[i]);
-	if (s->copied)
-		s->api->event_destroy(s->copied);
-	s->api->host_free(s->device, s->host_scalars);
-	s->api->free(s->device, s->scalars);
+	dtrain__scalars_close(&s->scalars);
 	s->api->free(s->device, s->group);
 	s->api->free(s->device, s->workspace);
 	s->api->free(s->device, s->momentum);
@@ -253,23 +244,24 @@ int dtrain_sgd_set_group(dtrain_sgd *sgd, int32_t group, double lr_scale, double
 
 int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)
 {
-	int status = sgd->api->event_synchronize(sgd->copied, err);
+	float *host = sgd->scalars.host;
+	int status = dtrain__scalars_begin(&sgd->scalars, err);
 	if (status != BETON_OK)
 		return status;
 	for (int32_t i = 0; i < sgd->num_groups; i++) {
-		sgd->host_scalars[DTRAIN_SGD_SCALARS * i] = (float)(lr * sgd->groups[i].lr_scale);
-		sgd->host_scalars[DTRAIN_SGD_SCALARS * i + 1] = (float)sgd->groups[i].weight_decay;
+		host[DTRAIN_SGD_SCALARS * i] = (float)(lr * sgd->groups[i].lr_scale);
+		host[DTRAIN_SGD_SCALARS * i + 1] = (float)sgd->groups[i].weight_decay;
 	}
-	status = sgd->api->copy(stream, sgd->scalars, sgd->host_scalars, sgd->scalar_bytes, DTRAIN_HOST_TO_DEVICE, err);
-	return status == BETON_OK ? sgd->api->event_record(sgd->copied, stream, err) : status;
+	return dtrain__scalars_put(&sgd->scalars, stream, err);
 }
 
 int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err)
 {
 	void *values = dtrain_params_values(sgd->params), *grads = dtrain_params_grads(sgd->params);
 	void *inspect[] = {grads, sgd->scaler, sgd->scaler}, *update[] = {sgd->scaler, sgd->scaler};
-	void *plain[] = {values, grads, sgd->momentum, sgd->scalars, sgd->group, values, sgd->momentum};
-	void *scaled[] = {values, grads, sgd->momentum, sgd->scalars, sgd->group, sgd->scaler, values, sgd->momentum};
+	void *plain[] = {values, grads, sgd->momentum, sgd->scalars.memory, sgd->group, values, sgd->momentum};
+	void *scaled[] = {values,     grads,       sgd->momentum, sgd->scalars.memory,
+			  sgd->group, sgd->scaler, values,        sgd->momentum};
 	int status = BETON_OK;
 	if (sgd->scaler)
 		status = sgd->api->op_run(sgd->inspect, stream, inspect, sgd->workspace, err);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A few numbers in device memory that change from step to step. The host does not wait for the device to set them: a
+ * copy of theirs in host memory is read by the stream, and only who sets them again waits until it has been.
+ */
+#ifndef DTRAIN_OPTIM_SCALARS_H
+#define DTRAIN_OPTIM_SCALARS_H
+
+#include <dtrain/device.h>
+
+typedef struct dtrain__scalars {
+	const dtrain_device_api *api;
+	dtrain_device *device;
+	float *memory; /* on the device */
+	float *host;
+	size_t bytes;
+	dtrain_event *copied;
+} dtrain__scalars;
+
+/* On failure close is still to be called. */
+int dtrain__scalars_open(dtrain__scalars *scalars, dtrain_device *device, size_t count, beton_error *err);
+/* What was never opened, all zero, is left alone. */
+void dtrain__scalars_close(dtrain__scalars *scalars);
+/* Before scalars->host is written. */
+int dtrain__scalars_begin(dtrain__scalars *scalars, beton_error *err);
+/* Puts the copy of scalars->host on the stream. */
+int dtrain__scalars_put(dtrain__scalars *scalars, dtrain_stream *stream, beton_error *err);
+
+#endif
