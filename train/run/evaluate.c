@@ -2,7 +2,6 @@
 #include "evaluate.h"
 
 #include <math.h>
-#include <string.h>
 #include <stdlib.h>
 
 #include "common/half.h"
@@ -112,14 +111,6 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 	return result;
 }
 
-static const int64_t *labels_of(const beton_batch *batch, const char *field)
-{
-	for (uint32_t i = 0; i < batch->num_tensors; i++)
-		if (strcmp(batch->tensors[i].name, field) == 0 && batch->tensors[i].dtype == BETON_INT64)
-			return batch->tensors[i].data;
-	return NULL;
-}
-
 /* What the program adds to a view's logits: the sum so far, which with flip-shift is there twice when the views that
  * are moved begin. So the two that are not weigh as much as the four that are. */
 static int add_views(run_session *session, int view, beton_error *err)
@@ -164,8 +155,9 @@ static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch 
 	const run_network *network = &session->val;
 	const dtrain_device_api *api = session->api;
 	size_t classes = (size_t)session->facts->classes;
+	const beton_tensor *labels = run_find_tensor(batch, session->facts->val.label_field, BETON_INT64);
 	slot->batch = batch;
-	slot->labels = labels_of(batch, session->facts->val.label_field);
+	slot->labels = labels ? labels->data : NULL; /* without them the feed below fails */
 	slot->count = batch->count;
 	int result = run_views(session, batch, err);
 	if (result == BETON_OK)

@@ -494,5 +494,7 @@ void run_options_help(FILE *out)
 	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
 	for (int i = 0; run_recipe_at(i); i++)
 		print_recipe(out, run_recipe_at(i));
-	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 128 + N stopped by signal N.\n", out);
+	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 75 a rank whose peer was lost,\n"
+	      "128 + N stopped by signal N.\n",
+	      out);
 }

@@ -423,7 +423,7 @@ void run_session_close(run_session *session)
 	*session = (run_session){0};
 }
 
-static const beton_tensor *find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype)
+const beton_tensor *run_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype)
 {
 	for (uint32_t i = 0; i < batch->num_tensors; i++)
 		if (strcmp(batch->tensors[i].name, name) == 0 && batch->tensors[i].dtype == dtype)
@@ -437,8 +437,8 @@ int run_session_feed(run_session *session, const run_network *network, const bet
 	char name[sizeof(dataset->image_field) + 16];
 	if (view)
 		snprintf(name, sizeof(name), "%s.%d", dataset->image_field, view);
-	const beton_tensor *image = find_tensor(batch, view ? name : dataset->image_field, pixel_type(session));
-	const beton_tensor *label = find_tensor(batch, dataset->label_field, BETON_INT64);
+	const beton_tensor *image = run_find_tensor(batch, view ? name : dataset->image_field, pixel_type(session));
+	const beton_tensor *label = run_find_tensor(batch, dataset->label_field, BETON_INT64);
 	if (!image || !label)
 		return bt_fail(err, BETON_FILE_CHANGED, "the data file's fields changed while training started");
 	const run_feed_batch fed = {.pixels_input = dtrain_program_data(network->program, network->image),

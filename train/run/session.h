@@ -73,6 +73,9 @@ void run_session_close(run_session *session);
 enum { RUN_VIEWS_MAX = 6 };
 int run_session_views(const run_session *session);
 
+/* A batch's tensor of that name and type; NULL: it has none. */
+const beton_tensor *run_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype);
+
 /* Puts a batch's way into the network's inputs on the streams; rows that a short batch does not have become 0. view: of
  * the pictures; 0 in training. The batch must stay until something that is put on the stream behind it is complete. */
 int run_session_feed(run_session *session, const run_network *network, const beton_batch *batch,

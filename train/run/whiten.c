@@ -35,17 +35,14 @@ static int add_batch(const beton_batch_call *call)
 {
 	const struct sums *sums = call->context;
 	const beton_batch *batch = call->batch;
-	for (uint32_t i = 0; i < batch->num_tensors; i++) {
-		const beton_tensor *tensor = &batch->tensors[i];
-		if (strcmp(tensor->name, sums->field) != 0)
-			continue;
-		int64_t height = tensor->shape[2], width = tensor->shape[3];
-		for (uint32_t row = 0; row < batch->count; row++)
-			add_picture((const float *)tensor->data + row * 3 * height * width, height, width,
-				    sums->of_batch[batch->position / BATCH]);
-		return 0;
-	}
-	return 1;
+	const beton_tensor *tensor = run_find_tensor(batch, sums->field, BETON_FLOAT32);
+	if (!tensor)
+		return 1;
+	int64_t height = tensor->shape[2], width = tensor->shape[3];
+	for (uint32_t row = 0; row < batch->count; row++)
+		add_picture((const float *)tensor->data + row * 3 * height * width, height, width,
+			    sums->of_batch[batch->position / BATCH]);
+	return 0;
 }
 
 static int open_loader(const run_session *session, struct sums *sums, const uint64_t *indices, uint64_t count,
