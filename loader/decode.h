@@ -27,7 +27,7 @@ typedef struct bt_request {
 	uint32_t height;
 } bt_request;
 
-/* Decoder state of one worker. */
+/* Decoder of one worker: its buffers. Nothing of a picture is left in it that the next one's pixels could depend on. */
 typedef struct bt_decoder bt_decoder;
 
 /* budget: see bt_buffer; outlives the decoder. */

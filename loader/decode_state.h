@@ -18,7 +18,6 @@ struct bt_decoder {
 	struct jpeg_error_mgr errors;
 	struct jpeg_progress_mgr progress;
 	jmp_buf failed;
-	bool created;
 	int code; /* of the failure */
 	char message[JMSG_LENGTH_MAX];
 	bt_buffer cut; /* a JPEG of those segments that a crop needs */

@@ -35,6 +35,7 @@ static void set_parameters(struct jpeg_compress_struct *info, const jpeg_sort *s
 		info->num_scans = info->num_components;
 	}
 	info->arith_code = sort->arithmetic;
+	info->optimize_coding = sort->optimized;
 	info->restart_interval = (unsigned int)sort->restart;
 }
 
@@ -80,6 +81,32 @@ jpeg_bytes jpeg_make(const jpeg_sort *sort, uint32_t width, uint32_t height, con
 	jpeg_finish_compress(&info);
 	jpeg_destroy_compress(&info);
 	return made;
+}
+
+/* How far the marker at `at` reaches: a segment to its end, any other marker or coded data to the next one. */
+static size_t marker_bytes(const uint8_t *data, size_t size, size_t at)
+{
+	uint8_t marker = data[at + 1];
+	bool alone = marker == 0 || (marker >= 0xd0 && marker <= 0xd9);
+	size_t end = at + 2;
+	if (!alone && end + 2 <= size)
+		end += (size_t)(data[end] << 8 | data[end + 1]);
+	while (end < size && data[end] != 0xff)
+		end++;
+	return (end < size ? end : size) - at;
+}
+
+void jpeg_remove(jpeg_bytes *jpeg, uint8_t marker)
+{
+	size_t to = 0;
+	for (size_t at = 0, bytes; at + 1 < jpeg->size; at += bytes) {
+		bytes = marker_bytes(jpeg->data, jpeg->size, at);
+		if (jpeg->data[at + 1] == marker)
+			continue;
+		memmove(jpeg->data + to, jpeg->data + at, bytes);
+		to += bytes;
+	}
+	jpeg->size = to;
 }
 
 uint8_t *jpeg_pixels(const uint8_t *data, size_t size, uint32_t *width, uint32_t *height)

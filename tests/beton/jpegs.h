@@ -21,6 +21,7 @@ typedef struct jpeg_sort {
 	int restart;     /* MCUs; 0: none */
 	int orientation; /* of EXIF; 0: no EXIF */
 	bool comment;
+	bool optimized; /* Huffman tables of its own instead of the standard's */
 } jpeg_sort;
 
 typedef struct jpeg_bytes {
@@ -30,6 +31,9 @@ typedef struct jpeg_bytes {
 
 /* rgb: width * height pixels; other colours are made of it. data is the caller's to free. */
 jpeg_bytes jpeg_make(const jpeg_sort *sort, uint32_t width, uint32_t height, const uint8_t *rgb, int quality);
+
+/* Takes the segments of a kind out of a JPEG, wherever they stand: a DHT is 0xc4, a DQT 0xdb. */
+void jpeg_remove(jpeg_bytes *jpeg, uint8_t marker);
 
 /* RGB (CMYK: 4 bytes a pixel); the caller's to free. */
 uint8_t *jpeg_pixels(const uint8_t *data, size_t size, uint32_t *width, uint32_t *height);

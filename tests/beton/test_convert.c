@@ -313,6 +313,59 @@ static void test_refused_by_name(void **state)
 	free(rgb);
 }
 
+/* The pixels of what a JPEG is stored as. */
+static uint8_t *converted_pixels(const jpeg_bytes *source, const image_settings *settings, size_t *bytes)
+{
+	stored_image stored = convert(source->data, source->size, settings);
+	uint32_t width = stored.width, height = stored.height;
+	uint8_t *pixels = stored.data;
+	if (stored.mode == BETON_IMAGE_JPEG) {
+		pixels = jpeg_pixels(stored.data, stored.size, &width, &height);
+		free(stored.data);
+	}
+	*bytes = (size_t)width * height * 3;
+	return pixels;
+}
+
+/* Without Huffman tables a sequential JPEG has the standard's; without quantization tables any is damaged. */
+static void test_missing_tables(void **state)
+{
+	(void)state;
+	image_settings settings[] = {defaults(WRITE_ORIGINAL), defaults(WRITE_ORIGINAL), defaults(WRITE_JPG),
+				     defaults(WRITE_RAW), defaults(WRITE_RAW)};
+	settings[1].keep_bytes = true;
+	settings[4].max_resolution = 20;
+	uint8_t *rgb = textured_pixels(48, 32);
+	for (int orientation = 0; orientation <= 6; orientation += 6) {
+		const jpeg_sort plain = {.colour = JCS_YCbCr, .h = 2, .v = 2, .orientation = orientation};
+		const jpeg_sort progressive = {.colour = JCS_YCbCr, .h = 2, .v = 2, .progressive = true};
+		jpeg_bytes with = jpeg_make(&plain, 48, 32, rgb, 80), without = jpeg_make(&plain, 48, 32, rgb, 80);
+		jpeg_bytes no_dqt = jpeg_make(&plain, 48, 32, rgb, 80);
+		jpeg_bytes no_scan_tables = jpeg_make(&progressive, 48, 32, rgb, 80);
+		jpeg_remove(&without, 0xc4);
+		jpeg_remove(&no_dqt, 0xdb);
+		jpeg_remove(&no_scan_tables, 0xc4);
+		for (size_t i = 0; i < COUNT(settings); i++) {
+			size_t bytes, others;
+			uint8_t *expected = converted_pixels(&with, &settings[i], &bytes);
+			uint8_t *pixels = converted_pixels(&without, &settings[i], &others);
+			assert_int_equal(bytes, others);
+			assert_memory_equal(pixels, expected, bytes);
+			free(pixels);
+			free(expected);
+			const char *message = refusal(no_dqt.data, no_dqt.size, &settings[i], BETON_SAMPLE_CORRUPT);
+			assert_non_null(strstr(message, "Quantization table 0x00 was not defined"));
+			message = refusal(no_scan_tables.data, no_scan_tables.size, &settings[i], BETON_SAMPLE_CORRUPT);
+			assert_non_null(strstr(message, "Huffman table 0x00 was not defined"));
+		}
+		free(with.data);
+		free(without.data);
+		free(no_dqt.data);
+		free(no_scan_tables.data);
+	}
+	free(rgb);
+}
+
 /* The last scan again and again. */
 static void test_many_scans(void **state)
 {
@@ -601,6 +654,7 @@ int main(void)
 		cmocka_unit_test(test_turning_is_lossless),
 		cmocka_unit_test(test_orientation_can_be_ignored),
 		cmocka_unit_test(test_refused_by_name),
+		cmocka_unit_test(test_missing_tables),
 		cmocka_unit_test(test_many_scans),
 		cmocka_unit_test(test_small_scales),
 		cmocka_unit_test(test_reencoding),

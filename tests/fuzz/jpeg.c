@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as the JPEG of a sample, from the decoder of the loader to an image of a batch. The first 8 bytes choose
- * crop and output. Where the whole picture can be decoded, so can the crop, and has the same samples. */
+ * crop and output. If the last of them is odd, the length of another JPEG follows (4 bytes, little-endian) and then
+ * that JPEG, which the decoder gets first. Fault, samples and image must be those that a new decoder gives. Where the
+ * whole picture can be decoded, so can the crop, and has the same samples. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -11,13 +13,19 @@
 #include "loader/decode.h"
 #include "loader/transform.h"
 
-enum { CHOICES = 8, PIXELS_MAX = 1 << 22 };
+enum { CHOICES = 8, LENGTH = 4, PIXELS_MAX = 1 << 22 };
+
+/* Sequential and progressive frames, with either entropy coding. */
+static bool is_frame(uint8_t marker)
+{
+	return (marker >= 0xc0 && marker <= 0xc2) || marker == 0xc9 || marker == 0xca;
+}
 
 /* What the metadata would say: the size in the frame header. False where there is none, or one that takes too long. */
 static bool find_size(const uint8_t *bytes, size_t size, beton_value *value)
 {
 	for (size_t i = 0; i + 9 < size; i++)
-		if (bytes[i] == 0xff && bytes[i + 1] >= 0xc0 && bytes[i + 1] <= 0xc2) {
+		if (bytes[i] == 0xff && is_frame(bytes[i + 1])) {
 			value->height = (uint32_t)bytes[i + 5] << 8 | bytes[i + 6];
 			value->width = (uint32_t)bytes[i + 7] << 8 | bytes[i + 8];
 			return value->width && value->height && value->width * (uint64_t)value->height <= PIXELS_MAX;
@@ -25,7 +33,8 @@ static bool find_size(const uint8_t *bytes, size_t size, beton_value *value)
 	return false;
 }
 
-static void transform(const bt_picture *picture, const uint8_t *choices)
+/* The picture as an image of a batch, in memory of exactly its size. */
+static uint8_t *transform(const bt_picture *picture, const uint8_t *choices, size_t *size)
 {
 	bt_transformer transformer = {0};
 	bt_image_format format;
@@ -36,11 +45,12 @@ static void transform(const bt_picture *picture, const uint8_t *choices)
 	options.image.dtype = choices[6] & 1 ? BETON_FLOAT32 : BETON_UINT8;
 	options.image.layout = choices[6] & 2 ? BETON_NCHW : BETON_NHWC;
 	bt_image_format_init(&format, &options);
-	void *image = malloc(bt_image_format_bytes(&format));
+	*size = bt_image_format_bytes(&format);
+	uint8_t *image = malloc(*size);
 	if (image)
 		bt_transform(&transformer, picture, choices[6] & 4, &format, image, NULL);
-	free(image);
 	bt_transformer_free(&transformer);
+	return image;
 }
 
 /* The planes' samples around the crop, in memory of exactly their size. */
@@ -73,49 +83,132 @@ static bool is_part(const bt_picture *whole, const uint8_t *part_samples, const 
 	return true;
 }
 
-static void decode(bt_decoder *decoder, const beton_value *value, const uint8_t *bytes, const bt_request *request,
-		   const uint8_t *choices)
+/* A sample that is to be decoded, and how. */
+typedef struct job {
+	beton_value value;
+	const uint8_t *bytes;
+	bt_request request;
+	const uint8_t *choices;
+} job;
+
+/* What became of it. */
+typedef struct outcome {
+	int result;
+	beton_error err;
+	bt_picture picture; /* without its memory */
+	uint8_t *samples;
+	size_t samples_size;
+	uint8_t *image;
+	size_t image_size;
+} outcome;
+
+/* False: there is nothing that could be decoded in a fuzzer's time. */
+static bool make_job(job *out, const uint8_t *bytes, size_t size, const uint8_t *choices)
 {
-	bt_picture picture, whole;
-	beton_error err = {0};
-	int result = bt_decode(decoder, 5, value, bytes, request, &picture, &err);
-	if (result != BETON_OK && (err.code != result || err.sample != 5 || !err.message[0]))
+	*out = (job){.value = {.type = BETON_FIELD_IMAGE, .mode = BETON_IMAGE_JPEG, .blob.size = size},
+		     .bytes = bytes,
+		     .request.pixels = (bt_pixels_wanted)(choices[6] >> 3) % 3,
+		     .choices = choices};
+	if (!find_size(bytes, size, &out->value))
+		return false;
+	if (choices[6] & 0x80) {
+		out->request.width = 1 + choices[4] % 64;
+		out->request.height = 1 + choices[5] % 64;
+	}
+	bt_rect *crop = &out->request.crop;
+	crop->width = 1 + choices[0] * (out->value.width - 1) / 255;
+	crop->height = 1 + choices[1] * (out->value.height - 1) / 255;
+	crop->x = choices[2] * (out->value.width - crop->width) / 255;
+	crop->y = choices[3] * (out->value.height - crop->height) / 255;
+	return true;
+}
+
+static outcome decode(bt_decoder *decoder, const job *one)
+{
+	outcome out = {0};
+	out.result = bt_decode(decoder, 5, &one->value, one->bytes, &one->request, &out.picture, &out.err);
+	if (out.result == BETON_OK) {
+		out.samples = copy_planes(&out.picture, &out.samples_size);
+		out.image = transform(&out.picture, one->choices, &out.image_size);
+	} else if (out.err.code != out.result || out.err.sample != 5 || !out.err.message[0]) {
 		abort();
-	size_t size = 0;
-	uint8_t *samples = NULL;
-	if (result == BETON_OK)
-		transform(&picture, choices);
-	if (result == BETON_OK)
-		samples = copy_planes(&picture, &size);
-	bt_request all = {.pixels = request->pixels, .crop = {.width = value->width, .height = value->height}};
-	if (!request->width && bt_decode(decoder, 5, value, bytes, &all, &whole, NULL) == BETON_OK &&
-	    (result != BETON_OK || !samples || !is_part(&whole, samples, &picture, &request->crop)))
+	}
+	return out;
+}
+
+static void free_outcome(outcome *out)
+{
+	free(out->samples);
+	free(out->image);
+}
+
+static bool is_same(const outcome *a, const outcome *b)
+{
+	if (a->result != BETON_OK)
+		return a->result == b->result && strcmp(a->err.message, b->err.message) == 0;
+	return b->result == BETON_OK && a->samples_size == b->samples_size && a->image_size == b->image_size &&
+	       (!a->samples || !b->samples || memcmp(a->samples, b->samples, a->samples_size) == 0) &&
+	       (!a->image || !b->image || memcmp(a->image, b->image, a->image_size) == 0);
+}
+
+static void check_whole(bt_decoder *decoder, const job *one, const outcome *part)
+{
+	bt_picture whole;
+	bt_request all = {.pixels = one->request.pixels,
+			  .crop = {.width = one->value.width, .height = one->value.height}};
+	if (!one->request.width && bt_decode(decoder, 5, &one->value, one->bytes, &all, &whole, NULL) == BETON_OK &&
+	    (part->result != BETON_OK || !part->samples ||
+	     !is_part(&whole, part->samples, &part->picture, &one->request.crop)))
 		abort();
-	free(samples);
+}
+
+static bt_decoder *open_decoder(void)
+{
+	bt_decoder *decoder;
+	if (bt_decoder_open(&decoder, NULL, NULL) != BETON_OK)
+		abort();
+	return decoder;
+}
+
+/* Takes the JPEG that is decoded first from the beginning of *data, if there is one. */
+static size_t take_first(const uint8_t **data, size_t *size)
+{
+	if (*size < LENGTH)
+		return 0;
+	const uint8_t *from = *data;
+	size_t length = from[0] | (size_t)from[1] << 8 | (size_t)from[2] << 16 | (size_t)from[3] << 24;
+	*size -= LENGTH;
+	length = length < *size ? length : *size;
+	*data += LENGTH + length;
+	*size -= length;
+	return length;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	beton_value value = {.type = BETON_FIELD_IMAGE, .mode = BETON_IMAGE_JPEG};
-	if (size <= CHOICES || !find_size(data + CHOICES, size - CHOICES, &value))
+	if (size <= CHOICES)
 		return 0;
-	value.blob.size = size - CHOICES;
-	bt_request request = {.pixels = (bt_pixels_wanted)(data[6] >> 3) % 3};
-	if (data[6] & 0x80) {
-		request.width = 1 + data[4] % 64;
-		request.height = 1 + data[5] % 64;
+	const uint8_t *bytes = data + CHOICES;
+	size_t left = size - CHOICES, first_size = data[7] & 1 ? take_first(&bytes, &left) : 0;
+	job first, one;
+	if (!make_job(&one, bytes, left, data))
+		return 0;
+	bt_decoder *used = open_decoder(), *new = open_decoder();
+	outcome expected = decode(new, &one);
+	if (make_job(&first, bytes - first_size, first_size, data)) {
+		outcome before = decode(used, &first);
+		free_outcome(&before);
 	}
-	bt_rect *crop = &request.crop;
-	crop->width = 1 + data[0] * (value.width - 1) / 255;
-	crop->height = 1 + data[1] * (value.height - 1) / 255;
-	crop->x = data[2] * (value.width - crop->width) / 255;
-	crop->y = data[3] * (value.height - crop->height) / 255;
-	bt_decoder *decoder;
-	if (bt_decoder_open(&decoder, NULL, NULL) != BETON_OK)
-		return 0;
-	/* Twice: what a failure leaves in the decoder must not matter. */
-	for (int i = 0; i < 2; i++)
-		decode(decoder, &value, data + CHOICES, &request, data);
-	bt_decoder_close(&decoder);
+	/* Twice: what a failure leaves in the decoder must not matter either. */
+	for (int i = 0; i < 2; i++) {
+		outcome got = decode(used, &one);
+		if (!is_same(&got, &expected))
+			abort();
+		check_whole(used, &one, &got);
+		free_outcome(&got);
+	}
+	free_outcome(&expected);
+	bt_decoder_close(&used);
+	bt_decoder_close(&new);
 	return 0;
 }

@@ -563,7 +563,9 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  * child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports
  * its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an
  * error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels; without a checksum
- * what lies behind the crop is not looked at. */
+ * what lies behind the crop is not looked at. Nothing of one JPEG is used for another: without Huffman tables a
+ * sequential one has the standard's (ITU-T T.81, K.3), a progressive one is bad, and so is any without its
+ * quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
