@@ -26,10 +26,10 @@ typedef struct checked_content {
 	bool undecoded;      /* a JPEG was not: this build cannot */
 } checked_content;
 
-/* Reads and checks a value that has a blob. Errors: SAMPLE_CORRUPT, FORMAT (a dictionary), IO, FILE_CHANGED,
- * NO_MEMORY. */
-int beton_content_check(const beton_reader *reader, const beton_value *value, content_buffer *buffer,
-			checked_content *out, beton_error *err);
+/* Reads and checks a value that has a blob; a JPEG of more than max_pixels pixels is a fault. Errors: SAMPLE_CORRUPT,
+ * FORMAT (a dictionary), IO, FILE_CHANGED, NO_MEMORY. */
+int beton_content_check(const beton_reader *reader, const beton_value *value, uint64_t max_pixels,
+			content_buffer *buffer, checked_content *out, beton_error *err);
 
 void beton_content_free(content_buffer *buffer);
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "content.h"
 #include "format.h"
 #include "layout.h"
@@ -38,6 +39,22 @@ void beton_repair_options_init(beton_repair_options *options)
 	*options = (beton_repair_options){.struct_size = sizeof(*options)};
 }
 
+/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
+static int take_options(const beton_repair_options *given, beton_repair_options *options, beton_error *err)
+{
+	const size_t least = offsetof(beton_repair_options, max_pixels);
+	beton_repair_options_init(options);
+	if (given && (given->struct_size < least || given->struct_size > sizeof(*options)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "repair options: struct_size is %zu, not %zu to %zu; call beton_repair_options_init",
+			       given->struct_size, least, sizeof(*options));
+	if (given)
+		memcpy(options, given, given->struct_size);
+	if (options->max_pixels == 0)
+		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
+	return BETON_OK;
+}
+
 static bool costs_the_sample(int result)
 {
 	return result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT || result == BETON_INVALID_ARGUMENT;
@@ -50,12 +67,14 @@ static int check_blob(const repair *self, uint32_t field, checked_content *conte
 	bool guess = self->reader->table_lost && value.type == BETON_FIELD_IMAGE && value.mode == BETON_IMAGE_JPEG;
 	if (guess && bound > PICTURE_GUESS) {
 		value.blob.size = PICTURE_GUESS;
-		int result = beton_content_check(self->reader, &value, &self->buffers[field], content, err);
+		int result = beton_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field],
+						 content, err);
 		if (result != BETON_SAMPLE_CORRUPT)
 			return result;
 		value.blob.size = bound;
 	}
-	return beton_content_check(self->reader, &value, &self->buffers[field], content, err);
+	return beton_content_check(self->reader, &value, self->options->max_pixels, &self->buffers[field], content,
+				   err);
 }
 
 /* Makes the inputs of a sample whose values are good. */
@@ -215,6 +234,7 @@ static int open_writer(repair *self, const char *output, beton_error *err)
 	beton_writer_options_init(&options);
 	options.page_size = reader->info.page_size;
 	options.expected_samples = reader->info.num_samples;
+	options.max_pixels = self->options->max_pixels;
 	if (reader->info.has_facts) {
 		beton_error fault;
 		options.facts = beton_reader_facts(reader, &fault);
@@ -264,7 +284,7 @@ static int write_output(repair *self, const char *output, beton_error *err)
 	beton_repair_report *report = self->report;
 	int result = open_writer(self, output, err);
 	if (result == BETON_OK && report->metadata_lost)
-		result = beton_find_pictures(self->reader, keep_picture, self, err);
+		result = beton_find_pictures(self->reader, self->options->max_pixels, keep_picture, self, err);
 	else if (result == BETON_OK)
 		result = repair_samples(self, err);
 	if (result == BETON_OK && report->kept == 0 && (report->samples || report->metadata_lost))
@@ -285,16 +305,11 @@ int beton_repair(const char *input, const char *output, const beton_repair_optio
 		 beton_error *err)
 {
 	beton_repair_options options;
-	beton_repair_options_init(&options);
 	*report = (beton_repair_report){0};
-	if (given && given->struct_size != sizeof(options))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "repair options: struct_size is %zu, not %zu; call beton_repair_options_init",
-			       given->struct_size, sizeof(options));
-	if (given)
-		options = *given;
 	repair self = {.options = &options, .report = report};
-	int result = check_paths(input, output, err);
+	int result = take_options(given, &options, err);
+	if (result == BETON_OK)
+		result = check_paths(input, output, err);
 	if (result == BETON_OK)
 		result = beton_salvage_open(&self.reader, input, report, err);
 	if (result == BETON_OK)

@@ -78,14 +78,14 @@ int beton_salvage_open(beton_reader **out, const char *path, beton_repair_report
 }
 
 #ifdef HAVE_JPEG
-static int search_page(const uint8_t *page, size_t size,
+static int search_page(const uint8_t *page, size_t size, uint64_t max_pixels,
 		       int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
 		       beton_error *err)
 {
 	static const uint8_t start[] = {0xff, 0xd8, 0xff};
 	for (const uint8_t *at = page; (at = memmem(at, size - (size_t)(at - page), start, sizeof(start)));) {
 		bt_jpeg_facts facts;
-		int result = bt_jpeg_check(at, size - (size_t)(at - page), &facts, err);
+		int result = bt_jpeg_check(at, size - (size_t)(at - page), max_pixels, &facts, err);
 		if (result == BETON_SAMPLE_CORRUPT) {
 			at++;
 			continue;
@@ -105,7 +105,7 @@ static int search_page(const uint8_t *page, size_t size,
 	return BETON_OK;
 }
 
-int beton_find_pictures(const beton_reader *reader,
+int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
 			int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
 			beton_error *err)
 {
@@ -121,16 +121,17 @@ int beton_find_pictures(const beton_reader *reader,
 		size = end - at < room ? (size_t)(end - at) : room;
 		result = beton_read_section(reader, "pages", page, size, at, err);
 		if (result == BETON_OK)
-			result = search_page(page, size, take, context, err);
+			result = search_page(page, size, max_pixels, take, context, err);
 	}
 	free(page);
 	return result;
 }
 #else
-int beton_find_pictures(const beton_reader *reader,
+int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
 			int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
 			beton_error *err)
 {
+	(void)max_pixels;
 	(void)take;
 	(void)context;
 	return bt_fail(err, BETON_UNSUPPORTED, "%s: its metadata are lost, and this build cannot look for pictures",

@@ -11,10 +11,10 @@
  * lost. Errors: as beton_reader_open, for what leaves nothing. */
 int beton_salvage_open(beton_reader **out, const char *path, beton_repair_report *report, beton_error *err);
 
-/* Searches the pages for whole JPEGs and calls take for each, in their order; picture is valid during the call. Stops
- * when take returns something other than BETON_OK, and returns that. Memory: a page. Errors of its own: IO,
- * FILE_CHANGED, NO_MEMORY, UNSUPPORTED (a build without a JPEG decoder). */
-int beton_find_pictures(const beton_reader *reader,
+/* Searches the pages for whole JPEGs of at most max_pixels pixels and calls take for each, in their order; picture is
+ * valid during the call. Stops when take returns something other than BETON_OK, and returns that. Memory: a page.
+ * Errors of its own: IO, FILE_CHANGED, NO_MEMORY, UNSUPPORTED (a build without a JPEG decoder). */
+int beton_find_pictures(const beton_reader *reader, uint64_t max_pixels,
 			int (*take)(void *context, const beton_input *picture, beton_error *err), void *context,
 			beton_error *err);
 

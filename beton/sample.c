@@ -31,6 +31,12 @@ static int check_image(const sample_schema *schema, uint64_t index, const beton_
 				      "sides are 1 to %u",
 				      schema->path, (unsigned long long)index, field->name, value->width, value->height,
 				      (int)value->mode, (unsigned long long)value->size, UINT16_MAX);
+	if (value->mode == BETON_IMAGE_JPEG && (uint64_t)value->width * value->height > schema->max_pixels)
+		return bt_fail_sample(
+			err, BETON_INVALID_ARGUMENT, (int64_t)index,
+			"%s: sample %llu, field '%s': a JPEG of %u x %u pixels, more than max_pixels (%llu)",
+			schema->path, (unsigned long long)index, field->name, value->width, value->height,
+			(unsigned long long)schema->max_pixels);
 	if (value->mode == BETON_IMAGE_RAW)
 		*expected = (uint64_t)value->width * value->height * 3;
 	return BETON_OK;

@@ -20,7 +20,8 @@ typedef struct sample_schema {
 	uint32_t *blob_slots;    /* for each blob field: where in the record its pointer stands */
 	uint32_t *field_of_blob; /* and its index */
 	uint32_t page_size;
-	bool stored; /* values of compressed fields come compressed */
+	uint64_t max_pixels; /* of a JPEG */
+	bool stored;         /* values of compressed fields come compressed */
 } sample_schema;
 
 typedef struct sample_blob {

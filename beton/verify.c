@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "common/system.h"
 #include "content.h"
 #include "layout.h"
@@ -52,6 +53,22 @@ typedef struct verification {
 void beton_verify_options_init(beton_verify_options *options)
 {
 	*options = (beton_verify_options){.struct_size = sizeof(*options)};
+}
+
+/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
+static int take_options(const beton_verify_options *given, beton_verify_options *options, beton_error *err)
+{
+	const size_t least = offsetof(beton_verify_options, max_pixels);
+	beton_verify_options_init(options);
+	if (given && (given->struct_size < least || given->struct_size > sizeof(*options)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "verify options: struct_size is %zu, not %zu to %zu; call beton_verify_options_init",
+			       given->struct_size, least, sizeof(*options));
+	if (given)
+		memcpy(options, given, given->struct_size);
+	if (options->max_pixels == 0)
+		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
+	return BETON_OK;
 }
 
 static int cancelled(const char *path, beton_error *err)
@@ -115,7 +132,7 @@ static int check_content(const verification *self, const beton_value *value, con
 {
 	checked_content content;
 	beton_error fault;
-	int result = beton_content_check(self->reader, value, buffer, &content, &fault);
+	int result = beton_content_check(self->reader, value, self->options->max_pixels, buffer, &content, &fault);
 	chunk->report.bytes += value->blob.size;
 	chunk->report.pictures += result == BETON_OK && content.decoded;
 	chunk->report.undecoded += result == BETON_OK && content.undecoded;
@@ -322,18 +339,13 @@ static int open_file(verification *self, const char *path, beton_reader **reader
 int beton_verify(const char *path, const beton_verify_options *given, beton_verify_report *report, beton_error *err)
 {
 	beton_verify_options options;
-	beton_verify_options_init(&options);
 	*report = (beton_verify_report){0};
-	if (given) {
-		if (given->struct_size != sizeof(options))
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "verify options: struct_size is %zu, not %zu; call beton_verify_options_init",
-				       given->struct_size, sizeof(options));
-		options = *given;
-	}
+	int result = take_options(given, &options, err);
+	if (result != BETON_OK)
+		return result;
 	beton_reader *reader;
 	verification self = {.options = &options, .report = report};
-	int result = open_file(&self, path, &reader, err);
+	result = open_file(&self, path, &reader, err);
 	if (reader) {
 		self.reader = reader;
 		self.total = reader->info.num_samples;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "facts.h"
 #include "fields.h"
 #include "layout.h"
@@ -37,6 +38,8 @@ static int take_options(const beton_writer_options *given, beton_writer_options 
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "writer options: page_size %u is not a power of two from %u to %u", page_size,
 			       BETON_PAGE_SIZE_MIN, UINT32_C(1) << 31);
+	if (options->max_pixels == 0)
+		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
 	if (options->flags & ~(uint32_t)BETON_WRITER_NO_EXTENSION)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "writer options: unknown flags %#x", options->flags);
 	if (options->resume && !options->job)
@@ -175,6 +178,7 @@ static beton_writer *allocate(const char *path, const beton_writer_options *opti
 		return NULL;
 	writer->files = (spool){.data_fd = -1, .journal_fd = -1};
 	writer->schema.page_size = options->page_size;
+	writer->schema.max_pixels = options->max_pixels;
 	writer->window_limit = options->window;
 	writer->resumable = options->job != NULL;
 	writer->keep = options->resume;

@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-/* The largest picture that is decoded, in pixels: its RGB takes 768 MiB, and a progressive JPEG's coefficients twice
- * that while it is decoded. No header of a small hostile file can ask for more. */
-#define BT_IMAGE_PIXELS_MAX (UINT64_C(1) << 28)
+/* The most pixels of a picture that is decoded, unless an option says so: Pillow's MAX_IMAGE_PIXELS, 2^28 / 3. The
+ * coefficients of a progressive JPEG take 2 bytes for each pixel of a component, with three components 512 MiB then. */
+#define BT_MAX_PIXELS_DEFAULT UINT64_C(89478485)
 
 /* A progressive JPEG of this many scans is an attack on the decoder's time; encoders write about ten. */
 enum { BT_JPEG_SCANS_MAX = 200 };

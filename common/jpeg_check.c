@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "jpeg.h"
+#include "jpeg_header.h"
 
 /* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
 typedef struct checker {
@@ -34,21 +35,17 @@ static void leave_on_warning(j_common_ptr jpeg, int level)
 		leave(jpeg);
 }
 
-static void leave_with(checker *self, const char *what, unsigned limit)
-{
-	self->code = BETON_SAMPLE_CORRUPT;
-	snprintf(self->message, sizeof(self->message), "more than %u %s", limit, what);
-	longjmp(self->failed, 1);
-}
-
 static void limit_scans(j_common_ptr jpeg)
 {
 	checker *self = jpeg->client_data;
-	if (self->jpeg.input_scan_number > BT_JPEG_SCANS_MAX)
-		leave_with(self, "scans", BT_JPEG_SCANS_MAX);
+	if (self->jpeg.input_scan_number <= BT_JPEG_SCANS_MAX)
+		return;
+	self->code = BETON_SAMPLE_CORRUPT;
+	snprintf(self->message, sizeof(self->message), "more than %d scans", BT_JPEG_SCANS_MAX);
+	longjmp(self->failed, 1);
 }
 
-static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts *facts)
+static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts)
 {
 	j_decompress_ptr jpeg = &self->jpeg;
 	jpeg_create_decompress(jpeg);
@@ -58,8 +55,10 @@ static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts
 	jpeg_read_header(jpeg, TRUE);
 	facts->width = jpeg->image_width;
 	facts->height = jpeg->image_height;
-	if ((uint64_t)facts->width * facts->height > BT_IMAGE_PIXELS_MAX)
-		leave_with(self, "pixels", BT_IMAGE_PIXELS_MAX);
+	if (!bt_jpeg_header_check(jpeg, max_pixels, self->message, sizeof(self->message))) {
+		self->code = BETON_SAMPLE_CORRUPT;
+		longjmp(self->failed, 1);
+	}
 	/* One pixel for each block: every coefficient is decoded, and nearly nothing made of them. */
 	jpeg->scale_num = 1;
 	jpeg->scale_denom = 8;
@@ -75,7 +74,7 @@ static void check(checker *self, const uint8_t *data, size_t size, bt_jpeg_facts
 	facts->length = size - jpeg->src->bytes_in_buffer;
 }
 
-int bt_jpeg_check(const uint8_t *data, size_t size, bt_jpeg_facts *facts, beton_error *err)
+int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err)
 {
 	checker self = {.code = BETON_OK};
 	self.jpeg.err = jpeg_std_error(&self.errors);
@@ -83,7 +82,7 @@ int bt_jpeg_check(const uint8_t *data, size_t size, bt_jpeg_facts *facts, beton_
 	self.errors.error_exit = leave;
 	self.errors.emit_message = leave_on_warning;
 	if (setjmp(self.failed) == 0)
-		check(&self, data, size, facts);
+		check(&self, data, size, max_pixels, facts);
 	else
 		bt_fail(err, self.code, "its JPEG cannot be decoded: %s", self.message);
 	jpeg_destroy_decompress(&self.jpeg);

@@ -16,8 +16,8 @@ typedef struct bt_jpeg_facts {
 } bt_jpeg_facts;
 
 /* Decodes all of the picture's coefficients, and of the pixels no more than the library must: any error or warning of
- * the decoder, too many pixels and too many scans are a fault. The message does not name the file. Errors:
+ * the decoder, more than max_pixels pixels and too many scans are a fault. The message does not name the file. Errors:
  * SAMPLE_CORRUPT, NO_MEMORY. */
-int bt_jpeg_check(const uint8_t *data, size_t size, bt_jpeg_facts *facts, beton_error *err);
+int bt_jpeg_check(const uint8_t *data, size_t size, uint64_t max_pixels, bt_jpeg_facts *facts, beton_error *err);
 
 #endif

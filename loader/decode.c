@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/jpeg_header.h"
 #include "decode_segments.h"
 #include "decode_state.h"
 
@@ -34,12 +35,13 @@ static void limit_scans(j_common_ptr jpeg)
 	longjmp(decoder->failed, 1);
 }
 
-int bt_decoder_open(bt_decoder **out, bt_budget *budget, beton_error *err)
+int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, beton_error *err)
 {
 	bt_decoder *decoder = calloc(1, sizeof(*decoder));
 	*out = decoder;
 	if (!decoder)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a JPEG decoder");
+	decoder->max_pixels = max_pixels;
 	decoder->budget = decoder->cut.budget = decoder->pixels.budget = budget;
 	decoder->jpeg.err = jpeg_std_error(&decoder->errors);
 	decoder->jpeg.client_data = decoder;
@@ -142,6 +144,10 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 			 jpeg->image_width, jpeg->image_height, value->width, value->height);
 		longjmp(decoder->failed, 1);
 	}
+	if (!bt_jpeg_header_check(jpeg, decoder->max_pixels, decoder->message, sizeof(decoder->message))) {
+		decoder->code = BETON_SAMPLE_CORRUPT;
+		longjmp(decoder->failed, 1);
+	}
 	book_coefficients(decoder);
 	if (request->pixels == BT_WANT_PLANES && bt_planes_possible(jpeg))
 		bt_decode_planes(decoder, bytes, size, request, out);
@@ -171,12 +177,9 @@ static void give_coefficients(bt_decoder *decoder)
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
 	      const bt_request *request, bt_picture *out, beton_error *err)
 {
-	uint64_t pixels = (uint64_t)value->width * value->height;
-	if (pixels == 0 || pixels > BT_IMAGE_PIXELS_MAX)
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample,
-				      "sample %lld: an image of %u x %u pixels; the limit is %llu pixels in all",
-				      (long long)sample, value->width, value->height,
-				      (unsigned long long)BT_IMAGE_PIXELS_MAX);
+	if (value->width == 0 || value->height == 0)
+		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, sample, "sample %lld: an image of %u x %u pixels",
+				      (long long)sample, value->width, value->height);
 	if (value->mode == BETON_IMAGE_RAW)
 		return view_raw(sample, value, bytes, &request->crop, out, err);
 	if (setjmp(decoder->failed)) {

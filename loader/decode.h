@@ -30,14 +30,14 @@ typedef struct bt_request {
 /* Decoder of one worker: its buffers. Nothing of a picture is left in it that the next one's pixels could depend on. */
 typedef struct bt_decoder bt_decoder;
 
-/* budget: see bt_buffer; outlives the decoder. */
-int bt_decoder_open(bt_decoder **out, bt_budget *budget, beton_error *err);
+/* max_pixels: of a JPEG; one that has more is a fault. budget: see bt_buffer; outlives the decoder. */
+int bt_decoder_open(bt_decoder **out, uint64_t max_pixels, bt_budget *budget, beton_error *err);
 void bt_decoder_close(bt_decoder **decoder);
 
 /* Decodes the crop from bytes (value->blob.size of them), which lies inside value->width x value->height. The picture
  * points into bytes (raw images) or into the decoder, until its next call. JPEG data below and beside the crop is not
  * looked at more than the crop needs; the pixels are those of a whole decode. A JPEG warning is an error: its pixels
- * would be made up. Errors: SAMPLE_CORRUPT (more than BT_IMAGE_PIXELS_MAX pixels too), NO_MEMORY. */
+ * would be made up. Errors: SAMPLE_CORRUPT (more than max_pixels too), NO_MEMORY. */
 int bt_decode(bt_decoder *decoder, int64_t sample, const beton_value *value, const uint8_t *bytes,
 	      const bt_request *request, bt_picture *out, beton_error *err);
 

@@ -20,6 +20,7 @@ struct bt_decoder {
 	jmp_buf failed;
 	int code; /* of the failure */
 	char message[JMSG_LENGTH_MAX];
+	uint64_t max_pixels;
 	bt_buffer cut; /* a JPEG of those segments that a crop needs */
 	bt_buffer pixels;
 	bt_budget *budget; /* of the buffers, and of what the library holds of a picture */

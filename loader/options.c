@@ -5,6 +5,7 @@
 
 #include "batch_operations.h"
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "common/system.h"
 #include "options_image.h"
 
@@ -17,8 +18,9 @@ enum {
 	CPU_MAX = 65535
 };
 
-/* Callers never pass less than the struct of the first release; with that release this becomes a number. */
-#define FIRST_SIZE sizeof(beton_loader_options)
+/* What the struct had at first. Callers that were built with an older header do not know the options behind it, and get
+ * their defaults. */
+#define FIRST_SIZE offsetof(beton_loader_options, max_pixels)
 
 void beton_loader_options_init(beton_loader_options *options)
 {
@@ -119,6 +121,8 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 	if (result)
 		return result;
 	bt_options_resolve_image(&out->image);
+	if (out->max_pixels == 0)
+		out->max_pixels = BT_MAX_PIXELS_DEFAULT;
 	if (out->num_threads == 0) {
 		int cores = bt_available_cores();
 		out->num_threads = cores < THREADS_MAX ? (uint32_t)cores : THREADS_MAX;

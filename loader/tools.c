@@ -54,7 +54,7 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 			    .ahead_max = loader->resources.ahead_max,
 			    .budget = {.limit = loader->resources.scratch_bytes}};
 	share_budget(tools);
-	int result = bt_decoder_open(&tools->decoder, &tools->budget, err);
+	int result = bt_decoder_open(&tools->decoder, loader->options.max_pixels, &tools->budget, err);
 	if (result)
 		return result;
 	tools->tickets = calloc(capacity, sizeof(*tools->tickets));

@@ -366,6 +366,29 @@ static void test_missing_tables(void **state)
 	free(rgb);
 }
 
+/* More pixels than are decoded: whether it is to shrink or not. */
+static void test_max_pixels(void **state)
+{
+	(void)state;
+	static const write_mode modes[] = {WRITE_ORIGINAL, WRITE_JPG, WRITE_RAW};
+	const jpeg_sort sort = {.colour = JCS_YCbCr, .h = 2, .v = 2, .progressive = true};
+	uint8_t *rgb = textured_pixels(40, 30);
+	jpeg_bytes source = jpeg_make(&sort, 40, 30, rgb, 80);
+	for (size_t i = 0; i < COUNT(modes); i++) {
+		image_settings settings = defaults(modes[i]);
+		settings.max_pixels = 40 * 30;
+		stored_image stored = convert(source.data, source.size, &settings);
+		free(stored.data);
+		settings.max_pixels--;
+		settings.max_resolution = i == 2 ? 20 : 0;
+		const char *message = refusal(source.data, source.size, &settings, BETON_SAMPLE_CORRUPT);
+		assert_non_null(strstr(message, "picture: "));
+		assert_non_null(strstr(message, "it has 40 x 30 pixels, more than max_pixels (1199)"));
+	}
+	free(source.data);
+	free(rgb);
+}
+
 /* The last scan again and again. */
 static void test_many_scans(void **state)
 {
@@ -615,7 +638,8 @@ static int rewrite_file(const char *path, const struct stat *status, int type, s
 	beton_error err;
 	jpeg_facts facts;
 	if (source.size > 3 && memcmp(source.data, "\xff\xd8\xff", 3) == 0 &&
-	    jpeg_inspect(source.data, source.size, path, &facts, &err) == BETON_OK && facts.colour != JPEG_CMYK) {
+	    jpeg_inspect(source.data, source.size, UINT64_MAX, path, &facts, &err) == BETON_OK &&
+	    facts.colour != JPEG_CMYK) {
 		if (jpeg_rewrite(source.data, source.size, path, &out, &size, &err) != BETON_OK)
 			fail_msg("%s", err.message);
 		assert_non_null(out);
@@ -655,6 +679,7 @@ int main(void)
 		cmocka_unit_test(test_orientation_can_be_ignored),
 		cmocka_unit_test(test_refused_by_name),
 		cmocka_unit_test(test_missing_tables),
+		cmocka_unit_test(test_max_pixels),
 		cmocka_unit_test(test_many_scans),
 		cmocka_unit_test(test_small_scales),
 		cmocka_unit_test(test_reencoding),

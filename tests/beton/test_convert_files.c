@@ -196,6 +196,20 @@ static void refuse(const bytes *source, const char *word)
 		fail_msg("'%s' is not in: %s", word, err.message);
 }
 
+/* A limit of its pixels lets a picture pass, one less does not. */
+static void check_max_pixels(const bytes *source)
+{
+	image_settings settings = settings_of(true);
+	settings.max_pixels = WIDTH * HEIGHT;
+	stored_image out;
+	beton_error err;
+	assert_int_equal(convert(source, &settings, &out, &err), BETON_OK);
+	free(out.data);
+	settings.max_pixels--;
+	assert_int_equal(convert(source, &settings, &out, &err), BETON_SAMPLE_CORRUPT);
+	assert_non_null(strstr(err.message, "pixels, more than max_pixels ("));
+}
+
 static void test_png_truncated(void **state)
 {
 	(void)state;
@@ -203,6 +217,7 @@ static void test_png_truncated(void **state)
 	bytes png;
 	make_pixels(rgba);
 	make_png(&png, rgba, 8, 1, true);
+	check_max_pixels(&png);
 	for (size_t size = png.size; size-- > 8;) {
 		png.size = size;
 		refuse(&png, "PNG");
@@ -257,6 +272,7 @@ static void test_webp(void **state)
 		const image_settings settings = settings_of(blend);
 		check(&webp, &settings, rgba);
 	}
+	check_max_pixels(&webp);
 	for (size_t size = webp.size; size-- > 12;) {
 		webp.size = size;
 		refuse(&webp, "WebP");

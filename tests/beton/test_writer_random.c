@@ -146,6 +146,7 @@ static uint64_t write_plan(const plan *self, const char *path, int threads, bool
 {
 	beton_writer_options options;
 	beton_writer_options_init(&options);
+	options.max_pixels = UINT64_MAX;
 	options.page_size = PAGE;
 	options.expected_samples = self->expected;
 	options.job = resume ? "random" : NULL;

@@ -165,7 +165,7 @@ static void check_whole(bt_decoder *decoder, const job *one, const outcome *part
 static bt_decoder *open_decoder(void)
 {
 	bt_decoder *decoder;
-	if (bt_decoder_open(&decoder, NULL, NULL) != BETON_OK)
+	if (bt_decoder_open(&decoder, PIXELS_MAX, NULL, NULL) != BETON_OK)
 		abort();
 	return decoder;
 }

@@ -141,8 +141,11 @@ static char *write_damaged(bool all_whole)
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
 				      {.name = "text", .type = BETON_FIELD_JSON}};
 	char *path = fixture_write(1, -1);
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.max_pixels = UINT64_MAX;
 	beton_writer *writer = NULL;
-	assert_ok(beton_writer_open(&writer, path, fields, 2, NULL, err));
+	assert_ok(beton_writer_open(&writer, path, fields, 2, &options, err));
 	for (uint64_t i = 0; i < 5 * KINDS; i++) {
 		int kind = all_whole ? WHOLE : (int)(i % KINDS);
 		uint8_t *pixels = fixture_pixels(i, 64, 48);

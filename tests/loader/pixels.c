@@ -21,7 +21,7 @@ static bt_decoder *decoder;
 static int open_decoder(void **state)
 {
 	(void)state;
-	return bt_decoder_open(&decoder, NULL, NULL);
+	return bt_decoder_open(&decoder, UINT64_MAX, NULL, NULL);
 }
 
 static int close_decoder(void **state)
@@ -224,7 +224,7 @@ static void damaged_jpegs_are_refused(void **state)
 	value = jpeg_value(0, 0, size);
 	check_refused(bytes, &value, "0 x 0");
 	value = jpeg_value(65535, 65535, size);
-	check_refused(bytes, &value, "limit");
+	check_refused(bytes, &value, "its metadata says");
 	memset(bytes + size / 2, 0xff, 64);
 	value = jpeg_value(WIDTH, HEIGHT, size);
 	check_refused(bytes, &value, "Corrupt JPEG data");

@@ -19,7 +19,7 @@ static bt_decoder *decoder;
 static int open_decoder(void **state)
 {
 	(void)state;
-	return bt_decoder_open(&decoder, NULL, NULL);
+	return bt_decoder_open(&decoder, UINT64_MAX, NULL, NULL);
 }
 
 static int close_decoder(void **state)

@@ -22,6 +22,7 @@ static const char *const usage_text =
 	"      --direct            read past the page cache\n"
 	"      --read-ahead N      samples that each thread reads ahead; 0, the default: automatic\n"
 	"      --memory-limit N    bytes for batches and work; 0, the default: what they need\n"
+	"      --max-pixels N      of a JPEG; one that has more is a bad sample (default 89478485)\n"
 	"      --on-error NAME     of bad samples: fail (default), skip or substitute\n"
 	"      --seed N            of order and augmentation (default 0)\n"
 	"      --epochs N          default 3\n"
@@ -158,6 +159,8 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		return good;
 	case 'm':
 		return number("--memory-limit", text, 0, UINT64_MAX, &loader->memory_limit);
+	case 'x':
+		return number("--max-pixels", text, 1, UINT64_MAX, &loader->max_pixels);
 	case 'E':
 		good = choose(name, policies, text, &value);
 		loader->on_error = (beton_on_error)value;
@@ -217,6 +220,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"direct", no_argument, NULL, 'u'},
 					      {"read-ahead", required_argument, NULL, 'a'},
 					      {"memory-limit", required_argument, NULL, 'm'},
+					      {"max-pixels", required_argument, NULL, 'x'},
 					      {"on-error", required_argument, NULL, 'E'},
 					      {"seed", required_argument, NULL, 's'},
 					      {"epochs", required_argument, NULL, 'n'},

@@ -11,6 +11,7 @@
 #include <beton/verify.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
@@ -22,6 +23,8 @@ static const char *const usage_text =
 	"\n"
 	"  -l, --list       list the samples that are lost, with the reason\n"
 	"  -s, --strict     leave out samples whose numbers are under a damaged checksum\n"
+	"  -m, --max-pixels=N\n"
+	"                   a JPEG that has more is lost (default 89478485)\n"
 	"  -F, --force      replace OUT.beton if it exists\n"
 	"  -j, --json       print one JSON object\n"
 	"  -Q, --quiet      no progress and no summary\n"
@@ -30,10 +33,15 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, also when samples were lost; 1 failure, and no output; 2 wrong usage.\n";
 
-static const struct option long_options[] = {{"list", no_argument, NULL, 'l'},    {"strict", no_argument, NULL, 's'},
-					     {"force", no_argument, NULL, 'F'},   {"json", no_argument, NULL, 'j'},
-					     {"quiet", no_argument, NULL, 'Q'},   {"help", no_argument, NULL, 'h'},
-					     {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"list", no_argument, NULL, 'l'},
+					     {"strict", no_argument, NULL, 's'},
+					     {"max-pixels", required_argument, NULL, 'm'},
+					     {"force", no_argument, NULL, 'F'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
 
 typedef struct repair_job {
 	const char *input;
@@ -157,14 +165,19 @@ int main(int argc, char **argv)
 	repair_job job = {0};
 	beton_repair_options options;
 	beton_repair_options_init(&options);
+	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "lsFjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "lsm:FjQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
 			job.list = true;
 			break;
 		case 's':
 			options.strict = true;
+			break;
+		case 'm':
+			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
+				return wrong(err.message);
 			break;
 		case 'F':
 			job.force = true;
@@ -189,7 +202,6 @@ int main(int argc, char **argv)
 	job.output = argv[optind + 1];
 	if (!*job.output)
 		return wrong("the name of the output is empty");
-	beton_error err;
 	program_start();
 	return program_end("beton-repair", repair(&job, &options, &err), &err);
 }

@@ -22,6 +22,7 @@ static const char *const usage_text =
 	"Check whether .beton files are whole; list every fault with its section, offset and sample.\n"
 	"\n"
 	"  -d, --deep         read all of it: compare checksums, decode every picture\n"
+	"  -m, --max-pixels=N a JPEG that has more is a fault, and not decoded (default 89478485)\n"
 	"  -t, --threads=N    default: one for each core\n"
 	"  -j, --json         one JSON object for each file\n"
 	"  -Q, --quiet        no progress, and nothing about files that are whole\n"
@@ -30,13 +31,11 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 every file is whole, 1 a fault was found or a file cannot be read, 2 wrong usage.\n";
 
-static const struct option long_options[] = {{"deep", no_argument, NULL, 'd'},
-					     {"threads", required_argument, NULL, 't'},
-					     {"json", no_argument, NULL, 'j'},
-					     {"quiet", no_argument, NULL, 'Q'},
-					     {"help", no_argument, NULL, 'h'},
-					     {"version", no_argument, NULL, 'V'},
-					     {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+	{"deep", no_argument, NULL, 'd'},          {"max-pixels", required_argument, NULL, 'm'},
+	{"threads", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},         {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0}};
 
 typedef struct file_check {
 	const char *path;
@@ -190,10 +189,14 @@ int main(int argc, char **argv)
 	beton_error err;
 	uint64_t threads = 0;
 	int option;
-	while ((option = getopt_long(argc, argv, "dt:jQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "dm:t:jQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'd':
 			options.deep = true;
+			break;
+		case 'm':
+			if (bt_parse_u64("--max-pixels", optarg, 1, UINT64_MAX, &options.max_pixels, &err) != BETON_OK)
+				return wrong(err.message);
 			break;
 		case 't':
 			if (bt_parse_u64("--threads", optarg, 1, 1024, &threads, &err) != BETON_OK)

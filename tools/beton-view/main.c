@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
@@ -26,6 +27,7 @@ static const char *const usage_text =
 	"  -f, --field=NAME        the field of pictures (default: image, or the only one)\n"
 	"  -k, --columns=N         pictures in a row (default 8)\n"
 	"  -s, --side=N            pixels of the longer side of each picture (default 160)\n"
+	"  -m, --max-pixels=N      a JPEG that has more counts as damaged (default 89478485)\n"
 	"  -t, --format=FORMAT     png or html (default: by the name of the output)\n"
 	"  -F, --force             replace the output if it exists\n"
 	"  -j, --json              the summary as JSON\n"
@@ -35,14 +37,21 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure or damaged pictures, 2 wrong usage.\n";
 
-static const struct option long_options[] = {
-	{"number", required_argument, NULL, 'n'}, {"index", required_argument, NULL, 'i'},
-	{"class", required_argument, NULL, 'c'},  {"where", required_argument, NULL, 'w'},
-	{"field", required_argument, NULL, 'f'},  {"columns", required_argument, NULL, 'k'},
-	{"side", required_argument, NULL, 's'},   {"format", required_argument, NULL, 't'},
-	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
-	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"number", required_argument, NULL, 'n'},
+					     {"index", required_argument, NULL, 'i'},
+					     {"class", required_argument, NULL, 'c'},
+					     {"where", required_argument, NULL, 'w'},
+					     {"field", required_argument, NULL, 'f'},
+					     {"columns", required_argument, NULL, 'k'},
+					     {"side", required_argument, NULL, 's'},
+					     {"format", required_argument, NULL, 't'},
+					     {"max-pixels", required_argument, NULL, 'm'},
+					     {"force", no_argument, NULL, 'F'},
+					     {"json", no_argument, NULL, 'j'},
+					     {"quiet", no_argument, NULL, 'Q'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
 
 enum { COLUMNS_MAX = 1000, SIDE_LEAST = 16, SIDE_MAX = 1000 };
 
@@ -56,6 +65,7 @@ typedef struct view_options {
 	uint64_t number;
 	uint64_t columns;
 	uint64_t side;
+	uint64_t max_pixels;
 	view_format format;
 	bool force;
 	bool json;
@@ -135,6 +145,7 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 	view_job job = {.chosen = &options->selection,
 			.columns = (uint32_t)options->columns,
 			.side = (uint32_t)options->side,
+			.max_pixels = options->max_pixels,
 			.stream = stdout,
 			.bar = &bar};
 	bool standard = strcmp(options->output, "-") == 0;
@@ -174,6 +185,8 @@ static int parse_option(view_options *options, int option, const char *text, bet
 		return bt_parse_u64("--columns", text, 1, COLUMNS_MAX, &options->columns, err);
 	case 's':
 		return bt_parse_u64("--side", text, SIDE_LEAST, SIDE_MAX, &options->side, err);
+	case 'm':
+		return bt_parse_u64("--max-pixels", text, 1, UINT64_MAX, &options->max_pixels, err);
 	case 't':
 		return parse_format(text, &options->format, err);
 	case 'i':
@@ -223,11 +236,11 @@ static view_format format_of(const view_options *options)
 
 int main(int argc, char **argv)
 {
-	view_options options = {.number = 64, .columns = 8, .side = 160};
+	view_options options = {.number = 64, .columns = 8, .side = 160, .max_pixels = BT_MAX_PIXELS_DEFAULT};
 	beton_error err;
 	uint64_t damaged = 0;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:i:c:w:f:k:s:t:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "n:i:c:w:f:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&options, NULL);
 		if (option == 'h' || option == 'V') {

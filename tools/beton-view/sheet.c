@@ -78,7 +78,8 @@ static int draw_strip(view_job *job, view_walk *walk, view_sample *sample, strip
 		if (result == BETON_OK && !found)
 			return BETON_OK;
 		if (result == BETON_OK)
-			result = tile_decode(&picture, job->reader, &sample->value, sample->stored, job->side, &fault);
+			result = tile_decode(&picture, job->reader, &sample->value, sample->stored, job->max_pixels,
+					     job->side, &fault);
 		if (result == BETON_SAMPLE_CORRUPT) {
 			view_note_damage(job, &fault);
 		} else if (result != BETON_OK) {

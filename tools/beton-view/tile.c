@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static tjscalingfactor choose_scale(int width, int height, uint32_t side)
 }
 
 static int decode(tjhandle decoder, pixels *out, const beton_reader *reader, const beton_value *value,
-		  const uint8_t *stored, uint32_t side, beton_error *err)
+		  const uint8_t *stored, uint64_t max_pixels, uint32_t side, beton_error *err)
 {
 	int width;
 	int height;
@@ -40,8 +41,12 @@ static int decode(tjhandle decoder, pixels *out, const beton_reader *reader, con
 	unsigned long size = (unsigned long)value->blob.size;
 	if (tjDecompressHeader3(decoder, stored, size, &width, &height, &sampling, &space) != 0)
 		return fail(reader, value, BETON_SAMPLE_CORRUPT, tjGetErrorStr2(decoder), err);
-	if ((uint64_t)width * (uint64_t)height > BT_IMAGE_PIXELS_MAX)
-		return fail(reader, value, BETON_SAMPLE_CORRUPT, "the JPEG is too large to be decoded", err);
+	if ((uint64_t)width * (uint64_t)height > max_pixels) {
+		char why[96];
+		snprintf(why, sizeof(why), "it has %d x %d pixels, more than max_pixels (%llu)", width, height,
+			 (unsigned long long)max_pixels);
+		return fail(reader, value, BETON_SAMPLE_CORRUPT, why, err);
+	}
 	tjscalingfactor scale = choose_scale(width, height, side);
 	bool cmyk = space == TJCS_CMYK || space == TJCS_YCCK;
 	out->width = (uint32_t)TJSCALED(width, scale);
@@ -59,12 +64,12 @@ static int decode(tjhandle decoder, pixels *out, const beton_reader *reader, con
 }
 
 static int decode_jpeg(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored,
-		       uint32_t side, beton_error *err)
+		       uint64_t max_pixels, uint32_t side, beton_error *err)
 {
 	tjhandle decoder = tjInitDecompress();
 	if (!decoder)
 		return fail(reader, value, BETON_NO_MEMORY, "no memory for a decoder", err);
-	int result = decode(decoder, out, reader, value, stored, side, err);
+	int result = decode(decoder, out, reader, value, stored, max_pixels, side, err);
 	tjDestroy(decoder);
 	return result;
 }
@@ -103,8 +108,8 @@ static int shrink(pixels *out, const pixels *from, uint32_t side)
 	return BETON_OK;
 }
 
-int tile_decode(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored, uint32_t side,
-		beton_error *err)
+int tile_decode(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored,
+		uint64_t max_pixels, uint32_t side, beton_error *err)
 {
 	pixels full = {0};
 	int result = BETON_OK;
@@ -112,7 +117,7 @@ int tile_decode(pixels *out, const beton_reader *reader, const beton_value *valu
 	if (value->mode == BETON_IMAGE_RAW)
 		full = (pixels){.data = (uint8_t *)stored, .width = value->width, .height = value->height};
 	else
-		result = decode_jpeg(&full, reader, value, stored, side, err);
+		result = decode_jpeg(&full, reader, value, stored, max_pixels, side, err);
 	if (result == BETON_OK && shrink(out, &full, side) != BETON_OK)
 		result = fail(reader, value, BETON_NO_MEMORY, "no memory for its pixels", err);
 	if (full.data != stored)

@@ -15,8 +15,8 @@ typedef struct pixels {
 
 /* Decodes a stored picture (value, whose bytes are at stored) and shrinks it, if it is larger, to fit side x side; each
  * pixel is the mean of the area that it covers. JPEGs are decoded at the smallest scale that is large enough. Errors:
- * SAMPLE_CORRUPT, NO_MEMORY. */
-int tile_decode(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored, uint32_t side,
-		beton_error *err);
+ * SAMPLE_CORRUPT (a JPEG of more than max_pixels pixels too), NO_MEMORY. */
+int tile_decode(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored,
+		uint64_t max_pixels, uint32_t side, beton_error *err);
 
 #endif

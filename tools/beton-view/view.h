@@ -20,7 +20,8 @@ typedef struct view_job {
 	uint32_t picture;      /* field */
 	int label;             /* field, or -1 */
 	uint32_t columns;
-	uint32_t side; /* pixels of a tile */
+	uint32_t side;       /* pixels of a tile */
+	uint64_t max_pixels; /* of a JPEG */
 	FILE *stream;
 	progress *bar;
 	uint64_t damaged; /* pictures, which are shown as such */

@@ -34,19 +34,27 @@ void image_settings_init(image_settings *settings)
 				     .quality = 90,
 				     .blend = true,
 				     .background = {255, 255, 255},
+				     .max_pixels = BT_MAX_PIXELS_DEFAULT,
 				     .compress_probability = 0.5};
+}
+
+int image_check_size(const image_settings *settings, uint64_t width, uint64_t height, const char *name,
+		     beton_error *err)
+{
+	/* Sides are below 2^32. */
+	if (width * height <= settings->max_pixels)
+		return BETON_OK;
+	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: it has %llu x %llu pixels, more than max_pixels (%llu)", name,
+		       (unsigned long long)width, (unsigned long long)height, (unsigned long long)settings->max_pixels);
 }
 
 int image_allocate_channels(rgb_image *image, uint64_t width, uint64_t height, int channels, const char *name,
 			    beton_error *err)
 {
 	*image = (rgb_image){0};
-	if (width < 1 || height < 1 || width > UINT16_MAX || height > UINT16_MAX ||
-	    width * height > BT_IMAGE_PIXELS_MAX)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT,
-			       "%s: %llu x %llu pixels; a side has 1 to %u, a picture at most %llu", name,
-			       (unsigned long long)width, (unsigned long long)height, UINT16_MAX,
-			       (unsigned long long)BT_IMAGE_PIXELS_MAX);
+	if (width < 1 || height < 1 || width > UINT16_MAX || height > UINT16_MAX)
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: %llu x %llu pixels; a side has 1 to %u", name,
+			       (unsigned long long)width, (unsigned long long)height, UINT16_MAX);
 	*image = (rgb_image){malloc((size_t)(width * height) * (size_t)channels), (uint32_t)width, (uint32_t)height};
 	return image->data ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 }
@@ -211,7 +219,7 @@ static int convert_jpeg(picture *self, stored_image *out, beton_error *err)
 {
 	const file_bytes *file = self->file;
 	jpeg_facts facts;
-	int result = jpeg_inspect(file->data, file->size, self->name, &facts, err);
+	int result = jpeg_inspect(file->data, file->size, self->settings->max_pixels, self->name, &facts, err);
 	if (result != BETON_OK)
 		return result;
 	self->orientation = self->settings->ignore_orientation ? 1 : facts.orientation;

@@ -42,10 +42,11 @@ typedef struct image_settings {
 	uint64_t smart_threshold; /* bytes; where has_threshold */
 	bool has_threshold;
 	double compress_probability; /* 0..1 */
+	uint64_t max_pixels;         /* of a picture file that is decoded */
 	uint64_t compress_seed;      /* which pictures become JPEGs depends on this and on the bytes of each */
 } image_settings;
 
-/* Quality 90, area, white background. */
+/* Quality 90, area, white background, 89,478,485 pixels. */
 void image_settings_init(image_settings *settings);
 
 /* Rows of 3 bytes a pixel, without padding; data is the owner's to free. */
@@ -74,7 +75,11 @@ int image_convert(file_bytes *file, const char *name, const image_settings *sett
 int image_convert_pixels(rgb_image *image, const char *name, const image_settings *settings, stored_image *out,
 			 beton_error *err);
 
-/* Memory for width x height pixels; checks the limits. */
+/* Whether a picture file of that size is decoded. Errors: SAMPLE_CORRUPT. */
+int image_check_size(const image_settings *settings, uint64_t width, uint64_t height, const char *name,
+		     beton_error *err);
+
+/* Memory for width x height pixels; sides are at most 65535. */
 int image_allocate(rgb_image *image, uint64_t width, uint64_t height, const char *name, beton_error *err);
 
 /* The same with that many bytes a pixel. */

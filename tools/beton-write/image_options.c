@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/jpeg.h"
 #include "common/system.h"
 
 const char *const image_options_usage =
@@ -25,6 +26,7 @@ const char *const image_options_usage =
 	"      --keep-bytes          original: copy JPEG files as they are, do not rewrite them for loading\n"
 	"      --no-check            with --keep-bytes: do not read them for damage\n"
 	"      --ignore-orientation  do not turn pictures upright by their EXIF\n"
+	"      --max-pixels=N        a picture that has more is a bad sample (default 89478485)\n"
 	"      --background=RRGGBB   behind what is transparent (default FFFFFF); none: drop transparency\n";
 
 static const char *const mode_names[] = {
@@ -102,7 +104,7 @@ static int parse_side(const char *what, const char *text, uint32_t *side, beton_
 
 bool image_option_known(int option)
 {
-	return (option >= IMAGE_OPTION_SMART_THRESHOLD && option <= IMAGE_OPTION_BACKGROUND) || option == 'm' ||
+	return (option >= IMAGE_OPTION_SMART_THRESHOLD && option <= IMAGE_OPTION_MAX_PIXELS) || option == 'm' ||
 	       option == 'r' || option == 'q';
 }
 
@@ -143,6 +145,8 @@ int image_option_parse(image_settings *settings, int option, const char *text, b
 		return parse_filter(text, &settings->filter, err);
 	case IMAGE_OPTION_SUBSAMPLING:
 		return parse_subsampling(text, &settings->full_colour, err);
+	case IMAGE_OPTION_MAX_PIXELS:
+		return bt_parse_u64("--max-pixels", text, 1, UINT64_MAX, &settings->max_pixels, err);
 	case IMAGE_OPTION_BACKGROUND:
 		return parse_background(settings, text, err);
 	default:
@@ -211,6 +215,8 @@ bool image_facts_add(const image_settings *settings, json_t *object)
 	       (!settings->has_threshold || set_as_text(object, "smart_threshold", settings->smart_threshold)) &&
 	       (!proportion || set(object, "compress_probability", json_real(settings->compress_probability))) &&
 	       (!proportion || set_as_text(object, "compress_seed", settings->compress_seed)) &&
+	       (settings->max_pixels == BT_MAX_PIXELS_DEFAULT ||
+		set_as_text(object, "max_pixels", settings->max_pixels)) &&
 	       set_flag(object, "keep_bytes", settings->keep_bytes) &&
 	       set_flag(object, "no_check", settings->unchecked) &&
 	       set_flag(object, "ignore_orientation", settings->ignore_orientation) &&

@@ -20,6 +20,7 @@ enum {
 	IMAGE_OPTION_NO_CHECK,
 	IMAGE_OPTION_IGNORE_ORIENTATION,
 	IMAGE_OPTION_BACKGROUND,
+	IMAGE_OPTION_MAX_PIXELS,
 };
 
 /* For the table of getopt_long. */
@@ -35,6 +36,7 @@ enum {
 		{"keep-bytes", no_argument, NULL, IMAGE_OPTION_KEEP_BYTES},                             \
 		{"no-check", no_argument, NULL, IMAGE_OPTION_NO_CHECK},                                 \
 		{"ignore-orientation", no_argument, NULL, IMAGE_OPTION_IGNORE_ORIENTATION},             \
+		{"max-pixels", required_argument, NULL, IMAGE_OPTION_MAX_PIXELS},                       \
 	{                                                                                               \
 		"background", required_argument, NULL, IMAGE_OPTION_BACKGROUND                          \
 	}

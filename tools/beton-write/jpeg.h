@@ -23,8 +23,10 @@ typedef struct jpeg_facts {
 	int orientation; /* that of EXIF, 1..8; 1 where there is none */
 } jpeg_facts;
 
-/* Reads the header. */
-int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts *facts, beton_error *err);
+/* Reads the header. The other functions are for JPEGs that were let pass: a fault is also one of more than max_pixels.
+ */
+int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const char *name, jpeg_facts *facts,
+		 beton_error *err);
 
 /* Reads the whole picture without making pixels, to find damaged data. */
 int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err);

@@ -97,9 +97,6 @@ void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size)
 	jpeg_mem_src(&self->info, data, (unsigned long)size);
 	jpeg_save_markers(&self->info, JPEG_APP0 + 1, 0xffff);
 	jpeg_read_header(&self->info, TRUE);
-	if ((uint64_t)self->info.image_width * self->info.image_height > BT_IMAGE_PIXELS_MAX)
-		jpeg_escape_leave(&self->escape, "%u x %u pixels; a picture has at most %llu", self->info.image_width,
-				  self->info.image_height, (unsigned long long)BT_IMAGE_PIXELS_MAX);
 }
 
 /* Colour has fewer pixels than brightness. libjpeg makes up for that by decoding it at a larger scale if it can do so

@@ -40,8 +40,7 @@ typedef struct jpeg_reader {
 	jpeg_escape escape;
 } jpeg_reader;
 
-/* Up to the header, whose size is checked before the library takes memory for it. The escape must be set up; leaves by
- * it on failure. EXIF markers are kept. */
+/* Up to the header. The escape must be set up; leaves by it on failure. EXIF markers are kept. */
 void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size);
 
 /* Has the picture be decoded in the fewest eighths of its size that a result of width x height needs, and returns them:

@@ -4,24 +4,22 @@
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "common/jpeg_check.h"
+#include "common/jpeg_header.h"
 #include "jpeg.h"
 #include "jpeg_common.h"
 #include "orientation.h"
 
-static jpeg_colour colour_of(jpeg_reader *self)
+static jpeg_colour colour_of(const struct jpeg_decompress_struct *info)
 {
-	switch (self->info.jpeg_color_space) {
+	switch (info->jpeg_color_space) {
 	case JCS_GRAYSCALE:
 		return JPEG_GREY;
 	case JCS_YCbCr:
 		return JPEG_YCC;
 	case JCS_RGB:
 		return JPEG_RGB;
-	case JCS_CMYK:
-	case JCS_YCCK:
+	default: /* or YCCK: jpeg_inspect has refused what is unknown */
 		return JPEG_CMYK;
-	default:
-		jpeg_escape_leave(&self->escape, "%d components of unknown meaning", self->info.num_components);
 	}
 }
 
@@ -35,16 +33,20 @@ static int orientation_of(jpeg_reader *self)
 	return orientation ? orientation : 1;
 }
 
-int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts *facts, beton_error *err)
+int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const char *name, jpeg_facts *facts,
+		 beton_error *err)
 {
 	jpeg_reader self = {0};
 	self.info.err = jpeg_escape_init(&self.escape);
 	if (setjmp(self.escape.target))
 		return jpeg_reader_fail(&self, name, err);
 	jpeg_reader_start(&self, data, size);
+	char why[JMSG_LENGTH_MAX];
+	if (!bt_jpeg_header_check(&self.info, max_pixels, why, sizeof(why)))
+		jpeg_escape_leave(&self.escape, "%s", why);
 	facts->width = self.info.image_width;
 	facts->height = self.info.image_height;
-	facts->colour = colour_of(&self);
+	facts->colour = colour_of(&self.info);
 	facts->orientation = orientation_of(&self);
 	jpeg_destroy_decompress(&self.info);
 	return BETON_OK;
@@ -53,7 +55,7 @@ int jpeg_inspect(const uint8_t *data, size_t size, const char *name, jpeg_facts 
 int jpeg_check(const uint8_t *data, size_t size, const char *name, beton_error *err)
 {
 	bt_jpeg_facts facts;
-	int result = bt_jpeg_check(data, size, &facts, err);
+	int result = bt_jpeg_check(data, size, UINT64_MAX, &facts, err);
 	if (result != BETON_OK)
 		bt_prefix(err, "%s", name);
 	return result;
@@ -88,7 +90,7 @@ int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t heigh
 		return jpeg_reader_fail(&self.reader, name, err);
 	}
 	jpeg_reader_start(&self.reader, data, size);
-	bool cmyk = colour_of(&self.reader) == JPEG_CMYK;
+	bool cmyk = colour_of(info) == JPEG_CMYK;
 	info->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
 	*eighths = jpeg_reader_set_scale(&self.reader, width, height);
 	jpeg_start_decompress(info);

@@ -110,6 +110,7 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 	options.facts = facts;
 	options.job = job;
 	options.resume = self->options->resume;
+	options.max_pixels = self->options->image.max_pixels;
 	if (!job)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
 	else

@@ -68,7 +68,7 @@ static void give_back(png_structp png, png_voidp memory)
 	free(memory);
 }
 
-static int read_header(decoder *self, const char *name, beton_error *err)
+static int read_header(decoder *self, const image_settings *settings, const char *name, beton_error *err)
 {
 	png_set_read_fn(self->png, self, read_bytes);
 	png_read_info(self->png, self->info);
@@ -92,7 +92,9 @@ static int read_header(decoder *self, const char *name, beton_error *err)
 	uint32_t height = png_get_image_height(self->png, self->info);
 	if (png_get_rowbytes(self->png, self->info) != (size_t)width * self->channels)
 		png_error(self->png, "not a kind of picture that can be made RGB");
-	return image_allocate_channels(&self->image, width, height, self->channels, name, err);
+	int result = image_check_size(settings, width, height, name, err);
+	return result == BETON_OK ? image_allocate_channels(&self->image, width, height, self->channels, name, err)
+				  : result;
 }
 
 /* EXIF may stand behind the pixels: to be called at the end. */
@@ -131,7 +133,7 @@ int png_decode(const uint8_t *data, size_t size, const image_settings *settings,
 	}
 	if (setjmp(png_jmpbuf(self.png)))
 		return fail(&self, name, err);
-	int result = read_header(&self, name, err);
+	int result = read_header(&self, settings, name, err);
 	if (result == BETON_OK && !(self.rows = calloc(self.image.height, sizeof(*self.rows))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 	if (result != BETON_OK) {

@@ -58,8 +58,10 @@ static int decode_still(const uint8_t *data, size_t size, const WebPBitstreamFea
 			const image_settings *settings, const char *name, rgb_image *image, beton_error *err)
 {
 	rgb_image room;
-	int result = image_allocate_channels(&room, (uint64_t)features->width, (uint64_t)features->height,
-					     features->has_alpha ? 4 : 3, name, err);
+	int result = image_check_size(settings, (uint64_t)features->width, (uint64_t)features->height, name, err);
+	if (result == BETON_OK)
+		result = image_allocate_channels(&room, (uint64_t)features->width, (uint64_t)features->height,
+						 features->has_alpha ? 4 : 3, name, err);
 	if (result != BETON_OK)
 		return result;
 	VP8StatusCode status = decode_pixels(data, size, features, room.data);

@@ -18,6 +18,7 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 	self->page_size = options.page_size = page_size ? page_size : info->page_size;
 	options.expected_samples = samples;
 	options.facts = facts;
+	options.max_pixels = UINT64_MAX; /* nothing is decoded, and who wrote the input has decided */
 	for (uint32_t i = 0; i < info->num_fields && !recompress; i++)
 		self->keep_packed |= beton_reader_field(like, i)->compression != BETON_COMPRESSION_NONE;
 	options.stored_like = self->keep_packed ? like : NULL;

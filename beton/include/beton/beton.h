@@ -219,6 +219,8 @@ typedef struct beton_writer_options {
 	 * compressed. Its schema must be the writer's. Borrowed until open returns; not together with job. Default
 	 * NULL. */
 	const beton_reader *stored_like;
+	uint64_t max_pixels; /* of a JPEG (width * height): loaders refuse those that have more. 0 (default):
+				89,478,485, which is theirs */
 } beton_writer_options;
 
 /* One value to write: integer, real, or size bytes at data (borrowed until put returns). For IMAGE also mode, width and

@@ -44,6 +44,10 @@ typedef struct beton_verify_options {
 	/* Called now and then with what was done, by one thread at a time; false stops the check. May be NULL. */
 	bool (*progress)(void *context, uint64_t samples, uint64_t total, uint64_t bytes);
 	void *context;
+	/* deep: pixels of a JPEG. One that has more is a finding, as it is a bad sample to a loader with the
+	 * same limit, and is not decoded: a thread holds up to 8 bytes a pixel of a progressive JPEG. 0
+	 * (default): 89,478,485. */
+	uint64_t max_pixels;
 } beton_verify_options;
 
 BETON_API void beton_verify_options_init(beton_verify_options *options);
@@ -74,6 +78,7 @@ typedef struct beton_repair_options {
 	/* As that of beton_verify. */
 	bool (*progress)(void *context, uint64_t samples, uint64_t total, uint64_t bytes);
 	void *context;
+	uint64_t max_pixels; /* of a JPEG; one that has more is lost. 0 (default): 89,478,485 */
 } beton_repair_options;
 
 BETON_API void beton_repair_options_init(beton_repair_options *options);

@@ -411,6 +411,12 @@ typedef struct beton_loader_options {
 	 * threads at once, in any order, more than once for a position: it must always give the same. */
 	uint64_t (*order_callback)(uint64_t epoch, uint64_t position, void *context);
 	void *order_context;
+
+	/* Pixels of a JPEG; one that has more is a bad sample, of which nothing is decoded. While a
+	 * progressive JPEG is decoded, its thread holds 2 bytes for each pixel of each of its components, which are 4
+	 * at most; and 3 bytes for each pixel of a crop that comes as RGB. 0 (default): 89,478,485 (2^28 / 3, Pillow's
+	 * MAX_IMAGE_PIXELS), so 512 MiB for coefficients in three components. memory_limit refuses earlier. */
+	uint64_t max_pixels;
 } beton_loader_options;
 
 /* A file of a data set of several. */
@@ -562,7 +568,7 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  * the next call goes on with the one after it. STATE: the consumer holds batches_leased batches already, or this is the
  * child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports
  * its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an
- * error or a warning, if its size is not that of its metadata, or if it has more than 2^28 pixels; without a checksum
+ * error or a warning, if its size is not that of its metadata, or if it has more than max_pixels; without a checksum
  * what lies behind the crop is not looked at. Nothing of one JPEG is used for another: without Huffman tables a
  * sequential one has the standard's (ITU-T T.81, K.3), a progressive one is bad, and so is any without its
  * quantization tables. */
