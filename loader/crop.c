@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/elementary.h"
+
 enum { TRIES = 10 };
 
 /* A length of 1 .. most pixels, rounded half to even as Python's round does. */
@@ -29,11 +31,11 @@ static uint32_t offset(uint32_t room, bt_random *random)
 bt_rect bt_crop_random(uint32_t width, uint32_t height, const double scale[2], const double ratio[2], bt_random *random)
 {
 	double area = (double)width * height;
-	double log_least = log(ratio[0]);
-	double log_most = log(ratio[1]);
+	double log_least = bt_log(ratio[0]);
+	double log_most = bt_log(ratio[1]);
 	for (int i = 0; i < TRIES; i++) {
 		double target = area * bt_random_uniform(random, scale[0], scale[1]);
-		double aspect = exp(bt_random_uniform(random, log_least, log_most));
+		double aspect = bt_exp(bt_random_uniform(random, log_least, log_most));
 		double crop_width = nearbyint(sqrt(target * aspect));
 		double crop_height = nearbyint(sqrt(target / aspect));
 		if (crop_width < 1 || crop_width > width || crop_height < 1 || crop_height > height)

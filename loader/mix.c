@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #endif
 
+#include "common/elementary.h"
 #include "common/half.h"
 #include "permutation.h"
 
@@ -27,33 +28,40 @@ void bt_mix_ring(int64_t *partner, uint32_t count, uint64_t key)
 	partner[row] = (int64_t)first;
 }
 
-/* Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (2000): the logarithm of a number from
- * Gamma(shape), which for a small shape is too small for a number itself. */
-static double log_gamma_draw(double shape, bt_random *random)
+/* The logarithm of a number from Gamma(shape), which for a small shape is too small for a number itself, is
+ * log + boost / shape, the parts of which may be too large for one as well. */
+typedef struct gamma_draw {
+	double log;
+	double boost;
+} gamma_draw;
+
+/* Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (2000). */
+static gamma_draw draw_gamma(double shape, bt_random *random)
 {
 	double boost = 0;
 	if (shape < 1) {
-		boost = log(1 - bt_random_uniform(random, 0, 1)) / shape;
+		boost = bt_log(1 - bt_random_uniform(random, 0, 1));
 		shape += 1;
 	}
 	double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
 	for (;;) {
-		double size = sqrt(-2 * log(1 - bt_random_uniform(random, 0, 1)));
-		double normal = size * cos(2 * 3.14159265358979323846 * bt_random_uniform(random, 0, 1));
+		double size = sqrt(-2 * bt_log(1 - bt_random_uniform(random, 0, 1))), sine, cosine;
+		bt_sin_cos(bt_random_uniform(random, 0, 1), &sine, &cosine);
+		double normal = size * cosine;
 		double v = 1 + c * normal;
 		if (v <= 0)
 			continue;
 		v = v * v * v;
 		double u = 1 - bt_random_uniform(random, 0, 1);
-		if (log(u) < normal * normal / 2 + d - d * v + d * log(v))
-			return log(d * v) + boost;
+		if (bt_log(u) < normal * normal / 2 + d - d * v + d * bt_log(v))
+			return (gamma_draw){bt_log(d * v), boost};
 	}
 }
 
 uint32_t bt_mix_lambda(double alpha, bt_random *random)
 {
-	double a = log_gamma_draw(alpha, random), b = log_gamma_draw(alpha, random);
-	return (uint32_t)nearbyint(BT_MIX_ONE / (1 + exp(b - a)));
+	gamma_draw a = draw_gamma(alpha, random), b = draw_gamma(alpha, random);
+	return (uint32_t)nearbyint(BT_MIX_ONE / (1 + bt_exp(b.log - a.log + (b.boost - a.boost) / alpha)));
 }
 
 /* One side of the box: `half` pixels to both sides of a centre. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/elementary.h"
 #include "common/error.h"
 #include "listed.h"
 
@@ -94,7 +95,7 @@ static void erase(const bt_operator *operator, const beton_operation * o, bt_ran
 	double area = (double)image->width * image->height;
 	for (int i = 0; i < ERASE_TRIES; i++) {
 		double target = area * bt_random_uniform(random, o->range[0], o->range[1]);
-		double ratio = exp(bt_random_uniform(random, log(o->ratio[0]), log(o->ratio[1])));
+		double ratio = bt_exp(bt_random_uniform(random, bt_log(o->ratio[0]), bt_log(o->ratio[1])));
 		double height = nearbyint(sqrt(target * ratio)), width = nearbyint(sqrt(target / ratio));
 		if (!(height < image->height && width < image->width))
 			continue;

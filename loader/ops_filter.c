@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/elementary.h"
 #include "ops.h"
 
 /* Element `at` of a picture smoothed by {1 1 1; 1 5 1; 1 1 1} / 13, rounded half to even. */
@@ -36,7 +37,7 @@ static void gauss(float *weights, uint32_t size, double sigma)
 	double half = (size - 1) / 2.0, sum = 0, raw[BETON_BLUR_MAX];
 	for (uint32_t i = 0; i < size; i++) {
 		double distance = (i - half) / sigma;
-		raw[i] = exp(-0.5 * distance * distance);
+		raw[i] = bt_exp(-0.5 * distance * distance);
 		sum += raw[i];
 	}
 	for (uint32_t i = 0; i < size; i++)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/elementary.h"
 #include "ops.h"
 
 void bt_op_flip_horizontal(const bt_image *image)
@@ -149,10 +150,11 @@ void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bo
 
 void bt_op_rotation(double m[6], uint32_t width, uint32_t height, double degrees)
 {
-	double angle = -degrees * M_PI / 180;
+	double sine, cosine;
+	bt_sin_cos(-degrees / 360, &sine, &cosine);
 	double centre_x = width / 2.0, centre_y = height / 2.0;
-	m[0] = m[4] = cos(angle);
-	m[1] = sin(angle);
+	m[0] = m[4] = cosine;
+	m[1] = sine;
 	m[3] = -m[1];
 	m[2] = centre_x - m[0] * centre_x - m[1] * centre_y;
 	m[5] = centre_y - m[3] * centre_x - m[4] * centre_y;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/elementary.h"
 #include "common/error.h"
 
 int bt_weights_check(const double *weights, uint64_t n, uint64_t *positive, double *sum, beton_error *err)
@@ -97,20 +98,12 @@ uint64_t bt_alias_at(const bt_alias *alias, uint64_t key, uint64_t position)
 	return fraction < alias->keep[cell] ? cell : alias->other[cell];
 }
 
-/* -log(bits / 2^64), from sums and products alone: libm's logarithm may differ between machines in its last bit, and
- * with it the order of two samples. */
+/* -log(bits / 2^64): of the upper 53 bits that are not zeros, for the rest cannot be had in a double. */
 static double exponential(uint64_t bits)
 {
-	uint32_t zeros = bits ? (uint32_t)__builtin_clzll(bits) : 63;
-	double mantissa = (double)(bits << zeros >> 11) * 0x1p-52; /* 1 <= mantissa < 2 */
-	/* log(m) = 2 atanh(z), |z| <= 1/3; the first term left out is below 3^-41. */
-	double z = (mantissa - 1) / (mantissa + 1);
-	double power = z, sum = 0;
-	for (int k = 1; k <= 39; k += 2) {
-		sum += power / k;
-		power *= z * z;
-	}
-	return (zeros + 1) * 0.693147180559945309417 - 2 * sum;
+	bits += bits == 0;
+	int zeros = __builtin_clzll(bits);
+	return -bt_log((double)(bits << zeros >> 11) * 0x1p-53 * ldexp(1, -zeros));
 }
 
 typedef struct ticket {

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <xxhash.h>
 
+#include "common/elementary.h"
+
 enum { MARKS_MOST = 8, GRID = 3 }; /* GRID x GRID points are averaged for one pixel */
 
 typedef struct {
@@ -76,15 +78,18 @@ static float brightness(colour paint)
 static scene random_scene(random_stream *random, int kind)
 {
 	scene s = {.kind = kind};
-	float angle = random_between(random, 0, 2 * (float)M_PI);
-	float direction = random_between(random, 0, 2 * (float)M_PI);
+	double sine, cosine;
+	float angle = random_between(random, 0, 1); /* turns */
+	float direction = random_between(random, 0, 1);
 
 	s.radius = random_between(random, 0.22f, 0.42f);
 	s.centre.x = random_between(random, s.radius * 0.9f, 1 - s.radius * 0.9f);
 	s.centre.y = random_between(random, s.radius * 0.9f, 1 - s.radius * 0.9f);
-	s.sine = sinf(angle);
-	s.cosine = cosf(angle);
-	s.slope = (point){cosf(direction), sinf(direction)};
+	bt_sin_cos(angle, &sine, &cosine);
+	s.sine = (float)sine;
+	s.cosine = (float)cosine;
+	bt_sin_cos(direction, &sine, &cosine);
+	s.slope = (point){(float)cosine, (float)sine};
 	s.paint = random_colour(random);
 	for (int i = 0; i < 2; i++) {
 		do {
@@ -108,11 +113,19 @@ static scene random_scene(random_stream *random, int kind)
 /* A five-pointed star: folded to half of one point, inside is one side of the line from tip to notch. */
 static bool in_star(float u, float v)
 {
-	const float half = (float)M_PI / 5, notch = 0.42f;
-	float angle = fabsf(remainderf(atan2f(v, u), 2 * half)), r = hypotf(u, v);
-	float x = r * cosf(angle), y = r * sinf(angle);
-	float edge_x = notch * cosf(half) - 1, edge_y = notch * sinf(half);
+	const float notch = 0.42f, edge_x = notch * 0.80901699f - 1, edge_y = notch * 0.58778525f; /* at 36 degrees */
+	static const point tips[] = {{1, 0}, {0.30901699f, 0.95105652f}, {-0.80901699f, 0.58778525f}};
+	float x = -1, y = 0;
 
+	v = fabsf(v); /* the star is its own mirror image */
+	for (int i = 0; i < 3; i++) {
+		float along = u * tips[i].x + v * tips[i].y;
+
+		if (along > x) {
+			x = along;
+			y = fabsf(v * tips[i].x - u * tips[i].y);
+		}
+	}
 	return edge_x * y - edge_y * (x - 1) > 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/elementary.h"
 #include "common/error.h"
 
 /* How each output pixel of one axis is made: weights[i * taps ...] times count[i] input pixels from first[i] on. */
@@ -37,7 +38,12 @@ static double lanczos(double x)
 {
 	if (x < 1e-8)
 		return 1;
-	return x < 3 ? 3 * sin(M_PI * x) * sin(M_PI * x / 3) / (M_PI * M_PI * x * x) : 0;
+	if (x >= 3)
+		return 0;
+	double once, thrice, cosine;
+	bt_sin_cos(x / 6, &once, &cosine);
+	bt_sin_cos(x / 2, &thrice, &cosine);
+	return 3 * thrice * once / (M_PI * M_PI * x * x);
 }
 
 static const kernel kernels[] = {
