@@ -62,8 +62,9 @@ jpeg_bytes jpeg_make(const jpeg_sort *sort, uint32_t width, uint32_t height, con
 	jpeg_mem_dest(&info, &made.data, &made.size);
 	info.image_width = width;
 	info.image_height = height;
-	info.input_components = grey ? 1 : cmyk ? 4 : 3;
-	info.in_color_space = grey ? JCS_GRAYSCALE : cmyk ? JCS_CMYK : JCS_RGB;
+	bool unknown = sort->colour == JCS_UNKNOWN;
+	info.input_components = grey ? 1 : unknown ? 2 : cmyk ? 4 : 3;
+	info.in_color_space = grey ? JCS_GRAYSCALE : unknown ? JCS_UNKNOWN : cmyk ? JCS_CMYK : JCS_RGB;
 	set_parameters(&info, sort, quality);
 	jpeg_start_compress(&info, TRUE);
 	write_markers(&info, sort);
@@ -71,7 +72,7 @@ jpeg_bytes jpeg_make(const jpeg_sort *sort, uint32_t width, uint32_t height, con
 	for (uint32_t y = 0; y < height; y++) {
 		for (uint32_t x = 0; x < width; x++) {
 			const uint8_t *pixel = rgb + ((size_t)y * width + x) * 3;
-			memcpy(row + (size_t)x * (size_t)info.input_components, pixel, grey ? 1 : 3);
+			memcpy(row + (size_t)x * (size_t)info.input_components, pixel, grey ? 1 : unknown ? 2 : 3);
 			if (cmyk)
 				row[(size_t)x * 4 + 3] = 255;
 		}

@@ -13,7 +13,7 @@
 
 typedef struct jpeg_sort {
 	const char *name;
-	J_COLOR_SPACE colour; /* JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB, JCS_CMYK */
+	J_COLOR_SPACE colour; /* JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB, JCS_CMYK; JCS_UNKNOWN: two components */
 	int h, v;             /* sampling factors of the first component */
 	bool progressive;
 	bool arithmetic;
