@@ -216,3 +216,12 @@ char *bt_format(const char *format, ...)
 	va_end(arguments);
 	return length < 0 ? NULL : text;
 }
+
+void bt_append(char *text, size_t size, const char *format, ...)
+{
+	size_t used = strnlen(text, size);
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text + used, size - used, format, arguments);
+	va_end(arguments);
+}

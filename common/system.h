@@ -55,4 +55,7 @@ int bt_parse_double(const char *what, const char *text, double least, double mos
 /* printf into new memory; NULL when there is none. The caller frees it. */
 BETON_PRINTF(1, 2) char *bt_format(const char *format, ...);
 
+/* printf behind the text that is in `text` already, as far as its size bytes have room; NUL terminated in any case. */
+BETON_PRINTF(3, 4) void bt_append(char *text, size_t size, const char *format, ...);
+
 #endif

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/error.h"
+#include "common/system.h"
 #include "builtin.h"
 #include "module.h"
 
@@ -47,10 +47,9 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 		return api;
 	if (dtrain__module_load(name, &module, &missing) == BETON_OK)
 		return module->device;
-	char names[256];
-	size_t used = (size_t)snprintf(names, sizeof(names), "auto");
-	for (int i = 0; dtrain_device_at(i) && used < sizeof(names); i++)
-		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", dtrain_device_at(i)->name);
+	char names[256] = "auto";
+	for (int i = 0; dtrain_device_at(i); i++)
+		bt_append(names, sizeof(names), ", %s", dtrain_device_at(i)->name);
 	bt_fail(err, missing.code, "no device '%s'; there are: %s. %s", name, names, missing.message);
 	return NULL;
 }

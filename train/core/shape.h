@@ -31,7 +31,7 @@ static inline bool dtrain__shape_valid(const dtrain_shape *shape)
 	return true;
 }
 
-/* Room for "[2147483647, ...]" of DTRAIN_MAX_DIMS dimensions. */
+/* Room for "[-9223372036854775808, ...]" of DTRAIN_MAX_DIMS dimensions. */
 #define DTRAIN__SHAPE_TEXT 160
 
 const char *dtrain__shape_text(const dtrain_shape *shape, char text[DTRAIN__SHAPE_TEXT]);

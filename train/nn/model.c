@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include <dtrain/model.h>
 
+#include "common/system.h"
 #include "core/graph.h"
 #include "models.h"
 
@@ -55,9 +55,8 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 						  (long long)models[i].most_side);
 		return models[i].build(graph, image, classes);
 	}
-	char names[128];
-	size_t used = 0;
+	char names[256] = "";
 	for (int i = 0; i < MODEL_COUNT; i++)
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", models[i].name);
+		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", models[i].name);
 	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s'; there are: %s", model, names);
 }

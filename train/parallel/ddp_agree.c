@@ -8,7 +8,7 @@
 
 #include <xxhash.h>
 
-#include "common/error.h"
+#include "common/system.h"
 #include "comm/work.h"
 #include "ddp.h"
 
@@ -64,18 +64,16 @@ static int compare_facts(const int64_t *all, int size, beton_error *err)
 	for (int rank = 1; rank < size; rank++) {
 		const int64_t *facts = all + (ptrdiff_t)rank * FACTS;
 		char text[300] = "";
-		size_t used = 0;
 
 		for (int i = 0; i < FACTS; i++) {
 			if (facts[i] == all[i])
 				continue;
-			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "",
-						 fact_names[i]);
+			bt_append(text, sizeof(text), "%s%s", *text ? ", " : "", fact_names[i]);
 			if (i != MODEL && i != PLAN && i != TYPE)
-				used += (size_t)snprintf(text + used, sizeof(text) - used, " (%lld instead of %lld)",
-							 (long long)facts[i], (long long)all[i]);
+				bt_append(text, sizeof(text), " (%lld instead of %lld)", (long long)facts[i],
+					  (long long)all[i]);
 		}
-		if (used)
+		if (*text)
 			return bt_fail(err, BETON_MISMATCH, "ddp: rank %d has another model than rank 0: %s", rank,
 				       text);
 	}

@@ -93,7 +93,7 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 	if (step->asynchronous)
 		snprintf(text, 128, ", launch %.1f ms, device busy %.0f %%", step->launch_ms, 100 * step->device_busy);
 	if (step->loss_scale > 0)
-		snprintf(text + strlen(text), 128 - strlen(text), ", loss scale %.0f", step->loss_scale);
+		bt_append(text, 128, ", loss scale %.0f", step->loss_scale);
 	return text;
 }
 

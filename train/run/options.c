@@ -234,7 +234,7 @@ static int parse_choice(const option_row *row, const char *what, const char *tex
 			*out = i;
 			return BETON_OK;
 		}
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", row->choices[i]);
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
 	}
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
 }
@@ -278,7 +278,7 @@ static int check_names(run_options *options, beton_error *err)
 	bool known = false;
 	for (int i = 0; dtrain_model_name(i); i++) {
 		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
 	}
 	if (!known)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
@@ -401,7 +401,7 @@ static const run_recipe *find_recipe(const char *name, beton_error *err)
 		const char *other = run_recipe_at(i)->name;
 		if (strcmp(other, name) == 0)
 			return run_recipe_at(i);
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "", other);
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", other);
 	}
 	bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s", name, list);
 	return NULL;

@@ -44,9 +44,10 @@ typedef struct dtrain_shape {
 	int64_t dim[DTRAIN_MAX_DIMS];
 } dtrain_shape;
 
-/* With an ndim outside 0 .. DTRAIN_MAX_DIMS: a shape of ndim -1, which nothing accepts. */
+/* With an ndim outside 0 .. DTRAIN_MAX_DIMS: a shape of that ndim, which nothing accepts; dims is not read then. */
 BETON_API dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims);
-BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape); /* elements */
+/* Elements. 0: none, or ndim, a dimension or their product is out of its range. */
+BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape);
 
 /* What an op is told of, and tells of, one operand. layout NULL: plain row-major. Otherwise it is the device's own
  * description, owned by the op that produced the tensor and alive as long as that op; only tensors between two ops of
