@@ -6,6 +6,9 @@
 
 #include <stdio.h>
 
+#include <xxhash.h>
+
+#include "core/params.h"
 #include "core/plan.h"
 #include "core/program.h"
 
@@ -33,6 +36,22 @@ static void devices_by_name(void **state)
 	dtrain_device_close(&device);
 }
 
+/* XXH3 of parameters and buffers. */
+static uint64_t hash_values(const net *n)
+{
+	XXH3_state_t *hash = XXH3_createState();
+	assert_true(hash && XXH3_64bits_reset(hash) == XXH_OK);
+	XXH3_64bits_update(hash, dtrain_params_values(n->params),
+			   (size_t)dtrain_params_flat_count(n->params) * sizeof(float));
+	for (int i = 0; i < dtrain_params_buffer_count(n->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(n->params, i);
+		XXH3_64bits_update(hash, buffer->data, (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
+	}
+	uint64_t digest = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return digest;
+}
+
 /* Parameters as torchvision counts them, the flat space without overlap in reverse order, and padding of zeros. */
 static void models_have_torchvisions_parameters(void **state)
 {
@@ -57,6 +76,11 @@ static void models_have_torchvisions_parameters(void **state)
 		 25557032,
 		 {"layer1.0.downsample.1.bias", "layer4.2.conv3.weight", "layer3.5.bn3.weight"}},
 	};
+	/* What they begin with, so that a run of long ago can be repeated. */
+	static const uint64_t values[] = {
+		UINT64_C(0x66776160d289a1ad), UINT64_C(0xf3b3daec261bb63a), UINT64_C(0x06f3685edd79c4a6),
+		UINT64_C(0x40970676013d9234), UINT64_C(0x281f7abaed51954e), UINT64_C(0x1e03929ae54faa87),
+	};
 	for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
 		net n;
 		net_open(&n, "ref", DTRAIN_F32, models[m].name, 2, models[m].side, models[m].classes);
@@ -75,6 +99,9 @@ static void models_have_torchvisions_parameters(void **state)
 								  NULL) != BETON_STATE);
 		}
 		assert_int_equal(elements, models[m].elements);
+		if (hash_values(&n) != values[m])
+			fail_msg("%s begins with other values: %016llx", models[m].name,
+				 (unsigned long long)hash_values(&n));
 		assert_int_equal(dtrain_params_count(n.params), models[m].tensors);
 		assert_int_equal(dtrain_params_buffer_count(n.params), models[m].buffers);
 		assert_int_equal(dtrain_params_block_count(n.params), models[m].blocks);
@@ -82,6 +109,33 @@ static void models_have_torchvisions_parameters(void **state)
 			assert_true(dtrain_params_block_at(n.params, i)->offset % DTRAIN_BLOCK_ALIGN == 0 &&
 				    dtrain_params_block_at(n.params, i)->count % DTRAIN_BLOCK_ALIGN == 0);
 		net_close(&n);
+	}
+}
+
+/* Pieces that do not divide by the threads, for more threads than pieces too. */
+static void initial_values_do_not_depend_on_threads(void **state)
+{
+	enum { PIECES = 7, EACH = 1001 };
+	static float one[PIECES * EACH], many[PIECES * EACH];
+	const dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){7, 11, 7, 13});
+	const dtrain__init_piece whole = {.out = one,
+					  .count = (int64_t)PIECES * EACH,
+					  .init = DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT,
+					  .shape = &shape,
+					  .name = "conv.weight"};
+	dtrain__init_piece pieces[PIECES];
+	(void)state;
+	dtrain__init_fill(&whole, 1, DTRAIN_F32, 7, 1);
+	for (int i = 0; i < PIECES; i++) {
+		pieces[i] = whole;
+		pieces[i].out = many + i * EACH;
+		pieces[i].first = (int64_t)i * EACH;
+		pieces[i].count = EACH;
+	}
+	for (int threads = 1; threads < 100; threads += 3) {
+		memset(many, 0, sizeof(many));
+		dtrain__init_fill(pieces, PIECES, DTRAIN_F32, 7, threads);
+		assert_memory_equal(one, many, sizeof(one));
 	}
 }
 
@@ -666,6 +720,7 @@ int main(void)
 		cmocka_unit_test(models_have_torchvisions_parameters),
 		cmocka_unit_test(products_have_their_relu_with_them),
 		cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
+		cmocka_unit_test(initial_values_do_not_depend_on_threads),
 		cmocka_unit_test(plans_never_overlap),
 		cmocka_unit_test(programs_never_overwrite_what_is_read_later),
 		cmocka_unit_test(hooks_come_in_order),

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "common/system.h"
 #include "params.h"
 
 /* Counter-based: element i of a parameter is a hash of i under a key made of the seed and the name. */
@@ -68,16 +71,49 @@ static double scale_of(dtrain_init init, const dtrain_shape *shape, int64_t fan_
 	return sqrt(2.0 / (double)fan_out);
 }
 
-void dtrain__init_fill(void *out, dtrain_dtype dtype, int64_t count, dtrain_init init, const dtrain_shape *shape,
-		       int64_t fan_in, const char *name, uint64_t seed)
+static void fill(const dtrain__init_piece *piece, dtrain_dtype dtype, uint64_t seed)
 {
-	uint64_t key = XXH3_64bits_withSeed(name, strlen(name), seed);
-	double scale = scale_of(init, shape, fan_in);
-	for (int64_t i = 0; i < count; i++) {
-		float value = (float)element_value(init, shape, scale, key, i);
+	uint64_t key = XXH3_64bits_withSeed(piece->name, strlen(piece->name), seed);
+	double scale = scale_of(piece->init, piece->shape, piece->fan_in);
+	for (int64_t i = 0; i < piece->count; i++) {
+		float value = (float)element_value(piece->init, piece->shape, scale, key, piece->first + i);
 		if (dtype == DTRAIN_F64)
-			((double *)out)[i] = value;
+			((double *)piece->out)[i] = value;
 		else
-			((float *)out)[i] = value;
+			((float *)piece->out)[i] = value;
 	}
+}
+
+struct team {
+	const dtrain__init_piece *pieces;
+	int64_t count;
+	_Atomic int64_t next;
+	dtrain_dtype dtype;
+	uint64_t seed;
+};
+
+static void *fill_pieces(void *argument)
+{
+	struct team *team = argument;
+	int64_t index;
+	while ((index = atomic_fetch_add(&team->next, 1)) < team->count)
+		fill(&team->pieces[index], team->dtype, team->seed);
+	return NULL;
+}
+
+void dtrain__init_fill(const dtrain__init_piece *pieces, int64_t count, dtrain_dtype dtype, uint64_t seed, int threads)
+{
+	struct team team = {.pieces = pieces, .count = count, .dtype = dtype, .seed = seed};
+	pthread_t others[DTRAIN__INIT_THREADS - 1];
+	int started = 0;
+	sigset_t before;
+	bt_block_signals(&before);
+	/* Where a thread does not start, those that did, or the caller alone, have more to do. */
+	while (started < DTRAIN__INIT_THREADS - 1 && started + 1 < threads && started + 1 < count &&
+	       pthread_create(&others[started], NULL, fill_pieces, &team) == 0)
+		started++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	fill_pieces(&team);
+	for (int i = 0; i < started; i++)
+		pthread_join(others[i], NULL);
 }

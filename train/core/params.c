@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
+#include "common/system.h"
 #include "params.h"
 #include "shape.h"
 
@@ -240,6 +240,62 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	return BETON_OK;
 }
 
+static int64_t pieces_of(int64_t elements)
+{
+	return (elements + DTRAIN__INIT_PIECE - 1) / DTRAIN__INIT_PIECE;
+}
+
+/* Of one parameter or buffer, whose elements go to out. */
+static dtrain__init_piece *cut(dtrain__init_piece *at, const dtrain__init_piece *whole, size_t element)
+{
+	for (int64_t first = 0; first < whole->count; first += DTRAIN__INIT_PIECE) {
+		*at = *whole;
+		at->out = (char *)whole->out + (size_t)first * element;
+		at->first = first;
+		at->count = whole->count - first < DTRAIN__INIT_PIECE ? whole->count - first : DTRAIN__INIT_PIECE;
+		at++;
+	}
+	return at;
+}
+
+/* Pieces of all parameters, which begin at values, and of all buffers, which begin at buffers. */
+static int cut_all(const dtrain_params *params, char *values, char *buffers, dtrain__init_piece **out, int64_t *count,
+		   beton_error *err)
+{
+	size_t element = dtrain_dtype_size(params->dtype);
+	*count = 0;
+	for (int i = 0; i < params->count; i++)
+		*count += pieces_of(params->params[i].count);
+	for (int i = 0; i < params->buffer_count; i++)
+		*count += pieces_of(dtrain_shape_count(&params->buffers[i].shape));
+	dtrain__init_piece *at = *out = calloc((size_t)*count + 1, sizeof(**out));
+	if (!at)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values");
+	for (int i = 0; i < params->count; i++) {
+		const dtrain_param *param = &params->params[i];
+		const dtrain__init_piece whole = {.out = values + (size_t)param->offset * element,
+						  .count = param->count,
+						  .init = param->init,
+						  .shape = &param->shape,
+						  .fan_in = param->fan_in,
+						  .name = param->name};
+		at = cut(at, &whole, element);
+	}
+	for (int i = 0; i < params->buffer_count; i++) {
+		const dtrain_buffer *buffer = &params->buffers[i];
+		int64_t elements = dtrain_shape_count(&buffer->shape);
+		size_t offset = (size_t)((char *)buffer->data - (char *)params->buffer_memory);
+		const dtrain__init_piece whole = {.out = buffers + offset,
+						  .count = elements,
+						  .init = buffer->init,
+						  .shape = &buffer->shape,
+						  .fan_in = buffer->shape.ndim ? elements / buffer->shape.dim[0] : 1,
+						  .name = buffer->name};
+		at = cut(at, &whole, element);
+	}
+	return BETON_OK;
+}
+
 static int copy_to_device(dtrain_params *params, void *to, const void *from, int64_t count, dtrain_stream *stream,
 			  beton_error *err)
 {
@@ -249,38 +305,32 @@ static int copy_to_device(dtrain_params *params, void *to, const void *from, int
 
 int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
 {
+	dtrain_device_caps caps = {0};
+	dtrain__init_piece *pieces = NULL;
+	int64_t count = 0;
 	if (!params->allocated)
 		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
+	params->api->caps(params->device, &caps);
 	size_t element = dtrain_dtype_size(params->dtype);
-	int64_t most = 1;
-	for (int i = 0; i < params->buffer_count; i++) {
-		int64_t count = dtrain_shape_count(&params->buffers[i].shape);
-		most = count > most ? count : most;
-	}
-	if (params->flat_count > most)
-		most = params->flat_count;
-	char *host = calloc((size_t)most, element);
-	if (!host)
+	/* What lies between parameters, and between buffers, is zero. */
+	char *values = calloc((size_t)(params->flat_count + params->buffer_elements) + 1, element);
+	if (!values)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
-			       (long long)most);
-	for (int i = 0; i < params->count; i++) {
-		const dtrain_param *param = &params->params[i];
-		dtrain__init_fill(host + (size_t)param->offset * element, params->dtype, param->count, param->init,
-				  &param->shape, param->fan_in, param->name, seed);
+			       (long long)(params->flat_count + params->buffer_elements));
+	char *buffers = values + (size_t)params->flat_count * element;
+	int status = cut_all(params, values, buffers, &pieces, &count, err);
+	if (status == BETON_OK) {
+		/* The host's threads are the device's own, where it computes with them. */
+		dtrain__init_fill(pieces, count, params->dtype, seed,
+				  caps.host_memory ? caps.threads : bt_available_cores());
+		status = copy_to_device(params, params->values, values, params->flat_count, stream, err);
 	}
-	int status = copy_to_device(params, params->values, host, params->flat_count, stream, err);
+	if (status == BETON_OK && params->buffer_elements)
+		status = copy_to_device(params, params->buffer_memory, buffers, params->buffer_elements, stream, err);
 	if (status == BETON_OK)
 		status = params->api->stream_synchronize(stream, err);
-	for (int i = 0; i < params->buffer_count && status == BETON_OK; i++) {
-		const dtrain_buffer *buffer = &params->buffers[i];
-		int64_t count = dtrain_shape_count(&buffer->shape);
-		int64_t fan_in = buffer->shape.ndim ? count / buffer->shape.dim[0] : 1;
-		dtrain__init_fill(host, params->dtype, count, buffer->init, &buffer->shape, fan_in, buffer->name, seed);
-		status = copy_to_device(params, buffer->data, host, count, stream, err);
-		if (status == BETON_OK)
-			status = params->api->stream_synchronize(stream, err);
-	}
-	free(host);
+	free(pieces);
+	free(values);
 	return status;
 }
 

@@ -30,9 +30,22 @@ struct dtrain_params {
 	int64_t buffer_elements; /* in it, with what lies between the buffers, which is zero */
 };
 
-/* Elements of a parameter or buffer as it starts: a pure function of (seed, name, declaration), so that every device
- * and rank makes the same numbers, rounded to float whatever dtype is. Writes count elements of dtype (F32 or F64). */
-void dtrain__init_fill(void *out, dtrain_dtype dtype, int64_t count, dtrain_init init, const dtrain_shape *shape,
-		       int64_t fan_in, const char *name, uint64_t seed);
+/* Elements of a parameter or buffer, from one on, and where their initial values go. */
+typedef struct dtrain__init_piece {
+	void *out;
+	int64_t first, count;
+	dtrain_init init;
+	const dtrain_shape *shape;
+	int64_t fan_in;
+	const char *name;
+} dtrain__init_piece;
+
+#define DTRAIN__INIT_THREADS 64  /* more find nothing to do in models of today's size */
+#define DTRAIN__INIT_PIECE 65536 /* elements: a millisecond or two */
+
+/* Writes each piece's initial values as dtype (F32 or F64), on that many threads at most, the caller's with them. A
+ * value is a pure function of (seed, name, declaration, element), rounded to float whatever dtype is: every device,
+ * rank and number of threads makes the same ones. */
+void dtrain__init_fill(const dtrain__init_piece *pieces, int64_t count, dtrain_dtype dtype, uint64_t seed, int threads);
 
 #endif

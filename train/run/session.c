@@ -141,14 +141,11 @@ static int open_optimizer(run_session *session, beton_error *err)
 
 static int open_model(run_session *session, beton_error *err)
 {
-	const run_options *options = session->options;
 	int result = dtrain_params_create(session->device, DTRAIN_F32, &session->params, err);
 	if (result == BETON_OK)
 		result = make_network(session, true, &session->train, err);
 	if (result == BETON_OK && session->facts->val.samples)
 		result = make_network(session, false, &session->val, err);
-	if (result == BETON_OK)
-		result = dtrain_params_initialize(session->params, options->seed, session->stream, err);
 	if (result == BETON_OK)
 		result = open_optimizer(session, err);
 	return result == BETON_OK ? open_feed(session, err) : result;
@@ -382,6 +379,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		result = open_model(session, err);
 	if (result == BETON_OK && options->resume && session->rank == 0)
 		result = run_resume(session, err);
+	/* The other ranks get what rank 0 has. */
+	if (result == BETON_OK && session->rank == 0 && !session->resumed)
+		result = dtrain_params_initialize(session->params, options->seed, session->stream, err);
 	if (result == BETON_OK && session->rank == 0 && !session->resumed && run_whitens(options))
 		result = whiten(session, err);
 	if (result == BETON_OK)

@@ -80,7 +80,8 @@ BETON_API void dtrain_params_next_block(dtrain_params *params);
 /* Lays out the flat space and allocates values, gradients and buffers. After it nothing new may be declared. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
-/* Fills values and buffers as declared; the same seed gives the same values on every device and rank. */
+/* Fills values and buffers as declared, on as many threads as the device has; the same seed gives the same values on
+ * every device, rank and number of threads. */
 BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
 
 BETON_API int dtrain_params_count(const dtrain_params *params);
