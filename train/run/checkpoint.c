@@ -23,6 +23,7 @@
 #define MODEL_FILE "model.safetensors"
 #define OPTIMIZER_FILE "optimizer.safetensors"
 #define STATE_FILE "state.json"
+#define SLOW_SUFFIX ".slow"
 
 /* One safetensors file's tensors: what it is called, and where it lies. device: an array on the device; NULL: the whole
  * number `value` (batch norm's step counters). */
@@ -117,13 +118,14 @@ static int list_slow(tensor_list *list, const dtrain_params *params, const dtrai
 	int result = BETON_OK;
 	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		result = list_add(list, bt_format("%s.slow", param->name), dtrain_params_dtype(params), &param->shape,
-				  (tensor_source){.device = flat_at(params, slow, param->offset)}, err);
+		result = list_add(list, bt_format("%s" SLOW_SUFFIX, param->name), dtrain_params_dtype(params),
+				  &param->shape, (tensor_source){.device = flat_at(params, slow, param->offset)}, err);
 	}
 	for (int i = 0; i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
-		result = list_add(list, bt_format("%s.slow", buffer->name), dtrain_params_dtype(params), &buffer->shape,
-				  (tensor_source){.device = dtrain_lookahead_slow_buffer(lookahead, i)}, err);
+		result = list_add(list, bt_format("%s" SLOW_SUFFIX, buffer->name), dtrain_params_dtype(params),
+				  &buffer->shape, (tensor_source){.device = dtrain_lookahead_slow_buffer(lookahead, i)},
+				  err);
 	}
 	return result;
 }
@@ -471,8 +473,22 @@ static int read_tensors(const safetensors_file *file, const tensor_list *list, b
 	return result;
 }
 
-static int open_checked(safetensors_file *file, const char *folder, const char *name, json_t *state,
-			const tensor_list *list, beton_error *err)
+/* A tensor is missing, or too many, in both cases; this one is no fault of the file. */
+static int check_slow(const safetensors_file *file, const dtrain_lookahead *lookahead, beton_error *err)
+{
+	bool found = false;
+	for (size_t i = 0; i < file->count && !found; i++) {
+		size_t length = strlen(file->entries[i].name);
+		found = length > strlen(SLOW_SUFFIX) &&
+			strcmp(file->entries[i].name + length - strlen(SLOW_SUFFIX), SLOW_SUFFIX) == 0;
+	}
+	if (found == (lookahead != NULL))
+		return BETON_OK;
+	return bt_fail(err, BETON_STATE, "%s: was saved %s Lookahead's slow weights", file->path,
+		       found ? "with" : "without");
+}
+
+static int open_checked(safetensors_file *file, const char *folder, const char *name, json_t *state, beton_error *err)
 {
 	char *path = bt_format("%s/%s", folder, name);
 	if (!path)
@@ -480,8 +496,6 @@ static int open_checked(safetensors_file *file, const char *folder, const char *
 	int result = check_digest(path, state, name, err);
 	if (result == BETON_OK)
 		result = safetensors_open(file, path, err);
-	if (result == BETON_OK)
-		result = check_tensors(file, list, err);
 	free(path);
 	return result;
 }
@@ -500,12 +514,18 @@ int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *
 	if (result == BETON_OK)
 		result = list_model(&model, params, 0, stream, err);
 	if (result == BETON_OK)
-		result = open_checked(&model_file, path, MODEL_FILE, state, &model, err);
+		result = open_checked(&model_file, path, MODEL_FILE, state, err);
+	if (result == BETON_OK)
+		result = check_tensors(&model_file, &model, err);
 	bool with_optimizer = sgd || lookahead;
 	if (result == BETON_OK && with_optimizer) {
 		result = list_optimizer(&optimizer, params, sgd, lookahead, stream, err);
 		if (result == BETON_OK)
-			result = open_checked(&optimizer_file, path, OPTIMIZER_FILE, state, &optimizer, err);
+			result = open_checked(&optimizer_file, path, OPTIMIZER_FILE, state, err);
+		if (result == BETON_OK)
+			result = check_slow(&optimizer_file, lookahead, err);
+		if (result == BETON_OK)
+			result = check_tensors(&optimizer_file, &optimizer, err);
 	}
 	if (result == BETON_OK)
 		result = read_tensors(&model_file, &model, err);

@@ -48,8 +48,7 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	if (result == BETON_OK)
 		result = dtrain_checkpoint_load(path, session->params, session->sgd, session->lookahead,
 						session->stream, err);
-	/* The slow weights are the only ones of their name. */
-	if (result == BETON_MISMATCH && strstr(err->message, ".slow'"))
+	if (result == BETON_STATE)
 		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
 			       session->lookahead ? "without" : "with", session->lookahead ? "with" : "without");
 	if (result != BETON_OK)

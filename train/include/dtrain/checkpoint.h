@@ -56,8 +56,9 @@ BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, cha
 
 /* Reads position alone; then parameters, buffers, momentum and slow weights (sgd and lookahead: as they were
  * saved, or both NULL: the optimizer's file is left alone). Names, shapes and dtypes must be those of params: MISMATCH
- * names the first that is not. A damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is
- * gone). Everything is checked before the first value is changed. */
+ * names the first that is not. STATE: it was saved with slow weights and lookahead is NULL, or the other way round. A
+ * damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is gone). Everything is checked before the first value
+ * is changed. */
 BETON_API int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err);
 BETON_API int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd,
 				     dtrain_lookahead *lookahead, dtrain_stream *stream, beton_error *err);
