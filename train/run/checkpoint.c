@@ -20,9 +20,6 @@
 #define STATE_VERSION 1
 #define STATE_BYTES_MAX 65536
 #define HEX_DIGITS 16
-#define MODEL_FILE "model.safetensors"
-#define OPTIMIZER_FILE "optimizer.safetensors"
-#define STATE_FILE "state.json"
 #define SLOW_SUFFIX ".slow"
 
 /* One safetensors file's tensors: what it is called, and where it lies. device: an array on the device; NULL: the whole
@@ -189,8 +186,8 @@ static json_t *state_to_json(const dtrain_position *position, const safetensors_
 				  (json_int_t)position->epoch, "position", (json_int_t)position->position, "seed", seed,
 				  "world_size", (int)position->world_size, "batch_size", (int)position->batch_size,
 				  "model", position->model, "classes", (json_int_t)position->classes, "data_samples",
-				  (json_int_t)position->data_samples, "files", MODEL_FILE, "size",
-				  (json_int_t)model->size, "xxh3", hex(model->hash), OPTIMIZER_FILE, "size",
+				  (json_int_t)position->data_samples, "files", CHECKPOINT_MODEL_FILE, "size",
+				  (json_int_t)model->size, "xxh3", hex(model->hash), CHECKPOINT_OPTIMIZER_FILE, "size",
 				  (json_int_t)optimizer->size, "xxh3", hex(optimizer->hash));
 	if (state && position->scaler[DTRAIN_SCALER_SCALE] > 0 &&
 	    json_object_set_new(state, "loss_scaler",
@@ -300,9 +297,9 @@ static int write_files(const char *folder, const dtrain_params *params, const dt
 	tensor_list optimizer = {0};
 	safetensors_digest model_digest = {0};
 	safetensors_digest optimizer_digest = {0};
-	char *model_path = bt_format("%s/" MODEL_FILE, folder);
-	char *optimizer_path = bt_format("%s/" OPTIMIZER_FILE, folder);
-	char *state_path = bt_format("%s/" STATE_FILE, folder);
+	char *model_path = bt_format("%s/" CHECKPOINT_MODEL_FILE, folder);
+	char *optimizer_path = bt_format("%s/" CHECKPOINT_OPTIMIZER_FILE, folder);
+	char *state_path = bt_format("%s/" CHECKPOINT_STATE_FILE, folder);
 	int result = BETON_OK;
 	if (!model_path || !optimizer_path || !state_path)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
@@ -332,7 +329,7 @@ int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 	if (result == BETON_OK)
 		result = checkpoint_folder_begin(dir, 0, &probe, err);
 	if (result == BETON_OK)
-		result = checkpoint_folder_remove(probe, err);
+		checkpoint_folder_discard(dir, probe, 0);
 	free(probe);
 	return result;
 }
@@ -352,9 +349,8 @@ int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *param
 		result = write_files(temporary, params, sgd, lookahead, position, stream, err);
 		if (result == BETON_OK)
 			result = checkpoint_folder_publish(dir, position->step, temporary, err);
-		/* The first error is the one to report; what cannot be removed now, the next save removes. */
 		if (result != BETON_OK)
-			checkpoint_folder_remove(temporary, NULL);
+			checkpoint_folder_discard(dir, temporary, position->step);
 		free(temporary);
 	}
 	if (result == BETON_OK && keep > 0)
@@ -389,7 +385,7 @@ int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, 
 
 int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err)
 {
-	char *file = bt_format("%s/" STATE_FILE, path);
+	char *file = bt_format("%s/" CHECKPOINT_STATE_FILE, path);
 	if (!file)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	json_t *state = NULL;
@@ -508,20 +504,20 @@ int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *
 	safetensors_file model_file = {.fd = -1};
 	safetensors_file optimizer_file = {.fd = -1};
 	json_t *state = NULL;
-	char *state_path = bt_format("%s/" STATE_FILE, path);
+	char *state_path = bt_format("%s/" CHECKPOINT_STATE_FILE, path);
 	int result = state_path ? read_state(state_path, &state, err)
 				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (result == BETON_OK)
 		result = list_model(&model, params, 0, stream, err);
 	if (result == BETON_OK)
-		result = open_checked(&model_file, path, MODEL_FILE, state, err);
+		result = open_checked(&model_file, path, CHECKPOINT_MODEL_FILE, state, err);
 	if (result == BETON_OK)
 		result = check_tensors(&model_file, &model, err);
 	bool with_optimizer = sgd || lookahead;
 	if (result == BETON_OK && with_optimizer) {
 		result = list_optimizer(&optimizer, params, sgd, lookahead, stream, err);
 		if (result == BETON_OK)
-			result = open_checked(&optimizer_file, path, OPTIMIZER_FILE, state, err);
+			result = open_checked(&optimizer_file, path, CHECKPOINT_OPTIMIZER_FILE, state, err);
 		if (result == BETON_OK)
 			result = check_slow(&optimizer_file, lookahead, err);
 		if (result == BETON_OK)
@@ -543,21 +539,13 @@ int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *
 int dtrain_checkpoint_set_aside(const char *path, beton_error *err)
 {
 	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-	int folder = (int)(name - path);
-	int result = BETON_EXISTS;
-	for (int attempt = 1; result == BETON_EXISTS && attempt < 100; attempt++) {
-		char *aside = attempt == 1 ? bt_format("%.*sdamaged-%s", folder, path, name)
-					   : bt_format("%.*sdamaged-%s.%d", folder, path, name, attempt);
-		if (!aside)
-			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-		if (rename(path, aside) == 0)
-			result = bt_sync_parent(aside, err);
-		else if (errno == ENOTEMPTY)
-			result = bt_fail_errno(err, EEXIST, "%s", aside);
-		else
-			result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, aside);
-		free(aside);
-	}
+	int folder = slash ? (int)(slash + 1 - path) : 0;
+	char *name = bt_format("%.*sdamaged-%s", folder, path, path + folder);
+	char *moved = NULL;
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int result = checkpoint_folder_rename_unused(path, name, &moved, err);
+	free(name);
+	free(moved);
 	return result;
 }

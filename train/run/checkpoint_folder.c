@@ -16,10 +16,22 @@
 #define TEMPORARY_PREFIX ".tmp-"
 #define STEP_PREFIX "step-"
 #define STEP_DIGITS 12
+#define REPLACED_PREFIX ".replaced-"
+#define LEFT_PREFIX "left-"
+#define UNUSED_NAMES 100 /* tried, before somebody is told that there is none */
+
+static const char *const files[] = {CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE, CHECKPOINT_STATE_FILE};
+
+enum { FILES = sizeof(files) / sizeof(files[0]) };
+
+static char *named_path(const char *dir, const char *prefix, int64_t step)
+{
+	return bt_format("%s/%s" STEP_PREFIX "%0*" PRId64, dir, prefix, STEP_DIGITS, step);
+}
 
 char *checkpoint_folder_path(const char *dir, int64_t step)
 {
-	return bt_format("%s/" STEP_PREFIX "%0*" PRId64, dir, STEP_DIGITS, step);
+	return named_path(dir, "", step);
 }
 
 static int make_folders(char *path, beton_error *err)
@@ -46,26 +58,119 @@ static int make_folders(char *path, beton_error *err)
 	return BETON_OK;
 }
 
-int checkpoint_folder_remove(const char *path, beton_error *err)
+static bool is_ours(const char *name)
+{
+	for (int i = 0; i < FILES; i++)
+		if (strcmp(files[i], name) == 0)
+			return true;
+	/* What an NFS client calls a removed file that somebody still has open: it goes away by itself. */
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strncmp(name, ".nfs", 4) == 0;
+}
+
+/* Is there anything in the folder that no checkpoint has? */
+static bool has_strangers(const char *path)
 {
 	DIR *stream = opendir(path);
-	if (!stream)
-		return bt_fail_errno(err, errno, "%s: cannot open the folder", path);
-	int result = BETON_OK;
 	struct dirent *item;
-	while (result == BETON_OK && (errno = 0, item = readdir(stream))) {
-		if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
-			continue;
-		if (unlinkat(dirfd(stream), item->d_name, 0) != 0)
-			result = bt_fail_errno(err, errno, "%s/%s: cannot remove", path, item->d_name);
-	}
+	bool found = false;
+	if (!stream)
+		return false;
+	while (!found && (item = readdir(stream)))
+		found = !is_ours(item->d_name);
 	closedir(stream);
-	if (result == BETON_OK && rmdir(path) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot remove", path);
+	return found;
+}
+
+int checkpoint_folder_rename_unused(const char *path, const char *name, char **out, beton_error *err)
+{
+	int result = BETON_EXISTS;
+	*out = NULL;
+	for (int attempt = 1; result == BETON_EXISTS && attempt < UNUSED_NAMES; attempt++) {
+		char *unused = attempt == 1 ? strdup(name) : bt_format("%s.%d", name, attempt);
+		if (!unused)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		if (rename(path, unused) == 0)
+			result = bt_sync_parent(unused, err);
+		else if (errno == ENOTEMPTY || errno == EEXIST)
+			result = bt_fail_errno(err, EEXIST, "%s", unused);
+		else
+			result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, unused);
+		if (result == BETON_OK)
+			*out = unused;
+		else
+			free(unused);
+	}
 	return result;
 }
 
-static int remove_leftovers(const char *dir, beton_error *err)
+void checkpoint_folder_discard(const char *dir, const char *path, int64_t step)
+{
+	char *visible = has_strangers(path) ? named_path(dir, LEFT_PREFIX, step) : NULL;
+	char *moved = NULL;
+	if (visible)
+		checkpoint_folder_rename_unused(path, visible, &moved, NULL);
+	for (int i = 0; i < FILES; i++) {
+		char *file = bt_format("%s/%s", moved ? moved : path, files[i]);
+		if (file)
+			unlink(file);
+		free(file);
+	}
+	if (!visible)
+		rmdir(path);
+	free(visible);
+	free(moved);
+}
+
+/* The step of what a killed writer left of a checkpoint in the making or on its way out; -1 for any other name. */
+static int64_t leftover_step(const char *name)
+{
+	static const char *const forms[] = {TEMPORARY_PREFIX "step-%" SCNd64 ".%*[0-9].%*[0-9a-f]%n",
+					    TEMPORARY_PREFIX "old-%" SCNd64 ".%*[0-9].%*[0-9a-f]%n"};
+	for (int i = 0; i < 2; i++) {
+		int64_t step = -1;
+		int length = 0;
+		if (sscanf(name, forms[i], &step, &length) == 1 && length && !name[length] && step >= 0)
+			return step;
+	}
+	return -1;
+}
+
+/* "step-" and digits alone; -1 for any other name. */
+static int64_t step_of(const char *name)
+{
+	uint64_t step;
+	if (strncmp(name, STEP_PREFIX, strlen(STEP_PREFIX)) != 0)
+		return -1;
+	const char *digits = name + strlen(STEP_PREFIX);
+	if (strlen(digits) < STEP_DIGITS || bt_parse_u64("step", digits, 0, INT64_MAX, &step, NULL) != BETON_OK)
+		return -1;
+	return (int64_t)step;
+}
+
+static int64_t replaced_step(const char *name)
+{
+	return strncmp(name, REPLACED_PREFIX, strlen(REPLACED_PREFIX)) == 0 ? step_of(name + strlen(REPLACED_PREFIX))
+									    : -1;
+}
+
+/* A checkpoint that made room for a newer one of its step: where that never came, it is the checkpoint again. */
+static int restore(const char *dir, const char *path, int64_t step, beton_error *err)
+{
+	char *final = checkpoint_folder_path(dir, step);
+	int result = BETON_OK;
+	if (!final)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	if (access(final, F_OK) == 0)
+		checkpoint_folder_discard(dir, path, step);
+	else if (rename(path, final) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, final);
+	else
+		result = bt_sync_parent(final, err);
+	free(final);
+	return result;
+}
+
+static int tidy(const char *dir, beton_error *err)
 {
 	DIR *stream = opendir(dir);
 	if (!stream)
@@ -73,25 +178,36 @@ static int remove_leftovers(const char *dir, beton_error *err)
 	int result = BETON_OK;
 	struct dirent *item;
 	while (result == BETON_OK && (errno = 0, item = readdir(stream))) {
-		if (strncmp(item->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) != 0)
+		int64_t leftover = leftover_step(item->d_name), replaced = replaced_step(item->d_name);
+		if (leftover < 0 && replaced < 0)
 			continue;
 		char *path = bt_format("%s/%s", dir, item->d_name);
-		result = path ? checkpoint_folder_remove(path, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+		if (!path)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+		else if (replaced >= 0)
+			result = restore(dir, path, replaced, err);
+		else
+			checkpoint_folder_discard(dir, path, leftover);
 		free(path);
 	}
 	closedir(stream);
 	return result;
 }
 
-int checkpoint_folder_prepare(const char *dir, beton_error *err)
+int checkpoint_folder_make(const char *dir, beton_error *err)
 {
 	char *copy = *dir ? strdup(dir) : NULL;
 	if (!copy)
 		return bt_fail(err, *dir ? BETON_NO_MEMORY : BETON_INVALID_ARGUMENT, "checkpoint folder '%s'", dir);
 	int result = make_folders(copy, err);
 	free(copy);
-	return result == BETON_OK ? remove_leftovers(dir, err) : result;
+	return result;
+}
+
+int checkpoint_folder_prepare(const char *dir, beton_error *err)
+{
+	int result = checkpoint_folder_make(dir, err);
+	return result == BETON_OK ? tidy(dir, err) : result;
 }
 
 static char *temporary_path(const char *dir, const char *what, int64_t step)
@@ -123,12 +239,46 @@ static int sync_folder(const char *path, beton_error *err)
 	return result;
 }
 
-/* Puts the new folder where an older one of the same step stands; what was there ends under the temporary name. */
-static int replace(const char *temporary, const char *final, beton_error *err)
+/* Not every file system can exchange two names: NFS and FUSE cannot. */
+static bool is_refused(int error_number)
 {
-	if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot replace the older checkpoint", final);
-	return checkpoint_folder_remove(temporary, err);
+	return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EPERM;
+}
+
+/* The older one leaves its name first: a kill between the two leaves it under a name from which tidy() restores it. */
+static int replace_in_two(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
+{
+	char *aside = named_path(dir, REPLACED_PREFIX, step);
+	int result = BETON_OK;
+	if (!aside)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	if (rename(final, aside) != 0) {
+		result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", final, aside);
+	} else if (rename(temporary, final) != 0) {
+		result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
+		rename(aside, final); /* if not now, the next save does it */
+	} else {
+		result = bt_sync_parent(final, err);
+	}
+	/* On disk is then what stands there now. */
+	if (result == BETON_OK)
+		checkpoint_folder_discard(dir, aside, step);
+	free(aside);
+	return result;
+}
+
+/* Puts the new folder where an older one of the same step stands. */
+static int replace(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
+{
+	if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
+		int result = bt_sync_parent(final, err);
+		if (result == BETON_OK)
+			checkpoint_folder_discard(dir, temporary, step);
+		return result;
+	}
+	if (is_refused(errno))
+		return replace_in_two(dir, step, temporary, final, err);
+	return bt_fail_errno(err, errno, "%s: cannot replace the older checkpoint", final);
 }
 
 int checkpoint_folder_publish(const char *dir, int64_t step, const char *temporary, beton_error *err)
@@ -139,7 +289,7 @@ int checkpoint_folder_publish(const char *dir, int64_t step, const char *tempora
 	int result = sync_folder(temporary, err);
 	if (result == BETON_OK && rename(temporary, final) != 0) {
 		if (errno == EEXIST || errno == ENOTEMPTY)
-			result = replace(temporary, final, err);
+			result = replace(dir, step, temporary, final, err);
 		else
 			result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
 	}
@@ -147,18 +297,6 @@ int checkpoint_folder_publish(const char *dir, int64_t step, const char *tempora
 		result = bt_sync_parent(final, err);
 	free(final);
 	return result;
-}
-
-/* "step-" and digits alone; -1 for any other name. */
-static int64_t step_of(const char *name)
-{
-	uint64_t step;
-	if (strncmp(name, STEP_PREFIX, strlen(STEP_PREFIX)) != 0)
-		return -1;
-	const char *digits = name + strlen(STEP_PREFIX);
-	if (strlen(digits) < STEP_DIGITS || bt_parse_u64("step", digits, 0, INT64_MAX, &step, NULL) != BETON_OK)
-		return -1;
-	return (int64_t)step;
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -206,13 +344,13 @@ static int remove_step(const char *dir, int64_t step, beton_error *err)
 	char *path = checkpoint_folder_path(dir, step);
 	char *temporary = temporary_path(dir, "old", step);
 	int result = BETON_OK;
+	/* First out of sight: a removal that is cut short must not leave half a checkpoint under a final name. */
 	if (!path || !temporary)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
-	/* First out of sight: a removal that is cut short must not leave half a checkpoint under a final name. */
 	else if (rename(path, temporary) != 0)
 		result = bt_fail_errno(err, errno, "%s: cannot remove the old checkpoint", path);
 	else
-		result = checkpoint_folder_remove(temporary, err);
+		checkpoint_folder_discard(dir, temporary, step);
 	free(path);
 	free(temporary);
 	return result;

@@ -9,17 +9,31 @@
 
 #include <beton/error.h>
 
-/* Makes dir (and its parents) if missing and removes what killed writers left. */
+/* The files of a checkpoint. All others in its folder are somebody else's, and are never removed. */
+#define CHECKPOINT_MODEL_FILE "model.safetensors"
+#define CHECKPOINT_OPTIMIZER_FILE "optimizer.safetensors"
+#define CHECKPOINT_STATE_FILE "state.json"
+
+/* Makes dir and its parents if missing. */
+int checkpoint_folder_make(const char *dir, beton_error *err);
+
+/* The same, and removes what killed writers left, as far as it can be removed. A checkpoint whose replacement was cut
+ * short gets its name back. */
 int checkpoint_folder_prepare(const char *dir, beton_error *err);
 
 /* A new, empty temporary folder inside dir for that step. *path is malloc'ed. */
 int checkpoint_folder_begin(const char *dir, int64_t step, char **path, beton_error *err);
 
-/* Syncs the temporary folder, gives it its final name (in one atomic step even if that exists), and syncs dir. */
+/* Syncs the temporary folder, gives it its final name, and syncs dir. If the name is taken, the two folders change
+ * their names in one atomic step; in two steps where the file system cannot do that. */
 int checkpoint_folder_publish(const char *dir, int64_t step, const char *temporary, beton_error *err);
 
-/* Removes a folder of plain files. */
-int checkpoint_folder_remove(const char *path, beton_error *err);
+/* Removes a checkpoint's files and its folder, which has no final name any more. With other files in it, the folder
+ * stays, as dir/left-step-<step>. What cannot be removed now, the next prepare tries again. */
+void checkpoint_folder_discard(const char *dir, const char *path, int64_t step);
+
+/* Renames path to name, or where that is taken to name.2, name.3...; *out, malloc'ed, is what it became. */
+int checkpoint_folder_rename_unused(const char *path, const char *name, char **out, beton_error *err);
 
 /* The steps of the checkpoints in dir, ascending, malloc'ed. NOT_FOUND: no such folder. */
 int checkpoint_folder_list(const char *dir, int64_t **steps, size_t *count, beton_error *err);

@@ -126,6 +126,7 @@ static int run(const run_options *options, char **argv)
 	beton_error err;
 	run_facts facts;
 	struct rank_env env;
+	dtrain_checkpoint_lock *lock = NULL;
 	int result = dtrain__rank_env_read(&env, &err);
 	int world_size = env.started ? env.world_size : (int)options->world_size;
 	bool launches = !env.started && world_size > 1;
@@ -138,10 +139,12 @@ static int run(const run_options *options, char **argv)
 		result = run_preflight(options, world_size, &facts, &err);
 	/* The launcher has looked at the outputs before it started ranks. */
 	if (result == BETON_OK && env.rank == 0 && !env.store_hosted)
-		result = run_preflight_outputs(options, &err);
-	if (result != BETON_OK)
-		return fail(&err);
-	return launches ? launch(options, argv) : run_rank(options, &facts, &env);
+		result = run_preflight_outputs(options, world_size, &lock, &err);
+	int status = result != BETON_OK ? fail(&err)
+		     : launches         ? launch(options, argv)
+					: run_rank(options, &facts, &env);
+	dtrain_checkpoint_lock_release(&lock);
+	return status;
 }
 
 /* Started with a closed standard output, the program would print into the file that it opens first. */

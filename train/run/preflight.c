@@ -5,12 +5,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <dtrain/checkpoint.h>
 #include <dtrain/model.h>
 
 #include "common/system.h"
@@ -185,12 +185,25 @@ static int check_log(const run_options *options, beton_error *err)
 	return result;
 }
 
-int run_preflight_outputs(const run_options *options, beton_error *err)
+/* Before anything in the folder is touched. Without locks training goes on: nothing else is wrong with the place. */
+static int lock_checkpoints(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err)
+{
+	int result = dtrain_checkpoint_lock_take(options->checkpoint, world_size, lock, err);
+	if (result != BETON_UNSUPPORTED)
+		return result;
+	fprintf(stderr, "dtrain-ffcv: --checkpoint: %s; nothing keeps a second job out of it\n", err->message);
+	return BETON_OK;
+}
+
+int run_preflight_outputs(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err)
 {
 	int result = options->log ? check_log(options, err) : BETON_OK;
+	*lock = NULL;
 	if (result != BETON_OK || !options->checkpoint)
 		return result;
-	result = dtrain_checkpoint_prepare(options->checkpoint, err);
+	result = lock_checkpoints(options, world_size, lock, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_prepare(options->checkpoint, err);
 	if (result != BETON_OK) {
 		bt_prefix(err, "--checkpoint");
 		return result;

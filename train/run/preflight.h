@@ -5,6 +5,7 @@
 #define RUN_PREFLIGHT_H
 
 #include <beton/beton.h>
+#include <dtrain/checkpoint.h>
 
 #include "options.h"
 
@@ -28,7 +29,8 @@ typedef struct run_facts {
  * name the file or the option. */
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
 
-/* Checks that --log and --checkpoint can be written (creating what is missing). For the launcher or rank 0 alone. */
-int run_preflight_outputs(const run_options *options, beton_error *err);
+/* Checks that --log and --checkpoint can be written (creating what is missing). For the launcher or rank 0 alone. *lock
+ * keeps other jobs out of --checkpoint until it is released; NULL: there is nothing to lock, or no way to. */
+int run_preflight_outputs(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err);
 
 #endif

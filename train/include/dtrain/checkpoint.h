@@ -9,8 +9,10 @@
  *                                                XXH3 of the two other files, and of itself
  *
  * A checkpoint becomes visible by one rename of a synced folder: what stands under its final name is whole, and what
- * was damaged later is found by its checksums. Names that begin with ".tmp-" are leftovers of a killed writer; the next
- * save removes them. One writer at a time may use a folder.
+ * was damaged later is found by its checksums. Names that begin with ".tmp-" and ".replaced-" are leftovers of a killed
+ * writer; the next prepare or save removes them, or gives a checkpoint its name back. Other files in DIR are left
+ * alone, and so are those in a checkpoint's folder: when it is removed, they stay in DIR/left-step-... One writer at a
+ * time may use a folder: see dtrain_checkpoint_lock_take.
  */
 #ifndef DTRAIN_CHECKPOINT_H
 #define DTRAIN_CHECKPOINT_H
@@ -36,6 +38,15 @@ typedef struct dtrain_position {
 	uint64_t data_samples;
 	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; a scale of 0: none */
 } dtrain_position;
+
+/* Keeps other jobs out of dir, which is made (with its parents) if missing, until the lock is released or the process
+ * ends; it is not passed on to programs that are started. DIR/.lock names the holder. EXISTS: another job has it, and
+ * the message names that one by process, host, start and world size. UNSUPPORTED: the file system has no locks. Others:
+ * ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. */
+typedef struct dtrain_checkpoint_lock dtrain_checkpoint_lock;
+BETON_API int dtrain_checkpoint_lock_take(const char *dir, int world_size, dtrain_checkpoint_lock **out,
+					  beton_error *err);
+BETON_API void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock); /* *lock may be NULL */
 
 /* Makes dir (and its parents) if missing, removes what killed writers left, and checks that dir can be written: what a
  * save would find out only hours later. Errors: ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model that is quickly saved, for tests of checkpoints. */
+#ifndef TESTS_CLI_SMALL_MODEL_H
+#define TESTS_CLI_SMALL_MODEL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dtrain/checkpoint.h>
+
+/* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. */
+typedef struct setup {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_sgd *sgd;
+	dtrain_lookahead *lookahead; /* NULL where a test does not look at it */
+} setup;
+
+static inline void declare(dtrain_params *params, int64_t outputs)
+{
+	dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){outputs, 3});
+	dtrain_shape vector = dtrain_shape_of(1, &outputs);
+	assert_true(dtrain_params_declare(params, "fc.weight", &matrix, DTRAIN_INIT_LINEAR_UNIFORM, 3, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "fc.bias", &vector, DTRAIN_INIT_LINEAR_UNIFORM, 3, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "bn.weight", &vector, DTRAIN_INIT_ONE, 0, NULL) >= 0);
+	assert_true(dtrain_params_declare(params, "bn.bias", &vector, DTRAIN_INIT_ZERO, 0, NULL) >= 0);
+	assert_true(dtrain_params_declare_buffer(params, "bn.running_mean", &vector, DTRAIN_INIT_ZERO, NULL) >= 0);
+	assert_true(dtrain_params_declare_buffer(params, "bn.running_var", &vector, DTRAIN_INIT_ONE, NULL) >= 0);
+	dtrain_shape window = dtrain_shape_of(4, (int64_t[]){outputs, 3, 2, 2});
+	assert_true(dtrain_params_declare_fixed(params, "conv.weight", &window, DTRAIN_INIT_LINEAR_UNIFORM, NULL) >= 0);
+}
+
+static inline setup make(uint64_t seed, int64_t outputs)
+{
+	setup made = {0};
+	dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
+	dtrain_sgd_options sgd;
+	dtrain_sgd_options_init(&sgd);
+	assert_int_equal(dtrain_device_open("ref", &device, &made.device, NULL), BETON_OK);
+	made.api = dtrain_device_get_api(made.device);
+	assert_int_equal(made.api->stream_create(made.device, &made.stream, NULL), BETON_OK);
+	assert_int_equal(dtrain_params_create(made.device, DTRAIN_F32, &made.params, NULL), BETON_OK);
+	declare(made.params, outputs);
+	assert_int_equal(dtrain_params_allocate(made.params, NULL), BETON_OK);
+	assert_int_equal(dtrain_params_initialize(made.params, seed, made.stream, NULL), BETON_OK);
+	assert_int_equal(dtrain_sgd_create(made.params, &sgd, &made.sgd, NULL), BETON_OK);
+	float *momentum = dtrain_sgd_momentum(made.sgd);
+	for (int64_t i = 0; i < dtrain_params_flat_count(made.params); i++)
+		momentum[i] = (float)seed * 0.5f + (float)i;
+	return made;
+}
+
+static inline void unmake(setup *made)
+{
+	dtrain_sgd_destroy(&made->sgd);
+	dtrain_lookahead_destroy(&made->lookahead);
+	dtrain_params_destroy(&made->params);
+	made->api->stream_destroy(made->stream);
+	dtrain_device_close(&made->device);
+}
+
+static inline dtrain_position at_step(int64_t step)
+{
+	return (dtrain_position){.struct_size = sizeof(dtrain_position),
+				 .step = step,
+				 .epoch = 1,
+				 .position = 640,
+				 .seed = UINT64_MAX,
+				 .world_size = 4,
+				 .batch_size = 8,
+				 .model = "mlp",
+				 .classes = 10,
+				 .data_samples = 1000};
+}
+
+static inline int save(const setup *made, int64_t step, int keep, beton_error *err)
+{
+	dtrain_position position = at_step(step);
+	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, made->lookahead, &position, made->stream,
+				      err);
+}
+
+static inline void assert_same(const setup *a, const setup *b)
+{
+	for (int i = 0; i < dtrain_params_count(a->params); i++) {
+		const dtrain_param *param = dtrain_params_at(a->params, i);
+		size_t size = (size_t)param->count * sizeof(float);
+		assert_memory_equal((float *)dtrain_params_values(a->params) + param->offset,
+				    (float *)dtrain_params_values(b->params) + param->offset, size);
+		assert_memory_equal((float *)dtrain_sgd_momentum(a->sgd) + param->offset,
+				    (float *)dtrain_sgd_momentum(b->sgd) + param->offset, size);
+	}
+	for (int i = 0; i < dtrain_params_buffer_count(a->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(a->params, i);
+		assert_memory_equal(buffer->data, dtrain_params_buffer_at(b->params, i)->data,
+				    (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
+	}
+}
+
+#define STEP "c/d/step-000000000120"
+
+#endif

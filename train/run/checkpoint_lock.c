@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A lock of the kernel's on a file in the folder: it ends with its process, however that ends, so that there is none to
+ * clean up. Locks of an open file description, and not flock()'s: on NFS they are the server's, and so hold between the
+ * machines and for programs on the server itself.
+ */
+#include <dtrain/checkpoint.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checkpoint_folder.h"
+#include "common/system.h"
+
+#define LOCK_FILE ".lock"
+#define HOLDER_BYTES 400
+
+struct dtrain_checkpoint_lock {
+	int fd;
+};
+
+/* What the holder wrote, which is one line for people. */
+static int fail_taken(const char *dir, int fd, beton_error *err)
+{
+	char holder[HOLDER_BYTES + 1];
+	ssize_t size = bt_pread_full(fd, holder, HOLDER_BYTES, 0);
+	holder[size > 0 ? size : 0] = 0;
+	holder[strcspn(holder, "\n")] = 0;
+	return bt_fail(err, BETON_EXISTS, "%s: another job uses this folder: %s", dir,
+		       *holder ? holder : "it has not said yet which one");
+}
+
+/* For whoever is refused later; training goes on where it cannot be written. */
+static void write_holder(int fd, int world_size)
+{
+	char host[256] = "?", started[32] = "";
+	time_t now = time(NULL);
+	struct tm utc;
+	gethostname(host, sizeof(host) - 1);
+	if (gmtime_r(&now, &utc))
+		strftime(started, sizeof(started), "%Y-%m-%d %H:%M:%S", &utc);
+	char *text = bt_format("process %ld on %s, started %s UTC, world size %d\n", (long)getpid(), host, started,
+			       world_size);
+	if (text && ftruncate(fd, 0) == 0 && bt_pwrite_full(fd, text, strlen(text), 0) == 0)
+		fdatasync(fd);
+	free(text);
+}
+
+static int lock_file(const char *dir, int fd, beton_error *err)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int status;
+	do
+		status = fcntl(fd, F_OFD_SETLK, &whole);
+	while (status != 0 && errno == EINTR);
+	if (status == 0)
+		return BETON_OK;
+	if (errno == EAGAIN || errno == EACCES)
+		return fail_taken(dir, fd, err);
+	/* What a server without a lock manager says, and file systems that never heard of locks. */
+	bool none = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL;
+	int result = bt_fail_errno(err, errno, "%s: cannot be locked", dir);
+	if (none && err)
+		err->code = BETON_UNSUPPORTED;
+	return none ? BETON_UNSUPPORTED : result;
+}
+
+int dtrain_checkpoint_lock_take(const char *dir, int world_size, dtrain_checkpoint_lock **out, beton_error *err)
+{
+	*out = NULL;
+	int result = checkpoint_folder_make(dir, err);
+	if (result != BETON_OK)
+		return result;
+	char *path = bt_format("%s/" LOCK_FILE, dir);
+	dtrain_checkpoint_lock *lock = malloc(sizeof(*lock));
+	if (!path || !lock) {
+		free(path);
+		free(lock);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	}
+	lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+	if (lock->fd < 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be opened", path);
+	else
+		result = lock_file(dir, lock->fd, err);
+	if (result == BETON_OK) {
+		write_holder(lock->fd, world_size);
+		*out = lock;
+	} else {
+		if (lock->fd >= 0)
+			close(lock->fd);
+		free(lock);
+	}
+	free(path);
+	return result;
+}
+
+void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock)
+{
+	if (!*lock)
+		return;
+	close((*lock)->fd);
+	free(*lock);
+	*lock = NULL;
+}
