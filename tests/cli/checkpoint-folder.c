@@ -282,8 +282,9 @@ static pid_t hold(int *told)
 	pid_t child = fork();
 	if (child == 0) {
 		dtrain_checkpoint_lock *lock = NULL;
-		if (dtrain_checkpoint_lock_take("c/d", 4, &lock, NULL) == BETON_OK)
+		if (dtrain_checkpoint_lock_take("c/d", &lock, NULL) == BETON_OK)
 			byte = 1;
+		dtrain_checkpoint_lock_describe(lock, 4);
 		if (write(ends[1], &byte, 1) != 1)
 			_exit(1);
 		for (;;)
@@ -306,7 +307,7 @@ static void one_job_at_a_time(void **state)
 	gethostname(host, sizeof(host) - 1);
 	pid_t holder = hold(&told);
 	assert_int_equal(told, 1);
-	assert_int_equal(dtrain_checkpoint_lock_take("c/d", 1, &lock, &err), BETON_EXISTS);
+	assert_int_equal(dtrain_checkpoint_lock_take("c/d", &lock, &err), BETON_EXISTS);
 	assert_null(lock);
 	snprintf(process, sizeof(process), "another job uses this folder: process %d on ", (int)holder);
 	if (!strstr(err.message, process) || !strstr(err.message, host) || !strstr(err.message, ", started 2") ||
@@ -315,14 +316,14 @@ static void one_job_at_a_time(void **state)
 	/* However it ended. */
 	assert_int_equal(kill(holder, SIGKILL), 0);
 	assert_int_equal(waitpid(holder, NULL, 0), holder);
-	if (dtrain_checkpoint_lock_take("c/d", 1, &lock, &err) != BETON_OK)
+	if (dtrain_checkpoint_lock_take("c/d", &lock, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	/* A second lock of one process is a second job's. */
 	dtrain_checkpoint_lock *second = NULL;
-	assert_int_equal(dtrain_checkpoint_lock_take("c/d", 1, &second, &err), BETON_EXISTS);
+	assert_int_equal(dtrain_checkpoint_lock_take("c/d", &second, &err), BETON_EXISTS);
 	dtrain_checkpoint_lock_release(&lock);
 	assert_null(lock);
-	assert_int_equal(dtrain_checkpoint_lock_take("c/d", 1, &second, &err), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_lock_take("c/d", &second, &err), BETON_OK);
 	dtrain_checkpoint_lock_release(&second);
 	dtrain_checkpoint_lock_release(&second);
 }

@@ -33,7 +33,7 @@ static void round_trip(void **state)
 	assert_int_equal(step, 120);
 	dtrain_position expected = at_step(120);
 	dtrain_position position;
-	assert_int_equal(dtrain_checkpoint_read_position(path, &position, &err), BETON_OK);
+	assert_int_equal(dtrain_checkpoint_read_position(path, &position, NULL, &err), BETON_OK);
 	assert_memory_equal(&position, &expected, sizeof(position));
 	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
 		fail_msg("%s", err.message);
@@ -248,7 +248,7 @@ static void missing_files_and_truncation(void **state)
 			 BETON_NOT_FOUND);
 	assert_int_equal(truncate(STEP "/state.json", 0), 0);
 	dtrain_position position;
-	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, &err), BETON_FORMAT);
+	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, NULL, &err), BETON_FORMAT);
 	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
@@ -294,7 +294,7 @@ static void impossible_folders(void **state)
 	static const char *const folders[] = {"file", "file/inside", "", "/proc/nothing/here"};
 	for (int i = 0; i < 4; i++) {
 		int result = dtrain_checkpoint_save(folders[i], 0, made.params, made.sgd, made.lookahead, &position,
-						    made.stream, &err);
+						    NULL, made.stream, &err);
 		assert_int_not_equal(result, BETON_OK);
 		assert_int_equal(err.code, result);
 	}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * compare-logs A B STEPS LOSS_TOLERANCE VALIDATION_TOLERANCE: two logs of dtrain-ffcv tell the same story: both have
- * steps 1 .. STEPS (of a step logged twice, as after a resume, the later line counts) with losses, and the same epochs'
- * evaluations with losses, equal to the relative tolerances; learning rates and counts are equal. With a validation
- * tolerance of 0 the accuracies are equal too. */
+ * steps 1 .. STEPS with losses, and the same epochs' evaluations with losses, equal to the relative tolerances;
+ * learning rates and counts are equal. With a validation tolerance of 0 the accuracies are equal too. Where a run was
+ * resumed, what had been logged of later steps does not count, nor what stands before a start; neither does the same
+ * step twice without that. */
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,29 @@ typedef struct story {
 	json_t *evaluations[ROWS];
 } story;
 
+static void forget(json_t **row)
+{
+	json_decref(*row);
+	*row = NULL;
+}
+
+/* Rows that the run which begins here does not go on from. */
+static int begin(const json_t *event, const json_t *row, story *out)
+{
+	bool resumes = strcmp(json_string_value(event), "resume") == 0;
+	json_int_t after = resumes ? json_integer_value(json_object_get(row, "after_step")) : 0;
+	if (resumes && !json_is_integer(json_object_get(row, "after_step")))
+		return 1;
+	for (json_int_t i = 0; i < ROWS; i++) {
+		const json_t *made = json_object_get(out->evaluations[i], "after_step");
+		if (i > after)
+			forget(&out->steps[i]);
+		if (!resumes || json_integer_value(made) > after)
+			forget(&out->evaluations[i]);
+	}
+	return 0;
+}
+
 static int read_story(const char *path, story *out)
 {
 	char line[4096];
@@ -27,11 +52,18 @@ static int read_story(const char *path, story *out)
 		json_error_t problem;
 		json_t *row = json_loads(line, 0, &problem);
 		json_t *step = json_object_get(row, "step");
+		json_t *event = json_object_get(row, "event");
+		if (json_is_string(event) && begin(event, row, out) == 0) {
+			json_decref(row);
+			continue;
+		}
 		json_t *key = step ? step : json_object_get(row, "epoch");
 		json_int_t index = json_integer_value(key);
 		if (!json_is_integer(key) || index < 1 || index >= ROWS)
 			return fprintf(stderr, "%s: a wrong line: %s", path, line);
 		json_t **place = &(step ? out->steps : out->evaluations)[index];
+		if (step && *place)
+			return fprintf(stderr, "%s: step %d twice\n", path, (int)index);
 		json_decref(*place);
 		*place = row;
 	}

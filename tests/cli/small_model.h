@@ -83,8 +83,8 @@ static inline dtrain_position at_step(int64_t step)
 static inline int save(const setup *made, int64_t step, int keep, beton_error *err)
 {
 	dtrain_position position = at_step(step);
-	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, made->lookahead, &position, made->stream,
-				      err);
+	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, made->lookahead, &position, NULL,
+				      made->stream, err);
 }
 
 static inline void assert_same(const setup *a, const setup *b)

@@ -18,7 +18,7 @@
 #include "safetensors.h"
 
 #define STATE_VERSION 1
-#define STATE_BYTES_MAX 65536
+#define STATE_BYTES_MAX (1 << 20)
 #define HEX_DIGITS 16
 #define SLOW_SUFFIX ".slow"
 
@@ -176,7 +176,13 @@ static uint64_t hash_of_state(const json_t *state)
 	return hash;
 }
 
-static json_t *state_to_json(const dtrain_position *position, const safetensors_digest *model,
+/* Takes value over; false without memory. */
+static bool add_member(json_t *state, const char *name, json_t *value)
+{
+	return state && json_object_set_new(state, name, value) == 0;
+}
+
+static json_t *state_to_json(const dtrain_position *position, const json_t *options, const safetensors_digest *model,
 			     const safetensors_digest *optimizer)
 {
 	char seed[24];
@@ -189,29 +195,34 @@ static json_t *state_to_json(const dtrain_position *position, const safetensors_
 				  (json_int_t)position->data_samples, "files", CHECKPOINT_MODEL_FILE, "size",
 				  (json_int_t)model->size, "xxh3", hex(model->hash), CHECKPOINT_OPTIMIZER_FILE, "size",
 				  (json_int_t)optimizer->size, "xxh3", hex(optimizer->hash));
-	if (state && position->scaler[DTRAIN_SCALER_SCALE] > 0 &&
-	    json_object_set_new(state, "loss_scaler",
-				json_pack("[f, f]", (double)position->scaler[DTRAIN_SCALER_SCALE],
-					  (double)position->scaler[DTRAIN_SCALER_GOOD_STEPS])) != 0) {
-		json_decref(state);
-		return NULL;
-	}
-	if (state && json_object_set_new(state, "xxh3", hex(hash_of_state(state))) != 0) {
-		json_decref(state);
-		return NULL;
-	}
-	return state;
+	bool complete = state != NULL;
+	if (complete && position->scaler[DTRAIN_SCALER_SCALE] > 0)
+		complete = add_member(state, "loss_scaler",
+				      json_pack("[f, f]", (double)position->scaler[DTRAIN_SCALER_SCALE],
+						(double)position->scaler[DTRAIN_SCALER_GOOD_STEPS]));
+	if (complete && options)
+		complete = add_member(state, "options", json_deep_copy(options));
+	if (complete && add_member(state, "xxh3", hex(hash_of_state(state))))
+		return state;
+	json_decref(state);
+	return NULL;
 }
 
-static int write_state(const char *path, const dtrain_position *position, const safetensors_digest *model,
-		       const safetensors_digest *optimizer, beton_error *err)
+static int write_state(const char *path, const dtrain_position *position, const json_t *options,
+		       const safetensors_digest *model, const safetensors_digest *optimizer, beton_error *err)
 {
-	json_t *state = state_to_json(position, model, optimizer);
+	json_t *state = state_to_json(position, options, model, optimizer);
 	char *text = state ? json_dumps(state, JSON_INDENT(2)) : NULL;
 	json_decref(state);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	int result = BETON_OK;
+	if (strlen(text) + 1 >= STATE_BYTES_MAX) {
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %zu bytes, most of them options; %d are possible",
+				 path, strlen(text) + 1, STATE_BYTES_MAX - 1);
+		free(text);
+		return result;
+	}
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || bt_write_full(fd, "\n", 1) != 0 || fsync(fd) != 0)
 		result = bt_fail_errno(err, errno, "%s: cannot write", path);
@@ -290,8 +301,8 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 /* ---- saving ---- */
 
 static int write_files(const char *folder, const dtrain_params *params, const dtrain_sgd *sgd,
-		       const dtrain_lookahead *lookahead, const dtrain_position *position, dtrain_stream *stream,
-		       beton_error *err)
+		       const dtrain_lookahead *lookahead, const dtrain_position *position, const json_t *options,
+		       dtrain_stream *stream, beton_error *err)
 {
 	tensor_list model = {0};
 	tensor_list optimizer = {0};
@@ -313,7 +324,7 @@ static int write_files(const char *folder, const dtrain_params *params, const dt
 		result = safetensors_write(optimizer_path, optimizer.entries, optimizer.count, fetch, &optimizer,
 					   &optimizer_digest, err);
 	if (result == BETON_OK)
-		result = write_state(state_path, position, &model_digest, &optimizer_digest, err);
+		result = write_state(state_path, position, options, &model_digest, &optimizer_digest, err);
 	list_free(&model);
 	list_free(&optimizer);
 	free(model_path);
@@ -335,24 +346,32 @@ int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 }
 
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
-			   const dtrain_lookahead *lookahead, const dtrain_position *position, dtrain_stream *stream,
-			   beton_error *err)
+			   const dtrain_lookahead *lookahead, const dtrain_position *position, const char *options,
+			   dtrain_stream *stream, beton_error *err)
 {
 	if (keep < 0 || position->step < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative", keep,
 			       position->step);
+	json_error_t problem;
+	json_t *parsed = options ? json_loads(options, JSON_REJECT_DUPLICATES, &problem) : NULL;
 	char *temporary = NULL;
-	int result = checkpoint_folder_prepare(dir, err);
+	int result = BETON_OK;
+	if (options && !json_is_object(parsed))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the options are no JSON object: %.100s",
+				 options);
+	if (result == BETON_OK)
+		result = checkpoint_folder_prepare(dir, err);
 	if (result == BETON_OK)
 		result = checkpoint_folder_begin(dir, position->step, &temporary, err);
 	if (result == BETON_OK) {
-		result = write_files(temporary, params, sgd, lookahead, position, stream, err);
+		result = write_files(temporary, params, sgd, lookahead, position, parsed, stream, err);
 		if (result == BETON_OK)
 			result = checkpoint_folder_publish(dir, position->step, temporary, err);
 		if (result != BETON_OK)
 			checkpoint_folder_discard(dir, temporary, position->step);
 		free(temporary);
 	}
+	json_decref(parsed);
 	if (result == BETON_OK && keep > 0)
 		result = checkpoint_folder_prune(dir, keep, err);
 	return result;
@@ -383,7 +402,20 @@ int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, 
 	return result;
 }
 
-int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err)
+/* Of a checkpoint that was saved without them: NULL. */
+static int state_to_options(const char *path, const json_t *state, char **out, beton_error *err)
+{
+	const json_t *options = json_object_get(state, "options");
+	*out = NULL;
+	if (!options)
+		return BETON_OK;
+	if (!json_is_object(options))
+		return bt_fail(err, BETON_FORMAT, "%s: the options are no JSON object", path);
+	*out = json_dumps(options, JSON_COMPACT);
+	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+}
+
+int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, char **options, beton_error *err)
 {
 	char *file = bt_format("%s/" CHECKPOINT_STATE_FILE, path);
 	if (!file)
@@ -392,6 +424,8 @@ int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beto
 	int result = read_state(file, &state, err);
 	if (result == BETON_OK)
 		result = state_to_position(file, state, out, err);
+	if (result == BETON_OK && options)
+		result = state_to_options(file, state, options, err);
 	json_decref(state);
 	free(file);
 	return result;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +22,7 @@
 
 struct dtrain_checkpoint_lock {
 	int fd;
+	char started[32];
 };
 
 /* What the holder wrote, which is one line for people. */
@@ -32,22 +34,6 @@ static int fail_taken(const char *dir, int fd, beton_error *err)
 	holder[strcspn(holder, "\n")] = 0;
 	return bt_fail(err, BETON_EXISTS, "%s: another job uses this folder: %s", dir,
 		       *holder ? holder : "it has not said yet which one");
-}
-
-/* For whoever is refused later; training goes on where it cannot be written. */
-static void write_holder(int fd, int world_size)
-{
-	char host[256] = "?", started[32] = "";
-	time_t now = time(NULL);
-	struct tm utc;
-	gethostname(host, sizeof(host) - 1);
-	if (gmtime_r(&now, &utc))
-		strftime(started, sizeof(started), "%Y-%m-%d %H:%M:%S", &utc);
-	char *text = bt_format("process %ld on %s, started %s UTC, world size %d\n", (long)getpid(), host, started,
-			       world_size);
-	if (text && ftruncate(fd, 0) == 0 && bt_pwrite_full(fd, text, strlen(text), 0) == 0)
-		fdatasync(fd);
-	free(text);
 }
 
 static int lock_file(const char *dir, int fd, beton_error *err)
@@ -69,14 +55,37 @@ static int lock_file(const char *dir, int fd, beton_error *err)
 	return none ? BETON_UNSUPPORTED : result;
 }
 
-int dtrain_checkpoint_lock_take(const char *dir, int world_size, dtrain_checkpoint_lock **out, beton_error *err)
+/* For whoever is refused later; training goes on where it cannot be written. */
+void dtrain_checkpoint_lock_describe(dtrain_checkpoint_lock *lock, int world_size)
+{
+	char host[256] = "?", ranks[32] = "";
+	if (!lock)
+		return;
+	gethostname(host, sizeof(host) - 1);
+	if (world_size > 0)
+		snprintf(ranks, sizeof(ranks), ", world size %d", world_size);
+	char *text = bt_format("process %ld on %s, started %s UTC%s\n", (long)getpid(), host, lock->started, ranks);
+	if (text && ftruncate(lock->fd, 0) == 0 && bt_pwrite_full(lock->fd, text, strlen(text), 0) == 0)
+		fdatasync(lock->fd);
+	free(text);
+}
+
+static void note_start(dtrain_checkpoint_lock *lock)
+{
+	time_t now = time(NULL);
+	struct tm utc;
+	if (gmtime_r(&now, &utc))
+		strftime(lock->started, sizeof(lock->started), "%Y-%m-%d %H:%M:%S", &utc);
+}
+
+int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, beton_error *err)
 {
 	*out = NULL;
 	int result = checkpoint_folder_make(dir, err);
 	if (result != BETON_OK)
 		return result;
 	char *path = bt_format("%s/" LOCK_FILE, dir);
-	dtrain_checkpoint_lock *lock = malloc(sizeof(*lock));
+	dtrain_checkpoint_lock *lock = calloc(1, sizeof(*lock));
 	if (!path || !lock) {
 		free(path);
 		free(lock);
@@ -88,7 +97,8 @@ int dtrain_checkpoint_lock_take(const char *dir, int world_size, dtrain_checkpoi
 	else
 		result = lock_file(dir, lock->fd, err);
 	if (result == BETON_OK) {
-		write_holder(lock->fd, world_size);
+		note_start(lock);
+		dtrain_checkpoint_lock_describe(lock, 0);
 		*out = lock;
 	} else {
 		if (lock->fd >= 0)

@@ -33,6 +33,12 @@ static int fail(const beton_error *err)
 	return EXIT_FAILURE;
 }
 
+static int fail_usage(const beton_error *err)
+{
+	fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err->message);
+	return EXIT_USAGE;
+}
+
 static int fail_rank(const struct rank_env *env, const beton_error *err)
 {
 	fail(err);
@@ -65,6 +71,18 @@ static void tell_why_no_gpu(const run_session *session)
 	dtrain_device_close(&gpu);
 }
 
+static int open_log(run_metrics *metrics, const run_session *session, beton_error *err)
+{
+	const run_saved *saved = session->options->saved;
+	const run_beginning beginning = {.resumed = session->resumed,
+					 .after_step = session->position.step,
+					 .total_steps = session->facts->total_steps,
+					 .world_size = session->world_size,
+					 .changes = saved ? saved->changes : NULL,
+					 .change_count = saved ? saved->change_count : 0};
+	return run_metrics_open(metrics, session->options->log, &beginning, err);
+}
+
 static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env)
 {
 	beton_error err;
@@ -80,7 +98,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	if (env->rank == 0) {
 		print_start(&session);
 		tell_why_no_gpu(&session);
-		result = run_metrics_open(&metrics, options->log, session.resumed, facts->total_steps, &err);
+		result = open_log(&metrics, &session, &err);
 	}
 	run_signals_catch();
 	if (result == BETON_OK)
@@ -121,25 +139,64 @@ static void set_wait_policy(const run_options *options, const struct rank_env *e
 		run_set_passive_wait(!launches, argv);
 }
 
-static int run(const run_options *options, char **argv)
+/* The environment's ranks are what there is; --world-size may say the same. */
+static int check_world_size(const run_options *options, const struct rank_env *env, beton_error *err)
+{
+	if (!env->started || options->world_size == 1 || options->world_size == env->world_size)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--world-size is %d, the environment says %d",
+		       (int)options->world_size, env->world_size);
+}
+
+/* What stands on the command line is not all where a run is resumed. The folder is this job's before it is looked into.
+ */
+static int complete_options(run_options *options, const struct rank_env *env, bool first, int argc, char **argv,
+			    dtrain_checkpoint_lock **lock, beton_error *err)
+{
+	int result = check_world_size(options, env, err);
+	if (result == BETON_OK && options->resume && first)
+		result = run_preflight_checkpoints(options, lock, err);
+	if (result == BETON_OK && options->resume)
+		result = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
+	if (result == BETON_OK && env->started)
+		options->world_size = env->world_size;
+	return result;
+}
+
+static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,
+		 beton_error *err)
+{
+	int result = run_preflight(options, (int)options->world_size, facts, err);
+	if (result == BETON_OK && first)
+		result = run_preflight_log(options, err);
+	if (result == BETON_OK && first && options->checkpoint && !options->resume)
+		result = run_preflight_checkpoints(options, lock, err);
+	if (result == BETON_OK)
+		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);
+	return result;
+}
+
+static int run(run_options *options, int argc, char **argv)
 {
 	beton_error err;
 	run_facts facts;
 	struct rank_env env;
 	dtrain_checkpoint_lock *lock = NULL;
 	int result = dtrain__rank_env_read(&env, &err);
-	int world_size = env.started ? env.world_size : (int)options->world_size;
-	bool launches = !env.started && world_size > 1;
+	if (result != BETON_OK)
+		return fail(&err);
+	/* The launcher has looked at the outputs before it started ranks. */
+	bool first = env.rank == 0 && !env.store_hosted;
+	result = complete_options(options, &env, first, argc, argv, &lock, &err);
+	if (result == BETON_INVALID_ARGUMENT) {
+		dtrain_checkpoint_lock_release(&lock);
+		return fail_usage(&err);
+	}
+	bool launches = !env.started && options->world_size > 1;
 	if (result == BETON_OK)
 		set_wait_policy(options, &env, launches, argv);
-	if (result == BETON_OK && env.started && options->world_size > 1 && options->world_size != env.world_size)
-		result = bt_fail(&err, BETON_INVALID_ARGUMENT, "--world-size is %d, the environment says %d",
-				 (int)options->world_size, env.world_size);
 	if (result == BETON_OK)
-		result = run_preflight(options, world_size, &facts, &err);
-	/* The launcher has looked at the outputs before it started ranks. */
-	if (result == BETON_OK && env.rank == 0 && !env.store_hosted)
-		result = run_preflight_outputs(options, world_size, &lock, &err);
+		result = check(options, first, &facts, &lock, &err);
 	int status = result != BETON_OK ? fail(&err)
 		     : launches         ? launch(options, argv)
 					: run_rank(options, &facts, &env);
@@ -168,15 +225,16 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	/* A rank is started through /proc/self/exe, and would be called that in ps and top. */
 	prctl(PR_SET_NAME, program_invocation_short_name);
-	if (run_options_parse(&options, argc, argv, &err) != BETON_OK) {
-		fprintf(stderr, "dtrain-ffcv: %s\nTry 'dtrain-ffcv --help'.\n", err.message);
-		return EXIT_USAGE;
-	}
+	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)
+		return fail_usage(&err);
 	if (options.help)
 		run_options_help(stdout);
 	else if (options.version)
 		puts("dtrain-ffcv " DTRAIN_VERSION);
-	else
-		return run(&options, argv);
+	else {
+		int status = run(&options, argc, argv);
+		run_options_free(&options);
+		return status;
+	}
 	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -16,24 +17,6 @@
 #include "signals.h"
 
 #define PRINT_EVERY_NS UINT64_C(2000000000)
-
-int run_metrics_open(run_metrics *metrics, const char *path, bool append, int64_t total_steps, beton_error *err)
-{
-	*metrics = (run_metrics){.fd = -1, .path = path, .total_steps = total_steps};
-	if (!path)
-		return BETON_OK;
-	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
-	if (metrics->fd < 0)
-		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	/* A killed run may have left half a line. */
-	struct stat status;
-	char last = '\n';
-	if (fstat(metrics->fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-	    bt_pread_full(metrics->fd, &last, 1, (uint64_t)status.st_size - 1) == 1 && last != '\n' &&
-	    bt_write_full(metrics->fd, "\n", 1) != 0)
-		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	return BETON_OK;
-}
 
 void run_metrics_close(run_metrics *metrics)
 {
@@ -57,6 +40,58 @@ static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
 		result = bt_fail_errno(err, errno, "%s: cannot write the log", metrics->path);
 	free(text);
 	return result;
+}
+
+/* A killed run may have left half a line. */
+static int end_line(run_metrics *metrics, beton_error *err)
+{
+	struct stat status;
+	char last = '\n';
+	if (fstat(metrics->fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+	    bt_pread_full(metrics->fd, &last, 1, (uint64_t)status.st_size - 1) == 1 && last != '\n' &&
+	    bt_write_full(metrics->fd, "\n", 1) != 0)
+		return bt_fail_errno(err, errno, "--log: cannot write '%s'", metrics->path);
+	return BETON_OK;
+}
+
+static json_t *beginning_line(const run_beginning *beginning)
+{
+	char stamp[32] = "";
+	time_t now = time(NULL);
+	struct tm utc;
+	if (gmtime_r(&now, &utc))
+		strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_t *changes = json_array();
+	for (int i = 0; i < beginning->change_count; i++) {
+		/* A path need not be UTF-8. */
+		json_t *change = json_string(beginning->changes[i]);
+		if (json_array_append_new(changes, change ? change : json_string("?")) != 0) {
+			json_decref(changes);
+			return NULL;
+		}
+	}
+	/* No key of it is one of a step or an evaluation: whoever searches the log for those finds only those. */
+	if (!beginning->resumed) {
+		json_decref(changes);
+		return json_pack("{s:s, s:s, s:s, s:i, s:I}", "event", "start", "time", stamp, "version",
+				 DTRAIN_VERSION, "world_size", beginning->world_size, "total_steps",
+				 (json_int_t)beginning->total_steps);
+	}
+	return json_pack("{s:s, s:I, s:s, s:s, s:i, s:I, s:o}", "event", "resume", "after_step",
+			 (json_int_t)beginning->after_step, "time", stamp, "version", DTRAIN_VERSION, "world_size",
+			 beginning->world_size, "total_steps", (json_int_t)beginning->total_steps, "changes", changes);
+}
+
+int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning *beginning, beton_error *err)
+{
+	*metrics = (run_metrics){.fd = -1, .path = path, .total_steps = beginning->total_steps};
+	if (!path)
+		return BETON_OK;
+	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (metrics->fd < 0)
+		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	int result = end_line(metrics, err);
+	return result == BETON_OK ? write_line(metrics, beginning_line(beginning), err) : result;
 }
 
 /* Nobody reads on, or there is no room: asks training to stop as a signal would, so that it is saved first. */
@@ -119,9 +154,10 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 	int result = BETON_OK;
 	if (metrics->fd >= 0)
 		result = write_line(metrics,
-				    json_pack("{s:I, s:f, s:f, s:f, s:I, s:f, s:f}", "epoch",
-					      (json_int_t)evaluation->epoch, "val_top1", evaluation->top1, "val_top5",
-					      evaluation->top5, "val_loss", evaluation->loss, "val_count",
+				    json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f}", "epoch",
+					      (json_int_t)evaluation->epoch, "after_step",
+					      (json_int_t)evaluation->after_step, "val_top1", evaluation->top1,
+					      "val_top5", evaluation->top5, "val_loss", evaluation->loss, "val_count",
 					      (json_int_t)evaluation->count, "train_seconds", evaluation->train_seconds,
 					      "val_seconds", evaluation->val_seconds),
 				    err);

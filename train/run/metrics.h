@@ -26,6 +26,7 @@ typedef struct run_step_metrics {
 
 typedef struct run_evaluation {
 	int64_t epoch;
+	int64_t after_step;
 	double top1; /* 0 .. 1 */
 	double top5;
 	double loss;
@@ -43,8 +44,19 @@ typedef struct run_metrics {
 	beton_error print_error; /* code 0: standard output takes what is printed */
 } run_metrics;
 
-/* path NULL: no file. append: a resumed run goes on in the file; otherwise it is emptied. path is borrowed. */
-int run_metrics_open(run_metrics *metrics, const char *path, bool append, int64_t total_steps, beton_error *err);
+/* How a process begins to write into a log. */
+typedef struct run_beginning {
+	bool resumed;
+	int64_t after_step; /* of a run that is resumed */
+	int64_t total_steps;
+	int world_size;
+	char *const *changes; /* of options; NULL when there are none */
+	int change_count;
+} run_beginning;
+
+/* path NULL: no file; borrowed. What the file holds stays: a line is added that says that a run begins, or goes on and
+ * behind which step. */
+int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning *beginning, beton_error *err);
 void run_metrics_close(run_metrics *metrics);
 
 /* Write the line at once, and print for people: every evaluation, and a step every few seconds, the first and the last.

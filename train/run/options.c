@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include <float.h>
 #include <getopt.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,179 +9,18 @@
 #include <dtrain/model.h>
 
 #include "common/system.h"
+#include "options_table.h"
 #include "recipes.h"
 
-typedef enum option_kind {
-	OPTION_GROUP, /* a heading of --help */
-	OPTION_TEXT,
-	OPTION_WHOLE, /* int64_t */
-	OPTION_SEED,  /* uint64_t */
-	OPTION_REALS, /* double [count] */
-	OPTION_CHOICE,
-	OPTION_FLAG,
-} option_kind;
+enum { FIRST_OPTION = 256, HELP_COLUMNS = 110 };
 
-typedef struct option_row {
-	const char *name;
-	const char *argument;
-	const char *text; /* for --help */
-	option_kind kind;
-	size_t offset;
-	double least, most;
-	int count;                  /* of reals */
-	const char *const *choices; /* the index is the value */
-} option_row;
-
-static const char *const schedules[] = {
-	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
-	[DTRAIN_SCHEDULE_LINEAR] = "linear",
-	[DTRAIN_SCHEDULE_COSINE] = "cosine",
-	NULL,
-};
-static const char *const precisions[] = {
-	[RUN_PRECISION_F32] = "f32",
-	[RUN_PRECISION_TF32] = "tf32",
-	[RUN_PRECISION_BF16] = "bf16",
-	[RUN_PRECISION_FP16] = "fp16",
-	NULL,
-};
-static const char *const orders[] = {
-	[BETON_ORDER_SEQUENTIAL] = "sequential",
-	[BETON_ORDER_RANDOM] = "random",
-	NULL,
-};
-static const char *const crops[] = {
-	[BETON_CROP_NONE] = "none",
-	[BETON_CROP_RANDOM] = "random",
-	[BETON_CROP_CENTER] = "center",
-	NULL,
-};
-static const char *const flip_modes[] = {
-	[BETON_FLIP_RANDOM] = "random",
-	[BETON_FLIP_ALTERNATE] = "alternate",
-	NULL,
-};
-static const char *const fills[] = {
-	[RUN_FILL_MEAN] = "mean",
-	[RUN_FILL_REFLECT] = "reflect",
-	NULL,
-};
-static const char *const ttas[] = {
-	[RUN_TTA_NONE] = "none",
-	[RUN_TTA_FLIP] = "flip",
-	[RUN_TTA_FLIP_SHIFT] = "flip-shift",
-	NULL,
-};
-
-#define AT(member) offsetof(run_options, member)
-#define GROUP(text)                                              \
-	{                                                        \
-		text, NULL, NULL, OPTION_GROUP, 0, 0, 0, 0, NULL \
-	}
-#define TEXT(name, member, argument, text)                                   \
-	{                                                                    \
-		name, argument, text, OPTION_TEXT, AT(member), 0, 0, 0, NULL \
-	}
-#define WHOLE(name, member, argument, least, most, text)                             \
-	{                                                                            \
-		name, argument, text, OPTION_WHOLE, AT(member), least, most, 0, NULL \
-	}
-#define REALS(name, member, argument, count, least, most, text)                          \
-	{                                                                                \
-		name, argument, text, OPTION_REALS, AT(member), least, most, count, NULL \
-	}
-#define CHOICE(name, member, argument, choices, text)                             \
-	{                                                                         \
-		name, argument, text, OPTION_CHOICE, AT(member), 0, 0, 0, choices \
-	}
-#define FLAG(name, member, text)                                         \
-	{                                                                \
-		name, NULL, text, OPTION_FLAG, AT(member), 0, 0, 0, NULL \
-	}
-
-static const option_row rows[] = {
-	GROUP("Data and model"),
-	TEXT("data", data, "FILE", "training set, a .beton file with pictures and labels (required)"),
-	TEXT("val", val, "FILE", "validation set; none: no evaluation"),
-	TEXT("recipe", recipe, "NAME", "airbench94 or ffcv-cifar: the values below, for all that is not given"),
-	TEXT("model", model, "NAME", "mlp, airbench94, resnet9, resnet20, resnet18, resnet50 (required)"),
-	WHOLE("classes", classes, "N", 1, 1000000, "classes of the model (default: the data's highest label + 1)"),
-	WHOLE("image-size", image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
-
-	GROUP("Length"),
-	REALS("epochs", epochs, "X", 1, 1e-6, 1e6, "train X epochs, in whole steps; this or --steps is required"),
-	WHOLE("steps", steps, "N", 1, RUN_STEPS_MAX, "train N steps, over as many epochs as that takes"),
-	WHOLE("batch-size", batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
-
-	GROUP("Ranks and device"),
-	WHOLE("world-size", world_size, "N", 1, 4096, "start N ranks on this machine (default 1)"),
-	TEXT("device", device, "NAME[:INDEX]", "cuda, cpu, ref or auto, the fastest there is (default auto)"),
-	CHOICE("precision", precision, "NAME", precisions,
-	       "f32, tf32, bf16 or fp16, for what is computed (default f32)"),
-	FLAG("deterministic", deterministic, "the same bits in each run on the same device, where that is slower"),
-	FLAG("no-capture", no_capture, "put each step on a GPU op by op, not as a whole"),
-	FLAG("share-device", share_device, "let several ranks use one GPU"),
-	WHOLE("threads", threads, "N", 0, 4096, "compute threads per rank; 0 = its cores (default 0)"),
-	WHOLE("workers", workers, "N", 0, 4096, "loader threads per rank; 0 = its cores (default 0)"),
-	WHOLE("master-port", master_port, "N", 0, 65535, "port where ranks meet; 0 = a free one (default 0)"),
-	REALS("timeout", timeout, "SECONDS", 1, 1, 86400, "longest wait for another rank in a step (default 30)"),
-
-	GROUP("Optimizer: SGD"),
-	REALS("lr", lr, "X", 1, 0, FLT_MAX, "learning rate (default 0.1)"),
-	CHOICE("schedule", schedule, "NAME", schedules, "constant, linear or cosine (default cosine)"),
-	REALS("initial-lr", initial_lr, "X", 1, 1e-12, FLT_MAX,
-	      "of the first step, where the warm-up begins (default: --lr / its steps)"),
-	REALS("final-lr", final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
-	REALS("warmup-epochs", warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
-	WHOLE("warmup-steps", warmup_steps, "N", 0, RUN_STEPS_MAX, "the same in steps (default 0)"),
-	REALS("warmup-share", warmup_share, "X", 1, 0, 1, "the same as a share of the run (default 0)"),
-	REALS("momentum", momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
-	FLAG("nesterov", nesterov, "Nesterov's form of it"),
-	REALS("weight-decay", weight_decay, "X", 1, 0, FLT_MAX, "of the parameters (default 1e-4)"),
-	REALS("bias-lr-scale", bias_lr_scale, "X", 1, 1e-6, 1e6,
-	      "times --lr: of biases and batch norm; their decay is by so much less (default 1)"),
-	FLAG("no-bias-decay", no_bias_decay, "no weight decay of biases and batch norm"),
-	WHOLE("lookahead", lookahead, "N", 0, 1e6, "every N steps go back to slow weights; 0 = never (default 0)"),
-	REALS("whiten-bias-epochs", whiten_bias_epochs, "X", 1, 0, 1e6,
-	      "airbench94 trains its first layer's bias for that long (default 3)"),
-	REALS("label-smoothing", label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
-	{"seed", "N", "of weights, order and augmentation (default 0)", OPTION_SEED, AT(seed), 0, 0, 0, NULL},
-
-	GROUP("Pictures"),
-	CHOICE("order", order, "NAME", orders, "of the training set: random or sequential (default random)"),
-	CHOICE("crop", crop, "NAME", crops, "random (resized), center or none, in training (default random)"),
-	REALS("crop-scale", crop_scale, "MIN,MAX", 2, 1e-6, 1, "random crop's share of the area (default 0.08,1)"),
-	REALS("crop-ratio", crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "random crop's width / height (default 0.75,1.3333)"),
-	REALS("flip", flip, "P", 1, 0, 1, "chance of a left-right flip in training (default 0.5)"),
-	CHOICE("flip-mode", flip_mode, "NAME", flip_modes,
-	       "random, or alternate: every picture's other side in every other epoch (default random)"),
-	WHOLE("translate", translate, "N", 0, 4096, "moves training pictures by up to N pixels (default 0)"),
-	CHOICE("translate-fill", translate_fill, "NAME", fills,
-	       "what a move uncovers: the mean, or reflect, the picture mirrored (default mean)"),
-	WHOLE("cutout", cutout, "N", 0, 4096, "covers a square of N x N pixels of training pictures (default 0)"),
-	REALS("val-ratio", val_ratio, "X", 1, 1e-6, 1,
-	      "validation's centre crop: share of the shorter side (default 0.875)"),
-	CHOICE("tta", tta, "NAME", ttas,
-	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved) (default none)"),
-	REALS("mean", mean, "R,G,B", 3, -1e6, 1e6, "subtracted, on the scale 0..255 (default 123.675,116.28,103.53)"),
-	REALS("std", std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
-
-	GROUP("Output"),
-	TEXT("log", log, "FILE", "a line of JSON for each step and evaluation"),
-	WHOLE("val-every", val_every, "N", 1, 1e6, "evaluate every N epochs, and at the end (default 1)"),
-	TEXT("checkpoint", checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end"),
-	WHOLE("checkpoint-every", checkpoint_every, "N", 1, RUN_STEPS_MAX, "and every N steps"),
-	WHOLE("keep-checkpoints", keep_checkpoints, "N", 0, 1e6, "keep the newest N; 0 = all (default 3)"),
-	FLAG("resume", resume, "go on from the newest checkpoint of --checkpoint"),
-	FLAG("help", help, "show this and exit (-h)"),
-	FLAG("version", version, "show the version and exit (-V)"),
-};
-
-enum { ROWS = sizeof(rows) / sizeof(rows[0]), FIRST_OPTION = 256, HELP_COLUMNS = 110 };
-
-static void set_defaults(run_options *options)
+void run_options_set_defaults(run_options *options)
 {
+	run_saved *saved = options->saved;
+	bool resuming = options->resuming;
 	*options = (run_options){
+		.saved = saved,
+		.resuming = resuming,
 		.device = "auto",
 		.world_size = 1,
 		.timeout = 30,
@@ -206,70 +43,6 @@ static void set_defaults(run_options *options)
 		.val_every = 1,
 		.keep_checkpoints = 3,
 	};
-}
-
-static int parse_reals(const option_row *row, const char *what, const char *text, double *out, beton_error *err)
-{
-	char *copy = strdup(text);
-	if (!copy)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
-	int result = BETON_OK;
-	char *rest = copy;
-	for (int i = 0; i < row->count && result == BETON_OK; i++) {
-		char *part = i + 1 < row->count ? strsep(&rest, ",") : rest;
-		if (!rest || !part)
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
-		else
-			result = bt_parse_double(what, part, row->least, row->most, &out[i], err);
-	}
-	free(copy);
-	return result;
-}
-
-static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
-{
-	char list[128] = "";
-	for (int i = 0; row->choices[i]; i++) {
-		if (strcmp(row->choices[i], text) == 0) {
-			*out = i;
-			return BETON_OK;
-		}
-		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
-	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
-}
-
-static int parse_value(const option_row *row, const char *text, run_options *options, beton_error *err)
-{
-	char what[64];
-	void *member = (char *)options + row->offset;
-	uint64_t whole;
-	int result = BETON_OK;
-	snprintf(what, sizeof(what), "--%s", row->name);
-	switch (row->kind) {
-	case OPTION_TEXT:
-		if (!*text)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
-		*(const char **)member = text;
-		return BETON_OK;
-	case OPTION_WHOLE:
-		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
-		if (result == BETON_OK)
-			*(int64_t *)member = (int64_t)whole;
-		return result;
-	case OPTION_SEED:
-		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
-	case OPTION_REALS:
-		return parse_reals(row, what, text, member, err);
-	case OPTION_CHOICE:
-		return parse_choice(row, what, text, member, err);
-	case OPTION_FLAG:
-		*(bool *)member = true;
-		return BETON_OK;
-	case OPTION_GROUP:
-		break;
-	}
-	return result;
 }
 
 static int check_names(run_options *options, beton_error *err)
@@ -297,7 +70,7 @@ static bool has_warmup(const run_options *options)
 	return options->warmup_epochs > 0 || options->warmup_steps > 0 || options->warmup_share > 0;
 }
 
-static int check_together(run_options *options, beton_error *err)
+int run_options_check(run_options *options, beton_error *err)
 {
 	const char *problem = NULL;
 	if (!options->data)
@@ -326,55 +99,37 @@ static int check_together(run_options *options, beton_error *err)
 		problem = "--tta flip-shift needs an --image-size above 1";
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
-	else if (options->resume && !options->checkpoint)
-		problem = "--resume needs --checkpoint";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
 }
 
-/* What getopt knows, made of the rows, and which of them the command line has. */
-struct option_table {
-	struct option entries[ROWS + 1];
-	const option_row *rows[ROWS];
-	bool given[ROWS];
-};
-
-static void make_table(struct option_table *table)
+static void make_entries(struct option entries[RUN_ROWS_MAX + 1])
 {
-	int entries = 0;
-	*table = (struct option_table){0};
-	for (int i = 0; i < ROWS; i++) {
-		if (rows[i].kind == OPTION_GROUP)
-			continue;
+	int count = 0;
+	for (int i = 0; i < run_row_count; i++) {
+		int argument = run_rows[i].kind == OPTION_FLAG || run_rows[i].kind == OPTION_SWITCH ? optional_argument
+												    : required_argument;
 		/* Each its own value: getopt takes two options of one value as the same when a name is shortened. */
-		table->entries[entries] =
-			(struct option){rows[i].name, rows[i].kind == OPTION_FLAG ? no_argument : required_argument,
-					NULL, FIRST_OPTION + entries};
-		table->rows[entries++] = &rows[i];
+		if (run_rows[i].kind != OPTION_GROUP)
+			entries[count++] = (struct option){run_rows[i].name, argument, NULL, FIRST_OPTION + i};
 	}
+	entries[count] = (struct option){0};
 }
 
-static int find_entry(const struct option_table *table, const char *name)
+static bool is_given(const run_options *options, const char *name)
 {
-	for (int entry = 0; table->entries[entry].name; entry++) {
-		if (strcmp(table->entries[entry].name, name) == 0)
-			return entry;
-	}
-	return -1;
+	int row = run_row_find(name);
+	return row >= 0 && options->given[row];
 }
 
-static bool is_given(const struct option_table *table, const char *name)
+int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
-	int entry = find_entry(table, name);
-	return entry >= 0 && table->given[entry];
-}
-
-static int parse_arguments(struct option_table *table, run_options *options, int argc, char **argv, beton_error *err)
-{
+	struct option entries[RUN_ROWS_MAX + 1];
+	make_entries(entries);
 	opterr = 0;
 	optind = 0; /* glibc: start afresh, also when called a second time */
-	for (int got; (got = getopt_long(argc, argv, ":hV", table->entries, NULL)) != -1;) {
+	for (int got; (got = getopt_long(argc, argv, ":hV", entries, NULL)) != -1;) {
 		const char *given = argv[optind - 1];
 		if (got == ':')
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: its value is missing", given);
@@ -386,10 +141,10 @@ static int parse_arguments(struct option_table *table, run_options *options, int
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
 		if (got < FIRST_OPTION)
 			continue;
-		int result = parse_value(table->rows[got - FIRST_OPTION], optarg, options, err);
+		int result = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
 		if (result != BETON_OK)
 			return result;
-		table->given[got - FIRST_OPTION] = true;
+		options->given[got - FIRST_OPTION] = true;
 	}
 	return BETON_OK;
 }
@@ -407,56 +162,70 @@ static const run_recipe *find_recipe(const char *name, beton_error *err)
 	return NULL;
 }
 
-static int apply_recipe(const struct option_table *table, const char *name, run_options *options, beton_error *err)
+static int apply_recipe(const char *name, run_options *options, beton_error *err)
 {
 	const run_recipe *recipe = find_recipe(name, err);
 	int result = recipe ? BETON_OK : BETON_INVALID_ARGUMENT;
 	for (const run_recipe_option *o = recipe ? recipe->options : NULL; o && o->name && result == BETON_OK; o++) {
-		int entry = find_entry(table, o->name);
-		result = entry >= 0 ? parse_value(table->rows[entry], o->value, options, err)
-				    : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
+		int row = run_row_find(o->name);
+		result = row >= 0 ? run_row_parse(&run_rows[row], o->value, options, err)
+				  : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
 	}
 	return result;
 }
 
-/* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe
- * without meaning. What it says itself stays, for check_together() to judge. */
-static void drop_void(const struct option_table *table, run_options *options)
+/* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe,
+ * or of the run that is resumed, without meaning. What it says itself stays, for run_options_check() to judge. */
+void run_options_drop_void(run_options *options)
 {
-	if (is_given(table, "steps") && !is_given(table, "epochs"))
+	bool steps = is_given(options, "warmup-steps"), epochs = is_given(options, "warmup-epochs"),
+	     share = is_given(options, "warmup-share");
+	if (is_given(options, "steps") && !is_given(options, "epochs"))
 		options->epochs = 0;
-	if ((is_given(table, "warmup-steps") || is_given(table, "warmup-epochs")) && !is_given(table, "warmup-share"))
+	if (is_given(options, "epochs") && !is_given(options, "steps"))
+		options->steps = 0;
+	if ((epochs || share) && !steps)
+		options->warmup_steps = 0;
+	if ((steps || share) && !epochs)
+		options->warmup_epochs = 0;
+	if ((steps || epochs) && !share)
 		options->warmup_share = 0;
-	if (!has_warmup(options) && !is_given(table, "initial-lr"))
+	if (!has_warmup(options) && !is_given(options, "initial-lr"))
 		options->initial_lr = 0;
-	if (options->momentum == 0 && !is_given(table, "nesterov"))
+	if (options->momentum == 0 && !is_given(options, "nesterov"))
 		options->nesterov = false;
-	if (options->flip == 0 && !is_given(table, "flip-mode"))
+	if (options->flip == 0 && !is_given(options, "flip-mode"))
 		options->flip_mode = BETON_FLIP_RANDOM;
-	if (!options->val && !is_given(table, "tta"))
+	if (!options->val && !is_given(options, "tta"))
 		options->tta = RUN_TTA_NONE;
+}
+
+int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
+{
+	if (!options->recipe)
+		return run_options_check(options, err);
+	const char *recipe = options->recipe;
+	run_options_set_defaults(options);
+	int result = apply_recipe(recipe, options, err);
+	if (result == BETON_OK)
+		result = run_options_apply_arguments(options, argc, argv, err);
+	run_options_drop_void(options);
+	return result == BETON_OK ? run_options_check(options, err) : result;
 }
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
-	struct option_table table;
-	make_table(&table);
-	set_defaults(options);
-	int result = parse_arguments(&table, options, argc, argv, err);
+	*options = (run_options){0};
+	run_options_set_defaults(options);
+	int result = run_options_apply_arguments(options, argc, argv, err);
 	if (result != BETON_OK || options->help || options->version)
 		return result;
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);
-	if (options->recipe) {
-		const char *recipe = options->recipe;
-		set_defaults(options);
-		result = apply_recipe(&table, recipe, options, err);
-		if (result == BETON_OK)
-			result = parse_arguments(&table, options, argc, argv, err);
-		drop_void(&table, options);
-	}
-	return result == BETON_OK ? check_together(options, err) : result;
+	if (!options->resume)
+		return run_options_combine(options, argc, argv, err);
+	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");
 }
 
 /* Lines of options, as they would stand on a command line. */
@@ -481,16 +250,18 @@ void run_options_help(FILE *out)
 	      "       dtrain-ffcv --data FILE --recipe NAME [OPTION...]\n"
 	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
 	      out);
-	for (int i = 0; i < ROWS; i++) {
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
 		char left[64];
-		if (rows[i].kind == OPTION_GROUP) {
-			fprintf(out, "\n%s:\n", rows[i].name);
+		if (row->kind == OPTION_GROUP) {
+			fprintf(out, "\n%s:\n", row->name);
 			continue;
 		}
-		snprintf(left, sizeof(left), "--%s%s%s", rows[i].name, rows[i].argument ? " " : "",
-			 rows[i].argument ? rows[i].argument : "");
-		fprintf(out, "  %-24s %s\n", left, rows[i].text);
+		const char *form = !row->argument ? "--%s" : row->kind == OPTION_SWITCH ? "--%s[=%s]" : "--%s %s";
+		snprintf(left, sizeof(left), form, row->name, row->argument);
+		fprintf(out, "  %-24s %s\n", left, row->text);
 	}
+	fputs("\nWhat a recipe, or the run that is resumed, has turned on, --OPTION=no turns off.\n", out);
 	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
 	for (int i = 0; run_recipe_at(i); i++)
 		print_recipe(out, run_recipe_at(i));

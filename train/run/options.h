@@ -12,6 +12,13 @@
 #include "device_choice.h"
 
 #define RUN_STEPS_MAX 1e12
+#define RUN_ROWS_MAX 80 /* of the table of options */
+
+typedef enum run_resume_mode {
+	RUN_RESUME_NO = 0,
+	RUN_RESUME_YES = 1,
+	RUN_RESUME_AUTO = 2, /* where there is a checkpoint */
+} run_resume_mode;
 
 typedef enum run_precision {
 	RUN_PRECISION_F32 = 0,
@@ -33,7 +40,16 @@ typedef enum run_tta {
 	RUN_TTA_FLIP_SHIFT = 2,
 } run_tta;
 
-/* Every option; texts are borrowed from argv. 0 in epochs and steps: not given. */
+/* The checkpoint that a run is resumed from, and what its options were. */
+typedef struct run_saved {
+	char *path;                  /* of the checkpoint */
+	char *json;                  /* its options, as it has them */
+	char *texts[RUN_ROWS_MAX];   /* by row of the table; NULL: none */
+	char *changes[RUN_ROWS_MAX]; /* "--lr 0.05 (was 0.1)" */
+	int change_count;
+} run_saved;
+
+/* Every option; texts are borrowed from argv or saved. 0 in epochs and steps: not given. */
 typedef struct run_options {
 	const char *data;
 	const char *val;
@@ -89,14 +105,35 @@ typedef struct run_options {
 	bool deterministic;
 	bool no_capture;
 	bool share_device;
-	bool resume;
+	int resume; /* run_resume_mode */
 	bool help;
 	bool version;
+	bool given[RUN_ROWS_MAX]; /* on the command line, by row of the table */
+	bool resuming;            /* there is a checkpoint to go on from; known after run_options_resume */
+	run_saved *saved;         /* NULL: the run begins, or what it is resumed from has no options */
 } run_options;
 
-/* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. Errors:
- * INVALID_ARGUMENT; the message names the option, its value and its range. */
+/* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. With
+ * resume that is not all: see run_options_resume. Errors: INVALID_ARGUMENT; the message names the option, its value and
+ * its range. */
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err);
+
+/* Of a run that may be resumed, after run_options_parse: sets what the newest checkpoint of --checkpoint was saved with
+ * where argv does not say something else, and notes what is changed. world_size: the ranks that somebody else starts;
+ * 0: nobody does. Of a checkpoint without options nothing is taken. Errors: INVALID_ARGUMENT, NOT_FOUND (there is no
+ * checkpoint, and resume is not RUN_RESUME_AUTO), MISMATCH (what cannot change is given otherwise), those of a damaged
+ * checkpoint when there is no good one. */
+int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err);
+
+/* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null where there is none; malloc'ed.
+ */
+int run_options_to_json(const run_options *options, char **out, beton_error *err);
+
+/* Those of `other`, as run_options_to_json made them, must be the same where all ranks need the same. MISMATCH: the
+ * message names the first that is not, and both values. */
+int run_options_compare(const run_options *options, const char *other, beton_error *err);
+
+void run_options_free(run_options *options);
 
 void run_options_help(FILE *out);
 

@@ -155,7 +155,7 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 	if (result == BETON_OK)
 		result = check_model(options, out->classes, err);
 	/* A checkpoint has the layer that would be computed. */
-	if (result == BETON_OK && run_whitens(options) && !options->resume)
+	if (result == BETON_OK && run_whitens(options) && !options->resuming)
 		result = run_whiten_check(err);
 	return result;
 }
@@ -166,7 +166,8 @@ static bool is_same_file(const struct stat *one, const char *path)
 	return path && stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
 }
 
-/* A log begins anew without --resume: what stands there must not be something else, nor the log of an earlier run. */
+/* A log is never cut. What stands there must not be something else, nor, without --resume, the log of an earlier run.
+ */
 static int check_log(const run_options *options, beton_error *err)
 {
 	const char *path = options->log;
@@ -186,37 +187,44 @@ static int check_log(const run_options *options, beton_error *err)
 }
 
 /* Before anything in the folder is touched. Without locks training goes on: nothing else is wrong with the place. */
-static int lock_checkpoints(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err)
+static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
 {
-	int result = dtrain_checkpoint_lock_take(options->checkpoint, world_size, lock, err);
+	int result = dtrain_checkpoint_lock_take(options->checkpoint, lock, err);
 	if (result != BETON_UNSUPPORTED)
 		return result;
 	fprintf(stderr, "dtrain-ffcv: --checkpoint: %s; nothing keeps a second job out of it\n", err->message);
 	return BETON_OK;
 }
 
-int run_preflight_outputs(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err)
+/* Starting anew there would mix two runs, and a later --resume might take the older one's steps. */
+static int refuse_checkpoints(const run_options *options, beton_error *err)
 {
-	int result = options->log ? check_log(options, err) : BETON_OK;
-	*lock = NULL;
-	if (result != BETON_OK || !options->checkpoint)
-		return result;
-	result = lock_checkpoints(options, world_size, lock, err);
-	if (result == BETON_OK)
-		result = dtrain_checkpoint_prepare(options->checkpoint, err);
-	if (result != BETON_OK) {
-		bt_prefix(err, "--checkpoint");
-		return result;
-	}
 	char *path = NULL;
-	if (options->resume)
-		return BETON_OK;
-	/* Starting anew there would mix two runs, and a later --resume might take the older one's steps. */
-	if (dtrain_checkpoint_latest(options->checkpoint, INT64_MAX, &path, NULL, err) == BETON_OK)
-		result = bt_fail(
+	int result = dtrain_checkpoint_latest(options->checkpoint, INT64_MAX, &path, NULL, err);
+	free(path);
+	if (result == BETON_OK)
+		return bt_fail(
 			err, BETON_EXISTS,
 			"--checkpoint: '%s' holds checkpoints of an earlier run; give --resume or another folder",
 			options->checkpoint);
-	free(path);
-	return result;
+	return result == BETON_NOT_FOUND ? BETON_OK : result;
+}
+
+int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
+{
+	struct stat status;
+	/* A name that was mistyped must not become a folder. */
+	if (options->resume == RUN_RESUME_YES && stat(options->checkpoint, &status) != 0)
+		return bt_fail_errno(err, errno, "--resume: '%s'", options->checkpoint);
+	int result = lock_checkpoints(options, lock, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_prepare(options->checkpoint, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "--checkpoint");
+	return result == BETON_OK && !options->resume ? refuse_checkpoints(options, err) : result;
+}
+
+int run_preflight_log(const run_options *options, beton_error *err)
+{
+	return options->log ? check_log(options, err) : BETON_OK;
 }

@@ -29,8 +29,11 @@ typedef struct run_facts {
  * name the file or the option. */
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
 
-/* Checks that --log and --checkpoint can be written (creating what is missing). For the launcher or rank 0 alone. *lock
- * keeps other jobs out of --checkpoint until it is released; NULL: there is nothing to lock, or no way to. */
-int run_preflight_outputs(const run_options *options, int world_size, dtrain_checkpoint_lock **lock, beton_error *err);
+/* For the launcher or rank 0 alone. Checks that --log can be written. */
+int run_preflight_log(const run_options *options, beton_error *err);
+
+/* The same of --checkpoint, which is made if missing unless a run has to be resumed from it. *lock keeps other jobs out
+ * until it is released; NULL: there is no way to. */
+int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err);
 
 #endif

@@ -5,12 +5,8 @@
 #include <string.h>
 
 #include "common/system.h"
+#include "resume.h"
 #include "session.h"
-
-static bool is_damage(int code)
-{
-	return code == BETON_FORMAT || code == BETON_TRUNCATED || code == BETON_NOT_FOUND;
-}
 
 /* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */
 static int check_position(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
@@ -42,7 +38,7 @@ static int check_position(const run_session *session, const char *path, const dt
 static int try_checkpoint(run_session *session, const char *path, beton_error *err)
 {
 	dtrain_position found;
-	int result = dtrain_checkpoint_read_position(path, &found, err);
+	int result = dtrain_checkpoint_read_position(path, &found, NULL, err);
 	if (result == BETON_OK)
 		result = check_position(session, path, &found, err);
 	if (result == BETON_OK)
@@ -58,8 +54,33 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	session->position.position = found.position;
 	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
-	printf("resuming from %s\n", path);
 	return BETON_OK;
+}
+
+static void tell(const char *path, const run_saved *saved)
+{
+	printf("resuming from %s", path);
+	for (int i = 0; saved && i < saved->change_count; i++)
+		printf("%s%s", i ? ", " : "; changed: ", saved->changes[i]);
+	printf("\n");
+}
+
+/* The options are those of the newest checkpoint, which may be damaged where only loading it tells. */
+static int check_options(const run_saved *saved, const char *path, beton_error *err)
+{
+	dtrain_position position;
+	char *json = NULL;
+	if (!saved || strcmp(saved->path, path) == 0)
+		return BETON_OK;
+	int result = dtrain_checkpoint_read_position(path, &position, &json, err);
+	if (result == BETON_OK && (!json || strcmp(json, saved->json) != 0))
+		result = bt_fail(
+			err, BETON_MISMATCH,
+			"%s: was saved with other options than what is newer and damaged, and now out of the way; "
+			"start again to go on with them",
+			path);
+	free(json);
+	return result;
 }
 
 /* All that are newer than the one in use, so that they are not met again. */
@@ -77,7 +98,32 @@ static int set_aside_newer(const char *dir, int64_t step, beton_error *err)
 	}
 }
 
-int run_resume(run_session *session, beton_error *err)
+static int fail_none(const run_session *session, const beton_error *damage, beton_error *err)
+{
+	const char *dir = session->options->checkpoint;
+	if (damage->code != BETON_OK) {
+		*err = *damage;
+		bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+		return damage->code;
+	}
+	if (session->options->resuming)
+		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed meanwhile", dir);
+	printf("%s holds no checkpoint: starting from the beginning\n", dir);
+	return BETON_OK;
+}
+
+static int take_checkpoint(run_session *session, const char *path, bool older, beton_error *err)
+{
+	int64_t step = session->position.step;
+	int result = older ? set_aside_newer(session->options->checkpoint, step, err) : BETON_OK;
+	if (result == BETON_OK)
+		result = check_options(session->options->saved, path, err);
+	if (result == BETON_OK)
+		tell(path, session->options->saved);
+	return result;
+}
+
+int run_resume(struct run_session *session, beton_error *err)
 {
 	const char *dir = session->options->checkpoint;
 	beton_error damage = {0};
@@ -85,22 +131,17 @@ int run_resume(run_session *session, beton_error *err)
 	for (;;) {
 		char *path = NULL;
 		int result = dtrain_checkpoint_latest(dir, step, &path, &step, err);
-		if (result == BETON_NOT_FOUND && damage.code == BETON_OK) {
-			printf("%s holds no checkpoint: starting from the beginning\n", dir);
-			return BETON_OK;
-		}
-		if (result == BETON_NOT_FOUND) {
-			*err = damage;
-			bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
-			return damage.code;
-		}
-		if (result == BETON_OK) {
-			result = try_checkpoint(session, path, err);
-			free(path);
-		}
+		if (result == BETON_NOT_FOUND)
+			return fail_none(session, &damage, err);
 		if (result == BETON_OK)
-			return damage.code == BETON_OK ? BETON_OK : set_aside_newer(dir, step, err);
-		if (!is_damage(result))
+			result = try_checkpoint(session, path, err);
+		if (result == BETON_OK) {
+			result = take_checkpoint(session, path, damage.code != BETON_OK, err);
+			free(path);
+			return result;
+		}
+		free(path);
+		if (!run_is_damage(result))
 			return result;
 		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the one before: %s\n", err->message);
 		damage = *err;

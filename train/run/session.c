@@ -8,6 +8,7 @@
 
 #include "common/system.h"
 #include "groups.h"
+#include "resume.h"
 #include "whiten.h"
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
@@ -326,6 +327,29 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return share(session, slow, count, err);
 }
 
+/* Ranks that others start have a command line each, and each looks for the newest checkpoint itself. */
+static int compare_options(run_session *session, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int64_t length = (int64_t)strlen(session->options_json) + 1;
+	int result = dtrain_broadcast(session->slow_group, &length, 1, DTRAIN_I64, 0, NULL, &work, err);
+	if (result == BETON_OK)
+		result = wait_for(work, err);
+	char *theirs = result == BETON_OK ? malloc((size_t)length) : NULL;
+	if (result == BETON_OK && !theirs)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the options of rank 0");
+	if (result == BETON_OK) {
+		memcpy(theirs, session->options_json, session->rank == 0 ? (size_t)length : 0);
+		result = dtrain_broadcast(session->slow_group, theirs, length, DTRAIN_U8, 0, NULL, &work, err);
+	}
+	if (result == BETON_OK)
+		result = wait_for(work, err);
+	if (result == BETON_OK)
+		result = run_options_compare(session->options, theirs, err);
+	free(theirs);
+	return result;
+}
+
 /* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with ddp. */
 static int share_start(run_session *session, beton_error *err)
 {
@@ -374,7 +398,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					      .classes = facts->classes,
 					      .data_samples = facts->train.samples};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
-	int result = open_device(session, env, err);
+	int result = run_options_to_json(options, &session->options_json, err);
+	if (result == BETON_OK)
+		result = open_device(session, env, err);
 	if (result == BETON_OK)
 		result = open_model(session, err);
 	if (result == BETON_OK && options->resume && session->rank == 0)
@@ -386,6 +412,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		result = whiten(session, err);
 	if (result == BETON_OK)
 		result = join(session, env, err);
+	if (result == BETON_OK)
+		result = compare_options(session, err);
 	if (result == BETON_OK)
 		result = share_start(session, err);
 	if (result == BETON_OK)
@@ -420,6 +448,7 @@ void run_session_close(run_session *session)
 		session->api->stream_destroy(session->stream);
 	dtrain_device_close(&session->device);
 	run_watchdog_stop(&session->watchdog);
+	free(session->options_json);
 	*session = (run_session){0};
 }
 
@@ -503,7 +532,7 @@ int run_session_save(run_session *session, beton_error *err)
 		run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
 		result = dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,
 						session->params, session->sgd, session->lookahead, &session->position,
-						session->stream, err);
+						session->options_json, session->stream, err);
 		run_watchdog_disarm(session->watchdog);
 		if (result != BETON_OK)
 			bt_prefix(err, "--checkpoint");

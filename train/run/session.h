@@ -60,6 +60,7 @@ typedef struct run_session {
 	beton_loader *val_loader;
 	dtrain_position position;
 	bool resumed;
+	char *options_json;   /* what a checkpoint keeps */
 	uint64_t whitened_ns; /* rank 0: how long it took to compute the first layer */
 } run_session;
 
@@ -90,9 +91,5 @@ int run_session_sync_buffers(run_session *session, beton_error *err);
 
 /* Rank 0 writes a checkpoint of the position; the others wait. */
 int run_session_save(run_session *session, beton_error *err);
-
-/* Rank 0 loads the newest good checkpoint of --checkpoint and sets position and resumed; says what it found. Damaged
- * ones are set aside. Errors: MISMATCH (another model, batch or data), those of the damaged one if none is good. */
-int run_resume(run_session *session, beton_error *err);
 
 #endif

@@ -184,7 +184,7 @@ static int evaluate(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
-	run_evaluation evaluation = {.epoch = session->position.epoch + 1};
+	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .after_step = session->position.step};
 	if (!session->val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
 	/* A finished run that is resumed stands before an epoch that it never began. */

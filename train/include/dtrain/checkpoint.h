@@ -5,7 +5,7 @@
  *   DIR/step-000000000120/model.safetensors      parameters and buffers under torchvision's names
  *                         optimizer.safetensors  momentum under the parameter's name + ".momentum", slow weights of
  *                                                Lookahead under that of the parameter or buffer + ".slow"
- *                         state.json             position, seed, world size, options that must agree; size and
+ *                         state.json             position, seed, world size, the caller's options; size and
  *                                                XXH3 of the two other files, and of itself
  *
  * A checkpoint becomes visible by one rename of a synced folder: what stands under its final name is whole, and what
@@ -41,12 +41,12 @@ typedef struct dtrain_position {
 
 /* Keeps other jobs out of dir, which is made (with its parents) if missing, until the lock is released or the process
  * ends; it is not passed on to programs that are started. DIR/.lock names the holder. EXISTS: another job has it, and
- * the message names that one by process, host, start and world size. UNSUPPORTED: the file system has no locks. Others:
- * ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. */
+ * the message names that one by process, host, start and, when it has been described, world size. UNSUPPORTED: the file
+ * system has no locks. Others: ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. Both others take NULL. */
 typedef struct dtrain_checkpoint_lock dtrain_checkpoint_lock;
-BETON_API int dtrain_checkpoint_lock_take(const char *dir, int world_size, dtrain_checkpoint_lock **out,
-					  beton_error *err);
-BETON_API void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock); /* *lock may be NULL */
+BETON_API int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, beton_error *err);
+BETON_API void dtrain_checkpoint_lock_describe(dtrain_checkpoint_lock *lock, int world_size);
+BETON_API void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock);
 
 /* Makes dir (and its parents) if missing, removes what killed writers left, and checks that dir can be written: what a
  * save would find out only hours later. Errors: ACCESS, NOT_FOUND, IO, NO_SPACE, NO_MEMORY. */
@@ -54,23 +54,24 @@ BETON_API int dtrain_checkpoint_prepare(const char *dir, beton_error *err);
 
 /* Called by one rank. Writes dir/step-<position.step> (replacing one of the same step), then removes older ones beyond
  * the newest `keep` (0 = all stay). dir is created if missing. batch norm's num_batches_tracked is written as
- * position.step. sgd and lookahead may be NULL. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY; nothing is then left under a
- * final name. */
+ * position.step. sgd and lookahead may be NULL. options: a JSON object of the caller's, kept as it is; NULL: none.
+ * Errors: NO_SPACE, IO, ACCESS, NO_MEMORY, INVALID_ARGUMENT; nothing is then left under a final name. */
 BETON_API int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
 				     const dtrain_lookahead *lookahead, const dtrain_position *position,
-				     dtrain_stream *stream, beton_error *err);
+				     const char *options, dtrain_stream *stream, beton_error *err);
 
 /* The path of the newest checkpoint in dir of a step below before_step (INT64_MAX: of any), malloc'ed; step may be
  * NULL. NOT_FOUND if there is none. */
 BETON_API int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step,
 				       beton_error *err);
 
-/* Reads position alone; then parameters, buffers, momentum and slow weights (sgd and lookahead: as they were
+/* Reads the position, and the options it was saved with (malloc'ed; NULL: with none; options itself may be NULL);
+ * then parameters, buffers, momentum and slow weights (sgd and lookahead: as they were
  * saved, or both NULL: the optimizer's file is left alone). Names, shapes and dtypes must be those of params: MISMATCH
  * names the first that is not. STATE: it was saved with slow weights and lookahead is NULL, or the other way round. A
  * damaged checkpoint: FORMAT, TRUNCATED, NOT_FOUND (a file of it is gone). Everything is checked before the first value
  * is changed. */
-BETON_API int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, beton_error *err);
+BETON_API int dtrain_checkpoint_read_position(const char *path, dtrain_position *out, char **options, beton_error *err);
 BETON_API int dtrain_checkpoint_load(const char *path, dtrain_params *params, dtrain_sgd *sgd,
 				     dtrain_lookahead *lookahead, dtrain_stream *stream, beton_error *err);
 

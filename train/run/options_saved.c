@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options as a checkpoint keeps them, and what becomes of them in the run that goes on from it. */
+#include "options.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dtrain/checkpoint.h>
+
+#include "common/system.h"
+#include "options_table.h"
+#include "resume.h"
+
+/* ---- texts and JSON ---- */
+
+static bool is_kept(const option_row *row)
+{
+	return row->kind != OPTION_GROUP && row->kind != OPTION_SWITCH && strcmp(row->name, "help") != 0 &&
+	       strcmp(row->name, "version") != 0;
+}
+
+/* A path may be any bytes; JSON's texts are UTF-8. */
+static json_t *text_to_json(const char *text)
+{
+	static const char digits[] = "0123456789abcdef";
+	json_t *json = text ? json_string(text) : json_null();
+	if (json)
+		return json;
+	size_t length = strlen(text);
+	char *hex = malloc(2 * length + 1);
+	for (size_t i = 0; hex && i < length; i++) {
+		hex[2 * i] = digits[(unsigned char)text[i] >> 4];
+		hex[2 * i + 1] = digits[(unsigned char)text[i] & 15];
+	}
+	if (hex)
+		hex[2 * length] = 0;
+	json = hex ? json_pack("{s:s}", "hex", hex) : NULL;
+	free(hex);
+	return json;
+}
+
+static char *text_of_hex(const char *hex)
+{
+	size_t length = hex ? strlen(hex) / 2 : 0;
+	char *text = malloc(length + 1);
+	for (size_t i = 0; text && i < length; i++) {
+		unsigned byte = 0;
+		sscanf(hex + 2 * i, "%2x", &byte);
+		text[i] = (char)byte;
+	}
+	if (text)
+		text[length] = 0;
+	return text;
+}
+
+/* NULL: none. */
+static int json_to_text(const json_t *json, char **out, beton_error *err)
+{
+	*out = NULL;
+	if (!json || json_is_null(json))
+		return BETON_OK;
+	if (json_is_string(json))
+		*out = strdup(json_string_value(json));
+	else if (json_is_object(json))
+		*out = text_of_hex(json_string_value(json_object_get(json, "hex")));
+	else
+		return bt_fail(err, BETON_FORMAT, "the value of an option is no text");
+	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the value of an option");
+}
+
+int run_options_to_json(const run_options *options, char **out, beton_error *err)
+{
+	json_t *all = json_object();
+	int result = BETON_OK;
+	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+		char *text = NULL;
+		if (!is_kept(&run_rows[i]))
+			continue;
+		result = run_row_text(&run_rows[i], options, &text, err);
+		if (result == BETON_OK && json_object_set_new(all, run_rows[i].name, text_to_json(text)) != 0)
+			result = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+		free(text);
+	}
+	*out = result == BETON_OK ? json_dumps(all, JSON_COMPACT) : NULL;
+	json_decref(all);
+	if (result == BETON_OK && !*out)
+		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+	return result;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* "--lr 0.1", "--nesterov=no", "no --log" */
+static char *describe(const option_row *row, const char *text)
+{
+	if (!text)
+		return bt_format("no --%s", row->name);
+	return bt_format(row->kind == OPTION_FLAG ? "--%s=%s" : "--%s %s", row->name, text);
+}
+
+int run_options_compare(const run_options *options, const char *other, beton_error *err)
+{
+	json_t *theirs = json_loads(other, 0, NULL);
+	int result = theirs ? BETON_OK : bt_fail(err, BETON_FORMAT, "the options of rank 0 are no JSON");
+	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+		const option_row *row = &run_rows[i];
+		char *ours = NULL, *text = NULL;
+		if (!is_kept(row) || row->change == OPTION_FREE || row->change == OPTION_PLACE)
+			continue;
+		result = run_row_text(row, options, &ours, err);
+		if (result == BETON_OK)
+			result = json_to_text(json_object_get(theirs, row->name), &text, err);
+		if (result == BETON_OK && !is_same(ours, text))
+			result = bt_fail(err, BETON_MISMATCH, "--%s: is %s on this rank and %s on rank 0", row->name,
+					 ours ? ours : "not given", text ? text : "not given");
+		free(ours);
+		free(text);
+	}
+	json_decref(theirs);
+	return result;
+}
+
+/* ---- a run that is resumed ---- */
+
+static void free_saved(run_saved *saved)
+{
+	for (int i = 0; saved && i < RUN_ROWS_MAX; i++) {
+		free(saved->texts[i]);
+		free(saved->changes[i]);
+	}
+	if (saved) {
+		free(saved->path);
+		free(saved->json);
+	}
+	free(saved);
+}
+
+void run_options_free(run_options *options)
+{
+	free_saved(options->saved);
+	options->saved = NULL;
+}
+
+/* The newest checkpoint that tells its position; the others are for run_resume to report and to put out of the way. */
+static int find_newest(const char *dir, char **path, dtrain_position *position, char **json, beton_error *err)
+{
+	beton_error damage = {0};
+	int64_t step = INT64_MAX;
+	for (;;) {
+		int result = dtrain_checkpoint_latest(dir, step, path, &step, err);
+		if (result == BETON_NOT_FOUND && damage.code != BETON_OK) {
+			*err = damage;
+			bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+			return damage.code == BETON_NOT_FOUND ? BETON_FORMAT : damage.code;
+		}
+		if (result == BETON_OK)
+			result = dtrain_checkpoint_read_position(*path, position, json, err);
+		if (result == BETON_OK || !*path)
+			return result;
+		free(*path);
+		*path = NULL;
+		if (!run_is_damage(result))
+			return result;
+		damage = *err;
+	}
+}
+
+/* An option that is not there was saved by a program that did not have it yet: it has its default. */
+static int take_texts(run_saved *saved, bool known[RUN_ROWS_MAX], beton_error *err)
+{
+	json_t *all = json_loads(saved->json, 0, NULL);
+	int result = all ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+	for (void *at = json_object_iter(all); at && result == BETON_OK; at = json_object_iter_next(all, at)) {
+		const char *name = json_object_iter_key(at);
+		const json_t *value = json_object_iter_value(at);
+		int row = run_row_find(name);
+		if (row < 0 && !json_is_null(value))
+			result = bt_fail(err, BETON_UNSUPPORTED_VERSION, "this program has no --%s", name);
+		if (row < 0 || !is_kept(&run_rows[row]))
+			continue;
+		known[row] = true;
+		result = json_to_text(value, &saved->texts[row], err);
+	}
+	json_decref(all);
+	if (result != BETON_OK)
+		bt_prefix(err, "%s", saved->path);
+	return result;
+}
+
+static int apply_texts(run_options *options, const run_saved *saved, beton_error *err)
+{
+	for (int i = 0; i < run_row_count; i++) {
+		int result = saved->texts[i] ? run_row_parse(&run_rows[i], saved->texts[i], options, err) : BETON_OK;
+		if (result != BETON_OK) {
+			bt_prefix(err, "%s", saved->path);
+			return result;
+		}
+	}
+	return BETON_OK;
+}
+
+/* A step takes as many pictures as before, whatever ranks there are, unless somebody wants it otherwise. */
+static int share_batch(run_options *options, const dtrain_position *position, beton_error *err)
+{
+	int64_t all = (int64_t)position->batch_size * position->world_size;
+	int batch = run_row_find("batch-size");
+	if (options->given[batch] || options->batch_size * options->world_size == all)
+		return BETON_OK;
+	if (all % options->world_size != 0)
+		return bt_fail(err, BETON_MISMATCH,
+			       "%s: a step takes %" PRId64 " pictures, which %" PRId64 " ranks cannot share evenly",
+			       options->saved->path, all, options->world_size);
+	options->batch_size = all / options->world_size;
+	return BETON_OK;
+}
+
+static bool is_zero(const char *text)
+{
+	return !text || strcmp(text, "0") == 0;
+}
+
+/* What the run has instead of `was`: refused, or noted. */
+static int judge_change(run_saved *saved, const option_row *row, const char *was, const char *is, beton_error *err)
+{
+	bool refused = row->change == OPTION_FIXED || (row->change == OPTION_SWITCHED && is_zero(was) != is_zero(is));
+	char *before = describe(row, was), *now = describe(row, is);
+	char *change = before && now ? bt_format("%s (was %s)", now, was ? was : "not given") : NULL;
+	int result = BETON_OK;
+	if (!change)
+		result = bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
+	else if (refused)
+		result = bt_fail(err, BETON_MISMATCH,
+				 "%s: %s was trained with %s, and a run that is resumed cannot change that", now,
+				 saved->path, before);
+	if (result == BETON_OK)
+		saved->changes[saved->change_count++] = change;
+	else
+		free(change);
+	free(before);
+	free(now);
+	return result;
+}
+
+static int find_changes(run_options *options, const bool known[RUN_ROWS_MAX], beton_error *err)
+{
+	int result = BETON_OK;
+	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+		const option_row *row = &run_rows[i];
+		char *text = NULL;
+		if (!known[i] || row->change == OPTION_FREE)
+			continue;
+		result = run_row_text(row, options, &text, err);
+		if (result == BETON_OK && !is_same(text, options->saved->texts[i]))
+			result = judge_change(options->saved, row, options->saved->texts[i], text, err);
+		free(text);
+	}
+	return result;
+}
+
+static int take_saved(run_options *options, int argc, char **argv, int world_size, const dtrain_position *position,
+		      beton_error *err)
+{
+	bool known[RUN_ROWS_MAX] = {false};
+	int result = take_texts(options->saved, known, err);
+	run_options_set_defaults(options);
+	if (result == BETON_OK)
+		result = apply_texts(options, options->saved, err);
+	if (result == BETON_OK)
+		result = run_options_apply_arguments(options, argc, argv, err);
+	if (result != BETON_OK)
+		return result;
+	run_options_drop_void(options);
+	if (world_size && !options->given[run_row_find("world-size")])
+		options->world_size = world_size;
+	result = share_batch(options, position, err);
+	if (result == BETON_OK)
+		result = find_changes(options, known, err);
+	return result == BETON_OK ? run_options_check(options, err) : result;
+}
+
+int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err)
+{
+	dtrain_position position;
+	char *path = NULL, *json = NULL;
+	const char *dir = options->checkpoint;
+	int result = find_newest(dir, &path, &position, &json, err);
+	if (result == BETON_NOT_FOUND && options->resume == RUN_RESUME_AUTO)
+		return run_options_combine(options, argc, argv, err);
+	if (result == BETON_NOT_FOUND)
+		return bt_fail(err, BETON_NOT_FOUND,
+			       "--resume: '%s' holds no checkpoint to go on from (--resume=auto begins a run there)",
+			       dir);
+	if (result != BETON_OK)
+		return result;
+	options->resuming = true;
+	options->saved = json ? calloc(1, sizeof(*options->saved)) : NULL;
+	if (options->saved) {
+		*options->saved = (run_saved){.path = path, .json = json};
+		return take_saved(options, argc, argv, world_size, &position, err);
+	}
+	free(path);
+	if (json)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its options", dir);
+	else
+		result = run_options_combine(options, argc, argv, err);
+	free(json);
+	return result;
+}
