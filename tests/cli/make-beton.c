@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE]]]: a small .beton with raw 16 x 16 pictures, in which a
- * stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG. CHANGE 1:
- * the pictures from right to left; 2: their right halves are mirror images of the left ones; 3: all of the first
- * pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the edge; 6 and 7:
- * the mirror images of these. The same arguments give the same file. */
+ * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE [FACTS]]]]: a small .beton with raw 16 x 16 pictures, in
+ * which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG.
+ * CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3: all of the
+ * first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the edge; 6 and
+ * 7: the mirror images of these. The same arguments give the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	long corrupt = argc > 4 ? atol(argv[4]) : -1;
 	int first_label = argc > 5 ? atoi(argv[5]) : 0;
 	int changed = argc > 6 ? atoi(argv[6]) : 0;
+	const char *facts = argc > 7 ? argv[7] : NULL;
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
 				      {.name = "label", .type = BETON_FIELD_INT}};
 	beton_writer_options options;
@@ -61,6 +62,7 @@ int main(int argc, char **argv)
 	beton_error err;
 	beton_writer_options_init(&options);
 	options.page_size = BETON_PAGE_SIZE_MIN;
+	options.facts = facts;
 	int result = beton_writer_open(&writer, argv[1], fields, 2, &options, &err);
 	unsigned state = 1;
 	for (long i = 0; i < samples && result == BETON_OK; i++) {

@@ -13,6 +13,7 @@
 
 #include <dtrain/model.h>
 
+#include "class_names.h"
 #include "common/system.h"
 #include "whiten.h"
 
@@ -27,12 +28,19 @@ static int find_field(const beton_reader *reader, const char *name, beton_field_
 	return beton_reader_find_type(reader, type);
 }
 
-/* All labels must lie in 0 .. limit - 1. */
-static int read_labels(const beton_reader *reader, uint32_t field, int64_t limit, int64_t *highest, beton_error *err)
+/* What is found in one file, and not needed any longer than the checks. */
+struct labels {
+	int64_t limit; /* they must lie in 0 .. limit - 1 */
+	int64_t highest;
+	bool *used; /* [limit], or NULL: nobody wants to know */
+	json_t *names;
+};
+
+static int read_labels(const beton_reader *reader, uint32_t field, struct labels *labels, beton_error *err)
 {
 	const char *path = beton_reader_path(reader);
 	uint64_t samples = beton_reader_info(reader)->num_samples;
-	*highest = -1;
+	labels->highest = -1;
 	for (uint64_t sample = 0; sample < samples; sample++) {
 		beton_value value;
 		int result = beton_reader_value(reader, sample, field, &value, err);
@@ -40,18 +48,20 @@ static int read_labels(const beton_reader *reader, uint32_t field, int64_t limit
 			bt_prefix(err, "%s", path);
 			return result;
 		}
-		if (value.integer < 0 || value.integer >= limit)
+		if (value.integer < 0 || value.integer >= labels->limit)
 			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
 					      "%s: sample %" PRIu64 " has label %" PRId64
 					      ", outside the model's classes 0 .. %" PRId64,
-					      path, sample, value.integer, limit - 1);
-		if (value.integer > *highest)
-			*highest = value.integer;
+					      path, sample, value.integer, labels->limit - 1);
+		if (value.integer > labels->highest)
+			labels->highest = value.integer;
+		if (labels->used)
+			labels->used[value.integer] = true;
 	}
 	return BETON_OK;
 }
 
-static int read_dataset(const char *path, int64_t limit, run_dataset *out, int64_t *highest, beton_error *err)
+static int read_dataset(const char *path, run_dataset *out, struct labels *labels, beton_error *err)
 {
 	beton_reader *reader = NULL;
 	int result = beton_reader_open(&reader, path, err);
@@ -68,9 +78,36 @@ static int read_dataset(const char *path, int64_t limit, run_dataset *out, int64
 	} else {
 		memcpy(out->image_field, beton_reader_field(reader, (uint32_t)image)->name, sizeof(out->image_field));
 		memcpy(out->label_field, beton_reader_field(reader, (uint32_t)label)->name, sizeof(out->label_field));
-		result = read_labels(reader, (uint32_t)label, limit, highest, err);
+		result = read_labels(reader, (uint32_t)label, labels, err);
 	}
+	if (result == BETON_OK)
+		result = run_class_names_load(reader, &labels->names, err);
 	beton_reader_close(&reader);
+	return result;
+}
+
+static int read_val(const run_options *options, const json_t *names, run_facts *out, beton_error *err)
+{
+	struct labels labels = {.limit = out->classes, .used = calloc((size_t)out->classes, sizeof(bool))};
+	int result = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
+	if (result == BETON_OK)
+		result = read_dataset(options->val, &out->val, &labels, err);
+	if (result == BETON_OK)
+		result = run_class_names_compare(options->data, names, options->val, labels.names, labels.used,
+						 labels.limit, err);
+	json_decref(labels.names);
+	free(labels.used);
+	return result;
+}
+
+static int read_datasets(const run_options *options, run_facts *out, beton_error *err)
+{
+	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX};
+	int result = read_dataset(options->data, &out->train, &labels, err);
+	out->classes = options->classes ? options->classes : labels.highest + 1;
+	if (result == BETON_OK && options->val)
+		result = read_val(options, labels.names, out, err);
+	json_decref(labels.names);
 	return result;
 }
 
@@ -139,17 +176,10 @@ static int check_world(int world_size, beton_error *err)
 
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
-	int64_t highest;
-	int64_t limit = options->classes ? options->classes : CLASSES_MAX;
 	*out = (run_facts){0};
 	int result = check_world(world_size, err);
 	if (result == BETON_OK)
-		result = read_dataset(options->data, limit, &out->train, &highest, err);
-	if (result == BETON_OK) {
-		out->classes = options->classes ? options->classes : highest + 1;
-		if (options->val)
-			result = read_dataset(options->val, out->classes, &out->val, &highest, err);
-	}
+		result = read_datasets(options, out, err);
 	if (result == BETON_OK)
 		result = find_lengths(options, world_size, out, err);
 	if (result == BETON_OK)
