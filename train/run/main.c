@@ -17,6 +17,7 @@
 #include "metrics.h"
 #include "options.h"
 #include "preflight.h"
+#include "rank_cores.h"
 #include "rank_env.h"
 #include "session.h"
 #include "signals.h"
@@ -71,6 +72,19 @@ static void tell_why_no_gpu(const run_session *session)
 	dtrain_device_close(&gpu);
 }
 
+/* torchrun sets the variable to 1 where it is not set, for programs that do not share the cores themselves. */
+static void tell_idle_cores(const run_session *session, const run_cores *cores)
+{
+	const run_options *options = session->options;
+	if (options->told_threads && options->compute_threads < cores->rank && strcmp(session->api->name, "cpu") == 0)
+		fprintf(stderr,
+			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, as OMP_NUM_THREADS says, "
+			"which "
+			"torchrun sets to 1 where it is not set: --threads %d takes them all\n",
+			(int)options->compute_threads, options->compute_threads == 1 ? "" : "s", cores->rank,
+			cores->rank);
+}
+
 static int open_log(run_metrics *metrics, const run_session *session, beton_error *err)
 {
 	const run_saved *saved = session->options->saved;
@@ -83,7 +97,8 @@ static int open_log(run_metrics *metrics, const run_session *session, beton_erro
 	return run_metrics_open(metrics, session->options->log, &beginning, err);
 }
 
-static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env)
+static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env,
+		    const run_cores *cores)
 {
 	beton_error err;
 	run_session session;
@@ -98,6 +113,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	if (env->rank == 0) {
 		print_start(&session);
 		tell_why_no_gpu(&session);
+		tell_idle_cores(&session, cores);
 		result = open_log(&metrics, &session, &err);
 	}
 	run_signals_catch();
@@ -131,11 +147,12 @@ static int launch(const run_options *options, char **argv)
 }
 
 /* Our launcher has decided for its ranks. */
-static void set_wait_policy(const run_options *options, const struct rank_env *env, bool launches, char **argv)
+static void set_wait_policy(const run_options *options, const struct rank_env *env, const run_cores *cores,
+			    bool launches, char **argv)
 {
 	int ranks = launches ? (int)options->world_size : env->local_world_size;
-	if (!env->store_hosted &&
-	    run_needs_passive_wait(ranks, options->threads, options->workers, bt_available_cores()))
+	int64_t threads = options->told_threads ? options->compute_threads : options->threads;
+	if (!env->store_hosted && run_needs_passive_wait(ranks, threads, options->workers, cores->machine))
 		run_set_passive_wait(!launches, argv);
 }
 
@@ -181,6 +198,7 @@ static int run(run_options *options, int argc, char **argv)
 	beton_error err;
 	run_facts facts;
 	struct rank_env env;
+	run_cores cores;
 	dtrain_checkpoint_lock *lock = NULL;
 	int result = dtrain__rank_env_read(&env, &err);
 	if (result != BETON_OK)
@@ -193,13 +211,17 @@ static int run(run_options *options, int argc, char **argv)
 		return fail_usage(&err);
 	}
 	bool launches = !env.started && options->world_size > 1;
+	if (result == BETON_OK) {
+		run_cores_share(&env, &cores);
+		result = run_cores_count_threads(options, &cores, &err);
+	}
 	if (result == BETON_OK)
-		set_wait_policy(options, &env, launches, argv);
+		set_wait_policy(options, &env, &cores, launches, argv);
 	if (result == BETON_OK)
 		result = check(options, first, &facts, &lock, &err);
 	int status = result != BETON_OK ? fail(&err)
 		     : launches         ? launch(options, argv)
-					: run_rank(options, &facts, &env);
+					: run_rank(options, &facts, &env, &cores);
 	dtrain_checkpoint_lock_release(&lock);
 	return status;
 }

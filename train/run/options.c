@@ -12,7 +12,7 @@
 #include "options_table.h"
 #include "recipes.h"
 
-enum { FIRST_OPTION = 256, HELP_COLUMNS = 110 };
+enum { FIRST_OPTION = 256, HELP_COLUMNS = 110, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
 void run_options_set_defaults(run_options *options)
 {
@@ -104,7 +104,7 @@ int run_options_check(run_options *options, beton_error *err)
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
 }
 
-static void make_entries(struct option entries[RUN_ROWS_MAX + 1])
+static void make_entries(struct option entries[ENTRIES_MAX])
 {
 	int count = 0;
 	for (int i = 0; i < run_row_count; i++) {
@@ -113,6 +113,8 @@ static void make_entries(struct option entries[RUN_ROWS_MAX + 1])
 		/* Each its own value: getopt takes two options of one value as the same when a name is shortened. */
 		if (run_rows[i].kind != OPTION_GROUP)
 			entries[count++] = (struct option){run_rows[i].name, argument, NULL, FIRST_OPTION + i};
+		if (run_rows[i].alias)
+			entries[count++] = (struct option){run_rows[i].alias, argument, NULL, FIRST_OPTION + i};
 	}
 	entries[count] = (struct option){0};
 }
@@ -125,7 +127,7 @@ static bool is_given(const run_options *options, const char *name)
 
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
-	struct option entries[RUN_ROWS_MAX + 1];
+	struct option entries[ENTRIES_MAX];
 	make_entries(entries);
 	opterr = 0;
 	optind = 0; /* glibc: start afresh, also when called a second time */

@@ -162,7 +162,9 @@ const option_row run_rows[] = {
 	REALS("std", TOLD, std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
 
 	GROUP("Output"),
-	OPTIONAL_PATH("log", FREE, log, "FILE", "a line of JSON for each step and evaluation"),
+	/* torchrun takes what its own options begin with for them, and has --log-dir. */
+	ROW("log", OPTION_FREE, OPTION_PATH, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
+	    .none = true, .alias = "log-file"),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "evaluate every N epochs, and at the end (default 1)"),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end"),
 	WHOLE("checkpoint-every", TOLD, checkpoint_every, "N", 0, RUN_STEPS_MAX,

@@ -39,6 +39,7 @@ typedef struct option_row {
 	int count;                  /* of reals */
 	const char *const *choices; /* the index is the value */
 	bool none;                  /* an empty text means that there is none */
+	const char *alias;          /* another name; NULL */
 } option_row;
 
 extern const option_row run_rows[];

@@ -54,6 +54,8 @@ static int read_ranks(const struct convention *names, struct rank_env *out, beto
 	const char *local = names->local_world_size ? names->local_world_size : names->world_size;
 	int status = read_number(names->world_size, 1, LAUNCH_MAX_RANKS, NULL, &out->world_size, err);
 
+	out->local_known = names->local_world_size && getenv(local);
+
 	if (!status)
 		status = read_number(names->rank, 0, (uint64_t)out->world_size - 1, NULL, &out->rank, err);
 	if (!status)

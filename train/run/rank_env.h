@@ -17,6 +17,7 @@ struct rank_env {
 	int world_size;
 	int local_rank;
 	int local_world_size;
+	bool local_known;      /* the environment has local_world_size; false: it is the world size */
 	char master_addr[256]; /* "" in a world of one that has none */
 	uint16_t master_port;
 	bool store_hosted; /* our launcher runs the store; otherwise rank 0 has to */

@@ -90,7 +90,7 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 					      [RUN_PRECISION_FP16] = DTRAIN_F16};
 	const run_options *options = session->options;
 	dtrain_device_options device = {.struct_size = sizeof(device),
-					.threads = (int32_t)options->threads,
+					.threads = (int32_t)options->compute_threads,
 					.tf32 = options->precision == RUN_PRECISION_TF32,
 					.deterministic = options->deterministic};
 	dtrain_device_caps caps = {0};
@@ -219,7 +219,7 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 	beton_image_options views[RUN_VIEWS_MAX];
 	beton_loader_options_init(&loader);
 	loader.batch_size = (uint32_t)options->batch_size;
-	loader.num_threads = (uint32_t)options->workers;
+	loader.num_threads = (uint32_t)options->loader_threads;
 	loader.order = training ? (beton_order)options->order : BETON_ORDER_SEQUENTIAL;
 	loader.seed = options->seed;
 	loader.rank = (uint32_t)session->rank;

@@ -57,7 +57,7 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 	add.apply = add_batch;
 	add.context = sums;
 	loader.batch_size = BATCH;
-	loader.num_threads = (uint32_t)options->workers;
+	loader.num_threads = (uint32_t)options->loader_threads;
 	loader.indices = indices;
 	loader.num_indices = count;
 	loader.fields = fields;
