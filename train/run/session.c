@@ -390,7 +390,11 @@ static int whiten(run_session *session, beton_error *err)
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err)
 {
-	*session = (run_session){.options = options, .facts = facts, .rank = env->rank, .world_size = env->world_size};
+	*session = (run_session){.options = options,
+				 .facts = facts,
+				 .rank = env->rank,
+				 .local_rank = env->local_rank,
+				 .world_size = env->world_size};
 	session->position = (dtrain_position){.struct_size = sizeof(session->position),
 					      .seed = options->seed,
 					      .world_size = session->world_size,

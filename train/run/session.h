@@ -37,6 +37,7 @@ typedef struct run_session {
 	const run_options *options;
 	const run_facts *facts;
 	int rank;
+	int local_rank;
 	int world_size;
 	dtrain_device *device;
 	const dtrain_device_api *api;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "busy.h"
 #include "common/system.h"
 #include "evaluate.h"
 #include "groups.h"
@@ -24,6 +25,7 @@ struct training {
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* an epoch's end and the next one's beginning are the same step */
 	bool stop;              /* some rank was told to */
+	run_busy busy;
 };
 
 static double milliseconds(uint64_t nanoseconds)
@@ -94,6 +96,23 @@ static int log_step(struct training *training, const run_step_result *result, be
 	return session->rank == 0 ? run_metrics_step(training->metrics, &step, err) : BETON_OK;
 }
 
+/* One rank speaks for its machine. */
+static void watch_cores(struct training *training)
+{
+	dtrain_device_caps caps = {0};
+	const run_session *session = training->session;
+	session->api->caps(session->device, &caps);
+	if (session->local_rank == 0 && caps.host_memory)
+		run_busy_start(&training->busy, caps.threads);
+}
+
+static void tell_of_busy_cores(struct training *training)
+{
+	char text[256];
+	if (run_busy_tell(&training->busy, text, sizeof(text)))
+		fprintf(stderr, "dtrain-ffcv: %s\n", text);
+}
+
 static int settle_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -105,6 +124,7 @@ static int settle_step(struct training *training, beton_error *err)
 		return bt_fail(err, BETON_DIVERGED,
 			       "step %" PRId64 ": the loss is not finite (a lower --lr or a longer warm-up may help)",
 			       session->position.step + 1);
+	tell_of_busy_cores(training);
 	result = log_step(training, &step, err);
 	advance(session, &session->position);
 	training->stop = training->stop || step.stop;
@@ -224,6 +244,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	int result = run_stepper_open(session, &training.stepper, err);
 	if (result != BETON_OK)
 		return result;
+	watch_cores(&training);
 	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
 	do {
