@@ -184,6 +184,39 @@ static void rank_point_to_point(struct rank *r)
 	REQUIRE(received[0] == previous && received[1] == previous + 100);
 }
 
+/* Messages of some ranks between collectives of all: no two ranks take part in as many operations. */
+static void rank_uneven(struct rank *r)
+{
+	int64_t sum, got[3] = {-1, -1, -1}, sent[3];
+	dtrain_work *work = NULL, *messages[3];
+
+	for (int round = 0; round < 4; round++) {
+		/* Rank 0 sends round + 1 messages to rank 1, which passes the last of them on to the last rank. */
+		for (int i = 0; i <= round && i < 3; i++) {
+			sent[i] = 100 * round + i;
+			if (r->rank == 0)
+				MUST(dtrain_send(r->group, &sent[i], 1, DTRAIN_I64, 1, NULL, &messages[i], &err));
+			if (r->rank == 1)
+				MUST(dtrain_recv(r->group, &got[i], 1, DTRAIN_I64, 0, NULL, &messages[i], &err));
+		}
+		for (int i = 0; i <= round && i < 3 && r->rank < 2; i++) {
+			MUST(dtrain_work_wait(&messages[i], &err));
+			REQUIRE(r->rank == 0 || got[i] == sent[i]);
+		}
+		sum = 1;
+		DO(dtrain_allreduce(r->group, &sum, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
+		REQUIRE(sum == r->size);
+		if (r->rank == 1)
+			DO(dtrain_send(r->group, &got[0], 1, DTRAIN_I64, r->size - 1, NULL, &work, &err));
+		if (r->rank == r->size - 1) {
+			DO(dtrain_recv(r->group, &got[0], 1, DTRAIN_I64, 1, NULL, &work, &err));
+			REQUIRE(got[0] == 100 * round);
+		}
+		DO(dtrain_broadcast(r->group, &sum, 1, DTRAIN_I64, round % r->size, NULL, &work, &err));
+		DO(dtrain_barrier(r->group, &work, &err));
+	}
+}
+
 /* Many in flight, of different kinds and sizes, waited for in the reverse order. */
 static void rank_many_in_flight(struct rank *r)
 {
@@ -354,6 +387,8 @@ static int rank_main(struct rank *r)
 		rank_many_in_flight(r);
 	else if (strcmp(r->mode, "point-to-point") == 0)
 		rank_point_to_point(r);
+	else if (strcmp(r->mode, "uneven") == 0)
+		rank_uneven(r);
 	else if (strcmp(r->mode, "same-bits") == 0)
 		rank_same_bits(r);
 	else if (strcmp(r->mode, "split") == 0)
@@ -398,6 +433,13 @@ static void point_to_point(void **state)
 	(void)state;
 	run_ranks("point-to-point", 2);
 	run_ranks("point-to-point", 8);
+}
+
+static void messages_of_some_ranks_leave_the_others_in_step(void **state)
+{
+	(void)state;
+	run_ranks("uneven", 3);
+	run_ranks("uneven", 5);
 }
 
 static void all_ranks_have_the_same_bits(void **state)
@@ -572,6 +614,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(results_are_right),
 		cmocka_unit_test(order_holds_with_many_in_flight),
 		cmocka_unit_test(point_to_point),
+		cmocka_unit_test(messages_of_some_ranks_leave_the_others_in_step),
 		cmocka_unit_test(all_ranks_have_the_same_bits),
 		cmocka_unit_test(groups_split),
 		cmocka_unit_test(bad_arguments_are_refused),

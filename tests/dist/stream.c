@@ -23,12 +23,13 @@
 
 static beton_error err;
 
-#define ORDER(call)                                                        \
-	do {                                                               \
-		MUST(call);                                                \
-		MUST(dtrain_work_stream_wait(&work, place->stream, &err)); \
-		REQUIRE(work == NULL);                                     \
+#define ORDER_ON(the_stream, call)                                      \
+	do {                                                            \
+		MUST(call);                                             \
+		MUST(dtrain_work_stream_wait(&work, the_stream, &err)); \
+		REQUIRE(work == NULL);                                  \
 	} while (0)
+#define ORDER(call) ORDER_ON(place->stream, call)
 
 static int64_t value_of(int rank, int64_t i)
 {
@@ -101,6 +102,44 @@ static void rank_operates(struct rank *r)
 		operations(r, &place, 1);
 		operations(r, &place, 1021);
 	}
+	close_place(r, &place);
+}
+
+/* Messages of two ranks between collectives of all, also in a capture, which is counted at each launch. */
+static void rank_sends(struct rank *r)
+{
+	struct place place;
+	dtrain_work *work = NULL;
+	void *captured = NULL;
+	int64_t value, *memory;
+
+	open_place(r, &place);
+	memory = device_memory(&place, 16);
+	for (int round = 0; round < 6; round++) {
+		value = r->rank == 0 ? 10 + round : 1;
+		upload(&place, memory, &value, 8);
+		if (round == 3)
+			MUST(place.api->capture_begin(place.stream, &err));
+		if (round <= 3) {
+			if (r->rank == 0)
+				ORDER_ON(place.stream,
+					 dtrain_send(r->group, memory, 1, DTRAIN_I64, 1, after(&place), &work, &err));
+			if (r->rank == 1)
+				ORDER_ON(place.stream,
+					 dtrain_recv(r->group, memory, 1, DTRAIN_I64, 0, after(&place), &work, &err));
+			ORDER_ON(place.stream, dtrain_allreduce(r->group, memory, 1, DTRAIN_I64, DTRAIN_SUM,
+								after(&place), &work, &err));
+		}
+		if (round == 3)
+			MUST(place.api->capture_end(place.stream, &captured, &err));
+		if (round >= 3)
+			MUST(place.api->capture_launch(captured, place.stream, &err));
+		download(&place, &value, memory, 8);
+		REQUIRE(value == 2 * (10 + round) + r->size - 2);
+		MUST(dtrain_group_check(r->group, &err));
+	}
+	place.api->capture_destroy(captured);
+	place.api->free(place.device, memory);
 	close_place(r, &place);
 }
 
@@ -411,6 +450,8 @@ static int rank_main(struct rank *r)
 		rank_operates(r);
 	else if (strcmp(mode, "many") == 0)
 		rank_has_many(r);
+	else if (strcmp(mode, "sends") == 0)
+		rank_sends(r);
 	else if (strcmp(mode, "captures") == 0)
 		rank_captures(r);
 	else if (strcmp(mode, "splits") == 0)
@@ -445,6 +486,7 @@ static void operations_follow_events(void **state)
 	run_ranks("no-group-operates", 3);
 	run_ranks("no-group-many", 1);
 	run_ranks("no-group-many", 3);
+	run_ranks("no-group-sends", 3);
 	unsetenv("DTRAIN_FAR_DELAY_US");
 }
 

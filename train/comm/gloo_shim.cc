@@ -34,9 +34,8 @@ using std::chrono::milliseconds;
 namespace
 {
 
-/* Of send and recv: apart from the slots of collectives, whose prefixes are 1 to 8. Messages between two ranks keep
- * their order within a slot. */
-constexpr uint64_t point_to_point_slot = 0x40ull << 56;
+/* Of send and recv: apart from the slots of collectives, whose prefixes are 1 to 8. */
+constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
 struct StoreFailure : public std::runtime_error {
 	int code;
@@ -349,22 +348,23 @@ int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, 
 	});
 }
 
-int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, struct gloo_failure *failure)
+int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag,
+		      struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto buffer = group->context->createUnboundBuffer(bytes(data), size);
 
-		buffer->send(peer, point_to_point_slot);
+		buffer->send(peer, point_to_point_slots | tag);
 		buffer->waitSend(group->timeout);
 	});
 }
 
-int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, struct gloo_failure *failure)
+int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto buffer = group->context->createUnboundBuffer(data, size);
 
-		buffer->recv(peer, point_to_point_slot);
+		buffer->recv(peer, point_to_point_slots | tag);
 		buffer->waitRecv(group->timeout);
 	});
 }

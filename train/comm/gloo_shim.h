@@ -39,7 +39,8 @@ enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN };
 typedef struct gloo_group gloo_group;
 
 /* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
- * abort and close only. Sizes are bytes, of one rank's part; tags differ between operations. */
+ * abort and close only. Sizes are bytes, of one rank's part; tags differ between
+ * collectives, and between the messages from one rank to another. */
 int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
 void dtrain__gloo_abort(gloo_group *group); /* from any thread */
 void dtrain__gloo_close(gloo_group *group);
@@ -58,8 +59,9 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 			 struct gloo_failure *failure);
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			    struct gloo_failure *failure);
-int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, struct gloo_failure *failure);
-int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, struct gloo_failure *failure);
+int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag,
+		      struct gloo_failure *failure);
+int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, struct gloo_failure *failure);
 int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure);
 
 #ifdef __cplusplus

@@ -241,7 +241,8 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 				      world_size,
 				      options->timeout_ms,
 				      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms};
-	if (!group->name || (options->interface && !group->interface))
+	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->name ||
+	    (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (!status)
 		status = join(group, options, parent, color, err);
@@ -294,6 +295,7 @@ void dtrain_group_destroy(dtrain_group **out)
 		close(group->will);
 	pthread_cond_destroy(&group->changed);
 	pthread_mutex_destroy(&group->mutex);
+	dtrain__sequence_free(&group->sequence);
 	free(group->name);
 	free(group->interface);
 	free(group);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "group_backend.h"
+#include "group_sequence.h"
 #include "work.h"
 
 struct dtrain_work {
@@ -45,7 +46,7 @@ struct dtrain_group {
 	struct group_streams *streams; /* NULL: the group has a thread for its operations, and what follows */
 	const struct group_backend *backend;
 	void *state;
-	uint32_t sequence; /* of the next operation; the caller's thread */
+	struct group_sequence sequence; /* the caller's thread */
 	int splits;
 	pthread_t thread;
 	bool thread_started;

@@ -167,9 +167,9 @@ static int dispatch(const struct gloo_state *state, const dtrain_group_call *cal
 	case DTRAIN_GROUP_ALL_TO_ALL:
 		return dtrain__gloo_all_to_all(group, call->output, call->input, size, tag, failure);
 	case DTRAIN_GROUP_SEND:
-		return dtrain__gloo_send(group, call->input, size, call->root, failure);
+		return dtrain__gloo_send(group, call->input, size, call->root, tag, failure);
 	case DTRAIN_GROUP_RECV:
-		return dtrain__gloo_recv(group, call->output, size, call->root, failure);
+		return dtrain__gloo_recv(group, call->output, size, call->root, tag, failure);
 	default:
 		return dtrain__gloo_barrier(group, tag, failure);
 	}

@@ -79,7 +79,7 @@ static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool
 	pthread_mutex_init(&work->mutex, NULL);
 	pthread_cond_init(&work->finished, NULL);
 	pthread_mutex_lock(&group->mutex);
-	work->call.sequence = group->sequence++;
+	work->call.sequence = dtrain__sequence_next(&group->sequence, call);
 	if (group->tail)
 		group->tail->next = work;
 	else

@@ -42,6 +42,7 @@ static void drop_reference(struct group_streams *streams)
 	}
 	pthread_cond_destroy(&streams->changed);
 	pthread_mutex_destroy(&streams->mutex);
+	dtrain__sequence_free(&streams->sequence);
 	free(streams->name);
 	free(streams);
 }
@@ -87,7 +88,7 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	pthread_condattr_t monotonic;
 	int status;
 
-	if (!streams || !name) {
+	if (!streams || !name || !dtrain__sequence_init(&streams->sequence, group->member.size)) {
 		free(streams);
 		free(name);
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
@@ -342,7 +343,7 @@ int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_cal
 		return status;
 	}
 	work->call = *call;
-	work->call.sequence = streams->sequence++;
+	work->call.sequence = dtrain__sequence_next(&streams->sequence, call);
 	if (notes)
 		snprintf(work->label, sizeof(work->label), "%s", notes->label);
 	status = put(streams, work, after, notes, &failure);

@@ -45,8 +45,8 @@ struct group_streams {
 	const dtrain_group_backend *backend; /* NULL: alone on a device that has none */
 	void *state;                         /* NULL: alone; changed with the mutex held */
 	struct group_lane *lane;
-	int alarm;         /* descriptor of a last will: see dtrain__group_leave_alarm */
-	uint32_t sequence; /* of the next operation; guarded by the lane's lock */
+	int alarm;                      /* descriptor of a last will: see dtrain__group_leave_alarm */
+	struct group_sequence sequence; /* guarded by the lane's lock */
 	pthread_t thread;
 	bool thread_started;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "comm/group_backend.h"
+#include "comm/group_sequence.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "far.h"
@@ -27,10 +28,10 @@ struct far_group {
 	dtrain_store_server *server; /* on rank 0 */
 	dtrain_store *store;
 	uint16_t port;
-	uint32_t executed;     /* operations so far, captured ones at each launch: Gloo's tags */
-	bool silent;           /* errors are not told */
-	bool deaf;             /* aborting does not work */
-	pthread_mutex_t mutex; /* guards what follows */
+	struct group_sequence executed; /* operations so far, captured ones at each launch: Gloo's tags */
+	bool silent;                    /* errors are not told */
+	bool deaf;                      /* aborting does not work */
+	pthread_mutex_t mutex;          /* guards what follows */
 	pthread_cond_t changed;
 	bool aborted;
 	beton_error failure;
@@ -117,6 +118,7 @@ static void far_group_close(void *memory)
 		return;
 	pthread_cond_destroy(&group->changed);
 	pthread_mutex_destroy(&group->mutex);
+	dtrain__sequence_free(&group->executed);
 	free(group);
 }
 
@@ -124,8 +126,10 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 {
 	struct far_group *group = calloc(1, sizeof(*group));
 	*out = NULL;
-	if (!group)
+	if (!group || !dtrain__sequence_init(&group->executed, place->size)) {
+		free(group);
 		return bt_fail(err, BETON_NO_MEMORY, "far: out of memory");
+	}
 	pthread_mutex_init(&group->mutex, NULL);
 	pthread_cond_init(&group->changed, NULL);
 	group->port = port;
@@ -180,7 +184,7 @@ static int execute(void *context, const void *copied, beton_error *err)
 	dtrain_group_call call = *(const dtrain_group_call *)copied;
 	beton_error failure = {0};
 	(void)err;
-	call.sequence = group->executed++;
+	call.sequence = dtrain__sequence_next(&group->executed, &call);
 	if (is_aborted(group) || dtrain__group_gloo.run(group->gloo, &call, &failure) == BETON_OK)
 		return BETON_OK;
 	pthread_mutex_lock(&group->mutex);

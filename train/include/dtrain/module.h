@@ -43,7 +43,8 @@ typedef struct dtrain_group_call {
 	dtrain_dtype dtype;
 	dtrain_reduce_op reduce;
 	int root;          /* or the peer of send and recv */
-	uint32_t sequence; /* of operations in this group; the same on every rank for collectives */
+	uint32_t sequence; /* of collectives in this group, of messages from or to this peer: the same on all ranks that
+			      take part */
 } dtrain_group_call;
 
 /* The largest id that a backend may want to have carried from rank 0 to the others. */
