@@ -100,30 +100,37 @@ static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *e
 	return status ? err->code : BETON_OK;
 }
 
+/* The next operation, or NULL when the thread is to end: destroy takes care of what is in the queue by then. What has
+ * left the queue is the thread's to complete, whatever is asked of it afterwards. */
+static struct dtrain_work *take(dtrain_group *group)
+{
+	struct dtrain_work *work = NULL;
+
+	pthread_mutex_lock(&group->mutex);
+	while (!group->head && !group->stopping)
+		pthread_cond_wait(&group->changed, &group->mutex);
+	if (!group->stopping) {
+		work = group->head;
+		group->head = work->next;
+		if (!group->head)
+			group->tail = NULL;
+	}
+	pthread_mutex_unlock(&group->mutex);
+	return work;
+}
+
 static void *group_main(void *argument)
 {
 	dtrain_group *group = argument;
+	struct dtrain_work *work;
 
-	for (;;) {
-		struct dtrain_work *work;
+	while ((work = take(group))) {
 		beton_error err = {0};
-		int status;
+		int status = execute(group, work, &err);
 
-		pthread_mutex_lock(&group->mutex);
-		while (!group->head && !group->stopping)
-			pthread_cond_wait(&group->changed, &group->mutex);
-		work = group->head;
-		if (work && !group->stopping) {
-			group->head = work->next;
-			if (!group->head)
-				group->tail = NULL;
-		}
-		pthread_mutex_unlock(&group->mutex);
-		if (!work || is_stopping(group))
-			return NULL; /* destroy takes care of the queue */
-		status = execute(group, work, &err);
 		complete(work, status, &err);
 	}
+	return NULL;
 }
 
 static int start_thread(dtrain_group *group, beton_error *err)
