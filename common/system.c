@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +32,17 @@ void bt_block_signals(sigset_t *before)
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
 		sigdelset(&blocked, own[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+uint64_t bt_raise_open_files(void)
+{
+	struct rlimit limit = {0};
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return 0;
+	struct rlimit raised = {limit.rlim_max, limit.rlim_max};
+	if (limit.rlim_cur != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) == 0)
+		limit = raised;
+	return limit.rlim_cur;
 }
 
 static int allowed_cores(void)

@@ -24,6 +24,10 @@ int bt_available_cores(void);
  * back with pthread_sigmask. */
 void bt_block_signals(sigset_t *before);
 
+/* Raises the number of files that this process may have open (RLIMIT_NOFILE) to the most that it may ask for, and
+ * returns it. Programs that it starts get the same. */
+uint64_t bt_raise_open_files(void);
+
 /* pread until size bytes or the end of the file; retries EINTR. Returns the bytes read, or -1 with errno. */
 ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);
 

@@ -75,7 +75,7 @@ static int rank_checks_environment(const struct rank_env *env)
 	if (!env->started || !env->store_hosted || env->local_rank != env->rank ||
 	    env->local_world_size != env->world_size)
 		return 3;
-	if (dtrain__rank_env_store(env, 20000, &server, &store, &err) || server ||
+	if (dtrain__rank_env_store(env, NULL, 20000, &server, &store, &err) || server ||
 	    dtrain_store_add(store, "ranks", 1, &sum, &err)) {
 		fprintf(stderr, "%s\n", err.message);
 		return 4;
@@ -557,7 +557,7 @@ static void taken_port_starts_nothing(void **state)
 	struct job job;
 
 	(void)state;
-	assert_int_equal(dtrain_store_server_start("127.0.0.1", 0, &server, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_server_start(NULL, &server, NULL), BETON_OK);
 	start_job(&job, 2, "sleeps", dtrain_store_server_port(server), 5000);
 	assert_int_equal(end_job(&job), 99);
 	snprintf(expected, sizeof(expected), "127.0.0.1:%u is taken", dtrain_store_server_port(server));

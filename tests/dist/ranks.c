@@ -44,6 +44,11 @@ static void start_rank(struct ranks *ranks, const char *mode, int rank, int size
 
 pid_t start_store(uint16_t *port)
 {
+	return start_store_with_token(port, NULL);
+}
+
+pid_t start_store_with_token(uint16_t *port, const char *token)
+{
 	int out[2];
 	pid_t pid;
 
@@ -53,7 +58,7 @@ pid_t start_store(uint16_t *port)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(out[1], STDOUT_FILENO);
-		execl("/proc/self/exe", "store", "--store", (char *)NULL);
+		execl("/proc/self/exe", "store", "--store", token, (char *)NULL);
 		_exit(126);
 	}
 	close(out[1]);
@@ -62,13 +67,16 @@ pid_t start_store(uint16_t *port)
 	return pid;
 }
 
-static void host_store(void)
+static void host_store(const char *token)
 {
+	dtrain_store_server_options options;
 	dtrain_store_server *server;
 	beton_error err = {0};
 	uint16_t port;
 
-	MUST(dtrain_store_server_start("127.0.0.1", 0, &server, &err));
+	dtrain_store_server_options_init(&options);
+	options.token = token;
+	MUST(dtrain_store_server_start(&options, &server, &err));
 	port = dtrain_store_server_port(server);
 	REQUIRE(write(STDOUT_FILENO, &port, sizeof(port)) == sizeof(port));
 	for (;;)
@@ -92,7 +100,7 @@ void start_ranks(struct ranks *ranks, const char *mode, int first, int size, int
 	memset(ranks, 0, sizeof(*ranks));
 	ranks->count = size;
 	assert_true(size <= MAX_RANKS);
-	if (dtrain_store_server_start("127.0.0.1", 0, &ranks->server, &err))
+	if (dtrain_store_server_start(NULL, &ranks->server, &err))
 		fail_msg("%s", err.message);
 	ranks->port = dtrain_store_server_port(ranks->server);
 	for (int rank = first; rank < size; rank++)
@@ -146,7 +154,7 @@ void wait_for_marks(struct ranks *ranks, int count)
 	dtrain_store *store = NULL;
 	int64_t sum = 0;
 
-	assert_int_equal(dtrain_store_connect("127.0.0.1", ranks->port, LONG_MS, &store, NULL), BETON_OK);
+	assert_int_equal(dtrain_store_connect("127.0.0.1", ranks->port, NULL, LONG_MS, &store, NULL), BETON_OK);
 	while (sum < count) {
 		poll(NULL, 0, 5);
 		assert_int_equal(dtrain_store_add(store, "marks", 0, &sum, NULL), BETON_OK);
@@ -176,15 +184,15 @@ bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status)
 	dtrain_group_options options;
 	beton_error err = {0};
 
-	if (argc == 2 && strcmp(argv[1], "--store") == 0)
-		host_store();
+	if (argc <= 3 && argc >= 2 && strcmp(argv[1], "--store") == 0)
+		host_store(argv[2]);
 	if (argc != 7 || strcmp(argv[1], "--rank") != 0)
 		return false;
 	rank.mode = argv[2];
 	rank.rank = atoi(argv[3]);
 	rank.size = atoi(argv[4]);
 	rank.timeout_ms = atoi(argv[5]);
-	MUST(dtrain_store_connect("127.0.0.1", (uint16_t)atoi(argv[6]), LONG_MS, &rank.store, &err));
+	MUST(dtrain_store_connect("127.0.0.1", (uint16_t)atoi(argv[6]), NULL, LONG_MS, &rank.store, &err));
 	dtrain_group_options_init(&options);
 	options.timeout_ms = rank.timeout_ms;
 	if (strncmp(rank.mode, "no-group", 8) != 0)

@@ -50,8 +50,9 @@ void run_ranks(const char *mode, int size);
 void wait_for_marks(struct ranks *ranks, int count);
 void mark(struct rank *rank);
 
-/* A store in a process of its own, which dies with this one. */
+/* A store in a process of its own, which dies with this one. token: see dtrain_store_server_options. */
 pid_t start_store(uint16_t *port);
+pid_t start_store_with_token(uint16_t *port, const char *token);
 
 /* For main: true when this process is a rank; *status is then what to return. */
 bool is_rank(int argc, char **argv, int (*run)(struct rank *rank), int *status);

@@ -296,7 +296,7 @@ static int run_rank(const comm_options *o, const struct rank_env *env, beton_err
 	int status = rows ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 
 	if (!status && env->world_size > 1)
-		status = dtrain__rank_env_store(env, (int)o->timeout * 1000, &server, &store, err);
+		status = dtrain__rank_env_store(env, o->interface, (int)o->timeout * 1000, &server, &store, err);
 	if (!status)
 		status = open_place(o, env, store, &place, err);
 	if (!status && env->rank == 0 && print_head(o, &place))

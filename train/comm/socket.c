@@ -96,37 +96,167 @@ static bool sleep_ms(int ms)
 	return true;
 }
 
-int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err)
+/* What came of the addresses of a name: "192.168.0.7: Connection refused (14 times), fe80::1: Network is unreachable".
+ */
+struct attempts {
+	struct attempt {
+		const struct addrinfo *address;
+		int error_number; /* of the last */
+		int count;
+	} of[8];
+	int used;
+};
+
+static void note_attempt(struct attempts *attempts, const struct addrinfo *address, int error_number)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-	int pause_ms = RETRY_FIRST_MS, failure, last = ETIMEDOUT;
+	int i = 0;
+
+	while (i < attempts->used && attempts->of[i].address != address)
+		i++;
+	if (i == (int)(sizeof(attempts->of) / sizeof(attempts->of[0])))
+		return;
+	if (i == attempts->used)
+		attempts->of[attempts->used++].address = address;
+	attempts->of[i].error_number = error_number;
+	attempts->of[i].count++;
+}
+
+static void describe_attempts(const struct attempts *attempts, char *text, size_t size)
+{
+	size_t used = 0;
+
+	snprintf(text, size, "nothing");
+	for (int i = 0; i < attempts->used && used < size; i++) {
+		const struct attempt *attempt = &attempts->of[i];
+		char host[NI_MAXHOST] = "?";
+
+		getnameinfo(attempt->address->ai_addr, attempt->address->ai_addrlen, host, sizeof(host), NULL, 0,
+			    NI_NUMERICHOST);
+		used += (size_t)snprintf(text + used, size - used, "%s%s: %s (%d time%s)", i ? ", " : "", host,
+					 strerror(attempt->error_number), attempt->count,
+					 attempt->count == 1 ? "" : "s");
+	}
+}
+
+static int look_up(const char *host, uint16_t port, uint64_t deadline, struct addrinfo **list, beton_error *err)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	char service[8];
+	int failure;
 
 	snprintf(service, sizeof(service), "%u", port);
 	do
-		failure = getaddrinfo(host, service, &hints, &list);
+		failure = getaddrinfo(host, service, &hints, list);
 	while (failure == EAI_AGAIN && bt_now_ns() < deadline && sleep_ms(RETRY_MOST_MS));
 	if (failure)
 		return bt_fail(err, failure == EAI_MEMORY ? BETON_NO_MEMORY : BETON_NOT_FOUND,
 			       "cannot find the host %s: %s", host, gai_strerror(failure));
+	return BETON_OK;
+}
+
+int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err)
+{
+	uint64_t began = bt_now_ns();
+	struct attempts attempts = {.used = 0};
+	struct addrinfo *list = NULL;
+	int pause_ms = RETRY_FIRST_MS, last = ETIMEDOUT, status = look_up(host, port, deadline, &list, err);
+	char tried[300];
+	bool is_late;
+
+	*out = -1;
+	if (status)
+		return status;
 	do {
-		for (struct addrinfo *a = list; a; a = a->ai_next) {
+		for (struct addrinfo *a = list; a && *out < 0; a = a->ai_next) {
 			*out = connect_once(a, deadline);
-			if (*out >= 0) {
-				freeaddrinfo(list);
-				return BETON_OK;
-			}
 			last = errno;
+			if (*out < 0)
+				note_attempt(&attempts, a, last);
 		}
-		if (last == EMFILE || last == ENFILE || last == EACCES || last == EPERM)
+		if (*out >= 0 || last == EMFILE || last == ENFILE || last == EACCES || last == EPERM)
 			break;
 		sleep_ms(pause_ms < remaining_ms(deadline) ? pause_ms : remaining_ms(deadline));
 		pause_ms = pause_ms * 2 < RETRY_MOST_MS ? pause_ms * 2 : RETRY_MOST_MS;
 	} while (bt_now_ns() < deadline);
+	is_late = bt_now_ns() >= deadline;
+	describe_attempts(&attempts, tried, sizeof(tried));
 	freeaddrinfo(list);
-	if (bt_now_ns() < deadline)
-		return bt_fail_errno(err, last, "cannot connect to %s:%u", host, port);
-	return bt_fail(err, BETON_TIMEOUT, "cannot connect to %s:%u in time: %s", host, port, strerror(last));
+	if (*out >= 0)
+		return BETON_OK;
+	if (!is_late)
+		return bt_fail_errno(err, last, "cannot connect to %s:%u; tried %s", host, port, tried);
+	return bt_fail(err, BETON_TIMEOUT, "cannot connect to %s:%u within %.3g s; tried %s", host, port,
+		       (double)(bt_now_ns() - began) / 1e9, tried);
+}
+
+/* Of a wildcard address, that of IPv6 takes IPv4 too. */
+static int listen_once(int family, int type, int protocol, const struct sockaddr *address, socklen_t size)
+{
+	int one = 1, zero = 0, failure;
+	int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	if (bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0)
+		return fd;
+	failure = errno;
+	close(fd);
+	errno = failure;
+	return -1;
+}
+
+static int listen_anywhere(uint16_t port)
+{
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = INADDR_ANY};
+	int fd = listen_once(AF_INET6, SOCK_STREAM, 0, (struct sockaddr *)&six, sizeof(six));
+
+	/* A machine may be without IPv6, in the kernel or by its settings. */
+	if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
+		fd = listen_once(AF_INET, SOCK_STREAM, 0, (struct sockaddr *)&four, sizeof(four));
+	return fd;
+}
+
+int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+	char service[8];
+	int failure;
+
+	*out = -1;
+	if (strcmp(host, SOCKET_ANY_HOST) == 0) {
+		*out = listen_anywhere(port);
+	} else {
+		snprintf(service, sizeof(service), "%u", port);
+		failure = getaddrinfo(host, service, &hints, &list);
+		if (failure)
+			return bt_fail(err, BETON_NOT_FOUND, "cannot listen on %s: %s", host, gai_strerror(failure));
+		for (struct addrinfo *a = list; a && *out < 0; a = a->ai_next)
+			*out = listen_once(a->ai_family, a->ai_socktype, a->ai_protocol, a->ai_addr, a->ai_addrlen);
+		failure = errno;
+		freeaddrinfo(list);
+		errno = failure;
+	}
+	if (*out >= 0)
+		return BETON_OK;
+	if (errno == EADDRINUSE)
+		return bt_fail(err, BETON_EXISTS, "the port %s:%u is taken by another process", host, port);
+	return bt_fail_errno(err, errno, "cannot listen on %s:%u", host, port);
+}
+
+int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+
+	if (getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+		return bt_fail_errno(err, errno, "getsockname");
+	*out = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+						   : ((struct sockaddr_in *)&address)->sin_port);
+	return BETON_OK;
 }
 
 int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline)

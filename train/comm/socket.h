@@ -12,7 +12,15 @@
 
 uint64_t dtrain__deadline(int timeout_ms);
 
-/* Connects, trying again while nobody listens. *out is non-blocking. Errors: TIMEOUT, NOT_FOUND (host), SYSTEM. */
+/* Where a server listens on every address of the machine, of both families where there are both. */
+#define SOCKET_ANY_HOST "*"
+
+/* Listens, non-blocking. Errors: EXISTS (the port is taken), NOT_FOUND (host), ACCESS, SYSTEM. */
+int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err);
+int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err);
+
+/* Connects, trying again while nobody listens. *out is non-blocking. Errors, which say what was tried: TIMEOUT,
+ * NOT_FOUND (host), SYSTEM. */
 int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err);
 
 /* All bytes or an error without a message: TIMEOUT, or PEER_LOST when the connection is gone. */

@@ -9,6 +9,8 @@
 
 /* The address of this machine on the way to the store, as text. */
 const char *dtrain__store_local_host(const dtrain_store *store);
+/* The address by which this process reached the store. */
+const char *dtrain__store_peer_host(const dtrain_store *store);
 
 /* Leaves a text that the server sets under the key when *fd is closed, by the caller, who owns it, or by the end of the
  * process; not if the key has a value by then. At most STORE_MAX_WILL bytes. *fd is -1 where it fails. */

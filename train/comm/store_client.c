@@ -6,7 +6,9 @@
 #include "store.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,13 +18,18 @@
 #include "socket.h"
 #include "store_frame.h"
 
-#define MAX_IDLE 8
+/* Each is one of the server's descriptors. */
+#define MAX_IDLE 2
 /* For calls that do not wait for another rank: the server answers at once or is gone. */
 #define ANSWER_TIMEOUT_MS 30000
+/* A store that is pressed by strangers may end a connection before it has come to its HELLO. */
+#define HELLO_TRIES 5
+#define HELLO_PAUSE_MS 20
 
 struct dtrain_store {
 	char *host; /* as it was given, for messages */
 	uint16_t port;
+	uint8_t token[STORE_TOKEN_SIZE];
 	char peer_host[INET6_ADDRSTRLEN + 32]; /* its address: whoever looks up names takes no deadline */
 	char local_host[INET6_ADDRSTRLEN + 32];
 	pthread_mutex_t mutex; /* guards idle, idle_count */
@@ -38,6 +45,81 @@ struct request {
 	uint64_t deadline;
 };
 
+/* The text of a reply, which is short; what does not fit is left unread. */
+static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text, size_t size)
+{
+	size_t wanted = text_size < size - 1 ? text_size : size - 1;
+
+	text[wanted] = '\0';
+	return dtrain__socket_receive(fd, text, wanted, deadline);
+}
+
+/* Without a message: TIMEOUT, PEER_LOST or MISMATCH; why has what the server says to a refusal. */
+static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char *why, size_t why_size)
+{
+	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
+	uint8_t bytes[STORE_HELLO_SIZE];
+	int status;
+
+	why[0] = '\0';
+	dtrain__store_pack(&header, bytes);
+	memcpy(bytes + STORE_HEADER_SIZE, store->token, STORE_TOKEN_SIZE);
+	status = dtrain__socket_send(fd, bytes, sizeof(bytes), deadline);
+	explicit_bzero(bytes, sizeof(bytes));
+	if (!status)
+		status = dtrain__socket_receive(fd, bytes, STORE_HEADER_SIZE, deadline);
+	if (status)
+		return status;
+	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
+		return BETON_MISMATCH;
+	if (header.value_size)
+		status = receive_text(fd, header.value_size, deadline, why, why_size);
+	return status ? status : -(int)header.status;
+}
+
+static int explain_hello(const dtrain_store *store, int status, const char *why, beton_error *err)
+{
+	const char *reason = why;
+
+	if (status == BETON_TIMEOUT)
+		reason = "no answer in time";
+	else if (status == BETON_PEER_LOST)
+		reason = "it ends each connection without an answer: no store of this version?";
+	else if (status == BETON_MISMATCH)
+		reason = "that is no store of this version";
+	else if (status == BETON_ACCESS && dtrain__store_has_token(store->token))
+		reason = "its token is not this process's; DTRAIN_STORE_TOKEN has to be the same for all ranks";
+	else if (status == BETON_ACCESS)
+		reason = "it asks for a token, and this process has none: DTRAIN_STORE_TOKEN";
+	else if (!*reason)
+		reason = "it refuses the connection";
+	return bt_fail(err, status, "store %s:%u: %s", store->host, store->port, reason);
+}
+
+/* A connection that the server has admitted. */
+static int open_connection(const dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
+{
+	char why[200];
+	int status = BETON_OK;
+
+	for (int tries = 0; tries < HELLO_TRIES; tries++) {
+		status = dtrain__socket_connect(host, store->port, deadline, fd, err);
+		if (status) {
+			bt_prefix(err, "store");
+			return status;
+		}
+		status = say_hello(store, *fd, deadline, why, sizeof(why));
+		if (!status)
+			return BETON_OK;
+		close(*fd);
+		*fd = -1;
+		if (status != BETON_PEER_LOST)
+			break;
+		poll(NULL, 0, HELLO_PAUSE_MS << tries);
+	}
+	return explain_hello(store, status, why, err);
+}
+
 static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beton_error *err)
 {
 	*fd = -1;
@@ -45,9 +127,7 @@ static int take_connection(dtrain_store *store, uint64_t deadline, int *fd, beto
 	if (store->idle_count > 0)
 		*fd = store->idle[--store->idle_count];
 	pthread_mutex_unlock(&store->mutex);
-	if (*fd >= 0)
-		return BETON_OK;
-	return dtrain__socket_connect(store->peer_host, store->port, deadline, fd, err);
+	return *fd >= 0 ? BETON_OK : open_connection(store, store->peer_host, deadline, fd, err);
 }
 
 static void give_connection(dtrain_store *store, int fd)
@@ -141,7 +221,7 @@ static int call(dtrain_store *store, const struct request *request, void **value
 			       request->value_size, request->key, STORE_MAX_VALUE);
 	status = take_connection(store, request->deadline, &fd, err);
 	if (status) {
-		bt_prefix(err, "store: \"%s\"", request->key);
+		bt_prefix(err, "\"%s\"", request->key);
 		return status;
 	}
 	status = exchange(fd, request, value, size);
@@ -156,22 +236,26 @@ static int call(dtrain_store *store, const struct request *request, void **value
 	return status && status != BETON_NOT_FOUND ? explain(store, request, status, err) : status;
 }
 
-/* Asks for a key that nobody sets: whoever answers in our frames is a store, and it now knows that we are a client. */
-static int greet(dtrain_store *store, int timeout_ms, beton_error *err)
+static int connect_first(dtrain_store *store, const char *token, int timeout_ms, beton_error *err)
 {
-	struct request request = {STORE_GET, "/", NULL, 0, dtrain__deadline(timeout_ms)};
-	size_t size;
-	void *value;
-	int status = call(store, &request, &value, &size, err);
+	int fd = -1, status = dtrain__store_parse_token(token, store->token, err);
 
-	free(value);
-	return status == BETON_NOT_FOUND ? BETON_OK : status;
+	if (!status)
+		status = open_connection(store, store->host, dtrain__deadline(timeout_ms), &fd, err);
+	if (!status)
+		status = dtrain__socket_local_host(fd, store->local_host, sizeof(store->local_host), err);
+	if (!status)
+		status = dtrain__socket_peer_host(fd, store->peer_host, sizeof(store->peer_host), err);
+	if (fd >= 0)
+		store->idle[store->idle_count++] = fd;
+	return status;
 }
 
-int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain_store **out, beton_error *err)
+int dtrain_store_connect(const char *host, uint16_t port, const char *token, int timeout_ms, dtrain_store **out,
+			 beton_error *err)
 {
 	dtrain_store *store = calloc(1, sizeof(*store));
-	int status, fd;
+	int status;
 
 	*out = NULL;
 	if (store)
@@ -182,18 +266,7 @@ int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain
 	}
 	store->port = port;
 	pthread_mutex_init(&store->mutex, NULL);
-	status = dtrain__socket_connect(host, port, dtrain__deadline(timeout_ms), &fd, err);
-	if (!status) {
-		store->idle[store->idle_count++] = fd;
-		status = dtrain__socket_local_host(fd, store->local_host, sizeof(store->local_host), err);
-		if (!status)
-			status = dtrain__socket_peer_host(fd, store->peer_host, sizeof(store->peer_host), err);
-	}
-	if (status) {
-		bt_prefix(err, "store");
-	} else {
-		status = greet(store, timeout_ms, err);
-	}
+	status = connect_first(store, token, timeout_ms, err);
 	if (status) {
 		dtrain_store_close(&store);
 		return status;
@@ -209,6 +282,7 @@ void dtrain_store_close(dtrain_store **store)
 	for (int i = 0; i < (*store)->idle_count; i++)
 		close((*store)->idle[i]);
 	pthread_mutex_destroy(&(*store)->mutex);
+	explicit_bzero((*store)->token, sizeof((*store)->token));
 	free((*store)->host);
 	free(*store);
 	*store = NULL;
@@ -217,6 +291,11 @@ void dtrain_store_close(dtrain_store **store)
 const char *dtrain__store_local_host(const dtrain_store *store)
 {
 	return store->local_host;
+}
+
+const char *dtrain__store_peer_host(const dtrain_store *store)
+{
+	return store->peer_host;
 }
 
 int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
@@ -241,10 +320,10 @@ int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *t
 	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS)};
 	void *nothing = NULL;
 	size_t size;
-	int status = dtrain__socket_connect(store->peer_host, store->port, request.deadline, fd, err);
+	int status = open_connection(store, store->peer_host, request.deadline, fd, err);
 
 	if (status) {
-		bt_prefix(err, "store: \"%s\"", key);
+		bt_prefix(err, "\"%s\"", key);
 		return status;
 	}
 	status = exchange(*fd, &request, &nothing, &size);

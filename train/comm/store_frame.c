@@ -4,6 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "common/error.h"
+
 static const uint8_t magic[4] = {'D', 'T', 'K', 'V'};
 
 void dtrain__store_pack(const struct store_header *header, uint8_t out[STORE_HEADER_SIZE])
@@ -47,6 +49,8 @@ bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_head
 		return out->key_size >= 1 && out->key_size <= STORE_MAX_KEY && out->value_size <= STORE_MAX_WILL;
 	case STORE_REPLY:
 		return out->key_size == 0;
+	case STORE_HELLO:
+		return out->key_size == 0 && out->value_size == STORE_TOKEN_SIZE;
 	default:
 		return false;
 	}
@@ -65,4 +69,47 @@ int64_t dtrain__store_unpack_i64(const uint8_t in[8])
 
 	memcpy(&bits, in, sizeof(bits));
 	return (int64_t)le64toh(bits);
+}
+
+static int digit_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+int dtrain__store_parse_token(const char *text, uint8_t out[STORE_TOKEN_SIZE], beton_error *err)
+{
+	bool valid = !text || strlen(text) == 2 * STORE_TOKEN_SIZE;
+
+	memset(out, 0, STORE_TOKEN_SIZE);
+	for (int i = 0; valid && text && i < STORE_TOKEN_SIZE; i++) {
+		int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
+
+		valid = high >= 0 && low >= 0;
+		out[i] = (uint8_t)(high * 16 + low);
+	}
+	if (valid && (!text || dtrain__store_has_token(out)))
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "store: a token has to be %d hexadecimal digits that are not all 0; this one has %zu characters",
+		       2 * STORE_TOKEN_SIZE, strlen(text));
+}
+
+bool dtrain__store_has_token(const uint8_t token[STORE_TOKEN_SIZE])
+{
+	static const uint8_t none[STORE_TOKEN_SIZE];
+
+	return !dtrain__store_same_token(token, none);
+}
+
+bool dtrain__store_same_token(const uint8_t a[STORE_TOKEN_SIZE], const uint8_t b[STORE_TOKEN_SIZE])
+{
+	volatile uint8_t difference = 0; /* so that no compiler stops at the first */
+
+	for (int i = 0; i < STORE_TOKEN_SIZE; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
 }

@@ -10,7 +10,9 @@
  *	8  u32  bytes of the key, at most STORE_MAX_KEY; 0 in a reply
  *	12 u32  bytes of the value, at most STORE_MAX_VALUE
  *
- * A connection carries one request at a time and its one reply. A frame that breaks a limit ends the connection.
+ * The first frame of a connection is a HELLO. Until its token has been found right, the server reads nothing else of
+ * it and keeps nothing for it but these bytes. A connection carries one request at a time and its one reply. A frame
+ * that breaks a limit ends the connection.
  */
 #ifndef DTRAIN_COMM_STORE_FRAME_H
 #define DTRAIN_COMM_STORE_FRAME_H
@@ -19,8 +21,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_VERSION 1
+#include <beton/error.h>
+
+#define STORE_VERSION 2
 #define STORE_HEADER_SIZE 16
+#define STORE_TOKEN_SIZE 16
+#define STORE_HELLO_SIZE (STORE_HEADER_SIZE + STORE_TOKEN_SIZE)
 #define STORE_MAX_KEY 1024
 #define STORE_MAX_VALUE (16u << 20)
 #define STORE_MAX_WILL 1024 /* bytes of its value: it is kept beside the content */
@@ -33,6 +39,8 @@ enum store_kind {
 	STORE_WILL =
 		5, /* key, value -> nothing. When this connection ends, the key is set, if nobody has set it by then */
 	STORE_REPLY = 6,
+	STORE_HELLO = 7, /* token, all zero for none -> nothing; or ACCESS, or NO_SPACE with the reason as text, and the
+			    connection ends */
 };
 
 struct store_header {
@@ -49,5 +57,11 @@ bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_head
 
 void dtrain__store_pack_i64(int64_t value, uint8_t out[8]);
 int64_t dtrain__store_unpack_i64(const uint8_t in[8]);
+
+/* 32 hexadecimal digits; NULL: no token, which is all zero. INVALID_ARGUMENT, without the text, which is a secret. */
+int dtrain__store_parse_token(const char *text, uint8_t out[STORE_TOKEN_SIZE], beton_error *err);
+bool dtrain__store_has_token(const uint8_t token[STORE_TOKEN_SIZE]);
+/* Takes as long for any two tokens. */
+bool dtrain__store_same_token(const uint8_t a[STORE_TOKEN_SIZE], const uint8_t b[STORE_TOKEN_SIZE]);
 
 #endif

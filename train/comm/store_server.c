@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The key-value store's server: one thread, epoll, any number of connections.
+ * The key-value store's server: one thread and epoll over the connections, whose sessions do the rest.
  *
- * A connection is read only while it has no request in work, so what it can make the server hold is one frame and one
- * reply. Buffers grow with the bytes that arrive, never by what a header promises.
+ * A connection is a stranger's until its HELLO has come: it costs its struct, its descriptor and what the kernel keeps
+ * for it, for STRANGER_NS at most, and when there are too many strangers the oldest goes.
  */
 #include <dtrain/comm.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -18,80 +16,81 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
-#include "store_frame.h"
-#include "store_table.h"
+#include "socket.h"
+#include "store_session.h"
 
-#define MAX_CONNECTIONS 4096
+/* A rank has at most three last wills, a call under way in each of two or three threads, and two idle connections. */
+#define RANK_CONNECTIONS 6
+#define MOST_STRANGERS 256
+/* Descriptors that this process wants besides. */
+#define OTHER_DESCRIPTORS 64
 #define READ_BYTES 65536
-/* Somebody who connected and never sent a whole request is no client of ours; a client sends at once. */
-#define FIRST_FRAME_NS (10ull * 1000 * 1000 * 1000)
+/* A client sends its HELLO at once. */
+#define STRANGER_NS (10ull * 1000 * 1000 * 1000)
+/* A frame that has begun goes on, either way. Far above what a machine that swaps or is moved needs. */
+#define STALLED_NS (60ull * 1000 * 1000 * 1000)
 #define SWEEP_MS 1000
 
-struct buffer {
-	uint8_t *data;
-	size_t size;
-	size_t capacity;
+struct connection {
+	struct store_session session; /* the first: what is ready is found by it */
+	struct connection *next, *previous;
+	int fd;
+	uint32_t events;   /* what epoll watches */
+	uint64_t moved_ns; /* when it was accepted, or bytes went last */
+	bool last_room;    /* it has the descriptor that is kept for saying that there are no more */
 };
 
-struct connection {
-	struct connection *next;
-	int fd;
-	uint32_t events;       /* what epoll watches */
-	uint64_t connected_ns; /* 0 once a whole request has come */
-	bool waiting;          /* for the key in `in` */
-	struct buffer in;
-	struct buffer out;
-	size_t written;
-	struct buffer will; /* key and value */
-	size_t will_key_size;
+/* Oldest first. */
+struct connection_list {
+	struct connection *first, *last;
+	int count;
 };
 
 struct dtrain_store_server {
 	int listen_fd;
 	int epoll_fd;
 	int stop_fd;
+	int spare_fd; /* see accept_one; -1: in use */
 	uint16_t port;
 	bool accepting; /* false while descriptors are short: a level-triggered listener would spin */
 	pthread_t thread;
-	struct store_table values;
-	struct store_table counters;
-	struct connection *connections;
-	int connection_count;
+	struct store_content content;
+	struct connection_list strangers, members;
+	char full[160]; /* why there is no room for another client */
+
+	pthread_mutex_t mutex; /* guards what follows, which other threads ask for */
+	bool was_full;
 };
 
-static bool buffer_append(struct buffer *buffer, const void *data, size_t size)
+static void append(struct connection_list *list, struct connection *connection)
 {
-	if (size > buffer->capacity - buffer->size) {
-		size_t capacity = buffer->capacity ? buffer->capacity : 512;
-		uint8_t *grown;
-
-		while (capacity < buffer->size + size)
-			capacity *= 2;
-		grown = realloc(buffer->data, capacity);
-		if (!grown)
-			return false;
-		buffer->data = grown;
-		buffer->capacity = capacity;
-	}
-	if (size)
-		memcpy(buffer->data + buffer->size, data, size);
-	buffer->size += size;
-	return true;
+	connection->next = NULL;
+	connection->previous = list->last;
+	if (list->last)
+		list->last->next = connection;
+	else
+		list->first = connection;
+	list->last = connection;
+	list->count++;
 }
 
-/* Large frames are rare: their memory is not kept. */
-static void buffer_clear(struct buffer *buffer)
+static void take_out(struct connection_list *list, struct connection *connection)
 {
-	buffer->size = 0;
-	if (buffer->capacity > READ_BYTES) {
-		free(buffer->data);
-		*buffer = (struct buffer){0};
-	}
+	if (connection->next)
+		connection->next->previous = connection->previous;
+	else
+		list->last = connection->previous;
+	if (connection->previous)
+		connection->previous->next = connection->next;
+	else
+		list->first = connection->next;
+	list->count--;
 }
 
 static bool watch(dtrain_store_server *server, struct connection *connection, uint32_t events)
@@ -104,12 +103,14 @@ static bool watch(dtrain_store_server *server, struct connection *connection, ui
 	return epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) == 0;
 }
 
-/* Sends what the socket takes; the rest goes when it is writable. */
+/* Sends what the socket takes; the rest goes when it is writable. False: the connection is to be ended. */
 static bool flush(dtrain_store_server *server, struct connection *connection)
 {
-	while (connection->written < connection->out.size) {
-		ssize_t sent = send(connection->fd, connection->out.data + connection->written,
-				    connection->out.size - connection->written, MSG_NOSIGNAL);
+	struct iovec parts[2];
+	struct msghdr message = {.msg_iov = parts};
+
+	while ((message.msg_iovlen = (size_t)dtrain__store_session_pending(&connection->session, parts))) {
+		ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
@@ -117,157 +118,82 @@ static bool flush(dtrain_store_server *server, struct connection *connection)
 			return watch(server, connection, EPOLLOUT | EPOLLRDHUP);
 		if (sent < 0)
 			return false;
-		connection->written += (size_t)sent;
+		connection->moved_ns = bt_now_ns();
+		if (!dtrain__store_session_sent(&connection->session, (size_t)sent))
+			return false;
 	}
-	buffer_clear(&connection->out);
-	connection->written = 0;
 	return watch(server, connection, EPOLLIN | EPOLLRDHUP);
 }
 
-static bool reply(dtrain_store_server *server, struct connection *connection, int status, const void *value,
-		  size_t size)
+/* What one connection did may be what others waited for. Those that fail are only marked (shut down, then seen by
+ * epoll), as this may be the end of another connection. */
+static void flush_ready(dtrain_store_server *server)
 {
-	uint8_t header[STORE_HEADER_SIZE];
+	struct store_session *session;
 
-	dtrain__store_pack(
-		&(struct store_header){.kind = STORE_REPLY, .status = (uint16_t)-status, .value_size = (uint32_t)size},
-		header);
-	return buffer_append(&connection->out, header, sizeof(header)) &&
-	       buffer_append(&connection->out, value, size) && flush(server, connection);
-}
+	while ((session = dtrain__store_content_take_ready(&server->content))) {
+		struct connection *connection = (struct connection *)session;
 
-/* Everybody who waited for this key gets it. Failing connections are only marked (shut down, then seen by epoll), so
- * that the list stays as it is. */
-static void wake_waiters(dtrain_store_server *server, const void *key, size_t key_size)
-{
-	const struct store_entry *entry = dtrain__store_table_find(&server->values, key, key_size);
-
-	for (struct connection *c = server->connections; c && entry; c = c->next) {
-		if (!c->waiting || c->in.size != STORE_HEADER_SIZE + key_size ||
-		    memcmp(c->in.data + STORE_HEADER_SIZE, key, key_size) != 0)
-			continue;
-		c->waiting = false;
-		buffer_clear(&c->in);
-		if (!reply(server, c, BETON_OK, entry->value, entry->value_size))
-			shutdown(c->fd, SHUT_RDWR);
+		if (!flush(server, connection))
+			shutdown(connection->fd, SHUT_RDWR);
 	}
 }
 
-/* Without memory for it the others wait for their deadline. */
-static void carry_out(dtrain_store_server *server, const struct connection *connection)
+static int open_spare(void)
 {
-	const uint8_t *key = connection->will.data, *value = key + connection->will_key_size;
-	size_t key_size = connection->will_key_size, value_size = connection->will.size - key_size;
-
-	if (!dtrain__store_table_find(&server->values, key, key_size) &&
-	    dtrain__store_table_set(&server->values, key, key_size, value, value_size) == BETON_OK)
-		wake_waiters(server, key, key_size);
+	return eventfd(0, EFD_CLOEXEC);
 }
 
-static void drop(dtrain_store_server *server, struct connection *connection)
+static void drop(dtrain_store_server *server, struct connection *connection, bool carry_out)
 {
-	struct connection **link = &server->connections;
-
-	while (*link != connection)
-		link = &(*link)->next;
-	*link = connection->next;
-	server->connection_count--;
+	take_out(connection->session.member ? &server->members : &server->strangers, connection);
 	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
 	 * the registration whose pointer is freed here. */
 	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 	close(connection->fd);
-	if (connection->will.size)
-		carry_out(server, connection);
-	free(connection->in.data);
-	free(connection->out.data);
-	free(connection->will.data);
+	if (connection->last_room)
+		server->spare_fd = open_spare();
+	dtrain__store_session_close(&server->content, &connection->session, carry_out);
 	free(connection);
+	if (carry_out)
+		flush_ready(server);
 }
 
-static bool do_add(dtrain_store_server *server, struct connection *connection, const uint8_t *key, size_t key_size,
-		   const uint8_t *delta)
+static void note_full(dtrain_store_server *server)
 {
-	const struct store_entry *entry = dtrain__store_table_find(&server->counters, key, key_size);
-	int64_t sum = entry ? dtrain__store_unpack_i64(entry->value) : 0;
-	uint8_t bytes[8];
-	int status;
-
-	if (__builtin_add_overflow(sum, dtrain__store_unpack_i64(delta), &sum))
-		return reply(server, connection, BETON_INVALID_ARGUMENT, NULL, 0);
-	dtrain__store_pack_i64(sum, bytes);
-	status = dtrain__store_table_set(&server->counters, key, key_size, bytes, sizeof(bytes));
-	return reply(server, connection, status, bytes, status ? 0 : sizeof(bytes));
-}
-
-/* One whole request is in connection->in. False ends the connection. */
-static bool serve(dtrain_store_server *server, struct connection *connection, const struct store_header *header)
-{
-	const uint8_t *key = connection->in.data + STORE_HEADER_SIZE, *value = key + header->key_size;
-	const struct store_entry *entry;
-	bool alive;
-	int status;
-
-	connection->connected_ns = 0;
-	switch (header->kind) {
-	case STORE_SET:
-		status = dtrain__store_table_set(&server->values, key, header->key_size, value, header->value_size);
-		alive = reply(server, connection, status, NULL, 0);
-		if (status == BETON_OK)
-			wake_waiters(server, key, header->key_size);
-		break;
-	case STORE_WILL:
-		connection->will.size = 0;
-		connection->will_key_size = header->key_size;
-		alive = buffer_append(&connection->will, key, header->key_size + (size_t)header->value_size) &&
-			reply(server, connection, BETON_OK, NULL, 0);
-		break;
-	case STORE_ADD:
-		alive = do_add(server, connection, key, header->key_size, value);
-		break;
-	case STORE_GET:
-	case STORE_WAIT:
-		entry = dtrain__store_table_find(&server->values, key, header->key_size);
-		if (!entry && header->kind == STORE_WAIT) {
-			connection->waiting = true;
-			return watch(server, connection, EPOLLIN | EPOLLRDHUP);
-		}
-		alive = reply(server, connection, entry ? BETON_OK : BETON_NOT_FOUND, entry ? entry->value : NULL,
-			      entry ? entry->value_size : 0);
-		break;
-	default: /* a reply is no request */
-		return false;
-	}
-	buffer_clear(&connection->in);
-	return alive;
+	pthread_mutex_lock(&server->mutex);
+	server->was_full = true;
+	pthread_mutex_unlock(&server->mutex);
 }
 
 static bool receive(dtrain_store_server *server, struct connection *connection)
 {
+	struct store_session *session = &connection->session;
+	bool was_member = session->member, alive;
+	uint64_t refused = server->content.refused_members;
+	/* Never beyond the frame: what follows stays in the socket until this request is answered. */
+	size_t wanted = dtrain__store_session_wanted(session);
 	uint8_t bytes[READ_BYTES];
-	struct store_header header = {0};
-	size_t wanted = STORE_HEADER_SIZE;
 	ssize_t got;
 
-	if (connection->waiting)
+	if (wanted == 0)
 		return false; /* a client does not speak while it waits: it hung up, or talks nonsense */
-	if (connection->in.size >= STORE_HEADER_SIZE) {
-		dtrain__store_unpack(connection->in.data, &header);
-		wanted += (size_t)header.key_size + header.value_size;
-	}
-	/* Never beyond the frame: what follows stays in the socket until this request is answered. */
-	wanted -= connection->in.size;
 	got = recv(connection->fd, bytes, wanted < sizeof(bytes) ? wanted : sizeof(bytes), 0);
 	if (got < 0)
 		return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
-	if (got == 0 || !buffer_append(&connection->in, bytes, (size_t)got))
+	if (got == 0)
 		return false;
-	if (connection->in.size < STORE_HEADER_SIZE)
-		return true;
-	if (!dtrain__store_unpack(connection->in.data, &header))
-		return false;
-	if (connection->in.size < STORE_HEADER_SIZE + (size_t)header.key_size + header.value_size)
-		return true;
-	return serve(server, connection, &header);
+	connection->moved_ns = bt_now_ns();
+	alive = dtrain__store_session_receive(&server->content, session, bytes, (size_t)got);
+	if (session->member && !was_member) {
+		take_out(&server->strangers, connection);
+		append(&server->members, connection);
+	}
+	if (server->content.refused_members != refused)
+		note_full(server);
+	alive = alive && flush(server, connection);
+	flush_ready(server);
+	return alive;
 }
 
 static void set_accepting(dtrain_store_server *server, bool accepting)
@@ -279,62 +205,101 @@ static void set_accepting(dtrain_store_server *server, bool accepting)
 		server->accepting = accepting;
 }
 
+static bool is_short_of_descriptors(int number)
+{
+	return number == EMFILE || number == ENFILE;
+}
+
+/* A connection for which there is no descriptor gets the spare one, to be told so. *spare: it has that. */
+static int accept_socket(dtrain_store_server *server, bool *spare)
+{
+	int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	*spare = false;
+	if (fd >= 0)
+		return fd;
+	if (is_short_of_descriptors(errno) && server->spare_fd >= 0) {
+		note_full(server);
+		close(server->spare_fd);
+		server->spare_fd = -1;
+		fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		*spare = fd >= 0;
+		if (fd < 0)
+			server->spare_fd = open_spare();
+	}
+	if (fd < 0 && (is_short_of_descriptors(errno) || errno == ENOBUFS || errno == ENOMEM))
+		set_accepting(server, false);
+	return fd;
+}
+
 static void accept_one(dtrain_store_server *server)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
 	struct connection *connection;
-	int one = 1, fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	bool spare;
+	int one = 1, fd = accept_socket(server, &spare);
 
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			set_accepting(server, false);
+	if (fd < 0)
 		return;
-	}
-	connection = server->connection_count < MAX_CONNECTIONS ? calloc(1, sizeof(*connection)) : NULL;
-	if (!connection) {
+	if (server->strangers.count >= MOST_STRANGERS)
+		drop(server, server->strangers.first, true);
+	connection = calloc(1, sizeof(*connection));
+	event.data.ptr = connection;
+	if (!connection || epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
 		close(fd);
+		free(connection);
+		if (spare)
+			server->spare_fd = open_spare();
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	connection->fd = fd;
 	connection->events = event.events;
-	connection->connected_ns = bt_now_ns();
-	event.data.ptr = connection;
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-		close(fd);
-		free(connection);
-		return;
-	}
-	connection->next = server->connections;
-	server->connections = connection;
-	server->connection_count++;
+	connection->moved_ns = bt_now_ns();
+	connection->last_room = spare;
+	connection->session.no_room = spare;
+	append(&server->strangers, connection);
 }
 
 static void sweep(dtrain_store_server *server)
 {
 	uint64_t now = bt_now_ns();
 
-	for (struct connection *next, *c = server->connections; c; c = next) {
+	while (server->strangers.first && now - server->strangers.first->moved_ns > STRANGER_NS)
+		drop(server, server->strangers.first, true);
+	for (struct connection *next, *c = server->members.first; c; c = next) {
 		next = c->next;
-		if (c->connected_ns && now - c->connected_ns > FIRST_FRAME_NS)
-			drop(server, c);
+		if (dtrain__store_session_is_busy(&c->session) && now - c->moved_ns > STALLED_NS)
+			drop(server, c, true);
 	}
 	set_accepting(server, true);
+}
+
+static void serve_event(dtrain_store_server *server, const struct epoll_event *event)
+{
+	struct connection *connection = event->data.ptr;
+	bool alive = true;
+
+	if (event->events & EPOLLOUT)
+		alive = flush(server, connection);
+	else if (event->events & EPOLLIN)
+		alive = receive(server, connection);
+	if (event->events & (EPOLLERR | EPOLLHUP) || (event->events & EPOLLRDHUP && !(event->events & EPOLLIN)))
+		alive = false;
+	if (!alive)
+		drop(server, connection, true);
 }
 
 static void *server_main(void *argument)
 {
 	dtrain_store_server *server = argument;
-
 	uint64_t next_sweep = 0;
 
 	for (;;) {
 		struct epoll_event event;
-		struct connection *connection;
 		/* One event a turn: serving one connection may end another, whose event must not be pending here. */
 		int count = epoll_wait(server->epoll_fd, &event, 1, SWEEP_MS);
-		bool alive = true;
 
 		if (bt_now_ns() >= next_sweep) {
 			/* Before the event is used, which would be of a dropped connection: it comes again. */
@@ -346,65 +311,11 @@ static void *server_main(void *argument)
 			continue;
 		if (event.data.ptr == &server->stop_fd)
 			return NULL;
-		if (event.data.ptr == &server->listen_fd) {
+		if (event.data.ptr == &server->listen_fd)
 			accept_one(server);
-			continue;
-		}
-		connection = event.data.ptr;
-		if (event.events & EPOLLOUT)
-			alive = flush(server, connection);
-		else if (event.events & EPOLLIN)
-			alive = receive(server, connection);
-		if (event.events & (EPOLLERR | EPOLLHUP) || (event.events & EPOLLRDHUP && !(event.events & EPOLLIN)))
-			alive = false;
-		if (!alive)
-			drop(server, connection);
+		else
+			serve_event(server, &event);
 	}
-}
-
-static int listen_on(const char *host, uint16_t port, int *out, beton_error *err)
-{
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-	int one = 1, fd = -1, error_number = 0, failure;
-	char service[8];
-
-	snprintf(service, sizeof(service), "%u", port);
-	failure = getaddrinfo(host, service, &hints, &list);
-	if (failure)
-		return bt_fail(err, BETON_NOT_FOUND, "store: cannot listen on %s: %s", host, gai_strerror(failure));
-	for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-		fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-		if (fd < 0) {
-			error_number = errno;
-			continue;
-		}
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-		if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
-			error_number = errno;
-			close(fd);
-			fd = -1;
-		}
-	}
-	freeaddrinfo(list);
-	if (fd >= 0) {
-		*out = fd;
-		return BETON_OK;
-	}
-	if (error_number == EADDRINUSE)
-		return bt_fail(err, BETON_EXISTS, "store: the port %s:%u is taken by another process", host, port);
-	return bt_fail_errno(err, error_number, "store: cannot listen on %s:%u", host, port);
-}
-
-static int read_port(dtrain_store_server *server, beton_error *err)
-{
-	struct sockaddr_storage address;
-	socklen_t size = sizeof(address);
-
-	if (getsockname(server->listen_fd, (struct sockaddr *)&address, &size) != 0)
-		return bt_fail_errno(err, errno, "store: getsockname");
-	server->port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
-							   : ((struct sockaddr_in *)&address)->sin_port);
-	return BETON_OK;
 }
 
 static int prepare(dtrain_store_server *server, beton_error *err)
@@ -414,28 +325,58 @@ static int prepare(dtrain_store_server *server, beton_error *err)
 
 	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (server->epoll_fd < 0 || server->stop_fd < 0 ||
+	server->spare_fd = open_spare();
+	if (server->epoll_fd < 0 || server->stop_fd < 0 || server->spare_fd < 0 ||
 	    epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &listening) != 0 ||
 	    epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->stop_fd, &stop) != 0)
 		return bt_fail_errno(err, errno, "store: cannot watch the sockets");
 	server->accepting = true;
-	return read_port(server, err);
+	return dtrain__socket_local_port(server->listen_fd, &server->port, err);
+}
+
+/* Room for the ranks' connections, as far as this process may have so many. */
+static int make_room(dtrain_store_server *server, const dtrain_store_server_options *options, beton_error *err)
+{
+	int ranks = options->ranks ? options->ranks : DTRAIN_MAX_RANKS, wanted = ranks * RANK_CONNECTIONS;
+	uint64_t limit = bt_raise_open_files(), besides = MOST_STRANGERS + OTHER_DESCRIPTORS;
+	uint64_t possible = limit > besides ? limit - besides : 0;
+	uint8_t token[STORE_TOKEN_SIZE];
+	int status = dtrain__store_parse_token(options->token, token, err);
+
+	if (status)
+		return status;
+	if (options->ranks && possible < (uint64_t)wanted)
+		return bt_fail(err, BETON_NO_SPACE,
+			       "store: %d ranks need %llu open files, and this process may have %llu "
+			       "(RLIMIT_NOFILE; ulimit -Hn shows the most that it can be raised to)",
+			       ranks, (unsigned long long)(wanted + besides), (unsigned long long)limit);
+	if (possible < (uint64_t)wanted)
+		wanted = (int)possible;
+	snprintf(server->full, sizeof(server->full),
+		 "it has no room for another connection: %d are possible (%llu open files, RLIMIT_NOFILE, for at most "
+		 "%d "
+		 "ranks)",
+		 wanted, (unsigned long long)limit, ranks);
+	dtrain__store_content_init(&server->content, token, wanted, server->full);
+	explicit_bzero(token, sizeof(token));
+	return BETON_OK;
 }
 
 static void release(dtrain_store_server *server)
 {
-	while (server->connections) {
-		server->connections->will.size = 0;
-		drop(server, server->connections);
+	while (server->strangers.first)
+		drop(server, server->strangers.first, false);
+	while (server->members.first)
+		drop(server, server->members.first, false);
+	dtrain__store_content_free(&server->content);
+	for (int i = 0; i < 4; i++) {
+		int fd = (int[]){server->listen_fd, server->epoll_fd, server->stop_fd, server->spare_fd}[i];
+
+		if (fd >= 0)
+			close(fd);
 	}
-	dtrain__store_table_free(&server->values);
-	dtrain__store_table_free(&server->counters);
-	if (server->listen_fd >= 0)
-		close(server->listen_fd);
-	if (server->epoll_fd >= 0)
-		close(server->epoll_fd);
-	if (server->stop_fd >= 0)
-		close(server->stop_fd);
+	pthread_mutex_destroy(&server->mutex);
+	explicit_bzero(server->content.token, sizeof(server->content.token));
 	free(server);
 }
 
@@ -450,20 +391,51 @@ static int start_thread(dtrain_store_server *server)
 	return failure;
 }
 
-int dtrain_store_server_start(const char *host, uint16_t port, dtrain_store_server **out, beton_error *err)
+void dtrain_store_server_options_init(dtrain_store_server_options *options)
 {
+	*options = (dtrain_store_server_options){.struct_size = sizeof(*options)};
+}
+
+static int take_options(const dtrain_store_server_options *given, dtrain_store_server_options *out, beton_error *err)
+{
+	dtrain_store_server_options_init(out);
+	if (!given)
+		return BETON_OK;
+	if (given->struct_size < sizeof(given->struct_size) || given->struct_size > sizeof(*out))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "store: options of %zu bytes; call dtrain_store_server_options_init",
+			       given->struct_size);
+	memcpy(out, given, given->struct_size);
+	if (out->ranks < 0 || out->ranks > DTRAIN_MAX_RANKS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: %d ranks; 0 to %d are possible", out->ranks,
+			       DTRAIN_MAX_RANKS);
+	return BETON_OK;
+}
+
+int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_store_server **out, beton_error *err)
+{
+	dtrain_store_server_options options;
 	dtrain_store_server *server;
-	int status, failure;
+	int status = take_options(given, &options, err), failure;
 
 	*out = NULL;
+	if (status)
+		return status;
 	server = calloc(1, sizeof(*server));
 	if (!server)
 		return bt_fail(err, BETON_NO_MEMORY, "store: out of memory");
-	server->listen_fd = server->epoll_fd = server->stop_fd = -1;
-	status = listen_on(host ? host : "127.0.0.1", port, &server->listen_fd, err);
-	if (status == BETON_OK)
+	server->listen_fd = server->epoll_fd = server->stop_fd = server->spare_fd = -1;
+	pthread_mutex_init(&server->mutex, NULL);
+	status = make_room(server, &options, err);
+	if (!status) {
+		status = dtrain__socket_listen(options.host ? options.host : "127.0.0.1", options.port,
+					       &server->listen_fd, err);
+		if (status)
+			bt_prefix(err, "store");
+	}
+	if (!status)
 		status = prepare(server, err);
-	if (status == BETON_OK) {
+	if (!status) {
 		failure = start_thread(server);
 		if (failure)
 			status = bt_fail_errno(err, failure, "store: cannot start the server's thread");
@@ -479,6 +451,16 @@ int dtrain_store_server_start(const char *host, uint16_t port, dtrain_store_serv
 uint16_t dtrain_store_server_port(const dtrain_store_server *server)
 {
 	return server->port;
+}
+
+int dtrain_store_server_check(dtrain_store_server *server, beton_error *err)
+{
+	bool full;
+
+	pthread_mutex_lock(&server->mutex);
+	full = server->was_full;
+	pthread_mutex_unlock(&server->mutex);
+	return full ? bt_fail(err, BETON_NO_SPACE, "store: %s", server->full) : BETON_OK;
 }
 
 void dtrain_store_server_stop(dtrain_store_server **server)

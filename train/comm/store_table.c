@@ -7,8 +7,42 @@
 
 #include <beton/error.h>
 
-/* What an entry costs besides its bytes: the structs and the allocator. */
-#define ENTRY_OVERHEAD 128
+/* What a blob or an entry costs besides its bytes: the structs, a node of the tree, the allocator. */
+#define OVERHEAD 64
+
+struct store_blob *dtrain__store_blob_create(struct store_memory *memory, const void *data, size_t size, int *status)
+{
+	struct store_blob *blob;
+
+	if (size + OVERHEAD > STORE_MAX_BYTES - memory->bytes) {
+		*status = BETON_NO_SPACE;
+		return NULL;
+	}
+	blob = malloc(sizeof(*blob) + size);
+	if (!blob) {
+		*status = BETON_NO_MEMORY;
+		return NULL;
+	}
+	*blob = (struct store_blob){.memory = memory, .references = 1, .size = size};
+	if (size)
+		memcpy(blob->data, data, size);
+	memory->bytes += size + OVERHEAD;
+	return blob;
+}
+
+struct store_blob *dtrain__store_blob_hold(struct store_blob *blob)
+{
+	blob->references++;
+	return blob;
+}
+
+void dtrain__store_blob_release(struct store_blob *blob)
+{
+	if (!blob || --blob->references)
+		return;
+	blob->memory->bytes -= blob->size + OVERHEAD;
+	free(blob);
+}
 
 struct lookup {
 	size_t size;
@@ -51,24 +85,32 @@ static void free_entry(void *memory)
 {
 	struct store_entry *entry = memory;
 
-	free(entry->value);
+	entry->value->memory->bytes -= entry->key_size + OVERHEAD;
+	entry->value->memory->keys--;
+	dtrain__store_blob_release(entry->value);
 	free(entry);
 }
 
-static int insert(struct store_table *table, const void *key, size_t key_size, uint8_t *value, size_t value_size)
+/* Takes over the value when it succeeds. */
+static int insert(struct store_table *table, const void *key, size_t key_size, struct store_blob *value)
 {
-	struct store_entry *entry = malloc(sizeof(*entry) + key_size);
+	struct store_memory *memory = table->memory;
+	struct store_entry *entry;
 
+	if (memory->keys >= STORE_MAX_KEYS || key_size + OVERHEAD > STORE_MAX_BYTES - memory->bytes)
+		return BETON_NO_SPACE;
+	entry = malloc(sizeof(*entry) + key_size);
 	if (!entry)
 		return BETON_NO_MEMORY;
 	entry->key_size = key_size;
-	entry->value_size = value_size;
 	entry->value = value;
 	memcpy(entry->key, key, key_size);
 	if (!tsearch(entry, &table->root, compare_entries)) {
 		free(entry);
 		return BETON_NO_MEMORY;
 	}
+	memory->bytes += key_size + OVERHEAD;
+	memory->keys++;
 	return BETON_OK;
 }
 
@@ -76,36 +118,24 @@ int dtrain__store_table_set(struct store_table *table, const void *key, size_t k
 			    size_t value_size)
 {
 	struct store_entry *entry = dtrain__store_table_find(table, key, key_size);
-	size_t before = entry ? entry->key_size + entry->value_size + ENTRY_OVERHEAD : 0;
-	size_t after = key_size + value_size + ENTRY_OVERHEAD;
-	uint8_t *copy;
-	int status;
+	int status = BETON_OK;
+	struct store_blob *blob = dtrain__store_blob_create(table->memory, value, value_size, &status);
 
-	if (table->bytes - before + after > STORE_MAX_BYTES)
-		return BETON_NO_SPACE;
-	copy = malloc(value_size ? value_size : 1);
-	if (!copy)
-		return BETON_NO_MEMORY;
-	if (value_size)
-		memcpy(copy, value, value_size);
+	if (!blob)
+		return status;
 	if (entry) {
-		free(entry->value);
-		entry->value = copy;
-		entry->value_size = value_size;
-	} else {
-		status = insert(table, key, key_size, copy, value_size);
-		if (status) {
-			free(copy);
-			return status;
-		}
+		dtrain__store_blob_release(entry->value);
+		entry->value = blob;
+		return BETON_OK;
 	}
-	table->bytes += after - before;
-	return BETON_OK;
+	status = insert(table, key, key_size, blob);
+	if (status)
+		dtrain__store_blob_release(blob);
+	return status;
 }
 
 void dtrain__store_table_free(struct store_table *table)
 {
 	tdestroy(table->root, free_entry);
 	table->root = NULL;
-	table->bytes = 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The content of the key-value store: byte strings to byte strings, in bounded memory.
+ * The content of the key-value store: byte strings to byte strings, in bounded memory. A value is a blob, which whoever
+ * sends it holds as well: it is not copied for each reader, and counts until the last one has let go of it.
  */
 #ifndef DTRAIN_COMM_STORE_TABLE_H
 #define DTRAIN_COMM_STORE_TABLE_H
@@ -8,20 +9,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All keys and values together: far above what a rendezvous needs, far below what would hurt the machine. */
+/* All keys and values together, with values that were replaced while somebody is being sent them, and last wills: far
+ * above what a rendezvous needs, far below what would hurt the machine. */
 #define STORE_MAX_BYTES (256u << 20)
+#define STORE_MAX_KEYS (1u << 20)
+
+/* Of all tables, and of the blobs that are in none. */
+struct store_memory {
+	size_t bytes;
+	size_t keys;
+};
+
+struct store_blob {
+	struct store_memory *memory;
+	size_t references;
+	size_t size;
+	uint8_t data[];
+};
 
 struct store_entry {
+	struct store_blob *value;
 	size_t key_size;
-	size_t value_size;
-	uint8_t *value;
 	uint8_t key[];
 };
 
 struct store_table {
+	struct store_memory *memory;
 	void *root; /* tsearch tree of struct store_entry */
-	size_t bytes;
 };
+
+/* Copies the bytes into a blob with one reference. NULL: *status is NO_MEMORY or NO_SPACE. */
+struct store_blob *dtrain__store_blob_create(struct store_memory *memory, const void *data, size_t size, int *status);
+struct store_blob *dtrain__store_blob_hold(struct store_blob *blob);
+void dtrain__store_blob_release(struct store_blob *blob); /* NULL allowed */
 
 /* NULL when there is none. */
 struct store_entry *dtrain__store_table_find(const struct store_table *table, const void *key, size_t key_size);

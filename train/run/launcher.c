@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +27,8 @@
 #include "launcher_output.h"
 #include "launcher_spawn.h"
 #include "signals.h"
+
+#define TOKEN_BYTES 16
 
 struct rank {
 	pid_t pid; /* -1: not started, or reaped */
@@ -342,6 +345,24 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 	return BETON_OK;
 }
 
+static int start_store(const struct launch_options *options, char token[2 * TOKEN_BYTES + 1],
+		       dtrain_store_server **server, beton_error *err)
+{
+	dtrain_store_server_options store;
+	uint8_t bytes[TOKEN_BYTES];
+
+	/* So few are given whole, once the system has any. */
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return bt_fail_errno(err, errno, "launcher: getrandom");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+	dtrain_store_server_options_init(&store);
+	store.port = options->master_port;
+	store.token = token;
+	store.ranks = options->world_size;
+	return dtrain_store_server_start(&store, server, err);
+}
+
 static int launch_with_signals_blocked(const struct launch_options *options, const sigset_t *signals,
 				       const sigset_t *before, int *exit_status, beton_error *err)
 {
@@ -351,13 +372,16 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 				.affected_rank = -1,
 				.signal_fd = -1,
 				.null_fd = -1};
-	struct spawn_job job = {.argv = options->argv, .world_size = options->world_size, .signal_mask = before};
+	char token[2 * TOKEN_BYTES + 1];
+	struct spawn_job job = {
+		.argv = options->argv, .world_size = options->world_size, .store_token = token, .signal_mask = before};
 	dtrain_store_server *server = NULL;
+	beton_error refused = {0};
 	cpu_set_t cores;
 	int status = prepare(&launch, signals, err);
 
 	if (!status)
-		status = dtrain_store_server_start("127.0.0.1", options->master_port, &server, err);
+		status = start_store(options, token, &server, err);
 	if (!status) {
 		job.port = dtrain_store_server_port(server);
 		job.null_fd = launch.null_fd;
@@ -367,6 +391,8 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	}
 	if (!status) {
 		run(&launch);
+		if (dtrain_store_server_check(server, &refused))
+			fprintf(stderr, "%s: %s\n", program_invocation_short_name, refused.message);
 		status = finish(&launch, exit_status, err);
 	}
 	dtrain_store_server_stop(&server);

@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-#include <beton/error.h>
+#include <dtrain/comm.h>
 
-#define LAUNCH_MAX_RANKS 4096
+#define LAUNCH_MAX_RANKS DTRAIN_MAX_RANKS
 #define LAUNCH_DEFAULT_GRACE_MS 5000
 
 /* A rank that ends only because another one is lost or silent exits with this status (EX_TEMPFAIL), so that it is not
@@ -24,10 +24,11 @@ struct launch_options {
 };
 
 /* Runs world_size copies of this program (/proc/self/exe) with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,
- * MASTER_ADDR, MASTER_PORT (torchrun's names) and DTRAIN_STORE_HOSTED=1 (the store runs here), and returns when all
- * have ended. Call it from the main thread (the kernel ties "kill the rank when its parent dies" to the thread that
- * started it) while the process has no other children. Signals SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded,
- * except those that this process ignores; a second one kills.
+ * MASTER_ADDR, MASTER_PORT (torchrun's names), DTRAIN_STORE_HOSTED=1 (the store runs here) and DTRAIN_STORE_TOKEN
+ * (drawn for this job: it answers nobody else), and returns when all have ended. Call it from the main thread (the
+ * kernel ties "kill the rank when its parent dies" to the thread that started it) while the process has no other
+ * children. Signals SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded, except those that this process ignores; a second
+ * one kills.
  *
  * Output: every line of a rank stays whole and gets "[rank N] " in front, except the standard output of rank 0, which
  * passes as it is so that the job looks like one program. Lines longer than 64 KiB are broken. Ranks read /dev/null.

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-enum { OWN_VARIABLES = 7 };
+enum { OWN_VARIABLES = 8 };
 
 static void free_environment(char **environment)
 {
@@ -52,6 +52,7 @@ static char **make_environment(const struct spawn_job *job, int rank)
 	all[4] = bt_format("MASTER_ADDR=127.0.0.1");
 	all[5] = bt_format("MASTER_PORT=%u", job->port);
 	all[6] = bt_format("DTRAIN_STORE_HOSTED=1");
+	all[7] = bt_format("DTRAIN_STORE_TOKEN=%s", job->store_token);
 	for (int i = 0; i < OWN_VARIABLES; i++) {
 		if (!all[i]) {
 			free_environment(all);

@@ -16,6 +16,7 @@ struct spawn_job {
 	char *const *argv;
 	int world_size;
 	uint16_t port;
+	const char *store_token;
 	const sigset_t *signal_mask; /* what the rank starts with */
 	const cpu_set_t *cores;      /* that this program may use; NULL when not known: ranks are not bound */
 	int null_fd;                 /* /dev/null for their standard input */

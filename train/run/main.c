@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/net.h"
 #include "common/system.h"
 #include "launcher.h"
 #include "metrics.h"
@@ -107,6 +108,12 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	if (env->started && env->world_size > 1 && !env->store_hosted && env->rank == 0)
 		fprintf(stderr, "dtrain-ffcv: waiting for %d ranks at %s:%u\n", env->world_size, env->master_addr,
 			(unsigned)env->master_port);
+	if (dtrain__rank_env_is_open(env))
+		fprintf(stderr,
+			"dtrain-ffcv: without DTRAIN_STORE_TOKEN whoever can reach port %u here can join this job, "
+			"change what its ranks tell each other, and end it: set it to 32 hexadecimal digits, the same "
+			"for all ranks\n",
+			(unsigned)env->master_port);
 	int result = run_session_open(&session, env, options, facts, &err);
 	if (result != BETON_OK)
 		return fail_rank(env, &err);
@@ -144,6 +151,22 @@ static int launch(const run_options *options, char **argv)
 	if (dtrain__launch(&launch_options, &status, &err) != BETON_OK)
 		return fail(&err);
 	return status;
+}
+
+/* Before there are threads. NCCL has its own way to be told; the name is meant as it is. */
+static int set_interface(const run_options *options, beton_error *err)
+{
+	char host[BT_HOST_SIZE], name[64];
+	if (!options->interface)
+		return BETON_OK;
+	int result = bt_interface_host(options->interface, host, err);
+	if (result != BETON_OK) {
+		bt_prefix(err, "--interface");
+		return result;
+	}
+	snprintf(name, sizeof(name), "=%s", options->interface);
+	setenv("NCCL_SOCKET_IFNAME", name, 0);
+	return BETON_OK;
 }
 
 /* Our launcher has decided for its ranks. */
@@ -217,6 +240,8 @@ static int run(run_options *options, int argc, char **argv)
 	}
 	if (result == BETON_OK)
 		set_wait_policy(options, &env, &cores, launches, argv);
+	if (result == BETON_OK)
+		result = set_interface(options, &err);
 	if (result == BETON_OK)
 		result = check(options, first, &facts, &lock, &err);
 	int status = result != BETON_OK ? fail(&err)

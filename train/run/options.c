@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <dtrain/device.h>
+#include <dtrain/comm.h>
 #include <dtrain/model.h>
 
 #include "common/system.h"

@@ -61,8 +61,9 @@ typedef struct run_options {
 	const char *checkpoint;
 	int precision; /* run_precision */
 	int64_t world_size;
-	int64_t master_port; /* 0 = the system chooses */
-	double timeout;      /* seconds */
+	int64_t master_port;   /* 0 = the system chooses */
+	const char *interface; /* NULL: not given */
+	double timeout;        /* seconds */
 	double epochs;
 	int64_t steps;
 	int64_t batch_size; /* per rank */

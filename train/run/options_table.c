@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <dtrain/comm.h>
+
 #include "common/system.h"
 
 static const char *const schedules[] = {
@@ -104,7 +106,7 @@ const option_row run_rows[] = {
 	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
 
 	GROUP("Ranks and device"),
-	WHOLE("world-size", TOLD, world_size, "N", 1, 4096, "start N ranks on this machine (default 1)"),
+	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "start N ranks on this machine (default 1)"),
 	TEXT("device", PLACE, device, "NAME[:INDEX]", "cuda, cpu, ref or auto, the fastest there is (default auto)"),
 	CHOICE("precision", TOLD, precision, "NAME", precisions,
 	       "f32, tf32, bf16 or fp16, for what is computed (default f32)"),
@@ -115,6 +117,8 @@ const option_row run_rows[] = {
 	WHOLE("threads", PLACE, threads, "N", 0, 4096, "compute threads per rank; 0 = its cores (default 0)"),
 	WHOLE("workers", FREE, workers, "N", 0, 4096, "loader threads per rank; 0 = its cores (default 0)"),
 	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "port where ranks meet; 0 = a free one (default 0)"),
+	TEXT("interface", FREE, interface, "NAME",
+	     "network interface between ranks (default: the one on the way to rank 0's machine)"),
 	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "longest wait for another rank in a step (default 30)"),
 
 	GROUP("Optimizer: SGD"),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/net.h"
 #include "common/system.h"
 #include "launcher.h"
 
@@ -106,7 +107,7 @@ static bool is_used(const struct convention *names)
 
 int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 {
-	const char *hosted = getenv("DTRAIN_STORE_HOSTED");
+	const char *hosted = getenv("DTRAIN_STORE_HOSTED"), *token = getenv("DTRAIN_STORE_TOKEN");
 	int status;
 
 	*out = (struct rank_env){.world_size = 1, .local_world_size = 1};
@@ -116,6 +117,7 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 		out->started = true;
 		out->source = conventions[i].source;
 		out->store_hosted = hosted && strcmp(hosted, "1") == 0;
+		out->store_token = token && *token ? token : NULL;
 		status = read_ranks(&conventions[i], out, err);
 		return status ? status : read_address(&conventions[i], out, err);
 	}
@@ -129,8 +131,39 @@ int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
 	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
 }
 
-int dtrain__rank_env_store(const struct rank_env *env, int timeout_ms, dtrain_store_server **server,
-			   dtrain_store **store, beton_error *err)
+/* Is it this process that has to host the store? */
+static bool hosts_store(const struct rank_env *env)
+{
+	return env->started && env->world_size > 1 && env->rank == 0 && !env->store_hosted;
+}
+
+bool dtrain__rank_env_is_open(const struct rank_env *env)
+{
+	return hosts_store(env) && !env->store_token && !bt_is_loopback(env->master_addr);
+}
+
+static int start_store(const struct rank_env *env, const char *interface, uint16_t port, dtrain_store_server **server,
+		       beton_error *err)
+{
+	dtrain_store_server_options options;
+	char host[BT_HOST_SIZE] = "*";
+
+	dtrain_store_server_options_init(&options);
+	options.host = bt_is_loopback(env->master_addr) ? env->master_addr : host;
+	options.port = port;
+	options.token = env->store_token;
+	options.ranks = env->world_size;
+	if (options.host == host && interface) {
+		int status = bt_interface_host(interface, host, err);
+
+		if (status)
+			return status;
+	}
+	return dtrain_store_server_start(&options, server, err);
+}
+
+int dtrain__rank_env_store(const struct rank_env *env, const char *interface, int timeout_ms,
+			   dtrain_store_server **server, dtrain_store **store, beton_error *err)
 {
 	/* Under torchrun's static rendezvous its own agent already listens on MASTER_PORT, and says so. */
 	const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
@@ -140,10 +173,12 @@ int dtrain__rank_env_store(const struct rank_env *env, int timeout_ms, dtrain_st
 
 	*server = NULL;
 	*store = NULL;
-	if (!env->store_hosted && env->rank == 0)
-		status = dtrain_store_server_start(env->master_addr, port, server, err);
+	if (hosts_store(env))
+		status = start_store(env, interface, port, server, err);
 	if (!status)
-		status = dtrain_store_connect(env->master_addr, port, timeout_ms, store, err);
+		status = dtrain_store_connect(env->master_addr, port, env->store_token, timeout_ms, store, err);
+	if (status == BETON_INVALID_ARGUMENT)
+		bt_prefix(err, "DTRAIN_STORE_TOKEN");
 	if (status)
 		dtrain_store_server_stop(server);
 	return status;

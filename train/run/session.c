@@ -13,6 +13,8 @@
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
+/* For rank 0's store to be there, which opens before anything else does: machines get a job at different times. */
+#define CONNECT_TIMEOUT_MS (5 * 60 * 1000)
 
 /* The network's pictures: normalized ones, or bytes that the device normalizes. */
 static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_network *network)
@@ -257,20 +259,25 @@ static int wait_for(dtrain_work *work, beton_error *err)
 	return dtrain_work_wait(&work, err);
 }
 
+static int open_store(run_session *session, const struct rank_env *env, beton_error *err)
+{
+	if (session->world_size == 1)
+		return BETON_OK;
+	return dtrain__rank_env_store(env, session->options->interface, CONNECT_TIMEOUT_MS, &session->server,
+				      &session->store, err);
+}
+
 /* The slow group first: ranks that share cores finish their set-up at very different times. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	dtrain_group_options options;
 	dtrain_work *work = NULL;
-	int result = BETON_OK;
-	if (session->world_size > 1)
-		result = dtrain__rank_env_store(env, RUN_SLOW_TIMEOUT_MS, &session->server, &session->store, err);
 	dtrain_group_options_init(&options);
 	options.name = "slow";
+	options.interface = session->options->interface;
 	options.timeout_ms = RUN_SLOW_TIMEOUT_MS;
-	if (result == BETON_OK)
-		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
-					     &session->slow_group, err);
+	int result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
+					 &session->slow_group, err);
 	if (result == BETON_OK)
 		result = dtrain_barrier(session->slow_group, &work, err);
 	if (result == BETON_OK)
@@ -402,7 +409,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					      .classes = facts->classes,
 					      .data_samples = facts->train.samples};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
-	int result = run_options_to_json(options, &session->options_json, err);
+	int result = open_store(session, env, err);
+	if (result == BETON_OK)
+		result = run_options_to_json(options, &session->options_json, err);
 	if (result == BETON_OK)
 		result = open_device(session, env, err);
 	if (result == BETON_OK)

@@ -98,7 +98,7 @@ static int far_make_id(void *memory, beton_error *err)
 {
 	struct far_id *id = memory;
 	dtrain_store_server_stop(&server);
-	int status = dtrain_store_server_start("127.0.0.1", 0, &server, err);
+	int status = dtrain_store_server_start(NULL, &server, err);
 	if (status == BETON_OK)
 		id->port = dtrain_store_server_port(server);
 	return status;
@@ -134,7 +134,7 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 	pthread_cond_init(&group->changed, NULL);
 	group->port = port;
 	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
-	int status = dtrain_store_connect("127.0.0.1", port, place->join_timeout_ms, &group->store, err);
+	int status = dtrain_store_connect("127.0.0.1", port, NULL, place->join_timeout_ms, &group->store, err);
 	struct group_member member = {.store = group->store,
 				      .name = place->name,
 				      .rank = place->rank,

@@ -13,19 +13,40 @@ extern "C" {
 
 /* ---- key-value store: one server, any number of clients; keys and values are byte strings ---- */
 
+/* Ranks of a world: what a store has room for. */
+#define DTRAIN_MAX_RANKS 4096
+
 typedef struct dtrain_store_server dtrain_store_server;
 typedef struct dtrain_store dtrain_store;
 
-/* Listens on host:port (port 0: the system chooses) with a thread of its own. Errors: EXISTS (the port is taken; the
- * message names it), ACCESS, SYSTEM, NO_MEMORY. A connection that sends garbage is dropped; the others go on. */
-BETON_API int dtrain_store_server_start(const char *host, uint16_t port, dtrain_store_server **out, beton_error *err);
+typedef struct dtrain_store_server_options {
+	size_t struct_size;
+	const char *host;  /* name or address to listen on; "*": all of this machine; NULL (default): 127.0.0.1 */
+	uint16_t port;     /* 0 (default): the system chooses */
+	const char *token; /* 32 hexadecimal digits that clients have to know; NULL (default): whoever can reach the
+			      port can read and overwrite everything, and so end or spoil the job */
+	int ranks;         /* that will connect, at most DTRAIN_MAX_RANKS; 0 (default): not known */
+} dtrain_store_server_options;
+
+BETON_API void dtrain_store_server_options_init(dtrain_store_server_options *options);
+
+/* Listens with a thread of its own. options may be NULL. Raises the number of files that this process may have open as
+ * far as it can. A connection that sends garbage, has another token, stops in the middle of a frame or does not read
+ * its answer is dropped; the others go on. What strangers can make it hold is bounded, and so is what clients can: see
+ * train/comm/store_session.h. Errors: EXISTS (the port is taken; the message names it), NO_SPACE (fewer open files are
+ * allowed than the ranks need), NOT_FOUND (host), INVALID_ARGUMENT, ACCESS, SYSTEM, NO_MEMORY. */
+BETON_API int dtrain_store_server_start(const dtrain_store_server_options *options, dtrain_store_server **out,
+					beton_error *err);
 BETON_API uint16_t dtrain_store_server_port(const dtrain_store_server *server);
+/* Has it had to turn away clients? NO_SPACE: for want of room; the message says which limit. Any thread. */
+BETON_API int dtrain_store_server_check(dtrain_store_server *server, beton_error *err);
 BETON_API void dtrain_store_server_stop(dtrain_store_server **server);
 
-/* Connects, trying again until the deadline. A client may be used by several threads; a blocking get does not hold up
- * the others. Errors: TIMEOUT, NOT_FOUND (host), SYSTEM. */
-BETON_API int dtrain_store_connect(const char *host, uint16_t port, int timeout_ms, dtrain_store **out,
-				   beton_error *err);
+/* Connects, trying again until the deadline. token: that of the server, or NULL. A client may be used by several
+ * threads; a blocking get does not hold up the others. Errors: TIMEOUT (what was tried), NOT_FOUND (host), ACCESS (the
+ * token), NO_SPACE (the server's limit), MISMATCH (no store of this version), INVALID_ARGUMENT, SYSTEM. */
+BETON_API int dtrain_store_connect(const char *host, uint16_t port, const char *token, int timeout_ms,
+				   dtrain_store **out, beton_error *err);
 BETON_API void dtrain_store_close(dtrain_store **store);
 
 BETON_API int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+bool bt_is_loopback(const char *host)
+{
+	struct in6_addr six;
+	struct in_addr four;
+	if (inet_pton(AF_INET, host, &four) == 1)
+		return ntohl(four.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &six) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+	return strcmp(host, "localhost") == 0;
+}
+
+/* How well an address serves to be told to others: 0 not at all. */
+static int rank_address(const struct ifaddrs *entry)
+{
+	if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP))
+		return 0;
+	if (entry->ifa_addr->sa_family == AF_INET)
+		return 3;
+	if (entry->ifa_addr->sa_family != AF_INET6)
+		return 0;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)entry->ifa_addr;
+	return IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? 1 : 2;
+}
+
+static const struct ifaddrs *find_best(const struct ifaddrs *list, const char *name)
+{
+	const struct ifaddrs *best = NULL;
+	for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next)
+		if (strcmp(entry->ifa_name, name) == 0 && rank_address(entry) > (best ? rank_address(best) : 0))
+			best = entry;
+	return best;
+}
+
+/* "eth0, lo" */
+static void list_interfaces(const struct ifaddrs *list, char *text, size_t size)
+{
+	size_t used = 0;
+	snprintf(text, size, "none");
+	for (const struct ifaddrs *entry = list; entry && used < size; entry = entry->ifa_next)
+		/* Each once: where its best address stands. */
+		if (rank_address(entry) && find_best(list, entry->ifa_name) == entry)
+			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", entry->ifa_name);
+}
+
+int bt_interface_host(const char *name, char out[BT_HOST_SIZE], beton_error *err)
+{
+	struct ifaddrs *list = NULL;
+	char names[200];
+	if (getifaddrs(&list) != 0)
+		return bt_fail_errno(err, errno, "the network interfaces of this machine");
+	const struct ifaddrs *entry = find_best(list, name);
+	int failure = 0;
+	if (entry) {
+		socklen_t size = entry->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+								       : sizeof(struct sockaddr_in6);
+		failure = getnameinfo(entry->ifa_addr, size, out, BT_HOST_SIZE, NULL, 0, NI_NUMERICHOST);
+	}
+	list_interfaces(list, names, sizeof(names));
+	freeifaddrs(list);
+	if (failure)
+		return bt_fail(err, BETON_SYSTEM, "getnameinfo: %s", gai_strerror(failure));
+	if (!entry)
+		return bt_fail(err, BETON_NOT_FOUND,
+			       "no network interface '%s' that is up and has an address; there are %s", name, names);
+	return BETON_OK;
+}
