@@ -4,6 +4,7 @@
  */
 #include "gloo_shim.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,11 @@
 #include <string>
 #include <vector>
 
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -20,11 +26,11 @@
 #include <gloo/broadcast.h>
 #include <gloo/common/error.h>
 #include <gloo/gather.h>
+#include <gloo/context.h>
 #include <gloo/math.h>
 #include <gloo/reduce.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
+#include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <beton/error.h>
@@ -37,68 +43,144 @@ namespace
 /* Of send and recv: apart from the slots of collectives, whose prefixes are 1 to 8. */
 constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
-struct StoreFailure : public std::runtime_error {
-	int code;
-	StoreFailure(int status, const std::string &key) : std::runtime_error("rendezvous: key " + key), code(status)
-	{
-	}
-};
+/* Gloo of before its device had a listener: each pair listens for itself, takes whoever connects first, and throws on
+ * the thread of its event loop, which ends the process, where that connection is gone already or sends what is no
+ * frame. */
+#if __has_include(<gloo/transport/tcp/listener.h>)
+constexpr bool pairs_listen = false;
+#else
+constexpr bool pairs_listen = true;
+#endif
 
-/* Gloo's view of our store. */
-class Store : public gloo::rendezvous::Store
+/* The port of a socket of this process, in network order; 0: it has none. */
+in_port_t local_port(int fd)
+{
+	struct sockaddr_storage address = {};
+	socklen_t size = sizeof(address);
+
+	if (getsockname(fd, reinterpret_cast<struct sockaddr *>(&address), &size))
+		return 0;
+	if (address.ss_family == AF_INET)
+		return reinterpret_cast<struct sockaddr_in *>(&address)->sin_port;
+	return address.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&address)->sin6_port : 0;
+}
+
+bool is_listening(int fd)
+{
+	int listening = 0;
+	socklen_t size = sizeof(listening);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening;
+}
+
+/* The descriptor that Gloo has for a port: the one that listens there, or the connection that came of it. -1: none. */
+int find_socket(in_port_t port, bool listening)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	int found = -1;
+
+	for (struct dirent *entry; folder && found < 0 && (entry = readdir(folder));) {
+		int fd = atoi(entry->d_name);
+
+		if (entry->d_name[0] != '.' && local_port(fd) == port && is_listening(fd) == listening)
+			found = fd;
+	}
+	if (folder)
+		closedir(folder);
+	return found;
+}
+
+/* Stands between Gloo's event loop and a pair that listens, until what came of that is closed: what is thrown there is
+ * a connection that failed, and no more. Gloo's headers for the pair itself cannot be included as they are installed.
+ */
+class Shield : public gloo::transport::tcp::Handler
 {
       public:
-	explicit Store(const gloo_options &options) : options_(options)
+	Shield(gloo::transport::tcp::Device *device, gloo::transport::Pair *pair, in_port_t port)
+	    : device_(device), pair_(dynamic_cast<gloo::transport::tcp::Handler *>(pair)), port_(port)
 	{
+		int fd = pair_ ? find_socket(port_, true) : -1;
+
+		if (fd >= 0)
+			device_->registerDescriptor(fd, EPOLLIN, this);
 	}
 
-	void set(const std::string &key, const std::vector<char> &data) override
+	void handleEvents(int events) override
 	{
-		int status = options_.store.set(options_.store.context, key.c_str(), data.data(), data.size());
+		bool thrown = false;
 
-		if (status)
-			throw StoreFailure(status, key);
-	}
-
-	std::vector<char> get(const std::string &key) override
-	{
-		return fetch(key, milliseconds(options_.timeout_ms));
-	}
-
-	void wait(const std::vector<std::string> &keys) override
-	{
-		wait(keys, milliseconds(options_.timeout_ms));
-	}
-
-	void wait(const std::vector<std::string> &keys, const milliseconds &timeout) override
-	{
-		for (const std::string &key : keys)
-			fetch(key, timeout);
+		try {
+			pair_->handleEvents(events);
+		} catch (...) {
+			thrown = true;
+		}
+		if (connection_ < 0)
+			adopt();
+		else if (thrown)
+			shutdown(connection_, SHUT_RDWR);
 	}
 
       private:
-	std::vector<char> fetch(const std::string &key, const milliseconds &timeout);
+	/* One that failed at once is not in the loop, and the pair, which does not know, takes it out of there. */
+	void adopt()
+	{
+		int fd = find_socket(port_, false);
 
-	const gloo_options &options_;
+		if (fd < 0)
+			return;
+		try {
+			device_->registerDescriptor(fd, EPOLLIN, this);
+			connection_ = fd;
+		} catch (...) {
+			/* Closed meanwhile. */
+		}
+	}
+
+	gloo::transport::tcp::Device *device_;
+	gloo::transport::tcp::Handler *pair_;
+	in_port_t port_;
+	int connection_ = -1;
 };
 
-std::vector<char> Store::fetch(const std::string &key, const milliseconds &timeout)
+in_port_t port_of(const std::vector<char> &address)
 {
-	void *value = nullptr;
-	size_t size = 0;
-	int status = options_.store.get(options_.store.context, key.c_str(), static_cast<int>(timeout.count()), &value,
-					&size);
+	struct sockaddr_storage storage = {};
 
-	if (status)
-		throw StoreFailure(status, key);
-	std::unique_ptr<void, decltype(&free)> owner(value, &free);
-	return std::vector<char>(static_cast<char *>(value), static_cast<char *>(value) + size);
+	memcpy(&storage, address.data(), std::min(address.size(), sizeof(storage)));
+	return storage.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&storage)->sin6_port
+					     : reinterpret_cast<struct sockaddr_in *>(&storage)->sin_port;
 }
+
+class Mesh : public gloo::Context
+{
+      public:
+	Mesh(const gloo_options &options, std::shared_ptr<gloo::transport::Device> device,
+	     std::vector<std::unique_ptr<Shield>> *shields)
+	    : gloo::Context(options.rank, options.size)
+	{
+		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
+
+		/* Connections keep what is set now for their own waits, those of the cube among them. */
+		setTimeout(milliseconds(options.timeout_ms));
+		device_ = device;
+		transportContext_ = device->createContext(options.rank, options.size);
+		transportContext_->setTimeout(getTimeout());
+		for (int peer = 0; peer < options.size; peer++) {
+			if (peer == options.rank)
+				continue;
+			auto &pair = transportContext_->createPair(peer);
+
+			if (pairs_listen && tcp)
+				shields->emplace_back(new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
+		}
+	}
+};
 
 } // namespace
 
 struct gloo_group {
-	std::shared_ptr<gloo::rendezvous::Context> context;
+	std::vector<std::unique_ptr<Shield>> shields; /* outlive the event loop, which goes with the context */
+	std::shared_ptr<Mesh> context;
 	milliseconds timeout;
 };
 
@@ -130,8 +212,6 @@ template <typename Function> int guarded(struct gloo_failure *failure, Function 
 	try {
 		function();
 		return BETON_OK;
-	} catch (const StoreFailure &e) {
-		return fail(failure, e.code, e.what());
 	} catch (const gloo::IoException &e) {
 		bool late = strstr(e.what(), "imed out") || strstr(e.what(), "timeout");
 
@@ -201,29 +281,41 @@ uint8_t *bytes(const void *data)
 
 } // namespace
 
-int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
+int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
 {
 	*out = nullptr;
 	return guarded(failure, [&] {
 		std::unique_ptr<gloo_group> group(new gloo_group);
 		gloo::transport::tcp::attr attr;
-		Store store(*options);
 
-		if (options->interface)
-			attr.iface = options->interface;
-		else
-			attr.hostname = options->host;
-		auto device = gloo::transport::tcp::CreateDevice(attr);
-
+		attr.hostname = options->host;
 		group->timeout = milliseconds(options->timeout_ms);
-		group->context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
-		/* Connections keep what is set now for their own waits, those of the cube among them. To be connected
-		 * they wait five times as long (tcp/pair.cc, waitUntilConnected); only a rank that stops between its
-		 * arrival at the store and here makes the others wait for that. */
-		group->context->setTimeout(group->timeout);
-		group->context->connectFullMesh(store, device);
+		group->context =
+			std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr), &group->shields);
 		*out = group.release();
 	});
+}
+
+size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
+{
+	struct gloo_failure ignored;
+	size_t size = 0;
+
+	guarded(&ignored, [&] {
+		std::vector<char> bytes = group->context->getPair(peer)->address().bytes();
+
+		if (bytes.size() <= GLOO_MAX_ADDRESS) {
+			memcpy(address, bytes.data(), bytes.size());
+			size = bytes.size();
+		}
+	});
+	return size;
+}
+
+int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, struct gloo_failure *failure)
+{
+	return guarded(failure,
+		       [&] { group->context->getPair(peer)->connect(std::vector<char>(address, address + size)); });
 }
 
 void dtrain__gloo_abort(gloo_group *group)

@@ -17,21 +17,15 @@ struct gloo_failure {
 	char message[256];
 };
 
-/* The store under Gloo's rendezvous. get waits and returns malloc'ed memory. Both return a beton_status. */
-struct gloo_store {
-	void *context;
-	int (*set)(void *context, const char *key, const void *value, size_t size);
-	int (*get)(void *context, const char *key, int timeout_ms, void **value, size_t *size);
-};
-
 struct gloo_options {
-	struct gloo_store store;
-	const char *interface; /* NULL: host is used */
-	const char *host;      /* numeric address of this machine */
+	const char *host; /* numeric address of this machine */
 	int rank;
 	int size;
-	int timeout_ms;
+	int timeout_ms; /* of an operation; to be connected to a peer takes up to five times as long */
 };
+
+/* Of any Gloo: a sockaddr_storage, and a number beside it in newer ones. */
+#define GLOO_MAX_ADDRESS 256
 
 enum gloo_type { GLOO_F32, GLOO_F64, GLOO_I64 };
 enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN };
@@ -41,7 +35,13 @@ typedef struct gloo_group gloo_group;
 /* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
  * abort and close only. Sizes are bytes, of one rank's part; tags differ between
  * collectives, and between the messages from one rank to another. */
-int dtrain__gloo_connect(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+/* A group that listens for its peers, and is connected to none. */
+int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+/* Where the peer reaches this rank: the number of bytes of the address; 0: it is too long. */
+size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS]);
+/* Returns when somebody is connected in the peer's place: Gloo does not ask who it is. */
+int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
+			 struct gloo_failure *failure);
 void dtrain__gloo_abort(gloo_group *group); /* from any thread */
 void dtrain__gloo_close(gloo_group *group);
 

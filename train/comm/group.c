@@ -240,14 +240,14 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	group->will = -1;
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
-	group->member =
-		(struct group_member){store,
-				      group->name,
-				      group->interface,
-				      rank,
-				      world_size,
-				      options->timeout_ms,
-				      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms};
+	group->member = (struct group_member){store,
+					      group->name,
+					      group->interface,
+					      rank,
+					      world_size,
+					      options->timeout_ms,
+					      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
+					      ""};
 	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->name ||
 	    (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
@@ -307,6 +307,11 @@ void dtrain_group_destroy(dtrain_group **out)
 	free(group->interface);
 	free(group);
 	*out = NULL;
+}
+
+const char *dtrain_group_note(const dtrain_group *group)
+{
+	return group->state && group->backend && group->backend->note ? group->backend->note(group->state) : NULL;
 }
 
 int dtrain_group_rank(const dtrain_group *group)

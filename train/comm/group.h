@@ -62,8 +62,10 @@ struct dtrain_group {
 };
 
 /* Meets the other ranks at the store: TIMEOUT names those that did not come, MISMATCH those that were started
- * differently. *will is a descriptor or -1: see struct dtrain_group. */
-int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err);
+ * differently. Sets the member's host: that of the interface; or the address from which this rank reached the store;
+ * or, where that is one of this machine alone, the one at which ranks of other machines reach it, where there are such.
+ * *will is a descriptor or -1: see struct dtrain_group. */
+int dtrain__group_meet(struct group_member *member, const char *backend, int *will, beton_error *err);
 
 /* Called on the communication thread of a rank whose operation failed, before it ends its connections: from then on the
  * others' operations fail too, and what they see is this rank. False when the store is gone, or does not answer within

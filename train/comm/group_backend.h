@@ -8,6 +8,8 @@
 
 #include <dtrain/module.h>
 
+#include "common/net.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,8 +20,9 @@ struct group_member {
 	const char *interface;
 	int rank;
 	int size;
-	int timeout_ms;      /* of an operation */
-	int join_timeout_ms; /* of meeting and connecting */
+	int timeout_ms;          /* of an operation */
+	int join_timeout_ms;     /* of meeting and connecting */
+	char host[BT_HOST_SIZE]; /* this machine's address for the other ranks, once they have met */
 };
 
 /* All calls but abort come from one thread at a time. run and connect fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM,
@@ -31,6 +34,7 @@ struct group_backend {
 	int (*run)(void *state, const dtrain_group_call *call, beton_error *err);
 	void (*abort)(void *state); /* from any thread: ends what runs, and refuses everything after */
 	void (*close)(void *state);
+	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never any */
 };
 
 extern const struct group_backend dtrain__group_local; /* a group of one */

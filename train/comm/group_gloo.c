@@ -10,9 +10,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "gloo_shim.h"
-#include "group_backend.h"
-#include "store.h"
+#include "gloo_join.h"
 
 /* An operation that is aborted ends within milliseconds. */
 #define ABORT_TRIES 500
@@ -20,48 +18,18 @@
 
 struct gloo_state {
 	gloo_group *group;
+	char *note; /* NULL: none */
 	int size;
 	int rank;
 	atomic_bool running; /* an operation, */
 	atomic_bool aborted; /* and none may begin */
 };
 
-static char *prefixed(const struct group_member *member, const char *key)
-{
-	return bt_format("%s/gloo/%s", member->name, key);
-}
-
-static int store_set(void *context, const char *key, const void *value, size_t size)
-{
-	const struct group_member *member = context;
-	char *full = prefixed(member, key);
-	int status = full ? dtrain_store_set(member->store, full, value, size, NULL) : BETON_NO_MEMORY;
-
-	free(full);
-	return status;
-}
-
-static int store_get(void *context, const char *key, int timeout_ms, void **value, size_t *size)
-{
-	const struct group_member *member = context;
-	char *full = prefixed(member, key);
-	int status = full ? dtrain_store_get(member->store, full, timeout_ms, value, size, NULL) : BETON_NO_MEMORY;
-
-	free(full);
-	return status;
-}
-
 static int gloo_connect(const struct group_member *member, void **out, beton_error *err)
 {
 	struct gloo_state *state = calloc(1, sizeof(*state));
-	struct gloo_failure failure = {0};
 	sigset_t before;
-	struct gloo_options options = {.store = {(void *)(uintptr_t)member, store_set, store_get},
-				       .interface = member->interface,
-				       .host = dtrain__store_local_host(member->store),
-				       .rank = member->rank,
-				       .size = member->size,
-				       .timeout_ms = member->timeout_ms};
+	int status;
 
 	if (!state)
 		return bt_fail(err, BETON_NO_MEMORY, "gloo: out of memory");
@@ -69,12 +37,12 @@ static int gloo_connect(const struct group_member *member, void **out, beton_err
 	state->size = member->size;
 	/* Gloo starts a thread, and writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. */
 	bt_block_signals(&before);
-	dtrain__gloo_connect(&options, &state->group, &failure);
+	status = dtrain__gloo_join(member, &state->group, &state->note, err);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failure.code) {
+	if (status) {
 		free(state);
-		return bt_fail(err, failure.code, "gloo on %s: %s",
-			       member->interface ? member->interface : options.host, failure.message);
+		bt_prefix(err, "gloo on %s", member->host);
+		return status;
 	}
 	*out = state;
 	return BETON_OK;
@@ -220,7 +188,13 @@ static void gloo_close(void *memory)
 	struct gloo_state *state = memory;
 
 	dtrain__gloo_close(state->group);
+	free(state->note);
 	free(state);
+}
+
+static const char *gloo_note(const void *memory)
+{
+	return ((const struct gloo_state *)memory)->note;
 }
 
 const struct group_backend dtrain__group_gloo = {
@@ -230,4 +204,5 @@ const struct group_backend dtrain__group_gloo = {
 	.run = gloo_run,
 	.abort = gloo_abort,
 	.close = gloo_close,
+	.note = gloo_note,
 };

@@ -2,20 +2,21 @@
  *
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
- * Keys under the group's name: join/R the description of rank R; report/R that rank R saw a failure, or is gone; fault
- * what all ranks shall say about it, written by the rank that the counter fault chose; alarm that a rank is gone or saw
- * a failure.
+ * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine; report/R that
+ * rank R saw a failure, or is gone; fault what all ranks shall say about it, written by the rank that the counter fault
+ * chose; alarm that a rank is gone or saw a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/net.h"
 #include "common/system.h"
 #include "group.h"
 #include "store.h"
 
-#define MEET_VERSION 1
+#define MEET_VERSION 2
 /* How long the first rank that failed waits for the others to report, and the others for its verdict. All of them
  * report within milliseconds, because the connections end one after the other and with them the last wills come into
  * force; only one that is stopped, or cut off, does not. */
@@ -205,24 +206,57 @@ static int announce(const struct group_member *member, const char *mine, int *wi
 	return status ? status : set_text(member, "join", member->rank, mine, err);
 }
 
-int dtrain__group_meet(const struct group_member *member, const char *backend, int *will, beton_error *err)
+/* An address of the store's machine that others have used, from the second line of what a rank has announced. */
+static bool is_routable(const char *host)
+{
+	return *host && !bt_is_loopback(host) && strncmp(host, "fe80:", 5) != 0;
+}
+
+static int find_host(struct group_member *member, const char *others, beton_error *err)
+{
+	const char *own = dtrain__store_local_host(member->store);
+
+	if (member->interface)
+		return bt_interface_host(member->interface, member->host, err);
+	snprintf(member->host, sizeof(member->host), "%s", bt_is_loopback(own) && *others ? others : own);
+	return BETON_OK;
+}
+
+/* others: what the first rank elsewhere calls the store's machine. */
+static int compare(const struct group_member *member, const char *mine, int rank, const char *theirs,
+		   char others[BT_HOST_SIZE], beton_error *err)
+{
+	size_t line = strcspn(theirs, "\n");
+
+	if (strlen(mine) != line || strncmp(mine, theirs, line) != 0)
+		return bt_fail(err, BETON_MISMATCH, "group \"%s\": rank %d has %s; rank %d has %.*s", member->name,
+			       member->rank, mine, rank, (int)line, theirs);
+	if (theirs[line] && !*others && is_routable(theirs + line + 1))
+		snprintf(others, BT_HOST_SIZE, "%s", theirs + line + 1);
+	return BETON_OK;
+}
+
+int dtrain__group_meet(struct group_member *member, const char *backend, int *will, beton_error *err)
 {
 	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
+	char mine[96], others[BT_HOST_SIZE] = "", *announced, *theirs;
 	struct rank_list missing;
-	char mine[96], *theirs;
 	int status;
 
 	snprintf(mine, sizeof(mine), "protocol %d, %d ranks, backend %s", MEET_VERSION, member->size, backend);
-	status = announce(member, mine, will, err);
+	announced = bt_format("%s\n%s", mine, dtrain__store_peer_host(member->store));
+	status = announced ? announce(member, announced, will, err) : fail_key(err);
+	free(announced);
 	for (int rank = 0; rank < member->size && !status; rank++) {
 		if (rank == member->rank)
 			continue;
 		status = get_text(member, "join", rank, remaining_ms(deadline), &theirs, err);
-		if (!status && strcmp(mine, theirs) != 0)
-			status = bt_fail(err, BETON_MISMATCH, "group \"%s\": rank %d has %s; rank %d has %s",
-					 member->name, member->rank, mine, rank, theirs);
+		if (!status)
+			status = compare(member, mine, rank, theirs, others, err);
 		free(theirs);
 	}
+	if (!status)
+		return find_host(member, others, err);
 	if (status != BETON_TIMEOUT)
 		return status;
 	missing = missing_ranks(member, "join");

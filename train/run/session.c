@@ -267,6 +267,13 @@ static int open_store(run_session *session, const struct rank_env *env, beton_er
 				      &session->store, err);
 }
 
+static void tell_note(const run_session *session, const dtrain_group *group)
+{
+	const char *note = group ? dtrain_group_note(group) : NULL;
+	if (note && session->rank == 0)
+		fprintf(stderr, "dtrain-ffcv: %s\n", note);
+}
+
 /* The slow group first: ranks that share cores finish their set-up at very different times. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
@@ -282,6 +289,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 		result = dtrain_barrier(session->slow_group, &work, err);
 	if (result == BETON_OK)
 		result = wait_for(work, err);
+	tell_note(session, session->slow_group);
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
 	options.join_timeout_ms = options.timeout_ms > JOIN_TIMEOUT_MS ? options.timeout_ms : JOIN_TIMEOUT_MS;
@@ -290,6 +298,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	if (result == BETON_OK)
 		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->group, err);
+	tell_note(session, session->group);
 	if (result == BETON_OK && session->world_size > 1)
 		result = run_watchdog_start(&session->watchdog, session->group, env, err);
 	return result;

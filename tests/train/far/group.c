@@ -139,7 +139,9 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 				      .name = place->name,
 				      .rank = place->rank,
 				      .size = place->size,
-				      .timeout_ms = GLOO_TIMEOUT_MS};
+				      .timeout_ms = GLOO_TIMEOUT_MS,
+				      .join_timeout_ms = place->join_timeout_ms,
+				      .host = "127.0.0.1"};
 	if (status == BETON_OK)
 		status = dtrain__group_gloo.connect(&member, &group->gloo, err);
 	if (status != BETON_OK) {

@@ -97,6 +97,9 @@ BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size,
 				  dtrain_group **out, beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
 BETON_API void dtrain_group_destroy(dtrain_group **group);
+/* What went wrong while the ranks were joining, although they have joined: a stranger connected to a port of theirs,
+ * say. NULL: nothing. Belongs to the group. */
+BETON_API const char *dtrain_group_note(const dtrain_group *group);
 BETON_API int dtrain_group_rank(const dtrain_group *group);
 BETON_API int dtrain_group_size(const dtrain_group *group);
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Strangers at the ports on which ranks wait for each other while they join: each rank lets one in, in the place of a
+ * peer, just before it connects there itself.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ranks.h"
+#include "train/comm/gloo_shim.h"
+
+/* There a stranger would have to guess a number as well, and is left alone otherwise. */
+#if __has_include(<gloo/transport/tcp/listener.h>)
+#define HARMLESS 1
+#else
+#define HARMLESS 0
+#endif
+
+static beton_error err;
+static const char *kind; /* of stranger */
+static int attacks;      /* that are left */
+
+static void speak(int fd)
+{
+	/* A frame of Gloo's: its size, that it carries data, for whom, from where, how much. */
+	static const uint64_t frame[] = {56, 1, 7, 0, 8, 0, 0};
+	static const char zeros[96];
+	const void *what = kind;
+	size_t size = strlen(kind);
+	struct linger at_once = {1, 0};
+
+	if (strcmp(kind, "idle") == 0)
+		return;
+	if (strcmp(kind, "frame") == 0) {
+		what = frame;
+		size = sizeof(frame);
+	} else if (strcmp(kind, "zeros") == 0) {
+		what = zeros;
+		size = sizeof(zeros);
+	}
+	if (strcmp(kind, "reset") != 0)
+		REQUIRE(send(fd, what, size, MSG_NOSIGNAL) == (ssize_t)size);
+	if (strcmp(kind, "reset") == 0 || strcmp(kind, "frame and reset") == 0) {
+		REQUIRE(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0);
+		close(fd);
+	}
+}
+
+int __real_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
+				struct gloo_failure *failure);
+int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
+				struct gloo_failure *failure);
+
+/* The linker puts this in the place of each call in the library. */
+int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
+				struct gloo_failure *failure)
+{
+	struct sockaddr_storage to;
+	int fd;
+
+	if (attacks-- > 0) {
+		memcpy(&to, address, sizeof(to));
+		fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		REQUIRE(fd >= 0);
+		/* One of the two does not listen for the other any more. */
+		if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+			speak(fd);
+		else
+			close(fd);
+	}
+	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
+}
+
+static int rank_main(struct rank *r)
+{
+	dtrain_group_options options;
+	dtrain_work *work = NULL;
+	int64_t sum = 1;
+	int status;
+
+	kind = strchr(r->mode, ':') + 1;
+	attacks = strncmp(r->mode, "no-group-always", 15) == 0 ? 1000 : 1;
+	dtrain_group_options_init(&options);
+	options.timeout_ms = r->timeout_ms;
+	status = dtrain_group_create(r->store, r->rank, r->size, &options, &r->group, &err);
+	if (status) {
+		fprintf(stderr, "%s\n", err.message);
+		return -status;
+	}
+	fprintf(stderr, "%s\n", dtrain_group_note(r->group) ? dtrain_group_note(r->group) : "nothing");
+	MUST(dtrain_allreduce(r->group, &sum, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
+	MUST(dtrain_work_wait(&work, &err));
+	REQUIRE(sum == r->size);
+	return 0;
+}
+
+static void expect(const char *mode, int size, int status, const char *text)
+{
+	struct ranks ranks;
+
+	start_ranks(&ranks, mode, 0, size, 60000);
+	for (int rank = 0; rank < size; rank++) {
+		int got = end_rank(&ranks, rank);
+
+		if (got != status || !strstr(ranks.err[rank], text))
+			fail_msg("%s: rank %d: status %d: %s", mode, rank, got, ranks.err[rank]);
+	}
+	end_store(&ranks);
+}
+
+static void ranks_join_on_other_ports(void **state)
+{
+	static const char *const kinds[] = {
+		"idle",           "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "abc", "reset", "zeros", "frame",
+		"frame and reset"};
+	char mode[96];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(mode, sizeof(mode), "no-group-once:%s", kinds[i]);
+		expect(mode, 3, 0, HARMLESS ? "nothing" : "of 5, on new ports: before, rank ");
+	}
+}
+
+static void ranks_give_up_after_some_attempts(void **state)
+{
+	(void)state;
+	expect("no-group-always:idle", 2, HARMLESS ? 0 : -BETON_PEER_LOST,
+	       HARMLESS ? "nothing" : "gave up after 5 attempts, each on new ports; at last, rank ");
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_join_on_other_ports),
+		cmocka_unit_test(ranks_give_up_after_some_attempts),
+	};
+	int status;
+
+	if (is_rank(argc, argv, rank_main, &status))
+		return status;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
