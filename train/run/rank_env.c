@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rank_env.h"
 
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,23 +143,56 @@ bool dtrain__rank_env_is_open(const struct rank_env *env)
 	return hosts_store(env) && !env->store_token && !bt_is_loopback(env->master_addr);
 }
 
-static int start_store(const struct rank_env *env, const char *interface, uint16_t port, dtrain_store_server **server,
+/* Does the name mean this machine alone, here? */
+static bool means_loopback(const char *name)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+	char host[BT_HOST_SIZE];
+	bool loopback = getaddrinfo(name, NULL, &hints, &list) == 0;
+
+	for (struct addrinfo *a = list; a && loopback; a = a->ai_next)
+		loopback = getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0 &&
+			   bt_is_loopback(host);
+	if (list)
+		freeaddrinfo(list);
+	return loopback;
+}
+
+/* Where the store listens, if this process hosts it, and where this process finds it. */
+static int choose_hosts(const struct rank_env *env, const char *interface, char listen[BT_HOST_SIZE],
+			char connect[sizeof(env->master_addr)], beton_error *err)
+{
+	char host[BT_HOST_SIZE];
+	int status;
+
+	snprintf(listen, BT_HOST_SIZE, "*");
+	snprintf(connect, sizeof(env->master_addr), "%s", env->master_addr);
+	if (bt_is_loopback(env->master_addr)) {
+		snprintf(listen, BT_HOST_SIZE, "%.*s", BT_HOST_SIZE - 1, env->master_addr);
+		return BETON_OK;
+	}
+	if (!interface || env->store_hosted)
+		return BETON_OK;
+	status = bt_interface_host(interface, host, err);
+	if (status)
+		return status;
+	snprintf(listen, BT_HOST_SIZE, "%s", host);
+	/* As on Debian, where a machine's own name is 127.0.1.1 to itself: it is rank 0's machine. */
+	if (means_loopback(env->master_addr))
+		snprintf(connect, sizeof(env->master_addr), "%s", host);
+	return BETON_OK;
+}
+
+static int start_store(const struct rank_env *env, const char *host, uint16_t port, dtrain_store_server **server,
 		       beton_error *err)
 {
 	dtrain_store_server_options options;
-	char host[BT_HOST_SIZE] = "*";
 
 	dtrain_store_server_options_init(&options);
-	options.host = bt_is_loopback(env->master_addr) ? env->master_addr : host;
+	options.host = host;
 	options.port = port;
 	options.token = env->store_token;
 	options.ranks = env->world_size;
-	if (options.host == host && interface) {
-		int status = bt_interface_host(interface, host, err);
-
-		if (status)
-			return status;
-	}
 	return dtrain_store_server_start(&options, server, err);
 }
 
@@ -169,14 +203,15 @@ int dtrain__rank_env_store(const struct rank_env *env, const char *interface, in
 	const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
 	bool taken = !env->store_hosted && agent && strcmp(agent, "True") == 0 && env->master_port < UINT16_MAX;
 	uint16_t port = (uint16_t)(env->master_port + (taken ? 1 : 0));
-	int status = BETON_OK;
+	char listen[BT_HOST_SIZE], connect[sizeof(env->master_addr)];
+	int status = choose_hosts(env, interface, listen, connect, err);
 
 	*server = NULL;
 	*store = NULL;
-	if (hosts_store(env))
-		status = start_store(env, interface, port, server, err);
+	if (!status && hosts_store(env))
+		status = start_store(env, listen, port, server, err);
 	if (!status)
-		status = dtrain_store_connect(env->master_addr, port, env->store_token, timeout_ms, store, err);
+		status = dtrain_store_connect(connect, port, env->store_token, timeout_ms, store, err);
 	if (status == BETON_INVALID_ARGUMENT)
 		bt_prefix(err, "DTRAIN_STORE_TOKEN");
 	if (status)
