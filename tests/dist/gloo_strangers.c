@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +30,7 @@
 static beton_error err;
 static const char *kind; /* of stranger */
 static int attacks;      /* that are left */
+static struct rank *self;
 
 static void speak(int fd)
 {
@@ -61,6 +63,14 @@ int __real_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
 				struct gloo_failure *failure);
 
+/* For the test to know that the rank is there, where rank 1 never comes. */
+static void wait_for_ever(void)
+{
+	mark(self);
+	while (self->rank == 1)
+		pause();
+}
+
 /* The linker puts this in the place of each call in the library. */
 int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
 				struct gloo_failure *failure)
@@ -68,7 +78,9 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 	struct sockaddr_storage to;
 	int fd;
 
-	if (attacks-- > 0) {
+	if (strcmp(kind, "none") == 0)
+		wait_for_ever();
+	else if (attacks-- > 0) {
 		memcpy(&to, address, sizeof(to));
 		fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		REQUIRE(fd >= 0);
@@ -88,6 +100,7 @@ static int rank_main(struct rank *r)
 	int64_t sum = 1;
 	int status;
 
+	self = r;
 	kind = strchr(r->mode, ':') + 1;
 	attacks = strncmp(r->mode, "no-group-always", 15) == 0 ? 1000 : 1;
 	dtrain_group_options_init(&options);
@@ -139,9 +152,25 @@ static void ranks_give_up_after_some_attempts(void **state)
 	       HARMLESS ? "nothing" : "gave up after 5 attempts, each on new ports; at last, rank ");
 }
 
+/* Joining may take half an hour: whoever wants a rank to end must reach it. */
+static void signals_reach_a_rank_that_joins(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-waits:none", 0, 2, 60000);
+	wait_for_marks(&ranks, 2);
+	kill(ranks.pids[0], SIGTERM);
+	assert_int_equal(end_rank(&ranks, 0), 1000 + SIGTERM);
+	kill(ranks.pids[1], SIGTERM);
+	assert_int_equal(end_rank(&ranks, 1), 1000 + SIGTERM);
+	end_store(&ranks);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(signals_reach_a_rank_that_joins),
 		cmocka_unit_test(ranks_join_on_other_ports),
 		cmocka_unit_test(ranks_give_up_after_some_attempts),
 	};

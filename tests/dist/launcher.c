@@ -23,8 +23,9 @@
 #include <dtrain/comm.h>
 
 #include "train/run/launcher.h"
-#include "train/run/launcher_cores.h"
 #include "train/run/rank_env.h"
+#include "train/run/signals.h"
+#include "train/run/told.h"
 
 #define LINES 400
 #define CAPTURE_BYTES (8u << 20)
@@ -86,6 +87,12 @@ static int rank_checks_environment(const struct rank_env *env)
 	return 0;
 }
 
+static void lose_a_peer(int number)
+{
+	(void)number;
+	_exit(LAUNCH_EXIT_PEER_LOST);
+}
+
 static void ignore_signal(int number)
 {
 	(void)number;
@@ -108,6 +115,31 @@ static int rank_forks(void)
 	return 0;
 }
 
+/* Rank 2 is told to stop, and tells the others, which are done before it is. */
+static int rank_is_told(const struct rank_env *env)
+{
+	dtrain_store_server *server = NULL;
+	dtrain_store *store = NULL;
+	void *value = NULL;
+	size_t size = 0;
+
+	if (dtrain__rank_env_store(env, NULL, 20000, &server, &store, NULL))
+		return 4;
+	run_signals_catch();
+	print_pid();
+	if (env->rank != 2) {
+		if (dtrain_store_get(store, "stop", 60000, &value, &size, NULL))
+			return 5;
+		return 128 + SIGTERM;
+	}
+	while (!run_signals_caught())
+		poll(NULL, 0, 10);
+	dtrain__told_note(store, env->rank, getppid());
+	dtrain_store_set(store, "stop", NULL, 0, NULL);
+	poll(NULL, 0, 300);
+	return 128 + SIGTERM;
+}
+
 static int rank_main(const char *mode)
 {
 	struct rank_env env;
@@ -123,12 +155,15 @@ static int rank_main(const char *mode)
 		return rank_prints_a_long_line(env.rank);
 	if (strcmp(mode, "environment") == 0)
 		return rank_checks_environment(&env);
+	if (strcmp(mode, "told") == 0)
+		return rank_is_told(&env);
 	if (strcmp(mode, "forks") == 0)
 		return env.rank == 1 ? rank_forks() : 0;
 	if (strcmp(mode, "stubborn") == 0) {
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGINT, SIG_IGN);
 	}
+	signal(SIGUSR1, lose_a_peer);
 	bool peer_lost = strcmp(mode, "peer-lost") == 0 || strcmp(mode, "peer-fails") == 0;
 	if (peer_lost && env.rank == 3)
 		signal(SIGTERM, ignore_signal);
@@ -163,6 +198,7 @@ static int launch_main(char **argv)
 	struct launch_options options = {.world_size = atoi(argv[2]),
 					 .master_port = (uint16_t)atoi(argv[4]),
 					 .grace_ms = atoi(argv[5]),
+					 .stopped_ms = strncmp(argv[3], "waits", 5) == 0 ? 500 : 0,
 					 .argv = argv};
 	beton_error err = {0};
 	int exit_status = 0;
@@ -460,6 +496,91 @@ static void ignored_signals_stay_ignored(void **state)
 	free_job(&job);
 }
 
+static void rank_that_was_told_to_stop_is_named(void **state)
+{
+	struct job job;
+	char text[96];
+
+	(void)state;
+	start_job(&job, 4, "told", 0, 20000);
+	read_until(&job, "pid ", 4);
+	kill((pid_t)atoi(strstr(job.out, "[rank 2] pid ") + 13), SIGTERM);
+	assert_int_equal(end_job(&job), 128 + SIGTERM);
+	snprintf(text, sizeof(text), ": rank 2 was told to stop by SIGTERM from pid %d (", getpid());
+	assert_non_null(strstr(job.err, text));
+	assert_null(strstr(job.err, "exited with"));
+	expect_all_gone(&job);
+	free_job(&job);
+}
+
+/* The launcher sees both ends at once, that of the rank which only suffers first. */
+static void rank_that_died_of_a_signal_is_named(void **state)
+{
+	struct job job;
+
+	(void)state;
+	start_job(&job, 4, "sleeps", 0, 20000);
+	read_until(&job, "pid ", 4);
+	kill(job.pid, SIGSTOP);
+	assert_int_equal(waitpid(job.pid, NULL, WUNTRACED), job.pid);
+	for (int rank = 1; rank <= 2; rank++) {
+		char text[32];
+		pid_t pid;
+
+		snprintf(text, sizeof(text), "[rank %d] pid ", rank);
+		pid = (pid_t)atoi(strstr(job.out, text) + strlen(text));
+		/* Status 75, as one that has lost a peer. */
+		kill(pid, rank == 1 ? SIGUSR1 : SIGTERM);
+		while (!is_gone(pid))
+			poll(NULL, 0, 5);
+	}
+	kill(job.pid, SIGCONT);
+	assert_int_equal(end_job(&job), 1);
+	assert_non_null(strstr(job.err, ": rank 2 was killed by signal 15 (SIGTERM)"));
+	expect_all_gone(&job);
+	free_job(&job);
+}
+
+/* In what the others wait for without a limit of their own. */
+static void stopped_rank_is_named(void **state)
+{
+	struct job job;
+
+	(void)state;
+	start_job(&job, 3, "waits", 0, 20000);
+	read_until(&job, "pid ", 3);
+	kill((pid_t)atoi(strstr(job.out, "[rank 1] pid ") + 13), SIGSTOP);
+	assert_int_equal(end_job(&job), 1);
+	assert_non_null(strstr(job.err, ": rank 1 has been stopped by SIGSTOP for "));
+	assert_int_equal(expect_all_gone(&job), 3);
+	free_job(&job);
+}
+
+/* One after the other, longer than one may be: somebody lets the whole job wait. */
+static void ranks_that_are_all_stopped_are_waited_for(void **state)
+{
+	struct job job;
+	pid_t pids[2] = {0, 0};
+
+	(void)state;
+	start_job(&job, 2, "waits", 0, 20000);
+	read_until(&job, "pid ", 2);
+	pids[0] = (pid_t)atoi(strstr(job.out, "[rank 1] pid ") + 13);
+	for (const char *at = job.out; (at = strstr(at, "pid ")); at++)
+		if ((pid_t)atoi(at + 4) != pids[0])
+			pids[1] = (pid_t)atoi(at + 4);
+	for (int i = 0; i < 2; i++)
+		kill(pids[i], SIGSTOP);
+	poll(NULL, 0, 1500);
+	for (int i = 0; i < 2; i++)
+		kill(pids[i], SIGCONT);
+	kill(job.pid, SIGTERM);
+	assert_int_equal(end_job(&job), 128 + SIGTERM);
+	assert_null(strstr(job.err, "has been stopped"));
+	assert_int_equal(expect_all_gone(&job), 2);
+	free_job(&job);
+}
+
 static void ranks_may_finish_their_work(void **state)
 {
 	struct job job;
@@ -578,143 +699,6 @@ static void world_size_is_checked(void **state)
 	free_job(&job);
 }
 
-static void cores_are_shared_out(void **state)
-{
-	cpu_set_t all, mine, seen;
-
-	(void)state;
-	CPU_ZERO(&all);
-	for (int cpu = 3; cpu < 13; cpu++)
-		CPU_SET(cpu, &all);
-	CPU_ZERO(&seen);
-	for (int rank = 0; rank < 4; rank++) {
-		cpu_set_t both;
-
-		assert_true(dtrain__rank_cores(&all, rank, 4, &mine));
-		assert_in_range(CPU_COUNT(&mine), 2, 3);
-		CPU_AND(&both, &mine, &seen);
-		assert_int_equal(CPU_COUNT(&both), 0);
-		CPU_OR(&seen, &seen, &mine);
-	}
-	assert_true(CPU_EQUAL(&seen, &all));
-	for (int rank = 0; rank < 24; rank++) {
-		assert_true(dtrain__rank_cores(&all, rank, 24, &mine));
-		assert_int_equal(CPU_COUNT(&mine), 1);
-		assert_true(CPU_ISSET(3 + rank % 10, &mine));
-	}
-	CPU_ZERO(&all);
-	assert_false(dtrain__rank_cores(&all, 0, 1, &mine));
-}
-
-static void expect_environment(const char *name, const char *value, const char *named)
-{
-	struct rank_env env;
-	beton_error err = {0};
-	char before[64];
-
-	snprintf(before, sizeof(before), "%s", getenv(name));
-	if (value)
-		setenv(name, value, 1);
-	else
-		unsetenv(name);
-	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, named));
-	setenv(name, before, 1);
-}
-
-static void environment_is_checked(void **state)
-{
-	struct rank_env env;
-
-	(void)state;
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_false(env.started);
-	assert_int_equal(env.world_size, 1);
-	setenv("RANK", "5", 1);
-	setenv("WORLD_SIZE", "8", 1);
-	setenv("LOCAL_RANK", "1", 1);
-	setenv("LOCAL_WORLD_SIZE", "4", 1);
-	setenv("MASTER_ADDR", "example.org", 1);
-	setenv("MASTER_PORT", "29500", 1);
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_true(env.started && !env.store_hosted);
-	assert_int_equal(env.rank, 5);
-	assert_int_equal(env.local_rank, 1);
-	assert_int_equal(env.master_port, 29500);
-	assert_string_equal(env.master_addr, "example.org");
-	expect_environment("RANK", "8", "RANK");
-	expect_environment("RANK", "-1", "RANK");
-	expect_environment("RANK", "", "RANK");
-	expect_environment("RANK", "1x", "RANK");
-	expect_environment("WORLD_SIZE", NULL, "WORLD_SIZE");
-	expect_environment("WORLD_SIZE", "0", "WORLD_SIZE");
-	expect_environment("LOCAL_RANK", "4", "LOCAL_RANK");
-	expect_environment("MASTER_PORT", "65536", "MASTER_PORT");
-	expect_environment("MASTER_PORT", NULL, "MASTER_PORT");
-	expect_environment("MASTER_ADDR", NULL, "MASTER_ADDR");
-	unsetenv("RANK");
-}
-
-struct started {
-	const char *variables[4], *values[4]; /* rank, size, local rank, local size */
-	const char *source;
-};
-
-static void set_all(const struct started *job, bool present)
-{
-	for (int i = 0; i < 4 && job->variables[i]; i++) {
-		if (present)
-			setenv(job->variables[i], job->values[i], 1);
-		else
-			unsetenv(job->variables[i]);
-	}
-}
-
-/* mpirun's own daemons may have srun's variables: its come first. */
-static void other_launchers_are_understood(void **state)
-{
-	static const struct started srun = {
-		{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}, {"5", "8", "1"}, "srun's SLURM_PROCID"};
-	static const struct started mpirun = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-					       "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-					      {"2", "6", "0", "2"},
-					      "mpirun's OMPI_COMM_WORLD_RANK"};
-	beton_error err = {0};
-	struct rank_env env;
-
-	(void)state;
-	/* A batch script, which srun did not start. */
-	setenv("SLURM_PROCID", "0", 1);
-	setenv("SLURM_NTASKS", "8", 1);
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_false(env.started);
-	set_all(&srun, true);
-	unsetenv("MASTER_ADDR");
-	unsetenv("MASTER_PORT");
-	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "MASTER_PORT is not set: srun does not tell ranks where rank 0 is"));
-	setenv("MASTER_PORT", "29500", 1);
-	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "MASTER_ADDR is not set: srun does not"));
-	setenv("MASTER_ADDR", "node1", 1);
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_true(env.started && env.rank == 5 && env.world_size == 8 && env.local_rank == 1);
-	assert_string_equal(env.source, srun.source);
-	expect_environment("SLURM_PROCID", "8", "SLURM_PROCID");
-	set_all(&mpirun, true);
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_true(env.rank == 2 && env.world_size == 6 && env.local_rank == 0 && env.local_world_size == 2);
-	assert_string_equal(env.source, mpirun.source);
-	assert_string_equal(env.master_addr, "node1");
-	setenv("OMPI_COMM_WORLD_RANK", "0", 1);
-	setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
-	set_all(&srun, false);
-	assert_int_equal(dtrain__rank_env_read(&env, NULL), BETON_OK);
-	assert_false(env.started);
-	set_all(&mpirun, false);
-	unsetenv("SLURM_NTASKS");
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -727,6 +711,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(killed_from_outside),
 		cmocka_unit_test(signals_are_forwarded),
 		cmocka_unit_test(ignored_signals_stay_ignored),
+		cmocka_unit_test(rank_that_was_told_to_stop_is_named),
+		cmocka_unit_test(rank_that_died_of_a_signal_is_named),
+		cmocka_unit_test(stopped_rank_is_named),
+		cmocka_unit_test(ranks_that_are_all_stopped_are_waited_for),
 		cmocka_unit_test(ranks_may_finish_their_work),
 		cmocka_unit_test(stubborn_ranks_are_killed_after_the_grace),
 		cmocka_unit_test(second_signal_kills_unless_it_is_a_repeat),
@@ -735,9 +723,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(orphans_of_ranks_are_killed),
 		cmocka_unit_test(taken_port_starts_nothing),
 		cmocka_unit_test(world_size_is_checked),
-		cmocka_unit_test(cores_are_shared_out),
-		cmocka_unit_test(environment_is_checked),
-		cmocka_unit_test(other_launchers_are_understood),
 	};
 
 	if (argc == 6 && strcmp(argv[1], "--launch") == 0)

@@ -243,6 +243,7 @@ static int begin(struct attempt *attempt, beton_error *err)
 	struct gloo_options options = {
 		.host = member->host, .rank = member->rank, .size = member->size, .timeout_ms = member->timeout_ms};
 	struct gloo_failure failure = {0};
+	sigset_t before;
 	int number;
 
 	free(key);
@@ -252,11 +253,14 @@ static int begin(struct attempt *attempt, beton_error *err)
 	attempt->heard = calloc(size, SECRET_SIZE);
 	if (!status && !(attempt->mine && attempt->say && attempt->heard))
 		status = fail_memory(err);
+	/* Gloo starts a thread as well. */
+	bt_block_signals(&before);
 	if (!status && dtrain__gloo_create(&options, &attempt->group, &failure))
 		status = bt_fail(err, failure.code == BETON_NO_MEMORY ? BETON_NO_MEMORY : BETON_UNSUPPORTED,
 				 "gloo cannot listen on %s: %s", member->host, failure.message);
 	if (!status && (number = pthread_create(&attempt->watcher, NULL, watch_main, attempt)))
 		status = bt_fail_errno(err, number, "gloo: cannot start a thread");
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
 

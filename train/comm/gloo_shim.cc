@@ -5,6 +5,7 @@
 #include "gloo_shim.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,8 +17,11 @@
 
 #include <dirent.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -90,19 +94,31 @@ int find_socket(in_port_t port, bool listening)
 	return found;
 }
 
-/* Stands between Gloo's event loop and a pair that listens, until what came of that is closed: what is thrown there is
- * a connection that failed, and no more. Gloo's headers for the pair itself cannot be included as they are installed.
- */
+/* Stands between Gloo's event loop and a pair that listens, until what came of that is closed. What is thrown there is
+ * a connection that failed, and no more; what makes the loop spin, with the pair's lock in its hand, is slowed down.
+ * Gloo's headers for the pair itself cannot be included as they are installed. */
 class Shield : public gloo::transport::tcp::Handler
 {
       public:
 	Shield(gloo::transport::tcp::Device *device, gloo::transport::Pair *pair, in_port_t port)
-	    : device_(device), pair_(dynamic_cast<gloo::transport::tcp::Handler *>(pair)), port_(port)
+	    : device_(device), handler_(dynamic_cast<gloo::transport::tcp::Handler *>(pair)), port_(port)
 	{
-		int fd = pair_ ? find_socket(port_, true) : -1;
+		int fd = handler_ ? find_socket(port_, true) : -1;
 
 		if (fd >= 0)
 			device_->registerDescriptor(fd, EPOLLIN, this);
+	}
+
+	~Shield() override
+	{
+		if (silent_ >= 0)
+			::close(silent_);
+	}
+
+	/* Has somebody connected to the pair? */
+	bool is_taken() const
+	{
+		return taken_;
 	}
 
 	void handleEvents(int events) override
@@ -110,14 +126,16 @@ class Shield : public gloo::transport::tcp::Handler
 		bool thrown = false;
 
 		try {
-			pair_->handleEvents(events);
+			handler_->handleEvents(events);
 		} catch (...) {
 			thrown = true;
 		}
 		if (connection_ < 0)
 			adopt();
-		else if (thrown)
-			shutdown(connection_, SHUT_RDWR);
+		if (thrown)
+			give_up();
+		else
+			slow_down();
 	}
 
       private:
@@ -131,15 +149,47 @@ class Shield : public gloo::transport::tcp::Handler
 		try {
 			device_->registerDescriptor(fd, EPOLLIN, this);
 			connection_ = fd;
+			taken_ = true;
 		} catch (...) {
 			/* Closed meanwhile. */
 		}
 	}
 
+	/* It would throw again at the next event, which need not come by way of this. Closing the pair takes its lock,
+	 * whose holder may be waiting for this thread. So the pair keeps its descriptor, behind which nobody speaks any
+	 * more. */
+	void give_up()
+	{
+		int ends[2];
+
+		if (connection_ < 0 || silent_ >= 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+			return;
+		silent_ = ends[1];
+		dup2(ends[0], connection_);
+		::close(ends[0]);
+		try {
+			device_->registerDescriptor(connection_, 0, this);
+		} catch (...) {
+		}
+	}
+
+	/* Bytes that the pair leaves where they are make the next event come at once. */
+	void slow_down()
+	{
+		int waiting = 0;
+
+		if (connection_ < 0 || ioctl(connection_, FIONREAD, &waiting) || !waiting || waiting != waiting_)
+			spins_ = 0;
+		else if (++spins_ > 16)
+			poll(nullptr, 0, 1);
+		waiting_ = waiting;
+	}
+
 	gloo::transport::tcp::Device *device_;
-	gloo::transport::tcp::Handler *pair_;
+	gloo::transport::tcp::Handler *handler_;
 	in_port_t port_;
-	int connection_ = -1;
+	std::atomic<bool> taken_{false};
+	int connection_ = -1, silent_ = -1, waiting_ = 0, spins_ = 0;
 };
 
 in_port_t port_of(const std::vector<char> &address)
@@ -149,6 +199,26 @@ in_port_t port_of(const std::vector<char> &address)
 	memcpy(&storage, address.data(), std::min(address.size(), sizeof(storage)));
 	return storage.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&storage)->sin6_port
 					     : reinterpret_cast<struct sockaddr_in *>(&storage)->sin_port;
+}
+
+/* Which of two ranks connects to the other: Gloo has that one do it whose address is the higher. */
+bool connects(const std::vector<char> &self, const uint8_t *address, size_t size)
+{
+	struct sockaddr_storage here = {}, there = {};
+
+	memcpy(&here, self.data(), std::min(self.size(), sizeof(here)));
+	memcpy(&there, address, std::min(size, sizeof(there)));
+	if (here.ss_family == AF_INET6) {
+		auto a = reinterpret_cast<struct sockaddr_in6 *>(&here);
+		auto b = reinterpret_cast<struct sockaddr_in6 *>(&there);
+		int order = memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr));
+
+		return order ? order > 0 : a->sin6_port > b->sin6_port;
+	}
+	auto a = reinterpret_cast<struct sockaddr_in *>(&here), b = reinterpret_cast<struct sockaddr_in *>(&there);
+	int order = memcmp(&a->sin_addr, &b->sin_addr, sizeof(a->sin_addr));
+
+	return order ? order > 0 : a->sin_port > b->sin_port;
 }
 
 class Mesh : public gloo::Context
@@ -171,7 +241,8 @@ class Mesh : public gloo::Context
 			auto &pair = transportContext_->createPair(peer);
 
 			if (pairs_listen && tcp)
-				shields->emplace_back(new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
+				(*shields)[static_cast<size_t>(peer)].reset(
+					new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
 		}
 	}
 };
@@ -179,7 +250,8 @@ class Mesh : public gloo::Context
 } // namespace
 
 struct gloo_group {
-	std::vector<std::unique_ptr<Shield>> shields; /* outlive the event loop, which goes with the context */
+	std::vector<std::unique_ptr<Shield>>
+		shields; /* of peers; outlive the event loop, which goes with the context */
 	std::shared_ptr<Mesh> context;
 	milliseconds timeout;
 };
@@ -290,6 +362,7 @@ int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, st
 
 		attr.hostname = options->host;
 		group->timeout = milliseconds(options->timeout_ms);
+		group->shields.resize(static_cast<size_t>(options->size));
 		group->context =
 			std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr), &group->shields);
 		*out = group.release();
@@ -314,8 +387,19 @@ size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO
 
 int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, struct gloo_failure *failure)
 {
-	return guarded(failure,
-		       [&] { group->context->getPair(peer)->connect(std::vector<char>(address, address + size)); });
+	return guarded(failure, [&] {
+		auto &pair = group->context->getPair(peer);
+		const Shield *shield = group->shields[static_cast<size_t>(peer)].get();
+		bool listens = !shield || !connects(pair->address().bytes(), address, size);
+
+		/* What a stranger has sent to a pair that connects itself, it would take for the beginning of what its
+		 * peer sends. */
+		if (!listens && shield->is_taken())
+			throw gloo::IoException("a stranger has connected");
+		pair->connect(std::vector<char>(address, address + size));
+		if (!listens && shield->is_taken())
+			throw gloo::IoException("a stranger has connected");
+	});
 }
 
 void dtrain__gloo_abort(gloo_group *group)

@@ -28,16 +28,23 @@ struct gloo_state {
 static int gloo_connect(const struct group_member *member, void **out, beton_error *err)
 {
 	struct gloo_state *state = calloc(1, sizeof(*state));
-	sigset_t before;
+	static const struct timespec at_once = {0, 0};
+	sigset_t pipe, before;
 	int status;
 
 	if (!state)
 		return bt_fail(err, BETON_NO_MEMORY, "gloo: out of memory");
 	state->rank = member->rank;
 	state->size = member->size;
-	/* Gloo starts a thread, and writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. */
-	bt_block_signals(&before);
+	/* Gloo writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. Every other signal has to
+	 * find this thread, which may be waiting for a rank for half an hour, as it was. */
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
 	status = dtrain__gloo_join(member, &state->group, &state->note, err);
+	if (!sigismember(&before, SIGPIPE))
+		while (sigtimedwait(&pipe, NULL, &at_once) == SIGPIPE)
+			;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (status) {
 		free(state);

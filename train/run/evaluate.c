@@ -6,7 +6,6 @@
 
 #include "common/half.h"
 #include "common/system.h"
-#include "signals.h"
 #include "topk.h"
 
 enum { TOP1, TOP5, COUNT, INTERRUPTED, COUNTS };
@@ -189,7 +188,7 @@ static int run_shard(struct evaluation *evaluation, beton_error *err)
 	int result = beton_iterator_open(&iterator, evaluation->session->val_loader, 0, 0, err);
 	while (result == BETON_OK) {
 		beton_batch *batch = NULL;
-		if (run_signals_caught()) {
+		if (run_session_is_told(evaluation->session)) {
 			evaluation->sums.counts[INTERRUPTED] = 1;
 			result = BETON_END;
 			break;

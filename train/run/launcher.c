@@ -27,11 +27,15 @@
 #include "launcher_output.h"
 #include "launcher_spawn.h"
 #include "signals.h"
+#include "told.h"
 
 #define TOKEN_BYTES 16
 
 struct rank {
-	pid_t pid; /* -1: not started, or reaped */
+	pid_t pid;           /* -1: not started, or reaped */
+	bool asked;          /* to stop, when it had not ended by itself */
+	int stop_signal;     /* it is stopped by that; 0: it is not */
+	uint64_t stopped_ns; /* since when, and others were not */
 	struct output out;
 	struct output err;
 };
@@ -39,12 +43,16 @@ struct rank {
 struct launch {
 	int world_size;
 	int grace_ms;
+	int stopped_ms;
+	uint16_t port; /* of the store */
+	const char *token;
 	struct rank *ranks;
 	struct pollfd *polls; /* the signalfd, then two for each rank */
 	int running;
 	int signal_fd;
 	int null_fd;
 	int signal; /* the first that came from outside, or 0 */
+	int told;   /* that told a rank to stop, and by it the others; or 0 */
 	struct timespec signalled;
 	int failed_rank;   /* -1: none; the first failure that is its own fault */
 	int affected_rank; /* -1: none; the first that ended because of another */
@@ -75,6 +83,14 @@ static void kill_ranks(struct launch *launch)
 	signal_ranks(launch, SIGKILL);
 }
 
+/* Has the rank ended, though it has not been reaped yet? What it ended of is none of what it is asked from now on. */
+static bool has_ended(const struct rank *rank)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0;
+}
+
 /* A stopped process would only see the signal when it goes on. */
 static void stop_ranks(struct launch *launch, int number)
 {
@@ -82,6 +98,9 @@ static void stop_ranks(struct launch *launch, int number)
 		return;
 	launch->stopping = true;
 	launch->kill_at_ns = bt_now_ns() + (uint64_t)launch->grace_ms * 1000000;
+	for (int i = 0; i < launch->world_size; i++)
+		if (launch->ranks[i].pid > 0)
+			launch->ranks[i].asked = !has_ended(&launch->ranks[i]);
 	signal_ranks(launch, number);
 	signal_ranks(launch, SIGCONT);
 }
@@ -114,6 +133,67 @@ static void report(const struct launch *launch)
 		fprintf(stderr, "    %s\n", output->last[i % OUTPUT_LAST_LINES]);
 }
 
+/* The rank that has been stopped for longest, or -1: none, or all that run are, as when somebody has the whole job
+ * wait. In a step the others find out by themselves; before the first, in an evaluation and while a checkpoint is
+ * written they wait for half an hour, for a rank that works may need that. */
+static int longest_stopped(const struct launch *launch)
+{
+	int longest = -1;
+	bool all = true;
+
+	for (int i = 0; i < launch->world_size && launch->stopped_ms; i++) {
+		const struct rank *rank = &launch->ranks[i];
+
+		if (rank->pid <= 0)
+			continue;
+		if (!rank->stop_signal)
+			all = false;
+		else if (longest < 0 || rank->stopped_ns < launch->ranks[longest].stopped_ns)
+			longest = i;
+	}
+	return all || launch->stopping ? -1 : longest;
+}
+
+static void blame_stopped(struct launch *launch, int number)
+{
+	const struct rank *rank = &launch->ranks[number];
+
+	launch->failed_rank = number;
+	snprintf(launch->failure, sizeof(launch->failure), "has been stopped by SIG%s for %.3g s",
+		 sigabbrev_np(rank->stop_signal), (double)(bt_now_ns() - rank->stopped_ns) / 1e9);
+	report(launch);
+}
+
+/* Is one stopped for too long? */
+static void look_at_stopped(struct launch *launch)
+{
+	int number = longest_stopped(launch);
+
+	if (number < 0 || bt_now_ns() - launch->ranks[number].stopped_ns < (uint64_t)launch->stopped_ms * 1000000)
+		return;
+	blame_stopped(launch, number);
+	stop_ranks(launch, SIGTERM);
+}
+
+/* Did the rank end as one does that was told to stop, without being asked from here? All of them end so when one was,
+ * and have done what there was to do: they get their time to close. */
+static bool was_told(struct launch *launch, const siginfo_t *info)
+{
+	char *text;
+
+	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
+		return false;
+	if (!launch->told && dtrain__told_look_up(launch->port, launch->token, &text, &launch->told)) {
+		fprintf(stderr, "%s: %s; the others stop with it\n", program_invocation_short_name, text);
+		free(text);
+		if (!launch->stopping) {
+			launch->stopping = true;
+			launch->kill_at_ns = bt_now_ns() + (uint64_t)launch->grace_ms * 1000000;
+		}
+	}
+	return launch->told == info->si_status - 128;
+}
+
 /* Ranks that end after the first failure, or because a peer was lost, are not to blame. */
 static void judge(struct launch *launch, int number, const siginfo_t *info)
 {
@@ -121,15 +201,17 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 	bool affected = exited && info->si_status == LAUNCH_EXIT_PEER_LOST;
 	/* What we asked it to. A rank that goes its own way out may be why another one lost its peer and ended first.
 	 */
-	bool ours = launch->stopping &&
+	bool ours = launch->ranks[number].asked &&
 		    (info->si_status == (exited ? 128 + SIGTERM : SIGTERM) ||
 		     (!exited && info->si_status == launch->signal) || (launch->killed && info->si_status == SIGKILL));
 
 	if (exited && info->si_status == 0)
 		return;
-	if (launch->signal || launch->failed_rank >= 0)
+	if (launch->signal || launch->failed_rank >= 0 || was_told(launch, info))
 		return;
-	if (affected || ours) {
+	if (affected && longest_stopped(launch) >= 0) {
+		blame_stopped(launch, longest_stopped(launch));
+	} else if (affected || ours) {
 		if (affected && launch->affected_rank < 0) {
 			launch->affected_rank = number;
 			describe(info, launch->failure, sizeof(launch->failure));
@@ -157,15 +239,47 @@ static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 	launch->running--;
 }
 
+static int find_rank(const struct launch *launch, pid_t pid)
+{
+	int number = 0;
+
+	while (number < launch->world_size && launch->ranks[number].pid != pid)
+		number++;
+	return number;
+}
+
+/* number: of the signal; 0: it goes on. Where all were stopped, they do so one after the other. */
+static void note_stop(struct launch *launch, struct rank *rank, int number)
+{
+	uint64_t now = bt_now_ns();
+
+	rank->stop_signal = number;
+	rank->stopped_ns = now;
+	for (int i = 0; i < launch->world_size && !number; i++)
+		launch->ranks[i].stopped_ns = now;
+}
+
+static void note_stops(struct launch *launch)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid > 0) {
+		int number = find_rank(launch, info.si_pid);
+
+		if (number < launch->world_size)
+			note_stop(launch, &launch->ranks[number], info.si_code == CLD_STOPPED ? info.si_status : 0);
+		info.si_pid = 0;
+	}
+}
+
 static void reap(struct launch *launch)
 {
 	siginfo_t info = {0};
 
+	note_stops(launch);
 	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
-		int number = 0;
+		int number = find_rank(launch, info.si_pid);
 
-		while (number < launch->world_size && launch->ranks[number].pid != info.si_pid)
-			number++;
 		if (number < launch->world_size)
 			end_rank(launch, number, &info);
 		else
@@ -200,11 +314,18 @@ static void take_signals(struct launch *launch)
 
 static int next_timeout_ms(const struct launch *launch)
 {
-	uint64_t now = bt_now_ns();
+	uint64_t now = bt_now_ns(), until = launch->kill_at_ns;
 
-	if (!launch->stopping || launch->killed)
+	if (launch->killed)
 		return -1;
-	return now >= launch->kill_at_ns ? 0 : (int)((launch->kill_at_ns - now) / 1000000 + 1);
+	if (!launch->stopping) {
+		int stopped = longest_stopped(launch);
+
+		if (stopped < 0)
+			return -1;
+		until = launch->ranks[stopped].stopped_ns + (uint64_t)launch->stopped_ms * 1000000;
+	}
+	return now >= until ? 0 : (int)((until - now) / 1000000 + 1);
 }
 
 static void run(struct launch *launch)
@@ -231,7 +352,8 @@ static void run(struct launch *launch)
 			take_signals(launch);
 		if (launch->output_error)
 			stop_ranks(launch, SIGTERM);
-		if (next_timeout_ms(launch) == 0)
+		look_at_stopped(launch);
+		if (launch->stopping && next_timeout_ms(launch) == 0)
 			kill_ranks(launch);
 	}
 }
@@ -338,6 +460,8 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 	if (launch->failed_rank < 0 && launch->affected_rank >= 0)
 		report(launch);
 	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? 1 : 0;
+	if (launch->told && !*exit_status)
+		*exit_status = 128 + launch->told;
 	if (launch->signal)
 		*exit_status = 128 + launch->signal;
 	if (launch->output_error)
@@ -368,6 +492,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 {
 	struct launch launch = {.world_size = options->world_size,
 				.grace_ms = options->grace_ms,
+				.stopped_ms = options->stopped_ms,
 				.failed_rank = -1,
 				.affected_rank = -1,
 				.signal_fd = -1,
@@ -383,7 +508,8 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	if (!status)
 		status = start_store(options, token, &server, err);
 	if (!status) {
-		job.port = dtrain_store_server_port(server);
+		launch.port = job.port = dtrain_store_server_port(server);
+		launch.token = token;
 		job.null_fd = launch.null_fd;
 		job.cores = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? &cores : NULL;
 		prctl(PR_SET_CHILD_SUBREAPER, 1);

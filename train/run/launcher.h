@@ -20,6 +20,7 @@ struct launch_options {
 	int world_size;
 	uint16_t master_port; /* of the store; 0 = the system chooses */
 	int grace_ms;         /* between asking a rank to stop and killing it */
+	int stopped_ms;       /* how long a rank may be stopped (SIGSTOP) while others are not; 0: for ever */
 	char *const *argv;    /* of this program; every rank gets the same */
 };
 
@@ -36,9 +37,11 @@ struct launch_options {
  * Cores: each rank gets its own contiguous share of the cores that this process may use; with more ranks than cores,
  * one core each, in turn.
  *
- * The first rank that fails is named on stderr with its last lines, and the others are stopped. *exit_status: 0 when
- * all ranks returned 0; 1 when one failed; 128 + signal when a signal ended the job. Errors mean that no rank is
- * running: INVALID_ARGUMENT, EXISTS (the port is taken), SYSTEM, NO_MEMORY, IO. */
+ * The first rank that fails is named on stderr with its last lines, and the others are stopped; so is one that is
+ * stopped for too long, which the others may have no other way to know of, and one that was told to stop by a signal
+ * that did not come from here, with which all of them stop. *exit_status: 0 when all ranks returned 0; 1 when one
+ * failed; 128 + signal when a signal ended the job, or told a rank to stop. Errors mean that no rank is running:
+ * INVALID_ARGUMENT, EXISTS (the port is taken), SYSTEM, NO_MEMORY, IO. */
 int dtrain__launch(const struct launch_options *options, int *exit_status, beton_error *err);
 
 #endif

@@ -28,6 +28,8 @@
 #define EXIT_USAGE 2
 /* After a signal the ranks finish their step and write a checkpoint; Kubernetes waits as long before it kills. */
 #define GRACE_MS 30000
+/* On top of --timeout, for a rank that is stopped: in a step the others say which one they miss, and where. */
+#define STOPPED_MS 10000
 
 static int fail(const beton_error *err)
 {
@@ -147,6 +149,7 @@ static int launch(const run_options *options, char **argv)
 	struct launch_options launch_options = {.world_size = (int)options->world_size,
 						.master_port = (uint16_t)options->master_port,
 						.grace_ms = GRACE_MS,
+						.stopped_ms = (int)(options->timeout * 1000) + STOPPED_MS,
 						.argv = argv};
 	if (dtrain__launch(&launch_options, &status, &err) != BETON_OK)
 		return fail(&err);

@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/system.h"
 #include "groups.h"
 #include "resume.h"
+#include "signals.h"
+#include "told.h"
 #include "whiten.h"
 
 /* NCCL's start takes seconds on one machine and can take a minute with many. */
@@ -411,6 +414,7 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 				 .rank = env->rank,
 				 .local_rank = env->local_rank,
 				 .world_size = env->world_size};
+	session->launcher = env->store_hosted ? getppid() : 0;
 	session->position = (dtrain_position){.struct_size = sizeof(session->position),
 					      .seed = options->seed,
 					      .world_size = session->world_size,
@@ -544,6 +548,13 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 	/* A group on streams tells of a failure when what it was asked for is done. */
 	result = run_session_synchronize(session, "averaging statistics", err);
 	return result == BETON_OK ? dtrain_group_check(session->group, err) : result;
+}
+
+bool run_session_is_told(const run_session *session)
+{
+	if (run_signals_caught())
+		dtrain__told_note(session->store, session->rank, session->launcher);
+	return run_signals_caught() != 0;
 }
 
 int run_session_save(run_session *session, beton_error *err)

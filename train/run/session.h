@@ -4,6 +4,8 @@
 #ifndef RUN_SESSION_H
 #define RUN_SESSION_H
 
+#include <sys/types.h>
+
 #include <dtrain/checkpoint.h>
 #include <dtrain/ddp.h>
 #include <dtrain/model.h>
@@ -39,6 +41,7 @@ typedef struct run_session {
 	int rank;
 	int local_rank;
 	int world_size;
+	pid_t launcher; /* ours; 0: the rank was started by something else */
 	dtrain_device *device;
 	const dtrain_device_api *api;
 	bool staged;        /* the host cannot reach the device's memory: pictures come as bytes, by way of the feed */
@@ -89,6 +92,9 @@ int run_session_synchronize(run_session *session, const char *what, beton_error 
 /* Makes batch norm's statistics, and the slow side of them, the mean of all ranks, before evaluations and checkpoints.
  */
 int run_session_sync_buffers(run_session *session, beton_error *err);
+
+/* Has this rank been told to stop? Says so, the first time. */
+bool run_session_is_told(const run_session *session);
 
 /* Rank 0 writes a checkpoint of the position; the others wait. */
 int run_session_save(run_session *session, beton_error *err);

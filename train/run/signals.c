@@ -5,6 +5,7 @@
 #include <time.h>
 
 static volatile sig_atomic_t caught;
+static volatile sig_atomic_t sender;
 static volatile sig_atomic_t seen[NSIG];
 static struct timespec first[NSIG]; /* when they were */
 
@@ -18,11 +19,14 @@ bool run_signals_is_repeat(const struct timespec *earlier)
 }
 
 /* A second one of the kind, which is no repeat, does what it does without us. */
-static void note(int number)
+static void note(int number, siginfo_t *info, void *context)
 {
+	(void)context;
 	if (!seen[number]) {
 		clock_gettime(CLOCK_MONOTONIC, &first[number]);
 		seen[number] = 1;
+		if (!caught)
+			sender = info->si_code <= 0 ? info->si_pid : 0;
 		caught = number;
 	} else if (!run_signals_is_repeat(&first[number])) {
 		signal(number, SIG_DFL);
@@ -45,7 +49,7 @@ void run_signals_stopping(sigset_t *out)
 
 void run_signals_catch(void)
 {
-	struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_RESTART | SA_SIGINFO};
 	sigset_t stopping;
 
 	sigemptyset(&action.sa_mask);
@@ -65,4 +69,9 @@ void run_signals_stop(int number)
 int run_signals_caught(void)
 {
 	return caught;
+}
+
+pid_t run_signals_sender(void)
+{
+	return sender;
 }

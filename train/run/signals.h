@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include <time.h>
 
 /* A signal that comes again so soon is the same one: timeout(1) sends it to a process and to its group. */
@@ -25,5 +26,8 @@ void run_signals_stop(int number);
 
 /* The number of the signal that came, or 0. */
 int run_signals_caught(void);
+
+/* The process that sent it; 0: the kernel, or one that is not seen from here. */
+pid_t run_signals_sender(void);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "signals.h"
 
 enum { SLOTS = 2, EAGER_STEPS = 2 };
 
@@ -183,7 +182,7 @@ static int capture_body(run_stepper *stepper, struct slot *slot, beton_error *er
 static int put_inputs(run_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
 	run_session *session = stepper->session;
-	slot->figures->told_to_stop = run_signals_caught() ? 1 : 0;
+	slot->figures->told_to_stop = run_session_is_told(session) ? 1 : 0;
 	int result = stepper->api->copy(session->stream, extra(session, RUN_SLOT_STOP), &slot->figures->told_to_stop,
 					sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
 	if (result == BETON_OK)

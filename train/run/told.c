@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "told.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+#include "signals.h"
+
+/* The number of the signal, a space, and the text. */
+#define KEY "told"
+#define CONNECT_MS 2000
+
+/* "from pid 4711 (bash)": as far as there is still somebody to look at. */
+static void describe_sender(pid_t pid, char *text, size_t size)
+{
+	char path[64], name[64] = "";
+	FILE *file;
+
+	if (!pid) {
+		snprintf(text, size, "from the kernel, or from outside of this container");
+		return;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file && fgets(name, sizeof(name), file))
+		name[strcspn(name, "\n")] = '\0';
+	if (file)
+		fclose(file);
+	snprintf(text, size, *name ? "from pid %d (%s)" : "from pid %d", (int)pid, name);
+}
+
+static bool is_first(dtrain_store *store)
+{
+	int64_t count = 1;
+
+	/* A store that is gone has nobody to tell; this rank's own words are worth as much then. */
+	if (store)
+		dtrain_store_add(store, KEY, 1, &count, NULL);
+	return count == 1;
+}
+
+void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
+{
+	static bool noted;
+	int number = run_signals_caught();
+	char sender[128], *text;
+
+	if (noted || !number)
+		return;
+	noted = true;
+	if ((launcher && run_signals_sender() == launcher) || !is_first(store))
+		return;
+	describe_sender(run_signals_sender(), sender, sizeof(sender));
+	text = bt_format("%d rank %d was told to stop by SIG%s %s", number, rank, sigabbrev_np(number), sender);
+	if (!text)
+		return;
+	fprintf(stderr, "dtrain-ffcv: %s\n", strchr(text, ' ') + 1);
+	if (store)
+		dtrain_store_set(store, KEY, text, strlen(text), NULL);
+	free(text);
+}
+
+bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)
+{
+	dtrain_store *store = NULL;
+	void *value = NULL;
+	size_t size = 0;
+	char *rest;
+
+	*text = NULL;
+	if (dtrain_store_connect("127.0.0.1", port, token, CONNECT_MS, &store, NULL))
+		return false;
+	if (dtrain_store_get(store, KEY, 0, &value, &size, NULL) == BETON_OK) {
+		*number = (int)strtol(value, &rest, 10);
+		if (*number > 0 && *number < NSIG && *rest == ' ')
+			*text = strdup(rest + 1);
+	}
+	free(value);
+	dtrain_store_close(&store);
+	return *text;
+}
