@@ -50,8 +50,9 @@ static void speak(int fd)
 		what = zeros;
 		size = sizeof(zeros);
 	}
-	if (strcmp(kind, "reset") != 0)
-		REQUIRE(send(fd, what, size, MSG_NOSIGNAL) == (ssize_t)size);
+	/* The peer may have closed its port by now. */
+	if (strcmp(kind, "reset") != 0 && send(fd, what, size, MSG_NOSIGNAL) < 0)
+		REQUIRE(errno == EPIPE || errno == ECONNRESET);
 	if (strcmp(kind, "reset") == 0 || strcmp(kind, "frame and reset") == 0) {
 		REQUIRE(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0);
 		close(fd);
