@@ -5,7 +5,7 @@ set -eu
 dtrain=$(realpath "$1")
 make_beton=$(realpath "$2")
 compare_logs=$(realpath "$3")
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT SLURM_PROCID OMPI_COMM_WORLD_RANK
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT SLURM_PROCID OMPI_COMM_WORLD_RANK DTRAIN_STORE_TOKEN
 folder=$(realpath "$(mktemp -d)")
 trap 'end_ranks; rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM

@@ -47,7 +47,7 @@ static void usage(void)
 	     "                    several devices each rank takes that of its local rank, if no index is given\n"
 	     "  --backend NAME    gloo or nccl; default: that of the device\n"
 	     "  --share-device    ranks may use the same GPU, where NCCL can do that\n"
-	     "  --interface NAME  network interface of Gloo\n"
+	     "  --interface NAME  network interface between the ranks\n"
 	     "  --timeout N       seconds that an operation may take (default 60)\n"
 	     "  --json            one JSON object instead of a table\n"
 	     "  --help            this text\n\n"
