@@ -120,24 +120,24 @@ static int rank_is_told(const struct rank_env *env)
 {
 	dtrain_store_server *server = NULL;
 	dtrain_store *store = NULL;
+	int status = dtrain__rank_env_store(env, NULL, 20000, &server, &store, NULL);
 	void *value = NULL;
 	size_t size = 0;
 
-	if (dtrain__rank_env_store(env, NULL, 20000, &server, &store, NULL))
-		return 4;
 	run_signals_catch();
 	print_pid();
-	if (env->rank != 2) {
-		if (dtrain_store_get(store, "stop", 60000, &value, &size, NULL))
-			return 5;
-		return 128 + SIGTERM;
+	if (env->rank != 2 && !status) {
+		status = dtrain_store_get(store, "stop", 60000, &value, &size, NULL);
+	} else if (!status) {
+		while (!run_signals_caught())
+			poll(NULL, 0, 10);
+		dtrain__told_note(store, env->rank, getppid());
+		status = dtrain_store_set(store, "stop", NULL, 0, NULL);
+		poll(NULL, 0, 300);
 	}
-	while (!run_signals_caught())
-		poll(NULL, 0, 10);
-	dtrain__told_note(store, env->rank, getppid());
-	dtrain_store_set(store, "stop", NULL, 0, NULL);
-	poll(NULL, 0, 300);
-	return 128 + SIGTERM;
+	free(value);
+	dtrain_store_close(&store);
+	return status ? 4 : 128 + SIGTERM;
 }
 
 static int rank_main(const char *mode)
