@@ -169,7 +169,8 @@ int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error 
 	if (version == 0)
 		return damaged(reader, "it says version 0", offset, err);
 	/* What a later version says is unknown; without it the file is one that FFCV could have written. */
-	return version == EXTENSION_VERSION ? read_block(reader, footer, offset, head, err) : BETON_OK;
+	reader->extension.ignored = version != EXTENSION_VERSION;
+	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
 }
 
 int beton_extension_check(const beton_reader *reader, const extension_section *section, beton_error *err)

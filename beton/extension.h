@@ -4,6 +4,7 @@
 #ifndef BETON_EXTENSION_H
 #define BETON_EXTENSION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <beton/beton.h>
@@ -21,6 +22,7 @@ typedef struct extension_block {
 	uint32_t count;
 	extension_section list[EXTENSION_ENTRIES_MAX]; /* by offset */
 	extension_section known[SECTION_KINDS];        /* by kind */
+	bool ignored; /* there may be a block, of which nothing is known: of a later version, or damaged */
 } extension_block;
 
 /* Reads the block, if the file has one of a known version, and sets what info says of it. head: header and field

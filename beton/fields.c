@@ -52,19 +52,26 @@ static uint32_t dtype_item_size(const char *text)
 	}
 }
 
-/* False when the array is larger than limit bytes; an array without elements fits. */
-static bool array_fits(const beton_field *field, uint64_t limit)
+static bool has_zero_dimension(const beton_field *field)
 {
 	for (uint32_t i = 0; i < field->ndim; i++)
 		if (field->shape[i] == 0)
 			return true;
+	return false;
+}
+
+/* False when the array is larger than limit bytes. Without elements it has none, but NumPy has no array whose other
+ * dimensions alone are more than 2^63 - 1 bytes. */
+static bool array_fits(const beton_field *field, uint64_t limit)
+{
+	uint64_t most = has_zero_dimension(field) ? INT64_MAX : limit;
 	uint64_t bytes = field->item_size;
 	for (uint32_t i = 0; i < field->ndim; i++) {
-		if (field->shape[i] > limit / bytes)
+		if (field->shape[i] > most / bytes)
 			return false;
-		bytes *= field->shape[i];
+		bytes *= field->shape[i] ? field->shape[i] : 1;
 	}
-	return bytes <= limit;
+	return bytes <= most;
 }
 
 uint64_t beton_array_bytes(const beton_field *field)
@@ -114,7 +121,7 @@ static int parse_array(const uint8_t *arguments, uint32_t room, const char *path
 		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': it has no shape", path, field->name);
 	if (!array_fits(field, limit))
 		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': one array is larger than %llu bytes, the most",
-			       path, field->name, (unsigned long long)limit);
+			       path, field->name, (unsigned long long)(has_zero_dimension(field) ? INT64_MAX : limit));
 	return BETON_OK;
 }
 
@@ -160,6 +167,33 @@ int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t inde
 	return BETON_OK;
 }
 
+static bool is_zeros(const uint8_t *bytes, size_t size)
+{
+	return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0);
+}
+
+const char *beton_field_contradiction(const uint8_t *descriptor, const beton_field *field)
+{
+	const uint8_t *name = descriptor + FIELD_NAME;
+	const uint8_t *arguments = descriptor + FIELD_ARGUMENTS;
+	size_t length = strnlen((const char *)name, BETON_NAME_MAX);
+	if (length == 0)
+		return "it has no name";
+	for (size_t i = 0; i < length; i++)
+		if (name[i] > 0x7f)
+			return "its name is not ASCII";
+	if (!is_zeros(name + length, BETON_NAME_MAX - length))
+		return "there is something behind the end of its name";
+	size_t room = field->compression == BETON_COMPRESSION_NONE ? ARGUMENTS_SIZE : COMPRESSED_MARK;
+	size_t used = 0;
+	if (beton_type_is_array(field->type)) {
+		if (has_zero_dimension(field))
+			return "a dimension of its arrays is 0";
+		used = ARRAY_TYPE + (size_t)load_u64(arguments + ARRAY_TYPE_LENGTH);
+	}
+	return is_zeros(arguments + used, room - used) ? NULL : "it has arguments that its type does not take";
+}
+
 /* limit: bytes of one array. */
 static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, beton_error *err)
 {
@@ -167,10 +201,12 @@ static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, 
 	    (field->item_size = dtype_item_size(field->dtype)) == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': dtype '%.15s' is not that of a plain array",
 			       field->name, field->dtype);
-	if (field->ndim < 1 || field->ndim > BETON_DIMS_MAX || field->shape[field->ndim - 1] == 0)
+	/* FFCV ends the dimensions at the last one that is not 0: an array without elements comes back as another one.
+	 */
+	if (field->ndim < 1 || field->ndim > BETON_DIMS_MAX || has_zero_dimension(field))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "field '%s': an array needs 1 to %d dimensions, the last one not 0; it has %u",
-			       field->name, BETON_DIMS_MAX, field->ndim);
+			       "field '%s': an array needs 1 to %d dimensions, none of them 0; it has %u", field->name,
+			       BETON_DIMS_MAX, field->ndim);
 	if (!array_fits(field, limit))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "field '%s': one array is larger than a page of %llu bytes; raise the page size",

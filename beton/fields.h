@@ -12,6 +12,10 @@
 int beton_field_parse(const uint8_t *descriptor, const char *path, uint32_t index, uint32_t page_size,
 		      beton_field *field, beton_error *err);
 
+/* What in the descriptor of a field that was parsed no writer puts there, or NULL: the header counts more fields than
+ * were written, or the bytes are damaged. */
+const char *beton_field_contradiction(const uint8_t *descriptor, const beton_field *field);
+
 /* Checks a caller's field (name, type, dtype, shape), sets item_size, and writes its descriptor. Errors:
  * INVALID_ARGUMENT. */
 int beton_field_format(beton_field *field, uint32_t index, uint32_t page_size, uint8_t *descriptor, beton_error *err);

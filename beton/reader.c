@@ -209,6 +209,7 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 				      .offset = info->alloc_table_offset,
 				      .size = info->alloc_entries * ALLOC_ENTRY_SIZE,
 				      .piece = TABLE_SUM_PIECE};
+	reader->extension.ignored = flags & OPEN_WITHOUT_BLOCK;
 	if (flags & OPEN_WITHOUT_BLOCK)
 		return BETON_OK;
 	int result = beton_extension_read(reader, head, err);

@@ -53,4 +53,17 @@ int beton_read_section(const beton_reader *reader, const char *section, void *de
 int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
 			beton_error *err);
 
+/* Takes all values of a sample from its record and from the entries that the table has for it where it is in order. As
+ * beton_reader_sample. */
+int beton_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
+		      beton_value *values, beton_error *err);
+
+/* Hears of one sample: its values, BETON_OK or SAMPLE_CORRUPT, and then the fault. What it returns ends the walk unless
+ * it is BETON_OK. */
+typedef int (*sample_function)(void *context, const beton_value *values, int result, const beton_error *fault);
+
+/* Calls take for all samples in their order, with metadata and table read by large pieces. What take returned, or IO,
+ * FILE_CHANGED, NO_MEMORY. */
+int beton_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err);
+
 #endif

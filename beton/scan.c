@@ -48,6 +48,58 @@ int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t f
 	return result;
 }
 
+/* Takes `count` samples, from `first` on, whose records and entries are here. */
+static int take_batch(const beton_reader *reader, const uint8_t *records, const uint8_t *entries, uint64_t first,
+		      uint64_t count, beton_value *values, sample_function take, void *context, beton_error *err)
+{
+	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
+	for (uint64_t i = 0; i < count; i++) {
+		beton_error fault;
+		int result = beton_take_values(reader, first + i, records + i * reader->info.record_size,
+					       entries + i * entries_size, values, &fault);
+		if (result != BETON_OK && result != BETON_SAMPLE_CORRUPT) {
+			if (err)
+				*err = fault;
+			return result;
+		}
+		result = take(context, values, result, &fault);
+		if (result != BETON_OK)
+			return result;
+	}
+	return BETON_OK;
+}
+
+int beton_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err)
+{
+	const beton_file_info *info = &reader->info;
+	size_t record = info->record_size;
+	size_t entries_size = (size_t)reader->num_blobs * ALLOC_ENTRY_SIZE;
+	uint64_t batch = record + entries_size < PIECE ? PIECE / (record + entries_size) : 1;
+	batch = batch < info->num_samples ? batch : info->num_samples;
+	uint8_t *records = malloc((size_t)batch * record + 1);
+	uint8_t *entries = malloc((size_t)batch * entries_size + 1);
+	beton_value *values = calloc(info->num_fields, sizeof(*values));
+	int result = BETON_OK;
+	if (!records || !entries || !values)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples of %u fields", reader->path,
+				 (unsigned long long)batch, info->num_fields);
+	for (uint64_t first = 0; first < info->num_samples && result == BETON_OK; first += batch) {
+		uint64_t left = info->num_samples - first;
+		uint64_t count = batch < left ? batch : left;
+		result = beton_read_section(reader, "metadata", records, (size_t)count * record,
+					    info->metadata_offset + first * record, err);
+		if (result == BETON_OK)
+			result = beton_read_section(reader, "allocation table", entries, (size_t)count * entries_size,
+						    info->alloc_table_offset + first * entries_size, err);
+		if (result == BETON_OK)
+			result = take_batch(reader, records, entries, first, count, values, take, context, err);
+	}
+	free(values);
+	free(entries);
+	free(records);
+	return result;
+}
+
 /* ---- the order in which samples lie in the file ---- */
 
 typedef struct watcher {

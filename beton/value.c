@@ -140,6 +140,17 @@ static int image_value(const beton_reader *reader, value_place *place, const uin
 	return result;
 }
 
+/* The shortest text is its NUL. */
+static int check_json_size(const beton_reader *reader, const value_place *place, const beton_value *value,
+			   beton_error *err)
+{
+	if (value->type != BETON_FIELD_JSON || value->size)
+		return BETON_OK;
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)place->sample,
+			      "%s: sample %llu, field '%s': a JSON text of 0 bytes, without its NUL", reader->path,
+			      (unsigned long long)place->sample, name_of(reader, place));
+}
+
 static int compressed_value(const beton_reader *reader, value_place *place, const uint8_t *slot, beton_value *out,
 			    beton_error *err)
 {
@@ -158,7 +169,7 @@ static int compressed_value(const beton_reader *reader, value_place *place, cons
 				      "%s: sample %llu, field '%s': %llu bytes cannot come from %llu compressed ones",
 				      reader->path, (unsigned long long)place->sample, field->name,
 				      (unsigned long long)out->size, (unsigned long long)place->size);
-	return BETON_OK;
+	return check_json_size(reader, place, out, err);
 }
 
 /* slot: the field's part of the record. */
@@ -191,7 +202,7 @@ static int take_value(const beton_reader *reader, value_place *place, const uint
 	place->pointer = bits;
 	int result = find_blob(reader, place, out, err);
 	out->size = out->blob.size;
-	return result;
+	return result == BETON_OK ? check_json_size(reader, place, out, err) : result;
 }
 
 int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
@@ -245,9 +256,8 @@ static void mark_damaged(const beton_reader *reader, uint64_t sample, uint32_t f
 		.type = reader->fields[field].type, .sample = sample, .field = field, .status = BETON_SAMPLE_CORRUPT};
 }
 
-/* Takes all values from a sample's record and its entries. */
-static int take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
-		       beton_value *values, beton_error *err)
+int beton_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
+		      beton_value *values, beton_error *err)
 {
 	int first = BETON_OK;
 	for (uint32_t i = 0; i < reader->info.num_fields; i++) {
@@ -277,7 +287,7 @@ static int read_sample(const beton_reader *reader, uint64_t sample, uint8_t *rec
 			mark_damaged(reader, sample, i, &values[i]);
 	if (result == BETON_OK)
 		result = read_entries(reader, entries, reader->num_blobs, sample * reader->num_blobs, err);
-	return result == BETON_OK ? take_values(reader, sample, record, entries, values, err) : result;
+	return result == BETON_OK ? beton_take_values(reader, sample, record, entries, values, err) : result;
 }
 
 int beton_reader_sample(const beton_reader *reader, uint64_t sample, beton_value *values, beton_error *err)

@@ -291,7 +291,7 @@ static int run_threads(verification *self, beton_error *err)
 
 static int check_structure(verification *self, beton_reader *reader, beton_error *err)
 {
-	int result = beton_structure_check(reader, tell_structure, self, err);
+	int result = beton_structure_check(reader, false, tell_structure, self, err);
 	if (result == BETON_FORMAT)
 		return cancelled(reader->path, err);
 	if (result != BETON_OK)

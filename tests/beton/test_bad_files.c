@@ -318,8 +318,12 @@ static void test_9_array_arguments(void **state)
 	expect_refusal(path, BETON_FORMAT);
 	set_array(f4, 13, huge, 0);
 	expect_refusal(path, BETON_FORMAT);
-	/* No elements: legal, but then no sample has the right size. */
-	const uint64_t none[] = {UINT64_MAX, UINT64_MAX, 0, 1};
+	/* No elements: but no array of NumPy's has such dimensions beside the 0. */
+	const uint64_t huge_beside_none[] = {UINT64_MAX, UINT64_MAX, 0, 1};
+	set_array(f4, 13, huge_beside_none, 4);
+	expect_refusal(path, BETON_FORMAT);
+	/* Otherwise it opens, and then no sample has the right size. */
+	const uint64_t none[] = {UINT32_MAX, 7, 0, 1};
 	set_array(f4, 13, none, 4);
 	beton_reader *reader = open_good(path);
 	assert_int_equal(read_everything(reader), SAMPLES);

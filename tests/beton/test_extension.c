@@ -418,12 +418,14 @@ static void test_13_decompressed_sizes(void **state)
 		0, 1, 10, 64, 255, 257, 4096, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_MAX};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int k = 0; k < 2; k++) {
-			assert_int_equal(edit(slots[k], sizes[i], 8, SEAL_ALL), BETON_SAMPLE_CORRUPT);
+			/* Some sizes cannot be, whatever the content. */
+			int result = edit(slots[k], sizes[i], 8, SEAL_ALL);
+			assert_true(result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT);
 			beton_reader *reader = open_good(path);
 			assert_int_equal(read_everything(reader), 1);
 			beton_reader_close(&reader);
 		}
-	assert_int_equal(edit(slots[0] - 8, 5, 8, SEAL_ALL), BETON_SAMPLE_CORRUPT);
+	assert_int_equal(edit(slots[0] - 8, 5, 8, SEAL_ALL), BETON_FORMAT);
 	/* Any bytes may stand where compressed ones should. */
 	made_file file = make_file(&usual);
 	uint64_t blob = peek(&file, slots[0] - 16, 8);

@@ -39,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			"an array fits a page");
 		require(memchr(field.dtype, 0, sizeof(field.dtype)) != NULL, "a type ends");
 	}
-	/* What cannot be written: names that are not printable. */
+	const char *contradiction = beton_field_contradiction(descriptor, &field);
+	/* What cannot be written: names that are not printable, arrays without elements. */
 	beton_field written = field;
 	if (compressed || beton_field_format(&written, 3, page_size, again, NULL) != BETON_OK)
 		return 0;
@@ -48,5 +49,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			memcmp(field.shape, written.shape, sizeof(field.shape)) == 0 &&
 			strcmp(field.dtype, written.dtype) == 0 && field.item_size == written.item_size,
 		"it is the same field");
+	require(beton_field_contradiction(again, &written) == NULL, "what is written does not contradict itself");
+	/* The type of an array can be spelt with blanks. */
+	require(contradiction || beton_type_is_array(field.type) || memcmp(descriptor, again, FIELD_SIZE) == 0,
+		"a descriptor without a contradiction is one that could have been written");
 	return 0;
 }

@@ -175,9 +175,11 @@ BETON_API int beton_reader_unpack(const beton_reader *reader, const beton_value 
 BETON_API int beton_reader_check_text(const beton_reader *reader, const beton_value *value, const void *text,
 				      beton_error *err);
 
-/* Reads all of metadata, allocation table and extension block and checks what needs the whole file: every checksum but
- * those of the blobs, every allocation, and that none overlaps another. Stops at the first fault. Errors: FORMAT, IO,
- * FILE_CHANGED, NO_MEMORY (only a table out of order takes memory: that of the index). */
+/* Reads all of the file but its blobs and checks that its parts agree: every checksum but those of the blobs, the field
+ * descriptors, every value's place, every allocation, that none overlaps another, that each belongs to one value, and
+ * that nothing is there that the header does not count. Stops at the first fault; where it is one of a sample, err has
+ * its number. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY (a bit for each allocation; a table out of order takes that
+ * of the index as well). */
 BETON_API int beton_reader_check_structure(const beton_reader *reader, beton_error *err);
 
 /* The facts that the writer noted about the dataset: a JSON object, UTF-8, NUL terminated, valid until close. NULL with
