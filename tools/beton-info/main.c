@@ -7,6 +7,7 @@
 
 #include "info.h"
 #include "tools/common/program.h"
+#include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-info [OPTION]... FILE\n"
@@ -25,6 +26,7 @@ static int show(const char *path, bool json, const info_options *options)
 {
 	beton_error err;
 	beton_error fault;
+	text_buffer count;
 	beton_reader *reader;
 	uint64_t damaged = 0;
 	int structure = BETON_OK;
@@ -36,7 +38,8 @@ static int show(const char *path, bool json, const info_options *options)
 			      : info_print_text(reader, options, &damaged, &err);
 	beton_reader_close(&reader);
 	if (result == BETON_OK && damaged) {
-		fprintf(stderr, "beton-info: %" PRIu64 " damaged values; the first: %s\n", damaged, err.message);
+		fprintf(stderr, "beton-info: %s; the first: %s\n",
+			text_count(count, damaged, "damaged value", "damaged values"), err.message);
 		structure = BETON_OK; /* what the values show already */
 	}
 	if (structure != BETON_OK)

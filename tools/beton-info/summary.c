@@ -70,7 +70,8 @@ static void print_facts(const beton_field *field, const field_facts *facts)
 	case BETON_FIELD_TORCH_TENSOR:
 		break;
 	}
-	printf("%.1f MB, %.0f bytes on average, %" PRIu64 " at most", (double)facts->bytes / 1e6,
+	text_buffer size;
+	printf("%s, %.0f bytes on average, %" PRIu64 " at most", text_size(size, facts->bytes),
 	       facts->count ? (double)facts->bytes / (double)facts->count : 0, facts->largest);
 }
 
@@ -167,8 +168,10 @@ int info_print_text(const beton_reader *reader, const info_options *options, uin
 {
 	const beton_file_info *info = beton_reader_info(reader);
 	printf("%s: .beton version %u\n", beton_reader_path(reader), info->version);
-	printf("  size %.1f MB, %" PRIu64 " samples, pages of %u bytes, %u bytes of metadata a sample\n",
-	       (double)info->file_size / 1e6, info->num_samples, info->page_size, info->record_size);
+	text_buffer size;
+	text_buffer samples;
+	printf("  size %s, %s, pages of %u bytes, %u bytes of metadata a sample\n", text_size(size, info->file_size),
+	       text_count(samples, info->num_samples, "sample", "samples"), info->page_size, info->record_size);
 	int result = print_extension(reader, err);
 	printf("%u field%s:\n", info->num_fields, info->num_fields == 1 ? "" : "s");
 	for (uint32_t i = 0; i < info->num_fields; i++)

@@ -117,13 +117,14 @@ static void end_json(const repair_job *job, const beton_repair_report *report, i
 
 static void print_summary(const repair_job *job, const beton_repair_report *report)
 {
+	text_buffer count;
 	text_print(stdout, job->output, 0);
 	if (report->metadata_lost)
-		printf(": %llu pictures; the metadata are lost, and with them everything else\n",
-		       (unsigned long long)report->pictures);
+		printf(": %s; the metadata are lost, and with them everything else\n",
+		       text_count(count, report->pictures, "picture", "pictures"));
 	else
-		printf(": %llu of %llu samples%s\n", (unsigned long long)report->kept,
-		       (unsigned long long)report->samples,
+		printf(": %llu of %s%s\n", (unsigned long long)report->kept,
+		       text_count(count, report->samples, "sample", "samples"),
 		       report->table_lost ? "; the allocation table was lost" : "");
 	if (report->unverified)
 		printf("The numbers of %llu of them are under a damaged checksum: all but one or a few of them are "

@@ -13,6 +13,7 @@
 #include "tools/common/facts.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
+#include "tools/common/text.h"
 #include "view.h"
 
 static const char *const usage_text =
@@ -239,6 +240,7 @@ int main(int argc, char **argv)
 	view_options options = {.number = 64, .columns = 8, .side = 160, .max_pixels = BT_MAX_PIXELS_DEFAULT};
 	beton_error err;
 	uint64_t damaged = 0;
+	text_buffer count;
 	int option;
 	while ((option = getopt_long(argc, argv, "n:i:c:w:f:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
@@ -263,8 +265,8 @@ int main(int argc, char **argv)
 	int result = view(&options, &damaged, &err);
 	selection_free(&options.selection);
 	if (result == BETON_OK && damaged)
-		fprintf(stderr, "beton-view: %llu damaged pictures; the first: %s\n", (unsigned long long)damaged,
-			err.message);
+		fprintf(stderr, "beton-view: %s; the first: %s\n",
+			text_count(count, damaged, "damaged picture", "damaged pictures"), err.message);
 	int status = program_end("beton-view", result, &err);
 	return damaged ? 1 : status;
 }

@@ -19,6 +19,7 @@
 #include "source.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/text.h"
 
 /* OUT.beton -> OUT.val.beton; any other name gets .val behind it. NULL: no memory. */
 static char *val_name(const char *output)
@@ -184,14 +185,16 @@ static int write_sets(write_run *self, beton_error *err)
 static void print_summary(const write_run *self)
 {
 	double seconds = progress_seconds(&self->bar);
-	printf("%s: %llu samples", self->train.path, (unsigned long long)self->train.written);
+	size_t classes = self->train.from->classes.count;
+	text_buffer text;
+	printf("%s: %s", self->train.path, text_count(text, self->train.written, "sample", "samples"));
 	if (self->val.from)
-		printf("; %s: %llu samples", self->val.path, (unsigned long long)self->val.written);
-	if (self->train.from->classes.count)
-		printf("; %zu classes", self->train.from->classes.count);
+		printf("; %s: %s", self->val.path, text_count(text, self->val.written, "sample", "samples"));
+	if (classes)
+		printf("; %s", text_count(text, classes, "class", "classes"));
 	if (self->faults.skipped)
 		printf("; %llu left out", (unsigned long long)self->faults.skipped);
-	printf("; %.1f MB, %.2f s, %.0f samples/s\n", (double)self->bar.bytes / 1e6, seconds,
+	printf("; %s, %.2f s, %.0f samples/s\n", text_size(text, self->bar.bytes), seconds,
 	       (double)self->bar.done / seconds);
 }
 

@@ -22,19 +22,22 @@ static void print_line(json_t *object, const char *output)
 void summary_print(const char *output, const progress *bar, bool json)
 {
 	double seconds = progress_seconds(bar);
+	text_buffer samples;
+	text_buffer size;
 	if (json)
 		print_line(json_pack("{s:I, s:I, s:f}", "samples", (json_int_t)bar->done, "bytes",
 				     (json_int_t)bar->bytes, "seconds", seconds),
 			   output);
 	else
-		printf("%s: %llu samples, %.1f MB, %.2f s\n", output, (unsigned long long)bar->done,
-		       (double)bar->bytes / 1e6, seconds);
+		printf("%s: %s, %s, %.2f s\n", output, text_count(samples, bar->done, "sample", "samples"),
+		       text_size(size, bar->bytes), seconds);
 }
 
 void summary_print_file(const char *output, uint64_t samples, bool json)
 {
+	text_buffer count;
 	if (json)
 		print_line(json_pack("{s:I}", "samples", (json_int_t)samples), output);
 	else
-		printf("%s: %llu samples\n", output, (unsigned long long)samples);
+		printf("%s: %s\n", output, text_count(count, samples, "sample", "samples"));
 }

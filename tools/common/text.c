@@ -32,6 +32,21 @@ void text_print_utf8(FILE *stream, const char *text, int width)
 	fprintf(stream, "%-*s", width, harmless.message);
 }
 
+const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many)
+{
+	snprintf(buffer, sizeof(text_buffer), "%llu %s", (unsigned long long)count, count == 1 ? one : many);
+	return buffer;
+}
+
+const char *text_size(text_buffer buffer, uint64_t bytes)
+{
+	if (bytes < 1000)
+		return text_count(buffer, bytes, "byte", "bytes");
+	bool small = bytes < 999950; /* 1000.0 kB would be a MB */
+	snprintf(buffer, sizeof(text_buffer), "%.1f %s", (double)bytes / (small ? 1e3 : 1e6), small ? "kB" : "MB");
+	return buffer;
+}
+
 /* Replaces each byte for which `bad` says so by the mark and two digits. */
 static char *escape(const char *bytes, const char *mark, bool (*bad)(const char *bytes, size_t at))
 {

@@ -24,6 +24,12 @@ char *text_utf8(const char *bytes);
  * memory. */
 char *text_file_name(const char *bytes);
 
+/* How people say it: "1 sample", "2 samples"; "312 bytes", "4.1 kB", "12.5 MB". Written to buffer, which is returned.
+ */
+typedef char text_buffer[48];
+const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many);
+const char *text_size(text_buffer buffer, uint64_t bytes);
+
 /* A number of bytes, or with K, M, G or T (and iB, if one likes) of powers of 1024. Errors: INVALID_ARGUMENT naming
  * `what` and the text. */
 int text_parse_size(const char *what, const char *text, uint64_t *out, beton_error *err);
