@@ -157,8 +157,12 @@ static int check_sample(const verification *self, uint64_t sample, beton_value *
 	for (uint32_t i = 0; i < reader->info.num_fields && result == BETON_OK; i++) {
 		beton_error fault;
 		if (values[i].status == BETON_OK) {
-			if (self->options->deep && beton_type_has_blob(values[i].type))
+			if (!beton_type_has_blob(values[i].type))
+				continue;
+			if (self->options->deep)
 				result = check_content(self, &values[i], buffer, chunk, &damaged, err);
+			else
+				chunk->report.unread++;
 			continue;
 		}
 		/* Once more, for the message. */
@@ -193,6 +197,7 @@ static void report_chunks(verification *self)
 		total->bytes += chunk->report.bytes;
 		total->pictures += chunk->report.pictures;
 		total->undecoded += chunk->report.undecoded;
+		total->unread += chunk->report.unread;
 		self->reported++;
 	}
 	if (self->result == BETON_OK && self->options->progress &&
@@ -289,8 +294,17 @@ static int run_threads(verification *self, beton_error *err)
 
 /* ---- the file ---- */
 
+/* A part without bytes needs no checksum. */
+static bool has_all_checksums(const beton_reader *reader)
+{
+	const beton_file_info *info = &reader->info;
+	return info->has_extension && (info->alloc_entries == 0 || info->has_checksums) &&
+	       (reader->metadata.size == 0 || reader->metadata.sums) && (reader->table.size == 0 || reader->table.sums);
+}
+
 static int check_structure(verification *self, beton_reader *reader, beton_error *err)
 {
+	self->report->checksums = has_all_checksums(reader);
 	int result = beton_structure_check(reader, false, tell_structure, self, err);
 	if (result == BETON_FORMAT)
 		return cancelled(reader->path, err);
@@ -357,5 +371,6 @@ int beton_verify(const char *path, const beton_verify_options *given, beton_veri
 			result = run_threads(&self, err);
 	}
 	beton_reader_close(&reader);
+	report->whole = result == BETON_OK && report->findings == 0 && report->unread == 0 && report->checksums;
 	return result;
 }

@@ -109,6 +109,9 @@ static void test_whole_files(void **state)
 			assert_int_equal(report.pictures, threads % 2 ? SAMPLES : 0);
 			assert_int_equal(report.undecoded, 0);
 			assert_true((report.bytes > 0) == (threads % 2));
+			assert_int_equal(report.unread, threads % 2 ? 0 : SAMPLES * (FIELDS - 1));
+			assert_int_equal(report.checksums, !plain);
+			assert_int_equal(report.whole, !plain && threads % 2);
 			assert_int_equal(result.samples, SAMPLES);
 		}
 	}
@@ -122,6 +125,26 @@ static void test_whole_files(void **state)
 		assert_int_equal(beton_verify(unpack_golden(golden[i]), &options, &report, NULL), BETON_OK);
 		if (report.findings)
 			fail_msg("%s", result.list[0].message);
+		assert_false(report.whole || report.checksums || report.unread);
+	}
+}
+
+/* Where there is nothing in the pages, there is nothing that deep would read. */
+static void test_whole_without_pages(void **state)
+{
+	(void)state;
+	const beton_field field = {.name = "x", .type = BETON_FIELD_FLOAT};
+	for (int samples = 0; samples < 2; samples++) {
+		beton_writer *writer;
+		assert_int_equal(beton_writer_open(&writer, path, &field, 1, NULL, NULL), BETON_OK);
+		if (samples)
+			assert_int_equal(beton_writer_append(writer, &(beton_input){.real = 2}, NULL), BETON_OK);
+		assert_int_equal(beton_writer_finish(writer, NULL), BETON_OK);
+		beton_writer_close(&writer);
+		assert_true(verify(false, 1).whole);
+		/* In the descriptor. */
+		patch_number(path, 24 + 500, 1, 1);
+		assert_false(verify(false, 1).whole);
 	}
 }
 
@@ -316,10 +339,11 @@ static void test_findings_of_the_file_stop_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_files),       cmocka_unit_test(test_17_19_21_content_without_checksums),
-		cmocka_unit_test(test_18_flipped_bit),    cmocka_unit_test(test_structure),
-		cmocka_unit_test(test_extension_block),   cmocka_unit_test(test_files_that_do_not_open),
-		cmocka_unit_test(test_callbacks_stop_it), cmocka_unit_test(test_findings_of_the_file_stop_it),
+		cmocka_unit_test(test_whole_files),         cmocka_unit_test(test_17_19_21_content_without_checksums),
+		cmocka_unit_test(test_18_flipped_bit),      cmocka_unit_test(test_structure),
+		cmocka_unit_test(test_extension_block),     cmocka_unit_test(test_files_that_do_not_open),
+		cmocka_unit_test(test_callbacks_stop_it),   cmocka_unit_test(test_findings_of_the_file_stop_it),
+		cmocka_unit_test(test_whole_without_pages),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton-verify: whether .beton files are whole. */
+ * beton-verify: which faults .beton files have. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,17 +19,18 @@
 
 static const char *const usage_text =
 	"Usage: beton-verify [OPTION]... FILE...\n"
-	"Check whether .beton files are whole; list every fault with its section, offset and sample.\n"
+	"Check .beton files; list every fault with its section, offset and sample. Without --deep the structure is\n"
+	"checked, and what is stored in the pages is not read.\n"
 	"\n"
 	"  -d, --deep         read all of it: compare checksums, decode every picture\n"
 	"  -m, --max-pixels=N a JPEG that has more is a fault, and not decoded (default 89478485)\n"
 	"  -t, --threads=N    default: one for each core\n"
 	"  -j, --json         one JSON object for each file\n"
-	"  -Q, --quiet        no progress, and nothing about files that are whole\n"
+	"  -Q, --quiet        no progress, and nothing about files without a fault\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
 	"\n"
-	"Exit status: 0 every file is whole, 1 a fault was found or a file cannot be read, 2 wrong usage.\n";
+	"Exit status: 0 no fault was found, 1 there is one or a file cannot be read, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
 	{"deep", no_argument, NULL, 'd'},          {"max-pixels", required_argument, NULL, 'm'},
@@ -112,14 +113,25 @@ static void begin_json(const char *path)
 	free(name);
 }
 
-static void end_json(const file_check *self, const beton_verify_report *report, int result, const beton_error *err)
+static const char *json_word(bool value)
 {
+	return value ? "true" : "false";
+}
+
+/* "whole" is null where nothing was found, but not everything was, or can be, looked at. */
+static void end_json(const file_check *self, const beton_verify_report *report, bool deep, int result,
+		     const beton_error *err)
+{
+	bool faulty = result != BETON_OK || report->findings;
 	printf("%s], \"whole\": %s, \"samples\": %llu, \"damaged_samples\": %llu, \"pictures\": %llu, "
-	       "\"undecoded_pictures\": %llu, \"bytes\": %llu, \"seconds\": %.6g",
-	       self->any ? "\n " : "", result == BETON_OK && report->findings == 0 ? "true" : "false",
+	       "\"undecoded_pictures\": %llu, \"bytes\": %llu, \"deep\": %s, \"unread_values\": %llu, \"checksums\": "
+	       "%s, "
+	       "\"seconds\": %.6g",
+	       self->any ? "\n " : "", faulty || report->whole ? json_word(report->whole) : "null",
 	       (unsigned long long)report->samples, (unsigned long long)report->damaged_samples,
 	       (unsigned long long)report->pictures, (unsigned long long)report->undecoded,
-	       (unsigned long long)report->bytes, progress_seconds(&self->bar));
+	       (unsigned long long)report->bytes, json_word(deep), (unsigned long long)report->unread,
+	       json_word(report->checksums), progress_seconds(&self->bar));
 	if (result != BETON_OK) {
 		json_t *text = json_string(err->message);
 		fputs(", \"error\": ", stdout);
@@ -129,26 +141,40 @@ static void end_json(const file_check *self, const beton_verify_report *report, 
 	fputs("}\n", stdout);
 }
 
+/* What was looked at, and what nothing could tell. */
 static void print_summary(const file_check *self, const beton_verify_report *report, bool deep)
 {
 	double seconds = progress_seconds(&self->bar);
+	text_buffer samples;
+	text_buffer text;
+	text_count(samples, report->samples, "sample", "samples");
 	text_print(stdout, self->path, 0);
 	if (report->findings)
-		printf(": %llu findings, %llu of %llu samples damaged", (unsigned long long)report->findings,
-		       (unsigned long long)report->damaged_samples, (unsigned long long)report->samples);
+		printf(": %s, %llu of %s damaged", text_count(text, report->findings, "finding", "findings"),
+		       (unsigned long long)report->damaged_samples, samples);
 	else
-		printf(": whole, %llu samples", (unsigned long long)report->samples);
-	if (deep)
-		printf("; %.1f MB and %llu pictures in %.2f s, %.0f MB/s", (double)report->bytes / 1e6,
-		       (unsigned long long)report->pictures, seconds,
-		       seconds > 0 ? (double)report->bytes / 1e6 / seconds : 0);
+		printf(": %s, %s",
+		       report->whole ? "whole"
+		       : deep        ? "no fault found"
+				     : "no fault in its structure",
+		       samples);
+	if (deep) {
+		printf("; %s", text_size(text, report->bytes));
+		printf(" and %s in %.2f s, %.0f MB/s", text_count(text, report->pictures, "picture", "pictures"),
+		       seconds, seconds > 0 ? (double)report->bytes / 1e6 / seconds : 0);
+	}
+	if (report->unread)
+		printf("; %s not read: --deep does that",
+		       text_count(text, report->unread, "value in its pages was", "values in its pages were"));
+	if (!report->checksums && report->samples)
+		fputs("; it lacks checksums: in numbers and raw pixels a change cannot be seen", stdout);
 	if (report->undecoded)
-		printf("; %llu pictures were not decoded: this build has no JPEG decoder",
-		       (unsigned long long)report->undecoded);
+		printf("; %s not decoded: this build has no JPEG decoder",
+		       text_count(text, report->undecoded, "picture was", "pictures were"));
 	putchar('\n');
 }
 
-/* *faults becomes true if the file is not whole, or cannot be read, which is said here. CANCELLED ends everything. */
+/* *faults becomes true if the file has one, or cannot be read, which is said here. CANCELLED ends everything. */
 static int verify(const char *path, beton_verify_options *options, bool json, bool quiet, bool *faults,
 		  beton_error *err)
 {
@@ -161,7 +187,7 @@ static int verify(const char *path, beton_verify_options *options, bool json, bo
 	int result = beton_verify(path, options, &report, err);
 	progress_clear(&self.bar);
 	if (json)
-		end_json(&self, &report, result, err);
+		end_json(&self, &report, options->deep, result, err);
 	else if (result == BETON_OK && (report.findings || !quiet))
 		print_summary(&self, &report, options->deep);
 	if (result != BETON_OK && result != BETON_CANCELLED)

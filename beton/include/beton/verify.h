@@ -33,6 +33,11 @@ typedef struct beton_verify_report {
 	uint64_t bytes;     /* of blobs that were read; 0 without deep */
 	uint64_t pictures;  /* that were decoded */
 	uint64_t undecoded; /* pictures that were not, because this build has no JPEG decoder */
+	uint64_t unread;    /* values in the pages that were not read: all of them, without deep */
+	bool checksums; /* header, metadata, allocation table and every value in the pages have one: nothing can change
+			   unseen where all is read */
+	bool whole;     /* no findings, nothing unread, and checksums: the file is what its writer wrote. Else, without
+			   findings, it only has no fault that was looked for, or that can be seen */
 } beton_verify_report;
 
 typedef struct beton_verify_options {
