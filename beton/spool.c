@@ -150,16 +150,13 @@ int beton_spool_sync(spool *self, beton_error *err)
 
 int beton_spool_commit(spool *self, beton_error *err)
 {
-	int result = beton_spool_sync(self, err);
-	if (result != BETON_OK)
-		return result;
 	int fd = self->data_fd;
 	self->data_fd = -1;
 	if (close(fd) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot close", self->path);
 	if (rename(self->data_path, self->path) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot rename to the final name", self->path);
-	result = bt_sync_parent(self->path, err);
+	int result = bt_sync_parent(self->path, err);
 	unlink(self->journal_path);
 	close_fd(&self->journal_fd);
 	return result;

@@ -36,8 +36,8 @@ int beton_spool_restart(spool *self, beton_error *err);
 /* Makes the data file durable. After a failure nothing can be continued. Errors: NO_SPACE, IO. */
 int beton_spool_sync(spool *self, beton_error *err);
 
-/* Makes the data file durable and gives it the target's name; then removes the journal. On failure the target is what
- * it was before, unless only the sync of the folder failed. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY. */
+/* Gives the data file, which is durable, the target's name; then removes the journal. On failure the target is what it
+ * was before, unless only the sync of the folder failed. Errors: NO_SPACE, IO, ACCESS, NO_MEMORY. */
 int beton_spool_commit(spool *self, beton_error *err);
 
 /* Releases everything. keep: the files stay for a later writer, unless a sync failed; otherwise what is left of them is

@@ -46,7 +46,8 @@ struct beton_writer {
 	uint64_t position; /* the next index to be placed */
 	uint64_t samples;  /* placed so far, without the skipped */
 	bool placing;
-	bool finished;
+	bool prepared; /* the data file is complete and durable */
+	bool finished; /* and has its name */
 	bool cancelled;
 	beton_error failure; /* what ended the writer's life; code BETON_OK while it lives */
 
@@ -82,7 +83,7 @@ static inline uint64_t beton_writer_page_offset(const beton_writer *writer, uint
 /* Writes the page being filled, if it holds anything, and what the journal has of it. last: finish does it. */
 int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err);
 
-/* All that finish does but for the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
+/* All that prepare does but for the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
 int beton_writer_complete(beton_writer *writer, beton_error *err);
 
 /* Continues what an earlier writer of the same job left, as far as it is whole. *continued: false if there is nothing

@@ -136,7 +136,5 @@ int beton_writer_complete(beton_writer *writer, beton_error *err)
 	else if (result == BETON_OK)
 		result = write_output(writer, &move, writer->dictionaries, (size_t)writer->dictionaries_size, err);
 	free(own);
-	if (result == BETON_OK)
-		result = beton_spool_commit(&writer->files, err);
-	return result;
+	return result == BETON_OK ? beton_spool_sync(&writer->files, err) : result;
 }

@@ -93,13 +93,13 @@ static void wait_for_change(beton_writer *writer)
 
 static int usable(const beton_writer *writer, beton_error *err)
 {
-	if (writer->finished)
-		return bt_fail(err, BETON_STATE, "%s: the writer has finished", writer->path);
 	if (writer->failure.code != BETON_OK)
 		return bt_fail(err, BETON_STATE, "%s: the writer has failed: %s", writer->path,
 			       writer->failure.message);
 	if (writer->cancelled)
 		return bt_fail(err, BETON_CANCELLED, "%s: the writer was cancelled", writer->path);
+	if (writer->prepared)
+		return bt_fail(err, BETON_STATE, "%s: the writer has finished", writer->path);
 	return BETON_OK;
 }
 
@@ -252,7 +252,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	pthread_mutex_lock(&writer->mutex);
 	if (result == BETON_OK)
 		result = take(writer, &one, next, err);
-	else if (writer->finished || writer->failure.code != BETON_OK)
+	else if (writer->prepared || writer->failure.code != BETON_OK)
 		result = usable(writer, err);
 	else if (result != BETON_INVALID_ARGUMENT)
 		fail(writer, result, err);
@@ -306,7 +306,7 @@ uint64_t beton_writer_samples(const beton_writer *writer)
 }
 
 /* Nobody may be placing, waiting or missing then. */
-static int claim_finish(beton_writer *writer, beton_error *err)
+static int claim_end(beton_writer *writer, beton_error *err)
 {
 	int result = usable(writer, err);
 	if (result != BETON_OK)
@@ -320,22 +320,38 @@ static int claim_finish(beton_writer *writer, beton_error *err)
 	return BETON_OK;
 }
 
+/* With *done set if it succeeds. */
+static int settle(beton_writer *writer, int result, bool *done, const beton_error *err)
+{
+	pthread_mutex_lock(&writer->mutex);
+	writer->placing = false;
+	*done = result == BETON_OK;
+	if (result != BETON_OK)
+		fail(writer, result, err);
+	pthread_mutex_unlock(&writer->mutex);
+	return result;
+}
+
+int beton_writer_prepare(beton_writer *writer, beton_error *err)
+{
+	beton_error own;
+	if (!err)
+		err = &own;
+	pthread_mutex_lock(&writer->mutex);
+	int result = claim_end(writer, err);
+	pthread_mutex_unlock(&writer->mutex);
+	return result == BETON_OK ? settle(writer, beton_writer_complete(writer, err), &writer->prepared, err) : result;
+}
+
 int beton_writer_finish(beton_writer *writer, beton_error *err)
 {
 	beton_error own;
 	if (!err)
 		err = &own;
 	pthread_mutex_lock(&writer->mutex);
-	int result = claim_finish(writer, err);
+	bool prepared = writer->prepared && !writer->finished && !writer->cancelled && writer->failure.code == BETON_OK;
 	pthread_mutex_unlock(&writer->mutex);
-	if (result != BETON_OK)
-		return result;
-	result = beton_writer_complete(writer, err);
-	pthread_mutex_lock(&writer->mutex);
-	writer->placing = false;
-	writer->finished = result == BETON_OK;
-	if (result != BETON_OK)
-		fail(writer, result, err);
-	pthread_mutex_unlock(&writer->mutex);
-	return result;
+	int result = prepared ? BETON_OK : beton_writer_prepare(writer, err);
+	return result == BETON_OK ? settle(writer, beton_spool_commit(&writer->files, err), &writer->finished, err)
+				  : result;
 }

@@ -678,6 +678,44 @@ static void test_nothing_appears_before_finish(void **state)
 	free(old.data);
 }
 
+static void test_prepared_file(void **state)
+{
+	(void)state;
+	static sample_data data;
+	beton_error err;
+	const char *folder = in_folder("prepared");
+	assert_int_equal(mkdir(folder, 0755), 0);
+	const char *path = in_folder("prepared/file.beton");
+	make_sample(&data, 1);
+	for (int given_up = 0; given_up < 2; given_up++) {
+		write_file(path, "old", 3);
+		beton_writer *writer;
+		assert_int_equal(beton_writer_open(&writer, path, every_field, FIELDS, NULL, NULL), BETON_OK);
+		assert_int_equal(beton_writer_append(writer, data.inputs, NULL), BETON_OK);
+		assert_int_equal(beton_writer_prepare(writer, &err), BETON_OK);
+		file_content old = read_file(path);
+		assert_int_equal(old.size, 3);
+		free(old.data);
+		assert_int_equal(beton_writer_append(writer, data.inputs, &err), BETON_STATE);
+		assert_int_equal(beton_writer_prepare(writer, &err), BETON_STATE);
+		if (given_up) {
+			beton_writer_cancel(writer);
+			assert_int_equal(beton_writer_finish(writer, &err), BETON_CANCELLED);
+			beton_writer_close(&writer);
+			assert_int_equal(entries_in(folder), 1);
+			expect_refusal(path, BETON_TRUNCATED);
+			break;
+		}
+		assert_int_equal(beton_writer_finish(writer, &err), BETON_OK);
+		assert_int_equal(beton_writer_finish(writer, &err), BETON_STATE);
+		beton_writer_close(&writer);
+		assert_int_equal(entries_in(folder), 1);
+		beton_reader *reader = open_good(path);
+		assert_int_equal(read_everything(reader), 0);
+		beton_reader_close(&reader);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -694,6 +732,7 @@ int main(void)
 		cmocka_unit_test(test_stored_values),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_nothing_appears_before_finish),
+		cmocka_unit_test(test_prepared_file),
 	};
 	make_folder();
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -279,11 +279,16 @@ BETON_API uint64_t beton_writer_position(const beton_writer *writer);
 /* Samples that the file has so far: the indices in front of the position that were not skipped. */
 BETON_API uint64_t beton_writer_samples(const beton_writer *writer);
 
-/* Writes what is left, syncs, and renames the file to its final name (replacing an older one). No other thread may
- * still be at work on the writer, which is still to be closed. Errors: STATE (also when an index is missing: it can be
- * put, and finish called again), CANCELLED; NO_SPACE, IO, NO_MEMORY: the final name then holds what it held before,
- * unless only the last step failed, the sync of the folder: then the new file stands there, but may not outlive a power
- * failure. */
+/* Writes what is left and syncs: all that finish does but the rename, so that several files can be complete before the
+ * first of them appears. No sample can be put any more, and finish is still to be called. Threads and errors: as
+ * finish; after an error the final name holds what it held before. */
+BETON_API int beton_writer_prepare(beton_writer *writer, beton_error *err);
+
+/* Writes what is left, syncs (unless prepare did), and renames the file to its final name (replacing an older one). No
+ * other thread may still be at work on the writer, which is still to be closed. Errors: STATE (also when an index is
+ * missing: it can be put, and finish called again), CANCELLED; NO_SPACE, IO, NO_MEMORY: the final name then holds what
+ * it held before, unless only the last step failed, the sync of the folder: then the new file stands there, but may not
+ * outlive a power failure. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
 /* Closes *writer, if any, and sets it to NULL. Without a successful finish its temporary files are removed, or left for
