@@ -17,7 +17,7 @@ enum { WIDTH = 70, HEIGHT = 50 };
 static void run(const char *options)
 {
 	char command[1024];
-	snprintf(command, sizeof(command), "'%s' --quiet %s '%s' '%s'", getenv("BETON_WRITE"), options,
+	snprintf(command, sizeof(command), "'%s' --quiet --force %s '%s' '%s'", getenv("BETON_WRITE"), options,
 		 in_folder("pictures"), in_folder("out.beton"));
 	if (system(command) != 0)
 		fail_msg("%s", command);

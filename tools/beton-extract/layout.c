@@ -12,8 +12,6 @@
 #include "tools/common/program.h"
 #include "tools/common/text.h"
 
-enum { KEY_DIGITS_LEAST = 8 };
-
 static int no_memory(const layout *self, beton_error *err)
 {
 	return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", beton_reader_path(self->reader));
@@ -104,8 +102,8 @@ int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool
 			 .label = dataset_label_field(reader),
 			 .key_digits = digits_of(info->num_samples),
 			 .numbers = numbers};
-	if (self->key_digits < KEY_DIGITS_LEAST)
-		self->key_digits = KEY_DIGITS_LEAST;
+	if (self->key_digits < LAYOUT_KEY_DIGITS)
+		self->key_digits = LAYOUT_KEY_DIGITS;
 	bool fits_classes = self->picture >= 0 && self->label >= 0;
 	if (kind == LAYOUT_AUTOMATIC)
 		self->kind = fits_classes ? LAYOUT_CLASSES : LAYOUT_SAMPLES;

@@ -16,6 +16,9 @@
 #include "target.h"
 #include "tools/common/selection.h"
 
+/* Of KEY, at least. */
+enum { LAYOUT_KEY_DIGITS = 8 };
+
 typedef enum layout_kind { LAYOUT_AUTOMATIC, LAYOUT_CLASSES, LAYOUT_SAMPLES } layout_kind;
 
 typedef struct layout {

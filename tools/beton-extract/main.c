@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "layout.h"
 #include "tools/common/dataset.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
 
@@ -29,7 +30,7 @@ static const char *const usage_text =
 	"  -w, --where=CONDITION   only samples for which it holds: 'label < 10 and score >= 0.5'\n"
 	"  -n, --sample=N          with --field: one value, to FILE or standard output\n"
 	"  -f, --field=NAME\n"
-	"  -F, --force             replace a file that exists (a folder must not exist, or be empty)\n"
+	"  -F, --force             replace a file that exists, or a folder that holds nothing but extracted files\n"
 	"  -j, --json              the summary as JSON\n"
 	"  -Q, --quiet             no progress and no summary\n"
 	"  -h, --help              show this text\n"
@@ -80,11 +81,11 @@ static void tell_left_out(const layout *files, const beton_reader *reader)
 static int open_target(const extract_job *job, const beton_reader *reader, extract_target **target, beton_error *err)
 {
 	if (!target_is_tar(job->output))
-		return target_open_folder(target, job->output, err);
+		return target_open_folder(target, job->output, job->force, err);
 	bool standard = strcmp(job->output, "-") == 0;
 	if (standard && isatty(STDOUT_FILENO))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "a tar file is nothing for a terminal");
-	int result = standard ? BETON_OK : dataset_check_output(job->output, reader, job->force, err);
+	int result = standard ? BETON_OK : output_check(job->output, reader, job->force, err);
 	return result == BETON_OK ? target_open_tar(target, job->output, err) : result;
 }
 
@@ -143,7 +144,7 @@ static int write_content(const extract_job *job, const beton_reader *reader, con
 		return BETON_OK;
 	}
 	bt_atomic_file file;
-	int result = dataset_check_output(job->output, reader, job->force, err);
+	int result = output_check(job->output, reader, job->force, err);
 	if (result == BETON_OK)
 		result = bt_atomic_open(&file, job->output, err);
 	if (result != BETON_OK)

@@ -21,8 +21,9 @@ struct extract_target {
 	void (*close)(extract_target *self);
 };
 
-/* A new folder. Errors: EXISTS (there is something, and not an empty folder), those of the system. */
-int target_open_folder(extract_target **out, const char *path, beton_error *err);
+/* A new folder. force: also in place of one that holds nothing but extracted files. Errors: EXISTS (there is something
+ * else, and not an empty folder), those of the system. */
+int target_open_folder(extract_target **out, const char *path, bool force, beton_error *err);
 
 /* Whether a name is that of a tar file: .tar, .tar.gz, .tgz, .tar.zst, .tar.xz, or "-", the standard output. */
 bool target_is_tar(const char *path);

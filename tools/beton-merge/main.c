@@ -10,6 +10,7 @@
 #include "merged.h"
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
@@ -69,7 +70,7 @@ static int inspect(merge_job *job, beton_reader **first, beton_error *err)
 			*first = reader;
 		result = dataset_check_same_schema(*first, reader, err);
 		if (result == BETON_OK)
-			result = dataset_check_output(job->output, reader, job->force, err);
+			result = output_check(job->output, reader, job->force, err);
 		if (result == BETON_OK)
 			result = merged_add(&job->facts, reader, err);
 		const beton_file_info *info = beton_reader_info(reader);
@@ -205,8 +206,8 @@ int main(int argc, char **argv)
 	job.output = argv[optind];
 	job.inputs = argv + optind + 1;
 	job.num_inputs = argc - optind - 1;
-	if (!*job.output)
-		return wrong("the name of the output is empty");
+	if (output_check_dataset_name(job.output, &err) != BETON_OK)
+		return wrong(err.message);
 	program_start();
 	int result = merge(&job, &err);
 	return program_end("beton-merge", result, &err);

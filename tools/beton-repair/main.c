@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
-#include "tools/common/dataset.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
@@ -138,7 +138,7 @@ static int repair(repair_job *job, beton_repair_options *options, beton_error *e
 	options->lost = take_lost;
 	options->progress = take_progress;
 	options->context = job;
-	int result = dataset_check_output(job->output, NULL, job->force, err);
+	int result = output_check(job->output, NULL, job->force, err);
 	if (result != BETON_OK)
 		return result;
 	progress_start(&job->bar, 0, job->quiet);
@@ -201,8 +201,8 @@ int main(int argc, char **argv)
 		return wrong("expected IN.beton and OUT.beton");
 	job.input = argv[optind];
 	job.output = argv[optind + 1];
-	if (!*job.output)
-		return wrong("the name of the output is empty");
+	if (output_check_dataset_name(job.output, &err) != BETON_OK)
+		return wrong(err.message);
 	program_start();
 	return program_end("beton-repair", repair(&job, &options, &err), &err);
 }

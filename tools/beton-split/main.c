@@ -5,15 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "split.h"
 #include "tools/common/copier.h"
-#include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
+#include "tools/common/staging.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
 
@@ -64,20 +64,34 @@ static char *shard_name(const char *output, uint64_t shard, uint64_t shards)
 			 (unsigned long long)shards, output + stem);
 }
 
+/* Of staging_publish. */
+typedef struct shard_names {
+	const char *output;
+	uint64_t shards;
+} shard_names;
+
+static char *make_name(void *context, uint64_t shard)
+{
+	const shard_names *self = context;
+	return shard_name(self->output, shard, self->shards);
+}
+
 static int write_shard(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
-		       uint64_t shard, progress *bar, beton_error *err)
+		       uint64_t shard, const staging *place, progress *bar, beton_error *err)
 {
 	uint64_t end = plan->first[shard + 1];
 	char *name = shard_name(job->output, shard, plan->shards);
+	char *path = name ? staging_path(place, name) : NULL;
 	copier copy = {0};
 	int result =
-		name ? copier_open(&copy, name, reader, job->page_size, end - plan->first[shard], facts, false, err)
+		path ? copier_open(&copy, path, reader, job->page_size, end - plan->first[shard], facts, false, err)
 		     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
 	for (uint64_t i = plan->first[shard]; i < end && result == BETON_OK; i++)
 		result = copier_add(&copy, reader, i, bar, err);
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
 	copier_close(&copy);
+	free(path);
 	free(name);
 	return result;
 }
@@ -88,39 +102,34 @@ static int check_names(const split_job *job, const beton_reader *reader, const s
 	int result = BETON_OK;
 	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++) {
 		char *name = shard_name(job->output, k, plan->shards);
-		result = name ? dataset_check_output(name, reader, job->force, err)
+		result = name ? output_check(name, reader, job->force, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
 		free(name);
 	}
 	return result;
 }
 
-/* Takes back the shards that were written before one failed: a part of a dataset is worse than none. */
-static void remove_shards(const split_job *job, const split_plan *plan, uint64_t written)
-{
-	for (uint64_t k = 0; k < written; k++) {
-		char *name = shard_name(job->output, k, plan->shards);
-		if (!name || unlink(name) != 0)
-			fprintf(stderr, "beton-split: cannot remove shard %llu of %s\n", (unsigned long long)k,
-				job->output);
-		free(name);
-	}
-}
-
+/* All shards appear when the last one is complete: a part of a dataset is worse than none, and what they replace is
+ * there until then. */
 static int write_shards(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
 			beton_error *err)
 {
 	progress bar;
+	staging place = {0};
+	shard_names names = {job->output, plan->shards};
 	int result = check_names(job, reader, plan, err);
+	if (result == BETON_OK)
+		result = staging_open(&place, job->output, err);
 	progress_start(&bar, beton_reader_info(reader)->num_samples, job->quiet);
-	uint64_t written = 0;
-	while (written < plan->shards && result == BETON_OK) {
-		result = write_shard(job, reader, plan, facts, written, &bar, err);
-		written += result == BETON_OK;
-	}
+	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++)
+		result = write_shard(job, reader, plan, facts, k, &place, &bar, err);
 	progress_clear(&bar);
-	if (result != BETON_OK)
-		remove_shards(job, plan, written);
+	if (result == BETON_OK)
+		result = program_check_signals(err);
+	if (result == BETON_OK)
+		result = staging_publish(&place, make_name, &names, plan->shards, err);
+	if (!staging_close(&place))
+		fprintf(stderr, "beton-split: cannot remove the temporary folder beside %s\n", job->output);
 	return result;
 }
 
@@ -208,8 +217,8 @@ int main(int argc, char **argv)
 		return wrong("one of --shards, --samples and --size is needed");
 	job.input = argv[optind];
 	job.output = argc - optind == 2 ? argv[optind + 1] : job.input;
-	if (!*job.output)
-		return wrong("the name of the output is empty");
+	if (argc - optind == 2 && output_check_dataset_name(job.output, &err) != BETON_OK)
+		return wrong(err.message);
 	program_start();
 	int result = split(&job, &err);
 	return program_end("beton-split", result, &err);

@@ -10,6 +10,7 @@
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/selection.h"
 #include "tools/common/summary.h"
@@ -87,7 +88,7 @@ static int subset(subset_job *job, beton_error *err)
 	uint64_t count = 0;
 	int result = beton_reader_open(&reader, job->input, err);
 	if (result == BETON_OK)
-		result = dataset_check_output(job->output, reader, job->force, err);
+		result = output_check(job->output, reader, job->force, err);
 	if (result == BETON_OK)
 		result = selection_bind(&job->selection, reader, err);
 	/* Their number, before they are copied, tells where the pages begin. */
@@ -164,8 +165,8 @@ int main(int argc, char **argv)
 		return wrong(&job, "expected IN.beton and OUT.beton");
 	job.input = argv[optind];
 	job.output = argv[optind + 1];
-	if (!*job.output)
-		return wrong(&job, "the name of the output is empty");
+	if (output_check_dataset_name(job.output, &err) != BETON_OK)
+		return wrong(&job, err.message);
 	program_start();
 	int result = subset(&job, &err);
 	selection_free(&job.selection);

@@ -11,6 +11,7 @@
 #include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
@@ -96,7 +97,7 @@ static int write_view(view_job *job, view_format format, beton_error *err)
 static int write_file(view_job *job, const view_options *options, beton_error *err)
 {
 	bt_atomic_file file;
-	int result = dataset_check_output(options->output, job->reader, options->force, err);
+	int result = output_check(options->output, job->reader, options->force, err);
 	if (result == BETON_OK)
 		result = bt_atomic_open(&file, options->output, err);
 	if (result != BETON_OK)

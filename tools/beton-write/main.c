@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -17,6 +18,7 @@
 #include "pipeline.h"
 #include "selection.h"
 #include "source.h"
+#include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
@@ -68,6 +70,17 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 		     : bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: there is no field of bytes, JSON or arrays");
 }
 
+/* What this run would replace. A run that is continued goes on with its list, and a list can go to a pipe. */
+static int check_outputs(const write_options *options, beton_error *err)
+{
+	struct stat list;
+	int result = output_check(options->output, NULL, options->force, err);
+	if (result == BETON_OK && options->error_list && !options->resume && stat(options->error_list, &list) == 0 &&
+	    S_ISREG(list.st_mode))
+		result = output_check(options->error_list, NULL, options->force, err);
+	return result;
+}
+
 static int open_sources(write_run *self, beton_error *err)
 {
 	const write_options *options = self->options;
@@ -80,7 +93,11 @@ static int open_sources(write_run *self, beton_error *err)
 				  .error_list = options->error_list,
 				  .val_fraction = options->val_fraction,
 				  .interrupt = program_stop_signal()};
-	int result = source_open(&spec, &self->train.from, &self->val.from, err);
+	int result = check_outputs(options, err);
+	if (result == BETON_OK)
+		result = source_open(&spec, &self->train.from, &self->val.from, err);
+	if (result == BETON_OK && self->val.from)
+		result = output_check(self->val.path, NULL, options->force, err);
 	if (result == BETON_OK)
 		result = field_plan_make(&self->plan, options->fields, self->train.from, err);
 	if (result == BETON_OK && options->compress)
@@ -154,7 +171,7 @@ static bool is_continued(const write_run *self)
 	       (self->val.writer && beton_writer_position(self->val.writer) > 0);
 }
 
-/* Both sets are complete before the first of them appears under its name. */
+/* Both files are complete before the first of them appears under its name. */
 static int write_sets(write_run *self, beton_error *err)
 {
 	int result = open_writer(self, &self->train, err);
@@ -175,6 +192,8 @@ static int write_sets(write_run *self, beton_error *err)
 		*err = list_error;
 		result = list_result;
 	}
+	if (result == BETON_OK && self->val.writer)
+		result = beton_writer_prepare(self->val.writer, err);
 	if (result == BETON_OK)
 		result = beton_writer_finish(self->train.writer, err);
 	if (result == BETON_OK && self->val.writer)

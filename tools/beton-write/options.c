@@ -3,11 +3,14 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "image_options.h"
+#include "paths.h"
+#include "tools/common/output.h"
 
 static const char *const usage_text =
 	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
@@ -42,6 +45,7 @@ static const char *const usage_end =
 	"      --resume              continue what an earlier run of the same command left, and leave what this one "
 	"does\n"
 	"                            not finish; SOURCE must not have changed\n"
+	"  -F, --force               replace files that exist\n"
 	"  -t, --threads=N           default: one for each core\n"
 	"  -Q, --quiet               no progress and no summary\n"
 	"  -h, --help                show this text\n"
@@ -76,6 +80,7 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"compress", required_argument, NULL, OPTION_COMPRESS},
 					     {"resume", no_argument, NULL, OPTION_RESUME},
+					     {"force", no_argument, NULL, 'F'},
 					     {"threads", required_argument, NULL, 't'},
 					     {"quiet", no_argument, NULL, 'Q'},
 					     {"help", no_argument, NULL, 'h'},
@@ -170,6 +175,9 @@ static int parse_option(write_options *options, int option, const char *text, be
 	case OPTION_RESUME:
 		options->resume = true;
 		return result;
+	case 'F':
+		options->force = true;
+		return result;
 	case 'Q':
 		options->quiet = true;
 		return result;
@@ -186,6 +194,26 @@ static options_outcome wrong(const char *message)
 	return OPTIONS_WRONG;
 }
 
+/* The operands are not SOURCE and OUT.beton. Where the shell seems to have made several names of a pattern, all with
+ * one ending, that is said. */
+static options_outcome wrong_operands(char **operands, int count, const char *otherwise)
+{
+	beton_error message;
+	int sources = 0;
+	while (sources < count && output_check_dataset_name(operands[sources], NULL) != BETON_OK)
+		sources++;
+	char *pattern = sources > 1 ? paths_pattern(operands, (size_t)sources) : NULL;
+	bool helps = pattern && !strchr("*}", pattern[strlen(pattern) - 1]);
+	if (helps)
+		bt_fail(&message, BETON_INVALID_ARGUMENT,
+			"expected SOURCE and OUT.beton; several sources are one pattern, in quotes that keep the shell "
+			"from "
+			"expanding it: '%s'",
+			pattern);
+	free(pattern);
+	return wrong(helps ? message.message : otherwise);
+}
+
 options_outcome options_parse(write_options *options, int argc, char **argv)
 {
 	*options = (write_options){.selected = {.limit = UINT64_MAX},
@@ -194,7 +222,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	image_settings_init(&options->image);
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "m:r:q:p:t:f:QhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "m:r:q:p:t:f:FQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(NULL);
 		if (option == 'h' || option == 'V') {
@@ -208,7 +236,9 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 			return wrong(err.message);
 	}
 	if (argc - optind != 2)
-		return wrong("expected SOURCE and OUT.beton");
+		return wrong_operands(argv + optind, argc - optind, "expected SOURCE and OUT.beton");
+	if (output_check_dataset_name(argv[optind + 1], &err) != BETON_OK)
+		return wrong_operands(argv + optind, 2, err.message);
 	if (image_options_check(&options->image, &err) != BETON_OK)
 		return wrong(err.message);
 	if (options->error_list && !options->skip_bad)
@@ -217,5 +247,5 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	options->output = argv[optind + 1];
 	if (options->error_list && strcmp(options->error_list, options->output) == 0)
 		return wrong("--error-list is the output");
-	return *options->output ? OPTIONS_RUN : wrong("the name of the output is empty");
+	return OPTIONS_RUN;
 }

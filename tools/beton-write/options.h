@@ -21,6 +21,7 @@ typedef struct write_options {
 	bool compress;          /* bytes, JSON and array fields, with zstd */
 	int compression_level;  /* 0: zstd's default */
 	bool resume;
+	bool force;
 	bool quiet;
 } write_options;
 

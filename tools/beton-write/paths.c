@@ -49,6 +49,73 @@ char *path_folder(const char *path)
 	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
+/* What names have in common in front and behind, without dividing a number. */
+static void common_ends(char *const *names, size_t count, size_t *front, size_t *back)
+{
+	const char *first = names[0];
+	size_t length = strlen(first);
+	*front = *back = length;
+	for (size_t i = 1; i < count; i++) {
+		size_t other = strlen(names[i]);
+		size_t same = 0;
+		while (same < *front && names[i][same] == first[same])
+			same++;
+		*front = same;
+		size_t most = other < length ? other - same : length - same;
+		*back = *back < most ? *back : most;
+		same = 0;
+		while (same < *back && names[i][other - 1 - same] == first[length - 1 - same])
+			same++;
+		*back = same;
+	}
+	if (count == 1)
+		*back = 0;
+	while (*front > 0 && isdigit((unsigned char)first[*front - 1]) && *front < length)
+		--*front;
+	while (*back > 0 && isdigit((unsigned char)first[length - *back]))
+		--*back;
+}
+
+/* Whether the middle parts count up by one, with as many digits each. */
+static bool counts_up(char *const *names, size_t count, size_t front, size_t back)
+{
+	enum { DIGITS_MAX = 18 };
+	size_t digits = strlen(names[0]) - front - back;
+	unsigned long long first = strtoull(names[0] + front, NULL, 10);
+	for (size_t i = 0; i < count; i++) {
+		const char *middle = names[i] + front;
+		if (digits == 0 || digits > DIGITS_MAX || strlen(middle) != digits + back ||
+		    strspn(middle, "0123456789") < digits || strtoull(middle, NULL, 10) != first + i)
+			return false;
+	}
+	return true;
+}
+
+char *paths_pattern(char *const *names, size_t count)
+{
+	enum { LISTED_MAX = 3 };
+	size_t front, back;
+	common_ends(names, count, &front, &back);
+	const char *first = names[0];
+	const char *behind = first + strlen(first) - back;
+	int middle = (int)(strlen(first) - front - back);
+	if (count == 1)
+		return strdup(first);
+	if (counts_up(names, count, front, back))
+		return bt_format("%.*s{%.*s..%.*s}%s", (int)front, first, middle, first + front, middle,
+				 names[count - 1] + front, behind);
+	char *pattern = bt_format("%.*s%s", (int)front, first, count > LISTED_MAX ? "*" : "{");
+	for (size_t i = 0; i < count && count <= LISTED_MAX && pattern; i++) {
+		char *longer = bt_format("%s%.*s%s", pattern, (int)(strlen(names[i]) - front - back), names[i] + front,
+					 i + 1 < count ? "," : "}");
+		free(pattern);
+		pattern = longer;
+	}
+	char *whole = pattern ? bt_format("%s%s", pattern, behind) : NULL;
+	free(pattern);
+	return whole;
+}
+
 static int expand_glob(const char *pattern, name_list *paths, beton_error *err)
 {
 	glob_t found = {0};

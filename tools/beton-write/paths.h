@@ -13,6 +13,10 @@
  * NOT_FOUND, INVALID_ARGUMENT (more than a million files), NO_MEMORY. */
 int paths_expand(const char *argument, name_list *paths, beton_error *err);
 
+/* A pattern, for paths_expand, of which a shell has made these names, at least one, or a list of them if there are few.
+ * NULL: no memory. The caller frees it. */
+char *paths_pattern(char *const *names, size_t count);
+
 /* Whether name ends with ending, in upper or lower case. */
 bool path_ends_with(const char *name, const char *ending);
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/error.h"
 
@@ -86,21 +85,6 @@ int dataset_check_same_schema(const beton_reader *first, const beton_reader *oth
 	if (count != other_count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %u fields, but %s has %u", beton_reader_path(other),
 			       other_count, beton_reader_path(first), count);
-	return BETON_OK;
-}
-
-int dataset_check_output(const char *path, const beton_reader *input, bool force, beton_error *err)
-{
-	struct stat there;
-	struct stat source;
-	if (stat(path, &there) != 0)
-		return BETON_OK; /* nothing there, or what opening it will report */
-	if (input && fstat(beton_reader_fd(input), &source) == 0 && source.st_dev == there.st_dev &&
-	    source.st_ino == there.st_ino)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the output is an input too (%s)", path,
-			       beton_reader_path(input));
-	if (!force && S_ISREG(there.st_mode))
-		return bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);
 	return BETON_OK;
 }
 

@@ -21,10 +21,6 @@ int dataset_picture_field(const beton_reader *reader);
 /* INVALID_ARGUMENT naming the first difference between the two schemas: names, types, shapes and order. */
 int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err);
 
-/* Whether a tool may write to path: INVALID_ARGUMENT if it is the very file that input has open, EXISTS if there is
- * something and force is not given. input: NULL leaves the first test out. */
-int dataset_check_output(const char *path, const beton_reader *input, bool force, beton_error *err);
-
 /* Reads the stored bytes of a value into *buffer of *capacity bytes, which grows as needed. */
 int dataset_read(const beton_reader *reader, const beton_value *value, uint8_t **buffer, uint64_t *capacity,
 		 beton_error *err);

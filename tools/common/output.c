@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "common/error.h"
+
+int output_check(const char *path, const beton_reader *input, bool force, beton_error *err)
+{
+	struct stat there;
+	struct stat source;
+	/* A link is something too, wherever it leads. */
+	if (lstat(path, &there) != 0)
+		return BETON_OK; /* nothing there, or what opening it will report */
+	bool link = S_ISLNK(there.st_mode);
+	bool dangling = link && stat(path, &there) != 0;
+	if (input && !dangling && fstat(beton_reader_fd(input), &source) == 0 && source.st_dev == there.st_dev &&
+	    source.st_ino == there.st_ino)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the output is an input too (%s)", path,
+			       beton_reader_path(input));
+	if (!dangling && !S_ISREG(there.st_mode))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is %s", path,
+			       S_ISDIR(there.st_mode) ? "a folder" : "not a regular file");
+	if (!force)
+		return bt_fail(err, BETON_EXISTS, "%s: exists; --force replaces it", path);
+	return BETON_OK;
+}
+
+int output_check_dataset_name(const char *path, beton_error *err)
+{
+	static const char *const endings[] = {
+		".tar",  ".gz",        ".tgz",  ".zst", ".tzst",  ".xz",   ".txz",    ".bz2",
+		".tbz2", ".zip",       ".csv",  ".tsv", ".jsonl", ".json", ".npy",    ".npz",
+		".bin",  ".jpg",       ".jpeg", ".png", ".txt",   ".webp", ".ndjson", ".tif",
+		".tiff", "idx1-ubyte", ".gif",  ".bmp", ".pgm",   ".ppm",  ".pbm",    "idx3-ubyte",
+	};
+	size_t length = strlen(path);
+	if (length == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "the name of the output is empty");
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+		size_t size = strlen(endings[i]);
+		if (length >= size && strcasecmp(path + length - size, endings[i]) == 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: no dataset is written to a name that ends with '%s'", path, endings[i]);
+	}
+	return BETON_OK;
+}
