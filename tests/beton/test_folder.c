@@ -14,14 +14,15 @@ static void test_interrupted(void **state)
 	atomic_int signal_number = 0;
 	beton_error err;
 	folder_plan plan;
+	const folder_request request = {.root = in_folder("root"), .interrupt = &signal_number};
 	assert_int_equal(mkdir(in_folder("root"), 0755), 0);
 	assert_int_equal(mkdir(in_folder("root/class"), 0755), 0);
 	write_file(in_folder("root/class/one.jpg"), "x", 1);
-	assert_int_equal(folder_plan_make(&plan, in_folder("root"), 0, &signal_number, &err), BETON_OK);
+	assert_int_equal(folder_plan_make(&plan, &request, &err), BETON_OK);
 	assert_int_equal(plan.train.count, 1);
 	folder_plan_free(&plan);
 	signal_number = 15;
-	assert_int_equal(folder_plan_make(&plan, in_folder("root"), 0, &signal_number, &err), BETON_CANCELLED);
+	assert_int_equal(folder_plan_make(&plan, &request, &err), BETON_CANCELLED);
 	assert_non_null(strstr(err.message, "interrupted"));
 	folder_plan_free(&plan);
 }

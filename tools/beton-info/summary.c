@@ -141,10 +141,11 @@ static int print_extension(const beton_reader *reader, beton_error *err)
 		return result;
 	const char *writer = json_string_value(json_object_get(facts, "writer"));
 	uint64_t classes = facts_num_classes(facts);
+	text_buffer count;
 	printf("  checksums: %s; written by ", info->has_checksums ? "yes" : "no");
 	text_print_utf8(stdout, writer ? writer : "an unknown program", 0);
 	if (classes)
-		printf("; %" PRIu64 " classes: ", classes);
+		printf("; %s: ", text_count(count, classes, "class", "classes"));
 	for (uint64_t i = 0; i < classes && i < NAMES_SHOWN; i++) {
 		fputs(i ? ", " : "", stdout);
 		text_print_utf8(stdout, facts_class_name(facts, (int64_t)i), 0);

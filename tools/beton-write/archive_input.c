@@ -138,6 +138,19 @@ static la_ssize_t read_block(struct archive *handle, void *data, const void **bl
 	return got < 0 ? ARCHIVE_FATAL : (la_ssize_t)got;
 }
 
+/* Passes over bytes of a plain tar file that nobody asked for: contents of members whose names are enough. Never beyond
+ * the end of the file, which would hide that it was cut. libarchive reads what is not skipped. */
+static la_int64_t skip_file(struct archive *handle, void *data, la_int64_t request)
+{
+	(void)handle;
+	const archive_input *self = data;
+	struct stat status;
+	off_t at = self->kind == ARCHIVE_TAR && self->looked && !self->gzip ? lseek(self->fd, 0, SEEK_CUR) : -1;
+	if (at < 0 || fstat(self->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size - at < request)
+		return 0;
+	return lseek(self->fd, request, SEEK_CUR) < 0 ? 0 : request;
+}
+
 static la_int64_t seek_file(struct archive *handle, void *data, la_int64_t offset, int whence)
 {
 	const archive_input *self = data;
@@ -204,6 +217,7 @@ static int open_archive(archive_input *self, const char *path, beton_error *err)
 			       archive_error_string(self->handle));
 	archive_read_set_callback_data(self->handle, self);
 	archive_read_set_read_callback(self->handle, read_block);
+	archive_read_set_skip_callback(self->handle, skip_file);
 	if (self->kind == ARCHIVE_ZIP && S_ISREG(status.st_mode))
 		archive_read_set_seek_callback(self->handle, seek_file);
 	return archive_read_open1(self->handle) == ARCHIVE_OK ? BETON_OK : fail(self, err);

@@ -68,10 +68,8 @@ BETON_PRINTF(3, 4) static int bad_value(const context *self, beton_error *err, c
 	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: '%s' %s", self->name, self->column->name, text);
 }
 
-/* A path from a table, which may come from anywhere, must not reach what lies outside the folder that it belongs to: it
- * is relative to root without "..", or absolute and begins with root. *path is the caller's. */
-static int path_below_root(const source *from, const char *item_name, const char *text, size_t size, char **path,
-			   beton_error *err)
+int convert_path(const source *from, const char *item_name, const char *text, size_t size, char **path,
+		 beton_error *err)
 {
 	*path = NULL;
 	if (size == 0 || memchr(text, 0, size))
@@ -117,7 +115,7 @@ static int take_file(const source *from, const char *item_name, raw_value *raw, 
 		return BETON_OK;
 	}
 	char *path;
-	int result = path_below_root(from, item_name, raw->data, raw->size, &path, err);
+	int result = convert_path(from, item_name, raw->data, raw->size, &path, err);
 	if (result == BETON_OK)
 		result = read_named(item_name, path, file, err);
 	free(path);

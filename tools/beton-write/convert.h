@@ -22,6 +22,12 @@ typedef struct converted {
 	uint64_t bytes; /* of all blobs */
 } converted;
 
+/* The file that a text of a table names. The table may come from anywhere, and must not reach what lies outside the
+ * folder that it belongs to: the path is relative to from->root without "..", or absolute and begins with root. *path
+ * is the caller's. Errors: SAMPLE_CORRUPT, NO_MEMORY. item_name: for messages. */
+int convert_path(const source *from, const char *item_name, const char *text, size_t size, char **path,
+		 beton_error *err);
+
 /* Room for count values. Errors: NO_MEMORY. */
 int converted_make(converted *values, uint32_t count, beton_error *err);
 void converted_clear(converted *values);

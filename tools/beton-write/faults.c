@@ -24,11 +24,21 @@ bool fault_is_of_item(int code)
 	       code == BETON_ACCESS || code == BETON_FILE_CHANGED;
 }
 
+void fault_name_option(beton_error *err)
+{
+	static const char option[] = "; --on-error=skip leaves it out";
+	beton_error given = *err;
+	int room = (int)(sizeof(err->message) - sizeof(option));
+	bt_fail_sample(err, given.code, given.sample, "%.*s%s", room, given.message, option);
+}
+
 int fault_policy_note(fault_policy *self, uint64_t index, const beton_error *fault, beton_error *err)
 {
+	char number[24] = "-";
+	if (index != FAULT_OF_NO_ITEM)
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)index);
 	self->skipped++;
-	int printed = fprintf(self->list, "%s%llu\t%s\t%s\n",
-			      self->path ? "" : "beton-write: left out: ", (unsigned long long)index,
+	int printed = fprintf(self->list, "%s%s\t%s\t%s\n", self->path ? "" : "beton-write: left out: ", number,
 			      beton_status_name(fault->code), fault->message);
 	if (printed < 0 && self->path)
 		return bt_fail_errno(err, errno, "--error-list: %s: cannot write", self->path);

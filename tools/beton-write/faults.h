@@ -23,7 +23,13 @@ int fault_policy_open(fault_policy *self, bool skip, const char *path, bool appe
 /* Whether an item with that error may be left out: the fault is its own, not that of the disk or the memory. */
 bool fault_is_of_item(int code);
 
-/* Notes that item index of the source was left out: index, code and message, separated by tabs. Errors: IO. */
+/* Puts behind err's message which option leaves out what it is about. */
+void fault_name_option(beton_error *err);
+
+#define FAULT_OF_NO_ITEM UINT64_MAX
+
+/* Notes that item index of the source was left out: index ('-' for FAULT_OF_NO_ITEM), code and message, separated by
+ * tabs. Errors: IO. */
 int fault_policy_note(fault_policy *self, uint64_t index, const beton_error *fault, beton_error *err);
 
 /* Closes the list. Errors: IO, NO_SPACE. */

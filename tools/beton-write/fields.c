@@ -108,6 +108,20 @@ static int plan_part(field_plan *plan, char *part, source *from, beton_error *er
 		type_name);
 }
 
+bool field_text_names(const char *text, const char *column)
+{
+	size_t length = strlen(column);
+	for (const char *part = text; part;) {
+		size_t size = strcspn(part, ",");
+		const char *name = memchr(part, '=', size);
+		name = name ? name + 1 : part;
+		if (strncmp(name, column, length) == 0 && strchr(",:", name[length]))
+			return true;
+		part = part[size] ? part + size + 1 : NULL;
+	}
+	return text == NULL;
+}
+
 static int plan_text(field_plan *plan, const char *text, source *from, beton_error *err)
 {
 	char *copy = strdup(text);

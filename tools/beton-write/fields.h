@@ -22,6 +22,9 @@ int field_plan_make(field_plan *plan, const char *text, source *from, beton_erro
 /* Tells a second source of the same kind which columns are wanted. Errors: INVALID_ARGUMENT (it has other columns). */
 int field_plan_apply(const field_plan *plan, const source *planned, source *other, beton_error *err);
 
+/* Whether --fields takes the column of that name, or text is NULL. */
+bool field_text_names(const char *text, const char *column);
+
 void field_plan_free(field_plan *plan);
 
 #endif

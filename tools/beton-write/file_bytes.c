@@ -16,7 +16,8 @@ static int read_open_file(int fd, const char *path, file_bytes *file, beton_erro
 	if (fstat(fd, &status) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot read its status", path);
 	if (!S_ISREG(status.st_mode))
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a regular file", path);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: %s, not a regular file", path,
+			       S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
 	if (status.st_size > FILE_BYTES_MAX)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a file of %lld bytes, more than %lld", path,
 			       (long long)status.st_size, (long long)FILE_BYTES_MAX);

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "faults.h"
 
 /* Takes path, which it frees on failure (NULL: out of memory). */
 static int add_file(folder_list *list, char *path, uint32_t label, beton_error *err)
@@ -28,58 +29,80 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Adds what the open folder holds; hidden entries, . and .. start with a dot. */
-static int read_entries(DIR *folder, const char *path, name_list *names, beton_error *err)
+/* Adds what the open folder holds, but for litter. */
+static int read_entries(DIR *folder, const char *path, name_list *names, passed_over *litter, beton_error *err)
 {
 	for (;;) {
 		errno = 0;
 		const struct dirent *entry = readdir(folder);
 		if (!entry)
 			return errno ? bt_fail_errno(err, errno, "%s: cannot read the folder", path) : BETON_OK;
-		if (entry->d_name[0] == '.')
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		int result = name_list_add(names, entry->d_name, err);
+		int result = BETON_OK;
+		if (name_is_litter(entry->d_name))
+			passed_over_add(litter, path, entry->d_name);
+		else
+			result = name_list_add(names, entry->d_name, err);
 		if (result != BETON_OK)
 			return result;
 	}
 }
 
-static int list_folder(const char *path, name_list *names, beton_error *err)
+static int list_folder(const char *path, name_list *names, passed_over *litter, beton_error *err)
 {
 	DIR *folder = opendir(path);
 	if (!folder)
 		return bt_fail_errno(err, errno, "%s: cannot open the folder", path);
-	int result = read_entries(folder, path, names, err);
+	int result = read_entries(folder, path, names, litter, err);
 	closedir(folder);
 	if (result == BETON_OK && names->count)
 		qsort(names->names, names->count, sizeof(*names->names), compare_names);
 	return result;
 }
 
-/* *folder: whether path, or what it links to, is a folder; anything but a folder or a regular file is an error. */
-static int look_at(const char *path, bool *folder, beton_error *err)
+/* A fault that belongs to no sample: noted and passed over, or the end, as the user wants it. */
+static int pass_fault(folder_plan *plan, const folder_request *request, beton_error *fault, beton_error *err)
+{
+	if (request->skip && fault_is_of_item(fault->code))
+		return source_notes_add_fault(&plan->notes, fault, err);
+	if (fault_is_of_item(fault->code))
+		fault_name_option(fault);
+	if (err)
+		*err = *fault;
+	return fault->code;
+}
+
+/* Whether the entry of root is a class folder; files are beside those. A link to nothing may have been one. */
+static int look_at_entry(folder_plan *plan, const folder_request *request, const char *root, const char *name,
+			 bool *folder, beton_error *err)
 {
 	struct stat status;
-	if (stat(path, &status) != 0)
-		return bt_fail_errno(err, errno, "%s: cannot be looked at", path);
-	*folder = S_ISDIR(status.st_mode);
-	if (!*folder && !S_ISREG(status.st_mode))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: neither a file nor a folder", path);
-	return BETON_OK;
+	beton_error fault;
+	char *path = bt_format("%s/%s", root, name);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
+	bool known = stat(path, &status) == 0;
+	*folder = known && S_ISDIR(status.st_mode);
+	if (known && !*folder)
+		passed_over_add(&plan->notes.beside, root, name);
+	if (!known)
+		bt_fail_errno(&fault, errno, "%s: cannot be looked at", path);
+	free(path);
+	return known ? BETON_OK : pass_fault(plan, request, &fault, err);
 }
 
 /* Adds the folders in root to classes; files beside them are not looked at. */
-static int find_classes(const char *root, name_list *classes, beton_error *err)
+static int find_classes(folder_plan *plan, const folder_request *request, const char *root, name_list *classes,
+			beton_error *err)
 {
 	name_list entries = {0};
-	int result = list_folder(root, &entries, err);
+	int result = list_folder(root, &entries, &plan->notes.litter, err);
 	for (size_t i = 0; i < entries.count && result == BETON_OK; i++) {
 		bool folder = false;
-		char *path = bt_format("%s/%s", root, entries.names[i]);
-		result = path ? look_at(path, &folder, err) : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
+		result = look_at_entry(plan, request, root, entries.names[i], &folder, err);
 		if (result == BETON_OK && folder)
 			result = name_list_add(classes, entries.names[i], err);
-		free(path);
 	}
 	name_list_free(&entries);
 	if (result == BETON_OK && classes->count == 0)
@@ -89,22 +112,42 @@ static int find_classes(const char *root, name_list *classes, beton_error *err)
 	return result;
 }
 
-static int add_class(folder_list *list, const char *folder, uint32_t label, const atomic_int *interrupt,
-		     beton_error *err)
+/* Said now, not when the file's turn comes, unless it is to be left out then. */
+static int check_file(const char *path, beton_error *err)
+{
+	struct stat status;
+	int result = BETON_OK;
+	if (stat(path, &status) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be looked at", path);
+	else if (S_ISDIR(status.st_mode))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a folder inside a class folder", path);
+	else if (!S_ISREG(status.st_mode))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: neither a file nor a folder", path);
+	if (result != BETON_OK && fault_is_of_item(result))
+		fault_name_option(err);
+	return result;
+}
+
+static int add_class(folder_plan *plan, const folder_request *request, folder_list *list, const char *folder,
+		     uint32_t label, beton_error *err)
 {
 	name_list names = {0};
-	int result = list_folder(folder, &names, err);
+	beton_error fault;
+	int result = list_folder(folder, &names, &plan->notes.litter, &fault);
+	if (result != BETON_OK) {
+		name_list_free(&names);
+		return pass_fault(plan, request, &fault, err);
+	}
 	for (size_t i = 0; i < names.count && result == BETON_OK; i++) {
-		if (*interrupt) {
+		if (*request->interrupt) {
 			result = bt_fail(err, BETON_CANCELLED, "%s: interrupted", folder);
 			break;
 		}
-		bool is_folder = false;
 		char *path = bt_format("%s/%s", folder, names.names[i]);
-		result = path ? look_at(path, &is_folder, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
-		if (result == BETON_OK && is_folder)
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a folder inside a class folder", path);
+		if (!path)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
+		else if (!request->skip)
+			result = check_file(path, err);
 		if (result == BETON_OK)
 			result = add_file(list, path, label, err);
 		else
@@ -115,30 +158,36 @@ static int add_class(folder_list *list, const char *folder, uint32_t label, cons
 }
 
 /* Adds the files of all classes that root has; every_class: each must be there and have files. */
-static int add_classes(folder_list *list, const char *root, const name_list *classes, bool every_class,
-		       const atomic_int *interrupt, beton_error *err)
+static int add_classes(folder_plan *plan, const folder_request *request, folder_list *list, const char *root,
+		       bool every_class, beton_error *err)
 {
+	const name_list *classes = &plan->classes;
 	int result = BETON_OK;
 	for (size_t i = 0; i < classes->count && result == BETON_OK; i++) {
 		size_t before = list->count;
+		size_t faults = plan->notes.num_faults;
 		char *folder = bt_format("%s/%s", root, classes->names[i]);
 		struct stat status;
 		if (!folder)
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
 		else if (every_class || stat(folder, &status) == 0 || errno != ENOENT)
-			result = add_class(list, folder, (uint32_t)i, interrupt, err);
-		if (result == BETON_OK && every_class && list->count == before)
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the class folder is empty", folder);
+			result = add_class(plan, request, list, folder, (uint32_t)i, err);
+		if (result == BETON_OK && every_class && list->count == before && plan->notes.num_faults == faults) {
+			beton_error fault;
+			bt_fail(&fault, BETON_INVALID_ARGUMENT, "%s: the class folder is empty", folder);
+			result = pass_fault(plan, request, &fault, err);
+		}
 		free(folder);
 	}
 	return result;
 }
 
 /* A class of the validation set that training has not would have no label. */
-static int check_val_classes(const char *val, const name_list *train_classes, beton_error *err)
+static int check_val_classes(folder_plan *plan, const folder_request *request, const char *val, beton_error *err)
 {
+	const name_list *train_classes = &plan->classes;
 	name_list classes = {0};
-	int result = find_classes(val, &classes, err);
+	int result = find_classes(plan, request, val, &classes, err);
 	for (size_t i = 0; i < classes.count && result == BETON_OK; i++)
 		if (!bsearch(&classes.names[i], train_classes->names, train_classes->count, sizeof(char *),
 			     compare_names))
@@ -183,41 +232,41 @@ static bool is_folder(const char *path)
 	return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int plan_folders(folder_plan *plan, const char *train, const char *val, const atomic_int *interrupt,
+static int plan_folders(folder_plan *plan, const folder_request *request, const char *train, const char *val,
 			beton_error *err)
 {
-	int result = find_classes(train, &plan->classes, err);
+	int result = find_classes(plan, request, train, &plan->classes, err);
 	if (result == BETON_OK)
-		result = add_classes(&plan->train, train, &plan->classes, true, interrupt, err);
+		result = add_classes(plan, request, &plan->train, train, true, err);
 	if (result == BETON_OK && val)
-		result = check_val_classes(val, &plan->classes, err);
+		result = check_val_classes(plan, request, val, err);
 	if (result == BETON_OK && val)
-		result = add_classes(&plan->val, val, &plan->classes, false, interrupt, err);
+		result = add_classes(plan, request, &plan->val, val, false, err);
 	if (result == BETON_OK && val && plan->val.count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no pictures in its class folders", val);
 	return result;
 }
 
-int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, const atomic_int *interrupt,
-		     beton_error *err)
+int folder_plan_make(folder_plan *plan, const folder_request *request, beton_error *err)
 {
-	*plan = (folder_plan){.has_val = val_fraction > 0};
+	const char *root = request->root;
+	*plan = (folder_plan){.has_val = request->val_fraction > 0};
 	char *train = bt_format("%s/train", root);
 	char *val = bt_format("%s/val", root);
 	int result = BETON_OK;
 	if (!train || !val)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
 	else if (!is_folder(train) || !is_folder(val))
-		result = plan_folders(plan, root, NULL, interrupt, err);
+		result = plan_folders(plan, request, root, NULL, err);
 	else if (plan->has_val)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is a validation set, so none can be held out",
 				 val);
 	else {
 		plan->has_val = true;
-		result = plan_folders(plan, train, val, interrupt, err);
+		result = plan_folders(plan, request, train, val, err);
 	}
-	if (result == BETON_OK && val_fraction > 0)
-		result = hold_out(plan, val_fraction, err);
+	if (result == BETON_OK && request->val_fraction > 0)
+		result = hold_out(plan, request->val_fraction, err);
 	free(train);
 	free(val);
 	return result;
@@ -236,4 +285,5 @@ void folder_plan_free(folder_plan *plan)
 	name_list_free(&plan->classes);
 	folder_list_free(&plan->train);
 	folder_list_free(&plan->val);
+	source_notes_free(&plan->notes);
 }

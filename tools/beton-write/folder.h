@@ -12,6 +12,7 @@
 #include <beton/error.h>
 
 #include "name_list.h"
+#include "notes.h"
 
 typedef struct folder_file {
 	char *path;
@@ -30,15 +31,25 @@ typedef struct folder_plan {
 	folder_list train;
 	folder_list val;
 	bool has_val;
+	source_notes notes; /* of both */
 } folder_plan;
 
+/* What a folder is looked through for. */
+typedef struct folder_request {
+	const char *root;
+	double val_fraction; /* 0: nothing is held out */
+	bool skip;           /* --on-error=skip */
+	const atomic_int *interrupt;
+} folder_request;
+
 /* Looks through root. With folders train and val in it these are the two sets, and train has the classes; else root
- * itself is the training set, of which val_fraction (0: none) of each class, evenly spread, becomes the validation set.
- * Symbolic links are followed, hidden files and folders left out. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT (no
- * classes, an empty class, something that is neither file nor folder), NO_MEMORY, CANCELLED (*interrupt became another
- * number than 0). The caller frees the plan, on failure too. */
-int folder_plan_make(folder_plan *plan, const char *root, double val_fraction, const atomic_int *interrupt,
-		     beton_error *err);
+ * itself is the training set, of which val_fraction of each class, evenly spread, becomes the validation set. Symbolic
+ * links are followed; litter is counted and left out. Something in a class folder that is no file, a link to nothing,
+ * an empty class and one that cannot be read are errors. With skip they are not: a class keeps its label and the fault
+ * is noted, and what else there is in a class folder is listed as a file, to fail when it is read. Errors: NOT_FOUND,
+ * ACCESS, IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED (*interrupt became another number than 0). The caller frees the
+ * plan, on failure too. */
+int folder_plan_make(folder_plan *plan, const folder_request *request, beton_error *err);
 void folder_plan_free(folder_plan *plan);
 void folder_list_free(folder_list *list);
 

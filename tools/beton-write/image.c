@@ -238,18 +238,24 @@ static int convert_jpeg(picture *self, stored_image *out, beton_error *err)
 	return store_jpeg_pixels(self, &facts, as_jpeg, out, err);
 }
 
-static bool starts_with(const file_bytes *file, const void *magic, size_t size)
+image_kind image_kind_of(const uint8_t *head, size_t size)
 {
-	return file->size >= size && memcmp(file->data, magic, size) == 0;
+	if (size >= 3 && memcmp(head, "\xff\xd8\xff", 3) == 0)
+		return IMAGE_JPEG;
+	if (size >= 8 && memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0)
+		return IMAGE_PNG;
+	if (size >= 12 && memcmp(head, "RIFF", 4) == 0 && memcmp(head + 8, "WEBP", 4) == 0)
+		return IMAGE_WEBP;
+	return IMAGE_UNKNOWN;
 }
 
-static int decode_other(picture *self, beton_error *err)
+static int decode_other(picture *self, image_kind kind, beton_error *err)
 {
 	const file_bytes *file = self->file;
-	if (starts_with(file, "\x89PNG\r\n\x1a\n", 8))
+	if (kind == IMAGE_PNG)
 		return png_decode(file->data, file->size, self->settings, self->name, &self->pixels, &self->orientation,
 				  err);
-	if (starts_with(file, "RIFF", 4) && file->size >= 12 && memcmp(file->data + 8, "WEBP", 4) == 0)
+	if (kind == IMAGE_WEBP)
 		return webp_decode(file->data, file->size, self->settings, self->name, &self->pixels,
 				   &self->orientation, err);
 	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG, PNG or WebP picture", self->name);
@@ -265,10 +271,11 @@ int image_convert(file_bytes *file, const char *name, const image_settings *sett
 	if (settings->mode == WRITE_PROPORTION)
 		self.key = XXH3_64bits_withSeed(file->data, file->size, settings->compress_seed);
 	int result;
-	if (starts_with(file, "\xff\xd8\xff", 3)) {
+	image_kind kind = image_kind_of(file->data, file->size);
+	if (kind == IMAGE_JPEG) {
 		result = convert_jpeg(&self, out, err);
 	} else {
-		result = decode_other(&self, err);
+		result = decode_other(&self, kind, err);
 		if (settings->ignore_orientation)
 			self.orientation = 1;
 		if (result == BETON_OK)

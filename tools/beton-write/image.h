@@ -65,6 +65,11 @@ typedef struct stored_image {
 	uint32_t height;
 } stored_image;
 
+typedef enum image_kind { IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP } image_kind;
+
+/* What a file is that begins so; 12 bytes are enough. */
+image_kind image_kind_of(const uint8_t *head, size_t size);
+
 /* Converts a picture file in memory; its content decides what it is. name: of the picture, for messages. file->data may
  * be taken into out, and is NULL then. Everything is decoded once, so that a damaged file is found now: SAMPLE_CORRUPT.
  * Further errors: NO_MEMORY. Any thread. */

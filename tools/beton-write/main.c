@@ -88,9 +88,11 @@ static int open_sources(write_run *self, beton_error *err)
 				  .format = options->format,
 				  .root = options->root,
 				  .has_fields = options->fields != NULL,
+				  .wants_label = field_text_names(options->fields, "label"),
 				  .output = self->train.path,
 				  .val_output = self->val.path,
 				  .error_list = options->error_list,
+				  .skip_bad = options->skip_bad,
 				  .val_fraction = options->val_fraction,
 				  .interrupt = program_stop_signal()};
 	int result = check_outputs(options, err);
@@ -171,6 +173,18 @@ static bool is_continued(const write_run *self)
 	       (self->val.writer && beton_writer_position(self->val.writer) > 0);
 }
 
+/* What the sources left out that is no sample. A run that is continued has it in its list. */
+static int note_faults(write_run *self, beton_error *err)
+{
+	int result = BETON_OK;
+	if (self->options->error_list && is_continued(self))
+		return result;
+	const source_notes *notes = &self->train.from->notes;
+	for (size_t i = 0; i < notes->num_faults && result == BETON_OK; i++)
+		result = fault_policy_note(&self->faults, FAULT_OF_NO_ITEM, &notes->faults[i], err);
+	return result;
+}
+
 /* Both files are complete before the first of them appears under its name. */
 static int write_sets(write_run *self, beton_error *err)
 {
@@ -180,6 +194,8 @@ static int write_sets(write_run *self, beton_error *err)
 	if (result == BETON_OK)
 		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list,
 					   is_continued(self), err);
+	if (result == BETON_OK)
+		result = note_faults(self, err);
 	progress_start(&self->bar, total_samples(self), self->options->quiet);
 	if (result == BETON_OK)
 		result = write_set(self, &self->train, err);
@@ -217,6 +233,24 @@ static void print_summary(const write_run *self)
 	       (double)self->bar.done / seconds);
 }
 
+static void print_passed_over(const passed_over *files, const char *one, const char *many)
+{
+	text_buffer count;
+	beton_error first; /* harmless for a terminal, as every message is */
+	if (files->count == 0)
+		return;
+	bt_fail(&first, BETON_OK, "%s", files->first ? files->first : "");
+	fprintf(stderr, "beton-write: passed over: %s; the first is %s\n", text_count(count, files->count, one, many),
+		first.message);
+}
+
+static void print_notes(const source *from)
+{
+	print_passed_over(&from->notes.litter, "entry that is hidden or that a system left behind",
+			  "entries that are hidden or that a system left behind");
+	print_passed_over(&from->notes.beside, "file beside the class folders", "files beside the class folders");
+}
+
 static void close_set(dataset *set)
 {
 	beton_writer_close(&set->writer);
@@ -224,15 +258,29 @@ static void close_set(dataset *set)
 	source_close(&set->from);
 }
 
+/* Before the work begins, which may take hours. */
+static void print_remarks(const source *from)
+{
+	for (size_t i = 0; i < from->notes.remarks.count; i++) {
+		beton_error remark; /* harmless for a terminal, as every message is */
+		bt_fail(&remark, BETON_OK, "%s", from->notes.remarks.names[i]);
+		fprintf(stderr, "beton-write: %s\n", remark.message);
+	}
+}
+
 static int run(const write_options *options, beton_error *err)
 {
 	char *val_path = val_name(options->output);
 	write_run self = {.options = options, .train.path = options->output, .val.path = val_path};
 	int result = val_path ? open_sources(&self, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	if (result == BETON_OK && !options->quiet)
+		print_remarks(self.train.from);
 	if (result == BETON_OK)
 		result = write_sets(&self, err);
-	if (result == BETON_OK && !options->quiet)
+	if (result == BETON_OK && !options->quiet) {
+		print_notes(self.train.from);
 		print_summary(&self);
+	}
 	close_set(&self.train);
 	close_set(&self.val);
 	field_plan_free(&self.plan);

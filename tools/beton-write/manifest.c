@@ -2,12 +2,17 @@
 #include "manifest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
+#include "convert.h"
+#include "image.h"
 #include "paths.h"
 
 int manifest_init(manifest *self, const char *kind, const source_ops *ops, const source_spec *spec, beton_error *err)
@@ -15,6 +20,7 @@ int manifest_init(manifest *self, const char *kind, const source_ops *ops, const
 	int result = source_init(&self->base, kind, ops, spec->argument, err);
 	if (result != BETON_OK)
 		return result;
+	self->has_fields = spec->has_fields;
 	self->base.root = spec->root ? strdup(spec->root) : path_folder(spec->argument);
 	if (!self->base.root)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", spec->argument);
@@ -26,6 +32,7 @@ int manifest_init(manifest *self, const char *kind, const source_ops *ops, const
 void manifest_release(manifest *self)
 {
 	row_index_close(&self->rows);
+	name_list_free(&self->remarks);
 }
 
 size_t manifest_mark_size(const char *text, size_t size)
@@ -65,13 +72,69 @@ static column_type type_of_text(const raw_value *value)
 	return *end == 0 ? COLUMN_FLOAT : COLUMN_BYTES;
 }
 
+/* Whether a column of paths of pictures would be called so, "image_path" or "FileName". */
 static bool is_picture_name(const char *name)
 {
-	static const char *const names[] = {"image", "path", "file", "filename"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (strcasecmp(name, names[i]) == 0)
+	static const char *const names[] = {
+		"image",       "img",         "picture",       "photo",       "path",          "file",
+		"filename",    "filepath",    "imagepath",     "imgpath",     "imagefile",     "imgfile",
+		"imagename",   "imgname",     "imagefilename", "imgfilename", "imagefilepath", "imgfilepath",
+		"picturepath", "picturefile", "photopath",     "photofile",
+	};
+	char plain[24];
+	size_t length = 0;
+	for (; *name && length + 1 < sizeof(plain); name++)
+		if (!strchr("_- ", *name))
+			plain[length++] = *name;
+	plain[length] = 0;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !*name; i++)
+		if (strcasecmp(plain, names[i]) == 0)
 			return true;
 	return false;
+}
+
+/* Whether the text names a picture that is there. */
+static bool names_picture(const manifest *self, const raw_value *text)
+{
+	uint8_t head[12];
+	struct stat status;
+	char *path = NULL;
+	if (text->kind != RAW_TEXT || convert_path(&self->base, "", text->data, text->size, &path, NULL) != BETON_OK)
+		return false;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	free(path);
+	if (fd < 0)
+		return false;
+	ssize_t got =
+		fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? bt_pread_full(fd, head, sizeof(head), 0) : -1;
+	close(fd);
+	return got > 0 && image_kind_of(head, (size_t)got) != IMAGE_UNKNOWN;
+}
+
+/* Whether it seems to. */
+static bool looks_like_picture(const raw_value *text)
+{
+	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && text->kind == RAW_TEXT; i++)
+		if (path_ends_with(text->data, endings[i]))
+			return true;
+	return false;
+}
+
+static int add_remark(manifest *self, const char *name, const raw_value *first, beton_error *err)
+{
+	char *remark = strdup("");
+	if (looks_like_picture(first)) {
+		free(remark);
+		remark =
+			bt_format("%s: the column '%s' is stored as text: its first value, '%s', is no picture in %s; "
+				  "--root=FOLDER says where paths begin, --fields=image=%s:image,... what is a picture",
+				  self->base.name, name, (const char *)first->data, self->base.root, name);
+	}
+	int result = remark ? name_list_add(&self->remarks, remark, err)
+			    : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	free(remark);
+	return result;
 }
 
 int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err)
@@ -80,14 +143,50 @@ int manifest_add_column(manifest *self, const char *name, const raw_value *first
 		[RAW_MISSING] = COLUMN_BYTES, [RAW_INT] = COLUMN_INT,    [RAW_REAL] = COLUMN_FLOAT,
 		[RAW_TEXT] = COLUMN_BYTES,    [RAW_JSON] = COLUMN_JSON,  [RAW_FILE] = COLUMN_BYTES,
 		[RAW_PATH] = COLUMN_BYTES,    [RAW_ARRAY] = COLUMN_ARRAY};
-	bool has_picture = false;
-	for (uint32_t i = 0; i < self->base.num_columns; i++)
-		has_picture = has_picture || self->base.columns[i].type == COLUMN_IMAGE;
 	if (source_find_column(&self->base, name) >= 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: two columns are called '%s'", self->base.name, name);
-	if (first->kind == RAW_TEXT && !has_picture && is_picture_name(name))
-		return source_add_column(&self->base, name, "image", COLUMN_IMAGE, err);
 	/* The texts of JSON are no numbers, even if they look like it; CSV has nothing else. */
 	bool guess = first->kind == RAW_TEXT && strcmp(self->base.kind, "csv") == 0;
-	return source_add_column(&self->base, name, name, guess ? type_of_text(first) : types[first->kind], err);
+	column_type type = guess ? type_of_text(first) : types[first->kind];
+	if (names_picture(self, first))
+		type = COLUMN_IMAGE;
+	int result = source_add_column(&self->base, name, name, type, err);
+	return result == BETON_OK ? add_remark(self, name, first, err) : result;
+}
+
+/* The column that becomes the field `image`, or NULL. */
+static source_column *choose_picture(manifest *self)
+{
+	bool texts = strcmp(self->base.kind, "csv") == 0; /* whatever they look like */
+	source_column *chosen = NULL;
+	source_column *called = NULL;
+	bool taken = false; /* the name, by something else */
+	for (uint32_t i = 0; i < self->base.num_columns; i++) {
+		source_column *column = &self->base.columns[i];
+		bool image = strcmp(column->name, "image") == 0;
+		if (column->type == COLUMN_IMAGE && (!chosen || image))
+			chosen = column;
+		taken |= image && column->type != COLUMN_IMAGE;
+		if ((column->type == COLUMN_BYTES || texts) && !called && is_picture_name(column->name))
+			called = column;
+	}
+	return !chosen ? called : taken ? NULL : chosen;
+}
+
+int manifest_end_columns(manifest *self, beton_error *err)
+{
+	source_column *chosen = choose_picture(self);
+	if (chosen) {
+		char *field = strdup("image");
+		if (!field)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+		free(chosen->field);
+		chosen->field = field;
+		chosen->type = COLUMN_IMAGE;
+	}
+	int result = BETON_OK;
+	for (uint32_t i = 0; i < self->base.num_columns && result == BETON_OK && !self->has_fields; i++)
+		if (self->base.columns[i].type != COLUMN_IMAGE && *self->remarks.names[i])
+			result = name_list_add(&self->base.notes.remarks, self->remarks.names[i], err);
+	return result;
 }

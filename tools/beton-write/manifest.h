@@ -10,6 +10,8 @@
 typedef struct manifest {
 	source base;
 	row_index rows;
+	bool has_fields;   /* the user says what is what */
+	name_list remarks; /* of columns that seem to name pictures, by column; "" for the others */
 } manifest;
 
 /* Opens the one file that spec->argument names, and sets name and root. *self is zero before. */
@@ -27,8 +29,11 @@ char *manifest_row_name(const manifest *self, uint64_t row);
 /* The value of a cell: a copy of text. Errors: NO_MEMORY. */
 int manifest_set_text(raw_value *value, raw_kind kind, const char *text, size_t size, beton_error *err);
 
-/* Adds a column whose first value is *first: pictures are what is called image, path, file or filename, the rest is
- * what it looks like. */
+/* Adds a column whose first value is *first: pictures, if that names one below root, else what it looks like. */
 int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err);
+
+/* To be called behind the last column: says which one becomes the field `image`. Where no first value names a picture,
+ * it is a column of texts that is called as one of paths would be. */
+int manifest_end_columns(manifest *self, beton_error *err);
 
 #endif

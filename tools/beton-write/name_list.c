@@ -35,3 +35,43 @@ void name_list_free(name_list *list)
 	free(list->names);
 	*list = (name_list){0};
 }
+
+/* The place of the first name that is not in front of the given one. */
+static size_t find_place(const name_list *list, const char *name)
+{
+	size_t low = 0;
+	for (size_t high = list->count; low < high;) {
+		size_t middle = low + (high - low) / 2;
+		if (strcmp(list->names[middle], name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool name_set_has(const name_set *set, const char *name)
+{
+	size_t place = find_place(&set->list, name);
+	return place < set->list.count && strcmp(set->list.names[place], name) == 0;
+}
+
+int name_set_add(name_set *set, const char *name, beton_error *err)
+{
+	name_list *list = &set->list;
+	size_t place = find_place(list, name);
+	if (place < list->count && strcmp(list->names[place], name) == 0)
+		return BETON_OK;
+	int result = name_list_add(list, name, err);
+	if (result != BETON_OK)
+		return result;
+	char *added = list->names[list->count - 1];
+	memmove(list->names + place + 1, list->names + place, (list->count - 1 - place) * sizeof(*list->names));
+	list->names[place] = added;
+	return BETON_OK;
+}
+
+void name_set_free(name_set *set)
+{
+	name_list_free(&set->list);
+}

@@ -17,7 +17,8 @@ static const char *const usage_text =
 	"Write SOURCE as a .beton dataset; if it has a validation set, write OUT.val.beton too. SOURCE is\n"
 	"  a folder of class folders with pictures, or one with train/ and val/ of this kind\n"
 	"  WebDataset's shards: .tar, .tar.gz, .tar.zst; a pattern such as 'shard-{000..099}.tar'; - for standard "
-	"input\n"
+	"input;\n"
+	"  or tar files of class folders\n"
 	"  a manifest, .csv, .tsv or .jsonl: paths of pictures and any other columns\n"
 	"  NumPy's .npy or .npz: the first axis counts the samples\n"
 	"  CIFAR-10's binary batches, MNIST's idx files (.gz too), or the folder that they are in\n"
@@ -33,7 +34,7 @@ static const char *const usage_text =
 	"      --shuffle=SEED        in a random order, which depends on SEED alone\n"
 	"      --limit=N             the first N of those\n"
 	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
-	"      --on-error=stop|skip  a bad sample ends the program (default), or is left out\n"
+	"      --on-error=stop|skip  a bad sample or class folder ends the program (default), or is left out\n"
 	"      --error-list=FILE     list what was left out here, not on standard error\n"
 	"\n";
 

@@ -154,6 +154,8 @@ static void pass_over(pipeline *self, worker *own, int result)
 		if (result == BETON_OK)
 			return;
 	}
+	if (!job->faults->skip && fault_is_of_item(result))
+		fault_name_option(&own->error);
 	fail(self, result, own->position, &own->error);
 	/* Not skipped: a run that continues must meet this item again. */
 	beton_writer_cancel(job->writer);

@@ -176,6 +176,7 @@ void source_close(source **self)
 	}
 	free(closing->columns);
 	name_list_free(&closing->classes);
+	source_notes_free(&closing->notes);
 	closing->ops->close(closing);
 }
 

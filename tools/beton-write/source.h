@@ -16,6 +16,7 @@
 #include <beton/beton.h>
 
 #include "name_list.h"
+#include "notes.h"
 
 #define SOURCE_COUNT_UNKNOWN UINT64_MAX
 
@@ -98,6 +99,7 @@ struct source {
 	source_column *columns;
 	uint32_t num_columns;
 	name_list classes; /* names of the labels, if the source has such */
+	source_notes notes;
 };
 
 typedef struct source_spec {
@@ -105,10 +107,12 @@ typedef struct source_spec {
 	const char *format;          /* a kind, or NULL: what the argument looks like */
 	const char *root;            /* --root, or NULL */
 	bool has_fields;             /* there is --fields */
+	bool wants_label;            /* there is none, or it names the column `label` */
 	const char *output;          /* unpacked arrays go into unnamed files in its folder */
 	const char *val_output;      /* that of a validation set, if there is one */
 	const char *error_list;      /* --error-list, or NULL */
 	double val_fraction;         /* 0: hold nothing out */
+	bool skip_bad;               /* --on-error=skip */
 	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
 

@@ -189,7 +189,7 @@ static int add_columns(csv_source *self, beton_error *err)
 	for (uint32_t i = 0; i < 2 * COLUMNS_MAX; i++)
 		free(cells[i].owned);
 	free(cells);
-	return result;
+	return result == BETON_OK ? manifest_end_columns(&self->manifest, err) : result;
 }
 
 int csv_source_open(const source_spec *spec, source **train, beton_error *err)

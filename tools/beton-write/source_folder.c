@@ -54,14 +54,20 @@ static int make_source(folder_list *list, const char *name, source **out, beton_
 int folder_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
 {
 	folder_plan plan;
-	int result = folder_plan_make(&plan, spec->argument, spec->val_fraction, spec->interrupt, err);
+	const folder_request request = {.root = spec->argument,
+					.val_fraction = spec->val_fraction,
+					.skip = spec->skip_bad,
+					.interrupt = spec->interrupt};
+	int result = folder_plan_make(&plan, &request, err);
 	if (result == BETON_OK)
 		result = make_source(&plan.train, spec->argument, train, err);
 	if (result == BETON_OK && plan.has_val)
 		result = make_source(&plan.val, spec->argument, val, err);
 	if (result == BETON_OK) {
 		(*train)->classes = plan.classes;
+		(*train)->notes = plan.notes;
 		plan.classes = (name_list){0};
+		plan.notes = (source_notes){0};
 	}
 	folder_plan_free(&plan);
 	return result;

@@ -134,7 +134,7 @@ static int add_columns(manifest *self, beton_error *err)
 		}
 	json_decref(root);
 	free(name);
-	return result;
+	return result == BETON_OK ? manifest_end_columns(self, err) : result;
 }
 
 int jsonl_source_open(const source_spec *spec, source **train, beton_error *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * WebDataset's shards: tar files in which members that follow each other and have the same name up to the first dot of
- * the last part of the path are one sample, and what stands behind that dot is the column. */
+ * the last part of the path are one sample, and what stands behind that dot is the column. Tar files of class folders:
+ * see class_tar.h. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,9 +10,11 @@
 #include <string.h>
 
 #include "archive_input.h"
+#include "archive_member.h"
+#include "class_tar.h"
 #include "common/error.h"
 #include "common/system.h"
-#include "file_bytes.h"
+#include "faults.h"
 #include "paths.h"
 #include "sources.h"
 
@@ -40,7 +43,13 @@ typedef struct tar_source {
 	const atomic_int *interrupt;
 	bool learning;     /* the first sample is being read: its endings become columns, and all are wanted */
 	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
-	bool has_member;   /* member is the next to be looked at */
+	bool in_folder;    /* the first sample is in a folder */
+	bool skip_bad;
+	beton_error *bad; /* samples in front of the first good one */
+	size_t num_bad;
+	size_t bad_capacity;
+	size_t given;    /* of them */
+	bool has_member; /* member is the next to be looked at */
 	archive_member member;
 	source_item first; /* given by peek, and by the first next */
 	int first_result;
@@ -88,19 +97,16 @@ static int add_column(source *base, const char *name, beton_error *err)
 	return source_add_column(base, name, NULL, type_of_ending(name), err);
 }
 
-/* Divides "a/b.SEG.PNG" into "a/b" and "seg.png". False: no sample is meant, as in WebDataset: a hidden file, or one of
- * those that describe the archive, "__name__". */
-static bool divide_name(const char *name, size_t *key_length, char **ending)
+/* Divides "a/b.SEG.PNG" into "a/b" and "seg.png". False: no sample is meant: litter, or one of those members that
+ * describe the archive. */
+static bool divide_name(tar_source *self, const char *name, size_t *key_length, char **ending)
 {
-	const char *slash = strrchr(name, '/');
-	const char *base = slash ? slash + 1 : name;
-	size_t length = strlen(base);
-	if (base[0] == '.' || base[0] == 0 ||
-	    (length >= 4 && strncmp(base, "__", 2) == 0 && strcmp(base + length - 2, "__") == 0))
+	if (path_is_litter(name))
+		passed_over_add(&self->base.notes.litter, NULL, member_path(name));
+	if (path_is_litter(name) || member_is_meta(name))
 		return false;
-	const char *dot = strchr(base, '.');
-	*key_length = dot ? (size_t)(dot - name) : strlen(name);
-	*ending = strdup(dot ? dot + 1 : "");
+	*key_length = member_key_length(name);
+	*ending = strdup(name + *key_length + (name[*key_length] == '.'));
 	for (char *letter = *ending; letter && *letter; letter++)
 		*letter = (char)tolower((unsigned char)*letter);
 	return true;
@@ -142,41 +148,18 @@ BETON_PRINTF(2, 3) static void spoil(group *sample, const char *format, ...)
 	sample->result = bt_fail(&sample->error, BETON_SAMPLE_CORRUPT, "%s: %s", sample->item->name, text);
 }
 
-/* Reads the member into value. Its size in the archive is a claim: memory grows with what comes. */
+/* Reads the member into value. */
 static int read_member(tar_source *self, group *sample, raw_value *value, beton_error *err)
 {
-	uint8_t *data = NULL;
-	size_t size = 0;
-	size_t capacity = 0;
-	for (;;) {
-		if (size == capacity) {
-			capacity = capacity ? capacity * 2 : 4096;
-			uint8_t *grown = realloc(data, capacity);
-			if (!grown) {
-				free(data);
-				return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a member of %s",
-					       shard_name(self), sample->key);
-			}
-			data = grown;
-		}
-		size_t got;
-		int result = archive_input_read(self->input, data + size, capacity - size, &got, err);
-		if (result != BETON_OK) {
-			free(data);
-			return result;
-		}
-		size += got;
-		sample->bytes += got;
-		if (got == 0)
-			break;
-		if (sample->bytes > FILE_BYTES_MAX) {
-			spoil(sample, "the sample has more than %lld bytes", (long long)FILE_BYTES_MAX);
-			size = 0;
-			break;
-		}
+	beton_error fault;
+	int result = member_read(self->input, sample->item->name, &sample->bytes, value, &fault);
+	if (result == BETON_SAMPLE_CORRUPT && sample->result == BETON_OK) {
+		sample->result = result;
+		sample->error = fault;
+	} else if (result != BETON_OK && result != BETON_SAMPLE_CORRUPT && err) {
+		*err = fault;
 	}
-	*value = (raw_value){.kind = RAW_FILE, .data = data, .size = size, .owned = data};
-	return BETON_OK;
+	return result == BETON_SAMPLE_CORRUPT ? BETON_OK : result;
 }
 
 static bool is_wanted(const tar_source *self, uint32_t column)
@@ -237,13 +220,15 @@ static int choose_picture(const tar_source *self, group *sample, beton_error *er
 }
 
 /* Whether the member belongs to the sample; the first one gives it its name. *ours false: it begins another. */
-static int match_key(const tar_source *self, group *sample, size_t length, bool *ours, beton_error *err)
+static int match_key(tar_source *self, group *sample, size_t length, bool *ours, beton_error *err)
 {
 	const char *name = self->member.name;
 	*ours = !sample->key || (strlen(sample->key) == length && memcmp(sample->key, name, length) == 0);
 	if (sample->key)
 		return BETON_OK;
 	sample->key = strndup(name, length);
+	if (self->learning)
+		self->in_folder = strchr(member_path(name), '/') != NULL;
 	if (sample->key)
 		sample->item->name = bt_format("%s: %s", shard_name(self), sample->key);
 	return sample->item->name ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
@@ -256,7 +241,7 @@ static int read_members(tar_source *self, group *sample, beton_error *err)
 	while ((result = next_member(self, !sample->key, err)) == BETON_OK) {
 		size_t length;
 		char *ending = NULL;
-		if (!divide_name(self->member.name, &length, &ending)) {
+		if (!divide_name(self, self->member.name, &length, &ending)) {
 			self->has_member = false;
 			continue;
 		}
@@ -316,6 +301,10 @@ static int give_first(tar_source *self, source_item *item, beton_error *err)
 static int next(source *base, source_item *item, beton_error *err)
 {
 	tar_source *self = (tar_source *)base;
+	if (self->given < self->num_bad) {
+		*err = self->bad[self->given++];
+		return err->code;
+	}
 	return self->has_first ? give_first(self, item, err) : read_sample(self, item, err);
 }
 
@@ -334,6 +323,7 @@ static void close_tar(source *base)
 	archive_input_close(&self->input);
 	name_list_free(&self->shards);
 	source_item_free(&self->first);
+	free(self->bad);
 	free(self);
 }
 
@@ -358,6 +348,38 @@ static int name_fields(tar_source *self, beton_error *err)
 	return BETON_OK;
 }
 
+/* Forgets what a bad sample has taught. */
+static void forget(tar_source *self)
+{
+	source *base = &self->base;
+	source_item_clear(&self->first);
+	while (base->num_columns > END_OF_ENDINGS)
+		free(base->columns[--base->num_columns].name);
+	self->first.num_values = base->num_columns;
+}
+
+/* Reads the first sample; bad ones in front of it are kept for those who leave them out. */
+static int learn_sample(tar_source *self, beton_error *err)
+{
+	beton_error fault;
+	int result;
+	while ((result = read_sample(self, &self->first, &fault)) == BETON_SAMPLE_CORRUPT && self->learned_only) {
+		if (!self->skip_bad) {
+			fault_name_option(&fault);
+			break;
+		}
+		beton_error *bad = list_grow(self->bad, self->num_bad, &self->bad_capacity, sizeof(*bad));
+		if (!bad)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+		self->bad = bad;
+		bad[self->num_bad++] = fault;
+		forget(self);
+	}
+	if (result != BETON_OK && result != BETON_END && err)
+		*err = fault;
+	return result;
+}
+
 static int learn(tar_source *self, beton_error *err)
 {
 	int result = BETON_OK;
@@ -366,10 +388,11 @@ static int learn(tar_source *self, beton_error *err)
 	if (result != BETON_OK)
 		return result;
 	self->learning = true;
-	result = read_sample(self, &self->first, err);
+	result = learn_sample(self, err);
 	self->learning = false;
 	if (result == BETON_END)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples in it", self->base.name);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples in it%s", self->base.name,
+			       self->num_bad ? " that are not bad" : "");
 	if (result != BETON_OK && (result != BETON_SAMPLE_CORRUPT || self->learned_only))
 		return result;
 	self->has_first = true;
@@ -379,7 +402,23 @@ static int learn(tar_source *self, beton_error *err)
 	return name_fields(self, err);
 }
 
-int tar_source_open(const source_spec *spec, source **train, beton_error *err)
+/* A picture alone in a folder: class folders, which cannot be read from a pipe, as the labels follow from the names of
+ * all. */
+static int check_labels(const tar_source *self, beton_error *err)
+{
+	uint32_t values = 0;
+	for (uint32_t i = 0; i < self->first.num_values; i++)
+		values += self->first.values[i].kind != RAW_MISSING;
+	bool picture = self->base.columns[COLUMN_OF_PICTURE].field != NULL;
+	if (!picture || values > 1 || !self->in_folder)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "%s: the pictures stand in folders, which would be their labels, but all names must be known "
+		       "before; give a file, or leave the labels out with --fields=image",
+		       self->base.name);
+}
+
+static int open_members(const source_spec *spec, name_list *shards, source **train, beton_error *err)
 {
 	tar_source *self = calloc(1, sizeof(*self));
 	if (!self)
@@ -388,13 +427,29 @@ int tar_source_open(const source_spec *spec, source **train, beton_error *err)
 	self->base.count = SOURCE_COUNT_UNKNOWN;
 	self->interrupt = spec->interrupt;
 	self->learned_only = !spec->has_fields;
+	self->skip_bad = spec->skip_bad;
+	self->shards = *shards;
+	*shards = (name_list){0};
 	bool standard_input = strcmp(spec->argument, "-") == 0;
 	int result = source_init(&self->base, "tar", &tar_ops, standard_input ? "standard input" : spec->argument, err);
-	if (result == BETON_OK && standard_input)
-		result = name_list_add(&self->shards, "-", err);
-	else if (result == BETON_OK)
-		result = paths_expand(spec->argument, &self->shards, err);
 	if (result == BETON_OK)
 		result = learn(self, err);
+	return result;
+}
+
+int tar_source_open(const source_spec *spec, source **train, beton_error *err)
+{
+	name_list shards = {0};
+	bool standard_input = strcmp(spec->argument, "-") == 0;
+	int result = standard_input ? name_list_add(&shards, "-", err) : paths_expand(spec->argument, &shards, err);
+	if (result == BETON_OK && spec->wants_label && !standard_input)
+		result = class_tar_open(spec, &shards, train, err);
+	bool members = result == BETON_OK && !*train;
+	bool twice = members && class_tar_can_read(&shards);
+	if (members)
+		result = open_members(spec, &shards, train, err);
+	if (members && result == BETON_OK && !twice && !spec->has_fields)
+		result = check_labels((tar_source *)*train, err);
+	name_list_free(&shards);
 	return result;
 }

@@ -26,7 +26,7 @@ char *text_file_name(const char *bytes);
 
 /* How people say it: "1 sample", "2 samples"; "312 bytes", "4.1 kB", "12.5 MB". Written to buffer, which is returned.
  */
-typedef char text_buffer[48];
+typedef char text_buffer[96];
 const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many);
 const char *text_size(text_buffer buffer, uint64_t bytes);
 

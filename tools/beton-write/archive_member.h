@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of members of tar files, and their bytes. */
+#ifndef BETON_WRITE_ARCHIVE_MEMBER_H
+#define BETON_WRITE_ARCHIVE_MEMBER_H
+
+#include <stdbool.h>
+
+#include "archive_input.h"
+#include "source.h"
+
+/* The name without "./" in front of it. */
+const char *member_path(const char *name);
+
+/* Bytes up to the first dot of the last part: members for which these are the same are one sample of WebDataset's. */
+size_t member_key_length(const char *path);
+
+/* The folder that it stands in, "" for none; new memory, or NULL. */
+char *member_folder(const char *path);
+
+/* Whether it ends as a picture that can be read does. */
+bool member_is_picture(const char *path);
+
+/* Whether it describes the archive, as __name__ does for WebDataset, and is no sample. */
+bool member_is_meta(const char *path);
+
+/* Reads the member to value, as RAW_FILE. *bytes: what its sample has so far, to which its own are added. Its size in
+ * the archive is a claim: memory grows with what comes. Errors: SAMPLE_CORRUPT (the sample has more than FILE_BYTES_MAX
+ * bytes), NO_MEMORY, those of archive_input_read. name: for messages. */
+int member_read(archive_input *input, const char *name, uint64_t *bytes, raw_value *value, beton_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BETON_WRITE_CLASS_TAR_H
+#define BETON_WRITE_CLASS_TAR_H
+
+#include "source.h"
+
+/* Whether all shards are files, which can be read twice. */
+bool class_tar_can_read(const name_list *shards);
+
+/* Opens the shards as tar files of class folders, if they are that: files, in which pictures stand in folders, and no
+ * picture has a neighbour with which it would be one sample of WebDataset's. *train then takes over what is in shards;
+ * it stays as it is where they are something else. Errors: those of reading archives, INVALID_ARGUMENT (pictures in
+ * folders that do not stand beside each other; an empty class without spec->skip_bad). */
+int class_tar_open(const source_spec *spec, name_list *shards, source **train, beton_error *err);
+
+#endif
