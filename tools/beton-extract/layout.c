@@ -43,33 +43,129 @@ static int check_names(const layout *self, beton_error *err)
 	return result;
 }
 
-/* Numbers get as many digits as the largest has, so that the order of their bytes is theirs. A label without a name
- * makes all folders numbers: half of each would be a riddle. */
-static int measure_labels(layout *self, const selection *chosen, beton_error *err)
+/* Calls take with the label of each sample of the selection. */
+static int each_label(const layout *self, const selection *chosen,
+		      int (*take)(void *context, const beton_value *label, beton_error *err), void *context,
+		      beton_error *err)
 {
 	selection_cursor cursor = {0};
 	uint64_t sample;
 	bool found = true;
-	int64_t largest = 0;
-	uint64_t names = facts_num_classes(self->facts);
-	self->numbers = self->numbers || names == 0;
 	for (;;) {
 		beton_value value;
 		int result = selection_next(chosen, self->reader, &cursor, &sample, &found, err);
 		if (result == BETON_OK && found)
 			result = beton_reader_value(self->reader, sample, (uint32_t)self->label, &value, err);
-		if (result != BETON_OK || !found) {
-			self->label_digits = digits_of((uint64_t)largest);
+		if (result == BETON_OK && found)
+			result = take(context, &value, err);
+		if (result != BETON_OK || !found)
 			return result;
-		}
-		if (!self->numbers && (value.integer < 0 || (uint64_t)value.integer >= names))
-			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
-					      "%s: sample %" PRIu64 ": label %" PRId64 " is none of the %" PRIu64
-					      " named classes; --class-numbers calls folders by numbers",
-					      beton_reader_path(self->reader), sample, value.integer, names);
-		if (value.integer > largest)
-			largest = value.integer;
 	}
+}
+
+typedef struct label_range {
+	const layout *from;
+	uint64_t names; /* classes that have one; 0: folders are called by numbers */
+	int64_t smallest, largest;
+} label_range;
+
+/* A label without a name makes all folders numbers: half of each would be a riddle. */
+static int measure_label(void *context, const beton_value *label, beton_error *err)
+{
+	label_range *self = context;
+	if (self->names && (label->integer < 0 || (uint64_t)label->integer >= self->names))
+		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)label->sample,
+				      "%s: sample %" PRIu64 ": label %" PRId64 " is none of the %" PRIu64
+				      " named classes; --class-numbers calls folders by numbers",
+				      beton_reader_path(self->from->reader), label->sample, label->integer,
+				      self->names);
+	if (label->integer > self->largest)
+		self->largest = label->integer;
+	if (label->integer < self->smallest)
+		self->smallest = label->integer;
+	return BETON_OK;
+}
+
+typedef struct label_marks {
+	const layout *from;
+	bool *used; /* for each label whether a sample has it */
+	uint64_t count;
+} label_marks;
+
+static int mark_label(void *context, const beton_value *label, beton_error *err)
+{
+	label_marks *self = context;
+	if (label->integer < 0 || (uint64_t)label->integer >= self->count)
+		return bt_fail(err, BETON_FILE_CHANGED, "%s: sample %" PRIu64 ": the label changed while it was read",
+			       beton_reader_path(self->from->reader), label->sample);
+	self->used[label->integer] = true;
+	return BETON_OK;
+}
+
+/* A folder, and the label that it stands for. */
+typedef struct class_folder {
+	char *name;
+	uint64_t label;
+} class_folder;
+
+static int compare_folders(const void *a, const void *b)
+{
+	return strcmp(((const class_folder *)a)->name, ((const class_folder *)b)->name);
+}
+
+static char *group_name(const layout *self, int64_t label)
+{
+	if (!self->numbers)
+		return text_file_name(facts_class_name(self->facts, label));
+	return bt_format("%0*" PRId64, self->label_digits, label);
+}
+
+/* Whoever reads the folders numbers them in the order of their names, without those that have no sample. */
+static int count_renumbered(layout *self, const label_marks *marks, beton_error *err)
+{
+	class_folder *folders = calloc((size_t)marks->count + 1, sizeof(*folders));
+	int result = folders ? BETON_OK : no_memory(self, err);
+	for (uint64_t i = 0; i < marks->count && result == BETON_OK; i++) {
+		if (!marks->used[i])
+			continue;
+		char *name = group_name(self, (int64_t)i);
+		if (name)
+			folders[self->used_classes++] = (class_folder){name, i};
+		else
+			result = no_memory(self, err);
+	}
+	if (folders)
+		qsort(folders, (size_t)self->used_classes, sizeof(*folders), compare_folders);
+	for (uint64_t i = 0; i < self->used_classes; i++) {
+		self->renumbered += folders[i].label != i;
+		free(folders[i].name);
+	}
+	free(folders);
+	return result;
+}
+
+/* Numbers get as many digits as the largest has, so that the order of their bytes is theirs. */
+static int measure_labels(layout *self, const selection *chosen, beton_error *err)
+{
+	uint64_t names = facts_num_classes(self->facts);
+	label_range range = {.from = self, .names = self->numbers ? 0 : names};
+	self->numbers = self->numbers || names == 0;
+	int result = each_label(self, chosen, measure_label, &range, err);
+	if (result != BETON_OK)
+		return result;
+	self->label_digits = digits_of((uint64_t)range.largest);
+	uint64_t labels = self->numbers ? (uint64_t)range.largest + 1 : names;
+	/* With more labels than samples some have none, and are no folders. */
+	if (self->numbers && (range.smallest < 0 || labels > beton_reader_info(self->reader)->num_samples)) {
+		self->renumbered = 1;
+		return BETON_OK;
+	}
+	label_marks marks = {self, calloc((size_t)labels + 1, sizeof(*marks.used)), labels};
+	result = marks.used ? each_label(self, chosen, mark_label, &marks, err) : no_memory(self, err);
+	if (result == BETON_OK)
+		result = count_renumbered(self, &marks, err);
+	free(marks.used);
+	return result;
 }
 
 static int open_classes(layout *self, const selection *chosen, beton_error *err)
@@ -134,11 +230,17 @@ bool layout_leaves_out(const layout *self, uint32_t field)
 	return self->kind == LAYOUT_CLASSES && (int)field != self->picture && (int)field != self->label;
 }
 
-static char *group_name(const layout *self, int64_t label)
+int layout_lost_names(const layout *self, uint64_t *count, beton_error *err)
 {
-	if (!self->numbers)
-		return text_file_name(facts_class_name(self->facts, label));
-	return bt_format("%0*" PRId64, self->label_digits, label);
+	json_t *facts;
+	*count = 0;
+	if (self->kind == LAYOUT_CLASSES && !self->numbers)
+		return BETON_OK;
+	int result = facts_load(&facts, self->reader, err);
+	if (result == BETON_OK && self->label >= 0)
+		*count = facts_num_classes(facts);
+	json_decref(facts);
+	return result;
 }
 
 /* KEY.ENDING; a field of another name than its ending's: KEY.FIELD.ENDING. */

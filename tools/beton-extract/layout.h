@@ -31,6 +31,8 @@ typedef struct layout {
 	json_t *facts; /* classes: the names */
 	bool numbers;  /* classes: folders are called by numbers */
 	int label_digits;
+	uint64_t used_classes; /* classes: of the selection */
+	uint64_t renumbered;   /* of these: beton-write would give them another label when it reads the folders */
 	beton_value *values;
 	content content;
 } layout;
@@ -47,5 +49,8 @@ int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *
 
 /* Whether a field is in no file. */
 bool layout_leaves_out(const layout *self, uint32_t field);
+
+/* How many classes have names that are in no file. Errors: those of facts_load. */
+int layout_lost_names(const layout *self, uint64_t *count, beton_error *err);
 
 #endif

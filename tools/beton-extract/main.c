@@ -15,6 +15,7 @@
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/summary.h"
+#include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-extract [OPTION]... IN.beton OUT\n"
@@ -22,8 +23,11 @@ static const char *const usage_text =
 	"Write the samples of a .beton file to a new folder, or to a tar file if OUT ends with .tar, .tar.gz, .tgz,\n"
 	".tar.zst or .tar.xz, or is - (standard output). JPEGs are copied as they are stored; raw pixels become PNGs.\n"
 	"\n"
-	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default where there are both)\n"
-	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field\n"
+	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default of folders, where "
+	"there\n"
+	"                          are both)\n"
+	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field (default of "
+	"tar)\n"
 	"  -N, --class-numbers     call class folders by numbers, also if the classes have names\n"
 	"  -i, --index=LIST        only these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
 	"  -c, --class=CLASS       only samples of this class, by name or number; more than once for more\n"
@@ -66,9 +70,21 @@ typedef struct extract_job {
 	bool quiet;
 } extract_job;
 
-/* What is left out is said: the folder would else pass for the dataset. */
-static void tell_left_out(const layout *files, const beton_reader *reader)
+/* What is left out is said: the files would else pass for the dataset. What the user asked for in so many words is not.
+ */
+static int tell_left_out(const extract_job *job, const layout *files, const beton_reader *reader, beton_error *err)
 {
+	uint64_t names;
+	text_buffer count;
+	int result = layout_lost_names(files, &names, err);
+	if (names && job->layout == LAYOUT_AUTOMATIC && !job->class_numbers)
+		fprintf(stderr, "beton-extract: %s left out; --layout=classes has them\n",
+			text_count(count, names, "class has a name that is", "classes have names that are"));
+	if (files->renumbered)
+		fputs("beton-extract: who reads the folders as beton-write does, in the order of their names, gives "
+		      "the "
+		      "classes other numbers; --layout=samples keeps them\n",
+		      stderr);
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
 		if (layout_leaves_out(files, i)) {
 			beton_error note; /* harmless for a terminal, as every message is */
@@ -76,6 +92,7 @@ static void tell_left_out(const layout *files, const beton_reader *reader)
 				beton_reader_field(reader, i)->name);
 			fprintf(stderr, "beton-extract: %s\n", note.message);
 		}
+	return result;
 }
 
 static int open_target(const extract_job *job, const beton_reader *reader, extract_target **target, beton_error *err)
@@ -107,6 +124,13 @@ static int extract_samples(const extract_job *job, layout *files, extract_target
 	}
 }
 
+/* Who reads tar files expects WebDataset's form. */
+static layout_kind wanted_layout(const extract_job *job)
+{
+	bool samples = job->layout == LAYOUT_AUTOMATIC && target_is_tar(job->output) && !job->class_numbers;
+	return samples ? LAYOUT_SAMPLES : job->layout;
+}
+
 static int extract_all(extract_job *job, const beton_reader *reader, beton_error *err)
 {
 	layout files = {0};
@@ -117,11 +141,11 @@ static int extract_all(extract_job *job, const beton_reader *reader, beton_error
 	if (result == BETON_OK)
 		result = selection_count(&job->selection, reader, &count, err);
 	if (result == BETON_OK)
-		result = layout_open(&files, reader, job->layout, job->class_numbers, &job->selection, err);
+		result = layout_open(&files, reader, wanted_layout(job), job->class_numbers, &job->selection, err);
 	if (result == BETON_OK)
 		result = open_target(job, reader, &target, err);
 	if (result == BETON_OK && !job->quiet)
-		tell_left_out(&files, reader);
+		result = tell_left_out(job, &files, reader, err);
 	progress_start(&bar, count, job->quiet);
 	if (result == BETON_OK)
 		result = extract_samples(job, &files, target, &bar, err);
