@@ -23,6 +23,7 @@ typedef struct {
 	uint64_t train, val; /* pictures of each kind */
 	uint64_t size;       /* pixels a side */
 	uint64_t seed;
+	bool force; /* into folders that are there */
 } settings;
 
 /* What drawing one picture after the other needs. */
@@ -41,6 +42,7 @@ static const char usage[] =
 	"  --val N     pictures of each kind to validate on (default 50)\n"
 	"  --size N    width and height in pixels, 16 to 1024 (default 64)\n"
 	"  --seed N    another number gives other pictures (default 0)\n"
+	"  --force     into FOLDER/train and FOLDER/val that exist, over pictures in them\n"
 	"  --help      print this\n"
 	"\n"
 	"Exit status: 0 = done, 1 = a failure, 2 = wrong use.\n";
@@ -89,6 +91,8 @@ static int draw_part(canvas *c, const settings *s, const char *part, uint64_t co
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->folder, part) > sizeof(path) - 64)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the name is too long", s->folder);
+	if (!s->force && mkdir(path, 0777) != 0 && errno == EEXIST)
+		return bt_fail(err, BETON_EXISTS, "%s: exists; --force draws into it", path);
 	rc = make_folder(path, err);
 	for (int kind = 0; rc == BETON_OK && kind < PICTURE_KINDS; kind++) {
 		const char *name = picture_kind_name(kind);
@@ -135,9 +139,13 @@ static int draw_all(const settings *s, beton_error *err)
 static int parse_options(int argc, char **argv, settings *s, beton_error *err)
 {
 	static const struct option options[] = {
-		{"train", required_argument, NULL, 't'}, {"val", required_argument, NULL, 'v'},
-		{"size", required_argument, NULL, 'p'},  {"seed", required_argument, NULL, 's'},
-		{"help", no_argument, NULL, 'h'},        {0},
+		{"train", required_argument, NULL, 't'},
+		{"val", required_argument, NULL, 'v'},
+		{"size", required_argument, NULL, 'p'},
+		{"seed", required_argument, NULL, 's'},
+		{"force", no_argument, NULL, 'F'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option, rc = BETON_OK;
 
@@ -154,6 +162,9 @@ static int parse_options(int argc, char **argv, settings *s, beton_error *err)
 			break;
 		case 's':
 			rc = bt_parse_u64("--seed", optarg, 0, UINT64_MAX, &s->seed, err);
+			break;
+		case 'F':
+			s->force = true;
 			break;
 		case 'h':
 			fputs(usage, stdout);
