@@ -5,31 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "common/error.h"
 #include "common/system.h"
+#include "cpu/onednn.h"
 #include "bench.h"
-
-static dnnl_status_t init_desc(dnnl_convolution_desc_t *desc, dtrain_op_kind kind, const dtrain_shape *const *shapes,
-			       const dtrain_op_attrs *attrs)
-{
-	dnnl_memory_desc_t md[3];
-	for (int i = 0; i < 3; i++) {
-		dnnl_dims_t dims = {shapes[i]->dim[0], shapes[i]->dim[1], shapes[i]->dim[2], shapes[i]->dim[3]};
-		dnnl_memory_desc_init_by_tag(&md[i], 4, dims, dnnl_f32, dnnl_format_tag_any);
-	}
-	const dnnl_dims_t stride = {attrs->stride[0], attrs->stride[1]};
-	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
-	if (kind == DTRAIN_OP_CONV2D_BWD_DATA)
-		return dnnl_convolution_backward_data_desc_init(desc, dnnl_convolution_direct, &md[0], &md[1], &md[2],
-								stride, padding, padding);
-	if (kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
-		return dnnl_convolution_backward_weights_desc_init(desc, dnnl_convolution_direct, &md[0], &md[1], NULL,
-								   &md[2], stride, padding, padding);
-	return dnnl_convolution_forward_desc_init(desc, dnnl_forward_training, dnnl_convolution_direct, &md[0], &md[1],
-						  NULL, &md[2], stride, padding, padding);
-}
 
 typedef struct bare_conv {
 	dnnl_engine_t engine;
@@ -39,20 +18,42 @@ typedef struct bare_conv {
 	dnnl_exec_arg_t args[3];
 } bare_conv;
 
+static dnnl_status_t make_pd(const bare_conv *conv, dtrain_op_kind kind, const onednn_md *md,
+			     const dtrain_op_attrs *attrs, dnnl_primitive_desc_t *pd)
+{
+	const dnnl_dims_t stride = {attrs->stride[0], attrs->stride[1]}, dilation = {0};
+	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
+	if (kind == DTRAIN_OP_CONV2D_BWD_DATA)
+		return dnnl_convolution_backward_data_primitive_desc_create(pd, conv->engine, dnnl_convolution_direct,
+									    md[0], md[1], md[2], stride, dilation,
+									    padding, padding, conv->hint, NULL);
+	if (kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
+		return dnnl_convolution_backward_weights_primitive_desc_create(
+			pd, conv->engine, dnnl_convolution_direct, md[0], md[1], NULL, md[2], stride, dilation, padding,
+			padding, conv->hint, NULL);
+	return dnnl_convolution_forward_primitive_desc_create(pd, conv->engine, dnnl_forward_training,
+							      dnnl_convolution_direct, md[0], md[1], NULL, md[2],
+							      stride, dilation, padding, padding, NULL);
+}
+
+/* shapes: of x, w and y. */
 static dnnl_status_t make_primitive(bare_conv *conv, dtrain_op_kind kind, const dtrain_shape *const *shapes,
 				    const dtrain_op_attrs *attrs)
 {
-	dnnl_convolution_desc_t desc;
-	dnnl_status_t status = init_desc(&desc, DTRAIN_OP_CONV2D, shapes, attrs);
+	onednn_md md[3] = {NULL};
+	dnnl_status_t status = dnnl_success;
+	for (int i = 0; i < 3 && status == dnnl_success; i++) {
+		dnnl_dims_t dims = {shapes[i]->dim[0], shapes[i]->dim[1], shapes[i]->dim[2], shapes[i]->dim[3]};
+		status = dnnl_memory_desc_create_with_tag(&md[i], 4, dims, dnnl_f32, dnnl_format_tag_any);
+	}
+	if (status == dnnl_success && kind != DTRAIN_OP_CONV2D)
+		status = make_pd(conv, DTRAIN_OP_CONV2D, md, attrs, &conv->hint);
 	if (status == dnnl_success)
-		status = dnnl_primitive_desc_create(&conv->hint, &desc, NULL, conv->engine, NULL);
-	if (status == dnnl_success)
-		status = init_desc(&desc, kind, shapes, attrs);
-	if (status == dnnl_success)
-		status = dnnl_primitive_desc_create(&conv->pd, &desc, NULL, conv->engine, conv->hint);
-	if (status == dnnl_success)
-		status = dnnl_primitive_create(&conv->primitive, conv->pd);
-	return status;
+		status = make_pd(conv, kind, md, attrs, &conv->pd);
+	for (int i = 0; i < 3; i++)
+		if (md[i])
+			dnnl_memory_desc_destroy(md[i]);
+	return status == dnnl_success ? dnnl_primitive_create(&conv->primitive, conv->pd) : status;
 }
 
 /* Memory of oneDNN's own in the layouts that the primitive chose, filled with ones. */
@@ -62,7 +63,7 @@ static dnnl_status_t make_memory(bare_conv *conv, dtrain_op_kind kind)
 	const int names[] = {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
 			     data || weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST};
 	for (int i = 0; i < 3; i++) {
-		const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(conv->pd, dnnl_query_exec_arg_md, names[i]);
+		const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(conv->pd, dnnl_query_exec_arg_md, names[i]);
 		conv->args[i].arg = names[i];
 		dnnl_status_t status =
 			dnnl_memory_create(&conv->args[i].memory, md, conv->engine, DNNL_MEMORY_ALLOCATE);

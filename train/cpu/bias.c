@@ -4,12 +4,9 @@
 static void build_forward(cpu_build *build)
 {
 	const dtrain_shape channels = dtrain_shape_of(4, (int64_t[]){1, build->desc->inputs[1].shape.dim[0], 1, 1});
-	cpu_view x = cpu_input(build, 0), b = cpu_input(build, 1);
-	cpu_plain_md(&b.md, &channels);
-	dnnl_binary_desc_t desc;
-	cpu_check(build, dnnl_binary_desc_init(&desc, dnnl_binary_add, &x.md, &b.md, &x.md), "addition");
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, NULL);
-	cpu_view y = cpu_output(build, 0, &x.md);
+	cpu_view x = cpu_input(build, 0), b = cpu_operand_as(cpu_plain_md(build, &channels), 1);
+	dnnl_primitive_desc_t pd = cpu_add_pd(build, x.md, b.md, x.md, build->attr);
+	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 3, (cpu_argument[]){{DNNL_ARG_SRC_0, x}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, y}});
 	cpu_store(build, 0, y);
 }
@@ -19,7 +16,7 @@ static void build_forward(cpu_build *build)
 static int sum_channels(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
-	const float *d_y = cpu_address(&op->plain[0], operands, workspace);
+	const float *d_y = cpu_address(op->plain[0], operands, workspace);
 	float *d_b = operands[op->num_inputs];
 	int64_t channels = op->channels, batch = op->batch, area = op->count / batch / channels;
 #ifdef _OPENMP
@@ -40,11 +37,8 @@ static int sum_channels(const struct dtrain_op *op, void *const *operands, void 
 static void build_backward(cpu_build *build)
 {
 	const dtrain_shape *shape = &build->desc->inputs[0].shape;
-	dnnl_memory_desc_t plain;
-	cpu_plain_md(&plain, shape);
-	build->op->plain[0] = cpu_convert(build, cpu_input(build, 0), &plain);
-	cpu_plain_md(&plain, &build->desc->outputs[0].shape);
-	cpu_output(build, 0, &plain);
+	build->op->plain[0] = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, shape)).place;
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
 	build->op->batch = shape->dim[0];
 	build->op->channels = shape->dim[1];
 	build->op->finish = sum_channels;

@@ -7,7 +7,20 @@
 #include "core/shape.h"
 #include "cpu.h"
 
-void cpu_plain_md(dnnl_memory_desc_t *md, const dtrain_shape *shape)
+static const_dnnl_memory_desc_t new_md(cpu_build *build, onednn_md md, dnnl_status_t status)
+{
+	if (status == dnnl_success && build->num_mds == CPU_BUILD_MAX_MDS) {
+		dnnl_memory_desc_destroy(md);
+		status = dnnl_runtime_error;
+	}
+	cpu_check(build, status, "layout");
+	if (status != dnnl_success)
+		return NULL;
+	build->mds[build->num_mds++] = md;
+	return md;
+}
+
+const_dnnl_memory_desc_t cpu_plain_md(cpu_build *build, const dtrain_shape *shape)
 {
 	dnnl_dims_t dims = {1}, strides = {1};
 	int ndims = shape->ndim ? shape->ndim : 1;
@@ -17,16 +30,24 @@ void cpu_plain_md(dnnl_memory_desc_t *md, const dtrain_shape *shape)
 		strides[i] = stride;
 		stride *= shape->dim[i];
 	}
-	/* Cannot fail: the shape has been checked. */
-	dnnl_memory_desc_init_by_strides(md, ndims, dims, dnnl_f32, strides);
+	onednn_md md = NULL;
+	dnnl_status_t status = dnnl_memory_desc_create_with_strides(&md, ndims, dims, dnnl_f32, strides);
+	return new_md(build, md, status);
 }
 
-void cpu_any_md(dnnl_memory_desc_t *md, const dtrain_shape *shape)
+const_dnnl_memory_desc_t cpu_tag_md(cpu_build *build, const dtrain_shape *shape, dnnl_format_tag_t tag)
 {
 	dnnl_dims_t dims;
 	for (int i = 0; i < shape->ndim; i++)
 		dims[i] = shape->dim[i];
-	dnnl_memory_desc_init_by_tag(md, shape->ndim, dims, dnnl_f32, dnnl_format_tag_any);
+	onednn_md md = NULL;
+	dnnl_status_t status = dnnl_memory_desc_create_with_tag(&md, shape->ndim, dims, dnnl_f32, tag);
+	return new_md(build, md, status);
+}
+
+const_dnnl_memory_desc_t cpu_any_md(cpu_build *build, const dtrain_shape *shape)
+{
+	return cpu_tag_md(build, shape, dnnl_format_tag_any);
 }
 
 static const char *status_text(dnnl_status_t status)
@@ -56,25 +77,23 @@ void cpu_check(cpu_build *build, dnnl_status_t status, const char *what)
 				dtrain__shape_text(&build->desc->inputs[0].shape, text), status_text(status));
 }
 
-cpu_view cpu_operand_as(const dnnl_memory_desc_t *md, int operand)
+cpu_view cpu_operand_as(const_dnnl_memory_desc_t md, int operand)
 {
-	return (cpu_view){.md = *md, .operand = operand};
+	return (cpu_view){.md = md, .place.operand = operand};
 }
 
 cpu_view cpu_input(cpu_build *build, int index)
 {
 	const dtrain_operand *operand = &build->desc->inputs[index];
-	cpu_view view = {.operand = index};
-	if (operand->layout)
-		view.md = ((const cpu_layout *)operand->layout)->md;
-	else
-		cpu_plain_md(&view.md, &operand->shape);
-	return view;
+	const cpu_layout *layout = operand->layout;
+	return cpu_operand_as(layout ? layout->md : cpu_plain_md(build, &operand->shape), index);
 }
 
-cpu_view cpu_scratch(cpu_build *build, const dnnl_memory_desc_t *md)
+cpu_view cpu_scratch(cpu_build *build, const_dnnl_memory_desc_t md)
 {
-	cpu_view view = {.md = *md, .operand = CPU_WORKSPACE, .offset = build->workspace};
+	if (build->status != BETON_OK)
+		return (cpu_view){0};
+	cpu_view view = {.md = md, .place = {.operand = CPU_WORKSPACE, .offset = build->workspace}};
 	build->workspace += dtrain__round_up(dnnl_memory_desc_get_size(md), DTRAIN__HOST_ALIGNMENT);
 	return view;
 }
@@ -84,39 +103,34 @@ void cpu_reorder(cpu_build *build, cpu_view from, cpu_view to)
 	dnnl_primitive_desc_t pd = NULL;
 	if (build->status != BETON_OK)
 		return;
-	cpu_check(build,
-		  dnnl_reorder_primitive_desc_create(&pd, &from.md, build->device->engine, &to.md,
-						     build->device->engine, build->attr),
-		  "reorder");
-	if (build->status != BETON_OK)
-		return;
-	build->made[build->num_made++] = pd;
+	dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from.md, build->device->engine, to.md,
+								  build->device->engine, build->attr);
+	pd = cpu_made(build, pd, status, "reorder");
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-cpu_view cpu_convert(cpu_build *build, cpu_view view, const dnnl_memory_desc_t *md)
+cpu_view cpu_convert(cpu_build *build, cpu_view view, const_dnnl_memory_desc_t md)
 {
-	if (build->status != BETON_OK || dnnl_memory_desc_equal(&view.md, md))
+	if (build->status != BETON_OK || dnnl_memory_desc_equal(view.md, md))
 		return view;
 	cpu_view copy = cpu_scratch(build, md);
 	cpu_reorder(build, view, copy);
 	return copy;
 }
 
-cpu_view cpu_output(cpu_build *build, int index, const dnnl_memory_desc_t *md)
+cpu_view cpu_output(cpu_build *build, int index, const_dnnl_memory_desc_t md)
 {
 	dtrain_operand *operand = &build->desc->outputs[index];
-	dnnl_memory_desc_t plain;
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, &operand->shape);
 	if (build->status != BETON_OK)
 		return (cpu_view){0};
-	cpu_plain_md(&plain, &operand->shape);
 	operand->layout = NULL;
-	operand->bytes = dnnl_memory_desc_get_size(&plain);
-	bool is_plain = dnnl_memory_desc_equal(md, &plain);
+	operand->bytes = dnnl_memory_desc_get_size(plain);
+	bool is_plain = dnnl_memory_desc_equal(md, plain);
 	if (!is_plain && build->desc->plain_output[index])
 		return cpu_scratch(build, md);
 	if (!is_plain) {
-		build->op->layouts[0].md = *md;
+		cpu_check(build, dnnl_memory_desc_clone(&build->op->layouts[0].md, md), "layout");
 		operand->layout = &build->op->layouts[0];
 		operand->bytes = dnnl_memory_desc_get_size(md);
 	}
@@ -125,61 +139,55 @@ cpu_view cpu_output(cpu_build *build, int index, const dnnl_memory_desc_t *md)
 
 void cpu_store(cpu_build *build, int index, cpu_view view)
 {
-	dnnl_memory_desc_t plain;
-	if (build->status != BETON_OK || view.operand >= 0)
+	if (build->status != BETON_OK || view.place.operand >= 0)
 		return;
-	cpu_plain_md(&plain, &build->desc->outputs[index].shape);
-	cpu_reorder(build, view, cpu_operand_as(&plain, build->desc->num_inputs + index));
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, &build->desc->outputs[index].shape);
+	cpu_reorder(build, view, cpu_operand_as(plain, build->desc->num_inputs + index));
 }
 
-cpu_view cpu_private_output(cpu_build *build, int index, const dnnl_memory_desc_t *md, const dnnl_memory_desc_t *pool_x,
-			    const dnnl_memory_desc_t *pool_y)
+cpu_view cpu_private_output(cpu_build *build, int index, const_dnnl_memory_desc_t md, const_dnnl_memory_desc_t pool_x,
+			    const_dnnl_memory_desc_t pool_y)
 {
+	if (build->status != BETON_OK)
+		return (cpu_view){0};
 	cpu_layout *layout = &build->op->layouts[1];
-	layout->md = *md;
+	cpu_check(build, dnnl_memory_desc_clone(&layout->md, md), "layout");
 	if (pool_x)
-		layout->pool_x = *pool_x;
+		cpu_check(build, dnnl_memory_desc_clone(&layout->pool_x, pool_x), "layout");
 	if (pool_y)
-		layout->pool_y = *pool_y;
+		cpu_check(build, dnnl_memory_desc_clone(&layout->pool_y, pool_y), "layout");
 	build->desc->outputs[index].layout = layout;
 	build->desc->outputs[index].bytes = dnnl_memory_desc_get_size(md);
 	return cpu_operand_as(md, build->desc->num_inputs + index);
 }
 
-dnnl_primitive_desc_t cpu_primitive_desc(cpu_build *build, const void *desc, const_dnnl_primitive_attr_t attr,
-					 dnnl_primitive_desc_t hint)
+dnnl_primitive_desc_t cpu_made(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_status_t status, const char *what)
 {
-	dnnl_primitive_desc_t pd = NULL;
-	if (build->status != BETON_OK)
+	cpu_check(build, status, what);
+	if (status != dnnl_success)
 		return NULL;
-	cpu_check(build, dnnl_primitive_desc_create(&pd, desc, attr ? attr : build->attr, build->device->engine, hint),
-		  "primitive");
-	if (build->status == BETON_OK)
-		build->made[build->num_made++] = pd;
+	build->made[build->num_made++] = pd;
 	return pd;
 }
 
-dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+const_dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
 {
 	if (build->status != BETON_OK)
-		return (dnnl_memory_desc_t){0};
-	const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, index);
-	if (!md) {
+		return NULL;
+	const_dnnl_memory_desc_t md = dnnl_primitive_desc_query_md(pd, what, index);
+	if (!md)
 		cpu_check(build, dnnl_runtime_error, "layout");
-		return (dnnl_memory_desc_t){0};
-	}
-	return *md;
+	return md;
 }
 
 static void add_argument(cpu_build *build, cpu_step *step, int arg, cpu_view view)
 {
 	dnnl_memory_t memory = NULL;
-	cpu_check(build, dnnl_memory_create(&memory, &view.md, build->device->engine, DNNL_MEMORY_NONE), "memory");
+	cpu_check(build, dnnl_memory_create(&memory, view.md, build->device->engine, DNNL_MEMORY_NONE), "memory");
 	if (build->status != BETON_OK)
 		return;
 	step->args[step->count] = (dnnl_exec_arg_t){.arg = arg, .memory = memory};
-	step->places[step->count].operand = view.operand;
-	step->places[step->count].offset = view.offset;
+	step->places[step->count] = view.place;
 	step->count++;
 }
 
@@ -192,11 +200,11 @@ void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const c
 	cpu_check(build, dnnl_primitive_create(&step->primitive, pd), "primitive");
 	for (int i = 0; i < count; i++)
 		add_argument(build, step, arguments[i].arg, arguments[i].view);
-	dnnl_memory_desc_t scratchpad = cpu_query(build, pd, dnnl_query_scratchpad_md, 0);
-	size_t bytes = build->status == BETON_OK ? dnnl_memory_desc_get_size(&scratchpad) : 0;
+	const_dnnl_memory_desc_t scratchpad = cpu_query(build, pd, dnnl_query_scratchpad_md, 0);
+	size_t bytes = build->status == BETON_OK ? dnnl_memory_desc_get_size(scratchpad) : 0;
 	if (bytes == 0)
 		return;
 	if (bytes > build->scratchpad)
 		build->scratchpad = bytes;
-	add_argument(build, step, DNNL_ARG_SCRATCHPAD, (cpu_view){.md = scratchpad, .operand = CPU_SCRATCHPAD});
+	add_argument(build, step, DNNL_ARG_SCRATCHPAD, cpu_operand_as(scratchpad, CPU_SCRATCHPAD));
 }

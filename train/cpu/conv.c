@@ -19,40 +19,37 @@ static conv_shapes shapes_of(const dtrain_op_desc *desc)
 	}
 }
 
-static void init_desc(cpu_build *build, dnnl_convolution_desc_t *conv, dtrain_op_kind kind)
+static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl_primitive_desc_t hint)
 {
 	const dtrain_op_attrs *attrs = &build->desc->attrs;
 	conv_shapes shapes = shapes_of(build->desc);
-	dnnl_memory_desc_t x, w, y;
-	cpu_any_md(&x, shapes.x);
-	cpu_any_md(&w, shapes.w);
-	cpu_any_md(&y, shapes.y);
-	const dnnl_dims_t strides = {attrs->stride[0], attrs->stride[1]};
+	const_dnnl_memory_desc_t x = cpu_any_md(build, shapes.x), w = cpu_any_md(build, shapes.w);
+	const_dnnl_memory_desc_t y = cpu_any_md(build, shapes.y);
+	const dnnl_dims_t strides = {attrs->stride[0], attrs->stride[1]}, dilates = {0};
 	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
+	dnnl_engine_t engine = build->device->engine;
+	dnnl_primitive_desc_t pd = NULL;
 	dnnl_status_t status;
 	if (kind == DTRAIN_OP_CONV2D_BWD_DATA)
-		status = dnnl_convolution_backward_data_desc_init(conv, dnnl_convolution_direct, &x, &w, &y, strides,
-								  padding, padding);
+		status = dnnl_convolution_backward_data_primitive_desc_create(&pd, engine, dnnl_convolution_direct, x,
+									      w, y, strides, dilates, padding, padding,
+									      hint, build->attr);
 	else if (kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
-		status = dnnl_convolution_backward_weights_desc_init(conv, dnnl_convolution_direct, &x, &w, NULL, &y,
-								     strides, padding, padding);
+		status = dnnl_convolution_backward_weights_primitive_desc_create(&pd, engine, dnnl_convolution_direct,
+										 x, w, NULL, y, strides, dilates,
+										 padding, padding, hint, build->attr);
 	else
-		status = dnnl_convolution_forward_desc_init(conv, dnnl_forward_training, dnnl_convolution_direct, &x,
-							    &w, NULL, &y, strides, padding, padding);
-	cpu_check(build, status, "convolution");
+		status = dnnl_convolution_forward_primitive_desc_create(&pd, engine, dnnl_forward_training,
+									dnnl_convolution_direct, x, w, NULL, y, strides,
+									dilates, padding, padding, build->attr);
+	return cpu_made(build, pd, status, "convolution");
 }
 
 void cpu_build_conv(cpu_build *build)
 {
 	dtrain_op_kind kind = build->desc->kind;
-	dnnl_convolution_desc_t desc;
-	dnnl_primitive_desc_t hint = NULL;
-	if (kind != DTRAIN_OP_CONV2D) {
-		init_desc(build, &desc, DTRAIN_OP_CONV2D);
-		hint = cpu_primitive_desc(build, &desc, NULL, NULL);
-	}
-	init_desc(build, &desc, kind);
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
+	dnnl_primitive_desc_t hint = kind == DTRAIN_OP_CONV2D ? NULL : conv_pd(build, DTRAIN_OP_CONV2D, NULL);
+	dnnl_primitive_desc_t pd = conv_pd(build, kind, hint);
 
 	static const struct {
 		int args[3]; /* of the inputs and the output */
@@ -68,9 +65,9 @@ void cpu_build_conv(cpu_build *build)
 	};
 	cpu_argument arguments[3];
 	for (int i = 0; i < 3; i++) {
-		dnnl_memory_desc_t md = cpu_query(build, pd, roles[kind].layouts[i], 0);
+		const_dnnl_memory_desc_t md = cpu_query(build, pd, roles[kind].layouts[i], 0);
 		arguments[i].arg = roles[kind].args[i];
-		arguments[i].view = i < 2 ? cpu_convert(build, cpu_input(build, i), &md) : cpu_output(build, 0, &md);
+		arguments[i].view = i < 2 ? cpu_convert(build, cpu_input(build, i), md) : cpu_output(build, 0, md);
 	}
 	cpu_step_add(build, pd, 3, arguments);
 	cpu_store(build, 0, arguments[2].view);

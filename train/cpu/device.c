@@ -85,13 +85,10 @@ static void build_on_ref(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
 	for (int i = 0; i < desc->num_inputs; i++) {
-		dnnl_memory_desc_t plain;
-		cpu_view view = cpu_operand_as(&(dnnl_memory_desc_t){0}, i);
-		if (desc->inputs[i].layout) {
-			cpu_plain_md(&plain, &desc->inputs[i].shape);
-			view = cpu_convert(build, cpu_input(build, i), &plain);
-		}
-		build->op->plain[i] = view;
+		cpu_view view = {.place.operand = i};
+		if (desc->inputs[i].layout)
+			view = cpu_convert(build, cpu_input(build, i), cpu_plain_md(build, &desc->inputs[i].shape));
+		build->op->plain[i] = view.place;
 		desc->inputs[i].layout = NULL;
 	}
 	if (build->status == BETON_OK)
@@ -147,6 +144,12 @@ static void build_op(cpu_build *build)
 	}
 }
 
+static void destroy_md(onednn_md md)
+{
+	if (md)
+		dnnl_memory_desc_destroy(md);
+}
+
 static void cpu_op_destroy(dtrain_op *op)
 {
 	for (int i = 0; i < op->num_steps; i++) {
@@ -155,6 +158,11 @@ static void cpu_op_destroy(dtrain_op *op)
 			dnnl_memory_destroy(step->args[k].memory);
 		if (step->primitive)
 			dnnl_primitive_destroy(step->primitive);
+	}
+	for (int i = 0; i < 2; i++) {
+		destroy_md(op->layouts[i].md);
+		destroy_md(op->layouts[i].pool_x);
+		destroy_md(op->layouts[i].pool_y);
 	}
 	if (op->ref)
 		dtrain__ref_api.op_destroy(op->ref);
@@ -228,6 +236,8 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 		build_op(&build);
 	for (int i = 0; i < build.num_made; i++)
 		dnnl_primitive_desc_destroy(build.made[i]);
+	for (int i = 0; i < build.num_mds; i++)
+		destroy_md(build.mds[i]);
 	if (build.attr)
 		dnnl_primitive_attr_destroy(build.attr);
 	leave_team(device, before);
@@ -240,28 +250,23 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	return BETON_OK;
 }
 
-static void *address_of(int operand, size_t offset, void *const *operands, void *workspace)
+void *cpu_address(cpu_place place, void *const *operands, void *workspace)
 {
-	if (operand >= 0)
-		return operands[operand];
-	return operand == CPU_WORKSPACE ? (char *)workspace + offset : workspace;
-}
-
-void *cpu_address(const cpu_view *view, void *const *operands, void *workspace)
-{
-	return address_of(view->operand, view->offset, operands, workspace);
+	if (place.operand >= 0)
+		return operands[place.operand];
+	return place.operand == CPU_WORKSPACE ? (char *)workspace + place.offset : workspace;
 }
 
 static dnnl_status_t run_step(cpu_step *step, dnnl_stream_t stream, void *const *operands, void *workspace)
 {
 	for (int i = 0; i < step->count; i++) {
-		void *address = address_of(step->places[i].operand, step->places[i].offset, operands, workspace);
-		if (address == step->places[i].address)
+		void *address = cpu_address(step->places[i], operands, workspace);
+		if (address == step->addresses[i])
 			continue;
 		dnnl_status_t status = dnnl_memory_set_data_handle(step->args[i].memory, address);
 		if (status != dnnl_success)
 			return status;
-		step->places[i].address = address;
+		step->addresses[i] = address;
 	}
 	return dnnl_primitive_execute(step->primitive, stream, step->count, step->args);
 }
@@ -272,7 +277,7 @@ static int run_on_ref(dtrain_op *op, dtrain_stream *stream, void *const *operand
 	for (int i = 0; i < op->num_inputs + op->num_outputs; i++)
 		plain[i] = operands[i];
 	for (int i = 0; i < op->num_inputs; i++)
-		plain[i] = cpu_address(&op->plain[i], operands, workspace);
+		plain[i] = cpu_address(op->plain[i], operands, workspace);
 	return dtrain__ref_api.op_run(op->ref, stream, plain, NULL, err);
 }
 

@@ -2,14 +2,29 @@
 #include "cpu.h"
 
 /* alpha: the algorithm's parameter. */
+static dnnl_primitive_desc_t forward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
+					float alpha, const char *what)
+{
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status = dnnl_eltwise_forward_primitive_desc_create(
+		&pd, build->device->engine, dnnl_forward_training, algorithm, x, x, alpha, 0, build->attr);
+	return cpu_made(build, pd, status, what);
+}
+
+static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
+					 const char *what)
+{
+	dnnl_primitive_desc_t hint = forward_pd(build, algorithm, x, 0, what), pd = NULL;
+	dnnl_status_t status = dnnl_eltwise_backward_primitive_desc_create(&pd, build->device->engine, algorithm, x, x,
+									   x, 0, 0, hint, build->attr);
+	return cpu_made(build, pd, status, what);
+}
+
 static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, const char *what)
 {
 	cpu_view x = cpu_input(build, 0);
-	dnnl_eltwise_desc_t desc;
-	cpu_check(build, dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, algorithm, &x.md, alpha, 0),
-		  what);
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, NULL);
-	cpu_view y = cpu_output(build, 0, &x.md);
+	dnnl_primitive_desc_t pd = forward_pd(build, algorithm, x.md, alpha, what);
+	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
 	cpu_store(build, 0, y);
 }
@@ -17,17 +32,11 @@ static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha
 static void build_gelu_backward(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0), d_y = cpu_input(build, 1);
-	dnnl_eltwise_desc_t desc;
-	cpu_check(build,
-		  dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_gelu_erf, &x.md, 0, 0),
-		  "gelu");
-	dnnl_primitive_desc_t hint = cpu_primitive_desc(build, &desc, NULL, NULL);
-	cpu_check(build, dnnl_eltwise_backward_desc_init(&desc, dnnl_eltwise_gelu_erf, &x.md, &x.md, 0, 0), "gelu");
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
-	cpu_view d_x = cpu_output(build, 0, &x.md);
+	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_eltwise_gelu_erf, x.md, "gelu");
+	cpu_view d_x = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 3,
 		     (cpu_argument[]){{DNNL_ARG_SRC, x},
-				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, &x.md)},
+				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, x.md)},
 				      {DNNL_ARG_DIFF_SRC, d_x}});
 	cpu_store(build, 0, d_x);
 }
@@ -35,19 +44,11 @@ static void build_gelu_backward(cpu_build *build)
 static void build_relu_backward(cpu_build *build)
 {
 	cpu_view y = cpu_input(build, 0), d_y = cpu_input(build, 1);
-	dnnl_eltwise_desc_t desc;
-	cpu_check(build,
-		  dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, dnnl_eltwise_relu_use_dst_for_bwd, &y.md,
-						 0, 0),
-		  "relu");
-	dnnl_primitive_desc_t hint = cpu_primitive_desc(build, &desc, NULL, NULL);
-	cpu_check(build, dnnl_eltwise_backward_desc_init(&desc, dnnl_eltwise_relu_use_dst_for_bwd, &y.md, &y.md, 0, 0),
-		  "relu");
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
-	cpu_view d_x = cpu_output(build, 0, &y.md);
+	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_eltwise_relu_use_dst_for_bwd, y.md, "relu");
+	cpu_view d_x = cpu_output(build, 0, y.md);
 	cpu_step_add(build, pd, 3,
 		     (cpu_argument[]){{DNNL_ARG_DST, y},
-				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, &y.md)},
+				      {DNNL_ARG_DIFF_DST, cpu_convert(build, d_y, y.md)},
 				      {DNNL_ARG_DIFF_SRC, d_x}});
 	cpu_store(build, 0, d_x);
 }
@@ -60,7 +61,7 @@ dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
 	if (status == dnnl_success)
 		status = dnnl_post_ops_create(&ops);
 	if (status == dnnl_success)
-		status = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+		status = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
 	if (status == dnnl_success)
 		status = dnnl_primitive_attr_set_post_ops(attr, ops);
 	if (ops)
@@ -69,19 +70,26 @@ dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
 	return attr;
 }
 
+dnnl_primitive_desc_t cpu_add_pd(cpu_build *build, const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
+				 const_dnnl_memory_desc_t y, const_dnnl_primitive_attr_t attr)
+{
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status =
+		dnnl_binary_primitive_desc_create(&pd, build->device->engine, dnnl_binary_add, a, b, y, attr);
+	return cpu_made(build, pd, status, "addition");
+}
+
 static void build_add(cpu_build *build)
 {
 	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
 	/* Where the layouts differ, the blocked one goes on. */
-	const dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
+	const_dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
 	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_relu_attr(build) : NULL;
-	dnnl_binary_desc_t desc;
-	cpu_check(build, dnnl_binary_desc_init(&desc, dnnl_binary_add, &md, &md, &md), "addition");
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, attr, NULL);
-	cpu_view y = cpu_output(build, 0, &md);
+	dnnl_primitive_desc_t pd = cpu_add_pd(build, md, md, md, attr ? attr : build->attr);
+	cpu_view y = cpu_output(build, 0, md);
 	cpu_step_add(build, pd, 3,
-		     (cpu_argument[]){{DNNL_ARG_SRC_0, cpu_convert(build, a, &md)},
-				      {DNNL_ARG_SRC_1, cpu_convert(build, b, &md)},
+		     (cpu_argument[]){{DNNL_ARG_SRC_0, cpu_convert(build, a, md)},
+				      {DNNL_ARG_SRC_1, cpu_convert(build, b, md)},
 				      {DNNL_ARG_DST, y}});
 	cpu_store(build, 0, y);
 	if (attr)

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
-static dnnl_primitive_desc_t forward_pd(cpu_build *build, const dnnl_memory_desc_t *x, bool training)
+static dnnl_primitive_desc_t forward_pd(cpu_build *build, const_dnnl_memory_desc_t x, bool training)
 {
 	const dtrain_op_attrs *attrs = &build->desc->attrs;
-	dnnl_batch_normalization_desc_t desc;
 	unsigned flags = dnnl_use_scale | dnnl_use_shift;
 	if (attrs->relu)
 		flags |= dnnl_fuse_norm_relu;
 	if (!training)
 		flags |= dnnl_use_global_stats;
-	cpu_check(build,
-		  dnnl_batch_normalization_forward_desc_init(&desc,
-							     training ? dnnl_forward_training : dnnl_forward_inference,
-							     x, (float)attrs->epsilon, flags),
-		  "batch normalization");
-	return cpu_primitive_desc(build, &desc, NULL, NULL);
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status = dnnl_batch_normalization_forward_primitive_desc_create(
+		&pd, build->device->engine, training ? dnnl_forward_training : dnnl_forward_inference, x, x,
+		(float)attrs->epsilon, flags, build->attr);
+	return cpu_made(build, pd, status, "batch normalization");
 }
 
 /* operands: x, gamma, beta, running_mean, running_var -> y, mean, var, [mask] */
@@ -37,21 +35,19 @@ static int update_running(const struct dtrain_op *op, void *const *operands, voi
 static void build_train(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
-	dnnl_primitive_desc_t pd = forward_pd(build, &x.md, true);
-	dnnl_memory_desc_t channel;
-	cpu_plain_md(&channel, &build->desc->inputs[1].shape);
-	cpu_view y = cpu_output(build, 0, &x.md);
+	dnnl_primitive_desc_t pd = forward_pd(build, x.md, true);
+	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[1].shape);
+	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_argument arguments[7] = {{DNNL_ARG_SRC, x},
 				     {DNNL_ARG_SCALE, cpu_input(build, 1)},
 				     {DNNL_ARG_SHIFT, cpu_input(build, 2)},
 				     {DNNL_ARG_DST, y},
-				     {DNNL_ARG_MEAN, cpu_output(build, 1, &channel)},
-				     {DNNL_ARG_VARIANCE, cpu_output(build, 2, &channel)}};
+				     {DNNL_ARG_MEAN, cpu_output(build, 1, channel)},
+				     {DNNL_ARG_VARIANCE, cpu_output(build, 2, channel)}};
 	int count = 6;
 	if (build->desc->attrs.relu) {
-		dnnl_memory_desc_t mask = cpu_query(build, pd, dnnl_query_workspace_md, 0);
-		arguments[count++] =
-			(cpu_argument){DNNL_ARG_WORKSPACE, cpu_private_output(build, 3, &mask, NULL, NULL)};
+		const_dnnl_memory_desc_t mask = cpu_query(build, pd, dnnl_query_workspace_md, 0);
+		arguments[count++] = (cpu_argument){DNNL_ARG_WORKSPACE, cpu_private_output(build, 3, mask, NULL, NULL)};
 	}
 	cpu_step_add(build, pd, count, arguments);
 	cpu_store(build, 0, y);
@@ -62,8 +58,8 @@ static void build_train(cpu_build *build)
 static void build_eval(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
-	dnnl_primitive_desc_t pd = forward_pd(build, &x.md, false);
-	cpu_view y = cpu_output(build, 0, &x.md);
+	dnnl_primitive_desc_t pd = forward_pd(build, x.md, false);
+	cpu_view y = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 6,
 		     (cpu_argument[]){{DNNL_ARG_SRC, x},
 				      {DNNL_ARG_SCALE, cpu_input(build, 1)},
@@ -78,29 +74,26 @@ static void build_backward(cpu_build *build)
 {
 	const dtrain_op_attrs *attrs = &build->desc->attrs;
 	cpu_view x = cpu_input(build, 0);
-	dnnl_primitive_desc_t hint = forward_pd(build, &x.md, true);
-	dnnl_batch_normalization_desc_t desc;
+	dnnl_primitive_desc_t hint = forward_pd(build, x.md, true), pd = NULL;
 	unsigned flags = dnnl_use_scale | dnnl_use_shift | (attrs->relu ? (unsigned)dnnl_fuse_norm_relu : 0u);
-	cpu_check(build,
-		  dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &x.md, &x.md, (float)attrs->epsilon,
-							      flags),
-		  "batch normalization");
-	dnnl_primitive_desc_t pd = cpu_primitive_desc(build, &desc, NULL, hint);
-	dnnl_memory_desc_t channel;
-	cpu_plain_md(&channel, &build->desc->inputs[2].shape);
-	cpu_view d_x = cpu_output(build, 0, &x.md);
-	/* oneDNN refuses to run without the shift, which no gradient depends on and which this op is therefore not
-	 * given: gamma has its shape. */
+	dnnl_status_t status = dnnl_batch_normalization_backward_primitive_desc_create(
+		&pd, build->device->engine, dnnl_backward, x.md, x.md, x.md, (float)attrs->epsilon, flags, hint,
+		build->attr);
+	pd = cpu_made(build, pd, status, "batch normalization");
+	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[2].shape);
+	cpu_view d_x = cpu_output(build, 0, x.md);
 	cpu_argument arguments[10] = {{DNNL_ARG_SRC, x},
-				      {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), &x.md)},
+				      {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), x.md)},
 				      {DNNL_ARG_SCALE, cpu_input(build, 2)},
-				      {DNNL_ARG_SHIFT, cpu_input(build, 2)},
 				      {DNNL_ARG_MEAN, cpu_input(build, 3)},
 				      {DNNL_ARG_VARIANCE, cpu_input(build, 4)},
 				      {DNNL_ARG_DIFF_SRC, d_x},
-				      {DNNL_ARG_DIFF_SCALE, cpu_output(build, 1, &channel)},
-				      {DNNL_ARG_DIFF_SHIFT, cpu_output(build, 2, &channel)}};
-	int count = 9;
+				      {DNNL_ARG_DIFF_SCALE, cpu_output(build, 1, channel)},
+				      {DNNL_ARG_DIFF_SHIFT, cpu_output(build, 2, channel)}};
+	int count = 8;
+	/* This op is not given the shift: gamma has its shape. */
+	if (ONEDNN_NORM_BACKWARD_HAS_SHIFT)
+		arguments[count++] = (cpu_argument){DNNL_ARG_SHIFT, cpu_input(build, 2)};
 	if (attrs->relu)
 		arguments[count++] = (cpu_argument){DNNL_ARG_WORKSPACE, cpu_input(build, 5)};
 	cpu_step_add(build, pd, count, arguments);

@@ -85,10 +85,7 @@ static int run_lookahead(const struct dtrain_op *op, void *const *operands, void
 
 void cpu_build_optimizer(cpu_build *build)
 {
-	for (int i = 0; i < 2; i++) {
-		dnnl_memory_desc_t plain;
-		cpu_plain_md(&plain, &build->desc->outputs[i].shape);
-		cpu_output(build, i, &plain);
-	}
+	for (int i = 0; i < 2; i++)
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
 	build->op->finish = build->desc->kind == DTRAIN_OP_SGD ? run_sgd : run_lookahead;
 }

@@ -2,7 +2,7 @@
 #include "cpu.h"
 
 typedef struct window {
-	dnnl_dims_t kernel, stride, padding;
+	dnnl_dims_t kernel, stride, padding, dilation;
 } window;
 
 static window max_window(const dtrain_op_attrs *attrs)
@@ -17,42 +17,39 @@ static window whole_picture(const dtrain_shape *x)
 	return (window){.kernel = {x->dim[2], x->dim[3]}, .stride = {x->dim[2], x->dim[3]}};
 }
 
-static dnnl_primitive_desc_t forward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *x,
-					const dnnl_memory_desc_t *y, const window *w)
+static dnnl_primitive_desc_t forward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
+					const_dnnl_memory_desc_t y, const window *w)
 {
-	dnnl_pooling_desc_t desc;
-	cpu_check(build,
-		  dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, algorithm, x, y, w->stride, w->kernel,
-						 w->padding, w->padding),
-		  "pooling");
-	return cpu_primitive_desc(build, &desc, NULL, NULL);
+	dnnl_primitive_desc_t pd = NULL;
+	dnnl_status_t status = dnnl_pooling_forward_primitive_desc_create(
+		&pd, build->device->engine, dnnl_forward_training, algorithm, x, y, w->stride, w->kernel, w->dilation,
+		w->padding, w->padding, build->attr);
+	return cpu_made(build, pd, status, "pooling");
 }
 
-static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const dnnl_memory_desc_t *x,
-					 const dnnl_memory_desc_t *y, const window *w)
+static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
+					 const_dnnl_memory_desc_t y, const window *w)
 {
-	dnnl_primitive_desc_t hint = forward_pd(build, algorithm, x, y, w);
-	dnnl_pooling_desc_t desc;
-	cpu_check(build,
-		  dnnl_pooling_backward_desc_init(&desc, algorithm, x, y, w->stride, w->kernel, w->padding, w->padding),
-		  "pooling");
-	return cpu_primitive_desc(build, &desc, NULL, hint);
+	dnnl_primitive_desc_t hint = forward_pd(build, algorithm, x, y, w), pd = NULL;
+	dnnl_status_t status = dnnl_pooling_backward_primitive_desc_create(&pd, build->device->engine, algorithm, x, y,
+									   w->stride, w->kernel, w->dilation,
+									   w->padding, w->padding, hint, build->attr);
+	return cpu_made(build, pd, status, "pooling");
 }
 
 static void build_max(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
 	window w = max_window(&build->desc->attrs);
-	dnnl_memory_desc_t any;
-	cpu_any_md(&any, &build->desc->outputs[0].shape);
-	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_max, &x.md, &any, &w);
-	dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_dst_md, 0);
-	dnnl_memory_desc_t index = cpu_query(build, pd, dnnl_query_workspace_md, 0);
-	cpu_view y = cpu_output(build, 0, &y_md);
+	const_dnnl_memory_desc_t any = cpu_any_md(build, &build->desc->outputs[0].shape);
+	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_max, x.md, any, &w);
+	const_dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_dst_md, 0);
+	const_dnnl_memory_desc_t index = cpu_query(build, pd, dnnl_query_workspace_md, 0);
+	cpu_view y = cpu_output(build, 0, y_md);
 	cpu_step_add(build, pd, 3,
 		     (cpu_argument[]){{DNNL_ARG_SRC, x},
 				      {DNNL_ARG_DST, y},
-				      {DNNL_ARG_WORKSPACE, cpu_private_output(build, 1, &index, &x.md, &y_md)}});
+				      {DNNL_ARG_WORKSPACE, cpu_private_output(build, 1, index, x.md, y_md)}});
 	cpu_store(build, 0, y);
 }
 
@@ -60,9 +57,9 @@ static void build_max_backward(cpu_build *build)
 {
 	const cpu_layout *index = build->desc->inputs[1].layout;
 	window w = max_window(&build->desc->attrs);
-	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_max, &index->pool_x, &index->pool_y, &w);
-	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), &index->pool_y);
-	cpu_view d_x = cpu_output(build, 0, &index->pool_x);
+	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_max, index->pool_x, index->pool_y, &w);
+	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), index->pool_y);
+	cpu_view d_x = cpu_output(build, 0, index->pool_x);
 	cpu_step_add(build, pd, 3,
 		     (cpu_argument[]){{DNNL_ARG_DIFF_DST, d_y},
 				      {DNNL_ARG_WORKSPACE, cpu_input(build, 1)},
@@ -81,26 +78,21 @@ static void build_average(cpu_build *build)
 	cpu_view x = cpu_input(build, 0);
 	window w = whole_picture(&build->desc->inputs[0].shape);
 	dtrain_shape out = with_side_one(&build->desc->outputs[0].shape);
-	dnnl_memory_desc_t any, rows, plain;
-	cpu_any_md(&any, &out);
-	cpu_plain_md(&plain, &out);
-	cpu_plain_md(&rows, &build->desc->outputs[0].shape);
-	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_avg_exclude_padding, &x.md, &any, &w);
-	dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_dst_md, 0);
-	cpu_view y = cpu_scratch(build, &y_md);
+	const_dnnl_memory_desc_t any = cpu_any_md(build, &out);
+	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_avg_exclude_padding, x.md, any, &w);
+	cpu_view y = cpu_scratch(build, cpu_query(build, pd, dnnl_query_dst_md, 0));
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-	cpu_output(build, 0, &rows);
-	cpu_reorder(build, y, cpu_operand_as(&plain, build->desc->num_inputs));
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	cpu_reorder(build, y, cpu_operand_as(cpu_plain_md(build, &out), build->desc->num_inputs));
 }
 
 /* The layout that convolutions of this processor work in, as far as the channels allow it. */
-static void blocked_md(dnnl_memory_desc_t *md, const dtrain_shape *shape)
+static const_dnnl_memory_desc_t blocked_md(cpu_build *build, const dtrain_shape *shape)
 {
 	bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-	dnnl_dims_t dims = {shape->dim[0], shape->dim[1], shape->dim[2], shape->dim[3]};
 	int block = wide ? 16 : 8;
 	dnnl_format_tag_t tag = shape->dim[1] % block ? dnnl_nchw : wide ? dnnl_nChw16c : dnnl_nChw8c;
-	dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
+	return cpu_tag_md(build, shape, tag);
 }
 
 static void build_average_backward(cpu_build *build)
@@ -108,17 +100,12 @@ static void build_average_backward(cpu_build *build)
 	const dtrain_shape *x = &build->desc->outputs[0].shape;
 	dtrain_shape out = with_side_one(&build->desc->inputs[0].shape);
 	window w = whole_picture(x);
-	dnnl_memory_desc_t x_md, y_md, plain;
-	blocked_md(&x_md, x);
-	blocked_md(&y_md, &out);
-	cpu_plain_md(&plain, &out);
-	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_avg_exclude_padding, &x_md, &y_md, &w);
-	dnnl_memory_desc_t rows;
-	cpu_plain_md(&rows, &build->desc->inputs[0].shape);
-	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), &rows);
-	d_y.md = plain;
-	d_y = cpu_convert(build, d_y, &y_md);
-	cpu_view d_x = cpu_output(build, 0, &x_md);
+	const_dnnl_memory_desc_t x_md = blocked_md(build, x), y_md = blocked_md(build, &out);
+	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_avg_exclude_padding, x_md, y_md, &w);
+	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), cpu_plain_md(build, &build->desc->inputs[0].shape));
+	d_y.md = cpu_plain_md(build, &out);
+	d_y = cpu_convert(build, d_y, y_md);
+	cpu_view d_x = cpu_output(build, 0, x_md);
 	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_DIFF_DST, d_y}, {DNNL_ARG_DIFF_SRC, d_x}});
 	cpu_store(build, 0, d_x);
 }
@@ -145,15 +132,12 @@ void cpu_build_flatten(cpu_build *build)
 {
 	bool forward = build->desc->kind == DTRAIN_OP_FLATTEN;
 	const dtrain_shape *shape = forward ? &build->desc->inputs[0].shape : &build->desc->outputs[0].shape;
-	dnnl_memory_desc_t plain, rows, out;
-	cpu_plain_md(&plain, shape);
-	cpu_plain_md(&rows, &build->desc->inputs[0].shape);
-	cpu_plain_md(&out, &build->desc->outputs[0].shape);
+	const_dnnl_memory_desc_t plain = cpu_plain_md(build, shape);
 	cpu_view from = cpu_input(build, 0);
 	if (!forward) {
-		from = cpu_convert(build, from, &rows);
+		from = cpu_convert(build, from, cpu_plain_md(build, &build->desc->inputs[0].shape));
 		from.md = plain;
 	}
-	cpu_output(build, 0, &out);
-	cpu_reorder(build, from, cpu_operand_as(&plain, build->desc->num_inputs));
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	cpu_reorder(build, from, cpu_operand_as(plain, build->desc->num_inputs));
 }
