@@ -21,8 +21,9 @@ int bench_comm(int argc, char **argv);
 int bench_link(int argc, char **argv);
 
 /* Seconds that one bare oneDNN convolution takes: every tensor in the layout that it likes best, best of `repeats`.
- * kind: DTRAIN_OP_CONV2D or one of its backward kinds. */
-int bench_conv(dtrain_op_kind kind, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
+ * kind: DTRAIN_OP_CONV2D or one of its backward kinds. bf16: in that type, not F32; BETON_UNSUPPORTED where oneDNN has
+ * no such convolution for the processor. */
+int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
 	       const dtrain_op_attrs *attrs, int repeats, double *seconds, beton_error *err);
 
 #endif

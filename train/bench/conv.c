@@ -13,6 +13,7 @@
 typedef struct bare_conv {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
+	dnnl_data_type_t type;
 	dnnl_primitive_desc_t hint, pd;
 	dnnl_primitive_t primitive;
 	dnnl_exec_arg_t args[3];
@@ -44,7 +45,7 @@ static dnnl_status_t make_primitive(bare_conv *conv, dtrain_op_kind kind, const 
 	dnnl_status_t status = dnnl_success;
 	for (int i = 0; i < 3 && status == dnnl_success; i++) {
 		dnnl_dims_t dims = {shapes[i]->dim[0], shapes[i]->dim[1], shapes[i]->dim[2], shapes[i]->dim[3]};
-		status = dnnl_memory_desc_create_with_tag(&md[i], 4, dims, dnnl_f32, dnnl_format_tag_any);
+		status = dnnl_memory_desc_create_with_tag(&md[i], 4, dims, conv->type, dnnl_format_tag_any);
 	}
 	if (status == dnnl_success && kind != DTRAIN_OP_CONV2D)
 		status = make_pd(conv, DTRAIN_OP_CONV2D, md, attrs, &conv->hint);
@@ -54,6 +55,16 @@ static dnnl_status_t make_primitive(bare_conv *conv, dtrain_op_kind kind, const 
 		if (md[i])
 			dnnl_memory_desc_destroy(md[i]);
 	return status == dnnl_success ? dnnl_primitive_create(&conv->primitive, conv->pd) : status;
+}
+
+static void fill_with_ones(void *memory, size_t bytes, dnnl_data_type_t type)
+{
+	const float one = 1;
+	const uint16_t half = 0x3f80; /* the upper half of it */
+	const bool is_f32 = type == dnnl_f32;
+	const size_t size = is_f32 ? sizeof(one) : sizeof(half);
+	for (size_t k = 0; k + size <= bytes; k += size)
+		memcpy((char *)memory + k, is_f32 ? (const void *)&one : &half, size);
 }
 
 /* Memory of oneDNN's own in the layouts that the primitive chose, filled with ones. */
@@ -72,9 +83,7 @@ static dnnl_status_t make_memory(bare_conv *conv, dtrain_op_kind kind)
 			status = dnnl_memory_get_data_handle(conv->args[i].memory, &handle);
 		if (status != dnnl_success)
 			return status;
-		float *values = handle;
-		for (size_t k = 0; k < dnnl_memory_desc_get_size(md) / sizeof(float); k++)
-			values[k] = 1;
+		fill_with_ones(handle, dnnl_memory_desc_get_size(md), conv->type);
 	}
 	return dnnl_success;
 }
@@ -96,10 +105,10 @@ static void release(bare_conv *conv)
 		dnnl_engine_destroy(conv->engine);
 }
 
-int bench_conv(dtrain_op_kind kind, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
+int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
 	       const dtrain_op_attrs *attrs, int repeats, double *seconds, beton_error *err)
 {
-	bare_conv conv = {0};
+	bare_conv conv = {.type = bf16 ? dnnl_bf16 : dnnl_f32};
 	dnnl_status_t status = dnnl_engine_create(&conv.engine, dnnl_cpu, 0);
 	if (status == dnnl_success)
 		status = dnnl_stream_create(&conv.stream, conv.engine, dnnl_stream_in_order);
@@ -120,6 +129,8 @@ int bench_conv(dtrain_op_kind kind, const dtrain_shape *x, const dtrain_shape *w
 	}
 	release(&conv);
 	*seconds = (double)best * 1e-9;
-	return status == dnnl_success ? BETON_OK
-				      : bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)status);
+	if (status == dnnl_success)
+		return BETON_OK;
+	return bt_fail(err, status == dnnl_unimplemented ? BETON_UNSUPPORTED : BETON_DEVICE,
+		       "oneDNN failed with status %d", (int)status);
 }

@@ -14,11 +14,16 @@
 
 extern void omp_set_num_threads(int count);
 
+/* oneDNN's own speed in one type; 0 where it does not have that. */
+typedef struct conv_figures {
+	double own_seconds, own_rate; /* the model's own convolutions, bare */
+	double reference_rate;        /* GFLOP/s of a 3x3 convolution, 256 channels, 14 x 14 */
+} conv_figures;
+
 typedef struct figures {
 	bench_times times;
 	bool asynchronous;
-	double conv_seconds, conv_flops; /* the model's own convolutions, bare */
-	double reference_rate;           /* GFLOP/s of a 3x3 convolution, 256 channels, 14 x 14 */
+	conv_figures f32, bf16;
 	dtrain_program_facts facts;
 	char description[128];
 } figures;
@@ -128,9 +133,10 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 }
 
 /* Each convolution of the step, forward and backward, as a bare primitive. */
-static int time_own_convolutions(const bench_job *j, figures *f, beton_error *err)
+static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f, beton_error *err)
 {
 	const dtrain_graph *graph = j->program->graph;
+	double flops = 0;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
 		const dtrain__node *node = &graph->nodes[i];
@@ -145,23 +151,35 @@ static int time_own_convolutions(const bench_job *j, figures *f, beton_error *er
 		else if (node->kind != DTRAIN_OP_CONV2D)
 			continue;
 		double seconds;
-		status = bench_conv(node->kind, x, w, y, &node->attrs, 3, &seconds, err);
-		f->conv_seconds += seconds;
-		f->conv_flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs, 3, &seconds, err);
+		f->own_seconds += seconds;
+		flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 	}
+	f->own_rate = flops > 0 ? flops / f->own_seconds * 1e-9 : 0;
 	return status;
 }
 
-static int time_reference(int64_t batch, figures *f, beton_error *err)
+static int time_reference(int64_t batch, bool bf16, conv_figures *f, beton_error *err)
 {
 	const dtrain_op_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
 	dtrain_shape x = dtrain_shape_of(4, (int64_t[]){batch, 256, 14, 14});
 	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){256, 256, 3, 3});
 	double seconds;
-	int status = bench_conv(DTRAIN_OP_CONV2D, &x, &w, &x, &attrs, 10, &seconds, err);
+	int status = bench_conv(DTRAIN_OP_CONV2D, bf16, &x, &w, &x, &attrs, 10, &seconds, err);
 	if (status == BETON_OK)
 		f->reference_rate = 2.0 * (double)dtrain_shape_count(&x) * 256 * 9 / seconds * 1e-9;
 	return status;
+}
+
+static int time_convolutions(const bench_job *job, bool bf16, conv_figures *f, beton_error *err)
+{
+	int status = time_reference((int64_t)job->options->batch, bf16, f, err);
+	if (status == BETON_OK)
+		status = time_own_convolutions(job, bf16, f, err);
+	if (status != BETON_UNSUPPORTED || !bf16)
+		return status;
+	*f = (conv_figures){0};
+	return BETON_OK;
 }
 
 static int measure(const bench_step_options *o, figures *f, beton_error *err)
@@ -178,9 +196,9 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		status = bench_job_time(&job, &f->times, err);
 	}
 	if (status == BETON_OK && !f->asynchronous)
-		status = time_reference((int64_t)o->batch, f, err);
+		status = time_convolutions(&job, false, &f->f32, err);
 	if (status == BETON_OK && !f->asynchronous)
-		status = time_own_convolutions(&job, f, err);
+		status = time_convolutions(&job, true, &f->bf16, err);
 	bench_job_close(&job);
 	return status;
 }
@@ -198,12 +216,16 @@ static int print_json(const bench_step_options *o, const figures *f)
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
-				       : json_pack("{s:f, s:f, s:f, s:f}", "reference_conv_gflops", f->reference_rate,
-						   "own_convs_gflops",
-						   f->conv_seconds > 0 ? f->conv_flops / f->conv_seconds * 1e-9 : 0.0,
-						   "share_of_reference_conv", rate / f->reference_rate,
-						   "share_of_own_convs", f->conv_seconds / t->step_seconds);
+				       : json_pack("{s:f, s:f, s:f, s:f}", "reference_conv_gflops",
+						   f->f32.reference_rate, "own_convs_gflops", f->f32.own_rate,
+						   "share_of_reference_conv", rate / f->f32.reference_rate,
+						   "share_of_own_convs", f->f32.own_seconds / t->step_seconds);
 	int failed = json_object_update(object, more) != 0;
+	if (f->bf16.reference_rate > 0) {
+		failed |= json_object_set_new(object, "reference_conv_bf16_gflops",
+					      json_real(f->bf16.reference_rate)) != 0;
+		failed |= json_object_set_new(object, "own_convs_bf16_gflops", json_real(f->bf16.own_rate)) != 0;
+	}
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
 	failed = failed || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
@@ -216,7 +238,6 @@ static void print(const bench_step_options *o, const figures *f)
 {
 	const bench_times *t = &f->times;
 	double rate = f->facts.flops / t->step_seconds * 1e-9;
-	double own_rate = f->conv_seconds > 0 ? f->conv_flops / f->conv_seconds * 1e-9 : 0;
 	printf("%s, %llu x %llu px, batch %llu, %s, %s\n", o->model, (unsigned long long)o->side,
 	       (unsigned long long)o->side, (unsigned long long)o->batch, precisions[o->precision], f->description);
 	printf("step                        %8.1f images/s  %7.1f ms  %6.0f GFLOP/s\n",
@@ -228,10 +249,13 @@ static void print(const bench_step_options *o, const figures *f)
 		       o->no_capture ? "op by op" : "as a whole");
 	} else {
 		printf("oneDNN 3x3, 256 ch, 14x14                                %6.0f GFLOP/s   step: %3.0f%%\n",
-		       f->reference_rate, 100 * rate / f->reference_rate);
+		       f->f32.reference_rate, 100 * rate / f->f32.reference_rate);
 		printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   of the step's time: "
 		       "%3.0f%%\n",
-		       f->conv_seconds * 1e3, own_rate, 100 * f->conv_seconds / t->step_seconds);
+		       f->f32.own_seconds * 1e3, f->f32.own_rate, 100 * f->f32.own_seconds / t->step_seconds);
+		if (f->bf16.reference_rate > 0)
+			printf("the same in bf16: 3x3 %6.0f GFLOP/s, own       %7.1f ms  %6.0f GFLOP/s\n",
+			       f->bf16.reference_rate, f->bf16.own_seconds * 1e3, f->bf16.own_rate);
 	}
 	if (o->data)
 		printf("waiting for pictures        %8.1f ms a step\n", t->data_seconds * 1e3);
