@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resize_exact.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -23,6 +22,19 @@ typedef struct bt_exact_method {
 static uint8_t clamp_byte(int32_t value)
 {
 	return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)value;
+}
+
+/* As lrintf does, to the nearest integer and halves to even, for |value| < 2^22: the last bit of the sum counts ones.
+ * lrintf itself crashes in a loop: clang 19 reads the floats by cvtps2dq, whose operand has to be aligned to 16 bytes.
+ */
+static int32_t round_to_even(float value)
+{
+	const float shift = 3 << 22;
+	union {
+		float real;
+		int32_t bits;
+	} sum = {value + shift}, zero = {shift};
+	return sum.bits - zero.bits;
 }
 
 static void resize_sum(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row)
@@ -117,7 +129,7 @@ static void add_tent(const bt_exact_number *row, bt_exact_number weight, size_t 
 static void finish_sum(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i++)
-		out[i] = clamp_byte((int32_t)lrintf((float)sum[i].integer * share));
+		out[i] = clamp_byte(round_to_even((float)sum[i].integer * share));
 }
 
 /* OpenCV's own way for 2 x 2 pixels: halves are rounded up, not to even. */
@@ -132,7 +144,7 @@ static void finish_area(const bt_exact_number *sum, size_t n, float share, uint8
 {
 	(void)share;
 	for (size_t i = 0; i < n; i++)
-		out[i] = clamp_byte((int32_t)lrintf(sum[i].real));
+		out[i] = clamp_byte(round_to_even(sum[i].real));
 }
 
 static void finish_linear(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
