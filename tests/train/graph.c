@@ -694,12 +694,15 @@ static void fused_residuals_equal_additions(void **state)
 /* Whether or not batch norm takes the residual. */
 static void parameters_have_one_order_on_all_devices(void **state)
 {
+	const dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS};
 	(void)state;
 	for (int m = 0; dtrain_model_name(m); m++) {
+		const char *model = dtrain_model_name(m);
 		net first, other;
-		net_open(&first, "ref", DTRAIN_F32, dtrain_model_name(m), 2, 32, 4);
+		net_create(&first, &options, "ref", DTRAIN_F32, DTRAIN_F32, model, 2, 32, 4);
 		for (int k = 0; dtrain_device_at(k); k++) {
-			net_open(&other, dtrain_device_at(k)->name, DTRAIN_F32, dtrain_model_name(m), 2, 32, 4);
+			net_create(&other, &options, dtrain_device_at(k)->name, DTRAIN_F32, DTRAIN_F32, model, 2, 32,
+				   4);
 			assert_int_equal(dtrain_params_count(other.params), dtrain_params_count(first.params));
 			for (int i = 0; i < dtrain_params_count(first.params); i++) {
 				const dtrain_param *a = dtrain_params_at(first.params, i);

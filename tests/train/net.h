@@ -115,10 +115,9 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	net_fill(n);
 }
 
-/* With F16 the loss is scaled. */
-static inline void net_open_as(net *n, const dtrain_device_options *options, const char *device, dtrain_dtype dtype,
-			       dtrain_dtype activations, const char *model, int64_t batch, int64_t side,
-			       int64_t classes)
+/* Without initial values, of which the large models have many. With F16 the loss is scaled. */
+static inline void net_create(net *n, const dtrain_device_options *options, const char *device, dtrain_dtype dtype,
+			      dtrain_dtype activations, const char *model, int64_t batch, int64_t side, int64_t classes)
 {
 	beton_error err = {0};
 	*n = (net){.batch = batch,
@@ -133,6 +132,14 @@ static inline void net_open_as(net *n, const dtrain_device_options *options, con
 	if (activations == DTRAIN_F16)
 		expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
 	net_build(n, model, side, true);
+}
+
+static inline void net_open_as(net *n, const dtrain_device_options *options, const char *device, dtrain_dtype dtype,
+			       dtrain_dtype activations, const char *model, int64_t batch, int64_t side,
+			       int64_t classes)
+{
+	beton_error err = {0};
+	net_create(n, options, device, dtype, activations, model, batch, side, classes);
 	expect_ok(dtrain_params_initialize(n->params, 7, n->stream, &err), &err);
 }
 

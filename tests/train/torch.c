@@ -187,14 +187,14 @@ static const struct {
 	double cpu_loss_bound;
 } plans[] = {
 	{"mlp", 10, 10, 1e-4, 1e-4},
-	{"resnet20", 10, 10, 1e-3, 1e-3},
+	{"resnet20", 4, 10, 1e-3, 1e-3},
 	{"resnet18", 1, 10, 1e-3, 1e-3},
-	/* One picture: its last batch norms see four values each and amplify rounding. In float the plain device's
-	 * logits are off by 1e-4 as well, cpu's by 5e-4, and gradients by more. */
+	/* Two pictures: its last batch norms see eight values each and amplify rounding. In float cpu's logits are off
+	 * by 2e-4, and gradients by up to 1e-2. */
 	{"resnet50", 1, 1, 5e-2, 1e-4},
 	{SMALL_NET, 10, 10, 1e-4, 1e-4},
 	{"resnet9", 2, 10, 1e-3, 1e-3},
-	{"airbench94", 6, 10, 1e-3, 1e-3},
+	{"airbench94", 4, 10, 1e-3, 1e-3},
 };
 
 #define PLANS (sizeof(plans) / sizeof(plans[0]))

@@ -14,7 +14,7 @@
 #include <dtrain/module.h>
 #include <dtrain/optim.h>
 
-enum { BATCH = 4, SIDE = 16, CLASSES = 5, PIXELS = BATCH * 3 * SIDE * SIDE, STEPS = 4 };
+enum { BATCH = 4, SIDE = 6, CLASSES = 5, PIXELS = BATCH * 3 * SIDE * SIDE, STEPS = 4 };
 
 struct job {
 	dtrain_device *device;
