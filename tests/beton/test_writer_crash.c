@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A writer that is killed in front of and behind every one of its system calls: the final name then has what it had
- * before, or the whole new file; a later writer continues to the same bytes, or starts again. The parent traces the
- * child with ptrace and kills it at its k-th stop. */
+ * A writer that is killed behind every one of its system calls: the final name then has what it had before, or the
+ * whole new file; a later writer continues to the same bytes, or starts again. The parent traces the child with ptrace
+ * and kills it at its k-th stop: stop 0 is in front of all calls, odd ones are in front of a call, even ones behind it,
+ * which leaves the same files as in front of the next one. */
 #include "support.h"
 
 #include <errno.h>
@@ -122,7 +123,7 @@ static void test_start_again(void **state)
 static void test_continue(void **state)
 {
 	(void)state;
-	kill_everywhere(true, false, 1);
+	kill_everywhere(true, false, 2);
 }
 
 /* Killed, continued and killed, again and again: each time it gets further. */

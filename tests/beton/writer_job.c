@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INTEGERS = 350, FIELDS = INTEGERS + 2, LARGEST = 10000 };
+enum { INTEGERS = 350, FIELDS = INTEGERS + 2, LARGEST = 7000 };
 
 static int put(beton_writer *writer, uint64_t index, beton_error *err)
 {
