@@ -53,13 +53,12 @@ no_ranks() {
 	done
 }
 
-# wait_for SECONDS COMMAND...: until the command succeeds.
+# wait_for COMMAND...: until the command succeeds. Only what hangs is given up.
 wait_for() {
-	tries=$(($1 * 10))
-	shift
+	tries=12000
 	while ! "$@" >/dev/null 2>&1; do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || fail "waited in vain for: $*"
-		sleep 0.1
+		sleep 0.05
 	done
 }
