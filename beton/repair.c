@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/sized.h"
 #include "content.h"
 #include "format.h"
 #include "layout.h"
@@ -39,17 +40,12 @@ void beton_repair_options_init(beton_repair_options *options)
 	*options = (beton_repair_options){.struct_size = sizeof(*options)};
 }
 
-/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
 static int take_options(const beton_repair_options *given, beton_repair_options *options, beton_error *err)
 {
-	const size_t least = offsetof(beton_repair_options, max_pixels);
 	beton_repair_options_init(options);
-	if (given && (given->struct_size < least || given->struct_size > sizeof(*options)))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "repair options: struct_size is %zu, not %zu to %zu; call beton_repair_options_init",
-			       given->struct_size, least, sizeof(*options));
-	if (given)
-		memcpy(options, given, given->struct_size);
+	int result = given ? bt_sized_take(options, given, "repair options", err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	if (options->max_pixels == 0)
 		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
 	return BETON_OK;

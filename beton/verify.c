@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "content.h"
 #include "layout.h"
@@ -55,17 +56,12 @@ void beton_verify_options_init(beton_verify_options *options)
 	*options = (beton_verify_options){.struct_size = sizeof(*options)};
 }
 
-/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
 static int take_options(const beton_verify_options *given, beton_verify_options *options, beton_error *err)
 {
-	const size_t least = offsetof(beton_verify_options, max_pixels);
 	beton_verify_options_init(options);
-	if (given && (given->struct_size < least || given->struct_size > sizeof(*options)))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "verify options: struct_size is %zu, not %zu to %zu; call beton_verify_options_init",
-			       given->struct_size, least, sizeof(*options));
-	if (given)
-		memcpy(options, given, given->struct_size);
+	int result = given ? bt_sized_take(options, given, "verify options", err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	if (options->max_pixels == 0)
 		options->max_pixels = BT_MAX_PIXELS_DEFAULT;
 	return BETON_OK;

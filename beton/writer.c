@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/sized.h"
 #include "facts.h"
 #include "fields.h"
 #include "layout.h"
@@ -20,19 +21,12 @@ void beton_writer_options_init(beton_writer_options *options)
 		.struct_size = sizeof(*options), .page_size = BETON_PAGE_SIZE_DEFAULT, .window = WINDOW_DEFAULT};
 }
 
-/* A caller built with an older header knows fewer options; one with a newer header may ask for what is not there. */
 static int take_options(const beton_writer_options *given, beton_writer_options *options, beton_error *err)
 {
 	beton_writer_options_init(options);
-	if (given) {
-		size_t least = offsetof(beton_writer_options, page_size) + sizeof(options->page_size);
-		if (given->struct_size < least || given->struct_size > sizeof(*options))
-			return bt_fail(
-				err, BETON_INVALID_ARGUMENT,
-				"writer options: struct_size is %zu, not %zu to %zu; call beton_writer_options_init",
-				given->struct_size, least, sizeof(*options));
-		memcpy(options, given, given->struct_size);
-	}
+	int result = given ? bt_sized_take(options, given, "writer options", err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	uint32_t page_size = options->page_size;
 	if (page_size < BETON_PAGE_SIZE_MIN || (page_size & (page_size - 1)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

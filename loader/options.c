@@ -6,6 +6,7 @@
 #include "batch_operations.h"
 #include "common/error.h"
 #include "common/jpeg.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "options_image.h"
 
@@ -17,10 +18,6 @@ enum {
 	NICE_MAX = 19,
 	CPU_MAX = 65535
 };
-
-/* What the struct had at first. Callers that were built with an older header do not know the options behind it, and get
- * their defaults. */
-#define FIRST_SIZE offsetof(beton_loader_options, max_pixels)
 
 void beton_loader_options_init(beton_loader_options *options)
 {
@@ -106,14 +103,9 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in, beton_error *err)
 {
 	beton_loader_options_init(out);
-	if (in) {
-		int result = check_count("struct_size", in->struct_size, FIRST_SIZE, sizeof(*out), err);
-		if (result)
-			return result;
-		memcpy(out, in, in->struct_size);
-		out->struct_size = sizeof(*out);
-	}
-	int result = check_flow(out, err);
+	int result = in ? bt_sized_take(out, in, "loader options", err) : BETON_OK;
+	if (result == BETON_OK)
+		result = check_flow(out, err);
 	if (result == BETON_OK)
 		result = bt_options_check_images(out, err);
 	if (result == BETON_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "diagnose.h"
 #include "state.h"
 
@@ -31,9 +32,8 @@ static beton_loader_stats totals(const beton_loader *loader)
 void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats)
 {
 	beton_loader_stats copy = totals(loader);
-	size_t size = stats->struct_size < sizeof(copy) ? stats->struct_size : sizeof(copy);
-	copy.struct_size = stats->struct_size;
-	memcpy(stats, &copy, size);
+	copy.struct_size = sizeof(copy);
+	bt_sized_give(stats, &copy);
 }
 
 void bt_note_bad(const beton_loader *constant, uint64_t sample)

@@ -32,7 +32,7 @@ static void round_trip(void **state)
 	assert_string_equal(path, STEP);
 	assert_int_equal(step, 120);
 	dtrain_position expected = at_step(120);
-	dtrain_position position;
+	dtrain_position position = {.struct_size = sizeof(position)};
 	assert_int_equal(dtrain_checkpoint_read_position(path, &position, NULL, &err), BETON_OK);
 	assert_memory_equal(&position, &expected, sizeof(position));
 	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
@@ -247,7 +247,7 @@ static void missing_files_and_truncation(void **state)
 	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.lookahead, made.stream, &err),
 			 BETON_NOT_FOUND);
 	assert_int_equal(truncate(STEP "/state.json", 0), 0);
-	dtrain_position position;
+	dtrain_position position = {.struct_size = sizeof(position)};
 	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, NULL, &err), BETON_FORMAT);
 	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);

@@ -58,8 +58,6 @@ static void check_open_fails(const char *path, const beton_loader_options *optio
 static void every_option_is_checked(void **state)
 {
 	(void)state;
-	check_option(struct_size, 8, "is 8");
-	check_option(struct_size, sizeof(beton_loader_options) + 8, "is ");
 	check_option(batch_size, 0, "is 0");
 	check_option(num_threads, 5000, "is 5000");
 	check_option(batches_ahead, 0, "is 0");
@@ -262,19 +260,6 @@ static void a_flipped_bit_is_found_by_its_checksum(void **state)
 	fixture_remove(path);
 }
 
-static void stats_keep_to_the_callers_size(void **state)
-{
-	(void)state;
-	beton_loader *loader = open_loader(NULL);
-	beton_loader_stats stats;
-	memset(&stats, 0x5a, sizeof(stats));
-	stats.struct_size = offsetof(beton_loader_stats, samples);
-	beton_loader_get_stats(loader, &stats);
-	assert_int_equal(stats.batches, 0);
-	assert_int_equal(stats.samples, UINT64_C(0x5a5a5a5a5a5a5a5a));
-	beton_loader_close(&loader);
-}
-
 static void calls_out_of_turn_are_refused(void **state)
 {
 	(void)state;
@@ -431,7 +416,6 @@ int main(void)
 		cmocka_unit_test(defaults_are_filled_in),
 		cmocka_unit_test(a_corrupt_sample_costs_its_batch_only),
 		cmocka_unit_test(a_flipped_bit_is_found_by_its_checksum),
-		cmocka_unit_test(stats_keep_to_the_callers_size),
 		cmocka_unit_test(calls_out_of_turn_are_refused),
 		cmocka_unit_test(a_lease_outlives_its_epoch),
 		cmocka_unit_test(an_empty_file_has_empty_epochs),

@@ -261,7 +261,7 @@ static void wrong_layers_are_errors(void **state)
 	expect_error(build_infinite_epsilon, BETON_INVALID_ARGUMENT, "'bn': epsilon inf");
 	expect_error(build_large_momentum, BETON_INVALID_ARGUMENT, "momentum 1.5 is not in [0, 1]");
 	expect_error(build_nan_momentum, BETON_INVALID_ARGUMENT, "momentum nan");
-	expect_error(build_short_options, BETON_INVALID_ARGUMENT, "struct_size 0");
+	expect_error(build_short_options, BETON_INVALID_ARGUMENT, "struct_size is 0");
 	expect_error(build_both_kinds, BETON_MISMATCH, "'conv.weight' is declared as");
 	expect_error(build_both_kinds_fixed_first, BETON_MISMATCH, "'conv.weight' is declared as");
 	expect_error(build_fixed_twice, BETON_INVALID_ARGUMENT, "'conv.weight' is used by two layers");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "core/module.h"
 #include "group_stream.h"
@@ -150,9 +151,6 @@ static int start_thread(dtrain_group *group, beton_error *err)
 static int check_options(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 			 beton_error *err)
 {
-	if (options->struct_size != sizeof(*options))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "group: options of %zu bytes; call dtrain_group_options_init", options->struct_size);
 	if (world_size < 1 || rank < 0 || rank >= world_size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group: rank %d of a world of %d", rank, world_size);
 	if (world_size > 1 && !store)
@@ -261,13 +259,16 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	return BETON_OK;
 }
 
-int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
+int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *given,
 			dtrain_group **out, beton_error *err)
 {
-	dtrain_group_options defaults;
+	dtrain_group_options options;
+	int status;
 
-	dtrain_group_options_init(&defaults);
-	return dtrain__group_create_within(store, rank, world_size, options ? options : &defaults, NULL, 0, out, err);
+	*out = NULL;
+	dtrain_group_options_init(&options);
+	status = given ? bt_sized_take(&options, given, "group options", err) : BETON_OK;
+	return status ? status : dtrain__group_create_within(store, rank, world_size, &options, NULL, 0, out, err);
 }
 
 void dtrain_group_destroy(dtrain_group **out)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "socket.h"
 #include "store_session.h"
@@ -399,13 +400,9 @@ void dtrain_store_server_options_init(dtrain_store_server_options *options)
 static int take_options(const dtrain_store_server_options *given, dtrain_store_server_options *out, beton_error *err)
 {
 	dtrain_store_server_options_init(out);
-	if (!given)
-		return BETON_OK;
-	if (given->struct_size < sizeof(given->struct_size) || given->struct_size > sizeof(*out))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "store: options of %zu bytes; call dtrain_store_server_options_init",
-			       given->struct_size);
-	memcpy(out, given, given->struct_size);
+	int status = given ? bt_sized_take(out, given, "store options", err) : BETON_OK;
+	if (status)
+		return status;
 	if (out->ranks < 0 || out->ranks > DTRAIN_MAX_RANKS)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: %d ranks; 0 to %d are possible", out->ranks,
 			       DTRAIN_MAX_RANKS);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "common/system.h"
 #include "builtin.h"
 #include "module.h"
@@ -89,12 +90,9 @@ int dtrain_device_open(const char *name, const dtrain_device_options *options, d
 {
 	*out = NULL;
 	dtrain_device_options given = {.struct_size = sizeof(given)};
-	if (options) {
-		if (options->struct_size < sizeof(given))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "device options: struct_size %zu, need %zu",
-				       options->struct_size, sizeof(given));
-		given = *options;
-	}
+	int result = options ? bt_sized_take(&given, options, "device options", err) : BETON_OK;
+	if (result != BETON_OK)
+		return result;
 	if (given.threads < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "device '%s': threads %d is negative", name, given.threads);
 	if (given.index < 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "op.h"
 
 static int run_metrics(const dtrain_program *program, dtrain_stream *stream, beton_error *err)
@@ -126,11 +127,7 @@ dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor t
 
 void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out)
 {
-	size_t size = out->struct_size;
-	if (size < sizeof(*out))
-		return;
-	*out = program->facts;
-	out->struct_size = size;
+	bt_sized_give(out, &program->facts);
 }
 
 void dtrain__program_release(dtrain_program *program)

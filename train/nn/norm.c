@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
+#include "common/sized.h"
 #include "core/graph.h"
 #include "core/shape.h"
 
@@ -102,18 +103,19 @@ void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options)
 }
 
 dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
-				     const dtrain_batch_norm_options *options)
+				     const dtrain_batch_norm_options *given)
 {
-	if (options->struct_size < sizeof(*options))
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': struct_size %zu, need %zu",
-					  name, options->struct_size, sizeof(*options));
-	if (!(options->epsilon > 0) || !isfinite(options->epsilon))
+	dtrain_batch_norm_options options = default_options(false);
+	beton_error fault;
+	if (bt_sized_take(&options, given, "options", &fault) != BETON_OK)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': %s", name, fault.message);
+	if (!(options.epsilon > 0) || !isfinite(options.epsilon))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "batch norm '%s': epsilon %g", name,
-					  options->epsilon);
-	if (!(options->momentum >= 0 && options->momentum <= 1))
+					  options.epsilon);
+	if (!(options.momentum >= 0 && options.momentum <= 1))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-					  "batch norm '%s': momentum %g is not in [0, 1]", name, options->momentum);
-	return batch_norm(graph, name, x, -1, options);
+					  "batch norm '%s': momentum %g is not in [0, 1]", name, options.momentum);
+	return batch_norm(graph, name, x, -1, &options);
 }
 
 dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 
 #include <dtrain/optim.h>
 
@@ -66,9 +67,6 @@ static int check_groups(const dtrain_params *params, const dtrain_sgd_options *o
 
 static int check_options(const dtrain_sgd_options *options, beton_error *err)
 {
-	if (options->struct_size < sizeof(*options))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: struct_size %zu, need %zu", options->struct_size,
-			       sizeof(*options));
 	if (!(options->momentum >= 0 && options->momentum < 1))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: momentum %g is not in [0, 1)", options->momentum);
 	if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
@@ -172,10 +170,14 @@ static int allocate(dtrain_sgd *sgd, beton_error *err)
 	return status == BETON_OK ? dtrain__scalars_open(&sgd->scalars, sgd->device, count, err) : status;
 }
 
-int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *options, dtrain_sgd **out, beton_error *err)
+int dtrain_sgd_create(dtrain_params *params, const dtrain_sgd_options *given, dtrain_sgd **out, beton_error *err)
 {
+	dtrain_sgd_options own, *options = &own;
 	*out = NULL;
-	int status = check_options(options, err);
+	dtrain_sgd_options_init(options);
+	int status = bt_sized_take(options, given, "sgd", err);
+	if (status == BETON_OK)
+		status = check_options(options, err);
 	if (status == BETON_OK)
 		status = check_groups(params, options, err);
 	if (status != BETON_OK)

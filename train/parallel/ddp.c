@@ -11,6 +11,7 @@
 #include "comm/group.h"
 #include "comm/work.h"
 #include "common/error.h"
+#include "common/sized.h"
 #include "common/system.h"
 
 #define DEFAULT_FIRST_BUCKET_BYTES (1u << 20)
@@ -182,19 +183,18 @@ static int prepare(dtrain_ddp *ddp, const dtrain_ddp_options *options, beton_err
 	return create_events(ddp, err);
 }
 
-int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_ddp_options *options, dtrain_ddp **out,
+int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_ddp_options *given, dtrain_ddp **out,
 		      beton_error *err)
 {
-	dtrain_ddp_options defaults;
+	dtrain_ddp_options options;
 	dtrain_ddp *ddp;
 	int status;
 
 	*out = NULL;
-	dtrain_ddp_options_init(&defaults);
-	options = options ? options : &defaults;
-	if (options->struct_size != sizeof(*options))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "ddp: options of %zu bytes; call dtrain_ddp_options_init",
-			       options->struct_size);
+	dtrain_ddp_options_init(&options);
+	status = given ? bt_sized_take(&options, given, "ddp options", err) : BETON_OK;
+	if (status)
+		return status;
 	ddp = calloc(1, sizeof(*ddp));
 	if (!ddp)
 		return bt_fail(err, BETON_NO_MEMORY, "ddp: out of memory");
@@ -206,13 +206,13 @@ int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_d
 	ddp->local_hooks = (dtrain_program_hooks){.context = ddp, .grad_ready = grad_ready_to_keep};
 	status = dtrain__group_use_device(group, ddp->device, err);
 	if (!status)
-		status = prepare(ddp, options, err);
+		status = prepare(ddp, &options, err);
 	if (!status)
 		status = dtrain__ddp_compare(ddp, err);
 	if (!status)
 		status = dtrain__ddp_broadcast(ddp, err);
 	if (!status)
-		status = register_gradients(ddp, options->register_gradients, err);
+		status = register_gradients(ddp, options.register_gradients, err);
 	if (status) {
 		dtrain_ddp_destroy(&ddp);
 		return status;

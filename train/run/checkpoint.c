@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "checkpoint_folder.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "core/shape.h"
 #include "safetensors.h"
@@ -294,7 +295,9 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 	position.classes = classes;
 	position.data_samples = (uint64_t)samples;
 	memcpy(position.model, model, strlen(model));
-	*out = position;
+	if (!bt_sized_give(out, &position))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: position: struct_size is %zu",
+			       out->struct_size);
 	return BETON_OK;
 }
 
@@ -346,29 +349,32 @@ int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 }
 
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_params *params, const dtrain_sgd *sgd,
-			   const dtrain_lookahead *lookahead, const dtrain_position *position, const char *options,
+			   const dtrain_lookahead *lookahead, const dtrain_position *given, const char *options,
 			   dtrain_stream *stream, beton_error *err)
 {
-	if (keep < 0 || position->step < 0)
+	dtrain_position position = {.struct_size = sizeof(position)};
+	int result = bt_sized_take(&position, given, "checkpoint: position", err);
+	if (result != BETON_OK)
+		return result;
+	if (keep < 0 || position.step < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative", keep,
-			       position->step);
+			       position.step);
 	json_error_t problem;
 	json_t *parsed = options ? json_loads(options, JSON_REJECT_DUPLICATES, &problem) : NULL;
 	char *temporary = NULL;
-	int result = BETON_OK;
 	if (options && !json_is_object(parsed))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the options are no JSON object: %.100s",
 				 options);
 	if (result == BETON_OK)
 		result = checkpoint_folder_prepare(dir, err);
 	if (result == BETON_OK)
-		result = checkpoint_folder_begin(dir, position->step, &temporary, err);
+		result = checkpoint_folder_begin(dir, position.step, &temporary, err);
 	if (result == BETON_OK) {
-		result = write_files(temporary, params, sgd, lookahead, position, parsed, stream, err);
+		result = write_files(temporary, params, sgd, lookahead, &position, parsed, stream, err);
 		if (result == BETON_OK)
-			result = checkpoint_folder_publish(dir, position->step, temporary, err);
+			result = checkpoint_folder_publish(dir, position.step, temporary, err);
 		if (result != BETON_OK)
-			checkpoint_folder_discard(dir, temporary, position->step);
+			checkpoint_folder_discard(dir, temporary, position.step);
 		free(temporary);
 	}
 	json_decref(parsed);

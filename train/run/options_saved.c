@@ -286,7 +286,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err)
 {
-	dtrain_position position;
+	dtrain_position position = {.struct_size = sizeof(position)};
 	char *path = NULL, *json = NULL;
 	const char *dir = options->checkpoint;
 	int result = find_newest(dir, &path, &position, &json, err);

@@ -37,7 +37,7 @@ static int check_position(const run_session *session, const char *path, const dt
 
 static int try_checkpoint(run_session *session, const char *path, beton_error *err)
 {
-	dtrain_position found;
+	dtrain_position found = {.struct_size = sizeof(found)};
 	int result = dtrain_checkpoint_read_position(path, &found, NULL, err);
 	if (result == BETON_OK)
 		result = check_position(session, path, &found, err);
@@ -68,7 +68,7 @@ static void tell(const char *path, const run_saved *saved)
 /* The options are those of the newest checkpoint, which may be damaged where only loading it tells. */
 static int check_options(const run_saved *saved, const char *path, beton_error *err)
 {
-	dtrain_position position;
+	dtrain_position position = {.struct_size = sizeof(position)};
 	char *json = NULL;
 	if (!saved || strcmp(saved->path, path) == 0)
 		return BETON_OK;

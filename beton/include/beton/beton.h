@@ -6,6 +6,10 @@
  * value is a blob inside one page. Source of the layout: FFCV 1.0.1, ffcv/types.py, writer.py, memory_allocator.py.
  *
  * Threads: a reader may be used by any number of threads at once, and so may a writer's put and skip.
+ *
+ * Structs that begin with struct_size, their size in the caller's header, may be of another release. Options: members
+ * that a smaller struct lacks have their defaults; what a larger one has beyond those that this library knows must be
+ * zero, else the call is refused with INVALID_ARGUMENT, as is a size below that of struct_size itself or above 4096.
  */
 #ifndef BETON_BETON_H
 #define BETON_BETON_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a .beton file is whole, and a new file from what is whole in a damaged one.
+ * Whether a .beton file is whole, and a new file from what is whole in a damaged one. <beton/beton.h> says which
+ * struct_size an options struct may have.
  */
 #ifndef BETON_VERIFY_H
 #define BETON_VERIFY_H

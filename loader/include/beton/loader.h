@@ -14,6 +14,11 @@
  * closed. Several loaders may live in one process, and several iterators in a loader. None of them can be used in the
  * child of a fork: calls that can fail say so, but for those that only look at what is constant; others do
  * nothing.
+ *
+ * Structs that begin with struct_size, their size in the caller's header, may be of another release. Options: members
+ * that a smaller struct lacks have their defaults; what a larger one has beyond those that this library knows must be
+ * zero, else the call is refused with INVALID_ARGUMENT, as is a size below that of struct_size itself or above 4096.
+ * Statistics: as much is filled in as the caller's struct has; what is beyond this library's becomes zero.
  */
 #ifndef BETON_LOADER_H
 #define BETON_LOADER_H

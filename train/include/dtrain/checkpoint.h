@@ -26,10 +26,10 @@ extern "C" {
 /* Where training stands, and what must be equal for a resumed run to equal the unbroken one. Strings: NUL terminated.
  */
 typedef struct dtrain_position {
-	size_t struct_size;
-	int64_t step;     /* optimizer steps done */
-	int64_t epoch;    /* epoch that the next step belongs to */
-	int64_t position; /* samples of that epoch consumed by all ranks: beton_iterator_open's position */
+	size_t struct_size; /* set by the caller, for reading too */
+	int64_t step;       /* optimizer steps done */
+	int64_t epoch;      /* epoch that the next step belongs to */
+	int64_t position;   /* samples of that epoch consumed by all ranks: beton_iterator_open's position */
 	uint64_t seed;
 	int32_t world_size;
 	int32_t batch_size; /* per rank */

@@ -8,6 +8,12 @@
  * inside the call; its events are complete as soon as recorded. That is allowed everywhere, and required nowhere.
  *
  * Threads: streams, events and ops belong to one thread at a time; event_synchronize may be called from any thread.
+ *
+ * Structs that begin with struct_size, their size in the caller's header, may be of another release, here and in the
+ * other headers of <dtrain/...>. Options and positions that are handed in: members that a smaller struct lacks have
+ * their defaults; what a larger one has beyond those that this library knows must be zero, else the call is refused
+ * with INVALID_ARGUMENT, as is a size below that of struct_size itself or above 4096. Structs that are filled in: as
+ * much is as the caller's has, and what is beyond this library's becomes zero.
  */
 #ifndef DTRAIN_DEVICE_H
 #define DTRAIN_DEVICE_H

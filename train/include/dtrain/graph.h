@@ -139,7 +139,7 @@ BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream,
 /* Arena bytes, the sum that the activations would need without sharing, scratch bytes, nodes, floating-point operations
  * of one run (2 per multiply-add; convolution and linear only). */
 typedef struct dtrain_program_facts {
-	size_t struct_size;
+	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
 	size_t unshared_bytes;
 	size_t workspace_bytes;

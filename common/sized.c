@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sized.h"
+
+#include <string.h>
+
+static size_t size_of(const void *sized)
+{
+	size_t size;
+	memcpy(&size, sized, sizeof(size));
+	return size;
+}
+
+static bool is_size(size_t size)
+{
+	return size >= sizeof(size) && size <= BT_SIZED_MAX;
+}
+
+int bt_sized_take(void *out, const void *given, const char *what, beton_error *err)
+{
+	size_t size = size_of(given), known = size_of(out);
+	if (!is_size(size))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: struct_size is %zu, and the struct has %zu bytes: it was not initialised", what,
+			       size, known);
+	const char *bytes = given;
+	for (size_t i = known; i < size; i++)
+		if (bytes[i])
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "%s: struct_size is %zu, this library knows %zu bytes, and byte %zu is not 0: "
+				       "an option of a newer release",
+				       what, size, known, i);
+	memcpy(out, given, size < known ? size : known);
+	memcpy(out, &known, sizeof(known));
+	return BETON_OK;
+}
+
+bool bt_sized_give(void *out, const void *facts)
+{
+	size_t size = size_of(out), known = size_of(facts);
+	if (!is_size(size))
+		return false;
+	if (size > known)
+		memset((char *)out + known, 0, size - known);
+	memcpy(out, facts, size < known ? size : known);
+	memcpy(out, &size, sizeof(size));
+	return true;
+}

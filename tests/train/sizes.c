@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options, facts and positions of programs of older and newer releases. */
+#include "net.h"
+
+#include <dtrain/checkpoint.h>
+#include <dtrain/comm.h>
+#include <dtrain/ddp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../sized.h"
+
+static net n;
+static dtrain_group *group;
+static char folder[] = "/tmp/dtrain-sizes-XXXXXX";
+
+static int open_device(const void *options, beton_error *err)
+{
+	dtrain_device *device;
+	int result = dtrain_device_open("ref", options, &device, err);
+	dtrain_device_close(&device);
+	return result;
+}
+
+static int create_sgd(const void *options, beton_error *err)
+{
+	dtrain_sgd *sgd;
+	int result = dtrain_sgd_create(n.params, options, &sgd, err);
+	dtrain_sgd_destroy(&sgd);
+	return result;
+}
+
+static int create_group(const void *options, beton_error *err)
+{
+	dtrain_group *one;
+	int result = dtrain_group_create(NULL, 0, 1, options, &one, err);
+	dtrain_group_destroy(&one);
+	return result;
+}
+
+static int start_server(const void *options, beton_error *err)
+{
+	dtrain_store_server *server;
+	int result = dtrain_store_server_start(options, &server, err);
+	if (result == BETON_OK)
+		dtrain_store_server_stop(&server);
+	return result;
+}
+
+static int create_ddp(const void *options, beton_error *err)
+{
+	dtrain_ddp *ddp;
+	int result = dtrain_ddp_create(group, n.params, options, &ddp, err);
+	dtrain_ddp_destroy(&ddp);
+	return result;
+}
+
+static int add_batch_norm(const void *options, beton_error *err)
+{
+	dtrain_params *params;
+	dtrain_graph *graph;
+	dtrain_program *program;
+	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, err), err);
+	expect_ok(dtrain_graph_create(params, false, &graph, err), err);
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){4, {2, 3, 8, 8}});
+	dtrain_graph_keep(graph, dtrain_batch_norm_with(graph, "bn", x, options));
+	int result = dtrain_params_allocate(params, err);
+	if (result == BETON_OK)
+		result = dtrain_graph_compile(&graph, &program, err);
+	if (result == BETON_OK)
+		dtrain_program_destroy(&program);
+	dtrain_graph_destroy(&graph);
+	dtrain_params_destroy(&params);
+	return result;
+}
+
+static int save_position(const void *position, beton_error *err)
+{
+	return dtrain_checkpoint_save(folder, 1, n.params, NULL, NULL, position, NULL, n.stream, err);
+}
+
+static void options_of_every_size(void **state)
+{
+	(void)state;
+	const dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
+	dtrain_sgd_options sgd;
+	dtrain_group_options grouping;
+	dtrain_ddp_options ddp;
+	dtrain_store_server_options serving;
+	dtrain_batch_norm_options norm;
+	const dtrain_position position = {.struct_size = sizeof(position), .classes = 10, .world_size = 1};
+	dtrain_sgd_options_init(&sgd);
+	dtrain_group_options_init(&grouping);
+	dtrain_ddp_options_init(&ddp);
+	dtrain_store_server_options_init(&serving);
+	dtrain_batch_norm_options_init(&norm);
+	sized_check(&(sized_options){"dtrain_device_open", &device, sizeof(device), open_device});
+	sized_check(&(sized_options){"dtrain_sgd_create", &sgd, sizeof(sgd), create_sgd});
+	sized_check(&(sized_options){"dtrain_batch_norm_with", &norm, sizeof(norm), add_batch_norm});
+	sized_check(&(sized_options){"dtrain_group_create", &grouping, sizeof(grouping), create_group});
+	sized_check(&(sized_options){"dtrain_store_server_start", &serving, sizeof(serving), start_server});
+	sized_check(&(sized_options){"dtrain_ddp_create", &ddp, sizeof(ddp), create_ddp});
+	sized_check(&(sized_options){"dtrain_checkpoint_save", &position, sizeof(position), save_position});
+}
+
+static void get_facts(void *facts)
+{
+	dtrain_program_get_facts(n.program, facts);
+}
+
+static void read_position(void *position)
+{
+	char path[sizeof(folder) + 32];
+	snprintf(path, sizeof(path), "%s/step-000000000003", folder);
+	size_t size;
+	memcpy(&size, position, sizeof(size));
+	int result = dtrain_checkpoint_read_position(path, position, NULL, NULL);
+	assert_int_equal(result, size < sizeof(size) ? BETON_INVALID_ARGUMENT : BETON_OK);
+}
+
+static void structs_of_every_size_are_filled_in(void **state)
+{
+	(void)state;
+	beton_error err;
+	sized_check_filled("dtrain_program_get_facts", sizeof(dtrain_program_facts), get_facts);
+	const dtrain_position position = {.struct_size = sizeof(position),
+					  .step = 3,
+					  .epoch = 1,
+					  .seed = 5,
+					  .batch_size = 2,
+					  .model = "mlp",
+					  .classes = 10,
+					  .world_size = 1};
+	expect_ok(save_position(&position, &err), &err);
+	sized_check_filled("dtrain_checkpoint_read_position", sizeof(dtrain_position), read_position);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	beton_error err;
+	net_open(&n, "ref", DTRAIN_F32, "mlp", 2, 4, 3);
+	expect_ok(dtrain_group_create(NULL, 0, 1, NULL, &group, &err), &err);
+	assert_non_null(mkdtemp(folder));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	char command[sizeof(folder) + 16];
+	dtrain_group_destroy(&group);
+	net_close(&n);
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(options_of_every_size),
+		cmocka_unit_test(structs_of_every_size_are_filled_in),
+	};
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
