@@ -13,7 +13,7 @@ static bt_ragged_rows *rows_of(const bt_slot *slot, const bt_output *output)
 	return (bt_ragged_rows *)((char *)slot->memory + output->rows);
 }
 
-static uint64_t room_of(const bt_output *output)
+uint64_t bt_ragged_room(const bt_output *output)
 {
 	return (uint64_t)output->tensor.shape[0];
 }
@@ -30,10 +30,8 @@ void *bt_ragged_take(bt_slot *slot, uint32_t number, uint32_t row, uint64_t size
 {
 	const bt_output *output = &slot->pool->outputs.list[number];
 	bt_ragged_rows *rows = rows_of(slot, output);
-	uint64_t room = room_of(output);
-	/* However large a value says it is, the sum stays a sum. */
-	uint64_t start =
-		atomic_fetch_add_explicit(&rows->used, size < room ? size : room + (size > room), memory_order_relaxed);
+	uint64_t room = bt_ragged_room(output);
+	uint64_t start = atomic_fetch_add_explicit(&rows->used, size, memory_order_relaxed);
 	rows->rows[row] = (bt_ragged_row){start, size};
 	return start > room || size > room - start ? NULL : (char *)slot->memory + output->staging + start;
 }
@@ -44,7 +42,7 @@ static int finish(bt_slot *slot, uint32_t number, beton_error *err)
 	const bt_output *output = &slot->pool->outputs.list[number];
 	const bt_ragged_rows *rows = rows_of(slot, output);
 	const char *staging = (char *)slot->memory + output->staging;
-	uint64_t used = atomic_load_explicit(&rows->used, memory_order_relaxed), room = room_of(output);
+	uint64_t used = atomic_load_explicit(&rows->used, memory_order_relaxed), room = bt_ragged_room(output);
 	if (used > room)
 		return bt_fail(err, BETON_NO_SPACE,
 			       "epoch %llu, batch at position %llu: field '%s' has at least %llu bytes of values, and "

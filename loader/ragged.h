@@ -23,12 +23,17 @@ typedef struct bt_ragged_rows {
 	bt_ragged_row rows[];
 } bt_ragged_rows;
 
+struct bt_output;
 struct bt_slot;
 
 /* For a slot that begins. */
 void bt_ragged_begin(struct bt_slot *slot);
 
-/* Room for the value of a row, of size bytes; NULL: there is none left. Output number `output` is a ragged one. */
+/* Bytes that the values of a batch may have. The output is a ragged one. */
+uint64_t bt_ragged_room(const struct bt_output *output);
+
+/* Room for the value of a row, of size <= bt_ragged_room bytes; NULL: there is none left. Output number `output` is a
+ * ragged one. */
 void *bt_ragged_take(struct bt_slot *slot, uint32_t output, uint32_t row, uint64_t size);
 
 /* Without the lock, when all samples are finished and before rows that were left out are closed up. Errors: NO_SPACE,

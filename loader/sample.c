@@ -130,6 +130,15 @@ static int fill_image(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	return result;
 }
 
+static int too_long(const beton_reader *reader, const bt_ticket *ticket, const bt_output *output,
+		    const beton_value *value, uint64_t room, const char *options, beton_error *err)
+{
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
+			      "%s: sample %llu, field '%s': %llu bytes, and there is room for %llu%s",
+			      beton_reader_path(reader), (unsigned long long)ticket->number, output->name,
+			      (unsigned long long)value->size, (unsigned long long)room, options);
+}
+
 /* Bytes, JSON or an array: the value itself, decompressed. */
 static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
 		      const uint8_t *bytes, char *destination, beton_error *err)
@@ -137,11 +146,8 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
 	bool array = output->kind == BT_OUTPUT_ARRAY;
 	if (value->size > output->sample_bytes || (array && value->size != output->sample_bytes))
-		return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
-				      "%s: sample %llu, field '%s': %llu bytes, and there is room for %zu%s",
-				      beton_reader_path(reader), (unsigned long long)ticket->number, output->name,
-				      (unsigned long long)value->size, output->sample_bytes,
-				      array ? "" : " (option max_bytes)");
+		return too_long(reader, ticket, output, value, output->sample_bytes, array ? "" : " (option max_bytes)",
+				err);
 	uint64_t begin = bt_now_ns();
 	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
 	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
@@ -151,18 +157,46 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	return result;
 }
 
-/* A value that does not fit makes the batch fail when it is complete: which one that is depends on the workers. */
-static int fill_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const beton_value *value,
-		       const uint8_t *bytes, beton_error *err)
+/* Checks and unpacks a value that is to stand behind others. It takes its room in the batch when all of the sample is
+ * good, since room is not given back. */
+static int check_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const beton_value *value,
+			const uint8_t *bytes, beton_error *err)
 {
 	const beton_reader *reader = tools->loader->dataset.readers[ticket->file];
-	void *destination = bt_ragged_take(ticket->slot, number, ticket->index, value->size);
-	if (!destination)
-		return BETON_OK;
+	const bt_output *output = &tools->loader->outputs->list[number];
+	bt_ragged_value *ragged = &tools->ragged[number];
+	if (value->size > bt_ragged_room(output))
+		return too_long(reader, ticket, output, value, bt_ragged_room(output),
+				" (options max_bytes, batch_size)", err);
 	uint64_t begin = bt_now_ns();
-	int result = beton_reader_unpack(reader, value, bytes, true, destination, err);
+	int result = beton_reader_check(reader, value, bytes, err);
+	ragged->bytes = bytes;
+	if (result == BETON_OK && value->compression != BETON_COMPRESSION_NONE) {
+		uint8_t *plain = bt_buffer_reserve(&ragged->unpacked, (size_t)value->size);
+		ragged->bytes = plain;
+		result = plain ? beton_reader_unpack(reader, value, bytes, false, plain, err)
+			       : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %llu bytes",
+					 beton_reader_path(reader), (unsigned long long)value->size);
+	}
+	if (result == BETON_OK && value->type == BETON_FIELD_JSON)
+		result = beton_reader_check_text(reader, value, ragged->bytes, err);
 	tools->stats.decode_ns += bt_now_ns() - begin;
 	return result;
+}
+
+/* Those of a sample that is good. One that finds no room makes the batch fail when it is complete: which one that is
+ * depends on the workers. */
+static void put_ragged(bt_tools *tools, const bt_ticket *ticket)
+{
+	const bt_outputs *outputs = tools->loader->outputs;
+	for (uint32_t i = 0; i < outputs->count; i++) {
+		if (outputs->list[i].kind != BT_OUTPUT_RAGGED)
+			continue;
+		uint64_t size = ticket->values[outputs->list[i].field].size;
+		void *destination = bt_ragged_take(ticket->slot, i, ticket->index, size);
+		if (destination && size > 0)
+			memcpy(destination, tools->ragged[i].bytes, (size_t)size);
+	}
 }
 
 /* bytes: of the read that the output is made from. */
@@ -188,7 +222,7 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	case BT_OUTPUT_ARRAY:
 		return fill_bytes(tools, ticket, output, value, bytes, destination, err);
 	case BT_OUTPUT_RAGGED:
-		return fill_ragged(tools, ticket, number, value, bytes, err);
+		return check_ragged(tools, ticket, number, value, bytes, err);
 	case BT_OUTPUT_IMAGE:
 		return fill_image(tools, ticket, output, value, bytes, destination, err);
 	default: /* filled with the image, or when the batch is complete */
@@ -232,6 +266,8 @@ static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 		}
 		result = fill_output(tools, ticket, i, bytes, err);
 	}
+	if (result == BETON_OK && outputs->ragged)
+		put_ragged(tools, ticket);
 	ticket->slot->ids[ticket->index] = ticket->sample;
 	/* Not every cause knows the sample that it hits, and files count their own. */
 	if (result && err)

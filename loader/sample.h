@@ -35,6 +35,12 @@ typedef struct bt_ticket {
 	bt_blob_read *reads; /* [outputs.num_reads] */
 } bt_ticket;
 
+/* A value that is to stand behind others of its batch. */
+typedef struct bt_ragged_value {
+	const uint8_t *bytes; /* checked */
+	bt_buffer unpacked;   /* of a compressed one */
+} bt_ragged_value;
+
 /* What one worker needs besides the loader's constants. Zero-initialise. */
 typedef struct bt_tools {
 	const beton_loader *loader;
@@ -43,6 +49,7 @@ typedef struct bt_tools {
 	bt_lane **lanes;  /* to each file */
 	bt_transformer transformer;
 	bt_operator operator;     /* of the operations on pictures */
+	bt_ragged_value *ragged;  /* [outputs.count], of the sample at hand; NULL without ragged outputs */
 	beton_loader_stats stats; /* since the last time they were added to the loader's */
 
 	/* The tickets, oldest first: number i is at [i % capacity], for first <= i < end. Their blobs are submitted in

@@ -40,6 +40,8 @@ static void share_budget(bt_tools *tools)
 {
 	bt_transformer_limit(&tools->transformer, &tools->budget);
 	bt_operator_limit(&tools->operator, & tools->budget);
+	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
+		tools->ragged[i].unpacked.budget = &tools->budget;
 }
 
 int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
@@ -53,6 +55,11 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 			    .ahead = loader->resources.ahead,
 			    .ahead_max = loader->resources.ahead_max,
 			    .budget = {.limit = loader->resources.scratch_bytes}};
+	if (loader->outputs->ragged) {
+		tools->ragged = calloc(loader->outputs->count, sizeof(*tools->ragged));
+		if (!tools->ragged)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a batch's outputs", path);
+	}
 	share_budget(tools);
 	int result = bt_decoder_open(&tools->decoder, loader->options.max_pixels, &tools->budget, err);
 	if (result)
@@ -74,6 +81,9 @@ void bt_tools_close(bt_tools *tools)
 	bt_transformer_free(&tools->transformer);
 	bt_operator_free(&tools->operator);
 	bt_buffer_free(&tools->substitute_blob);
+	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
+		bt_buffer_free(&tools->ragged[i].unpacked);
+	free(tools->ragged);
 	for (uint32_t i = 0; tools->tickets && i < tools->capacity; i++)
 		close_ticket(&tools->tickets[i]);
 	close_ticket(&tools->substitute);

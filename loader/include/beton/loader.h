@@ -388,7 +388,8 @@ typedef struct beton_loader_options {
 	uint64_t max_bytes;
 	/* Values of bytes and JSON stand one behind the other, without padding. max_bytes, above 0, is then the room
 	 * for a value on average: those of a batch have batch_size * max_bytes bytes at most, a short batch's too, or
-	 * it is lost (NO_SPACE). Takes twice that room for each batch. Default false. See beton_batch. */
+	 * it is lost (NO_SPACE); a sample with a value that is longer than that alone is an error. Samples that are
+	 * left out or replaced take no room. Takes twice that room for each batch. Default false. See beton_batch. */
 	bool ragged;
 	bool drawn; /* the numbers drawn for each picture are an output too; default false. See beton_batch. */
 	/* Of fields that are outputs; the last one that lists a sample is in force. Orders see what the file has. At
