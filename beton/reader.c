@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
@@ -241,6 +242,7 @@ static int read_structure(beton_reader *reader, int flags, fault_place *place, b
 	if (result == BETON_OK)
 		result = parse_fields(reader, head, place, err);
 	if (result == BETON_OK) {
+		reader->fields_sum = XXH3_64bits(head + HEADER_SIZE, (size_t)info->metadata_offset - HEADER_SIZE);
 		*place = (fault_place){"header", HEADER_NUM_SAMPLES};
 		result = read_sizes(reader, flags, err);
 	}

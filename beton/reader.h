@@ -19,6 +19,7 @@ struct beton_reader {
 	beton_field *fields;
 	uint32_t *blob_index; /* [num_fields]: which of a sample's blobs the field is */
 	uint32_t num_blobs;   /* of a sample */
+	uint64_t fields_sum;  /* XXH3 of the list of fields */
 	extension_block extension;
 	summed_part metadata;
 	summed_part table;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dataset.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "common/system.h"
 
 /* ---- opening ---- */
 
@@ -207,36 +205,14 @@ int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *opt
 
 /* ---- what it is ---- */
 
-/* Size and hash of the file's last bytes: of the allocation table, which tells where every sample is. */
-enum { TAIL = 4096 };
-
-static int hash_file(const beton_reader *reader, uint64_t *value, beton_error *err)
-{
-	const beton_file_info *info = beton_reader_info(reader);
-	uint8_t tail[TAIL];
-	size_t size = info->file_size < TAIL ? (size_t)info->file_size : TAIL;
-	ssize_t got = bt_pread_full(beton_reader_fd(reader), tail, size, info->file_size - size);
-	if (got < 0)
-		return bt_fail_errno(err, errno, "%s: cannot read its last %zu bytes", beton_reader_path(reader), size);
-	if ((size_t)got != size)
-		return bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter while it was open",
-			       beton_reader_path(reader));
-	uint64_t facts[] = {info->num_samples, info->num_fields,         info->page_size,
-			    info->record_size, info->alloc_table_offset, info->file_size};
-	*value = XXH3_64bits_withSeed(facts, sizeof(facts), *value);
-	*value = XXH3_64bits_withSeed(tail, size, *value);
-	for (uint32_t i = 0; i < info->num_fields; i++) {
-		const beton_field *field = beton_reader_field(reader, i);
-		*value = XXH3_64bits_withSeed(field->name, strlen(field->name), *value ^ (uint64_t)field->type);
-	}
-	return BETON_OK;
-}
-
 int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err)
 {
 	*out = dataset->count;
 	int result = BETON_OK;
-	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++)
-		result = hash_file(dataset->readers[i], out, err);
+	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
+		uint64_t file = 0;
+		result = beton_reader_fingerprint(dataset->readers[i], &file, err);
+		*out = XXH3_64bits_withSeed(&file, sizeof(file), *out);
+	}
 	return result;
 }

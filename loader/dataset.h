@@ -35,8 +35,8 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *options, bt_orders **out,
 		      beton_error *err);
 
-/* A hash of what the data set is, without its samples: of headers, fields and the ends of the allocation tables; not of
- * the paths. Errors: IO, FILE_CHANGED. */
+/* A hash of what the files hold, in their order, and not of their paths: see beton_reader_fingerprint. Errors: IO,
+ * FILE_CHANGED, NO_MEMORY. */
 int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "common/error.h"
 
-enum { MAGIC = 0x734c7442, VERSION = 1, SUMMED = 40 };
+enum { MAGIC = 0x734c7442, WITHOUT_CONTENT = 1, VERSION = 2, SUMMED = 40 };
 
 _Static_assert(sizeof(beton_loader_state) == SUMMED + 8, "the state's size is part of the ABI");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the loader is written for little-endian machines");
@@ -37,10 +37,17 @@ int bt_place_unpack(bt_place *out, const beton_loader_state *state, beton_error 
 	memcpy(&sum, state->bytes + SUMMED, sizeof(sum));
 	if (front.magic != MAGIC)
 		return bt_fail(err, BETON_FORMAT, "these bytes are no state of a loader");
+	bool whole = front.size == sizeof(*state) && sum == XXH3_64bits(state->bytes, SUMMED);
+	if (whole && front.version == WITHOUT_CONTENT)
+		return bt_fail(
+			err, BETON_UNSUPPORTED_VERSION,
+			"the state of a loader has version %u, which any data set of the same sizes fits; it is at "
+			"position %llu of epoch %llu, where beton_iterator_open can begin",
+			front.version, (unsigned long long)numbers[1], (unsigned long long)numbers[0]);
 	if (front.version != VERSION)
 		return bt_fail(err, BETON_UNSUPPORTED_VERSION, "the state of a loader has version %u, not %d",
 			       front.version, VERSION);
-	if (front.size != sizeof(*state) || sum != XXH3_64bits(state->bytes, SUMMED))
+	if (!whole)
 		return bt_fail(err, BETON_FORMAT, "the state of a loader does not match its checksum");
 	*out = (bt_place){numbers[0], numbers[1], numbers[2], numbers[3]};
 	return BETON_OK;

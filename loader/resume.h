@@ -2,8 +2,9 @@
  *
  * Where in which epoch of which order of which data set somebody is, in a few bytes.
  *
- * Little-endian: u32 magic "BtLs", u16 version 1, u16 size 48, u64 epoch, u64 position, u64 fingerprint of the data
- * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. */
+ * Little-endian: u32 magic "BtLs", u16 version 2, u16 size 48, u64 epoch, u64 position, u64 fingerprint of the data
+ * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. In version 1 the data set's fingerprint had
+ * nothing of what the samples are. */
 #ifndef BT_LOADER_RESUME_H
 #define BT_LOADER_RESUME_H
 

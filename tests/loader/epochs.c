@@ -318,7 +318,7 @@ static void a_state_of_something_else_is_refused(void **state)
 	fixture_start(&iterator, loader, 1, 3);
 	assert_ok(beton_iterator_get_state(iterator, &saved, err));
 	/* What must not change. */
-	const uint8_t front[] = {'B', 't', 'L', 's', 1, 0, 48, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
+	const uint8_t front[] = {'B', 't', 'L', 's', 2, 0, 48, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
 	assert_memory_equal(saved.bytes, front, sizeof(front));
 	beton_iterator_close(&iterator);
 	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));

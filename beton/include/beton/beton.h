@@ -195,6 +195,14 @@ BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error
  * bytes may stand in one file as they are stored. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err);
 
+/* A hash of what the file holds, to tell one dataset from another: the same for a copy, whatever its name, and for a
+ * file whose facts alone are other ones. A file with checksums: of its fields and of the checksums of metadata, blobs
+ * and dictionaries, which open has read with the block's directory; nothing more is read, however large the file is,
+ * and a file that was damaged since keeps its fingerprint. Any other file (FFCV's): of its fields, of 32 pieces of
+ * metadata and of allocation table each, spread evenly, and of the beginnings of 32 values, all of 4 KiB at most: so
+ * 384 KiB are read, and two files that differ in no such place have the same. Errors: IO, FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_fingerprint(const beton_reader *reader, uint64_t *out, beton_error *err);
+
 /* The open file, for I/O engines: read only, owned by the reader, not to be closed. */
 BETON_API int beton_reader_fd(const beton_reader *reader);
 

@@ -557,8 +557,11 @@ BETON_API int beton_iterator_open(beton_iterator **out, beton_loader *loader, ui
 
 /* The same at a state: the global sequence of samples is that of the unbroken epoch, also with another world size,
  * batch size, number of threads, engine, `last` or outputs. Errors: those of beton_iterator_open, FORMAT (no state, or
- * a damaged one), UNSUPPORTED_VERSION, MISMATCH (of another data set, or of other options of the order: order, seed,
- * indices, weights, class_field, window_pages; a callback is taken for the same). */
+ * a damaged one), UNSUPPORTED_VERSION (of another release; what version 1 had of the data set was too little to know it
+ * again, and the message tells epoch and position), MISMATCH (of another data set, or of other options of the order:
+ * order, seed, indices, weights, class_field, window_pages; a callback is taken for the same).
+ * A data set is the same if its files are, in their order, by beton_reader_fingerprint, whatever they are called: by
+ * all of their content if they have checksums; of other files, such as FFCV's, by pieces of up to 384 KiB in all. */
 BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const beton_loader_state *state,
 					beton_error *err);
 
