@@ -40,6 +40,12 @@ static bool make_condition(pthread_cond_t *condition)
 	return made;
 }
 
+static int fail_closed(const beton_iterator *iterator, beton_error *err)
+{
+	return bt_fail(err, BETON_STATE, "epoch %llu: the iterator's loader is closed",
+		       (unsigned long long)iterator->epoch);
+}
+
 /* Opens the loader's books for one more iterator. */
 static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *err)
 {
@@ -60,6 +66,8 @@ static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *er
 			return result;
 		pthread_mutex_lock(lock);
 	}
+	iterator->pool = loader->pool;
+	bt_pool_retain(iterator->pool);
 	loader->num_iterators++;
 	iterator->next = loader->iterators;
 	loader->iterators = iterator;
@@ -102,9 +110,11 @@ static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, u
 int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
 {
 	*out = NULL;
-	int result = bt_refuse_child(loader, err);
-	if (result)
+	int result = bt_refuse_child(loader->pool, err);
+	if (result) {
+		bt_prefix(err, "%s", beton_reader_path(loader->reader));
 		return result;
+	}
 	uint64_t n = bt_orders_length(loader->orders);
 	if (position > n)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond the %llu of an epoch",
@@ -133,21 +143,34 @@ int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const 
 	return beton_iterator_open(out, loader, place.epoch, place.position < length ? place.position : length, err);
 }
 
-int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
+/* Takes the lock, unless the loader is closed or this is the child of a fork, where a thread that is not there may hold
+ * it. Errors: STATE. */
+static int begin_use(const beton_iterator *iterator, beton_error *err)
 {
-	const beton_loader *loader = iterator->loader;
-	int result = bt_refuse_child(loader, err);
+	int result = bt_refuse_child(iterator->pool, err);
 	if (result)
 		return result;
+	pthread_mutex_lock(&iterator->pool->lock);
+	if (iterator->loader)
+		return BETON_OK;
+	pthread_mutex_unlock(&iterator->pool->lock);
+	return fail_closed(iterator, err);
+}
+
+int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
+{
+	int result = begin_use(iterator, err);
+	if (result)
+		return result;
+	const beton_loader *loader = iterator->loader;
 	bt_place place = {.epoch = iterator->epoch,
 			  .position = iterator->shard.n,
 			  .dataset = loader->fingerprint,
 			  .order = bt_orders_fingerprint(loader->orders)};
-	pthread_mutex_lock(&loader->pool->lock);
 	/* Ranks that got fewer batches than others are at the end all the same. */
 	if (iterator->delivered < iterator->batches)
 		place.position = bt_shard_window(&iterator->shard, iterator->delivered);
-	pthread_mutex_unlock(&loader->pool->lock);
+	pthread_mutex_unlock(&iterator->pool->lock);
 	bt_place_pack(out, &place);
 	return BETON_OK;
 }
@@ -185,36 +208,39 @@ static bool is_ready(const beton_iterator *iterator)
 	return slot && slot->state == BT_SLOT_READY;
 }
 
-/* With the lock held, which is given back meanwhile. deadline: bt_now_ns, UINT64_MAX for none. */
+/* With the lock held, which is given back meanwhile: the loader may be closed then. deadline: bt_now_ns, UINT64_MAX for
+ * none. */
 static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
 {
-	beton_loader *loader = iterator->loader;
-	const beton_loader_options *options = &loader->options;
+	pthread_mutex_t *lock = &iterator->pool->lock;
+	const beton_loader_options *options = &iterator->loader->options;
+	void (*log)(const char *line, void *context) = options->log;
+	void *log_context = options->log_context;
 	/* Waits that end by their deadlines are one wait. */
 	if (iterator->late_ns == 0) {
 		iterator->late_ns = begin;
-		iterator->tell_ns = options->log ? begin + STALL_NS : UINT64_MAX;
+		iterator->tell_ns = log ? begin + STALL_NS : UINT64_MAX;
 	}
-	while (!is_ready(iterator)) {
+	while (iterator->loader && !is_ready(iterator)) {
 		uint64_t now = bt_now_ns(), late = now - iterator->late_ns;
 		if (now >= iterator->tell_ns) {
 			beton_error line;
 			describe_wait(iterator, late, &line);
 			iterator->tell_ns = now + late;
-			pthread_mutex_unlock(&loader->pool->lock);
-			options->log(line.message, options->log_context);
-			pthread_mutex_lock(&loader->pool->lock);
+			pthread_mutex_unlock(lock);
+			log(line.message, log_context);
+			pthread_mutex_lock(lock);
 			continue;
 		}
 		if (now >= deadline)
 			return describe_wait(iterator, late, err);
 		struct timespec until = to_timespec(iterator->tell_ns < deadline ? iterator->tell_ns : deadline);
 		if (iterator->tell_ns == UINT64_MAX && deadline == UINT64_MAX)
-			pthread_cond_wait(&iterator->ready, &loader->pool->lock);
+			pthread_cond_wait(&iterator->ready, lock);
 		else
-			pthread_cond_timedwait(&iterator->ready, &loader->pool->lock, &until);
+			pthread_cond_timedwait(&iterator->ready, lock, &until);
 	}
-	return BETON_OK;
+	return iterator->loader ? BETON_OK : fail_closed(iterator, err);
 }
 
 /* With the lock held: hands out the next batch, which is ready, or its error. */
@@ -237,6 +263,7 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 	slot->state = BT_SLOT_LEASED;
 	atomic_store_explicit(&slot->references, 1, memory_order_relaxed);
 	loader->pool->leased++;
+	bt_pool_retain(loader->pool);
 	loader->stats.batches++;
 	loader->stats.samples += slot->batch.count;
 	pthread_cond_broadcast(&loader->pool->work);
@@ -259,6 +286,8 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 		if (timeout_ms >= 0 && (uint64_t)timeout_ms < (UINT64_MAX - begin) / 1000000)
 			deadline = begin + (uint64_t)timeout_ms * 1000000;
 		result = wait_for_batch(iterator, begin, deadline, err);
+		if (!iterator->loader)
+			return result;
 		uint64_t now = bt_now_ns();
 		loader->stats.wait_ns += now - begin;
 		iterator->run_ns = now - iterator->opened_ns;
@@ -269,27 +298,18 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
 {
 	*out = NULL;
-	const beton_loader *loader = iterator->loader;
-	int result = bt_refuse_child(loader, err);
+	int result = begin_use(iterator, err);
 	if (result)
 		return result;
-	pthread_mutex_lock(&loader->pool->lock);
 	result = next(iterator, out, timeout_ms, err);
-	pthread_mutex_unlock(&loader->pool->lock);
+	pthread_mutex_unlock(&iterator->pool->lock);
 	return result;
 }
 
-void beton_iterator_close(beton_iterator **out)
+/* With the lock held: the loader's books are closed for it. What it had in hand is left to the workers. */
+static void leave(beton_iterator *iterator)
 {
-	if (!out || !*out)
-		return;
-	beton_iterator *iterator = *out;
 	beton_loader *loader = iterator->loader;
-	*out = NULL;
-	/* In the child of a fork the workers do not exist, but what they were changing does, half changed. */
-	if (bt_refuse_child(loader, NULL))
-		return;
-	pthread_mutex_lock(&loader->pool->lock);
 	bt_queue_abandon(iterator);
 	beton_iterator **link = &loader->iterators;
 	while (*link != iterator)
@@ -297,8 +317,33 @@ void beton_iterator_close(beton_iterator **out)
 	*link = iterator->next;
 	loader->num_iterators--;
 	loader->stats.run_ns += iterator->run_ns;
-	pthread_mutex_unlock(&loader->pool->lock);
+	iterator->loader = NULL;
 	bt_order_end(&iterator->order);
+	pthread_cond_broadcast(&iterator->ready);
+}
+
+void bt_iterators_leave(beton_loader *loader)
+{
+	pthread_mutex_lock(&loader->pool->lock);
+	while (loader->iterators)
+		leave(loader->iterators);
+	pthread_mutex_unlock(&loader->pool->lock);
+}
+
+void beton_iterator_close(beton_iterator **out)
+{
+	if (!out || !*out)
+		return;
+	beton_iterator *iterator = *out;
+	*out = NULL;
+	/* In the child of a fork the workers do not exist, but what they were changing does, half changed. */
+	if (bt_refuse_child(iterator->pool, NULL))
+		return;
+	pthread_mutex_lock(&iterator->pool->lock);
+	if (iterator->loader)
+		leave(iterator);
+	pthread_mutex_unlock(&iterator->pool->lock);
+	bt_pool_release(iterator->pool);
 	pthread_cond_destroy(&iterator->ready);
 	free(iterator);
 }

@@ -212,8 +212,8 @@ void beton_loader_close(beton_loader **out)
 	 * that one of them held is held for ever. */
 	if (loader->owner != getpid())
 		return;
-	while (loader->iterators)
-		beton_iterator_close(&(beton_iterator *){loader->iterators});
+	if (loader->pool)
+		bt_iterators_leave(loader);
 	bt_pages_stop(loader);
 	bt_workers_stop(loader);
 	for (uint32_t i = 0; loader->engines && i < loader->dataset.count; i++)
@@ -228,15 +228,6 @@ void beton_loader_close(beton_loader **out)
 	free(loader->bad);
 	bt_dataset_close(&loader->dataset);
 	free(loader);
-}
-
-int bt_refuse_child(const beton_loader *loader, beton_error *err)
-{
-	if (loader->owner == getpid())
-		return BETON_OK;
-	return bt_fail(err, BETON_STATE,
-		       "%s: the loader was opened in process %ld; its threads do not exist in this fork (process %ld)",
-		       beton_reader_path(loader->reader), (long)loader->owner, (long)getpid());
 }
 
 uint64_t beton_loader_num_samples(const beton_loader *loader)
@@ -258,9 +249,11 @@ uint64_t beton_loader_num_batches(const beton_loader *loader)
 int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t position, uint64_t count,
 			    uint64_t *samples, beton_error *err)
 {
-	int result = bt_refuse_child(loader, err);
-	if (result)
+	int result = bt_refuse_child(loader->pool, err);
+	if (result) {
+		bt_prefix(err, "%s", beton_reader_path(loader->reader));
 		return result;
+	}
 	uint64_t length = bt_orders_length(loader->orders);
 	if (position > length || count > length - position)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

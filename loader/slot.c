@@ -73,6 +73,7 @@ int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allo
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
 	}
 	pool->owner = getpid();
+	pool->references = 1;
 	pool->allocator = *allocator;
 	pool->outputs = *outputs;
 	*outputs = BT_OUTPUTS_NONE;
@@ -80,22 +81,22 @@ int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allo
 	return BETON_OK;
 }
 
-static void free_pool(bt_pool *pool)
+void bt_pool_retain(bt_pool *pool)
 {
+	pool->references++;
+}
+
+void bt_pool_release(bt_pool *pool)
+{
+	pthread_mutex_lock(&pool->lock);
+	bool last = --pool->references == 0;
+	pthread_mutex_unlock(&pool->lock);
+	if (!last)
+		return;
 	pthread_cond_destroy(&pool->work);
 	pthread_mutex_destroy(&pool->lock);
 	bt_outputs_free(&pool->outputs);
 	free(pool);
-}
-
-/* Of a closed pool. */
-static void end_lease(bt_pool *pool)
-{
-	pthread_mutex_lock(&pool->lock);
-	bool last = --pool->leased == 0;
-	pthread_mutex_unlock(&pool->lock);
-	if (last)
-		free_pool(pool);
 }
 
 void bt_pool_close(bt_pool **out)
@@ -107,15 +108,13 @@ void bt_pool_close(bt_pool **out)
 	pthread_mutex_lock(&pool->lock);
 	bt_slot *slots = pool->free;
 	pool->free = NULL;
-	/* Counts as a lease, so that the pool is still there when its slots are freed. */
-	pool->leased++;
 	pool->closed = true;
 	pthread_mutex_unlock(&pool->lock);
 	for (bt_slot *next; slots; slots = next) {
 		next = slots->next;
 		free_slot(pool, slots);
 	}
-	end_lease(pool);
+	bt_pool_release(pool);
 }
 
 int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err)
@@ -135,6 +134,15 @@ int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err)
 		bt_pool_give(pool, slot);
 		pthread_mutex_unlock(&pool->lock);
 	}
+}
+
+int bt_refuse_child(const bt_pool *pool, beton_error *err)
+{
+	if (pool->owner == getpid())
+		return BETON_OK;
+	return bt_fail(err, BETON_STATE,
+		       "the loader was opened in process %ld; its threads do not exist in this fork (process %ld)",
+		       (long)pool->owner, (long)getpid());
 }
 
 bt_slot *bt_pool_take(bt_pool *pool)
@@ -214,14 +222,12 @@ void beton_batch_release(beton_batch **batch)
 		return;
 	pthread_mutex_lock(&pool->lock);
 	bool closed = pool->closed;
-	if (!closed) {
-		pool->leased--;
-		bt_pool_give(pool, slot);
-	}
-	pthread_mutex_unlock(&pool->lock);
+	pool->leased--;
 	if (!closed)
-		return;
+		bt_pool_give(pool, slot);
+	pthread_mutex_unlock(&pool->lock);
 	/* The caller's allocator is not called with the lock held. */
-	free_slot(pool, slot);
-	end_lease(pool);
+	if (closed)
+		free_slot(pool, slot);
+	bt_pool_release(pool);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches and the memory they live in: a pool of slots that outlives the loader as long as the consumer holds one. */
+ * Batches and the memory they live in: a pool of slots that outlives the loader as long as the consumer holds a batch
+ * or an iterator. */
 #ifndef BT_LOADER_SLOT_H
 #define BT_LOADER_SLOT_H
 
@@ -57,17 +58,26 @@ typedef struct bt_pool {
 	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
 	/* Guarded by lock. */
 	bt_slot *free;
-	uint32_t count;  /* slots that there are */
-	uint32_t leased; /* of them, by the consumer */
-	bool closed;     /* the loader is */
+	uint32_t count;      /* slots that there are */
+	uint32_t leased;     /* of them, by the consumer */
+	uint32_t references; /* the loader's, and one for each iterator and leased batch */
+	bool closed;         /* the loader is */
 } bt_pool;
 
 /* A pool without slots; takes the outputs over. Errors: NO_MEMORY, and then the outputs are still the caller's. */
 int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allocator, beton_error *err);
 
-/* Frees the slots that nobody holds; the last lease that ends frees the rest. All slots are free or leased. NULL is
+/* Frees the slots that nobody holds, and gives the loader's reference back. All slots are free or leased. NULL is
  * allowed. */
 void bt_pool_close(bt_pool **pool);
+
+/* One more reference, with the lock held; and gives one back, without it: the last one frees the pool. */
+void bt_pool_retain(bt_pool *pool);
+void bt_pool_release(bt_pool *pool);
+
+/* Whether this process opened the loader: in the child of a fork its threads do not exist, and one of them may have
+ * held the lock. Errors: STATE. */
+int bt_refuse_child(const bt_pool *pool, beton_error *err);
 
 /* Makes slots until there are `count`. Takes the lock. Errors: NO_MEMORY. */
 int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err);

@@ -42,15 +42,16 @@ enum { BT_BAD_MAX = 65536 };
 /* Batches are numbered from 0 at the start: delivered <= claimable <= begun <= batches. */
 struct beton_iterator {
 	/* Constant. */
-	beton_loader *loader;
+	bt_pool *pool; /* a reference: it has the lock */
 	uint64_t epoch;
-	bt_order order;
+	bt_order order; /* until the loader is closed */
 	bt_shard shard;
 	uint64_t batches;
 	uint64_t opened_ns;
 	pthread_cond_t ready; /* for the consumer: the next batch is ready */
 
 	/* Guarded by the lock. */
+	beton_loader *loader; /* NULL: it is closed */
 	beton_iterator *next; /* of the loader's */
 	uint64_t begun;       /* batches that have a slot, or had one */
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
@@ -98,9 +99,6 @@ struct beton_loader {
 /* beton_loader_open_many with another table of system calls behind its engines, which outlives the loader. */
 int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 		   const beton_loader_options *options, const struct bt_io *io, beton_error *err);
-
-/* Whether this process opened the loader. Errors: STATE. */
-int bt_refuse_child(const beton_loader *loader, beton_error *err);
 
 /* Counts a bad sample and lists it. Takes the lock. */
 void bt_note_bad(const beton_loader *loader, uint64_t sample);

@@ -17,7 +17,7 @@ static pthread_mutex_t *lock_of(const beton_loader *loader)
 static beton_loader_stats totals(const beton_loader *loader)
 {
 	beton_loader_stats copy = {0};
-	if (bt_refuse_child(loader, NULL))
+	if (bt_refuse_child(loader->pool, NULL))
 		return copy;
 	pthread_mutex_lock(lock_of(loader));
 	copy = loader->stats;
@@ -64,7 +64,7 @@ void bt_note_bad(const beton_loader *constant, uint64_t sample)
 void beton_loader_bad_samples(const beton_loader *loader, uint64_t *ids, size_t capacity, size_t *count)
 {
 	*count = 0;
-	if (bt_refuse_child(loader, NULL))
+	if (bt_refuse_child(loader->pool, NULL))
 		return;
 	pthread_mutex_lock(lock_of(loader));
 	*count = loader->num_bad;

@@ -86,6 +86,7 @@ static int read_pictures(const char *path, int size, uint64_t pictures, beton_er
 				    size);
 		beton_batch_release(&batch);
 	}
+	beton_iterator_close(&iterator);
 	beton_loader_close(&loader);
 	return result == BETON_END ? BETON_OK : result;
 }

@@ -68,6 +68,9 @@ static void exercise_loader(const char *path, const uint8_t *choices)
 	}
 	require(result != BETON_OK || batches == (promised < BATCHES_MAX ? promised : BATCHES_MAX),
 		"as many batches come as were promised");
+	if (choices[0] & 128)
+		beton_loader_close(&loader);
+	beton_iterator_close(&iterator);
 	beton_loader_close(&loader);
 }
 

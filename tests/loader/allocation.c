@@ -83,7 +83,7 @@ static bool run(const char *file, const beton_loader_options *base, long k)
 	code = beton_iterator_open(&iterator, loader, 0, 0, NULL);
 	if (code) {
 		assert_true(atomic_exchange(&countdown, -1) < 0 && code == BETON_NO_MEMORY);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 		return true;
 	}
 	for (beton_batch *batch; (code = beton_iterator_next(iterator, &batch, -1, &fault)) != BETON_END;) {
@@ -99,7 +99,7 @@ static bool run(const char *file, const beton_loader_options *base, long k)
 	bool hit = atomic_exchange(&countdown, -1) < 0;
 	assert_int_equal(samples + lost * 4, 16);
 	assert_true(lost <= 1);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return hit;
 }
 

@@ -76,7 +76,7 @@ static void run(const beton_loader_options *options, uint64_t epoch, uint64_t po
 		beton_batch_release(&batch);
 		assert_null(batch);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	assert_null(loader);
 }
 
@@ -123,7 +123,7 @@ static void values_are_those_of_the_file(void **state)
 	assert_int_equal(beton_iterator_next(iterator, &batch, -1, NULL), BETON_END);
 	assert_int_equal(beton_iterator_next(iterator, &batch, -1, NULL), BETON_END);
 	assert_null(batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void threads_engine_and_batch_size_do_not_matter(void **state)
@@ -253,7 +253,7 @@ static void check_exact(beton_pixels exact, const uint8_t *expected, uint32_t wi
 	size_t bytes = (size_t)width * height * 3;
 	assert_memory_equal((uint8_t *)batch->tensors[1].data + bytes, expected, bytes);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void exact_pixels_are_those_of_the_other_decoders(void **state)
@@ -289,7 +289,7 @@ static uint8_t *first_batch(const beton_image_options *image, size_t *bytes)
 	assert_non_null(pixels);
 	memcpy(pixels, batch->tensors[1].data, *bytes);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return pixels;
 }
 

@@ -83,7 +83,7 @@ static XXH64_hash_t digest_epoch(const beton_loader_options *options)
 	beton_iterator *iterator = NULL;
 	fixture_start(&iterator, loader, 1, 0);
 	XXH64_hash_t digest = digest_rest(iterator, 0);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return digest;
 }
 
@@ -202,7 +202,7 @@ static uint32_t check_rows(const char *path, const beton_loader_options *options
 	size_t bad;
 	beton_loader_bad_samples(loader, NULL, 0, &bad);
 	assert_int_equal(bad, 5 * (KINDS - 1));
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return rows;
 }
 
@@ -221,7 +221,7 @@ static void pictures_that_are_not_what_they_should_be(void **state)
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	memcpy(whole, batch->tensors[0].data, sizeof(whole));
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	uint32_t lost;
 	for (int verify = 0; verify < 2; verify++) {
 		options = fixture_options(1, 2);
@@ -295,7 +295,7 @@ static void expect_bad(const char *path, const char *field, uint64_t sample, con
 		fail_msg("'%s' does not say '%s'", fault.message, text);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 /* 18, 21 */
@@ -360,7 +360,7 @@ static void errors_of_the_device(void **state)
 		}
 		assert_int_equal(batches, (N + BATCH - 1) / BATCH);
 		assert_true(failed > 0);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	no_faults();
 }
@@ -433,7 +433,7 @@ static void a_read_that_takes_long_is_reported(void **state)
 			beton_batch_release(&batch);
 		}
 		assert_true(digest_rest(iterator, digest) == expected);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	no_faults();
 }
@@ -457,7 +457,7 @@ static void reads_are_as_far_ahead_as_they_should_be(void **state)
 	assert_true(atomic_load(&faults.blocked) >= 24);
 	open_gate();
 	assert_true(digest_rest(iterator, 0) == expected);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	no_faults();
 }
 
@@ -564,7 +564,7 @@ static void loaders_are_closed_with_reads_in_flight(void **state)
 			beton_iterator_close(&iterator);
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, open_gate_later, NULL), 0);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 		pthread_join(thread, NULL);
 		/* Batches that were being made, too. */
 		assert_int_equal(atomic_load(&allocations), 0);

@@ -103,7 +103,7 @@ static uint64_t follow(const beton_loader_options *options, uint64_t epoch, uint
 	beton_iterator *iterator = NULL;
 	fixture_start(&iterator, loader, epoch, start);
 	uint64_t batches = take_all(iterator, options, sequence);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return batches;
 }
 
@@ -268,7 +268,7 @@ static void check_resumed(beton_order order, uint32_t batches)
 			beton_batch_release(&batch);
 		}
 		assert_ok(beton_iterator_get_state(iterator, &states[options.rank], err));
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	assert_memory_equal(&states[0], &states[1], sizeof(states[0]));
 	assert_memory_equal(&states[0], &states[2], sizeof(states[0]));
@@ -280,7 +280,7 @@ static void check_resumed(beton_order order, uint32_t batches)
 		beton_iterator *iterator = NULL;
 		assert_ok(beton_iterator_open_state(&iterator, loader, &states[0], err));
 		take_all(iterator, &options, got);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	for (uint64_t i = 0; i < length; i++)
 		assert_true(got[i] == expected[i]);
@@ -305,7 +305,7 @@ static void expect_mismatch(const beton_loader_state *state, const char *path, c
 	assert_int_equal(beton_iterator_open_state(&iterator, loader, state, &fault), code);
 	if (!strstr(fault.message, text))
 		fail_msg("'%s' does not say '%s'", fault.message, text);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void a_state_of_something_else_is_refused(void **state)
@@ -322,7 +322,7 @@ static void a_state_of_something_else_is_refused(void **state)
 	assert_memory_equal(saved.bytes, front, sizeof(front));
 	beton_iterator_close(&iterator);
 	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 
 	for (size_t i = 0; i < sizeof(saved); i++) {
 		damaged = saved;
@@ -369,7 +369,7 @@ static void a_callback_that_is_wrong_is_named(void **state)
 	assert_non_null(strstr(fault.message, "order_callback gave 150 for epoch 0, position 5"));
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void check_refused(const beton_loader_options *options, const char *text)

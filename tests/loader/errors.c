@@ -204,7 +204,7 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 		assert_true(stats.order_ns > 0 && stats.submit_ns > 0 && stats.verify_ns > 0 && stats.run_ns > 0);
 		assert_int_equal(stats.bad_samples, 1);
 		assert_int_equal(beton_loader_diagnose(loader, NULL, 0) == BETON_BOTTLENECK_UNKNOWN, false);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 }
 
@@ -255,7 +255,7 @@ static void a_flipped_bit_is_found_by_its_checksum(void **state)
 			assert_int_equal(result, BETON_OK);
 			beton_batch_release(&batch);
 		}
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	fixture_remove(path);
 }
@@ -283,7 +283,7 @@ static void calls_out_of_turn_are_refused(void **state)
 	beton_batch_release(NULL);
 	assert_ok(beton_iterator_next(iterator, &batches[2], -1, err));
 	assert_int_equal(batches[2]->position, 8);
-	beton_loader_close(&loader); /* with two leases */
+	fixture_close(&loader, &iterator); /* with two leases */
 	beton_batch_release(&batches[1]);
 	beton_batch_release(&batches[2]);
 }
@@ -308,7 +308,7 @@ static void a_lease_outlives_its_epoch(void **state)
 	assert_int_equal(held->epoch, 0);
 	assert_int_equal(((int64_t *)held->tensors[0].data)[3], 9);
 	beton_batch_release(&held);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void an_empty_file_has_empty_epochs(void **state)
@@ -325,7 +325,7 @@ static void an_empty_file_has_empty_epochs(void **state)
 		beton_iterator *iterator = NULL;
 		fixture_start(&iterator, loader, 0, 0);
 		assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, NULL), BETON_END);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 	fixture_remove(path);
 }
@@ -348,7 +348,7 @@ static void truncation_is_an_error(void **state)
 		assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, &fault), BETON_FILE_CHANGED);
 		assert_in_range(fault.sample, 0, 7);
 		assert_non_null(strstr(fault.message, path));
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 		fixture_remove(path);
 	}
 }
@@ -404,7 +404,7 @@ static void the_child_of_a_fork_is_refused(void **state)
 	beton_batch_release(&batch);
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fixture.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,4 +191,14 @@ void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epo
 {
 	beton_iterator_close(iterator);
 	assert_ok(beton_iterator_open(iterator, loader, epoch, position, err));
+}
+
+void fixture_close(beton_loader **loader, beton_iterator **iterator)
+{
+	static atomic_int turn;
+	bool loader_first = atomic_fetch_add(&turn, 1) % 2;
+	if (loader_first)
+		beton_loader_close(loader);
+	beton_iterator_close(iterator);
+	beton_loader_close(loader);
 }

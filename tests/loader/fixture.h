@@ -59,6 +59,9 @@ void fixture_remove(char *path);
 /* Begins an epoch, and closes the one that *iterator is at. */
 void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epoch, uint64_t position);
 
+/* Closes both, by turns the one and the other first. */
+void fixture_close(beton_loader **loader, beton_iterator **iterator);
+
 /* Options for small batches: batch_size, threads, 16 x 12 pixels. */
 beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads);
 

@@ -60,7 +60,7 @@ static int note(const beton_loader_options *options, uint64_t epoch, uint64_t po
 			flipped[batch->sample_ids[i]] = ((const double *)drawn->data)[i * drawn->shape[1] + 4];
 		beton_batch_release(&batch);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return seen;
 }
 
@@ -175,7 +175,7 @@ static void load(const beton_loader_options *options, uint64_t epoch, uint8_t *p
 			       (const uint8_t *)find(batch, "image")->data + i * IMAGE, IMAGE);
 		beton_batch_release(&batch);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 /* Operations draw what they would without: the mode concerns the flip alone. */

@@ -129,7 +129,8 @@ static void one_thread_may_use_iterators_in_turns(void **state)
 	assert_ok(beton_iterator_next(iterators[2], &batch, -1, err));
 	assert_int_equal(batch->position, 24);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader); /* with two of them */
+	fixture_close(&loader, &iterators[0]);
+	beton_iterator_close(&iterators[2]);
 }
 
 /* ---- the life of batches ---- */
@@ -168,8 +169,7 @@ static void batches_outlive_their_loader(void **state)
 	assert_true(atomic_load(&allocations) >= 3);
 	beton_batch_retain(batches[0]);
 	beton_batch *again = batches[0];
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	assert_int_equal(atomic_load(&allocations), 3);
 	beton_batch_release(&batches[0]);
 	assert_int_equal(atomic_load(&allocations), 3);
@@ -200,7 +200,7 @@ static void a_retained_batch_counts_as_leased(void **state)
 	beton_batch_release(&batch);
 	assert_ok(beton_iterator_next(iterator, &other, -1, err));
 	assert_int_equal(other->position, 4);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	beton_batch_release(&other);
 }
 
@@ -223,7 +223,7 @@ static void tensors_are_exported_by_dlpack(void **state)
 	assert_non_null(strstr(fault.message, "no tensor 3: the batch has 3"));
 	assert_ptr_equal(image->dl_tensor.data, batch->tensors[1].data);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	const DLTensor *tensor = &label->dl_tensor;
 	assert_int_equal(tensor->ndim, 1);
 	assert_int_equal(tensor->device.device_type, kDLCPU);
@@ -297,7 +297,7 @@ static void a_deadline_loses_nothing(void **state)
 		beton_batch_release(&batch);
 	}
 	assert_int_equal(beton_iterator_next(iterator, &batch, 0, &fault), BETON_END);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	sem_destroy(&gate);
 }
 
@@ -326,7 +326,7 @@ static void threads_are_where_they_are_told(void **state)
 	assert_int_equal(atomic_load(&niceness), mine + 3 < 19 ? mine + 3 : 19);
 	assert_int_equal(atomic_load(&cpu), last);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	const int none = 65535;
 	beton_error fault;
 	options.cpus = &none;
@@ -371,7 +371,7 @@ static uint32_t collect(const beton_loader_options *options, uint64_t ids[N], ui
 	assert_true(stats.bad_samples >= 1);
 	assert_int_equal(stats.samples, *rows);
 	assert_int_equal(stats.errors, 0);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return bad;
 }
 
@@ -432,7 +432,7 @@ static void a_batch_without_a_good_sample_is_lost(void **state)
 				assert_int_equal(fault.sample, DAMAGED);
 			beton_batch_release(&batch);
 		}
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 }
 

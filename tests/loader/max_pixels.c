@@ -102,7 +102,7 @@ static void check_load(beton_loader_options options, uint64_t sample, const char
 		fail_msg("sample %llu: %s", (unsigned long long)sample, fault.message);
 	}
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void the_loader_refuses(void **state)

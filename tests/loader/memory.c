@@ -118,7 +118,7 @@ static uint32_t run_epoch(const char *path, const beton_loader_options *options)
 		last = batch;
 	}
 	beton_batch_release(&last);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return samples;
 }
 
@@ -149,7 +149,7 @@ static void one_iterator_has_the_limit_for_itself(void **state)
 	assert_int_equal(beton_iterator_open(&second, loader, 0, 0, &fault), BETON_NO_MEMORY);
 	assert_non_null(strstr(fault.message, "memory_limit"));
 	fixture_start(&iterator, loader, 1, 0);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 /* The picture that does not fit is named, and what is missing; the others come. */
@@ -177,7 +177,7 @@ static void a_picture_that_does_not_fit_is_an_error(void **state)
 		}
 		beton_batch_release(&batch);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	/* Without the limit they come, and with one that has room for the pixels, all but the progressive one, whose
 	 * coefficients are twice as many bytes. */
 	options.memory_limit += 24 << 20;

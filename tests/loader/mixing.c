@@ -78,7 +78,7 @@ static epoch *load_from(const char *path, const beton_loader_options *options, u
 		beton_batch_release(&batch);
 	}
 	assert_int_equal(at, SAMPLES);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return out;
 }
 
@@ -404,7 +404,7 @@ static void samples_left_out_are_no_partners(void **state)
 		assert_true((row == 0) == (i == batch->count - 1));
 	}
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 
@@ -463,7 +463,7 @@ static void custom_operations_are_called(void **state)
 	}
 	assert_int_equal(failures, 1);
 	assert_int_equal(good, 2);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 

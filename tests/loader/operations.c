@@ -305,7 +305,7 @@ static void load(const char *path, const beton_loader_options *options, uint8_t 
 			memcpy(pixels[batch->sample_ids[i]], (uint8_t *)tensor->data + i * IMAGE, IMAGE);
 		beton_batch_release(&batch);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	assert_int_equal(seen, SAMPLES);
 }
 
@@ -500,7 +500,7 @@ static void custom_operations_are_called(void **state)
 			assert_non_null(strstr(err.message, "42"));
 		}
 	assert_int_equal(failures, 1);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 

@@ -119,7 +119,7 @@ static void every_field_is_an_output(void **state)
 		}
 		assert_int_equal(seen, SAMPLES);
 	}
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 
@@ -147,7 +147,7 @@ static void too_long_values_are_errors(void **state)
 	assert_int_equal(err.sample, 10);
 	assert_non_null(strstr(err.message, "'raw'"));
 	assert_non_null(strstr(err.message, "max_bytes"));
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 
@@ -214,7 +214,7 @@ static void drawn_numbers_are_outputs(void **state)
 	}
 	assert_in_range(flips, 1, SAMPLES - 1);
 	assert_in_range(bright, 1, SAMPLES - 1);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	fixture_remove(path);
 }
 
@@ -293,7 +293,7 @@ static void ragged_values_stand_one_behind_the_other(void **state)
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_int_equal(find(batch, "raw")->shape[0], 55);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	/* 55 bytes do not fit into 44. */
 	options.max_bytes = 4;
 	options.num_threads = 1;
@@ -328,7 +328,7 @@ static void ragged_values_of_bad_samples_are_left_out(void **state)
 	for (int i = 0; i < SAMPLES - 1; i++)
 		assert_memory_equal((const char *)note->data + (size_t)i * 4, "note", 4);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 
 	beton_error err;
 	options.max_bytes = 0;
@@ -351,7 +351,7 @@ static void check_replaced(const char *path, const beton_loader_options *options
 			assert_int_equal(((const int64_t *)find(batch, "label")->data)[row],
 					 expected[batch->sample_ids[row]]);
 	assert_int_equal(seen, SAMPLES);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void labels_are_replaced(void **state)

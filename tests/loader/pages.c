@@ -135,7 +135,7 @@ static void run(const beton_loader_options *options, uint64_t position)
 		wait_for_announcements(loader, iterator);
 	}
 	assert_int_equal(result, BETON_END);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static int compare(const void *a, const void *b)

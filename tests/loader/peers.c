@@ -191,8 +191,7 @@ static difference load(const test_case *c, beton_pixels exact, bool flip)
 			assert_true(drawn[i * (size_t)batch->tensors[1].shape[1] + (size_t)j] == c->box[i][j]);
 	difference out = compare(c, batch->tensors[0].data, flip);
 	beton_batch_release(&batch);
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return out;
 }
 

@@ -389,8 +389,7 @@ static void run_epoch(const run *self, const char *path)
 	}
 	assert_int_equal(beton_iterator_next(iterator, &(beton_batch *){NULL}, -1, NULL), BETON_END);
 	check_bad_list(self, loader);
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static bool is_possible(const kind *of)

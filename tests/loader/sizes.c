@@ -54,7 +54,7 @@ static void statistics_of_every_size(void **state)
 	beton_loader_stats stats = {.struct_size = sizeof(stats)};
 	beton_loader_get_stats(loader, &stats);
 	assert_int_equal(stats.samples, N);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static int set_up(void **state)

@@ -97,7 +97,7 @@ static void samples_come_from_their_files(void **state)
 		uint64_t index;
 		beton_error fault;
 		assert_int_equal(beton_loader_locate(loader, 72, &source, &index, &fault), BETON_INVALID_ARGUMENT);
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 	}
 }
 
@@ -131,7 +131,7 @@ static void many_files_do_without_rings(void **state)
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_int_equal(batch->sample_ids[0], 72);
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 /* The pictures of two files together are those of each alone: an eval pipeline has no randomness. */
@@ -157,8 +157,8 @@ static void pictures_are_those_of_the_file_alone(void **state)
 		beton_batch_release(&a);
 		beton_batch_release(&b);
 	}
-	beton_loader_close(&many);
-	beton_loader_close(&alone);
+	fixture_close(&many, &many_iterator);
+	fixture_close(&alone, &alone_iterator);
 }
 
 static void orders_are_of_all_files(void **state)
@@ -210,21 +210,20 @@ static void weights_mix_files(void **state)
 	beton_loader_state saved;
 	fixture_start(&iterator, loader, 0, 1000);
 	assert_ok(beton_iterator_get_state(iterator, &saved, err));
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	loader = open_many(mixed, &options);
 	assert_ok(beton_iterator_open_state(&iterator, loader, &saved, err));
 	beton_batch *batch;
 	assert_ok(beton_iterator_next(iterator, &batch, -1, err));
 	assert_memory_equal(batch->sample_ids, samples + 1000, BATCH * sizeof(*samples));
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	/* Other weights are another order. */
 	mixed[2].weight = 2;
 	beton_error fault;
 	loader = open_many(mixed, &options);
 	assert_int_equal(beton_iterator_open_state(&iterator, loader, &saved, &fault), BETON_MISMATCH);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	free(samples);
 }
 

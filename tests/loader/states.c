@@ -71,8 +71,7 @@ static beton_loader_state take_state(const char *const *paths, uint32_t count)
 	assert_ok(beton_loader_open_many(&loader, sources, count, &options, err));
 	fixture_start(&iterator, loader, 2, 40);
 	assert_ok(beton_iterator_get_state(iterator, &state, err));
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return state;
 }
 
@@ -86,8 +85,7 @@ static int offer(const beton_loader_state *state, const char *const *paths, uint
 	beton_iterator *iterator = NULL;
 	assert_ok(beton_loader_open_many(&loader, sources, count, &options, err));
 	int result = beton_iterator_open_state(&iterator, loader, state, fault);
-	beton_iterator_close(&iterator);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return result;
 }
 

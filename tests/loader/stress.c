@@ -93,7 +93,7 @@ static void loaders_may_be_closed_at_any_time(void **state)
 		beton_batch *batch = NULL;
 		if (i % 4 > 1)
 			assert_ok(beton_iterator_next(iterator, &batch, -1, err));
-		beton_loader_close(&loader);
+		fixture_close(&loader, &iterator);
 		beton_batch_release(&batch);
 	}
 }
@@ -123,7 +123,7 @@ static void two_loaders_do_not_meet(void **state)
 	}
 	pthread_join(thread, NULL);
 	beton_loader_close(&one);
-	beton_loader_close(&two);
+	fixture_close(&two, &two_iterator);
 }
 
 int main(void)

@@ -138,7 +138,7 @@ static int load_alone(beton_loader_options options, uint64_t sample, uint8_t *im
 	if (result == BETON_OK)
 		memcpy(image, batch->tensors[0].data, image_bytes());
 	beton_batch_release(&batch);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return result;
 }
 
@@ -174,7 +174,7 @@ static void check_together(beton_pixels exact, uint32_t threads, const uint8_t *
 		if (seen[i] == is_damaged(i))
 			fail_msg("%u workers: sample %llu, of kind %llu, is taken for %s", threads,
 				 (unsigned long long)i, (unsigned long long)i % KINDS, seen[i] ? "good" : "bad");
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 }
 
 static void samples_are_what_they_are_alone(void **state)

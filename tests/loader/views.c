@@ -52,7 +52,7 @@ static size_t load(const char *path, const beton_loader_options *options, const 
 			memcpy(*out + batch->sample_ids[i] * bytes, (const char *)tensor->data + i * bytes, bytes);
 	}
 	assert_int_equal(seen, SAMPLES);
-	beton_loader_close(&loader);
+	fixture_close(&loader, &iterator);
 	return bytes;
 }
 

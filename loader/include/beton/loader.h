@@ -543,8 +543,9 @@ BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sou
 BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 				  beton_error *err);
 
-/* Closes iterators that are open, stops and joins the workers, sets *loader to NULL. Batches that are leased stay valid
- * until they are released. In the child of a fork it sets *loader to NULL and no more. */
+/* Stops and joins the workers, sets *loader to NULL. Iterators and leased batches outlive it, in any order of closing:
+ * batches stay valid until they are released; iterators, which are still to be closed, answer STATE, also one that
+ * waits for its next batch in another thread. In the child of a fork it sets *loader to NULL and no more. */
 BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
@@ -566,7 +567,7 @@ BETON_API int beton_iterator_open_state(beton_iterator **out, beton_loader *load
 					beton_error *err);
 
 /* The place behind the last batch that the consumer got (of all ranks, which have got as many): epoch, position, and
- * hashes of data set and order. Errors: STATE (the child of a fork). */
+ * hashes of data set and order. Errors: STATE (the loader is closed, or this is the child of a fork). */
 BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err);
 
 /* Waits for the next batch, at most timeout_ms milliseconds (0: not at all; below 0: for ever).
@@ -574,17 +575,17 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  * batch is and, where a read is late, of which file, place and since when; nothing is lost. SAMPLE_CORRUPT, IO,
  * FILE_CHANGED, NO_MEMORY, NO_SPACE (option ragged), USER_ERROR, FORMAT (the dictionary of a compressed field is
  * damaged), INVALID_ARGUMENT (order_callback gave a number that is none): this batch is lost (err->sample says why),
- * the next call goes on with the one after it. STATE: the consumer holds batches_leased batches already, or this is the
- * child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of TIMEOUT. A batch reports
- * its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if decoding the crop gives an
- * error or a warning, if its size is not that of its metadata, or if it has more than max_pixels; without a checksum
- * what lies behind the crop is not looked at. Nothing of one JPEG is used for another: without Huffman tables a
- * sequential one has the standard's (ITU-T T.81, K.3), a progressive one is bad, and so is any without its
- * quantization tables. */
+ * the next call goes on with the one after it. STATE: the consumer holds batches_leased batches already, the loader is
+ * closed, or this is the child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of
+ * TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if
+ * decoding the crop gives an error or a warning, if its size is not that of its metadata, or if it has more than
+ * max_pixels; without a checksum what lies behind the crop is not looked at. Nothing of one JPEG is used for another:
+ * without Huffman tables a sequential one has the standard's (ITU-T T.81, K.3), a progressive one is bad, and so is any
+ * without its quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
 
 /* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
- * Leased batches stay leased. */
+ * Before or after its loader is closed. Leased batches stay leased. */
 BETON_API void beton_iterator_close(beton_iterator **iterator);
 
 /* One more reference to a leased batch, for one more release. */
