@@ -13,10 +13,14 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "fields.h"
 #include "format.h"
 #include "layout.h"
+
+/* What the tools do goes through a file from its beginning to its end. */
+enum { CACHE_DEFAULT = 4 << 20 };
 
 static int open_regular(beton_reader *reader, const char *path, beton_error *err)
 {
@@ -33,17 +37,41 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 	return BETON_OK;
 }
 
+static int64_t read_file(void *context, int fd, void *destination, size_t size, uint64_t offset)
+{
+	(void)context;
+	return pread(fd, destination, size, (off_t)offset);
+}
+
+/* Until size bytes have come, or the end of the file; -1 with errno. */
+static int64_t read_full(const beton_reader *reader, void *destination, size_t size, uint64_t offset)
+{
+	size_t done = 0;
+	while (done < size) {
+		int64_t got = reader->read(reader->read_context, reader->fd, (char *)destination + done, size - done,
+					   offset + done);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -1;
+		if (got == 0)
+			break;
+		done += (size_t)got;
+	}
+	return (int64_t)done;
+}
+
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err)
 {
-	ssize_t got = bt_pread_full(reader->fd, destination, size, offset);
+	int64_t got = read_full(reader, destination, size, offset);
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
 				     (unsigned long long)offset, section);
 	if ((size_t)got != size)
 		return bt_fail(err, BETON_FILE_CHANGED,
-			       "%s: the file became shorter while it was open (%zd of %zu bytes at offset %llu, %s)",
-			       reader->path, got, size, (unsigned long long)offset, section);
+			       "%s: the file became shorter while it was open (%lld of %zu bytes at offset %llu, %s)",
+			       reader->path, (long long)got, size, (unsigned long long)offset, section);
 	return BETON_OK;
 }
 
@@ -223,7 +251,22 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	if (result == BETON_OK && ((reader->metadata.sums && !beton_sums_init(&reader->metadata)) ||
 				   (reader->table.sums && !beton_sums_init(&reader->table))))
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
+	if (info->has_checksums)
+		reader->blob_sums = (summed_part){.name = "checksums of the blobs",
+						  .offset = reader->extension.known[SECTION_BLOB_SUMS].offset,
+						  .size = reader->extension.known[SECTION_BLOB_SUMS].size};
 	return result;
+}
+
+/* A cache for what is looked at for each sample. */
+static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
+{
+	const extension_section *known = reader->extension.known;
+	const uint64_t parts[] = {reader->metadata.size, reader->table.size, reader->blob_sums.size,
+				  known[SECTION_METADATA_SUMS].size, known[SECTION_TABLE_SUMS].size};
+	if (!beton_cache_open(&reader->cache, room, parts, sizeof(parts) / sizeof(*parts)))
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for what was read of it", reader->path);
+	return BETON_OK;
 }
 
 /* What is in the file beside the header: all that does not grow with the number of samples. */
@@ -254,7 +297,8 @@ static int read_structure(beton_reader *reader, int flags, fault_place *place, b
 	return result;
 }
 
-int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
+static int open_with(beton_reader **out, const char *path, int flags, const beton_reader_options *options,
+		     fault_place *place, beton_error *err)
 {
 	*out = NULL;
 	*place = (fault_place){"header", 0};
@@ -265,6 +309,8 @@ int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, f
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	}
 	reader->fd = -1;
+	reader->read = options->read ? options->read : read_file;
+	reader->read_context = options->context;
 	reader->path = strdup(path);
 	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	if (result == BETON_OK)
@@ -274,16 +320,39 @@ int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, f
 	if (result == BETON_OK)
 		result = read_structure(reader, flags, place, err);
 	if (result == BETON_OK)
+		result = open_cache(reader, options->cache_bytes, err);
+	if (result == BETON_OK)
 		*out = reader;
 	else
 		beton_reader_close(&reader);
 	return result;
 }
 
-int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
+void beton_reader_options_init(beton_reader_options *options)
+{
+	*options = (beton_reader_options){.struct_size = sizeof(*options), .cache_bytes = CACHE_DEFAULT};
+}
+
+int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err)
+{
+	beton_reader_options options;
+	beton_reader_options_init(&options);
+	return open_with(out, path, flags, &options, place, err);
+}
+
+int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *given, beton_error *err)
 {
 	fault_place place;
-	return beton_reader_open_damaged(out, path, 0, &place, err);
+	beton_reader_options options;
+	*out = NULL;
+	beton_reader_options_init(&options);
+	int result = given ? bt_sized_take(&options, given, "reader options", err) : BETON_OK;
+	return result == BETON_OK ? open_with(out, path, 0, &options, &place, err) : result;
+}
+
+int beton_reader_open(beton_reader **out, const char *path, beton_error *err)
+{
+	return beton_reader_open_with(out, path, NULL, err);
 }
 
 void beton_reader_close(beton_reader **out)
@@ -297,6 +366,7 @@ void beton_reader_close(beton_reader **out)
 	pthread_mutex_destroy(&reader->lock);
 	beton_dictionaries_free(&reader->dictionaries);
 	free(atomic_load(&reader->index));
+	beton_cache_close(&reader->cache);
 	free(reader->facts);
 	free(reader->metadata.good);
 	free(reader->table.good);

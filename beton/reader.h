@@ -7,6 +7,7 @@
 #include <beton/beton.h>
 
 #include "alloc_table.h"
+#include "cache.h"
 #include "decompress.h"
 #include "extension.h"
 #include "sums.h"
@@ -14,6 +15,8 @@
 /* Constant after open but for what is made at first need: atomic members are read without the lock, and set with it. */
 struct beton_reader {
 	int fd;
+	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset); /* as pread */
+	void *read_context;
 	char *path;
 	beton_file_info info;
 	beton_field *fields;
@@ -23,7 +26,9 @@ struct beton_reader {
 	extension_block extension;
 	summed_part metadata;
 	summed_part table;
-	bool table_lost; /* opened to save what can be saved: the sizes of pictures are bounds */
+	summed_part blob_sums; /* without sums of its own; size 0: there are none */
+	line_cache *cache;     /* of those three and of the sums; NULL: none */
+	bool table_lost;       /* opened to save what can be saved: the sizes of pictures are bounds */
 
 	pthread_mutex_t lock;
 	_Atomic(alloc_index *) index; /* NULL until it is needed */

@@ -2,13 +2,14 @@
 #include "sums.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "common/hash.h"
 #include "format.h"
 #include "reader.h"
 
-enum { BITS = 64, RANGE_BUFFER = 1 << 18 };
+enum { BITS = 64, RANGE_BUFFER = 1 << 18, READ_AT_ONCE = 1 << 14 };
 
 static uint64_t count_pieces(const summed_part *part)
 {
@@ -36,24 +37,105 @@ static int mismatch(const beton_reader *reader, const summed_part *part, uint64_
 		       reader->path, size, part->name, (unsigned long long)offset);
 }
 
+/* Lines that size bytes at offset of the file lie in. */
+typedef struct lines {
+	uint64_t begin; /* offset of the first one */
+	uint64_t end;   /* of the last one's end, or the file's */
+} lines;
+
+static lines lines_of(const beton_reader *reader, uint64_t offset, uint64_t size)
+{
+	uint64_t end = offset + size + (CACHE_LINE - 1);
+	end -= end % CACHE_LINE;
+	return (lines){offset - offset % CACHE_LINE, end < reader->info.file_size ? end : reader->info.file_size};
+}
+
+static void keep(const beton_reader *reader, lines range, const uint8_t *bytes)
+{
+	for (uint64_t at = range.begin; at < range.end; at += CACHE_LINE) {
+		uint64_t size = range.end - at < CACHE_LINE ? range.end - at : CACHE_LINE;
+		beton_cache_put(reader->cache, at / CACHE_LINE, bytes + (at - range.begin), (size_t)size);
+	}
+}
+
+static int compare_sum(const beton_reader *reader, const summed_part *part, uint64_t index, const uint8_t *bytes,
+		       size_t size, int64_t sample, beton_error *err)
+{
+	uint8_t packed[sizeof(uint64_t)];
+	const summed_part sums = {
+		.name = "checksums", .offset = part->sums, .size = count_pieces(part) * sizeof(packed)};
+	int result = beton_part_read(reader, &sums, index * sizeof(packed), packed, sizeof(packed), err);
+	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
+		result = mismatch(reader, part, part->offset + index * part->piece, size, sample, err);
+	return result;
+}
+
 static int verify(const beton_reader *reader, const summed_part *part, uint64_t index, int64_t sample, beton_error *err)
 {
-	uint64_t start = index * part->piece;
-	uint64_t left = part->size - start;
+	uint64_t start = index * part->piece, left = part->size - start;
 	size_t size = left < part->piece ? (size_t)left : part->piece;
-	uint8_t packed[sizeof(uint64_t)];
-	uint8_t *bytes = malloc(size);
+	lines range = {part->offset + start, part->offset + start + size};
+	if (reader->cache)
+		range = lines_of(reader, part->offset + start, size);
+	uint8_t *bytes = malloc((size_t)(range.end - range.begin));
 	if (!bytes)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", reader->path);
-	int result = beton_read_section(reader, part->name, bytes, size, part->offset + start, err);
+	int result = beton_read_section(reader, part->name, bytes, (size_t)(range.end - range.begin), range.begin, err);
 	if (result == BETON_OK)
-		result = beton_read_section(reader, "checksums", packed, sizeof(packed),
-					    part->sums + index * sizeof(packed), err);
-	if (result == BETON_OK && XXH3_64bits(bytes, size) != load_u64(packed))
-		result = mismatch(reader, part, part->offset + start, size, sample, err);
+		result = compare_sum(reader, part, index, bytes + (part->offset + start - range.begin), size, sample,
+				     err);
+	if (result == BETON_OK && reader->cache)
+		keep(reader, range, bytes);
 	free(bytes);
 	if (result == BETON_OK)
 		atomic_fetch_or_explicit(&part->good[index / BITS], UINT64_C(1) << index % BITS, memory_order_relaxed);
+	return result;
+}
+
+/* What to read where a line is missing: as much as will be needed anyway, if there is room for all, else the line. */
+static lines choose_lines(const beton_reader *reader, const summed_part *part, uint64_t offset)
+{
+	uint64_t begin = offset - offset % CACHE_LINE, end = begin + CACHE_LINE;
+	if (beton_cache_holds_all(reader->cache)) {
+		uint64_t last = part->offset + part->size;
+		begin = offset - offset % READ_AT_ONCE;
+		begin = begin < part->offset ? part->offset : begin;
+		end = begin + READ_AT_ONCE < last ? begin + READ_AT_ONCE : last;
+	}
+	return lines_of(reader, begin, end - begin);
+}
+
+/* Reads lines that the cache lacks, and takes size bytes at offset from them. */
+static int fill(const beton_reader *reader, const summed_part *part, uint64_t offset, void *destination, size_t size,
+		beton_error *err)
+{
+	uint8_t bytes[READ_AT_ONCE + 2 * CACHE_LINE];
+	lines range = choose_lines(reader, part, offset);
+	size_t count = (size_t)(range.end - range.begin);
+	/* A fault beside what is asked for does not matter. */
+	if (beton_read_section(reader, part->name, bytes, count, range.begin, NULL) != BETON_OK)
+		return beton_read_section(reader, part->name, destination, size, offset, err);
+	keep(reader, range, bytes);
+	memcpy(destination, bytes + (offset - range.begin), size);
+	return BETON_OK;
+}
+
+int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
+		    beton_error *err)
+{
+	/* Whoever reads so much at once goes through all of it. */
+	if (!reader->cache || size > READ_AT_ONCE)
+		return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+	int result = BETON_OK;
+	for (size_t done = 0; done < size && result == BETON_OK;) {
+		uint64_t offset = part->offset + from + done;
+		size_t at = (size_t)(offset % CACHE_LINE), left = size - done;
+		size_t count = left < CACHE_LINE - at ? left : CACHE_LINE - at;
+		uint8_t *to = (uint8_t *)destination + done;
+		if (!beton_cache_get(reader->cache, offset / CACHE_LINE, at, to, count))
+			result = fill(reader, part, offset, to, count, err);
+		done += count;
+	}
 	return result;
 }
 

@@ -212,7 +212,7 @@ int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *desti
 	int result = beton_sums_touch(reader, part, from, size, (int64_t)sample, err);
 	if (result != BETON_OK)
 		return result;
-	return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
+	return beton_part_read(reader, part, from, destination, size, err);
 }
 
 /* Reads count entries (zeros where the table is lost), which are verified when they turn out to be the right ones. */
@@ -223,8 +223,8 @@ static int read_entries(const beton_reader *reader, void *destination, uint32_t 
 		memset(destination, 0, (size_t)count * ALLOC_ENTRY_SIZE);
 		return BETON_OK;
 	}
-	return beton_read_section(reader, part->name, destination, (size_t)count * ALLOC_ENTRY_SIZE,
-				  part->offset + first * ALLOC_ENTRY_SIZE, err);
+	return beton_part_read(reader, part, first * ALLOC_ENTRY_SIZE, destination, (size_t)count * ALLOC_ENTRY_SIZE,
+			       err);
 }
 
 int beton_reader_value(const beton_reader *reader, uint64_t sample, uint32_t field_index, beton_value *out,
@@ -331,9 +331,8 @@ int beton_reader_check(const beton_reader *reader, const beton_value *value, con
 			       (unsigned long long)value->entry, value->field,
 			       (unsigned long long)reader->info.alloc_entries, reader->info.num_fields);
 	uint8_t packed[sizeof(uint64_t)];
-	int result = beton_read_section(
-		reader, "checksums of the blobs", packed, sizeof(packed),
-		reader->extension.known[SECTION_BLOB_SUMS].offset + value->entry * sizeof(packed), err);
+	int result =
+		beton_part_read(reader, &reader->blob_sums, value->entry * sizeof(packed), packed, sizeof(packed), err);
 	if (result != BETON_OK || XXH3_64bits(stored, (size_t)value->blob.size) == load_u64(packed))
 		return result;
 	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)value->sample,

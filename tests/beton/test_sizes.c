@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of older and newer releases: of writer, verify and repair. */
+ * Options of older and newer releases: of reader, writer, verify and repair. */
 #include "support.h"
 
 #include <beton/verify.h>
@@ -8,6 +8,14 @@
 #include "../sized.h"
 
 static const beton_field field = {.name = "label", .type = BETON_FIELD_INT};
+
+static int read_with(const void *options, beton_error *err)
+{
+	beton_reader *reader;
+	int result = beton_reader_open_with(&reader, in_folder("data.beton"), options, err);
+	beton_reader_close(&reader);
+	return result;
+}
 
 static int write_with(const void *options, beton_error *err)
 {
@@ -32,12 +40,15 @@ static int repair_with(const void *options, beton_error *err)
 static void options_of_every_size(void **state)
 {
 	(void)state;
+	beton_reader_options reading;
 	beton_writer_options writing;
 	beton_verify_options verifying;
 	beton_repair_options repairing;
+	beton_reader_options_init(&reading);
 	beton_writer_options_init(&writing);
 	beton_verify_options_init(&verifying);
 	beton_repair_options_init(&repairing);
+	sized_check(&(sized_options){"beton_reader_open_with", &reading, sizeof(reading), read_with});
 	sized_check(&(sized_options){"beton_writer_open", &writing, sizeof(writing), write_with});
 	sized_check(&(sized_options){"beton_verify", &verifying, sizeof(verifying), verify_with});
 	sized_check(&(sized_options){"beton_repair", &repairing, sizeof(repairing), repair_with});

@@ -118,6 +118,25 @@ typedef struct beton_reader beton_reader;
  * killed), UNSUPPORTED_FIELD, UNSUPPORTED (a compression that this build lacks), NO_MEMORY. */
 BETON_API int beton_reader_open(beton_reader **out, const char *path, beton_error *err);
 
+/* How a file is read. */
+typedef struct beton_reader_options {
+	size_t struct_size; /* sizeof(beton_reader_options), set by beton_reader_options_init */
+	/* Bytes of memory for what is looked at for each sample (metadata, allocation table, checksums), which is kept
+	 * in lines of 4 KiB: samples beside each other, and those that are looked at again, cost no read. No more is
+	 * taken than the file has of it. Default 4 MiB; below 33 KiB: nothing is kept. */
+	uint64_t cache_bytes;
+	/* In place of pread, for all that the reader reads, and with its return value (so a read may be short), called
+	 * by the threads that use the reader. NULL (default): pread. */
+	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset);
+	void *context;
+} beton_reader_options;
+
+BETON_API void beton_reader_options_init(beton_reader_options *options);
+
+/* The same with options, which may be NULL. Errors: INVALID_ARGUMENT (struct_size) besides. */
+BETON_API int beton_reader_open_with(beton_reader **out, const char *path, const beton_reader_options *options,
+				     beton_error *err);
+
 /* Closes *reader, if any, and sets it to NULL. No thread may still be using it. */
 BETON_API void beton_reader_close(beton_reader **reader);
 

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Lines of a set: the parts of a file begin anywhere, so that some sets get one line more of each than others. */
+enum { WAYS = 8 };
+
+typedef struct cache_set {
+	pthread_mutex_t lock;
+	uint32_t next;       /* the way that is filled next */
+	uint64_t line[WAYS]; /* its number + 1; 0: none */
+} cache_set;
+
+struct line_cache {
+	uint64_t num_sets; /* a power of two: line i is in set i % num_sets */
+	bool holds_all;
+	uint8_t *bytes; /* [num_sets][WAYS][CACHE_LINE]; memory that is not used is not touched */
+	cache_set sets[];
+};
+
+/* Lines of all parts that one of the sets may get. */
+static uint64_t most_in_a_set(uint64_t num_sets, const uint64_t *parts, size_t num_parts)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; i < num_parts; i++) {
+		/* One more than its bytes take, since it begins anywhere. */
+		uint64_t lines = parts[i] ? parts[i] / CACHE_LINE + 2 : 0;
+		most += lines / num_sets + (lines % num_sets != 0);
+	}
+	return most;
+}
+
+bool beton_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, size_t num_parts)
+{
+	const uint64_t set_bytes = sizeof(cache_set) + WAYS * CACHE_LINE;
+	uint64_t num_sets = 1;
+	*out = NULL;
+	room = room < SIZE_MAX / 2 ? room : SIZE_MAX / 2;
+	if (room < set_bytes || most_in_a_set(1, parts, num_parts) == 0)
+		return true;
+	while (most_in_a_set(num_sets, parts, num_parts) > WAYS && num_sets <= room / set_bytes / 2)
+		num_sets *= 2;
+	line_cache *cache = calloc(1, sizeof(*cache) + (size_t)num_sets * sizeof(cache_set));
+	if (!cache)
+		return false;
+	cache->num_sets = num_sets;
+	cache->holds_all = most_in_a_set(num_sets, parts, num_parts) <= WAYS;
+	cache->bytes = malloc((size_t)num_sets * WAYS * CACHE_LINE);
+	if (!cache->bytes) {
+		free(cache);
+		return false;
+	}
+	/* With default attributes these cannot fail. */
+	for (uint64_t i = 0; i < num_sets; i++)
+		pthread_mutex_init(&cache->sets[i].lock, NULL);
+	*out = cache;
+	return true;
+}
+
+void beton_cache_close(line_cache **out)
+{
+	line_cache *cache = *out;
+	*out = NULL;
+	if (!cache)
+		return;
+	for (uint64_t i = 0; i < cache->num_sets; i++)
+		pthread_mutex_destroy(&cache->sets[i].lock);
+	free(cache->bytes);
+	free(cache);
+}
+
+bool beton_cache_holds_all(const line_cache *cache)
+{
+	return cache->holds_all;
+}
+
+static cache_set *set_of(line_cache *cache, uint64_t line, uint8_t **bytes)
+{
+	uint64_t set = line & (cache->num_sets - 1);
+	*bytes = cache->bytes + set * WAYS * CACHE_LINE;
+	return &cache->sets[set];
+}
+
+/* With the lock of the set held: the way of a line; -1: none. */
+static int find_way(const cache_set *set, uint64_t line)
+{
+	for (int way = 0; way < WAYS; way++)
+		if (set->line[way] == line + 1)
+			return way;
+	return -1;
+}
+
+bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size)
+{
+	uint8_t *bytes;
+	cache_set *set = set_of(cache, line, &bytes);
+	pthread_mutex_lock(&set->lock);
+	int way = find_way(set, line);
+	if (way >= 0)
+		memcpy(destination, bytes + (size_t)way * CACHE_LINE + from, size);
+	pthread_mutex_unlock(&set->lock);
+	return way >= 0;
+}
+
+void beton_cache_put(line_cache *cache, uint64_t line, const void *from, size_t size)
+{
+	uint8_t *bytes;
+	cache_set *set = set_of(cache, line, &bytes);
+	pthread_mutex_lock(&set->lock);
+	int way = find_way(set, line);
+	if (way < 0) {
+		way = (int)set->next;
+		set->next = (set->next + 1) % WAYS;
+	}
+	set->line[way] = line + 1;
+	memcpy(bytes + (size_t)way * CACHE_LINE, from, size);
+	pthread_mutex_unlock(&set->lock);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a reader reads, and how often: metadata, allocation table and checksums of many samples by a few reads, the same
+ * content with any cache. */
+#include "support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "made_file.h"
+
+enum { N = 1000, THREADS = 4 };
+
+/* Rooms of caches: none; one set of lines, and four; plenty. */
+static const uint64_t rooms[] = {0, 34 << 10, 140 << 10, 1 << 30};
+
+typedef struct counter {
+	atomic_long reads;
+	atomic_long bytes;
+} counter;
+
+static int64_t count_read(void *context, int fd, void *destination, size_t size, uint64_t offset)
+{
+	counter *self = context;
+	atomic_fetch_add(&self->reads, 1);
+	atomic_fetch_add(&self->bytes, (long)size);
+	return pread(fd, destination, size, (off_t)offset);
+}
+
+static beton_reader *open_counted(const char *path, uint64_t room, counter *reads)
+{
+	beton_reader_options options;
+	beton_reader *reader;
+	beton_error err;
+	beton_reader_options_init(&options);
+	options.cache_bytes = room;
+	options.read = count_read;
+	options.context = reads;
+	if (beton_reader_open_with(&reader, path, &options, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	return reader;
+}
+
+/* Number i of a permutation of n samples, or i itself. */
+static uint64_t sample_at(uint64_t i, uint64_t n, bool random)
+{
+	return random ? (i * 7919 + 13) % n : i;
+}
+
+/* A hash of what the samples are, as they are looked up and checked; the blobs themselves are not read. */
+static uint64_t look_up_all(const beton_reader *reader, bool random)
+{
+	const beton_file_info *info = beton_reader_info(reader);
+	beton_value *values = calloc(info->num_fields, sizeof(*values));
+	uint64_t sum = 0;
+	uint8_t nothing = 0;
+	assert_non_null(values);
+	for (uint64_t i = 0; i < info->num_samples; i++) {
+		uint64_t sample = sample_at(i, info->num_samples, random);
+		beton_error err;
+		if (beton_reader_sample(reader, sample, values, &err) != BETON_OK)
+			fail_msg("%s", err.message);
+		for (uint32_t k = 0; k < info->num_fields; k++) {
+			const beton_value *value = &values[k];
+			beton_value empty = *value;
+			empty.blob.size = 0;
+			bool wrong = beton_reader_check(reader, &empty, &nothing, NULL) == BETON_SAMPLE_CORRUPT;
+			sum += (sample + 1) * (value->blob.offset * 3 + value->blob.size * 5 + value->entry * 7 +
+					       (uint64_t)value->integer * 11 + value->width + wrong);
+		}
+	}
+	free(values);
+	return sum;
+}
+
+static void check_file(const char *name, const char *path)
+{
+	counter plain = {0};
+	beton_reader *reader = open_counted(path, 0, &plain);
+	uint64_t expected = look_up_all(reader, false);
+	uint64_t n = beton_reader_info(reader)->num_samples;
+	beton_reader_close(&reader);
+	assert_true(plain.reads >= (long)n);
+	for (int random = 0; random < 2; random++)
+		for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
+			counter reads = {0};
+			reader = open_counted(path, rooms[i], &reads);
+			if (look_up_all(reader, random) != expected)
+				fail_msg("%s: other content with a cache of %llu bytes", name,
+					 (unsigned long long)rooms[i]);
+			long first = reads.reads;
+			look_up_all(reader, random);
+			/* Where all of it fits, each place is read once. */
+			if (rooms[i] == 1 << 30 && (first > 60 || reads.reads != first))
+				fail_msg("%s: %ld reads for %llu samples, then %ld", name, first, (unsigned long long)n,
+					 reads.reads - first);
+			/* Where it does not, samples beside each other still share lines. */
+			if (rooms[i] > 0 && !random && first > (long)n / 4 + 60)
+				fail_msg("%s: %ld reads for %llu samples in their order with a cache of %llu bytes",
+					 name, first, (unsigned long long)n, (unsigned long long)rooms[i]);
+			beton_reader_close(&reader);
+		}
+}
+
+static void test_few_reads_for_many_samples(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		made_options options;
+	} files[] = {
+		{"ours", {.samples = N}},
+		{"ours, compact", {.samples = N, .compact = true}},
+		{"as FFCV writes it", {.samples = N, .plain = true}},
+		{"as FFCV writes it with several processes", {.samples = N, .plain = true, .unordered = true}},
+	};
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		made_file file = make_file(&files[i].options);
+		write_file(in_folder("data.beton"), file.data, file.size);
+		free(file.data);
+		check_file(files[i].name, in_folder("data.beton"));
+	}
+	check_file("of FFCV's", unpack_golden("image-jpg-int"));
+	check_file("of two processes of FFCV's", unpack_golden("every-field"));
+}
+
+typedef struct job {
+	const beton_reader *reader;
+	bool random;
+	uint64_t sum;
+} job;
+
+static void *look_up_in_thread(void *argument)
+{
+	job *self = argument;
+	self->sum = look_up_all(self->reader, self->random);
+	return NULL;
+}
+
+static void test_threads_share_the_cache(void **state)
+{
+	(void)state;
+	made_file file = make_file(&(made_options){.samples = N});
+	write_file(in_folder("data.beton"), file.data, file.size);
+	free(file.data);
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
+		counter reads = {0};
+		beton_reader *reader = open_counted(in_folder("data.beton"), rooms[i], &reads);
+		pthread_t threads[THREADS];
+		job jobs[THREADS];
+		for (int k = 0; k < THREADS; k++) {
+			jobs[k] = (job){.reader = reader, .random = k % 2};
+			assert_int_equal(pthread_create(&threads[k], NULL, look_up_in_thread, &jobs[k]), 0);
+		}
+		for (int k = 0; k < THREADS; k++) {
+			pthread_join(threads[k], NULL);
+			assert_true(jobs[k].sum == jobs[0].sum);
+		}
+		beton_reader_close(&reader);
+	}
+}
+
+/* Damage in a piece of metadata is found whatever the cache holds. */
+static void test_checksums_hold_with_a_cache(void **state)
+{
+	(void)state;
+	made_file file = make_file(&(made_options){.samples = N});
+	/* In the first piece and near its end, so that the next one shares a line with it. */
+	file.data[MADE_METADATA + 65530] ^= 1;
+	write_file(in_folder("data.beton"), file.data, file.size);
+	free(file.data);
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++)
+		for (int backwards = 0; backwards < 2; backwards++) {
+			counter reads = {0};
+			beton_reader *reader = open_counted(in_folder("data.beton"), rooms[i], &reads);
+			for (uint64_t k = 0; k < N; k++) {
+				uint64_t sample = backwards ? N - 1 - k : k;
+				beton_value values[MADE_FIELDS];
+				bool bad = sample * MADE_RECORD < 65536;
+				assert_int_equal(beton_reader_sample(reader, sample, values, NULL),
+						 bad ? BETON_SAMPLE_CORRUPT : BETON_OK);
+			}
+			beton_reader_close(&reader);
+		}
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	make_folder();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	remove_folder();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_few_reads_for_many_samples),
+		cmocka_unit_test(test_threads_share_the_cache),
+		cmocka_unit_test(test_checksums_hold_with_a_cache),
+	};
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
