@@ -8,10 +8,15 @@
 /* Lines of a set: the parts of a file begin anywhere, so that some sets get one line more of each than others. */
 enum { WAYS = 8 };
 
+/* Lines of a set that were missed last: a sample looks at one of each part. */
+enum { MISSED = 4 };
+
 typedef struct cache_set {
 	pthread_mutex_t lock;
-	uint32_t next;       /* the way that is filled next */
-	uint64_t line[WAYS]; /* its number + 1; 0: none */
+	uint32_t next;           /* the way that is filled next */
+	uint32_t forget;         /* of those missed, the one that is forgotten next */
+	uint64_t missed[MISSED]; /* numbers + 1 */
+	uint64_t line[WAYS];     /* its number + 1; 0: none */
 } cache_set;
 
 struct line_cache {
@@ -93,7 +98,18 @@ static int find_way(const cache_set *set, uint64_t line)
 	return -1;
 }
 
-bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size)
+/* With the lock of the set held: whether the line was missed just before. */
+static bool note_miss(cache_set *set, uint64_t line)
+{
+	for (int i = 0; i < MISSED; i++)
+		if (set->missed[i] == line + 1)
+			return true;
+	set->missed[set->forget] = line + 1;
+	set->forget = (set->forget + 1) % MISSED;
+	return false;
+}
+
+bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep)
 {
 	uint8_t *bytes;
 	cache_set *set = set_of(cache, line, &bytes);
@@ -101,6 +117,8 @@ bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destin
 	int way = find_way(set, line);
 	if (way >= 0)
 		memcpy(destination, bytes + (size_t)way * CACHE_LINE + from, size);
+	if (way < 0)
+		*keep = note_miss(set, line) || set->line[set->next] == 0;
 	pthread_mutex_unlock(&set->lock);
 	return way >= 0;
 }

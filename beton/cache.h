@@ -25,8 +25,9 @@ void beton_cache_close(line_cache **cache);
 /* Whether all lines of those parts fit: then none is driven out by another. */
 bool beton_cache_holds_all(const line_cache *cache);
 
-/* Copies size bytes at `from` of a line; false if it is not there. */
-bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size);
+/* Copies size bytes at `from` of a line; false if it is not there. *keep: whether the line should be kept then: there
+ * is room for it, or it is asked for again; lines that are needed once do not drive out others. */
+bool beton_cache_get(line_cache *cache, uint64_t line, size_t from, void *destination, size_t size, bool *keep);
 
 /* Keeps a line of size bytes, which are CACHE_LINE but for the last line of a file; another one may go for it. */
 void beton_cache_put(line_cache *cache, uint64_t line, const void *bytes, size_t size);

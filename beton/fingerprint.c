@@ -18,10 +18,10 @@ typedef struct hasher {
 	uint8_t *buffer; /* [PIECE] */
 } hasher;
 
-static int add(hasher *self, const char *section, uint64_t offset, uint64_t size, beton_error *err)
+static int add(hasher *self, const summed_part *part, uint64_t from, uint64_t size, beton_error *err)
 {
 	size_t count = size < PIECE ? (size_t)size : PIECE;
-	int result = beton_read_section(self->reader, section, self->buffer, count, offset, err);
+	int result = beton_part_read(self->reader, part, from, self->buffer, count, err);
 	if (result == BETON_OK)
 		XXH3_64bits_update(self->state, self->buffer, count);
 	return result;
@@ -39,8 +39,17 @@ static int add_metadata(hasher *self, beton_error *err)
 	int result = BETON_OK;
 	for (uint64_t i = 0; i < PIECES && part->size > 0 && result == BETON_OK; i++) {
 		uint64_t from = spread(part->size < PIECE ? 0 : part->size - PIECE, i);
-		result = add(self, part->name, part->offset + from, part->size - from, err);
+		result = add(self, part, from, part->size - from, err);
 	}
+	return result;
+}
+
+static int add_blob(hasher *self, const alloc_entry *entry, beton_error *err)
+{
+	size_t count = entry->size < PIECE ? (size_t)entry->size : PIECE;
+	int result = beton_read_section(self->reader, "pages", self->buffer, count, entry->pointer, err);
+	if (result == BETON_OK)
+		XXH3_64bits_update(self->state, self->buffer, count);
 	return result;
 }
 
@@ -53,10 +62,10 @@ static int add_entries(hasher *self, beton_error *err)
 	int result = BETON_OK;
 	for (uint64_t i = 0; i < PIECES && entries > 0 && result == BETON_OK; i++) {
 		uint64_t number = spread(entries - 1, i), from = number * ALLOC_ENTRY_SIZE;
-		result = add(self, part->name, part->offset + from, part->size - from, err);
+		result = add(self, part, from, part->size - from, err);
 		alloc_entry entry = beton_alloc_unpack(self->buffer, number);
 		if (result == BETON_OK && entry.size > 0 && !beton_alloc_fault(&reader->info, &entry))
-			result = add(self, "pages", entry.pointer, entry.size, err);
+			result = add_blob(self, &entry, err);
 	}
 	return result;
 }

@@ -132,8 +132,10 @@ int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_
 		size_t at = (size_t)(offset % CACHE_LINE), left = size - done;
 		size_t count = left < CACHE_LINE - at ? left : CACHE_LINE - at;
 		uint8_t *to = (uint8_t *)destination + done;
-		if (!beton_cache_get(reader->cache, offset / CACHE_LINE, at, to, count))
-			result = fill(reader, part, offset, to, count, err);
+		bool worth;
+		if (!beton_cache_get(reader->cache, offset / CACHE_LINE, at, to, count, &worth))
+			result = worth ? fill(reader, part, offset, to, count, err)
+				       : beton_read_section(reader, part->name, to, count, offset, err);
 		done += count;
 	}
 	return result;

@@ -37,12 +37,17 @@ static int compare_schemas(const beton_reader *one, const beton_reader *other, b
 	return BETON_OK;
 }
 
-static int open_file(bt_dataset *dataset, const char *path, beton_error *err)
+static int open_file(bt_dataset *dataset, const char *path, uint64_t cache_bytes, beton_error *err)
 {
 	uint32_t i = dataset->count;
 	if (!path)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is NULL", i);
-	int result = beton_reader_open(&dataset->readers[i], path, err);
+	beton_reader_options options;
+	beton_reader_options_init(&options);
+	options.cache_bytes = cache_bytes;
+	options.read = bt_metadata_read;
+	options.context = &dataset->metadata[i];
+	int result = beton_reader_open_with(&dataset->readers[i], path, &options, err);
 	if (result == BETON_OK && i > 0)
 		result = compare_schemas(dataset->readers[0], dataset->readers[i], err);
 	if (result) {
@@ -57,23 +62,26 @@ static int open_file(bt_dataset *dataset, const char *path, beton_error *err)
 	return BETON_OK;
 }
 
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, beton_error *err)
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, uint64_t cache_bytes,
+		    const struct bt_io *io, beton_error *err)
 {
 	if (count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
 	out->readers = calloc(count, sizeof(*out->readers));
+	out->metadata = calloc(count, sizeof(*out->metadata));
 	out->first = calloc((size_t)count + 1, sizeof(*out->first));
 	bool mixed = false;
 	for (uint32_t i = 0; i < count; i++)
 		mixed |= sources[i].weight != 0;
 	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
-	if (!out->readers || !out->first || (mixed && !out->mix))
+	if (!out->readers || !out->metadata || !out->first || (mixed && !out->mix))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		if (mixed)
 			out->mix[i] = sources[i].weight;
-		result = open_file(out, sources[i].path, err);
+		out->metadata[i].io = io;
+		result = open_file(out, sources[i].path, cache_bytes / count, err);
 	}
 	return result;
 }
@@ -83,6 +91,7 @@ void bt_dataset_close(bt_dataset *dataset)
 	for (uint32_t i = 0; i < dataset->count; i++)
 		beton_reader_close(&dataset->readers[i]);
 	free(dataset->readers);
+	free(dataset->metadata);
 	free(dataset->first);
 	free(dataset->mix);
 	*dataset = (bt_dataset){0};

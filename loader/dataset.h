@@ -8,20 +8,25 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
+#include "metadata.h"
 #include "order.h"
 
 /* Constant after open. */
 typedef struct bt_dataset {
 	uint32_t count;
 	beton_reader **readers; /* [count] */
+	bt_metadata *metadata;  /* [count]: how the reader of each reads */
 	uint64_t *first;        /* [count + 1]: the first sample of each file */
 	double *mix;            /* [count] weights; NULL: none was given */
 } bt_dataset;
 
-/* Opens the files, whose fields must agree in name, type and shape, in this order. mix: see above; copied.
- * Zero-initialise *out; it is to be closed after a failure, too. Errors: those of beton_reader_open, INVALID_ARGUMENT
- * (no source, no path), MISMATCH (naming the field), NO_MEMORY. */
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, beton_error *err);
+/* Opens the files, whose fields must agree in name, type and shape, in this order. cache_bytes: for all of them
+ * together; io: NULL for the system's. mix: see above; copied. Zero-initialise *out; it is to be closed after a
+ * failure, too. Errors: those of beton_reader_open, INVALID_ARGUMENT (no source, no path), MISMATCH (naming the field),
+ * NO_MEMORY.
+ */
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, uint64_t cache_bytes,
+		    const struct bt_io *io, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset);

@@ -186,12 +186,11 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 			   "epoch %llu, batch at position %llu: %u of %u samples are done after %.3f s",
 			   (unsigned long long)iterator->epoch, (unsigned long long)position, slot ? slot->finished : 0,
 			   count, (double)waited_ns * 1e-9);
-	uint32_t file;
-	uint64_t offset, since;
-	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &file, &offset, &since))
+	bt_stall stall;
+	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &stall))
 		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now",
-			  beton_reader_path(loader->dataset.readers[file]), (unsigned long long)offset,
-			  (double)(bt_now_ns() - since) * 1e-9);
+			  beton_reader_path(loader->dataset.readers[stall.file]), (unsigned long long)stall.offset,
+			  (double)(bt_now_ns() - stall.since_ns) * 1e-9);
 	else
 		bt_prefix(err, "%s: no read is late", beton_reader_path(loader->reader));
 	return code;

@@ -144,7 +144,8 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = bt_dataset_open(&loader->dataset, sources, num_sources, err);
+		result = bt_dataset_open(&loader->dataset, sources, num_sources, bt_cache_bytes(&loader->options),
+					 loader->io, err);
 	if (result)
 		return result;
 	loader->reader = loader->dataset.readers[0];

@@ -18,6 +18,15 @@ enum { SPARE_BYTES = 16 << 10 };
 
 enum { WORKER_BYTES = 1 << 20, BASE_BYTES = 4 << 20, SCRATCH_LEAST = 4 << 20 };
 
+/* For what is looked up: that of a million samples, or a sixteenth of the limit. */
+enum { CACHE_BYTES = 64 << 20, CACHE_SHARE = 16 };
+
+uint64_t bt_cache_bytes(const beton_loader_options *options)
+{
+	uint64_t share = options->memory_limit / CACHE_SHARE;
+	return options->memory_limit && share < CACHE_BYTES ? share : CACHE_BYTES;
+}
+
 static uint32_t at_most(uint64_t value, uint32_t most)
 {
 	return value < most ? (uint32_t)value : most;
@@ -66,6 +75,9 @@ static int share_out(bt_resources *plan, const beton_loader_options *options, co
 	unsigned __int128 fixed =
 		batches + BASE_BYTES + (unsigned __int128)options->num_threads * (WORKER_BYTES + tickets + spare);
 	unsigned __int128 least = fixed + (unsigned __int128)options->num_threads * (least_arena_bytes + SCRATCH_LEAST);
+	unsigned __int128 cache = least / (CACHE_SHARE - 1) + 1;
+	least += cache < CACHE_BYTES ? cache : CACHE_BYTES;
+	fixed += bt_cache_bytes(options);
 	if (least > options->memory_limit)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,

@@ -25,6 +25,9 @@ typedef struct bt_resources {
 int bt_resources_plan(bt_resources *out, const beton_loader_options *options, const bt_dataset *dataset,
 		      const bt_outputs *outputs, bool buffers, beton_error *err);
 
+/* Memory for what is looked up of samples, of all files together: part of memory_limit. */
+uint64_t bt_cache_bytes(const beton_loader_options *options);
+
 /* Batches that must exist for so many iterators at once. */
 uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators);
 

@@ -340,17 +340,24 @@ void bt_workers_stop(beton_loader *loader)
 	loader->num_workers = 0;
 }
 
-bool bt_workers_stalled(const beton_loader *loader, uint32_t *file, uint64_t *offset, uint64_t *since_ns)
+/* Keeps the earlier one of two reads that are under way. */
+static void keep_earlier(bt_stall *first, bool is_one, uint32_t file, uint64_t since_ns, uint64_t offset)
 {
-	*since_ns = UINT64_MAX;
-	for (uint32_t i = 0; i < loader->num_workers; i++)
-		for (uint32_t k = 0; k < loader->dataset.count; k++) {
-			uint64_t since, place;
-			if (bt_lane_stalled(loader->workers[i].tools.lanes[k], &since, &place) && since < *since_ns) {
-				*since_ns = since;
-				*offset = place;
-				*file = k;
-			}
+	if (is_one && since_ns < first->since_ns)
+		*first = (bt_stall){.since_ns = since_ns, .offset = offset, .file = file};
+}
+
+bool bt_workers_stalled(const beton_loader *loader, bt_stall *out)
+{
+	uint64_t since = 0, offset = 0;
+	*out = (bt_stall){.since_ns = UINT64_MAX};
+	for (uint32_t k = 0; k < loader->dataset.count; k++) {
+		bool is_one = bt_metadata_stalled(&loader->dataset.metadata[k], &since, &offset);
+		keep_earlier(out, is_one, k, since, offset);
+		for (uint32_t i = 0; i < loader->num_workers; i++) {
+			is_one = bt_lane_stalled(loader->workers[i].tools.lanes[k], &since, &offset);
+			keep_earlier(out, is_one, k, since, offset);
 		}
-	return *since_ns != UINT64_MAX;
+	}
+	return out->since_ns != UINT64_MAX;
 }

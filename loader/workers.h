@@ -24,8 +24,14 @@ void bt_queue_abandon(beton_iterator *iterator);
 /* With the lock held: the slot of the next batch for the consumer, or NULL while none is begun. */
 bt_slot *bt_queue_head(const beton_iterator *iterator);
 
-/* With the lock held: the read that a worker has been waiting for longest: its file and place, and since when
- * (bt_now_ns). False: no worker waits. */
-bool bt_workers_stalled(const beton_loader *loader, uint32_t *file, uint64_t *offset, uint64_t *since_ns);
+/* A read that somebody waits for. */
+typedef struct bt_stall {
+	uint64_t since_ns; /* bt_now_ns */
+	uint64_t offset;   /* in the file */
+	uint32_t file;
+} bt_stall;
+
+/* With the lock held: the read, of values or of metadata, that has been waited for longest. False: there is none. */
+bool bt_workers_stalled(const beton_loader *loader, bt_stall *out);
 
 #endif

@@ -383,18 +383,12 @@ static void short_and_interrupted_reads(void **state)
 	no_faults();
 }
 
-static void open_gate(void)
+/* Values are behind the gate. */
+static void block_values(void)
 {
-	atomic_store(&faults.block, false);
-	for (int i = 0; i < 1000; i++)
-		sem_post(&gate);
-}
-
-static void close_gate(void)
-{
-	while (sem_trywait(&gate) == 0)
-		;
+	close_gate();
 	faults = (fault_table){.cold = true};
+	find_values(file, &faults.gate_from, &faults.gate_to);
 	atomic_store(&faults.block, true);
 }
 
@@ -405,7 +399,7 @@ static void a_read_that_takes_long_is_reported(void **state)
 	(void)state;
 	FOR_EACH_ENGINE(engine)
 	{
-		close_gate();
+		block_values();
 		beton_loader_options options = make_options(*engine);
 		options.direct = *engine == BETON_ENGINE_URING;
 		beton_loader *loader = open_with_faults(&options);
@@ -443,7 +437,7 @@ static void a_read_that_takes_long_is_reported(void **state)
 static void reads_are_as_far_ahead_as_they_should_be(void **state)
 {
 	(void)state;
-	close_gate();
+	block_values();
 	beton_loader_options options = make_options(BETON_ENGINE_THREADS);
 	options.read_ahead = 12;
 	options.batches_ahead = 6;
@@ -549,7 +543,7 @@ static void loaders_are_closed_with_reads_in_flight(void **state)
 	(void)state;
 	FOR_EACH_ENGINE(engine)
 	for (int i = 0; i < 6; i++) {
-		close_gate();
+		block_values();
 		beton_loader_options options = make_options(*engine);
 		options.direct = i % 2;
 		options.read_ahead = 30;

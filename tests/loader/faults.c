@@ -23,6 +23,40 @@ void no_faults(void)
 	memset(&faults, 0, sizeof(faults));
 }
 
+void open_gate(void)
+{
+	atomic_store(&faults.block, false);
+	for (int i = 0; i < 1000; i++)
+		sem_post(&gate);
+}
+
+void close_gate(void)
+{
+	while (sem_trywait(&gate) == 0)
+		;
+}
+
+void find_values(const char *path, off_t *from, off_t *to)
+{
+	beton_reader *reader = NULL;
+	assert_ok(beton_reader_open(&reader, path, err));
+	const beton_file_info *info = beton_reader_info(reader);
+	*from = (off_t)(info->metadata_offset + info->num_samples * info->record_size);
+	*to = (off_t)info->data_end;
+	beton_reader_close(&reader);
+}
+
+static bool is_behind_gate(off_t offset)
+{
+	return faults.block && (faults.gate_to == 0 || (offset >= faults.gate_from && offset < faults.gate_to));
+}
+
+static void count_metadata(off_t offset)
+{
+	if (faults.values_to > 0 && (offset < faults.values_from || offset >= faults.values_to))
+		atomic_fetch_add(&faults.metadata, 1);
+}
+
 static bool hits(int call)
 {
 	call -= faults.from;
@@ -46,16 +80,18 @@ static ssize_t refuse(int number)
 static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
 	assert_int_equal(count, 1);
+	count_metadata(offset);
 	if (flags & RWF_NOWAIT) {
 		if (faults.cold)
 			return refuse(EAGAIN);
-	} else if (faults.block) {
+	} else if (is_behind_gate(offset)) {
 		atomic_fetch_add(&faults.blocked, 1);
 		sem_wait(&gate);
 	}
 	if (faults.misaligned && direct_descriptor(fd))
 		return refuse(EINVAL);
-	if (!faults.submit_fault && !faults.only_fixed && hits(atomic_fetch_add(&faults.calls, 1)))
+	bool spared = faults.only_gate && (offset < faults.gate_from || offset >= faults.gate_to);
+	if (!spared && !faults.submit_fault && !faults.only_fixed && hits(atomic_fetch_add(&faults.calls, 1)))
 		return refuse(faults.fault);
 	struct iovec part = *parts;
 	ssize_t result = preadv2(fd, &part, 1, offset, flags);

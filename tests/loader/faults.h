@@ -25,9 +25,15 @@ typedef struct fault_table {
 	unsigned setup_entries; /* the largest ring that there is */
 	int register_fault;
 	int submit_fault;
-	bool swap; /* completions come in another order */
-	atomic_bool block;
-	atomic_int blocked; /* reads that came to wait at the gate */
+	bool swap;           /* completions come in another order */
+	atomic_bool block;   /* reads that may wait do, at the gate */
+	atomic_int blocked;  /* how many came to wait there */
+	off_t gate_from;     /* the part of the file that is behind the gate */
+	off_t gate_to;       /* 0: all of it */
+	off_t values_from;   /* the part of the file where values lie */
+	off_t values_to;     /* 0: not known */
+	atomic_int metadata; /* reads outside of it */
+	bool only_gate;      /* the fault hits what is behind the gate alone */
 	int open_fault;
 	bool misaligned; /* the system refuses direct reads */
 	bool only_fixed; /* the fault hits reads into registered buffers */
@@ -45,6 +51,13 @@ extern atomic_bool short_of_memory;
 extern const bt_io fault_io;
 
 void no_faults(void);
+
+/* Opens the gate for all, and closes it before it is used again. */
+void open_gate(void);
+void close_gate(void);
+
+/* Where the values of a file lie: from its first blob to the end of its pages. */
+void find_values(const char *path, off_t *from, off_t *to);
 
 /* For option log: counts the lines and keeps the first. */
 void count_line(const char *line, void *context);

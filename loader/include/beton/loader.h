@@ -349,7 +349,8 @@ typedef struct beton_loader_options {
 	/* Samples that each thread reads ahead of the one that it works on, up to 1024. 0 (default): automatic; none
 	 * where the file is in memory, growing while data is late. MMAP reads nothing ahead. */
 	uint32_t read_ahead;
-	/* Bytes for batches, read-ahead and working memory of one iterator's work; 0 (default): what they need. If the
+	/* Bytes for batches, read-ahead, what is kept of the files' metadata (a sixteenth, or 64 MiB, if they have so
+	 * much) and working memory of one iterator's work; 0 (default): what they need. If the
 	 * options cannot work with it, open fails and names the least limit that can. It is shared evenly by the
 	 * threads; a picture that needs more than its thread's part fails with NO_MEMORY. Not counted: the program's
 	 * own code, an order's memory (see beton_order), and pages of the file in the page cache. */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How metadata, allocation table and checksums of a file are read: behind the engines' table of system calls and with
+ * their retries, as values are; and whoever tells of a late read knows of it. */
+#ifndef BT_LOADER_METADATA_H
+#define BT_LOADER_METADATA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bt_io;
+
+/* Reads that are known of, of one file at a time: more than these are as late as they are. */
+enum { BT_METADATA_READS = 16 };
+
+/* Zero-initialise, but for io. Any thread may use it. */
+typedef struct bt_metadata {
+	const struct bt_io *io; /* NULL: the system's */
+	struct {
+		_Atomic uint64_t since; /* bt_now_ns; 0: no read */
+		_Atomic uint64_t offset;
+	} reads[BT_METADATA_READS];
+} bt_metadata;
+
+/* beton_reader_options.read, whose context is a bt_metadata. */
+int64_t bt_metadata_read(void *context, int fd, void *destination, size_t size, uint64_t offset);
+
+/* The read that is under way for longest: since when (bt_now_ns), and its place. False: there is none. */
+bool bt_metadata_stalled(const bt_metadata *metadata, uint64_t *since_ns, uint64_t *offset);
+
+#endif
