@@ -143,26 +143,23 @@ int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const 
 	return beton_iterator_open(out, loader, place.epoch, place.position < length ? place.position : length, err);
 }
 
-/* Takes the lock, unless the loader is closed or this is the child of a fork, where a thread that is not there may hold
- * it. Errors: STATE. */
-static int begin_use(const beton_iterator *iterator, beton_error *err)
+static int fail_cancelled(const beton_iterator *iterator, beton_error *err)
+{
+	return bt_fail(err, BETON_CANCELLED, "epoch %llu: the iterator was cancelled",
+		       (unsigned long long)iterator->epoch);
+}
+
+int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
 {
 	int result = bt_refuse_child(iterator->pool, err);
 	if (result)
 		return result;
 	pthread_mutex_lock(&iterator->pool->lock);
-	if (iterator->loader)
-		return BETON_OK;
-	pthread_mutex_unlock(&iterator->pool->lock);
-	return fail_closed(iterator, err);
-}
-
-int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state *out, beton_error *err)
-{
-	int result = begin_use(iterator, err);
-	if (result)
-		return result;
 	const beton_loader *loader = iterator->loader;
+	if (!loader) {
+		pthread_mutex_unlock(&iterator->pool->lock);
+		return fail_closed(iterator, err);
+	}
 	bt_place place = {.epoch = iterator->epoch,
 			  .position = iterator->shard.n,
 			  .dataset = loader->fingerprint,
@@ -220,7 +217,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 		iterator->late_ns = begin;
 		iterator->tell_ns = log ? begin + STALL_NS : UINT64_MAX;
 	}
-	while (iterator->loader && !is_ready(iterator)) {
+	while (!iterator->cancelled && iterator->loader && !is_ready(iterator)) {
 		uint64_t now = bt_now_ns(), late = now - iterator->late_ns;
 		if (now >= iterator->tell_ns) {
 			beton_error line;
@@ -239,6 +236,8 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 		else
 			pthread_cond_timedwait(&iterator->ready, lock, &until);
 	}
+	if (iterator->cancelled)
+		return fail_cancelled(iterator, err);
 	return iterator->loader ? BETON_OK : fail_closed(iterator, err);
 }
 
@@ -297,12 +296,33 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
 {
 	*out = NULL;
-	int result = begin_use(iterator, err);
+	int result = bt_refuse_child(iterator->pool, err);
 	if (result)
 		return result;
-	result = next(iterator, out, timeout_ms, err);
+	pthread_mutex_lock(&iterator->pool->lock);
+	if (iterator->cancelled)
+		result = fail_cancelled(iterator, err);
+	else if (!iterator->loader)
+		result = fail_closed(iterator, err);
+	else
+		result = next(iterator, out, timeout_ms, err);
 	pthread_mutex_unlock(&iterator->pool->lock);
 	return result;
+}
+
+void beton_iterator_cancel(beton_iterator *iterator)
+{
+	/* In the child of a fork a thread that is not there may hold the lock. */
+	if (!iterator || bt_refuse_child(iterator->pool, NULL))
+		return;
+	/* The consumer may close the iterator, and with it the pool, as soon as it has the lock. */
+	bt_pool *pool = iterator->pool;
+	pthread_mutex_lock(&pool->lock);
+	bt_pool_retain(pool);
+	iterator->cancelled = true;
+	pthread_cond_broadcast(&iterator->ready);
+	pthread_mutex_unlock(&pool->lock);
+	bt_pool_release(pool);
 }
 
 /* With the lock held: the loader's books are closed for it. What it had in hand is left to the workers. */

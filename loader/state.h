@@ -52,6 +52,7 @@ struct beton_iterator {
 
 	/* Guarded by the lock. */
 	beton_loader *loader; /* NULL: it is closed */
+	bool cancelled;
 	beton_iterator *next; /* of the loader's */
 	uint64_t begun;       /* batches that have a slot, or had one */
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */

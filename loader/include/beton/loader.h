@@ -10,10 +10,10 @@
  * nor of how often the epoch was interrupted. The global batch (all ranks together) is the same for any world size
  * with the same batch_size * world_size.
  *
- * Threads: any thread may call anything, but an iterator is used by one thread at a time, and nobody uses what is being
- * closed. Several loaders may live in one process, and several iterators in a loader. None of them can be used in the
- * child of a fork: calls that can fail say so, but for those that only look at what is constant; others do
- * nothing.
+ * Threads: any thread may call anything, but an iterator is used by one thread at a time (which another one may
+ * cancel), and nobody uses what is being closed. Several loaders may live in one process, and several iterators in a
+ * loader. None of them can be used in the child of a fork: calls that can fail say so, but for those that only look at
+ * what is constant; others do nothing.
  *
  * Structs that begin with struct_size, their size in the caller's header, may be of another release. Options: members
  * that a smaller struct lacks have their defaults; what a larger one has beyond those that this library knows must be
@@ -577,13 +577,20 @@ BETON_API int beton_iterator_get_state(const beton_iterator *iterator, beton_loa
  * FILE_CHANGED, NO_MEMORY, NO_SPACE (option ragged), USER_ERROR, FORMAT (the dictionary of a compressed field is
  * damaged), INVALID_ARGUMENT (order_callback gave a number that is none): this batch is lost (err->sample says why),
  * the next call goes on with the one after it. STATE: the consumer holds batches_leased batches already, the loader is
- * closed, or this is the child of a fork. A wait of 10 s, 20 s, 40 s ... is told to the option log in the words of
- * TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it does not match its checksum (option verify), if
- * decoding the crop gives an error or a warning, if its size is not that of its metadata, or if it has more than
- * max_pixels; without a checksum what lies behind the crop is not looked at. Nothing of one JPEG is used for another:
- * without Huffman tables a sequential one has the standard's (ITU-T T.81, K.3), a progressive one is bad, and so is any
- * without its quantization tables. */
+ * closed, or this is the child of a fork. CANCELLED: see beton_iterator_cancel. A wait of 10 s, 20 s, 40 s ... is told
+ * to the option log in the words of TIMEOUT. A batch reports its first bad sample. A JPEG is bad if it does not match
+ * its checksum (option verify), if decoding the crop gives an error or a warning, if its size is not that of its
+ * metadata, or if it has more than max_pixels; without a checksum what lies behind the crop is not looked at. Nothing
+ * of one JPEG is used for another: without Huffman tables a sequential one has the standard's (ITU-T T.81, K.3), a
+ * progressive one is bad, and so is any without its quantization tables. */
 BETON_API int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err);
+
+/* Ends a wait of beton_iterator_next in another thread: that call and all later ones answer CANCELLED, whatever is
+ * ready. For a consumer that is to stop while a file system hangs. Nothing else changes: beton_iterator_get_state still
+ * tells the place behind the last batch that the consumer got, and leased batches stay leased. Any thread, at any time
+ * until the iterator is closed, also after its loader is; not in a signal handler, for it takes a lock. NULL is
+ * allowed; in the child of a fork it does nothing. */
+BETON_API void beton_iterator_cancel(beton_iterator *iterator);
 
 /* Leaves the epoch, finished or not, without waiting for what is under way; sets *iterator to NULL; NULL is allowed.
  * Before or after its loader is closed. Leased batches stay leased. */
