@@ -89,7 +89,11 @@ typedef struct bt_engine_api {
 	 * the blob does), NO_MEMORY. */
 	int (*wait)(bt_lane *lane, bt_read *read, beton_error *err);
 
-	/* Waits for reads in flight, whose results nobody wants; sets *lane to NULL. NULL is allowed. */
+	/* Forgets the reads that have not begun, and waits for those in flight, whose results nobody wants. Nothing is
+	 * submitted afterwards. Not in the child of a fork. */
+	void (*lane_drain)(bt_lane *lane);
+
+	/* Drains the lane and sets *lane to NULL. NULL is allowed. */
 	void (*lane_close)(bt_lane **lane);
 
 	/* After all lanes. In the child of a fork both only free what the child has: the reads are the parent's. */

@@ -84,6 +84,11 @@ static int mmap_wait(bt_lane *base, bt_read *read, beton_error *err)
 	return BETON_OK;
 }
 
+static void mmap_lane_drain(bt_lane *lane)
+{
+	(void)lane;
+}
+
 static void mmap_lane_close(bt_lane **base)
 {
 	free(*base);
@@ -107,5 +112,6 @@ const bt_engine_api bt_engine_mmap = {.name = "mmap",
 				      .lane_open = mmap_lane_open,
 				      .submit = mmap_submit,
 				      .wait = mmap_wait,
+				      .lane_drain = mmap_lane_drain,
 				      .lane_close = mmap_lane_close,
 				      .close = mmap_close};

@@ -44,7 +44,7 @@ typedef struct threads_lane {
 	bt_lane base;
 	bt_engine *engine;
 	pthread_cond_t over; /* one of the lane's reads is */
-	uint32_t taken;      /* reads that readers work on; guarded by the engine's lock, as are the reads' states */
+	bt_read *taken;      /* that readers work on; guarded by the engine's lock, as are the reads' states */
 } threads_lane;
 
 static int threads_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
@@ -106,6 +106,23 @@ static void dequeue(bt_engine *engine, bt_read *read)
 	engine->queued--;
 }
 
+/* With the lock held: a reader works on a read of the lane, and does not any more. */
+static void take(threads_lane *lane, bt_read *read)
+{
+	read->previous = NULL;
+	read->next = lane->taken;
+	if (lane->taken)
+		lane->taken->previous = read;
+	lane->taken = read;
+}
+
+static void give(threads_lane *lane, bt_read *read)
+{
+	*(read->previous ? &read->previous->next : &lane->taken) = read->next;
+	if (read->next)
+		read->next->previous = read->previous;
+}
+
 static void *read_blobs(void *argument)
 {
 	bt_engine *engine = argument;
@@ -121,14 +138,14 @@ static void *read_blobs(void *argument)
 		dequeue(engine, read);
 		read->state = READ_TAKEN;
 		threads_lane *lane = (threads_lane *)read->lane;
-		lane->taken++;
+		take(lane, read);
 		pthread_mutex_unlock(&engine->lock);
 
 		bt_read_rest(&engine->file, read);
 
 		pthread_mutex_lock(&engine->lock);
 		read->state = READ_OVER;
-		lane->taken--;
+		give(lane, read);
 		pthread_cond_signal(&lane->over);
 	}
 	pthread_mutex_unlock(&engine->lock);
@@ -221,23 +238,33 @@ static int threads_wait(bt_lane *base, bt_read *read, beton_error *err)
 	return bt_read_outcome(&lane->engine->file, read, err);
 }
 
+static void threads_lane_drain(bt_lane *base)
+{
+	threads_lane *lane = (threads_lane *)base;
+	bt_engine *engine = lane->engine;
+	pthread_mutex_lock(&engine->lock);
+	for (bt_read *read = engine->first, *next; read; read = next) {
+		next = read->next;
+		if (read->lane == base)
+			dequeue(engine, read);
+	}
+	for (bt_read *read; (read = lane->taken);) {
+		bt_lane_begin_wait(base, read);
+		while (lane->taken == read)
+			pthread_cond_wait(&lane->over, &engine->lock);
+		bt_lane_end_wait(base);
+	}
+	pthread_mutex_unlock(&engine->lock);
+}
+
 static void threads_lane_close(bt_lane **base)
 {
 	threads_lane *lane = (threads_lane *)*base;
 	if (!lane)
 		return;
 	*base = NULL;
-	bt_engine *engine = lane->engine;
-	if (engine->owner == getpid()) {
-		pthread_mutex_lock(&engine->lock);
-		for (bt_read *read = engine->first, *next; read; read = next) {
-			next = read->next;
-			if (read->lane == &lane->base)
-				dequeue(engine, read);
-		}
-		while (lane->taken > 0)
-			pthread_cond_wait(&lane->over, &engine->lock);
-		pthread_mutex_unlock(&engine->lock);
+	if (lane->engine->owner == getpid()) {
+		threads_lane_drain(&lane->base);
 		pthread_cond_destroy(&lane->over);
 	}
 	free(lane);
@@ -271,5 +298,6 @@ const bt_engine_api bt_engine_threads = {.name = "threads",
 					 .lane_open = threads_lane_open,
 					 .submit = threads_submit,
 					 .wait = threads_wait,
+					 .lane_drain = threads_lane_drain,
 					 .lane_close = threads_lane_close,
 					 .close = threads_close};

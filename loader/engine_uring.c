@@ -226,10 +226,12 @@ static void leave_ring(uring_lane *lane)
 	lane->is_broken = true;
 	while (lane->num_in_flight > io_uring_sq_ready(&lane->ring)) {
 		struct io_uring_cqe *cqe;
+		bt_lane_begin_wait(&lane->base, lane->flight.first);
 		int result = io->wait_cqe(&lane->ring, &cqe);
 		if (!reap(lane) && result != 0)
 			pause_briefly();
 	}
+	bt_lane_end_wait(&lane->base);
 	for (bt_read *read; (read = lane->flight.first);) {
 		take_out(&lane->flight, read);
 		read->state = READ_PENDING;
@@ -327,6 +329,12 @@ static int uring_wait(bt_lane *base, bt_read *read, beton_error *err)
 	return bt_read_outcome(&lane->engine->file, read, err);
 }
 
+/* Without cancelling: most reads of a disk cannot be, and they are short. */
+static void uring_lane_drain(bt_lane *lane)
+{
+	leave_ring((uring_lane *)lane);
+}
+
 static void uring_lane_close(bt_lane **base)
 {
 	uring_lane *lane = (uring_lane *)*base;
@@ -334,7 +342,6 @@ static void uring_lane_close(bt_lane **base)
 	/* In the child of a fork the ring is the parent's, and so are the reads. */
 	if (!lane || lane->engine->owner != getpid())
 		return;
-	/* Without cancelling: most reads of a disk cannot be, and they are short. */
 	leave_ring(lane);
 	if (lane->has_buffer)
 		io_uring_unregister_buffers(&lane->ring);
@@ -348,5 +355,6 @@ const bt_engine_api bt_engine_uring = {.name = "uring",
 				       .lane_open = uring_lane_open,
 				       .submit = uring_submit,
 				       .wait = uring_wait,
+				       .lane_drain = uring_lane_drain,
 				       .lane_close = uring_lane_close,
 				       .close = uring_close};

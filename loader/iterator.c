@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/error.h"
 #include "common/system.h"
+#include "condition.h"
 #include "iterator.h"
 #include "pages.h"
 #include "resume.h"
@@ -26,18 +26,6 @@ bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
 			  .rank = options->rank,
 			  .world_size = options->world_size,
 			  .last = options->last};
-}
-
-/* A condition whose waits end by the clock that never jumps. */
-static bool make_condition(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-	if (pthread_condattr_init(&attributes) != 0)
-		return false;
-	bool made = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-		    pthread_cond_init(condition, &attributes) == 0;
-	pthread_condattr_destroy(&attributes);
-	return made;
 }
 
 static int fail_closed(const beton_iterator *iterator, beton_error *err)
@@ -82,7 +70,7 @@ static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, u
 	const char *path = beton_reader_path(loader->reader);
 	uint32_t ahead = loader->options.batches_ahead;
 	beton_iterator *iterator = calloc(1, sizeof(*iterator) + ahead * sizeof(bt_slot *));
-	if (!iterator || !make_condition(&iterator->ready)) {
+	if (!iterator || !bt_condition_open(&iterator->ready)) {
 		free(iterator);
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for an iterator", path);
 	}
@@ -193,19 +181,14 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 	return code;
 }
 
-static struct timespec to_timespec(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-}
-
 static bool is_ready(const beton_iterator *iterator)
 {
 	const bt_slot *slot = bt_queue_head(iterator);
 	return slot && slot->state == BT_SLOT_READY;
 }
 
-/* With the lock held, which is given back meanwhile: the loader may be closed then. deadline: bt_now_ns, UINT64_MAX for
- * none. */
+/* With the lock held, which is given back meanwhile: the loader may be closed then. deadline: bt_now_ns, or BT_NEVER.
+ */
 static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
 {
 	pthread_mutex_t *lock = &iterator->pool->lock;
@@ -215,7 +198,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 	/* Waits that end by their deadlines are one wait. */
 	if (iterator->late_ns == 0) {
 		iterator->late_ns = begin;
-		iterator->tell_ns = log ? begin + STALL_NS : UINT64_MAX;
+		iterator->tell_ns = log ? begin + STALL_NS : BT_NEVER;
 	}
 	while (!iterator->cancelled && iterator->loader && !is_ready(iterator)) {
 		uint64_t now = bt_now_ns(), late = now - iterator->late_ns;
@@ -230,11 +213,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 		}
 		if (now >= deadline)
 			return describe_wait(iterator, late, err);
-		struct timespec until = to_timespec(iterator->tell_ns < deadline ? iterator->tell_ns : deadline);
-		if (iterator->tell_ns == UINT64_MAX && deadline == UINT64_MAX)
-			pthread_cond_wait(&iterator->ready, lock);
-		else
-			pthread_cond_timedwait(&iterator->ready, lock, &until);
+		bt_condition_wait(&iterator->ready, lock, iterator->tell_ns < deadline ? iterator->tell_ns : deadline);
 	}
 	if (iterator->cancelled)
 		return fail_cancelled(iterator, err);
@@ -280,10 +259,8 @@ static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms,
 			       loader->pool->leased);
 	int result = BETON_OK;
 	if (!is_ready(iterator)) {
-		uint64_t begin = bt_now_ns(), deadline = UINT64_MAX;
-		if (timeout_ms >= 0 && (uint64_t)timeout_ms < (UINT64_MAX - begin) / 1000000)
-			deadline = begin + (uint64_t)timeout_ms * 1000000;
-		result = wait_for_batch(iterator, begin, deadline, err);
+		uint64_t begin = bt_now_ns();
+		result = wait_for_batch(iterator, begin, bt_deadline(begin, timeout_ms), err);
 		if (!iterator->loader)
 			return result;
 		uint64_t now = bt_now_ns();

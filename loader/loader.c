@@ -55,8 +55,11 @@ static int keep_batch_operations(beton_loader *loader, beton_error *err)
 static void tell_once(const char *line, void *context)
 {
 	beton_loader *loader = context;
-	if (!atomic_exchange(&loader->was_told, true))
-		loader->options.log(line, loader->options.log_context);
+	bt_lent *lent = &loader->pool->lent;
+	if (atomic_exchange(&loader->was_told, true) || !bt_lent_begin(lent))
+		return;
+	loader->options.log(line, loader->options.log_context);
+	bt_lent_end(lent);
 }
 
 /* A ring is a descriptor for each thread and file, of which processes have a thousand. */
@@ -201,34 +204,6 @@ int beton_loader_open(beton_loader **out, const char *path, const beton_loader_o
 	if (!out || !path)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "beton_loader_open: %s is NULL", out ? "path" : "out");
 	return beton_loader_open_many(out, &(beton_source){.path = path}, 1, options, err);
-}
-
-void beton_loader_close(beton_loader **out)
-{
-	if (!out || !*out)
-		return;
-	beton_loader *loader = *out;
-	*out = NULL;
-	/* In the child of a fork the workers do not exist, but what they were changing does, half changed; and a lock
-	 * that one of them held is held for ever. */
-	if (loader->owner != getpid())
-		return;
-	if (loader->pool)
-		bt_iterators_leave(loader);
-	bt_pages_stop(loader);
-	bt_workers_stop(loader);
-	for (uint32_t i = 0; loader->engines && i < loader->dataset.count; i++)
-		if (loader->engines[i].engine)
-			loader->engines[i].api->close(&loader->engines[i].engine);
-	free(loader->engines);
-	bt_pool_close(&loader->pool);
-	bt_orders_close(&loader->orders);
-	bt_views_close(&loader->views);
-	free(loader->batch_operations);
-	bt_replacements_close(&loader->replacements);
-	free(loader->bad);
-	bt_dataset_close(&loader->dataset);
-	free(loader);
 }
 
 uint64_t beton_loader_num_samples(const beton_loader *loader)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "close.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "io.h"
@@ -122,6 +123,7 @@ static void *announce(void *argument)
 		pthread_mutex_lock(&loader->pool->lock);
 	}
 	pthread_mutex_unlock(&loader->pool->lock);
+	bt_thread_end(loader);
 	return NULL;
 }
 
@@ -148,25 +150,23 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 		return BETON_OK;
 	}
 	pages->is_running = true;
+	pthread_mutex_lock(&loader->pool->lock);
+	loader->running++;
+	pthread_mutex_unlock(&loader->pool->lock);
 	/* A name is a convenience of debuggers; the thread works without. */
 	pthread_setname_np(pages->thread, "beton-pages");
 	return BETON_OK;
 }
 
-void bt_pages_stop(beton_loader *loader)
+void bt_pages_close(beton_loader *loader)
 {
 	bt_pages *pages = &loader->pages;
 	if (pages->is_running) {
-		pthread_mutex_lock(&loader->pool->lock);
-		loader->stop = true;
-		pthread_cond_signal(&pages->due);
-		pthread_mutex_unlock(&loader->pool->lock);
-		pthread_join(pages->thread, NULL);
+		if (!pthread_equal(pages->thread, pthread_self()))
+			pthread_join(pages->thread, NULL);
 		pthread_cond_destroy(&pages->due);
-		pages->is_running = false;
 	}
 	free(pages->values);
-	pages->values = NULL;
 }
 
 void bt_pages_wake(beton_loader *loader)

@@ -13,13 +13,15 @@
 /* Starts the thread that does it, if the loader's order and options are such. Where no thread can be started it goes
  * without. Errors: NO_MEMORY. */
 int bt_pages_start(beton_loader *loader, beton_error *err);
-void bt_pages_stop(beton_loader *loader);
+
+/* Joins the thread, which has ended, unless it is the calling one; frees what it had. */
+void bt_pages_close(beton_loader *loader);
 
 /* With the lock held: the runs [*begin, *end) that an iterator needs by now and that were not announced yet; false:
  * there are none. */
 bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end);
 
-/* With the lock held: an iterator has begun another batch. */
+/* With the lock held: an iterator has begun another batch, or the loader stops. */
 void bt_pages_wake(beton_loader *loader);
 
 #endif

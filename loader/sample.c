@@ -53,6 +53,17 @@ static bool is_flipped(const beton_image_options *options, bt_random random)
 	return (bt_random_uniform(&random, 0, 1) < options->flip_probability) != turned;
 }
 
+static int apply_operations(bt_tools *tools, const beton_image_options *options, const bt_random *random, double *drawn,
+			    beton_error *err)
+{
+	bt_lent *lent = &tools->loader->pool->lent;
+	if (!bt_lent_begin(lent))
+		return BETON_CANCELLED;
+	int result = bt_operator_apply(&tools->operator, options, random, drawn, err);
+	bt_lent_end(lent);
+	return result;
+}
+
 /* Resize, operations, and the last pass. random: of the flip. */
 static int make_image(bt_tools *tools, const bt_view *view, bt_random random, const bt_picture *picture, double *drawn,
 		      void *destination, beton_error *err)
@@ -68,8 +79,7 @@ static int make_image(bt_tools *tools, const bt_view *view, bt_random random, co
 		result = bt_transform(&tools->transformer, picture, false, &view->pixels, tools->operator.image.data,
 				      err);
 	if (result == BETON_OK)
-		result = bt_operator_apply(&tools->operator, options, &random, drawn ? drawn + BT_DRAWN_FIXED : NULL,
-					   err);
+		result = apply_operations(tools, options, &random, drawn ? drawn + BT_DRAWN_FIXED : NULL, err);
 	if (result)
 		return result;
 	const bt_image *image = &tools->operator.image;
@@ -199,6 +209,19 @@ static void put_ragged(bt_tools *tools, const bt_ticket *ticket)
 	}
 }
 
+static int fill_integer(const beton_loader *loader, const bt_ticket *ticket, uint32_t field, int64_t value,
+			char *destination)
+{
+	if (loader->replacements.count > 0) {
+		if (!bt_lent_begin(&loader->pool->lent))
+			return BETON_CANCELLED;
+		value = bt_replace(&loader->replacements, field, ticket->sample, value);
+		bt_lent_end(&loader->pool->lent);
+	}
+	memcpy(destination, &value, sizeof(value));
+	return BETON_OK;
+}
+
 /* bytes: of the read that the output is made from. */
 static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const uint8_t *bytes,
 		       beton_error *err)
@@ -206,12 +229,9 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	const bt_output *output = &tools->loader->outputs->list[number];
 	const beton_value *value = &ticket->values[output->field];
 	char *destination = (char *)ticket->slot->tensors[number].data + ticket->index * output->sample_bytes;
-	int64_t integer;
 	switch (output->kind) {
 	case BT_OUTPUT_INT:
-		integer = bt_replace(&tools->loader->replacements, output->field, ticket->sample, value->integer);
-		memcpy(destination, &integer, sizeof(integer));
-		return BETON_OK;
+		return fill_integer(tools->loader, ticket, output->field, value->integer, destination);
 	case BT_OUTPUT_FLOAT:
 		memcpy(destination, &value->real, sizeof(value->real));
 		return BETON_OK;
@@ -230,10 +250,21 @@ static int fill_output(bt_tools *tools, const bt_ticket *ticket, uint32_t number
 	}
 }
 
+static int choose_sample(const beton_loader *loader, bt_ticket *ticket, uint64_t position, beton_error *err)
+{
+	bt_lent *lent = loader->options.order_callback ? &loader->pool->lent : NULL;
+	if (lent && !bt_lent_begin(lent))
+		return BETON_CANCELLED;
+	int result = bt_order_sample(&ticket->slot->order, position, &ticket->sample, err);
+	if (lent)
+		bt_lent_end(lent);
+	return result;
+}
+
 /* Which sample it is, and where its values lie. */
 static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t position, beton_error *err)
 {
-	int result = bt_order_sample(&ticket->slot->order, position, &ticket->sample, err);
+	int result = choose_sample(loader, ticket, position, err);
 	if (result)
 		return result;
 	ticket->file = bt_dataset_locate(&loader->dataset, ticket->sample, &ticket->number);
@@ -275,6 +306,12 @@ static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	return result;
 }
 
+/* Whether nobody wants the sample any more. */
+static bool is_abandoned(const bt_ticket *ticket)
+{
+	return atomic_load_explicit(&ticket->slot->abandoned, memory_order_relaxed);
+}
+
 static bool is_bad(int result)
 {
 	return result == BETON_SAMPLE_CORRUPT || result == BETON_IO;
@@ -291,7 +328,7 @@ static int substitute(bt_tools *tools, const bt_ticket *bad)
 			    .sample = bt_shard_position(&bad->slot->shard, bad->slot->index, bad->index),
 			    .operation = BT_OPERATION_SUBSTITUTE};
 	int result = bad->result;
-	for (int i = 0; is_bad(result) && i < BT_SUBSTITUTES; i++) {
+	for (int i = 0; is_bad(result) && !is_abandoned(bad) && i < BT_SUBSTITUTES; i++) {
 		ticket->slot = bad->slot;
 		ticket->index = bad->index;
 		result = look_up(loader, ticket, bt_random_bits(&random) % length, NULL);
@@ -315,8 +352,10 @@ void bt_sample_begin(bt_tools *tools, bt_slot *slot, uint32_t index)
 	ticket->index = index;
 	ticket->sample = BT_NO_SAMPLE;
 	ticket->err.sample = -1;
-	ticket->result =
-		look_up(tools->loader, ticket, bt_shard_position(&slot->shard, slot->index, index), &ticket->err);
+	ticket->result = BETON_CANCELLED;
+	if (!is_abandoned(ticket))
+		ticket->result = look_up(tools->loader, ticket, bt_shard_position(&slot->shard, slot->index, index),
+					 &ticket->err);
 	if (ticket->result && ticket->sample != BT_NO_SAMPLE)
 		ticket->err.sample = (int64_t)ticket->sample;
 	uint64_t found = bt_now_ns();
@@ -331,12 +370,12 @@ int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err)
 	bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
 	const beton_loader *loader = tools->loader;
 	*bad = false;
-	if (!atomic_load_explicit(&ticket->slot->abandoned, memory_order_relaxed)) {
-		if (ticket->result == BETON_OK)
-			ticket->result = fill(tools, ticket, &ticket->err);
-		else
-			ticket->slot->ids[ticket->index] = ticket->sample;
-	}
+	if (is_abandoned(ticket))
+		ticket->result = BETON_CANCELLED;
+	else if (ticket->result == BETON_OK)
+		ticket->result = fill(tools, ticket, &ticket->err);
+	else
+		ticket->slot->ids[ticket->index] = ticket->sample;
 	bt_reads_end(tools);
 	if (ticket->result == BETON_NO_MEMORY && tools->budget.limit)
 		bt_prefix(&ticket->err, "option memory_limit leaves each thread %zu bytes of working memory",

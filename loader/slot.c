@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "condition.h"
 #include "ragged.h"
 
 /* Memory of a batch of 256 pictures is 9,000 page faults, and as floats 38,000, or a few dozen. */
@@ -68,7 +69,8 @@ int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allo
 	if (!pool)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for batches");
 	/* These fail for want of memory only, and on Linux not even then. */
-	if (pthread_mutex_init(&pool->lock, NULL) != 0 || pthread_cond_init(&pool->work, NULL) != 0) {
+	if (pthread_mutex_init(&pool->lock, NULL) != 0 || pthread_cond_init(&pool->work, NULL) != 0 ||
+	    !bt_condition_open(&pool->ended)) {
 		free(pool);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a lock");
 	}
@@ -94,17 +96,14 @@ void bt_pool_release(bt_pool *pool)
 	if (!last)
 		return;
 	pthread_cond_destroy(&pool->work);
+	pthread_cond_destroy(&pool->ended);
 	pthread_mutex_destroy(&pool->lock);
 	bt_outputs_free(&pool->outputs);
 	free(pool);
 }
 
-void bt_pool_close(bt_pool **out)
+void bt_pool_empty(bt_pool *pool)
 {
-	bt_pool *pool = *out;
-	*out = NULL;
-	if (!pool)
-		return;
 	pthread_mutex_lock(&pool->lock);
 	bt_slot *slots = pool->free;
 	pool->free = NULL;
@@ -114,7 +113,6 @@ void bt_pool_close(bt_pool **out)
 		next = slots->next;
 		free_slot(pool, slots);
 	}
-	bt_pool_release(pool);
 }
 
 int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err)

@@ -11,6 +11,7 @@
 
 #include <beton/loader.h>
 
+#include "lent.h"
 #include "order.h"
 #include "outputs.h"
 #include "shard.h"
@@ -56,22 +57,28 @@ typedef struct bt_pool {
 
 	pthread_mutex_t lock; /* the loader's, too */
 	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
+	pthread_cond_t ended; /* between who closes the loader and its last thread: see close.c */
+	bt_lent lent;
 	/* Guarded by lock. */
 	bt_slot *free;
 	uint32_t count;      /* slots that there are */
 	uint32_t leased;     /* of them, by the consumer */
 	uint32_t references; /* the loader's, and one for each iterator and leased batch */
-	bool closed;         /* the loader is */
+	bool closed;         /* the loader is, or is about to be */
+	bool loader_gone;    /* it is freed */
+	bool orphaned;       /* nobody waits for that */
+	pthread_t last;      /* the thread that freed it, to be joined unless orphaned */
 } bt_pool;
 
 /* A pool without slots; takes the outputs over. Errors: NO_MEMORY, and then the outputs are still the caller's. */
 int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allocator, beton_error *err);
 
-/* Frees the slots that nobody holds, and gives the loader's reference back. All slots are free or leased. NULL is
- * allowed. */
-void bt_pool_close(bt_pool **pool);
+/* The loader is about to be closed: frees the slots that nobody holds. Those that are leased are freed when they are
+ * released, and those that are being filled by another call. */
+void bt_pool_empty(bt_pool *pool);
 
-/* One more reference, with the lock held; and gives one back, without it: the last one frees the pool. */
+/* One more reference, with the lock held; and gives one back, without it: the last one frees the pool. Opening it gives
+ * the first one. */
 void bt_pool_retain(bt_pool *pool);
 void bt_pool_release(bt_pool *pool);
 

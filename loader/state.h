@@ -89,6 +89,8 @@ struct beton_loader {
 
 	/* Guarded by pool->lock. */
 	bool stop;
+	bool handed_over;          /* by who closes it, to its last thread */
+	uint32_t running;          /* threads that have not ended: workers, and the one for pages */
 	beton_iterator *iterators; /* that are open */
 	uint32_t num_iterators;
 	uint64_t *bad; /* samples, each once, rising; room for BT_BAD_MAX */

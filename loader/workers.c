@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "batch_operations.h"
+#include "close.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "pages.h"
@@ -124,6 +125,17 @@ static void add_stats(beton_loader_stats *total, beton_loader_stats *part)
 	*part = (beton_loader_stats){0};
 }
 
+static int apply_batch_operations(const beton_loader *loader, bt_slot *slot, beton_error *err)
+{
+	if (loader->options.num_batch_operations == 0)
+		return BETON_OK;
+	if (!bt_lent_begin(&loader->pool->lent))
+		return BETON_CANCELLED;
+	int result = bt_batch_operations_apply(&loader->options, slot, err);
+	bt_lent_end(&loader->pool->lent);
+	return result;
+}
+
 /* With the lock held: works on a batch whose samples are all done, and hands it to its consumer. */
 static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 {
@@ -140,7 +152,7 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 		if (closes)
 			bt_slot_complete(slot);
 		if (result == BETON_OK)
-			result = bt_batch_operations_apply(&loader->options, slot, &err);
+			result = apply_batch_operations(loader, slot, &err);
 		worker->tools.stats.batch_ns += bt_now_ns() - begin;
 		pthread_mutex_lock(&loader->pool->lock);
 		slot->lost = result != BETON_OK;
@@ -171,6 +183,23 @@ static void book(beton_loader *loader, bt_worker *worker, const ended *end)
 		drop(slot);
 	else if (slot->finished == slot->batch.count)
 		complete(loader, worker, slot);
+}
+
+/* Gives the samples back that a worker has in its hands when it stops, whose iterators are closed, and waits for what
+ * it is reading for them. */
+static void give_up(bt_worker *worker)
+{
+	bt_tools *tools = &worker->tools;
+	const beton_loader *loader = worker->loader;
+	pthread_mutex_lock(&loader->pool->lock);
+	for (; tools->first != tools->end; tools->first++) {
+		bt_slot *slot = tools->tickets[tools->first % tools->capacity].slot;
+		slot->finished++;
+		drop(slot);
+	}
+	pthread_mutex_unlock(&loader->pool->lock);
+	for (uint32_t i = 0; i < loader->dataset.count; i++)
+		loader->engines[i].api->lane_drain(tools->lanes[i]);
 }
 
 /* Claims samples, asks for their data, and finishes those that were asked for long enough ago. */
@@ -219,6 +248,8 @@ static void *work(void *argument)
 		worker->ahead = tools->ahead;
 	}
 	pthread_mutex_unlock(&loader->pool->lock);
+	give_up(worker);
+	bt_thread_end(loader);
 	return NULL;
 }
 
@@ -286,6 +317,9 @@ static int start_one(bt_worker *worker, beton_error *err)
 	pthread_setname_np(worker->thread, name);
 	int result = pin(worker, err);
 	loader->num_workers++;
+	pthread_mutex_lock(&loader->pool->lock);
+	loader->running++;
+	pthread_mutex_unlock(&loader->pool->lock);
 	return result;
 }
 
@@ -308,36 +342,16 @@ int bt_workers_start(beton_loader *loader, beton_error *err)
 	return result;
 }
 
-/* The samples that a stopped worker still had in its hands. Their iterators are closed. */
-static void give_up(bt_tools *tools)
+void bt_workers_close(beton_loader *loader)
 {
-	for (; tools->first != tools->end; tools->first++) {
-		bt_slot *slot = tools->tickets[tools->first % tools->capacity].slot;
-		pthread_mutex_lock(&slot->pool->lock);
-		slot->finished++;
-		drop(slot);
-		pthread_mutex_unlock(&slot->pool->lock);
-	}
-}
-
-void bt_workers_stop(beton_loader *loader)
-{
-	if (loader->num_workers > 0) {
-		pthread_mutex_lock(&loader->pool->lock);
-		loader->stop = true;
-		pthread_cond_broadcast(&loader->pool->work);
-		pthread_mutex_unlock(&loader->pool->lock);
-	}
 	for (uint32_t i = 0; i < loader->num_workers; i++)
-		pthread_join(loader->workers[i].thread, NULL);
+		if (!pthread_equal(loader->workers[i].thread, pthread_self()))
+			pthread_join(loader->workers[i].thread, NULL);
 	for (uint32_t i = 0; loader->workers && i < loader->options.num_threads; i++) {
 		close_lanes(&loader->workers[i]);
-		give_up(&loader->workers[i].tools);
 		bt_tools_close(&loader->workers[i].tools);
 	}
 	free(loader->workers);
-	loader->workers = NULL;
-	loader->num_workers = 0;
 }
 
 /* Keeps the earlier one of two reads that are under way. */

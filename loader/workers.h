@@ -11,12 +11,12 @@
 /* Samples that a worker has in its hands beside those that it reads ahead. */
 enum { BT_CLAIM_MAX = 16 };
 
-/* Starts options.num_threads workers; on failure those started so far are still to be stopped. Errors: SYSTEM,
+/* Starts options.num_threads workers; on failure those started so far still have to end. Errors: SYSTEM,
  * NO_MEMORY. */
 int bt_workers_start(beton_loader *loader, beton_error *err);
 
-/* Stops and joins the workers and frees them. */
-void bt_workers_stop(beton_loader *loader);
+/* Joins the workers, which have ended, but the calling thread if it is one; closes their lanes and frees them. */
+void bt_workers_close(beton_loader *loader);
 
 /* With the lock held: leaves the batches that the iterator's consumer has not got. */
 void bt_queue_abandon(beton_iterator *iterator);

@@ -68,6 +68,11 @@ static void exercise_loader(const char *path, const uint8_t *choices)
 	}
 	require(result != BETON_OK || batches == (promised < BATCHES_MAX ? promised : BATCHES_MAX),
 		"as many batches come as were promised");
+	if (choices[2] & 64 && iterator) {
+		beton_batch *batch;
+		beton_iterator_cancel(iterator);
+		require(beton_iterator_next(iterator, &batch, -1, &err) == BETON_CANCELLED, "it stays cancelled");
+	}
 	if (choices[0] & 128)
 		beton_loader_close(&loader);
 	beton_iterator_close(&iterator);

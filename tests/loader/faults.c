@@ -18,8 +18,12 @@ fault_table faults;
 sem_t gate;
 atomic_bool short_of_memory;
 
+/* Calls that are over. Threads of a loader that nobody joins have looked at the table in them. */
+static atomic_uint ended_calls;
+
 void no_faults(void)
 {
+	atomic_load(&ended_calls);
 	memset(&faults, 0, sizeof(faults));
 }
 
@@ -77,7 +81,7 @@ static ssize_t refuse(int number)
 	return -1;
 }
 
-static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+static ssize_t answer_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
 	assert_int_equal(count, 1);
 	count_metadata(offset);
@@ -97,6 +101,13 @@ static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t
 	ssize_t result = preadv2(fd, &part, 1, offset, flags);
 	/* After the call: a direct read of an odd number of bytes would be refused. */
 	return faults.most && result > (ssize_t)faults.most ? (ssize_t)faults.most : result;
+}
+
+static ssize_t fault_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+	ssize_t result = answer_preadv2(fd, parts, count, offset, flags);
+	atomic_fetch_add(&ended_calls, 1);
+	return result;
 }
 
 static int fault_open(const char *name, int flags)
@@ -128,10 +139,17 @@ static int fault_register_files(struct io_uring *ring, const int *files, unsigne
 	return faults.register_fault ? -faults.register_fault : io_uring_register_files(ring, files, count);
 }
 
+static bool hides_completions(void)
+{
+	return faults.block && faults.cold;
+}
+
 static int fault_submit_and_wait(struct io_uring *ring, unsigned count)
 {
-	if (faults.block && count)
+	if (faults.block && count) {
+		atomic_fetch_add(&faults.blocked, 1);
 		sem_wait(&gate);
+	}
 	if (faults.submit_fault && hits(atomic_fetch_add(&faults.calls, 1)))
 		return -faults.submit_fault;
 	return io_uring_submit_and_wait(ring, count);
@@ -139,6 +157,8 @@ static int fault_submit_and_wait(struct io_uring *ring, unsigned count)
 
 static int fault_wait(struct io_uring *ring, struct io_uring_cqe **cqe)
 {
+	if (hides_completions())
+		sem_wait(&gate);
 	return io_uring_wait_cqe(ring, cqe);
 }
 
@@ -152,9 +172,9 @@ static void swap_completions(struct io_uring *ring)
 	*ready[1] = first;
 }
 
-static int fault_peek(struct io_uring *ring, struct io_uring_cqe **cqe)
+static int answer_peek(struct io_uring *ring, struct io_uring_cqe **cqe)
 {
-	int result = io_uring_peek_cqe(ring, cqe);
+	int result = hides_completions() ? -EAGAIN : io_uring_peek_cqe(ring, cqe);
 	if (result != 0)
 		return result;
 	if (faults.swap)
@@ -168,6 +188,13 @@ static int fault_peek(struct io_uring *ring, struct io_uring_cqe **cqe)
 	else if (faults.most && (*cqe)->res > (int)faults.most)
 		(*cqe)->res = (int)faults.most;
 	return 0;
+}
+
+static int fault_peek(struct io_uring *ring, struct io_uring_cqe **cqe)
+{
+	int result = answer_peek(ring, cqe);
+	atomic_fetch_add(&ended_calls, 1);
+	return result;
 }
 #endif
 

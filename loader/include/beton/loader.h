@@ -98,7 +98,8 @@ typedef struct beton_allocator {
 	/* bytes at a multiple of alignment, a power of two; NULL: there are none. Called by the thread that opens a
 	 * loader or an iterator. */
 	void *(*allocate)(size_t bytes, size_t alignment, void *context);
-	/* Called by the thread that closes the loader, or that releases the last reference to a batch later. */
+	/* Called by the thread that closes the loader, or that releases the last reference to a batch later; and by a
+	 * thread of the loader if closing met a read that hung: see beton_loader_close_within. */
 	void (*release)(void *memory, size_t bytes, void *context);
 	void *context;
 } beton_allocator;
@@ -544,9 +545,19 @@ BETON_API int beton_loader_open_many(beton_loader **out, const beton_source *sou
 BETON_API int beton_loader_locate(const beton_loader *loader, uint64_t sample, uint32_t *source, uint64_t *index,
 				  beton_error *err);
 
-/* Stops and joins the workers, sets *loader to NULL. Iterators and leased batches outlive it, in any order of closing:
- * batches stay valid until they are released; iterators, which are still to be closed, answer STATE, also one that
- * waits for its next batch in another thread. In the child of a fork it sets *loader to NULL and no more. */
+/* Ends the loader's threads, closes its files and frees it; sets *loader to NULL, whatever is returned. Iterators and
+ * leased batches outlive it, in any order of closing: batches stay valid until they are released; iterators, which are
+ * still to be closed, answer STATE, also one that waits for its next batch in another thread.
+ * Waits at most timeout_ms milliseconds (0: not at all; below 0: as long as it takes) for reads that are under way,
+ * which nothing can take back from a file system that hangs. TIMEOUT: err says which read is late, or what else is.
+ * Then the loader is left to its threads: when the reads have ended, the last of them frees the rest (threads, files,
+ * read-ahead, and the batches that were being filled), after which nothing is left; should they never end, so much
+ * stays until the process ends. Until then the library must not be unloaded, and nothing that was lent to the loader is
+ * used any more but allocator's release. A call of one of the caller's functions that is under way is waited for as
+ * long as it takes. In the child of a fork it sets *loader to NULL and no more. NULL is allowed. */
+BETON_API int beton_loader_close_within(beton_loader **loader, int64_t timeout_ms, beton_error *err);
+
+/* The same within 10 s; TIMEOUT is told to the option log. */
 BETON_API void beton_loader_close(beton_loader **loader);
 
 /* Begins an epoch at a position of the global order (0 = its start; a multiple of batch_size * world_size resumes after
