@@ -37,34 +37,10 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 	return BETON_OK;
 }
 
-static int64_t read_file(void *context, int fd, void *destination, size_t size, uint64_t offset)
-{
-	(void)context;
-	return pread(fd, destination, size, (off_t)offset);
-}
-
-/* Until size bytes have come, or the end of the file; -1 with errno. */
-static int64_t read_full(const beton_reader *reader, void *destination, size_t size, uint64_t offset)
-{
-	size_t done = 0;
-	while (done < size) {
-		int64_t got = reader->read(reader->read_context, reader->fd, (char *)destination + done, size - done,
-					   offset + done);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -1;
-		if (got == 0)
-			break;
-		done += (size_t)got;
-	}
-	return (int64_t)done;
-}
-
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err)
 {
-	int64_t got = read_full(reader, destination, size, offset);
+	ssize_t got = bt_read_full(reader->read, reader->read_context, reader->fd, destination, size, offset);
 	if (got < 0)
 		return bt_fail_errno(err, errno, "%s: cannot read %zu bytes at offset %llu (%s)", reader->path, size,
 				     (unsigned long long)offset, section);
@@ -309,7 +285,7 @@ static int open_with(beton_reader **out, const char *path, int flags, const beto
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	}
 	reader->fd = -1;
-	reader->read = options->read ? options->read : read_file;
+	reader->read = options->read;
 	reader->read_context = options->context;
 	reader->path = strdup(path);
 	int result = reader->path ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);

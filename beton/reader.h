@@ -12,10 +12,12 @@
 #include "extension.h"
 #include "sums.h"
 
+#include "common/system.h"
+
 /* Constant after open but for what is made at first need: atomic members are read without the lock, and set with it. */
 struct beton_reader {
 	int fd;
-	int64_t (*read)(void *context, int fd, void *destination, size_t size, uint64_t offset); /* as pread */
+	bt_read_function *read; /* NULL: pread */
 	void *read_context;
 	char *path;
 	beton_file_info info;

@@ -72,11 +72,13 @@ int bt_available_cores(void)
 	return granted < allowed ? granted : allowed;
 }
 
-ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
+ssize_t bt_read_full(bt_read_function *read, void *context, int fd, void *buffer, size_t size, uint64_t offset)
 {
 	size_t done = 0;
 	while (done < size) {
-		ssize_t got = pread(fd, (char *)buffer + done, size - done, (off_t)(offset + done));
+		char *at = (char *)buffer + done;
+		int64_t got = read ? read(context, fd, at, size - done, offset + done)
+				   : pread(fd, at, size - done, (off_t)(offset + done));
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -86,6 +88,11 @@ ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
 		done += (size_t)got;
 	}
 	return (ssize_t)done;
+}
+
+ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
+{
+	return bt_read_full(NULL, NULL, fd, buffer, size, offset);
 }
 
 int bt_write_full(int fd, const void *buffer, size_t size)

@@ -31,6 +31,10 @@ uint64_t bt_raise_open_files(void);
 /* pread until size bytes or the end of the file; retries EINTR. Returns the bytes read, or -1 with errno. */
 ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);
 
+/* The same by a function in the place of pread, which gets context; NULL: pread. */
+typedef int64_t bt_read_function(void *context, int fd, void *buffer, size_t size, uint64_t offset);
+ssize_t bt_read_full(bt_read_function *read, void *context, int fd, void *buffer, size_t size, uint64_t offset);
+
 /* write / pwrite everything; retries EINTR and short writes. Returns 0, or -1 with errno. */
 int bt_write_full(int fd, const void *buffer, size_t size);
 int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fixture.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <jpeglib.h>
@@ -201,4 +203,30 @@ void fixture_close(beton_loader **loader, beton_iterator **iterator)
 		beton_loader_close(loader);
 	beton_iterator_close(iterator);
 	beton_loader_close(loader);
+}
+
+static int count_entries(const char *folder)
+{
+	DIR *list = opendir(folder);
+	assert_non_null(list);
+	int count = 0;
+	for (const struct dirent *entry; (entry = readdir(list));)
+		count += entry->d_name[0] != '.';
+	closedir(list);
+	return count;
+}
+
+int fixture_threads(void)
+{
+	return count_entries("/proc/self/task");
+}
+
+int fixture_files(void)
+{
+	return count_entries("/proc/self/fd");
+}
+
+void fixture_pause(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }

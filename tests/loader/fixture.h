@@ -62,6 +62,12 @@ void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epo
 /* Closes both, by turns the one and the other first. */
 void fixture_close(beton_loader **loader, beton_iterator **iterator);
 
+/* How many threads, and open files, the process has. */
+int fixture_threads(void);
+int fixture_files(void);
+/* Sleeps for a millisecond, between two looks at what is waited for. */
+void fixture_pause(void);
+
 /* Options for small batches: batch_size, threads, 16 x 12 pixels. */
 beton_loader_options fixture_options(uint32_t batch_size, uint32_t num_threads);
 

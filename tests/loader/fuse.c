@@ -4,7 +4,6 @@
  * FUSE it is skipped. */
 #include "fixture.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "hanging-fs.h"
@@ -27,22 +25,6 @@ static char folder[] = "/tmp/beton-hanging-XXXXXX";
 static char mounted[64], shared[64];
 static hanging_control *control;
 static pid_t server;
-
-static void pause_briefly(void)
-{
-	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-static int count_entries(const char *list_of)
-{
-	DIR *list = opendir(list_of);
-	assert_non_null(list);
-	int count = 0;
-	for (const struct dirent *entry; (entry = readdir(list));)
-		count += entry->d_name[0] != '.';
-	closedir(list);
-	return count;
-}
 
 static atomic_int allocated;
 
@@ -65,9 +47,9 @@ static void release(void *memory, size_t bytes, void *context)
 static void wait_until_back(int threads, int files)
 {
 	while (atomic_load(&allocated) > 0)
-		pause_briefly();
-	while (count_entries("/proc/self/task") > threads || count_entries("/proc/self/fd") > files)
-		pause_briefly();
+		fixture_pause();
+	while (fixture_threads() > threads || fixture_files() > files)
+		fixture_pause();
 }
 
 static void hang(void)
@@ -83,7 +65,7 @@ static void go_on(void)
 static void wait_for_hang(void)
 {
 	while (atomic_load(&control->held) == 0)
-		pause_briefly();
+		fixture_pause();
 }
 
 static beton_loader *open_loader(beton_engine engine, bool direct)
@@ -106,7 +88,7 @@ static void *cancel_it(void *iterator)
 
 static void cancel_and_close(beton_engine engine, bool direct)
 {
-	int threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
+	int threads = fixture_threads(), files = fixture_files();
 	beton_loader *loader = open_loader(engine, direct);
 	beton_iterator *iterator = NULL;
 	beton_batch *batch;
@@ -143,7 +125,7 @@ static void closing_hangs(void **state)
 	(void)state;
 	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_URING, BETON_ENGINE_MMAP};
 	for (int i = 0; i < 3; i++) {
-		int threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
+		int threads = fixture_threads(), files = fixture_files();
 		beton_loader *loader = open_loader(engines[i], false);
 		beton_iterator *iterator = NULL;
 		beton_batch *batch;
@@ -205,7 +187,7 @@ static bool start_server(void)
 	while (server > 0 && stat(mounted, &status) != 0) {
 		if (waitpid(server, NULL, WNOHANG) == server)
 			return false;
-		pause_briefly();
+		fixture_pause();
 	}
 	return server > 0;
 }

@@ -4,12 +4,10 @@
  * is opened. Afterwards nothing is left: no thread, no descriptor, no memory. */
 #include "faults.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "loader/state.h"
 
@@ -17,37 +15,11 @@ enum { N = 24, BATCH = 4 };
 
 static char *file;
 
-static void pause_briefly(void)
-{
-	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-static int count_entries(const char *folder)
-{
-	DIR *list = opendir(folder);
-	assert_non_null(list);
-	int count = 0;
-	for (const struct dirent *entry; (entry = readdir(list));)
-		count += entry->d_name[0] != '.';
-	closedir(list);
-	return count;
-}
-
-static int threads_now(void)
-{
-	return count_entries("/proc/self/task");
-}
-
-static int files_now(void)
-{
-	return count_entries("/proc/self/fd");
-}
-
 /* Threads end, and files are closed, a moment after the gate is opened. */
 static void wait_until_back(int threads, int files)
 {
-	while (threads_now() > threads || files_now() > files)
-		pause_briefly();
+	while (fixture_threads() > threads || fixture_files() > files)
+		fixture_pause();
 }
 
 /* What is lent to a loader: memory that is not there any more after it was given back. */
@@ -172,7 +144,7 @@ static void expect_late(beton_loader **loader, int64_t timeout_ms)
 static void closes_while(beton_engine engine, bool values, int64_t timeout_ms)
 {
 	prepare(values);
-	int threads = threads_now(), files = files_now();
+	int threads = fixture_threads(), files = fixture_files();
 	lent *own = calloc(1, sizeof(*own));
 	beton_loader *loader = open_loader(engine, own);
 	beton_iterator *iterator = NULL;
@@ -184,7 +156,7 @@ static void closes_while(beton_engine engine, bool values, int64_t timeout_ms)
 	beton_batch *batch;
 	assert_int_equal(beton_iterator_next(iterator, &batch, -1, NULL), BETON_STATE);
 	beton_iterator_close(&iterator);
-	assert_true(threads_now() > threads);
+	assert_true(fixture_threads() > threads);
 	open_gate();
 	wait_until_back(threads, files);
 	assert_int_equal(atomic_load(&allocated), 0);
@@ -211,7 +183,7 @@ static void the_read_is_named(void **state)
 	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_URING};
 	for (int i = 0; i < 2; i++) {
 		prepare(true);
-		int threads = threads_now(), files = files_now();
+		int threads = fixture_threads(), files = fixture_files();
 		beton_loader *loader = open_loader(engines[i], NULL);
 		beton_iterator *iterator = NULL;
 		beton_error fault;
@@ -236,7 +208,7 @@ static void batches_outlive_it(void **state)
 {
 	(void)state;
 	prepare(true);
-	int threads = threads_now(), files = files_now();
+	int threads = fixture_threads(), files = fixture_files();
 	beton_loader *loader = open_loader(BETON_ENGINE_THREADS, NULL);
 	beton_iterator *iterator = NULL;
 	beton_batch *first, *second;
@@ -267,7 +239,7 @@ static void *let_go(void *argument)
 {
 	(void)argument;
 	for (int i = 0; i < 20; i++)
-		pause_briefly();
+		fixture_pause();
 	open_gate();
 	return NULL;
 }
@@ -279,7 +251,7 @@ static void reads_that_end_in_time(void **state)
 	const int64_t timeouts[] = {-1, INT64_MAX, 1000000, 0};
 	for (int i = 0; i < 4; i++) {
 		prepare(true);
-		int threads = threads_now(), files = files_now();
+		int threads = fixture_threads(), files = fixture_files();
 		pthread_t opener;
 		beton_loader *loader = open_loader(BETON_ENGINE_THREADS, NULL);
 		beton_iterator *iterator = NULL;
@@ -298,7 +270,7 @@ static void reads_that_end_in_time(void **state)
 		assert_null(loader);
 		assert_int_equal(atomic_load(&allocated), 0);
 		pthread_join(opener, NULL);
-		assert_int_equal(files_now(), files);
+		assert_int_equal(fixture_files(), files);
 		wait_until_back(threads, files);
 		beton_iterator_close(&iterator);
 	}
@@ -332,7 +304,7 @@ static void all_at_once(void **state)
 	(void)state;
 	for (int round = 0; round < 40; round++) {
 		prepare(round % 4 < 2);
-		int threads = threads_now(), files = files_now();
+		int threads = fixture_threads(), files = fixture_files();
 		beton_loader *loader = open_loader(round % 2 ? BETON_ENGINE_THREADS : BETON_ENGINE_URING, NULL);
 		waiting consumers[2] = {{0}};
 		pthread_t ids[2], canceller, opener;
@@ -365,7 +337,7 @@ static void the_log_is_told(void **state)
 {
 	(void)state;
 	prepare(true);
-	int threads = threads_now(), files = files_now();
+	int threads = fixture_threads(), files = fixture_files();
 	beton_loader *loader = NULL;
 	beton_loader_options options = fixture_options(BATCH, 2);
 	options.log = count_line;

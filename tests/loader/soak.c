@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <dirent.h>
 
 /* What sanitizers keep for themselves is not to be measured: there, each combination is seen once. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -45,17 +44,6 @@ static uint64_t resident(void)
 	assert_int_equal(fscanf(stream, "%llu %llu", &ignored, &pages), 2);
 	assert_int_equal(fclose(stream), 0);
 	return pages * 4096;
-}
-
-static uint32_t entries(const char *folder)
-{
-	DIR *stream = opendir(folder);
-	assert_non_null(stream);
-	uint32_t count = 0;
-	while (readdir(stream))
-		count++;
-	closedir(stream);
-	return count;
 }
 
 static void work(uint64_t cycle)
@@ -106,17 +94,17 @@ static void memory_does_not_grow(void **state)
 		else if (cycle >= loaders - loaders / 3)
 			late = bytes > late ? bytes : late;
 		if (cycle == 0) {
-			descriptors = entries("/proc/self/fd");
-			threads = entries("/proc/self/task");
+			descriptors = (uint32_t)fixture_files();
+			threads = (uint32_t)fixture_threads();
 		}
 	}
 	printf("%llu loaders: at most %llu bytes in the first third, %llu in the last: %+.2f %%\n",
 	       (unsigned long long)loaders, (unsigned long long)early, (unsigned long long)late,
 	       100 * ((double)late / (double)early - 1));
 	assert_true(early > 0 && late > 0);
-	assert_int_equal(entries("/proc/self/fd"), descriptors);
+	assert_int_equal((uint32_t)fixture_files(), descriptors);
 	/* A thread of the sanitizer, or of the kernel for a ring, may come and go. */
-	assert_in_range(entries("/proc/self/task"), 0, threads + 2);
+	assert_in_range((uint32_t)fixture_threads(), 0, threads + 2);
 	/* A percent; in a short run, of a process of a few megabytes, one thread's heap more or less is that already.
 	 */
 	assert_true(!MEASURED || late <= early + early / 100 + (loaders < 10000 ? 2 << 20 : 0));
