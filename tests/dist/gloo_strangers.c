@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Strangers at the ports on which ranks wait for each other while they join: each rank lets one in, in the place of a
- * peer, just before it connects there itself.
+ * peer, just before it connects there itself. And peers that come when the rank that waits for them has given up.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,7 +22,7 @@
 #include "ranks.h"
 #include "train/comm/gloo_shim.h"
 
-/* There a stranger would have to guess a number as well, and is left alone otherwise. */
+/* There a stranger would have to guess a number of 63 bits as well, and is left alone otherwise. */
 #if __has_include(<gloo/transport/tcp/listener.h>)
 #define HARMLESS 1
 #else
@@ -30,6 +32,9 @@
 static beton_error err;
 static const char *kind; /* of stranger */
 static int attacks;      /* that are left */
+static bool late;        /* peers, not strangers: kind is how the rank that waits for one gives up */
+static int stranger = -1;
+static int groups; /* that Gloo has been asked for */
 static struct rank *self;
 
 static void speak(int fd)
@@ -41,8 +46,10 @@ static void speak(int fd)
 	size_t size = strlen(kind);
 	struct linger at_once = {1, 0};
 
-	if (strcmp(kind, "idle") == 0)
+	if (strcmp(kind, "idle") == 0) {
+		stranger = fd;
 		return;
+	}
 	if (strcmp(kind, "frame") == 0) {
 		what = frame;
 		size = sizeof(frame);
@@ -56,6 +63,8 @@ static void speak(int fd)
 	if (strcmp(kind, "reset") == 0 || strcmp(kind, "frame and reset") == 0) {
 		REQUIRE(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0);
 		close(fd);
+	} else {
+		stranger = fd;
 	}
 }
 
@@ -72,6 +81,126 @@ static void wait_for_ever(void)
 		pause();
 }
 
+/* Of two ranks on one machine that of the higher port connects to the other; it is compared as it is sent. */
+static in_port_t port_of(const uint8_t *address)
+{
+	struct sockaddr_in to;
+
+	memcpy(&to, address, sizeof(to));
+	REQUIRE(to.sin_family == AF_INET);
+	return to.sin_port;
+}
+
+static void wait_for_verdict(void)
+{
+	void *verdict = NULL;
+	size_t size;
+
+	MUST(dtrain_store_get(self->store, "world/gloo/0/verdict", 60000, &verdict, &size, &err));
+	free(verdict);
+}
+
+/* As Gloo does it: newer Gloo's number is behind the sockaddr_storage. What follows makes an event of it. */
+static void connect_late(const uint8_t *address, size_t size)
+{
+	static const char more[8];
+	struct sockaddr_storage to;
+	int fd;
+
+	wait_for_verdict();
+	poll(NULL, 0, 300);
+	memcpy(&to, address, sizeof(to));
+	fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	REQUIRE(fd >= 0);
+	/* Gloo of 2022 has closed the port. */
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0) {
+		send(fd, address + sizeof(to), size - sizeof(to), MSG_NOSIGNAL);
+		send(fd, more, sizeof(more), MSG_NOSIGNAL);
+	}
+	close(fd);
+	poll(NULL, 0, 100);
+}
+
+/* Connects to a port that does not answer for as long as the attempt lasts, and refuses when it is over. */
+static int connect_nowhere(gloo_group *group, int peer, in_port_t own, const uint8_t *address, size_t size,
+			   struct gloo_failure *failure)
+{
+	uint8_t nowhere[GLOO_MAX_ADDRESS];
+	struct sockaddr_in to;
+	int fds[900], count = 0, last, status;
+
+	memcpy(nowhere, address, size);
+	memcpy(&to, address, sizeof(to));
+	do {
+		socklen_t length = sizeof(to);
+
+		REQUIRE(count < 900);
+		fds[count] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		to.sin_port = 0;
+		REQUIRE(bind(fds[count], (struct sockaddr *)&to, sizeof(to)) == 0);
+		REQUIRE(getsockname(fds[count], (struct sockaddr *)&to, &length) == 0);
+		count++;
+	} while (to.sin_port >= own);
+	memcpy(nowhere, &to, sizeof(to));
+	REQUIRE(listen(fds[count - 1], 0) == 0);
+	/* The one connection for which there is room. */
+	last = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	REQUIRE(connect(last, (struct sockaddr *)&to, sizeof(to)) == 0);
+	mark(self);
+	status = __real_dtrain__gloo_connect(group, peer, nowhere, size, failure);
+	close(last);
+	while (count-- > 0)
+		close(fds[count]);
+	/* The kernel asks again after one second. */
+	poll(NULL, 0, 1500);
+	return status;
+}
+
+/* Of ranks 0 and 1 one waits for the other, which does not come in the first attempt; rank 2 ends that. */
+static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *address, size_t size,
+				    struct gloo_failure *failure)
+{
+	uint8_t own[GLOO_MAX_ADDRESS];
+
+	if (self->rank == 2) {
+		int64_t marks = 0;
+
+		if (strcmp(kind, "timeout") == 0)
+			wait_for_verdict();
+		while (strcmp(kind, "timeout") != 0 && marks == 0) {
+			poll(NULL, 0, 100);
+			MUST(dtrain_store_add(self->store, "marks", 0, &marks, &err));
+		}
+		/* For the one that has left its mark to be in Gloo. */
+		poll(NULL, 0, 100);
+		failure->code = BETON_PEER_LOST;
+		snprintf(failure->message, sizeof(failure->message), "it fails once");
+		return failure->code;
+	}
+	REQUIRE(dtrain__gloo_listens_at(group, peer, own) == size);
+	if (port_of(own) < port_of(address)) {
+		if (strcmp(kind, "nowhere") != 0)
+			mark(self);
+	} else if (strcmp(kind, "nowhere") == 0) {
+		return connect_nowhere(group, peer, port_of(own), address, size, failure);
+	} else {
+		connect_late(address, size);
+	}
+	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
+}
+
+int __real_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+
+int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
+{
+	struct gloo_options own = *options;
+
+	if (groups++ == 0 && strcmp(kind, "timeout") == 0)
+		own.timeout_ms = 100;
+	return __real_dtrain__gloo_create(&own, out, failure);
+}
+
 /* The linker puts this in the place of each call in the library. */
 int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
 				struct gloo_failure *failure)
@@ -79,9 +208,11 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 	struct sockaddr_storage to;
 	int fd;
 
+	if (late && groups == 1 && attacks-- > 0)
+		return connect_in_first_attempt(group, peer, address, size, failure);
 	if (strcmp(kind, "none") == 0)
 		wait_for_ever();
-	else if (attacks-- > 0) {
+	else if (!late && attacks-- > 0) {
 		memcpy(&to, address, sizeof(to));
 		fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		REQUIRE(fd >= 0);
@@ -94,6 +225,29 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
 }
 
+/* Waits for all ranks to be there. */
+static void meet(const char *key)
+{
+	int64_t count;
+
+	MUST(dtrain_store_add(self->store, key, 1, &count, &err));
+	while (count < self->size) {
+		poll(NULL, 0, 5);
+		MUST(dtrain_store_add(self->store, key, 0, &count, &err));
+	}
+}
+
+/* Strangers go when the group in which they were has been closed: its rank still is there. */
+static void outlive_strangers(void)
+{
+	dtrain_group_destroy(&self->group);
+	meet("destroyed");
+	if (stranger >= 0)
+		close(stranger);
+	meet("alone");
+	poll(NULL, 0, 50);
+}
+
 static int rank_main(struct rank *r)
 {
 	dtrain_group_options options;
@@ -103,6 +257,7 @@ static int rank_main(struct rank *r)
 
 	self = r;
 	kind = strchr(r->mode, ':') + 1;
+	late = strncmp(r->mode, "no-group-late", 13) == 0;
 	attacks = strncmp(r->mode, "no-group-always", 15) == 0 ? 1000 : 1;
 	dtrain_group_options_init(&options);
 	options.timeout_ms = r->timeout_ms;
@@ -115,6 +270,7 @@ static int rank_main(struct rank *r)
 	MUST(dtrain_allreduce(r->group, &sum, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
 	MUST(dtrain_work_wait(&work, &err));
 	REQUIRE(sum == r->size);
+	outlive_strangers();
 	return 0;
 }
 
@@ -146,6 +302,19 @@ static void ranks_join_on_other_ports(void **state)
 	}
 }
 
+/* Where Gloo is told that the wait is over, the connection that comes nevertheless ends the process. */
+static void late_connections_harm_nobody(void **state)
+{
+	static const char *const kinds[] = {"failure", "timeout", "nowhere"};
+	char mode[96];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(mode, sizeof(mode), "no-group-late:%s", kinds[i]);
+		expect(mode, 3, 0, "connected at attempt 2 of 5, on new ports: before, rank ");
+	}
+}
+
 static void ranks_give_up_after_some_attempts(void **state)
 {
 	(void)state;
@@ -173,6 +342,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(signals_reach_a_rank_that_joins),
 		cmocka_unit_test(ranks_join_on_other_ports),
+		cmocka_unit_test(late_connections_harm_nobody),
 		cmocka_unit_test(ranks_give_up_after_some_attempts),
 	};
 	int status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only C++ here: Gloo has no other interface.
+ * This and gloo_connector.cc are the only C++ here: Gloo has no other interface.
  */
 #include "gloo_shim.h"
 
@@ -39,6 +39,10 @@
 
 #include <beton/error.h>
 
+#include "gloo_connector.h"
+
+using dtrain_gloo::connects;
+using dtrain_gloo::is_listening;
 using std::chrono::milliseconds;
 
 namespace
@@ -49,7 +53,7 @@ constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
 /* Gloo of before its device had a listener: each pair listens for itself, takes whoever connects first, and throws on
  * the thread of its event loop, which ends the process, where that connection is gone already or sends what is no
- * frame. */
+ * frame. In newer Gloo the device listens for all pairs, and whoever connects has to say the number of a pair. */
 #if __has_include(<gloo/transport/tcp/listener.h>)
 constexpr bool pairs_listen = false;
 #else
@@ -67,14 +71,6 @@ in_port_t local_port(int fd)
 	if (address.ss_family == AF_INET)
 		return reinterpret_cast<struct sockaddr_in *>(&address)->sin_port;
 	return address.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&address)->sin6_port : 0;
-}
-
-bool is_listening(int fd)
-{
-	int listening = 0;
-	socklen_t size = sizeof(listening);
-
-	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening;
 }
 
 /* The descriptor that Gloo has for a port: the one that listens there, or the connection that came of it. -1: none. */
@@ -201,31 +197,11 @@ in_port_t port_of(const std::vector<char> &address)
 					     : reinterpret_cast<struct sockaddr_in *>(&storage)->sin_port;
 }
 
-/* Which of two ranks connects to the other: Gloo has that one do it whose address is the higher. */
-bool connects(const std::vector<char> &self, const uint8_t *address, size_t size)
-{
-	struct sockaddr_storage here = {}, there = {};
-
-	memcpy(&here, self.data(), std::min(self.size(), sizeof(here)));
-	memcpy(&there, address, std::min(size, sizeof(there)));
-	if (here.ss_family == AF_INET6) {
-		auto a = reinterpret_cast<struct sockaddr_in6 *>(&here);
-		auto b = reinterpret_cast<struct sockaddr_in6 *>(&there);
-		int order = memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr));
-
-		return order ? order > 0 : a->sin6_port > b->sin6_port;
-	}
-	auto a = reinterpret_cast<struct sockaddr_in *>(&here), b = reinterpret_cast<struct sockaddr_in *>(&there);
-	int order = memcmp(&a->sin_addr, &b->sin_addr, sizeof(a->sin_addr));
-
-	return order ? order > 0 : a->sin_port > b->sin_port;
-}
-
 class Mesh : public gloo::Context
 {
       public:
 	Mesh(const gloo_options &options, std::shared_ptr<gloo::transport::Device> device,
-	     std::vector<std::unique_ptr<Shield>> *shields)
+	     std::vector<std::unique_ptr<Shield>> *shields, dtrain_gloo::Connector *connector)
 	    : gloo::Context(options.rank, options.size)
 	{
 		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
@@ -243,6 +219,11 @@ class Mesh : public gloo::Context
 			if (pairs_listen && tcp)
 				(*shields)[static_cast<size_t>(peer)].reset(
 					new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
+			if (!pairs_listen)
+				dtrain_gloo::give_random_number(pair.get());
+			/* Gives up before Gloo does, which waits five times as long as for anything else. */
+			if (!pairs_listen && !connector->is_used())
+				connector->use(device, pair->address().bytes(), milliseconds(options.timeout_ms) * 4);
 		}
 	}
 };
@@ -250,8 +231,9 @@ class Mesh : public gloo::Context
 } // namespace
 
 struct gloo_group {
-	std::vector<std::unique_ptr<Shield>>
-		shields; /* of peers; outlive the event loop, which goes with the context */
+	/* Of peers in Gloo of 2022; these and the connector outlive the event loop, which goes with the context. */
+	std::vector<std::unique_ptr<Shield>> shields;
+	dtrain_gloo::Connector connector; /* newer Gloo's */
 	std::shared_ptr<Mesh> context;
 	milliseconds timeout;
 };
@@ -363,8 +345,8 @@ int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, st
 		attr.hostname = options->host;
 		group->timeout = milliseconds(options->timeout_ms);
 		group->shields.resize(static_cast<size_t>(options->size));
-		group->context =
-			std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr), &group->shields);
+		group->context = std::make_shared<Mesh>(*options, gloo::transport::tcp::CreateDevice(attr),
+							&group->shields, &group->connector);
 		*out = group.release();
 	});
 }
@@ -392,6 +374,8 @@ int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, si
 		const Shield *shield = group->shields[static_cast<size_t>(peer)].get();
 		bool listens = !shield || !connects(pair->address().bytes(), address, size);
 
+		if (!pairs_listen)
+			return group->connector.connect(pair.get(), std::vector<char>(address, address + size));
 		/* What a stranger has sent to a pair that connects itself, it would take for the beginning of what its
 		 * peer sends. */
 		if (!listens && shield->is_taken())
@@ -406,6 +390,8 @@ void dtrain__gloo_abort(gloo_group *group)
 {
 	struct gloo_failure ignored;
 
+	if (!pairs_listen && !group->connector.abort())
+		return;
 	/* Closing this Gloo's connections does not wake up who waits for them. A wait that is late does: Gloo then
 	 * tells all connections of the context, and closes them. So wait for what nobody sends. */
 	guarded(&ignored, [&] {
@@ -420,7 +406,10 @@ void dtrain__gloo_close(gloo_group *group)
 {
 	struct gloo_failure ignored;
 
-	guarded(&ignored, [&] { delete group; });
+	guarded(&ignored, [&] {
+		group->connector.close([&] { group->context.reset(); });
+		delete group;
+	});
 }
 
 int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,

@@ -42,7 +42,9 @@ size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO
 /* Returns when somebody is connected in the peer's place: Gloo does not ask who it is. */
 int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
 			 struct gloo_failure *failure);
-void dtrain__gloo_abort(gloo_group *group); /* from any thread */
+/* From any thread. It ends the waits of the moment; a thread that is in dtrain__gloo_connect leaves that at its own
+ * time, so repeat the call until that is so. */
+void dtrain__gloo_abort(gloo_group *group);
 void dtrain__gloo_close(gloo_group *group);
 
 int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,
