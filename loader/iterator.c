@@ -206,9 +206,13 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 			beton_error line;
 			describe_wait(iterator, late, &line);
 			iterator->tell_ns = now + late;
-			pthread_mutex_unlock(lock);
-			log(line.message, log_context);
-			pthread_mutex_lock(lock);
+			/* So that a loader that is closed meanwhile waits for the call. */
+			if (bt_lent_begin(&iterator->pool->lent)) {
+				pthread_mutex_unlock(lock);
+				log(line.message, log_context);
+				bt_lent_end(&iterator->pool->lent);
+				pthread_mutex_lock(lock);
+			}
 			continue;
 		}
 		if (now >= deadline)

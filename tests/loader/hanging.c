@@ -332,7 +332,7 @@ static void all_at_once(void **state)
 	no_faults();
 }
 
-/* Ten seconds of it. */
+/* Ten seconds of it, as in the next one. */
 static void the_log_is_told(void **state)
 {
 	(void)state;
@@ -350,6 +350,43 @@ static void the_log_is_told(void **state)
 	assert_int_equal(atomic_load(&faults.lines), 1);
 	if (!strstr(faults.line, file) || !strstr(faults.line, "a read at offset"))
 		fail_msg("%s", faults.line);
+	open_gate();
+	wait_until_back(threads, files);
+	no_faults();
+}
+
+static atomic_bool log_began, log_ended;
+
+static void log_slowly(const char *line, void *context)
+{
+	(void)line, (void)context;
+	atomic_store(&log_began, true);
+	for (int i = 0; i < 300; i++)
+		fixture_pause();
+	atomic_store(&log_ended, true);
+}
+
+/* What is lent to a loader may go when it is closed, also if a consumer is calling it just then. */
+static void the_log_is_waited_for(void **state)
+{
+	(void)state;
+	prepare(false);
+	int threads = fixture_threads(), files = fixture_files();
+	beton_loader *loader = NULL;
+	beton_loader_options options = fixture_options(BATCH, 2);
+	options.log = log_slowly;
+	assert_ok(bt_loader_open(&loader, &(beton_source){.path = file}, 1, &options, &fault_io, err));
+	waiting consumer = {0};
+	pthread_t id;
+	hang();
+	fixture_start(&consumer.iterator, loader, 0, 0);
+	assert_int_equal(pthread_create(&id, NULL, wait_for_batch, &consumer), 0);
+	while (!atomic_load(&log_began))
+		fixture_pause();
+	beton_loader_close_within(&loader, 0, NULL);
+	assert_true(atomic_load(&log_ended));
+	pthread_join(id, NULL);
+	assert_int_equal(consumer.result, BETON_STATE);
 	open_gate();
 	wait_until_back(threads, files);
 	no_faults();
@@ -385,6 +422,7 @@ int main(int argc, char **argv)
 	};
 	const struct CMUnitTest slow[] = {
 		cmocka_unit_test(the_log_is_told),
+		cmocka_unit_test(the_log_is_waited_for),
 	};
 	return argc > 1 ? cmocka_run_group_tests(slow, set_up, tear_down)
 			: cmocka_run_group_tests(tests, set_up, tear_down);
