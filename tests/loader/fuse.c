@@ -43,12 +43,24 @@ static void release(void *memory, size_t bytes, void *context)
 	atomic_fetch_sub(&allocated, 1);
 }
 
-/* Nothing is left of a loader. */
-static void wait_until_back(int threads, int files)
+/* What loaders take. */
+typedef struct usage {
+	int threads;
+	int files;
+	int batches;
+} usage;
+
+static usage usage_now(void)
 {
-	while (atomic_load(&allocated) > 0)
-		fixture_pause();
-	while (fixture_threads() > threads || fixture_files() > files)
+	return (usage){.threads = fixture_threads(), .files = fixture_files(), .batches = atomic_load(&allocated)};
+}
+
+/* Nothing is left of a loader. */
+static void wait_until_back(usage before)
+{
+	for (usage now = usage_now();
+	     now.threads > before.threads || now.files > before.files || now.batches > before.batches;
+	     now = usage_now())
 		fixture_pause();
 }
 
@@ -88,7 +100,7 @@ static void *cancel_it(void *iterator)
 
 static void cancel_and_close(beton_engine engine, bool direct)
 {
-	int threads = fixture_threads(), files = fixture_files();
+	usage before = usage_now();
 	beton_loader *loader = open_loader(engine, direct);
 	beton_iterator *iterator = NULL;
 	beton_batch *batch;
@@ -106,7 +118,7 @@ static void cancel_and_close(beton_engine engine, bool direct)
 	if (!strstr(fault.message, mounted))
 		fail_msg("engine %d, direct %d: %s", engine, direct, fault.message);
 	go_on();
-	wait_until_back(threads, files);
+	wait_until_back(before);
 }
 
 static void reads_hang(void **state)
@@ -125,7 +137,7 @@ static void closing_hangs(void **state)
 	(void)state;
 	const beton_engine engines[] = {BETON_ENGINE_THREADS, BETON_ENGINE_URING, BETON_ENGINE_MMAP};
 	for (int i = 0; i < 3; i++) {
-		int threads = fixture_threads(), files = fixture_files();
+		usage before = usage_now();
 		beton_loader *loader = open_loader(engines[i], false);
 		beton_iterator *iterator = NULL;
 		beton_batch *batch;
@@ -142,7 +154,7 @@ static void closing_hangs(void **state)
 			fail_msg("engine %d: %s", engines[i], fault.message);
 		wait_for_hang();
 		go_on();
-		wait_until_back(threads, files);
+		wait_until_back(before);
 	}
 }
 
@@ -179,6 +191,7 @@ static bool start_server(void)
 	close(fd);
 	if (control == MAP_FAILED)
 		return false;
+	control->test = getpid();
 	server = fork();
 	if (server == 0) {
 		execl(server_program, server_program, file, shared, "-f", folder, NULL);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hanging-fs FILE CONTROL -f FOLDER: a file system with one file, the content of FILE, which hangs while CONTROL says
- * so.
+ * so and the process that started it lives.
  */
 #define FUSE_USE_VERSION 31
 #include <fuse.h>
+#include <fuse_lowlevel.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +25,29 @@
 static int source;
 static hanging_control *control;
 
+/* A process that dies closes its files before its children hear of it. */
+static bool test_is_dying(void)
+{
+	enum { EXITING = 4 }; /* Linux's PF_EXITING */
+	char path[32], text[512];
+	unsigned flags = 0;
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)control->test);
+	FILE *facts = fopen(path, "r");
+	if (!facts)
+		return true;
+	size_t size = fread(text, 1, sizeof(text) - 1, facts);
+	fclose(facts);
+	text[size] = 0;
+	const char *behind_name = strrchr(text, ')');
+	return !behind_name || sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & EXITING;
+}
+
+/* Until the test says so, or is dying: its threads, which wait for this, keep it from being gone. */
 static void hold(void)
 {
+	struct fuse_session *session = fuse_get_session(fuse_get_context()->fuse);
 	atomic_fetch_add(&control->held, 1);
-	while (atomic_load(&control->hangs))
+	while (atomic_load(&control->hangs) && !fuse_session_exited(session) && !test_is_dying())
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	atomic_fetch_sub(&control->held, 1);
 }
@@ -75,7 +96,8 @@ int main(int argc, char **argv)
 {
 	const struct fuse_operations operations = {
 		.init = begin, .getattr = get_attributes, .open = open_file, .read = read_file, .flush = close_file};
-	/* Not longer than the test. */
+	/* As long as the test, and long enough to unmount: what kills the test's process group leaves it alone. */
+	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (argc < 3)
 		return 2;
@@ -86,6 +108,8 @@ int main(int argc, char **argv)
 		perror("hanging-fs");
 		return 2;
 	}
+	if (getppid() != control->test)
+		return 2;
 	argv[2] = argv[0];
 	int result = fuse_main(argc - 2, argv + 2, &operations, NULL);
 	/* Without a sanitizer's look at what libfuse leaks. */
