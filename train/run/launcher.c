@@ -179,6 +179,7 @@ static void look_at_stopped(struct launch *launch)
  * and have done what there was to do: they get their time to close. */
 static bool was_told(struct launch *launch, const siginfo_t *info)
 {
+	sigset_t stopping;
 	char *text;
 
 	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
@@ -191,7 +192,9 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 			launch->kill_at_ns = bt_now_ns() + (uint64_t)launch->grace_ms * 1000000;
 		}
 	}
-	return launch->told == info->si_status - 128;
+	/* Two ranks may have got different ones. */
+	run_signals_stopping(&stopping);
+	return launch->told && sigismember(&stopping, info->si_status - 128) == 1;
 }
 
 /* Ranks that end after the first failure, or because a peer was lost, are not to blame. */

@@ -63,22 +63,43 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	free(text);
 }
 
-bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)
+/* The signal's number, and what follows it, or 0 and NULL. */
+static int read_note(dtrain_store *store, char **text)
 {
-	dtrain_store *store = NULL;
 	void *value = NULL;
 	size_t size = 0;
 	char *rest;
+	int number = 0;
+
+	*text = NULL;
+	if (dtrain_store_get(store, KEY, 0, &value, &size, NULL) == BETON_OK) {
+		number = (int)strtol(value, &rest, 10);
+		if (number > 0 && number < NSIG && *rest == ' ')
+			*text = strdup(rest + 1);
+	}
+	free(value);
+	return *text ? number : 0;
+}
+
+int dtrain__told_number(dtrain_store *store)
+{
+	char *text = NULL;
+	int number = run_signals_caught();
+
+	if (!number && store)
+		number = read_note(store, &text);
+	free(text);
+	return number ? number : SIGTERM;
+}
+
+bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)
+{
+	dtrain_store *store = NULL;
 
 	*text = NULL;
 	if (dtrain_store_connect("127.0.0.1", port, token, CONNECT_MS, &store, NULL))
 		return false;
-	if (dtrain_store_get(store, KEY, 0, &value, &size, NULL) == BETON_OK) {
-		*number = (int)strtol(value, &rest, 10);
-		if (*number > 0 && *number < NSIG && *rest == ' ')
-			*text = strdup(rest + 1);
-	}
-	free(value);
+	*number = read_note(store, text);
 	dtrain_store_close(&store);
 	return *text;
 }

@@ -15,6 +15,10 @@
  * first. store NULL: the rank is alone. launcher: 0 where it is another program's. */
 void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher);
 
+/* In a rank that stops: the signal that it got, or else the one that told the rank which all stop with; SIGTERM if
+ * nobody knows. store may be NULL. */
+int dtrain__told_number(dtrain_store *store);
+
 /* In the launcher, when ranks end as if they had been told to stop: *text, which the caller frees, says which one was,
  * and *number by which signal. False: none has said so. */
 bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number);

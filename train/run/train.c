@@ -3,15 +3,14 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "busy.h"
 #include "common/system.h"
 #include "evaluate.h"
 #include "groups.h"
-#include "signals.h"
 #include "step.h"
+#include "told.h"
 
 struct training {
 	run_session *session;
@@ -260,8 +259,6 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (result != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
 	run_stepper_close(&training.stepper);
-	*stopped = 0;
-	if (training.stop)
-		*stopped = run_signals_caught() ? run_signals_caught() : SIGTERM;
+	*stopped = training.stop ? dtrain__told_number(session->store) : 0;
 	return result;
 }
