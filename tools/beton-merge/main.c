@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "merged.h"
 #include "tools/common/copier.h"
 #include "tools/common/dataset.h"
@@ -71,6 +72,8 @@ static int inspect(merge_job *job, beton_reader **first, beton_error *err)
 		result = dataset_check_same_schema(*first, reader, err);
 		if (result == BETON_OK)
 			result = output_check(job->output, reader, job->force, err);
+		if (result == BETON_EXISTS)
+			bt_append(err->message, sizeof(err->message), " (the first name is the output)");
 		if (result == BETON_OK)
 			result = merged_add(&job->facts, reader, err);
 		const beton_file_info *info = beton_reader_info(reader);
