@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * old-state FILE: makes of a checkpoint's state.json what was written before checkpoints had options: without them, its
- * checksum set anew. */
+ * old-state FILE: makes of a checkpoint's state.json what was written before checkpoints had options and the
+ * fingerprint of the data: without them, its checksum set anew. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@ int main(int argc, char **argv)
 {
 	json_t *state = argc == 2 ? json_load_file(argv[1], 0, NULL) : NULL;
 	char hex[17];
-	if (!state || json_object_del(state, "options") != 0 || json_object_del(state, "xxh3") != 0)
+	if (!state || json_object_del(state, "options") != 0 || json_object_del(state, "xxh3") != 0 ||
+	    json_object_del(state, "data_fingerprint") != 0)
 		return 1;
 	char *text = json_dumps(state, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!text)

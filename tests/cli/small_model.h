@@ -77,7 +77,9 @@ static inline dtrain_position at_step(int64_t step)
 				 .batch_size = 8,
 				 .model = "mlp",
 				 .classes = 10,
-				 .data_samples = 1000};
+				 .data_samples = 1000,
+				 .data_fingerprint = UINT64_MAX,
+				 .data_class_names = 1};
 }
 
 static inline int save(const setup *made, int64_t step, int keep, beton_error *err)

@@ -201,6 +201,10 @@ static json_t *state_to_json(const dtrain_position *position, const json_t *opti
 		complete = add_member(state, "loss_scaler",
 				      json_pack("[f, f]", (double)position->scaler[DTRAIN_SCALER_SCALE],
 						(double)position->scaler[DTRAIN_SCALER_GOOD_STEPS]));
+	if (complete && position->data_fingerprint)
+		complete = add_member(state, "data_fingerprint", hex(position->data_fingerprint));
+	if (complete && position->data_class_names)
+		complete = add_member(state, "data_class_names", hex(position->data_class_names));
 	if (complete && options)
 		complete = add_member(state, "options", json_deep_copy(options));
 	if (complete && add_member(state, "xxh3", hex(hash_of_state(state))))
@@ -261,6 +265,18 @@ static int read_state(const char *path, json_t **out, beton_error *err)
 	return result;
 }
 
+/* A state that was saved before it had the member: 0. False: it is no such number. */
+static bool take_hex(const json_t *state, const char *name, uint64_t *out)
+{
+	const json_t *member = json_object_get(state, name);
+	const char *text = json_string_value(member);
+	if (text && strlen(text) == HEX_DIGITS && strspn(text, "0123456789abcdef") == HEX_DIGITS)
+		*out = strtoull(text, NULL, 16);
+	else
+		*out = 0;
+	return !member || *out;
+}
+
 static int state_to_position(const char *path, json_t *state, dtrain_position *out, beton_error *err)
 {
 	dtrain_position position = {.struct_size = sizeof(position)};
@@ -284,7 +300,9 @@ static int state_to_position(const char *path, json_t *state, dtrain_position *o
 	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
 	if (step < 0 || epoch < 0 || consumed < 0 || classes < 1 || samples < 0 || position.world_size < 1 ||
-	    position.batch_size < 1 || strlen(model) >= sizeof(position.model))
+	    position.batch_size < 1 || strlen(model) >= sizeof(position.model) ||
+	    !take_hex(state, "data_fingerprint", &position.data_fingerprint) ||
+	    !take_hex(state, "data_class_names", &position.data_class_names))
 		return bt_fail(err, BETON_FORMAT, "%s: a value is out of its range", path);
 	int result = bt_parse_u64("seed", seed, 0, UINT64_MAX, &position.seed, err);
 	if (result != BETON_OK)

@@ -2,7 +2,9 @@
 #include "class_names.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/error.h"
 
@@ -23,6 +25,16 @@ int run_class_names_load(const beton_reader *reader, json_t **out, beton_error *
 	if (json_is_array(names) && json_array_size(names) > 0)
 		*out = json_incref(names);
 	json_decref(facts);
+	return BETON_OK;
+}
+
+int run_class_names_hash(const json_t *names, uint64_t *out, beton_error *err)
+{
+	char *text = names ? json_dumps(names, JSON_COMPACT) : NULL;
+	if (names && !text)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of classes");
+	*out = text ? XXH3_64bits(text, strlen(text)) : 0;
+	free(text);
 	return BETON_OK;
 }
 

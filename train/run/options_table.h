@@ -23,7 +23,8 @@ typedef enum option_kind {
 typedef enum option_change {
 	OPTION_FREE,     /* nothing that is trained depends on it, or what does is compared by itself */
 	OPTION_TOLD,     /* a change is named */
-	OPTION_PLACE,    /* the same; what is where on a machine, which ranks may have different */
+	OPTION_PLACE,    /* the same; what is where on a machine, which ranks may have different; data is compared by
+			    itself */
 	OPTION_FIXED,    /* cannot change */
 	OPTION_SWITCHED, /* cannot change from 0 or to 0; other changes are named */
 } option_change;

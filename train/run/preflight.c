@@ -81,7 +81,11 @@ static int read_dataset(const char *path, run_dataset *out, struct labels *label
 		result = read_labels(reader, (uint32_t)label, labels, err);
 	}
 	if (result == BETON_OK)
+		result = beton_reader_fingerprint(reader, &out->fingerprint, err);
+	if (result == BETON_OK)
 		result = run_class_names_load(reader, &labels->names, err);
+	if (result == BETON_OK)
+		result = run_class_names_hash(labels->names, &out->class_names, err);
 	beton_reader_close(&reader);
 	return result;
 }

@@ -11,6 +11,8 @@
 
 typedef struct run_dataset {
 	uint64_t samples;
+	uint64_t fingerprint;
+	uint64_t class_names; /* run_class_names_hash */
 	char image_field[BETON_NAME_MAX + 1];
 	char label_field[BETON_NAME_MAX + 1];
 } run_dataset;

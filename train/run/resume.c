@@ -5,8 +5,34 @@
 #include <string.h>
 
 #include "common/system.h"
+#include "options_table.h"
 #include "resume.h"
 #include "session.h"
+
+/* A copy may stand anywhere. What the checkpoint or the file does not tell is not compared. */
+static int check_data(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
+{
+	const dtrain_position *ours = &session->position;
+	const run_saved *saved = session->options->saved;
+	const char *before = saved ? saved->texts[run_row_find("data")] : NULL;
+	char difference[128];
+	if (found->data_samples != ours->data_samples)
+		snprintf(difference, sizeof(difference), "%" PRIu64 " samples, not %" PRIu64, ours->data_samples,
+			 found->data_samples);
+	else if (found->data_fingerprint && found->data_fingerprint != ours->data_fingerprint)
+		snprintf(difference, sizeof(difference),
+			 "other content (fingerprint %016" PRIx64 ", not %016" PRIx64 ")", ours->data_fingerprint,
+			 found->data_fingerprint);
+	else if (found->data_class_names && ours->data_class_names && found->data_class_names != ours->data_class_names)
+		snprintf(difference, sizeof(difference), "other names for its classes");
+	else
+		return BETON_OK;
+	return bt_fail(
+		err, BETON_MISMATCH,
+		"--data: %s is not what %s was trained on%s%s: it has %s; resume with that data or a copy of it, or "
+		"begin a run in another --checkpoint",
+		session->options->data, path, before ? ", " : "", before ? before : "", difference);
+}
 
 /* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */
 static int check_position(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
@@ -18,9 +44,9 @@ static int check_position(const run_session *session, const char *path, const dt
 	if (found->classes != ours->classes)
 		return bt_fail(err, BETON_MISMATCH, "%s: has %" PRId64 " classes, this run has %" PRId64, path,
 			       found->classes, ours->classes);
-	if (found->data_samples != ours->data_samples)
-		return bt_fail(err, BETON_MISMATCH, "%s: was trained on %" PRIu64 " samples, --data has %" PRIu64, path,
-			       found->data_samples, ours->data_samples);
+	int result = check_data(session, path, found, err);
+	if (result != BETON_OK)
+		return result;
 	if (found->seed != ours->seed)
 		return bt_fail(err, BETON_MISMATCH, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64, path,
 			       found->seed, ours->seed);

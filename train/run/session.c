@@ -420,7 +420,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					      .world_size = session->world_size,
 					      .batch_size = (int32_t)options->batch_size,
 					      .classes = facts->classes,
-					      .data_samples = facts->train.samples};
+					      .data_samples = facts->train.samples,
+					      .data_fingerprint = facts->train.fingerprint,
+					      .data_class_names = facts->train.class_names};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
 	int result = open_store(session, env, err);
 	if (result == BETON_OK)

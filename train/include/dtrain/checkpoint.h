@@ -37,6 +37,8 @@ typedef struct dtrain_position {
 	int64_t classes;
 	uint64_t data_samples;
 	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; a scale of 0: none */
+	uint64_t data_fingerprint;    /* beton_reader_fingerprint of the training set; 0: not known */
+	uint64_t data_class_names;    /* a hash of the names of its classes; 0: not known, or it has none */
 } dtrain_position;
 
 /* Keeps other jobs out of dir, which is made (with its parents) if missing, until the lock is released or the process
