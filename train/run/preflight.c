@@ -18,6 +18,7 @@
 #include "whiten.h"
 
 #define CLASSES_MAX 1000000
+#define LOG_LINE_MAX (1 << 20)
 
 /* The field called `name`, if it has that type, else the first field of the type; -1: none. */
 static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
@@ -200,6 +201,33 @@ static bool is_same_file(const struct stat *one, const char *path)
 	return path && stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
 }
 
+/* Every line of a log has one of them, those of an evaluation the second. */
+static bool is_log_line(const json_t *line)
+{
+	return json_object_get(line, "step") || json_object_get(line, "after_step") || json_object_get(line, "event");
+}
+
+/* Judges by the first line, which is far shorter than what is read of it. */
+static int check_old_log(const char *path, int fd, beton_error *err)
+{
+	char *text = malloc(LOG_LINE_MAX);
+	ssize_t size = text ? bt_pread_full(fd, text, LOG_LINE_MAX, 0) : 0;
+	int result = BETON_OK;
+	if (!text)
+		result = bt_fail(err, BETON_NO_MEMORY, "--log: out of memory");
+	else if (size < 0)
+		result = bt_fail_errno(err, errno, "--log: cannot read '%s'", path);
+	json_t *line = result == BETON_OK ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+	if (result == BETON_OK && !is_log_line(line))
+		result = bt_fail(
+			err, BETON_EXISTS,
+			"--log: '%s' does not begin with a line of such a log, and is left alone; give another name",
+			path);
+	json_decref(line);
+	free(text);
+	return result;
+}
+
 /* A log is never cut. What stands there must not be something else, nor, without --resume, the log of an earlier run.
  */
 static int check_log(const run_options *options, beton_error *err)
@@ -207,7 +235,7 @@ static int check_log(const run_options *options, beton_error *err)
 	const char *path = options->log;
 	struct stat status;
 	int result = BETON_OK;
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (fd < 0 || fstat(fd, &status) != 0)
 		result = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
 	else if (is_same_file(&status, options->data) || is_same_file(&status, options->val))
@@ -215,6 +243,8 @@ static int check_log(const run_options *options, beton_error *err)
 	else if (S_ISREG(status.st_mode) && status.st_size > 0 && !options->resume)
 		result = bt_fail(err, BETON_EXISTS,
 				 "--log: '%s' is there already and not empty; give another name or remove it", path);
+	else if (S_ISREG(status.st_mode) && status.st_size > 0)
+		result = check_old_log(path, fd, err);
 	if (fd >= 0)
 		close(fd);
 	return result;
