@@ -79,9 +79,8 @@ bool run_busy_tell(run_busy *busy, char *text, int size)
 		return false;
 	}
 	snprintf(text, (size_t)size,
-		 "other processes use %.0f %% of the %d core%s on which %d compute threads wait for each other: a "
-		 "smaller "
-		 "--threads may be several times faster",
+		 "other processes use %.0f %% of the %d core%s on which %d compute threads wait for each other: "
+		 "a smaller --threads may be several times faster",
 		 100 * (others < 1 ? others : 1), cores, cores == 1 ? "" : "s", busy->threads);
 	busy->threads = 0;
 	return true;

@@ -24,9 +24,18 @@ static const char *const files[] = {CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_
 
 enum { FILES = sizeof(files) / sizeof(files[0]) };
 
+/* Without the slashes at its end. */
+static int length_of(const char *dir)
+{
+	size_t length = strlen(dir);
+	while (length > 0 && dir[length - 1] == '/')
+		length--;
+	return (int)length;
+}
+
 static char *named_path(const char *dir, const char *prefix, int64_t step)
 {
-	return bt_format("%s/%s" STEP_PREFIX "%0*" PRId64, dir, prefix, STEP_DIGITS, step);
+	return bt_format("%.*s/%s" STEP_PREFIX "%0*" PRId64, length_of(dir), dir, prefix, STEP_DIGITS, step);
 }
 
 char *checkpoint_folder_path(const char *dir, int64_t step)
@@ -212,8 +221,8 @@ int checkpoint_folder_prepare(const char *dir, beton_error *err)
 
 static char *temporary_path(const char *dir, const char *what, int64_t step)
 {
-	return bt_format("%s/" TEMPORARY_PREFIX "%s-%" PRId64 ".%ld.%llx", dir, what, step, (long)getpid(),
-			 (unsigned long long)bt_now_ns());
+	return bt_format("%.*s/" TEMPORARY_PREFIX "%s-%" PRId64 ".%ld.%llx", length_of(dir), dir, what, step,
+			 (long)getpid(), (unsigned long long)bt_now_ns());
 }
 
 int checkpoint_folder_begin(const char *dir, int64_t step, char **path, beton_error *err)

@@ -82,8 +82,7 @@ static void tell_idle_cores(const run_session *session, const run_cores *cores)
 	if (options->told_threads && options->compute_threads < cores->rank && strcmp(session->api->name, "cpu") == 0)
 		fprintf(stderr,
 			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, as OMP_NUM_THREADS says, "
-			"which "
-			"torchrun sets to 1 where it is not set: --threads %d takes them all\n",
+			"which torchrun sets to 1 where it is not set: --threads %d takes them all\n",
 			(int)options->compute_threads, options->compute_threads == 1 ? "" : "s", cores->rank,
 			cores->rank);
 }
