@@ -2,7 +2,8 @@
  *
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
- * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine; report/R that
+ * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine, or why it does
+ * not join; report/R that
  * rank R saw a failure, or is gone; fault what all ranks shall say about it, written by the rank that the counter fault
  * chose; alarm that a rank is gone or saw a failure.
  */
@@ -28,6 +29,8 @@
 #define GONE "gone"
 /* In the alarm, which may have been GONE before. */
 #define FAULT "fault"
+/* In front of the reason, in what a rank announces that does not join. */
+#define DECLINED "declined: "
 
 static int remaining_ms(uint64_t deadline_ns)
 {
@@ -228,12 +231,25 @@ static int compare(const struct group_member *member, const char *mine, int rank
 {
 	size_t line = strcspn(theirs, "\n");
 
+	if (strncmp(theirs, DECLINED, strlen(DECLINED)) == 0)
+		return bt_fail(err, BETON_PEER_LOST, "group \"%s\": rank %d did not join: %s", member->name, rank,
+			       theirs + strlen(DECLINED));
 	if (strlen(mine) != line || strncmp(mine, theirs, line) != 0)
 		return bt_fail(err, BETON_MISMATCH, "group \"%s\": rank %d has %s; rank %d has %.*s", member->name,
 			       member->rank, mine, rank, (int)line, theirs);
 	if (theirs[line] && !*others && is_routable(theirs + line + 1))
 		snprintf(others, BT_HOST_SIZE, "%s", theirs + line + 1);
 	return BETON_OK;
+}
+
+int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason, beton_error *err)
+{
+	const struct group_member member = {.store = store, .name = name};
+	char *text = bt_format(DECLINED "%s", reason);
+	int status = text ? set_text(&member, "join", rank, text, err) : fail_key(err);
+
+	free(text);
+	return status;
 }
 
 int dtrain__group_meet(struct group_member *member, const char *backend, int *will, beton_error *err)

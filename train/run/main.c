@@ -232,8 +232,10 @@ static int run(run_options *options, int argc, char **argv)
 	bool first = env.rank == 0 && !env.store_hosted;
 	result = complete_options(options, &env, first, argc, argv, &lock, &err);
 	if (result == BETON_INVALID_ARGUMENT) {
+		fail_usage(&err);
+		run_session_decline(&env, options, &err);
 		dtrain_checkpoint_lock_release(&lock);
-		return fail_usage(&err);
+		return EXIT_USAGE;
 	}
 	bool launches = !env.started && options->world_size > 1;
 	if (result == BETON_OK) {
@@ -246,9 +248,13 @@ static int run(run_options *options, int argc, char **argv)
 		result = set_interface(options, &err);
 	if (result == BETON_OK)
 		result = check(options, first, &facts, &lock, &err);
-	int status = result != BETON_OK ? fail(&err)
-		     : launches         ? launch(options, argv)
-					: run_rank(options, &facts, &env, &cores);
+	int status = EXIT_FAILURE;
+	if (result != BETON_OK) {
+		fail(&err);
+		run_session_decline(&env, options, &err);
+	} else {
+		status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
+	}
 	dtrain_checkpoint_lock_release(&lock);
 	return status;
 }

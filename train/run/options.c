@@ -18,9 +18,11 @@ void run_options_set_defaults(run_options *options)
 {
 	run_saved *saved = options->saved;
 	bool resuming = options->resuming;
+	int64_t newest_step = options->newest_step;
 	*options = (run_options){
 		.saved = saved,
 		.resuming = resuming,
+		.newest_step = newest_step,
 		.device = "auto",
 		.world_size = 1,
 		.timeout = 30,
@@ -217,7 +219,7 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
-	*options = (run_options){0};
+	*options = (run_options){.newest_step = -1};
 	run_options_set_defaults(options);
 	int result = run_options_apply_arguments(options, argc, argv, err);
 	if (result != BETON_OK || options->help || options->version)

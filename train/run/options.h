@@ -112,9 +112,10 @@ typedef struct run_options {
 	bool given[RUN_ROWS_MAX]; /* on the command line, by row of the table */
 	int64_t compute_threads;  /* of this process: see run_cores_count_threads */
 	int64_t loader_threads;
-	bool told_threads; /* by OMP_NUM_THREADS, and not by --threads */
-	bool resuming;     /* there is a checkpoint to go on from; known after run_options_resume */
-	run_saved *saved;  /* NULL: the run begins, or what it is resumed from has no options */
+	bool told_threads;   /* by OMP_NUM_THREADS, and not by --threads */
+	int64_t newest_step; /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
+	bool resuming;       /* there is a checkpoint to go on from; known after run_options_resume */
+	run_saved *saved;    /* NULL: the run begins, or what it is resumed from has no options */
 } run_options;
 
 /* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. With

@@ -299,6 +299,7 @@ int run_options_resume(run_options *options, int argc, char **argv, int world_si
 	if (result != BETON_OK)
 		return result;
 	options->resuming = true;
+	options->newest_step = position.step;
 	options->saved = json ? calloc(1, sizeof(*options->saved)) : NULL;
 	if (options->saved) {
 		*options->saved = (run_saved){.path = path, .json = json};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
 /* For rank 0's store to be there, which opens before anything else does: machines get a job at different times. */
 #define CONNECT_TIMEOUT_MS (5 * 60 * 1000)
+/* The same for a rank that has failed, and has nothing else to do there. */
+#define DECLINE_TIMEOUT_MS (30 * 1000)
+#define SLOW_GROUP "slow"
 
 /* The network's pictures: normalized ones, or bytes that the device normalizes. */
 static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_network *network)
@@ -277,13 +281,29 @@ static void tell_note(const run_session *session, const dtrain_group *group)
 		fprintf(stderr, "dtrain-ffcv: %s\n", note);
 }
 
+void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why)
+{
+	dtrain_store_server *server = NULL;
+	dtrain_store *store = NULL;
+	beton_error err;
+	/* Rank 0 takes the store with it; our launcher ends the others. */
+	if (!env->started || env->rank == 0 || env->store_hosted)
+		return;
+	int result = dtrain__rank_env_store(env, options->interface, DECLINE_TIMEOUT_MS, &server, &store, &err);
+	if (result == BETON_OK)
+		result = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
+	if (result != BETON_OK)
+		fprintf(stderr, "dtrain-ffcv: the other ranks could not be told: %s\n", err.message);
+	dtrain_store_close(&store);
+}
+
 /* The slow group first: ranks that share cores finish their set-up at very different times. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	dtrain_group_options options;
 	dtrain_work *work = NULL;
 	dtrain_group_options_init(&options);
-	options.name = "slow";
+	options.name = SLOW_GROUP;
 	options.interface = session->options->interface;
 	options.timeout_ms = RUN_SLOW_TIMEOUT_MS;
 	int result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
@@ -346,14 +366,40 @@ static int share_optimizer(run_session *session, beton_error *err)
 	return share(session, slow, count, err);
 }
 
+static const char *describe_step(int64_t step, char text[32])
+{
+	snprintf(text, 32, step < 0 ? "none" : "that of step %" PRId64, step);
+	return text;
+}
+
+/* used: by rank 0, which may have set aside newer ones that are damaged, before this rank looked. */
+static int compare_newest(const run_session *session, int64_t newest, int64_t used, beton_error *err)
+{
+	const run_options *options = session->options;
+	char ours[32], theirs[32];
+	if (!options->resume || options->newest_step == newest || options->newest_step == used)
+		return BETON_OK;
+	return bt_fail(
+		err, BETON_MISMATCH,
+		"--resume: the newest checkpoint in '%s' is %s for rank %d and %s for rank 0: --checkpoint has to be "
+		"the same folder for all ranks",
+		options->checkpoint, describe_step(options->newest_step, ours), session->rank,
+		describe_step(newest, theirs));
+}
+
 /* Ranks that others start have a command line each, and each looks for the newest checkpoint itself. */
 static int compare_options(run_session *session, beton_error *err)
 {
+	enum { LENGTH, NEWEST, USED, COUNT };
 	dtrain_work *work = NULL;
-	int64_t length = (int64_t)strlen(session->options_json) + 1;
-	int result = dtrain_broadcast(session->slow_group, &length, 1, DTRAIN_I64, 0, NULL, &work, err);
+	int64_t newest = session->options->newest_step, used = session->resumed ? session->position.step : newest;
+	int64_t head[COUNT] = {[LENGTH] = (int64_t)strlen(session->options_json) + 1, [NEWEST] = newest, [USED] = used};
+	int result = dtrain_broadcast(session->slow_group, head, COUNT, DTRAIN_I64, 0, NULL, &work, err);
 	if (result == BETON_OK)
 		result = wait_for(work, err);
+	if (result == BETON_OK)
+		result = compare_newest(session, head[NEWEST], head[USED], err);
+	int64_t length = head[LENGTH];
 	char *theirs = result == BETON_OK ? malloc((size_t)length) : NULL;
 	if (result == BETON_OK && !theirs)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the options of rank 0");
@@ -450,6 +496,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		result = open_loader(session, false, &session->val_loader, err);
 	if (result != BETON_OK) {
 		run_watchdog_leave(session->watchdog, err);
+		if (session->rank > 0 && session->store && !session->slow_group)
+			dtrain_group_decline(session->store, session->rank, SLOW_GROUP, err->message, NULL);
 		run_session_close(session);
 	}
 	return result;

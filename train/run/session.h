@@ -74,6 +74,9 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		     const run_facts *facts, beton_error *err);
 void run_session_close(run_session *session);
 
+/* Instead of opening one, by a rank that failed before: tells those that others have started, who would wait for it. */
+void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why);
+
 /* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
 enum { RUN_VIEWS_MAX = 6 };
 int run_session_views(const run_session *session);

@@ -95,6 +95,10 @@ BETON_API void dtrain_group_options_init(dtrain_group_options *options);
  */
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
+/* Instead of joining, by a rank that cannot: the others, who would wait for it, get PEER_LOST with the rank and the
+ * reason. name: of the group, as in its options. Errors: those of dtrain_store_set. */
+BETON_API int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason,
+				   beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
 BETON_API void dtrain_group_destroy(dtrain_group **group);
 /* What went wrong while the ranks were joining, although they have joined: a stranger connected to a port of theirs,
