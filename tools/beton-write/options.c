@@ -248,5 +248,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	options->output = argv[optind + 1];
 	if (options->error_list && strcmp(options->error_list, options->output) == 0)
 		return wrong("--error-list is the output");
+	if (options->error_list && output_check_list_name(options->error_list, &err) != BETON_OK)
+		return wrong(err.message);
 	return OPTIONS_RUN;
 }

@@ -49,6 +49,20 @@ char *path_folder(const char *path)
 	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
+bool path_is_inside(const char *path, const char *folder)
+{
+	char *parent = path_folder(path);
+	char *place = parent ? realpath(parent, NULL) : NULL;
+	char *root = realpath(folder, NULL);
+	size_t length = root && strcmp(root, "/") != 0 ? strlen(root) : 0;
+	bool inside = place && root && strncmp(place, root, length) == 0 &&
+		      (length == 0 || place[length] == 0 || place[length] == '/');
+	free(root);
+	free(place);
+	free(parent);
+	return inside;
+}
+
 /* What names have in common in front and behind, without dividing a number. */
 static void common_ends(char *const *names, size_t count, size_t *front, size_t *back)
 {

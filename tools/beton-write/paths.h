@@ -26,6 +26,9 @@ bool path_exists(const char *path);
 /* Whether both are there and one file, links followed. */
 bool path_is_same_file(const char *one, const char *other);
 
+/* Whether path, which need not be there, stands in the folder or below it. Links in what leads to it are followed. */
+bool path_is_inside(const char *path, const char *folder);
+
 /* The folder part of path ("." if it has none); NULL: no memory. The caller frees it. */
 char *path_folder(const char *path);
 

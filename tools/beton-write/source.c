@@ -107,15 +107,25 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'", name);
 }
 
-/* What is written would replace what is read, or cut it off before it is read. */
+/* What is written would replace what is read, cut it off before it is read, or be a part of it the next time. */
 static int check_not_written(const source_spec *spec, const name_list *paths, beton_error *err)
 {
 	const char *const written[] = {spec->output, spec->val_output, spec->error_list};
-	for (size_t i = 0; i < paths->count; i++)
-		for (size_t k = 0; k < sizeof(written) / sizeof(*written); k++)
-			if (written[k] && path_is_same_file(paths->names[i], written[k]))
+	for (size_t i = 0; i < paths->count; i++) {
+		const char *path = paths->names[i];
+		bool folder = path_is_folder(path);
+		for (size_t k = 0; k < sizeof(written) / sizeof(*written); k++) {
+			if (written[k] && path_is_same_file(path, written[k]))
 				return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the source would be overwritten",
-					       paths->names[i]);
+					       path);
+			if (written[k] && folder && path_is_inside(written[k], path))
+				return bt_fail(
+					err, BETON_INVALID_ARGUMENT,
+					"%s: stands in the source, the folder %s, whose files are read; write it "
+					"beside that folder",
+					written[k], path);
+		}
+	}
 	return BETON_OK;
 }
 

@@ -28,22 +28,39 @@ int output_check(const char *path, const beton_reader *input, bool force, beton_
 	return BETON_OK;
 }
 
-int output_check_dataset_name(const char *path, beton_error *err)
+/* What a source or a picture is called. A list of text may be called as some of them are. */
+static const struct {
+	const char *text;
+	bool list;
+} endings[] = {
+	{".tar"},  {".gz"},  {".tgz"},   {".zst"},    {".tzst"},      {".xz"},        {".txz"},       {".bz2"},
+	{".tbz2"}, {".zip"}, {".jsonl"}, {".json"},   {".npy"},       {".npz"},       {".bin"},       {".jpg"},
+	{".jpeg"}, {".png"}, {".webp"},  {".ndjson"}, {".tif"},       {".tiff"},      {"idx1-ubyte"}, {".gif"},
+	{".bmp"},  {".pgm"}, {".ppm"},   {".pbm"},    {"idx3-ubyte"}, {".csv", true}, {".tsv", true}, {".txt", true},
+};
+
+static int check_name(const char *path, const char *what, bool list, beton_error *err)
 {
-	static const char *const endings[] = {
-		".tar",  ".gz",        ".tgz",  ".zst", ".tzst",  ".xz",   ".txz",    ".bz2",
-		".tbz2", ".zip",       ".csv",  ".tsv", ".jsonl", ".json", ".npy",    ".npz",
-		".bin",  ".jpg",       ".jpeg", ".png", ".txt",   ".webp", ".ndjson", ".tif",
-		".tiff", "idx1-ubyte", ".gif",  ".bmp", ".pgm",   ".ppm",  ".pbm",    "idx3-ubyte",
-	};
 	size_t length = strlen(path);
-	if (length == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "the name of the output is empty");
 	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
-		size_t size = strlen(endings[i]);
-		if (length >= size && strcasecmp(path + length - size, endings[i]) == 0)
+		size_t size = strlen(endings[i].text);
+		if (length >= size && strcasecmp(path + length - size, endings[i].text) == 0 &&
+		    !(list && endings[i].list))
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "%s: no dataset is written to a name that ends with '%s'", path, endings[i]);
+				       "%s: no %s is written to a name that ends with '%s'", path, what,
+				       endings[i].text);
 	}
 	return BETON_OK;
+}
+
+int output_check_dataset_name(const char *path, beton_error *err)
+{
+	if (!*path)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "the name of the output is empty");
+	return check_name(path, "dataset", false, err);
+}
+
+int output_check_list_name(const char *path, beton_error *err)
+{
+	return check_name(path, "list", true, err);
 }

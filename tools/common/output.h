@@ -17,4 +17,7 @@ int output_check(const char *path, const beton_reader *input, bool force, beton_
  * the shell has made it of a pattern. No --force changes that. */
 int output_check_dataset_name(const char *path, beton_error *err);
 
+/* The same for a list of text, which may end with .txt, .csv or .tsv. */
+int output_check_list_name(const char *path, beton_error *err);
+
 #endif
