@@ -37,8 +37,11 @@ typedef struct name_scan {
 	name_set pictures; /* folders that a picture stands in */
 	name_set folders;  /* all folders, and those that any file stands in */
 	name_set filled;   /* the latter */
-	char *previous;    /* the file before in this shard */
-	bool first_only;   /* up to the first picture and the file behind it */
+	name_set in_shard; /* as pictures, of the shard that is read */
+	size_t with_one;   /* shards whose pictures stand in one folder, and in more */
+	size_t with_more;
+	char *previous;  /* the file before in this shard */
+	bool first_only; /* up to the first picture and the file behind it */
 	bool done;
 	bool shared; /* a picture has a neighbour of its name: WebDataset's form */
 	passed_over litter;
@@ -93,6 +96,8 @@ static int scan_member(name_scan *self, const archive_member *member, beton_erro
 		result = name_set_add(&self->filled, folder, err);
 	if (result == BETON_OK && picture)
 		result = name_set_add(&self->pictures, folder, err);
+	if (result == BETON_OK && picture)
+		result = name_set_add(&self->in_shard, folder, err);
 	free(folder);
 	return result == BETON_OK && !member->folder ? compare_with_neighbour(self, path, picture, err) : result;
 }
@@ -107,6 +112,9 @@ static int scan_shard(name_scan *self, const char *shard, beton_error *err)
 	while (result == BETON_OK && !self->done && (result = archive_input_next(input, &member, err)) == BETON_OK)
 		result = scan_member(self, &member, err);
 	archive_input_close(&input);
+	self->with_one += self->in_shard.list.count == 1;
+	self->with_more += self->in_shard.list.count > 1;
+	name_set_free(&self->in_shard);
 	return result == BETON_END ? BETON_OK : result;
 }
 
@@ -217,6 +225,31 @@ static int check_classes(const class_tar *self, const name_scan *names, beton_er
 		       "each set by itself, or leave the labels out with --fields=image",
 		       self->base.name, names->pictures.list.names[0],
 		       names->pictures.list.names[names->pictures.list.count - 1]);
+}
+
+/* Folders that only keep files apart are no classes. Where they look like that, the user says that labels are meant. */
+static int check_meant(class_tar *self, const name_scan *names, beton_error *err)
+{
+	const char *first = names->pictures.list.names[0];
+	if (self->folders.count == 1)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"%s: all pictures stand in one folder, '%s', so there are no classes; --fields=image leaves "
+			"the labels out, --fields=image,label takes the folder as the only class",
+			self->base.name, first);
+	if (names->with_one > 1 && names->with_more == 0 && names->pictures.list.count == names->with_one)
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"%s: each archive has one folder of its own ('%s' in the first), which need not be a class; "
+			"--fields=image leaves the labels out, --fields=image,label takes the folders as classes",
+			self->base.name, first);
+	char *remark =
+		bt_format("%s: the labels are taken from its folders: %zu classes; --fields=image leaves them out",
+			  self->base.name, self->folders.count);
+	int result = remark ? name_list_add(&self->base.notes.remarks, remark, err)
+			    : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	free(remark);
+	return result;
 }
 
 /* ---- the second time: content ---- */
@@ -343,7 +376,9 @@ static int open_scanned(const source_spec *spec, name_list *shards, name_scan *n
 		result = find_place(self, names, err);
 	if (result == BETON_OK)
 		result = add_classes(self, names, spec->skip_bad, err);
-	return result == BETON_OK ? check_classes(self, names, err) : result;
+	if (result == BETON_OK)
+		result = check_classes(self, names, err);
+	return result == BETON_OK && !spec->has_fields ? check_meant(self, names, err) : result;
 }
 
 bool class_tar_can_read(const name_list *shards)
