@@ -57,6 +57,9 @@ int output_check_dataset_name(const char *path, beton_error *err)
 {
 	if (!*path)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "the name of the output is empty");
+	if (strcmp(path, "-") == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "'-': no dataset is written to standard output; './-' is a file of that name");
 	return check_name(path, "dataset", false, err);
 }
 

@@ -13,8 +13,8 @@
  * leaves the first test out. */
 int output_check(const char *path, const beton_reader *input, bool force, beton_error *err);
 
-/* INVALID_ARGUMENT if path is empty, or ends as a source of samples or a picture does (.tar, .csv, .npy, .jpg, ...):
- * the shell has made it of a pattern. No --force changes that. */
+/* INVALID_ARGUMENT if path is empty or '-', a stream elsewhere, or ends as a source of samples or a picture does (.tar,
+ * .csv, .npy, .jpg, ...): the shell has made it of a pattern. No --force changes that. */
 int output_check_dataset_name(const char *path, beton_error *err);
 
 /* The same for a list of text, which may end with .txt, .csv or .tsv. */
