@@ -279,10 +279,12 @@ int archive_input_next(archive_input *self, archive_member *member, beton_error 
 	if (!name || outcome == ARCHIVE_WARN)
 		return bt_fail(err, BETON_FORMAT, "%s: %s: a member that cannot be read: %s", self->name,
 			       name ? name : "(no name)", archive_error_string(self->handle));
+	const char *hard_link = archive_entry_hardlink(self->entry);
 	*member = (archive_member){.name = name,
-				   .regular = archive_entry_filetype(self->entry) == AE_IFREG &&
-					      !archive_entry_hardlink(self->entry),
-				   .folder = archive_entry_filetype(self->entry) == AE_IFDIR};
+				   .regular = archive_entry_filetype(self->entry) == AE_IFREG && !hard_link,
+				   .folder = archive_entry_filetype(self->entry) == AE_IFDIR,
+				   .hard_link = hard_link,
+				   .soft_link = hard_link ? NULL : archive_entry_symlink(self->entry)};
 	return BETON_OK;
 }
 

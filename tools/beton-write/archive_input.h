@@ -25,6 +25,8 @@ typedef struct archive_member {
 	const char *name;
 	bool regular; /* a file with bytes of its own, not a folder, link or device */
 	bool folder;
+	const char *hard_link; /* the member that it is a second name of; NULL: of none */
+	const char *soft_link; /* where it leads; NULL: it is no symbolic link */
 } archive_member;
 
 /* Opens the archive at path; "-" is standard input. interrupt: when it is not 0, reading ends with CANCELLED, even

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "file_bytes.h"
 #include "paths.h"
 
@@ -52,6 +53,17 @@ bool member_is_meta(const char *path)
 	const char *name = last_part(path);
 	size_t length = strlen(name);
 	return length >= 4 && strncmp(name, "__", 2) == 0 && strcmp(name + length - 2, "__") == 0;
+}
+
+char *member_describe(const archive_member *member)
+{
+	if (member->hard_link)
+		return bt_format("a hard link to '%s'; an archive made with tar --hard-dereference has the file itself",
+				 member->hard_link);
+	if (member->soft_link)
+		return bt_format("a symbolic link to '%s'; an archive made with tar --dereference has the file itself",
+				 member->soft_link);
+	return strdup("a device or pipe, not a file");
 }
 
 int member_read(archive_input *input, const char *name, uint64_t *bytes, raw_value *value, beton_error *err)

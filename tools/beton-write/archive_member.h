@@ -24,6 +24,10 @@ bool member_is_picture(const char *path);
 /* Whether it describes the archive, as __name__ does for WebDataset, and is no sample. */
 bool member_is_meta(const char *path);
 
+/* What a member without bytes of its own is, and for a link how the archive is made with bytes in its place: "a hard
+ * link to 'cat/1.png'; ...". NULL: no memory. The caller frees it. */
+char *member_describe(const archive_member *member);
+
 /* Reads the member to value, as RAW_FILE. *bytes: what its sample has so far, to which its own are added. Its size in
  * the archive is a claim: memory grows with what comes. Errors: SAMPLE_CORRUPT (the sample has more than FILE_BYTES_MAX
  * bytes), NO_MEMORY, those of archive_input_read. name: for messages. */

@@ -304,8 +304,12 @@ static int take_member(class_tar *self, const archive_member *member, const char
 	uint64_t bytes = 0;
 	if (strchr(inner, '/'))
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: in a folder inside a class folder", item->name);
-	if (!member->regular)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: a link or device, not a file", item->name);
+	if (!member->regular) {
+		char *what = member_describe(member);
+		int result = bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: %s", item->name, what ? what : "not a file");
+		free(what);
+		return result;
+	}
 	item->values[COLUMN_OF_LABEL] = (raw_value){.kind = RAW_INT, .integer = label};
 	return self->base.columns[COLUMN_OF_IMAGE].wanted
 		       ? member_read(self->input, item->name, &bytes, &item->values[COLUMN_OF_IMAGE], err)

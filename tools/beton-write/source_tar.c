@@ -169,6 +169,13 @@ static bool is_wanted(const tar_source *self, uint32_t column)
 	       (column >= FIRST_ENDING && column < END_OF_ENDINGS && columns[COLUMN_OF_PICTURE].wanted);
 }
 
+static void spoil_special(group *sample, const char *ending, const archive_member *member)
+{
+	char *what = member_describe(member);
+	spoil(sample, "the member '.%s' is %s", ending, what ? what : "no file");
+	free(what);
+}
+
 /* Adds the member with that ending to the sample. */
 static int take_member(tar_source *self, group *sample, const char *ending, beton_error *err)
 {
@@ -189,7 +196,7 @@ static int take_member(tar_source *self, group *sample, const char *ending, beto
 	else if (value->kind != RAW_MISSING)
 		spoil(sample, "two members with the ending '.%s'", ending);
 	else if (!self->member.regular)
-		spoil(sample, "the member '.%s' is a link or device, not a file", ending);
+		spoil_special(sample, ending, &self->member);
 	return sample->result == BETON_OK ? read_member(self, sample, value, err) : BETON_OK;
 }
 
