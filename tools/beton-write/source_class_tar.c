@@ -16,7 +16,9 @@
 #include "common/system.h"
 #include "faults.h"
 #include "paths.h"
+#include "replaced_members.h"
 #include "sources.h"
+#include "tools/common/text.h"
 
 enum { COLUMN_OF_IMAGE, COLUMN_OF_LABEL };
 
@@ -28,6 +30,8 @@ typedef struct class_tar {
 	const atomic_int *interrupt;
 	char *place;       /* the folder that the class folders stand in; "" for none */
 	name_list folders; /* of the classes, with that place, in the order of the labels */
+	replaced_members replaced;
+	uint64_t next_number; /* of the next member that is_counted */
 } class_tar;
 
 /* ---- the first time: names ---- */
@@ -38,7 +42,9 @@ typedef struct name_scan {
 	name_set folders;  /* all folders, and those that any file stands in */
 	name_set filled;   /* the latter */
 	name_set in_shard; /* as pictures, of the shard that is read */
-	size_t with_one;   /* shards whose pictures stand in one folder, and in more */
+	replaced_members replaced;
+	uint64_t members;
+	size_t with_one; /* shards whose pictures stand in one folder, and in more */
 	size_t with_more;
 	char *previous;  /* the file before in this shard */
 	bool first_only; /* up to the first picture and the file behind it */
@@ -59,6 +65,15 @@ static bool is_numbered(const char *path)
 	return false;
 }
 
+/* Whether the member can be a sample. A file that tar was told to pack twice is a hard link to itself at the second
+ * place: there is nothing to it. */
+static bool is_counted(const archive_member *member)
+{
+	const char *path = member_path(member->name);
+	bool itself = member->hard_link && strcmp(member_path(member->hard_link), path) == 0;
+	return !member->folder && !itself && !path_is_litter(path) && !member_is_meta(path);
+}
+
 /* Members of the same name, but for what stands behind the first dot, are one sample of WebDataset's. */
 static int compare_with_neighbour(name_scan *self, const char *path, bool picture, beton_error *err)
 {
@@ -66,7 +81,7 @@ static int compare_with_neighbour(name_scan *self, const char *path, bool pictur
 	bool previous_is_picture = previous && member_is_picture(previous);
 	size_t length = member_key_length(path);
 	if (previous && member_key_length(previous) == length && strncmp(previous, path, length) == 0 &&
-	    (picture || previous_is_picture) &&
+	    (picture || previous_is_picture) && strcmp(previous, path) != 0 &&
 	    !(picture && previous_is_picture && (is_numbered(path) || is_numbered(previous))))
 		self->shared = true;
 	/* Of the first picture both neighbours have been looked at. */
@@ -81,7 +96,7 @@ static int scan_member(name_scan *self, const archive_member *member, beton_erro
 	const char *path = member_path(member->name);
 	if (path_is_litter(path))
 		passed_over_add(&self->litter, NULL, path);
-	if (path_is_litter(path) || member_is_meta(path))
+	if (!member->folder ? !is_counted(member) : path_is_litter(path) || member_is_meta(path))
 		return BETON_OK;
 	char *folder = member->folder ? strdup(path) : member_folder(path);
 	if (!folder)
@@ -99,6 +114,8 @@ static int scan_member(name_scan *self, const archive_member *member, beton_erro
 	if (result == BETON_OK && picture)
 		result = name_set_add(&self->in_shard, folder, err);
 	free(folder);
+	if (result == BETON_OK && !member->folder)
+		result = replaced_members_note(&self->replaced, path, self->members++, err);
 	return result == BETON_OK && !member->folder ? compare_with_neighbour(self, path, picture, err) : result;
 }
 
@@ -115,7 +132,7 @@ static int scan_shard(name_scan *self, const char *shard, beton_error *err)
 	self->with_one += self->in_shard.list.count == 1;
 	self->with_more += self->in_shard.list.count > 1;
 	name_set_free(&self->in_shard);
-	return result == BETON_END ? BETON_OK : result;
+	return result == BETON_END || result == BETON_OK ? replaced_members_end_archive(&self->replaced, err) : result;
 }
 
 static void free_scan(name_scan *self)
@@ -123,6 +140,7 @@ static void free_scan(name_scan *self)
 	name_set_free(&self->pictures);
 	name_set_free(&self->folders);
 	name_set_free(&self->filled);
+	replaced_members_free(&self->replaced);
 	free(self->previous);
 	free(self->litter.first);
 }
@@ -252,6 +270,19 @@ static int check_meant(class_tar *self, const name_scan *names, beton_error *err
 	return result;
 }
 
+static int remark_replaced(class_tar *self, beton_error *err)
+{
+	text_buffer count;
+	if (self->replaced.count == 0)
+		return BETON_OK;
+	char *remark = bt_format("%s: passed over: %s with a later one of the same name in the archive, which is taken",
+				 self->base.name, text_count(count, self->replaced.count, "member", "members"));
+	int result = remark ? name_list_add(&self->base.notes.remarks, remark, err)
+			    : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	free(remark);
+	return result;
+}
+
 /* ---- the second time: content ---- */
 
 /* *shard: of the member. END: the last one was the last. */
@@ -327,7 +358,7 @@ static int next(source *base, source_item *item, beton_error *err)
 			return result;
 		const char *path = member_path(member.name);
 		const char *inner;
-		if (member.folder || path_is_litter(path) || member_is_meta(path))
+		if (!is_counted(&member) || replaced_members_has(&self->replaced, self->next_number++))
 			continue;
 		int64_t label = find_class(self, path, &inner);
 		if (label < 0) {
@@ -353,6 +384,7 @@ static void close_class_tar(source *base)
 	archive_input_close(&self->input);
 	name_list_free(&self->shards);
 	name_list_free(&self->folders);
+	replaced_members_free(&self->replaced);
 	free(self->place);
 	free(self);
 }
@@ -372,6 +404,10 @@ static int open_scanned(const source_spec *spec, name_list *shards, name_scan *n
 	int result = source_init(&self->base, "tar", &class_tar_ops, spec->argument, err);
 	self->base.notes.litter = names->litter;
 	names->litter = (passed_over){0};
+	self->replaced = names->replaced;
+	names->replaced = (replaced_members){0};
+	if (result == BETON_OK)
+		result = remark_replaced(self, err);
 	if (result == BETON_OK)
 		result = source_add_column(&self->base, "image", "image", COLUMN_IMAGE, err);
 	if (result == BETON_OK)
