@@ -163,7 +163,9 @@ int target_open_folder(extract_target **out, const char *path, bool force, beton
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	self->base = (extract_target){.add = add, .finish = finish, .close = close_folder};
 	self->fd = self->group_fd = -1;
-	int result = check_place(path, force, &self->replace, err);
+	int result = staging_recover(path, err);
+	if (result == BETON_OK)
+		result = check_place(path, force, &self->replace, err);
 	if (result == BETON_OK)
 		result = staging_open(&self->place, path, err);
 	if (result == BETON_OK) {

@@ -117,7 +117,9 @@ static int write_shards(const split_job *job, const beton_reader *reader, const 
 	progress bar;
 	staging place = {0};
 	shard_names names = {job->output, plan->shards};
-	int result = check_names(job, reader, plan, err);
+	int result = staging_recover(job->output, err);
+	if (result == BETON_OK)
+		result = check_names(job, reader, plan, err);
 	if (result == BETON_OK)
 		result = staging_open(&place, job->output, err);
 	progress_start(&bar, beton_reader_info(reader)->num_samples, job->quiet);

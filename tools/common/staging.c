@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "staging.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,93 +29,6 @@ static char *hidden_name(const char *path, const char *what)
 			 (unsigned long long)bt_now_ns());
 }
 
-int staging_open(staging *self, const char *output, beton_error *err)
-{
-	self->output = strdup(output);
-	for (size_t n = self->output ? strlen(output) : 0; n > 1 && self->output[n - 1] == '/'; n--)
-		self->output[n - 1] = 0;
-	char *folder = self->output ? hidden_name(self->output, "partial") : NULL;
-	if (!folder)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
-	if (mkdir(folder, 0777) != 0) {
-		int number = errno;
-		free(folder);
-		return bt_fail_errno(err, number, "%s: cannot create a folder beside it", output);
-	}
-	self->folder = folder;
-	return BETON_OK;
-}
-
-char *staging_path(const staging *self, const char *output)
-{
-	return bt_format("%s/%s", self->folder, last_part(output));
-}
-
-/* Where a file goes that a new one takes the place of, until all new ones have their names. */
-static char *old_path(const staging *self, uint64_t i)
-{
-	return bt_format("%s/old.%llu", self->folder, (unsigned long long)i);
-}
-
-/* Keeps what stands at path, if anything. A second name, so that path is never without a file; where there is no such
- * thing the file is moved. */
-static int keep_old(const char *path, const char *old)
-{
-	if (link(path, old) == 0 || errno == ENOENT)
-		return 0;
-	return rename(path, old);
-}
-
-static int publish_one(const staging *self, const char *path, uint64_t i, beton_error *err)
-{
-	char *made = staging_path(self, path);
-	char *old = old_path(self, i);
-	int result = BETON_OK;
-	if (!made || !old)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	else if (keep_old(path, old) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot keep the file that it replaces", path);
-	else if (rename(made, path) != 0) {
-		result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", path);
-		/* If it was moved; one file's second name is not changed by this. */
-		rename(old, path);
-	}
-	free(old);
-	free(made);
-	return result;
-}
-
-/* Gives path what it had before it was published. */
-static void take_back(const staging *self, const char *path, uint64_t i)
-{
-	char *old = old_path(self, i);
-	if (!path || !old || (rename(old, path) != 0 && (errno != ENOENT || unlink(path) != 0)))
-		fprintf(stderr, "%s: cannot be taken back\n", path ? path : self->output);
-	free(old);
-}
-
-int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), void *context, uint64_t count,
-		    beton_error *err)
-{
-	int result = BETON_OK;
-	uint64_t done = 0;
-	while (done < count && result == BETON_OK) {
-		char *path = name(context, done);
-		result = path ? publish_one(self, path, done, err)
-			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
-		free(path);
-		done += result == BETON_OK;
-	}
-	if (result == BETON_OK)
-		return bt_sync_parent(self->output, err);
-	while (done-- > 0) {
-		char *path = name(context, done);
-		take_back(self, path, done);
-		free(path);
-	}
-	return result;
-}
-
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
 	(void)status;
@@ -127,11 +43,317 @@ static bool remove_tree(const char *folder)
 	return nftw(folder, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) == 0;
 }
 
+/* The lock ends with its process, however that ends: what can be locked is nobody's. -1: it is somebody's, or cannot be
+ * told, as on a file system without locks. */
+static int lock_folder(const char *folder)
+{
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static bool is_folder_of(const char *path, int fd)
+{
+	struct stat one;
+	struct stat other;
+	return lstat(path, &one) == 0 && fstat(fd, &other) == 0 && one.st_dev == other.st_dev &&
+	       one.st_ino == other.st_ino;
+}
+
+/* Sets self->output, without a slash at its end. */
+static int set_output(staging *self, const char *output, beton_error *err)
+{
+	*self = (staging){.output = strdup(output), .lock = -1};
+	for (size_t n = self->output ? strlen(output) : 0; n > 1 && self->output[n - 1] == '/'; n--)
+		self->output[n - 1] = 0;
+	return self->output ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+}
+
+int staging_open(staging *self, const char *output, beton_error *err)
+{
+	int result = set_output(self, output, err);
+	while (result == BETON_OK && !self->folder) {
+		char *folder = hidden_name(self->output, "partial");
+		if (!folder)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+		if (mkdir(folder, 0777) != 0)
+			result = bt_fail_errno(err, errno, "%s: cannot create a folder beside it", output);
+		self->lock = result == BETON_OK ? lock_folder(folder) : -1;
+		/* Another run may have found it before it was locked, and removed it. */
+		struct stat there;
+		bool stands = result == BETON_OK &&
+			      (self->lock < 0 ? lstat(folder, &there) == 0 : is_folder_of(folder, self->lock));
+		if (stands) {
+			self->folder = folder;
+			break;
+		}
+		if (self->lock >= 0)
+			close(self->lock);
+		self->lock = -1;
+		free(folder);
+	}
+	return result;
+}
+
+char *staging_path(const staging *self, const char *output)
+{
+	return bt_format("%s/%s", self->folder, last_part(output));
+}
+
+/* In the folder: files that new ones take the place of, until all new ones have their names; and names that had no file
+ * before. No staged file has such a name. */
+#define OLD_FILES ".old"
+#define NEW_NAMES ".new"
+
+/* Does one thing with each entry of the folder at path; a folder that is not there has none. */
+static int each_entry(const char *path, int (*visit)(void *context, const char *name, beton_error *err), void *context,
+		      beton_error *err)
+{
+	const struct dirent *entry;
+	int result = BETON_OK;
+	DIR *folder = opendir(path);
+	if (!folder)
+		return errno == ENOENT ? BETON_OK : bt_fail_errno(err, errno, "%s: cannot open the folder", path);
+	while (result == BETON_OK && (errno = 0, entry = readdir(folder)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			result = visit(context, entry->d_name, err);
+	if (result == BETON_OK && errno)
+		result = bt_fail_errno(err, errno, "%s: cannot read the folder", path);
+	closedir(folder);
+	return result;
+}
+
+/* A publication that is taken back. */
+typedef struct withdrawal {
+	const char *folder;
+	const char *output;
+} withdrawal;
+
+static char *beside(const char *output, const char *name)
+{
+	return bt_format("%.*s%s", (int)(last_part(output) - output), output, name);
+}
+
+static int put_back(void *context, const char *name, beton_error *err)
+{
+	const withdrawal *self = context;
+	char *old = bt_format("%s/" OLD_FILES "/%s", self->folder, name);
+	char *path = beside(self->output, name);
+	int result = BETON_OK;
+	if (!old || !path)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+	else if (rename(old, path) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be put back; it is %s", path, old);
+	else if (unlink(old) != 0 && errno != ENOENT) /* there if both were one file */
+		result = bt_fail_errno(err, errno, "%s: cannot remove", old);
+	free(path);
+	free(old);
+	return result;
+}
+
+static int take_away(void *context, const char *name, beton_error *err)
+{
+	const withdrawal *self = context;
+	char *mark = bt_format("%s/" NEW_NAMES "/%s", self->folder, name);
+	char *made = bt_format("%s/%s", self->folder, name);
+	char *path = beside(self->output, name);
+	struct stat there;
+	int result = BETON_OK;
+	if (!mark || !made || !path)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+	else if (lstat(made, &there) != 0 && unlink(path) != 0 && errno != ENOENT)
+		result = bt_fail_errno(err, errno, "%s: cannot be taken back", path);
+	else if (unlink(mark) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot remove", mark);
+	free(path);
+	free(made);
+	free(mark);
+	return result;
+}
+
+/* Gives all names what they had before the publication began. */
+static int withdraw(const char *folder, const char *output, beton_error *err)
+{
+	withdrawal self = {folder, output};
+	char *old = bt_format("%s/" OLD_FILES, folder);
+	char *new = bt_format("%s/" NEW_NAMES, folder);
+	int result = old && new ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+	if (result == BETON_OK)
+		result = each_entry(old, put_back, &self, err);
+	if (result == BETON_OK)
+		result = each_entry(new, take_away, &self, err);
+	free(new);
+	free(old);
+	return result;
+}
+
+/* Keeps what stands at path, if anything. A second name, so that path is never without a file; where there is no such
+ * thing the file is moved. */
+static int keep_old(const char *path, const char *old, const char *mark)
+{
+	if (link(path, old) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return rename(path, old);
+	int fd = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	return fd < 0 ? -1 : close(fd);
+}
+
+static int publish_one(const staging *self, const char *path, beton_error *err)
+{
+	char *made = staging_path(self, path);
+	char *old = bt_format("%s/" OLD_FILES "/%s", self->folder, last_part(path));
+	char *mark = bt_format("%s/" NEW_NAMES "/%s", self->folder, last_part(path));
+	int result = BETON_OK;
+	if (!made || !old || !mark)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if (keep_old(path, old, mark) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot keep the file that it replaces", path);
+	else if (rename(made, path) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", path);
+	free(mark);
+	free(old);
+	free(made);
+	return result;
+}
+
+static int make_inner(const staging *self, const char *name, beton_error *err)
+{
+	char *path = bt_format("%s/%s", self->folder, name);
+	int result = BETON_OK;
+	if (!path)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+	else if (mkdir(path, 0777) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot create", path);
+	free(path);
+	return result;
+}
+
+int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), void *context, uint64_t count,
+		    beton_error *err)
+{
+	int result = make_inner(self, OLD_FILES, err);
+	if (result == BETON_OK)
+		result = make_inner(self, NEW_NAMES, err);
+	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
+		char *path = name(context, i);
+		result = path ? publish_one(self, path, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+		free(path);
+	}
+	if (result == BETON_OK)
+		return bt_sync_parent(self->output, err);
+	beton_error second;
+	if (withdraw(self->folder, self->output, &second) != BETON_OK) {
+		fprintf(stderr, "%s\n", second.message);
+		/* What could not be put back is in there. */
+		free(self->folder);
+		self->folder = NULL;
+	}
+	return result;
+}
+
+/* ---- what killed runs left ---- */
+
+static int note_staged(void *context, const char *name, beton_error *err)
+{
+	(void)err;
+	if (strcmp(name, OLD_FILES) != 0 && strcmp(name, NEW_NAMES) != 0)
+		*(bool *)context = true;
+	return BETON_OK;
+}
+
+/* A publication that is complete has no staged file left, one that has not begun changed no name. */
+static int recover_partial(const char *folder, const char *output, beton_error *err)
+{
+	bool staged = false;
+	int result = each_entry(folder, note_staged, &staged, err);
+	if (result == BETON_OK && staged)
+		result = withdraw(folder, output, err);
+	if (result == BETON_OK && !remove_tree(folder))
+		result = bt_fail_errno(err, errno, "%s: cannot remove what a killed run left", folder);
+	return result;
+}
+
+/* The folder that an output has the name of now, or still is to get back. */
+static int recover_replaced(const char *folder, const char *output, beton_error *err)
+{
+	struct stat there;
+	if (lstat(output, &there) == 0 ? !remove_tree(folder) : rename(folder, output) != 0)
+		return bt_fail_errno(err, errno, "%s: cannot remove what a killed run left", folder);
+	return BETON_OK;
+}
+
+/* Whether the text is .PID.TIME, as hidden_name makes it. */
+static bool is_run(const char *text)
+{
+	size_t digits = *text == '.' ? strspn(text + 1, "0123456789") : 0;
+	const char *time = text + 1 + digits;
+	return digits > 0 && *time == '.' && time[1] && strspn(time + 1, "0123456789abcdef") == strlen(time + 1);
+}
+
+/* context: the output. */
+static int recover_entry(void *context, const char *name, beton_error *err)
+{
+	static const struct {
+		const char *what;
+		int (*recover)(const char *folder, const char *output, beton_error *err);
+	} kinds[] = {{".partial", recover_partial}, {".replaced", recover_replaced}};
+	const char *output = context;
+	size_t length = strlen(last_part(output));
+	int result = BETON_OK;
+	if (name[0] != '.' || strncmp(name + 1, last_part(output), length) != 0)
+		return BETON_OK;
+	const char *rest = name + 1 + length;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		size_t size = strlen(kinds[i].what);
+		if (strncmp(rest, kinds[i].what, size) != 0 || !is_run(rest + size))
+			continue;
+		char *folder = beside(output, name);
+		if (!folder)
+			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+		int lock = lock_folder(folder);
+		/* Its run may have ended, or another one have recovered it, before it was locked. */
+		if (lock >= 0 && is_folder_of(folder, lock))
+			result = kinds[i].recover(folder, output, err);
+		if (lock >= 0)
+			close(lock);
+		free(folder);
+	}
+	return result;
+}
+
+int staging_recover(const char *output, beton_error *err)
+{
+	staging self;
+	int result = set_output(&self, output, err);
+	if (result != BETON_OK)
+		return result;
+	char *parent = last_part(self.output) == self.output ? strdup(".") : beside(self.output, "");
+	result = parent ? each_entry(parent, recover_entry, self.output, err)
+			: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", output);
+	free(parent);
+	staging_close(&self);
+	return result;
+}
+
+/* Both at once, where the file system can. */
+static bool exchange(const staging *self)
+{
+	return renameat2(AT_FDCWD, self->folder, AT_FDCWD, self->output, RENAME_EXCHANGE) == 0;
+}
+
 int staging_become_output(staging *self, bool replace, beton_error *err)
 {
+	if (replace && exchange(self))
+		return bt_sync_parent(self->output, err); /* the folder is the old one, for staging_close */
 	char *old = hidden_name(self->output, "replaced");
 	if (!old)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->output);
+	int lock = replace ? lock_folder(self->output) : -1;
 	bool moved = replace && rename(self->output, old) == 0;
 	int result = BETON_OK;
 	if (replace && !moved && errno != ENOENT) {
@@ -148,6 +370,8 @@ int staging_become_output(staging *self, bool replace, beton_error *err)
 			result = bt_fail(err, BETON_IO, "%s: is replaced, but the old folder is left as %s",
 					 self->output, old);
 	}
+	if (lock >= 0)
+		close(lock);
 	free(old);
 	return result;
 }
@@ -155,6 +379,8 @@ int staging_become_output(staging *self, bool replace, beton_error *err)
 bool staging_close(staging *self)
 {
 	bool good = !self->folder || remove_tree(self->folder);
+	if (self->output && self->lock >= 0)
+		close(self->lock);
 	free(self->folder);
 	free(self->output);
 	*self = (staging){0};

@@ -13,7 +13,13 @@
 typedef struct staging {
 	char *folder; /* its path; NULL: there is none */
 	char *output; /* what it stands beside */
+	int lock;     /* of the folder, or -1; says nothing while output is NULL */
 } staging;
+
+/* Removes what killed runs for the same output left, when their processes are gone; if one was killed while it gave its
+ * files their names, they get what they had before. Before the first look at what stands at output. Errors: those of
+ * the system, NO_MEMORY; files that could not be put back are left where they are. */
+int staging_recover(const char *output, beton_error *err);
 
 /* Makes the folder beside output, which may not be there yet. Errors: those of the system, NO_MEMORY. */
 int staging_open(staging *self, const char *output, beton_error *err);
