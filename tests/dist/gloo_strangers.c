@@ -91,13 +91,18 @@ static in_port_t port_of(const uint8_t *address)
 	return to.sin_port;
 }
 
-static void wait_for_verdict(void)
+static void wait_for(const char *key)
 {
-	void *verdict = NULL;
+	void *value = NULL;
 	size_t size;
 
-	MUST(dtrain_store_get(self->store, "world/gloo/0/verdict", 60000, &verdict, &size, &err));
-	free(verdict);
+	MUST(dtrain_store_get(self->store, key, 60000, &value, &size, &err));
+	free(value);
+}
+
+static void wait_for_verdict(void)
+{
+	wait_for("world/gloo/0/verdict");
 }
 
 /* As Gloo does it: newer Gloo's number is behind the sockaddr_storage. What follows makes an event of it. */
@@ -163,11 +168,11 @@ static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *
 	uint8_t own[GLOO_MAX_ADDRESS];
 
 	if (self->rank == 2) {
-		int64_t marks = 0;
+		int64_t marks = strcmp(kind, "timeout") == 0 || strcmp(kind, "absent") == 0;
 
 		if (strcmp(kind, "timeout") == 0)
 			wait_for_verdict();
-		while (strcmp(kind, "timeout") != 0 && marks == 0) {
+		while (marks == 0) {
 			poll(NULL, 0, 100);
 			MUST(dtrain_store_add(self->store, "marks", 0, &marks, &err));
 		}
@@ -198,6 +203,9 @@ int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **
 
 	if (groups++ == 0 && strcmp(kind, "timeout") == 0)
 		own.timeout_ms = 100;
+	/* It does not say where it is before rank 0, which waits for that, has gone on to the next attempt. */
+	if (groups == 1 && self->rank == 1 && strcmp(kind, "absent") == 0)
+		wait_for("world/gloo/1/at/0");
 	return __real_dtrain__gloo_create(&own, out, failure);
 }
 
@@ -315,6 +323,13 @@ static void late_connections_harm_nobody(void **state)
 	}
 }
 
+static void failure_ends_the_wait_for_a_rank(void **state)
+{
+	(void)state;
+	expect("no-group-late:absent", 3, 0,
+	       "connected at attempt 2 of 5, on new ports: before, rank 2: it fails once");
+}
+
 static void ranks_give_up_after_some_attempts(void **state)
 {
 	(void)state;
@@ -340,9 +355,8 @@ static void signals_reach_a_rank_that_joins(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(signals_reach_a_rank_that_joins),
-		cmocka_unit_test(ranks_join_on_other_ports),
-		cmocka_unit_test(late_connections_harm_nobody),
+		cmocka_unit_test(signals_reach_a_rank_that_joins),   cmocka_unit_test(ranks_join_on_other_ports),
+		cmocka_unit_test(late_connections_harm_nobody),      cmocka_unit_test(failure_ends_the_wait_for_a_rank),
 		cmocka_unit_test(ranks_give_up_after_some_attempts),
 	};
 	int status;

@@ -13,18 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/system.h"
+#include "socket.h"
 #include "store.h"
 
 #define ATTEMPTS 5
 /* A thread that is in Gloo when the attempt is over is called out of it so often. */
 #define CALL_MS 10
-/* How long a rank waits for a peer's key before it looks whether the attempt is over. */
-#define LOOK_MS 200
 
 #define JOINED "joined"
 #define FAILED "failed "
@@ -53,15 +53,16 @@ struct attempt {
 	char *verdict;       /* the watcher's, until it has been joined */
 	int status;          /* how it came by that */
 	beton_error failure; /* if it did not */
-	atomic_bool over;    /* and not well */
+	int over_fd;         /* can be read when it is over, and not well */
 	atomic_bool outside; /* this thread is not in Gloo, and will not be */
 };
 
-static int remaining_ms(uint64_t deadline_ns)
+/* And not well. */
+static bool is_over(const struct attempt *attempt)
 {
-	uint64_t now = bt_now_ns();
+	struct pollfd over = {.fd = attempt->over_fd, .events = POLLIN};
 
-	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999) / 1000000);
+	return poll(&over, 1, 0) > 0;
 }
 
 static int fail_memory(beton_error *err)
@@ -96,14 +97,14 @@ static void *watch_main(void *argument)
 	void *text = NULL;
 	size_t size;
 
-	attempt->status = key ? dtrain_store_get(attempt->member->store, key, remaining_ms(attempt->deadline), &text,
-						 &size, &attempt->failure)
+	attempt->status = key ? dtrain_store_get(attempt->member->store, key, dtrain__remaining_ms(attempt->deadline),
+						 &text, &size, &attempt->failure)
 			      : fail_memory(&attempt->failure);
 	attempt->verdict = text;
 	free(key);
 	if (!attempt->status && strcmp(text, JOINED) == 0)
 		return NULL;
-	atomic_store(&attempt->over, true);
+	eventfd_write(attempt->over_fd, 1); /* the first: that cannot fail */
 	while (!atomic_load(&attempt->outside)) {
 		dtrain__gloo_abort(attempt->group);
 		poll(NULL, 0, CALL_MS);
@@ -142,17 +143,17 @@ static int publish(struct attempt *attempt, beton_error *err)
 	return status;
 }
 
-/* What the peer has published. Looks up now and then whether the attempt is over. */
+/* What the peer has published, unless the attempt is over before that. */
 static int get_places(const struct attempt *attempt, int peer, struct place **out, beton_error *err)
 {
 	const struct group_member *member = attempt->member;
 	char *key = make_key(attempt, "at", peer);
-	int status = key ? BETON_TIMEOUT : fail_memory(err);
 	void *value = NULL;
 	size_t size = 0;
+	int status = key ? dtrain__store_get_until(member->store, key, dtrain__remaining_ms(attempt->deadline),
+						   attempt->over_fd, &value, &size, err)
+			 : fail_memory(err);
 
-	while (status == BETON_TIMEOUT && remaining_ms(attempt->deadline) > 0 && !atomic_load(&attempt->over))
-		status = dtrain_store_get(member->store, key, LOOK_MS, &value, &size, err);
 	free(key);
 	if (!status && size != sizeof(**out) * (size_t)(member->size - 1)) {
 		free(value);
@@ -227,7 +228,7 @@ static void tell_failure(struct attempt *attempt, int status, const beton_error 
 	char *text = bt_format("%srank %d: %s", again ? FAILED : LOST, attempt->member->rank, err->message);
 
 	/* Where it cannot be told, the others find out at their deadline. */
-	if (text && !atomic_load(&attempt->over))
+	if (text && !is_over(attempt))
 		set_verdict(attempt, text, NULL);
 	free(text);
 }
@@ -253,6 +254,9 @@ static int begin(struct attempt *attempt, beton_error *err)
 	attempt->heard = calloc(size, SECRET_SIZE);
 	if (!status && !(attempt->mine && attempt->say && attempt->heard))
 		status = fail_memory(err);
+	attempt->over_fd = eventfd(0, EFD_CLOEXEC);
+	if (!status && attempt->over_fd < 0)
+		status = bt_fail_errno(err, errno, "gloo: eventfd");
 	/* Gloo starts a thread as well. */
 	bt_block_signals(&before);
 	if (!status && dtrain__gloo_create(&options, &attempt->group, &failure))
@@ -269,6 +273,8 @@ static void end(struct attempt *attempt)
 	free(attempt->mine);
 	free(attempt->say);
 	free(attempt->heard);
+	if (attempt->over_fd >= 0)
+		close(attempt->over_fd);
 	if (attempt->will >= 0)
 		close(attempt->will);
 }
@@ -296,7 +302,7 @@ static int judge(struct attempt *attempt, bool *again, beton_error *err)
 static int try_once(const struct group_member *member, int number, uint64_t deadline, gloo_group **group, bool *again,
 		    beton_error *err)
 {
-	struct attempt attempt = {.member = member, .deadline = deadline, .number = number, .will = -1};
+	struct attempt attempt = {.member = member, .deadline = deadline, .number = number, .will = -1, .over_fd = -1};
 	beton_error own = {0};
 	int status = begin(&attempt, &own);
 	bool watched = !status;

@@ -15,6 +15,7 @@
 #include "common/net.h"
 #include "common/system.h"
 #include "group.h"
+#include "socket.h"
 #include "store.h"
 
 #define MEET_VERSION 2
@@ -31,13 +32,6 @@
 #define FAULT "fault"
 /* In front of the reason, in what a rank announces that does not join. */
 #define DECLINED "declined: "
-
-static int remaining_ms(uint64_t deadline_ns)
-{
-	uint64_t now = bt_now_ns();
-
-	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999) / 1000000);
-}
 
 /* NULL: out of memory. */
 static char *make_key(const struct group_member *member, const char *what, int rank)
@@ -266,7 +260,7 @@ int dtrain__group_meet(struct group_member *member, const char *backend, int *wi
 	for (int rank = 0; rank < member->size && !status; rank++) {
 		if (rank == member->rank)
 			continue;
-		status = get_text(member, "join", rank, remaining_ms(deadline), &theirs, err);
+		status = get_text(member, "join", rank, dtrain__remaining_ms(deadline), &theirs, err);
 		if (!status)
 			status = compare(member, mine, rank, theirs, others, err);
 		free(theirs);
@@ -300,7 +294,7 @@ static struct reports collect_reports(const struct group_member *member)
 	bool answers = true;
 
 	for (int rank = 0; rank < member->size; rank++) {
-		int left_ms = remaining_ms(deadline), status = BETON_TIMEOUT;
+		int left_ms = dtrain__remaining_ms(deadline), status = BETON_TIMEOUT;
 		char *text = NULL;
 
 		if (rank == member->rank)

@@ -25,7 +25,7 @@ uint64_t dtrain__deadline(int timeout_ms)
 	return bt_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0) * 1000000;
 }
 
-static int remaining_ms(uint64_t deadline)
+int dtrain__remaining_ms(uint64_t deadline)
 {
 	uint64_t now = bt_now_ns();
 
@@ -41,7 +41,7 @@ static int wait_for(int fd, short events, uint64_t deadline)
 	int ready;
 
 	do
-		ready = poll(&poll_fd, 1, remaining_ms(deadline));
+		ready = poll(&poll_fd, 1, dtrain__remaining_ms(deadline));
 	while (ready < 0 && errno == EINTR);
 	return ready;
 }
@@ -175,7 +175,7 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 		}
 		if (*out >= 0 || last == EMFILE || last == ENFILE || last == EACCES || last == EPERM)
 			break;
-		sleep_ms(pause_ms < remaining_ms(deadline) ? pause_ms : remaining_ms(deadline));
+		sleep_ms(pause_ms < dtrain__remaining_ms(deadline) ? pause_ms : dtrain__remaining_ms(deadline));
 		pause_ms = pause_ms * 2 < RETRY_MOST_MS ? pause_ms * 2 : RETRY_MOST_MS;
 	} while (bt_now_ns() < deadline);
 	is_late = bt_now_ns() >= deadline;
@@ -297,6 +297,15 @@ int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline)
 		}
 	}
 	return BETON_OK;
+}
+
+int dtrain__socket_wait(int fd, int until_fd, uint64_t deadline)
+{
+	struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = until_fd, .events = POLLIN}};
+
+	while (poll(fds, 2, dtrain__remaining_ms(deadline)) < 0 && errno == EINTR)
+		;
+	return fds[0].revents ? BETON_OK : BETON_TIMEOUT;
 }
 
 static int to_text(const struct sockaddr_storage *address, socklen_t length, char *out, size_t size, beton_error *err)

@@ -11,6 +11,8 @@
 #include <beton/error.h>
 
 uint64_t dtrain__deadline(int timeout_ms);
+/* Rounded up; 0: it is over. */
+int dtrain__remaining_ms(uint64_t deadline);
 
 /* Where a server listens on every address of the machine, of both families where there are both. */
 #define SOCKET_ANY_HOST "*"
@@ -26,6 +28,10 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 /* All bytes or an error without a message: TIMEOUT, or PEER_LOST when the connection is gone. */
 int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline);
 int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline);
+
+/* Waits for bytes to receive, or the end of the connection. TIMEOUT, without a message: the deadline, or until_fd can
+ * be read (-1: none). */
+int dtrain__socket_wait(int fd, int until_fd, uint64_t deadline);
 
 /* This end's address of a connected socket as text without the port ("127.0.0.1"). */
 int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err);

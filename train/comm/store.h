@@ -26,4 +26,8 @@ int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int a
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err);
 
+/* dtrain_store_get that is also given up, with TIMEOUT, when until_fd can be read. -1: it is not. */
+int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms, int until_fd, void **value,
+			    size_t *size, beton_error *err);
+
 #endif

@@ -43,6 +43,7 @@ struct request {
 	const void *value;
 	size_t value_size;
 	uint64_t deadline;
+	int until_fd; /* that ends the wait for the answer; -1: none */
 };
 
 /* The text of a reply, which is short; what does not fit is left unread. */
@@ -157,6 +158,8 @@ static int exchange(int fd, const struct request *request, void **value, size_t 
 		status = dtrain__socket_send(fd, request->key, header.key_size, request->deadline);
 	if (!status)
 		status = dtrain__socket_send(fd, request->value, header.value_size, request->deadline);
+	if (!status)
+		status = dtrain__socket_wait(fd, request->until_fd, request->deadline);
 	if (!status)
 		status = dtrain__socket_receive(fd, bytes, sizeof(bytes), request->deadline);
 	if (status)
@@ -301,7 +304,7 @@ const char *dtrain__store_peer_host(const dtrain_store *store)
 int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
 		      beton_error *err)
 {
-	struct request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms)};
+	struct request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms), -1};
 	void *nothing;
 	size_t nothing_size;
 	int status = call(store, &request, &nothing, &nothing_size, err);
@@ -317,7 +320,7 @@ int dtrain_store_set(dtrain_store *store, const char *key, const void *value, si
 
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err)
 {
-	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS)};
+	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS), -1};
 	void *nothing = NULL;
 	size_t size;
 	int status = open_connection(store, store->peer_host, request.deadline, fd, err);
@@ -338,14 +341,15 @@ int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *t
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err)
 {
-	struct request request = {STORE_GET, key, NULL, 0, dtrain__deadline(answer_ms)};
+	struct request request = {STORE_GET, key, NULL, 0, dtrain__deadline(answer_ms), -1};
 
 	return call(store, &request, value, size, err);
 }
 
-int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
+int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms, int until_fd, void **value,
+			    size_t *size, beton_error *err)
 {
-	struct request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms)};
+	struct request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms), until_fd};
 	int status;
 
 	/* Without time to wait it is a look-up, which needs time for the answer alone. */
@@ -362,11 +366,16 @@ int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void 
 		       timeout_ms > 0 ? timeout_ms : 0);
 }
 
+int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)
+{
+	return dtrain__store_get_until(store, key, timeout_ms, -1, value, size, err);
+}
+
 int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int answer_ms, int64_t *sum,
 		      beton_error *err)
 {
 	uint8_t bytes[8];
-	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms)};
+	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms), -1};
 	size_t size;
 	void *value;
 	int status;
