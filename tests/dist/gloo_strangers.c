@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "ranks.h"
+#include "train/comm/gloo_place.h"
 #include "train/comm/gloo_shim.h"
 
 /* There a stranger would have to guess a number of 63 bits as well, and is left alone otherwise. */
@@ -233,6 +234,23 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
 }
 
+int __real_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+				   struct gloo_failure *failure);
+int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+				   struct gloo_failure *failure);
+
+/* Rank 1 does not know the others' secrets, or says that it is another rank. */
+int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+				   struct gloo_failure *failure)
+{
+	bool secret = strcmp(kind, "wrong secret") == 0, rank = strcmp(kind, "wrong rank") == 0;
+	uint8_t *wrong = (uint8_t *)(uintptr_t)input;
+
+	for (int peer = 0; self->rank == 1 && groups == 1 && (secret || rank) && peer < self->size; peer++)
+		wrong[size * (size_t)peer + (secret ? 0 : GLOO_SECRET_SIZE)] ^= 1;
+	return __real_dtrain__gloo_all_to_all(group, output, input, size, tag, failure);
+}
+
 /* Waits for all ranks to be there. */
 static void meet(const char *key)
 {
@@ -256,6 +274,21 @@ static void outlive_strangers(void)
 	poll(NULL, 0, 50);
 }
 
+/* The places of the attempts, of which at many ranks there must not be five in the store. */
+static void expect_places_forgotten(int attempts)
+{
+	for (int number = 0; number < attempts; number++) {
+		char key[64];
+		void *value = NULL;
+		size_t size = 1;
+
+		snprintf(key, sizeof(key), "world/gloo/%d/at/%d", number, self->rank);
+		MUST(dtrain_store_get(self->store, key, 0, &value, &size, &err));
+		REQUIRE(size == 0);
+		free(value);
+	}
+}
+
 static int rank_main(struct rank *r)
 {
 	dtrain_group_options options;
@@ -266,7 +299,9 @@ static int rank_main(struct rank *r)
 	self = r;
 	kind = strchr(r->mode, ':') + 1;
 	late = strncmp(r->mode, "no-group-late", 13) == 0;
-	attacks = strncmp(r->mode, "no-group-always", 15) == 0 ? 1000 : 1;
+	attacks = strncmp(r->mode, "no-group-introduced", 19) != 0;
+	if (strncmp(r->mode, "no-group-always", 15) == 0)
+		attacks = 1000;
 	dtrain_group_options_init(&options);
 	options.timeout_ms = r->timeout_ms;
 	status = dtrain_group_create(r->store, r->rank, r->size, &options, &r->group, &err);
@@ -275,6 +310,7 @@ static int rank_main(struct rank *r)
 		return -status;
 	}
 	fprintf(stderr, "%s\n", dtrain_group_note(r->group) ? dtrain_group_note(r->group) : "nothing");
+	expect_places_forgotten(groups);
 	MUST(dtrain_allreduce(r->group, &sum, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
 	MUST(dtrain_work_wait(&work, &err));
 	REQUIRE(sum == r->size);
@@ -330,6 +366,16 @@ static void failure_ends_the_wait_for_a_rank(void **state)
 	       "connected at attempt 2 of 5, on new ports: before, rank 2: it fails once");
 }
 
+static void who_does_not_know_the_secret_is_a_stranger(void **state)
+{
+	static const char text[] = "connected at attempt 2 of 5, on new ports: before, rank 0: "
+				   "a stranger is connected in the place of rank 1";
+
+	(void)state;
+	expect("no-group-introduced:wrong secret", 2, 0, text);
+	expect("no-group-introduced:wrong rank", 2, 0, text);
+}
+
 static void ranks_give_up_after_some_attempts(void **state)
 {
 	(void)state;
@@ -355,8 +401,11 @@ static void signals_reach_a_rank_that_joins(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(signals_reach_a_rank_that_joins),   cmocka_unit_test(ranks_join_on_other_ports),
-		cmocka_unit_test(late_connections_harm_nobody),      cmocka_unit_test(failure_ends_the_wait_for_a_rank),
+		cmocka_unit_test(signals_reach_a_rank_that_joins),
+		cmocka_unit_test(ranks_join_on_other_ports),
+		cmocka_unit_test(late_connections_harm_nobody),
+		cmocka_unit_test(failure_ends_the_wait_for_a_rank),
+		cmocka_unit_test(who_does_not_know_the_secret_is_a_stranger),
 		cmocka_unit_test(ranks_give_up_after_some_attempts),
 	};
 	int status;

@@ -112,17 +112,23 @@ bool connects(const std::vector<char> &self, const uint8_t *address, size_t size
 	return order ? order > 0 : a->sin_port > b->sin_port;
 }
 
-void give_random_number(gloo::transport::Pair *pair)
+uint64_t random_number()
 {
-	/* The pair has it as a member that is not const, and reads it when it connects. */
-	auto &address =
-		dynamic_cast<gloo::transport::tcp::Address &>(const_cast<gloo::transport::Address &>(pair->address()));
 	uint64_t number;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		throw std::system_error(errno, std::generic_category(), "getrandom");
-	/* Numbers are signed, and -1 stands for none. */
-	address = gloo::transport::tcp::Address(address.getSockaddr(), static_cast<ssize_t>(number >> 1));
+	/* Numbers are signed, -1 stands for none, and as many as there are peers follow. */
+	return number >> 2;
+}
+
+void give_number(gloo::transport::Pair *pair, uint64_t number)
+{
+	/* The pair has it as a member that is not const, and reads it when it connects. */
+	auto &address =
+		dynamic_cast<gloo::transport::tcp::Address &>(const_cast<gloo::transport::Address &>(pair->address()));
+
+	address = gloo::transport::tcp::Address(address.getSockaddr(), static_cast<ssize_t>(number));
 }
 
 void Connector::use(std::shared_ptr<gloo::transport::Device> device, const std::vector<char> &address,

@@ -28,8 +28,10 @@ bool is_listening(int fd);
 bool connects(const std::vector<char> &self, const uint8_t *address, size_t size);
 
 /* In newer Gloo whoever connects and says the number of a pair, 64 bits of which the device counts from 0, is that
- * pair's peer. This gives the pair one of 63 random bits, which a stranger does not guess. Before the pair connects. */
-void give_random_number(gloo::transport::Pair *pair);
+ * pair's peer. This gives the pair another one, before it connects: that with rank 0 a random one, which a stranger
+ * does not guess, and the others those that follow. */
+void give_number(gloo::transport::Pair *pair, uint64_t number);
+uint64_t random_number();
 
 /* Connects and closes the pairs of newer Gloo.
  *

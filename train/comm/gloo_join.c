@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys under the group's name, N being the number of the attempt: gloo/N/at/R where rank R's peers reach it, and what
- * each of them has to say then; gloo/N/joined how many ranks have heard that of all others; gloo/N/verdict what came of
+ * they have to say then; gloo/N/joined how many ranks have heard that of all others; gloo/N/verdict what came of
  * the attempt, from the last rank that joined, the first that could not, or the store in the name of one that is gone.
  */
 #include "gloo_join.h"
@@ -19,6 +19,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "gloo_place.h"
 #include "socket.h"
 #include "store.h"
 
@@ -30,15 +31,13 @@
 #define FAILED "failed "
 #define LOST "lost "
 
-#define SECRET_SIZE 16
 /* No collective's. */
-#define SECRET_TAG UINT32_MAX
+#define INTRODUCTION_TAG UINT32_MAX
 
-/* What a rank publishes for one peer. */
-struct place {
-	uint32_t size;
-	uint8_t address[GLOO_MAX_ADDRESS];
-	uint8_t secret[SECRET_SIZE]; /* that the peer has to say */
+/* What a rank says to a peer. */
+struct introduction {
+	uint8_t secret[GLOO_SECRET_SIZE]; /* the peer's */
+	uint32_t rank;
 };
 
 struct attempt {
@@ -46,8 +45,8 @@ struct attempt {
 	uint64_t deadline;
 	int number;
 	gloo_group *group;
-	struct place *mine;   /* for each peer */
-	uint8_t *say, *heard; /* for and from each rank */
+	struct gloo_place *mine;
+	struct introduction *say, *heard; /* to and from each rank */
 	int will;
 	pthread_t watcher;
 	char *verdict;       /* the watcher's, until it has been joined */
@@ -112,39 +111,40 @@ static void *watch_main(void *argument)
 	return NULL;
 }
 
-/* The rank's place for a peer in a list without itself. */
-static int index_of(const struct attempt *attempt, int peer)
-{
-	return peer - (peer > attempt->member->rank);
-}
-
 static int publish(struct attempt *attempt, beton_error *err)
 {
 	const struct group_member *member = attempt->member;
 	char *key = make_key(attempt, "at", member->rank);
 	int status = key ? BETON_OK : fail_memory(err);
+	uint8_t address[GLOO_MAX_ADDRESS];
 
+	if (!status && getrandom(attempt->mine->secret, GLOO_SECRET_SIZE, 0) != GLOO_SECRET_SIZE)
+		status = bt_fail_errno(err, errno, "gloo: getrandom");
 	for (int peer = 0; peer < member->size && !status; peer++) {
-		struct place *place = &attempt->mine[index_of(attempt, peer)];
-
-		if (peer == member->rank)
-			continue;
-		place->size = (uint32_t)dtrain__gloo_listens_at(attempt->group, peer, place->address);
-		if (!place->size)
-			status = bt_fail(err, BETON_UNSUPPORTED, "gloo: an address of more than %d bytes",
-					 GLOO_MAX_ADDRESS);
-		else if (getrandom(place->secret, sizeof(place->secret), 0) != sizeof(place->secret))
-			status = bt_fail_errno(err, errno, "gloo: getrandom");
+		if (peer != member->rank &&
+		    !dtrain__gloo_place_add(attempt->mine, peer, address,
+					    dtrain__gloo_listens_at(attempt->group, peer, address)))
+			status = bt_fail(err, BETON_UNSUPPORTED, "gloo: an unknown kind of address");
 	}
 	if (!status)
-		status = dtrain_store_set(member->store, key, attempt->mine,
-					  sizeof(*attempt->mine) * (size_t)(member->size - 1), err);
+		status =
+			dtrain_store_set(member->store, key, attempt->mine, dtrain__gloo_place_size(member->size), err);
 	free(key);
 	return status;
 }
 
+/* The attempt is over: nobody reads it any more, and the next one needs the room. */
+static void forget_place(const struct attempt *attempt)
+{
+	char *key = make_key(attempt, "at", attempt->member->rank);
+
+	if (key)
+		dtrain_store_set(attempt->member->store, key, NULL, 0, NULL);
+	free(key);
+}
+
 /* What the peer has published, unless the attempt is over before that. */
-static int get_places(const struct attempt *attempt, int peer, struct place **out, beton_error *err)
+static int get_place(const struct attempt *attempt, int peer, struct gloo_place **out, beton_error *err)
 {
 	const struct group_member *member = attempt->member;
 	char *key = make_key(attempt, "at", peer);
@@ -155,10 +155,12 @@ static int get_places(const struct attempt *attempt, int peer, struct place **ou
 			 : fail_memory(err);
 
 	free(key);
-	if (!status && size != sizeof(**out) * (size_t)(member->size - 1)) {
+	if (!status && size != dtrain__gloo_place_size(member->size)) {
+		status = size ? bt_fail(err, BETON_MISMATCH,
+					"gloo: rank %d tells where it is in %zu bytes: another version?", peer, size)
+			      : bt_fail(err, BETON_PEER_LOST, "rank %d has given up the attempt", peer);
 		free(value);
-		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d tells where it is in %zu bytes: another version?",
-			       peer, size);
+		value = NULL;
 	}
 	*out = value;
 	return status;
@@ -166,22 +168,24 @@ static int get_places(const struct attempt *attempt, int peer, struct place **ou
 
 static int connect_peer(struct attempt *attempt, int peer, beton_error *err)
 {
-	int self = attempt->member->rank - (attempt->member->rank > peer);
+	struct introduction *say = &attempt->say[peer];
 	struct gloo_failure failure = {0};
-	struct place *places = NULL;
-	int status = get_places(attempt, peer, &places, err);
+	uint8_t address[GLOO_MAX_ADDRESS];
+	struct gloo_place *place = NULL;
+	int status = get_place(attempt, peer, &place, err);
+	size_t size;
 
 	if (status)
 		return status;
-	if (places[self].size > GLOO_MAX_ADDRESS)
-		status = bt_fail(err, BETON_MISMATCH, "gloo: rank %d tells an address of %u bytes", peer,
-				 places[self].size);
-	else if (dtrain__gloo_connect(attempt->group, peer, places[self].address, places[self].size, &failure))
-		status = bt_fail(err, failure.code, "%s", failure.message);
-	else
-		memcpy(attempt->say + (size_t)peer * SECRET_SIZE, places[self].secret, SECRET_SIZE);
-	free(places);
-	return status;
+	size = dtrain__gloo_place_address(place, attempt->member->rank, address);
+	memcpy(say->secret, place->secret, GLOO_SECRET_SIZE);
+	say->rank = (uint32_t)attempt->member->rank;
+	free(place);
+	if (!size)
+		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d tells an unknown kind of address", peer);
+	if (dtrain__gloo_connect(attempt->group, peer, address, size, &failure))
+		return bt_fail(err, failure.code, "%s", failure.message);
+	return BETON_OK;
 }
 
 /* Who is connected, and does not know what only ranks can read in the store, is none. */
@@ -190,11 +194,14 @@ static int introduce(struct attempt *attempt, beton_error *err)
 	const struct group_member *member = attempt->member;
 	struct gloo_failure failure = {0};
 
-	if (dtrain__gloo_all_to_all(attempt->group, attempt->heard, attempt->say, SECRET_SIZE, SECRET_TAG, &failure))
+	if (dtrain__gloo_all_to_all(attempt->group, attempt->heard, attempt->say, sizeof(*attempt->say),
+				    INTRODUCTION_TAG, &failure))
 		return bt_fail(err, failure.code, "%s", failure.message);
 	for (int peer = 0; peer < member->size; peer++) {
-		if (peer != member->rank && memcmp(attempt->heard + (size_t)peer * SECRET_SIZE,
-						   attempt->mine[index_of(attempt, peer)].secret, SECRET_SIZE) != 0)
+		const struct introduction *heard = &attempt->heard[peer];
+
+		if (peer != member->rank && (memcmp(heard->secret, attempt->mine->secret, GLOO_SECRET_SIZE) != 0 ||
+					     heard->rank != (uint32_t)peer))
 			return bt_fail(err, BETON_PEER_LOST, "a stranger is connected in the place of rank %d", peer);
 	}
 	return BETON_OK;
@@ -227,9 +234,17 @@ static void tell_failure(struct attempt *attempt, int status, const beton_error 
 	bool again = status == BETON_PEER_LOST || status == BETON_SYSTEM || status == BETON_TIMEOUT;
 	char *text = bt_format("%srank %d: %s", again ? FAILED : LOST, attempt->member->rank, err->message);
 
-	/* Where it cannot be told, the others find out at their deadline. */
-	if (text && !is_over(attempt))
+	char *key = make_key(attempt, "verdict", -1);
+	void *verdict = NULL;
+	size_t size;
+
+	/* The first verdict holds, also where this rank has not seen it yet and fails because of it. Where nothing can
+	 * be told, the others find out at their deadline. */
+	if (text && key && !is_over(attempt) &&
+	    dtrain_store_get(attempt->member->store, key, 0, &verdict, &size, NULL) == BETON_TIMEOUT)
 		set_verdict(attempt, text, NULL);
+	free(verdict);
+	free(key);
 	free(text);
 }
 
@@ -249,9 +264,9 @@ static int begin(struct attempt *attempt, beton_error *err)
 
 	free(key);
 	free(will);
-	attempt->mine = calloc(size, sizeof(*attempt->mine));
-	attempt->say = calloc(size, SECRET_SIZE);
-	attempt->heard = calloc(size, SECRET_SIZE);
+	attempt->mine = calloc(1, dtrain__gloo_place_size(member->size));
+	attempt->say = calloc(size, sizeof(*attempt->say));
+	attempt->heard = calloc(size, sizeof(*attempt->heard));
 	if (!status && !(attempt->mine && attempt->say && attempt->heard))
 		status = fail_memory(err);
 	attempt->over_fd = eventfd(0, EFD_CLOEXEC);
@@ -320,20 +335,11 @@ static int try_once(const struct group_member *member, int number, uint64_t dead
 	} else if (err) {
 		*err = own;
 	}
+	if (!status || *again)
+		forget_place(&attempt);
 	*group = attempt.group;
 	end(&attempt);
 	return status;
-}
-
-/* Everybody has read it: at many ranks it is what fills the store. */
-static void forget_places(const struct group_member *member, int number)
-{
-	struct attempt attempt = {.member = member, .number = number};
-	char *key = make_key(&attempt, "at", member->rank);
-
-	if (key)
-		dtrain_store_set(member->store, key, NULL, 0, NULL);
-	free(key);
 }
 
 int dtrain__gloo_join(const struct group_member *member, gloo_group **out, char **note, beton_error *err)
@@ -355,7 +361,6 @@ int dtrain__gloo_join(const struct group_member *member, gloo_group **out, char 
 	if (!status) {
 		*out = groups[number];
 		groups[number] = NULL;
-		forget_places(member, number);
 		if (number)
 			*note = bt_format("connected at attempt %d of %d, on new ports: before, %s", number + 1,
 					  ATTEMPTS, first.message);

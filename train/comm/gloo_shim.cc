@@ -205,6 +205,7 @@ class Mesh : public gloo::Context
 	    : gloo::Context(options.rank, options.size)
 	{
 		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
+		uint64_t number = dtrain_gloo::random_number();
 
 		/* Connections keep what is set now for their own waits, those of the cube among them. */
 		setTimeout(milliseconds(options.timeout_ms));
@@ -220,7 +221,7 @@ class Mesh : public gloo::Context
 				(*shields)[static_cast<size_t>(peer)].reset(
 					new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
 			if (!pairs_listen)
-				dtrain_gloo::give_random_number(pair.get());
+				dtrain_gloo::give_number(pair.get(), number + static_cast<uint64_t>(peer));
 			/* Gives up before Gloo does, which waits five times as long as for anything else. */
 			if (!pairs_listen && !connector->is_used())
 				connector->use(device, pair->address().bytes(), milliseconds(options.timeout_ms) * 4);

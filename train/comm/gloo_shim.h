@@ -24,7 +24,7 @@ struct gloo_options {
 	int timeout_ms; /* of an operation; to be connected to a peer takes up to five times as long */
 };
 
-/* Of any Gloo: a sockaddr_storage, and a number beside it in newer ones. */
+/* Of any Gloo: a sockaddr_storage and a number, of the pair in newer ones, -1 in others. */
 #define GLOO_MAX_ADDRESS 256
 
 enum gloo_type { GLOO_F32, GLOO_F64, GLOO_I64 };

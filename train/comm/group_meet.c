@@ -18,7 +18,7 @@
 #include "socket.h"
 #include "store.h"
 
-#define MEET_VERSION 2
+#define MEET_VERSION 3
 /* How long the first rank that failed waits for the others to report, and the others for its verdict. All of them
  * report within milliseconds, because the connections end one after the other and with them the last wills come into
  * force; only one that is stopped, or cut off, does not. */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gloo_place.h"
+
+#include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <dtrain/comm.h>
+
+#include "store_session.h"
+
+#define MOST_BYTES (sizeof(struct gloo_place) + sizeof(uint16_t) * DTRAIN_MAX_RANKS)
+
+/* All ranks publish at once, and a store that has room for the frames that arrive has room for the values. */
+_Static_assert(DTRAIN_MAX_RANKS *MOST_BYTES <= STORE_MAX_INPUT && STORE_MAX_INPUT <= STORE_MAX_BYTES / 2,
+	       "the store has room for the places of all ranks");
+
+/* As Gloo has it. */
+struct address {
+	struct sockaddr_storage socket;
+	uint64_t number;
+};
+
+_Static_assert(sizeof(struct address) <= GLOO_MAX_ADDRESS, "an address fits");
+
+size_t dtrain__gloo_place_size(int ranks)
+{
+	return sizeof(struct gloo_place) + sizeof(uint16_t) * (size_t)ranks;
+}
+
+bool dtrain__gloo_place_add(struct gloo_place *place, int peer, const uint8_t *bytes, size_t size)
+{
+	struct address address;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)&address.socket;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address.socket;
+	struct gloo_place one = {0};
+
+	if (size != sizeof(address))
+		return false;
+	memcpy(&address, bytes, sizeof(address));
+	memcpy(one.secret, place->secret, sizeof(one.secret));
+	one.number = address.number == GLOO_NO_NUMBER ? GLOO_NO_NUMBER : address.number - (uint64_t)peer;
+	one.family = address.socket.ss_family;
+	if (one.family == AF_INET) {
+		memcpy(one.host, &in->sin_addr, sizeof(in->sin_addr));
+		place->ports[peer] = in->sin_port;
+	} else if (one.family == AF_INET6) {
+		memcpy(one.host, &in6->sin6_addr, sizeof(in6->sin6_addr));
+		one.scope = in6->sin6_scope_id;
+		place->ports[peer] = in6->sin6_port;
+	} else {
+		return false;
+	}
+	if (!place->family)
+		*place = one;
+	return memcmp(place, &one, sizeof(one)) == 0;
+}
+
+size_t dtrain__gloo_place_address(const struct gloo_place *place, int rank, uint8_t bytes[GLOO_MAX_ADDRESS])
+{
+	struct address address = {.socket.ss_family = place->family};
+	struct sockaddr_in *in = (struct sockaddr_in *)&address.socket;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.socket;
+
+	address.number = place->number == GLOO_NO_NUMBER ? GLOO_NO_NUMBER : place->number + (uint64_t)rank;
+	if (place->family == AF_INET) {
+		memcpy(&in->sin_addr, place->host, sizeof(in->sin_addr));
+		in->sin_port = place->ports[rank];
+	} else if (place->family == AF_INET6) {
+		memcpy(&in6->sin6_addr, place->host, sizeof(in6->sin6_addr));
+		in6->sin6_scope_id = place->scope;
+		in6->sin6_port = place->ports[rank];
+	} else {
+		return 0;
+	}
+	memcpy(bytes, &address, sizeof(address));
+	return sizeof(address);
+}
