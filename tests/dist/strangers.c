@@ -6,14 +6,17 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,6 +29,7 @@
 #include "common/system.h"
 #include "ranks.h"
 #include "train/comm/store_frame.h"
+#include "train/comm/store_table.h"
 
 #define TOKEN "0123456789abcdefFEDCBA9876543210"
 #define OTHER "0123456789abcdefFEDCBA9876543211"
@@ -35,6 +39,7 @@
 #define MORE_MIB 600
 
 static beton_error err;
+static _Atomic uint64_t *clock_offset; /* nanoseconds */
 
 struct fixture {
 	pid_t pid;
@@ -360,22 +365,103 @@ static void strangers_keep_nobody_out(void **state)
 	expect_little_memory(f);
 }
 
-/* One that never says anything is ended, while a client that waits for a key is not. */
+/* The store's clock, which its process shares with this one, so that nobody waits for its limits. */
+static void let_pass(int seconds)
+{
+	atomic_fetch_add(clock_offset, (uint64_t)seconds * 1000000000);
+}
+
+uint64_t __real_bt_now_ns(void);
+uint64_t __wrap_bt_now_ns(void);
+
+uint64_t __wrap_bt_now_ns(void)
+{
+	return __real_bt_now_ns() + (clock_offset ? atomic_load(clock_offset) : 0);
+}
+
+static bool is_open(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* One that never says anything is ended, and one that goes on a byte at a time; a client that waits for a key is not.
+ */
 static void idle_strangers_are_ended(void **state)
 {
 	struct fixture *f = *state;
-	int quiet = stranger(f), halfway = stranger(f), waiting = member(f);
+	int slow = stranger(f), quiet = stranger(f), halfway = stranger(f), waiting = member(f);
+	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
+	uint8_t hello[STORE_HEADER_SIZE];
 
-	send_header(halfway, STORE_HELLO, 0, STORE_TOKEN_SIZE);
+	dtrain__store_pack(&header, hello);
+	send_bytes(halfway, hello, sizeof(hello));
 	send_header(waiting, STORE_WAIT, 1, 0);
 	send_bytes(waiting, "k", 1);
+	for (int i = 0; i < 12 && is_open(slow); i++) {
+		send_bytes(slow, hello + i, 1);
+		/* The store has read that before it answers. */
+		assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, &err), BETON_OK);
+		let_pass(6);
+	}
+	assert_false(is_open(slow));
 	assert_int_equal(receive_status(quiet, NULL), 1);
 	assert_int_equal(receive_status(halfway, NULL), 1);
 	assert_int_equal(dtrain_store_set(f->client, "k", "v", 1, &err), BETON_OK);
 	assert_int_equal(receive_status(waiting, NULL), BETON_OK);
+	close(slow);
 	close(quiet);
 	close(halfway);
 	close(waiting);
+}
+
+/* A client's frame, or answer, that does not go on is ended with its connection after a minute. */
+static void frames_that_stand_still_are_ended(void **state)
+{
+	static char large[STORE_MAX_VALUE];
+	struct fixture *f = *state;
+	int sending = member(f), reading = member(f), idle = member(f);
+
+	assert_int_equal(dtrain_store_set(f->client, "large", large, sizeof(large), &err), BETON_OK);
+	send_header(sending, STORE_SET, 1, 5);
+	send_header(reading, STORE_GET, 5, 0);
+	send_bytes(reading, "large", 5);
+	assert_int_equal(receive_status(reading, NULL), BETON_OK);
+	let_pass(40);
+	/* The store looks for such connections before it answers. */
+	assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, &err), BETON_OK);
+	assert_true(is_open(sending));
+	/* The answer stands still as soon as the kernel takes no more of it. */
+	for (int i = 0; i < 20; i++) {
+		let_pass(40);
+		assert_int_equal(dtrain_store_set(f->client, "kept", "v", 1, &err), BETON_OK);
+		poll(NULL, 0, 20);
+	}
+	assert_int_equal(receive_status(sending, NULL), 1);
+	/* What has been sent comes before the end, and it is not all. */
+	assert_true(recv(reading, large, sizeof(large), MSG_WAITALL) < (ssize_t)sizeof(large));
+	assert_true(is_open(idle));
+	close(sending);
+	close(reading);
+	close(idle);
+}
+
+static void keys_are_counted(void **state)
+{
+	/* Of two tables that have nearly as many as there may be. */
+	struct store_memory memory = {.keys = STORE_MAX_KEYS - 1};
+	struct store_table table = {.memory = &memory}, other = {.memory = &memory};
+
+	(void)state;
+	assert_int_equal(dtrain__store_table_set(&table, "a", 1, "v", 1), BETON_OK);
+	assert_int_equal(dtrain__store_table_set(&table, "b", 1, "v", 1), BETON_NO_SPACE);
+	assert_int_equal(dtrain__store_table_set(&other, "b", 1, "v", 1), BETON_NO_SPACE);
+	assert_int_equal(dtrain__store_table_set(&table, "a", 1, "w", 1), BETON_OK);
+	dtrain__store_table_free(&table);
+	assert_int_equal(memory.bytes, 0);
+	assert_int_equal(dtrain__store_table_set(&other, "b", 1, "v", 1), BETON_OK);
+	dtrain__store_table_free(&other);
 }
 
 /* Four connections for each of as many ranks as this machine's limits allow, at once; then more than there is room for.
@@ -477,6 +563,20 @@ static void limit_of_open_files_is_told(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* The store's process inherits the file of which this memory is, and its number in the environment. */
+static void share_clock(void)
+{
+	const char *inherited = getenv("TEST_CLOCK_FD");
+	int fd = inherited ? atoi(inherited) : memfd_create("clock", 0);
+	char number[16];
+
+	snprintf(number, sizeof(number), "%d", fd);
+	REQUIRE(fd >= 0 && (inherited || ftruncate(fd, sizeof(*clock_offset)) == 0));
+	REQUIRE(setenv("TEST_CLOCK_FD", number, 1) == 0);
+	clock_offset = mmap(NULL, sizeof(*clock_offset), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	REQUIRE(clock_offset != MAP_FAILED);
+}
+
 int main(int argc, char **argv)
 {
 	int status;
@@ -491,10 +591,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bad_tokens_are_refused),
 		TEST(strangers_keep_nobody_out),
 		TEST(idle_strangers_are_ended),
+		TEST(frames_that_stand_still_are_ended),
+		cmocka_unit_test(keys_are_counted),
 		cmocka_unit_test(as_many_ranks_as_are_told),
 		cmocka_unit_test(limit_of_open_files_is_told),
 	};
 
+	share_clock();
 	if (is_rank(argc, argv, NULL, &status))
 		return status;
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ struct connection {
 	struct connection *next, *previous;
 	int fd;
 	uint32_t events;   /* what epoll watches */
-	uint64_t moved_ns; /* when it was accepted, or bytes went last */
+	uint64_t moved_ns; /* when it was accepted; a member's: when bytes went last */
 	bool last_room;    /* it has the descriptor that is kept for saying that there are no more */
 };
 
@@ -104,6 +104,13 @@ static bool watch(dtrain_store_server *server, struct connection *connection, ui
 	return epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) == 0;
 }
 
+/* A stranger does not prolong its time by sending. */
+static void note_moved(struct connection *connection)
+{
+	if (connection->session.member)
+		connection->moved_ns = bt_now_ns();
+}
+
 /* Sends what the socket takes; the rest goes when it is writable. False: the connection is to be ended. */
 static bool flush(dtrain_store_server *server, struct connection *connection)
 {
@@ -119,7 +126,7 @@ static bool flush(dtrain_store_server *server, struct connection *connection)
 			return watch(server, connection, EPOLLOUT | EPOLLRDHUP);
 		if (sent < 0)
 			return false;
-		connection->moved_ns = bt_now_ns();
+		note_moved(connection);
 		if (!dtrain__store_session_sent(&connection->session, (size_t)sent))
 			return false;
 	}
@@ -184,8 +191,8 @@ static bool receive(dtrain_store_server *server, struct connection *connection)
 		return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
 	if (got == 0)
 		return false;
-	connection->moved_ns = bt_now_ns();
 	alive = dtrain__store_session_receive(&server->content, session, bytes, (size_t)got);
+	note_moved(connection);
 	if (session->member && !was_member) {
 		take_out(&server->strangers, connection);
 		append(&server->members, connection);
