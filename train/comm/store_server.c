@@ -361,9 +361,7 @@ static int make_room(dtrain_store_server *server, const dtrain_store_server_opti
 	if (possible < (uint64_t)wanted)
 		wanted = (int)possible;
 	snprintf(server->full, sizeof(server->full),
-		 "it has no room for another connection: %d are possible (%llu open files, RLIMIT_NOFILE, for at most "
-		 "%d "
-		 "ranks)",
+		 "it has no room for another connection: %d are possible (%llu open files, RLIMIT_NOFILE; %d ranks)",
 		 wanted, (unsigned long long)limit, ranks);
 	dtrain__store_content_init(&server->content, token, wanted, server->full);
 	explicit_bzero(token, sizeof(token));
