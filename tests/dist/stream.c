@@ -477,6 +477,18 @@ static int rank_main(struct rank *r)
 
 /* ---- the tests ---- */
 
+/* After each test, also one that failed: the ranks of the next one would wait for a device that cannot abort. */
+static int forget_variables(void **state)
+{
+	static const char *const names[] = {"DTRAIN_FAR_DELAY_US", "DTRAIN_FAR_SILENT", "DTRAIN_FAR_DEAF",
+					    "DTRAIN_FAR_SHARING", "DTRAIN_FAR_UUID"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+	return 0;
+}
+
 static void operations_follow_events(void **state)
 {
 	(void)state;
@@ -487,7 +499,6 @@ static void operations_follow_events(void **state)
 	run_ranks("no-group-many", 1);
 	run_ranks("no-group-many", 3);
 	run_ranks("no-group-sends", 3);
-	unsetenv("DTRAIN_FAR_DELAY_US");
 }
 
 static void operations_are_captured(void **state)
@@ -537,7 +548,6 @@ static void killed_rank_is_named_where_nothing_tells(void **state)
 	setenv("DTRAIN_FAR_SILENT", "1", 1);
 	kill_one("no-group-for-ever");
 	kill_one("no-group-for-ever-captured");
-	unsetenv("DTRAIN_FAR_SILENT");
 }
 
 static void killed_rank_is_named_where_nothing_can_be_aborted(void **state)
@@ -545,7 +555,6 @@ static void killed_rank_is_named_where_nothing_can_be_aborted(void **state)
 	(void)state;
 	setenv("DTRAIN_FAR_DEAF", "1", 1);
 	kill_one("no-group-for-ever");
-	unsetenv("DTRAIN_FAR_DEAF");
 }
 
 static void stop_one(const char *mode, const char *where)
@@ -640,8 +649,6 @@ static void shared_device_is_refused(void **state)
 	end_shares("no-group-shares", BETON_UNSUPPORTED, "set DTRAIN_FAR_SHARING");
 	setenv("DTRAIN_FAR_SHARING", "1", 1);
 	end_shares("no-group-shares", BETON_OK, "");
-	unsetenv("DTRAIN_FAR_SHARING");
-	unsetenv("DTRAIN_FAR_UUID");
 }
 
 static void only_the_same_device_is_refused(void **state)
@@ -669,19 +676,19 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_the_same_device_is_refused),
-		cmocka_unit_test(operations_follow_events),
+		cmocka_unit_test_teardown(operations_follow_events, forget_variables),
 		cmocka_unit_test(operations_are_captured),
 		cmocka_unit_test(groups_split),
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(killed_rank_is_named_by_all),
-		cmocka_unit_test(killed_rank_is_named_where_nothing_tells),
-		cmocka_unit_test(killed_rank_is_named_where_nothing_can_be_aborted),
+		cmocka_unit_test_teardown(killed_rank_is_named_where_nothing_tells, forget_variables),
+		cmocka_unit_test_teardown(killed_rank_is_named_where_nothing_can_be_aborted, forget_variables),
 		cmocka_unit_test(stopped_rank_is_named_after_the_timeout),
 		cmocka_unit_test(silent_store_holds_up_nobody),
 		cmocka_unit_test(failure_reaches_all_groups),
 		cmocka_unit_test(failure_reaches_a_rank_that_computes),
 		cmocka_unit_test(destroying_cancels_work),
-		cmocka_unit_test(shared_device_is_refused),
+		cmocka_unit_test_teardown(shared_device_is_refused, forget_variables),
 	};
 	int status;
 
