@@ -30,6 +30,10 @@
 #define HARMLESS 0
 #endif
 
+/* The second attempt, or a later one: the ports that one test has given up are another test's, which then has strangers
+ * of its own. */
+#define NEXT_ATTEMPT "of 5, on new ports: before, rank "
+
 static beton_error err;
 static const char *kind; /* of stranger */
 static int attacks;      /* that are left */
@@ -342,7 +346,7 @@ static void ranks_join_on_other_ports(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		snprintf(mode, sizeof(mode), "no-group-once:%s", kinds[i]);
-		expect(mode, 3, 0, HARMLESS ? "nothing" : "of 5, on new ports: before, rank ");
+		expect(mode, 3, 0, HARMLESS ? "nothing" : NEXT_ATTEMPT);
 	}
 }
 
@@ -355,21 +359,19 @@ static void late_connections_harm_nobody(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		snprintf(mode, sizeof(mode), "no-group-late:%s", kinds[i]);
-		expect(mode, 3, 0, "connected at attempt 2 of 5, on new ports: before, rank ");
+		expect(mode, 3, 0, NEXT_ATTEMPT);
 	}
 }
 
 static void failure_ends_the_wait_for_a_rank(void **state)
 {
 	(void)state;
-	expect("no-group-late:absent", 3, 0,
-	       "connected at attempt 2 of 5, on new ports: before, rank 2: it fails once");
+	expect("no-group-late:absent", 3, 0, NEXT_ATTEMPT "2: it fails once");
 }
 
 static void who_does_not_know_the_secret_is_a_stranger(void **state)
 {
-	static const char text[] = "connected at attempt 2 of 5, on new ports: before, rank 0: "
-				   "a stranger is connected in the place of rank 1";
+	static const char text[] = NEXT_ATTEMPT "0: a stranger is connected in the place of rank 1";
 
 	(void)state;
 	expect("no-group-introduced:wrong secret", 2, 0, text);

@@ -242,13 +242,13 @@ struct gloo_group {
 namespace
 {
 
-/* Messages start with the place in Gloo's source: "[...pair.cc:598] text". */
+/* Messages start with the place in Gloo's source: "[...pair.cc:598] text" or "[...pair.h:324] text". */
 std::string strip_place(const std::string &message)
 {
 	size_t end = message.find("] ");
+	size_t file = std::min(message.find(".cc:"), message.find(".h:"));
 
-	return message[0] == '[' && end != std::string::npos && message.find(".cc:") < end ? message.substr(end + 2)
-											   : message;
+	return message[0] == '[' && end != std::string::npos && file < end ? message.substr(end + 2) : message;
 }
 
 int fail(struct gloo_failure *failure, int code, const char *what)
