@@ -521,22 +521,6 @@ static void *open_gate_later(void *argument)
 
 static atomic_int allocations;
 
-static void *allocate(size_t bytes, size_t alignment, void *context)
-{
-	(void)context;
-	void *memory = NULL;
-	assert_int_equal(posix_memalign(&memory, alignment, bytes), 0);
-	atomic_fetch_add(&allocations, 1);
-	return memory;
-}
-
-static void deallocate(void *memory, size_t bytes, void *context)
-{
-	(void)bytes, (void)context;
-	free(memory);
-	atomic_fetch_sub(&allocations, 1);
-}
-
 /* 35: the sanitizers look whether a read comes into memory that is not there any more. */
 static void loaders_are_closed_with_reads_in_flight(void **state)
 {
@@ -547,7 +531,7 @@ static void loaders_are_closed_with_reads_in_flight(void **state)
 		beton_loader_options options = make_options(*engine);
 		options.direct = i % 2;
 		options.read_ahead = 30;
-		options.allocator = (beton_allocator){.allocate = allocate, .release = deallocate};
+		options.allocator = fixture_allocator(&allocations);
 		beton_loader *loader = open_with_faults(&options);
 		beton_iterator *iterator = NULL;
 		fixture_start(&iterator, loader, (uint64_t)i, 0);

@@ -216,6 +216,25 @@ static int count_entries(const char *folder)
 	return count;
 }
 
+static void *allocate(size_t bytes, size_t alignment, void *context)
+{
+	void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+	atomic_fetch_add((atomic_int *)context, memory != NULL);
+	return memory;
+}
+
+static void release(void *memory, size_t bytes, void *context)
+{
+	memset(memory, 0x5a, bytes);
+	free(memory);
+	atomic_fetch_sub((atomic_int *)context, 1);
+}
+
+beton_allocator fixture_allocator(atomic_int *count)
+{
+	return (beton_allocator){.allocate = allocate, .release = release, .context = count};
+}
+
 int fixture_threads(void)
 {
 	return count_entries("/proc/self/task");

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <beton/beton.h>
@@ -61,6 +62,9 @@ void fixture_start(beton_iterator **iterator, beton_loader *loader, uint64_t epo
 
 /* Closes both, by turns the one and the other first. */
 void fixture_close(beton_loader **loader, beton_iterator **iterator);
+
+/* Counts the batches that are allocated now, and overwrites them when they are released. count outlives the loader. */
+beton_allocator fixture_allocator(atomic_int *count);
 
 /* How many threads, and open files, the process has. */
 int fixture_threads(void);

@@ -28,21 +28,6 @@ static pid_t server;
 
 static atomic_int allocated;
 
-static void *allocate(size_t bytes, size_t alignment, void *context)
-{
-	(void)context;
-	void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-	atomic_fetch_add(&allocated, memory != NULL);
-	return memory;
-}
-
-static void release(void *memory, size_t bytes, void *context)
-{
-	(void)bytes, (void)context;
-	free(memory);
-	atomic_fetch_sub(&allocated, 1);
-}
-
 /* What loaders take. */
 typedef struct usage {
 	int threads;
@@ -86,7 +71,7 @@ static beton_loader *open_loader(beton_engine engine, bool direct)
 	beton_loader_options options = fixture_options(BATCH, 2);
 	options.engine = engine;
 	options.direct = direct;
-	options.allocator = (beton_allocator){.allocate = allocate, .release = release};
+	options.allocator = fixture_allocator(&allocated);
 	assert_ok(beton_loader_open(&loader, mounted, &options, err));
 	return loader;
 }

@@ -55,22 +55,6 @@ static void note_line(const char *line, void *context)
 
 static atomic_int allocated;
 
-static void *allocate(size_t bytes, size_t alignment, void *context)
-{
-	(void)context;
-	void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-	atomic_fetch_add(&allocated, memory != NULL);
-	return memory;
-}
-
-static void release(void *memory, size_t bytes, void *context)
-{
-	(void)context;
-	memset(memory, 0x5a, bytes);
-	free(memory);
-	atomic_fetch_sub(&allocated, 1);
-}
-
 static beton_loader *open_loader(beton_engine engine, lent *own)
 {
 	static beton_operation operation;
@@ -80,7 +64,7 @@ static beton_loader *open_loader(beton_engine engine, lent *own)
 	beton_loader_options options = fixture_options(BATCH, 3);
 	options.engine = engine;
 	options.on_error = BETON_ON_ERROR_SUBSTITUTE;
-	options.allocator = (beton_allocator){.allocate = allocate, .release = release};
+	options.allocator = fixture_allocator(&allocated);
 	if (own) {
 		for (uint64_t i = 0; i < N; i++)
 			own->indices[i] = i;

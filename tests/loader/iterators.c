@@ -137,29 +137,12 @@ static void one_thread_may_use_iterators_in_turns(void **state)
 
 static atomic_int allocations;
 
-static void *allocate(size_t bytes, size_t alignment, void *context)
-{
-	assert_ptr_equal(context, &allocations);
-	void *memory = NULL;
-	assert_int_equal(posix_memalign(&memory, alignment, bytes), 0);
-	atomic_fetch_add(&allocations, 1);
-	return memory;
-}
-
-static void deallocate(void *memory, size_t bytes, void *context)
-{
-	assert_ptr_equal(context, &allocations);
-	memset(memory, 0xee, bytes);
-	free(memory);
-	atomic_fetch_sub(&allocations, 1);
-}
-
 static void batches_outlive_their_loader(void **state)
 {
 	(void)state;
 	beton_loader_options options = fixture_options(4, 2);
 	options.batches_leased = 3;
-	options.allocator = (beton_allocator){.allocate = allocate, .release = deallocate, .context = &allocations};
+	options.allocator = fixture_allocator(&allocations);
 	beton_loader *loader = open_loader(file, &options);
 	beton_iterator *iterator = NULL;
 	fixture_start(&iterator, loader, 0, 0);
