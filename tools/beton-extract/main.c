@@ -23,11 +23,10 @@ static const char *const usage_text =
 	"Write the samples of a .beton file to a new folder, or to a tar file if OUT ends with .tar, .tar.gz, .tgz,\n"
 	".tar.zst or .tar.xz, or is - (standard output). JPEGs are copied as they are stored; raw pixels become PNGs.\n"
 	"\n"
-	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default of folders, where "
-	"there\n"
-	"                          are both)\n"
-	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field (default of "
-	"tar)\n"
+	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default of folders,\n"
+	"                          where there are both)\n"
+	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field\n"
+	"                          (default of tar)\n"
 	"  -N, --class-numbers     call class folders by numbers, also if the classes have names\n"
 	"  -i, --index=LIST        only these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
 	"  -c, --class=CLASS       only samples of this class, by name or number; more than once for more\n"
@@ -81,9 +80,8 @@ static int tell_left_out(const extract_job *job, const layout *files, const beto
 		fprintf(stderr, "beton-extract: %s left out; --layout=classes has them\n",
 			text_count(count, names, "class has a name that is", "classes have names that are"));
 	if (files->renumbered)
-		fputs("beton-extract: who reads the folders as beton-write does, in the order of their names, gives "
-		      "the "
-		      "classes other numbers; --layout=samples keeps them\n",
+		fputs("beton-extract: who reads the folders as beton-write does, in the order of their names, "
+		      "gives the classes other numbers; --layout=samples keeps them\n",
 		      stderr);
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
 		if (layout_leaves_out(files, i)) {

@@ -124,9 +124,8 @@ static void end_json(const file_check *self, const beton_verify_report *report, 
 {
 	bool faulty = result != BETON_OK || report->findings;
 	printf("%s], \"whole\": %s, \"samples\": %llu, \"damaged_samples\": %llu, \"pictures\": %llu, "
-	       "\"undecoded_pictures\": %llu, \"bytes\": %llu, \"deep\": %s, \"unread_values\": %llu, \"checksums\": "
-	       "%s, "
-	       "\"seconds\": %.6g",
+	       "\"undecoded_pictures\": %llu, \"bytes\": %llu, \"deep\": %s, \"unread_values\": %llu, "
+	       "\"checksums\": %s, \"seconds\": %.6g",
 	       self->any ? "\n " : "", faulty || report->whole ? json_word(report->whole) : "null",
 	       (unsigned long long)report->samples, (unsigned long long)report->damaged_samples,
 	       (unsigned long long)report->pictures, (unsigned long long)report->undecoded,

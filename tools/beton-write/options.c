@@ -16,9 +16,8 @@ static const char *const usage_text =
 	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
 	"Write SOURCE as a .beton dataset; if it has a validation set, write OUT.val.beton too. SOURCE is\n"
 	"  a folder of class folders with pictures, or one with train/ and val/ of this kind\n"
-	"  WebDataset's shards: .tar, .tar.gz, .tar.zst; a pattern such as 'shard-{000..099}.tar'; - for standard "
-	"input;\n"
-	"  or tar files of class folders\n"
+	"  WebDataset's shards: .tar, .tar.gz, .tar.zst; a pattern such as 'shard-{000..099}.tar'; - for\n"
+	"  standard input; or tar files of class folders\n"
 	"  a manifest, .csv, .tsv or .jsonl: paths of pictures and any other columns\n"
 	"  NumPy's .npy or .npz: the first axis counts the samples\n"
 	"  CIFAR-10's binary batches, MNIST's idx files (.gz too), or the folder that they are in\n"
@@ -207,9 +206,8 @@ static options_outcome wrong_operands(char **operands, int count, const char *ot
 	bool helps = pattern && !strchr("*}", pattern[strlen(pattern) - 1]);
 	if (helps)
 		bt_fail(&message, BETON_INVALID_ARGUMENT,
-			"expected SOURCE and OUT.beton; several sources are one pattern, in quotes that keep the shell "
-			"from "
-			"expanding it: '%s'",
+			"expected SOURCE and OUT.beton; several sources are one pattern, in quotes that keep the "
+			"shell from expanding it: '%s'",
 			pattern);
 	free(pattern);
 	return wrong(helps ? message.message : otherwise);

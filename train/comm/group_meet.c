@@ -3,9 +3,8 @@
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
  * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine, or why it does
- * not join; report/R that
- * rank R saw a failure, or is gone; fault what all ranks shall say about it, written by the rank that the counter fault
- * chose; alarm that a rank is gone or saw a failure.
+ * not join; report/R that rank R saw a failure, or is gone; fault what all ranks shall say about it, written by the
+ * rank that the counter fault chose; alarm that a rank is gone or saw a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
