@@ -39,10 +39,10 @@ bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signatu
 int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, const cuda_algorithm *algorithm,
 			beton_error *err);
 
-/* Runs candidate `index` once and tells its time; anything but BETON_OK: it does not work. */
+/* Runs candidate `index` and tells the milliseconds of one run; anything but BETON_OK: it does not work. */
 typedef int cuda_timer(void *context, int index, double *ms, beton_error *err);
 
-/* The fastest of the candidates, or -1 when none works. Each runs once without being timed, then up to five times, of
+/* The fastest of the candidates, or -1 when none works. Each is called once for nothing, then up to five times, of
  * which the middle counts, so that a disturbed run or two do not; one that is far behind is given up early. Among those
  * that are within 2% of the fastest the first is taken, so that noise does not decide. Candidate 0 gets a second chance
  * at the end. */

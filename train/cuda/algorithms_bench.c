@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms_bench.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/error.h"
+#include "common/half.h"
 #include "cuda.h"
-
-/* Of each byte: 0.0115 as F32 or BF16, 1.06 as F16. */
-enum { FILL = 0x3c };
 
 int cuda_bench_open(cuda_bench *bench, size_t bytes, beton_error *err)
 {
@@ -41,18 +41,91 @@ void cuda_bench_close(cuda_bench *bench)
 	memset(bench, 0, sizeof(*bench));
 }
 
-int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, beton_error *err)
+/* ---- random numbers ---- */
+
+/* What the host makes of them; the rest of an operand repeats it, which no engine notices. */
+enum { RANDOM_BYTES = 1 << 20 };
+
+/* SplitMix64 (Steele, Lea, Flood 2014), its upper 24 bits, from 0 to 1. */
+static float next_random(uint64_t *state)
 {
-	return cuda_check(cudaMemsetAsync((char *)bench->memory + offset, FILL, bytes, bench->stream), err,
-			  "filling memory");
+	uint64_t x = *state += 0x9e3779b97f4a7c15;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return (float)((x ^ x >> 31) >> 40) * 0x1p-24f;
 }
 
-int cuda_bench_time(cuda_bench *bench, int (*run)(void *context, cudaStream_t stream, beton_error *err), void *context,
-		    double *ms, beton_error *err)
+static void make_random(void *out, size_t bytes, dtrain_dtype dtype, bool positive)
+{
+	size_t size = dtrain_dtype_size(dtype);
+	uint64_t state = 1;
+	for (size_t i = 0; i < bytes / size; i++) {
+		float x = next_random(&state);
+		if (!positive)
+			x = 2 * x - 1;
+		uint16_t half = dtype == DTRAIN_F16 ? bt_float16(x) : bt_bfloat16(x);
+		memcpy((char *)out + i * size, size == sizeof(x) ? (const void *)&x : &half, size);
+	}
+}
+
+int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, dtrain_dtype dtype, bool positive, beton_error *err)
+{
+	char *to = (char *)bench->memory + offset;
+	size_t done = bytes < RANDOM_BYTES ? bytes : RANDOM_BYTES;
+	void *random = malloc(done ? done : 1);
+	if (!random)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for random numbers");
+	make_random(random, done, dtype, positive);
+	int status = cuda_check(cudaMemcpyAsync(to, random, done, cudaMemcpyHostToDevice, bench->stream), err,
+				"filling memory");
+	while (status == BETON_OK && done < bytes) {
+		size_t more = bytes - done < done ? bytes - done : done;
+		status = cuda_check(cudaMemcpyAsync(to + done, to, more, cudaMemcpyDeviceToDevice, bench->stream), err,
+				    "filling memory");
+		done += more;
+	}
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamSynchronize(bench->stream), err, "filling memory");
+	free(random);
+	return status;
+}
+
+/* ---- running ---- */
+
+/* The stream is free again whatever comes of it. */
+static int try_capture(cuda_bench *bench, cuda_bench_run *run, void *context, beton_error *err)
+{
+	cudaGraph_t graph = NULL;
+	int status = cuda_check(cudaStreamBeginCapture(bench->stream, cudaStreamCaptureModeThreadLocal), err,
+				"trial capture");
+	if (status != BETON_OK)
+		return status;
+	status = run(context, bench->stream, err);
+	cudaError_t ended = cudaStreamEndCapture(bench->stream, &graph);
+	if (status == BETON_OK)
+		status = cuda_check(ended, err, "trial capture");
+	else
+		(void)cudaGetLastError();
+	if (graph)
+		cudaGraphDestroy(graph);
+	return status;
+}
+
+int cuda_bench_try(cuda_bench *bench, cuda_bench_run *run, void *context, beton_error *err)
+{
+	int status = run(context, bench->stream, err);
+	if (status == BETON_OK)
+		status = cuda_check(cudaStreamSynchronize(bench->stream), err, "trying an algorithm");
+	return status == BETON_OK ? try_capture(bench, run, context, err) : status;
+}
+
+enum { RUNS = 5 };
+
+int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, double *ms, beton_error *err)
 {
 	float elapsed = 0;
 	int status = cuda_check(cudaEventRecord(bench->start, bench->stream), err, "event");
-	if (status == BETON_OK)
+	for (int i = 0; i < RUNS && status == BETON_OK; i++)
 		status = run(context, bench->stream, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventRecord(bench->end, bench->stream), err, "event");
@@ -60,6 +133,6 @@ int cuda_bench_time(cuda_bench *bench, int (*run)(void *context, cudaStream_t st
 		status = cuda_check(cudaEventSynchronize(bench->end), err, "timing an algorithm");
 	if (status == BETON_OK)
 		status = cuda_check(cudaEventElapsedTime(&elapsed, bench->start, bench->end), err, "event");
-	*ms = (double)elapsed;
+	*ms = (double)elapsed / RUNS;
 	return status;
 }

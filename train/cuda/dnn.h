@@ -57,7 +57,7 @@ typedef struct dnn_graph {
 	struct {
 		int operand;
 		size_t bytes;
-		bool real; /* holds floating-point numbers */
+		cudnnDataType_t type;
 	} tensors[DNN_MAX_TENSORS];
 	int num_tensors;
 	float scalars[DNN_MAX_SCALARS];

@@ -116,10 +116,16 @@ static int fill_operands(timing *t, beton_error *err)
 {
 	const dnn_graph *graph = t->all->graphs[0];
 	int status = BETON_OK;
-	for (int i = 0; i < graph->num_tensors && status == BETON_OK; i++)
-		if (graph->tensors[i].real)
-			status = cuda_bench_fill(&t->bench, t->offsets[graph->tensors[i].operand],
-						 graph->tensors[i].bytes, err);
+	for (int i = 0; i < graph->num_tensors && status == BETON_OK; i++) {
+		cudnnDataType_t type = graph->tensors[i].type;
+		if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_HALF && type != CUDNN_DATA_BFLOAT16)
+			continue;
+		status = cuda_bench_fill(&t->bench, t->offsets[graph->tensors[i].operand], graph->tensors[i].bytes,
+					 type == CUDNN_DATA_FLOAT  ? DTRAIN_F32
+					 : type == CUDNN_DATA_HALF ? DTRAIN_F16
+								   : DTRAIN_BF16,
+					 false, err);
+	}
 	return status;
 }
 
@@ -141,16 +147,15 @@ static void close_timing(timing *t)
 	cuda_bench_close(&t->bench);
 }
 
-/* Runs a plan, since one that could be made may not work all the same. One that there is no memory to try counts as
- * working. */
+/* Runs a plan, and captures it, since one that could be made may not work all the same. One that there is no memory to
+ * try counts as working. */
 static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
 {
 	candidates one = {.graphs = {plan->graph}, .num_graphs = 1, .plans = {plan}, .num_plans = 1};
 	timing t = {.device = device, .all = &one};
-	double ms;
 	if (!open_timing(&t))
 		return BETON_OK;
-	int status = time_candidate(&t, 0, &ms, err);
+	int status = cuda_bench_try(&t.bench, run_candidate, &t, err);
 	close_timing(&t);
 	return status == BETON_NO_MEMORY ? BETON_OK : status;
 }

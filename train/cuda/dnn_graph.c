@@ -185,7 +185,7 @@ static void note_operand(dnn_graph *graph, int operand, cudnnDataType_t type, dn
 	size_t bits = (size_t)(dims.n * dims.c * dims.h * dims.w) * bits_of(type);
 	graph->tensors[graph->num_tensors].operand = operand;
 	graph->tensors[graph->num_tensors].bytes = (bits + 7) / 8;
-	graph->tensors[graph->num_tensors].real = bits_of(type) >= 16;
+	graph->tensors[graph->num_tensors].type = type;
 	graph->num_tensors++;
 }
 

@@ -252,7 +252,7 @@ typedef struct timing {
 	const cublasLtMatmulHeuristicResult_t *results;
 	cuda_bench bench;
 	size_t offsets[PARTS], workspace;
-	int index;
+	int index, tried;  /* -1: none */
 	bool lacks_memory; /* where a candidate failed for it, nothing is known of the candidate */
 	beton_error error; /* of the last candidate that failed */
 } timing;
@@ -268,12 +268,21 @@ static int run_candidate(void *context, cudaStream_t stream, beton_error *err)
 			(char *)t->bench.memory + t->workspace, err);
 }
 
+static int try_candidate(timing *t, int index)
+{
+	t->index = t->tried = index;
+	int status = cuda_bench_try(&t->bench, run_candidate, t, &t->error);
+	t->lacks_memory |= status == BETON_NO_MEMORY;
+	return status;
+}
+
 static int time_candidate(void *context, int index, double *ms, beton_error *err)
 {
 	timing *t = context;
 	(void)err;
-	t->index = index;
-	int status = cuda_bench_time(&t->bench, run_candidate, t, ms, &t->error);
+	int status = t->tried == index ? BETON_OK : try_candidate(t, index);
+	if (status == BETON_OK)
+		status = cuda_bench_time(&t->bench, run_candidate, t, ms, &t->error);
 	t->lacks_memory |= status == BETON_NO_MEMORY;
 	return status;
 }
@@ -281,9 +290,8 @@ static int time_candidate(void *context, int index, double *ms, beton_error *err
 /* The first that works. */
 static int first_of(timing *t, int count)
 {
-	double ms;
 	for (int i = 0; i < count; i++)
-		if (time_candidate(t, i, &ms, NULL) == BETON_OK)
+		if (try_candidate(t, i) == BETON_OK)
 			return i;
 	return -1;
 }
@@ -293,14 +301,14 @@ static int first_of(timing *t, int count)
 static int best_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count, bool times, int *best,
 		   beton_error *err)
 {
-	timing t = {.self = self, .results = results, .lacks_memory = true};
+	timing t = {.self = self, .results = results, .tried = -1, .lacks_memory = true};
 	size_t total = 0;
 	for (int i = 0; i < PARTS; i++)
 		t.offsets[i] = cuda_reserve(&total, self->most_bytes[i]);
 	t.workspace = cuda_reserve(&total, WORKSPACE_LIMIT);
 	*best = -1;
 	if (cuda_bench_open(&t.bench, total, NULL) == BETON_OK) {
-		if (cuda_bench_fill(&t.bench, 0, t.workspace, NULL) == BETON_OK) {
+		if (cuda_bench_fill(&t.bench, 0, t.workspace, self->dtype, false, NULL) == BETON_OK) {
 			t.lacks_memory = false;
 			*best = times ? cuda_fastest(count, time_candidate, &t) : first_of(&t, count);
 		}

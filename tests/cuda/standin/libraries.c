@@ -14,6 +14,8 @@
 
 typedef cudnnStatus_t set_attribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t,
 				    int64_t, const void *);
+typedef cudnnStatus_t get_attribute(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t, cudnnBackendAttributeType_t,
+				    int64_t, int64_t *, void *);
 
 /* Their failures are not on the record of the runtime. */
 static void *handle(void)
@@ -58,13 +60,55 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t made, cudaStream_t stream)
 	return made ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-static set_attribute *next(void)
+/* cuDNN's own, where the program is linked with it. */
+static void *next(const char *name)
 {
-	static set_attribute *found;
-	void *symbol = found ? NULL : dlsym(RTLD_NEXT, "cudnnBackendSetAttribute");
-	if (!found && symbol)
+	return dlsym(RTLD_NEXT, name);
+}
+
+static set_attribute *next_set(void)
+{
+	void *symbol = next("cudnnBackendSetAttribute");
+	set_attribute *found = NULL;
+	if (symbol)
 		memcpy(&found, &symbol, sizeof(found));
 	return found;
+}
+
+static get_attribute *next_get(void)
+{
+	void *symbol = next("cudnnBackendGetAttribute");
+	get_attribute *found = NULL;
+	if (symbol)
+		memcpy(&found, &symbol, sizeof(found));
+	return found;
+}
+
+static cudnnStatus_t describe_handle(cudnnBackendDescriptor_t descriptor, set_attribute *set)
+{
+	char text[8192];
+	int64_t length = 0;
+	get_attribute *get = next_get();
+	cudnnStatus_t status = !get ? CUDNN_STATUS_NOT_INITIALIZED
+				    : get(standin.gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+					  sizeof(text), &length, text);
+	if (status != CUDNN_STATUS_SUCCESS)
+		return status;
+	return set(descriptor, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+		   (int64_t)strnlen(text, (size_t)length), text);
+}
+
+/* What was loaded last; tests run one plan after the other. */
+static _Atomic(cudnnBackendDescriptor_t) loaded;
+
+static void note_plan(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name)
+{
+	bool from_text = name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
+	if (!from_text && name != CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+		return;
+	standin_note(from_text ? &standin.loaded : &standin.made);
+	if (from_text)
+		loaded = descriptor;
 }
 
 /* Where the module names the handle, cuDNN is told of the GPU that the test describes. */
@@ -72,9 +116,12 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 				       cudnnBackendAttributeType_t type, int64_t count, const void *elements)
 {
 	cudnnBackendAttributeName_t instead = CUDNN_ATTR_DEVICEPROP_HANDLE;
-	set_attribute *set = next();
+	set_attribute *set = next_set();
 	if (!set || !standin.gpu)
 		return CUDNN_STATUS_NOT_INITIALIZED;
+	note_plan(descriptor, name);
+	if (name == CUDNN_ATTR_DEVICEPROP_HANDLE)
+		return describe_handle(descriptor, set);
 	if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
 		return CUDNN_STATUS_SUCCESS;
 	standin.plans += name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
@@ -100,6 +147,14 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t made, cudnnBackendDescriptor_t p
 	if (standin.broken_plans > 0) {
 		standin.broken_plans--;
 		return CUDNN_STATUS_NOT_SUPPORTED;
+	}
+	if (standin.refused > 0 && plan == loaded) {
+		standin.refused--;
+		return CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
+	}
+	if (standin.uncapturable > 0 && standin_is_capturing()) {
+		standin.uncapturable--;
+		return CUDNN_STATUS_EXECUTION_FAILED;
 	}
 	standin.launches++;
 	return CUDNN_STATUS_SUCCESS;

@@ -24,13 +24,20 @@ struct standin {
 	bool apart;        /* no GPU reaches another's memory */
 	void *gpu;         /* a finished CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR; NULL: cuDNN plans nothing */
 	long broken_plans; /* cuDNN's plans that fail when they are run, the next so many */
+	/* cuDNN's plans that a capture refuses, the next so many; and those that are loaded and not compiled which fail
+	 * when they are run. */
+	long uncapturable, refused;
+	bool has_clock; /* events take the time from clock_ns, which a test moves */
+	long long clock_ns;
 	/* The call of this number, of those that can fail, fails so; 0: none does. */
 	long fail_at;
 	cudaError_t failure;
 	/* What was seen. */
 	long calls;    /* of those that can fail */
 	long launches; /* of kernels, captured or not */
-	long plans;    /* that cuDNN was asked to make */
+	long plans;    /* that cuDNN was asked to make with a handle, from a configuration or from text */
+	long loaded;   /* of all plans, those from text */
+	long made;     /* of all plans, those from a configuration */
 	long strays;   /* calls from threads that had not set a device */
 	long peers;    /* accesses to another device that were asked for */
 	long staged;   /* copies between devices without access, both ways, to each other */
@@ -46,6 +53,8 @@ void standin_reset(void);
 /* For the stand-in's own files: counts a call, and says what it is to return. */
 cudaError_t standin_enter(bool needs_device);
 void standin_count(long change);
+void standin_note(long *count); /* one more; from any thread */
+bool standin_is_capturing(void);
 long long standin_now_ns(void);
 
 /* Memory of the device. Inside: all of the bytes are in one allocation. */

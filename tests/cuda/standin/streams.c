@@ -51,6 +51,11 @@ struct event {
 static _Thread_local graph *capturing; /* what began in this thread: one at a time */
 static _Thread_local long captures;
 
+bool standin_is_capturing(void)
+{
+	return capturing != NULL;
+}
+
 static cudaError_t out_of_memory(void)
 {
 	return standin_return(cudaErrorMemoryAllocation);
