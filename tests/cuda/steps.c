@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * steps STUB GPU.json: whole training steps of a small network over the stand-in, with cuDNN planning for the GPU that
- * is described, and cuBLASLt of the tests' own. No number means anything here; what is seen is that each op is made,
- * enqueued and captured, that nothing is allocated or awaited in a step, and that all is given back.
+ * steps DRIVER GPU.json: whole training steps of a small network over the stand-in, with cuDNN planning for the GPU
+ * that is described, and cuBLASLt of the tests' own. No number means anything here; what is seen is that each op is
+ * made, enqueued and captured, that nothing is allocated or awaited in a step, and that all is given back.
  */
-#include <dlfcn.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,19 +17,12 @@
 #include <dtrain/graph.h>
 #include <dtrain/optim.h>
 
+#include "standin/described.h"
 #include "standin/standin.h"
 
 enum { BATCH = 4, SIDE = 16, CLASSES = 5 };
 
 static void *gpu; /* what cuDNN plans for */
-
-/* Asked by the leak sanitizer, where there is one: what NVIDIA's libraries keep is not ours. */
-const char *__lsan_default_suppressions(void);
-
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libcudnn\nleak:libcublasLt\nleak:libnvrtc\n";
-}
 
 struct job {
 	dtrain_device *device;
@@ -171,7 +163,7 @@ static void in_bf16(void **state)
 static void in_f16(void **state)
 {
 	(void)state;
-	train(DTRAIN_F16, false, false);
+	train(DTRAIN_F16, false, true);
 }
 
 static dtrain_op_desc describe_conv(int64_t channels)
@@ -281,42 +273,16 @@ static void without_plans_that_run_kernels_do(void **state)
 	assert_int_equal(standin.live, 0);
 }
 
-static bool describe_gpu(const char *path)
-{
-	char text[4096];
-	FILE *file = fopen(path, "rb");
-	size_t size = file ? fread(text, 1, sizeof(text), file) : 0;
-	if (file)
-		fclose(file);
-	return size > 0 && size < sizeof(text) &&
-	       cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &gpu) == CUDNN_STATUS_SUCCESS &&
-	       cudnnBackendSetAttribute(gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)size,
-					text) == CUDNN_STATUS_SUCCESS &&
-	       cudnnBackendFinalize(gpu) == CUDNN_STATUS_SUCCESS;
-}
-
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fprintf(stderr, "usage: %s STUB GPU.json\n", argv[0]);
+		fprintf(stderr, "usage: %s DRIVER GPU.json\n", argv[0]);
 		return 2;
 	}
-	/* Loaded once, it is what cuDNN finds when it searches for libcuda.so.1. */
-	if (!dlopen("libcuda.so.1", RTLD_NOW) && !dlopen(argv[1], RTLD_NOW)) {
-		fprintf(stderr, "there is neither a driver nor its stub: %s\n", dlerror());
-		return 77;
-	}
-	/* Kept, so that what it leaks can be told from what others do; cuDNN loads and unloads it. */
-	char nvrtc[32];
-	snprintf(nvrtc, sizeof(nvrtc), "libnvrtc.so.%d", CUDART_VERSION / 1000);
-	(void)dlopen(nvrtc, RTLD_NOW);
 	setenv("DTRAIN_CACHE", "", 1);
-	standin_reset();
-	standin.gpu = argv; /* any, for the attributes of the description itself */
-	if (!describe_gpu(argv[2])) {
-		fprintf(stderr, "cuDNN does not plan for %s\n", argv[2]);
-		return 1;
-	}
+	int failed = standin_describe(argv[1], argv[2], &gpu);
+	if (failed)
+		return failed;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(equal_ops_share_a_plan, reset),
 		cmocka_unit_test_setup(plans_that_do_not_run_are_passed_over, reset),
@@ -326,7 +292,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(in_bf16, reset),
 		cmocka_unit_test_setup(in_f16, reset),
 	};
-	int failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+	failed = cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 	cudnnBackendDestroyDescriptor(gpu);
 	return failed;
 }

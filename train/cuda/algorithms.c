@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
 
+#include "cache.h"
 #include "common/error.h"
 #include "common/system.h"
 
@@ -23,36 +20,18 @@ struct cuda_algorithms {
 	char *key, *path;   /* path NULL: no file */
 	bool unwritable;    /* or locked by who does not go on */
 	json_t *algorithms; /* signature -> numbers */
+	int choosing;       /* how often cuda_algorithms_begin was called and not ended */
+	int chooser;        /* the lock of the one who chooses; -1: not held */
+	bool impatient;     /* another process held it for too long */
 };
 
 /* ---- where the file is ---- */
 
-/* NULL: nowhere, or no memory. */
-static char *folder_of_user(void)
-{
-	const char *own = getenv("DTRAIN_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	if (own)
-		return *own ? strdup(own) : NULL;
-	/* The XDG specification has relative paths ignored. */
-	if (cache && *cache == '/')
-		return bt_format("%s/dtrain", cache);
-	return home && *home == '/' ? bt_format("%s/.cache/dtrain", home) : NULL;
-}
-
-/* Letters, digits and what else is harmless in the name of a file. */
-static void make_harmless(char *name)
-{
-	static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
-	for (; *name; name++)
-		if (!strchr(harmless, *name))
-			*name = '_';
-}
-
 static char *path_of(const char *key)
 {
-	char *folder = folder_of_user(), *name = strdup(key), *path = NULL;
+	char *folder = cuda_cache_folder(), *name = strdup(key), *path = NULL;
 	if (folder && name) {
-		make_harmless(name);
+		cuda_cache_make_harmless(name);
 		path = bt_format("%s/algorithms-%s.json", folder, name);
 	}
 	free(folder);
@@ -60,44 +39,7 @@ static char *path_of(const char *key)
 	return path;
 }
 
-/* The folder of a file, and those above it. */
-static int make_folders(const char *path, beton_error *err)
-{
-	char *copy = strdup(path);
-	if (!copy)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", path);
-	int status = BETON_OK;
-	for (char *slash = strchr(copy + 1, '/'); slash && status == BETON_OK; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-			status = bt_fail_errno(err, errno, "cannot make the folder '%s'", copy);
-		*slash = '/';
-	}
-	free(copy);
-	return status;
-}
-
 /* ---- reading ---- */
-
-static char *read_text(const char *path, size_t *length)
-{
-	/* Not waiting for the other end of what is no file at all. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return NULL;
-	struct stat facts;
-	char *text = NULL;
-	if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0 && facts.st_size <= MAX_FILE_BYTES)
-		text = malloc((size_t)facts.st_size);
-	ssize_t got = text ? bt_pread_full(fd, text, (size_t)facts.st_size, 0) : -1;
-	close(fd);
-	if (got < 0) {
-		free(text);
-		return NULL;
-	}
-	*length = (size_t)got;
-	return text;
-}
 
 static bool is_algorithm(const json_t *value)
 {
@@ -114,7 +56,7 @@ static bool is_algorithm(const json_t *value)
 static void merge_file(cuda_algorithms *algorithms)
 {
 	size_t length = 0;
-	char *text = read_text(algorithms->path, &length);
+	char *text = cuda_cache_read(algorithms->path, MAX_FILE_BYTES, &length);
 	json_t *root = text ? json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	free(text);
 	const char *key = json_string_value(json_object_get(root, "key"));
@@ -142,50 +84,28 @@ static int write_file(const cuda_algorithms *algorithms, beton_error *err)
 	json_decref(root);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", algorithms->path);
-	bt_atomic_file file = {0};
-	int status = bt_atomic_open(&file, algorithms->path, err);
-	if (status == BETON_OK && bt_write_full(file.fd, text, strlen(text)) != 0) {
-		status = bt_fail_errno(err, errno, "cannot write '%s'", algorithms->path);
-		bt_atomic_abandon(&file);
-	} else if (status == BETON_OK) {
-		status = bt_atomic_commit(&file, err);
-	}
+	int status = cuda_cache_write(algorithms->path, text, strlen(text), err);
 	free(text);
 	return status;
 }
 
-enum { LOCK_TRIES = 2500, LOCK_PAUSE_US = 2000 };
-
-/* The lock is on a file of its own, because the other one is replaced. Whoever holds it writes a few kilobytes; when
- * that takes long (the process is stopped, the disk is stuck), we go on without writing, for good. */
-static int lock(const cuda_algorithms *algorithms, int *fd, beton_error *err)
+/* Each on a file of its own, because the store's is replaced. */
+static int lock(const cuda_algorithms *algorithms, const char *suffix, int patience_ms, int *fd, beton_error *err)
 {
-	char *path = bt_format("%s.lock", algorithms->path);
-	if (!path)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", algorithms->path);
-	int status = BETON_OK, result = -1;
-	*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	for (int i = 0; i < LOCK_TRIES && *fd >= 0 && result != 0; i++) {
-		result = flock(*fd, LOCK_EX | LOCK_NB);
-		if (result != 0 && errno != EINTR && errno != EWOULDBLOCK)
-			break;
-		if (result != 0 && i + 1 < LOCK_TRIES)
-			usleep(LOCK_PAUSE_US);
-	}
-	if (result != 0) {
-		status = bt_fail_errno(err, errno, "cannot lock '%s'", path);
-		if (*fd >= 0)
-			close(*fd);
-	}
+	char *path = bt_format("%s.%s", algorithms->path, suffix);
+	int status = path ? cuda_cache_lock(path, patience_ms, fd, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", algorithms->path);
 	free(path);
 	return status;
 }
 
+/* Whoever holds the lock writes a few kilobytes; when that takes long (the process is stopped, the disk is stuck), we
+ * go on without writing, for good. */
+enum { SAVE_PATIENCE_MS = 5000 };
+
 static int save(cuda_algorithms *algorithms, beton_error *err)
 {
-	int fd = -1, status = make_folders(algorithms->path, err);
-	if (status == BETON_OK)
-		status = lock(algorithms, &fd, err);
+	int fd = -1, status = lock(algorithms, "lock", SAVE_PATIENCE_MS, &fd, err);
 	if (status == BETON_OK) {
 		merge_file(algorithms);
 		status = write_file(algorithms, err);
@@ -193,6 +113,31 @@ static int save(cuda_algorithms *algorithms, beton_error *err)
 	}
 	algorithms->unwritable = status != BETON_OK;
 	return status;
+}
+
+/* ---- one process that chooses, and others that wait for it ---- */
+
+/* Compiling and timing the candidates of one op takes seconds. */
+enum { CHOOSER_PATIENCE_MS = 120000 };
+
+void cuda_algorithms_begin(cuda_algorithms *algorithms)
+{
+	if (!algorithms || algorithms->choosing++ > 0 || !algorithms->path || algorithms->impatient)
+		return;
+	if (lock(algorithms, "choosing", CHOOSER_PATIENCE_MS, &algorithms->chooser, NULL) == BETON_OK) {
+		merge_file(algorithms);
+		return;
+	}
+	algorithms->chooser = -1;
+	algorithms->impatient = true;
+}
+
+void cuda_algorithms_end(cuda_algorithms *algorithms)
+{
+	if (!algorithms || --algorithms->choosing > 0 || algorithms->chooser < 0)
+		return;
+	close(algorithms->chooser);
+	algorithms->chooser = -1;
 }
 
 /* ---- the store ---- */
@@ -204,6 +149,7 @@ int cuda_algorithms_open(const char *key, cuda_algorithms **out, beton_error *er
 	if (algorithms) {
 		algorithms->key = strdup(key);
 		algorithms->algorithms = json_object();
+		algorithms->chooser = -1;
 	}
 	if (!algorithms || !algorithms->key || !algorithms->algorithms) {
 		cuda_algorithms_close(algorithms);

@@ -2,11 +2,10 @@
  *
  * Which algorithm is the fastest for what: found by timing on the GPU, kept on disk.
  *
- * A store is one JSON file for each kind of GPU and version of the libraries, in the folder that DTRAIN_CACHE names
- * (empty: no file), else $XDG_CACHE_HOME/dtrain, else ~/.cache/dtrain. Ranks that start together share it: who writes
- * takes a lock, adds what others wrote since, and replaces the file as a whole. A file that is damaged, of another
- * format or of another key counts as empty, and is replaced. It is an aid alone: nothing fails because of it, and
- * whoever takes an algorithm from it must be ready to find that it does not work.
+ * A store is one JSON file for each kind of GPU and version of the libraries, in the folder of cache.h. Ranks that
+ * start together share it: who writes takes a lock, adds what others wrote since, and replaces the file as a whole. A
+ * file that is damaged, of another format or of another key counts as empty, and is replaced. It is an aid alone:
+ * nothing fails because of it, and whoever takes an algorithm from it must be ready to find that it does not work.
  */
 #ifndef DTRAIN_CUDA_ALGORITHMS_H
 #define DTRAIN_CUDA_ALGORITHMS_H
@@ -38,6 +37,11 @@ bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signatu
  * process knows the algorithm all the same. It is told once; after it nothing is written any more. */
 int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, const cuda_algorithm *algorithm,
 			beton_error *err);
+
+/* Around a choice: of the processes that share the store one chooses, and the others wait, for two minutes at most, and
+ * then find what it chose. May be nested. NULL allowed. */
+void cuda_algorithms_begin(cuda_algorithms *algorithms);
+void cuda_algorithms_end(cuda_algorithms *algorithms);
 
 /* Runs candidate `index` and tells the milliseconds of one run; anything but BETON_OK: it does not work. */
 typedef int cuda_timer(void *context, int index, double *ms, beton_error *err);

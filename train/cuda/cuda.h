@@ -28,6 +28,9 @@ struct dtrain_device {
 	 * the nearest number of 32 bits) in the upper one. Synchronizing reports it, and sets it to 0 again. */
 	int64_t *fault;
 	struct cuda_algorithms *algorithms;
+	struct dnn_store *dnn_store; /* of cuDNN's plans that were compiled: dnn_store.h */
+	int refused_plans;           /* that were stored, and did not work here; atomic */
+	int driver;                  /* its version, as CUDA numbers it */
 	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was asked for already; atomic */
 };

@@ -2,12 +2,17 @@
  *
  * The cuda device: opening it, what it can do, its memory.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "algorithms.h"
+#include "cache.h"
 #include "common/error.h"
+#include "common/system.h"
 #include "cuda.h"
+#include "dnn_store.h"
 
 /* Of cudaMalloc, as the CUDA programming guide promises. */
 #define ALIGNMENT 256
@@ -91,13 +96,38 @@ static int open_libraries(dtrain_device *device, beton_error *err)
 static int open_algorithms(dtrain_device *device, beton_error *err)
 {
 	char key[384];
-	int driver = 0;
-	int status = cuda_check(cudaDriverGetVersion(&driver), err, "device 'cuda' %d: driver", device->index);
+	int status = cuda_check(cudaDriverGetVersion(&device->driver), err, "device 'cuda' %d: driver", device->index);
 	if (status != BETON_OK)
 		return status;
 	snprintf(key, sizeof(key), "%s sm%d%d driver%d cudnn%zu cublaslt%zu", device->properties.name,
-		 device->properties.major, device->properties.minor, driver, cudnnGetVersion(), cublasLtGetVersion());
+		 device->properties.major, device->properties.minor, device->driver, cudnnGetVersion(),
+		 cublasLtGetVersion());
 	return cuda_algorithms_open(key, &device->algorithms, err);
+}
+
+/* The folder of the module's file, to be freed; NULL: it cannot be told. */
+static char *module_folder(void)
+{
+	static const char inside;
+	Dl_info facts;
+	const char *slash = dladdr(&inside, &facts) && facts.dli_fname ? strrchr(facts.dli_fname, '/') : NULL;
+	return slash ? bt_format("%.*s", (int)(slash - facts.dli_fname), facts.dli_fname) : NULL;
+}
+
+static int open_plans(dtrain_device *device, beton_error *err)
+{
+	const struct cudaDeviceProp *gpu = &device->properties;
+	char *name = dnn_store_name(10 * gpu->major + gpu->minor, gpu->multiProcessorCount, cudnnGetVersion());
+	char *cache = cuda_cache_folder(), *module = module_folder();
+	char *own = name && cache ? bt_format("%s/%s", cache, name) : NULL;
+	char *shipped = name && module ? bt_format("%s/%s", module, name) : NULL;
+	int status = dnn_store_open(own, shipped, &device->dnn_store, err);
+	free(shipped);
+	free(own);
+	free(module);
+	free(cache);
+	free(name);
+	return status;
 }
 
 /* What needs the GPU. A thread that waits for it sleeps: the loader has work for the core. */
@@ -118,7 +148,9 @@ static int start(dtrain_device *device, beton_error *err)
 		return status;
 	*device->fault = 0;
 	status = open_libraries(device, err);
-	return status == BETON_OK ? open_algorithms(device, err) : status;
+	if (status == BETON_OK)
+		status = open_algorithms(device, err);
+	return status == BETON_OK ? open_plans(device, err) : status;
 }
 
 static void cuda_close(dtrain_device *device)
@@ -134,6 +166,7 @@ static void cuda_close(dtrain_device *device)
 		cudaFreeHost(device->fault);
 	}
 	cuda_algorithms_close(device->algorithms);
+	dnn_store_close(device->dnn_store);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
 }
@@ -177,6 +210,9 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 	snprintf(out->description, sizeof(out->description), "%.63s (%d.%d), %.1f GiB, CUDA %d.%d, cuDNN %zu.%zu.%zu",
 		 gpu->name, gpu->major, gpu->minor, (double)gpu->totalGlobalMem * 0x1p-30, CUDART_VERSION / 1000,
 		 CUDART_VERSION % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100);
+	int refused = __atomic_load_n(&device->refused_plans, __ATOMIC_RELAXED);
+	if (refused > 0)
+		bt_append(out->description, sizeof(out->description), ", %d stored plans refused", refused);
 }
 
 static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)

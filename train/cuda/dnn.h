@@ -17,13 +17,23 @@
 
 typedef cudnnBackendDescriptor_t dnn_descriptor;
 
+/* Where plans of engines that cuDNN compiles come from. */
+typedef enum dnn_origin {
+	DNN_STORED_OR_COMPILED,
+	DNN_STORED,   /* alone */
+	DNN_COMPILED, /* in place of one that is stored, and does not work */
+} dnn_origin;
+
 /* What plans are made for. */
 typedef struct dnn_target {
 	cudnnHandle_t handle;
 	dnn_descriptor properties; /* without a handle: a CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR */
 	bool tf32;                 /* F32 may be rounded to TF32 on its way into products */
 	bool deterministic;
-	size_t workspace_limit; /* bytes; engines that need more are left out */
+	size_t workspace_limit;  /* bytes; engines that need more are left out */
+	struct dnn_store *store; /* of compiled plans; NULL: none */
+	int driver;              /* version of the driver, as CUDA numbers it, for plans of the store; 0: as they say */
+	dnn_origin origin;
 } dnn_target;
 
 #define DNN_MAX_DESCRIPTORS 48
@@ -123,6 +133,8 @@ int dnn_op_graphs(const dtrain_op_desc *desc, dnn_graph *graphs[DNN_MAX_VARIANTS
 
 #define DNN_MAX_CONFIGS 64
 #define DNN_MAX_KNOBS 24
+/* Of a graph's configurations whose engines are compiled, so many are: a second of a core each. */
+#define DNN_MAX_COMPILED 6
 
 /* Which engine, and how it is set: what a plan is made from again without asking the heuristics. */
 typedef struct dnn_choice {
@@ -146,10 +158,15 @@ int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, con
 			   dnn_descriptor *out, beton_error *err);
 int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err);
 
+/* Whether cuDNN compiles the engine when it is planned. */
+bool dnn_config_is_compiled(dnn_descriptor config);
+
 typedef struct dnn_plan {
 	dnn_graph *graph;
 	dnn_descriptor config, plan;
 	size_t workspace_bytes;
+	bool stored;  /* it came from the store */
+	bool refused; /* the one in the store was refused, and is replaced */
 } dnn_plan;
 
 /* What the last run of a plan by one op was told: addresses rarely change. All zero at first. */
@@ -161,11 +178,24 @@ typedef struct dnn_pack {
 
 void dnn_pack_clear(dnn_pack *pack);
 
-/* Takes the configuration, also when it fails. The graph must outlive the plan. UNSUPPORTED: it does not work, or needs
- * more workspace than the target allows. */
+/* Takes the configuration, also when it fails. The graph must outlive the plan. A plan that is compiled is written to
+ * the target's store. UNSUPPORTED: it does not work, or needs more workspace than the target allows. NOT_FOUND: of
+ * DNN_STORED, it is not there, or does not load. */
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
 		    beton_error *err);
 void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
+/* Plans that are compiled, into the target's store, by several threads: those of the configurations that are not there
+ * yet, in their order, until `until` (bt_now_ns()) for the last to begin. target: with properties and without a handle,
+ * which is for one thread at a time. graph: of which of the op's graphs the configurations are (dnn_compile.c). */
+void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
+		 uint64_t until);
+/* The text that the plan of a choice has in the store. To be freed; NULL: no memory. */
+char *dnn_plan_name(const dnn_graph *graph, const dnn_choice *choice);
+
+/* A description of a GPU (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR): that of a handle, or from cuDNN's JSON. */
+int dnn_properties_of_handle(cudnnHandle_t handle, dnn_descriptor *out, beton_error *err);
+int dnn_properties_from_text(const char *json, size_t length, dnn_descriptor *out, beton_error *err);
+
 /* pack: of this plan alone. addresses: by operand; workspace on 16 bytes. */
 int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
 		 void *const *addresses, void *workspace, beton_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which engine runs an op. Of those that cuDNN proposes, and that run when they are tried, some are timed, on memory of
- * their own; the fastest is kept in the device's store. In deterministic mode nothing is timed, and nothing timed is
- * used: the heuristics' first that runs is the same one always.
+ * their own; the fastest is kept in the device's store, by one process for all that share it. In deterministic mode
+ * nothing is timed, and nothing timed is used: the heuristics' first that runs is the same one always.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +14,17 @@
 #include "common/system.h"
 #include "dnn_run.h"
 
-/* Most that are timed, and how long engines may take to be made for it: those that are compiled need a second
- * each. The heuristics know well enough what is good for the fastest to be among their first. */
+/* Most that are timed. The heuristics know well enough what is good for the fastest to be among their first. */
 enum { MAX_CANDIDATES = 10 };
+/* How long engines may take to be made for it: those that are compiled need a second of a core each, and are stored, so
+ * that this is spent once for a GPU and its libraries. */
+static const uint64_t MAX_PLANNING_NS = 8000000000;
 /* After as many that do not work, and all that time, there is none: where a driver loads no compiled engine at all,
  * each of some thirty fails in its turn. */
 enum { MAX_FAILURES = 4 };
-static const uint64_t MAX_PLANNING_NS = 1000000000;
 
 typedef struct candidates {
+	const dtrain_op_desc *desc;
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
 	int num_graphs;
 	dnn_plan *plans[MAX_CANDIDATES];
@@ -49,9 +51,9 @@ static int variant_of(const candidates *all, const dnn_plan *plan)
 }
 
 /* The graphs of the op that cuDNN accepts. */
-static int find_graphs(const dnn_target *target, const dtrain_op_desc *desc, candidates *all, beton_error *err)
+static int find_graphs(const dnn_target *target, candidates *all, beton_error *err)
 {
-	int count = 0, status = dnn_op_graphs(desc, all->graphs, &count, err);
+	int count = 0, status = dnn_op_graphs(all->desc, all->graphs, &count, err);
 	if (status != BETON_OK)
 		return status;
 	all->num_graphs = count;
@@ -173,33 +175,96 @@ static int fastest_of(dtrain_device *device, const candidates *all)
 
 /* ---- planning ---- */
 
-/* Plans configurations of one graph until there are `most` plans that run, or one at least and time is up. */
-static int plan_some(dtrain_device *device, const dnn_target *target, dnn_graph *graph, cudnnBackendHeurMode_t mode,
-		     int most, uint64_t until, candidates *all, beton_error *err)
+/* Takes the configuration. tried: it must run. */
+static int make_plan(dtrain_device *device, const dnn_target *target, dnn_graph *graph, dnn_descriptor config,
+		     bool tried, dnn_plan **out, beton_error *err)
 {
-	dnn_configs configs;
-	int status = dnn_configs_find(graph, target, mode, &configs, err);
+	int status = dnn_plan_create(graph, target, config, out, err);
 	if (status != BETON_OK)
 		return status;
-	int planned = 0, failed = 0;
-	for (int i = 0; i < configs.count && all->num_plans < most; i++) {
-		if ((planned > 0 || failed >= MAX_FAILURES) && bt_now_ns() > until)
-			break;
+	__atomic_fetch_add(&device->refused_plans, (*out)->refused, __ATOMIC_RELAXED);
+	if (tried || (*out)->stored)
+		status = try_plan(device, *out, err);
+	if (status == BETON_OK)
+		return BETON_OK;
+	dnn_plan_destroy(*out);
+	*out = NULL;
+	return BETON_UNSUPPORTED;
+}
+
+/* A plan that is stored, if it works, or else one that is made now, while other processes wait for it. Takes the
+ * configuration. */
+static int make_working_plan(dtrain_device *device, const dnn_target *target, dnn_graph *graph, dnn_descriptor config,
+			     bool tried, dnn_plan **out, beton_error *err)
+{
+	dnn_choice choice;
+	dnn_target way = *target;
+	if (!target->store || !dnn_config_is_compiled(config) || dnn_config_choice(config, &choice, NULL) != BETON_OK)
+		return make_plan(device, target, graph, config, tried, out, err);
+	way.origin = DNN_STORED;
+	int status = make_plan(device, &way, graph, config, tried, out, err);
+	if (status == BETON_OK || target->origin == DNN_STORED)
+		return status;
+	bool refused = status != BETON_NOT_FOUND;
+	__atomic_fetch_add(&device->refused_plans, refused, __ATOMIC_RELAXED);
+	way.origin = refused ? DNN_COMPILED : DNN_STORED_OR_COMPILED;
+	cuda_algorithms_begin(device->algorithms);
+	status = dnn_config_from_choice(graph, target, &choice, &config, err);
+	if (status == BETON_OK)
+		status = make_plan(device, &way, graph, config, tried, out, err);
+	cuda_algorithms_end(device->algorithms);
+	return status;
+}
+
+/* Of the first configurations, those that cuDNN compiles: by several threads, where the GPU can be described to them.
+ */
+static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
+			  const dnn_configs *configs, int most, uint64_t until)
+{
+	dnn_choice choices[DNN_MAX_COMPILED];
+	int count = 0;
+	dnn_target described = *target;
+	for (int i = 0; i < configs->count && count < most && count < DNN_MAX_COMPILED; i++)
+		if (dnn_config_is_compiled(configs->list[i]) &&
+		    dnn_config_choice(configs->list[i], &choices[count], NULL) == BETON_OK)
+			count++;
+	described.handle = NULL;
+	described.driver = 0;
+	if (count < 2 || !target->store ||
+	    dnn_properties_of_handle(device->dnn, &described.properties, NULL) != BETON_OK)
+		return;
+	dnn_compile(all->desc, graph, &described, choices, count, until);
+	cudnnBackendDestroyDescriptor(described.properties);
+}
+
+/* Plans configurations of one graph until there are `most` plans that run. When time is up, and one runs, only those
+ * are planned that take none. */
+static int plan_some(dtrain_device *device, const dnn_target *target, int graph, cudnnBackendHeurMode_t mode, int most,
+		     uint64_t until, candidates *all, beton_error *err)
+{
+	dnn_configs configs;
+	int status = dnn_configs_find(all->graphs[graph], target, mode, &configs, err);
+	if (status != BETON_OK)
+		return status;
+	compile_first(device, target, all, graph, &configs, most - all->num_plans, until);
+	int planned = 0, failed = 0, compiled = 0;
+	dnn_target way = *target;
+	for (int i = 0; i < configs.count && all->num_plans < most && status != BETON_NO_MEMORY; i++) {
 		dnn_plan *plan;
-		status = dnn_plan_create(graph, target, configs.list[i], &plan, err);
-		configs.list[i] = NULL;
-		if (status == BETON_NO_MEMORY)
+		bool late = bt_now_ns() > until;
+		if (late && failed >= MAX_FAILURES)
 			break;
-		if (status == BETON_OK && try_plan(device, plan, err) != BETON_OK) {
-			dnn_plan_destroy(plan);
-			status = BETON_UNSUPPORTED;
-		}
-		if (status != BETON_OK) {
-			failed++; /* what is proposed does not always work */
+		if (planned > 0 && dnn_config_is_compiled(configs.list[i]) && ++compiled >= DNN_MAX_COMPILED)
 			continue;
+		way.origin = late && planned > 0 ? DNN_STORED : target->origin;
+		status = make_working_plan(device, &way, all->graphs[graph], configs.list[i], true, &plan, err);
+		configs.list[i] = NULL;
+		if (status == BETON_OK) {
+			all->plans[all->num_plans++] = plan;
+			planned++;
+		} else if (status != BETON_NOT_FOUND) {
+			failed++; /* what is proposed does not always work */
 		}
-		all->plans[all->num_plans++] = plan;
-		planned++;
 	}
 	dnn_configs_free(&configs);
 	return status == BETON_NO_MEMORY ? status : BETON_OK;
@@ -215,7 +280,7 @@ static int plan_candidates(dtrain_device *device, const dnn_target *target, int 
 			int share = all->num_plans + (most - all->num_plans) / (all->num_graphs - k);
 			if (share == all->num_plans && all->num_plans == 0)
 				share = 1;
-			int status = plan_some(device, target, all->graphs[k], modes[i], share,
+			int status = plan_some(device, target, k, modes[i], share,
 					       bt_now_ns() + MAX_PLANNING_NS / (uint64_t)all->num_graphs, all, &last);
 			if (status != BETON_OK)
 				return bt_fail(err, status, "%s", last.message);
@@ -232,14 +297,13 @@ static void signature_of(const dnn_target *target, const candidates *all, char *
 	snprintf(out, size, "cudnn%s %s", target->tf32 ? " tf32" : "", all->graphs[0]->signature);
 }
 
-static dnn_plan *recall(const cuda_algorithms *store, const char *signature, const dnn_target *target,
-			const candidates *all)
+static dnn_plan *recall(dtrain_device *device, const char *signature, const dnn_target *target, const candidates *all)
 {
 	cuda_algorithm known;
 	dnn_choice choice = {0};
 	dnn_descriptor config;
 	dnn_plan *plan;
-	if (!cuda_algorithms_find(store, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
+	if (!cuda_algorithms_find(device->algorithms, signature, &known) || known.count < 2 || known.count % 2 != 0 ||
 	    known.count > 2 + 2 * DNN_MAX_KNOBS || known.numbers[0] < 0 || known.numbers[0] >= all->num_graphs)
 		return NULL;
 	dnn_graph *graph = all->graphs[known.numbers[0]];
@@ -247,7 +311,7 @@ static dnn_plan *recall(const cuda_algorithms *store, const char *signature, con
 	choice.num_knobs = (known.count - 2) / 2;
 	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
 	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK ||
-	    dnn_plan_create(graph, target, config, &plan, NULL) != BETON_OK)
+	    make_working_plan(device, target, graph, config, false, &plan, NULL) != BETON_OK)
 		return NULL;
 	return plan;
 }
@@ -268,8 +332,7 @@ static void remember(cuda_algorithms *store, const char *signature, const candid
 
 /* ---- the choice ---- */
 
-/* A plan that ops have in common: engines that are compiled take a second each, and a network has its shapes several
- * times. */
+/* A plan that ops have in common, as a network has its shapes several times. */
 struct dnn_shared {
 	struct dnn_shared *next;
 	dnn_plan *plan;
@@ -277,28 +340,44 @@ struct dnn_shared {
 	char signature[DNN_SIGNATURE_SIZE]; /* of the first graph of the op */
 };
 
+static int choose_by_timing(dtrain_device *device, const char *signature, const dnn_target *target, candidates *all,
+			    dnn_plan **out, beton_error *err)
+{
+	int status = plan_candidates(device, target, MAX_CANDIDATES, all, err);
+	if (status != BETON_OK)
+		return status;
+	*out = all->plans[all->num_plans > 1 ? fastest_of(device, all) : 0];
+	remember(device->algorithms, signature, all, *out);
+	return BETON_OK;
+}
+
 static int choose_from(dtrain_device *device, const dnn_target *target, candidates *all, dnn_plan **out,
 		       beton_error *err)
 {
 	char signature[DNN_SIGNATURE_SIZE + 16];
-	bool times = device->algorithms && !device->deterministic;
+	int status = BETON_OK;
+	if (device->deterministic || !device->algorithms) {
+		status = plan_candidates(device, target, 1, all, err);
+		*out = status == BETON_OK ? all->plans[0] : NULL;
+		return status;
+	}
 	signature_of(target, all, signature, sizeof(signature));
-	*out = times ? recall(device->algorithms, signature, target, all) : NULL;
+	*out = recall(device, signature, target, all);
 	if (*out)
 		return BETON_OK;
-	int status = plan_candidates(device, target, times ? MAX_CANDIDATES : 1, all, err);
-	if (status != BETON_OK)
-		return status;
-	*out = all->plans[times && all->num_plans > 1 ? fastest_of(device, all) : 0];
-	if (times)
-		remember(device->algorithms, signature, all, *out);
-	return BETON_OK;
+	/* It may be known once it is our turn. */
+	cuda_algorithms_begin(device->algorithms);
+	*out = recall(device, signature, target, all);
+	if (!*out)
+		status = choose_by_timing(device, signature, target, all, out, err);
+	cuda_algorithms_end(device->algorithms);
+	return status;
 }
 
-static int choose(dtrain_device *device, candidates *all, const dtrain_op_desc *desc, dnn_plan **out, beton_error *err)
+static int choose(dtrain_device *device, candidates *all, dnn_plan **out, beton_error *err)
 {
 	dnn_target target = dnn_target_of(device);
-	int status = find_graphs(&target, desc, all, err);
+	int status = find_graphs(&target, all, err);
 	if (status != BETON_OK)
 		return status;
 	for (struct dnn_shared *known = device->plans; known; known = known->next)
@@ -325,9 +404,9 @@ static int choose(dtrain_device *device, candidates *all, const dtrain_op_desc *
 
 int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **plan, beton_error *err)
 {
-	candidates all = {.num_graphs = 0};
+	candidates all = {.desc = desc};
 	*plan = NULL;
-	int status = choose(device, &all, desc, plan, err);
+	int status = choose(device, &all, plan, err);
 	clear(&all, *plan);
 	return status;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "dnn.h"
+#include "dnn_store.h"
 
 /* Whether an engine keeps the target's promises, by its notes. */
 static bool notes_agree(const dnn_graph *graph, const dnn_target *target, const cudnnBackendNumericalNote_t *notes,
@@ -74,20 +77,48 @@ static void destroy(dnn_descriptor *descriptor)
 	*descriptor = NULL;
 }
 
+/* The engine of a configuration, to be destroyed. */
+static int engine_of(dnn_descriptor config, dnn_descriptor *out, beton_error *err)
+{
+	int64_t count = 0;
+	int status = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, out, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t got = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+						     1, &count, out);
+	if (got == CUDNN_STATUS_SUCCESS)
+		return BETON_OK;
+	destroy(out);
+	return dnn_fail(err, got, "engine of a configuration");
+}
+
 static int config_agrees(const dnn_graph *graph, const dnn_target *target, dnn_descriptor config, bool *out,
 			 beton_error *err)
 {
 	dnn_descriptor engine;
-	int64_t count = 0;
-	int status = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+	int status = engine_of(config, &engine, err);
 	if (status != BETON_OK)
 		return status;
-	cudnnStatus_t got = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-						     1, &count, &engine);
-	status = got == CUDNN_STATUS_SUCCESS ? engine_agrees(graph, target, engine, out, err)
-					     : dnn_fail(err, got, "engine of a configuration");
+	status = engine_agrees(graph, target, engine, out, err);
 	destroy(&engine);
 	return status;
+}
+
+bool dnn_config_is_compiled(dnn_descriptor config)
+{
+	cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+	dnn_descriptor engine;
+	int64_t count = 0;
+	bool compiled = false;
+	if (engine_of(config, &engine, NULL) != BETON_OK)
+		return false;
+	if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+				     CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes) != CUDNN_STATUS_SUCCESS)
+		count = 0;
+	for (int64_t i = 0; i < count; i++)
+		compiled |= notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+	destroy(&engine);
+	return compiled;
 }
 
 /* ---- configurations ---- */
@@ -228,14 +259,11 @@ int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err)
 	*out = (dnn_choice){0};
 	dnn_descriptor engine;
 	int64_t count = 0;
-	int result = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+	int result = engine_of(config, &engine, err);
 	if (result != BETON_OK)
 		return result;
-	cudnnStatus_t status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
-						  &out->engine);
+	cudnnStatus_t status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+							&count, &out->engine);
 	if (status != CUDNN_STATUS_SUCCESS)
 		result = dnn_fail(err, status, "number of an engine");
 	destroy(&engine);
@@ -330,7 +358,8 @@ void dnn_plan_destroy(dnn_plan *plan)
 	free(plan);
 }
 
-static int finish_plan(dnn_plan *plan, const dnn_target *target, beton_error *err)
+/* json: what was kept of the plan; NULL: it is made from its configuration. */
+static int finish_plan(dnn_plan *plan, const dnn_target *target, const char *json, size_t length, beton_error *err)
 {
 	int result = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan, err);
 	if (result != BETON_OK)
@@ -340,7 +369,13 @@ static int finish_plan(dnn_plan *plan, const dnn_target *target, beton_error *er
 	if (target->handle)
 		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
 						  &target->handle);
-	if (status == CUDNN_STATUS_SUCCESS)
+	else if (json)
+		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+						  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target->properties);
+	if (status == CUDNN_STATUS_SUCCESS && json)
+		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+						  CUDNN_TYPE_CHAR, (int64_t)length, json);
+	else if (status == CUDNN_STATUS_SUCCESS)
 		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
 						  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &plan->config);
 	if (status == CUDNN_STATUS_SUCCESS)
@@ -348,14 +383,93 @@ static int finish_plan(dnn_plan *plan, const dnn_target *target, beton_error *er
 	if (status == CUDNN_STATUS_SUCCESS)
 		status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
 						  CUDNN_TYPE_INT64, 1, &count, &bytes);
-	if (status != CUDNN_STATUS_SUCCESS)
+	if (status != CUDNN_STATUS_SUCCESS) {
+		destroy(&plan->plan);
 		return dnn_fail(err, status, "plan");
-	if (bytes < 0 || (uint64_t)bytes > target->workspace_limit)
+	}
+	if (bytes < 0 || (uint64_t)bytes > target->workspace_limit) {
+		destroy(&plan->plan);
 		return bt_fail(err, BETON_UNSUPPORTED,
 			       "cuDNN: a plan that needs %lld bytes of workspace; the limit is %zu", (long long)bytes,
 			       target->workspace_limit);
+	}
 	plan->workspace_bytes = (size_t)bytes;
 	return BETON_OK;
+}
+
+/* ---- plans in the store ---- */
+
+char *dnn_plan_name(const dnn_graph *graph, const dnn_choice *choice)
+{
+	char knobs[DNN_MAX_KNOBS * 44] = "";
+	for (int i = 0; i < choice->num_knobs; i++)
+		bt_append(knobs, sizeof(knobs), " %lld:%lld", (long long)choice->knobs[i][0],
+			  (long long)choice->knobs[i][1]);
+	return bt_format("%s engine %lld%s", graph->signature, (long long)choice->engine, knobs);
+}
+
+/* cuDNN refuses a plan that was made for another version of the driver, as it would one for another GPU. The driver
+ * has no part in what is compiled, and loads what was compiled for an older one, or for one of the same major version:
+ * so the text gets the version of the one that is there. NULL: no memory. */
+static char *with_driver(const char *json, int driver)
+{
+	static const char key[] = "\"driverVer\":";
+	const char *found = driver ? strstr(json, key) : NULL;
+	if (!found)
+		return strdup(json);
+	const char *number = found + strlen(key), *rest = number + strspn(number, "0123456789");
+	return bt_format("%.*s%d%s", (int)(number - json), json, driver, rest);
+}
+
+/* NOT_FOUND: the store has it not; else what cuDNN says of it. */
+static int recall_plan(dnn_plan *plan, const dnn_target *target, const char *name, beton_error *err)
+{
+	size_t length = 0;
+	char *kept = dnn_store_read(target->store, name, &length);
+	char *json = kept ? with_driver(kept, target->driver) : NULL;
+	int status = json ? finish_plan(plan, target, json, strlen(json), err)
+			  : bt_fail(err, BETON_NOT_FOUND, "cuDNN: the plan is not stored");
+	plan->stored = status == BETON_OK;
+	free(json);
+	free(kept);
+	return status;
+}
+
+/* A plan that cannot be written is compiled again by the next process, and that is all. */
+static void keep_plan(const dnn_plan *plan, const dnn_target *target, const char *name)
+{
+	int64_t length = 0, got = 0;
+	if (cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0,
+				     &length, NULL) != CUDNN_STATUS_SUCCESS ||
+	    length <= 0)
+		return;
+	char *json = malloc((size_t)length);
+	if (json && cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+					     length, &got, json) == CUDNN_STATUS_SUCCESS)
+		(void)dnn_store_write(target->store, name, json, strnlen(json, (size_t)got), NULL);
+	free(json);
+}
+
+static int finish_compiled(dnn_plan *plan, const dnn_target *target, beton_error *err)
+{
+	dnn_choice choice;
+	int status = dnn_config_choice(plan->config, &choice, err);
+	if (status != BETON_OK)
+		return status;
+	char *name = dnn_plan_name(plan->graph, &choice);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a plan's name");
+	status = target->origin == DNN_COMPILED ? BETON_NOT_FOUND : recall_plan(plan, target, name, err);
+	if (status != BETON_OK && target->origin == DNN_STORED) {
+		status = BETON_NOT_FOUND;
+	} else if (status != BETON_OK) {
+		plan->refused = status != BETON_NOT_FOUND;
+		status = finish_plan(plan, target, NULL, 0, err);
+		if (status == BETON_OK)
+			keep_plan(plan, target, name);
+	}
+	free(name);
+	return status;
 }
 
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out, beton_error *err)
@@ -368,13 +482,47 @@ int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor c
 	}
 	plan->graph = graph;
 	plan->config = config;
-	int status = finish_plan(plan, target, err);
+	int status = target->store && dnn_config_is_compiled(config) ? finish_compiled(plan, target, err)
+								     : finish_plan(plan, target, NULL, 0, err);
 	if (status == BETON_OK)
 		*out = plan;
 	else
 		dnn_plan_destroy(plan);
 	return status;
 }
+
+/* ---- descriptions of GPUs ---- */
+
+static int finish_properties(cudnnStatus_t status, dnn_descriptor *out, beton_error *err)
+{
+	if (status == CUDNN_STATUS_SUCCESS)
+		status = cudnnBackendFinalize(*out);
+	if (status == CUDNN_STATUS_SUCCESS)
+		return BETON_OK;
+	destroy(out);
+	return dnn_fail(err, status, "description of a GPU");
+}
+
+int dnn_properties_of_handle(cudnnHandle_t handle, dnn_descriptor *out, beton_error *err)
+{
+	int status = create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, out, err);
+	return status == BETON_OK ? finish_properties(cudnnBackendSetAttribute(*out, CUDNN_ATTR_DEVICEPROP_HANDLE,
+									       CUDNN_TYPE_HANDLE, 1, &handle),
+						      out, err)
+				  : status;
+}
+
+int dnn_properties_from_text(const char *json, size_t length, dnn_descriptor *out, beton_error *err)
+{
+	int status = create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, out, err);
+	return status == BETON_OK
+		       ? finish_properties(cudnnBackendSetAttribute(*out, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+								    CUDNN_TYPE_CHAR, (int64_t)length, json),
+					   out, err)
+		       : status;
+}
+
+/* ---- running ---- */
 
 void dnn_pack_clear(dnn_pack *pack)
 {

@@ -83,7 +83,9 @@ dnn_target dnn_target_of(const dtrain_device *device)
 	return (dnn_target){.handle = device->dnn,
 			    .tf32 = device->tf32,
 			    .deterministic = device->deterministic,
-			    .workspace_limit = device->properties.totalGlobalMem / 16};
+			    .workspace_limit = device->properties.totalGlobalMem / 16,
+			    .store = device->dnn_store,
+			    .driver = device->driver};
 }
 
 int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrain_op_desc *backward, dnn_op **out,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans cuDNN's graphs of all ops of the models, and of the odd layers of tests/train/op_case.h, for GPUs that are only
- * described: test-cuda-dnn-plans [-a] STUB GPU.json...
+ * described: test-cuda-dnn-plans [-a] DRIVER GPU.json...
  *
  * Nothing is run. Engines that are compiled when they are planned need the driver's library; where there is no driver,
- * the toolkit's stub of it stands in, with which they are found and compiled, and fail when they are loaded. -a: all
- * plans are made; otherwise fewer models, and of engines that are compiled, which takes a second each, one of a kind.
+ * DRIVER (dnn_driver.c) stands in. -a: all plans are made; otherwise fewer models, and of engines that are compiled,
+ * which takes a second each, one of a kind.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include "train/op_case.h"
 #include "cuda/dnn.h"
-#include "record.h"
+#include "cases.h"
 
 /* Engines that compute in true F32 need the most: copies of both pictures in another layout. */
 #define WORKSPACE_LIMIT ((size_t)3 << 29)
@@ -130,7 +130,7 @@ static void check_choice(checks *c, dnn_graph *graph, dnn_plan *plan)
 	dnn_plan_destroy(again);
 }
 
-/* An engine that was compiled and could not be loaded, by the stub or by an old driver, is as good as a plan. */
+/* An engine that was compiled and could not be loaded, by a driver of another GPU, is as good as a plan. */
 static bool is_compiled_only(int status, const beton_error *err)
 {
 	return status == BETON_DEVICE && strstr(err->message, "EXECUTION_FAILED") != NULL;
@@ -150,7 +150,8 @@ static void check_plan(checks *c, dnn_graph *graph, dnn_configs *configs)
 		int status = dnn_plan_create(graph, &c->target, configs->list[i], &plan, &err);
 		configs->list[i] = NULL;
 		if (status == BETON_OK) {
-			check_choice(c, graph, plan);
+			if (!compiled)
+				check_choice(c, graph, plan);
 			dnn_plan_destroy(plan);
 		}
 		if (status == BETON_OK || is_compiled_only(status, &err)) {
@@ -270,21 +271,14 @@ static bool read_gpu(const char *path, dnn_descriptor *out)
 	size_t length = file ? fread(text, 1, sizeof(text), file) : 0;
 	if (file)
 		fclose(file);
-	if (length == 0 || length == sizeof(text) ||
-	    cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, out) != CUDNN_STATUS_SUCCESS) {
+	if (length == 0 || length == sizeof(text)) {
 		fprintf(stderr, "%s: cannot be read\n", path);
 		return false;
 	}
 	beton_error err;
-	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-							CUDNN_TYPE_CHAR, (int64_t)length, text);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(*out);
-	if (status == CUDNN_STATUS_SUCCESS)
+	if (dnn_properties_from_text(text, length, out, &err) == BETON_OK)
 		return true;
-	dnn_fail(&err, status, "%s", path);
-	fprintf(stderr, "%s\n", err.message);
-	cudnnBackendDestroyDescriptor(*out);
+	fprintf(stderr, "%s: %s\n", path, err.message);
 	return false;
 }
 
@@ -305,7 +299,7 @@ int main(int argc, char **argv)
 		first++;
 	}
 	if (argc < first + 2) {
-		fprintf(stderr, "usage: %s [-a] STUB GPU.json...\n", argv[0]);
+		fprintf(stderr, "usage: %s [-a] DRIVER GPU.json...\n", argv[0]);
 		return 2;
 	}
 	if (cudnnGetVersion() < 90800) {

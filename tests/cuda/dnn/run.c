@@ -19,7 +19,7 @@
 #include "cuda/dnn_run.h"
 #include "cuda/kernels.h"
 #include "../kernels/numbers.h"
-#include "record.h"
+#include "cases.h"
 
 enum { MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, GUARD = 64 };
 

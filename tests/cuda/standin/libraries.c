@@ -124,10 +124,11 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 		return describe_handle(descriptor, set);
 	if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE)
 		return CUDNN_STATUS_SUCCESS;
-	standin.plans += name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
-	if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
+	if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE) {
+		standin_note(&standin.plans);
 		return set(descriptor, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 			   &standin.gpu);
+	}
 	if (name == CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
 		instead = CUDNN_ATTR_ENGINEHEUR_DEVICEPROP;
 	else if (name == CUDNN_ATTR_ENGINE_OPERATION_GRAPH)

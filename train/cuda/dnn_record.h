@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that computes nothing and remembers the ops that are made on it: what a model asks of the cuda device.
+ * A device that computes nothing and remembers the ops that are made on it: what a model asks of the cuda device. It is
+ * no part of the module, but of the program that makes plans ahead, and of tests.
  */
-#ifndef TESTS_CUDA_DNN_RECORD_H
-#define TESTS_CUDA_DNN_RECORD_H
+#ifndef DTRAIN_CUDA_DNN_RECORD_H
+#define DTRAIN_CUDA_DNN_RECORD_H
 
 #include <dtrain/device.h>
 
@@ -17,9 +18,5 @@ typedef struct record {
 /* Adds the ops of a model, trained or evaluated, with activations of a type. */
 int record_model(record *out, const char *model, bool training, dtrain_dtype dtype, int64_t batch, int64_t side,
 		 beton_error *err);
-
-/* Adds the ops of a layer of tests/train/op_case.h that cuDNN could have a graph for. */
-struct op_case;
-void record_case(record *out, const struct op_case *layer, dtrain_dtype dtype);
 
 #endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dnn-ahead: compiles the plans that training a model on a GPU will look for, where there is no GPU: what tools/bundle
+ * ships. It makes those that the device would time (dnn_choose.c), and says how long that took and how long loading
+ * them takes. A program of the build, which is not installed.
+ */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cuda_runtime_api.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "dnn.h"
+#include "dnn_record.h"
+#include "dnn_store.h"
+
+/* As dnn_run.c has it for a GPU of 80 GB. */
+#define WORKSPACE_LIMIT ((size_t)5 << 30)
+enum { MAX_GRAPHS = 512 };
+
+typedef struct options {
+	const char *gpu, *model, *folder;
+	dtrain_dtype dtype;
+	uint64_t batch, side, candidates;
+	bool deterministic;
+} options;
+
+typedef struct totals {
+	char *seen[MAX_GRAPHS];
+	int graphs, plans;
+	double compiled_s, loaded_s;
+} totals;
+
+static void usage(FILE *out)
+{
+	fputs("Usage: dnn-ahead --gpu GPU.json [OPTION]... FOLDER\n"
+	      "Compiles cuDNN's plans for a GPU that is described by cuDNN's JSON, into FOLDER/plans-...\n"
+	      "  --model NAME        resnet50\n"
+	      "  --batch N           256\n"
+	      "  --side N            of the pictures; 224\n"
+	      "  --precision NAME    bf16, fp16 or fp32; bf16\n"
+	      "  --candidates N      of each graph; as many as the device times\n"
+	      "  --deterministic     what --deterministic trains with\n",
+	      out);
+}
+
+static double seconds(void)
+{
+	return (double)bt_now_ns() * 1e-9;
+}
+
+static double processor_seconds(void)
+{
+	struct rusage use;
+	getrusage(RUSAGE_SELF, &use);
+	return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+	       1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
+/* ---- plans ---- */
+
+/* Loads what was compiled, for its time. */
+static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *choices, int count, totals *sums,
+		beton_error *err)
+{
+	dnn_target stored = *target;
+	int status = BETON_OK;
+	stored.origin = DNN_STORED;
+	double start = seconds();
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		dnn_descriptor config;
+		dnn_plan *plan;
+		status = dnn_config_from_choice(graph, &stored, &choices[i], &config, err);
+		if (status == BETON_OK)
+			status = dnn_plan_create(graph, &stored, config, &plan, err);
+		if (status == BETON_OK)
+			dnn_plan_destroy(plan);
+		sums->plans += status == BETON_OK;
+		/* What is proposed does not always work. */
+		if (status == BETON_NOT_FOUND || status == BETON_UNSUPPORTED)
+			status = BETON_OK;
+	}
+	sums->loaded_s += seconds() - start;
+	return status;
+}
+
+static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, dnn_graph *graph,
+		      const dnn_target *target, totals *sums, beton_error *err)
+{
+	dnn_choice choices[DNN_MAX_COMPILED];
+	dnn_configs configs = {.count = 0};
+	int count = 0, status = dnn_graph_finish(graph, target, err);
+	if (status == BETON_OK)
+		status = dnn_configs_find(graph, target, CUDNN_HEUR_MODE_A, &configs, err);
+	for (int i = 0; i < configs.count && status == BETON_OK && (uint64_t)count < o->candidates; i++)
+		if (dnn_config_is_compiled(configs.list[i]))
+			status = dnn_config_choice(configs.list[i], &choices[count++], err);
+	dnn_configs_free(&configs);
+	if (status != BETON_OK || count == 0)
+		return status;
+	sums->graphs++;
+	double start = seconds();
+	dnn_compile(desc, index, target, choices, count, UINT64_MAX);
+	sums->compiled_s += seconds() - start;
+	return load(graph, target, choices, count, sums, err);
+}
+
+static bool is_new(totals *sums, int *seen, const char *signature)
+{
+	for (int i = 0; i < *seen; i++)
+		if (strcmp(sums->seen[i], signature) == 0)
+			return false;
+	if (*seen < MAX_GRAPHS)
+		sums->seen[(*seen)++] = strdup(signature);
+	return true;
+}
+
+static int plan_ops(const options *o, const record *ops, const dnn_target *target, totals *sums, beton_error *err)
+{
+	int seen = 0, status = BETON_OK;
+	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
+		dnn_graph *graphs[DNN_MAX_VARIANTS];
+		int count = 0;
+		if (dnn_op_graphs(&ops->ops[i], graphs, &count, NULL) != BETON_OK)
+			continue;
+		bool fresh = is_new(sums, &seen, graphs[0]->signature);
+		for (int k = 0; k < count; k++) {
+			if (fresh && status == BETON_OK)
+				status = plan_graph(o, &ops->ops[i], k, graphs[k], target, sums, err);
+			dnn_graph_destroy(graphs[k]);
+		}
+	}
+	while (seen > 0)
+		free(sums->seen[--seen]);
+	return status;
+}
+
+/* ---- the GPU ---- */
+
+/* Loaded once, it is what cuDNN finds when it looks for the driver. */
+static int load_driver(beton_error *err)
+{
+	if (dlopen("libcuda.so.1", RTLD_NOW) || dlopen(DNN_DRIVER, RTLD_NOW))
+		return BETON_OK;
+	return bt_fail(err, BETON_DEVICE, "there is neither a driver nor its stand-in: %s", dlerror());
+}
+
+static int read_gpu(const char *path, dnn_descriptor *gpu, beton_error *err)
+{
+	char text[4096];
+	FILE *file = fopen(path, "rb");
+	size_t length = file ? fread(text, 1, sizeof(text), file) : 0;
+	if (file)
+		fclose(file);
+	if (length == 0 || length == sizeof(text))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no description of a GPU", path);
+	return dnn_properties_from_text(text, length, gpu, err);
+}
+
+/* A number of cuDNN's description; -1: it has none of that name. */
+static int number_of(dnn_descriptor gpu, const char *name)
+{
+	char text[8192] = "", key[64];
+	int64_t length = 0;
+	snprintf(key, sizeof(key), "\"%s\":", name);
+	if (cudnnBackendGetAttribute(gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof(text) - 1,
+				     &length, text) != CUDNN_STATUS_SUCCESS)
+		return -1;
+	const char *found = strstr(text, key);
+	return found ? atoi(found + strlen(key)) : -1;
+}
+
+static int open_store(const char *folder, dnn_descriptor gpu, dnn_store **out, beton_error *err)
+{
+	int version = number_of(gpu, "deviceVer"), processors = number_of(gpu, "multiProcessorCount");
+	if (version < 0 || processors < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "the GPU's capability and multiprocessors are not known");
+	/* 900 is 9.0 */
+	char *name = dnn_store_name(version / 10, processors, cudnnGetVersion());
+	char *path = name ? bt_format("%s/%s", folder, name) : NULL;
+	int status = path ? dnn_store_open(path, NULL, out, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	free(path);
+	free(name);
+	return status;
+}
+
+static int run(const options *o, beton_error *err)
+{
+	dnn_target target = {.deterministic = o->deterministic, .workspace_limit = WORKSPACE_LIMIT};
+	totals sums = {.graphs = 0};
+	record *ops = calloc(1, sizeof(*ops));
+	int status = ops ? load_driver(err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	if (status == BETON_OK)
+		status = read_gpu(o->gpu, &target.properties, err);
+	if (status == BETON_OK)
+		status = open_store(o->folder, target.properties, &target.store, err);
+	if (status == BETON_OK)
+		status = record_model(ops, o->model, true, o->dtype, (int64_t)o->batch, (int64_t)o->side, err);
+	double start = seconds(), used = processor_seconds();
+	if (status == BETON_OK)
+		status = plan_ops(o, ops, &target, &sums, err);
+	if (status == BETON_OK)
+		printf("%s: %d graphs with engines that are compiled, %d plans: compiled in %.1f s, loaded in %.2f s, "
+		       "all in %.1f s (processors: %.1f s)\n",
+		       o->model, sums.graphs, sums.plans, sums.compiled_s, sums.loaded_s, seconds() - start,
+		       processor_seconds() - used);
+	dnn_store_close(target.store);
+	if (target.properties)
+		cudnnBackendDestroyDescriptor(target.properties);
+	free(ops);
+	return status;
+}
+
+/* ---- the command line ---- */
+
+static int read_dtype(const char *text, dtrain_dtype *out, beton_error *err)
+{
+	static const struct {
+		const char *name;
+		dtrain_dtype dtype;
+	} types[] = {{"bf16", DTRAIN_BF16}, {"fp16", DTRAIN_F16}, {"fp32", DTRAIN_F32}};
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (strcmp(types[i].name, text) == 0) {
+			*out = types[i].dtype;
+			return BETON_OK;
+		}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--precision: '%s' is not bf16, fp16 or fp32", text);
+}
+
+static int read_options(int argc, char **argv, options *o, beton_error *err)
+{
+	static const struct option known[] = {{"gpu", required_argument, NULL, 'g'},
+					      {"model", required_argument, NULL, 'm'},
+					      {"batch", required_argument, NULL, 'b'},
+					      {"side", required_argument, NULL, 's'},
+					      {"precision", required_argument, NULL, 'p'},
+					      {"candidates", required_argument, NULL, 'c'},
+					      {"deterministic", no_argument, NULL, 'd'},
+					      {"help", no_argument, NULL, 'h'},
+					      {0}};
+	int status = BETON_OK;
+	for (int c; status == BETON_OK && (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+		if (c == 'g')
+			o->gpu = optarg;
+		else if (c == 'm')
+			o->model = optarg;
+		else if (c == 'b')
+			status = bt_parse_u64("--batch", optarg, 1, 1 << 20, &o->batch, err);
+		else if (c == 's')
+			status = bt_parse_u64("--side", optarg, 1, 4096, &o->side, err);
+		else if (c == 'p')
+			status = read_dtype(optarg, &o->dtype, err);
+		else if (c == 'c')
+			status = bt_parse_u64("--candidates", optarg, 1, DNN_MAX_COMPILED, &o->candidates, err);
+		else if (c == 'd')
+			o->deterministic = true;
+		else if (c == 'h')
+			return BETON_CANCELLED;
+		else
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "try --help");
+	}
+	if (status == BETON_OK && (!o->gpu || optind + 1 != argc))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "it needs --gpu and a folder; try --help");
+	o->folder = argv[optind];
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	options o = {
+		.model = "resnet50", .dtype = DTRAIN_BF16, .batch = 256, .side = 224, .candidates = DNN_MAX_COMPILED};
+	beton_error err = {0};
+	int status = read_options(argc, argv, &o, &err);
+	if (status == BETON_CANCELLED) {
+		usage(stdout);
+		return 0;
+	}
+	bool wrong = status != BETON_OK;
+	if (!wrong)
+		status = run(&o, &err);
+	if (status == BETON_OK)
+		return 0;
+	fprintf(stderr, "dnn-ahead: %s\n", err.message);
+	return wrong ? 2 : 1;
+}
