@@ -193,7 +193,7 @@ static void timed_candidates_are_compiled_once(void **state)
 	assert_true(loaded >= PLANS);
 	start(false, &loaded, &made, NULL);
 	assert_int_equal(made, 0);
-	assert_int_equal(loaded, PLANS);
+	assert_in_range(loaded, 0, PLANS); /* none where our kernels were faster */
 }
 
 enum { RANKS = 3 };
@@ -220,6 +220,29 @@ static void ranks_wait_for_each_other(void **state)
 		made_by_all += WEXITSTATUS(status);
 	}
 	assert_int_equal(made_by_all, PLANS);
+}
+
+static void the_environment_says_who_runs_it(void **state)
+{
+	(void)state;
+	dtrain_device *device = NULL;
+	long loaded, made;
+	beton_error err = {0};
+	setenv("DTRAIN_CUDA_MAX_POOL", "kernels", 1);
+	start(true, &loaded, &made, NULL);
+	assert_int_equal(made, 0);
+	setenv("DTRAIN_CUDA_MAX_POOL", "cudnn", 1);
+	start(true, &loaded, &made, NULL);
+	assert_int_equal(made, PLANS);
+	const char *const variables[] = {"DTRAIN_CUDA_MAX_POOL", "DTRAIN_CUDA_BATCH_NORM"};
+	for (int i = 0; i < 2; i++) {
+		setenv(variables[i], "mine", 1);
+		assert_int_equal(dtrain_device_open("cuda", NULL, &device, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, variables[i]));
+		assert_non_null(strstr(err.message, "'mine'"));
+		unsetenv(variables[i]);
+	}
+	assert_int_equal(standin.live, 0);
 }
 
 /* Beside the module's file, which is under this name in a folder of the test's. */
@@ -287,6 +310,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(damaged_plans_are_compiled_again, reset),
 		cmocka_unit_test_setup(refused_plans_are_compiled_again, reset),
 		cmocka_unit_test_setup(timed_candidates_are_compiled_once, reset),
+		cmocka_unit_test_setup(the_environment_says_who_runs_it, reset),
 	};
 	failed = cmocka_run_group_tests(tests, NULL, remove_folder);
 	cudnnBackendDestroyDescriptor(gpu);

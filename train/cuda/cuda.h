@@ -13,6 +13,9 @@
 
 #include <dtrain/device.h>
 
+/* Who runs an op that cuDNN has an engine for. */
+typedef enum cuda_preference { CUDA_FASTEST, CUDA_CUDNN, CUDA_KERNELS } cuda_preference;
+
 struct cuda_algorithms; /* which algorithm is the fastest for what: algorithms.h */
 
 struct dtrain_device {
@@ -31,6 +34,7 @@ struct dtrain_device {
 	struct dnn_store *dnn_store; /* of cuDNN's plans that were compiled: dnn_store.h */
 	int refused_plans;           /* that were stored, and did not work here; atomic */
 	int driver;                  /* its version, as CUDA numbers it */
+	cuda_preference batch_norm, max_pool;
 	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was asked for already; atomic */
 };

@@ -130,6 +130,22 @@ static int open_plans(dtrain_device *device, beton_error *err)
 	return status;
 }
 
+static int read_preference(const char *variable, cuda_preference *out, beton_error *err)
+{
+	static const char *const names[] = {
+		[CUDA_FASTEST] = "fastest", [CUDA_CUDNN] = "cudnn", [CUDA_KERNELS] = "kernels"};
+	const char *text = getenv(variable);
+	for (int i = 0; i < 3 && text && *text; i++)
+		if (strcmp(text, names[i]) == 0) {
+			*out = (cuda_preference)i;
+			return BETON_OK;
+		}
+	if (!text || !*text)
+		return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT,
+		       "device 'cuda': %s is '%s'; it may be 'fastest', 'cudnn' or 'kernels'", variable, text);
+}
+
 /* What needs the GPU. A thread that waits for it sleeps: the loader has work for the core. */
 static int start(dtrain_device *device, beton_error *err)
 {
@@ -187,7 +203,11 @@ static int cuda_open(const dtrain_device_options *options, dtrain_device **out, 
 				  .tf32 = options->tf32,
 				  .deterministic = options->deterministic,
 				  .lock = PTHREAD_MUTEX_INITIALIZER};
-	status = start(device, err);
+	status = read_preference("DTRAIN_CUDA_BATCH_NORM", &device->batch_norm, err);
+	if (status == BETON_OK)
+		status = read_preference("DTRAIN_CUDA_MAX_POOL", &device->max_pool, err);
+	if (status == BETON_OK)
+		status = start(device, err);
 	if (status != BETON_OK) {
 		cuda_close(device);
 		return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm. Training goes by cuDNN where it has engines for both directions, the rest by our kernels. A mask says who
- * made it.
+ * Batch norm. Training goes by cuDNN where it has engines for both directions and is not slower than our kernels, the
+ * rest by our kernels. A mask says who made it.
  *
  * cuDNN deals in 1 / sqrt(var + epsilon) where our ops have var. The forward op has it written into the place of var,
  * and a kernel then turns it into var and updates the running statistics, too: so they are PyTorch's (the running
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "contest.h"
 #include "dnn_kernels.h"
 #include "dnn_run.h"
 #include "kernels.h"
@@ -99,12 +100,10 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 	return backward;
 }
 
-static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+static int train_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	dtrain_op_desc backward = backward_of(desc);
 	int status = build_by_cudnn(op, desc, &backward, err);
-	if (status == BETON_UNSUPPORTED)
-		return cuda_batch_norm_kernels(op, desc, err);
 	if (status == BETON_OK && desc->attrs.relu) {
 		dtrain_operand *mask = &desc->outputs[OUT_MASK];
 		mask->layout = cuda_dnn_private;
@@ -113,12 +112,30 @@ static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return status;
 }
 
+static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return build_by_cudnn(op, desc, NULL, err);
+}
+
+static int build_training(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	static const cuda_way ways[] = {{train_by_cudnn, backward_by_cudnn},
+					{cuda_batch_norm_kernels, cuda_batch_norm_kernels}};
+	if (cuda_kernels_win(op->device, op->device->batch_norm, desc, desc->attrs.relu ? backward_of : NULL, ways))
+		return cuda_batch_norm_kernels(op, desc, err);
+	int status = train_by_cudnn(op, desc, err);
+	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;
+}
+
 static int build_backward(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
+	static const cuda_way ways[] = {{backward_by_cudnn, NULL}, {cuda_batch_norm_kernels, NULL}};
 	if (desc->attrs.relu)
-		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? build_by_cudnn(op, desc, NULL, err)
+		return desc->inputs[BWD_MASK].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)
 									 : cuda_batch_norm_kernels(op, desc, err);
-	int status = build_by_cudnn(op, desc, NULL, err);
+	if (cuda_kernels_win(op->device, op->device->batch_norm, desc, NULL, ways))
+		return cuda_batch_norm_kernels(op, desc, err);
+	int status = backward_by_cudnn(op, desc, err);
 	return status == BETON_UNSUPPORTED ? cuda_batch_norm_kernels(op, desc, err) : status;
 }
 

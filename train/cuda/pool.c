@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max pools: by cuDNN where it has engines for both directions, else by our kernels. The index says who made it.
+ * Max pools: by cuDNN where it has engines for both directions and is not slower than our kernels, else by our kernels.
+ * The index says who made it.
  */
+#include "contest.h"
 #include "dnn_run.h"
 #include "kernels.h"
 
@@ -15,16 +17,29 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 	return backward;
 }
 
-int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+static int pool_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	if (desc->kind == DTRAIN_OP_MAX_POOL_BWD)
-		return desc->inputs[1].layout == cuda_dnn_private ? cuda_build_by_cudnn(op, desc, NULL, err)
-								  : cuda_max_pool_kernels(op, desc, err);
 	dtrain_op_desc backward = backward_of(desc);
 	int status = cuda_build_by_cudnn(op, desc, &backward, err);
-	if (status == BETON_UNSUPPORTED)
-		return cuda_max_pool_kernels(op, desc, err);
 	if (status == BETON_OK)
 		desc->outputs[1].layout = cuda_dnn_private; /* its bytes are those of U8 */
 	return status;
+}
+
+static int backward_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return cuda_build_by_cudnn(op, desc, NULL, err);
+}
+
+int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	static const cuda_way ways[] = {{pool_by_cudnn, backward_by_cudnn},
+					{cuda_max_pool_kernels, cuda_max_pool_kernels}};
+	if (desc->kind == DTRAIN_OP_MAX_POOL_BWD)
+		return desc->inputs[1].layout == cuda_dnn_private ? backward_by_cudnn(op, desc, err)
+								  : cuda_max_pool_kernels(op, desc, err);
+	if (cuda_kernels_win(op->device, op->device->max_pool, desc, backward_of, ways))
+		return cuda_max_pool_kernels(op, desc, err);
+	int status = pool_by_cudnn(op, desc, err);
+	return status == BETON_UNSUPPORTED ? cuda_max_pool_kernels(op, desc, err) : status;
 }

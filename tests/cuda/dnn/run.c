@@ -15,6 +15,7 @@
 
 #include "train/op_case.h"
 #include "core/op.h"
+#include "cuda/contest.h"
 #include "cuda/cuda.h"
 #include "cuda/dnn_run.h"
 #include "cuda/kernels.h"
@@ -34,6 +35,7 @@ static struct {
 	dtrain_op_desc desc;
 	int variant;                   /* of the graphs */
 	bool unsupported, no_backward; /* there is no engine */
+	bool slow;                     /* our kernels are faster */
 	int runs, kernels;
 } engine;
 
@@ -273,6 +275,19 @@ static bool has_graphs(const dtrain_op_desc *desc)
 	return true;
 }
 
+bool cuda_kernels_win(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
+		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2])
+{
+	(void)device;
+	(void)preference;
+	/* The backward op is part of it wherever it depends on who ran this one. */
+	bool leaves =
+		desc->kind == DTRAIN_OP_MAX_POOL || (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN && desc->attrs.relu);
+	assert_true(leaves == (backward_of != NULL));
+	assert_true(leaves ? ways[0].backward != NULL && ways[1].backward != NULL : true);
+	return engine.slow;
+}
+
 /* Our own kernels have tests of their own; here it is counted who would run. */
 int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
@@ -500,6 +515,35 @@ static void without_backward_engines_kernels_run(void **state)
 	check_kernels_run(true);
 }
 
+/* A mask or an index that cuDNN made it reads itself, whoever is faster. */
+static void where_kernels_are_faster_they_run(void **state)
+{
+	(void)state;
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	for (int i = 0; i < OP_CASES; i++)
+		record_case(ops, &op_cases[i], DTRAIN_F32);
+	engine.slow = true;
+	for (int i = 0; i < ops->count; i++) {
+		dtrain_op_desc desc = ops->ops[i];
+		dtrain_device device = {.index = 0};
+		dtrain_op op = {.device = &device};
+		if (desc.kind <= DTRAIN_OP_CONV2D_BWD_WEIGHT)
+			continue;
+		lay_out(&desc, 0);
+		bool bound = false;
+		for (int k = 0; k < desc.num_inputs; k++)
+			bound |= desc.inputs[k].layout == cuda_dnn_private;
+		engine.kernels = 0;
+		assert_int_equal(build(&op, &desc, NULL), bound ? BETON_OK : BETON_UNSUPPORTED);
+		assert_int_equal(engine.kernels, bound ? 0 : 1);
+		if (op.destroy)
+			op.destroy(op.state);
+	}
+	engine.slow = false;
+	free(ops);
+}
+
 int main(void)
 {
 	ref_api = dtrain_device_find("ref");
@@ -513,6 +557,7 @@ int main(void)
 		cmocka_unit_test(ops_give_what_ref_gives),
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
+		cmocka_unit_test(where_kernels_are_faster_they_run),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	ref_api->stream_destroy(ref_stream);

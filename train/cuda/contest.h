@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which of two ways runs an op faster, cuDNN's or our kernels': whole ops are made and timed, with the launches around
+ * an engine, and forward and backward together where only who made a mask or an index can read it.
+ */
+#ifndef DTRAIN_CUDA_CONTEST_H
+#define DTRAIN_CUDA_CONTEST_H
+
+#include "cuda.h"
+
+/* One way: builders of an op and of its backward op, as those in cuda.h. */
+typedef struct cuda_way {
+	int (*forward)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+	int (*backward)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+} cuda_way;
+
+/* The index of the faster way. backward_of: describes the backward op that reads the output U8 of the op as desc has
+ * become; NULL: the op is timed alone. A way that is UNSUPPORTED or does not run has lost. Known from the device's
+ * store, or timed and put there; 0 where there is no memory to time them. With the device locked. */
+int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
+		 dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2]);
+
+/* Whether our kernels run the op: by the preference, or as cuda_contest says. Nothing is timed in deterministic mode,
+ * where cuDNN is first. */
+bool cuda_kernels_win(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
+		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2]);
+
+#endif
