@@ -127,7 +127,8 @@ int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *er
 
 /* The graphs that an op can be run as, the one that is wanted most first; not finished. Batch norm's graphs have 1 /
  * sqrt(var + epsilon) in the place of var. UNSUPPORTED: the op has none. */
-int dnn_op_graphs(const dtrain_op_desc *desc, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count, beton_error *err);
+int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
+		  beton_error *err);
 
 /* ---- configurations and plans (dnn_plan.c) ---- */
 

@@ -126,7 +126,7 @@ static int plan_ops(const options *o, const record *ops, const dnn_target *targe
 	for (int i = 0; i < ops->count && status == BETON_OK; i++) {
 		dnn_graph *graphs[DNN_MAX_VARIANTS];
 		int count = 0;
-		if (dnn_op_graphs(&ops->ops[i], graphs, &count, NULL) != BETON_OK)
+		if (dnn_op_graphs(&ops->ops[i], target->deterministic, graphs, &count, NULL) != BETON_OK)
 			continue;
 		bool fresh = is_new(sums, &seen, graphs[0]->signature);
 		for (int k = 0; k < count; k++) {

@@ -53,7 +53,7 @@ static int variant_of(const candidates *all, const dnn_plan *plan)
 /* The graphs of the op that cuDNN accepts. */
 static int find_graphs(const dnn_target *target, candidates *all, beton_error *err)
 {
-	int count = 0, status = dnn_op_graphs(all->desc, all->graphs, &count, err);
+	int count = 0, status = dnn_op_graphs(all->desc, target->deterministic, all->graphs, &count, err);
 	if (status != BETON_OK)
 		return status;
 	all->num_graphs = count;

@@ -60,7 +60,7 @@ static void *work(void *argument)
 	dnn_target target = *j->target;
 	if (dnn_properties_from_text(j->gpu, j->gpu_length, &target.properties, NULL) != BETON_OK)
 		return NULL;
-	if (dnn_op_graphs(j->desc, graphs, &count, NULL) == BETON_OK && j->graph < count &&
+	if (dnn_op_graphs(j->desc, target.deterministic, graphs, &count, NULL) == BETON_OK && j->graph < count &&
 	    dnn_graph_finish(graphs[j->graph], &target, NULL) == BETON_OK)
 		compile_some(j, graphs[j->graph], &target);
 	while (count > 0)

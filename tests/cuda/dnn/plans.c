@@ -201,7 +201,7 @@ static void check_ops(checks *c, const record *ops)
 	for (int i = 0; i < ops->count; i++) {
 		dnn_graph *graphs[DNN_MAX_VARIANTS];
 		int count;
-		if (dnn_op_graphs(&ops->ops[i], graphs, &count, NULL) != BETON_OK)
+		if (dnn_op_graphs(&ops->ops[i], c->target.deterministic, graphs, &count, NULL) != BETON_OK)
 			continue;
 		char text[DNN_SIGNATURE_SIZE + 64];
 		snprintf(text, sizeof(text), "%s %d %d %s", c->gpu, c->target.tf32, c->target.deterministic,

@@ -233,7 +233,7 @@ int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **pla
 	*plan = NULL;
 	if (engine.unsupported || (engine.no_backward && is_backward(desc->kind)))
 		return BETON_UNSUPPORTED;
-	int status = dnn_op_graphs(desc, graphs, &count, err);
+	int status = dnn_op_graphs(desc, false, graphs, &count, err);
 	if (status != BETON_OK)
 		return status;
 	for (int i = 0; i < count; i++) {
@@ -268,7 +268,7 @@ static bool has_graphs(const dtrain_op_desc *desc)
 {
 	dnn_graph *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
-	if (engine.unsupported || dnn_op_graphs(desc, graphs, &count, NULL) != BETON_OK)
+	if (engine.unsupported || dnn_op_graphs(desc, false, graphs, &count, NULL) != BETON_OK)
 		return false;
 	while (count > 0)
 		dnn_graph_destroy(graphs[--count]);
@@ -544,6 +544,37 @@ static void where_kernels_are_faster_they_run(void **state)
 	free(ops);
 }
 
+/* Whose sums a deterministic engine can split; where candidates are timed, F32 sums that are not rounded are wanted. */
+static void plain_weight_gradients_are_first_in_deterministic_mode(void **state)
+{
+	(void)state;
+	static const dtrain_dtype types[] = {DTRAIN_BF16, DTRAIN_F16, DTRAIN_F32};
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	int seen = 0;
+	for (int t = 0; t < 3; t++)
+		for (int i = 0; i < OP_CASES; i++)
+			record_case(ops, &op_cases[i], types[t]);
+	for (int i = 0; i < ops->count; i++)
+		for (int deterministic = 0; deterministic < 2; deterministic++) {
+			dnn_graph *graphs[DNN_MAX_VARIANTS];
+			int count = 0;
+			if (ops->ops[i].kind != DTRAIN_OP_CONV2D_BWD_WEIGHT)
+				continue;
+			assert_int_equal(dnn_op_graphs(&ops->ops[i], deterministic, graphs, &count, NULL), BETON_OK);
+			bool half = ops->ops[i].inputs[0].dtype != DTRAIN_F32;
+			assert_int_equal(count, half ? 2 : 1);
+			assert_int_equal(graphs[0]->num_operations, half && !deterministic ? 2 : 1);
+			if (half)
+				assert_int_equal(graphs[1]->num_operations, deterministic ? 2 : 1);
+			while (count > 0)
+				dnn_graph_destroy(graphs[--count]);
+			seen++;
+		}
+	assert_true(seen > 0);
+	free(ops);
+}
+
 int main(void)
 {
 	ref_api = dtrain_device_find("ref");
@@ -558,6 +589,7 @@ int main(void)
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
 		cmocka_unit_test(where_kernels_are_faster_they_run),
+		cmocka_unit_test(plain_weight_gradients_are_first_in_deterministic_mode),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	ref_api->stream_destroy(ref_stream);
