@@ -110,13 +110,15 @@ static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, d
 	return load(graph, target, choices, count, sums, err);
 }
 
+/* What cannot be noted counts as new each time. */
 static bool is_new(totals *sums, int *seen, const char *signature)
 {
 	for (int i = 0; i < *seen; i++)
 		if (strcmp(sums->seen[i], signature) == 0)
 			return false;
-	if (*seen < MAX_GRAPHS)
-		sums->seen[(*seen)++] = strdup(signature);
+	char *copy = *seen < MAX_GRAPHS ? strdup(signature) : NULL;
+	if (copy)
+		sums->seen[(*seen)++] = copy;
 	return true;
 }
 
@@ -283,6 +285,8 @@ int main(int argc, char **argv)
 	bool wrong = status != BETON_OK;
 	if (!wrong)
 		status = run(&o, &err);
+	if (status == BETON_OK && fflush(stdout) != 0)
+		status = bt_fail(&err, BETON_IO, "cannot write the result");
 	if (status == BETON_OK)
 		return 0;
 	fprintf(stderr, "dnn-ahead: %s\n", err.message);
