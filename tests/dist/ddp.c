@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * DDP with real processes: the plan, the handshake, the broadcast, and gradients that are the mean over the ranks.
+ * DDP with real processes: the plan, the handshake, the broadcast, and gradients that are the sum over the ranks.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -97,7 +97,7 @@ static void backward(struct rank *r, struct model *model, const dtrain_program_h
 	}
 }
 
-static void check_gradients(struct rank *r, const struct model *model, int step, bool mean)
+static void check_gradients(struct rank *r, const struct model *model, int step, bool sum)
 {
 	const float *grads = dtrain_params_grads(model->params);
 
@@ -106,14 +106,17 @@ static void check_gradients(struct rank *r, const struct model *model, int step,
 		int64_t first = p ? p->offset : -DTRAIN_GRAD_EXTRA, count = p ? p->count : DTRAIN_GRAD_EXTRA;
 
 		for (int64_t i = first; i < first + count; i++) {
-			float others = mean ? (float)(r->size - 1) * 0.25f : (float)r->rank * 0.5f;
+			/* Halves of whole numbers: exact. */
+			float expected = gradient(r->rank, step, i);
 
-			REQUIRE(fabsf(grads[i] - gradient(0, step, i) - others) < 1e-3f);
+			for (int rank = 0; sum && rank < r->size; rank++)
+				expected += rank != r->rank ? gradient(rank, step, i) : 0;
+			REQUIRE(grads[i] == expected);
 		}
 	}
 }
 
-static void rank_averages(struct rank *r)
+static void rank_adds_up(struct rank *r)
 {
 	dtrain_ddp_options options;
 	dtrain_ddp_step step = {0};
@@ -168,8 +171,9 @@ static void rank_accumulates(struct rank *r)
 			float sum = 0;
 
 			for (int k = 0; k < 4; k++)
-				sum += gradient(0, k, i) + (float)(r->size - 1) * 0.25f;
-			REQUIRE(fabsf(grads[i] - sum) < 1e-2f);
+				for (int rank = 0; rank < r->size; rank++)
+					sum += gradient(rank, k, i);
+			REQUIRE(grads[i] == sum);
 		}
 		backward(r, &model, dtrain_ddp_hooks(ddp, true), 4);
 		MUST(dtrain_ddp_finish(ddp, model.stream, &err));
@@ -278,8 +282,8 @@ static int rank_differs(struct rank *r)
 	return -status;
 }
 
-/* Two layers, batches of BATCH samples a rank or of all of them: the mean gradients of the ranks are those of the whole
- * batch. */
+/* Two layers, batches of BATCH samples a rank or of all of them: the ranks' gradients, added up and divided by their
+ * number, are those of the whole batch. */
 static void rank_trains(struct rank *r)
 {
 	enum { IN = 12, CLASSES = 5 };
@@ -329,7 +333,8 @@ static void rank_trains(struct rank *r)
 			int64_t at = i < 0 ? -DTRAIN_GRAD_EXTRA : i; /* the loss is extra element 0 */
 
 			if (run)
-				REQUIRE(fabsf(grads[at] - whole[i + 1]) <= 1e-6f + 1e-5f * fabsf(whole[i + 1]));
+				REQUIRE(fabsf(grads[at] / (float)r->size - whole[i + 1]) <=
+					1e-6f + 1e-5f * fabsf(whole[i + 1]));
 			else
 				whole[i + 1] = grads[at];
 		}
@@ -344,8 +349,8 @@ static void rank_trains(struct rank *r)
 
 static int rank_main(struct rank *r)
 {
-	if (strcmp(r->mode, "averages") == 0)
-		rank_averages(r);
+	if (strcmp(r->mode, "sums") == 0)
+		rank_adds_up(r);
 	else if (strcmp(r->mode, "accumulates") == 0)
 		rank_accumulates(r);
 	else if (strcmp(r->mode, "values") == 0)
@@ -363,12 +368,12 @@ static int rank_main(struct rank *r)
 	return 0;
 }
 
-static void gradients_become_the_mean(void **state)
+static void gradients_become_the_sum(void **state)
 {
 	(void)state;
-	run_ranks("averages", 1);
-	run_ranks("averages", 3);
-	run_ranks("averages", 8);
+	run_ranks("sums", 1);
+	run_ranks("sums", 3);
+	run_ranks("sums", 8);
 }
 
 static void runs_without_communication_add_up(void **state)
@@ -422,7 +427,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(buckets_cover_the_flat_space),
-		cmocka_unit_test(gradients_become_the_mean),
+		cmocka_unit_test(gradients_become_the_sum),
 		cmocka_unit_test(runs_without_communication_add_up),
 		cmocka_unit_test(values_come_from_rank_0),
 		cmocka_unit_test(misuse_is_named),

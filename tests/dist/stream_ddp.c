@@ -119,8 +119,8 @@ static void set_gradients(const struct rank *r, struct model *model, int step)
 		model->gradients[i] = gradient(r->rank, step, i);
 }
 
-/* The mean over the ranks of the sum over the steps first .. last. */
-static void check_mean(const struct rank *r, struct model *model, int first, int last)
+/* The sum over the ranks and the steps first .. last. */
+static void check_sum(const struct rank *r, struct model *model, int first, int last)
 {
 	float *got = malloc((size_t)model->count * sizeof(float));
 	const dtrain_param *tail = dtrain_params_at(model->params, 0);
@@ -131,8 +131,9 @@ static void check_mean(const struct rank *r, struct model *model, int first, int
 		float expected = 0;
 
 		for (int step = first; step <= last; step++)
-			expected += gradient(0, step, i) + (float)(r->size - 1) / 2;
-		REQUIRE(fabsf(got[i] - expected) < 1e-2f);
+			for (int rank = 0; rank < r->size; rank++)
+				expected += gradient(rank, step, i);
+		REQUIRE(got[i] == expected);
 	}
 	free(got);
 }
@@ -146,7 +147,7 @@ static void check_step(const struct rank *r, struct model *model)
 	REQUIRE(r->size == 1 || step.comm_ms > 0);
 }
 
-static void rank_averages(struct rank *r)
+static void rank_adds_up(struct rank *r)
 {
 	struct model model;
 	float values[WIDTH];
@@ -156,7 +157,7 @@ static void rank_averages(struct rank *r)
 	for (int step = 0; step < 4; step++) {
 		set_gradients(r, &model, step);
 		backward(&model, true);
-		check_mean(r, &model, step, step);
+		check_sum(r, &model, step, step);
 		check_step(r, &model);
 	}
 	for (int step = 4; step < 7; step++) {
@@ -165,7 +166,7 @@ static void rank_averages(struct rank *r)
 		/* The copy has to have read them. */
 		MUST(model.place.api->stream_synchronize(model.place.stream, &err));
 	}
-	check_mean(r, &model, 4, 6);
+	check_sum(r, &model, 4, 6);
 	buffer = dtrain_params_buffer_at(model.params, 1)->data;
 	for (int i = 0; i < WIDTH; i++)
 		values[i] = (float)(i + r->rank);
@@ -178,7 +179,7 @@ static void rank_averages(struct rank *r)
 }
 
 /* Backward with its reductions as one captured unit. */
-static void rank_averages_captured(struct rank *r)
+static void rank_adds_up_captured(struct rank *r)
 {
 	struct model model;
 	void *captured = NULL;
@@ -187,7 +188,7 @@ static void rank_averages_captured(struct rank *r)
 	for (int step = 0; step < 2; step++) {
 		set_gradients(r, &model, step);
 		backward(&model, true);
-		check_mean(r, &model, step, step);
+		check_sum(r, &model, step, step);
 	}
 	MUST(model.place.api->capture_begin(model.place.stream, &err));
 	backward(&model, true);
@@ -196,14 +197,14 @@ static void rank_averages_captured(struct rank *r)
 		set_gradients(r, &model, step);
 		MUST(model.place.api->capture_launch(captured, model.place.stream, &err));
 		MUST(dtrain_group_watch(r->group, after(&model.place), "a step", &err));
-		check_mean(r, &model, step, step);
+		check_sum(r, &model, step, step);
 		check_step(r, &model);
 	}
 	dtrain_group_forget(r->group, model.place.event);
 	/* And eager again. */
 	set_gradients(r, &model, 8);
 	backward(&model, true);
-	check_mean(r, &model, 8, 8);
+	check_sum(r, &model, 8, 8);
 	model.place.api->capture_destroy(captured);
 	close_model(r, &model);
 }
@@ -234,10 +235,10 @@ static int rank_main(struct rank *r)
 {
 	const char *mode = r->mode + strlen("no-group-");
 
-	if (strcmp(mode, "averages") == 0)
-		rank_averages(r);
-	else if (strcmp(mode, "averages-captured") == 0)
-		rank_averages_captured(r);
+	if (strcmp(mode, "sums") == 0)
+		rank_adds_up(r);
+	else if (strcmp(mode, "sums-captured") == 0)
+		rank_adds_up_captured(r);
 	else if (strcmp(mode, "loses") == 0)
 		return rank_loses_another(r);
 	else
@@ -245,14 +246,14 @@ static int rank_main(struct rank *r)
 	return 0;
 }
 
-static void gradients_become_the_mean(void **state)
+static void gradients_become_the_sum(void **state)
 {
 	(void)state;
-	run_ranks("no-group-averages", 1);
+	run_ranks("no-group-sums", 1);
 	setenv("DTRAIN_FAR_DELAY_US", "200", 1);
-	run_ranks("no-group-averages", 3);
-	run_ranks("no-group-averages-captured", 1);
-	run_ranks("no-group-averages-captured", 3);
+	run_ranks("no-group-sums", 3);
+	run_ranks("no-group-sums-captured", 1);
+	run_ranks("no-group-sums-captured", 3);
 	unsetenv("DTRAIN_FAR_DELAY_US");
 }
 
@@ -270,7 +271,7 @@ static void lost_gradients_are_not_used(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gradients_become_the_mean),
+		cmocka_unit_test(gradients_become_the_sum),
 		cmocka_unit_test(lost_gradients_are_not_used),
 	};
 	int status;

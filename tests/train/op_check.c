@@ -2,6 +2,7 @@
  *
  * Which operands an op takes: the rule for types, residuals with relu alone, sides that match.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -371,6 +372,23 @@ static const trial trials[] = {
 	{"scaler of four elements", DTRAIN_OP_SCALER_UPDATE, false, 1, 1, {FLAT(F32)}, {FLAT(F32)}},
 };
 
+static void gradients_are_divided_by_a_number(void **state)
+{
+	(void)state;
+	static const double bad[] = {0, -1, NAN};
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_SGD,
+			       .num_inputs = 5,
+			       .num_outputs = 2,
+			       .inputs = {FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), FOUR(U8)},
+			       .outputs = {FLAT(F32), FLAT(F32)}};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		beton_error err = {0};
+		desc.attrs.grad_divisor = bad[i];
+		assert_int_equal(dtrain__op_check(&desc, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "op sgd: gradients divided by "));
+	}
+}
+
 static void operands_follow_the_rules(void **state)
 {
 	(void)state;
@@ -378,7 +396,7 @@ static void operands_follow_the_rules(void **state)
 		const trial *t = &trials[i];
 		beton_error err = {0};
 		dtrain_op_desc desc = {.kind = t->kind,
-				       .attrs = {.relu = t->relu, .stride = {1, 1}},
+				       .attrs = {.relu = t->relu, .stride = {1, 1}, .grad_divisor = 1},
 				       .num_inputs = t->num_inputs,
 				       .num_outputs = t->num_outputs};
 		memcpy(desc.inputs, t->inputs, sizeof(desc.inputs));
@@ -394,6 +412,7 @@ static void operands_follow_the_rules(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operands_follow_the_rules)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(operands_follow_the_rules),
+					   cmocka_unit_test(gradients_are_divided_by_a_number)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

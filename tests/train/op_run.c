@@ -258,6 +258,7 @@ static dtrain_op_attrs attrs_of(const op_case *c)
 				 .label_smoothing = c->smoothing,
 				 .factor = c->scale,
 				 .nesterov = c->nesterov,
+				 .grad_divisor = 3,
 				 .scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
 				 .shift = {-123.675f / 58.395f, -116.28f / 57.12f, -103.53f / 57.375f, 3}};
 }

@@ -87,13 +87,17 @@ static void bad_sgd_options_are_errors(void **state)
 	net_open(&n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
 	const size_t size = sizeof(dtrain_sgd_options);
 	const dtrain_sgd_options bad[] = {
-		{.struct_size = size, .momentum = 1.0},
-		{.struct_size = size, .momentum = -0.1},
-		{.struct_size = size, .momentum = NAN},
-		{.struct_size = size, .nesterov = true},
-		{.struct_size = size, .momentum = 0.9, .weight_decay = -1},
-		{.struct_size = size, .momentum = 0.9, .weight_decay = INFINITY},
-		{.struct_size = 0, .momentum = 0.9},
+		{.struct_size = size, .grad_divisor = 1, .momentum = 1.0},
+		{.struct_size = size, .grad_divisor = 1, .momentum = -0.1},
+		{.struct_size = size, .grad_divisor = 1, .momentum = NAN},
+		{.struct_size = size, .grad_divisor = 1, .nesterov = true},
+		{.struct_size = size, .grad_divisor = 1, .momentum = 0.9, .weight_decay = -1},
+		{.struct_size = size, .grad_divisor = 1, .momentum = 0.9, .weight_decay = INFINITY},
+		{.struct_size = 0, .grad_divisor = 1, .momentum = 0.9},
+		{.struct_size = size, .grad_divisor = 0},
+		{.struct_size = size, .grad_divisor = -2},
+		{.struct_size = size, .grad_divisor = NAN},
+		{.struct_size = size, .grad_divisor = INFINITY},
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		dtrain_sgd *sgd = (dtrain_sgd *)&n;
@@ -227,6 +231,50 @@ static void a_scale_does_not_change_a_step(void **state)
 	}
 }
 
+/* Two steps of gradients that are `ranks` times what the network gave. */
+static void train_on_sums(net *n, const char *device, int ranks)
+{
+	dtrain_sgd_options options;
+	dtrain_sgd *sgd;
+	beton_error err = {0};
+	net_open(n, device, DTRAIN_F32, "mlp", 2, 8, 3);
+	dtrain_sgd_options_init(&options);
+	options.grad_divisor = ranks;
+	options.weight_decay = 5e-4;
+	expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+	for (int step = 0; step < 2; step++) {
+		net_run(n);
+		float *grads = dtrain_params_grads(n->params);
+		for (int64_t i = 0; i < dtrain_params_flat_count(n->params); i++)
+			grads[i] *= (float)ranks;
+		expect_ok(dtrain_sgd_step(sgd, 0.1, n->stream, &err), &err);
+	}
+	dtrain_sgd_destroy(&sgd);
+}
+
+/* What ranks have added up, divided by their number: of powers of two the same bits as of one rank. */
+static void sums_of_ranks_are_divided(void **state)
+{
+	(void)state;
+	for (int index = 0; dtrain_device_at(index); index++) {
+		const char *device = dtrain_device_at(index)->name;
+		net one;
+		train_on_sums(&one, device, 1);
+		int64_t count = dtrain_params_flat_count(one.params);
+		const float *right = dtrain_params_values(one.params);
+		for (int ranks = 2; ranks < 10; ranks++) {
+			net many;
+			train_on_sums(&many, device, ranks);
+			const float *got = dtrain_params_values(many.params);
+			bool power = (ranks & (ranks - 1)) == 0;
+			for (int64_t i = 0; i < count; i++)
+				assert_true(power ? got[i] == right[i] : fabsf(got[i] - right[i]) < 1e-6f);
+			net_close(&many);
+		}
+		net_close(&one);
+	}
+}
+
 /* The rate that was set last holds for each apply, as for the replays of a capture. */
 static void a_step_is_its_two_parts(void **state)
 {
@@ -344,6 +392,7 @@ int main(void)
 		cmocka_unit_test(bad_sgd_options_are_errors),
 		cmocka_unit_test(scaler_is_torchs),
 		cmocka_unit_test(a_scale_does_not_change_a_step),
+		cmocka_unit_test(sums_of_ranks_are_divided),
 		cmocka_unit_test(a_step_is_its_two_parts),
 		cmocka_unit_test(a_device_without_scaling_says_so),
 		cmocka_unit_test(schedules),

@@ -263,9 +263,11 @@ static int check_sgd(const dtrain_op_desc *desc, const op_roles *roles, beton_er
 	int64_t runs = (dtrain_shape_count(&roles->of['F']->shape) + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
 	if (scalars->ndim != 2 || scalars->dim[0] > DTRAIN_SGD_GROUPS || scalars->dim[1] != DTRAIN_SGD_SCALARS)
 		return bad(desc, "needs two scalars for each of 256 groups at most, not", roles->of['R'], err);
-	return is_vector(roles->of['G'], runs)
-		       ? BETON_OK
-		       : bad(desc, "needs a group for each 16 elements, not", roles->of['G'], err);
+	if (!is_vector(roles->of['G'], runs))
+		return bad(desc, "needs a group for each 16 elements, not", roles->of['G'], err);
+	return desc->attrs.grad_divisor > 0 ? BETON_OK
+					    : bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: gradients divided by %g",
+						      dtrain__op_name(desc->kind), desc->attrs.grad_divisor);
 }
 
 static int check_shapes(const dtrain_op_desc *desc, const op_roles *roles, beton_error *err)

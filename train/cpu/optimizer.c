@@ -6,7 +6,7 @@
 #define PIECE 16384
 
 typedef struct update {
-	float lr, decay, momentum;
+	float divisor, lr, decay, momentum;
 	bool nesterov;
 } update;
 
@@ -14,13 +14,13 @@ static void update_piece(float *restrict w, const float *restrict g, float *rest
 {
 	if (u.nesterov)
 		for (int64_t i = 0; i < count; i++) {
-			float gradient = g[i] + u.decay * w[i];
+			float gradient = g[i] / u.divisor + u.decay * w[i];
 			m[i] = u.momentum * m[i] + gradient;
 			w[i] -= u.lr * (gradient + u.momentum * m[i]);
 		}
 	else
 		for (int64_t i = 0; i < count; i++) {
-			m[i] = u.momentum * m[i] + g[i] + u.decay * w[i];
+			m[i] = u.momentum * m[i] + g[i] / u.divisor + u.decay * w[i];
 			w[i] -= u.lr * m[i];
 		}
 }
@@ -47,7 +47,9 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 	float *w = operands[0], *m = operands[2];
 	const float *g = operands[1], *scalars = operands[3];
 	const uint8_t *group = operands[4];
-	update u = {.momentum = (float)op->attrs.momentum, .nesterov = op->attrs.nesterov};
+	update u = {.divisor = (float)op->attrs.grad_divisor,
+		    .momentum = (float)op->attrs.momentum,
+		    .nesterov = op->attrs.nesterov};
 	int64_t count = op->count;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)

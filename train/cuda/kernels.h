@@ -116,9 +116,11 @@ cudaError_t cuda_kernel_max_pool_bwd(cudaStream_t stream, const cuda_pool *g, co
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits, const int64_t *label,
 				     const float *scaler, float *loss, void *d_logits, int64_t *fault, int64_t rows,
 				     int64_t classes, double label_smoothing);
-/* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. */
+/* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. Gradients are multiplied with the
+ * divisor's reciprocal. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
-			    const uint8_t *group, const float *scaler, int64_t count, double momentum, bool nesterov);
+			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,
+			    bool nesterov);
 /* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. */
 cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count);
 cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count);

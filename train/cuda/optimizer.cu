@@ -13,7 +13,7 @@ struct sgd_op {
 	float *w, *m;
 	const float *g, *scalars, *scaler; /* scaler NULL: none */
 	const uint8_t *group;
-	float momentum;
+	float divisor, momentum;
 	bool nesterov;
 };
 
@@ -51,7 +51,7 @@ template <int V> __global__ void __launch_bounds__(THREADS) sgd(sgd_op a, int64_
 {
 	if (a.scaler && a.scaler[DTRAIN_SCALER_INFINITE] != 0)
 		return;
-	const float inverse = a.scaler ? 1 / a.scaler[DTRAIN_SCALER_SCALE] : 1.f;
+	const float inverse = 1 / (a.scaler ? a.divisor * a.scaler[DTRAIN_SCALER_SCALE] : a.divisor);
 	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
 	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 	int64_t i = thread;
@@ -155,10 +155,10 @@ __global__ void update(float *scaler)
 using namespace cuda_kernels;
 
 extern "C" cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
-				       const uint8_t *group, const float *scaler, int64_t count, double momentum,
-				       bool nesterov)
+				       const uint8_t *group, const float *scaler, int64_t count, double divisor,
+				       double momentum, bool nesterov)
 {
-	sgd_op a = {w, m, g, scalars, scaler, group, (float)momentum, nesterov};
+	sgd_op a = {w, m, g, scalars, scaler, group, (float)divisor, (float)momentum, nesterov};
 	if (is_aligned(w, 16) && is_aligned(g, 16) && is_aligned(m, 16))
 		return launch(sgd<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, a, count);
 	return launch(sgd<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, a, count);

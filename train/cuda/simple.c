@@ -201,7 +201,7 @@ static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 	(void)workspace;
 	return cuda_kernel_sgd(stream, operands[0], operands[1], operands[2], operands[3], operands[4],
 			       desc->num_inputs > 5 ? operands[5] : NULL, dtrain_shape_count(&desc->inputs[0].shape),
-			       desc->attrs.momentum, desc->attrs.nesterov);
+			       desc->attrs.grad_divisor, desc->attrs.momentum, desc->attrs.nesterov);
 }
 
 static cudaError_t lookahead(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,

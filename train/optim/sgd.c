@@ -29,7 +29,7 @@ struct dtrain_sgd {
 
 void dtrain_sgd_options_init(dtrain_sgd_options *options)
 {
-	*options = (dtrain_sgd_options){.struct_size = sizeof(*options), .momentum = 0.9};
+	*options = (dtrain_sgd_options){.struct_size = sizeof(*options), .momentum = 0.9, .grad_divisor = 1};
 }
 
 static int check_group(int32_t index, double lr_scale, double weight_decay, beton_error *err)
@@ -72,6 +72,9 @@ static int check_options(const dtrain_sgd_options *options, beton_error *err)
 	if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: weight decay %g is not a number >= 0",
 			       options->weight_decay);
+	if (!(options->grad_divisor > 0 && isfinite(options->grad_divisor)))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: gradients divided by %g, not by a number > 0",
+			       options->grad_divisor);
 	if (options->nesterov && options->momentum == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sgd: Nesterov's form needs a momentum above 0");
 	return BETON_OK;
@@ -100,7 +103,9 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 				 .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}),
 				 .bytes = DTRAIN_SCALERS * sizeof(float)};
 	dtrain_op_desc step = {.kind = DTRAIN_OP_SGD,
-			       .attrs = {.momentum = options->momentum, .nesterov = options->nesterov},
+			       .attrs = {.momentum = options->momentum,
+					 .nesterov = options->nesterov,
+					 .grad_divisor = options->grad_divisor},
 			       .num_inputs = sgd->scaler ? 6 : 5,
 			       .num_outputs = 2,
 			       .inputs = {flat, flat, flat, scalars, group, scaler},

@@ -56,7 +56,7 @@ static int start_buckets(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *er
 			status = ddp->api->event_record(bucket->ready, stream, err);
 		if (!status && ddp->sync)
 			status = dtrain__allreduce_noted(ddp->group, dtrain__ddp_grads_at(ddp, range->offset),
-							 range->count, dtrain_params_dtype(ddp->params), DTRAIN_AVG,
+							 range->count, dtrain_params_dtype(ddp->params), DTRAIN_SUM,
 							 bucket->ready, &notes, &bucket->work, err);
 		if (!status)
 			ddp->next++;

@@ -139,6 +139,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	sgd.momentum = options->momentum;
 	sgd.nesterov = options->nesterov;
 	sgd.scaler = session->scaler;
+	sgd.grad_divisor = session->world_size;
 	sgd.groups = groups.groups;
 	sgd.num_groups = RUN_GROUPS;
 	sgd.group_of = groups.of;

@@ -18,9 +18,9 @@
 /* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank or device that hangs. */
 #define RUN_SLOW_TIMEOUT_MS (30 * 60 * 1000)
 
-/* Slots of the extra gradient elements, which are averaged over the ranks with the gradients. */
+/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. */
 enum {
-	RUN_SLOT_LOSS = 0,
+	RUN_SLOT_LOSS = 0, /* of each rank: the mean over its batch */
 	RUN_SLOT_STOP = 1, /* above 0: some rank was told to stop */
 };
 

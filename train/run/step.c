@@ -272,7 +272,7 @@ int run_stepper_settle(run_stepper *stepper, run_step_result *out, beton_error *
 		bt_prefix(err, "%s", slot->what);
 		return result;
 	}
-	out->loss = (double)slot->figures->extra[RUN_SLOT_LOSS];
+	out->loss = (double)(slot->figures->extra[RUN_SLOT_LOSS] / (float)stepper->session->world_size);
 	out->stop = !(slot->figures->extra[RUN_SLOT_STOP] <= 0);
 	out->loss_scale = slot->figures->scaler[DTRAIN_SCALER_SCALE];
 	memcpy(stepper->session->position.scaler, slot->figures->scaler, sizeof(slot->figures->scaler));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Distributed data parallel: gradients are averaged over the ranks while backward goes on.
+ * Distributed data parallel: gradients are added up over the ranks while backward goes on. Whoever uses them divides by
+ * the number of ranks: dtrain_sgd_options.grad_divisor.
  *
  * The flat gradient array is cut into buckets of whole parameters (1 MiB first, 25 MiB after: PyTorch's
  * kDefaultFirstBucketBytes and kDefaultBucketBytesCap; a bucket closes when it reaches its limit). When the last
@@ -47,13 +48,18 @@ BETON_API const dtrain_bucket *dtrain_ddp_bucket_at(const dtrain_ddp *ddp, int i
 /* Hooks for dtrain_program_run; valid as long as ddp. sync false (gradient accumulation): nothing is sent, and the
  * gradients and extra elements of the run are added up in memory of their own (as large as the gradients, from the
  * first time on); the next run with sync true reduces their sum with its own. As with PyTorch's no_sync, the sum of k
- * runs calls for a learning rate that is k times smaller. Every rank must do it in the same runs. */
+ * runs calls for a learning rate that is k times smaller, or a grad_divisor that is k times larger. Every rank must do
+ * it in the same runs. */
 BETON_API const dtrain_program_hooks *dtrain_ddp_hooks(dtrain_ddp *ddp, bool sync);
 
-/* After each run, with sync or without. With sync, gradients and the extra elements are the mean over the ranks (each
- * bucket is reduced with DTRAIN_AVG), the same on every rank bit for bit, for what is put on the stream afterwards. The
- * host waits for nothing where the group is stream-ordered, so that run and finish can be captured; elsewhere it waits
- * for all buckets. Errors: those of the group that are known by now; see dtrain_group_check. */
+/* After each run, with sync or without. With sync, gradients and the extra elements are the sum over the ranks (each
+ * bucket is reduced with DTRAIN_SUM), the same on every rank bit for bit, for what is put on the stream afterwards.
+ * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
+ * not for means, and the optimizer divides on its way. A number of ranks that is a power of two gives the same weights
+ * bit for bit as the mean would; with another one the mean of NCCL, which multiplies each rank's numbers with 1/n
+ * before it adds them, differs in the last bit. The host waits for nothing where the group is stream-ordered, so that
+ * run and finish can be captured; elsewhere it waits for all buckets. Errors: those of the group that are known by now;
+ * see dtrain_group_check. */
 BETON_API int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
 
 /* One step's communication. Milliseconds; 0 where the run was without sync. */

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 5
+#define DTRAIN_DEVICE_API_VERSION 6
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -124,20 +124,22 @@ typedef struct dtrain_op_attrs {
 	double label_smoothing;
 	double factor; /* of DTRAIN_OP_SCALE */
 	bool nesterov;
+	double grad_divisor;      /* of DTRAIN_OP_SGD: > 0 */
 	float scale[4], shift[4]; /* of DTRAIN_OP_NORMALIZE, for each channel */
 } dtrain_op_attrs;
 
-/* DTRAIN_OP_SGD is PyTorch's update: g += weight_decay * w; m = momentum * m + g; w -= lr * (nesterov ? g + momentum *
- * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and weight_decay. The operand
- * scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to DTRAIN_SGD_GROUPS groups; the
- * operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run, which must be one that there is:
- * nobody checks. Both live in device-readable memory so that a captured step can be replayed with others. */
+/* DTRAIN_OP_SGD is PyTorch's update of g / attrs.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr *
+ * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
+ * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to
+ * DTRAIN_SGD_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run, which
+ * must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be replayed
+ * with others. */
 enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_SGD_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
  * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
- * divides the gradients by the scale, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
+ * divides the gradients by the scale too, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
  * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th doubles the scale,
  * unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE stays until the next SCALER_INSPECT. */
 enum dtrain_scaler_element {

@@ -103,7 +103,7 @@ BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
 /* Writes a scalar (the mean loss) into extra element `slot` (0 .. DTRAIN_GRAD_EXTRA - 1) in front of the gradients,
- * where the first bucket takes it along: after dtrain_ddp_finish it is the mean over the ranks. */
+ * where the first bucket takes it along: after dtrain_ddp_finish it is the sum over the ranks. */
 BETON_API void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot);
 
 typedef struct dtrain_program dtrain_program;

@@ -42,6 +42,8 @@ typedef struct dtrain_sgd_options {
 	const dtrain_sgd_group *groups;
 	int32_t num_groups;
 	const uint8_t *group_of;
+	double grad_divisor; /* > 0 and finite: gradients are divided by it before all else; default 1. The size of the
+				group where DDP has added up the gradients of its ranks */
 } dtrain_sgd_options;
 
 typedef struct dtrain_sgd dtrain_sgd;
