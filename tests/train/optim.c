@@ -317,7 +317,7 @@ static void a_device_without_scaling_says_so(void **state)
 	dtrain_sgd_options_init(&options);
 	options.scaler = n.scaler;
 	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_UNSUPPORTED);
-	assert_non_null(strstr(err.message, "op sgd"));
+	assert_non_null(strstr(err.message, "op scaler_inspect"));
 	assert_null(sgd);
 	net_close(&n);
 }

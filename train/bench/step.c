@@ -11,6 +11,7 @@
 #include "core/program.h"
 #include "bench.h"
 #include "step_job.h"
+#include "step_profile.h"
 
 extern void omp_set_num_threads(int count);
 
@@ -25,6 +26,7 @@ typedef struct figures {
 	bool asynchronous;
 	conv_figures f32, bf16;
 	dtrain_program_facts facts;
+	bench_profile profile; /* no ops: none */
 	char description[128];
 } figures;
 
@@ -51,6 +53,10 @@ static void usage(void)
 	     "  --workers N       threads that read and decode them; 0 = all cores (default)\n"
 	     "  --capture         whole steps on a device that can replay them (default)\n"
 	     "  --no-capture      put each step on the device op by op\n"
+	     "  --profile         time each op of the step by itself, too: its bytes, its products, its limit\n"
+	     "  --bandwidth GB/S  limit of the memory for --profile (default: the device's own, or as it adds arrays)\n"
+	     "  --peak GFLOP/S    limit of products for --profile (default: the device's own, or of a 3x3 "
+	     "convolution)\n"
 	     "  --json            one JSON object instead of text\n"
 	     "  --help            this text");
 }
@@ -63,6 +69,16 @@ static int parse_precision(const char *text, bench_step_options *o, beton_error 
 			return BETON_OK;
 		}
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--precision: '%s' is not one of f32, tf32, bf16, fp16", text);
+}
+
+/* Of billions a second. */
+static int parse_rate(const char *option, double *out, beton_error *err)
+{
+	double number;
+	int status = bt_parse_double(option, optarg, 1e-3, 1e9, &number, err);
+	if (status == BETON_OK)
+		*out = number * 1e9;
+	return status;
 }
 
 static int parse_option(int option, bench_step_options *o, beton_error *err)
@@ -96,6 +112,13 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 		return bt_parse_u64("--threads", optarg, 0, 4096, &o->threads, err);
 	case 's':
 		return bt_parse_u64("--steps", optarg, 1, 100000, &o->steps, err);
+	case 'P':
+		o->profile = true;
+		return BETON_OK;
+	case 'B':
+		return parse_rate("--bandwidth", &o->bandwidth, err);
+	case 'F':
+		return parse_rate("--peak", &o->flops, err);
 	case 'j':
 		o->json = true;
 		return BETON_OK;
@@ -121,6 +144,9 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 					      {"workers", required_argument, NULL, 'w'},
 					      {"capture", no_argument, NULL, 'g'},
 					      {"no-capture", no_argument, NULL, 'n'},
+					      {"profile", no_argument, NULL, 'P'},
+					      {"bandwidth", required_argument, NULL, 'B'},
+					      {"peak", required_argument, NULL, 'F'},
 					      {"json", no_argument, NULL, 'j'},
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
@@ -129,6 +155,8 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 		status = parse_option(option, o, err);
 	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
+	if (status == BETON_OK && !o->profile && (o->bandwidth > 0 || o->flops > 0))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--bandwidth and --peak are for --profile");
 	return status;
 }
 
@@ -182,6 +210,14 @@ static int time_convolutions(const bench_job *job, bool bf16, conv_figures *f, b
 	return BETON_OK;
 }
 
+/* The limit of products: the option, or what oneDNN's convolution reached in this run where the device is the host. */
+static int profile(bench_job *job, const bench_step_options *o, figures *f, beton_error *err)
+{
+	const conv_figures *measured = bench_job_type(job) == DTRAIN_BF16 ? &f->bf16 : &f->f32;
+	double flops = o->flops > 0 ? o->flops : measured->reference_rate * 1e9;
+	return bench_profile_steps(job, o->bandwidth, flops, &f->profile, err);
+}
+
 static int measure(const bench_step_options *o, figures *f, beton_error *err)
 {
 	bench_job job;
@@ -199,6 +235,8 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		status = time_convolutions(&job, false, &f->f32, err);
 	if (status == BETON_OK && !f->asynchronous)
 		status = time_convolutions(&job, true, &f->bf16, err);
+	if (status == BETON_OK && o->profile)
+		status = profile(&job, o, f, err);
 	bench_job_close(&job);
 	return status;
 }
@@ -228,13 +266,15 @@ static int print_json(const bench_step_options *o, const figures *f)
 	}
 	if (o->data)
 		failed |= json_object_set_new(object, "data_wait_ms", json_real(t->data_seconds * 1e3)) != 0;
+	if (f->profile.ops)
+		failed |= json_object_set_new(object, "profile", bench_profile_json(&f->profile)) != 0;
 	failed = failed || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
 	json_decref(object);
 	json_decref(more);
 	return failed;
 }
 
-static void print(const bench_step_options *o, const figures *f)
+static void print(const bench_step_options *o, figures *f)
 {
 	const bench_times *t = &f->times;
 	double rate = f->facts.flops / t->step_seconds * 1e-9;
@@ -261,6 +301,8 @@ static void print(const bench_step_options *o, const figures *f)
 		printf("waiting for pictures        %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->facts.arena_bytes * 1e-6,
 	       (double)f->facts.unshared_bytes * 1e-6);
+	if (f->profile.ops)
+		bench_profile_print(&f->profile);
 }
 
 int bench_step(int argc, char **argv)
@@ -280,6 +322,7 @@ int bench_step(int argc, char **argv)
 	figures f = {0};
 	status = measure(&o, &f, &err);
 	if (status != BETON_OK) {
+		bench_profile_free(&f.profile);
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
 		return BENCH_FAILED;
 	}
@@ -288,6 +331,7 @@ int bench_step(int argc, char **argv)
 		failed = print_json(&o, &f);
 	else
 		print(&o, &f);
+	bench_profile_free(&f.profile);
 	if (failed || fflush(stdout) != 0) {
 		fprintf(stderr, "dtrain-bench: cannot write the result\n");
 		return BENCH_FAILED;

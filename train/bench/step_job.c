@@ -26,6 +26,11 @@ static dtrain_dtype type_of(const bench_step_options *options)
 						  : DTRAIN_F32;
 }
 
+dtrain_dtype bench_job_type(const bench_job *job)
+{
+	return type_of(job->options);
+}
+
 static beton_dtype pixel_type(const bench_job *job)
 {
 	static const beton_dtype types[] = {

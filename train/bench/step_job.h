@@ -21,6 +21,8 @@ typedef struct bench_step_options {
 	int precision;    /* enum bench_precision */
 	uint64_t side, batch, classes, threads, workers, steps;
 	bool no_capture;
+	bool profile;            /* op by op, besides */
+	double bandwidth, flops; /* limits for that; 0: the device's, or measured */
 	bool json, help;
 } bench_step_options;
 
@@ -59,6 +61,9 @@ typedef struct bench_times {
 	double device_seconds; /* between beginning and end of a step */
 	double data_seconds;   /* waited for pictures */
 } bench_times;
+
+/* The type of activations. */
+dtrain_dtype bench_job_type(const bench_job *job);
 
 /* On failure close is still to be called. */
 int bench_job_open(bench_job *job, const bench_step_options *options, beton_error *err);

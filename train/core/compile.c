@@ -11,32 +11,6 @@
 #include "program.h"
 #include "shape.h"
 
-/* Multiplications and additions of one run of a node. */
-static double node_flops(const dtrain_graph *graph, const dtrain__node *node)
-{
-	const dtrain_shape *w, *y;
-	switch (node->kind) {
-	case DTRAIN_OP_CONV2D:
-	case DTRAIN_OP_LINEAR:
-		w = &graph->tensors[node->inputs[1]].shape;
-		y = &graph->tensors[node->outputs[0]].shape;
-		break;
-	case DTRAIN_OP_CONV2D_BWD_DATA:
-	case DTRAIN_OP_LINEAR_BWD_DATA:
-		w = &graph->tensors[node->inputs[1]].shape;
-		y = &graph->tensors[node->inputs[0]].shape;
-		break;
-	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
-	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
-		w = &graph->tensors[node->outputs[0]].shape;
-		y = &graph->tensors[node->inputs[1]].shape;
-		break;
-	default:
-		return 0;
-	}
-	return 2.0 * (double)dtrain_shape_count(y) * (double)(dtrain_shape_count(w) / w->dim[0]);
-}
-
 /* What the caller or the flat space reads must be row-major; the rest is the device's choice. */
 static bool is_plain(const dtrain__tensor *tensor)
 {
@@ -64,7 +38,8 @@ static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 		program->operands[node->outputs[i]] = desc.outputs[i];
 	if (desc.workspace_bytes > program->facts.workspace_bytes)
 		program->facts.workspace_bytes = desc.workspace_bytes;
-	program->facts.flops += node_flops(graph, node);
+	program->steps[index].cost = dtrain__op_cost_of(&desc);
+	program->facts.flops += program->steps[index].cost.flops;
 	return BETON_OK;
 }
 

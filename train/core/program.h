@@ -6,6 +6,7 @@
 #define DTRAIN_CORE_PROGRAM_H
 
 #include "graph.h"
+#include "op.h"
 
 /* A parameter's gradient is complete after this node. */
 typedef struct dtrain__ready {
@@ -17,6 +18,7 @@ typedef struct dtrain__ready {
 typedef struct dtrain__step {
 	dtrain_op *op;
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
+	dtrain__op_cost cost;
 } dtrain__step;
 
 struct dtrain_program {

@@ -16,12 +16,19 @@
 /* Who runs an op that cuDNN has an engine for. */
 typedef enum cuda_preference { CUDA_FASTEST, CUDA_CUDNN, CUDA_KERNELS } cuda_preference;
 
+/* dtrain_device_caps has the units. */
+typedef struct cuda_limits {
+	double bandwidth;
+	double flops[4];
+} cuda_limits;
+
 struct cuda_algorithms; /* which algorithm is the fastest for what: algorithms.h */
 
 struct dtrain_device {
 	const dtrain_device_api *api;
 	int index;
 	struct cudaDeviceProp properties;
+	cuda_limits limits;
 	bool tf32, deterministic;
 	pthread_mutex_t lock; /* held while an op is made, put on a stream or destroyed: cuDNN's handle is for one
 				 thread at a time */
@@ -69,6 +76,9 @@ struct dtrain_op {
 	void (*destroy)(void *state); /* NULL: nothing to free; called for a failed builder's state too */
 	void *state;
 };
+
+/* Limits that are not known are 0. */
+int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cuda_limits *out, beton_error *err);
 
 /* Builders, for one checked description each, with the device current and locked. 4-dimensional activations come plain
  * or NHWC, the rest plain. desc->outputs[].layout and .bytes are filled already by the rule (activations of 4

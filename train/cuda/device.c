@@ -151,6 +151,8 @@ static int start(dtrain_device *device, beton_error *err)
 {
 	int status = check_properties(device, err);
 	if (status == BETON_OK)
+		status = cuda_read_limits(device->index, &device->properties, device->tf32, &device->limits, err);
+	if (status == BETON_OK)
 		status = cuda_check(
 			cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid), err,
 			"device 'cuda' %d", device->index);
@@ -227,6 +229,8 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .threads = 1};
 	const struct cudaDeviceProp *gpu = &device->properties;
 	size_t dnn = cudnnGetVersion();
+	out->bandwidth = device->limits.bandwidth;
+	memcpy(out->flops, device->limits.flops, sizeof(out->flops));
 	snprintf(out->description, sizeof(out->description), "%.63s (%d.%d), %.1f GiB, CUDA %d.%d, cuDNN %zu.%zu.%zu",
 		 gpu->name, gpu->major, gpu->minor, (double)gpu->totalGlobalMem * 0x1p-30, CUDART_VERSION / 1000,
 		 CUDART_VERSION % 1000 / 10, dnn / 10000, dnn / 100 % 100, dnn % 100);

@@ -9,6 +9,7 @@
 #include <dtrain/optim.h>
 
 #include "scalars.h"
+#include "sgd.h"
 
 struct dtrain_sgd {
 	const dtrain_device_api *api;
@@ -16,9 +17,9 @@ struct dtrain_sgd {
 	dtrain_params *params;
 	dtrain_sgd_group *groups;
 	int32_t num_groups;
-	void *scaler;                /* state of the loss's scale; NULL */
-	dtrain_op *inspect, *update; /* with a scaler */
-	dtrain_op *op;
+	void *scaler;          /* state of the loss's scale; NULL */
+	dtrain__sgd_op ops[3]; /* with a scaler all of them; else the update of the weights */
+	int num_ops;
 	void *momentum;
 	void *workspace;
 	size_t workspace_bytes;
@@ -80,14 +81,24 @@ static int check_options(const dtrain_sgd_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-static int create_op(dtrain_sgd *sgd, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
+static int add_op(dtrain_sgd *sgd, const dtrain_op_desc *desc, void *const *inputs, void *const *outputs,
+		  beton_error *err)
 {
-	for (int i = 0; i < desc->num_outputs; i++)
-		desc->plain_output[i] = true;
-	int status = sgd->api->op_create(sgd->device, desc, out, err);
-	if (desc->workspace_bytes > sgd->workspace_bytes)
-		sgd->workspace_bytes = desc->workspace_bytes;
-	return status;
+	dtrain__sgd_op *op = &sgd->ops[sgd->num_ops];
+	op->desc = *desc;
+	for (int i = 0; i < desc->num_inputs; i++)
+		op->operands[i] = inputs[i];
+	for (int i = 0; i < desc->num_outputs; i++) {
+		op->operands[desc->num_inputs + i] = outputs[i];
+		op->desc.plain_output[i] = true;
+	}
+	int status = sgd->api->op_create(sgd->device, &op->desc, &op->op, err);
+	if (status != BETON_OK)
+		return status;
+	sgd->num_ops++;
+	if (op->desc.workspace_bytes > sgd->workspace_bytes)
+		sgd->workspace_bytes = op->desc.workspace_bytes;
+	return BETON_OK;
 }
 
 static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_error *err)
@@ -120,11 +131,15 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 				 .num_outputs = 1,
 				 .inputs = {scaler},
 				 .outputs = {scaler}};
-	int status = create_op(sgd, &step, &sgd->op, err);
+	void *values = dtrain_params_values(sgd->params), *grads = dtrain_params_grads(sgd->params);
+	void *inputs[] = {values, grads, sgd->momentum, sgd->scalars.memory, sgd->group, sgd->scaler};
+	int status = BETON_OK;
+	if (sgd->scaler)
+		status = add_op(sgd, &inspect, (void *[]){grads, sgd->scaler}, &sgd->scaler, err);
+	if (status == BETON_OK)
+		status = add_op(sgd, &step, inputs, (void *[]){values, sgd->momentum}, err);
 	if (status == BETON_OK && sgd->scaler)
-		status = create_op(sgd, &inspect, &sgd->inspect, err);
-	if (status == BETON_OK && sgd->scaler)
-		status = create_op(sgd, &update, &sgd->update, err);
+		status = add_op(sgd, &update, &sgd->scaler, &sgd->scaler, err);
 	if (status == BETON_OK && sgd->workspace_bytes)
 		status = sgd->api->alloc(sgd->device, sgd->workspace_bytes, &sgd->workspace, err);
 	return status;
@@ -226,10 +241,8 @@ void dtrain_sgd_destroy(dtrain_sgd **sgd)
 	dtrain_sgd *s = *sgd;
 	if (!s)
 		return;
-	dtrain_op *ops[] = {s->inspect, s->op, s->update};
-	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		if (ops[i])
-			s->api->op_destroy(ops[i]);
+	for (int i = 0; i < s->num_ops; i++)
+		s->api->op_destroy(s->ops[i].op);
 	dtrain__scalars_close(&s->scalars);
 	s->api->free(s->device, s->group);
 	s->api->free(s->device, s->workspace);
@@ -264,19 +277,21 @@ int dtrain_sgd_set_rate(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton
 
 int dtrain_sgd_apply(dtrain_sgd *sgd, dtrain_stream *stream, beton_error *err)
 {
-	void *values = dtrain_params_values(sgd->params), *grads = dtrain_params_grads(sgd->params);
-	void *inspect[] = {grads, sgd->scaler, sgd->scaler}, *update[] = {sgd->scaler, sgd->scaler};
-	void *plain[] = {values, grads, sgd->momentum, sgd->scalars.memory, sgd->group, values, sgd->momentum};
-	void *scaled[] = {values,     grads,       sgd->momentum, sgd->scalars.memory,
-			  sgd->group, sgd->scaler, values,        sgd->momentum};
 	int status = BETON_OK;
-	if (sgd->scaler)
-		status = sgd->api->op_run(sgd->inspect, stream, inspect, sgd->workspace, err);
-	if (status == BETON_OK)
-		status = sgd->api->op_run(sgd->op, stream, sgd->scaler ? scaled : plain, sgd->workspace, err);
-	if (status == BETON_OK && sgd->scaler)
-		status = sgd->api->op_run(sgd->update, stream, update, sgd->workspace, err);
+	for (int i = 0; i < sgd->num_ops && status == BETON_OK; i++)
+		status = sgd->api->op_run(sgd->ops[i].op, stream, sgd->ops[i].operands, sgd->workspace, err);
 	return status;
+}
+
+const dtrain__sgd_op *dtrain__sgd_ops(const dtrain_sgd *sgd, int *count)
+{
+	*count = sgd->num_ops;
+	return sgd->ops;
+}
+
+void *dtrain__sgd_workspace(const dtrain_sgd *sgd)
+{
+	return sgd->workspace;
 }
 
 int dtrain_sgd_step(dtrain_sgd *sgd, double lr, dtrain_stream *stream, beton_error *err)

@@ -118,6 +118,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 					      .minor = standin.capability % 10,
 					      .totalGlobalMem = standin.memory,
 					      .multiProcessorCount = 132,
+					      .memoryBusWidth = 6144,
 					      .warpSize = 32,
 					      .maxThreadsPerBlock = 1024};
 	snprintf(properties->name, sizeof(properties->name), "stand-in %d", device);
@@ -154,7 +155,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 	cudaError_t status = standin_enter(false);
 	if (status == cudaSuccess && device >= standin.devices)
 		status = standin_return(cudaErrorInvalidDevice);
-	*value = attribute == cudaDevAttrMultiProcessorCount ? 132 : 0;
+	*value = attribute == cudaDevAttrMultiProcessorCount ? 132
+		 : attribute == cudaDevAttrMemoryClockRate   ? 3201000
+		 : attribute == cudaDevAttrClockRate         ? 1980000
+							     : 0;
 	return status;
 }
 

@@ -185,6 +185,10 @@ typedef struct dtrain_device_caps {
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;
+	double bandwidth; /* of the device's memory by its clock and width, bytes a second; 0: not known */
+	/* Products of a type, by dtrain_dtype F32 (TF32 where that is on), F64, F16, BF16: 2 for each multiply-add, a
+	 * second, by the device's highest clock; 0: not known. */
+	double flops[4];
 	char description[128];
 } dtrain_device_caps;
 
