@@ -375,19 +375,33 @@ static int find(linear *self, bool fused, bool times, beton_error *err)
 	return BETON_OK;
 }
 
-static int choose(linear *self, beton_error *err)
+static int choose_new(linear *self, bool times, beton_error *err)
 {
-	char signature[160];
-	/* What is timed may be another one tomorrow. */
-	bool times = self->device->algorithms && !self->device->deterministic;
-	signature_of(self, signature, sizeof(signature));
-	if (times && recall(self, signature))
-		return BETON_OK;
 	int status = find(self, has_epilogue(self), times, err);
 	if (status == BETON_UNSUPPORTED && self->fused)
 		status = find(self, false, times, err);
-	if (status == BETON_OK && times)
-		remember(self, signature);
+	return status;
+}
+
+static int choose(linear *self, beton_error *err)
+{
+	char signature[160];
+	cuda_algorithms *algorithms = self->device->algorithms;
+	/* What is timed may be another one tomorrow. */
+	if (!algorithms || self->device->deterministic)
+		return choose_new(self, false, err);
+	signature_of(self, signature, sizeof(signature));
+	if (recall(self, signature))
+		return BETON_OK;
+	/* It may be known once it is our turn. */
+	int status = BETON_OK;
+	cuda_algorithms_begin(algorithms);
+	if (!recall(self, signature)) {
+		status = choose_new(self, true, err);
+		if (status == BETON_OK)
+			remember(self, signature);
+	}
+	cuda_algorithms_end(algorithms);
 	return status;
 }
 

@@ -6,8 +6,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -341,6 +344,44 @@ static void what_is_known_is_not_asked_again(void **state)
 	cuda_algorithms_close(device.algorithms);
 }
 
+/* Two ranks, of which this one chooses first: the other waits, and finds what was chosen. */
+static void ranks_wait_for_each_other(void **state)
+{
+	(void)state;
+	char folder[] = "/tmp/dtrain-linear-XXXXXX", command[64], ready = 0;
+	dtrain_device device = {.index = 0}, other = {.index = 0};
+	int begun[2], status = -1;
+	assert_non_null(mkdtemp(folder));
+	setenv("DTRAIN_CACHE", folder, 1);
+	assert_int_equal(pipe(begun), 0);
+	assert_int_equal(cuda_algorithms_open("gpu", &device.algorithms, NULL), BETON_OK);
+	assert_int_equal(cuda_algorithms_open("gpu", &other.algorithms, NULL), BETON_OK);
+	fake = (fake_blas){.fail_at = 0};
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		if (read(begun[0], &ready, 1) != 1)
+			_exit(99);
+		run_all(&other, DTRAIN_F32, 3, 17, 5, true);
+		_exit(fake.heuristics);
+	}
+	cuda_algorithms_begin(device.algorithms);
+	assert_int_equal(write(begun[1], &ready, 1), 1);
+	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
+	cuda_algorithms_end(device.algorithms);
+	assert_int_equal(fake.heuristics, 3);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	cuda_algorithms_close(device.algorithms);
+	cuda_algorithms_close(other.algorithms);
+	close(begun[0]);
+	close(begun[1]);
+	setenv("DTRAIN_CACHE", "", 1);
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	assert_int_equal(system(command), 0);
+}
+
 /* What the heuristics propose is tried where there is memory for it. */
 static void try_broken(dtrain_device *device, unsigned fused, unsigned plain, cublasLtEpilogue_t epilogue)
 {
@@ -423,6 +464,7 @@ int main(void)
 		cmocka_unit_test(relu_comes_with_the_product),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),
+		cmocka_unit_test(ranks_wait_for_each_other),
 		cmocka_unit_test(what_does_not_work_is_not_taken),
 		cmocka_unit_test(every_failure_leaves_nothing),
 	};
