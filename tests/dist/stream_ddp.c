@@ -85,13 +85,14 @@ static float gradient(int rank, int step, int64_t i)
 }
 
 /* As a program does, on the stream: copies each parameter's gradient in flat order, and calls the hook behind it. */
-static void backward(struct model *model, bool sync)
+static int try_backward(struct model *model, bool sync)
 {
 	const dtrain_program_hooks *hooks = dtrain_ddp_hooks(model->ddp, sync);
 	float *device = grads_of(model);
 	int64_t done = 0;
+	int status = BETON_OK;
 
-	while (done < model->count) {
+	while (done < model->count && !status) {
 		int64_t next = model->count;
 		int param = -1;
 
@@ -107,10 +108,15 @@ static void backward(struct model *model, bool sync)
 		if (param < 0)
 			break; /* padding */
 		upload(&model->place, device + done, model->gradients + done, (size_t)(next - done) * sizeof(float));
-		MUST(hooks->grad_ready(hooks->context, param, model->place.stream, &err));
+		status = hooks->grad_ready(hooks->context, param, model->place.stream, &err);
 		done = next;
 	}
-	MUST(dtrain_ddp_finish(model->ddp, model->place.stream, &err));
+	return status ? status : dtrain_ddp_finish(model->ddp, model->place.stream, &err);
+}
+
+static void backward(struct model *model, bool sync)
+{
+	MUST(try_backward(model, sync));
 }
 
 static void set_gradients(const struct rank *r, struct model *model, int step)
@@ -209,7 +215,8 @@ static void rank_adds_up_captured(struct rank *r)
 	close_model(r, &model);
 }
 
-/* A rank that dies in the middle of backward: the others learn it, with the bucket, before they use a gradient. */
+/* A rank that dies in the middle of backward: the others learn it, with the bucket, before they use a gradient, some of
+ * them before they have put all of their own on the stream. */
 static int rank_loses_another(struct rank *r)
 {
 	struct model model;
@@ -222,9 +229,11 @@ static int rank_loses_another(struct rank *r)
 		set_gradients(r, &model, 0);
 		if (i == 3 && r->rank == 1)
 			raise(SIGKILL);
-		backward(&model, true);
-		MUST(model.place.api->stream_synchronize(model.place.stream, &err));
-		status = dtrain_ddp_get_step(model.ddp, &step, &err);
+		status = try_backward(&model, true);
+		if (!status)
+			status = model.place.api->stream_synchronize(model.place.stream, &err);
+		if (!status)
+			status = dtrain_ddp_get_step(model.ddp, &step, &err);
 	}
 	fprintf(stderr, "%s\n", err.message);
 	close_model(r, &model);
