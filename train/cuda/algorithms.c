@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algorithms.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,9 +11,10 @@
 
 #include "cache.h"
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/system.h"
 
-#define FORMAT 1
+#define FORMAT "dtrain-algorithms-2"
 
 /* A file of ours has some 100 bytes for each algorithm; nothing as large as this is one. */
 #define MAX_FILE_BYTES (16 << 20)
@@ -23,6 +26,7 @@ struct cuda_algorithms {
 	int choosing;       /* how often cuda_algorithms_begin was called and not ended */
 	int chooser;        /* the lock of the one who chooses; -1: not held */
 	bool impatient;     /* another process held it for too long */
+	int damaged;        /* as cuda_algorithms_damaged tells; atomic */
 };
 
 /* ---- where the file is ---- */
@@ -32,59 +36,133 @@ static char *path_of(const char *key)
 	char *folder = cuda_cache_folder(), *name = strdup(key), *path = NULL;
 	if (folder && name) {
 		cuda_cache_make_harmless(name);
-		path = bt_format("%s/algorithms-%s.json", folder, name);
+		path = bt_format("%s/algorithms-%s", folder, name);
 	}
 	free(folder);
 	free(name);
 	return path;
 }
 
-/* ---- reading ---- */
+/* ---- lines: "CHECKSUM JSON", with the checksum of the key and the JSON ---- */
 
-static bool is_algorithm(const json_t *value)
+enum { CHECKSUM = 16 };
+
+static uint64_t checksum_of(const char *key, const char *json, size_t length)
 {
-	size_t count = json_array_size(value);
-	if (!json_is_array(value) || count == 0 || count > CUDA_ALGORITHM_NUMBERS)
-		return false;
-	for (size_t i = 0; i < count; i++)
-		if (!json_is_integer(json_array_get(value, i)))
-			return false;
-	return true;
+	XXH64_hash_t seed = XXH3_64bits(key, strlen(key));
+	return XXH3_64bits_withSeed(json, length, seed);
 }
 
-/* Adds what the file has and we do not. */
+/* Takes the value. */
+static int write_line(FILE *out, const char *key, json_t *value)
+{
+	char *json = value ? json_dumps(value, JSON_COMPACT) : NULL;
+	int failed = !json || fprintf(out, "%016" PRIx64 " %s\n", checksum_of(key, json, strlen(json)), json) < 0;
+	free(json);
+	json_decref(value);
+	return failed;
+}
+
+/* NULL: the line is damaged, or of another key. */
+static json_t *read_line(const char *key, const char *line, size_t length)
+{
+	char right[CHECKSUM + 2];
+	if (length <= CHECKSUM + 1)
+		return NULL;
+	const char *json = line + CHECKSUM + 1;
+	length -= CHECKSUM + 1;
+	snprintf(right, sizeof(right), "%016" PRIx64 " ", checksum_of(key, json, length));
+	return memcmp(line, right, CHECKSUM + 1) == 0 ? json_loadb(json, length, 0, NULL) : NULL;
+}
+
+/* ---- reading ---- */
+
+/* The number of algorithms that the first line announces: [FORMAT, key, number]; -1: it is no such line. */
+static int read_head(const json_t *line)
+{
+	const char *format = json_string_value(json_array_get(line, 0));
+	const json_t *count = json_array_get(line, 2);
+	return format && strcmp(format, FORMAT) == 0 && json_is_integer(count) ? (int)json_integer_value(count) : -1;
+}
+
+/* Takes the line, [signature, number...], out of which it keeps the numbers. */
+static bool add_line(cuda_algorithms *algorithms, json_t *line)
+{
+	json_t *first = json_incref(json_array_get(line, 0));
+	const char *signature = json_string_value(first);
+	size_t count = json_array_size(line);
+	bool sound = signature && count > 1 && count <= 1 + CUDA_ALGORITHM_NUMBERS;
+	for (size_t i = 1; i < count && sound; i++)
+		sound = json_is_integer(json_array_get(line, i));
+	if (sound && !json_object_get(algorithms->algorithms, signature))
+		sound = json_array_remove(line, 0) == 0 &&
+			json_object_set(algorithms->algorithms, signature, line) == 0;
+	json_decref(first);
+	json_decref(line);
+	return sound;
+}
+
+/* Adds what the file has and we do not, and counts what it should have and has not. */
 static void merge_file(cuda_algorithms *algorithms)
 {
 	size_t length = 0;
 	char *text = cuda_cache_read(algorithms->path, MAX_FILE_BYTES, &length);
-	json_t *root = text ? json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	free(text);
-	const char *key = json_string_value(json_object_get(root, "key"));
-	bool ours = json_integer_value(json_object_get(root, "format")) == FORMAT && key &&
-		    strcmp(key, algorithms->key) == 0;
-	if (ours) {
-		const char *signature;
-		json_t *value;
-		json_object_foreach(json_object_get(root, "algorithms"), signature, value)
-		{
-			if (is_algorithm(value) && !json_object_get(algorithms->algorithms, signature))
-				json_object_set(algorithms->algorithms, signature, value);
+	if (!text) {
+		/* It is there, and cannot be read, or is empty. */
+		if (access(algorithms->path, F_OK) == 0)
+			__atomic_store_n(&algorithms->damaged, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	int announced = -1, sound = 0, lines = 0;
+	const char *line = text, *end = text + length;
+	for (const char *next; line < end; line = next + 1, lines++) {
+		next = memchr(line, '\n', (size_t)(end - line));
+		if (!next)
+			next = end;
+		json_t *value = read_line(algorithms->key, line, (size_t)(next - line));
+		if (lines == 0) {
+			announced = read_head(value);
+			json_decref(value);
+		} else {
+			sound += value && add_line(algorithms, value);
 		}
 	}
-	json_decref(root);
+	free(text);
+	/* Without its head a file had one algorithm more at least than it has lines behind it. */
+	int damaged = announced < 0 ? lines - sound : announced - sound;
+	if (damaged > 0)
+		__atomic_store_n(&algorithms->damaged, damaged, __ATOMIC_RELAXED);
 }
 
 /* ---- writing ---- */
 
+static int write_lines(const cuda_algorithms *algorithms, FILE *out)
+{
+	const char *signature;
+	json_t *numbers;
+	int failed = write_line(
+		out, algorithms->key,
+		json_pack("[s, s, i]", FORMAT, algorithms->key, (int)json_object_size(algorithms->algorithms)));
+	json_object_foreach(algorithms->algorithms, signature, numbers)
+	{
+		json_t *line = json_copy(numbers);
+		if (!line || json_array_insert_new(line, 0, json_string(signature)) != 0)
+			failed = 1;
+		failed |= write_line(out, algorithms->key, line);
+	}
+	return failed;
+}
+
 static int write_file(const cuda_algorithms *algorithms, beton_error *err)
 {
-	json_t *root = json_pack("{s:i, s:s, s:O}", "format", FORMAT, "key", algorithms->key, "algorithms",
-				 algorithms->algorithms);
-	char *text = root ? json_dumps(root, JSON_INDENT(0) | JSON_SORT_KEYS) : NULL;
-	json_decref(root);
-	if (!text)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", algorithms->path);
-	int status = cuda_cache_write(algorithms->path, text, strlen(text), err);
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	int failed = !out || write_lines(algorithms, out);
+	if (out && fclose(out) != 0)
+		failed = 1;
+	int status = failed ? bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", algorithms->path)
+			    : cuda_cache_write(algorithms->path, text, length, err);
 	free(text);
 	return status;
 }
@@ -175,6 +253,11 @@ void cuda_algorithms_close(cuda_algorithms *algorithms)
 const char *cuda_algorithms_path(const cuda_algorithms *algorithms)
 {
 	return algorithms->path;
+}
+
+int cuda_algorithms_damaged(const cuda_algorithms *algorithms)
+{
+	return __atomic_load_n(&algorithms->damaged, __ATOMIC_RELAXED);
 }
 
 bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signature, cuda_algorithm *out)

@@ -2,9 +2,10 @@
  *
  * Which algorithm is the fastest for what: found by timing on the GPU, kept on disk.
  *
- * A store is one JSON file for each kind of GPU and version of the libraries, in the folder of cache.h. Ranks that
- * start together share it: who writes takes a lock, adds what others wrote since, and replaces the file as a whole. A
- * file that is damaged, of another format or of another key counts as empty, and is replaced. It is an aid alone:
+ * A store is one file for each kind of GPU and version of the libraries, in the folder of cache.h. Ranks that start
+ * together share it: who writes takes a lock, adds what others wrote since, and replaces the file as a whole. Each
+ * algorithm is a line with a checksum, and the first line says how many there are: of a file that was cut or damaged
+ * the sound lines count, and the number of the others is known. A file of another key has none. It is an aid alone:
  * nothing fails because of it, and whoever takes an algorithm from it must be ready to find that it does not work.
  */
 #ifndef DTRAIN_CUDA_ALGORITHMS_H
@@ -31,6 +32,9 @@ int cuda_algorithms_open(const char *key, cuda_algorithms **out, beton_error *er
 void cuda_algorithms_close(cuda_algorithms *algorithms); /* NULL allowed */
 /* Of its file; NULL: none. */
 const char *cuda_algorithms_path(const cuda_algorithms *algorithms);
+/* How many algorithms of the file were lost when it was read last with a fault in it, as far as it still tells: at
+ * least 1; without a fault 0. What is put next replaces the file by a sound one. Any thread. */
+int cuda_algorithms_damaged(const cuda_algorithms *algorithms);
 
 bool cuda_algorithms_find(const cuda_algorithms *algorithms, const char *signature, cuda_algorithm *out);
 /* Remembers it, and writes the file. An error means that the file could not be written, and may be ignored: this

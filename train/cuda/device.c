@@ -237,6 +237,9 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 	int refused = __atomic_load_n(&device->refused_plans, __ATOMIC_RELAXED);
 	if (refused > 0)
 		bt_append(out->description, sizeof(out->description), ", %d stored plans refused", refused);
+	int damaged = cuda_algorithms_damaged(device->algorithms);
+	if (damaged > 0)
+		bt_append(out->description, sizeof(out->description), ", %d stored algorithms damaged", damaged);
 }
 
 static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
