@@ -198,16 +198,19 @@ static int save(cuda_algorithms *algorithms, beton_error *err)
 /* Compiling and timing the candidates of one op takes seconds. */
 enum { CHOOSER_PATIENCE_MS = 120000 };
 
-void cuda_algorithms_begin(cuda_algorithms *algorithms)
+void cuda_algorithms_begin(cuda_algorithms *algorithms, pthread_mutex_t *held)
 {
 	if (!algorithms || algorithms->choosing++ > 0 || !algorithms->path || algorithms->impatient)
 		return;
-	if (lock(algorithms, "choosing", CHOOSER_PATIENCE_MS, &algorithms->chooser, NULL) == BETON_OK) {
+	/* Who comes meanwhile does not wait, and so leaves alone what we change. */
+	int chooser = -1;
+	pthread_mutex_unlock(held);
+	int status = lock(algorithms, "choosing", CHOOSER_PATIENCE_MS, &chooser, NULL);
+	pthread_mutex_lock(held);
+	algorithms->impatient = status != BETON_OK;
+	algorithms->chooser = status == BETON_OK ? chooser : -1;
+	if (status == BETON_OK)
 		merge_file(algorithms);
-		return;
-	}
-	algorithms->chooser = -1;
-	algorithms->impatient = true;
 }
 
 void cuda_algorithms_end(cuda_algorithms *algorithms)

@@ -11,6 +11,7 @@
 #ifndef DTRAIN_CUDA_ALGORITHMS_H
 #define DTRAIN_CUDA_ALGORITHMS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,8 +44,9 @@ int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, cons
 			beton_error *err);
 
 /* Around a choice: of the processes that share the store one chooses, and the others wait, for two minutes at most, and
- * then find what it chose. May be nested. NULL allowed. */
-void cuda_algorithms_begin(cuda_algorithms *algorithms);
+ * then find what it chose. held: the mutex under which all threads of this process use the store; it is released while
+ * this one waits. May be nested. NULL allowed as the store. */
+void cuda_algorithms_begin(cuda_algorithms *algorithms, pthread_mutex_t *held);
 void cuda_algorithms_end(cuda_algorithms *algorithms);
 
 /* Runs candidate `index` and tells the milliseconds of one run; anything but BETON_OK: it does not work. */

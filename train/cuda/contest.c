@@ -233,7 +233,7 @@ int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 	if (recall(device, signature, &winner))
 		return winner;
 	/* It may be known once it is our turn. */
-	cuda_algorithms_begin(device->algorithms);
+	cuda_algorithms_begin(device->algorithms, &device->lock);
 	if (!recall(device, signature, &winner))
 		winner = hold(device, signature, desc, backward_of, ways);
 	cuda_algorithms_end(device->algorithms);

@@ -31,7 +31,8 @@ struct dtrain_device {
 	cuda_limits limits;
 	bool tf32, deterministic;
 	pthread_mutex_t lock; /* held while an op is made, put on a stream or destroyed: cuDNN's handle is for one
-				 thread at a time */
+				 thread at a time. Who makes an op leaves it while engines are compiled, and while
+				 another process chooses */
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
 	/* Pinned memory that a kernel writes when a label is out of range: 1 + its row in the lower half, the label (or

@@ -190,8 +190,8 @@ void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
  * which is for one thread at a time. graph: of which of the op's graphs the configurations are (dnn_compile.c). */
 void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
 		 uint64_t until);
-/* The text that the plan of a choice has in the store. To be freed; NULL: no memory. */
-char *dnn_plan_name(const dnn_graph *graph, const dnn_choice *choice);
+/* Whether the target's store has the plan of a choice. */
+bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice);
 
 /* A description of a GPU (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR): that of a handle, or from cuDNN's JSON. */
 int dnn_properties_of_handle(cudnnHandle_t handle, dnn_descriptor *out, beton_error *err);

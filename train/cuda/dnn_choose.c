@@ -208,7 +208,7 @@ static int make_working_plan(dtrain_device *device, const dnn_target *target, dn
 	bool refused = status != BETON_NOT_FOUND;
 	__atomic_fetch_add(&device->refused_plans, refused, __ATOMIC_RELAXED);
 	way.origin = refused ? DNN_COMPILED : DNN_STORED_OR_COMPILED;
-	cuda_algorithms_begin(device->algorithms);
+	cuda_algorithms_begin(device->algorithms, &device->lock);
 	status = dnn_config_from_choice(graph, target, &choice, &config, err);
 	if (status == BETON_OK)
 		status = make_plan(device, &way, graph, config, tried, out, err);
@@ -216,25 +216,40 @@ static int make_working_plan(dtrain_device *device, const dnn_target *target, dn
 	return status;
 }
 
-/* Of the first configurations, those that cuDNN compiles: by several threads, where the GPU can be described to them.
- */
+/* Puts plans that are missing into the store, while other processes wait for it: where the GPU can be described,
+ * without the handle, and so without the device's lock, which other threads need for their ops. */
+static void compile_missing(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
+			    const dnn_choice *choices, int count, uint64_t until)
+{
+	dnn_choice missing[DNN_MAX_COMPILED];
+	int num_missing = 0;
+	dnn_target described = *target;
+	for (int i = 0; i < count && target->store; i++)
+		if (!dnn_plan_is_stored(all->graphs[graph], target, &choices[i]))
+			missing[num_missing++] = choices[i];
+	described.handle = NULL;
+	described.driver = 0;
+	if (num_missing == 0 || dnn_properties_of_handle(device->dnn, &described.properties, NULL) != BETON_OK)
+		return;
+	cuda_algorithms_begin(device->algorithms, &device->lock);
+	pthread_mutex_unlock(&device->lock);
+	dnn_compile(all->desc, graph, &described, missing, num_missing, until);
+	pthread_mutex_lock(&device->lock);
+	cuda_algorithms_end(device->algorithms);
+	cudnnBackendDestroyDescriptor(described.properties);
+}
+
+/* Of the first configurations, those that cuDNN compiles. */
 static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
 			  const dnn_configs *configs, int most, uint64_t until)
 {
 	dnn_choice choices[DNN_MAX_COMPILED];
 	int count = 0;
-	dnn_target described = *target;
 	for (int i = 0; i < configs->count && count < most && count < DNN_MAX_COMPILED; i++)
 		if (dnn_config_is_compiled(configs->list[i]) &&
 		    dnn_config_choice(configs->list[i], &choices[count], NULL) == BETON_OK)
 			count++;
-	described.handle = NULL;
-	described.driver = 0;
-	if (count < 2 || !target->store ||
-	    dnn_properties_of_handle(device->dnn, &described.properties, NULL) != BETON_OK)
-		return;
-	dnn_compile(all->desc, graph, &described, choices, count, until);
-	cudnnBackendDestroyDescriptor(described.properties);
+	compile_missing(device, target, all, graph, choices, count, until);
 }
 
 /* Plans configurations of one graph until there are `most` plans that run. When time is up, and one runs, only those
@@ -310,8 +325,11 @@ static dnn_plan *recall(dtrain_device *device, const char *signature, const dnn_
 	choice.engine = known.numbers[1];
 	choice.num_knobs = (known.count - 2) / 2;
 	memcpy(choice.knobs, &known.numbers[2], (size_t)choice.num_knobs * sizeof(choice.knobs[0]));
-	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK ||
-	    make_working_plan(device, target, graph, config, false, &plan, NULL) != BETON_OK)
+	if (dnn_config_from_choice(graph, target, &choice, &config, NULL) != BETON_OK)
+		return NULL;
+	if (dnn_config_is_compiled(config))
+		compile_missing(device, target, all, (int)known.numbers[0], &choice, 1, UINT64_MAX);
+	if (make_working_plan(device, target, graph, config, false, &plan, NULL) != BETON_OK)
 		return NULL;
 	return plan;
 }
@@ -332,7 +350,8 @@ static void remember(cuda_algorithms *store, const char *signature, const candid
 
 /* ---- the choice ---- */
 
-/* A plan that ops have in common, as a network has its shapes several times. */
+/* A plan that ops have in common, as a network has its shapes several times. Of threads that choose for one and the
+ * same graph at once, each may have its own. */
 struct dnn_shared {
 	struct dnn_shared *next;
 	dnn_plan *plan;
@@ -366,7 +385,7 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	if (*out)
 		return BETON_OK;
 	/* It may be known once it is our turn. */
-	cuda_algorithms_begin(device->algorithms);
+	cuda_algorithms_begin(device->algorithms, &device->lock);
 	*out = recall(device, signature, target, all);
 	if (!*out)
 		status = choose_by_timing(device, signature, target, all, out, err);

@@ -11,7 +11,6 @@
 
 #include "common/system.h"
 #include "dnn.h"
-#include "dnn_store.h"
 
 /* More would be held up by what they have in common. */
 enum { MAX_THREADS = 8 };
@@ -28,23 +27,13 @@ typedef struct job {
 	atomic_int next;
 } job;
 
-static bool is_stored(const dnn_target *target, const dnn_graph *graph, const dnn_choice *choice)
-{
-	size_t length;
-	char *name = dnn_plan_name(graph, choice), *text = name ? dnn_store_read(target->store, name, &length) : NULL;
-	bool stored = text != NULL;
-	free(name);
-	free(text);
-	return stored;
-}
-
 /* Whoever needs a plan that could not be made here will see why. */
 static void compile_some(job *j, dnn_graph *graph, const dnn_target *target)
 {
 	for (int i; (i = atomic_fetch_add(&j->next, 1)) < j->count && bt_now_ns() < j->until;) {
 		dnn_descriptor config;
 		dnn_plan *plan;
-		if (is_stored(target, graph, &j->choices[i]) ||
+		if (dnn_plan_is_stored(graph, target, &j->choices[i]) ||
 		    dnn_config_from_choice(graph, target, &j->choices[i], &config, NULL) != BETON_OK)
 			continue;
 		if (dnn_plan_create(graph, target, config, &plan, NULL) == BETON_OK)

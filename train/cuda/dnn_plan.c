@@ -399,13 +399,23 @@ static int finish_plan(dnn_plan *plan, const dnn_target *target, const char *jso
 
 /* ---- plans in the store ---- */
 
-char *dnn_plan_name(const dnn_graph *graph, const dnn_choice *choice)
+static char *dnn_plan_name(const dnn_graph *graph, const dnn_choice *choice)
 {
 	char knobs[DNN_MAX_KNOBS * 44] = "";
 	for (int i = 0; i < choice->num_knobs; i++)
 		bt_append(knobs, sizeof(knobs), " %lld:%lld", (long long)choice->knobs[i][0],
 			  (long long)choice->knobs[i][1]);
 	return bt_format("%s engine %lld%s", graph->signature, (long long)choice->engine, knobs);
+}
+
+bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice)
+{
+	size_t length;
+	char *name = dnn_plan_name(graph, choice), *text = name ? dnn_store_read(target->store, name, &length) : NULL;
+	bool stored = text != NULL;
+	free(name);
+	free(text);
+	return stored;
 }
 
 /* cuDNN refuses a plan that was made for another version of the driver, as it would one for another GPU. The driver

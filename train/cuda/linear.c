@@ -395,7 +395,7 @@ static int choose(linear *self, beton_error *err)
 		return BETON_OK;
 	/* It may be known once it is our turn. */
 	int status = BETON_OK;
-	cuda_algorithms_begin(algorithms);
+	cuda_algorithms_begin(algorithms, &self->device->lock);
 	if (!recall(self, signature)) {
 		status = choose_new(self, true, err);
 		if (status == BETON_OK)

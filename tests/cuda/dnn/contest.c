@@ -120,7 +120,9 @@ static void check(int64_t channels, bool mask, int winner)
 {
 	dtrain_device device = open_device();
 	dtrain_op_desc desc = describe(channels, mask);
+	pthread_mutex_lock(&device.lock);
 	assert_int_equal(cuda_contest(&device, &desc, mask ? backward_of : NULL, ways), winner);
+	pthread_mutex_unlock(&device.lock);
 	cuda_algorithms_close(device.algorithms);
 	assert_int_equal(standin.live, 0);
 }
@@ -202,6 +204,7 @@ static void preferences_are_kept(void **state)
 	dtrain_device device = open_device();
 	dtrain_op_desc desc = describe(8, true);
 	plays.ns[0][0] = 20000;
+	pthread_mutex_lock(&device.lock);
 	assert_true(cuda_kernels_win(&device, CUDA_KERNELS, &desc, backward_of, ways));
 	assert_false(cuda_kernels_win(&device, CUDA_CUDNN, &desc, backward_of, ways));
 	device.deterministic = true;
@@ -211,6 +214,7 @@ static void preferences_are_kept(void **state)
 	device.deterministic = false;
 	assert_true(cuda_kernels_win(&device, CUDA_FASTEST, &desc, backward_of, ways));
 	assert_true(plays.runs > 0);
+	pthread_mutex_unlock(&device.lock);
 	cuda_algorithms_close(device.algorithms);
 }
 

@@ -362,13 +362,16 @@ static void ranks_wait_for_each_other(void **state)
 	if (child == 0) {
 		if (read(begun[0], &ready, 1) != 1)
 			_exit(99);
+		pthread_mutex_lock(&other.lock);
 		run_all(&other, DTRAIN_F32, 3, 17, 5, true);
 		_exit(fake.heuristics);
 	}
-	cuda_algorithms_begin(device.algorithms);
+	pthread_mutex_lock(&device.lock);
+	cuda_algorithms_begin(device.algorithms, &device.lock);
 	assert_int_equal(write(begun[1], &ready, 1), 1);
 	run_all(&device, DTRAIN_F32, 3, 17, 5, true);
 	cuda_algorithms_end(device.algorithms);
+	pthread_mutex_unlock(&device.lock);
 	assert_int_equal(fake.heuristics, 3);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
