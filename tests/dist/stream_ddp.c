@@ -3,6 +3,7 @@
  * DDP on a stream-ordered group with real processes, on the test device "far": eager, accumulated and captured, and a
  * rank that dies.
  */
+#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,6 +22,19 @@
 #include "far_place.h"
 
 static beton_error err;
+
+/* Where the library reads which machine this is, the test says it: in place of the C library's. */
+FILE *fopen(const char *path, const char *mode)
+{
+	FILE *(*next)(const char *, const char *);
+	void *symbol = dlsym(RTLD_NEXT, "fopen");
+	char *machine = getenv("TEST_MACHINE");
+
+	memcpy(&next, &symbol, sizeof(next));
+	if (machine && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
+		return fmemopen(machine, strlen(machine), "r");
+	return next(path, mode);
+}
 
 #define LAYERS 5
 #define WIDTH 60
@@ -32,7 +47,7 @@ struct model {
 	int64_t count;
 };
 
-static void open_model(struct rank *r, struct model *model)
+static void open_model_registered(struct rank *r, struct model *model, dtrain_ddp_registration registration)
 {
 	dtrain_shape matrix = dtrain_shape_of(2, (int64_t[]){WIDTH, WIDTH}),
 		     vector = dtrain_shape_of(1, (int64_t[]){WIDTH});
@@ -56,6 +71,7 @@ static void open_model(struct rank *r, struct model *model)
 	dtrain_ddp_options_init(&options);
 	options.first_bucket_bytes = 1000;
 	options.bucket_bytes = 20000;
+	options.registration = registration;
 	MUST(dtrain_ddp_create(r->group, model->params, &options, &model->ddp, &err));
 	REQUIRE(dtrain_ddp_bucket_count(model->ddp) >= 3);
 	memset(values, 0, sizeof(values));
@@ -64,6 +80,11 @@ static void open_model(struct rank *r, struct model *model)
 	model->count = dtrain_params_flat_count(model->params) + DTRAIN_GRAD_EXTRA;
 	model->gradients = calloc((size_t)model->count, sizeof(float));
 	REQUIRE(model->gradients);
+}
+
+static void open_model(struct rank *r, struct model *model)
+{
+	open_model_registered(r, model, DTRAIN_DDP_REGISTER_WITHIN_MACHINE);
 }
 
 static void close_model(struct rank *r, struct model *model)
@@ -240,6 +261,26 @@ static int rank_loses_another(struct rank *r)
 	return -status;
 }
 
+/* Registrations go by the mode; who is apart has a machine of its own. */
+static void rank_registers(struct rank *r, const char *mode)
+{
+	static const char *const modes[] = {"within", "always", "never"};
+	struct model model;
+	char machine[24];
+	int registration = 0;
+
+	while (strncmp(mode, modes[registration], strlen(modes[registration])) != 0)
+		registration++;
+	snprintf(machine, sizeof(machine), "machine %d", r->rank / 2);
+	if (strstr(mode, "apart"))
+		setenv("TEST_MACHINE", machine, 1);
+	open_model_registered(r, &model, (dtrain_ddp_registration)registration);
+	set_gradients(r, &model, 0);
+	backward(&model, true);
+	check_sum(r, &model, 0, 0);
+	close_model(r, &model);
+}
+
 static int rank_main(struct rank *r)
 {
 	const char *mode = r->mode + strlen("no-group-");
@@ -248,6 +289,8 @@ static int rank_main(struct rank *r)
 		rank_adds_up(r);
 	else if (strcmp(mode, "sums-captured") == 0)
 		rank_adds_up_captured(r);
+	else if (strncmp(mode, "registers-", 10) == 0)
+		rank_registers(r, mode + 10);
 	else if (strcmp(mode, "loses") == 0)
 		return rank_loses_another(r);
 	else
@@ -277,10 +320,37 @@ static void lost_gradients_are_not_used(void **state)
 	end_store(&ranks);
 }
 
+static void gradients_are_registered_within_a_machine(void **state)
+{
+	static const struct {
+		const char *mode;
+		int ranks, registrations;
+	} cases[] = {
+		{"no-group-registers-within", 3, 3},       {"no-group-registers-never", 2, 0},
+		{"no-group-registers-within-apart", 3, 0}, {"no-group-registers-within-apart", 2, 2},
+		{"no-group-registers-always-apart", 3, 3},
+	};
+	char path[] = "/tmp/dtrain-registrations-XXXXXX", got[16];
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	setenv("DTRAIN_FAR_REGISTRATIONS", path, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(ftruncate(fd, 0), 0);
+		run_ranks(cases[i].mode, cases[i].ranks);
+		assert_int_equal(pread(fd, got, sizeof(got), 0), cases[i].registrations);
+	}
+	unsetenv("DTRAIN_FAR_REGISTRATIONS");
+	close(fd);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gradients_become_the_sum),
+		cmocka_unit_test(gradients_are_registered_within_a_machine),
 		cmocka_unit_test(lost_gradients_are_not_used),
 	};
 	int status;

@@ -61,6 +61,14 @@ int dtrain__check_devices(const char *group, const struct device_place *places, 
 	return BETON_OK;
 }
 
+static bool is_one_machine(const struct device_place *places, int size)
+{
+	for (int i = 1; i < size; i++)
+		if (strcmp(places[i].machine, places[0].machine) != 0)
+			return false;
+	return true;
+}
+
 static int set_bytes(const struct group_member *member, const char *what, int rank, const void *bytes, size_t size,
 		     beton_error *err)
 {
@@ -95,7 +103,7 @@ static int get_bytes(const struct group_member *member, const char *what, int ra
 
 /* Every rank looks at all devices: no rank is left waiting for one that was refused. */
 static int exchange_devices(const struct group_member *member, dtrain_device *device,
-			    const dtrain_group_backend *backend, bool share, beton_error *err)
+			    const dtrain_group_backend *backend, bool share, bool *within_machine, beton_error *err)
 {
 	struct device_place *places = calloc((size_t)member->size, sizeof(*places));
 	struct device_place *own = places ? &places[member->rank] : NULL;
@@ -125,6 +133,7 @@ static int exchange_devices(const struct group_member *member, dtrain_device *de
 		status = dtrain__check_devices(member->name, places, member->size, err);
 	if (status == BETON_INVALID_ARGUMENT && share)
 		status = backend->check_sharing(err);
+	*within_machine = !status && is_one_machine(places, member->size);
 	free(places);
 	return status;
 }
@@ -168,7 +177,10 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
 	/* The parts of a group have its devices. */
 	if (!status && !parent)
-		status = exchange_devices(&group->member, group->device, backend, share_device, err);
+		status = exchange_devices(&group->member, group->device, backend, share_device,
+					  &streams->within_machine, err);
+	else if (!status)
+		streams->within_machine = parent->streams->within_machine;
 	if (!status) {
 		status = connect_state(group, streams, parent, color, err);
 		if (status)

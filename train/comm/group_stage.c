@@ -49,6 +49,11 @@ int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t byte
 	return status;
 }
 
+bool dtrain__group_is_within_machine(const dtrain_group *group)
+{
+	return group->streams && group->streams->within_machine;
+}
+
 int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err)
 {
 	struct group_streams *streams = group->streams;

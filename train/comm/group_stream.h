@@ -45,6 +45,7 @@ struct group_streams {
 	const dtrain_group_backend *backend; /* NULL: alone on a device that has none */
 	void *state;                         /* NULL: alone; changed with the mutex held */
 	struct group_lane *lane;
+	bool within_machine;            /* all its ranks are on one */
 	int alarm;                      /* descriptor of a last will: see dtrain__group_leave_alarm */
 	struct group_sequence sequence; /* guarded by the lane's lock */
 	pthread_t thread;

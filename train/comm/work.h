@@ -29,6 +29,9 @@ int dtrain__work_wait_timed(dtrain_work **work, uint64_t *start_ns, uint64_t *en
 /* Collective: `bytes` of each rank, in memory of the host, for all in rank order. */
 int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t bytes, void *all, beton_error *err);
 
+/* All ranks of a stream-ordered group are on one machine. A part of a group has the machines of the whole. */
+bool dtrain__group_is_within_machine(const dtrain_group *group);
+
 /* Tells the backend of memory that it will often be given. *handle NULL: it does not want to know, or cannot do it,
  * which is no error. */
 int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err);

@@ -22,7 +22,7 @@ void dtrain_ddp_options_init(dtrain_ddp_options *options)
 	*options = (dtrain_ddp_options){.struct_size = sizeof(*options),
 					.first_bucket_bytes = DEFAULT_FIRST_BUCKET_BYTES,
 					.bucket_bytes = DEFAULT_BUCKET_BYTES,
-					.register_gradients = true};
+					.registration = DTRAIN_DDP_REGISTER_WITHIN_MACHINE};
 }
 
 void *dtrain__ddp_grads_at(const dtrain_ddp *ddp, int64_t offset)
@@ -126,12 +126,13 @@ static void destroy_event(dtrain_ddp *ddp, dtrain_event *event)
 }
 
 /* All ranks or none: NCCL does not say what happens otherwise. */
-static int register_gradients(dtrain_ddp *ddp, bool wanted, beton_error *err)
+static int register_gradients(dtrain_ddp *ddp, dtrain_ddp_registration when, beton_error *err)
 {
 	size_t elements = (size_t)dtrain_params_flat_count(ddp->params) + DTRAIN_GRAD_EXTRA;
 	int size = dtrain_group_size(ddp->group), status = BETON_OK;
 	char *all;
-	bool everywhere = true;
+	bool within = when == DTRAIN_DDP_REGISTER_WITHIN_MACHINE && dtrain__group_is_within_machine(ddp->group);
+	bool wanted = when == DTRAIN_DDP_REGISTER_ALWAYS || within, everywhere = true;
 
 	if (!dtrain__group_is_stream_ordered(ddp->group) || size == 1)
 		return BETON_OK;
@@ -212,7 +213,7 @@ int dtrain_ddp_create(dtrain_group *group, dtrain_params *params, const dtrain_d
 	if (!status)
 		status = dtrain__ddp_broadcast(ddp, err);
 	if (!status)
-		status = register_gradients(ddp, options.register_gradients, err);
+		status = register_gradients(ddp, options.registration, err);
 	if (status) {
 		dtrain_ddp_destroy(&ddp);
 		return status;

@@ -20,12 +20,19 @@ extern "C" {
 
 typedef struct dtrain_ddp dtrain_ddp;
 
+/* When the group's backend is told that it will reduce the gradients' memory, if it likes to know that (NCCL's
+ * user-buffer registration). Between machines it has had faults (NVIDIA/nccl#2389), and gains less than over NVLink. */
+typedef enum dtrain_ddp_registration {
+	DTRAIN_DDP_REGISTER_WITHIN_MACHINE, /* where all ranks of the group are on one */
+	DTRAIN_DDP_REGISTER_ALWAYS,
+	DTRAIN_DDP_REGISTER_NEVER,
+} dtrain_ddp_registration;
+
 typedef struct dtrain_ddp_options {
 	size_t struct_size;
-	size_t first_bucket_bytes; /* default 1 MiB */
-	size_t bucket_bytes;       /* default 25 MiB */
-	bool register_gradients;   /* tell the group's backend that it will reduce this memory, if it likes to know that
-				      (NCCL's user-buffer registration); default true */
+	size_t first_bucket_bytes;            /* default 1 MiB */
+	size_t bucket_bytes;                  /* default 25 MiB */
+	dtrain_ddp_registration registration; /* default DTRAIN_DDP_REGISTER_WITHIN_MACHINE */
 } dtrain_ddp_options;
 
 BETON_API void dtrain_ddp_options_init(dtrain_ddp_options *options);
