@@ -20,6 +20,11 @@
 
 #include "train/cuda/nccl_comm.h"
 
+/* Compiled with HAS_ALL_TO_ALL for an NCCL that has a call for that, which came with 2.28. */
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
+#undef HAS_ALL_TO_ALL
+#endif
+
 enum { FOR_EVER = 1 << 30, UNTIL_ASLEEP = -1 };
 
 /* What the made-up NCCL has been told, and how it behaves. Calls are told apart by one letter each. */
@@ -206,6 +211,18 @@ ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer, nc
 	note('r');
 	return ncclSuccess;
 }
+
+#ifdef HAS_ALL_TO_ALL
+ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
+			  cudaStream_t stream)
+{
+	(void)type, (void)comm, (void)stream;
+	sent_from[0] = in;
+	received_at[0] = out;
+	assert_int_equal(count, 2);
+	return begin('T');
+}
+#endif
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
@@ -426,11 +443,16 @@ static void parts_go_where_they_belong(void **unused)
 	state = connect_rank(1, 3, 5000);
 	called[0] = '\0';
 	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+#ifdef HAS_ALL_TO_ALL
+	assert_string_equal(called, "T");
+	assert_ptr_equal(received_at[0], out);
+#else
 	assert_string_equal(called, "c(srsr)");
 	assert_int_equal(out[3], 21);
-	assert_ptr_equal(sent_from[0], in);
 	assert_ptr_equal(sent_from[2], in + 4);
 	assert_ptr_equal(received_at[2], out + 4);
+#endif
+	assert_ptr_equal(sent_from[0], in);
 	call.op = DTRAIN_GROUP_GATHER;
 	call.root = 1;
 	called[0] = '\0';

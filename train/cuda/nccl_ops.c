@@ -115,12 +115,33 @@ static ncclResult_t exchange(const struct cuda_comm *comm, const dtrain_group_ca
 	return *copied == cudaSuccess ? exchange_parts(comm, call, &what, stream) : ncclSuccess;
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+/* The library that is found may be older than the one that we were built with, and lack it. */
+#pragma weak ncclAlltoAll
+#endif
+
+/* NCCL's own, which has faster ways than sends and receives where memory is shared over NVLink. False: it has none. */
+static bool all_to_all(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
+		       ncclResult_t *result)
+{
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+	if (ncclAlltoAll)
+		*result = ncclAlltoAll(call->input, call->output, (size_t)call->count, type_of(call->dtype), comm->comm,
+				       stream);
+	return ncclAlltoAll != NULL;
+#else
+	(void)comm, (void)call, (void)stream, (void)result;
+	return false;
+#endif
+}
+
 static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
 			     cudaError_t *copied)
 {
 	size_t count = (size_t)call->count;
 	ncclDataType_t type = type_of(call->dtype);
 	ncclRedOp_t reduction = reduction_of(call->reduce);
+	ncclResult_t result = ncclSuccess;
 
 	switch (call->op) {
 	case DTRAIN_GROUP_ALLREDUCE:
@@ -135,6 +156,8 @@ static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_ca
 		return ncclReduce(call->input, call->output, count, type, reduction, call->root, comm->comm, stream);
 	case DTRAIN_GROUP_BARRIER:
 		return ncclAllReduce(comm->barrier, comm->barrier, 1, ncclInt32, ncclSum, comm->comm, stream);
+	case DTRAIN_GROUP_ALL_TO_ALL:
+		return all_to_all(comm, call, stream, &result) ? result : exchange(comm, call, stream, copied);
 	default:
 		return exchange(comm, call, stream, copied);
 	}
