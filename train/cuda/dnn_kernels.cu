@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(THREADS)
 	double biased = 1 / (inverse * inverse) - g.epsilon;
 	biased = biased < 0 ? 0 : biased; /* NaN stays */
 	double unbiased = biased * (double)g.count / (double)(g.count - 1);
-	var[c] = (float)biased;
+	if (!g.keeps_inverse)
+		var[c] = (float)biased;
 	running_mean[c] = (float)((1 - g.momentum) * running_mean[c] + g.momentum * mean[c]);
 	running_var[c] = (float)((1 - g.momentum) * running_var[c] + g.momentum * unbiased);
 }

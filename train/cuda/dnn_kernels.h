@@ -6,6 +6,7 @@
 #define DTRAIN_CUDA_DNN_KERNELS_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -16,10 +17,11 @@ typedef struct cuda_statistics {
 	int64_t channels;
 	int64_t count; /* values of a channel, at least 2 */
 	double epsilon, momentum;
+	bool keeps_inverse;
 } cuda_statistics;
 
-/* var holds 1 / sqrt(var + epsilon), and becomes the biased variance. The running statistics move towards mean and the
- * unbiased variance: running = (1 - momentum) * running + momentum * new. */
+/* var holds 1 / sqrt(var + epsilon), and becomes the biased variance unless it keeps the inverse. The running
+ * statistics move towards mean and the unbiased variance: running = (1 - momentum) * running + momentum * new. */
 cudaError_t cuda_kernel_statistics(cudaStream_t stream, const cuda_statistics *g, const float *mean, float *var,
 				   float *running_mean, float *running_var);
 /* inverse = 1 / sqrt(var + epsilon) */

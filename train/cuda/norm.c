@@ -4,8 +4,9 @@
  * rest by our kernels. A mask says who made it.
  *
  * cuDNN deals in 1 / sqrt(var + epsilon) where our ops have var. The forward op has it written into the place of var,
- * and a kernel then turns it into var and updates the running statistics, too: so they are PyTorch's (the running
- * variance is of the unbiased one) by our own arithmetic. The backward op turns var back.
+ * and a kernel then updates the running statistics: so they are PyTorch's (the running variance is of the unbiased one)
+ * by our own arithmetic. Where there is a mask, which only cuDNN's backward op can read, it stays there for that op;
+ * elsewhere the kernel turns it into var, and the backward op turns it back.
  */
 #include <stdlib.h>
 
@@ -43,10 +44,13 @@ static int run_backward(dtrain_op *op, cudaStream_t stream, void *const *operand
 	int count = op->desc.num_inputs + op->desc.num_outputs;
 	for (int i = 0; i < count; i++)
 		local[i] = operands[i];
-	local[BWD_VAR] = (char *)workspace + self->inverse;
-	int status =
-		cuda_check(cuda_kernel_inverse_deviation(stream, &self->statistics, operands[BWD_VAR], local[BWD_VAR]),
-			   err, "inverse deviation");
+	int status = BETON_OK;
+	if (!self->statistics.keeps_inverse) {
+		local[BWD_VAR] = (char *)workspace + self->inverse;
+		status = cuda_check(
+			cuda_kernel_inverse_deviation(stream, &self->statistics, operands[BWD_VAR], local[BWD_VAR]),
+			err, "inverse deviation");
+	}
 	return status == BETON_OK ? dnn_op_run(self->dnn, stream, local, workspace, err) : status;
 }
 
@@ -70,13 +74,18 @@ static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_d
 		return status;
 	}
 	int64_t channels = desc->inputs[0].shape.dim[1];
+	bool forward = desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN;
+	bool keeps_inverse = forward ? desc->attrs.relu && !desc->plain_output[OUT_VAR]
+				     : desc->inputs[BWD_VAR].layout == cuda_dnn_private;
 	self->statistics = (cuda_statistics){.channels = channels,
 					     .count = dtrain_shape_count(&desc->inputs[0].shape) / channels,
 					     .epsilon = desc->attrs.epsilon,
-					     .momentum = desc->attrs.momentum};
-	bool forward = desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN;
+					     .momentum = desc->attrs.momentum,
+					     .keeps_inverse = keeps_inverse};
 	desc->workspace_bytes = self->dnn->bytes;
-	if (!forward)
+	if (forward && keeps_inverse)
+		desc->outputs[OUT_VAR].layout = cuda_dnn_private;
+	if (!forward && !keeps_inverse)
 		self->inverse = cuda_reserve(&desc->workspace_bytes, (size_t)channels * sizeof(float));
 	op->run = forward ? run_forward : run_backward;
 	op->destroy = destroy;
@@ -95,6 +104,7 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 				   .num_outputs = residual ? 4 : 3,
 				   .inputs = {*x, *x, *channels, *channels, *channels},
 				   .outputs = {*x, *channels, *channels, *x}};
+	backward.inputs[BWD_VAR].layout = desc->outputs[OUT_VAR].layout;
 	if (relu)
 		backward.inputs[BWD_MASK] = desc->outputs[OUT_MASK];
 	return backward;

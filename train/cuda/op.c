@@ -28,6 +28,18 @@ static void lay_out(dtrain_op_desc *desc)
 	desc->workspace_bytes = 0;
 }
 
+static bool is_ours(const dtrain_op_desc *desc, int index)
+{
+	const dtrain_operand *input = &desc->inputs[index];
+	if (cuda_is_nhwc(input))
+		return input->shape.ndim == 4;
+	/* A deviation in var's place comes with the mask of the same op. */
+	bool mask = input->dtype == DTRAIN_U8;
+	bool deviation = desc->kind == DTRAIN_OP_BATCH_NORM_BWD && index == 4 && desc->num_inputs > 5 &&
+			 desc->inputs[5].layout == cuda_dnn_private;
+	return input->layout == cuda_dnn_private && (mask || deviation);
+}
+
 static int check(const dtrain_op_desc *desc, beton_error *err)
 {
 	int status = dtrain__op_check(desc, err);
@@ -37,15 +49,11 @@ static int check(const dtrain_op_desc *desc, beton_error *err)
 	if (dtype == DTRAIN_F64)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
 			       dtrain_dtype_name(dtype));
-	for (int i = 0; i < desc->num_inputs; i++) {
-		const dtrain_operand *input = &desc->inputs[i];
-		bool is_ours = (cuda_is_nhwc(input) && input->shape.ndim == 4) ||
-			       (input->layout == cuda_dnn_private && input->dtype == DTRAIN_U8);
-		if (input->layout && !is_ours)
+	for (int i = 0; i < desc->num_inputs; i++)
+		if (desc->inputs[i].layout && !is_ours(desc, i))
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
 				       "device 'cuda': op %s: operand %d has the layout of another device",
 				       dtrain__op_name(desc->kind), i);
-	}
 	return BETON_OK;
 }
 

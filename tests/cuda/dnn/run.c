@@ -326,6 +326,12 @@ static void fill(const dtrain_op_desc *desc, int index, void *memory)
 	}
 }
 
+/* In the place of a variance. */
+static bool is_deviation(const dtrain_operand *operand)
+{
+	return operand->layout == cuda_dnn_private && operand->shape.ndim == 1;
+}
+
 static operands make_operands(dtrain_op_desc *desc)
 {
 	operands all = {0};
@@ -338,7 +344,10 @@ static operands make_operands(dtrain_op_desc *desc)
 		if (i >= desc->num_inputs)
 			continue;
 		fill(desc, i, all.plain[i]);
-		if (operand->layout == cuda_dnn_private && operand->bytes < (size_t)count_of(operand))
+		if (is_deviation(operand)) {
+			memcpy(all.cuda[i], all.plain[i], operand->bytes);
+			convert_inverse(all.cuda[i], count_of(operand), desc->attrs.epsilon, true);
+		} else if (operand->layout == cuda_dnn_private && operand->bytes < (size_t)count_of(operand))
 			for (int64_t k = 0; k < count_of(operand); k++)
 				((uint8_t *)all.cuda[i])[k / 8] |= (uint8_t)(1u << k % 8);
 		else if (operand->layout)
@@ -364,10 +373,12 @@ static void compare(dtrain_op_desc *desc, int index, const operands *all, double
 {
 	const dtrain_operand *operand = operand_of(desc, index);
 	size_t size = dtrain_dtype_size(operand->dtype);
-	if (operand->layout == cuda_dnn_private)
+	if (is_deviation(operand))
+		convert_inverse(all->plain[index], count_of(operand), desc->attrs.epsilon, true);
+	else if (operand->layout == cuda_dnn_private)
 		return;
 	void *copy = take(operand->bytes);
-	if (operand->layout)
+	if (operand->layout && operand->shape.ndim == 4)
 		turn(&operand->shape, size, all->cuda[index], copy, false);
 	else
 		memcpy(copy, all->cuda[index], operand->bytes);
@@ -415,13 +426,16 @@ static void lay_out(dtrain_op_desc *desc, int plain)
 		bool nhwc = is_activation(desc, operand) && !(plain & (input ? INPUTS_PLAIN : OUTPUTS_PLAIN));
 		operand->layout = nhwc ? cuda_nhwc : NULL;
 		if (!input)
-			desc->plain_output[i - desc->num_inputs] = !nhwc;
+			desc->plain_output[i - desc->num_inputs] =
+				!nhwc && (operand->shape.ndim == 4 || (plain & OUTPUTS_PLAIN));
 		if (input && operand->dtype == DTRAIN_U8)
 			operand->layout = NULL;
 		if (input && operand->dtype == DTRAIN_U8 && has_graphs(desc)) {
 			operand->layout = cuda_dnn_private;
 			if (is_norm(desc->kind))
 				operand->bytes /= 8;
+			if (is_norm(desc->kind) && !(plain & INPUTS_PLAIN))
+				desc->inputs[4].layout = cuda_dnn_private;
 		}
 	}
 }
@@ -440,6 +454,9 @@ static void check(const dtrain_op_desc *given, int plain)
 	}
 	if (status != BETON_OK)
 		fail_msg("%s", err.message);
+	/* Backward needs no kernel to turn it back. */
+	if (desc.kind == DTRAIN_OP_BATCH_NORM_TRAIN && desc.outputs[3].layout == cuda_dnn_private)
+		assert_ptr_equal(desc.outputs[2].layout, plain & OUTPUTS_PLAIN ? NULL : cuda_dnn_private);
 	op.desc = desc;
 	operands all = make_operands(&desc);
 	char *workspace = take(desc.workspace_bytes);
