@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices, parameters, graphs, the memory planner and the hooks.
+ * Devices, parameters, graphs and the hooks.
  */
 #include "net.h"
 
@@ -9,7 +9,6 @@
 #include <xxhash.h>
 
 #include "core/params.h"
-#include "core/plan.h"
 #include "core/program.h"
 
 static void devices_by_name(void **state)
@@ -182,95 +181,6 @@ static void initial_values_depend_on_seed_and_name_alone(void **state)
 	assert_true(fabs(sum / (double)p->count) < 0.01 && fabs(variance / (2.0 / 144) - 1) < 0.1);
 	net_close(&a);
 	net_close(&b);
-}
-
-static void plans_never_overlap(void **state)
-{
-	(void)state;
-	srand(1);
-	for (int round = 0; round < 300; round++) {
-		dtrain__span spans[60];
-		int count = rand() % 60;
-		size_t total = 0, largest = 0;
-		for (int i = 0; i < count; i++) {
-			int first = rand() % 50;
-			spans[i] = (dtrain__span){.bytes = (size_t)(rand() % 5 ? rand() % 5000 : 0),
-						  .first = first,
-						  .last = first + rand() % 20};
-			largest = spans[i].bytes > largest ? spans[i].bytes : largest;
-		}
-		assert_int_equal(dtrain__plan(spans, count, 64, &total, NULL), BETON_OK);
-		assert_true(total >= largest);
-		for (int i = 0; i < count; i++) {
-			assert_true(spans[i].offset % 64 == 0 && spans[i].offset + spans[i].bytes <= total);
-			for (int k = 0; k < i; k++) {
-				bool together = spans[i].first <= spans[k].last && spans[k].first <= spans[i].last;
-				bool apart = spans[i].offset + spans[i].bytes <= spans[k].offset ||
-					     spans[k].offset + spans[k].bytes <= spans[i].offset;
-				if (spans[i].bytes && spans[k].bytes)
-					assert_true(!together || apart);
-			}
-		}
-	}
-}
-
-/* Random chains of layers with additions between distant tensors: while a node runs, nothing that it or a later node
- * reads shares memory with what it writes. */
-static void programs_never_overwrite_what_is_read_later(void **state)
-{
-	(void)state;
-	beton_error err = {0};
-	for (unsigned seed = 0; seed < 20; seed++) {
-		srand(seed);
-		dtrain_device *device;
-		dtrain_params *params;
-		dtrain_graph *graph;
-		dtrain_program *program;
-		expect_ok(dtrain_device_open("auto", NULL, &device, &err), &err);
-		expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &err), &err);
-		expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
-		dtrain_shape image = dtrain_shape_of(4, (int64_t[]){2, 3, 8, 8}), label = dtrain_shape_of(1, image.dim);
-		dtrain_tensor chain[12];
-		chain[0] =
-			dtrain_conv2d(graph, "stem", dtrain_graph_input(graph, "x", DTRAIN_F32, &image), 16, 3, 1, 1);
-		for (int i = 1; i < 12; i++) {
-			char name[16];
-			snprintf(name, sizeof(name), "l%d", i);
-			dtrain_tensor from = chain[rand() % i];
-			if (rand() % 3 == 0)
-				chain[i] = dtrain_add(graph, from, chain[rand() % i], rand() % 2);
-			else if (rand() % 2)
-				chain[i] = dtrain_batch_norm(graph, name, from, rand() % 2);
-			else
-				chain[i] = dtrain_conv2d(graph, name, from, 16, 3, 1, 1);
-		}
-		dtrain_tensor logits = dtrain_linear(graph, "fc", dtrain_global_avg_pool(graph, chain[11]), 3);
-		dtrain_tensor labels = dtrain_graph_input(graph, "y", DTRAIN_I64, &label);
-		dtrain_graph_backward(graph,
-				      dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, labels, 0)));
-		expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
-		const dtrain_graph *g = program->graph;
-		for (int32_t i = 0; i < g->num_nodes; i++)
-			for (int o = 0; o < g->nodes[i].num_outputs; o++) {
-				int32_t written = g->nodes[i].outputs[o];
-				const char *at = program->data[written];
-				for (int32_t k = i; k < g->num_nodes; k++)
-					for (int r = 0; r < g->nodes[k].num_inputs; r++) {
-						int32_t read = g->nodes[k].inputs[r];
-						const char *other = program->data[read];
-						if (read == written || g->tensors[read].producer > i)
-							continue;
-						assert_true(at + program->operands[written].bytes <= other ||
-							    other + program->operands[read].bytes <= at);
-					}
-			}
-		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-		dtrain_program_get_facts(program, &facts);
-		assert_true(facts.arena_bytes <= facts.unshared_bytes + 64 * (size_t)g->num_tensors);
-		dtrain_program_destroy(&program);
-		dtrain_params_destroy(&params);
-		dtrain_device_close(&device);
-	}
 }
 
 /* ---- hooks ---- */
@@ -724,8 +634,6 @@ int main(void)
 		cmocka_unit_test(products_have_their_relu_with_them),
 		cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
 		cmocka_unit_test(initial_values_do_not_depend_on_threads),
-		cmocka_unit_test(plans_never_overlap),
-		cmocka_unit_test(programs_never_overwrite_what_is_read_later),
 		cmocka_unit_test(hooks_come_in_order),
 		cmocka_unit_test(builders_remember_the_first_error),
 		cmocka_unit_test(evaluation_shares_the_parameters),

@@ -46,7 +46,7 @@ typedef struct op_case {
 	double smoothing;
 	bool nesterov;
 	double bound;  /* normalised error allowed in f32 */
-	bool residual; /* of BATCH_NORM */
+	bool residual; /* of BATCH_NORM; of CONV: something that d_x is added to */
 	bool scaled;   /* LOSS and SGD with a scaler */
 	bool no_bias;  /* of LINEAR */
 	double scale;  /* of the scaler, or of SCALE; the weight of LOOKAHEAD */
@@ -72,6 +72,9 @@ static const op_case op_cases[] = {
 	{CONV, {2, 16, 8, 8}, 32, {1, 1}, {2, 2}, {0, 0}, .bound = 2e-6},
 	{CONV, {1, 3, 33, 33}, 64, {7, 7}, {2, 2}, {3, 3}, .bound = 2e-6},
 	{CONV, {2, 64, 7, 7}, 64, {1, 1}, {1, 1}, {0, 0}, .bound = 2e-6},
+	{CONV, {2, 64, 7, 7}, 16, {1, 1}, {1, 1}, {0, 0}, .residual = true, .bound = 2e-6},
+	{CONV, {2, 16, 8, 8}, 32, {3, 3}, {2, 2}, {1, 1}, .residual = true, .bound = 2e-6},
+	{CONV, {3, 5, 7, 9}, 3, {3, 3}, {1, 1}, {1, 1}, .residual = true, .bound = 2e-6},
 	/* Channels that are no multiple of a vector, odd sides, one element, rectangles. */
 	{CONV, {1, 1, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0}, .bound = 2e-6},
 	{CONV, {1, 5, 7, 9}, 3, {3, 3}, {1, 1}, {1, 1}, .bound = 2e-6},

@@ -43,6 +43,9 @@ static void products_are_those_of_the_shapes(void **state)
 	check(&(dtrain_op_desc){DTRAIN_OP_CONV2D_BWD_DATA, .num_inputs = 2, .num_outputs = 1, .inputs = {y, w},
 				.outputs = {x}},
 	      bytes, flops);
+	check(&(dtrain_op_desc){DTRAIN_OP_CONV2D_BWD_DATA, .num_inputs = 3, .num_outputs = 1, .inputs = {y, w, x},
+				.outputs = {x}},
+	      bytes + 2.0 * 256 * 3 * 224 * 224, flops);
 	check(&(dtrain_op_desc){DTRAIN_OP_CONV2D_BWD_WEIGHT, .num_inputs = 2, .num_outputs = 1, .inputs = {x, y},
 				.outputs = {w}},
 	      bytes, flops);

@@ -282,9 +282,15 @@ static int run_conv(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		result(s, "y", ACTIVATION, window_shape(c, c->out), -1);
 		result(s, "d_x", ACTIVATION, shape4(c->x), 0);
 		result(s, "d_w", PARAMETER, w, 1);
+		if (c->residual) {
+			input(s, "addend", ACTIVATION, shape4(c->x), -2, 2);
+			result(s, "d_x + addend", ACTIVATION, shape4(c->x), -1);
+		}
 	}
 	RUN(DTRAIN_OP_CONV2D, LIST(0, 1), LIST(3));
 	RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(2, 1), LIST(4));
+	if (c->residual)
+		RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(2, 1, 6), LIST(7));
 	RUN(DTRAIN_OP_CONV2D_BWD_WEIGHT, LIST(0, 2), LIST(5));
 	return BETON_OK;
 }
@@ -691,7 +697,7 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;
 	if (!(caps->dtypes & 1u << dtype) || (dtype != DTRAIN_F32 && dtype != DTRAIN_F64 && !case_has_half(c)))
 		return false;
-	if (c->residual && !caps->batch_norm_add)
+	if (c->residual && !(c->family == CONV ? caps->conv_bwd_add : caps->batch_norm_add))
 		return false;
 	if ((c->scaled || c->family == SCALER) && !has_f16)
 		return false;

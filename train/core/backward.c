@@ -58,6 +58,12 @@ void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_
 										.outputs = {sum}});
 }
 
+void dtrain__graph_replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor sum)
+{
+	if (dtrain__graph_tensor(graph, tensor) && dtrain__graph_tensor(graph, sum))
+		graph->tensors[tensor].grad = sum;
+}
+
 /* A gradient is of use for parameters, for what was asked for, and for whatever depends on one of them. */
 static void mark_needed(dtrain_graph *graph)
 {

@@ -73,7 +73,8 @@ static void find_lives(const dtrain_program *program, dtrain__span *spans)
 		bool input = tensor->role == DTRAIN__INPUT;
 		spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
 					  .first = input ? -1 : tensor->producer,
-					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer};
+					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer,
+					  .home = i};
 	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
 		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
@@ -81,14 +82,37 @@ static void find_lives(const dtrain_program *program, dtrain__span *spans)
 				spans[graph->nodes[i].inputs[k]].last = i;
 }
 
+/* What a convolution's backward op adds to becomes its result, in the same memory, where nobody reads it afterwards. */
+static void reuse_addends(const dtrain_program *program, dtrain__span *spans)
+{
+	const dtrain_graph *graph = program->graph;
+	for (int32_t i = 0; i < graph->num_nodes; i++) {
+		const dtrain__node *node = &graph->nodes[i];
+		if (node->kind != DTRAIN_OP_CONV2D_BWD_DATA || node->num_inputs < 3)
+			continue;
+		int32_t from = node->inputs[2], to = node->outputs[0];
+		const dtrain_operand *addend = &program->operands[from], *sum = &program->operands[to];
+		bool activations = graph->tensors[from].role == DTRAIN__ACTIVATION &&
+				   graph->tensors[to].role == DTRAIN__ACTIVATION;
+		if (!activations || spans[from].last != i || from == node->inputs[0] || addend->layout != sum->layout ||
+		    addend->bytes != sum->bytes)
+			continue;
+		spans[to].home = spans[from].home;
+		spans[to].bytes = 0;
+		if (spans[spans[to].home].last < spans[to].last)
+			spans[spans[to].home].last = spans[to].last;
+	}
+}
+
 static int plan_arena(dtrain_program *program, dtrain__span *spans, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
 	find_lives(program, spans);
-	int status = dtrain__plan(spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes, err);
 	for (int32_t i = 0; i < program->graph->num_tensors; i++)
 		program->facts.unshared_bytes += spans[i].bytes;
+	reuse_addends(program, spans);
+	int status = dtrain__plan(spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes, err);
 	if (status == BETON_OK)
 		status = program->api->alloc(program->device, program->facts.arena_bytes, &program->arena, err);
 	if (status == BETON_OK && program->facts.workspace_bytes)

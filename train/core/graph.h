@@ -108,6 +108,8 @@ dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
 bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param);
 void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part);
+/* Instead of handing a part over: sum is what an op made of the gradient that was there and its own part. */
+void dtrain__graph_replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor sum);
 
 /* For backward functions of ops that end in a relu: the gradient in front of it, where y is what the op gives. */
 dtrain_tensor dtrain__relu_gradient(dtrain_graph *graph, dtrain_tensor y);

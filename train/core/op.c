@@ -16,7 +16,7 @@ static const struct {
 	const char *optional_input, *optional_output;
 } kinds[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = {"conv2d", "XW", "Y"},
-	[DTRAIN_OP_CONV2D_BWD_DATA] = {"conv2d_bwd_data", "YW", "X"},
+	[DTRAIN_OP_CONV2D_BWD_DATA] = {"conv2d_bwd_data", "YW", "X", "X", NULL},
 	[DTRAIN_OP_CONV2D_BWD_WEIGHT] = {"conv2d_bwd_weight", "XY", "W"},
 	[DTRAIN_OP_LINEAR] = {"linear", "XW", "Y", "B", NULL},
 	[DTRAIN_OP_LINEAR_BWD_DATA] = {"linear_bwd_data", "YW", "X"},

@@ -57,6 +57,8 @@ int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total
 			placed[at] = placed[at - 1];
 		placed[at] = span;
 	}
+	for (int i = 0; i < count; i++)
+		spans[i].offset = spans[spans[i].home].offset;
 	free(order);
 	return BETON_OK;
 }

@@ -14,12 +14,13 @@
 typedef struct dtrain__span {
 	size_t bytes;
 	int32_t first, last;
+	int32_t home;  /* whose memory it is in: its own index, or that of an earlier span */
 	size_t offset; /* the answer */
 } dtrain__span;
 
-/* Sets every offset, a multiple of alignment, so that spans which are alive at the same time do not overlap, and
- * *total to the bytes that the arena needs. Largest first, each at the lowest place that is free for all of its life.
- * Errors: NO_MEMORY. */
+/* Sets every offset, a multiple of alignment, so that spans which are alive at the same time do not overlap unless one
+ * is the other's home, and *total to the bytes that the arena needs. Largest first, each at the lowest place that is
+ * free for all of its life. Errors: NO_MEMORY. */
 int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total, beton_error *err);
 
 #endif

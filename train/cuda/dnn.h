@@ -95,8 +95,9 @@ dnn_descriptor dnn_channels(dnn_graph *graph, int operand, int64_t channels); /*
 dnn_descriptor dnn_scalar(dnn_graph *graph, double value);                    /* F32, by value */
 
 void dnn_conv(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor w, dnn_descriptor y);
+/* adds: to what d_x's memory holds. */
 void dnn_conv_bwd_data(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor w,
-		       dnn_descriptor d_x);
+		       dnn_descriptor d_x, bool adds);
 void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor d_y,
 			 dnn_descriptor d_w);
 /* b: NULL for functions of one argument. */

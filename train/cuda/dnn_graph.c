@@ -267,8 +267,9 @@ typedef struct conv_kind {
 	const char *name;
 } conv_kind;
 
+/* adds: to what the result's memory holds. */
 static void add_conv(dnn_graph *graph, const conv_kind *kind, const dnn_window *window, dnn_descriptor x,
-		     dnn_descriptor w, dnn_descriptor y)
+		     dnn_descriptor w, dnn_descriptor y, bool adds)
 {
 	const float one = 1, zero = 0;
 	graph->multiplies = true;
@@ -279,9 +280,11 @@ static void add_conv(dnn_graph *graph, const conv_kind *kind, const dnn_window *
 	set_part(graph, operation, kind->y, y);
 	set_part(graph, operation, kind->conv, conv);
 	set(graph, operation, kind->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-	set(graph, operation, kind->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+	set(graph, operation, kind->beta, CUDNN_TYPE_FLOAT, 1, adds ? &one : &zero);
 	add_operation(graph, operation, kind->name);
 	sign_window(graph, kind->name, window);
+	if (adds)
+		sign(graph, "+");
 }
 
 void dnn_conv(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor w, dnn_descriptor y)
@@ -294,11 +297,11 @@ void dnn_conv(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_
 				       .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
 				       .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
 				       .name = "fprop"};
-	add_conv(graph, &kind, window, x, w, y);
+	add_conv(graph, &kind, window, x, w, y, false);
 }
 
 void dnn_conv_bwd_data(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor w,
-		       dnn_descriptor d_x)
+		       dnn_descriptor d_x, bool adds)
 {
 	static const conv_kind kind = {.type = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
 				       .x = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
@@ -308,7 +311,7 @@ void dnn_conv_bwd_data(dnn_graph *graph, const dnn_window *window, dnn_descripto
 				       .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
 				       .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
 				       .name = "dgrad"};
-	add_conv(graph, &kind, window, d_x, w, d_y);
+	add_conv(graph, &kind, window, d_x, w, d_y, adds);
 }
 
 void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor d_y,
@@ -322,7 +325,7 @@ void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descrip
 				       .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
 				       .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
 				       .name = "wgrad"};
-	add_conv(graph, &kind, window, x, d_w, d_y);
+	add_conv(graph, &kind, window, x, d_w, d_y, false);
 }
 
 void dnn_pointwise(dnn_graph *graph, cudnnPointwiseMode_t mode, dnn_descriptor x, dnn_descriptor b, dnn_descriptor y)

@@ -46,7 +46,7 @@ static void conv_bwd_data_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_descriptor d_y = dnn_tensor(graph, 0, graph->type, dims_of(&desc->inputs[0]));
 	dnn_descriptor w = dnn_tensor(graph, 1, graph->type, dims_of(&desc->inputs[1]));
 	dnn_descriptor d_x = dnn_tensor(graph, output(desc, 0), graph->type, dims_of(&desc->outputs[0]));
-	dnn_conv_bwd_data(graph, &window, d_y, w, d_x);
+	dnn_conv_bwd_data(graph, &window, d_y, w, d_x, desc->num_inputs > 2);
 }
 
 static void conv_bwd_weight_graph(dnn_graph *graph, const dtrain_op_desc *desc)

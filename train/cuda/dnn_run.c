@@ -88,6 +88,24 @@ dnn_target dnn_target_of(const dtrain_device *device)
 			    .driver = device->driver};
 }
 
+static bool adds(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_CONV2D_BWD_DATA && desc->num_inputs > 2;
+}
+
+/* Where no engine adds to what its result's memory holds, it writes elsewhere, and a kernel adds. */
+static int choose_without_addend(dtrain_device *device, const dtrain_op_desc *desc, dnn_op *op, beton_error *err)
+{
+	dtrain_op_desc plain = *desc;
+	plain.num_inputs = 2;
+	int status = dnn_choose(device, &plain, &op->plan, err);
+	if (status != BETON_OK)
+		return status;
+	op->adds_after = true;
+	op->unadded = cuda_reserve(&op->bytes, op->sum_bytes);
+	return BETON_OK;
+}
+
 int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrain_op_desc *backward, dnn_op **out,
 		  beton_error *err)
 {
@@ -98,16 +116,21 @@ int dnn_op_create(dtrain_device *device, const dtrain_op_desc *desc, const dtrai
 	op->device = device;
 	op->num_inputs = desc->num_inputs;
 	op->num_operands = desc->num_inputs + desc->num_outputs;
+	op->addend = adds(desc) ? 2 : -1;
+	op->sum_type = desc->outputs[0].dtype;
+	op->sum_bytes = (size_t)dtrain_shape_count(&desc->outputs[0].shape) * dtrain_dtype_size(op->sum_type);
 	int status = backward ? dnn_choose(device, backward, &op->partner, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = dnn_choose(device, desc, &op->plan, err);
+	if (status == BETON_UNSUPPORTED && op->addend >= 0)
+		status = choose_without_addend(device, desc, op, err);
 	if (status != BETON_OK) {
 		dnn_op_destroy(op);
 		return status;
 	}
 	for (int i = 0; i < op->num_operands; i++) {
 		op->moves[i] = move_of(desc, op->plan->graph, i);
-		if (op->moves[i].needed)
+		if (op->moves[i].needed && i != op->addend)
 			op->moves[i].offset = cuda_reserve(&op->bytes, bytes_inside(&op->moves[i], i < op->num_inputs));
 	}
 	op->plan_workspace = cuda_reserve(&op->bytes, op->plan->workspace_bytes);
@@ -126,19 +149,48 @@ void dnn_op_destroy(void *op)
 	free(self);
 }
 
+/* Puts the addend where its sum will be. */
+static int run_addend(const dnn_op *op, cudaStream_t stream, void *const *operands, void *sum, beton_error *err)
+{
+	const dnn_move *move = &op->moves[op->addend];
+	if (move->needed)
+		return run_move(move, stream, operands[op->addend], sum, err);
+	if (operands[op->addend] == sum)
+		return BETON_OK;
+	return cuda_check(cudaMemcpyAsync(sum, operands[op->addend], op->sum_bytes, cudaMemcpyDeviceToDevice, stream),
+			  err, "copy of what is added to");
+}
+
+static int run_plan(dnn_op *op, cudaStream_t stream, void **addresses, void *workspace, beton_error *err)
+{
+	void *sum = addresses[op->num_inputs], *own = (char *)workspace + op->plan_workspace;
+	/* Of a plan without an addend the result is the next operand. */
+	if (op->adds_after)
+		addresses[op->addend] = (char *)workspace + op->unadded;
+	int status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,
+				  op->plan->workspace_bytes ? own : NULL, err);
+	if (status != BETON_OK || !op->adds_after)
+		return status;
+	return cuda_check(cuda_kernel_add(stream, op->sum_type, sum, addresses[op->addend], sum, false,
+					  (int64_t)(op->sum_bytes / dtrain_dtype_size(op->sum_type))),
+			  err, "addition");
+}
+
 int dnn_op_run(dnn_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
 {
 	void *addresses[DNN_MAX_OPERANDS];
 	int status = BETON_OK;
 	for (int i = 0; i < op->num_operands && status == BETON_OK; i++) {
 		const dnn_move *move = &op->moves[i];
-		addresses[i] = move->needed ? (char *)workspace + move->offset : operands[i];
-		if (move->needed && i < op->num_inputs)
+		bool moved = move->needed && i != op->addend;
+		addresses[i] = moved ? (char *)workspace + move->offset : operands[i];
+		if (moved && i < op->num_inputs)
 			status = run_move(move, stream, operands[i], addresses[i], err);
 	}
+	if (status == BETON_OK && op->addend >= 0)
+		status = run_addend(op, stream, operands, addresses[op->num_inputs], err);
 	if (status == BETON_OK)
-		status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,
-				      op->plan->workspace_bytes ? (char *)workspace + op->plan_workspace : NULL, err);
+		status = run_plan(op, stream, addresses, workspace, err);
 	for (int i = op->num_inputs; i < op->num_operands && status == BETON_OK; i++)
 		if (op->moves[i].needed)
 			status = run_move(&op->moves[i], stream, addresses[i], operands[i], err);

@@ -26,6 +26,11 @@ typedef struct dnn_op {
 	dnn_plan *partner; /* of the backward op, kept for it; NULL: none */
 	dnn_pack pack;
 	int num_inputs, num_operands;
+	int addend;            /* the operand that becomes part of the output; -1: none */
+	bool adds_after;       /* no engine adds: a kernel does, */
+	size_t unadded;        /* and the engine's part is at this offset in the workspace */
+	dtrain_dtype sum_type; /* of the output */
+	size_t sum_bytes;
 	dnn_move moves[DNN_MAX_OPERANDS];
 	size_t plan_workspace; /* offset of the plan's own */
 	size_t bytes;          /* of the whole workspace; a multiple of 256 */

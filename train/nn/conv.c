@@ -3,6 +3,14 @@
 #include "core/op.h"
 #include "layers.h"
 
+static bool device_adds(const dtrain_graph *graph)
+{
+	dtrain_device *device = dtrain_params_device(graph->params);
+	dtrain_device_caps caps;
+	dtrain_device_get_api(device)->caps(device, &caps);
+	return caps.conv_bwd_add;
+}
+
 static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
@@ -18,14 +26,18 @@ static void conv2d_backward(dtrain_graph *graph, const dtrain__node *node)
 	if (!dtrain__graph_needs_grad(graph, x))
 		return;
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
-	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, shape);
-	dtrain__graph_accumulate(graph, x,
-				 dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_DATA,
-									   .attrs = node->attrs,
-									   .num_inputs = 2,
-									   .num_outputs = 1,
-									   .inputs = {d_y, w},
-									   .outputs = {d_x}}));
+	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, shape), before = dtrain_graph_grad(graph, x);
+	bool adds = before >= 0 && device_adds(graph);
+	dtrain_tensor made = dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_DATA,
+								       .attrs = node->attrs,
+								       .num_inputs = adds ? 3 : 2,
+								       .num_outputs = 1,
+								       .inputs = {d_y, w, before},
+								       .outputs = {d_x}});
+	if (adds)
+		dtrain__graph_replace_grad(graph, x, made);
+	else
+		dtrain__graph_accumulate(graph, x, made);
 }
 
 /* The same on both axes. */

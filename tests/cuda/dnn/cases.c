@@ -49,6 +49,7 @@ static void add_conv(record *out, const op_case *layer, dtrain_dtype dtype)
 	dtrain_operand y = operand(dtype, d[0], layer->out, sides(layer, 0), sides(layer, 1));
 	add(out, DTRAIN_OP_CONV2D, layer, 2, (dtrain_operand[]){x, w}, 1, &y);
 	add(out, DTRAIN_OP_CONV2D_BWD_DATA, layer, 2, (dtrain_operand[]){y, w}, 1, &x);
+	add(out, DTRAIN_OP_CONV2D_BWD_DATA, layer, 3, (dtrain_operand[]){y, w, x}, 1, &x);
 	add(out, DTRAIN_OP_CONV2D_BWD_WEIGHT, layer, 2, (dtrain_operand[]){x, y}, 1, &w);
 }
 

@@ -36,6 +36,8 @@ static struct {
 	int variant;                   /* of the graphs */
 	bool unsupported, no_backward; /* there is no engine */
 	bool slow;                     /* our kernels are faster */
+	bool adds_nothing;             /* no engine adds to what its result's memory holds */
+	bool in_place;                 /* what is added to is in the result's memory, where layouts allow */
 	int runs, kernels;
 } engine;
 
@@ -190,6 +192,19 @@ static void exchange(const dnn_graph *graph, int index, void *inside, void *plai
 	}
 }
 
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	(void)stream;
+	assert_int_equal(kind, cudaMemcpyDeviceToDevice);
+	memcpy(to, from, bytes);
+	return cudaSuccess;
+}
+
+static bool has_addend(const dtrain_op_desc *desc)
+{
+	return desc->kind == DTRAIN_OP_CONV2D_BWD_DATA && desc->num_inputs > 2;
+}
+
 int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
 		 void *const *addresses, void *workspace, beton_error *err)
 {
@@ -205,6 +220,8 @@ int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cud
 		if (i < desc->num_inputs)
 			exchange(plan->graph, i, addresses[i], plain[i], true);
 	}
+	if (has_addend(desc))
+		exchange(plan->graph, 3, addresses[3], plain[2], true);
 	int inverse = inverse_operand(desc);
 	if (desc->kind == DTRAIN_OP_BATCH_NORM_BWD)
 		convert_inverse(plain[inverse], desc->inputs[4].shape.dim[0], desc->attrs.epsilon, false);
@@ -231,7 +248,8 @@ int dnn_choose(dtrain_device *device, const dtrain_op_desc *desc, dnn_plan **pla
 	dnn_graph *chosen = NULL, *graphs[DNN_MAX_VARIANTS];
 	int count = 0;
 	*plan = NULL;
-	if (engine.unsupported || (engine.no_backward && is_backward(desc->kind)))
+	if (engine.unsupported || (engine.no_backward && is_backward(desc->kind)) ||
+	    (engine.adds_nothing && has_addend(desc)))
 		return BETON_UNSUPPORTED;
 	int status = dnn_op_graphs(desc, false, graphs, &count, err);
 	if (status != BETON_OK)
@@ -461,16 +479,23 @@ static void check(const dtrain_op_desc *given, int plain)
 	operands all = make_operands(&desc);
 	char *workspace = take(desc.workspace_bytes);
 	run_ref(&desc, all.plain);
+	void *sum = all.cuda[3];
+	if (engine.in_place && has_addend(&desc) && desc.inputs[2].layout == desc.outputs[0].layout)
+		all.cuda[3] = all.cuda[2];
 	if (op.run(&op, NULL, all.cuda, workspace, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	/* A gradient that passes through half precision loses what that rounds. */
-	bool rounded =
-		desc.kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && engine.variant == 1 && desc.inputs[0].dtype != DTRAIN_F32;
+	double bound = is_norm(desc.kind) ? 2e-6 : 0;
+	if (desc.inputs[0].dtype != DTRAIN_F32 && desc.kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && engine.variant == 1)
+		bound = 0x1p-8;
+	if (desc.inputs[0].dtype != DTRAIN_F32 && has_addend(&desc) && engine.adds_nothing)
+		bound = 0x1p-7;
 	for (int i = desc.num_inputs; i < num_operands(&desc); i++)
-		compare(&desc, i, &all, rounded ? 0x1p-8 : is_norm(desc.kind) ? 2e-6 : 0);
+		compare(&desc, i, &all, bound);
 	/* Statistics are updated in place. */
 	for (int i = 3; i < 5 && desc.kind == DTRAIN_OP_BATCH_NORM_TRAIN; i++)
 		compare(&desc, i, &all, 2e-6);
+	all.cuda[3] = sum;
 	give(workspace, desc.workspace_bytes);
 	free_operands(&desc, &all);
 	op.destroy(op.state);
@@ -490,6 +515,29 @@ static void ops_give_what_ref_gives(void **state)
 			for (int plain = 0; plain < 4; plain++)
 				check(&ops->ops[i], plain);
 	assert_in_range(engine.runs, ops->count, 8 * ops->count);
+	free(ops);
+}
+
+/* In the memory of what is added to, and where a kernel has to add. */
+static void sums_are_made_in_place(void **state)
+{
+	(void)state;
+	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_BF16, DTRAIN_F16};
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	for (int t = 0; t < 3; t++)
+		for (int i = 0; i < OP_CASES; i++)
+			record_case(ops, &op_cases[i], types[t]);
+	int checked = 0;
+	for (int way = 0; way < 3; way++)
+		for (int i = 0; i < ops->count; i++)
+			for (int plain = 0; plain < 4 && has_addend(&ops->ops[i]); plain++, checked++) {
+				engine.in_place = way < 2;
+				engine.adds_nothing = way > 0;
+				check(&ops->ops[i], plain);
+			}
+	assert_true(checked > 50);
+	engine.in_place = engine.adds_nothing = false;
 	free(ops);
 }
 
@@ -603,6 +651,7 @@ int main(void)
 	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ops_give_what_ref_gives),
+		cmocka_unit_test(sums_are_made_in_place),
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
 		cmocka_unit_test(where_kernels_are_faster_they_run),

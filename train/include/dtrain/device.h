@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 6
+#define DTRAIN_DEVICE_API_VERSION 7
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -74,7 +74,7 @@ typedef struct dtrain_operand {
  * as with PyTorch's autocast: the op rounds w to the type of x, and sums in F32. Otherwise all are of one type. */
 typedef enum dtrain_op_kind {
 	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
-	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w -> d_x                                                   */
+	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w, [addend] -> d_x             d_x += addend; d_x may be addend */
 	DTRAIN_OP_CONV2D_BWD_WEIGHT, /* x, d_y -> d_w                                                   */
 	DTRAIN_OP_LINEAR,            /* x, w, [b] -> y                      x [n, in]; w [out, in]; b [out];
 					attrs.relu: y = max(x w^T + b, 0), whose backward ops are RELU_BWD and then these */
@@ -182,6 +182,7 @@ typedef struct dtrain_device_caps {
 	bool graph_capture;  /* the capture functions are there */
 	bool host_memory;    /* device pointers may be read and written by the host (after synchronizing) */
 	bool batch_norm_add; /* batch norm takes a residual */
+	bool conv_bwd_add;   /* CONV2D_BWD_DATA takes an addend */
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;
