@@ -2,6 +2,7 @@
  *
  * Process groups with real processes: results, order, and what happens when a rank is missing, killed or stopped.
  */
+#include <math.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "common/half.h"
 #include "ranks.h"
 
 #define MOST 100003
@@ -30,9 +32,13 @@ static void finish(int status, dtrain_work **work, const char *what)
 
 #define DO(call) finish((call), &work, #call)
 
-/* Small whole numbers: sums are exact in every type, and rank and place show in them. */
-static int64_t value_of(int rank, int64_t i)
+/* Small whole numbers: sums and products are exact in every type, and rank and place show in them. */
+static int64_t value_of(dtrain_dtype dtype, dtrain_reduce_op op, int rank, int64_t i)
 {
+	if (op == DTRAIN_PRODUCT)
+		return (rank + i) % 3 ? 1 : 2;
+	if (dtype == DTRAIN_BF16 || dtype == DTRAIN_U8)
+		return (rank + 1) * 3 % 8 + i * 7 % 23;
 	return (rank + 1) * 3 + (i * 7) % 101 - 50;
 }
 
@@ -44,36 +50,49 @@ static void store_value(void *data, dtrain_dtype dtype, int64_t i, int64_t value
 		((double *)data)[i] = (double)value;
 	else if (dtype == DTRAIN_I64)
 		((int64_t *)data)[i] = value;
-	else
+	else if (dtype == DTRAIN_U8)
 		((uint8_t *)data)[i] = (uint8_t)value;
+	else
+		((uint16_t *)data)[i] = dtype == DTRAIN_F16 ? bt_float16((float)value) : bt_bfloat16((float)value);
 }
 
 static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
 {
-	if (dtype == DTRAIN_F32)
+	switch (dtype) {
+	case DTRAIN_F32:
 		return ((const float *)data)[i];
-	if (dtype == DTRAIN_F64)
+	case DTRAIN_F64:
 		return ((const double *)data)[i];
-	return dtype == DTRAIN_I64 ? (double)((const int64_t *)data)[i] : ((const uint8_t *)data)[i];
+	case DTRAIN_F16:
+		return bt_widen_float16(((const uint16_t *)data)[i]);
+	case DTRAIN_BF16:
+		return bt_widen_bfloat16(((const uint16_t *)data)[i]);
+	case DTRAIN_I64:
+		return (double)((const int64_t *)data)[i];
+	default:
+		return ((const uint8_t *)data)[i];
+	}
 }
 
-static void fill(void *data, dtrain_dtype dtype, int64_t count, int rank)
+static void fill(void *data, dtrain_dtype dtype, dtrain_reduce_op op, int64_t count, int rank)
 {
 	for (int64_t i = 0; i < count; i++)
-		store_value(data, dtype, i, value_of(rank, i));
+		store_value(data, dtype, i, value_of(dtype, op, rank, i));
 }
 
-static double reduced(int size, int64_t i, dtrain_reduce_op op)
+static double reduced(int size, dtrain_dtype dtype, int64_t i, dtrain_reduce_op op)
 {
-	double result = (double)value_of(0, i);
+	double result = (double)value_of(dtype, op, 0, i);
 
 	for (int rank = 1; rank < size; rank++) {
-		double value = (double)value_of(rank, i);
+		double value = (double)value_of(dtype, op, rank, i);
 
 		if (op == DTRAIN_MAX)
 			result = value > result ? value : result;
 		else if (op == DTRAIN_MIN)
 			result = value < result ? value : result;
+		else if (op == DTRAIN_PRODUCT)
+			result *= value;
 		else
 			result += value;
 	}
@@ -84,9 +103,14 @@ static void check_reduced(const void *data, dtrain_dtype dtype, int64_t count, i
 			  dtrain_reduce_op op)
 {
 	for (int64_t i = 0; i < count; i++) {
-		double difference = load_value(data, dtype, i) - reduced(size, first + i, op);
+		double expected = reduced(size, dtype, first + i, op);
+		double difference = fabs(load_value(data, dtype, i) - expected);
 
-		REQUIRE(difference < 1e-4 && difference > -1e-4);
+		/* A mean has as many bits as the type. */
+		REQUIRE(difference <= (op != DTRAIN_AVG       ? 0
+				       : dtype == DTRAIN_BF16 ? fabs(expected) / 256
+				       : dtype == DTRAIN_F16  ? fabs(expected) / 2048
+							      : 1e-4));
 	}
 }
 
@@ -97,14 +121,14 @@ static void reductions(struct rank *r, dtrain_dtype dtype, int64_t count, dtrain
 	dtrain_work *work = NULL;
 
 	REQUIRE(all && one);
-	fill(one, dtype, count, r->rank);
+	fill(one, dtype, op, count, r->rank);
 	DO(dtrain_allreduce(r->group, one, count, dtype, op, NULL, &work, &err));
 	check_reduced(one, dtype, count, 0, r->size, op);
-	fill(one, dtype, count, r->rank);
+	fill(one, dtype, op, count, r->rank);
 	DO(dtrain_reduce(r->group, one, count, dtype, op, r->size - 1, NULL, &work, &err));
 	if (r->rank == r->size - 1)
 		check_reduced(one, dtype, count, 0, r->size, op);
-	fill(all, dtype, count * r->size, r->rank);
+	fill(all, dtype, op, count * r->size, r->rank);
 	DO(dtrain_reduce_scatter(r->group, one, all, count, dtype, op, NULL, &work, &err));
 	check_reduced(one, dtype, count, r->rank * count, r->size, op);
 	free(all);
@@ -114,7 +138,7 @@ static void reductions(struct rank *r, dtrain_dtype dtype, int64_t count, dtrain
 static void check_part(const void *data, dtrain_dtype dtype, int64_t at, int64_t count, int rank, int64_t first)
 {
 	for (int64_t i = 0; i < count; i++) {
-		int64_t value = value_of(rank, first + i);
+		int64_t value = value_of(dtype, DTRAIN_SUM, rank, first + i);
 
 		REQUIRE(load_value(data, dtype, at + i) ==
 			(dtype == DTRAIN_U8 ? (double)(uint8_t)value : (double)value));
@@ -128,7 +152,7 @@ static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int roo
 	dtrain_work *work = NULL;
 
 	REQUIRE(in && out);
-	fill(in, dtype, count * r->size, r->rank);
+	fill(in, dtype, DTRAIN_SUM, count * r->size, r->rank);
 	DO(dtrain_all_gather(r->group, out, in, count, dtype, NULL, &work, &err));
 	for (int rank = 0; rank < r->size; rank++)
 		check_part(out, dtype, rank * count, count, rank, 0);
@@ -150,17 +174,48 @@ static void movements(struct rank *r, dtrain_dtype dtype, int64_t count, int roo
 static void rank_results(struct rank *r)
 {
 	static const int64_t counts[] = {0, 1, 7, 1021, MOST};
-	static const dtrain_dtype types[] = {DTRAIN_F32, DTRAIN_F64, DTRAIN_I64, DTRAIN_U8};
-
 	for (size_t c = 0; c < 5; c++) {
-		for (size_t t = 0; t < 4; t++) {
-			for (int op = DTRAIN_SUM; op <= DTRAIN_AVG && types[t] != DTRAIN_U8; op++) {
-				if (op != DTRAIN_AVG || types[t] != DTRAIN_I64)
-					reductions(r, types[t], counts[c], (dtrain_reduce_op)op);
+		for (dtrain_dtype type = DTRAIN_F32; type <= DTRAIN_U8; type++) {
+			bool whole = type == DTRAIN_I64 || type == DTRAIN_U8;
+
+			if (counts[c] == MOST && type != DTRAIN_F32 && type != DTRAIN_BF16)
+				continue;
+			for (int op = DTRAIN_SUM; op <= DTRAIN_PRODUCT; op++) {
+				if (op != DTRAIN_AVG || !whole)
+					reductions(r, type, counts[c], (dtrain_reduce_op)op);
 			}
-			movements(r, types[t], counts[c], 0);
-			movements(r, types[t], counts[c], r->size - 1);
+			movements(r, type, counts[c], 0);
+			movements(r, type, counts[c], r->size - 1);
 		}
+	}
+}
+
+/* Ties between two numbers of 16 bits go to the even one, after each combination of two ranks' parts; reduce_scatter
+ * combines all of them first. */
+static void rank_rounds(struct rank *r)
+{
+	const dtrain_dtype types[2] = {DTRAIN_BF16, DTRAIN_F16};
+	dtrain_work *work = NULL;
+
+	for (int t = 0; t < 2; t++) {
+		float step = types[t] == DTRAIN_BF16 ? 0x1p-7f : 0x1p-10f; /* above 1 */
+		uint16_t (*narrow)(float) = types[t] == DTRAIN_BF16 ? bt_bfloat16 : bt_float16;
+		uint16_t data[3], scattered, parts[3];
+		float last = r->rank == 0 ? 1 : step / 2;
+
+		data[0] = narrow(r->rank == 0 ? 1 : step / 2);
+		data[1] = narrow(r->rank == 0 ? 1 + step : step / 2);
+		data[2] = narrow(r->rank == 0 ? 1 : step * 0.75f);
+		for (int i = 0; i < 3; i++)
+			parts[i] = narrow(last);
+		if (r->size == 2) {
+			DO(dtrain_allreduce(r->group, data, 3, types[t], DTRAIN_SUM, NULL, &work, &err));
+			REQUIRE(data[0] == narrow(1));
+			REQUIRE(data[1] == narrow(1 + 2 * step));
+			REQUIRE(data[2] == narrow(1 + step));
+		}
+		DO(dtrain_reduce_scatter(r->group, &scattered, parts, 1, types[t], DTRAIN_SUM, NULL, &work, &err));
+		REQUIRE(scattered == narrow(r->size == 2 ? 1 : 1 + step));
 	}
 }
 
@@ -308,8 +363,9 @@ static void rank_bad_arguments(struct rank *r)
 	REQUIRE(dtrain_allreduce(r->group, &x, -1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err) ==
 		BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_I64, DTRAIN_AVG, NULL, &work, &err) == BETON_UNSUPPORTED);
-	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_U8, DTRAIN_SUM, NULL, &work, &err) == BETON_UNSUPPORTED);
-	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_BF16, DTRAIN_SUM, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_U8, DTRAIN_AVG, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(dtrain_allreduce(r->group, &x, 1, (dtrain_dtype)99, DTRAIN_SUM, NULL, &work, &err) ==
+		BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_I64, (dtrain_reduce_op)9, NULL, &work, &err) ==
 		BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_broadcast(r->group, &x, 1, DTRAIN_I64, r->size, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
@@ -383,6 +439,8 @@ static int rank_main(struct rank *r)
 {
 	if (strcmp(r->mode, "results") == 0)
 		rank_results(r);
+	else if (strcmp(r->mode, "rounds") == 0)
+		rank_rounds(r);
 	else if (strcmp(r->mode, "in-flight") == 0)
 		rank_many_in_flight(r);
 	else if (strcmp(r->mode, "point-to-point") == 0)
@@ -419,6 +477,13 @@ static void results_are_right(void **state)
 	run_ranks("results", 2);
 	run_ranks("results", 3);
 	run_ranks("results", 8);
+}
+
+static void sums_of_16_bits_are_rounded_as_stated(void **state)
+{
+	(void)state;
+	run_ranks("rounds", 2);
+	run_ranks("rounds", 3);
 }
 
 static void order_holds_with_many_in_flight(void **state)
@@ -612,6 +677,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(group_of_one_needs_no_store),
 		cmocka_unit_test(results_are_right),
+		cmocka_unit_test(sums_of_16_bits_are_rounded_as_stated),
 		cmocka_unit_test(order_holds_with_many_in_flight),
 		cmocka_unit_test(point_to_point),
 		cmocka_unit_test(messages_of_some_ranks_leave_the_others_in_step),

@@ -272,9 +272,8 @@ static void rank_misuses(struct rank *r)
 	int64_t on_host = 0;
 
 	open_place(r, &place);
-	REQUIRE(dtrain_allreduce(r->group, &on_host, 1, DTRAIN_BF16, DTRAIN_SUM, NULL, &work, &err) ==
-		BETON_UNSUPPORTED);
-	REQUIRE(strstr(err.message, "allreduce with far does not take elements of type bf16") != NULL);
+	REQUIRE(dtrain_allreduce(r->group, &on_host, 1, DTRAIN_U8, DTRAIN_SUM, NULL, &work, &err) == BETON_UNSUPPORTED);
+	REQUIRE(strstr(err.message, "allreduce with far does not take elements of type u8") != NULL);
 	REQUIRE(dtrain_allreduce(r->group, &on_host, -1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err) ==
 		BETON_INVALID_ARGUMENT);
 	dtrain_group_options_init(&options);

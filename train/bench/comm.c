@@ -159,12 +159,10 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 	return status;
 }
 
-/* Does the operation exist for the type, and for so many ranks? */
+/* Does the operation exist for so many ranks? */
 static bool applies(const comm_options *o, enum comm_op op, int size)
 {
-	bool reduces = op == COMM_ALLREDUCE || op == COMM_REDUCE || op == COMM_REDUCE_SCATTER;
-
-	return o->ops[op] && !(reduces && o->dtype == DTRAIN_U8) && !(op == COMM_SEND_RECV && size == 1);
+	return o->ops[op] && !(op == COMM_SEND_RECV && size == 1);
 }
 
 static int report(const comm_options *o, enum comm_op op, const struct comm_figure *figure, json_t *rows,

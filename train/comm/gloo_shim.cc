@@ -36,8 +36,11 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
 
 #include <beton/error.h>
+
+#include "common/half.h"
 
 #include "gloo_connector.h"
 
@@ -280,6 +283,36 @@ template <typename Function> int guarded(struct gloo_failure *failure, Function 
 	}
 }
 
+/* What Gloo lacks for the CPU: each result is rounded to nearest even, once, from one in F32, as its float16's are. */
+struct bfloat16 {
+	uint16_t bits;
+
+	float widen() const
+	{
+		return bt_widen_bfloat16(bits);
+	}
+};
+
+bfloat16 narrow(float value)
+{
+	return bfloat16{bt_bfloat16(value)};
+}
+
+bfloat16 operator+(bfloat16 a, bfloat16 b)
+{
+	return narrow(a.widen() + b.widen());
+}
+
+bfloat16 operator*(bfloat16 a, bfloat16 b)
+{
+	return narrow(a.widen() * b.widen());
+}
+
+bool operator<(bfloat16 a, bfloat16 b)
+{
+	return a.widen() < b.widen();
+}
+
 using Reduce = void (*)(void *, const void *, const void *, size_t);
 
 template <typename T> Reduce reduce_function(enum gloo_reduction reduction)
@@ -289,6 +322,8 @@ template <typename T> Reduce reduce_function(enum gloo_reduction reduction)
 		return &gloo::max<T>;
 	case GLOO_MIN:
 		return &gloo::min<T>;
+	case GLOO_PRODUCT:
+		return &gloo::product<T>;
 	default:
 		return &gloo::sum<T>;
 	}
@@ -417,12 +452,20 @@ int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum glo
 			   enum gloo_reduction reduction, uint32_t tag, struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		if (type == GLOO_F32)
-			allreduce<float>(group, data, count, reduction, tag);
-		else if (type == GLOO_F64)
-			allreduce<double>(group, data, count, reduction, tag);
-		else
-			allreduce<int64_t>(group, data, count, reduction, tag);
+		switch (type) {
+		case GLOO_F32:
+			return allreduce<float>(group, data, count, reduction, tag);
+		case GLOO_F64:
+			return allreduce<double>(group, data, count, reduction, tag);
+		case GLOO_F16:
+			return allreduce<gloo::float16>(group, data, count, reduction, tag);
+		case GLOO_BF16:
+			return allreduce<bfloat16>(group, data, count, reduction, tag);
+		case GLOO_I64:
+			return allreduce<int64_t>(group, data, count, reduction, tag);
+		case GLOO_U8:
+			return allreduce<uint8_t>(group, data, count, reduction, tag);
+		}
 	});
 }
 
@@ -430,12 +473,20 @@ int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_t
 			int root, uint32_t tag, struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		if (type == GLOO_F32)
-			reduce<float>(group, data, count, reduction, root, tag);
-		else if (type == GLOO_F64)
-			reduce<double>(group, data, count, reduction, root, tag);
-		else
-			reduce<int64_t>(group, data, count, reduction, root, tag);
+		switch (type) {
+		case GLOO_F32:
+			return reduce<float>(group, data, count, reduction, root, tag);
+		case GLOO_F64:
+			return reduce<double>(group, data, count, reduction, root, tag);
+		case GLOO_F16:
+			return reduce<gloo::float16>(group, data, count, reduction, root, tag);
+		case GLOO_BF16:
+			return reduce<bfloat16>(group, data, count, reduction, root, tag);
+		case GLOO_I64:
+			return reduce<int64_t>(group, data, count, reduction, root, tag);
+		case GLOO_U8:
+			return reduce<uint8_t>(group, data, count, reduction, root, tag);
+		}
 	});
 }
 

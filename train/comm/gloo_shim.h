@@ -27,14 +27,14 @@ struct gloo_options {
 /* Of any Gloo: a sockaddr_storage and a number, of the pair in newer ones, -1 in others. */
 #define GLOO_MAX_ADDRESS 256
 
-enum gloo_type { GLOO_F32, GLOO_F64, GLOO_I64 };
-enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN };
+enum gloo_type { GLOO_F32, GLOO_F64, GLOO_F16, GLOO_BF16, GLOO_I64, GLOO_U8 };
+enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN, GLOO_PRODUCT };
 
 typedef struct gloo_group gloo_group;
 
 /* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
- * abort and close only. Sizes are bytes, of one rank's part; tags differ between
- * collectives, and between the messages from one rank to another. */
+ * abort and close only. Sizes are bytes, of one rank's part; tags differ between collectives. Messages with the same
+ * tag from one rank to another keep their order. */
 /* A group that listens for its peers, and is connected to none. */
 int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
 /* Where the peer reaches this rank: the number of bytes of the address; 0: it is too long. */

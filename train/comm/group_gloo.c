@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "gloo_join.h"
+#include "group_elements.h"
 
 /* An operation that is aborted ends within milliseconds. */
 #define ABORT_TRIES 500
@@ -57,43 +58,22 @@ static int gloo_connect(const struct group_member *member, void **out, beton_err
 
 static enum gloo_type type_of(dtrain_dtype dtype)
 {
-	return dtype == DTRAIN_F32 ? GLOO_F32 : dtype == DTRAIN_F64 ? GLOO_F64 : GLOO_I64;
+	static const enum gloo_type types[] = {
+		[DTRAIN_F32] = GLOO_F32,   [DTRAIN_F64] = GLOO_F64, [DTRAIN_F16] = GLOO_F16,
+		[DTRAIN_BF16] = GLOO_BF16, [DTRAIN_I64] = GLOO_I64, [DTRAIN_U8] = GLOO_U8};
+
+	return types[dtype];
 }
 
 static enum gloo_reduction reduction_of(dtrain_reduce_op op)
 {
-	return op == DTRAIN_MAX ? GLOO_MAX : op == DTRAIN_MIN ? GLOO_MIN : GLOO_SUM;
-}
+	static const enum gloo_reduction reductions[] = {[DTRAIN_SUM] = GLOO_SUM,
+							 [DTRAIN_MAX] = GLOO_MAX,
+							 [DTRAIN_MIN] = GLOO_MIN,
+							 [DTRAIN_AVG] = GLOO_SUM,
+							 [DTRAIN_PRODUCT] = GLOO_PRODUCT};
 
-static void scale(void *data, size_t count, dtrain_dtype dtype, int size)
-{
-	if (dtype == DTRAIN_F32) {
-		for (size_t i = 0; i < count; i++)
-			((float *)data)[i] /= (float)size;
-	} else {
-		for (size_t i = 0; i < count; i++)
-			((double *)data)[i] /= size;
-	}
-}
-
-#define COMBINE(type)                                                                  \
-	do {                                                                           \
-		type *to = into;                                                       \
-		const type *add = from;                                                \
-		for (size_t i = 0; i < count; i++)                                     \
-			to[i] = op == DTRAIN_MAX   ? (add[i] > to[i] ? add[i] : to[i]) \
-				: op == DTRAIN_MIN ? (add[i] < to[i] ? add[i] : to[i]) \
-						   : to[i] + add[i];                   \
-	} while (0)
-
-static void combine(void *into, const void *from, size_t count, dtrain_dtype dtype, dtrain_reduce_op op)
-{
-	if (dtype == DTRAIN_F32)
-		COMBINE(float);
-	else if (dtype == DTRAIN_F64)
-		COMBINE(double);
-	else
-		COMBINE(int64_t);
+	return reductions[op];
 }
 
 /* This Gloo's own reduce-scatter is one of its old algorithm classes, which keeps bound buffers and knows no timeout.
@@ -108,9 +88,7 @@ static int reduce_scatter(const struct gloo_state *state, const dtrain_group_cal
 		return BETON_NO_MEMORY;
 	}
 	if (!dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure)) {
-		memcpy(call->output, parts, size);
-		for (int rank = 1; rank < state->size; rank++)
-			combine(call->output, parts + size * (size_t)rank, count, call->dtype, call->reduce);
+		dtrain__elements_reduce(call->output, parts, count, state->size, call->dtype, call->reduce);
 	}
 	free(parts);
 	return failure->code;
@@ -172,7 +150,7 @@ static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *er
 	if (failure.code)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	if (has_result_to_scale(state, call))
-		scale(call->output, (size_t)call->count, call->dtype, state->size);
+		dtrain__elements_divide(call->output, (size_t)call->count, call->dtype, state->size);
 	return BETON_OK;
 }
 

@@ -8,24 +8,6 @@
 #include "common/error.h"
 #include "group_stream.h"
 
-/* A stream-ordered backend says more. */
-static bool takes_type(const dtrain_group *group, dtrain_dtype dtype, bool reduces)
-{
-	switch (dtype) {
-	case DTRAIN_F32:
-	case DTRAIN_F64:
-	case DTRAIN_I64:
-		return true;
-	case DTRAIN_U8:
-		return !reduces;
-	case DTRAIN_F16:
-	case DTRAIN_BF16:
-		return group->streams != NULL;
-	default:
-		return false;
-	}
-}
-
 static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
 {
 	const char *op = dtrain__group_op_name(call->op);
@@ -34,13 +16,13 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 	if (call->count < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements", group->name, op,
 			       (long long)call->count);
-	if (!takes_type(group, call->dtype, reduces))
-		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s does not take this type of element (%d)",
+	if (dtrain_dtype_size(call->dtype) == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: no such type of element: %d",
 			       group->name, op, (int)call->dtype);
-	if (reduces && ((int)call->reduce < DTRAIN_SUM || call->reduce > DTRAIN_AVG))
+	if (reduces && ((int)call->reduce < DTRAIN_SUM || call->reduce > DTRAIN_PRODUCT))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: no such reduction: %d", group->name, op,
 			       (int)call->reduce);
-	if (reduces && call->reduce == DTRAIN_AVG && call->dtype == DTRAIN_I64)
+	if (reduces && call->reduce == DTRAIN_AVG && (call->dtype == DTRAIN_I64 || call->dtype == DTRAIN_U8))
 		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s: the mean of whole numbers", group->name, op);
 	if (call->root < 0 || call->root >= group->member.size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d of %d", group->name, op,

@@ -26,7 +26,18 @@ static ncclDataType_t type_of(dtrain_dtype dtype)
 
 static ncclRedOp_t reduction_of(dtrain_reduce_op op)
 {
-	return op == DTRAIN_MAX ? ncclMax : op == DTRAIN_MIN ? ncclMin : op == DTRAIN_AVG ? ncclAvg : ncclSum;
+	switch (op) {
+	case DTRAIN_MAX:
+		return ncclMax;
+	case DTRAIN_MIN:
+		return ncclMin;
+	case DTRAIN_AVG:
+		return ncclAvg;
+	case DTRAIN_PRODUCT:
+		return ncclProd;
+	default:
+		return ncclSum;
+	}
 }
 
 /* Which parts are exchanged with whom, in one group of sends and receives; the own part is copied. */

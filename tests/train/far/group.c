@@ -269,7 +269,8 @@ const dtrain_group_backend far_group = {
 	.id_bytes = sizeof(struct far_id),
 	.dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64 |
 		  1u << DTRAIN_U8,
-	.reductions = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_I64,
+	/* But one: what a backend does not take is refused. */
+	.reductions = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 | 1u << DTRAIN_I64,
 	.stream_create = far_stream_create,
 	.stream_capturing = far_stream_capturing,
 	.event_query = far_event_query,

@@ -64,6 +64,7 @@ typedef enum dtrain_reduce_op {
 	DTRAIN_MAX = 1,
 	DTRAIN_MIN = 2,
 	DTRAIN_AVG = 3, /* sum, then divided by the size of the group; floating point only */
+	DTRAIN_PRODUCT = 4,
 } dtrain_reduce_op;
 
 typedef struct dtrain_group dtrain_group;
@@ -109,12 +110,16 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 
 /* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
  * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
- * elements. after: the operation starts when this event is complete; NULL = at once. dtypes: F32, F64, I64, U8; on
- * streams also F16, BF16. Reductions: the same without U8. On failure no handle is returned. Collectives are called in
- * the same order by all ranks of the group; sends and receives only by the two that they are between, in the same order
- * for both, and wherever these want among the collectives. A send ends when its receiver has it, and holds up what is
- * queued behind it: two ranks that send to each other first and receive afterwards wait for ever (until the timeout).
- * After an operation failed, every later one of the group fails with the same error. */
+ * elements. after: the operation starts when this event is complete; NULL = at once. On failure no handle is returned.
+ * Collectives are called in the same order by all ranks of the group; sends and receives only by the two that they are
+ * between, in the same order for both, and wherever these want among the collectives. A send ends when its receiver has
+ * it, and holds up what is queued behind it: two ranks that send to each other first and receive afterwards wait for
+ * ever (until the timeout). After an operation failed, every later one of the group fails with the same error.
+ *
+ * Types: every dtrain_dtype, for moving and for reducing, unless the backend of the group's device takes fewer. With
+ * Gloo sums of F16 and BF16 are formed in F32 and rounded to nearest even each time two parts are combined, at most
+ * size - 1 times; reduce_scatter rounds once. NCCL does not say when it rounds. Whole numbers wrap around. AVG of F16
+ * and BF16 rounds the sum and then the quotient, so the sum has to be finite. */
 BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			       dtrain_event *after, dtrain_work **work, beton_error *err);
 /* output: count elements; input: count * size elements. */
