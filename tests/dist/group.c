@@ -333,7 +333,7 @@ static void rank_split(struct rank *r)
 	dtrain_work *work = NULL;
 
 	for (int round = 0; round < 2; round++) {
-		MUST(dtrain_group_split(r->group, color, -r->rank, &sub, &err)); /* in reverse order */
+		MUST(dtrain_group_split(r->group, color, -r->rank, NULL, &sub, &err)); /* in reverse order */
 		REQUIRE((color < 0) == (sub == NULL));
 		if (sub) {
 			int members = 0, below = 0;

@@ -236,7 +236,7 @@ static void rank_splits(struct rank *r)
 	open_place(r, &place);
 	memory = device_memory(&place, 8);
 	for (int round = 0; round < 2; round++) {
-		MUST(dtrain_group_split(r->group, color, -r->rank, &sub, &err)); /* in reverse order */
+		MUST(dtrain_group_split(r->group, color, -r->rank, NULL, &sub, &err)); /* in reverse order */
 		REQUIRE((color < 0) == (sub == NULL));
 		if (sub) {
 			int members = 0, below = 0;
@@ -354,7 +354,7 @@ static int rank_has_two_groups(struct rank *r)
 
 	open_place(r, &place);
 	memory = device_memory(&place, 4);
-	MUST(dtrain_group_split(r->group, 0, r->rank, &second, &err));
+	MUST(dtrain_group_split(r->group, 0, r->rank, NULL, &second, &err));
 	MUST(dtrain_allreduce(second, memory, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
 	MUST(dtrain_work_wait(&work, &err));
 	if (r->rank == 2) {

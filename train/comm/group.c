@@ -198,7 +198,7 @@ static int join_with_thread(dtrain_group *group, const char *backend, beton_erro
 	return status;
 }
 
-static int join(dtrain_group *group, const dtrain_group_options *options, dtrain_group *parent, int color,
+static int join(dtrain_group *group, const dtrain_group_options *options, const struct group_origin *origin,
 		beton_error *err)
 {
 	const dtrain_group_backend *streams = find_module_backend(group->api);
@@ -208,18 +208,17 @@ static int join(dtrain_group *group, const dtrain_group_options *options, dtrain
 	if (group->api)
 		group->api->caps(group->device, &caps);
 	if (group->member.size == 1 && group->api && !caps.host_memory)
-		return dtrain__group_connect_streams(group, streams, NULL, 0, true, err);
+		return dtrain__group_connect_streams(group, streams, &(struct group_origin){0}, true, err);
 	if (group->member.size == 1 || !streams || (options->backend && strcmp(options->backend, streams->name) != 0)) {
 		status = join_with_thread(group, options->backend, err);
 		return status ? status : start_thread(group, err);
 	}
 	status = dtrain__group_meet(&group->member, streams->name, &group->will, err);
-	return status ? status
-		      : dtrain__group_connect_streams(group, streams, parent, color, options->share_device, err);
+	return status ? status : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
 }
 
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
-				dtrain_group *parent, int color, dtrain_group **out, beton_error *err)
+				const struct group_origin *origin, dtrain_group **out, beton_error *err)
 {
 	dtrain_group *group;
 	int status;
@@ -250,7 +249,7 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	    (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (!status)
-		status = join(group, options, parent, color, err);
+		status = join(group, options, origin, err);
 	if (status) {
 		dtrain_group_destroy(&group);
 		return status;
@@ -268,7 +267,9 @@ int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtr
 	*out = NULL;
 	dtrain_group_options_init(&options);
 	status = given ? bt_sized_take(&options, given, "group options", err) : BETON_OK;
-	return status ? status : dtrain__group_create_within(store, rank, world_size, &options, NULL, 0, out, err);
+	return status ? status
+		      : dtrain__group_create_within(store, rank, world_size, &options, &(struct group_origin){0}, out,
+						    err);
 }
 
 void dtrain_group_destroy(dtrain_group **out)

@@ -83,10 +83,17 @@ void dtrain__group_raise_alarm(const struct group_member *member);
 /* True, and fills err: a rank saw a failure, or left or is gone unless only_faults, or the store is gone. */
 bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err);
 
+/* What a group is a part of. */
+struct group_origin {
+	dtrain_group *parent; /* NULL: nothing */
+	int color;            /* as for dtrain_group_backend */
+	bool own_lane;
+};
+
 /* Makes a group's communicator, or a part of another group's, once its ranks have met: exchanges the devices (two ranks
- * on one are refused), and carries the id. parent NULL: a communicator of its own. */
-int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend, dtrain_group *parent,
-				  int color, bool share_device, beton_error *err);
+ * on one are refused), and carries the id. */
+int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend,
+				  const struct group_origin *origin, bool share_device, beton_error *err);
 
 /* A rank's device, as the others are told: the machine, the device, and what people call them. */
 struct device_place {
@@ -99,9 +106,9 @@ struct device_place {
 /* INVALID_ARGUMENT when two ranks have the same device: names them, it, and what to do. */
 int dtrain__check_devices(const char *group, const struct device_place *places, int size, beton_error *err);
 
-/* dtrain_group_create, or the part that a split has in it: color as for dtrain_group_backend. */
+/* dtrain_group_create, or the part that a split has in it. */
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
-				dtrain_group *parent, int color, dtrain_group **out, beton_error *err);
+				const struct group_origin *origin, dtrain_group **out, beton_error *err);
 
 /* Gives a group the device whose events and memory it is going to see, if it has none yet. INVALID_ARGUMENT when it has
  * another; UNSUPPORTED when the backend cannot reach that device's memory. */

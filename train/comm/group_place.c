@@ -149,7 +149,7 @@ static int exchange_id(const struct group_member *member, const dtrain_group_bac
 	return status ? status : set_bytes(member, "id", -1, id, backend->id_bytes, err);
 }
 
-static int connect_state(dtrain_group *group, struct group_streams *streams, dtrain_group *parent, int color,
+static int connect_state(dtrain_group *group, struct group_streams *streams, const struct group_origin *origin,
 			 beton_error *err)
 {
 	const struct group_member *member = &group->member;
@@ -159,30 +159,32 @@ static int connect_state(dtrain_group *group, struct group_streams *streams, dtr
 				    member->size,  member->timeout_ms, member->join_timeout_ms};
 	int status;
 
-	if (parent)
-		return dtrain__streams_split(parent->streams, color, &place, &streams->state, err);
+	if (origin->parent)
+		return dtrain__streams_split(origin->parent->streams, origin->color, &place, &streams->state, err);
 	status = exchange_id(member, backend, id, err);
 	return status ? status : backend->connect(&place, id, &streams->state, err);
 }
 
-int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend, dtrain_group *parent,
-				  int color, bool share_device, beton_error *err)
+int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend,
+				  const struct group_origin *origin, bool share_device, beton_error *err)
 {
+	bool shares_lane = origin->parent && !origin->own_lane;
 	struct group_streams *streams;
-	int status = dtrain__streams_create(group, backend, parent ? parent->streams : NULL, &group->streams, err);
+	int status = dtrain__streams_create(group, backend, shares_lane ? origin->parent->streams : NULL,
+					    &group->streams, err);
 
 	if (status || group->member.size == 1)
 		return status;
 	streams = group->streams;
 	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
 	/* The parts of a group have its devices. */
-	if (!status && !parent)
+	if (!status && !origin->parent)
 		status = exchange_devices(&group->member, group->device, backend, share_device,
 					  &streams->within_machine, err);
 	else if (!status)
-		streams->within_machine = parent->streams->within_machine;
+		streams->within_machine = origin->parent->streams->within_machine;
 	if (!status) {
-		status = connect_state(group, streams, parent, color, err);
+		status = connect_state(group, streams, origin, err);
 		if (status)
 			bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
 	}

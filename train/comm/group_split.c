@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/sized.h"
 #include "common/system.h"
 #include "group_stream.h"
 
@@ -44,11 +45,11 @@ static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 	return false;
 }
 
-static int join_part(dtrain_group *group, const int64_t *all, dtrain_group **out, beton_error *err)
+static int join_part(dtrain_group *group, const int64_t *all, bool own_lane, dtrain_group **out, beton_error *err)
 {
 	struct membership place = find_place(all, group->member.size, group->member.rank);
-	int color = (int)color_of(all, group->member.rank);
-	char *name = bt_format("%s.%d.%d", group->name, group->splits, color);
+	struct group_origin origin = {NULL, (int)color_of(all, group->member.rank), own_lane};
+	char *name = bt_format("%s.%d.%d", group->name, group->splits, origin.color);
 	dtrain_group_options options;
 	int status;
 
@@ -61,20 +62,34 @@ static int join_part(dtrain_group *group, const int64_t *all, dtrain_group **out
 			  : group->streams ? group->streams->backend->name
 					   : group->backend->name;
 	options.device = group->device;
-	status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options,
-						    place.size > 1 && group->streams ? group : NULL, color, out, err)
+	if (place.size > 1 && group->streams)
+		origin.parent = group;
+	status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options, &origin, out,
+						    err)
 		      : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	free(name);
 	return status;
 }
 
-int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **out, beton_error *err)
+void dtrain_group_split_options_init(dtrain_group_split_options *options)
 {
-	int64_t mine[2] = {color, key}, *all = calloc((size_t)group->member.size * 2, sizeof(*all));
+	*options = (dtrain_group_split_options){.struct_size = sizeof(*options)};
+}
+
+int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *given,
+		       dtrain_group **out, beton_error *err)
+{
+	int64_t mine[2] = {color, key}, *all;
+	dtrain_group_split_options options;
 	void *nothing = NULL;
 	int status;
 
 	*out = NULL;
+	dtrain_group_split_options_init(&options);
+	status = given ? bt_sized_take(&options, given, "group split options", err) : BETON_OK;
+	if (status)
+		return status;
+	all = calloc((size_t)group->member.size * 2, sizeof(*all));
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	status = dtrain__group_gather_host(group, mine, sizeof(mine), all, err);
@@ -83,7 +98,7 @@ int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **o
 	    (color < 0 || find_place(all, group->member.size, group->member.rank).size == 1))
 		status = dtrain__streams_split(group->streams, -1, NULL, &nothing, err);
 	if (!status && color >= 0)
-		status = join_part(group, all, out, err);
+		status = join_part(group, all, options.own_lane, out, err);
 	free(all);
 	return status;
 }

@@ -27,8 +27,9 @@ struct watch {
 	char what[64];
 };
 
-/* A stream, which a group and its parts share: NCCL wants the operations of different communicators on one device in
- * the same order on all ranks, and the order of the calls is that. */
+/* A stream, which a group and its parts share but those that have one of their own: NCCL wants the operations of
+ * different communicators on one device in the same order on all ranks, and on one stream the order of the calls is
+ * that. */
 struct group_lane {
 	dtrain_stream *stream;
 	pthread_mutex_t order; /* held while an operation is put on the stream */

@@ -183,10 +183,27 @@ BETON_API int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const
 /* Forgets the event, which may be destroyed then. */
 BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
+typedef struct dtrain_group_split_options {
+	size_t struct_size;
+	bool own_lane; /* see dtrain_group_split; default false */
+} dtrain_group_split_options;
+
+BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *options);
+
 /* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins
- * none and gets *out NULL. Parts of a stream-ordered group have its stream: their operations and its own run in the
- * order of the calls, which has to be the same on all ranks of a device. */
-BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, dtrain_group **out, beton_error *err);
+ * none and gets *out NULL. options: the same on all ranks; NULL: the defaults.
+ *
+ * A lane is what runs a group's operations one after the other. Without a device's backend each group has a thread and
+ * connections of its own, and so a lane. On streams a part has its parent's stream: the operations of both run in the
+ * order of the calls, which has to be the same on all ranks of a device. With own_lane the part has a stream of its own
+ * on which its operations run beside those of other groups (a gather beside a reduce-scatter, say). What NCCL demands
+ * then: all ranks that two groups with different lanes have in common call the operations of both in the same order,
+ * as without lanes of their own, so from one thread, or under a lock of the caller's; for a rank's kernels wait for
+ * their peers on the device, and if one rank has room for that of one group only, and another rank for that of the
+ * other, none ends. From version 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL launch them in the order of the calls.
+ * Captured operations of two lanes have no order between them but that of the capture. */
+BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
+				 dtrain_group **out, beton_error *err);
 
 #ifdef __cplusplus
 }
