@@ -229,10 +229,10 @@ static void rank_point_to_point(struct rank *r)
 
 	for (int i = 0; i < 2; i++) {
 		if (r->rank % 2 == 0)
-			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, NULL, &work[used++], &err));
-		MUST(dtrain_recv(r->group, &received[i], 1, DTRAIN_I64, previous, NULL, &work[used++], &err));
+			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, 0, NULL, &work[used++], &err));
+		MUST(dtrain_recv(r->group, &received[i], 1, DTRAIN_I64, previous, 0, NULL, &work[used++], &err));
 		if (r->rank % 2 == 1)
-			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, NULL, &work[used++], &err));
+			MUST(dtrain_send(r->group, &send[i], 1, DTRAIN_I64, next, 0, NULL, &work[used++], &err));
 	}
 	for (int i = 0; i < used; i++)
 		MUST(dtrain_work_wait(&work[i], &err));
@@ -250,9 +250,9 @@ static void rank_uneven(struct rank *r)
 		for (int i = 0; i <= round && i < 3; i++) {
 			sent[i] = 100 * round + i;
 			if (r->rank == 0)
-				MUST(dtrain_send(r->group, &sent[i], 1, DTRAIN_I64, 1, NULL, &messages[i], &err));
+				MUST(dtrain_send(r->group, &sent[i], 1, DTRAIN_I64, 1, 0, NULL, &messages[i], &err));
 			if (r->rank == 1)
-				MUST(dtrain_recv(r->group, &got[i], 1, DTRAIN_I64, 0, NULL, &messages[i], &err));
+				MUST(dtrain_recv(r->group, &got[i], 1, DTRAIN_I64, 0, 0, NULL, &messages[i], &err));
 		}
 		for (int i = 0; i <= round && i < 3 && r->rank < 2; i++) {
 			MUST(dtrain_work_wait(&messages[i], &err));
@@ -262,9 +262,9 @@ static void rank_uneven(struct rank *r)
 		DO(dtrain_allreduce(r->group, &sum, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, &err));
 		REQUIRE(sum == r->size);
 		if (r->rank == 1)
-			DO(dtrain_send(r->group, &got[0], 1, DTRAIN_I64, r->size - 1, NULL, &work, &err));
+			DO(dtrain_send(r->group, &got[0], 1, DTRAIN_I64, r->size - 1, 0, NULL, &work, &err));
 		if (r->rank == r->size - 1) {
-			DO(dtrain_recv(r->group, &got[0], 1, DTRAIN_I64, 1, NULL, &work, &err));
+			DO(dtrain_recv(r->group, &got[0], 1, DTRAIN_I64, 1, 0, NULL, &work, &err));
 			REQUIRE(got[0] == 100 * round);
 		}
 		DO(dtrain_broadcast(r->group, &sum, 1, DTRAIN_I64, round % r->size, NULL, &work, &err));
@@ -366,11 +366,13 @@ static void rank_bad_arguments(struct rank *r)
 	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_U8, DTRAIN_AVG, NULL, &work, &err) == BETON_UNSUPPORTED);
 	REQUIRE(dtrain_allreduce(r->group, &x, 1, (dtrain_dtype)99, DTRAIN_SUM, NULL, &work, &err) ==
 		BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_send(r->group, &x, 1, DTRAIN_I64, (r->rank + 1) % r->size, -1, NULL, &work, &err) ==
+		BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_allreduce(r->group, &x, 1, DTRAIN_I64, (dtrain_reduce_op)9, NULL, &work, &err) ==
 		BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_broadcast(r->group, &x, 1, DTRAIN_I64, r->size, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_broadcast(r->group, &x, INT64_MAX, DTRAIN_I64, 0, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
-	REQUIRE(dtrain_send(r->group, &x, 1, DTRAIN_I64, r->rank, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(dtrain_send(r->group, &x, 1, DTRAIN_I64, r->rank, 0, NULL, &work, &err) == BETON_INVALID_ARGUMENT);
 	REQUIRE(dtrain_work_wait(&work, &err) == BETON_STATE);
 	DO(dtrain_allreduce(r->group, &y, 1, DTRAIN_F32, DTRAIN_SUM, NULL, &work, &err));
 }

@@ -398,7 +398,7 @@ static void everything_in_progress_is_polled(void **unused)
 	state = connect_rank(0, 2, 5000);
 	assert_non_null(state);
 	assert_int_equal(polls_left, 0);
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_int_equal(polls_left, 0);
 	assert_int_equal(last_type, ncclBfloat16);
 	assert_int_equal(last_reduction, ncclAvg);
@@ -420,11 +420,11 @@ static void polling_comes_before_sleeping(void **unused)
 	assert_non_null(state);
 	seen = state;
 	polls_of_a_call = 1;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_int_equal(yields, 1);
 	assert_int_equal(sleeps, 0);
 	polls_of_a_call = UNTIL_ASLEEP;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_true(yields > 0);
 	assert_int_equal(sleeps, 1);
 	polls_of_a_call = 0;
@@ -442,7 +442,7 @@ static void parts_go_where_they_belong(void **unused)
 	reset();
 	state = connect_rank(1, 3, 5000);
 	called[0] = '\0';
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 #ifdef HAS_ALL_TO_ALL
 	assert_string_equal(called, "T");
 	assert_ptr_equal(received_at[0], out);
@@ -456,21 +456,54 @@ static void parts_go_where_they_belong(void **unused)
 	call.op = DTRAIN_GROUP_GATHER;
 	call.root = 1;
 	called[0] = '\0';
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_string_equal(called, "c(rr)");
 	assert_int_equal(out[2], 10);
 	call.root = 2;
 	called[0] = '\0';
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_string_equal(called, "(s)");
 	assert_ptr_equal(sent_from[2], in);
 	call.op = DTRAIN_GROUP_SCATTER;
 	called[0] = '\0';
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	assert_string_equal(called, "(r)");
 	assert_ptr_equal(received_at[2], out);
 	call.op = DTRAIN_GROUP_RECV;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
+	nccl->close(state);
+}
+
+/* One group for all of them, in which nothing but NCCL is called, and one wait for what goes on. */
+static void batches_are_one_group(void **unused)
+{
+	int64_t in[6] = {10, 11, 20, 21, 30, 31}, out[6] = {0}, sum[2] = {0};
+	dtrain_group_call calls[] = {
+		{DTRAIN_GROUP_SEND, NULL, in, 2, DTRAIN_I64, .root = 2, .tag = 5},
+		{DTRAIN_GROUP_ALLREDUCE, sum, sum, 2, DTRAIN_U8, .reduce = DTRAIN_PRODUCT},
+		{DTRAIN_GROUP_ALL_TO_ALL, out, in, 2, DTRAIN_I64},
+		{DTRAIN_GROUP_RECV, sum, NULL, 2, DTRAIN_I64, .root = 0},
+	};
+	void *state;
+
+	(void)unused;
+	reset();
+	state = connect_rank(1, 3, 5000);
+	polls_of_a_call = 3;
+	called[0] = '\0';
+	assert_int_equal(nccl->enqueue(state, calls, 4, &stream, &err), BETON_OK);
+	assert_string_equal(called, "c(sAsrsrr)");
+	assert_int_equal(polls_left, 0);
+	assert_int_equal(last_type, ncclUint8);
+	assert_int_equal(last_reduction, ncclProd);
+	assert_ptr_equal(received_at[0], sum);
+	assert_int_equal(out[3], 21);
+	/* An error in it ends it all the same: what this thread calls next would be part of it. */
+	polls_of_a_call = 0;
+	called[0] = '\0';
+	next_call = ncclInvalidArgument;
+	assert_int_equal(nccl->enqueue(state, calls, 4, &stream, &err), BETON_INVALID_ARGUMENT);
+	assert_string_equal(called, "c(sA)");
 	nccl->close(state);
 }
 
@@ -493,12 +526,12 @@ static void errors_begin_with_the_text_of_nccl(void **unused)
 			    "NCCL: socket closed by 10.0.0.7: remote process exited or there was a network "
 			    "error (asynchronous error, rank 0 of 2)");
 	polls_of_a_call = 2;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_PEER_LOST);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_PEER_LOST);
 	next_call = ncclInvalidArgument;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_INVALID_ARGUMENT);
 	assert_int_equal(nccl->abort(&state, 1, &err), BETON_OK);
 	called[0] = '\0';
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_CANCELLED);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_CANCELLED);
 	assert_int_equal(nccl->poll(state, &err), BETON_OK);
 	nccl->close(state);
 	assert_string_equal(called, "");
@@ -591,7 +624,7 @@ static void captures_do_not_hold_up_aborting(void **unused)
 	reset();
 	state = connect_rank(0, 2, 5000);
 	capturing = true;
-	assert_int_equal(nccl->enqueue(state, &call, &stream, &err), BETON_OK);
+	assert_int_equal(nccl->enqueue(state, &call, 1, &stream, &err), BETON_OK);
 	abort_hangs = true;
 	assert_int_equal(nccl->abort(&state, 1, &err), BETON_OK);
 	abort_hangs = false; /* the graphs are gone */
@@ -684,6 +717,7 @@ int main(void)
 		cmocka_unit_test(everything_in_progress_is_polled),
 		cmocka_unit_test(polling_comes_before_sleeping),
 		cmocka_unit_test(parts_go_where_they_belong),
+		cmocka_unit_test(batches_are_one_group),
 		cmocka_unit_test(errors_begin_with_the_text_of_nccl),
 		cmocka_unit_test(what_does_not_connect_is_aborted_in_time),
 		cmocka_unit_test(all_are_aborted_in_one_group),

@@ -69,7 +69,7 @@ static void put_operation(void *state, dtrain_group_op op)
 
 	CHECK(api->event_record(ready, stream, &err));
 	CHECK(api->stream_wait(lane, ready, &err));
-	CHECK(nccl->enqueue(state, &call, lane, &err));
+	CHECK(nccl->enqueue(state, &call, 1, lane, &err));
 	CHECK(api->event_mark(mark, lane, &err));
 	CHECK(api->event_record(ended, lane, &err));
 	CHECK(api->stream_wait(stream, ended, &err));
@@ -171,7 +171,7 @@ static void aborting_ends_also_with_captures(void **unused)
 	CHECK(api->capture_launch(captured, stream, &err));
 	CHECK(api->stream_synchronize(stream, &err));
 	CHECK(nccl->abort(states, 2, &err));
-	assert_int_equal(nccl->enqueue(states[1], &call, lane, &err), BETON_CANCELLED);
+	assert_int_equal(nccl->enqueue(states[1], &call, 1, lane, &err), BETON_CANCELLED);
 	api->capture_destroy(captured);
 	nccl->close(states[0]);
 	nccl->close(states[1]);

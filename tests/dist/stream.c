@@ -122,11 +122,11 @@ static void rank_sends(struct rank *r)
 			MUST(place.api->capture_begin(place.stream, &err));
 		if (round <= 3) {
 			if (r->rank == 0)
-				ORDER_ON(place.stream,
-					 dtrain_send(r->group, memory, 1, DTRAIN_I64, 1, after(&place), &work, &err));
+				ORDER_ON(place.stream, dtrain_send(r->group, memory, 1, DTRAIN_I64, 1, 0, after(&place),
+								   &work, &err));
 			if (r->rank == 1)
-				ORDER_ON(place.stream,
-					 dtrain_recv(r->group, memory, 1, DTRAIN_I64, 0, after(&place), &work, &err));
+				ORDER_ON(place.stream, dtrain_recv(r->group, memory, 1, DTRAIN_I64, 0, 0, after(&place),
+								   &work, &err));
 			ORDER_ON(place.stream, dtrain_allreduce(r->group, memory, 1, DTRAIN_I64, DTRAIN_SUM,
 								after(&place), &work, &err));
 		}

@@ -53,8 +53,7 @@ static void usage(void)
 	     "  --help            this text\n\n"
 	     "Sizes and bandwidths are those of nccl-tests: bytes are those of the larger buffer of a call, algbw is\n"
 	     "bytes by time on the slowest rank, and busbw what the links carry, which does not depend on the ranks.\n"
-	     "send_recv is a ring, in which a rank sends and receives one after the other; its time is that of one\n"
-	     "message: half of an iteration's, or a little less with an odd number of ranks.");
+	     "In send_recv each rank sends to the next one and receives from the one before it at once.");
 }
 
 /* What is enough to see the bandwidth of memory that is far. */
@@ -175,11 +174,10 @@ static int report(const comm_options *o, enum comm_op op, const struct comm_figu
 		return BETON_OK;
 	}
 	if (json_array_append_new(rows,
-				  json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "op", comm_op_names[op],
-					    "bytes", (json_int_t)figure->bytes, "count", (json_int_t)figure->count,
-					    "time_us", figure->seconds * 1e6, "iteration_us", figure->iteration * 1e6,
-					    "algbw_gb_s", figure->algbw * 1e-9, "busbw_gb_s", figure->busbw * 1e-9,
-					    "wrong", (json_int_t)figure->wrong)))
+				  json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:I}", "op", comm_op_names[op], "bytes",
+					    (json_int_t)figure->bytes, "count", (json_int_t)figure->count, "time_us",
+					    figure->seconds * 1e6, "algbw_gb_s", figure->algbw * 1e-9, "busbw_gb_s",
+					    figure->busbw * 1e-9, "wrong", (json_int_t)figure->wrong)))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	return BETON_OK;
 }

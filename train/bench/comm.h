@@ -37,8 +37,7 @@ struct comm_place {
 struct comm_figure {
 	int64_t bytes;
 	int64_t count;       /* elements, as given to the operation */
-	double iteration;    /* seconds of one operation on the slowest rank; of send_recv: of all of its messages */
-	double seconds;      /* the same; of send_recv: of one message */
+	double seconds;      /* of one operation, on the slowest rank */
 	double algbw, busbw; /* bytes a second */
 	int64_t wrong;       /* elements that are not what they have to be, on all ranks */
 };

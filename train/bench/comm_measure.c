@@ -131,17 +131,24 @@ static bool is_in_place(enum comm_op op)
 	return op == COMM_ALLREDUCE || op == COMM_BROADCAST || op == COMM_REDUCE;
 }
 
-/* The second operation of send_recv goes to work[1]. A rank's two messages come one after the other: even ranks send
- * first, odd ones receive first, so that each second message of the ring goes at once. */
-static int submit(const struct comm_place *place, enum comm_op op, int64_t count, dtrain_work *work[2],
-		  beton_error *err)
+/* A message to the next rank and one from the previous, at once. */
+static int submit_messages(const struct comm_place *place, int64_t count, dtrain_work **work, beton_error *err)
+{
+	int next = (place->rank + 1) % place->size, previous = (place->rank + place->size - 1) % place->size;
+	int status = dtrain_group_begin(place->group, err);
+
+	if (!status)
+		status = dtrain_send(place->group, place->input, count, place->dtype, next, 0, NULL, NULL, err);
+	if (!status)
+		status = dtrain_recv(place->group, place->output, count, place->dtype, previous, 0, NULL, NULL, err);
+	return status ? status : dtrain_group_end(place->group, work, err);
+}
+
+static int submit(const struct comm_place *place, enum comm_op op, int64_t count, dtrain_work **work, beton_error *err)
 {
 	dtrain_group *group = place->group;
 	dtrain_dtype dtype = place->dtype;
 	void *in = place->input, *out = place->output;
-	int next = (place->rank + 1) % place->size, previous = (place->rank + place->size - 1) % place->size;
-	bool sends_first = place->rank % 2 == 0;
-	int status;
 
 	switch (op) {
 	case COMM_ALLREDUCE:
@@ -161,31 +168,23 @@ static int submit(const struct comm_place *place, enum comm_op op, int64_t count
 	case COMM_ALL_TO_ALL:
 		return dtrain_all_to_all(group, out, in, count, dtype, NULL, work, err);
 	default:
-		status = sends_first ? dtrain_send(group, in, count, dtype, next, NULL, work, err)
-				     : dtrain_recv(group, out, count, dtype, previous, NULL, work, err);
-		if (status)
-			return status;
-		return sends_first ? dtrain_recv(group, out, count, dtype, previous, NULL, work + 1, err)
-				   : dtrain_send(group, in, count, dtype, next, NULL, work + 1, err);
+		return submit_messages(place, count, work, err);
 	}
 }
 
 static int run(const struct comm_place *place, enum comm_op op, int64_t count, int times, beton_error *err)
 {
-	dtrain_work *work[MOST_IN_FLIGHT][2] = {0};
+	dtrain_work *work[MOST_IN_FLIGHT] = {0};
 	int status = BETON_OK;
 
 	for (int done = 0; done < times && !status; done += MOST_IN_FLIGHT) {
 		int batch = times - done < MOST_IN_FLIGHT ? times - done : MOST_IN_FLIGHT, begun = 0;
 
 		while (begun < batch && !status)
-			status = submit(place, op, count, work[begun++], err);
-		for (int i = 0; i < 2 * begun; i++) {
-			dtrain_work **one = &work[i / 2][i % 2];
-
-			if (*one && dtrain_work_wait(one, status ? NULL : err) && !status)
+			status = submit(place, op, count, &work[begun++], err);
+		for (int i = 0; i < begun; i++)
+			if (work[i] && dtrain_work_wait(&work[i], status ? NULL : err) && !status)
 				status = err->code;
-		}
 	}
 	return status;
 }
@@ -261,13 +260,6 @@ static double bus_factor(enum comm_op op, int size)
 	return has_parts(op) ? (n - 1) / n : 1;
 }
 
-/* Of an iteration's time, what one message takes: the ring of send_recv has as many as ranks, and half of them, rounded
- * down, go at once. In nccl-tests all do, because a rank sends and receives at once. */
-static double share_of_one(enum comm_op op, int size)
-{
-	return op == COMM_SEND_RECV ? (double)(size / 2) / size : 1;
-}
-
 int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
 		 struct comm_figure *out, beton_error *err)
 {
@@ -301,13 +293,12 @@ int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int w
 	}
 	if (!status)
 		status = dtrain__group_gather_host(place->group, &mine, sizeof(mine), all, err);
-	out->iteration = 0;
+	out->seconds = 0;
 	out->wrong = 0;
 	for (int rank = 0; rank < place->size && !status; rank++) {
-		out->iteration = fmax(out->iteration, all[rank].seconds);
+		out->seconds = fmax(out->seconds, all[rank].seconds);
 		out->wrong += all[rank].wrong;
 	}
-	out->seconds = out->iteration * share_of_one(op, place->size);
 	out->algbw = (double)out->bytes / fmax(out->seconds, 1e-9);
 	out->busbw = out->algbw * bus_factor(op, place->size);
 	free(all);

@@ -242,6 +242,12 @@ struct gloo_group {
 	milliseconds timeout;
 };
 
+struct gloo_message {
+	std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+	bool sends;
+	std::chrono::steady_clock::time_point deadline;
+};
+
 namespace
 {
 
@@ -367,6 +373,16 @@ void reduce(gloo_group *group, void *data, size_t count, enum gloo_reduction red
 uint8_t *bytes(const void *data)
 {
 	return static_cast<uint8_t *>(const_cast<void *>(data)); /* Gloo's inputs are not const; it only reads them */
+}
+
+std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, size_t size, bool sends)
+{
+	std::unique_ptr<gloo_message> message(new gloo_message);
+
+	message->buffer = group->context->createUnboundBuffer(data, size);
+	message->sends = sends;
+	message->deadline = std::chrono::steady_clock::now() + group->timeout;
+	return message;
 }
 
 } // namespace
@@ -565,25 +581,48 @@ int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, 
 	});
 }
 
-int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag,
+int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
 		      struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		auto buffer = group->context->createUnboundBuffer(bytes(data), size);
+		auto message = begin_message(group, bytes(data), size, true);
 
-		buffer->send(peer, point_to_point_slots | tag);
-		buffer->waitSend(group->timeout);
+		message->buffer->send(peer, point_to_point_slots | tag);
+		*out = message.release();
 	});
 }
 
-int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, struct gloo_failure *failure)
+int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
+		      struct gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		auto buffer = group->context->createUnboundBuffer(data, size);
+		auto message = begin_message(group, bytes(data), size, false);
 
-		buffer->recv(peer, point_to_point_slots | tag);
-		buffer->waitRecv(group->timeout);
+		message->buffer->recv(peer, point_to_point_slots | tag);
+		*out = message.release();
 	});
+}
+
+int dtrain__gloo_message_wait(gloo_message *message, struct gloo_failure *failure)
+{
+	return guarded(failure, [&] {
+		/* What is late by now is given a moment, or it would be late where it had long arrived. */
+		auto left =
+			std::chrono::duration_cast<milliseconds>(message->deadline - std::chrono::steady_clock::now());
+		auto timeout = std::max(left, milliseconds(1));
+
+		if (message->sends)
+			message->buffer->waitSend(timeout);
+		else
+			message->buffer->waitRecv(timeout);
+	});
+}
+
+void dtrain__gloo_message_free(gloo_message *message)
+{
+	struct gloo_failure ignored;
+
+	guarded(&ignored, [&] { delete message; });
 }
 
 int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure)

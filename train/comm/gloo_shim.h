@@ -31,6 +31,7 @@ enum gloo_type { GLOO_F32, GLOO_F64, GLOO_F16, GLOO_BF16, GLOO_I64, GLOO_U8 };
 enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN, GLOO_PRODUCT };
 
 typedef struct gloo_group gloo_group;
+typedef struct gloo_message gloo_message;
 
 /* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
  * abort and close only. Sizes are bytes, of one rank's part; tags differ between collectives. Messages with the same
@@ -61,9 +62,13 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 			 struct gloo_failure *failure);
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			    struct gloo_failure *failure);
-int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag,
+/* Begin a message, which is waited for and freed by any thread: wait does not free it. */
+int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
 		      struct gloo_failure *failure);
-int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, struct gloo_failure *failure);
+int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
+		      struct gloo_failure *failure);
+int dtrain__gloo_message_wait(gloo_message *message, struct gloo_failure *failure);
+void dtrain__gloo_message_free(gloo_message *message);
 int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure);
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process group: a queue of operations and the one thread that runs them.
+ * Making a process group, and its end.
  */
 #include "group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,117 +36,21 @@ const char *dtrain__group_op_name(dtrain_group_op op)
 	return op_names[op];
 }
 
+void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size)
+{
+	const char *op = dtrain__group_op_name(work->op);
+
+	if (work->count != 1)
+		snprintf(text, size, "batch of %d", work->count);
+	else
+		snprintf(text, size, "%s", op);
+	if (work->label[0])
+		bt_append(text, size, " (%s)", work->label);
+}
+
 void dtrain_group_options_init(dtrain_group_options *options)
 {
 	*options = (dtrain_group_options){.struct_size = sizeof(*options), .timeout_ms = DEFAULT_TIMEOUT_MS};
-}
-
-static void complete(struct dtrain_work *work, int status, const beton_error *err)
-{
-	pthread_mutex_lock(&work->mutex);
-	work->status = status;
-	if (status)
-		work->err = *err;
-	work->done = true;
-	pthread_cond_broadcast(&work->finished);
-	pthread_mutex_unlock(&work->mutex);
-}
-
-static bool is_stopping(dtrain_group *group)
-{
-	bool stopping;
-
-	pthread_mutex_lock(&group->mutex);
-	stopping = group->stopping;
-	pthread_mutex_unlock(&group->mutex);
-	return stopping;
-}
-
-/* Nothing works after the first failure: Gloo's connections are closed by it. */
-static void fail_group(dtrain_group *group, const char *op, beton_error *err)
-{
-	bool reported;
-
-	if (is_stopping(group)) {
-		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, op);
-	} else {
-		reported = dtrain__group_report_fault(&group->member, err);
-		group->backend->abort(group->state);
-		/* A store that was late has its time now. */
-		if (reported || dtrain__group_report_fault(&group->member, err))
-			dtrain__group_agree_on_fault(&group->member, op, err);
-		else
-			bt_prefix(err, "group \"%s\": %s", group->name, op);
-	}
-	group->failure = *err;
-}
-
-static int execute(dtrain_group *group, struct dtrain_work *work, beton_error *err)
-{
-	const char *op = dtrain__group_op_name(work->call.op);
-	int status = BETON_OK;
-
-	if (group->failure.code) {
-		*err = group->failure;
-		return group->failure.code;
-	}
-	if (work->after)
-		status = work->api->event_synchronize(work->after, err);
-	work->start_ns = bt_now_ns();
-	if (!status && (work->call.count > 0 || work->call.op == DTRAIN_GROUP_BARRIER))
-		status = group->backend->run(group->state, &work->call, err);
-	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
-	if (status)
-		fail_group(group, op, err);
-	work->end_ns = bt_now_ns();
-	return status ? err->code : BETON_OK;
-}
-
-/* The next operation, or NULL when the thread is to end: destroy takes care of what is in the queue by then. What has
- * left the queue is the thread's to complete, whatever is asked of it afterwards. */
-static struct dtrain_work *take(dtrain_group *group)
-{
-	struct dtrain_work *work = NULL;
-
-	pthread_mutex_lock(&group->mutex);
-	while (!group->head && !group->stopping)
-		pthread_cond_wait(&group->changed, &group->mutex);
-	if (!group->stopping) {
-		work = group->head;
-		group->head = work->next;
-		if (!group->head)
-			group->tail = NULL;
-	}
-	pthread_mutex_unlock(&group->mutex);
-	return work;
-}
-
-static void *group_main(void *argument)
-{
-	dtrain_group *group = argument;
-	struct dtrain_work *work;
-
-	while ((work = take(group))) {
-		beton_error err = {0};
-		int status = execute(group, work, &err);
-
-		complete(work, status, &err);
-	}
-	return NULL;
-}
-
-static int start_thread(dtrain_group *group, beton_error *err)
-{
-	sigset_t before;
-	int failure;
-
-	bt_block_signals(&before);
-	failure = pthread_create(&group->thread, NULL, group_main, group);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (failure)
-		return bt_fail_errno(err, failure, "group \"%s\": cannot start the communication thread", group->name);
-	group->thread_started = true;
-	return BETON_OK;
 }
 
 static int check_options(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
@@ -211,7 +116,7 @@ static int join(dtrain_group *group, const dtrain_group_options *options, const 
 		return dtrain__group_connect_streams(group, streams, &(struct group_origin){0}, true, err);
 	if (group->member.size == 1 || !streams || (options->backend && strcmp(options->backend, streams->name) != 0)) {
 		status = join_with_thread(group, options->backend, err);
-		return status ? status : start_thread(group, err);
+		return status ? status : dtrain__group_start_thread(group, err);
 	}
 	status = dtrain__group_meet(&group->member, streams->name, &group->will, err);
 	return status ? status : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
@@ -231,6 +136,7 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	if (!group)
 		return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	pthread_mutex_init(&group->mutex, NULL);
+	pthread_mutex_init(&group->failing, NULL);
 	pthread_cond_init(&group->changed, NULL);
 	group->device = options->device;
 	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
@@ -275,36 +181,20 @@ int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtr
 void dtrain_group_destroy(dtrain_group **out)
 {
 	dtrain_group *group = out ? *out : NULL;
-	bool idle;
 
 	if (!group)
 		return;
-	pthread_mutex_lock(&group->mutex);
-	group->stopping = true;
-	idle = !group->thread_started;
-	pthread_cond_broadcast(&group->changed);
-	pthread_mutex_unlock(&group->mutex);
 	dtrain__streams_destroy(&group->streams);
-	if (!idle) {
-		group->backend->abort(group->state);
-		pthread_join(group->thread, NULL);
-	}
-	while (group->head) {
-		struct dtrain_work *work = group->head;
-		beton_error err = {0};
-
-		group->head = work->next;
-		bt_fail(&err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name,
-			dtrain__group_op_name(work->call.op));
-		complete(work, BETON_CANCELLED, &err);
-	}
+	dtrain__group_stop_thread(group);
 	if (group->backend && (group->state || group->backend == &dtrain__group_local))
 		group->backend->close(group->state);
 	if (group->will >= 0)
 		close(group->will);
 	pthread_cond_destroy(&group->changed);
 	pthread_mutex_destroy(&group->mutex);
+	pthread_mutex_destroy(&group->failing);
 	dtrain__sequence_free(&group->sequence);
+	free(group->batch.items);
 	free(group->name);
 	free(group->interface);
 	free(group);

@@ -13,7 +13,9 @@
 
 struct dtrain_work {
 	struct dtrain_work *next; /* in the group's queue */
-	dtrain_group_call call;
+	int count;                /* of operations: more than one, or none, in a batch */
+	dtrain_group_op op;       /* the first, for messages */
+	char label[WORK_LABEL_SIZE];
 	struct group_streams *streams; /* NULL: the group's thread runs it */
 
 	/* On a stream: guarded by the mutex of streams. */
@@ -24,17 +26,25 @@ struct dtrain_work {
 	bool in_flight;              /* the group watches it */
 	bool held;                   /* the user has the handle */
 	bool complete;               /* with success */
-	char label[WORK_LABEL_SIZE];
 
 	/* On the thread. */
-	dtrain_event *after;
-	const dtrain_device_api *api; /* of after */
+	struct work_item *items; /* `count`: the one below, or memory of their own */
+	struct work_item item;
+	const dtrain_device_api *api; /* of the events of items */
 	uint64_t start_ns, end_ns;    /* on the communication thread */
 	pthread_mutex_t mutex;        /* guards done, status, err: a handle may outlive its group */
 	pthread_cond_t finished;
 	bool done;
 	int status;
 	beton_error err;
+};
+
+/* Operations between dtrain_group_begin and end. */
+struct group_batch {
+	bool open;
+	int count, capacity;
+	struct work_item *items;
+	beton_error refused; /* code 0: no call was */
 };
 
 struct dtrain_group {
@@ -47,6 +57,7 @@ struct dtrain_group {
 	const struct group_backend *backend;
 	void *state;
 	struct group_sequence sequence; /* the caller's thread */
+	struct group_batch batch;       /* the caller's thread */
 	int splits;
 	pthread_t thread;
 	bool thread_started;
@@ -55,11 +66,34 @@ struct dtrain_group {
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
 	struct dtrain_work *head, *tail;
+	struct message_waiter *waiters, *idle; /* see group_messages.c */
 	bool stopping;
 
-	beton_error failure; /* code 0: none. Of the communication thread: after the first failure every operation fails
-			      */
+	pthread_mutex_t failing; /* held until the ranks agree on what happened; guards what follows */
+	beton_error failure;     /* code 0: none. After the first failure every operation fails */
 };
+
+/* The group's thread: runs what is in the queue. */
+int dtrain__group_start_thread(dtrain_group *group, beton_error *err);
+/* Ends the thread, and with CANCELLED what it had not begun. */
+void dtrain__group_stop_thread(dtrain_group *group);
+/* It failed, with err: nothing works after that. Rewrites err to what the ranks agree on. */
+void dtrain__work_fail(dtrain_group *group, struct dtrain_work *work, beton_error *err);
+/* "allreduce (bucket 2 of 7)", "batch of 4" */
+void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size);
+/* Ends the handle's waits; err: of a status that is not OK. */
+void dtrain__work_complete(struct dtrain_work *work, int status, const beton_error *err);
+
+/* Has a thread of the group's wait for the messages of the work, and then complete it. */
+int dtrain__messages_await(dtrain_group *group, struct dtrain_work *work, beton_error *err);
+/* Ends those threads; their messages were aborted. */
+void dtrain__messages_stop(dtrain_group *group);
+
+/* Puts an operation that was checked in the open batch. */
+int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, beton_error *err);
+/* Queues or enqueues `count` checked operations as one. */
+int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, const struct work_notes *notes,
+			 dtrain_work **out, beton_error *err);
 
 /* Meets the other ranks at the store: TIMEOUT names those that did not come, MISMATCH those that were started
  * differently. Sets the member's host: that of the interface; or the address from which this rank reached the store;

@@ -19,6 +19,59 @@ const struct group_backend *dtrain__group_backend_find(const char *name)
 	return NULL;
 }
 
+static bool is_message(const dtrain_group_call *call)
+{
+	return call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV;
+}
+
+static void drop_messages(const struct group_backend *backend, struct work_item *items, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (items[i].message)
+			backend->drop(items[i].message);
+		items[i].message = NULL;
+	}
+}
+
+int dtrain__backend_begin(const struct group_backend *backend, void *state, struct work_item *items, int count,
+			  bool *messages, beton_error *err)
+{
+	int status = BETON_OK;
+
+	*messages = false;
+	for (int i = 0; i < count && !status; i++) {
+		if (!is_message(&items[i].call) || items[i].call.count == 0)
+			continue;
+		status = backend->post(state, &items[i].call, &items[i].message, err);
+		*messages = true;
+	}
+	for (int i = 0; i < count && !status; i++) {
+		const dtrain_group_call *call = &items[i].call;
+
+		if (!is_message(call) && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
+			status = backend->run(state, call, err);
+	}
+	if (status)
+		drop_messages(backend, items, count);
+	return status;
+}
+
+int dtrain__backend_finish(const struct group_backend *backend, void *state, struct work_item *items, int count,
+			   beton_error *err)
+{
+	int status = BETON_OK;
+
+	for (int i = 0; i < count && !status; i++) {
+		void *message = items[i].message;
+
+		items[i].message = NULL;
+		if (message)
+			status = backend->finish(state, message, err);
+	}
+	drop_messages(backend, items, count);
+	return status;
+}
+
 static int local_connect(const struct group_member *member, void **state, beton_error *err)
 {
 	(void)member;

@@ -25,17 +25,36 @@ struct group_member {
 	char host[BT_HOST_SIZE]; /* this machine's address for the other ranks, once they have met */
 };
 
-/* All calls but abort come from one thread at a time. run and connect fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM,
- * UNSUPPORTED. */
+/* An operation that was called. */
+struct work_item {
+	dtrain_group_call call;
+	dtrain_event *after; /* NULL: at once */
+	void *message;       /* of a send or receive that is under way; NULL: it is not */
+};
+
+/* run, post and close come from one thread at a time, finish, drop and abort from any. run, connect, post and finish
+ * fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM, UNSUPPORTED. */
 struct group_backend {
 	const char *name;
 	bool host_memory; /* buffers must be readable by the host */
 	int (*connect)(const struct group_member *member, void **state, beton_error *err);
-	int (*run)(void *state, const dtrain_group_call *call, beton_error *err);
-	void (*abort)(void *state); /* from any thread: ends what runs, and refuses everything after */
+	int (*run)(void *state, const dtrain_group_call *call, beton_error *err); /* a collective, to its end */
+	/* Begins a send or receive, without waiting for the peer. Then one of the other two. */
+	int (*post)(void *state, const dtrain_group_call *call, void **message, beton_error *err);
+	int (*finish)(void *state, void *message, beton_error *err); /* waits for its end, and frees it */
+	void (*drop)(void *message);
+	void (*abort)(void *state); /* ends what runs, and refuses everything after */
 	void (*close)(void *state);
 	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never any */
 };
+
+/* Posts all messages and then runs the collectives in their order: so no order of them keeps any from ending.
+ * Operations without elements are left out. After a failure no message is left; else *messages tells whether there are
+ * any for dtrain__backend_finish, which waits for all. */
+int dtrain__backend_begin(const struct group_backend *backend, void *state, struct work_item *items, int count,
+			  bool *messages, beton_error *err);
+int dtrain__backend_finish(const struct group_backend *backend, void *state, struct work_item *items, int count,
+			   beton_error *err);
 
 extern const struct group_backend dtrain__group_local; /* a group of one */
 extern const struct group_backend dtrain__group_gloo;  /* only where DTRAIN_HAVE_GLOO is defined */

@@ -22,7 +22,7 @@ struct gloo_state {
 	char *note; /* NULL: none */
 	int size;
 	int rank;
-	atomic_bool running; /* an operation, */
+	atomic_int running;  /* operations, and waits for messages */
 	atomic_bool aborted; /* and none may begin */
 };
 
@@ -119,10 +119,6 @@ static int dispatch(const struct gloo_state *state, const dtrain_group_call *cal
 		return dtrain__gloo_scatter(group, call->output, call->input, size, call->root, tag, failure);
 	case DTRAIN_GROUP_ALL_TO_ALL:
 		return dtrain__gloo_all_to_all(group, call->output, call->input, size, tag, failure);
-	case DTRAIN_GROUP_SEND:
-		return dtrain__gloo_send(group, call->input, size, call->root, tag, failure);
-	case DTRAIN_GROUP_RECV:
-		return dtrain__gloo_recv(group, call->output, size, call->root, tag, failure);
 	default:
 		return dtrain__gloo_barrier(group, tag, failure);
 	}
@@ -141,17 +137,52 @@ static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *er
 	struct gloo_state *state = memory;
 	struct gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
 
-	atomic_store(&state->running, true);
+	atomic_fetch_add(&state->running, 1);
 	if (!atomic_load(&state->aborted)) {
 		failure = (struct gloo_failure){0};
 		dispatch(state, call, &failure);
 	}
-	atomic_store(&state->running, false);
+	atomic_fetch_sub(&state->running, 1);
 	if (failure.code)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	if (has_result_to_scale(state, call))
 		dtrain__elements_divide(call->output, (size_t)call->count, call->dtype, state->size);
 	return BETON_OK;
+}
+
+static int gloo_post(void *memory, const dtrain_group_call *call, void **message, beton_error *err)
+{
+	struct gloo_state *state = memory;
+	size_t size = (size_t)call->count * dtrain_dtype_size(call->dtype);
+	struct gloo_failure failure = {0};
+	gloo_message *begun = NULL;
+
+	if (atomic_load(&state->aborted))
+		return bt_fail(err, BETON_CANCELLED, "the connections were closed");
+	if (call->op == DTRAIN_GROUP_SEND)
+		dtrain__gloo_send(state->group, call->input, size, call->root, (uint32_t)call->tag, &begun, &failure);
+	else
+		dtrain__gloo_recv(state->group, call->output, size, call->root, (uint32_t)call->tag, &begun, &failure);
+	*message = begun;
+	return failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
+}
+
+static void gloo_drop(void *message)
+{
+	dtrain__gloo_message_free(message);
+}
+
+static int gloo_finish(void *memory, void *message, beton_error *err)
+{
+	struct gloo_state *state = memory;
+	struct gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
+
+	atomic_fetch_add(&state->running, 1);
+	if (!atomic_load(&state->aborted))
+		dtrain__gloo_message_wait(message, &failure);
+	gloo_drop(message);
+	atomic_fetch_sub(&state->running, 1);
+	return failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
 }
 
 /* Once does not reach an operation that is just about to post what it waits for. */
@@ -187,6 +218,9 @@ const struct group_backend dtrain__group_gloo = {
 	.host_memory = true,
 	.connect = gloo_connect,
 	.run = gloo_run,
+	.post = gloo_post,
+	.finish = gloo_finish,
+	.drop = gloo_drop,
 	.abort = gloo_abort,
 	.close = gloo_close,
 	.note = gloo_note,

@@ -2,11 +2,17 @@
  *
  * The operations of a process group: checked, put into the queue, waited for.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "group_stream.h"
+
+static bool is_message(dtrain_group_op op)
+{
+	return op == DTRAIN_GROUP_SEND || op == DTRAIN_GROUP_RECV;
+}
 
 static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
 {
@@ -27,41 +33,63 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 	if (call->root < 0 || call->root >= group->member.size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d of %d", group->name, op,
 			       call->root, group->member.size);
-	if ((call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV) && call->root == group->member.rank)
+	if (is_message(call->op) && call->root == group->member.rank)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d to itself", group->name, op,
 			       call->root);
+	if (call->tag < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: tag %d", group->name, op, call->tag);
 	if (__builtin_mul_overflow((size_t)call->count, dtrain_dtype_size(call->dtype) * (size_t)group->member.size,
 				   &bytes))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements is too large",
 			       group->name, op, (long long)call->count);
-	return BETON_OK;
+	return group->streams ? dtrain__streams_check_types(group->streams, call, reduces, err) : BETON_OK;
 }
 
-static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
-			const struct work_notes *notes, dtrain_work **out, beton_error *err)
+static struct dtrain_work *create_work(dtrain_group *group, const struct work_item *items, int count)
 {
-	struct dtrain_work *work;
-	int status = check_call(group, call, reduces, err);
+	struct dtrain_work *work = calloc(1, sizeof(*work));
 
-	*out = NULL;
-	if (status)
-		return status;
-	if (after && !group->api)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "group \"%s\": %s after an event, but the group was created without a device",
-			       group->name, dtrain__group_op_name(call->op));
-	if (group->streams)
-		return dtrain__streams_submit(group->streams, call, after, notes, out, err);
-	work = calloc(1, sizeof(*work));
 	if (!work)
-		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
-	work->call = *call;
-	work->after = after;
+		return NULL;
+	work->items = count > 1 ? malloc((size_t)count * sizeof(*items)) : &work->item;
+	if (!work->items) {
+		free(work);
+		return NULL;
+	}
+	if (count)
+		memcpy(work->items, items, (size_t)count * sizeof(*items));
+	work->count = count;
+	work->op = count ? items[0].call.op : DTRAIN_GROUP_BARRIER;
 	work->api = group->api;
 	pthread_mutex_init(&work->mutex, NULL);
 	pthread_cond_init(&work->finished, NULL);
+	return work;
+}
+
+static void free_work(struct dtrain_work *work)
+{
+	pthread_cond_destroy(&work->finished);
+	pthread_mutex_destroy(&work->mutex);
+	if (work->items != &work->item)
+		free(work->items);
+	free(work);
+}
+
+int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, const struct work_notes *notes,
+			 dtrain_work **out, beton_error *err)
+{
+	const char *label = notes ? notes->label : "";
+	struct dtrain_work *work;
+
+	if (group->streams)
+		return dtrain__streams_submit(group->streams, items, count, notes, label, out, err);
+	work = create_work(group, items, count);
+	if (!work)
+		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	snprintf(work->label, sizeof(work->label), "%s", label);
 	pthread_mutex_lock(&group->mutex);
-	work->call.sequence = dtrain__sequence_next(&group->sequence, call);
+	for (int i = 0; i < count; i++)
+		work->items[i].call.sequence = dtrain__sequence_next(&group->sequence, &items[i].call);
 	if (group->tail)
 		group->tail->next = work;
 	else
@@ -71,6 +99,41 @@ static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool
 	pthread_mutex_unlock(&group->mutex);
 	*out = work;
 	return BETON_OK;
+}
+
+/* The first refused call of a batch refuses all of it. */
+static int submit_to_batch(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, int status,
+			   const beton_error *refused, beton_error *err)
+{
+	beton_error failure = *refused;
+
+	if (!status)
+		status = dtrain__batch_add(group, call, after, &failure);
+	if (status && !group->batch.refused.code)
+		group->batch.refused = failure;
+	if (status && err)
+		*err = failure;
+	return status;
+}
+
+static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
+			const struct work_notes *notes, dtrain_work **out, beton_error *err)
+{
+	struct work_item item = {*call, after, NULL};
+	beton_error refused = {0};
+	int status = check_call(group, call, reduces, &refused);
+
+	if (out)
+		*out = NULL;
+	if (!status && after && !group->api)
+		status = bt_fail(&refused, BETON_INVALID_ARGUMENT,
+				 "group \"%s\": %s after an event, but the group was created without a device",
+				 group->name, dtrain__group_op_name(call->op));
+	if (group->batch.open)
+		return submit_to_batch(group, call, after, status, &refused, err);
+	if (status && err)
+		*err = refused;
+	return status ? status : dtrain__group_submit(group, &item, 1, notes, out, err);
 }
 
 static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
@@ -149,18 +212,18 @@ int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int6
 	return submit(group, &call, false, after, work, err);
 }
 
-int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
-		dtrain_work **work, beton_error *err)
+int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
+		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	dtrain_group_call call = {DTRAIN_GROUP_SEND, NULL, data, count, dtype, .root = peer};
+	dtrain_group_call call = {DTRAIN_GROUP_SEND, NULL, data, count, dtype, .root = peer, .tag = tag};
 
 	return submit(group, &call, false, after, work, err);
 }
 
-int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, dtrain_event *after,
-		dtrain_work **work, beton_error *err)
+int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
+		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
-	dtrain_group_call call = {DTRAIN_GROUP_RECV, data, NULL, count, dtype, .root = peer};
+	dtrain_group_call call = {DTRAIN_GROUP_RECV, data, NULL, count, dtype, .root = peer, .tag = tag};
 
 	return submit(group, &call, false, after, work, err);
 }
@@ -193,9 +256,7 @@ int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end
 		*start_ns = work->start_ns;
 	if (end_ns)
 		*end_ns = work->end_ns;
-	pthread_cond_destroy(&work->finished);
-	pthread_mutex_destroy(&work->mutex);
-	free(work);
+	free_work(work);
 	return status;
 }
 

@@ -93,7 +93,8 @@ int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_gro
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	status = dtrain__group_gather_host(group, mine, sizeof(mine), all, err);
-	group->splits++;
+	if (!status)
+		group->splits++;
 	if (!status && makes_communicators(group, all) &&
 	    (color < 0 || find_place(all, group->member.size, group->member.rank).size == 1))
 		status = dtrain__streams_split(group->streams, -1, NULL, &nothing, err);

@@ -34,6 +34,9 @@ int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t byte
 	void *memory = NULL;
 	int status;
 
+	if (group->batch.open)
+		return bt_fail(err, BETON_STATE, "group \"%s\": the ranks cannot compare anything within a batch",
+			       group->name);
 	if (!group->streams)
 		return dtrain__work_finish(
 			dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err), &work, err);

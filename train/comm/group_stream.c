@@ -43,6 +43,7 @@ static void drop_reference(struct group_streams *streams)
 	pthread_cond_destroy(&streams->changed);
 	pthread_mutex_destroy(&streams->mutex);
 	dtrain__sequence_free(&streams->sequence);
+	free(streams->calls);
 	free(streams->name);
 	free(streams);
 }
@@ -204,16 +205,6 @@ void dtrain__streams_destroy(struct group_streams **out)
 	drop_reference(streams);
 }
 
-void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size)
-{
-	const char *op = dtrain__group_op_name(work->call.op);
-
-	if (work->label[0])
-		snprintf(text, size, "%s (%s)", op, work->label);
-	else
-		snprintf(text, size, "%s", op);
-}
-
 /* Called with the mutex held. */
 static int take_work(struct group_streams *streams, struct dtrain_work **out, beton_error *err)
 {
@@ -273,25 +264,64 @@ static int put_alone(struct group_streams *streams, const dtrain_group_call *cal
 				  (size_t)call->count * dtrain_dtype_size(call->dtype), DTRAIN_DEVICE_TO_DEVICE, err);
 }
 
-static int put(struct group_streams *streams, struct dtrain_work *work, dtrain_event *after,
+static int put_calls(struct group_streams *streams, const dtrain_group_call *calls, int count, beton_error *err)
+{
+	int status = BETON_OK;
+
+	if (streams->state)
+		return count ? streams->backend->enqueue(streams->state, calls, count, streams->lane->stream, err)
+			     : BETON_OK;
+	for (int i = 0; i < count && !status; i++)
+		status = put_alone(streams, &calls[i], err);
+	return status;
+}
+
+static int reserve_calls(struct group_streams *streams, int count, beton_error *err)
+{
+	dtrain_group_call *calls;
+
+	if (count <= streams->calls_capacity)
+		return BETON_OK;
+	calls = realloc(streams->calls, (size_t)count * sizeof(*calls));
+	if (!calls)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a batch of %d operations", count);
+	streams->calls = calls;
+	streams->calls_capacity = count;
+	return BETON_OK;
+}
+
+/* Operations without elements are left out. */
+static int put_items(struct group_streams *streams, const struct work_item *items, int count, beton_error *err)
+{
+	int used = 0, status = reserve_calls(streams, count, err);
+
+	for (int i = 0; i < count && !status; i++)
+		if (items[i].call.count > 0 || items[i].call.op == DTRAIN_GROUP_BARRIER)
+			streams->calls[used++] = items[i].call;
+	return status ? status : put_calls(streams, streams->calls, used, err);
+}
+
+static int put(struct group_streams *streams, struct dtrain_work *work, const struct work_item *items,
 	       const struct work_notes *notes, beton_error *err)
 {
 	const dtrain_device_api *api = streams->api;
-	const dtrain_group_call *call = &work->call;
-	int status = after ? api->stream_wait(streams->lane->stream, after, err) : BETON_OK;
+	dtrain_stream *stream = streams->lane->stream;
+	int status = BETON_OK;
 
+	for (int i = 0; i < work->count && !status; i++)
+		if (items[i].after)
+			status = api->stream_wait(stream, items[i].after, err);
 	if (!status && streams->backend)
-		status = streams->backend->stream_capturing(streams->lane->stream, &work->captured, err);
+		status = streams->backend->stream_capturing(stream, &work->captured, err);
 	if (!status && streams->state && !work->captured)
-		status = api->event_record(work->begun, streams->lane->stream, err);
+		status = api->event_record(work->begun, stream, err);
 	if (!status && notes)
-		status = api->event_mark(notes->begin, streams->lane->stream, err);
-	if (!status && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
-		status = streams->state ? streams->backend->enqueue(streams->state, call, streams->lane->stream, err)
-					: put_alone(streams, call, err);
+		status = api->event_mark(notes->begin, stream, err);
+	if (!status)
+		status = put_items(streams, items, work->count, err);
 	if (!status && notes)
-		status = api->event_mark(notes->end, streams->lane->stream, err);
-	return status ? status : api->event_record(work->ended, streams->lane->stream, err);
+		status = api->event_mark(notes->end, stream, err);
+	return status ? status : api->event_record(work->ended, stream, err);
 }
 
 /* Called with the mutex held. */
@@ -308,30 +338,40 @@ static void watch_work(struct group_streams *streams, struct dtrain_work *work)
 		pthread_cond_broadcast(&streams->changed);
 }
 
-static int check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
-		       beton_error *err)
+int dtrain__streams_check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
+				beton_error *err)
 {
-	uint32_t types = reduces ? streams->backend->reductions : streams->backend->dtypes;
+	uint32_t types;
 
-	if (call->op == DTRAIN_GROUP_BARRIER || types & 1u << call->dtype)
+	if (!streams->state || call->op == DTRAIN_GROUP_BARRIER)
+		return BETON_OK;
+	types = reduces ? streams->backend->reductions : streams->backend->dtypes;
+	if (types & 1u << call->dtype)
 		return BETON_OK;
 	return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s with %s does not take elements of type %s",
 		       streams->member.name, dtrain__group_op_name(call->op), streams->backend->name,
 		       dtrain_dtype_name(call->dtype));
 }
 
-int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_call *call, dtrain_event *after,
-			   const struct work_notes *notes, dtrain_work **out, beton_error *err)
+/* Called with the lane's lock held. */
+static void note(struct group_streams *streams, struct dtrain_work *work, struct work_item *items, int count,
+		 const char *label)
 {
-	bool reduces = call->op == DTRAIN_GROUP_ALLREDUCE || call->op == DTRAIN_GROUP_REDUCE ||
-		       call->op == DTRAIN_GROUP_REDUCE_SCATTER;
+	work->count = count;
+	work->op = count ? items[0].call.op : DTRAIN_GROUP_BARRIER;
+	snprintf(work->label, sizeof(work->label), "%s", label);
+	for (int i = 0; i < count; i++)
+		items[i].call.sequence = dtrain__sequence_next(&streams->sequence, &items[i].call);
+}
+
+int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count,
+			   const struct work_notes *notes, const char *label, dtrain_work **out, beton_error *err)
+{
 	struct dtrain_work *work = NULL;
 	char where[WORK_LABEL_SIZE + 32];
 	beton_error failure = {0};
-	int status = streams->state ? check_types(streams, call, reduces, err) : BETON_OK;
+	int status;
 
-	if (status)
-		return status;
 	pthread_mutex_lock(&streams->lane->order);
 	pthread_mutex_lock(&streams->mutex);
 	status = dtrain__streams_check(streams, err);
@@ -342,11 +382,8 @@ int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_cal
 		pthread_mutex_unlock(&streams->lane->order);
 		return status;
 	}
-	work->call = *call;
-	work->call.sequence = dtrain__sequence_next(&streams->sequence, call);
-	if (notes)
-		snprintf(work->label, sizeof(work->label), "%s", notes->label);
-	status = put(streams, work, after, notes, &failure);
+	note(streams, work, items, count, label);
+	status = put(streams, work, items, notes, &failure);
 	pthread_mutex_lock(&streams->mutex);
 	if (!status && streams->state && !work->captured)
 		watch_work(streams, work);
@@ -421,7 +458,7 @@ int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 	if (work->captured)
 		status = bt_fail(err, BETON_STATE,
 				 "group \"%s\": %s is part of a capture, and can only be waited for by a stream",
-				 streams->member.name, dtrain__group_op_name(work->call.op));
+				 streams->member.name, dtrain__group_op_name(work->op));
 	else if (!streams->state && streams->health == GROUP_WORKS)
 		status = wait_alone(streams, work, err);
 	/* Not event_synchronize: it might wait for ever where the device cannot be made to end the operation. */

@@ -48,7 +48,9 @@ struct group_streams {
 	struct group_lane *lane;
 	bool within_machine;            /* all its ranks are on one */
 	int alarm;                      /* descriptor of a last will: see dtrain__group_leave_alarm */
-	struct group_sequence sequence; /* guarded by the lane's lock */
+	struct group_sequence sequence; /* guarded by the lane's lock, and so is what follows */
+	dtrain_group_call *calls;       /* of the batch that is being put on the stream */
+	int calls_capacity;
 	pthread_t thread;
 	bool thread_started;
 
@@ -78,8 +80,12 @@ int dtrain__streams_watch(struct group_streams *streams, beton_error *err);
 void dtrain__streams_unwatch(struct group_streams *streams);
 void dtrain__streams_destroy(struct group_streams **streams);
 
-int dtrain__streams_submit(struct group_streams *streams, const dtrain_group_call *call, dtrain_event *after,
-			   const struct work_notes *notes, dtrain_work **out, beton_error *err);
+/* UNSUPPORTED when the backend does not take the type. */
+int dtrain__streams_check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
+				beton_error *err);
+/* `count` operations that were checked, as one; notes may be NULL. */
+int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count,
+			   const struct work_notes *notes, const char *label, dtrain_work **out, beton_error *err);
 int dtrain__stream_work_wait(dtrain_work **work, beton_error *err);
 int dtrain__stream_work_order(dtrain_work **work, dtrain_stream *stream, beton_error *err);
 bool dtrain__stream_work_done(dtrain_work *work);
@@ -96,9 +102,6 @@ int dtrain__streams_check(struct group_streams *streams, beton_error *err);
 dtrain_group_state dtrain__streams_peek(struct group_streams *streams, beton_error *err);
 /* With the mutex held. The handle of an operation that has ended and that nobody holds is used again. */
 void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *work);
-/* "allreduce (bucket 2 of 7)" */
-void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size);
-
 /* dtrain_group_backend's, with nothing else on the way; place NULL: this rank joins none. */
 int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_group_place *place, void **state,
 			  beton_error *err);

@@ -9,8 +9,8 @@
 
 #define WORK_LABEL_SIZE 64
 
-/* What a stream-ordered operation is given besides: events that are marked in front of it and behind it on the group's
- * stream, and what to call it in messages. */
+/* What an operation is given besides. begin and end: events that are marked in front of it and behind it on the stream
+ * of a stream-ordered group; others leave them alone. label: in place of the group's. */
 struct work_notes {
 	dtrain_event *begin, *end;
 	const char *label;
@@ -19,7 +19,7 @@ struct work_notes {
 /* Are the group's operations put on streams? Otherwise its thread runs them. */
 bool dtrain__group_is_stream_ordered(const dtrain_group *group);
 
-/* dtrain_allreduce; notes may be NULL, and are left alone by groups that are not stream-ordered. */
+/* dtrain_allreduce, not in a batch; notes may be NULL. */
 int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			    dtrain_event *after, const struct work_notes *notes, dtrain_work **work, beton_error *err);
 

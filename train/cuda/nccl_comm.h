@@ -38,7 +38,7 @@ int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadl
 		     beton_error *err);
 
 /* The slots of the backend that files of their own fill. */
-int cuda_nccl_enqueue(void *state, const dtrain_group_call *call, dtrain_stream *stream, beton_error *err);
+int cuda_nccl_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err);
 int cuda_nccl_abort(void *const *states, int count, beton_error *err);
 int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err);
 int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_error *err);

@@ -40,120 +40,104 @@ static ncclRedOp_t reduction_of(dtrain_reduce_op op)
 	}
 }
 
-/* Which parts are exchanged with whom, in one group of sends and receives; the own part is copied. */
-struct exchange {
-	const char *input; /* of the parts that are sent: to rank r, r * send_stride bytes from here */
-	char *output;      /* the same for those that are received */
-	size_t send_stride, receive_stride;
-	bool sends, receives;
-	int peer; /* -1: with all */
-};
-
-static ncclResult_t exchange_with(const struct cuda_comm *comm, const dtrain_group_call *call,
-				  const struct exchange *exchange, int peer, cudaStream_t stream)
-{
-	size_t count = (size_t)call->count;
-	ncclResult_t result = ncclSuccess;
-
-	if (exchange->sends)
-		result = ncclSend(exchange->input + (size_t)peer * exchange->send_stride, count, type_of(call->dtype),
-				  peer, comm->comm, stream);
-	if (exchange->receives && (result == ncclSuccess || result == ncclInProgress))
-		result = ncclRecv(exchange->output + (size_t)peer * exchange->receive_stride, count,
-				  type_of(call->dtype), peer, comm->comm, stream);
-	return result;
-}
-
-static ncclResult_t exchange_parts(const struct cuda_comm *comm, const dtrain_group_call *call,
-				   const struct exchange *exchange, cudaStream_t stream)
-{
-	ncclResult_t result = ncclGroupStart(), end;
-
-	if (result != ncclSuccess)
-		return result;
-	for (int peer = 0; peer < comm->size && (result == ncclSuccess || result == ncclInProgress); peer++) {
-		if (peer != comm->rank && (exchange->peer < 0 || exchange->peer == peer))
-			result = exchange_with(comm, call, exchange, peer, stream);
-	}
-	end = ncclGroupEnd();
-	return result == ncclSuccess || result == ncclInProgress ? end : result;
-}
-
-static cudaError_t copy_own_part(const struct cuda_comm *comm, const dtrain_group_call *call,
-				 const struct exchange *exchange, cudaStream_t stream)
-{
-	const char *from = exchange->input + (size_t)comm->rank * exchange->send_stride;
-	char *to = exchange->output + (size_t)comm->rank * exchange->receive_stride;
-
-	if (from == to)
-		return cudaSuccess;
-	return cudaMemcpyAsync(to, from, (size_t)call->count * dtrain_dtype_size(call->dtype), cudaMemcpyDeviceToDevice,
-			       stream);
-}
-
-static ncclResult_t exchange(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
-			     cudaError_t *copied)
-{
-	size_t part = (size_t)call->count * dtrain_dtype_size(call->dtype);
-	bool is_root = comm->rank == call->root;
-	struct exchange what = {.input = call->input, .output = call->output, .peer = -1};
-
-	switch (call->op) {
-	case DTRAIN_GROUP_GATHER:
-		what.receive_stride = part;
-		what.sends = !is_root;
-		what.receives = is_root;
-		what.peer = is_root ? -1 : call->root;
-		break;
-	case DTRAIN_GROUP_SCATTER:
-		what.send_stride = part;
-		what.sends = is_root;
-		what.receives = !is_root;
-		what.peer = is_root ? -1 : call->root;
-		break;
-	case DTRAIN_GROUP_ALL_TO_ALL:
-		what.send_stride = what.receive_stride = part;
-		what.sends = what.receives = is_root = true;
-		break;
-	default:
-		what.sends = call->op == DTRAIN_GROUP_SEND;
-		what.receives = !what.sends;
-		what.peer = call->root;
-		is_root = false;
-		break;
-	}
-	*copied = is_root ? copy_own_part(comm, call, &what, stream) : cudaSuccess;
-	return *copied == cudaSuccess ? exchange_parts(comm, call, &what, stream) : ncclSuccess;
-}
-
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+#define KNOWS_ALL_TO_ALL 1
 /* The library that is found may be older than the one that we were built with, and lack it. */
 #pragma weak ncclAlltoAll
+#else
+#define KNOWS_ALL_TO_ALL 0
 #endif
 
-/* NCCL's own, which has faster ways than sends and receives where memory is shared over NVLink. False: it has none. */
-static bool all_to_all(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
-		       ncclResult_t *result)
+/* NCCL's own has faster ways than sends and receives where memory is shared over NVLink. */
+static bool has_all_to_all(void)
 {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-	if (ncclAlltoAll)
-		*result = ncclAlltoAll(call->input, call->output, (size_t)call->count, type_of(call->dtype), comm->comm,
-				       stream);
+#if KNOWS_ALL_TO_ALL
 	return ncclAlltoAll != NULL;
 #else
-	(void)comm, (void)call, (void)stream, (void)result;
 	return false;
 #endif
 }
 
-static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream,
-			     cudaError_t *copied)
+/* Which parts are exchanged with whom; the own part is copied. */
+struct exchange {
+	const char *input; /* of the parts that are sent: to rank r, r * send_stride bytes from here */
+	char *output;      /* the same for those that are received */
+	size_t send_stride, receive_stride;
+	bool sends, receives, copies;
+	int peer; /* -1: with all */
+};
+
+/* False: the operation is one of NCCL's own. */
+static bool is_exchange(const struct cuda_comm *comm, const dtrain_group_call *call, struct exchange *out)
+{
+	size_t part = (size_t)call->count * dtrain_dtype_size(call->dtype);
+	bool is_root = comm->rank == call->root;
+
+	*out = (struct exchange){.input = call->input, .output = call->output, .peer = -1};
+	switch (call->op) {
+	case DTRAIN_GROUP_GATHER:
+		out->receive_stride = part;
+		out->sends = !is_root;
+		out->receives = out->copies = is_root;
+		out->peer = is_root ? -1 : call->root;
+		return true;
+	case DTRAIN_GROUP_SCATTER:
+		out->send_stride = part;
+		out->sends = out->copies = is_root;
+		out->receives = !is_root;
+		out->peer = is_root ? -1 : call->root;
+		return true;
+	case DTRAIN_GROUP_ALL_TO_ALL:
+		if (has_all_to_all())
+			return false;
+		out->send_stride = out->receive_stride = part;
+		out->sends = out->receives = out->copies = true;
+		return true;
+	case DTRAIN_GROUP_SEND:
+	case DTRAIN_GROUP_RECV:
+		out->sends = call->op == DTRAIN_GROUP_SEND;
+		out->receives = !out->sends;
+		out->peer = call->root;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool has_begun(ncclResult_t result)
+{
+	return result == ncclSuccess || result == ncclInProgress;
+}
+
+static ncclResult_t exchange_parts(const struct cuda_comm *comm, const dtrain_group_call *call,
+				   const struct exchange *what, cudaStream_t stream)
+{
+	size_t count = (size_t)call->count;
+	ncclDataType_t type = type_of(call->dtype);
+	ncclResult_t result = ncclSuccess;
+
+	for (int peer = 0; peer < comm->size && has_begun(result); peer++) {
+		if (peer == comm->rank || (what->peer >= 0 && what->peer != peer))
+			continue;
+		if (what->sends)
+			result = ncclSend(what->input + (size_t)peer * what->send_stride, count, type, peer, comm->comm,
+					  stream);
+		if (what->receives && has_begun(result))
+			result = ncclRecv(what->output + (size_t)peer * what->receive_stride, count, type, peer,
+					  comm->comm, stream);
+	}
+	return result;
+}
+
+static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream)
 {
 	size_t count = (size_t)call->count;
 	ncclDataType_t type = type_of(call->dtype);
 	ncclRedOp_t reduction = reduction_of(call->reduce);
-	ncclResult_t result = ncclSuccess;
+	struct exchange what;
 
+	if (is_exchange(comm, call, &what))
+		return exchange_parts(comm, call, &what, stream);
 	switch (call->op) {
 	case DTRAIN_GROUP_ALLREDUCE:
 		return ncclAllReduce(call->input, call->output, count, type, reduction, comm->comm, stream);
@@ -165,19 +149,59 @@ static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_ca
 		return ncclBroadcast(call->input, call->output, count, type, call->root, comm->comm, stream);
 	case DTRAIN_GROUP_REDUCE:
 		return ncclReduce(call->input, call->output, count, type, reduction, call->root, comm->comm, stream);
-	case DTRAIN_GROUP_BARRIER:
-		return ncclAllReduce(comm->barrier, comm->barrier, 1, ncclInt32, ncclSum, comm->comm, stream);
+#if KNOWS_ALL_TO_ALL
 	case DTRAIN_GROUP_ALL_TO_ALL:
-		return all_to_all(comm, call, stream, &result) ? result : exchange(comm, call, stream, copied);
+		return ncclAlltoAll(call->input, call->output, count, type, comm->comm, stream);
+#endif
 	default:
-		return exchange(comm, call, stream, copied);
+		return ncclAllReduce(comm->barrier, comm->barrier, 1, ncclInt32, ncclSum, comm->comm, stream);
 	}
 }
 
-int cuda_nccl_enqueue(void *state, const dtrain_group_call *call, dtrain_stream *stream, beton_error *err)
+/* The own parts, ahead of the group: between its start and end only calls of NCCL are made. */
+static cudaError_t copy_own_parts(const struct cuda_comm *comm, const dtrain_group_call *calls, int count,
+				  cudaStream_t stream)
+{
+	cudaError_t copied = cudaSuccess;
+
+	for (int i = 0; i < count && copied == cudaSuccess; i++) {
+		struct exchange what;
+		const char *from;
+		char *to;
+
+		if (!is_exchange(comm, &calls[i], &what) || !what.copies)
+			continue;
+		from = what.input + (size_t)comm->rank * what.send_stride;
+		to = what.output + (size_t)comm->rank * what.receive_stride;
+		if (from != to)
+			copied = cudaMemcpyAsync(to, from, (size_t)calls[i].count * dtrain_dtype_size(calls[i].dtype),
+						 cudaMemcpyDeviceToDevice, stream);
+	}
+	return copied;
+}
+
+/* A group is ended whatever happened in it, or this thread's next calls would be part of it. */
+static ncclResult_t dispatch_all(const struct cuda_comm *comm, const dtrain_group_call *calls, int count,
+				 cudaStream_t stream)
+{
+	struct exchange ignored;
+	ncclResult_t result, end;
+
+	if (count == 1 && !is_exchange(comm, calls, &ignored))
+		return dispatch(comm, calls, stream);
+	result = ncclGroupStart();
+	if (result != ncclSuccess)
+		return result;
+	for (int i = 0; i < count && has_begun(result); i++)
+		result = dispatch(comm, &calls[i], stream);
+	end = ncclGroupEnd();
+	return has_begun(result) ? end : result;
+}
+
+int cuda_nccl_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err)
 {
 	struct cuda_comm *comm = state;
-	cudaError_t copied = cudaSuccess;
+	cudaError_t copied;
 	ncclResult_t result;
 	bool capturing = false;
 	int status = cuda_enter(comm->device, err);
@@ -191,11 +215,13 @@ int cuda_nccl_enqueue(void *state, const dtrain_group_call *call, dtrain_stream 
 	if (comm->aborted) {
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	} else {
-		result = dispatch(comm, call, stream->stream, &copied);
-		status = copied == cudaSuccess
-				 ? cuda_nccl_settle(comm, result, bt_now_ns() + (uint64_t)comm->timeout_ms * 1000000,
-						    "putting an operation on the stream", err)
-				 : cuda_check(copied, err, "NCCL: copying a rank's own part");
+		copied = copy_own_parts(comm, calls, count, stream->stream);
+		status = cuda_check(copied, err, "NCCL: copying a rank's own part");
+		if (!status) {
+			result = dispatch_all(comm, calls, count, stream->stream);
+			status = cuda_nccl_settle(comm, result, bt_now_ns() + (uint64_t)comm->timeout_ms * 1000000,
+						  "putting operations on the stream", err);
+		}
 	}
 	pthread_mutex_unlock(&comm->mutex);
 	return status;

@@ -179,15 +179,33 @@ static bool is_aborted(struct far_group *group)
 	return aborted;
 }
 
+/* What a stream's thread gets: so many operations. */
+struct far_calls {
+	int count;
+	struct work_item items[];
+};
+
 /* On a stream's thread. */
 static int execute(void *context, const void *copied, beton_error *err)
 {
 	struct far_group *group = context;
-	dtrain_group_call call = *(const dtrain_group_call *)copied;
+	const struct far_calls *calls = copied;
+	struct work_item *items = malloc(((size_t)calls->count + 1) * sizeof(*items));
 	beton_error failure = {0};
+	bool messages = false;
+	int status = items ? BETON_OK : bt_fail(&failure, BETON_NO_MEMORY, "far: out of memory");
 	(void)err;
-	call.sequence = dtrain__sequence_next(&group->executed, &call);
-	if (is_aborted(group) || dtrain__group_gloo.run(group->gloo, &call, &failure) == BETON_OK)
+	for (int i = 0; i < calls->count && items; i++) {
+		items[i] = calls->items[i];
+		items[i].call.sequence = dtrain__sequence_next(&group->executed, &items[i].call);
+	}
+	if (status == BETON_OK && !is_aborted(group))
+		status = dtrain__backend_begin(&dtrain__group_gloo, group->gloo, items, calls->count, &messages,
+					       &failure);
+	if (status == BETON_OK && messages)
+		status = dtrain__backend_finish(&dtrain__group_gloo, group->gloo, items, calls->count, &failure);
+	free(items);
+	if (status == BETON_OK)
 		return BETON_OK;
 	pthread_mutex_lock(&group->mutex);
 	if (!group->silent)
@@ -208,23 +226,42 @@ static int far_group_poll(void *state, beton_error *err)
 	return status;
 }
 
-static int far_group_enqueue(void *state, const dtrain_group_call *call, dtrain_stream *stream, beton_error *err)
+static int place_call(const dtrain_group_call *call, struct work_item *item, beton_error *err)
 {
-	struct far_group *group = state;
-	dtrain_group_call host = *call;
-	if (is_aborted(group))
-		return bt_fail(err, BETON_CANCELLED, "far: aborted");
 	if ((call->output && !far_is_device(call->output)) || (call->input && !far_is_device(call->input)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "far: an operation on host memory");
-	host.output = call->output ? far_to_host(call->output) : NULL;
-	host.input = call->input ? far_to_host(call->input) : NULL;
-	return far_enqueue(stream,
-			   &(struct far_task){.kind = FAR_FUNCTION,
-					      .function = execute,
-					      .context = group,
-					      .call = &host,
-					      .bytes = sizeof(host)},
-			   err);
+	*item = (struct work_item){.call = *call};
+	/* NCCL has no tags. */
+	item->call.tag = 0;
+	item->call.output = call->output ? far_to_host(call->output) : NULL;
+	item->call.input = call->input ? far_to_host(call->input) : NULL;
+	return BETON_OK;
+}
+
+static int far_group_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream,
+			     beton_error *err)
+{
+	struct far_group *group = state;
+	size_t bytes = sizeof(struct far_calls) + (size_t)count * sizeof(struct work_item);
+	struct far_calls *copied = malloc(bytes);
+	int status = BETON_OK;
+	if (!copied)
+		return bt_fail(err, BETON_NO_MEMORY, "far: out of memory");
+	*copied = (struct far_calls){count};
+	if (is_aborted(group))
+		status = bt_fail(err, BETON_CANCELLED, "far: aborted");
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		status = place_call(&calls[i], &copied->items[i], err);
+	if (status == BETON_OK)
+		status = far_enqueue(stream,
+				     &(struct far_task){.kind = FAR_FUNCTION,
+							.function = execute,
+							.context = group,
+							.call = copied,
+							.bytes = bytes},
+				     err);
+	free(copied);
+	return status;
 }
 
 static int far_group_abort(void *const *states, int count, beton_error *err)

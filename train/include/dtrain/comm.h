@@ -111,10 +111,10 @@ BETON_API int dtrain_group_size(const dtrain_group *group);
 /* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
  * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
  * elements. after: the operation starts when this event is complete; NULL = at once. On failure no handle is returned.
- * Collectives are called in the same order by all ranks of the group; sends and receives only by the two that they are
- * between, in the same order for both, and wherever these want among the collectives. A send ends when its receiver has
- * it, and holds up what is queued behind it: two ranks that send to each other first and receive afterwards wait for
- * ever (until the timeout). After an operation failed, every later one of the group fails with the same error.
+ * After an operation failed, every later one of the group fails with the same error.
+ *
+ * Order. Collectives are called in the same order by all ranks of the group, sends and receives only by the two that
+ * they are between, wherever these want among the collectives: they move nobody else's sequence.
  *
  * Types: every dtrain_dtype, for moving and for reducing, unless the backend of the group's device takes fewer. With
  * Gloo sums of F16 and BF16 are formed in F32 and rounded to nearest even each time two parts are combined, at most
@@ -140,11 +140,37 @@ BETON_API int dtrain_scatter(dtrain_group *group, void *output, const void *inpu
 /* input and output: count * size elements, count for each rank. */
 BETON_API int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 				dtrain_event *after, dtrain_work **work, beton_error *err);
-BETON_API int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer,
+/* A message goes to the receive of the same peer with the same tag, any number from 0 on; those with the same tag in
+ * the order of their calls. count and dtype are the same on both sides. A send ends when its receiver has it; the
+ * timeout of either counts from its start.
+ *
+ * Without a device's backend (Gloo) messages with different tags may be received in any order, and a message holds up
+ * nothing that is called after it. On streams messages are in the way of what is called after them, and two ranks that
+ * send to each other first and receive afterwards wait for ever (until the timeout): such messages have to be a batch.
+ * NCCL has no tags: between two ranks the nth message that is sent is the nth that is received, whatever their tags, in
+ * a batch too. A program that is to run with both receives in the order in which it sends. */
+BETON_API int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 			  dtrain_event *after, dtrain_work **work, beton_error *err);
-BETON_API int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer,
+BETON_API int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 			  dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err);
+
+/* The operations that are called between begin and end are one submission with one handle, that of end (NCCL: one
+ * group call). They return no handles; their work may be NULL. All of them start when all their events are complete.
+ * Messages of a batch are under way together, so any order of sends and receives will do on either side. They may meet
+ * single messages of another rank, but where a batch has collectives too the others have them in a batch as well: NCCL
+ * runs one kind after the other. Collectives count in the order of their calls, as single ones do. No operation may
+ * use what another of the same batch writes. An empty batch ends at once.
+ *
+ * A call that is refused (INVALID_ARGUMENT, UNSUPPORTED) refuses the batch: end submits nothing, returns the first such
+ * error, and the group works on. A rank on which alone that happens has left operations out, as with a single call that
+ * is refused: the ranks that wait for them time out, and the group fails on all ranks. What fails later fails the
+ * batch, all of whose results are undefined then, and the group, on all ranks with one message.
+ *
+ * One thread calls begin, the operations and end. Errors: STATE (begin or split within a batch, end without one),
+ * those of the operations, NO_MEMORY. */
+BETON_API int dtrain_group_begin(dtrain_group *group, beton_error *err);
+BETON_API int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err);
 
 /* Waits and frees the handle, whatever the outcome; sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation
  * and the group), CANCELLED. */

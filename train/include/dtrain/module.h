@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_MODULE_API_VERSION 2
+#define DTRAIN_MODULE_API_VERSION 3
 
 typedef enum dtrain_group_op {
 	DTRAIN_GROUP_ALLREDUCE,
@@ -43,8 +43,9 @@ typedef struct dtrain_group_call {
 	dtrain_dtype dtype;
 	dtrain_reduce_op reduce;
 	int root;          /* or the peer of send and recv */
-	uint32_t sequence; /* of collectives in this group, of messages from or to this peer: the same on all ranks that
-			      take part */
+	int tag;           /* of send and recv; messages with the same one keep their order */
+	uint32_t sequence; /* of collectives in this group, of messages from or to this peer, from 0: collectives have
+			      the same on all ranks */
 } dtrain_group_call;
 
 /* The largest id that a backend may want to have carried from rank 0 to the others. */
@@ -101,8 +102,9 @@ typedef struct dtrain_group_backend {
 	int (*split)(void *parent, int color, const dtrain_group_place *place, int timeout_ms, void **state,
 		     beton_error *err);
 
-	/* Puts the operation on the stream, which may be capturing; allocates nothing and waits for no device. */
-	int (*enqueue)(void *state, const dtrain_group_call *call, dtrain_stream *stream, beton_error *err);
+	/* Puts `count` operations, at least one, on the stream as one: no order of the messages among them may keep
+	 * any from ending. The stream may be capturing; allocates nothing and waits for no device. */
+	int (*enqueue)(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err);
 	/* What has gone wrong since, if anything. */
 	int (*poll)(void *state, beton_error *err);
 	/* Ends what runs on all of them, which refuse everything after, within a deadline of its own: TIMEOUT when that

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads that wait for messages, as many as there ever were works with messages under way at a time: the group's
+ * thread goes on with the next operation meanwhile. Gloo tells of a message's end to who waits for that one only.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "group.h"
+
+struct message_waiter {
+	struct message_waiter *next, *next_idle; /* of all of the group; of those without work */
+	dtrain_group *group;
+	struct dtrain_work *work;
+	pthread_cond_t given;
+	pthread_t thread;
+};
+
+static int await(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+{
+	int status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, err);
+
+	if (status)
+		dtrain__work_fail(group, work, err);
+	return status ? err->code : BETON_OK;
+}
+
+static void *wait_main(void *argument)
+{
+	struct message_waiter *self = argument;
+	dtrain_group *group = self->group;
+
+	pthread_mutex_lock(&group->mutex);
+	for (;;) {
+		struct dtrain_work *work;
+		beton_error err = {0};
+		int status;
+
+		while (!self->work && !group->stopping)
+			pthread_cond_wait(&self->given, &group->mutex);
+		work = self->work;
+		if (!work)
+			break;
+		pthread_mutex_unlock(&group->mutex);
+		status = await(group, work, &err);
+		/* Idle before anybody hears of it: whoever sends one message after the other needs one thread. */
+		pthread_mutex_lock(&group->mutex);
+		self->work = NULL;
+		self->next_idle = group->idle;
+		group->idle = self;
+		pthread_mutex_unlock(&group->mutex);
+		dtrain__work_complete(work, status, &err);
+		pthread_mutex_lock(&group->mutex);
+	}
+	pthread_mutex_unlock(&group->mutex);
+	return NULL;
+}
+
+static int start(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+{
+	struct message_waiter *waiter = calloc(1, sizeof(*waiter));
+	sigset_t before;
+	int failure;
+
+	if (!waiter)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	waiter->group = group;
+	waiter->work = work;
+	pthread_cond_init(&waiter->given, NULL);
+	bt_block_signals(&before);
+	failure = pthread_create(&waiter->thread, NULL, wait_main, waiter);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure) {
+		pthread_cond_destroy(&waiter->given);
+		free(waiter);
+		return bt_fail_errno(err, failure, "cannot start a thread that waits for a message");
+	}
+	waiter->next = group->waiters;
+	group->waiters = waiter;
+	return BETON_OK;
+}
+
+int dtrain__messages_await(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+{
+	struct message_waiter *waiter;
+	int status = BETON_OK;
+
+	pthread_mutex_lock(&group->mutex);
+	waiter = group->idle;
+	if (waiter) {
+		group->idle = waiter->next_idle;
+		waiter->work = work;
+		pthread_cond_signal(&waiter->given);
+	} else {
+		status = start(group, work, err);
+	}
+	pthread_mutex_unlock(&group->mutex);
+	return status;
+}
+
+void dtrain__messages_stop(dtrain_group *group)
+{
+	struct message_waiter *waiter;
+
+	pthread_mutex_lock(&group->mutex);
+	for (waiter = group->waiters; waiter; waiter = waiter->next)
+		pthread_cond_signal(&waiter->given);
+	pthread_mutex_unlock(&group->mutex);
+	while ((waiter = group->waiters)) {
+		group->waiters = waiter->next;
+		pthread_join(waiter->thread, NULL);
+		pthread_cond_destroy(&waiter->given);
+		free(waiter);
+	}
+}

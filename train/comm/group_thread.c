@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The thread of a group that is not stream-ordered: it runs what is in the queue, and leaves the waits for messages to
+ * threads of their own.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "group.h"
+
+void dtrain__work_complete(struct dtrain_work *work, int status, const beton_error *err)
+{
+	uint64_t now = bt_now_ns();
+
+	pthread_mutex_lock(&work->mutex);
+	work->end_ns = now;
+	work->status = status;
+	if (status)
+		work->err = *err;
+	work->done = true;
+	pthread_cond_broadcast(&work->finished);
+	pthread_mutex_unlock(&work->mutex);
+}
+
+static bool is_stopping(dtrain_group *group)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&group->mutex);
+	stopping = group->stopping;
+	pthread_mutex_unlock(&group->mutex);
+	return stopping;
+}
+
+/* Nothing works after the first failure: Gloo's connections are closed by it. */
+static void fail_group(dtrain_group *group, const char *where, beton_error *err)
+{
+	bool reported;
+
+	pthread_mutex_lock(&group->failing);
+	if (group->failure.code) {
+		*err = group->failure;
+	} else if (is_stopping(group)) {
+		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
+	} else {
+		reported = dtrain__group_report_fault(&group->member, err);
+		group->backend->abort(group->state);
+		/* A store that was late has its time now. */
+		if (reported || dtrain__group_report_fault(&group->member, err))
+			dtrain__group_agree_on_fault(&group->member, where, err);
+		else
+			bt_prefix(err, "group \"%s\": %s", group->name, where);
+	}
+	group->failure = *err;
+	pthread_mutex_unlock(&group->failing);
+}
+
+void dtrain__work_fail(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+{
+	char where[WORK_LABEL_SIZE + 32];
+
+	dtrain__work_describe(work, where, sizeof(where));
+	fail_group(group, where, err);
+}
+
+static int failure_of(dtrain_group *group, beton_error *err)
+{
+	int status;
+
+	pthread_mutex_lock(&group->failing);
+	status = group->failure.code;
+	if (status)
+		*err = group->failure;
+	pthread_mutex_unlock(&group->failing);
+	return status;
+}
+
+static int begin(dtrain_group *group, struct dtrain_work *work, bool *messages, beton_error *err)
+{
+	int status = BETON_OK;
+
+	*messages = false;
+	for (int i = 0; i < work->count && !status; i++)
+		if (work->items[i].after)
+			status = work->api->event_synchronize(work->items[i].after, err);
+	work->start_ns = bt_now_ns();
+	return status ? status
+		      : dtrain__backend_begin(group->backend, group->state, work->items, work->count, messages, err);
+}
+
+static void execute(dtrain_group *group, struct dtrain_work *work)
+{
+	beton_error err = {0};
+	bool messages = false;
+	int status = failure_of(group, &err);
+
+	if (status) {
+		dtrain__work_complete(work, status, &err);
+		return;
+	}
+	status = begin(group, work, &messages, &err);
+	/* From then on it is another thread's. Where there is none to be had, what is queued has to wait. */
+	if (!status && messages && dtrain__messages_await(group, work, NULL) == BETON_OK)
+		return;
+	if (!status)
+		status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, &err);
+	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
+	if (status)
+		dtrain__work_fail(group, work, &err);
+	dtrain__work_complete(work, status ? err.code : BETON_OK, &err);
+}
+
+/* The next operation, or NULL when the thread is to end: stopping takes care of what is in the queue by then. What has
+ * left the queue is the thread's to complete, whatever is asked of it afterwards. */
+static struct dtrain_work *take(dtrain_group *group)
+{
+	struct dtrain_work *work = NULL;
+
+	pthread_mutex_lock(&group->mutex);
+	while (!group->head && !group->stopping)
+		pthread_cond_wait(&group->changed, &group->mutex);
+	if (!group->stopping) {
+		work = group->head;
+		group->head = work->next;
+		if (!group->head)
+			group->tail = NULL;
+	}
+	pthread_mutex_unlock(&group->mutex);
+	return work;
+}
+
+static void *group_main(void *argument)
+{
+	dtrain_group *group = argument;
+	struct dtrain_work *work;
+
+	while ((work = take(group)))
+		execute(group, work);
+	return NULL;
+}
+
+int dtrain__group_start_thread(dtrain_group *group, beton_error *err)
+{
+	sigset_t before;
+	int failure;
+
+	bt_block_signals(&before);
+	failure = pthread_create(&group->thread, NULL, group_main, group);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failure)
+		return bt_fail_errno(err, failure, "group \"%s\": cannot start the communication thread", group->name);
+	group->thread_started = true;
+	return BETON_OK;
+}
+
+void dtrain__group_stop_thread(dtrain_group *group)
+{
+	if (!group->thread_started)
+		return;
+	pthread_mutex_lock(&group->mutex);
+	group->stopping = true;
+	pthread_cond_broadcast(&group->changed);
+	pthread_mutex_unlock(&group->mutex);
+	group->backend->abort(group->state);
+	pthread_join(group->thread, NULL);
+	dtrain__messages_stop(group);
+	while (group->head) {
+		struct dtrain_work *work = group->head;
+		char what[WORK_LABEL_SIZE + 32];
+		beton_error err = {0};
+
+		group->head = work->next;
+		dtrain__work_describe(work, what, sizeof(what));
+		bt_fail(&err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, what);
+		dtrain__work_complete(work, BETON_CANCELLED, &err);
+	}
+}
