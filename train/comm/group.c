@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -125,6 +126,7 @@ static int join(dtrain_group *group, const dtrain_group_options *options, const 
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				const struct group_origin *origin, dtrain_group **out, beton_error *err)
 {
+	pthread_condattr_t monotonic;
 	dtrain_group *group;
 	int status;
 
@@ -137,7 +139,10 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 		return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	pthread_mutex_init(&group->mutex, NULL);
 	pthread_mutex_init(&group->failing, NULL);
-	pthread_cond_init(&group->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&group->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	group->device = options->device;
 	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
 	group->will = -1;
@@ -151,7 +156,8 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 					      options->timeout_ms,
 					      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
 					      ""};
-	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->name ||
+	group->history = dtrain__history_create();
+	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->history || !group->name ||
 	    (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	if (!status)
@@ -181,9 +187,11 @@ int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtr
 void dtrain_group_destroy(dtrain_group **out)
 {
 	dtrain_group *group = out ? *out : NULL;
+	bool streamed;
 
 	if (!group)
 		return;
+	streamed = group->streams != NULL;
 	dtrain__streams_destroy(&group->streams);
 	dtrain__group_stop_thread(group);
 	if (group->backend && (group->state || group->backend == &dtrain__group_local))
@@ -194,6 +202,8 @@ void dtrain_group_destroy(dtrain_group **out)
 	pthread_mutex_destroy(&group->mutex);
 	pthread_mutex_destroy(&group->failing);
 	dtrain__sequence_free(&group->sequence);
+	if (!streamed)
+		dtrain__history_destroy(group->history);
 	free(group->batch.items);
 	free(group->name);
 	free(group->interface);

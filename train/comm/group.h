@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "group_backend.h"
+#include "group_history.h"
 #include "group_sequence.h"
 #include "work.h"
 
@@ -17,6 +18,7 @@ struct dtrain_work {
 	dtrain_group_op op;       /* the first, for messages */
 	char label[WORK_LABEL_SIZE];
 	struct group_streams *streams; /* NULL: the group's thread runs it */
+	uint64_t record;               /* number of the first operation in the group's history */
 
 	/* On a stream: guarded by the mutex of streams. */
 	dtrain_event *begun, *ended; /* around it; begun only where it is not captured */
@@ -58,7 +60,9 @@ struct dtrain_group {
 	void *state;
 	struct group_sequence sequence; /* the caller's thread */
 	struct group_batch batch;       /* the caller's thread */
+	char label[WORK_LABEL_SIZE];    /* the caller's thread; "": none */
 	int splits;
+	struct group_history *history; /* that of streams, where there are */
 	pthread_t thread;
 	bool thread_started;
 	int will; /* descriptor: the store tells the others when it is closed, by this process or by its end */
@@ -82,7 +86,7 @@ void dtrain__work_fail(dtrain_group *group, struct dtrain_work *work, beton_erro
 /* "allreduce (bucket 2 of 7)", "batch of 4" */
 void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size);
 /* Ends the handle's waits; err: of a status that is not OK. */
-void dtrain__work_complete(struct dtrain_work *work, int status, const beton_error *err);
+void dtrain__work_complete(dtrain_group *group, struct dtrain_work *work, int status, const beton_error *err);
 
 /* Has a thread of the group's wait for the messages of the work, and then complete it. */
 int dtrain__messages_await(dtrain_group *group, struct dtrain_work *work, beton_error *err);
@@ -92,8 +96,8 @@ void dtrain__messages_stop(dtrain_group *group);
 /* Puts an operation that was checked in the open batch. */
 int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, beton_error *err);
 /* Queues or enqueues `count` checked operations as one. */
-int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, const struct work_notes *notes,
-			 dtrain_work **out, beton_error *err);
+int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, bool in_batch,
+			 const struct work_notes *notes, dtrain_work **out, beton_error *err);
 
 /* Meets the other ranks at the store: TIMEOUT names those that did not come, MISMATCH those that were started
  * differently. Sets the member's host: that of the interface; or the address from which this rank reached the store;
@@ -104,18 +108,24 @@ int dtrain__group_meet(struct group_member *member, const char *backend, int *wi
 /* Called on the communication thread of a rank whose operation failed, before it ends its connections: from then on the
  * others' operations fail too, and what they see is this rank. False when the store is gone, or does not answer within
  * seconds, which is all that this and what follows waits for it. */
-bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err);
+bool dtrain__group_report_fault(const struct group_member *member, struct group_history *history, int code);
 
 /* After that: the ranks agree through the store on what happened first, so that all of them name the rank that is lost,
- * and not the neighbour that gave up because of it. Rewrites err. */
-void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, beton_error *err);
+ * and not the neighbour that gave up because of it, and what some ranks had begun and others had not. Rewrites err. */
+void dtrain__group_agree_on_fault(const struct group_member *member, struct group_history *history,
+				  const char *operation, beton_error *err);
 
-/* For ranks whose engine may not notice that another is gone: a second last will, and a fault, set the same key for
- * all, which is cheap to look at. */
+/* For ranks that are not in an operation, or whose engine may not notice that another is gone: a fault, and on streams
+ * a second last will, set the same key for all, which is cheap to look at. */
 int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err);
 void dtrain__group_raise_alarm(const struct group_member *member);
 /* True, and fills err: a rank saw a failure, or left or is gone unless only_faults, or the store is gone. */
 bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err);
+/* How long a rank is in no operation before it asks for the first time. */
+#define GROUP_IDLE_NS 1000000000ull
+/* True, and fills err: a rank saw a failure. That ranks, or the store, are gone is none to a rank that wants nothing of
+ * them. *patience_ns: when to ask again. */
+bool dtrain__group_others_failed(const struct group_member *member, uint64_t *patience_ns, beton_error *err);
 
 /* What a group is a part of. */
 struct group_origin {

@@ -56,5 +56,5 @@ int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err)
 			*err = batch->refused;
 		return batch->refused.code;
 	}
-	return dtrain__group_submit(group, batch->items, batch->count, NULL, work, err);
+	return dtrain__group_submit(group, batch->items, batch->count, true, NULL, work, err);
 }

@@ -3,8 +3,8 @@
  * How ranks find each other at the store, and how they agree on what went wrong.
  *
  * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine, or why it does
- * not join; report/R that rank R saw a failure, or is gone; fault what all ranks shall say about it, written by the
- * rank that the counter fault chose; alarm that a rank is gone or saw a failure.
+ * not join; report/R that rank R saw a failure and how far it came, or that it is gone; fault what all ranks shall say
+ * about it, written by the rank that the counter fault chose; alarm that a rank is gone or saw a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,11 @@
 #include "common/net.h"
 #include "common/system.h"
 #include "group.h"
+#include "group_progress.h"
 #include "socket.h"
 #include "store.h"
 
-#define MEET_VERSION 3
+#define MEET_VERSION 4
 /* How long the first rank that failed waits for the others to report, and the others for its verdict. All of them
  * report within milliseconds, because the connections end one after the other and with them the last wills come into
  * force; only one that is stopped, or cut off, does not. */
@@ -25,6 +26,8 @@
 #define VERDICT_MS 6000
 /* For the store to answer, when operations wait to be aborted meanwhile: it may be stopped, or cut off. */
 #define ANSWER_MS 2000
+/* Of the time of a rank that is in no operation at most one part goes to asking whether the others are well. */
+#define ASKING_SHARE 20
 /* The report of a rank that cannot write one any more: the store does, as its last will. */
 #define GONE "gone"
 /* In the alarm, which may have been GONE before. */
@@ -105,28 +108,11 @@ static int count_up_soon(const struct group_member *member, const char *what, in
 	return status;
 }
 
-/* "1, 2, 3", cut with "..." when it gets long. */
-struct rank_list {
-	char names[160];
-	int count;
-};
-
 struct reports {
 	struct rank_list gone;   /* left the group or died */
 	struct rank_list silent; /* nothing is known of them */
 	bool late;               /* somebody's operation took too long */
 };
-
-static void append_rank(struct rank_list *list, int rank)
-{
-	size_t used = strlen(list->names);
-
-	list->count++;
-	if (used + 16 < sizeof(list->names))
-		snprintf(list->names + used, sizeof(list->names) - used, used ? ", %d" : "%d", rank);
-	else if (strcmp(list->names + used - 3, "...") != 0)
-		snprintf(list->names + used, sizeof(list->names) - used, " ...");
-}
 
 /* The ranks that have not set `what`, as far as the store tells. */
 static struct rank_list missing_ranks(const struct group_member *member, const char *what)
@@ -139,7 +125,7 @@ static struct rank_list missing_ranks(const struct group_member *member, const c
 
 		free(text);
 		if (status == BETON_NOT_FOUND)
-			append_rank(&missing, rank);
+			dtrain__rank_list_add(&missing, rank);
 		else if (status)
 			break;
 	}
@@ -174,6 +160,21 @@ bool dtrain__group_is_alarmed(const struct group_member *member, bool only_fault
 	if (!status)
 		bt_fail(err, BETON_PEER_LOST, "another rank gave up or is gone");
 	return true;
+}
+
+bool dtrain__group_others_failed(const struct group_member *member, uint64_t *patience_ns, beton_error *err)
+{
+	uint64_t began = bt_now_ns(), took;
+	char *text = NULL;
+	int status = get_text_soon(member, "alarm", -1, &text, NULL);
+	bool fault = !status && strcmp(text, FAULT) == 0;
+
+	free(text);
+	took = bt_now_ns() - began;
+	*patience_ns = took * ASKING_SHARE > GROUP_IDLE_NS ? took * ASKING_SHARE : GROUP_IDLE_NS;
+	if (fault)
+		bt_fail(err, BETON_PEER_LOST, "another rank gave up");
+	return fault;
 }
 
 static int leave_will(const struct group_member *member, int *will, beton_error *err)
@@ -277,23 +278,26 @@ int dtrain__group_meet(struct group_member *member, const char *backend, int *wi
 		       missing.count > 1 ? "s" : "", missing.names, member->size, member->join_timeout_ms);
 }
 
-bool dtrain__group_report_fault(const struct group_member *member, const beton_error *err)
+bool dtrain__group_report_fault(const struct group_member *member, struct group_history *history, int code)
 {
-	char line[24];
+	char text[GROUP_PROGRESS_TEXT];
+	struct group_progress progress;
 
-	snprintf(line, sizeof(line), "%d", err->code);
-	return set_text_soon(member, "report", member->rank, line) == BETON_OK;
+	dtrain__progress_take(history, &progress);
+	dtrain__progress_format(&progress, code, text);
+	return set_text_soon(member, "report", member->rank, text) == BETON_OK;
 }
 
 /* Waits for what the others say, or the store in the name of those that can say nothing any more. */
-static struct reports collect_reports(const struct group_member *member)
+static struct reports collect_reports(const struct group_member *member, struct group_progress *progress)
 {
 	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
 	struct reports reports = {0};
 	bool answers = true;
 
 	for (int rank = 0; rank < member->size; rank++) {
-		int left_ms = dtrain__remaining_ms(deadline), status = BETON_TIMEOUT;
+		int left_ms = dtrain__remaining_ms(deadline), status = BETON_TIMEOUT, code = BETON_OK;
+		struct group_progress one;
 		char *text = NULL;
 
 		if (rank == member->rank)
@@ -304,20 +308,25 @@ static struct reports collect_reports(const struct group_member *member)
 			status = get_text_soon(member, "report", rank, &text, NULL);
 		answers = left_ms > 0 || status != BETON_TIMEOUT;
 		if (status) {
-			append_rank(&reports.silent, rank);
+			dtrain__rank_list_add(&reports.silent, rank);
 			continue;
 		}
 		if (strcmp(text, GONE) == 0)
-			append_rank(&reports.gone, rank);
-		reports.late = reports.late || atoi(text) == BETON_TIMEOUT;
+			dtrain__rank_list_add(&reports.gone, rank);
+		dtrain__progress_parse(text, &code, &one);
+		if (progress)
+			progress[rank] = one;
+		reports.late = reports.late || code == BETON_TIMEOUT;
 		free(text);
 	}
 	return reports;
 }
 
-static void write_verdict(const struct group_member *member, const char *operation, beton_error *err)
+static void write_verdict(const struct group_member *member, struct group_history *history, const char *operation,
+			  beton_error *err)
 {
-	struct reports reports = collect_reports(member);
+	struct group_progress *progress = calloc((size_t)member->size, sizeof(*progress));
+	struct reports reports = collect_reports(member, progress);
 	bool late = reports.late || err->code == BETON_TIMEOUT;
 	char reason[BETON_ERROR_MESSAGE_SIZE];
 
@@ -334,9 +343,15 @@ static void write_verdict(const struct group_member *member, const char *operati
 	else
 		bt_fail(err, late ? BETON_TIMEOUT : err->code, "group \"%s\": %s: rank %d: %s", member->name, operation,
 			member->rank, reason);
+	if (progress) {
+		dtrain__progress_take(history, &progress[member->rank]);
+		dtrain__progress_compare(progress, member->size, err->message, sizeof(err->message));
+	}
+	free(progress);
 }
 
-void dtrain__group_agree_on_fault(const struct group_member *member, const char *operation, beton_error *err)
+void dtrain__group_agree_on_fault(const struct group_member *member, struct group_history *history,
+				  const char *operation, beton_error *err)
 {
 	char *verdict = NULL, *message = NULL;
 	beton_error own = *err, ignored;
@@ -349,7 +364,7 @@ void dtrain__group_agree_on_fault(const struct group_member *member, const char 
 		return;
 	if (sum == 1) {
 		*err = own;
-		write_verdict(member, operation, err);
+		write_verdict(member, history, operation, err);
 		verdict = bt_format("%d %s", err->code, err->message);
 		if (verdict)
 			set_text_soon(member, "fault", -1, verdict);

@@ -50,7 +50,7 @@ static void *wait_main(void *argument)
 		self->next_idle = group->idle;
 		group->idle = self;
 		pthread_mutex_unlock(&group->mutex);
-		dtrain__work_complete(work, status, &err);
+		dtrain__work_complete(group, work, status, &err);
 		pthread_mutex_lock(&group->mutex);
 	}
 	pthread_mutex_unlock(&group->mutex);

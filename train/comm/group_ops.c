@@ -75,14 +75,14 @@ static void free_work(struct dtrain_work *work)
 	free(work);
 }
 
-int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, const struct work_notes *notes,
-			 dtrain_work **out, beton_error *err)
+int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, bool in_batch,
+			 const struct work_notes *notes, dtrain_work **out, beton_error *err)
 {
-	const char *label = notes ? notes->label : "";
+	const char *label = notes ? notes->label : group->label;
 	struct dtrain_work *work;
 
 	if (group->streams)
-		return dtrain__streams_submit(group->streams, items, count, notes, label, out, err);
+		return dtrain__streams_submit(group->streams, items, count, in_batch, notes, label, out, err);
 	work = create_work(group, items, count);
 	if (!work)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
@@ -90,6 +90,7 @@ int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count
 	pthread_mutex_lock(&group->mutex);
 	for (int i = 0; i < count; i++)
 		work->items[i].call.sequence = dtrain__sequence_next(&group->sequence, &items[i].call);
+	work->record = dtrain__history_add(group->history, work->items, count, in_batch, label);
 	if (group->tail)
 		group->tail->next = work;
 	else
@@ -133,7 +134,7 @@ static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool
 		return submit_to_batch(group, call, after, status, &refused, err);
 	if (status && err)
 		*err = refused;
-	return status ? status : dtrain__group_submit(group, &item, 1, notes, out, err);
+	return status ? status : dtrain__group_submit(group, &item, 1, false, notes, out, err);
 }
 
 static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
@@ -315,4 +316,14 @@ void dtrain_group_forget(dtrain_group *group, dtrain_event *event)
 {
 	if (group->streams)
 		dtrain__streams_forget(group->streams, event);
+}
+
+int dtrain_group_history(dtrain_group *group, dtrain_record *records, int capacity)
+{
+	return dtrain__history_read(group->history, records, capacity);
+}
+
+void dtrain_group_label(dtrain_group *group, const char *label)
+{
+	snprintf(group->label, sizeof(group->label), "%s", label ? label : "");
 }

@@ -43,6 +43,7 @@ static void drop_reference(struct group_streams *streams)
 	pthread_cond_destroy(&streams->changed);
 	pthread_mutex_destroy(&streams->mutex);
 	dtrain__sequence_free(&streams->sequence);
+	dtrain__history_destroy(streams->history);
 	free(streams->calls);
 	free(streams->name);
 	free(streams);
@@ -109,6 +110,8 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	status = take_lane(streams, parent, err);
 	if (status)
 		dtrain__streams_destroy(&streams);
+	else
+		streams->history = group->history;
 	*out = streams;
 	return status;
 }
@@ -355,16 +358,29 @@ int dtrain__streams_check_types(const struct group_streams *streams, const dtrai
 
 /* Called with the lane's lock held. */
 static void note(struct group_streams *streams, struct dtrain_work *work, struct work_item *items, int count,
-		 const char *label)
+		 bool in_batch, const char *label)
 {
 	work->count = count;
 	work->op = count ? items[0].call.op : DTRAIN_GROUP_BARRIER;
 	snprintf(work->label, sizeof(work->label), "%s", label);
 	for (int i = 0; i < count; i++)
 		items[i].call.sequence = dtrain__sequence_next(&streams->sequence, &items[i].call);
+	work->record = dtrain__history_add(streams->history, items, count, in_batch, label);
 }
 
-int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count,
+/* What is known of it once it has been put on the stream. Alone a rank waits for nobody, and nobody watches. */
+static void note_put(struct group_streams *streams, const struct dtrain_work *work, int status)
+{
+	if (!status && !work->captured && streams->state)
+		return;
+	dtrain__history_set(streams->history, work->record, work->count,
+			    status           ? DTRAIN_RECORD_FAILED
+			    : work->captured ? DTRAIN_RECORD_CAPTURED
+					     : DTRAIN_RECORD_COMPLETED,
+			    bt_now_ns());
+}
+
+int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count, bool in_batch,
 			   const struct work_notes *notes, const char *label, dtrain_work **out, beton_error *err)
 {
 	struct dtrain_work *work = NULL;
@@ -382,8 +398,9 @@ int dtrain__streams_submit(struct group_streams *streams, struct work_item *item
 		pthread_mutex_unlock(&streams->lane->order);
 		return status;
 	}
-	note(streams, work, items, count, label);
+	note(streams, work, items, count, in_batch, label);
 	status = put(streams, work, items, notes, &failure);
+	note_put(streams, work, status);
 	pthread_mutex_lock(&streams->mutex);
 	if (!status && streams->state && !work->captured)
 		watch_work(streams, work);
@@ -424,6 +441,8 @@ void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *
 		return;
 	}
 	work->complete = complete;
+	if (complete)
+		dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_COMPLETED, bt_now_ns());
 }
 
 /* Called with the mutex held. */

@@ -51,6 +51,7 @@ struct group_streams {
 	struct group_sequence sequence; /* guarded by the lane's lock, and so is what follows */
 	dtrain_group_call *calls;       /* of the batch that is being put on the stream */
 	int calls_capacity;
+	struct group_history *history; /* owned */
 	pthread_t thread;
 	bool thread_started;
 
@@ -84,7 +85,7 @@ void dtrain__streams_destroy(struct group_streams **streams);
 int dtrain__streams_check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
 				beton_error *err);
 /* `count` operations that were checked, as one; notes may be NULL. */
-int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count,
+int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count, bool in_batch,
 			   const struct work_notes *notes, const char *label, dtrain_work **out, beton_error *err);
 int dtrain__stream_work_wait(dtrain_work **work, beton_error *err);
 int dtrain__stream_work_order(dtrain_work **work, dtrain_stream *stream, beton_error *err);

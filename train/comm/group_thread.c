@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The thread of a group that is not stream-ordered: it runs what is in the queue, and leaves the waits for messages to
- * threads of their own.
+ * threads of their own. When there is nothing to run for a second, it asks the store whether the others have failed: a
+ * rank that is not in an operation would learn of that with its next one only, and could not tell how far it came.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/error.h"
 #include "common/system.h"
 #include "group.h"
 
-void dtrain__work_complete(struct dtrain_work *work, int status, const beton_error *err)
+void dtrain__work_complete(dtrain_group *group, struct dtrain_work *work, int status, const beton_error *err)
 {
 	uint64_t now = bt_now_ns();
 
+	dtrain__history_set(group->history, work->record, work->count,
+			    status ? DTRAIN_RECORD_FAILED : DTRAIN_RECORD_COMPLETED, now);
 	pthread_mutex_lock(&work->mutex);
 	work->end_ns = now;
 	work->status = status;
@@ -33,6 +38,15 @@ static bool is_stopping(dtrain_group *group)
 	return stopping;
 }
 
+static bool tell(dtrain_group *group, const beton_error *err)
+{
+	bool reported = dtrain__group_report_fault(&group->member, group->history, err->code);
+
+	if (reported)
+		dtrain__group_raise_alarm(&group->member);
+	return reported;
+}
+
 /* Nothing works after the first failure: Gloo's connections are closed by it. */
 static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 {
@@ -44,13 +58,14 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	} else if (is_stopping(group)) {
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
 	} else {
-		reported = dtrain__group_report_fault(&group->member, err);
+		reported = tell(group, err);
 		group->backend->abort(group->state);
 		/* A store that was late has its time now. */
-		if (reported || dtrain__group_report_fault(&group->member, err))
-			dtrain__group_agree_on_fault(&group->member, where, err);
+		if (reported || tell(group, err))
+			dtrain__group_agree_on_fault(&group->member, group->history, where, err);
 		else
 			bt_prefix(err, "group \"%s\": %s", group->name, where);
+		dtrain__history_keep(group->history, &group->member, err);
 	}
 	group->failure = *err;
 	pthread_mutex_unlock(&group->failing);
@@ -60,6 +75,7 @@ void dtrain__work_fail(dtrain_group *group, struct dtrain_work *work, beton_erro
 {
 	char where[WORK_LABEL_SIZE + 32];
 
+	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_FAILED, bt_now_ns());
 	dtrain__work_describe(work, where, sizeof(where));
 	fail_group(group, where, err);
 }
@@ -85,6 +101,7 @@ static int begin(dtrain_group *group, struct dtrain_work *work, bool *messages, 
 		if (work->items[i].after)
 			status = work->api->event_synchronize(work->items[i].after, err);
 	work->start_ns = bt_now_ns();
+	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_STARTED, work->start_ns);
 	return status ? status
 		      : dtrain__backend_begin(group->backend, group->state, work->items, work->count, messages, err);
 }
@@ -96,7 +113,7 @@ static void execute(dtrain_group *group, struct dtrain_work *work)
 	int status = failure_of(group, &err);
 
 	if (status) {
-		dtrain__work_complete(work, status, &err);
+		dtrain__work_complete(group, work, status, &err);
 		return;
 	}
 	status = begin(group, work, &messages, &err);
@@ -108,18 +125,48 @@ static void execute(dtrain_group *group, struct dtrain_work *work)
 	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
 	if (status)
 		dtrain__work_fail(group, work, &err);
-	dtrain__work_complete(work, status ? err.code : BETON_OK, &err);
+	dtrain__work_complete(group, work, status ? err.code : BETON_OK, &err);
+}
+
+/* Called with the mutex held. True: nothing came for so long. */
+static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
+{
+	uint64_t until = bt_now_ns() + nanoseconds;
+	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+	if (nanoseconds)
+		return pthread_cond_timedwait(&group->changed, &group->mutex, &deadline) == ETIMEDOUT;
+	pthread_cond_wait(&group->changed, &group->mutex);
+	return false;
+}
+
+/* *patience_ns: until it is asked again; 0: never. */
+static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
+{
+	beton_error err = {0};
+
+	if (failure_of(group, &err)) {
+		*patience_ns = 0;
+	} else if (dtrain__group_others_failed(&group->member, patience_ns, &err)) {
+		fail_group(group, "between operations", &err);
+		*patience_ns = 0;
+	}
 }
 
 /* The next operation, or NULL when the thread is to end: stopping takes care of what is in the queue by then. What has
  * left the queue is the thread's to complete, whatever is asked of it afterwards. */
-static struct dtrain_work *take(dtrain_group *group)
+static struct dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
 {
 	struct dtrain_work *work = NULL;
 
 	pthread_mutex_lock(&group->mutex);
-	while (!group->head && !group->stopping)
-		pthread_cond_wait(&group->changed, &group->mutex);
+	while (!group->head && !group->stopping) {
+		if (!wait_for_work(group, *patience_ns) || group->head || group->stopping)
+			continue;
+		pthread_mutex_unlock(&group->mutex);
+		look_for_failure(group, patience_ns);
+		pthread_mutex_lock(&group->mutex);
+	}
 	if (!group->stopping) {
 		work = group->head;
 		group->head = work->next;
@@ -133,9 +180,10 @@ static struct dtrain_work *take(dtrain_group *group)
 static void *group_main(void *argument)
 {
 	dtrain_group *group = argument;
+	uint64_t patience_ns = group->member.size > 1 ? GROUP_IDLE_NS : 0;
 	struct dtrain_work *work;
 
-	while ((work = take(group)))
+	while ((work = take(group, &patience_ns)))
 		execute(group, work);
 	return NULL;
 }
@@ -173,6 +221,6 @@ void dtrain__group_stop_thread(dtrain_group *group)
 		group->head = work->next;
 		dtrain__work_describe(work, what, sizeof(what));
 		bt_fail(&err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, what);
-		dtrain__work_complete(work, BETON_CANCELLED, &err);
+		dtrain__work_complete(group, work, BETON_CANCELLED, &err);
 	}
 }

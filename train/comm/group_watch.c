@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The thread of a stream-ordered group. It looks at what is in flight, every few milliseconds while something is: has
- * it ended, did the engine notice an error, has the deadline passed, has another rank raised the alarm? After a failure
- * it tells the other ranks through the store, aborts all communicators of the process at once (one that still runs may
- * keep another's kernels from ending), and agrees with the ranks on what happened first.
+ * it ended, did the engine notice an error, has the deadline passed, has another rank raised the alarm? That it asks
+ * each second when nothing is in flight, too. After a failure it tells the other ranks through the store, aborts all
+ * communicators of the process at once (one that still runs may keep another's kernels from ending), and agrees with
+ * the ranks on what happened first.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,7 +120,7 @@ static int abort_all(struct group_streams *streams, const beton_error *cause, be
 
 static bool tell(const struct group_streams *streams, const beton_error *err)
 {
-	bool reported = dtrain__group_report_fault(&streams->member, err);
+	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err->code);
 
 	if (reported)
 		dtrain__group_raise_alarm(&streams->member);
@@ -138,13 +140,15 @@ static void settle_failure(struct group_streams *streams)
 	status = abort_all(streams, &err, &abort_err);
 	/* A store that was late has its time now. */
 	if (reported || tell(streams, &err))
-		dtrain__group_agree_on_fault(&streams->member, streams->failed_in, &err);
+		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
 	if (status) {
 		snprintf(text, sizeof(text), "%s", err.message);
 		bt_fail(&err, err.code, "%s; %s", text, abort_err.message);
 	}
+	/* Before anybody hears of the failure: a program may end at once then. */
+	dtrain__history_keep(streams->history, &streams->member, &err);
 	pthread_mutex_lock(&streams->mutex);
 	streams->failure = err;
 	streams->health = GROUP_FAILED;
@@ -157,6 +161,21 @@ static void fail_late(struct group_streams *streams, const char *where, const ch
 
 	bt_fail(&late, BETON_TIMEOUT, "%s within %d ms", what, streams->member.timeout_ms);
 	dtrain__streams_fail(streams, where, &late);
+}
+
+static void note_begun(struct group_streams *streams, struct dtrain_work *work, uint64_t now)
+{
+	work->since_ns = now;
+	dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_STARTED, now);
+}
+
+/* By this thread alone: whoever waits for the operation may be capturing, when a device is asked nothing else. */
+static void note_duration(struct group_streams *streams, const struct dtrain_work *work)
+{
+	double ms = 0;
+
+	if (streams->api->event_elapsed_ms(work->begun, work->ended, &ms, NULL) == BETON_OK)
+		dtrain__history_set_duration(streams->history, work->record, work->count, (uint64_t)(ms * 1e6));
 }
 
 /* An operation's time begins when everything in front of it on the stream is done. */
@@ -175,7 +194,7 @@ static void check_deadline(struct group_streams *streams, struct dtrain_work *wo
 		if (status)
 			dtrain__streams_fail(streams, where, &err);
 		else if (begun)
-			work->since_ns = now;
+			note_begun(streams, work, now);
 	} else if (now - work->since_ns > (uint64_t)streams->member.timeout_ms * 1000000) {
 		fail_late(streams, where, "it did not end");
 	}
@@ -189,6 +208,7 @@ static void look_at_works(struct group_streams *streams, uint64_t now)
 		dtrain__streams_observe(streams, work);
 		if (!work->complete)
 			break;
+		note_duration(streams, work);
 		streams->first = work->next;
 		work->in_flight = false;
 		dtrain__streams_retire(streams, work);
@@ -289,13 +309,41 @@ static void forgive(struct group_streams *streams, uint64_t lost_ns)
 			*times[i] = *times[i] + lost_ns < now ? *times[i] + lost_ns : now;
 }
 
+/* Called with the mutex held. False: somebody called before the time was over. */
+static bool sleep_for(struct group_streams *streams, uint64_t nanoseconds)
+{
+	uint64_t until = bt_now_ns() + nanoseconds;
+	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+
+	return pthread_cond_timedwait(&streams->changed, &streams->mutex, &deadline) == ETIMEDOUT;
+}
+
+/* Called with the mutex held, which it lets go meanwhile: there is nothing to watch. A rank that is not in an operation
+ * learns so that the others have failed, and can tell them how far it came. */
+static void idle(struct group_streams *streams, uint64_t *patience_ns)
+{
+	beton_error err = {0};
+	bool failed;
+
+	streams->idle_thread = true;
+	if (streams->health != GROUP_WORKS) {
+		pthread_cond_wait(&streams->changed, &streams->mutex);
+	} else if (sleep_for(streams, *patience_ns) && !streams->first && !streams->watches && !streams->stopping) {
+		pthread_mutex_unlock(&streams->mutex);
+		failed = dtrain__group_others_failed(&streams->member, patience_ns, &err);
+		pthread_mutex_lock(&streams->mutex);
+		if (failed)
+			dtrain__streams_fail(streams, "between operations", &err);
+	}
+	streams->idle_thread = false;
+}
+
 /* Called with the mutex held, which it lets go meanwhile. */
 static void rest(struct group_streams *streams)
 {
-	uint64_t began = bt_now_ns(), until = began + TICK_NS, woke;
-	struct timespec tick = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	uint64_t began = bt_now_ns(), woke;
 
-	pthread_cond_timedwait(&streams->changed, &streams->mutex, &tick);
+	sleep_for(streams, TICK_NS);
 	woke = bt_now_ns();
 	if (woke - began > STOPPED_NS)
 		forgive(streams, woke - began);
@@ -304,16 +352,14 @@ static void rest(struct group_streams *streams)
 static void *watch_main(void *argument)
 {
 	struct group_streams *streams = argument;
-	uint64_t next_alarm_ns = 0;
+	uint64_t next_alarm_ns = 0, patience_ns = GROUP_IDLE_NS;
 
 	pthread_mutex_lock(&streams->mutex);
 	while (!streams->stopping) {
 		if (streams->health == GROUP_FAILING) {
 			settle_failure(streams);
 		} else if (streams->health == GROUP_FAILED || (!streams->first && !streams->watches)) {
-			streams->idle_thread = true;
-			pthread_cond_wait(&streams->changed, &streams->mutex);
-			streams->idle_thread = false;
+			idle(streams, &patience_ns);
 		} else {
 			look(streams, &next_alarm_ns);
 			if (streams->health == GROUP_WORKS && !streams->stopping)

@@ -231,6 +231,50 @@ BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *optio
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
 				 dtrain_group **out, beton_error *err);
 
+/* ---- the last operations of a group ---- */
+
+/* How many are kept. */
+#define DTRAIN_HISTORY_LENGTH 1024
+
+typedef enum dtrain_record_state {
+	DTRAIN_RECORD_QUEUED = 0, /* called, and not yet started */
+	DTRAIN_RECORD_STARTED,    /* it may be waiting for other ranks */
+	DTRAIN_RECORD_COMPLETED,
+	DTRAIN_RECORD_FAILED,
+	DTRAIN_RECORD_CAPTURED, /* part of a capture: its launches are not recorded */
+} dtrain_record_state;
+
+/* One operation, on this rank. Times are nanoseconds of CLOCK_MONOTONIC; 0: not yet, or not known. On streams a time is
+ * when the group saw the event, a few milliseconds late, but the time between the two is the device's; a group of one
+ * rank waits for nobody, and its operations count as completed when they are on the stream. Operations of a batch start
+ * and end together. */
+typedef struct dtrain_record {
+	uint64_t number;   /* of the operation in its group on this rank, from 1 */
+	uint64_t batch;    /* the number of the first operation of its batch; 0: it was not in one */
+	uint32_t sequence; /* among the group's collectives, or the messages to (from) this peer, from 1: for
+			      collectives the same on all ranks */
+	const char *kind;  /* "allreduce", ...; of the library */
+	char label[64];    /* see dtrain_group_label; "": none */
+	int64_t count;     /* elements, as the call has them */
+	dtrain_dtype dtype;
+	int64_t bytes; /* of these elements */
+	int reduce;    /* dtrain_reduce_op; -1: it does not reduce */
+	int peer;      /* or the root; -1: it has none */
+	int tag;       /* -1: it has none */
+	dtrain_record_state state;
+	uint64_t enqueued_ns, started_ns, ended_ns;
+} dtrain_record;
+
+/* Copies the last operations, at most `capacity`, oldest first, and returns how many. Any thread, at any time while the
+ * group exists; waits for no operation, allocates nothing. records: the caller's.
+ *
+ * With the environment variable DTRAIN_HISTORY=FOLDER each rank writes its records when the group fails, to
+ * FOLDER/GROUP.RANK.jsonl: a line about the group, and one for each record. */
+BETON_API int dtrain_group_history(dtrain_group *group, dtrain_record *records, int capacity);
+/* Names the operations that are called from now on, in messages and records: a unit, a bucket. NULL or "" (default): no
+ * name; 63 bytes of it count. By the thread that calls the operations. */
+BETON_API void dtrain_group_label(dtrain_group *group, const char *label);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group_history.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/system.h"
+#include "group.h"
+
+struct group_history *dtrain__history_create(void)
+{
+	struct group_history *history = calloc(1, sizeof(*history));
+
+	if (history)
+		pthread_mutex_init(&history->mutex, NULL);
+	return history;
+}
+
+void dtrain__history_destroy(struct group_history *history)
+{
+	if (!history)
+		return;
+	pthread_mutex_destroy(&history->mutex);
+	free(history);
+}
+
+const char *dtrain__reduce_name(dtrain_reduce_op op)
+{
+	static const char *const names[] = {
+		[DTRAIN_SUM] = "sum", [DTRAIN_MAX] = "max",         [DTRAIN_MIN] = "min",
+		[DTRAIN_AVG] = "avg", [DTRAIN_PRODUCT] = "product",
+	};
+
+	return names[op];
+}
+
+static bool is_message(const dtrain_group_call *call)
+{
+	return call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV;
+}
+
+static bool has_peer(const dtrain_group_call *call)
+{
+	return is_message(call) || call->op == DTRAIN_GROUP_BROADCAST || call->op == DTRAIN_GROUP_REDUCE ||
+	       call->op == DTRAIN_GROUP_GATHER || call->op == DTRAIN_GROUP_SCATTER;
+}
+
+static bool reduces(const dtrain_group_call *call)
+{
+	return call->op == DTRAIN_GROUP_ALLREDUCE || call->op == DTRAIN_GROUP_REDUCE ||
+	       call->op == DTRAIN_GROUP_REDUCE_SCATTER;
+}
+
+uint64_t dtrain__history_add(struct group_history *history, const struct work_item *items, int count, bool in_batch,
+			     const char *label)
+{
+	uint64_t now = bt_now_ns(), first;
+
+	pthread_mutex_lock(&history->mutex);
+	first = history->count + 1;
+	for (int i = 0; i < count; i++) {
+		const dtrain_group_call *call = &items[i].call;
+		dtrain_record *record = &history->records[++history->count % DTRAIN_HISTORY_LENGTH];
+
+		*record = (dtrain_record){.number = history->count,
+					  .batch = in_batch ? first : 0,
+					  .sequence = call->sequence + 1,
+					  .kind = dtrain__group_op_name(call->op),
+					  .count = call->count,
+					  .dtype = call->dtype,
+					  .bytes = call->count * (int64_t)dtrain_dtype_size(call->dtype),
+					  .reduce = reduces(call) ? (int)call->reduce : -1,
+					  .peer = has_peer(call) ? call->root : -1,
+					  .tag = is_message(call) ? call->tag : -1,
+					  .enqueued_ns = now};
+		snprintf(record->label, sizeof(record->label), "%s", label ? label : "");
+	}
+	pthread_mutex_unlock(&history->mutex);
+	return first;
+}
+
+/* NULL: it is no longer there. Called with the mutex held. */
+static dtrain_record *find(struct group_history *history, uint64_t number)
+{
+	return number + DTRAIN_HISTORY_LENGTH > history->count ? &history->records[number % DTRAIN_HISTORY_LENGTH]
+							       : NULL;
+}
+
+void dtrain__history_set(struct group_history *history, uint64_t first, int count, dtrain_record_state state,
+			 uint64_t now_ns)
+{
+	pthread_mutex_lock(&history->mutex);
+	for (int i = 0; i < count; i++) {
+		dtrain_record *record = find(history, first + (uint64_t)i);
+
+		if (!record)
+			continue;
+		record->state = state;
+		if (state == DTRAIN_RECORD_STARTED)
+			record->started_ns = now_ns;
+		else if (state != DTRAIN_RECORD_CAPTURED)
+			record->ended_ns = now_ns;
+	}
+	pthread_mutex_unlock(&history->mutex);
+}
+
+void dtrain__history_set_duration(struct group_history *history, uint64_t first, int count, uint64_t duration_ns)
+{
+	pthread_mutex_lock(&history->mutex);
+	for (int i = 0; i < count; i++) {
+		dtrain_record *record = find(history, first + (uint64_t)i);
+
+		if (record)
+			record->started_ns = record->ended_ns - duration_ns;
+	}
+	pthread_mutex_unlock(&history->mutex);
+}
+
+int dtrain__history_read(struct group_history *history, dtrain_record *records, int capacity)
+{
+	uint64_t kept;
+	int count;
+
+	pthread_mutex_lock(&history->mutex);
+	kept = history->count < DTRAIN_HISTORY_LENGTH ? history->count : DTRAIN_HISTORY_LENGTH;
+	count = capacity < 0 ? 0 : (uint64_t)capacity < kept ? capacity : (int)kept;
+	for (int i = 0; i < count; i++)
+		records[i] = history->records[(history->count - (uint64_t)(count - 1 - i)) % DTRAIN_HISTORY_LENGTH];
+	pthread_mutex_unlock(&history->mutex);
+	return count;
+}
