@@ -206,6 +206,13 @@ static int run(const options *o, beton_error *err)
 	double start = seconds(), used = processor_seconds();
 	if (status == BETON_OK)
 		status = plan_ops(o, ops, &target, &sums, err);
+	/* They were loaded from the memory of this process. */
+	if (status == BETON_OK)
+		status = dnn_store_failure(target.store, err);
+	if (status == BETON_OK && sums.plans == 0)
+		status = bt_fail(err, BETON_UNSUPPORTED,
+				 "%s: cuDNN compiles nothing for it; without libnvrtc.so it compiles nothing at all",
+				 o->model);
 	if (status == BETON_OK)
 		printf("%s: %d graphs with engines that are compiled, %d plans: compiled in %.1f s, loaded in %.2f s, "
 		       "all in %.1f s (processors: %.1f s)\n",

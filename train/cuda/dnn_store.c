@@ -27,7 +27,9 @@ typedef struct held {
 struct dnn_store {
 	char *folders[2]; /* NULL: none; the first is written to */
 	pthread_mutex_t mutex;
-	held *held; /* guarded by the mutex */
+	held *held;  /* guarded by the mutex, as what follows */
+	int failure; /* of the first plan that could not be written */
+	beton_error error;
 };
 
 char *dnn_store_name(int capability, int multiprocessors, size_t cudnn_version)
@@ -153,6 +155,33 @@ static int hold(dnn_store *store, char *bytes, size_t length, beton_error *err)
 	return BETON_OK;
 }
 
+/* The file has it now. */
+static void forget(dnn_store *store, const char *id)
+{
+	pthread_mutex_lock(&store->mutex);
+	for (held **at = &store->held; *at;) {
+		held *h = *at;
+		if (check(h->bytes, h->length, id) == 0) {
+			at = &h->next;
+			continue;
+		}
+		*at = h->next;
+		free(h->bytes);
+		free(h);
+	}
+	pthread_mutex_unlock(&store->mutex);
+}
+
+static void note_failure(dnn_store *store, int status, const beton_error *error)
+{
+	pthread_mutex_lock(&store->mutex);
+	if (store->failure == BETON_OK) {
+		store->failure = status;
+		store->error = *error;
+	}
+	pthread_mutex_unlock(&store->mutex);
+}
+
 int dnn_store_write(dnn_store *store, const char *id, const char *text, size_t length, beton_error *err)
 {
 	size_t packed = 0;
@@ -161,10 +190,24 @@ int dnn_store_write(dnn_store *store, const char *id, const char *text, size_t l
 		free(path);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a plan of cuDNN's");
 	}
-	int status = path ? cuda_cache_write(path, bytes, packed, NULL) : BETON_IO;
+	beton_error error = {0};
+	int status = path ? cuda_cache_write(path, bytes, packed, &error) : BETON_IO;
+	if (path && status != BETON_OK)
+		note_failure(store, status, &error);
 	free(path);
 	if (status != BETON_OK)
 		return hold(store, bytes, packed, err);
+	forget(store, id);
 	free(bytes);
 	return BETON_OK;
+}
+
+int dnn_store_failure(dnn_store *store, beton_error *err)
+{
+	pthread_mutex_lock(&store->mutex);
+	int status = store->failure;
+	if (status != BETON_OK && err)
+		*err = store->error;
+	pthread_mutex_unlock(&store->mutex);
+	return status;
 }

@@ -30,5 +30,8 @@ char *dnn_store_read(dnn_store *store, const char *id, size_t *length);
 /* What cannot be written to a file is kept for this process; the newest of an id is found. Errors: NO_MEMORY, which may
  * be ignored: the plan is compiled again. */
 int dnn_store_write(dnn_store *store, const char *id, const char *text, size_t length, beton_error *err);
+/* Why the first plan that could not be written to the folder was not; OK: all were, or there is no folder. Any thread.
+ */
+int dnn_store_failure(dnn_store *store, beton_error *err);
 
 #endif

@@ -107,6 +107,41 @@ static void without_a_folder_the_process_keeps_them(void **state)
 	}
 }
 
+/* At first a file is where the folder's own folder has to be. */
+static void what_could_not_be_written_is_replaced(void **state)
+{
+	dnn_store *store = open_store(*state, NULL);
+	char *place = strdup(*state);
+	assert_non_null(place);
+	*strrchr(place, '/') = 0;
+	FILE *file = fopen(place, "w");
+	assert_non_null(file);
+	assert_int_equal(fclose(file), 0);
+	write_plan(store, "a", "one");
+	write_plan(store, "b", "three");
+	check(store, "a", "one");
+	assert_int_equal(remove(place), 0);
+	free(place);
+	write_plan(store, "a", "two");
+	check(store, "a", "two");
+	check(store, "b", "three");
+	dnn_store_close(store);
+}
+
+static void it_is_known_whether_all_were_written(void **state)
+{
+	dnn_store *stores[] = {open_store(NULL, NULL), open_store(*state, NULL), open_store("/proc/nowhere", NULL)};
+	beton_error err = {0};
+	for (int i = 0; i < 3; i++) {
+		write_plan(stores[i], "a", "one");
+		assert_int_equal(dnn_store_failure(stores[i], NULL) == BETON_OK, i < 2);
+	}
+	dnn_store_failure(stores[2], &err);
+	assert_non_null(strstr(err.message, "/proc/nowhere"));
+	for (int i = 0; i < 3; i++)
+		dnn_store_close(stores[i]);
+}
+
 static void shipped_plans_are_found_and_left_alone(void **state)
 {
 	char *own = bt_format("%s-own", (const char *)*state);
@@ -218,6 +253,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_written_is_found_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(without_a_folder_the_process_keeps_them, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_could_not_be_written_is_replaced, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(it_is_known_whether_all_were_written, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(shipped_plans_are_found_and_left_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_file_is_none, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_file_of_another_plan_is_not_taken, set_up, tear_down),
