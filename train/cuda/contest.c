@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "contest.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "algorithms.h"
@@ -55,13 +56,13 @@ static void sign_operand(char *text, const dtrain_operand *operand)
 		bt_append(text, SIGNATURE_SIZE, "%c%lld", i ? 'x' : ':', (long long)operand->shape.dim[i]);
 }
 
-static void signature_of(const dtrain_op_desc *desc, char text[SIGNATURE_SIZE])
+static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc, char text[SIGNATURE_SIZE])
 {
 	const dtrain_op_attrs *a = &desc->attrs;
 	text[0] = 0;
-	bt_append(text, SIGNATURE_SIZE, "contest %s%s k%dx%d s%dx%d p%dx%d", dtrain__op_name(desc->kind),
-		  a->relu ? " relu" : "", a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0],
-		  a->padding[1]);
+	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
+		  dtrain__op_name(desc->kind), a->relu ? " relu" : "", a->kernel[0], a->kernel[1], a->stride[0],
+		  a->stride[1], a->padding[0], a->padding[1]);
 	for (int i = 0; i < desc->num_inputs; i++)
 		sign_operand(text, &desc->inputs[i]);
 	bt_append(text, SIGNATURE_SIZE, " ->");
@@ -229,7 +230,7 @@ int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 {
 	char signature[SIGNATURE_SIZE];
 	int winner = 0;
-	signature_of(desc, signature);
+	signature_of(device, desc, signature);
 	if (recall(device, signature, &winner))
 		return winner;
 	/* It may be known once it is our turn. */

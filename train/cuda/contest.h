@@ -16,7 +16,8 @@ typedef struct cuda_way {
 
 /* The index of the faster way. backward_of: describes the backward op that reads the output U8 of the op as desc has
  * become; NULL: the op is timed alone. A way that is UNSUPPORTED or does not run has lost. Known from the device's
- * store, or timed and put there; 0 where there is no memory to time them. With the device locked. */
+ * store, or timed and put there for this build of the kernels; 0 where there is no memory to time them. With the device
+ * locked. */
 int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 		 dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2]);
 

@@ -43,6 +43,7 @@ struct dtrain_device {
 	int refused_plans;           /* that were stored, and did not work here; atomic */
 	int driver;                  /* its version, as CUDA numbers it */
 	cuda_preference batch_norm, max_pool;
+	uint64_t build;           /* of the module: another one has other kernels; 0: not known */
 	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
 	uint64_t peers;           /* bit i: access between this GPU and GPU i was asked for already; atomic */
 };

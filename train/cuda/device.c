@@ -10,6 +10,7 @@
 #include "algorithms.h"
 #include "cache.h"
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/system.h"
 #include "cuda.h"
 #include "dnn_store.h"
@@ -92,6 +93,38 @@ static int open_libraries(dtrain_device *device, beton_error *err)
 	return BETON_OK;
 }
 
+/* The module's file, to be freed; NULL: it cannot be told. */
+static char *module_path(void)
+{
+	static const char inside;
+	Dl_info facts;
+	return dladdr(&inside, &facts) && facts.dli_fname ? strdup(facts.dli_fname) : NULL;
+}
+
+/* The folder of the module's file, to be freed; NULL: it cannot be told. */
+static char *module_folder(void)
+{
+	char *path = module_path(), *slash = path ? strrchr(path, '/') : NULL;
+	if (slash) {
+		*slash = 0;
+		return path;
+	}
+	free(path);
+	return NULL;
+}
+
+/* All of the module's file, which has the kernels; 0: it cannot be read. */
+static uint64_t build_of_module(void)
+{
+	static const size_t most = (size_t)256 << 20;
+	size_t length = 0;
+	char *path = module_path(), *bytes = path ? cuda_cache_read(path, most, &length) : NULL;
+	uint64_t build = bytes ? XXH3_64bits(bytes, length) : 0;
+	free(bytes);
+	free(path);
+	return build;
+}
+
 /* All that decides which algorithms there are, and which is the fastest. */
 static int open_algorithms(dtrain_device *device, beton_error *err)
 {
@@ -102,16 +135,8 @@ static int open_algorithms(dtrain_device *device, beton_error *err)
 	snprintf(key, sizeof(key), "%s sm%d%d driver%d cudnn%zu cublaslt%zu", device->properties.name,
 		 device->properties.major, device->properties.minor, device->driver, cudnnGetVersion(),
 		 cublasLtGetVersion());
+	device->build = build_of_module();
 	return cuda_algorithms_open(key, &device->algorithms, err);
-}
-
-/* The folder of the module's file, to be freed; NULL: it cannot be told. */
-static char *module_folder(void)
-{
-	static const char inside;
-	Dl_info facts;
-	const char *slash = dladdr(&inside, &facts) && facts.dli_fname ? strrchr(facts.dli_fname, '/') : NULL;
-	return slash ? bt_format("%.*s", (int)(slash - facts.dli_fname), facts.dli_fname) : NULL;
 }
 
 static int open_plans(dtrain_device *device, beton_error *err)

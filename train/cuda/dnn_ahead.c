@@ -199,8 +199,11 @@ static int run(const options *o, beton_error *err)
 	int status = ops ? load_driver(err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (status == BETON_OK)
 		status = read_gpu(o->gpu, &target.properties, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK) {
+		int driver = number_of(target.properties, "driverVer");
+		target.driver = driver > 0 ? driver : 0;
 		status = open_store(o->folder, target.properties, &target.store, err);
+	}
 	if (status == BETON_OK)
 		status = record_model(ops, o->model, true, o->dtype, (int64_t)o->batch, (int64_t)o->side, err);
 	double start = seconds(), used = processor_seconds();

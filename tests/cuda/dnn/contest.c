@@ -106,9 +106,11 @@ static dtrain_op_desc backward_of(const dtrain_op_desc *desc)
 				.outputs = {desc->inputs[0]}};
 }
 
+static uint64_t build_of_kernels;
+
 static dtrain_device open_device(void)
 {
-	dtrain_device device = {.index = 0};
+	dtrain_device device = {.build = build_of_kernels};
 	beton_error err;
 	if (cuda_algorithms_open("gpu", &device.algorithms, &err) != BETON_OK)
 		fail_msg("%s", err.message);
@@ -170,6 +172,20 @@ static void what_was_timed_is_not_timed_again(void **state)
 	assert_int_equal(plays.runs + plays.built, 0);
 	check(16, true, 0);
 	assert_true(plays.runs > 0);
+}
+
+/* What was timed of other kernels says nothing of these. */
+static void other_kernels_are_timed(void **state)
+{
+	(void)state;
+	plays.ns[0][0] = plays.ns[0][1] = 20000;
+	plays.ns[1][0] = plays.ns[1][1] = 10000;
+	check(8, true, 1);
+	plays.ns[1][0] = plays.ns[1][1] = 30000;
+	build_of_kernels = 1;
+	check(8, true, 0);
+	build_of_kernels = 0;
+	check(8, true, 1);
 }
 
 static void a_way_that_does_not_work_has_lost(void **state)
@@ -235,6 +251,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_sum_of_both_directions_decides, reset),
 		cmocka_unit_test_setup(what_was_timed_is_not_timed_again, reset),
+		cmocka_unit_test_setup(other_kernels_are_timed, reset),
 		cmocka_unit_test_setup(a_way_that_does_not_work_has_lost, reset),
 		cmocka_unit_test_setup(without_memory_cudnn_is_taken, reset),
 		cmocka_unit_test_setup(preferences_are_kept, reset),
