@@ -5,6 +5,7 @@
  * them takes. A program of the build, which is not installed.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,9 +157,10 @@ static int read_gpu(const char *path, dnn_descriptor *gpu, beton_error *err)
 {
 	char text[4096];
 	FILE *file = fopen(path, "rb");
-	size_t length = file ? fread(text, 1, sizeof(text), file) : 0;
-	if (file)
-		fclose(file);
+	if (!file)
+		return bt_fail_errno(err, errno, "%s: cannot open", path);
+	size_t length = fread(text, 1, sizeof(text), file);
+	fclose(file);
 	if (length == 0 || length == sizeof(text))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no description of a GPU", path);
 	return dnn_properties_from_text(text, length, gpu, err);
