@@ -139,7 +139,6 @@ void dnn_pack_clear(dnn_pack *pack)
 int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
 		 void *const *addresses, void *workspace, beton_error *err)
 {
-	(void)plan;
 	(void)pack;
 	(void)handle;
 	(void)stream;
@@ -147,6 +146,7 @@ int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cud
 	(void)workspace;
 	(void)err;
 	assert_int_not_equal(pthread_mutex_trylock(&device.lock), 0);
+	standin.clock_ns += 10000 * (1 + index_of(plan->config)); /* the first is the fastest */
 	return BETON_OK;
 }
 
@@ -284,6 +284,8 @@ static int set_up(void **state)
 	snprintf(path, sizeof(path), "%s/%d", folder, count++);
 	memset(&plays, 0, sizeof(plays));
 	standin_reset();
+	standin.has_clock = true;
+	standin.clock_ns = 1; /* an event that never was has 0 */
 	device = (dtrain_device){.lock = PTHREAD_MUTEX_INITIALIZER};
 	return setenv("DTRAIN_CACHE", path, 1) != 0 || cudaSetDevice(0) != cudaSuccess ||
 	       cuda_algorithms_open("gpu", &device.algorithms, NULL) != BETON_OK;
