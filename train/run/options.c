@@ -12,39 +12,19 @@
 #include "options_table.h"
 #include "recipes.h"
 
-enum { FIRST_OPTION = 256, HELP_COLUMNS = 110, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
+enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
-void run_options_set_defaults(run_options *options)
+int run_options_set_defaults(run_options *options, beton_error *err)
 {
 	run_saved *saved = options->saved;
 	bool resuming = options->resuming;
 	int64_t newest_step = options->newest_step;
-	*options = (run_options){
-		.saved = saved,
-		.resuming = resuming,
-		.newest_step = newest_step,
-		.device = "auto",
-		.world_size = 1,
-		.timeout = 30,
-		.batch_size = 64,
-		.image_size = 224,
-		.lr = 0.1,
-		.momentum = 0.9,
-		.weight_decay = 1e-4,
-		.whiten_bias_epochs = 3,
-		.bias_lr_scale = 1,
-		.schedule = DTRAIN_SCHEDULE_COSINE,
-		.order = BETON_ORDER_RANDOM,
-		.crop = BETON_CROP_RANDOM,
-		.crop_scale = {0.08, 1},
-		.crop_ratio = {3.0 / 4, 4.0 / 3},
-		.val_ratio = 224.0 / 256,
-		.flip = 0.5,
-		.mean = {123.675, 116.28, 103.53},
-		.std = {58.395, 57.12, 57.375},
-		.val_every = 1,
-		.keep_checkpoints = 3,
-	};
+	int result = BETON_OK;
+	*options = (run_options){.saved = saved, .resuming = resuming, .newest_step = newest_step};
+	for (int i = 0; i < run_row_count && result == BETON_OK; i++)
+		if (run_rows[i].standard)
+			result = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
+	return result;
 }
 
 static int check_names(run_options *options, beton_error *err)
@@ -209,8 +189,9 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 	if (!options->recipe)
 		return run_options_check(options, err);
 	const char *recipe = options->recipe;
-	run_options_set_defaults(options);
-	int result = apply_recipe(recipe, options, err);
+	int result = run_options_set_defaults(options, err);
+	if (result == BETON_OK)
+		result = apply_recipe(recipe, options, err);
 	if (result == BETON_OK)
 		result = run_options_apply_arguments(options, argc, argv, err);
 	run_options_drop_void(options);
@@ -220,8 +201,9 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
 	*options = (run_options){.newest_step = -1};
-	run_options_set_defaults(options);
-	int result = run_options_apply_arguments(options, argc, argv, err);
+	int result = run_options_set_defaults(options, err);
+	if (result == BETON_OK)
+		result = run_options_apply_arguments(options, argc, argv, err);
 	if (result != BETON_OK || options->help || options->version)
 		return result;
 	if (optind < argc)
@@ -230,46 +212,4 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 	if (!options->resume)
 		return run_options_combine(options, argc, argv, err);
 	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");
-}
-
-/* Lines of options, as they would stand on a command line. */
-static void print_recipe(FILE *out, const run_recipe *recipe)
-{
-	int column = 0;
-	fprintf(out, "  --recipe %s: %s\n", recipe->name, recipe->text);
-	for (const run_recipe_option *o = recipe->options; o->name; o++) {
-		char text[96];
-		int length = snprintf(text, sizeof(text), " --%s%s%s", o->name, o->value ? " " : "",
-				      o->value ? o->value : "");
-		if (column == 0 || column + length > HELP_COLUMNS)
-			column = fprintf(out, "%s   ", column ? "\n" : "");
-		column += fprintf(out, "%s", text);
-	}
-	fputs("\n", out);
-}
-
-void run_options_help(FILE *out)
-{
-	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
-	      "       dtrain-ffcv --data FILE --recipe NAME [OPTION...]\n"
-	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
-	      out);
-	for (int i = 0; i < run_row_count; i++) {
-		const option_row *row = &run_rows[i];
-		char left[64];
-		if (row->kind == OPTION_GROUP) {
-			fprintf(out, "\n%s:\n", row->name);
-			continue;
-		}
-		const char *form = !row->argument ? "--%s" : row->kind == OPTION_SWITCH ? "--%s[=%s]" : "--%s %s";
-		snprintf(left, sizeof(left), form, row->name, row->argument);
-		fprintf(out, "  %-24s %s\n", left, row->text);
-	}
-	fputs("\nWhat a recipe, or the run that is resumed, has turned on, --OPTION=no turns off.\n", out);
-	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
-	for (int i = 0; run_recipe_at(i); i++)
-		print_recipe(out, run_recipe_at(i));
-	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 75 a rank whose peer was lost,\n"
-	      "128 + N stopped by signal N.\n",
-	      out);
 }

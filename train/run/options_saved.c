@@ -268,7 +268,8 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 {
 	bool known[RUN_ROWS_MAX] = {false};
 	int result = take_texts(options->saved, known, err);
-	run_options_set_defaults(options);
+	if (result == BETON_OK)
+		result = run_options_set_defaults(options, err);
 	if (result == BETON_OK)
 		result = apply_texts(options, options->saved, err);
 	if (result == BETON_OK)

@@ -1,17 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options, and nothing else: --help, the manual page, the completion and the README's table are made of it. */
 #include "options_table.h"
 
-#include <errno.h>
 #include <float.h>
-#include <inttypes.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <dtrain/comm.h>
-
-#include "common/system.h"
+#include <dtrain/model.h>
 
 static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
@@ -53,7 +50,6 @@ static const char *const ttas[] = {
 	[RUN_TTA_FLIP_SHIFT] = "flip-shift",
 	NULL,
 };
-
 static const char *const flags[] = {"no", "yes", NULL};
 static const char *const resumes[] = {
 	[RUN_RESUME_NO] = "no",
@@ -62,273 +58,227 @@ static const char *const resumes[] = {
 	NULL,
 };
 
+static const char *device_name(int index)
+{
+	static const char *const names[] = {"auto", "cuda", "cpu", "ref"};
+	return index < (int)(sizeof(names) / sizeof(names[0])) ? names[index] : NULL;
+}
+
 #define AT(member) offsetof(run_options, member)
-#define GROUP(text)                                                       \
-	{                                                                 \
-		.name = text, .kind = OPTION_GROUP, .change = OPTION_FREE \
+#define GROUP(title, more)                                                                 \
+	{                                                                                  \
+		.name = title, .manual = more, .kind = OPTION_GROUP, .change = OPTION_FREE \
 	}
-#define ROW(title, change_, type, member, value, help, ...)                                                            \
-	{                                                                                                              \
-		.name = title, .argument = value, .text = help, .kind = type, .change = change_, .offset = AT(member), \
-		__VA_ARGS__                                                                                            \
+#define ROW(title, change_, type, member, value, standard_, help, more, ...)                                         \
+	{                                                                                                            \
+		.name = title, .argument = value, .standard = standard_, .text = help, .manual = more, .kind = type, \
+		.change = OPTION_##change_, .offset = AT(member), __VA_ARGS__                                        \
 	}
-#define TEXT(name, change, member, argument, text) \
-	ROW(name, OPTION_##change, OPTION_TEXT, member, argument, text, .none = false)
-#define PATH(name, change, member, argument, text) \
-	ROW(name, OPTION_##change, OPTION_PATH, member, argument, text, .none = false)
-#define OPTIONAL_PATH(name, change, member, argument, text) \
-	ROW(name, OPTION_##change, OPTION_PATH, member, argument, text, .none = true)
-#define WHOLE(name, change, member, argument, low, high, text) \
-	ROW(name, OPTION_##change, OPTION_WHOLE, member, argument, text, .least = low, .most = high)
-#define SEED(name, change, member, argument, text) \
-	ROW(name, OPTION_##change, OPTION_SEED, member, argument, text, .least = 0)
-#define REALS(name, change, member, argument, number, low, high, text) \
-	ROW(name, OPTION_##change, OPTION_REALS, member, argument, text, .count = number, .least = low, .most = high)
-#define CHOICE(name, change, member, argument, list, text) \
-	ROW(name, OPTION_##change, OPTION_CHOICE, member, argument, text, .choices = list)
-#define FLAG(name, change, member, text) ROW(name, OPTION_##change, OPTION_FLAG, member, NULL, text, .choices = flags)
-#define SWITCH(name, change, member, list, argument, text) \
-	ROW(name, OPTION_##change, OPTION_SWITCH, member, argument, text, .choices = list)
+#define TEXT(name, change, member, argument, standard, text, manual, ...) \
+	ROW(name, change, OPTION_TEXT, member, argument, standard, text, manual, __VA_ARGS__)
+#define PATH(name, change, member, argument, text, manual, ...) \
+	ROW(name, change, OPTION_PATH, member, argument, NULL, text, manual, __VA_ARGS__)
+#define WHOLE(name, change, member, argument, low, high, standard, text, manual) \
+	ROW(name, change, OPTION_WHOLE, member, argument, standard, text, manual, .least = low, .most = high)
+#define SEED(name, change, member, argument, standard, text, manual) \
+	ROW(name, change, OPTION_SEED, member, argument, standard, text, manual, .least = 0)
+#define REALS(name, change, member, argument, number, low, high, standard, text, manual)                         \
+	ROW(name, change, OPTION_REALS, member, argument, standard, text, manual, .count = number, .least = low, \
+	    .most = high)
+#define CHOICE(name, change, member, argument, list, standard, text, manual) \
+	ROW(name, change, OPTION_CHOICE, member, argument, standard, text, manual, .choices = list)
+#define FLAG(name, change, member, text, manual) \
+	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, manual, .choices = flags)
+#define SWITCH(name, change, member, list, argument, text, manual) \
+	ROW(name, change, OPTION_SWITCH, member, argument, NULL, text, manual, .choices = list)
 
 const option_row run_rows[] = {
-	GROUP("Data and model"),
-	PATH("data", PLACE, data, "FILE", "training set, a .beton file with pictures and labels (required)"),
-	OPTIONAL_PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation"),
-	TEXT("recipe", FIXED, recipe, "NAME", "airbench94 or ffcv-cifar: the values below, for all that is not given"),
-	TEXT("model", FIXED, model, "NAME", "mlp, airbench94, resnet9, resnet20, resnet18, resnet50 (required)"),
-	WHOLE("classes", FREE, classes, "N", 1, 1000000,
-	      "classes of the model (default: the data's highest label + 1)"),
-	WHOLE("image-size", TOLD, image_size, "N", 1, 4096, "pictures are made N x N pixels (default 224)"),
+	GROUP("Data and model", NULL),
+	PATH("data", PLACE, data, "FILE", "training set, a .beton file with pictures and labels (required)",
+	     "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
+	     "`label`, "
+	     "or the first integer field. "
+	     "The samples of an epoch that do not fill a global batch are left out; each epoch leaves out others.",
+	     .none = false),
+	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
+	     "Where both files have names for their classes, a label must have the same name in both. "
+	     "An empty name means none, where the run that is resumed has one.",
+	     .none = true),
+	TEXT("recipe", FIXED, recipe, "NAME", NULL,
+	     "airbench94 or ffcv-cifar: the values below, for all that is not given",
+	     "A published way to train: see RECIPES.", .none = false),
+	TEXT("model", FIXED, model, "NAME", NULL, "%s (required)",
+	     "`airbench94` is the network of airbench94, for CIFAR-10, and takes pictures of 9 to 136 pixels a side; "
+	     "its "
+	     "first layer is computed before the first step, from 5000 pictures of --data that are spread evenly over "
+	     "it "
+	     "and cut as those of --val are. "
+	     "`resnet9` is that of FFCV's CIFAR-10 example, for pictures of 11 to 74 pixels a side. "
+	     "`resnet20` is for CIFAR. `resnet50` is version 1.5.",
+	     .name_at = dtrain_model_name),
+	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
+	      "classes of the model (default: the data's highest label + 1)", NULL),
+	WHOLE("image-size", TOLD, image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),
 
-	GROUP("Length"),
-	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, "train X epochs, in whole steps; this or --steps is required"),
-	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, "train N steps, over as many epochs as that takes"),
-	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "pictures per rank and step (default 64)"),
+	GROUP("Length", NULL),
+	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL,
+	      "train X epochs, in whole steps; this or --steps is required",
+	      "Counted from the start of the run, not from where it was resumed. "
+	      "A fraction is possible, and ends with a whole step."),
+	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
+	      "Counted in the same way."),
+	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures per rank and step", NULL),
 
-	GROUP("Ranks and device"),
-	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "start N ranks on this machine (default 1)"),
-	TEXT("device", PLACE, device, "NAME[:INDEX]", "cuda, cpu, ref or auto, the fastest there is (default auto)"),
-	CHOICE("precision", TOLD, precision, "NAME", precisions,
-	       "f32, tf32, bf16 or fp16, for what is computed (default f32)"),
-	FLAG("deterministic", TOLD, deterministic,
-	     "the same bits in each run on the same device, where that is slower"),
-	FLAG("no-capture", FREE, no_capture, "put each step on a GPU op by op, not as a whole"),
-	FLAG("share-device", FREE, share_device, "let several ranks use one GPU"),
-	WHOLE("threads", PLACE, threads, "N", 0, 4096, "compute threads per rank; 0 = its cores (default 0)"),
-	WHOLE("workers", FREE, workers, "N", 0, 4096, "loader threads per rank; 0 = its cores (default 0)"),
-	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "port where ranks meet; 0 = a free one (default 0)"),
-	TEXT("interface", FREE, interface, "NAME",
-	     "network interface between ranks (default: the one on the way to rank 0's machine)"),
-	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "longest wait for another rank in a step (default 30)"),
+	GROUP("Ranks and device", NULL),
+	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",
+	      "One rank trains in the process itself."),
+	TEXT("device", PLACE, device, "NAME[:INDEX]", "auto", "cuda, cpu, ref or auto, the fastest there is",
+	     "`cuda`: NVIDIA's GPUs, by a module that is loaded when it is asked for. `cpu`: oneDNN. "
+	     "`ref`: plain C, slow, to compare with. "
+	     "Each rank takes the GPU of its number among the ranks of its machine, unless an INDEX is given.",
+	     .name_at = device_name),
+	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, for what is computed",
+	       "The type of activations and their gradients; parameters, their gradients, statistics and the loss stay "
+	       "in 32 "
+	       "bits. "
+	       "`tf32` is `f32` with the inputs of convolutions and products rounded where the device is faster then. "
+	       "With `fp16` the loss is scaled as torch.amp.GradScaler does, and steps whose gradients are not finite "
+	       "are "
+	       "left out; the scale is saved with checkpoints."),
+	FLAG("deterministic", TOLD, deterministic, "the same bits in each run on the same device, where that is slower",
+	     "The versions of the device's libraries must be the same, too."),
+	FLAG("no-capture", FREE, no_capture, "put each step on a GPU op by op, not as a whole",
+	     "Without it only the first two steps are; the others are captured and launched as a whole."),
+	FLAG("share-device", FREE, share_device, "let several ranks use one GPU",
+	     "For tests; each rank takes the first GPU unless an index is given."),
+	WHOLE("threads", PLACE, threads, "N", 0, 4096, "0", "compute threads per rank; 0 = its cores",
+	      "With 0, OMP_NUM_THREADS decides where it is set. "
+	      "They wait for each other many times in a step: where other processes use a quarter of their cores or "
+	      "more, "
+	      "that is said, once, as fewer threads may be several times faster then."),
+	WHOLE("workers", FREE, workers, "N", 0, 4096, "0", "loader threads per rank; 0 = its cores",
+	      "They read and decode pictures."),
+	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "0", "TCP port where ranks meet; 0 = a free one", NULL),
+	TEXT("interface", FREE, interface, "NAME", NULL,
+	     "network interface between ranks (default: the one on the way to rank 0's machine)",
+	     "Rank 0's store listens on it, too; by default the store listens on all of them. "
+	     "Where NCCL_SOCKET_IFNAME is not set, it becomes that name.",
+	     .none = false),
+	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "30", "longest wait for another rank in a step",
+	      "After it the job is given up. "
+	      "Set-up, evaluation and saving have half an hour, finding rank 0's store has five minutes, joining has "
+	      "three. "
+	      "A rank of this program's own that is stopped (SIGSTOP) for ten seconds more ends the job in all of "
+	      "them, "
+	      "unless all ranks are. "
+	      "A device that is not done with a step 35 seconds after that ends the rank, too."),
 
-	GROUP("Optimizer: SGD"),
-	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "learning rate (default 0.1)"),
-	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "constant, linear or cosine (default cosine)"),
-	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX,
-	      "of the first step, where the warm-up begins (default: --lr / its steps)"),
-	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "where linear and cosine end (default 0)"),
-	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "the rate rises for that long (default 0)"),
-	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "the same in steps (default 0)"),
-	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "the same as a share of the run (default 0)"),
-	REALS("momentum", TOLD, momentum, "X", 1, 0, 1 - DBL_EPSILON, "momentum (default 0.9)"),
-	FLAG("nesterov", TOLD, nesterov, "Nesterov's form of it"),
-	REALS("weight-decay", TOLD, weight_decay, "X", 1, 0, FLT_MAX, "of the parameters (default 1e-4)"),
-	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6,
-	      "times --lr: of biases and batch norm; their decay is by so much less (default 1)"),
-	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm"),
-	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6,
-	      "every N steps go back to slow weights; 0 = never (default 0)"),
-	REALS("whiten-bias-epochs", TOLD, whiten_bias_epochs, "X", 1, 0, 1e6,
-	      "airbench94 trains its first layer's bias for that long (default 3)"),
-	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "in the training loss (default 0)"),
-	SEED("seed", FIXED, seed, "N", "of weights, order and augmentation (default 0)"),
+	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
+	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
+	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s",
+	       "How the rate goes on after the warm-up."),
+	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
+	      "of the first step, where the warm-up begins (default: --lr / its steps)",
+	      "From there it is a straight line to --lr at the first step behind the warm-up. "
+	      "By default the last step of the warm-up has --lr already. "
+	      "A warm-up is required; where that is rounded to no step at all, the run begins at --lr."),
+	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "where `linear` and `cosine` end", NULL),
+	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "the rate rises for that long",
+	      "It rises linearly; a fraction is possible. "
+	      "Only one of the three options for a warm-up may be given. "
+	      "With --schedule `linear` this is a triangle: the rate is changed in every step, reaches --lr when the "
+	      "warm-up "
+	      "ends, and falls in a straight line to --final-lr."),
+	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "0", "the same in steps", NULL),
+	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "the same as a share of the run",
+	      "Rounded to a step."),
+	REALS("momentum", TOLD, momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9", "momentum", NULL),
+	FLAG("nesterov", TOLD, nesterov, "Nesterov's form of momentum", NULL),
+	REALS("weight-decay", TOLD, weight_decay, "X", 1, 0, FLT_MAX, "1e-4", "of the parameters", NULL),
+	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
+	      "times --lr: of biases and batch norm; their decay is by so much less",
+	      "These are the parameters of one dimension; a step takes off as much of each."),
+	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
+	     "As recipes for ImageNet have it."),
+	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0", "every N steps go back to slow weights; 0 = never",
+	      "Slow weights beside the parameters and batch norm's statistics, as in Lookahead (Zhang et al. 2019): "
+	      "after "
+	      "every N steps they become d times slow + (1 - d) times weights, and training goes on from there; after "
+	      "the "
+	      "last step the slow weights are what is left. "
+	      "The factor d is 0.95 to the power of N, times the cube of the part of the steps that is done."),
+	REALS("whiten-bias-epochs", TOLD, whiten_bias_epochs, "X", 1, 0, 1e6, "3",
+	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
+	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
+	SEED("seed", FIXED, seed, "N", "0", "of weights, order and augmentation", NULL),
 
-	GROUP("Pictures"),
-	CHOICE("order", FIXED, order, "NAME", orders, "of the training set: random or sequential (default random)"),
-	CHOICE("crop", TOLD, crop, "NAME", crops, "random (resized), center or none, in training (default random)"),
-	REALS("crop-scale", TOLD, crop_scale, "MIN,MAX", 2, 1e-6, 1,
-	      "random crop's share of the area (default 0.08,1)"),
-	REALS("crop-ratio", TOLD, crop_ratio, "MIN,MAX", 2, 1e-3, 1e3,
-	      "random crop's width / height (default 0.75,1.3333)"),
-	REALS("flip", TOLD, flip, "P", 1, 0, 1, "chance of a left-right flip in training (default 0.5)"),
-	CHOICE("flip-mode", TOLD, flip_mode, "NAME", flip_modes,
-	       "random, or alternate: every picture's other side in every other epoch (default random)"),
-	WHOLE("translate", TOLD, translate, "N", 0, 4096, "moves training pictures by up to N pixels (default 0)"),
-	CHOICE("translate-fill", TOLD, translate_fill, "NAME", fills,
-	       "what a move uncovers: the mean, or reflect, the picture mirrored (default mean)"),
-	WHOLE("cutout", TOLD, cutout, "N", 0, 4096, "covers a square of N x N pixels of training pictures (default 0)"),
-	REALS("val-ratio", TOLD, val_ratio, "X", 1, 1e-6, 1,
-	      "validation's centre crop: share of the shorter side (default 0.875)"),
-	CHOICE("tta", TOLD, tta, "NAME", ttas,
-	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved) (default none)"),
-	REALS("mean", TOLD, mean, "R,G,B", 3, -1e6, 1e6,
-	      "subtracted, on the scale 0..255 (default 123.675,116.28,103.53)"),
-	REALS("std", TOLD, std, "R,G,B", 3, 1e-6, 1e6, "then divided by (default 58.395,57.12,57.375)"),
+	GROUP("Pictures", NULL),
+	CHOICE("order", FIXED, order, "NAME", orders, "random", "of the training set: %s",
+	       "`random` is another permutation in each epoch."),
+	CHOICE("crop", TOLD, crop, "NAME", crops, "random", "%s, in training",
+	       "`random` is random-resized-crop, `none` the whole picture."),
+	REALS("crop-scale", TOLD, crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1", "random crop's share of the area", NULL),
+	REALS("crop-ratio", TOLD, crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "0.75,1.3333333333333333",
+	      "random crop's width / height", NULL),
+	REALS("flip", TOLD, flip, "P", 1, 0, 1, "0.5", "chance of a left-right flip in training", NULL),
+	CHOICE("flip-mode", TOLD, flip_mode, "NAME", flip_modes, "random",
+	       "random, or alternate: every picture's other side in every other epoch",
+	       "With `random` it is drawn for each epoch anew. "
+	       "With `alternate` it is drawn once for each picture: those drawn are flipped in the first epoch, the "
+	       "third, "
+	       "and so on, the others in those between, so that two epochs show every picture from both sides."),
+	WHOLE("translate", TOLD, translate, "N", 0, 4096, "0", "moves training pictures by up to N pixels",
+	      "In both directions, every place being equally likely."),
+	CHOICE("translate-fill", TOLD, translate_fill, "NAME", fills, "mean",
+	       "what a move uncovers: the mean, or reflect, the picture mirrored",
+	       "`mean` is --mean without its decimals; `reflect` is what lies on the other side of the picture's "
+	       "edge."),
+	WHOLE("cutout", TOLD, cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
+	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
+	REALS("val-ratio", TOLD, val_ratio, "X", 1, 1e-6, 1, "0.875",
+	      "validation's centre crop: share of the shorter side",
+	      "Training pictures are cut in the same way with --crop `center`."),
+	CHOICE("tta", TOLD, tta, "NAME", ttas, "none",
+	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved)",
+	       "With `flip` the logits of a validation picture and those of its mirror image are added, before its "
+	       "class "
+	       "and loss are computed. "
+	       "With `flip-shift` they are computed of a mean: half of it is the mean of these two, half of it that of "
+	       "four "
+	       "others, the picture moved by one pixel to the lower right and to the upper left (its edges being "
+	       "mirrored), "
+	       "and the mirror images of these."),
+	REALS("mean", TOLD, mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53", "subtracted, on the scale 0..255",
+	      "The default is ImageNet's."),
+	REALS("std", TOLD, std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375", "then divided by",
+	      "The default is ImageNet's."),
 
-	GROUP("Output"),
+	GROUP("Output", NULL),
 	/* torchrun takes what its own options begin with for them, and has --log-dir. */
-	ROW("log", OPTION_FREE, OPTION_PATH, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
-	    .none = true, .alias = "log-file"),
-	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "evaluate every N epochs, and at the end (default 1)"),
-	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end"),
-	WHOLE("checkpoint-every", TOLD, checkpoint_every, "N", 0, RUN_STEPS_MAX,
-	      "and every N steps; 0 = not (default 0)"),
-	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "keep the newest N; 0 = all (default 3)"),
+	PATH("log", FREE, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
+	     "Lines are added to the file: see LOG. "
+	     "Without --resume the file must be new, or empty; with it one that is there has to begin with a line of a "
+	     "log. "
+	     "An empty name means none, as for --val.",
+	     .none = true, .alias = "log-file"),
+	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
+	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end",
+	     "And when a signal ends training: see CHECKPOINTS.", .none = false),
+	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0", "and every N steps; 0 = not",
+	      NULL),
+	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N; 0 = all", NULL),
 	SWITCH("resume", FREE, resume, resumes, "auto",
-	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin"),
-	FLAG("help", FREE, help, "show this and exit (-h)"),
-	FLAG("version", FREE, version, "show the version and exit (-V)"),
+	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin",
+	       "See RESUMING. Where there is none it is an error, or with `auto` the beginning of a run, so that a "
+	       "scheduler "
+	       "can give the same command each time."),
+	FLAG("help", FREE, help, "show this and exit (-h)", NULL),
+	FLAG("version", FREE, version, "show the version and exit (-V)", NULL),
 };
 
 const int run_row_count = sizeof(run_rows) / sizeof(run_rows[0]);
 
 _Static_assert(sizeof(run_rows) / sizeof(run_rows[0]) <= RUN_ROWS_MAX, "RUN_ROWS_MAX is too small");
-
-static int parse_reals(const option_row *row, const char *what, const char *text, double *out, beton_error *err)
-{
-	char *copy = strdup(text);
-	if (!copy)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
-	int result = BETON_OK;
-	char *rest = copy;
-	for (int i = 0; i < row->count && result == BETON_OK; i++) {
-		char *part = i + 1 < row->count ? strsep(&rest, ",") : rest;
-		if (!rest || !part)
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
-		else
-			result = bt_parse_double(what, part, row->least, row->most, &out[i], err);
-	}
-	free(copy);
-	return result;
-}
-
-static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
-{
-	char list[128] = "";
-	for (int i = 0; row->choices[i]; i++) {
-		if (strcmp(row->choices[i], text) == 0) {
-			*out = i;
-			return BETON_OK;
-		}
-		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
-	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
-}
-
-int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
-{
-	char what[64];
-	void *member = (char *)options + row->offset;
-	uint64_t whole;
-	int choice = 0;
-	int result = BETON_OK;
-	snprintf(what, sizeof(what), "--%s", row->name);
-	switch (row->kind) {
-	case OPTION_TEXT:
-	case OPTION_PATH:
-		if (!*text && !row->none)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
-		*(const char **)member = *text ? text : NULL;
-		return BETON_OK;
-	case OPTION_WHOLE:
-		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
-		if (result == BETON_OK)
-			*(int64_t *)member = (int64_t)whole;
-		return result;
-	case OPTION_SEED:
-		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
-	case OPTION_REALS:
-		return parse_reals(row, what, text, member, err);
-	case OPTION_CHOICE:
-		return parse_choice(row, what, text, member, err);
-	case OPTION_FLAG:
-		result = parse_choice(row, what, text ? text : "yes", &choice, err);
-		if (result == BETON_OK)
-			*(bool *)member = choice != 0;
-		return result;
-	case OPTION_SWITCH:
-		return parse_choice(row, what, text ? text : "yes", member, err);
-	case OPTION_GROUP:
-		break;
-	}
-	return result;
-}
-
-/* The fewest digits that are the same number again. */
-static void append_real(char *text, size_t size, double value)
-{
-	char digits[32];
-	for (int precision = 6; precision <= 17; precision++) {
-		snprintf(digits, sizeof(digits), "%.*g", precision, value);
-		if (strtod(digits, NULL) == value)
-			break;
-	}
-	bt_append(text, size, "%s%s", *text ? "," : "", digits);
-}
-
-static char *full_path(const char *path)
-{
-	while (strncmp(path, "./", 2) == 0)
-		path += 2 + strspn(path + 2, "/");
-	char *folder = *path == '/' ? NULL : getcwd(NULL, 0);
-	char *full = folder ? bt_format("%s/%s", folder, path) : strdup(path);
-	free(folder);
-	return full;
-}
-
-/* What has a value; NULL without memory. */
-static char *text_of(const option_row *row, const void *member)
-{
-	char text[128] = "";
-	switch (row->kind) {
-	case OPTION_TEXT:
-		return strdup(*(const char *const *)member);
-	case OPTION_PATH:
-		return full_path(*(const char *const *)member);
-	case OPTION_WHOLE:
-		return bt_format("%" PRId64, *(const int64_t *)member);
-	case OPTION_SEED:
-		return bt_format("%" PRIu64, *(const uint64_t *)member);
-	case OPTION_REALS:
-		for (int i = 0; i < row->count; i++)
-			append_real(text, sizeof(text), ((const double *)member)[i]);
-		return strdup(text);
-	case OPTION_CHOICE:
-	case OPTION_SWITCH:
-		return strdup(row->choices[*(const int *)member]);
-	case OPTION_FLAG:
-		return strdup(row->choices[*(const bool *)member]);
-	case OPTION_GROUP:
-		break;
-	}
-	return strdup("");
-}
-
-/* Not given, and without a default: a number below the least that could be given. */
-static bool is_none(const option_row *row, const void *member)
-{
-	switch (row->kind) {
-	case OPTION_TEXT:
-	case OPTION_PATH:
-		return !*(const char *const *)member;
-	case OPTION_WHOLE:
-		return (double)*(const int64_t *)member < row->least;
-	case OPTION_REALS:
-		return row->count == 1 && *(const double *)member < row->least;
-	default:
-		return false;
-	}
-}
-
-int run_row_text(const option_row *row, const run_options *options, char **out, beton_error *err)
-{
-	const void *member = (const char *)options + row->offset;
-	*out = NULL;
-	if (is_none(row, member))
-		return BETON_OK;
-	*out = text_of(row, member);
-	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
-}
 
 int run_row_find(const char *name)
 {
@@ -336,4 +286,12 @@ int run_row_find(const char *name)
 		if (run_rows[i].kind != OPTION_GROUP && strcmp(run_rows[i].name, name) == 0)
 			return i;
 	return -1;
+}
+
+const char *run_row_possible(const option_row *row, int index)
+{
+	bool lists = row->kind == OPTION_CHOICE || row->kind == OPTION_SWITCH;
+	if (row->name_at)
+		return row->name_at(index);
+	return lists ? row->choices[index] : NULL;
 }

@@ -32,7 +32,10 @@ typedef enum option_change {
 typedef struct option_row {
 	const char *name;
 	const char *argument;
-	const char *text; /* for --help */
+	const char *standard; /* the value where none is given; NULL: there is none */
+	const char *text;     /* for --help and the manual page, without the default; %s: all that is possible */
+	/* What the manual page says besides, in sentences; NULL: nothing. Here and in text: `typed as it is`. */
+	const char *manual;
 	option_kind kind;
 	option_change change;
 	size_t offset;
@@ -41,6 +44,8 @@ typedef struct option_row {
 	const char *const *choices; /* the index is the value */
 	bool none;                  /* an empty text means that there is none */
 	const char *alias;          /* another name; NULL */
+	/* Of a text that is one of a list elsewhere: its names, from 0 on, and NULL; else NULL. */
+	const char *(*name_at)(int index);
 } option_row;
 
 extern const option_row run_rows[];
@@ -48,6 +53,13 @@ extern const int run_row_count;
 
 /* By name, without the dashes; -1: there is no such option. */
 int run_row_find(const char *name);
+
+/* What may be given for a row, from 0 on; NULL: no more, or it is no list. */
+const char *run_row_possible(const option_row *row, int index);
+
+/* The row's text with its default, on one line, without the dashes; cut to size. marks: with what stands around what is
+ * typed as it is. */
+void run_row_describe(const option_row *row, bool marks, char *out, size_t size);
 
 /* Sets the option of that row; texts are borrowed. text NULL: a flag or switch without a value. INVALID_ARGUMENT: the
  * message names the option, the text and what is possible. */
@@ -57,7 +69,7 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 int run_row_text(const option_row *row, const run_options *options, char **out, beton_error *err);
 
 /* The steps of reading options, for the two ways to do it. */
-void run_options_set_defaults(run_options *options);
+int run_options_set_defaults(run_options *options, beton_error *err);
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err);
 /* What is given once more in another way, or means nothing with what is given. */
 void run_options_drop_void(run_options *options);

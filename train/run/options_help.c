@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What --help says. */
+#include <string.h>
+
+#include "common/system.h"
+#include "options_table.h"
+#include "recipes.h"
+
+enum { HELP_COLUMNS = 110 };
+
+/* "a, b or c" */
+static void list_possible(const option_row *row, char *out, size_t size)
+{
+	*out = 0;
+	for (int i = 0; run_row_possible(row, i); i++) {
+		const char *between = i == 0 ? "" : run_row_possible(row, i + 1) ? ", " : " or ";
+		bt_append(out, size, "%s%s", between, run_row_possible(row, i));
+	}
+}
+
+void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
+{
+	char list[160], text[2] = "";
+	*out = 0;
+	list_possible(row, list, sizeof(list));
+	for (const char *at = row->text; *at; at++) {
+		bool whole = strncmp(at, "%s", 2) == 0;
+		text[0] = *at;
+		if (whole || *at != '`' || marks)
+			bt_append(out, size, "%s", whole ? list : text);
+		at += whole;
+	}
+	if (row->standard)
+		bt_append(out, size, " (default %s)", row->standard);
+}
+
+/* Lines of options, as they would stand on a command line. */
+static void print_recipe(FILE *out, const run_recipe *recipe)
+{
+	int column = 0;
+	fprintf(out, "  --recipe %s: %s\n", recipe->name, recipe->text);
+	for (const run_recipe_option *o = recipe->options; o->name; o++) {
+		char text[96];
+		int length = snprintf(text, sizeof(text), " --%s%s%s", o->name, o->value ? " " : "",
+				      o->value ? o->value : "");
+		if (column == 0 || column + length > HELP_COLUMNS)
+			column = fprintf(out, "%s   ", column ? "\n" : "");
+		column += fprintf(out, "%s", text);
+	}
+	fputs("\n", out);
+}
+
+void run_options_help(FILE *out)
+{
+	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
+	      "       dtrain-ffcv --data FILE --recipe NAME [OPTION...]\n"
+	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
+	      out);
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
+		char left[64], text[256];
+		if (row->kind == OPTION_GROUP) {
+			fprintf(out, "\n%s:\n", row->name);
+			continue;
+		}
+		const char *form = !row->argument ? "--%s" : row->kind == OPTION_SWITCH ? "--%s[=%s]" : "--%s %s";
+		snprintf(left, sizeof(left), form, row->name, row->argument);
+		run_row_describe(row, false, text, sizeof(text));
+		fprintf(out, "  %-24s %s\n", left, text);
+	}
+	fputs("\nWhat a recipe, or the run that is resumed, has turned on, --OPTION=no turns off.\n", out);
+	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
+	for (int i = 0; run_recipe_at(i); i++)
+		print_recipe(out, run_recipe_at(i));
+	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 75 a rank whose peer was lost,\n"
+	      "128 + N stopped by signal N.\n",
+	      out);
+}

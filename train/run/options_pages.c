@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options-pages <PAGE: a document whose parts between the lines "begin: PART" and "end: PART" are made of the table of
+ * options, on standard output. Not installed: what it writes is in the repository. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+#include "options_table.h"
+
+enum { TEXT_BYTES = 512 };
+
+static bool is_possible(const option_row *row, const char *word, size_t length)
+{
+	for (int i = 0; run_row_possible(row, i); i++)
+		if (strlen(run_row_possible(row, i)) == length && strncmp(run_row_possible(row, i), word, length) == 0)
+			return true;
+	return false;
+}
+
+/* ---- the manual page ---- */
+
+/* Is the word of capitals a part of the row's argument, as MIN of MIN,MAX? */
+static bool is_argument(const option_row *row, const char *word, size_t length)
+{
+	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]"), at += strspn(at, ",:[]"))
+		if (strcspn(at, ",:[]") == length && strncmp(at, word, length) == 0)
+			return true;
+	return false;
+}
+
+static size_t capitals(const char *text)
+{
+	size_t length = 0;
+	while (isupper((unsigned char)text[length]))
+		length++;
+	return isalnum((unsigned char)text[length]) || text[length] == '_' ? 0 : length;
+}
+
+static void print_bold(const char *text, size_t length)
+{
+	fputs("\\fB", stdout);
+	for (size_t i = 0; i < length; i++)
+		printf("%s%c", text[i] == '-' ? "\\" : "", text[i]);
+	fputs("\\fR", stdout);
+}
+
+/* The word at the text's beginning, if there is something to be done to it; its length, or 0. */
+static size_t print_word(const option_row *row, const char *text)
+{
+	size_t length = capitals(text);
+	if (*text == '`') {
+		length = strcspn(text + 1, "`");
+		print_bold(text + 1, length);
+		return length + 2;
+	}
+	if (strncmp(text, "--", 2) == 0) {
+		length = 2 + strspn(text + 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
+		print_bold(text, length);
+		return length;
+	}
+	if (length > 0 && is_argument(row, text, length))
+		printf("\\fI%.*s\\fR", (int)length, text);
+	else
+		return 0;
+	return length;
+}
+
+/* A line for each sentence, as roff wants it. */
+static void print_sentences(const option_row *row, const char *text)
+{
+	char before = ' ';
+	while (*text) {
+		size_t word = isalnum((unsigned char)before) ? 0 : print_word(row, text);
+		if (word > 0) {
+			text += word;
+			before = ')';
+			continue;
+		}
+		bool ends = before == '.' && *text == ' ';
+		before = *text++;
+		if (ends && (isupper((unsigned char)*text) || *text == '`'))
+			puts("");
+		else
+			printf("%s", before == '\\' ? "\\e" : (char[2]){before});
+	}
+	puts("");
+}
+
+static void print_option(const option_row *row)
+{
+	char text[TEXT_BYTES];
+	for (const char *name = row->name; name; name = name == row->alias ? NULL : row->alias)
+		printf(row->kind == OPTION_SWITCH ? ".It Fl -%s Ns Op = Ns Cm %s\n"
+		       : row->argument            ? ".It Fl -%s Ar %s\n"
+						  : ".It Fl -%s%s\n",
+		       name, row->argument ? row->argument : "");
+	run_row_describe(row, true, text, sizeof(text));
+	if (!is_possible(row, text, strcspn(text, " ,")))
+		text[0] = (char)toupper((unsigned char)text[0]);
+	bt_append(text, sizeof(text), ".");
+	print_sentences(row, text);
+	if (row->manual)
+		print_sentences(row, row->manual);
+}
+
+static void print_manual(void)
+{
+	bool open = false;
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
+		if (row->kind != OPTION_GROUP) {
+			print_option(row);
+			continue;
+		}
+		printf("%s.Ss %s\n", open ? ".El\n" : "", row->name);
+		if (row->manual)
+			print_sentences(row, row->manual);
+		puts(".Bl -tag -width Ds");
+		open = true;
+	}
+	puts(".El");
+}
+
+/* ---- completion, README ---- */
+
+static void print_completion(void)
+{
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
+		if (!run_row_possible(row, 0) || row->kind == OPTION_SWITCH)
+			continue;
+		printf("\tdtrain-ffcv:--%s) echo", row->name);
+		for (int k = 0; run_row_possible(row, k); k++)
+			printf(" %s", run_row_possible(row, k));
+		puts(" ;;");
+	}
+}
+
+static void print_readme(void)
+{
+	puts("| group | options |\n|---|---|");
+	for (int i = 0; i < run_row_count; i++) {
+		const option_row *row = &run_rows[i];
+		if (row->kind == OPTION_GROUP)
+			printf("%s| %s |", i ? " |\n" : "", row->name);
+		else
+			printf("%s `--%s`", run_rows[i - 1].kind == OPTION_GROUP ? "" : ",", row->name);
+	}
+	puts(" |");
+}
+
+static const struct part {
+	const char *name;
+	void (*print)(void);
+} parts[] = {
+	{"manual", print_manual},
+	{"completion", print_completion},
+	{"readme", print_readme},
+};
+
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+/* The part that the line begins or ends; NULL: it does not. */
+static const struct part *find_part(const char *line, const char *marker)
+{
+	const char *name = strstr(line, marker);
+	for (int i = 0; name && i < PARTS; i++) {
+		size_t length = strlen(parts[i].name);
+		if (strncmp(name + strlen(marker), parts[i].name, length) == 0 &&
+		    isspace((unsigned char)name[strlen(marker) + length]))
+			return &parts[i];
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	const struct part *open = NULL;
+	char *line = NULL;
+	size_t room = 0;
+	int made = 0;
+	while (getline(&line, &room, stdin) >= 0) {
+		const struct part *begins = find_part(line, "begin: ");
+		if (open && find_part(line, "end: ") == open)
+			open = NULL;
+		if (!open)
+			fputs(line, stdout);
+		if (begins && !open) {
+			begins->print();
+			open = begins;
+			made++;
+		}
+	}
+	free(line);
+	if (open || made == 0 || ferror(stdin) || fflush(stdout) != 0) {
+		fprintf(stderr, "options-pages: %s%s\n", open ? "no line ends the part " : "no page with such parts",
+			open ? open->name : "");
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}

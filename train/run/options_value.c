@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The value of an option: from a text, and back to one. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/system.h"
+#include "options_table.h"
+
+static int parse_reals(const option_row *row, const char *what, const char *text, double *out, beton_error *err)
+{
+	char *copy = strdup(text);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+	int result = BETON_OK;
+	char *rest = copy;
+	for (int i = 0; i < row->count && result == BETON_OK; i++) {
+		char *part = i + 1 < row->count ? strsep(&rest, ",") : rest;
+		if (!rest || !part)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
+		else
+			result = bt_parse_double(what, part, row->least, row->most, &out[i], err);
+	}
+	free(copy);
+	return result;
+}
+
+static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
+{
+	char list[128] = "";
+	for (int i = 0; row->choices[i]; i++) {
+		if (strcmp(row->choices[i], text) == 0) {
+			*out = i;
+			return BETON_OK;
+		}
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
+}
+
+int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
+{
+	char what[64];
+	void *member = (char *)options + row->offset;
+	uint64_t whole;
+	int choice = 0;
+	int result = BETON_OK;
+	snprintf(what, sizeof(what), "--%s", row->name);
+	switch (row->kind) {
+	case OPTION_TEXT:
+	case OPTION_PATH:
+		if (!*text && !row->none)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
+		*(const char **)member = *text ? text : NULL;
+		return BETON_OK;
+	case OPTION_WHOLE:
+		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
+		if (result == BETON_OK)
+			*(int64_t *)member = (int64_t)whole;
+		return result;
+	case OPTION_SEED:
+		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
+	case OPTION_REALS:
+		return parse_reals(row, what, text, member, err);
+	case OPTION_CHOICE:
+		return parse_choice(row, what, text, member, err);
+	case OPTION_FLAG:
+		result = parse_choice(row, what, text ? text : "yes", &choice, err);
+		if (result == BETON_OK)
+			*(bool *)member = choice != 0;
+		return result;
+	case OPTION_SWITCH:
+		return parse_choice(row, what, text ? text : "yes", member, err);
+	case OPTION_GROUP:
+		break;
+	}
+	return result;
+}
+
+/* The fewest digits that are the same number again. */
+static void append_real(char *text, size_t size, double value)
+{
+	char digits[32];
+	for (int precision = 6; precision <= 17; precision++) {
+		snprintf(digits, sizeof(digits), "%.*g", precision, value);
+		if (strtod(digits, NULL) == value)
+			break;
+	}
+	bt_append(text, size, "%s%s", *text ? "," : "", digits);
+}
+
+static char *full_path(const char *path)
+{
+	while (strncmp(path, "./", 2) == 0)
+		path += 2 + strspn(path + 2, "/");
+	char *folder = *path == '/' ? NULL : getcwd(NULL, 0);
+	char *full = folder ? bt_format("%s/%s", folder, path) : strdup(path);
+	free(folder);
+	return full;
+}
+
+/* What has a value; NULL without memory. */
+static char *text_of(const option_row *row, const void *member)
+{
+	char text[128] = "";
+	switch (row->kind) {
+	case OPTION_TEXT:
+		return strdup(*(const char *const *)member);
+	case OPTION_PATH:
+		return full_path(*(const char *const *)member);
+	case OPTION_WHOLE:
+		return bt_format("%" PRId64, *(const int64_t *)member);
+	case OPTION_SEED:
+		return bt_format("%" PRIu64, *(const uint64_t *)member);
+	case OPTION_REALS:
+		for (int i = 0; i < row->count; i++)
+			append_real(text, sizeof(text), ((const double *)member)[i]);
+		return strdup(text);
+	case OPTION_CHOICE:
+	case OPTION_SWITCH:
+		return strdup(row->choices[*(const int *)member]);
+	case OPTION_FLAG:
+		return strdup(row->choices[*(const bool *)member]);
+	case OPTION_GROUP:
+		break;
+	}
+	return strdup("");
+}
+
+/* Not given, and without a default: a number below the least that could be given. */
+static bool is_none(const option_row *row, const void *member)
+{
+	switch (row->kind) {
+	case OPTION_TEXT:
+	case OPTION_PATH:
+		return !*(const char *const *)member;
+	case OPTION_WHOLE:
+		return (double)*(const int64_t *)member < row->least;
+	case OPTION_REALS:
+		return row->count == 1 && *(const double *)member < row->least;
+	default:
+		return false;
+	}
+}
+
+int run_row_text(const option_row *row, const run_options *options, char **out, beton_error *err)
+{
+	const void *member = (const char *)options + row->offset;
+	*out = NULL;
+	if (is_none(row, member))
+		return BETON_OK;
+	*out = text_of(row, member);
+	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
+}
