@@ -280,16 +280,15 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN);
 	/* A rank is started through /proc/self/exe, and would be called that in ps and top. */
 	prctl(PR_SET_NAME, program_invocation_short_name);
+	int status = EXIT_SUCCESS;
 	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)
-		return fail_usage(&err);
-	if (options.help)
+		status = fail_usage(&err);
+	else if (options.help)
 		run_options_help(stdout);
 	else if (options.version)
 		puts("dtrain-ffcv " DTRAIN_VERSION);
-	else {
-		int status = run(&options, argc, argv);
-		run_options_free(&options);
-		return status;
-	}
-	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	else
+		status = run(&options, argc, argv);
+	run_options_free(&options);
+	return status == EXIT_SUCCESS && fflush(stdout) != 0 ? EXIT_FAILURE : status;
 }

@@ -17,10 +17,12 @@ enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 int run_options_set_defaults(run_options *options, beton_error *err)
 {
 	run_saved *saved = options->saved;
+	run_recipe *recipe_file = options->recipe_file;
 	bool resuming = options->resuming;
 	int64_t newest_step = options->newest_step;
 	int result = BETON_OK;
-	*options = (run_options){.saved = saved, .resuming = resuming, .newest_step = newest_step};
+	*options = (run_options){
+		.saved = saved, .recipe_file = recipe_file, .resuming = resuming, .newest_step = newest_step};
 	for (int i = 0; i < run_row_count && result == BETON_OK; i++)
 		if (run_rows[i].standard)
 			result = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
@@ -133,27 +135,36 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 	return BETON_OK;
 }
 
-static const run_recipe *find_recipe(const char *name, beton_error *err)
+/* What a recipe cannot say: which recipe, whether to resume, and what ends at once. */
+static bool is_for_recipes(const option_row *row)
 {
-	char list[128] = "";
-	for (int i = 0; run_recipe_at(i); i++) {
-		const char *other = run_recipe_at(i)->name;
-		if (strcmp(other, name) == 0)
-			return run_recipe_at(i);
-		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", other);
-	}
-	bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s", name, list);
-	return NULL;
+	static const char *const others[] = {"recipe", "resume", "help", "version"};
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(others[i], row->name) == 0)
+			return false;
+	return true;
 }
 
-static int apply_recipe(const char *name, run_options *options, beton_error *err)
+static int apply_line(const run_recipe_option *line, run_options *options, beton_error *err)
 {
-	const run_recipe *recipe = find_recipe(name, err);
-	int result = recipe ? BETON_OK : BETON_INVALID_ARGUMENT;
-	for (const run_recipe_option *o = recipe ? recipe->options : NULL; o && o->name && result == BETON_OK; o++) {
-		int row = run_row_find(o->name);
-		result = row >= 0 ? run_row_parse(&run_rows[row], o->value, options, err)
-				  : bt_fail(err, BETON_STATE, "recipe %s: no option --%s", recipe->name, o->name);
+	int row = run_row_find(line->name);
+	const char *value = line->value ? line->value : "";
+	if (row < 0 || !is_for_recipes(&run_rows[row]))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: %s", line->name, value,
+			       row < 0 ? "no such option" : "a recipe cannot have this option");
+	if (!line->value && run_rows[row].kind != OPTION_FLAG)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: its value is missing", line->name);
+	return run_row_parse(&run_rows[row], line->value, options, err);
+}
+
+static int apply_recipe(run_options *options, beton_error *err)
+{
+	const run_recipe *recipe = options->recipe_file;
+	int result = BETON_OK;
+	for (int i = 0; i < recipe->count && result == BETON_OK; i++) {
+		result = apply_line(&recipe->options[i], options, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "%s:%d", recipe->path, recipe->options[i].line);
 	}
 	return result;
 }
@@ -188,10 +199,12 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 {
 	if (!options->recipe)
 		return run_options_check(options, err);
-	const char *recipe = options->recipe;
-	int result = run_options_set_defaults(options, err);
+	run_recipe_free(&options->recipe_file);
+	int result = run_recipe_read(options->recipe, &options->recipe_file, err);
 	if (result == BETON_OK)
-		result = apply_recipe(recipe, options, err);
+		result = run_options_set_defaults(options, err);
+	if (result == BETON_OK)
+		result = apply_recipe(options, err);
 	if (result == BETON_OK)
 		result = run_options_apply_arguments(options, argc, argv, err);
 	run_options_drop_void(options);

@@ -10,6 +10,7 @@
 #include <dtrain/optim.h>
 
 #include "device_choice.h"
+#include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
 #define RUN_ROWS_MAX 80 /* of the table of options */
@@ -49,12 +50,12 @@ typedef struct run_saved {
 	int change_count;
 } run_saved;
 
-/* Every option; texts are borrowed from argv or saved. 0 in epochs and steps: not given. */
+/* Every option; texts are borrowed from argv, recipe_file or saved. 0 in epochs and steps: not given. */
 typedef struct run_options {
 	const char *data;
 	const char *val;
 	const char *model;
-	const char *recipe; /* NULL: none */
+	const char *recipe; /* as given; NULL: none */
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;
@@ -112,10 +113,11 @@ typedef struct run_options {
 	bool given[RUN_ROWS_MAX]; /* on the command line, by row of the table */
 	int64_t compute_threads;  /* of this process: see run_cores_count_threads */
 	int64_t loader_threads;
-	bool told_threads;   /* by OMP_NUM_THREADS, and not by --threads */
-	int64_t newest_step; /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
-	bool resuming;       /* there is a checkpoint to go on from; known after run_options_resume */
-	run_saved *saved;    /* NULL: the run begins, or what it is resumed from has no options */
+	bool told_threads;       /* by OMP_NUM_THREADS, and not by --threads */
+	int64_t newest_step;     /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
+	bool resuming;           /* there is a checkpoint to go on from; known after run_options_resume */
+	run_recipe *recipe_file; /* NULL: none was read */
+	run_saved *saved;        /* NULL: the run begins, or what it is resumed from has no options */
 } run_options;
 
 /* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. With

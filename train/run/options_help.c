@@ -35,26 +35,41 @@ void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 		bt_append(out, size, " (default %s)", row->standard);
 }
 
-/* Lines of options, as they would stand on a command line. */
-static void print_recipe(FILE *out, const run_recipe *recipe)
+void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, int columns)
 {
 	int column = 0;
-	fprintf(out, "  --recipe %s: %s\n", recipe->name, recipe->text);
-	for (const run_recipe_option *o = recipe->options; o->name; o++) {
-		char text[96];
-		int length = snprintf(text, sizeof(text), " --%s%s%s", o->name, o->value ? " " : "",
-				      o->value ? o->value : "");
-		if (column == 0 || column + length > HELP_COLUMNS)
-			column = fprintf(out, "%s   ", column ? "\n" : "");
-		column += fprintf(out, "%s", text);
+	for (int i = 0; i < recipe->count; i++) {
+		const run_recipe_option *o = &recipe->options[i];
+		int length = (int)(strlen(o->name) + (o->value ? 1 + strlen(o->value) : 0)) + 3;
+		if (column == 0 || column + length > columns)
+			column = fprintf(out, "%s%s", column ? "\n" : "", indent) - (column > 0);
+		else
+			column += fprintf(out, " ");
+		column += fprintf(out, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
 	}
 	fputs("\n", out);
+}
+
+static void print_recipes(FILE *out)
+{
+	char **names = run_recipe_names();
+	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
+	for (int i = 0; names && names[i]; i++) {
+		beton_error err;
+		run_recipe *recipe = NULL;
+		int result = run_recipe_read(names[i], &recipe, &err);
+		fprintf(out, "  --recipe %s: %s\n", names[i], result == BETON_OK ? recipe->title : err.message);
+		if (recipe)
+			run_recipe_print(out, recipe, "    ", HELP_COLUMNS);
+		run_recipe_free(&recipe);
+	}
+	run_recipe_names_free(names);
 }
 
 void run_options_help(FILE *out)
 {
 	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
-	      "       dtrain-ffcv --data FILE --recipe NAME [OPTION...]\n"
+	      "       dtrain-ffcv --data FILE --recipe NAME|FILE [OPTION...]\n"
 	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
 	      out);
 	for (int i = 0; i < run_row_count; i++) {
@@ -70,9 +85,7 @@ void run_options_help(FILE *out)
 		fprintf(out, "  %-24s %s\n", left, text);
 	}
 	fputs("\nWhat a recipe, or the run that is resumed, has turned on, --OPTION=no turns off.\n", out);
-	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
-	for (int i = 0; run_recipe_at(i); i++)
-		print_recipe(out, run_recipe_at(i));
+	print_recipes(out);
 	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 75 a rank whose peer was lost,\n"
 	      "128 + N stopped by signal N.\n",
 	      out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * options-pages <PAGE: a document whose parts between the lines "begin: PART" and "end: PART" are made of the table of
- * options, on standard output. Not installed: what it writes is in the repository. */
+ * options and of the recipes, on standard output. Not installed: what it writes is in the repository. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "common/system.h"
 #include "options_table.h"
 
-enum { TEXT_BYTES = 512 };
+enum { TEXT_BYTES = 512, MANUAL_COLUMNS = 72 };
 
 static bool is_possible(const option_row *row, const char *word, size_t length)
 {
@@ -25,8 +25,8 @@ static bool is_possible(const option_row *row, const char *word, size_t length)
 /* Is the word of capitals a part of the row's argument, as MIN of MIN,MAX? */
 static bool is_argument(const option_row *row, const char *word, size_t length)
 {
-	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]"), at += strspn(at, ",:[]"))
-		if (strcspn(at, ",:[]") == length && strncmp(at, word, length) == 0)
+	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]|"), at += strspn(at, ",:[]|"))
+		if (strcspn(at, ",:[]|") == length && strncmp(at, word, length) == 0)
 			return true;
 	return false;
 }
@@ -124,6 +124,29 @@ static void print_manual(void)
 	puts(".El");
 }
 
+static void print_recipes(void)
+{
+	static const option_row no_row = {0};
+	char **names = run_recipe_names();
+	puts(".Bl -tag -width Ds");
+	for (int i = 0; names && names[i]; i++) {
+		beton_error err;
+		run_recipe *recipe = NULL;
+		if (run_recipe_read(names[i], &recipe, &err) != BETON_OK) {
+			fprintf(stderr, "options-pages: %s\n", err.message);
+			exit(EXIT_FAILURE);
+		}
+		printf(".It Cm %s\n%s.\n", names[i], recipe->title);
+		print_sentences(&no_row, recipe->about);
+		puts(".Bd -literal");
+		run_recipe_print(stdout, recipe, "", MANUAL_COLUMNS);
+		puts(".Ed");
+		run_recipe_free(&recipe);
+	}
+	run_recipe_names_free(names);
+	puts(".El");
+}
+
 /* ---- completion, README ---- */
 
 static void print_completion(void)
@@ -157,6 +180,7 @@ static const struct part {
 	void (*print)(void);
 } parts[] = {
 	{"manual", print_manual},
+	{"recipes", print_recipes},
 	{"completion", print_completion},
 	{"readme", print_readme},
 };

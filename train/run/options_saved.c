@@ -145,6 +145,7 @@ void run_options_free(run_options *options)
 {
 	free_saved(options->saved);
 	options->saved = NULL;
+	run_recipe_free(&options->recipe_file);
 }
 
 /* The newest checkpoint that tells its position; the others are for run_resume to report and to put out of the way. */

@@ -104,9 +104,10 @@ const option_row run_rows[] = {
 	     "Where both files have names for their classes, a label must have the same name in both. "
 	     "An empty name means none, where the run that is resumed has one.",
 	     .none = true),
-	TEXT("recipe", FIXED, recipe, "NAME", NULL,
-	     "airbench94 or ffcv-cifar: the values below, for all that is not given",
-	     "A published way to train: see RECIPES.", .none = false),
+	ROW("recipe", FIXED, OPTION_NAME, recipe, "NAME|FILE", NULL, "options from a recipe, for all that is not given",
+	    "A name is that of a recipe which came with the program; a file is named with a slash, as in `./recipe`. "
+	    "See RECIPES.",
+	    .none = false),
 	TEXT("model", FIXED, model, "NAME", NULL, "%s (required)",
 	     "`airbench94` is the network of airbench94, for CIFAR-10, and takes pictures of 9 to 136 pixels a side; "
 	     "its "

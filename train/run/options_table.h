@@ -11,6 +11,7 @@ typedef enum option_kind {
 	OPTION_GROUP, /* a heading of --help */
 	OPTION_TEXT,
 	OPTION_PATH,  /* a text; kept with the folder it is relative to */
+	OPTION_NAME,  /* the name of something that is known, or a path where it has a slash */
 	OPTION_WHOLE, /* int64_t */
 	OPTION_SEED,  /* uint64_t */
 	OPTION_REALS, /* double [count] */
@@ -60,6 +61,9 @@ const char *run_row_possible(const option_row *row, int index);
 /* The row's text with its default, on one line, without the dashes; cut to size. marks: with what stands around what is
  * typed as it is. */
 void run_row_describe(const option_row *row, bool marks, char *out, size_t size);
+
+/* A recipe's options as they would stand on a command line, in lines that begin with indent. */
+void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, int columns);
 
 /* Sets the option of that row; texts are borrowed. text NULL: a flag or switch without a value. INVALID_ARGUMENT: the
  * message names the option, the text and what is possible. */

@@ -51,6 +51,7 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 	switch (row->kind) {
 	case OPTION_TEXT:
 	case OPTION_PATH:
+	case OPTION_NAME:
 		if (!*text && !row->none)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
 		*(const char **)member = *text ? text : NULL;
@@ -108,6 +109,10 @@ static char *text_of(const option_row *row, const void *member)
 	switch (row->kind) {
 	case OPTION_TEXT:
 		return strdup(*(const char *const *)member);
+	case OPTION_NAME:
+		if (!strchr(*(const char *const *)member, '/'))
+			return strdup(*(const char *const *)member);
+		return full_path(*(const char *const *)member);
 	case OPTION_PATH:
 		return full_path(*(const char *const *)member);
 	case OPTION_WHOLE:
@@ -135,6 +140,7 @@ static bool is_none(const option_row *row, const void *member)
 	switch (row->kind) {
 	case OPTION_TEXT:
 	case OPTION_PATH:
+	case OPTION_NAME:
 		return !*(const char *const *)member;
 	case OPTION_WHOLE:
 		return (double)*(const int64_t *)member < row->least;

@@ -1,72 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recipes.h"
 
-#include <stddef.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* Of airbench94 (legacy/airbench94.py of KellerJordan/cifar10-airbench), in these terms: its loss is a sum over the
- * batch of 1024 and its rate and decay are given for that many pictures, so that with a mean the rate is
- * 11.5 / (1 + 1 / (1 - 0.85)) and the decay 0.0153 / 11.5. It begins at 0.2 of the rate and ends at 0.07. Its mean and
- * deviation are on the scale 0 to 1. */
-static const run_recipe_option airbench94[] = {
-	{"model", "airbench94"},
-	{"image-size", "32"},
-	{"epochs", "9.9"},
-	{"batch-size", "1024"},
-	{"lr", "1.5"},
-	{"schedule", "linear"},
-	{"initial-lr", "0.3"},
-	{"final-lr", "0.105"},
-	{"warmup-share", "0.23"},
-	{"momentum", "0.85"},
-	{"nesterov", NULL},
-	{"weight-decay", "0.0013304348"},
-	{"bias-lr-scale", "64"},
-	{"label-smoothing", "0.2"},
-	{"lookahead", "5"},
-	{"whiten-bias-epochs", "3"},
-	{"crop", "none"},
-	{"flip", "0.5"},
-	{"flip-mode", "alternate"},
-	{"translate", "2"},
-	{"translate-fill", "reflect"},
-	{"val-ratio", "1"},
-	{"tta", "flip-shift"},
-	{"mean", "125.307,122.961,113.8575"},
-	{"std", "62.985,62.0925,66.708"},
-	{"val-every", "10"},
-	{NULL, NULL},
-};
+#include "common/error.h"
+#include "common/system.h"
 
-/* Of FFCV's examples/cifar: train_cifar.py and its default_config.yaml. Its peak is at 5 of 24 epochs. */
-static const run_recipe_option ffcv_cifar[] = {
-	{"model", "resnet9"},
-	{"image-size", "32"},
-	{"epochs", "24"},
-	{"batch-size", "512"},
-	{"lr", "0.5"},
-	{"schedule", "linear"},
-	{"final-lr", "0"},
-	{"warmup-share", "0.2083333333333"},
-	{"momentum", "0.9"},
-	{"weight-decay", "0.0005"},
-	{"label-smoothing", "0.1"},
-	{"crop", "none"},
-	{"flip", "0.5"},
-	{"translate", "2"},
-	{"cutout", "4"},
-	{"val-ratio", "1"},
-	{"tta", "flip"},
-	{"mean", "125.307,122.961,113.8575"},
-	{"std", "51.5865,50.847,51.255"},
-	{NULL, NULL},
-};
+#define BLANKS " \t\r"
 
-static const run_recipe recipes[] = {
-	{"airbench94", "CIFAR-10 to 94 %, as airbench94", airbench94},
-	{"ffcv-cifar", "CIFAR-10 as FFCV's example", ffcv_cifar},
-};
+/* ---- where they are ---- */
 
-const run_recipe *run_recipe_at(int index)
+static bool is_folder(const char *path)
 {
-	return index >= 0 && index < (int)(sizeof(recipes) / sizeof(recipes[0])) ? &recipes[index] : NULL;
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* Beside the program's own folder, so that an installed tree can be moved; else where the build was to be installed,
+ * whatever folders that had. NULL: no memory. */
+static char *find_folder(void)
+{
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	program[length > 0 ? length : 0] = 0;
+	char *slash = strrchr(program, '/');
+	if (slash)
+		*slash = 0;
+	char *near = bt_format("%s/../share/dtrain/recipes", program);
+	if (!near || (slash && is_folder(near)))
+		return near;
+	free(near);
+	return strdup(DTRAIN_RECIPES);
+}
+
+static int is_name(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+	return entry->d_name[0] != '.' && entry->d_name[length - 1] != '~';
+}
+
+char **run_recipe_names(void)
+{
+	struct dirent **entries = NULL;
+	char *folder = find_folder();
+	int count = folder ? scandir(folder, &entries, is_name, alphasort) : -1;
+	char **names = count > 0 ? calloc((size_t)count + 1, sizeof(*names)) : NULL;
+	for (int i = 0; i < count; i++) {
+		if (names)
+			names[i] = strdup(entries[i]->d_name);
+		free(entries[i]);
+	}
+	free(entries);
+	free(folder);
+	return names;
+}
+
+void run_recipe_names_free(char **names)
+{
+	for (char **name = names; name && *name; name++)
+		free(*name);
+	free(names);
+}
+
+static int fail_unknown(const char *name, beton_error *err)
+{
+	char list[256] = "";
+	char **names = run_recipe_names();
+	for (int i = 0; names && names[i]; i++)
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", names[i]);
+	run_recipe_names_free(names);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s%s", name, *list ? list : "none",
+		       access(name, F_OK) == 0 ? "; a file is named with a slash, as in ./recipe" : "");
+}
+
+static int find_file(const char *name, char **out, beton_error *err)
+{
+	char *folder = strchr(name, '/') ? NULL : find_folder();
+	char *path = strchr(name, '/') ? strdup(name) : folder ? bt_format("%s/%s", folder, name) : NULL;
+	free(folder);
+	*out = NULL;
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	if (!strchr(name, '/') && (name[0] == '.' || access(path, F_OK) != 0)) {
+		free(path);
+		return fail_unknown(name, err);
+	}
+	/* Without the dots of the way from the program. */
+	char *plain = strchr(name, '/') ? NULL : realpath(path, NULL);
+	if (plain)
+		free(path);
+	*out = plain ? plain : path;
+	return BETON_OK;
+}
+
+/* ---- what is in them ---- */
+
+static int read_text(const char *path, char **out, beton_error *err)
+{
+	struct stat status;
+	char *text = malloc(RUN_RECIPE_BYTES_MAX + 1);
+	int result = BETON_OK;
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t size = fd < 0 ? -1 : bt_pread_full(fd, text, RUN_RECIPE_BYTES_MAX + 1, 0);
+	if (fd >= 0 && fstat(fd, &status) == 0 && !S_ISREG(status.st_mode))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not a file", path);
+	else if (size < 0)
+		result = bt_fail_errno(err, errno, "--recipe: cannot read '%s'", path);
+	else if (size > RUN_RECIPE_BYTES_MAX || memchr(text, 0, (size_t)size))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is no text, or more than %d bytes", path,
+				 RUN_RECIPE_BYTES_MAX);
+	if (fd >= 0)
+		close(fd);
+	if (result != BETON_OK) {
+		free(text);
+		return result;
+	}
+	text[size] = 0;
+	*out = text;
+	return BETON_OK;
+}
+
+/* Cuts off the blanks at both ends. */
+static char *trim(char *text)
+{
+	text += strspn(text, BLANKS);
+	size_t length = strlen(text);
+	while (length > 0 && strchr(BLANKS, text[length - 1]))
+		length--;
+	text[length] = 0;
+	return text;
+}
+
+static void cut_comment(char *line)
+{
+	for (char *at = line; (at = strchr(at, '#')); at++)
+		if (at == line || strchr(BLANKS, at[-1])) {
+			*at = 0;
+			return;
+		}
+}
+
+/* A line of the comment at the top. */
+static int add_comment(run_recipe *recipe, const char *text, beton_error *err)
+{
+	bool first = !*recipe->title && !*recipe->about;
+	char **end = first ? &recipe->title : &recipe->about;
+	char *longer = bt_format("%s%s%s", *end, **end ? " " : "", text);
+	if (!longer)
+		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	free(*end);
+	*end = longer;
+	return BETON_OK;
+}
+
+static int add_option(run_recipe *recipe, int number, char *line, beton_error *err)
+{
+	run_recipe_option *longer = realloc(recipe->options, ((size_t)recipe->count + 1) * sizeof(*longer));
+	if (!longer)
+		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	recipe->options = longer;
+	size_t length = strcspn(line, BLANKS "=");
+	if (strncmp(line, "--", 2) != 0 || length == 2)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s:%d: '%s' is not an option: a line is --NAME, --NAME VALUE or # COMMENT",
+			       recipe->path, number, line);
+	char *value = line[length] ? trim(line + length + 1) : NULL;
+	line[length] = 0;
+	for (int i = 0; i < recipe->count; i++)
+		if (strcmp(recipe->options[i].name, line + 2) == 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s:%d: %s %s: stands in line %d already",
+				       recipe->path, number, line, value ? value : "", recipe->options[i].line);
+	recipe->options[recipe->count++] = (run_recipe_option){.line = number, .name = line + 2, .value = value};
+	return BETON_OK;
+}
+
+static int parse(run_recipe *recipe, beton_error *err)
+{
+	char *rest = recipe->text;
+	bool top = true;
+	int result = BETON_OK;
+	for (int number = 1; rest && result == BETON_OK; number++) {
+		char *line = strsep(&rest, "\n");
+		if (top && *line == '#') {
+			result = add_comment(recipe, trim(line + 1), err);
+			continue;
+		}
+		top = false;
+		cut_comment(line);
+		line = trim(line);
+		if (*line)
+			result = add_option(recipe, number, line, err);
+	}
+	return result;
+}
+
+int run_recipe_read(const char *name, run_recipe **out, beton_error *err)
+{
+	*out = NULL;
+	run_recipe *recipe = calloc(1, sizeof(*recipe));
+	if (!recipe)
+		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	recipe->title = strdup("");
+	recipe->about = strdup("");
+	int result = recipe->title && recipe->about ? find_file(name, &recipe->path, err)
+						    : bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
+	if (result == BETON_OK)
+		result = read_text(recipe->path, &recipe->text, err);
+	if (result == BETON_OK)
+		result = parse(recipe, err);
+	if (result == BETON_OK)
+		*out = recipe;
+	else
+		run_recipe_free(&recipe);
+	return result;
+}
+
+void run_recipe_free(run_recipe **recipe)
+{
+	run_recipe *r = *recipe;
+	if (!r)
+		return;
+	free(r->path);
+	free(r->title);
+	free(r->about);
+	free(r->options);
+	free(r->text);
+	free(r);
+	*recipe = NULL;
 }

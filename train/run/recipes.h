@@ -1,21 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recipes: published ways to train, as values of the options. */
+ * Recipes: ways to train, as files of options. A line is an option as on the command line (`--lr 0.5`, `--lr=0.5`,
+ * `--nesterov`), without quotes: the value goes to the end of the line. What follows a # at the beginning of a line or
+ * behind a blank is a comment. The comment at the top is the title, in one line, and what is to be known besides. */
 #ifndef RUN_RECIPES_H
 #define RUN_RECIPES_H
 
+#include <stdbool.h>
+
+#include <beton/error.h>
+
+#define RUN_RECIPE_BYTES_MAX (64 << 10)
+
 typedef struct run_recipe_option {
-	const char *name;  /* without the dashes; NULL ends a list */
-	const char *value; /* as on the command line; NULL: an option that takes none */
+	int line;          /* counted from 1 */
+	const char *name;  /* without the dashes */
+	const char *value; /* as on the command line; NULL: none is given */
 } run_recipe_option;
 
 typedef struct run_recipe {
-	const char *name;
-	const char *text; /* for --help */
-	const run_recipe_option *options;
+	char *path;
+	char *title; /* one line; empty: there is none */
+	char *about; /* sentences; empty: there are none */
+	run_recipe_option *options;
+	int count;
+	char *text; /* where the names and values are */
 } run_recipe;
 
-/* NULL beyond the last. */
-const run_recipe *run_recipe_at(int index);
+/* name: a file where it has a slash; else one that came with the program. *out is freed with run_recipe_free. Errors:
+ * INVALID_ARGUMENT (no such recipe, or a line that is no option: the message names file, line and what stands there),
+ * NOT_FOUND, IO, NO_MEMORY. Whether there are such options is not looked at. */
+int run_recipe_read(const char *name, run_recipe **out, beton_error *err);
+void run_recipe_free(run_recipe **recipe);
+
+/* The names of those that came with the program, in order, in an array that ends with NULL; for run_recipe_names_free.
+ * NULL: no memory, or there are none. */
+char **run_recipe_names(void);
+void run_recipe_names_free(char **names);
 
 #endif
