@@ -4,7 +4,8 @@
  * which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG.
  * CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3: all of the
  * first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the edge; 6 and
- * 7: the mirror images of these. The same arguments give the same file. */
+ * 7: the mirror images of these; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a picture. The
+ * same arguments give the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,11 @@
 #include <beton/beton.h>
 
 #define SIZE 16
+
+static const unsigned char jpeg_header[] = {0xff, 0xd8, 0xff, 0xc0, 0x00, 0x11, 0x08, 0x00, SIZE, 0x00,
+					    SIZE, 0x03, 0x01, 0x22, 0x00, 0x02, 0x11, 0x01, 0x03, 0x11,
+					    0x01, 0xff, 0xda, 0x00, 0x0c, 0x03, 0x01, 0x00, 0x02, 0x11,
+					    0x03, 0x11, 0x00, 0x3f, 0x00, 0xff, 0xd9};
 
 static void draw(unsigned char *pixels, int label, unsigned *state)
 {
@@ -69,8 +75,10 @@ int main(int argc, char **argv)
 		unsigned char pixels[SIZE * SIZE * 3];
 		int label = (int)(i * 7 % classes);
 		draw(pixels, label, &state);
-		if (changed)
+		if (changed && changed != 8)
 			change(pixels, changed);
+		if (changed == 8 && i == corrupt)
+			memcpy(pixels, jpeg_header, sizeof(jpeg_header));
 		beton_input values[2] = {{.data = pixels,
 					  .size = sizeof(pixels),
 					  .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,

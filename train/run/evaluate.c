@@ -6,6 +6,7 @@
 
 #include "common/half.h"
 #include "common/system.h"
+#include "loading.h"
 #include "topk.h"
 
 enum { TOP1, TOP5, COUNT, INTERRUPTED, COUNTS };
@@ -135,7 +136,7 @@ static int add_views(run_session *session, int view, beton_error *err)
 static int run_views(run_session *session, const beton_batch *batch, beton_error *err)
 {
 	const run_network *network = &session->val;
-	const int views = run_session_views(session);
+	const int views = run_loading_views(session->options);
 	int result = BETON_OK;
 	for (int view = 0; view < views && result == BETON_OK; view++) {
 		result = run_session_feed(session, network, batch, &session->facts->val, view, err);

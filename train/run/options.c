@@ -16,13 +16,14 @@ enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
 int run_options_set_defaults(run_options *options, beton_error *err)
 {
-	run_saved *saved = options->saved;
-	run_recipe *recipe_file = options->recipe_file;
-	bool resuming = options->resuming;
-	int64_t newest_step = options->newest_step;
+	const run_options old = *options;
 	int result = BETON_OK;
-	*options = (run_options){
-		.saved = saved, .recipe_file = recipe_file, .resuming = resuming, .newest_step = newest_step};
+	*options = (run_options){.saved = old.saved,
+				 .recipe_file = old.recipe_file,
+				 .kept = old.kept,
+				 .kept_count = old.kept_count,
+				 .resuming = old.resuming,
+				 .newest_step = old.newest_step};
 	for (int i = 0; i < run_row_count && result == BETON_OK; i++)
 		if (run_rows[i].standard)
 			result = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
@@ -54,10 +55,65 @@ static bool has_warmup(const run_options *options)
 	return options->warmup_epochs > 0 || options->warmup_steps > 0 || options->warmup_share > 0;
 }
 
+static bool is_weighted(const run_options *options)
+{
+	return options->order == RUN_ORDER_WEIGHTED || options->order == RUN_ORDER_WEIGHTED_UNIQUE;
+}
+
+static bool draws(const run_options *options)
+{
+	return is_weighted(options) || options->order == RUN_ORDER_BALANCED || options->data_weights;
+}
+
+static const char *find_order_problem(const run_options *options)
+{
+	if (is_weighted(options) && !options->weights)
+		return "--order weighted and weighted-unique need --weights";
+	if (!is_weighted(options) && options->weights)
+		return "--weights needs --order weighted or weighted-unique";
+	if (options->order == RUN_ORDER_LIST && !options->indices)
+		return "--order list needs --indices";
+	if (options->order != RUN_ORDER_BALANCED && options->class_field)
+		return "--class-field needs --order balanced";
+	if (options->data_weights && options->order != RUN_ORDER_RANDOM)
+		return "--data-weights needs --order random";
+	if (options->data_weights && options->indices)
+		return "--data-weights and --indices do not go together";
+	if (options->epoch_samples && !draws(options))
+		return "--epoch-samples needs --order weighted, weighted-unique or balanced, or --data-weights";
+	if (options->direct && options->engine == RUN_ENGINE_MMAP)
+		return "--direct does not go with --engine mmap, which is the page cache";
+	return NULL;
+}
+
+static int read_data_weights(run_options *options, beton_error *err)
+{
+	const char *text = options->data_weights;
+	int count = 0;
+	memset(options->data_weight, 0, sizeof(options->data_weight));
+	while (text && *text) {
+		char part[64];
+		size_t length = strcspn(text, ",");
+		snprintf(part, sizeof(part), "%.*s", (int)length, text);
+		if (count == RUN_FILES_MAX)
+			break;
+		int result = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
+		if (result != BETON_OK)
+			return result;
+		count++;
+		text += length + (text[length] != 0);
+	}
+	if (options->data_weights && count != options->data.count)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--data-weights: '%s' is not one number for each of %d files of --data",
+			       options->data_weights, options->data.count);
+	return BETON_OK;
+}
+
 int run_options_check(run_options *options, beton_error *err)
 {
-	const char *problem = NULL;
-	if (!options->data)
+	const char *problem = find_order_problem(options);
+	if (options->data.count == 0)
 		problem = "--data is missing";
 	else if (!options->model)
 		problem = "--model is missing";
@@ -85,7 +141,10 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
-	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem) : check_names(options, err);
+	if (problem)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
+	int result = read_data_weights(options, err);
+	return result == BETON_OK ? check_names(options, err) : result;
 }
 
 static void make_entries(struct option entries[ENTRIES_MAX])
@@ -157,16 +216,40 @@ static int apply_line(const run_recipe_option *line, run_options *options, beton
 	return run_row_parse(&run_rows[row], line->value, options, err);
 }
 
+/* The later one would win, which is seldom meant. */
+static int refuse_again(const run_recipe *recipe, int index, beton_error *err)
+{
+	const run_recipe_option *line = &recipe->options[index];
+	for (int i = 0; i < index; i++)
+		if (strcmp(recipe->options[i].name, line->name) == 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: stands in line %d already", line->name,
+				       line->value ? line->value : "", recipe->options[i].line);
+	return BETON_OK;
+}
+
 static int apply_recipe(run_options *options, beton_error *err)
 {
 	const run_recipe *recipe = options->recipe_file;
 	int result = BETON_OK;
 	for (int i = 0; i < recipe->count && result == BETON_OK; i++) {
-		result = apply_line(&recipe->options[i], options, err);
+		result = refuse_again(recipe, i, err);
+		if (result == BETON_OK)
+			result = apply_line(&recipe->options[i], options, err);
 		if (result != BETON_OK)
 			bt_prefix(err, "%s:%d", recipe->path, recipe->options[i].line);
 	}
 	return result;
+}
+
+/* What another order needed. */
+static void drop_void_order(run_options *options)
+{
+	if (!is_weighted(options) && !is_given(options, "weights"))
+		options->weights = NULL;
+	if (options->order != RUN_ORDER_BALANCED && !is_given(options, "class-field"))
+		options->class_field = NULL;
+	if (!draws(options) && !is_given(options, "epoch-samples"))
+		options->epoch_samples = 0;
 }
 
 /* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe,
@@ -193,6 +276,7 @@ void run_options_drop_void(run_options *options)
 		options->flip_mode = BETON_FLIP_RANDOM;
 	if (!options->val && !is_given(options, "tta"))
 		options->tta = RUN_TTA_NONE;
+	drop_void_order(options);
 }
 
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)

@@ -13,7 +13,7 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
-#define RUN_ROWS_MAX 80 /* of the table of options */
+#define RUN_ROWS_MAX 96 /* of the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -28,6 +28,25 @@ typedef enum run_precision {
 	RUN_PRECISION_FP16 = 3,
 } run_precision;
 
+typedef enum run_order {
+	RUN_ORDER_SEQUENTIAL = 0,
+	RUN_ORDER_RANDOM = 1,
+	RUN_ORDER_QUASI_RANDOM = 2,
+	RUN_ORDER_WEIGHTED = 3,
+	RUN_ORDER_WEIGHTED_UNIQUE = 4,
+	RUN_ORDER_BALANCED = 5,
+	RUN_ORDER_LIST = 6,
+	RUN_ORDER_FFCV_RANDOM = 7,
+	RUN_ORDER_TORCH_DISTRIBUTED = 8,
+} run_order;
+
+typedef enum run_engine {
+	RUN_ENGINE_AUTO = 0,
+	RUN_ENGINE_MMAP = 1,
+	RUN_ENGINE_THREADS = 2,
+	RUN_ENGINE_URING = 3,
+} run_engine;
+
 typedef enum run_fill {
 	RUN_FILL_MEAN = 0,
 	RUN_FILL_REFLECT = 1,
@@ -41,6 +60,14 @@ typedef enum run_tta {
 	RUN_TTA_FLIP_SHIFT = 2,
 } run_tta;
 
+#define RUN_FILES_MAX 64
+
+/* Of an option that is a list. */
+typedef struct run_files {
+	int count;
+	const char *paths[RUN_FILES_MAX];
+} run_files;
+
 /* The checkpoint that a run is resumed from, and what its options were. */
 typedef struct run_saved {
 	char *path;                  /* of the checkpoint */
@@ -50,9 +77,11 @@ typedef struct run_saved {
 	int change_count;
 } run_saved;
 
-/* Every option; texts are borrowed from argv, recipe_file or saved. 0 in epochs and steps: not given. */
+/* Every option; texts are borrowed from argv, recipe_file, kept or saved. 0 in epochs and steps: not given. */
 typedef struct run_options {
-	const char *data;
+	run_files data;
+	const char *data_weights;          /* as given; NULL: none */
+	double data_weight[RUN_FILES_MAX]; /* the same as numbers, for each file of data; 0: none */
 	const char *val;
 	const char *model;
 	const char *recipe; /* as given; NULL: none */
@@ -84,10 +113,21 @@ typedef struct run_options {
 	double whiten_bias_epochs;
 	double warmup_epochs;
 	int64_t warmup_steps;
-	double warmup_share; /* of all steps */
-	int64_t lookahead;   /* steps; 0 = off */
-	int order;           /* beton_order */
-	int crop;            /* beton_crop */
+	double warmup_share;     /* of all steps */
+	int64_t lookahead;       /* steps; 0 = off */
+	int order;               /* run_order */
+	const char *indices;     /* a file of sample numbers; NULL: all samples */
+	const char *weights;     /* a field, or a file where it has a slash */
+	const char *class_field; /* NULL: the label */
+	int64_t window_pages;
+	int64_t epoch_samples; /* 0: as many as there are samples */
+	int engine;            /* run_engine */
+	bool direct;
+	int64_t read_ahead;   /* samples; 0: automatic */
+	int64_t memory_limit; /* bytes; 0: none */
+	int64_t max_pixels;   /* 0: the loader's default */
+	double bucket_mb;     /* MiB; 0: the library's buckets */
+	int crop;             /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;
@@ -113,9 +153,11 @@ typedef struct run_options {
 	bool given[RUN_ROWS_MAX]; /* on the command line, by row of the table */
 	int64_t compute_threads;  /* of this process: see run_cores_count_threads */
 	int64_t loader_threads;
-	bool told_threads;       /* by OMP_NUM_THREADS, and not by --threads */
-	int64_t newest_step;     /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
-	bool resuming;           /* there is a checkpoint to go on from; known after run_options_resume */
+	bool told_threads;   /* by OMP_NUM_THREADS, and not by --threads */
+	int64_t newest_step; /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
+	bool resuming;       /* there is a checkpoint to go on from; known after run_options_resume */
+	char **kept;         /* texts that are part of others; kept_count of them */
+	int kept_count;
 	run_recipe *recipe_file; /* NULL: none was read */
 	run_saved *saved;        /* NULL: the run begins, or what it is resumed from has no options */
 } run_options;

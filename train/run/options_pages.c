@@ -25,8 +25,8 @@ static bool is_possible(const option_row *row, const char *word, size_t length)
 /* Is the word of capitals a part of the row's argument, as MIN of MIN,MAX? */
 static bool is_argument(const option_row *row, const char *word, size_t length)
 {
-	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]|"), at += strspn(at, ",:[]|"))
-		if (strcspn(at, ",:[]|") == length && strncmp(at, word, length) == 0)
+	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]|."), at += strspn(at, ",:[]|."))
+		if (strcspn(at, ",:[]|.") == length && strncmp(at, word, length) == 0)
 			return true;
 	return false;
 }

@@ -146,6 +146,11 @@ void run_options_free(run_options *options)
 	free_saved(options->saved);
 	options->saved = NULL;
 	run_recipe_free(&options->recipe_file);
+	for (int i = 0; i < options->kept_count; i++)
+		free(options->kept[i]);
+	free(options->kept);
+	options->kept = NULL;
+	options->kept_count = 0;
 }
 
 /* The newest checkpoint that tells its position; the others are for run_resume to report and to put out of the way. */

@@ -24,8 +24,22 @@ static const char *const precisions[] = {
 	NULL,
 };
 static const char *const orders[] = {
-	[BETON_ORDER_SEQUENTIAL] = "sequential",
-	[BETON_ORDER_RANDOM] = "random",
+	[RUN_ORDER_SEQUENTIAL] = "sequential",
+	[RUN_ORDER_RANDOM] = "random",
+	[RUN_ORDER_QUASI_RANDOM] = "quasi-random",
+	[RUN_ORDER_WEIGHTED] = "weighted",
+	[RUN_ORDER_WEIGHTED_UNIQUE] = "weighted-unique",
+	[RUN_ORDER_BALANCED] = "balanced",
+	[RUN_ORDER_LIST] = "list",
+	[RUN_ORDER_FFCV_RANDOM] = "ffcv-random",
+	[RUN_ORDER_TORCH_DISTRIBUTED] = "torch-distributed",
+	NULL,
+};
+static const char *const engines[] = {
+	[RUN_ENGINE_AUTO] = "auto",
+	[RUN_ENGINE_MMAP] = "mmap",
+	[RUN_ENGINE_THREADS] = "threads",
+	[RUN_ENGINE_URING] = "uring",
 	NULL,
 };
 static const char *const crops[] = {
@@ -94,12 +108,21 @@ static const char *device_name(int index)
 
 const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
-	PATH("data", PLACE, data, "FILE", "training set, a .beton file with pictures and labels (required)",
-	     "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
-	     "`label`, "
-	     "or the first integer field. "
-	     "The samples of an epoch that do not fill a global batch are left out; each epoch leaves out others.",
-	     .none = false),
+	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
+	    "training set: .beton files with pictures and labels (required)",
+	    "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
+	    "`label`, "
+	    "or the first integer field. "
+	    "The samples of an epoch that do not fill a global batch are left out; each epoch leaves out others. "
+	    "Several files are one data set, one behind the other; their fields must be the same. "
+	    "A comma that is in a name of several has a backslash in front of it.",
+	    .none = false),
+	TEXT("data-weights", FIXED, data_weights, "X,...", NULL, "how often samples of each --data come",
+	     "One number for each file, in proportion to the others. "
+	     "In every 65536 positions each file comes as often as that says, at places that are drawn; its samples "
+	     "come in "
+	     "passes, each of which permutes them anew, as often as they are needed.",
+	     .none = true),
 	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
 	     "Where both files have names for their classes, a label must have the same name in both. "
 	     "An empty name means none, where the run that is resumed has one.",
@@ -174,6 +197,11 @@ const option_row run_rows[] = {
 	      "unless all ranks are. "
 	      "A device that is not done with a step 35 seconds after that ends the rank, too."),
 
+	REALS("bucket-mb", TOLD, bucket_mb, "X", 1, 0, 4096, "0",
+	      "MiB of gradients that are reduced at once; 0 = 1 for the first, then 25",
+	      "A parameter is never cut, so a bucket may be larger. "
+	      "Where ranks reduce in a ring, sums of other buckets may differ in the last bits."),
+
 	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
 	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
 	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s",
@@ -213,9 +241,50 @@ const option_row run_rows[] = {
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
 	SEED("seed", FIXED, seed, "N", "0", "of weights, order and augmentation", NULL),
 
-	GROUP("Pictures", NULL),
+	GROUP("Order and loading", NULL),
 	CHOICE("order", FIXED, order, "NAME", orders, "random", "of the training set: %s",
-	       "`random` is another permutation in each epoch."),
+	       "`random` is another permutation in each epoch. "
+	       "`quasi-random` puts --window-pages pages of the file together, drawn at random, and permutes their "
+	       "samples: "
+	       "for files larger than memory on disks that want to be read in order. "
+	       "`weighted` draws with replacement, `weighted-unique` without, by --weights. "
+	       "`balanced` comes in rounds, in each of which every class comes once. "
+	       "`list` is --indices as they stand. "
+	       "`ffcv-random` is FFCV's order, and `torch-distributed` PyTorch's DistributedSampler's, number for "
+	       "number."),
+	PATH("indices", PLACE, indices, "FILE", "the samples to train on, one number a line; none: all",
+	     "Any order is made of them alone; they may repeat. Samples count from 0, over all files of --data.",
+	     .none = true),
+	ROW("weights", PLACE, OPTION_NAME, weights, "FIELD|FILE", NULL, "of samples, for the orders that draw by them",
+	    "A field of --data with whole or real numbers; or a file, which is named with a slash, with one number a "
+	    "line: "
+	    "of each sample, or of each of --indices. "
+	    "A weight of 0 is never.",
+	    .none = true),
+	TEXT("class-field", FIXED, class_field, "NAME", NULL, "classes of the order `balanced` (default: the label)",
+	     NULL, .none = true),
+	WHOLE("window-pages", FIXED, window_pages, "N", 1, UINT32_MAX, "64", "pages of the order `quasi-random`", NULL),
+	WHOLE("epoch-samples", FIXED, epoch_samples, "N", 0, 1e12, "0",
+	      "length of an epoch where samples are drawn; 0 = as many as there are",
+	      "In the orders `weighted`, `weighted-unique` and `balanced`, and with --data-weights."),
+	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how files are read: %s",
+	       "`mmap` maps them; only for files that nobody cuts meanwhile, which ends the process. "
+	       "`threads` copies from the page cache, and threads read what is not there. "
+	       "`uring` is io_uring; where that is missing or forbidden, `threads`, which is said. "
+	       "`auto` is `uring` with --direct, else `threads`."),
+	FLAG("direct", FREE, direct, "read past the page cache",
+	     "For files much larger than memory; where the file system cannot, through it, which is said."),
+	WHOLE("read-ahead", FREE, read_ahead, "N", 0, 1024, "0",
+	      "samples that a loader thread reads ahead; 0 = as needed",
+	      "By itself that is none where the file is in memory, and grows while data is late."),
+	WHOLE("memory-limit", FREE, memory_limit, "N", 0, 1e15, "0", "bytes for each rank's loader; 0 = what it needs",
+	      "For its batches, for what is read ahead and kept of the files' metadata, and for decoding: of --data "
+	      "and of "
+	      "--val so much each. What cannot work is refused, with the least that can."),
+	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
+	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
+
+	GROUP("Pictures", NULL),
 	CHOICE("crop", TOLD, crop, "NAME", crops, "random", "%s, in training",
 	       "`random` is random-resized-crop, `none` the whole picture."),
 	REALS("crop-scale", TOLD, crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1", "random crop's share of the area", NULL),

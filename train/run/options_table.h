@@ -11,6 +11,8 @@ typedef enum option_kind {
 	OPTION_GROUP, /* a heading of --help */
 	OPTION_TEXT,
 	OPTION_PATH,  /* a text; kept with the folder it is relative to */
+	OPTION_PATHS, /* run_files, with commas between them, or one; a backslash in front of a comma that is in a name
+		       */
 	OPTION_NAME,  /* the name of something that is known, or a path where it has a slash */
 	OPTION_WHOLE, /* int64_t */
 	OPTION_SEED,  /* uint64_t */
@@ -65,8 +67,8 @@ void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 /* A recipe's options as they would stand on a command line, in lines that begin with indent. */
 void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, int columns);
 
-/* Sets the option of that row; texts are borrowed. text NULL: a flag or switch without a value. INVALID_ARGUMENT: the
- * message names the option, the text and what is possible. */
+/* Sets the option of that row; texts are borrowed. text NULL: a flag or switch without a value.
+ * INVALID_ARGUMENT: the message names the option, the text and what is possible. */
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err);
 
 /* The value as run_row_parse takes it, malloc'ed; NULL: none. */

@@ -40,6 +40,53 @@ static int parse_choice(const option_row *row, const char *what, const char *tex
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
 }
 
+/* A part of a text that others own, for as long as the options. NULL: no memory. */
+static const char *keep(run_options *options, const char *text)
+{
+	char **more = realloc(options->kept, ((size_t)options->kept_count + 1) * sizeof(*more));
+	if (!more)
+		return NULL;
+	options->kept = more;
+	more[options->kept_count] = strdup(text);
+	return more[options->kept_count] ? more[options->kept_count++] : NULL;
+}
+
+/* The file that the text begins with, into the text's own memory; what follows it. */
+static const char *cut_path(const char *text, char *path)
+{
+	for (; *text && *text != ','; text++) {
+		text += *text == '\\' && text[1];
+		*path++ = *text;
+	}
+	*path = 0;
+	return text + (*text == ',');
+}
+
+/* A name may have commas: where there is such a file, it is meant. */
+static int parse_paths(const char *what, const char *text, run_options *options, run_files *files, beton_error *err)
+{
+	*files = (run_files){.count = 1, .paths = {text}};
+	if (access(text, F_OK) == 0)
+		return BETON_OK;
+	files->count = 0;
+	char *room = malloc(strlen(text) + 1);
+	int result = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+	for (const char *rest = text; *rest && result == BETON_OK;) {
+		rest = cut_path(rest, room);
+		const char *path = keep(options, room);
+		if (!path)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+		else if (!*path || files->count == RUN_FILES_MAX)
+			result = *path ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has more than %d files", what,
+						 text, RUN_FILES_MAX)
+				       : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has an empty name", what, text);
+		else
+			files->paths[files->count++] = path;
+	}
+	free(room);
+	return result;
+}
+
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
 {
 	char what[64];
@@ -56,6 +103,10 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
 		*(const char **)member = *text ? text : NULL;
 		return BETON_OK;
+	case OPTION_PATHS:
+		if (!*text)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
+		return parse_paths(what, text, options, member, err);
 	case OPTION_WHOLE:
 		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
 		if (result == BETON_OK)
@@ -102,6 +153,35 @@ static char *full_path(const char *path)
 	return full;
 }
 
+/* With a backslash in front of what would end it, or is one. */
+static char *escape(const char *path)
+{
+	char *text = malloc(2 * strlen(path) + 1), *at = text;
+	for (; text && *path; path++) {
+		if (*path == ',' || *path == '\\')
+			*at++ = '\\';
+		*at++ = *path;
+	}
+	if (text)
+		*at = 0;
+	return text;
+}
+
+static char *full_paths(const run_files *files)
+{
+	char *all = files->count == 1 ? full_path(files->paths[0]) : strdup("");
+	for (int i = 0; files->count > 1 && i < files->count && all; i++) {
+		char *path = full_path(files->paths[i]);
+		char *escaped = path ? escape(path) : NULL;
+		char *longer = escaped ? bt_format("%s%s%s", all, i ? "," : "", escaped) : NULL;
+		free(path);
+		free(escaped);
+		free(all);
+		all = longer;
+	}
+	return all;
+}
+
 /* What has a value; NULL without memory. */
 static char *text_of(const option_row *row, const void *member)
 {
@@ -115,6 +195,8 @@ static char *text_of(const option_row *row, const void *member)
 		return full_path(*(const char *const *)member);
 	case OPTION_PATH:
 		return full_path(*(const char *const *)member);
+	case OPTION_PATHS:
+		return full_paths(member);
 	case OPTION_WHOLE:
 		return bt_format("%" PRId64, *(const int64_t *)member);
 	case OPTION_SEED:

@@ -10,11 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <dtrain/model.h>
 
 #include "class_names.h"
 #include "common/system.h"
+#include "loading.h"
+#include "order_input.h"
 #include "whiten.h"
 
 #define CLASSES_MAX 1000000
@@ -98,22 +101,64 @@ static int read_val(const run_options *options, const json_t *names, run_facts *
 	if (result == BETON_OK)
 		result = read_dataset(options->val, &out->val, &labels, err);
 	if (result == BETON_OK)
-		result = run_class_names_compare(options->data, names, options->val, labels.names, labels.used,
+		result = run_class_names_compare(options->data.paths[0], names, options->val, labels.names, labels.used,
 						 labels.limit, err);
 	json_decref(labels.names);
 	free(labels.used);
 	return result;
 }
 
+static int add_dataset(const run_options *options, int index, run_dataset *out, struct labels *labels, beton_error *err)
+{
+	const char *path = options->data.paths[index];
+	struct labels found = {.limit = labels->limit};
+	run_dataset dataset = {0};
+	int result = read_dataset(path, &dataset, &found, err);
+	if (result == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
+		result = bt_fail(err, BETON_MISMATCH,
+				 "--data: %s has other names for its classes than the files before it", path);
+	if (result == BETON_OK && !labels->names) {
+		labels->names = json_incref(found.names);
+		out->class_names = dataset.class_names;
+	}
+	json_decref(found.names);
+	if (result != BETON_OK)
+		return result;
+	if (index == 0) {
+		memcpy(out->image_field, dataset.image_field, sizeof(out->image_field));
+		memcpy(out->label_field, dataset.label_field, sizeof(out->label_field));
+	}
+	out->samples += dataset.samples;
+	out->fingerprint =
+		index ? XXH3_64bits_withSeed(&dataset.fingerprint, sizeof(dataset.fingerprint), out->fingerprint)
+		      : dataset.fingerprint;
+	labels->highest = found.highest > labels->highest ? found.highest : labels->highest;
+	return BETON_OK;
+}
+
 static int read_datasets(const run_options *options, run_facts *out, beton_error *err)
 {
-	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX};
-	int result = read_dataset(options->data, &out->train, &labels, err);
+	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX, .highest = -1};
+	int result = BETON_OK;
+	for (int i = 0; i < options->data.count && result == BETON_OK; i++)
+		result = add_dataset(options, i, &out->train, &labels, err);
 	out->classes = options->classes ? options->classes : labels.highest + 1;
 	if (result == BETON_OK && options->val)
 		result = read_val(options, labels.names, out, err);
 	json_decref(labels.names);
 	return result;
+}
+
+/* What a resumed run must have again, and how long an epoch is. */
+static int read_order(const run_options *options, int world_size, run_facts *out, beton_error *err)
+{
+	run_order_input input;
+	int result = run_order_input_read(options, &input, err);
+	if (result == BETON_OK)
+		out->train.fingerprint = run_order_input_hash(&input, out->train.fingerprint);
+	run_order_input_free(&input);
+	return result == BETON_OK ? run_loading_epoch_length(options, out, world_size, &out->epoch_length, err)
+				  : result;
 }
 
 /* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
@@ -146,12 +191,13 @@ static int check_model(const run_options *options, int64_t classes, beton_error 
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	out->global_batch = options->batch_size * world_size;
-	out->steps_per_epoch = (int64_t)(out->train.samples / (uint64_t)out->global_batch);
+	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: holds %" PRIu64 " samples, fewer than one step needs (--batch-size %" PRId64
 			       " on %d ranks)",
-			       options->data, out->train.samples, options->batch_size, world_size);
+			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
+			       options->batch_size, world_size);
 	/* Part of a step is a step, but not what rounding adds to a whole number of them. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)
@@ -186,6 +232,8 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 	if (result == BETON_OK)
 		result = read_datasets(options, out, err);
 	if (result == BETON_OK)
+		result = read_order(options, world_size, out, err);
+	if (result == BETON_OK)
 		result = find_lengths(options, world_size, out, err);
 	if (result == BETON_OK)
 		result = check_model(options, out->classes, err);
@@ -199,6 +247,14 @@ static bool is_same_file(const struct stat *one, const char *path)
 {
 	struct stat other;
 	return path && stat(path, &other) == 0 && one->st_dev == other.st_dev && one->st_ino == other.st_ino;
+}
+
+static bool is_dataset(const struct stat *one, const run_options *options)
+{
+	bool found = is_same_file(one, options->val);
+	for (int i = 0; i < options->data.count; i++)
+		found = found || is_same_file(one, options->data.paths[i]);
+	return found;
 }
 
 /* Every line of a log has one of them, those of an evaluation the second. */
@@ -238,7 +294,7 @@ static int check_log(const run_options *options, beton_error *err)
 	int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (fd < 0 || fstat(fd, &status) != 0)
 		result = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	else if (is_same_file(&status, options->data) || is_same_file(&status, options->val))
+	else if (is_dataset(&status, options))
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
 	else if (S_ISREG(status.st_mode) && status.st_size > 0 && !options->resume)
 		result = bt_fail(err, BETON_EXISTS,

@@ -10,8 +10,8 @@
 #include "options.h"
 
 typedef struct run_dataset {
-	uint64_t samples;
-	uint64_t fingerprint;
+	uint64_t samples;     /* of all its files */
+	uint64_t fingerprint; /* with what the order of the samples is made of */
 	uint64_t class_names; /* run_class_names_hash */
 	char image_field[BETON_NAME_MAX + 1];
 	char label_field[BETON_NAME_MAX + 1];
@@ -21,6 +21,7 @@ typedef struct run_facts {
 	run_dataset train;
 	run_dataset val; /* samples 0: none */
 	int64_t classes;
+	uint64_t epoch_length; /* positions; without options that say otherwise, as many as samples */
 	int64_t global_batch;
 	int64_t steps_per_epoch;
 	int64_t total_steps;

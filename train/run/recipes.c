@@ -176,10 +176,6 @@ static int add_option(run_recipe *recipe, int number, char *line, beton_error *e
 			       recipe->path, number, line);
 	char *value = line[length] ? trim(line + length + 1) : NULL;
 	line[length] = 0;
-	for (int i = 0; i < recipe->count; i++)
-		if (strcmp(recipe->options[i].name, line + 2) == 0)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s:%d: %s %s: stands in line %d already",
-				       recipe->path, number, line, value ? value : "", recipe->options[i].line);
 	recipe->options[recipe->count++] = (run_recipe_option){.line = number, .name = line + 2, .value = value};
 	return BETON_OK;
 }

@@ -15,6 +15,7 @@ static int check_data(const run_session *session, const char *path, const dtrain
 	const dtrain_position *ours = &session->position;
 	const run_saved *saved = session->options->saved;
 	const char *before = saved ? saved->texts[run_row_find("data")] : NULL;
+	const run_files *now = &session->options->data;
 	char difference[128];
 	if (found->data_samples != ours->data_samples)
 		snprintf(difference, sizeof(difference), "%" PRIu64 " samples, not %" PRIu64, ours->data_samples,
@@ -31,7 +32,8 @@ static int check_data(const run_session *session, const char *path, const dtrain
 		err, BETON_MISMATCH,
 		"--data: %s is not what %s was trained on%s%s: it has %s; resume with that data or a copy of it, or "
 		"begin a run in another --checkpoint",
-		session->options->data, path, before ? ", " : "", before ? before : "", difference);
+		now->count == 1 ? now->paths[0] : "what is given", path, before ? ", " : "", before ? before : "",
+		difference);
 }
 
 /* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */

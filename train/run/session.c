@@ -2,7 +2,6 @@
 #include "session.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "common/system.h"
 #include "groups.h"
+#include "loading.h"
 #include "resume.h"
 #include "signals.h"
 #include "told.h"
@@ -42,7 +42,7 @@ static dtrain_tensor add_image(run_session *session, dtrain_graph *graph, run_ne
 	return dtrain_normalize(graph, network->image, mean, std);
 }
 
-/* Inputs for the sum of the views before this one: see run_session_views. */
+/* Inputs for the sum of the views before this one: see run_loading_views. */
 static void add_logits(run_session *session, dtrain_graph *graph, run_network *network)
 {
 	const run_options *options = session->options;
@@ -73,7 +73,7 @@ static int make_network(run_session *session, bool training, run_network *networ
 	dtrain_tensor image = add_image(session, graph, network);
 	network->label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
 	network->logits = dtrain_model_build(graph, options->model, image, session->facts->classes);
-	if (!training && run_session_views(session) > 1)
+	if (!training && run_loading_views(session->options) > 1)
 		add_logits(session, graph, network);
 	/* Validation loss is plain cross-entropy, so that it compares between runs. */
 	network->losses = dtrain_softmax_cross_entropy(graph, network->logits, network->label,
@@ -171,95 +171,17 @@ static beton_dtype pixel_type(const run_session *session)
 					      : BETON_FLOAT32;
 }
 
-int run_session_views(const run_session *session)
-{
-	static const int views[] = {[RUN_TTA_NONE] = 1, [RUN_TTA_FLIP] = 2, [RUN_TTA_FLIP_SHIFT] = RUN_VIEWS_MAX};
-	return views[session->options->tta];
-}
-
-/* Each picture from both sides, and with flip-shift again moved to the lower right and to the upper left. The number of
- * views. shifts: memory for their operations. */
-static uint32_t make_views(const run_session *session, const beton_image_options *image,
-			   beton_image_options views[RUN_VIEWS_MAX], beton_operation shifts[2])
-{
-	uint32_t count = (uint32_t)run_session_views(session);
-	for (int i = 0; i < 2; i++) {
-		beton_loader_operation_init(&shifts[i], BETON_SHIFT);
-		shifts[i].padding = BETON_PADDING_REFLECT;
-		shifts[i].range[0] = shifts[i].range[1] = i ? -1 : 1;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		views[i] = *image;
-		views[i].flip_probability = i % 2;
-		if (i >= 2) {
-			views[i].operations = &shifts[i / 2 - 1];
-			views[i].num_operations = 1;
-		}
-	}
-	return count;
-}
-
-/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example, unless the picture is
- * to be mirrored. The flip follows them in the loader; the results are as probable either way. The number of
- * operations. */
-static uint32_t augment(const run_options *options, beton_operation operations[2])
-{
-	uint32_t count = 0;
-	if (options->translate) {
-		beton_loader_operation_init(&operations[count], BETON_TRANSLATE);
-		if (options->translate_fill == RUN_FILL_REFLECT)
-			operations[count].padding = BETON_PADDING_REFLECT;
-		operations[count++].size = (uint32_t)options->translate;
-	}
-	if (options->cutout) {
-		beton_loader_operation_init(&operations[count], BETON_CUTOUT);
-		operations[count++].size = (uint32_t)options->cutout;
-	}
-	for (uint32_t i = 0; i < count; i++)
-		for (int channel = 0; channel < 3; channel++)
-			operations[i].fill[channel] = (uint8_t)fmin(fmax(options->mean[channel], 0), 255);
-	return count;
-}
-
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
 {
-	const run_options *options = session->options;
-	beton_loader_options loader;
-	beton_operation operations[2]; /* in training those that augment, in evaluation the views' */
-	beton_image_options views[RUN_VIEWS_MAX];
-	beton_loader_options_init(&loader);
-	loader.batch_size = (uint32_t)options->batch_size;
-	loader.num_threads = (uint32_t)options->loader_threads;
-	loader.order = training ? (beton_order)options->order : BETON_ORDER_SEQUENTIAL;
-	loader.seed = options->seed;
-	loader.rank = (uint32_t)session->rank;
-	loader.world_size = (uint32_t)session->world_size;
-	loader.last = training ? BETON_LAST_DROP : BETON_LAST_SHORT;
-	loader.image.field = training ? session->facts->train.image_field : session->facts->val.image_field;
-	loader.image.height = loader.image.width = (uint32_t)options->image_size;
-	loader.image.crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;
-	memcpy(loader.image.crop_scale, options->crop_scale, sizeof(loader.image.crop_scale));
-	memcpy(loader.image.crop_ratio, options->crop_ratio, sizeof(loader.image.crop_ratio));
-	loader.image.center_ratio = options->val_ratio;
-	loader.image.flip_probability = training ? options->flip : 0;
-	loader.image.flip_mode = training ? (uint64_t)options->flip_mode : BETON_FLIP_RANDOM;
-	loader.image.dtype = pixel_type(session);
-	loader.image.layout = session->staged ? BETON_NHWC : BETON_NCHW;
-	loader.image.normalize = !session->staged;
+	run_loading loading = {.options = session->options,
+			       .facts = session->facts,
+			       .rank = session->rank,
+			       .world_size = session->world_size,
+			       .bytes = session->staged,
+			       .dtype = pixel_type(session)};
 	if (session->staged)
-		run_feed_allocator(session->device, &loader.allocator);
-	for (int channel = 0; channel < 3 && !session->staged; channel++) {
-		loader.image.mean[channel] = (float)options->mean[channel];
-		loader.image.std[channel] = (float)options->std[channel];
-	}
-	if (training) {
-		loader.image.num_operations = augment(options, operations);
-		loader.image.operations = operations;
-	} else if (run_session_views(session) > 1) {
-		loader.num_views = make_views(session, &loader.image, views, operations);
-		loader.views = views;
-	}
-	return beton_loader_open(out, training ? options->data : options->val, &loader, err);
+		run_feed_allocator(session->device, &loading.allocator);
+	return run_loading_open(&loading, training, out, err);
 }
 
 static int wait_for(dtrain_work *work, beton_error *err)
@@ -416,6 +338,16 @@ static int compare_options(run_session *session, beton_error *err)
 	return result;
 }
 
+/* As with PyTorch's bucket_cap_mb, a size that is given is that of the first bucket, too. */
+static int open_ddp(run_session *session, beton_error *err)
+{
+	dtrain_ddp_options ddp;
+	dtrain_ddp_options_init(&ddp);
+	if (session->options->bucket_mb > 0)
+		ddp.first_bucket_bytes = ddp.bucket_bytes = 1 + (size_t)(session->options->bucket_mb * (1 << 20));
+	return dtrain_ddp_create(session->group, session->params, &ddp, &session->ddp, err);
+}
+
 /* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with ddp. */
 static int share_start(run_session *session, beton_error *err)
 {
@@ -437,7 +369,7 @@ static int share_start(run_session *session, beton_error *err)
 	if (result == BETON_OK)
 		result = restore_scaler(session, err);
 	if (result == BETON_OK)
-		result = dtrain_ddp_create(session->group, session->params, NULL, &session->ddp, err);
+		result = open_ddp(session, err);
 	if (result == BETON_OK && session->resumed)
 		result = share_optimizer(session, err);
 	else if (result == BETON_OK && session->lookahead)

@@ -77,10 +77,6 @@ void run_session_close(run_session *session);
 /* Instead of opening one, by a rank that failed before: tells those that others have started, who would wait for it. */
 void run_session_decline(const struct rank_env *env, const run_options *options, const beton_error *why);
 
-/* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
-enum { RUN_VIEWS_MAX = 6 };
-int run_session_views(const run_session *session);
-
 /* A batch's tensor of that name and type; NULL: it has none. */
 const beton_tensor *run_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype);
 

@@ -57,8 +57,8 @@ static int launch_step(struct training *training, beton_error *err)
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_next(training->iterator, &batch, -1, err);
 	if (result == BETON_END)
-		return bt_fail(err, BETON_STATE, "%s: the epoch ended early, at position %" PRId64,
-			       session->options->data, position->position);
+		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at position %" PRId64,
+			       position->position);
 	if (result != BETON_OK)
 		return result;
 	result = run_groups_step(session->options, session->sgd, session->facts->steps_per_epoch, position->step, err);

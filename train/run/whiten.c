@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/system.h"
+#include "loading.h"
 
 enum { PICTURES = 5000, BATCH = 64, PATCH = RUN_WHITEN_PATCH, SIDE = RUN_WHITEN_SIDE };
 
@@ -57,7 +58,7 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 	add.apply = add_batch;
 	add.context = sums;
 	loader.batch_size = BATCH;
-	loader.num_threads = (uint32_t)options->loader_threads;
+	run_loading_set_means(options, &loader);
 	loader.indices = indices;
 	loader.num_indices = count;
 	loader.fields = fields;
@@ -75,7 +76,7 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 		loader.image.mean[channel] = (float)options->mean[channel];
 		loader.image.std[channel] = (float)options->std[channel];
 	}
-	return beton_loader_open(out, options->data, &loader, err);
+	return run_loading_open_data(options, false, &loader, out, err);
 }
 
 /* The sums over `count` pictures: of a file that is sorted by class, as folders make it, the first would be of one. */

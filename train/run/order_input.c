@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "order_input.h"
+
+#include <beton/beton.h>
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/system.h"
+
+/* ---- files of numbers ---- */
+
+/* Numbers of 8 bytes, whole or not. */
+struct numbers {
+	void *values;
+	uint64_t count;
+	uint64_t room;
+};
+
+static void *add_number(struct numbers *numbers)
+{
+	if (numbers->count == numbers->room) {
+		uint64_t room = numbers->room ? 2 * numbers->room : 1024;
+		void *larger = reallocarray(numbers->values, room, sizeof(uint64_t));
+		if (!larger)
+			return NULL;
+		numbers->values = larger;
+		numbers->room = room;
+	}
+	return (char *)numbers->values + sizeof(uint64_t) * numbers->count++;
+}
+
+static int parse_line(const char *what, char *line, bool whole, struct numbers *out, beton_error *err)
+{
+	line += strspn(line, " \t\r\n");
+	for (size_t length = strlen(line); length > 0 && strchr(" \t\r\n", line[length - 1]); length--)
+		line[length - 1] = 0;
+	if (!*line || *line == '#')
+		return BETON_OK;
+	void *number = add_number(out);
+	if (!number)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+	return whole ? bt_parse_u64(what, line, 0, UINT64_MAX, number, err)
+		     : bt_parse_double(what, line, 0, DBL_MAX, number, err);
+}
+
+/* One number a line; empty lines, and those that begin with a #, do not count. */
+static int read_numbers(const char *option, const char *path, bool whole, struct numbers *out, beton_error *err)
+{
+	char *line = NULL;
+	size_t room = 0;
+	int result = BETON_OK;
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
+	for (uint64_t number = 1; result == BETON_OK && getline(&line, &room, file) >= 0; number++) {
+		char *what = bt_format("%s: %s:%" PRIu64, option, path, number);
+		result = what ? parse_line(what, line, whole, out, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", option);
+		free(what);
+	}
+	if (result == BETON_OK && ferror(file))
+		result = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
+	if (result == BETON_OK && out->count == 0)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no number", option, path);
+	free(line);
+	fclose(file);
+	return result;
+}
+
+/* ---- fields ---- */
+
+static int read_field_of(const char *path, const char *name, struct numbers *out, beton_error *err)
+{
+	beton_reader *reader = NULL;
+	int result = beton_reader_open(&reader, path, err);
+	if (result != BETON_OK)
+		return result;
+	int field = beton_reader_find_field(reader, name);
+	beton_field_type type = field < 0 ? BETON_FIELD_IMAGE : beton_reader_field(reader, (uint32_t)field)->type;
+	if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
+		result = bt_fail(err, BETON_NOT_FOUND,
+				 "--weights: %s has no field '%s' of numbers; a file is named with a slash, as in "
+				 "./weights",
+				 path, name);
+	uint64_t samples = result == BETON_OK ? beton_reader_info(reader)->num_samples : 0;
+	for (uint64_t sample = 0; sample < samples && result == BETON_OK; sample++) {
+		beton_value value;
+		double *weight = add_number(out);
+		if (!weight)
+			result = bt_fail(err, BETON_NO_MEMORY, "--weights: out of memory");
+		else
+			result = beton_reader_value(reader, sample, (uint32_t)field, &value, err);
+		if (result != BETON_OK)
+			break;
+		*weight = type == BETON_FIELD_INT ? (double)value.integer : value.real;
+		if (!(*weight >= 0 && *weight <= DBL_MAX))
+			result = bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "--weights: %s: sample %" PRIu64 " has %s %g, which is no weight", path,
+					 sample, name, *weight);
+	}
+	beton_reader_close(&reader);
+	return result;
+}
+
+static int read_field(const run_options *options, struct numbers *out, beton_error *err)
+{
+	int result = BETON_OK;
+	for (int i = 0; i < options->data.count && result == BETON_OK; i++)
+		result = read_field_of(options->data.paths[i], options->weights, out, err);
+	return result;
+}
+
+/* Of all samples become those of indices. */
+static int pick(run_order_input *input, beton_error *err)
+{
+	double *picked = input->indices ? malloc((size_t)input->num_indices * sizeof(*picked)) : NULL;
+	if (!input->indices)
+		return BETON_OK;
+	if (!picked)
+		return bt_fail(err, BETON_NO_MEMORY, "--weights: out of memory");
+	for (uint64_t i = 0; i < input->num_indices; i++) {
+		if (input->indices[i] >= input->num_weights) {
+			free(picked);
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "--indices: there is no sample %" PRIu64 "; they are 0 to %" PRIu64,
+				       input->indices[i], input->num_weights - 1);
+		}
+		picked[i] = input->weights[input->indices[i]];
+	}
+	free(input->weights);
+	input->weights = picked;
+	input->num_weights = input->num_indices;
+	return BETON_OK;
+}
+
+int run_order_input_read(const run_options *options, run_order_input *out, beton_error *err)
+{
+	struct numbers indices = {0}, weights = {0};
+	int result = BETON_OK;
+	bool field = options->weights && !strchr(options->weights, '/');
+	if (options->indices)
+		result = read_numbers("--indices", options->indices, true, &indices, err);
+	if (result == BETON_OK && field)
+		result = read_field(options, &weights, err);
+	else if (result == BETON_OK && options->weights)
+		result = read_numbers("--weights", options->weights, false, &weights, err);
+	*out = (run_order_input){.indices = indices.values,
+				 .num_indices = indices.count,
+				 .weights = weights.values,
+				 .num_weights = weights.count};
+	return result == BETON_OK && field ? pick(out, err) : result;
+}
+
+void run_order_input_free(run_order_input *input)
+{
+	free(input->indices);
+	free(input->weights);
+	*input = (run_order_input){0};
+}
+
+uint64_t run_order_input_hash(const run_order_input *input, uint64_t data)
+{
+	if (input->indices)
+		data = XXH3_64bits_withSeed(input->indices, (size_t)input->num_indices * sizeof(uint64_t), data);
+	if (input->weights)
+		data = XXH3_64bits_withSeed(input->weights, (size_t)input->num_weights * sizeof(double), ~data);
+	return data;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an order of the samples is made of besides the data: --indices and --weights. */
+#ifndef RUN_ORDER_INPUT_H
+#define RUN_ORDER_INPUT_H
+
+#include "options.h"
+
+typedef struct run_order_input {
+	uint64_t *indices; /* NULL: all samples */
+	uint64_t num_indices;
+	double *weights; /* of all samples, or of those of indices; NULL: none */
+	uint64_t num_weights;
+} run_order_input;
+
+/* *out is freed with run_order_input_free, also on failure. Errors name the option, the file and the line, or the
+ * field: NOT_FOUND, IO, INVALID_ARGUMENT (no number, or not as many as there are samples), NO_MEMORY, those of a
+ * damaged data file. */
+int run_order_input_read(const run_options *options, run_order_input *out, beton_error *err);
+void run_order_input_free(run_order_input *input);
+
+/* The fingerprint of the data with what the order is made of, which a resumed run must have again: data itself where
+ * nothing is added to it. */
+uint64_t run_order_input_hash(const run_order_input *input, uint64_t data);
+
+#endif
