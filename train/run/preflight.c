@@ -212,6 +212,21 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	return BETON_OK;
 }
 
+/* Fewer steps than are done are nothing that training could do. */
+static int check_length(const run_options *options, const run_facts *facts, beton_error *err)
+{
+	char length[64];
+	if (!options->resuming || facts->total_steps >= options->newest_step)
+		return BETON_OK;
+	if (options->steps)
+		snprintf(length, sizeof(length), "--steps %" PRId64, options->steps);
+	else
+		snprintf(length, sizeof(length), "--epochs %g", options->epochs);
+	return bt_fail(err, BETON_MISMATCH,
+		       "%s: %s has a checkpoint of step %" PRId64 ", and the run would end with step %" PRId64, length,
+		       options->checkpoint, options->newest_step, facts->total_steps);
+}
+
 static int check_world(int world_size, beton_error *err)
 {
 #ifndef DTRAIN_HAVE_GLOO
@@ -235,6 +250,8 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 		result = read_order(options, world_size, out, err);
 	if (result == BETON_OK)
 		result = find_lengths(options, world_size, out, err);
+	if (result == BETON_OK)
+		result = check_length(options, out, err);
 	if (result == BETON_OK)
 		result = check_model(options, out->classes, err);
 	/* A checkpoint has the layer that would be computed. */
@@ -330,13 +347,50 @@ static int refuse_checkpoints(const run_options *options, beton_error *err)
 	return result == BETON_NOT_FOUND ? BETON_OK : result;
 }
 
-int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
+/* The folder that the path is in, malloc'ed. */
+static char *parent_of(const char *path)
+{
+	size_t length = strlen(path);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	while (length > 0 && path[length - 1] != '/')
+		length--;
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	return length ? strndup(path, length) : strdup(".");
+}
+
+/* Names that are mistyped. With --resume=auto one would become a folder, and the run would begin anew without a word.
+ */
+static int check_folder(const run_options *options, beton_error *err)
 {
 	struct stat status;
-	/* A name that was mistyped must not become a folder. */
-	if (options->resume == RUN_RESUME_YES && stat(options->checkpoint, &status) != 0)
-		return bt_fail_errno(err, errno, "--resume: '%s'", options->checkpoint);
-	int result = lock_checkpoints(options, lock, err);
+	const char *dir = options->checkpoint;
+	char *parent = parent_of(dir), *state = bt_format("%s/state.json", dir);
+	int result = BETON_OK;
+	if (!parent || !state)
+		result = bt_fail(err, BETON_NO_MEMORY, "--checkpoint: out of memory");
+	else if (stat(state, &status) == 0)
+		result = bt_fail(err, BETON_EXISTS,
+				 "--checkpoint: '%s' is a checkpoint itself: give the folder that it is in, '%s'", dir,
+				 parent);
+	else if (options->resume == RUN_RESUME_YES && stat(dir, &status) != 0)
+		result = bt_fail_errno(err, errno, "--resume: '%s'", dir);
+	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &status) != 0 && stat(parent, &status) != 0)
+		result = bt_fail(err, BETON_NOT_FOUND,
+				 "--resume=auto: '%s' is not there, and '%s' is not made: is the name right?", parent,
+				 dir);
+	free(parent);
+	free(state);
+	return result;
+}
+
+int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
+{
+	int result = check_folder(options, err);
+	if (result != BETON_OK)
+		return result;
+	result = lock_checkpoints(options, lock, err);
 	if (result == BETON_OK)
 		result = dtrain_checkpoint_prepare(options->checkpoint, err);
 	if (result != BETON_OK)

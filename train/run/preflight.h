@@ -35,7 +35,8 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 /* For the launcher or rank 0 alone. Checks that --log can be written. */
 int run_preflight_log(const run_options *options, beton_error *err);
 
-/* The same of --checkpoint, which is made if missing unless a run has to be resumed from it. *lock keeps other jobs out
+/* The same of --checkpoint, which is made if missing: with its parents, unless --resume=auto says that it may be there;
+ * not at all with --resume. A checkpoint's own folder is refused (EXISTS). *lock keeps other jobs out
  * until it is released; NULL: there is no way to. */
 int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err);
 
