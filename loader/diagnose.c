@@ -68,3 +68,22 @@ beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_opt
 		 100 * waits, threads, share, most->name, most->advice);
 	return most->bottleneck;
 }
+
+void bt_stats_subtract(beton_loader_stats *stats, const beton_loader_stats *before)
+{
+	stats->batches -= before->batches;
+	stats->samples -= before->samples;
+	stats->errors -= before->errors;
+	stats->bytes_read -= before->bytes_read;
+	stats->order_ns -= before->order_ns;
+	stats->submit_ns -= before->submit_ns;
+	stats->read_ns -= before->read_ns;
+	stats->verify_ns -= before->verify_ns;
+	stats->decode_ns -= before->decode_ns;
+	stats->transform_ns -= before->transform_ns;
+	stats->batch_ns -= before->batch_ns;
+	stats->idle_ns -= before->idle_ns;
+	stats->wait_ns -= before->wait_ns;
+	stats->run_ns -= before->run_ns;
+	stats->bad_samples -= before->bad_samples;
+}

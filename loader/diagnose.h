@@ -8,4 +8,7 @@
 beton_bottleneck bt_diagnose(const beton_loader_stats *stats, const beton_loader_options *options, char *text,
 			     size_t size);
 
+/* What was done since `before`; read_ahead stays what it is now. */
+void bt_stats_subtract(beton_loader_stats *stats, const beton_loader_stats *before);
+
 #endif

@@ -79,3 +79,13 @@ beton_bottleneck beton_loader_diagnose(const beton_loader *loader, char *text, s
 	beton_loader_stats stats = totals(loader);
 	return bt_diagnose(&stats, &loader->options, text, size);
 }
+
+beton_bottleneck beton_loader_diagnose_since(const beton_loader *loader, const beton_loader_stats *before, char *text,
+					     size_t size)
+{
+	beton_loader_stats stats = totals(loader), known = {.struct_size = sizeof(known)};
+	/* Of a smaller struct the rest is 0. */
+	memcpy(&known, before, before->struct_size < sizeof(known) ? before->struct_size : sizeof(known));
+	bt_stats_subtract(&stats, &known);
+	return bt_diagnose(&stats, &loader->options, text, size);
+}

@@ -28,6 +28,8 @@ static void forget(json_t **row)
 /* Rows that the run which begins here does not go on from. */
 static int begin(const json_t *event, const json_t *row, story *out)
 {
+	if (strcmp(json_string_value(event), "epoch_end") == 0)
+		return 0;
 	bool resumes = strcmp(json_string_value(event), "resume") == 0;
 	json_int_t after = resumes ? json_integer_value(json_object_get(row, "after_step")) : 0;
 	if (resumes && !json_is_integer(json_object_get(row, "after_step")))

@@ -62,3 +62,44 @@ wait_for() {
 		sleep 0.05
 	done
 }
+
+# check_times LOG: the parts of each epoch's time are all of it, and what is told of its steps adds up to them.
+check_times() {
+	grep -q '"event": "epoch_end"' "$1" || fail "$1 tells of no epoch: $(cat "$1")"
+	awk '
+	function value(key) {
+		return match($0, "\"" key "\": [-0-9.e+]+") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : -1
+	}
+	function differ(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
+	function complain(what) { print what ": " $0; wrong = 1 }
+	/"event": "(start|resume)"/ { waited = exposed = steps = 0 }
+	/"step":/ { waited += value("data_wait_ms") / 1e3; exposed += value("comm_exposed_ms") / 1e3; steps++ }
+	/"event": "epoch_end"/ {
+		count = split("data_wait compute comm_exposed evaluation checkpoint other", parts, " ")
+		sum = 0
+		for (i = 1; i <= count; i++) {
+			part = value(parts[i] "_seconds")
+			if (part < 0) complain(parts[i] " is missing, or below 0")
+			sum += part
+		}
+		if (differ(sum, value("seconds"))) complain("the parts are " sum)
+		if (value("steps") != steps) complain(steps " steps")
+		if (differ(value("comm_exposed_seconds"), exposed)) complain("the steps have exposed " exposed)
+		if (match($0, /"comm_exposed_buckets_seconds": \[[^]]*\]/)) {
+			list = substr($0, RSTART + 33, RLENGTH - 34)
+			if (differ(value("data_wait_seconds"), waited)) complain("the steps waited " waited)
+			count = split(list, buckets, ", ")
+			sum = 0
+			for (i = 1; i <= count; i++) sum += buckets[i]
+			if (sum - exposed > 1e-6) complain("the buckets have " sum)
+		} else if (value("data_wait_seconds") - waited > 1e-6)
+			complain("more than the steps waited, " waited)
+		waited = exposed = steps = 0
+	}
+	END { exit wrong }' "$1" >times || fail "$1: $(cat times)"
+}
+
+# part LOG EPOCH KEY: a number of the line that tells where the time of an epoch went.
+part() {
+	sed -n 's/.*"event": "epoch_end", "ended_epoch": '"$2"',.*"'"$3"'": \([-0-9.e+]*\).*/\1/p' "$1"
+}

@@ -116,6 +116,15 @@ static void check_gradients(struct rank *r, const struct model *model, int step,
 	}
 }
 
+static double sum_of_buckets(const dtrain_ddp *ddp)
+{
+	double sum = 0;
+
+	for (int i = 0; i < dtrain_ddp_bucket_count(ddp); i++)
+		sum += dtrain_ddp_bucket_exposed_ms(ddp, i);
+	return sum;
+}
+
 static void rank_adds_up(struct rank *r)
 {
 	dtrain_ddp_options options;
@@ -136,6 +145,8 @@ static void rank_adds_up(struct rank *r)
 		check_gradients(r, &model, i, true);
 		REQUIRE(step.comm_ms > 0 || r->size == 1);
 		REQUIRE(step.exposed_ms >= 0 && step.backward_ms >= 0);
+		REQUIRE(sum_of_buckets(ddp) > 0 && sum_of_buckets(ddp) <= step.exposed_ms + 1e-6);
+		REQUIRE(dtrain_ddp_bucket_exposed_ms(ddp, -1) == 0 && dtrain_ddp_bucket_exposed_ms(ddp, 1000) == 0);
 	}
 	dtrain_ddp_destroy(&ddp);
 	free_model(&model);
@@ -163,7 +174,7 @@ static void rank_accumulates(struct rank *r)
 			MUST(dtrain_ddp_finish(ddp, model.stream, &err));
 			MUST(dtrain_ddp_get_step(ddp, &step, &err));
 			check_gradients(r, &model, i, false);
-			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0);
+			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0 && sum_of_buckets(ddp) == 0);
 		}
 		backward(r, &model, dtrain_ddp_hooks(ddp, true), 3);
 		MUST(dtrain_ddp_finish(ddp, model.stream, &err));

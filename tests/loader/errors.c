@@ -204,6 +204,11 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 		assert_true(stats.order_ns > 0 && stats.submit_ns > 0 && stats.verify_ns > 0 && stats.run_ns > 0);
 		assert_int_equal(stats.bad_samples, 1);
 		assert_int_equal(beton_loader_diagnose(loader, NULL, 0) == BETON_BOTTLENECK_UNKNOWN, false);
+		/* Since now nothing was done; since nothing was done, all of it. */
+		assert_int_equal(beton_loader_diagnose_since(loader, &stats, NULL, 0), BETON_BOTTLENECK_UNKNOWN);
+		stats = (beton_loader_stats){.struct_size = sizeof(stats.struct_size)};
+		assert_int_equal(beton_loader_diagnose_since(loader, &stats, NULL, 0),
+				 beton_loader_diagnose(loader, NULL, 0));
 		fixture_close(&loader, &iterator);
 	}
 }

@@ -282,16 +282,20 @@ static int check_complete(const dtrain_ddp *ddp, beton_error *err)
 		       dtrain_params_at(ddp->params, first)->name);
 }
 
-/* Waits for all that was started, whatever the outcome; the first error counts. */
-static int wait_for_buckets(dtrain_ddp *ddp, double *comm_ms, beton_error *err)
+/* Waits for all that was started, whatever the outcome; the first error counts. since: when backward ended. */
+static int wait_for_buckets(dtrain_ddp *ddp, uint64_t since, double *comm_ms, beton_error *err)
 {
-	uint64_t until = 0, start, end, total = 0;
-	int status = BETON_OK;
+	uint64_t until = 0, start, end, now, total = 0;
+	int status = BETON_OK, failed;
 
 	for (int i = 0; i < ddp->next; i++) {
 		beton_error failure = {0};
 
-		if (dtrain__work_wait_timed(&ddp->buckets[i].work, &start, &end, &failure)) {
+		failed = dtrain__work_wait_timed(&ddp->buckets[i].work, &start, &end, &failure);
+		now = bt_now_ns();
+		ddp->buckets[i].exposed_ms = (double)(now - since) / 1e6;
+		since = now;
+		if (failed) {
 			if (!status && err)
 				*err = failure;
 			status = status ? status : failure.code;
@@ -319,7 +323,7 @@ static int finish_on_host(dtrain_ddp *ddp, dtrain_stream *stream, int status, be
 	if (!status)
 		status = ddp->api->event_elapsed_ms(ddp->first, ddp->buckets[ddp->count - 1].ready, &step->backward_ms,
 						    err);
-	result = wait_for_buckets(ddp, &step->comm_ms, &late);
+	result = wait_for_buckets(ddp, backward_end, &step->comm_ms, &late);
 	step->exposed_ms = (double)(bt_now_ns() - backward_end) / 1e6;
 	if (result && !status) {
 		status = result;
@@ -356,6 +360,8 @@ int dtrain_ddp_finish(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err)
 	if (!ddp->running)
 		return BETON_OK;
 	ddp->step = (dtrain_ddp_step){0};
+	for (int i = 0; i < ddp->count; i++)
+		ddp->buckets[i].exposed_ms = 0;
 	ddp->has_marks = false;
 	status = check_complete(ddp, err);
 	if (ddp->sync && dtrain__group_is_stream_ordered(ddp->group))
@@ -385,4 +391,9 @@ int dtrain_ddp_get_step(dtrain_ddp *ddp, dtrain_ddp_step *out, beton_error *err)
 		out->comm_ms += one;
 	}
 	return status;
+}
+
+double dtrain_ddp_bucket_exposed_ms(const dtrain_ddp *ddp, int index)
+{
+	return index >= 0 && index < ddp->count ? ddp->buckets[index].exposed_ms : 0;
 }

@@ -13,6 +13,7 @@ struct bucket {
 	dtrain_event *ready; /* on the stream behind the last of them */
 	dtrain_work *work;
 	dtrain_event *begin, *end; /* marks around its reduction, where the group is stream-ordered */
+	double exposed_ms;         /* of the step that was finished last: see dtrain_ddp_bucket_exposed_ms */
 	char label[48];            /* "bucket 2 of 7" */
 };
 

@@ -80,7 +80,7 @@ static void set_pictures(const run_loading *loading, bool training, beton_image_
 	}
 }
 
-/* ---- files, order, means ---- */
+/* ---- files and order ---- */
 
 /* What the loader has to say, such as of an engine that the system does not allow. */
 static void tell(const char *line, void *context)
@@ -89,7 +89,7 @@ static void tell(const char *line, void *context)
 	(void)context;
 }
 
-void run_loading_set_means(const run_options *options, beton_loader_options *loader)
+void run_loading_set_reading(const run_options *options, beton_loader_options *loader)
 {
 	static const beton_engine engines[] = {[RUN_ENGINE_AUTO] = BETON_ENGINE_AUTO,
 					       [RUN_ENGINE_MMAP] = BETON_ENGINE_MMAP,
@@ -156,7 +156,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	beton_image_options views[RUN_VIEWS_MAX];
 	*out = NULL;
 	beton_loader_options_init(&loader);
-	run_loading_set_means(options, &loader);
+	run_loading_set_reading(options, &loader);
 	loader.memory_limit = (uint64_t)options->memory_limit;
 	loader.allocator = loading->allocator;
 	loader.batch_size = (uint32_t)options->batch_size;

@@ -27,8 +27,8 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 int run_loading_epoch_length(const run_options *options, const run_facts *facts, int world_size, uint64_t *out,
 			     beton_error *err);
 
-/* Options of any loader of the run: how, not what. */
-void run_loading_set_means(const run_options *options, beton_loader_options *loader);
+/* How files are read and decoded, which is the same for all loaders of the run: threads, engine, limits. */
+void run_loading_set_reading(const run_options *options, beton_loader_options *loader);
 
 /* All files of --data as one data set. weighted: as --data-weights says, else one behind the other. */
 int run_loading_open_data(const run_options *options, bool weighted, const beton_loader_options *loader,

@@ -170,3 +170,80 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 				   evaluation->val_seconds));
 	return result;
 }
+
+static const char *const parts[RUN_PARTS] = {
+	[RUN_PART_DATA] = "data_wait_seconds",        [RUN_PART_COMPUTE] = "compute_seconds",
+	[RUN_PART_COMM] = "comm_exposed_seconds",     [RUN_PART_EVALUATION] = "evaluation_seconds",
+	[RUN_PART_CHECKPOINT] = "checkpoint_seconds", [RUN_PART_OTHER] = "other_seconds",
+};
+static const char *const limits[] = {
+	[BETON_BOTTLENECK_UNKNOWN] = "unknown",     [BETON_BOTTLENECK_CONSUMER] = "training",
+	[BETON_BOTTLENECK_ORDER] = "order",         [BETON_BOTTLENECK_STORAGE] = "storage",
+	[BETON_BOTTLENECK_VERIFY] = "verify",       [BETON_BOTTLENECK_DECODE] = "decode",
+	[BETON_BOTTLENECK_TRANSFORM] = "transform", [BETON_BOTTLENECK_SLOTS] = "batches",
+};
+
+static json_t *seconds(uint64_t ns)
+{
+	return json_real((double)ns / 1e9);
+}
+
+static json_t *buckets_json(const run_epoch_metrics *epoch)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < epoch->bucket_count; i++)
+		json_array_append_new(list, json_real(epoch->bucket_ms[i] / 1e3));
+	return list;
+}
+
+static json_t *stages_json(const beton_loader_stats *s)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "order", seconds(s->order_ns), "storage",
+			 seconds(s->submit_ns + s->read_ns), "verify", seconds(s->verify_ns), "decode",
+			 seconds(s->decode_ns), "transform", seconds(s->transform_ns + s->batch_ns), "idle",
+			 seconds(s->idle_ns));
+}
+
+/* Like the line of a beginning it has none of the keys of a step or an evaluation. */
+static json_t *epoch_line(const run_epoch_metrics *epoch)
+{
+	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o}", "event", "epoch_end", "ended_epoch",
+				 (json_int_t)epoch->epoch, "at_step", (json_int_t)epoch->at_step, "steps",
+				 (json_int_t)epoch->steps, "seconds", seconds(epoch->total_ns));
+	bool complete = line != NULL;
+	for (int i = 0; i < RUN_PARTS && complete; i++)
+		complete = json_object_set_new(line, parts[i], seconds(epoch->part_ns[i])) == 0;
+	if (complete && epoch->bucket_count)
+		complete = json_object_set_new(line, "comm_exposed_buckets_seconds", buckets_json(epoch)) == 0;
+	if (complete)
+		complete = json_object_set_new(line, "data_limit", json_string(limits[epoch->limit])) == 0 &&
+			   json_object_set_new(line, "data_diagnosis", json_string(epoch->diagnosis)) == 0 &&
+			   json_object_set_new(line, "loader_seconds", stages_json(&epoch->stages)) == 0 &&
+			   json_object_set_new(line, "read_ahead",
+					       json_integer((json_int_t)epoch->stages.read_ahead)) == 0;
+	if (complete)
+		return line;
+	json_decref(line);
+	return NULL;
+}
+
+int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beton_error *err)
+{
+	double percent = epoch->total_ns ? 100 / (double)epoch->total_ns : 0;
+	const uint64_t *ns = epoch->part_ns;
+	int result = metrics->fd >= 0 ? write_line(metrics, epoch_line(epoch), err) : BETON_OK;
+	uint64_t now = bt_now_ns();
+	bool last = epoch->at_step == metrics->total_steps;
+	if (result != BETON_OK ||
+	    (!last && metrics->epoch_printed_ns && now - metrics->epoch_printed_ns < PRINT_EVERY_NS))
+		return result;
+	metrics->epoch_printed_ns = now;
+	check_print(metrics, printf("epoch %" PRId64
+				    ": %.1f s, of which %.0f %% computing, %.0f %% waiting for data (limited by "
+				    "%s), %.0f %% exposed communication, %.0f %% evaluation, %.0f %% checkpoints\n",
+				    epoch->epoch, (double)epoch->total_ns / 1e9, percent * (double)ns[RUN_PART_COMPUTE],
+				    percent * (double)ns[RUN_PART_DATA], limits[epoch->limit],
+				    percent * (double)ns[RUN_PART_COMM], percent * (double)ns[RUN_PART_EVALUATION],
+				    percent * (double)ns[RUN_PART_CHECKPOINT]));
+	return BETON_OK;
+}

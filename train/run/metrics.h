@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of a run: one JSON object a line for each step and each evaluation, and short lines for people. */
+ * The log of a run: one JSON object a line for each step, evaluation and epoch, and short lines for people. */
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <beton/error.h>
+#include <beton/loader.h>
+
+#include "clock.h"
 
 /* steps and epochs count from 1. */
 typedef struct run_step_metrics {
@@ -36,10 +38,25 @@ typedef struct run_evaluation {
 	double val_seconds;
 } run_evaluation;
 
+/* Where the time of an epoch went, or of what a process did of it. */
+typedef struct run_epoch_metrics {
+	int64_t epoch;
+	int64_t at_step; /* the last that is done */
+	int64_t steps;
+	uint64_t total_ns; /* the sum of the parts */
+	uint64_t part_ns[RUN_PARTS];
+	const double *bucket_ms;   /* of RUN_PART_COMM, by bucket; borrowed */
+	int bucket_count;          /* 0: not known */
+	beton_bottleneck limit;    /* of the loader, in this epoch */
+	const char *diagnosis;     /* in words */
+	beton_loader_stats stages; /* the loader's, of this epoch */
+} run_epoch_metrics;
+
 typedef struct run_metrics {
 	int fd; /* -1: no log file */
 	const char *path;
 	uint64_t printed_ns;
+	uint64_t epoch_printed_ns;
 	int64_t total_steps;
 	beton_error print_error; /* code 0: standard output takes what is printed */
 } run_metrics;
@@ -59,10 +76,11 @@ typedef struct run_beginning {
 int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning *beginning, beton_error *err);
 void run_metrics_close(run_metrics *metrics);
 
-/* Write the line at once, and print for people: every evaluation, and a step every few seconds, the first and the last.
- * Errors: NO_SPACE, IO (naming the file). Where standard output fails, training is asked to stop and print_error says
- * why. */
+/* Write the line at once, and print for people: every evaluation; a step, and where the time of an epoch went, every
+ * few seconds, the first and the last. Errors: NO_SPACE, IO (naming the file). Where standard output fails, training is
+ * asked to stop and print_error says why. */
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err);
+int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beton_error *err);
 int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err);
 
 #endif

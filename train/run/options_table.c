@@ -111,21 +111,18 @@ const option_row run_rows[] = {
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels (required)",
 	    "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
-	    "`label`, "
-	    "or the first integer field. "
-	    "The samples of an epoch that do not fill a global batch are left out; each epoch leaves out others. "
-	    "Several files are one data set, one behind the other; their fields must be the same. "
-	    "A comma that is in a name of several has a backslash in front of it.",
+	    "`label`, or the first integer field. The samples of an epoch that do not fill a global batch are left "
+	    "out; each epoch leaves out others. Several files are one data set, one behind the other; their fields "
+	    "must be the same. A comma that is in a name of several has a backslash in front of it.",
 	    .none = false),
 	TEXT("data-weights", FIXED, data_weights, "X,...", NULL, "how often samples of each --data come",
-	     "One number for each file, in proportion to the others. "
-	     "In every 65536 positions each file comes as often as that says, at places that are drawn; its samples "
-	     "come in "
-	     "passes, each of which permutes them anew, as often as they are needed.",
+	     "One number for each file, in proportion to the others. In every 65536 positions each file comes as "
+	     "often as that says, at places that are drawn; its samples come in passes, each of which permutes them "
+	     "anew, as often as they are needed.",
 	     .none = true),
 	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
-	     "Where both files have names for their classes, a label must have the same name in both. "
-	     "An empty name means none, where the run that is resumed has one.",
+	     "Where both files have names for their classes, a label must have the same name in both. An empty name "
+	     "means none, where the run that is resumed has one.",
 	     .none = true),
 	ROW("recipe", FIXED, OPTION_NAME, recipe, "NAME|FILE", NULL, "options from a recipe, for all that is not given",
 	    "A name is that of a recipe which came with the program; a file is named with a slash, as in `./recipe`. "
@@ -133,12 +130,9 @@ const option_row run_rows[] = {
 	    .none = false),
 	TEXT("model", FIXED, model, "NAME", NULL, "%s (required)",
 	     "`airbench94` is the network of airbench94, for CIFAR-10, and takes pictures of 9 to 136 pixels a side; "
-	     "its "
-	     "first layer is computed before the first step, from 5000 pictures of --data that are spread evenly over "
-	     "it "
-	     "and cut as those of --val are. "
-	     "`resnet9` is that of FFCV's CIFAR-10 example, for pictures of 11 to 74 pixels a side. "
-	     "`resnet20` is for CIFAR. `resnet50` is version 1.5.",
+	     "its first layer is computed before the first step, from 5000 pictures of --data that are spread evenly "
+	     "over it and cut as those of --val are. `resnet9` is that of FFCV's CIFAR-10 example, for pictures of "
+	     "11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
 	     .name_at = dtrain_model_name),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
 	      "classes of the model (default: the data's highest label + 1)", NULL),
@@ -147,8 +141,8 @@ const option_row run_rows[] = {
 	GROUP("Length", NULL),
 	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL,
 	      "train X epochs, in whole steps; this or --steps is required",
-	      "Counted from the start of the run, not from where it was resumed. "
-	      "A fraction is possible, and ends with a whole step."),
+	      "Counted from the start of the run, not from where it was resumed. A fraction is possible, and ends "
+	      "with a whole step."),
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
 	      "Counted in the same way."),
 	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures per rank and step", NULL),
@@ -157,18 +151,15 @@ const option_row run_rows[] = {
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",
 	      "One rank trains in the process itself."),
 	TEXT("device", PLACE, device, "NAME[:INDEX]", "auto", "cuda, cpu, ref or auto, the fastest there is",
-	     "`cuda`: NVIDIA's GPUs, by a module that is loaded when it is asked for. `cpu`: oneDNN. "
-	     "`ref`: plain C, slow, to compare with. "
-	     "Each rank takes the GPU of its number among the ranks of its machine, unless an INDEX is given.",
+	     "`cuda`: NVIDIA's GPUs, by a module that is loaded when it is asked for. `cpu`: oneDNN. `ref`: plain C, "
+	     "slow, to compare with. Each rank takes the GPU of its number among the ranks of its machine, unless an "
+	     "INDEX is given.",
 	     .name_at = device_name),
 	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, for what is computed",
-	       "The type of activations and their gradients; parameters, their gradients, statistics and the loss stay "
-	       "in 32 "
-	       "bits. "
-	       "`tf32` is `f32` with the inputs of convolutions and products rounded where the device is faster then. "
-	       "With `fp16` the loss is scaled as torch.amp.GradScaler does, and steps whose gradients are not finite "
-	       "are "
-	       "left out; the scale is saved with checkpoints."),
+	       "The type of activations and their gradients; parameters, their gradients, statistics and the loss "
+	       "stay in 32 bits. `tf32` is `f32` with the inputs of convolutions and products rounded where the "
+	       "device is faster then. With `fp16` the loss is scaled as torch.amp.GradScaler does, and steps whose "
+	       "gradients are not finite are left out; the scale is saved with checkpoints."),
 	FLAG("deterministic", TOLD, deterministic, "the same bits in each run on the same device, where that is slower",
 	     "The versions of the device's libraries must be the same, too."),
 	FLAG("no-capture", FREE, no_capture, "put each step on a GPU op by op, not as a whole",
@@ -176,31 +167,27 @@ const option_row run_rows[] = {
 	FLAG("share-device", FREE, share_device, "let several ranks use one GPU",
 	     "For tests; each rank takes the first GPU unless an index is given."),
 	WHOLE("threads", PLACE, threads, "N", 0, 4096, "0", "compute threads per rank; 0 = its cores",
-	      "With 0, OMP_NUM_THREADS decides where it is set. "
-	      "They wait for each other many times in a step: where other processes use a quarter of their cores or "
-	      "more, "
-	      "that is said, once, as fewer threads may be several times faster then."),
+	      "With 0, OMP_NUM_THREADS decides where it is set. They wait for each other many times in a step: where "
+	      "other processes use a quarter of their cores or more, that is said, once, as fewer threads may be "
+	      "several times faster then."),
 	WHOLE("workers", FREE, workers, "N", 0, 4096, "0", "loader threads per rank; 0 = its cores",
 	      "They read and decode pictures."),
 	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "0", "TCP port where ranks meet; 0 = a free one", NULL),
 	TEXT("interface", FREE, interface, "NAME", NULL,
 	     "network interface between ranks (default: the one on the way to rank 0's machine)",
-	     "Rank 0's store listens on it, too; by default the store listens on all of them. "
-	     "Where NCCL_SOCKET_IFNAME is not set, it becomes that name.",
+	     "Rank 0's store listens on it, too; by default the store listens on all of them. Where "
+	     "NCCL_SOCKET_IFNAME is not set, it becomes that name.",
 	     .none = false),
 	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "30", "longest wait for another rank in a step",
-	      "After it the job is given up. "
-	      "Set-up, evaluation and saving have half an hour, finding rank 0's store has five minutes, joining has "
-	      "three. "
-	      "A rank of this program's own that is stopped (SIGSTOP) for ten seconds more ends the job in all of "
-	      "them, "
-	      "unless all ranks are. "
-	      "A device that is not done with a step 35 seconds after that ends the rank, too."),
+	      "After it the job is given up. Set-up, evaluation and saving have half an hour, finding rank 0's store "
+	      "has five minutes, joining has three. A rank of this program's own that is stopped (SIGSTOP) for ten "
+	      "seconds more ends the job in all of them, unless all ranks are. A device that is not done with a step "
+	      "35 seconds after that ends the rank, too."),
 
 	REALS("bucket-mb", TOLD, bucket_mb, "X", 1, 0, 4096, "0",
 	      "MiB of gradients that are reduced at once; 0 = 1 for the first, then 25",
-	      "A parameter is never cut, so a bucket may be larger. "
-	      "Where ranks reduce in a ring, sums of other buckets may differ in the last bits."),
+	      "A parameter is never cut, so a bucket may be larger. Where ranks reduce in a ring, sums of other "
+	      "buckets may differ in the last bits."),
 
 	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
 	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
@@ -208,16 +195,14 @@ const option_row run_rows[] = {
 	       "How the rate goes on after the warm-up."),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
 	      "of the first step, where the warm-up begins (default: --lr / its steps)",
-	      "From there it is a straight line to --lr at the first step behind the warm-up. "
-	      "By default the last step of the warm-up has --lr already. "
-	      "A warm-up is required; where that is rounded to no step at all, the run begins at --lr."),
+	      "From there it is a straight line to --lr at the first step behind the warm-up. By default the last "
+	      "step of the warm-up has --lr already. A warm-up is required; where that is rounded to no step at all, "
+	      "the run begins at --lr."),
 	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "where `linear` and `cosine` end", NULL),
 	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "the rate rises for that long",
-	      "It rises linearly; a fraction is possible. "
-	      "Only one of the three options for a warm-up may be given. "
+	      "It rises linearly; a fraction is possible. Only one of the three options for a warm-up may be given. "
 	      "With --schedule `linear` this is a triangle: the rate is changed in every step, reaches --lr when the "
-	      "warm-up "
-	      "ends, and falls in a straight line to --final-lr."),
+	      "warm-up ends, and falls in a straight line to --final-lr."),
 	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "0", "the same in steps", NULL),
 	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "the same as a share of the run",
 	      "Rounded to a step."),
@@ -231,11 +216,9 @@ const option_row run_rows[] = {
 	     "As recipes for ImageNet have it."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0", "every N steps go back to slow weights; 0 = never",
 	      "Slow weights beside the parameters and batch norm's statistics, as in Lookahead (Zhang et al. 2019): "
-	      "after "
-	      "every N steps they become d times slow + (1 - d) times weights, and training goes on from there; after "
-	      "the "
-	      "last step the slow weights are what is left. "
-	      "The factor d is 0.95 to the power of N, times the cube of the part of the steps that is done."),
+	      "after every N steps they become d times slow + (1 - d) times weights, and training goes on from "
+	      "there; after the last step the slow weights are what is left. The factor d is 0.95 to the power of N, "
+	      "times the cube of the part of the steps that is done."),
 	REALS("whiten-bias-epochs", TOLD, whiten_bias_epochs, "X", 1, 0, 1e6, "3",
 	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
@@ -243,23 +226,18 @@ const option_row run_rows[] = {
 
 	GROUP("Order and loading", NULL),
 	CHOICE("order", FIXED, order, "NAME", orders, "random", "of the training set: %s",
-	       "`random` is another permutation in each epoch. "
-	       "`quasi-random` puts --window-pages pages of the file together, drawn at random, and permutes their "
-	       "samples: "
-	       "for files larger than memory on disks that want to be read in order. "
-	       "`weighted` draws with replacement, `weighted-unique` without, by --weights. "
-	       "`balanced` comes in rounds, in each of which every class comes once. "
-	       "`list` is --indices as they stand. "
-	       "`ffcv-random` is FFCV's order, and `torch-distributed` PyTorch's DistributedSampler's, number for "
-	       "number."),
+	       "`random` is another permutation in each epoch. `quasi-random` puts --window-pages pages of the file "
+	       "together, drawn at random, and permutes their samples: for files larger than memory on disks that "
+	       "want to be read in order. `weighted` draws with replacement, `weighted-unique` without, by "
+	       "--weights. `balanced` comes in rounds, in each of which every class comes once. `list` is --indices "
+	       "as they stand. `ffcv-random` is FFCV's order, and `torch-distributed` PyTorch's "
+	       "DistributedSampler's, number for number."),
 	PATH("indices", PLACE, indices, "FILE", "the samples to train on, one number a line; none: all",
 	     "Any order is made of them alone; they may repeat. Samples count from 0, over all files of --data.",
 	     .none = true),
 	ROW("weights", PLACE, OPTION_NAME, weights, "FIELD|FILE", NULL, "of samples, for the orders that draw by them",
 	    "A field of --data with whole or real numbers; or a file, which is named with a slash, with one number a "
-	    "line: "
-	    "of each sample, or of each of --indices. "
-	    "A weight of 0 is never.",
+	    "line: of each sample, or of each of --indices. A weight of 0 is never.",
 	    .none = true),
 	TEXT("class-field", FIXED, class_field, "NAME", NULL, "classes of the order `balanced` (default: the label)",
 	     NULL, .none = true),
@@ -268,19 +246,19 @@ const option_row run_rows[] = {
 	      "length of an epoch where samples are drawn; 0 = as many as there are",
 	      "In the orders `weighted`, `weighted-unique` and `balanced`, and with --data-weights."),
 	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how files are read: %s",
-	       "`mmap` maps them; only for files that nobody cuts meanwhile, which ends the process. "
-	       "`threads` copies from the page cache, and threads read what is not there. "
-	       "`uring` is io_uring; where that is missing or forbidden, `threads`, which is said. "
-	       "`auto` is `uring` with --direct, else `threads`."),
+	       "`mmap` maps them into memory; a file that becomes shorter meanwhile ends the process. `threads` copies "
+	       "from the page cache, and a pool of threads reads what is not there. `uring` is io_uring; where the "
+	       "system forbids it, a message says so and `threads` takes its place. `auto` is `uring` with --direct, "
+	       "else `threads`."),
 	FLAG("direct", FREE, direct, "read past the page cache",
-	     "For files much larger than memory; where the file system cannot, through it, which is said."),
+	     "For files much larger than memory. Where the file system cannot do it, a message says so."),
 	WHOLE("read-ahead", FREE, read_ahead, "N", 0, 1024, "0",
-	      "samples that a loader thread reads ahead; 0 = as needed",
-	      "By itself that is none where the file is in memory, and grows while data is late."),
+	      "samples that each loader thread reads ahead; 0 = automatic",
+	      "The automatic number is 0 where the file is in memory, and grows while data is late."),
 	WHOLE("memory-limit", FREE, memory_limit, "N", 0, 1e15, "0", "bytes for each rank's loader; 0 = what it needs",
-	      "For its batches, for what is read ahead and kept of the files' metadata, and for decoding: of --data "
-	      "and of "
-	      "--val so much each. What cannot work is refused, with the least that can."),
+	      "It covers batches, what is read ahead, what is kept of the files' metadata, and decoding; the loaders "
+	      "of "
+	      "--data and --val have as much each. A limit that cannot work is refused, with the least that can."),
 	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
 	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
 
@@ -293,10 +271,9 @@ const option_row run_rows[] = {
 	REALS("flip", TOLD, flip, "P", 1, 0, 1, "0.5", "chance of a left-right flip in training", NULL),
 	CHOICE("flip-mode", TOLD, flip_mode, "NAME", flip_modes, "random",
 	       "random, or alternate: every picture's other side in every other epoch",
-	       "With `random` it is drawn for each epoch anew. "
-	       "With `alternate` it is drawn once for each picture: those drawn are flipped in the first epoch, the "
-	       "third, "
-	       "and so on, the others in those between, so that two epochs show every picture from both sides."),
+	       "With `random` it is drawn for each epoch anew. With `alternate` it is drawn once for each picture: "
+	       "those drawn are flipped in the first epoch, the third, and so on, the others in those between, so "
+	       "that two epochs show every picture from both sides."),
 	WHOLE("translate", TOLD, translate, "N", 0, 4096, "0", "moves training pictures by up to N pixels",
 	      "In both directions, every place being equally likely."),
 	CHOICE("translate-fill", TOLD, translate_fill, "NAME", fills, "mean",
@@ -311,13 +288,9 @@ const option_row run_rows[] = {
 	CHOICE("tta", TOLD, tta, "NAME", ttas, "none",
 	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved)",
 	       "With `flip` the logits of a validation picture and those of its mirror image are added, before its "
-	       "class "
-	       "and loss are computed. "
-	       "With `flip-shift` they are computed of a mean: half of it is the mean of these two, half of it that of "
-	       "four "
-	       "others, the picture moved by one pixel to the lower right and to the upper left (its edges being "
-	       "mirrored), "
-	       "and the mirror images of these."),
+	       "class and loss are computed. With `flip-shift` they are computed of a mean: half of it is the mean "
+	       "of these two, half of it that of four others, the picture moved by one pixel to the lower right and "
+	       "to the upper left (its edges being mirrored), and the mirror images of these."),
 	REALS("mean", TOLD, mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53", "subtracted, on the scale 0..255",
 	      "The default is ImageNet's."),
 	REALS("std", TOLD, std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375", "then divided by",
@@ -326,10 +299,8 @@ const option_row run_rows[] = {
 	GROUP("Output", NULL),
 	/* torchrun takes what its own options begin with for them, and has --log-dir. */
 	PATH("log", FREE, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
-	     "Lines are added to the file: see LOG. "
-	     "Without --resume the file must be new, or empty; with it one that is there has to begin with a line of a "
-	     "log. "
-	     "An empty name means none, as for --val.",
+	     "Lines are added to the file: see LOG. Without --resume the file must be new, or empty; with it one "
+	     "that is there has to begin with a line of a log. An empty name means none, as for --val.",
 	     .none = true, .alias = "log-file"),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end",
@@ -340,8 +311,7 @@ const option_row run_rows[] = {
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin",
 	       "See RESUMING. Where there is none it is an error, or with `auto` the beginning of a run, so that a "
-	       "scheduler "
-	       "can give the same command each time."),
+	       "scheduler can give the same command each time."),
 	FLAG("help", FREE, help, "show this and exit (-h)", NULL),
 	FLAG("version", FREE, version, "show the version and exit (-V)", NULL),
 };

@@ -194,7 +194,7 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: holds %" PRIu64 " samples, fewer than one step needs (--batch-size %" PRId64
+			       "%s: an epoch has %" PRIu64 " samples, fewer than one step needs (--batch-size %" PRId64
 			       " on %d ranks)",
 			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
 			       options->batch_size, world_size);

@@ -4,13 +4,26 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "busy.h"
+#include "clock.h"
 #include "common/system.h"
 #include "evaluate.h"
 #include "groups.h"
 #include "step.h"
 #include "told.h"
+
+/* What is measured of an epoch, or of the part that is done of it here. */
+struct epoch {
+	run_clock clock;
+	int64_t number;
+	int64_t first_step; /* steps that were done before */
+	beton_loader_stats before;
+	double *bucket_ms; /* exposed, by bucket */
+	int bucket_count;  /* 0: the group does not tell */
+};
 
 struct training {
 	run_session *session;
@@ -20,7 +33,9 @@ struct training {
 	dtrain_schedule schedule;
 	dtrain_position launched; /* the session's position is that of what is settled */
 	uint64_t step_began_ns;
-	uint64_t trained_ns;    /* without evaluations */
+	uint64_t trained_ns; /* without evaluations */
+	double waited_ms;    /* for data, since a step was settled */
+	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* an epoch's end and the next one's beginning are the same step */
 	bool stop;              /* some rank was told to */
@@ -56,6 +71,8 @@ static int launch_step(struct training *training, beton_error *err)
 	beton_batch *batch = NULL;
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_next(training->iterator, &batch, -1, err);
+	double waited_ms = milliseconds(bt_now_ns() - began);
+	training->waited_ms += waited_ms;
 	if (result == BETON_END)
 		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at position %" PRId64,
 			       position->position);
@@ -67,10 +84,23 @@ static int launch_step(struct training *training, beton_error *err)
 		return result;
 	}
 	result = run_stepper_launch(training->stepper, batch, position->step,
-				    dtrain_schedule_lr(&training->schedule, position->step),
-				    milliseconds(bt_now_ns() - began), err);
+				    dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 	advance(session, position);
 	return result == BETON_OK ? look_ahead(training, err) : result;
+}
+
+/* A device that works while this process goes on waits for data only when it has nothing to do. */
+static void account_step(struct training *training, const run_step_result *result)
+{
+	run_session *session = training->session;
+	double took_ms = milliseconds(bt_now_ns() - training->step_began_ns);
+	double busy_ms = session->staged ? result->device_ms : result->launch_ms;
+	double idle_ms = took_ms > busy_ms ? took_ms - busy_ms : 0;
+	run_clock_add_step(&training->epoch.clock, training->waited_ms < idle_ms ? training->waited_ms : idle_ms,
+			   busy_ms - result->exposed_ms, result->exposed_ms);
+	training->waited_ms = 0;
+	for (int i = 0; i < training->epoch.bucket_count; i++)
+		training->epoch.bucket_ms[i] += dtrain_ddp_bucket_exposed_ms(session->ddp, i);
 }
 
 static int log_step(struct training *training, const run_step_result *result, beton_error *err)
@@ -123,6 +153,7 @@ static int settle_step(struct training *training, beton_error *err)
 		return bt_fail(err, BETON_DIVERGED,
 			       "step %" PRId64 ": the loss is not finite (a lower --lr or a longer warm-up may help)",
 			       session->position.step + 1);
+	account_step(training, &step);
 	tell_of_busy_cores(training);
 	result = log_step(training, &step, err);
 	advance(session, &session->position);
@@ -147,7 +178,10 @@ static int save(struct training *training, beton_error *err)
 		return BETON_OK;
 	training->saved_step = position->step;
 	training->saved_position = position->position;
-	return run_session_save(training->session, err);
+	run_clock_enter(&training->epoch.clock, RUN_PART_CHECKPOINT);
+	int result = run_session_save(training->session, err);
+	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
+	return result;
 }
 
 static bool is_over(const run_session *session, const dtrain_position *position)
@@ -172,6 +206,7 @@ static int step_and_save(struct training *training, beton_error *err)
 	result = drain(training, err);
 	if (result == BETON_OK)
 		result = save(training, err);
+	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
 	return result;
 }
@@ -189,11 +224,13 @@ static int run_steps(struct training *training, beton_error *err)
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
 					 (uint64_t)launched->position, err);
+	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
 	while (result == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
 		result = step_and_save(training, err);
 	if (result == BETON_OK)
 		result = drain(training, err);
+	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	beton_iterator_close(&training->iterator);
 	training->trained_ns += bt_now_ns() - began;
 	return result;
@@ -210,9 +247,11 @@ static int evaluate(struct training *training, beton_error *err)
 	if (session->position.position == 0 && session->position.epoch > 0)
 		evaluation.epoch--;
 	uint64_t began = bt_now_ns();
+	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	int result = run_evaluate(session, &evaluation, &training->stop, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
+	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	if (result == BETON_OK && !training->stop && session->rank == 0)
 		result = run_metrics_evaluation(training->metrics, &evaluation, err);
 	return result;
@@ -224,6 +263,76 @@ static void close_epoch(run_session *session)
 		session->position.epoch++;
 		session->position.position = 0;
 	}
+}
+
+static int begin_epoch(struct training *training, beton_error *err)
+{
+	const run_session *session = training->session;
+	int buckets = session->staged ? 0 : dtrain_ddp_bucket_count(session->ddp);
+	struct epoch *epoch = &training->epoch;
+	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets + 1, sizeof(*epoch->bucket_ms))))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an epoch's figures");
+	memset(epoch->bucket_ms, 0, (size_t)buckets * sizeof(*epoch->bucket_ms));
+	epoch->bucket_count = buckets;
+	epoch->number = session->position.epoch + 1;
+	epoch->first_step = session->position.step;
+	epoch->before.struct_size = sizeof(epoch->before);
+	beton_loader_get_stats(session->train_loader, &epoch->before);
+	run_clock_begin(&epoch->clock);
+	return BETON_OK;
+}
+
+static beton_loader_stats subtract(const beton_loader_stats *now, const beton_loader_stats *before)
+{
+	return (beton_loader_stats){.order_ns = now->order_ns - before->order_ns,
+				    .submit_ns = now->submit_ns - before->submit_ns,
+				    .read_ns = now->read_ns - before->read_ns,
+				    .verify_ns = now->verify_ns - before->verify_ns,
+				    .decode_ns = now->decode_ns - before->decode_ns,
+				    .transform_ns = now->transform_ns - before->transform_ns,
+				    .batch_ns = now->batch_ns - before->batch_ns,
+				    .idle_ns = now->idle_ns - before->idle_ns,
+				    .read_ahead = now->read_ahead};
+}
+
+static int end_epoch(struct training *training, beton_error *err)
+{
+	const run_session *session = training->session;
+	struct epoch *epoch = &training->epoch;
+	beton_loader_stats now = {.struct_size = sizeof(now)};
+	char diagnosis[512];
+	run_epoch_metrics metrics = {.epoch = epoch->number,
+				     .at_step = session->position.step,
+				     .steps = session->position.step - epoch->first_step,
+				     .bucket_ms = epoch->bucket_ms,
+				     .bucket_count = epoch->bucket_count,
+				     .diagnosis = diagnosis};
+	if (session->rank != 0 || metrics.steps == 0)
+		return BETON_OK;
+	metrics.limit =
+		beton_loader_diagnose_since(session->train_loader, &epoch->before, diagnosis, sizeof(diagnosis));
+	beton_loader_get_stats(session->train_loader, &now);
+	metrics.stages = subtract(&now, &epoch->before);
+	metrics.total_ns = run_clock_end(&epoch->clock);
+	memcpy(metrics.part_ns, epoch->clock.ns, sizeof(metrics.part_ns));
+	return run_metrics_epoch(training->metrics, &metrics, err);
+}
+
+/* What is left of an epoch, with its evaluation and its checkpoint. */
+static int train_epoch(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	int result = begin_epoch(training, err);
+	if (result == BETON_OK)
+		result = run_steps(training, err);
+	if (result == BETON_OK && !training->stop)
+		result = evaluate(training, err);
+	/* An epoch whose evaluation was interrupted stays open: it is evaluated when the run is resumed. */
+	if (result == BETON_OK && !training->stop)
+		close_epoch(session);
+	if (result == BETON_OK)
+		result = save(training, err);
+	return result == BETON_OK ? end_epoch(training, err) : result;
 }
 
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
@@ -246,19 +355,13 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	watch_cores(&training);
 	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
-	do {
-		result = run_steps(&training, err);
-		if (result == BETON_OK && !training.stop)
-			result = evaluate(&training, err);
-		/* An epoch whose evaluation was interrupted stays open: it is evaluated when the run is resumed. */
-		if (result == BETON_OK && !training.stop)
-			close_epoch(session);
-		if (result == BETON_OK)
-			result = save(&training, err);
-	} while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
+	do
+		result = train_epoch(&training, err);
+	while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
 	if (result != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
 	run_stepper_close(&training.stepper);
+	free(training.epoch.bucket_ms);
 	*stopped = training.stop ? dtrain__told_number(session->store) : 0;
 	return result;
 }

@@ -58,7 +58,7 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 	add.apply = add_batch;
 	add.context = sums;
 	loader.batch_size = BATCH;
-	run_loading_set_means(options, &loader);
+	run_loading_set_reading(options, &loader);
 	loader.indices = indices;
 	loader.num_indices = count;
 	loader.fields = fields;

@@ -639,6 +639,10 @@ BETON_API void beton_loader_bad_samples(const beton_loader *loader, uint64_t *id
  * size bytes (512 suffice). text may be NULL. */
 BETON_API beton_bottleneck beton_loader_diagnose(const beton_loader *loader, char *text, size_t size);
 
+/* The same of what was done since `before`, which beton_loader_get_stats gave of this loader. */
+BETON_API beton_bottleneck beton_loader_diagnose_since(const beton_loader *loader, const beton_loader_stats *before,
+						       char *text, size_t size);
+
 BETON_API void beton_loader_get_stats(const beton_loader *loader, beton_loader_stats *stats);
 
 /* The options in force, with defaults, number of threads, engine and filter filled in; valid until close. Arrays that

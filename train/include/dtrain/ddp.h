@@ -81,6 +81,11 @@ typedef struct dtrain_ddp_step {
  * when this says so. */
 BETON_API int dtrain_ddp_get_step(dtrain_ddp *ddp, dtrain_ddp_step *out, beton_error *err);
 
+/* Of the step that was finished last, where the host waits for the buckets: the milliseconds of exposed_ms that it
+ * waited for this bucket, behind those before it. 0 where the group is stream-ordered: its marks tell of all buckets
+ * together. index: 0 .. dtrain_ddp_bucket_count - 1. */
+BETON_API double dtrain_ddp_bucket_exposed_ms(const dtrain_ddp *ddp, int index);
+
 /* Averages floating-point buffers over the ranks (batch norm's running statistics, not fixed weights), before
  * evaluation and checkpoints, for what is put on the stream afterwards. */
 BETON_API int dtrain_ddp_sync_buffers(dtrain_ddp *ddp, dtrain_stream *stream, beton_error *err);
