@@ -348,6 +348,20 @@ static int open_ddp(run_session *session, beton_error *err)
 	return dtrain_ddp_create(session->group, session->params, &ddp, &session->ddp, err);
 }
 
+/* Each rank may have the files in a place of its own, but the global batch is drawn from the same samples. */
+static int compare_data(const run_session *session, const dtrain_position *first, beton_error *err)
+{
+	const run_files *data = &session->options->data;
+	const dtrain_position *ours = &session->position;
+	if (ours->data_samples == first->data_samples && ours->data_fingerprint == first->data_fingerprint)
+		return BETON_OK;
+	return bt_fail(err, BETON_MISMATCH,
+		       "--data: %s is not what rank 0 trains on: it has %" PRIu64 " samples and fingerprint %016" PRIx64
+		       ", not %" PRIu64 " and %016" PRIx64,
+		       data->count == 1 ? data->paths[0] : "what is given", ours->data_samples, ours->data_fingerprint,
+		       first->data_samples, first->data_fingerprint);
+}
+
 /* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with ddp. */
 static int share_start(run_session *session, beton_error *err)
 {
@@ -362,6 +376,8 @@ static int share_start(run_session *session, beton_error *err)
 	int result = dtrain_broadcast(session->slow_group, &start, sizeof(start), DTRAIN_U8, 0, NULL, &work, err);
 	if (result == BETON_OK)
 		result = wait_for(work, err);
+	if (result == BETON_OK)
+		result = compare_data(session, &start.position, err);
 	if (result == BETON_OK) {
 		session->position = start.position;
 		session->resumed = start.resumed != 0;
