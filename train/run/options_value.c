@@ -169,8 +169,8 @@ static char *escape(const char *path)
 
 static char *full_paths(const run_files *files)
 {
-	char *all = files->count == 1 ? full_path(files->paths[0]) : strdup("");
-	for (int i = 0; files->count > 1 && i < files->count && all; i++) {
+	char *all = strdup("");
+	for (int i = 0; i < files->count && all; i++) {
 		char *path = full_path(files->paths[i]);
 		char *escaped = path ? escape(path) : NULL;
 		char *longer = escaped ? bt_format("%s%s%s", all, i ? "," : "", escaped) : NULL;
