@@ -11,6 +11,8 @@
 #include "run/safetensors.h"
 #include "temporary.h"
 
+static const char *golden; /* the folder of files from elsewhere */
+
 static int start(void **state)
 {
 	(void)state;
@@ -89,6 +91,47 @@ static void slow_weights_come_back(void **state)
 	unmake(&from);
 	unmake(&to);
 	unmake(&without);
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+	char command[700];
+	snprintf(command, sizeof(command), "cmp %s %s", a, b);
+	assert_int_equal(system(command), 0);
+}
+
+/* The format of one file for each set stays: a stored checkpoint is read, and the same saved anew has its bytes. */
+static void stored_checkpoint(void **state)
+{
+	(void)state;
+	static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+	setup from = make(1, 5), to = make(2, 5);
+	beton_error err = {0};
+	int64_t count;
+	assert_int_equal(dtrain_lookahead_create(from.params, &from.lookahead, &err), BETON_OK);
+	assert_int_equal(dtrain_lookahead_create(to.params, &to.lookahead, &err), BETON_OK);
+	float *slow = slow_of(&from, &count);
+	for (int64_t i = 0; i < count; i++)
+		slow[i] = 0.25f * (float)i;
+	dtrain_position position = at_step(120);
+	position.scaler[DTRAIN_SCALER_SCALE] = 32768;
+	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = 7;
+	assert_int_equal(dtrain_checkpoint_save("c/d", 0, from.params, from.sgd, from.lookahead, &position,
+						"{\"lr\": 0.1, \"model\": \"mlp\", \"tta\": null}", from.stream, &err),
+			 BETON_OK);
+	for (int i = 0; i < 3; i++) {
+		char ours[300], theirs[300];
+		snprintf(ours, sizeof(ours), STEP "/%s", files[i]);
+		snprintf(theirs, sizeof(theirs), "%s/step-000000000120/%s", golden, files[i]);
+		assert_same_file(ours, theirs);
+	}
+	char path[300];
+	snprintf(path, sizeof(path), "%s/step-000000000120", golden);
+	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_same(&from, &to);
+	unmake(&from);
+	unmake(&to);
 }
 
 static void names_are_torchvisions(void **state)
@@ -301,14 +344,18 @@ static void impossible_folders(void **state)
 	unmake(&made);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char folder[256];
+	if (argc != 2)
+		return 2;
+	golden = argv[1];
 	if (temporary_enter(folder) != 0)
 		return 1;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(round_trip, start),
 		cmocka_unit_test_setup(slow_weights_come_back, start),
+		cmocka_unit_test_setup(stored_checkpoint, start),
 		cmocka_unit_test_setup(names_are_torchvisions, start),
 		cmocka_unit_test_setup(another_model_is_named, start),
 		cmocka_unit_test_setup(keeps_the_newest, start),
