@@ -9,7 +9,7 @@
 
 #include <beton/loader.h>
 
-#include "run/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 enum { FILTERS = 24, PATCH = 12 };
 
@@ -19,22 +19,22 @@ static float bias[FILTERS];
 
 static int read_tensor(const safetensors_file *file, const char *name, void *to, size_t bytes, beton_error *err)
 {
-	const safetensors_entry *entry = safetensors_find(file, name);
+	const safetensors_entry *entry = dtrain__safetensors_find(file, name);
 	if (entry && entry->bytes == bytes)
-		return safetensors_read(file, entry, to, err);
+		return dtrain__safetensors_read(file, entry, to, err);
 	return snprintf(err->message, sizeof(err->message), "no %s of %zu bytes", name, bytes);
 }
 
 static int read_layer(const char *path, beton_error *err)
 {
 	safetensors_file file;
-	int result = safetensors_open(&file, path, err);
+	int result = dtrain__safetensors_open(&file, path, err);
 	if (result != BETON_OK)
 		return result;
 	result = read_tensor(&file, "0.weight", weights, sizeof(weights), err);
 	if (result == BETON_OK)
 		result = read_tensor(&file, "0.bias", bias, sizeof(bias), err);
-	safetensors_close(&file);
+	dtrain__safetensors_close(&file);
 	return result;
 }
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common/system.h"
-#include "temporary.h"
+#include "../temporary.h"
 
 static int refused_with; /* what exchanging two names fails with; 0: it does not */
 static long calls;
@@ -124,7 +124,7 @@ static void must_save(const setup *made, int64_t step, int keep)
 static void must_load(const setup *to)
 {
 	beton_error err = {0};
-	if (dtrain_checkpoint_load(STEP, to->params, to->sgd, NULL, to->stream, &err) != BETON_OK)
+	if (load(to, STEP, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 }
 

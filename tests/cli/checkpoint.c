@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 #include "common/system.h"
-#include "run/safetensors.h"
-#include "temporary.h"
+#include "checkpoint/safetensors.h"
+#include "../temporary.h"
 
 static const char *golden; /* the folder of files from elsewhere */
 
@@ -33,18 +33,18 @@ static void round_trip(void **state)
 	assert_int_equal(dtrain_checkpoint_latest("c/d", INT64_MAX, &path, &step, &err), BETON_OK);
 	assert_string_equal(path, STEP);
 	assert_int_equal(step, 120);
-	dtrain_position expected = at_step(120);
-	dtrain_position position = {.struct_size = sizeof(position)};
-	assert_int_equal(dtrain_checkpoint_read_position(path, &position, NULL, &err), BETON_OK);
+	run_position expected = at_step(120);
+	run_position position = {0};
+	assert_int_equal(run_position_read(path, &position, NULL, &err), BETON_OK);
 	assert_memory_equal(&position, &expected, sizeof(position));
-	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
+	if (load(&to, path, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	assert_same(&from, &to);
 	free(path);
 	/* The same step again replaces it. */
 	setup third = make(3, 5);
 	assert_int_equal(save(&third, 120, 0, &err), BETON_OK);
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err), BETON_OK);
+	assert_int_equal(load(&to, STEP, &err), BETON_OK);
 	assert_same(&third, &to);
 	unmake(&from);
 	unmake(&to);
@@ -69,10 +69,9 @@ static void slow_weights_come_back(void **state)
 		saved[i] = 0.25f * (float)i;
 	assert_int_equal(save(&from, 120, 0, &err), BETON_OK);
 	/* A run without slow weights has no use for them, and one with them cannot do without. */
-	assert_int_equal(dtrain_checkpoint_load(STEP, without.params, without.sgd, NULL, without.stream, &err),
-			 BETON_STATE);
+	assert_int_equal(load(&without, STEP, &err), BETON_STATE);
 	assert_non_null(strstr(err.message, "saved with Lookahead's slow weights"));
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err), BETON_OK);
+	assert_int_equal(load(&to, STEP, &err), BETON_OK);
 	assert_same(&from, &to);
 	for (int i = 0; i < dtrain_params_count(to.params); i++) {
 		const dtrain_param *param = dtrain_params_at(to.params, i);
@@ -86,7 +85,7 @@ static void slow_weights_come_back(void **state)
 				    (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
 	}
 	assert_int_equal(save(&without, 120, 0, &err), BETON_OK);
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, &err), BETON_STATE);
+	assert_int_equal(load(&to, STEP, &err), BETON_STATE);
 	assert_non_null(strstr(err.message, "saved without Lookahead's slow weights"));
 	unmake(&from);
 	unmake(&to);
@@ -113,11 +112,12 @@ static void stored_checkpoint(void **state)
 	float *slow = slow_of(&from, &count);
 	for (int64_t i = 0; i < count; i++)
 		slow[i] = 0.25f * (float)i;
-	dtrain_position position = at_step(120);
+	run_position position = at_step(120);
 	position.scaler[DTRAIN_SCALER_SCALE] = 32768;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = 7;
-	assert_int_equal(dtrain_checkpoint_save("c/d", 0, from.params, from.sgd, from.lookahead, &position,
-						"{\"lr\": 0.1, \"model\": \"mlp\", \"tta\": null}", from.stream, &err),
+	const run_weights weights = weights_of(&from);
+	assert_int_equal(run_weights_save(&weights, "c/d", 0, &position,
+					  "{\"lr\": 0.1, \"model\": \"mlp\", \"tta\": null}", NULL, &err),
 			 BETON_OK);
 	for (int i = 0; i < 3; i++) {
 		char ours[300], theirs[300];
@@ -127,7 +127,7 @@ static void stored_checkpoint(void **state)
 	}
 	char path[300];
 	snprintf(path, sizeof(path), "%s/step-000000000120", golden);
-	if (dtrain_checkpoint_load(path, to.params, to.sgd, to.lookahead, to.stream, &err) != BETON_OK)
+	if (load(&to, path, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	assert_same(&from, &to);
 	unmake(&from);
@@ -140,25 +140,25 @@ static void names_are_torchvisions(void **state)
 	setup made = make(1, 5);
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	safetensors_file file;
-	assert_int_equal(safetensors_open(&file, STEP "/model.safetensors", NULL), BETON_OK);
+	assert_int_equal(dtrain__safetensors_open(&file, STEP "/model.safetensors", NULL), BETON_OK);
 	assert_int_equal(file.count, 8);
-	const safetensors_entry *tracked = safetensors_find(&file, "bn.num_batches_tracked");
+	const safetensors_entry *tracked = dtrain__safetensors_find(&file, "bn.num_batches_tracked");
 	assert_non_null(tracked);
 	assert_int_equal(tracked->dtype, DTRAIN_I64);
 	assert_int_equal(tracked->shape.ndim, 0);
 	int64_t batches;
-	assert_int_equal(safetensors_read(&file, tracked, &batches, NULL), BETON_OK);
+	assert_int_equal(dtrain__safetensors_read(&file, tracked, &batches, NULL), BETON_OK);
 	assert_int_equal(batches, 120);
-	assert_non_null(safetensors_find(&file, "bn.running_var"));
-	const safetensors_entry *fixed = safetensors_find(&file, "conv.weight");
+	assert_non_null(dtrain__safetensors_find(&file, "bn.running_var"));
+	const safetensors_entry *fixed = dtrain__safetensors_find(&file, "conv.weight");
 	assert_non_null(fixed);
 	assert_int_equal(fixed->shape.ndim, 4);
 	assert_int_equal(fixed->shape.dim[1], 3);
-	safetensors_close(&file);
-	assert_int_equal(safetensors_open(&file, STEP "/optimizer.safetensors", NULL), BETON_OK);
-	assert_non_null(safetensors_find(&file, "fc.weight.momentum"));
+	dtrain__safetensors_close(&file);
+	assert_int_equal(dtrain__safetensors_open(&file, STEP "/optimizer.safetensors", NULL), BETON_OK);
+	assert_non_null(dtrain__safetensors_find(&file, "fc.weight.momentum"));
 	assert_int_equal(file.count, 4);
-	safetensors_close(&file);
+	dtrain__safetensors_close(&file);
 	unmake(&made);
 }
 
@@ -170,8 +170,7 @@ static void another_model_is_named(void **state)
 	setup before = make(2, 6);
 	beton_error err;
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
-	assert_int_equal(dtrain_checkpoint_load(STEP, wider.params, wider.sgd, wider.lookahead, wider.stream, &err),
-			 BETON_MISMATCH);
+	assert_int_equal(load(&wider, STEP, &err), BETON_MISMATCH);
 	assert_non_null(strstr(err.message, "fc.weight"));
 	assert_non_null(strstr(err.message, "[5, 3]"));
 	assert_non_null(strstr(err.message, "[6, 3]"));
@@ -252,7 +251,7 @@ static void every_bit_is_guarded(void **state)
 			assert_int_equal(pread(fd, &byte, 1, bit / 8), 1);
 			byte ^= (unsigned char)(1 << bit % 8);
 			assert_int_equal(pwrite(fd, &byte, 1, bit / 8), 1);
-			int result = dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL);
+			int result = load(&to, STEP, NULL);
 			/* White space of the state may change. */
 			if (f == 2 && result == BETON_OK)
 				harmless++;
@@ -270,7 +269,7 @@ static void every_bit_is_guarded(void **state)
 		close(fd);
 		assert_true(harmless < size / 4);
 	}
-	assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL), BETON_OK);
+	assert_int_equal(load(&to, STEP, NULL), BETON_OK);
 	unmake(&made);
 	unmake(&to);
 	unmake(&before);
@@ -283,15 +282,13 @@ static void missing_files_and_truncation(void **state)
 	beton_error err;
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	assert_int_equal(truncate(STEP "/optimizer.safetensors", 100), 0);
-	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.lookahead, made.stream, &err),
-			 BETON_TRUNCATED);
+	assert_int_equal(load(&made, STEP, &err), BETON_TRUNCATED);
 	assert_non_null(strstr(err.message, "optimizer.safetensors"));
 	assert_int_equal(unlink(STEP "/model.safetensors"), 0);
-	assert_int_equal(dtrain_checkpoint_load(STEP, made.params, made.sgd, made.lookahead, made.stream, &err),
-			 BETON_NOT_FOUND);
+	assert_int_equal(load(&made, STEP, &err), BETON_NOT_FOUND);
 	assert_int_equal(truncate(STEP "/state.json", 0), 0);
-	dtrain_position position = {.struct_size = sizeof(position)};
-	assert_int_equal(dtrain_checkpoint_read_position(STEP, &position, NULL, &err), BETON_FORMAT);
+	run_position position = {0};
+	assert_int_equal(run_position_read(STEP, &position, NULL, &err), BETON_FORMAT);
 	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
 	assert_int_equal(save(&made, 120, 0, NULL), BETON_OK);
 	assert_int_equal(dtrain_checkpoint_set_aside(STEP, &err), BETON_OK);
@@ -319,8 +316,7 @@ static void full_disk(void **state)
 			fail_msg("a limit of %ld bytes was not felt", (long)limit);
 		assert_int_equal(result, BETON_NO_SPACE);
 		assert_int_equal(count_in("c/d", ""), 1);
-		assert_int_equal(dtrain_checkpoint_load(STEP, to.params, to.sgd, to.lookahead, to.stream, NULL),
-				 BETON_OK);
+		assert_int_equal(load(&to, STEP, NULL), BETON_OK);
 	}
 	unmake(&made);
 	unmake(&to);
@@ -331,13 +327,13 @@ static void impossible_folders(void **state)
 	(void)state;
 	setup made = make(1, 5);
 	beton_error err;
-	dtrain_position position = at_step(1);
+	const run_weights weights = weights_of(&made);
+	run_position position = at_step(1);
 	int fd = open("file", O_WRONLY | O_CREAT, 0666);
 	close(fd);
 	static const char *const folders[] = {"file", "file/inside", "", "/proc/nothing/here"};
 	for (int i = 0; i < 4; i++) {
-		int result = dtrain_checkpoint_save(folders[i], 0, made.params, made.sgd, made.lookahead, &position,
-						    NULL, made.stream, &err);
+		int result = run_weights_save(&weights, folders[i], 0, &position, NULL, NULL, &err);
 		assert_int_not_equal(result, BETON_OK);
 		assert_int_equal(err.code, result);
 	}

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include <dtrain/checkpoint.h>
+#include "run/weights.h"
 
 /* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. */
 typedef struct setup {
@@ -66,27 +66,38 @@ static inline void unmake(setup *made)
 	dtrain_device_close(&made->device);
 }
 
-static inline dtrain_position at_step(int64_t step)
+static inline run_position at_step(int64_t step)
 {
-	return (dtrain_position){.struct_size = sizeof(dtrain_position),
-				 .step = step,
-				 .epoch = 1,
-				 .position = 640,
-				 .seed = UINT64_MAX,
-				 .world_size = 4,
-				 .batch_size = 8,
-				 .model = "mlp",
-				 .classes = 10,
-				 .data_samples = 1000,
-				 .data_fingerprint = UINT64_MAX,
-				 .data_class_names = 1};
+	return (run_position){.step = step,
+			      .epoch = 1,
+			      .position = 640,
+			      .seed = UINT64_MAX,
+			      .world_size = 4,
+			      .batch_size = 8,
+			      .model = "mlp",
+			      .classes = 10,
+			      .data_samples = 1000,
+			      .data_fingerprint = UINT64_MAX,
+			      .data_class_names = 1};
+}
+
+static inline run_weights weights_of(const setup *made)
+{
+	return (run_weights){
+		.params = made->params, .sgd = made->sgd, .lookahead = made->lookahead, .stream = made->stream};
+}
+
+static inline int load(const setup *to, const char *path, beton_error *err)
+{
+	const run_weights weights = weights_of(to);
+	return run_weights_load(&weights, path, err);
 }
 
 static inline int save(const setup *made, int64_t step, int keep, beton_error *err)
 {
-	dtrain_position position = at_step(step);
-	return dtrain_checkpoint_save("c/d", keep, made->params, made->sgd, made->lookahead, &position, NULL,
-				      made->stream, err);
+	const run_weights weights = weights_of(made);
+	run_position position = at_step(step);
+	return run_weights_save(&weights, "c/d", keep, &position, NULL, NULL, err);
 }
 
 static inline void assert_same(const setup *a, const setup *b)

@@ -12,6 +12,7 @@
 
 #include "common/system.h"
 #include "options_table.h"
+#include "position.h"
 #include "resume.h"
 
 /* ---- texts and JSON ---- */
@@ -154,7 +155,7 @@ void run_options_free(run_options *options)
 }
 
 /* The newest checkpoint that tells its position; the others are for run_resume to report and to put out of the way. */
-static int find_newest(const char *dir, char **path, dtrain_position *position, char **json, beton_error *err)
+static int find_newest(const char *dir, char **path, run_position *position, char **json, beton_error *err)
 {
 	beton_error damage = {0};
 	int64_t step = INT64_MAX;
@@ -166,7 +167,7 @@ static int find_newest(const char *dir, char **path, dtrain_position *position, 
 			return damage.code == BETON_NOT_FOUND ? BETON_FORMAT : damage.code;
 		}
 		if (result == BETON_OK)
-			result = dtrain_checkpoint_read_position(*path, position, json, err);
+			result = run_position_read(*path, position, json, err);
 		if (result == BETON_OK || !*path)
 			return result;
 		free(*path);
@@ -212,7 +213,7 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 }
 
 /* A step takes as many pictures as before, whatever ranks there are, unless somebody wants it otherwise. */
-static int share_batch(run_options *options, const dtrain_position *position, beton_error *err)
+static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
 	int64_t all = (int64_t)position->batch_size * position->world_size;
 	int batch = run_row_find("batch-size");
@@ -269,7 +270,7 @@ static int find_changes(run_options *options, const bool known[RUN_ROWS_MAX], be
 	return result;
 }
 
-static int take_saved(run_options *options, int argc, char **argv, int world_size, const dtrain_position *position,
+static int take_saved(run_options *options, int argc, char **argv, int world_size, const run_position *position,
 		      beton_error *err)
 {
 	bool known[RUN_ROWS_MAX] = {false};
@@ -293,7 +294,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err)
 {
-	dtrain_position position = {.struct_size = sizeof(position)};
+	run_position position = {0};
 	char *path = NULL, *json = NULL;
 	const char *dir = options->checkpoint;
 	int result = find_newest(dir, &path, &position, &json, err);

@@ -10,9 +10,9 @@
 #include "session.h"
 
 /* A copy may stand anywhere. What the checkpoint or the file does not tell is not compared. */
-static int check_data(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
+static int check_data(const run_session *session, const char *path, const run_position *found, beton_error *err)
 {
-	const dtrain_position *ours = &session->position;
+	const run_position *ours = &session->position;
 	const run_saved *saved = session->options->saved;
 	const char *before = saved ? saved->texts[run_row_find("data")] : NULL;
 	const run_files *now = &session->options->data;
@@ -37,9 +37,9 @@ static int check_data(const run_session *session, const char *path, const dtrain
 }
 
 /* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */
-static int check_position(const run_session *session, const char *path, const dtrain_position *found, beton_error *err)
+static int check_position(const run_session *session, const char *path, const run_position *found, beton_error *err)
 {
-	const dtrain_position *ours = &session->position;
+	const run_position *ours = &session->position;
 	int64_t their_batch = (int64_t)found->batch_size * found->world_size;
 	if (strcmp(found->model, ours->model) != 0)
 		return bt_fail(err, BETON_MISMATCH, "%s: is of model %s, not %s", path, found->model, ours->model);
@@ -65,13 +65,13 @@ static int check_position(const run_session *session, const char *path, const dt
 
 static int try_checkpoint(run_session *session, const char *path, beton_error *err)
 {
-	dtrain_position found = {.struct_size = sizeof(found)};
-	int result = dtrain_checkpoint_read_position(path, &found, NULL, err);
+	const run_weights weights = run_session_weights(session);
+	run_position found;
+	int result = run_position_read(path, &found, NULL, err);
 	if (result == BETON_OK)
 		result = check_position(session, path, &found, err);
 	if (result == BETON_OK)
-		result = dtrain_checkpoint_load(path, session->params, session->sgd, session->lookahead,
-						session->stream, err);
+		result = run_weights_load(&weights, path, err);
 	if (result == BETON_STATE)
 		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
 			       session->lookahead ? "without" : "with", session->lookahead ? "with" : "without");
@@ -96,11 +96,11 @@ static void tell(const char *path, const run_saved *saved)
 /* The options are those of the newest checkpoint, which may be damaged where only loading it tells. */
 static int check_options(const run_saved *saved, const char *path, beton_error *err)
 {
-	dtrain_position position = {.struct_size = sizeof(position)};
+	run_position position;
 	char *json = NULL;
 	if (!saved || strcmp(saved->path, path) == 0)
 		return BETON_OK;
-	int result = dtrain_checkpoint_read_position(path, &position, &json, err);
+	int result = run_position_read(path, &position, &json, err);
 	if (result == BETON_OK && (!json || strcmp(json, saved->json) != 0))
 		result = bt_fail(
 			err, BETON_MISMATCH,

@@ -261,7 +261,7 @@ int run_session_synchronize(run_session *session, const char *what, beton_error 
 /* A run in another precision has left no scale. */
 static int restore_scaler(run_session *session, beton_error *err)
 {
-	const dtrain_position *position = &session->position;
+	const run_position *position = &session->position;
 	if (!session->scaler || !session->resumed || !(position->scaler[DTRAIN_SCALER_SCALE] > 0))
 		return BETON_OK;
 	int result = session->api->copy(session->stream, dtrain_scaler_memory(session->scaler), position->scaler,
@@ -367,7 +367,7 @@ static int share_start(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
 	struct start {
-		dtrain_position position;
+		run_position position;
 		int64_t resumed;
 	} start;
 	memset(&start, 0, sizeof(start));
@@ -410,14 +410,13 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 				 .local_rank = env->local_rank,
 				 .world_size = env->world_size};
 	session->launcher = env->store_hosted ? getppid() : 0;
-	session->position = (dtrain_position){.struct_size = sizeof(session->position),
-					      .seed = options->seed,
-					      .world_size = session->world_size,
-					      .batch_size = (int32_t)options->batch_size,
-					      .classes = facts->classes,
-					      .data_samples = facts->train.samples,
-					      .data_fingerprint = facts->train.fingerprint,
-					      .data_class_names = facts->train.class_names};
+	session->position = (run_position){.seed = options->seed,
+					   .world_size = session->world_size,
+					   .batch_size = (int32_t)options->batch_size,
+					   .classes = facts->classes,
+					   .data_samples = facts->train.samples,
+					   .data_fingerprint = facts->train.fingerprint,
+					   .data_class_names = facts->train.class_names};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
 	int result = open_store(session, env, err);
 	if (result == BETON_OK)
@@ -556,20 +555,36 @@ bool run_session_is_told(const run_session *session)
 	return run_signals_caught() != 0;
 }
 
-int run_session_save(run_session *session, beton_error *err)
+run_weights run_session_weights(const run_session *session)
+{
+	return (run_weights){.params = session->params,
+			     .sgd = session->sgd,
+			     .lookahead = session->lookahead,
+			     .stream = session->stream};
+}
+
+static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int result = run_session_sync_buffers(session, err);
-	if (result == BETON_OK && session->rank == 0) {
-		run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
-		result = dtrain_checkpoint_save(session->options->checkpoint, (int)session->options->keep_checkpoints,
-						session->params, session->sgd, session->lookahead, &session->position,
-						session->options_json, session->stream, err);
-		run_watchdog_disarm(session->watchdog);
-		if (result != BETON_OK)
-			bt_prefix(err, "--checkpoint");
-	}
-	if (result == BETON_OK)
-		result = dtrain_barrier(session->slow_group, &work, err);
+	int result = dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err);
 	return result == BETON_OK ? wait_for(work, err) : result;
+}
+
+int run_session_save(run_session *session, beton_error *err)
+{
+	const dtrain_checkpoint_ranks ranks = {.rank = session->rank,
+					       .size = session->world_size,
+					       .context = session->slow_group,
+					       .all_gather = gather_bytes};
+	const run_weights weights = run_session_weights(session);
+	int result = run_session_sync_buffers(session, err);
+	if (result != BETON_OK)
+		return result;
+	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
+	result = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
+				  &session->position, session->options_json, &ranks, err);
+	run_watchdog_disarm(session->watchdog);
+	if (result != BETON_OK)
+		bt_prefix(err, "--checkpoint");
+	return result;
 }

@@ -6,14 +6,15 @@
 
 #include <sys/types.h>
 
-#include <dtrain/checkpoint.h>
 #include <dtrain/ddp.h>
 #include <dtrain/model.h>
 
 #include "feed.h"
+#include "position.h"
 #include "preflight.h"
 #include "rank_env.h"
 #include "watchdog.h"
+#include "weights.h"
 
 /* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank or device that hangs. */
 #define RUN_SLOW_TIMEOUT_MS (30 * 60 * 1000)
@@ -62,7 +63,7 @@ typedef struct run_session {
 	run_feed feed;
 	beton_loader *train_loader;
 	beton_loader *val_loader;
-	dtrain_position position;
+	run_position position;
 	bool resumed;
 	char *options_json;   /* what a checkpoint keeps */
 	uint64_t whitened_ns; /* rank 0: how long it took to compute the first layer */
@@ -95,7 +96,10 @@ int run_session_sync_buffers(run_session *session, beton_error *err);
 /* Has this rank been told to stop? Says so, the first time. */
 bool run_session_is_told(const run_session *session);
 
-/* Rank 0 writes a checkpoint of the position; the others wait. */
+/* What checkpoints have of it. */
+run_weights run_session_weights(const run_session *session);
+
+/* Writes a checkpoint of the position, with the other ranks. */
 int run_session_save(run_session *session, beton_error *err);
 
 #endif

@@ -31,7 +31,7 @@ struct training {
 	run_stepper *stepper;
 	run_metrics *metrics;
 	dtrain_schedule schedule;
-	dtrain_position launched; /* the session's position is that of what is settled */
+	run_position launched; /* the session's position is that of what is settled */
 	uint64_t step_began_ns;
 	uint64_t trained_ns; /* without evaluations */
 	double waited_ms;    /* for data, since a step was settled */
@@ -47,7 +47,7 @@ static double milliseconds(uint64_t nanoseconds)
 	return (double)nanoseconds / 1e6;
 }
 
-static void advance(const run_session *session, dtrain_position *position)
+static void advance(const run_session *session, run_position *position)
 {
 	position->step++;
 	position->position += session->facts->global_batch;
@@ -67,7 +67,7 @@ static int look_ahead(struct training *training, beton_error *err)
 static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	dtrain_position *position = &training->launched;
+	run_position *position = &training->launched;
 	beton_batch *batch = NULL;
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_next(training->iterator, &batch, -1, err);
@@ -172,7 +172,7 @@ static int drain(struct training *training, beton_error *err)
 
 static int save(struct training *training, beton_error *err)
 {
-	const dtrain_position *position = &training->session->position;
+	const run_position *position = &training->session->position;
 	if (!training->session->options->checkpoint ||
 	    (training->saved_step == position->step && training->saved_position == position->position))
 		return BETON_OK;
@@ -184,7 +184,7 @@ static int save(struct training *training, beton_error *err)
 	return result;
 }
 
-static bool is_over(const run_session *session, const dtrain_position *position)
+static bool is_over(const run_session *session, const run_position *position)
 {
 	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
 }
@@ -194,7 +194,7 @@ static bool is_over(const run_session *session, const dtrain_position *position)
 static int step_and_save(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	const dtrain_position *launched = &training->launched;
+	const run_position *launched = &training->launched;
 	int64_t every = session->options->checkpoint_every;
 	int result = launch_step(training, err);
 	while (result == BETON_OK && run_stepper_pending(training->stepper) > run_stepper_lag(training->stepper))
@@ -216,7 +216,7 @@ static int step_and_save(struct training *training, beton_error *err)
 static int run_steps(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	const dtrain_position *launched = &training->launched;
+	const run_position *launched = &training->launched;
 	int64_t total = session->facts->total_steps;
 	training->launched = session->position;
 	if (is_over(session, launched) || launched->step >= total)

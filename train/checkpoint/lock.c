@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint_folder.h"
+#include "folder.h"
 #include "common/system.h"
 
 #define LOCK_FILE ".lock"
@@ -81,7 +81,7 @@ static void note_start(dtrain_checkpoint_lock *lock)
 int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, beton_error *err)
 {
 	*out = NULL;
-	int result = checkpoint_folder_make(dir, err);
+	int result = dtrain__folder_make(dir, err);
 	if (result != BETON_OK)
 		return result;
 	char *path = bt_format("%s/" LOCK_FILE, dir);

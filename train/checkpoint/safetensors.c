@@ -10,13 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "common/system.h"
 
 #define HEADER_MAX UINT64_C(100000000)
 #define LENGTH_BYTES 8
-#define HASH_CHUNK ((size_t)1 << 20)
 
 /* The format's element types; -1: none of dtrain's. */
 static const struct {
@@ -49,12 +47,20 @@ static uint64_t entry_bytes(const safetensors_entry *entry)
 	return (uint64_t)dtrain_shape_count(&entry->shape) * dtrain_dtype_size(entry->dtype);
 }
 
-static const char *type_name(dtrain_dtype dtype)
+const char *dtrain__safetensors_type(dtrain_dtype dtype)
 {
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (types[i].dtype == (int)dtype)
 			return types[i].name;
 	return NULL;
+}
+
+int dtrain__safetensors_dtype(const char *type)
+{
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (strcmp(types[i].name, type) == 0)
+			return types[i].dtype;
+	return -1;
 }
 
 static json_t *describe(const safetensors_entry *entry, uint64_t begin)
@@ -65,107 +71,102 @@ static json_t *describe(const safetensors_entry *entry, uint64_t begin)
 			json_decref(shape);
 			shape = NULL;
 		}
-	return json_pack("{s:s, s:o, s:[I,I]}", "dtype", type_name(entry->dtype), "shape", shape, "data_offsets",
-			 (json_int_t)begin, (json_int_t)(begin + entry_bytes(entry)));
+	return json_pack("{s:s, s:o, s:[I,I]}", "dtype", dtrain__safetensors_type(entry->dtype), "shape", shape,
+			 "data_offsets", (json_int_t)begin, (json_int_t)(begin + entry_bytes(entry)));
 }
 
-/* The length, and the header padded with blanks so that the data starts on a multiple of 8. */
-static int make_header(const char *path, const safetensors_entry *const *sorted, size_t count, unsigned char **out,
-		       size_t *size, beton_error *err)
+/* The header's text. Gives the entries their places, counted from the end of the header. */
+static int make_text(const char *path, safetensors_entry *const *sorted, size_t count, json_t *metadata, char **out,
+		     beton_error *err)
 {
 	uint64_t offset = 0;
 	json_t *header = json_object();
 	int failed = header ? 0 : -1;
-	for (size_t i = 0; i < count && failed == 0; i++) {
+	if (metadata && !failed)
+		failed = json_object_set(header, "__metadata__", metadata);
+	for (size_t i = 0; i < count && !failed; i++) {
 		if (i > 0 && strcmp(sorted[i]->name, sorted[i - 1]->name) == 0) {
 			json_decref(header);
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: two tensors are named '%s'", path,
 				       sorted[i]->name);
 		}
 		failed = json_object_set_new(header, sorted[i]->name, describe(sorted[i], offset));
+		sorted[i]->offset = offset;
 		offset += entry_bytes(sorted[i]);
 	}
-	char *text = failed == 0 ? json_dumps(header, JSON_COMPACT) : NULL;
+	*out = failed ? NULL : json_dumps(header, JSON_COMPACT);
 	json_decref(header);
-	size_t length = text ? strlen(text) : 0;
-	size_t padded = (length + 7) / 8 * 8;
-	unsigned char *bytes = text ? malloc(LENGTH_BYTES + padded) : NULL;
+	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the header", path);
+}
+
+/* The length, and the header padded with blanks so that the data starts on a multiple of 8. */
+static int make_header(const char *path, safetensors_entry *const *sorted, size_t count, json_t *metadata,
+		       unsigned char **out, size_t *size, beton_error *err)
+{
+	char *text = NULL;
+	int result = make_text(path, sorted, count, metadata, &text, err);
+	if (result != BETON_OK)
+		return result;
+	size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+	unsigned char *bytes = malloc(LENGTH_BYTES + padded);
 	if (bytes) {
 		uint64_t stored = htole64(padded);
 		memcpy(bytes, &stored, LENGTH_BYTES);
 		memcpy(bytes + LENGTH_BYTES, text, length);
 		memset(bytes + LENGTH_BYTES + length, ' ', padded - length);
+		for (size_t i = 0; i < count; i++)
+			sorted[i]->offset += LENGTH_BYTES + padded;
 	}
 	free(text);
 	if (!bytes)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the header", path);
 	*out = bytes;
 	*size = LENGTH_BYTES + padded;
+	if (padded > HEADER_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the header has %zu bytes, %" PRIu64 " are possible",
+			       path, padded, HEADER_MAX);
 	return BETON_OK;
 }
 
-static int put(int fd, const char *path, XXH3_state_t *hash, const void *data, size_t bytes, safetensors_digest *digest,
-	       beton_error *err)
+static int put(int fd, const char *path, const void *data, size_t bytes, checkpoint_digest *digest, beton_error *err)
 {
 	if (bt_write_full(fd, data, bytes) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot write %zu bytes at %" PRIu64, path, bytes, digest->size);
-	XXH3_64bits_update(hash, data, bytes);
-	digest->size += bytes;
-	return BETON_OK;
+	return dtrain__digest_add(digest, data, bytes, err);
 }
 
-static int write_content(int fd, const char *path, const safetensors_entry *entries,
-			 const safetensors_entry *const *sorted, size_t count, safetensors_fetch fetch, void *context,
-			 safetensors_digest *digest, beton_error *err)
+int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entries, size_t count, json_t *metadata,
+			      safetensors_fetch fetch, void *context, checkpoint_digest *digest, beton_error *err)
 {
-	uint64_t largest = 1;
-	for (size_t i = 0; i < count; i++)
-		largest = entry_bytes(sorted[i]) > largest ? entry_bytes(sorted[i]) : largest;
+	safetensors_entry **sorted = calloc(count ? count : 1, sizeof(*sorted));
 	unsigned char *header = NULL;
 	size_t header_size = 0;
-	XXH3_state_t *hash = XXH3_createState();
-	void *buffer = malloc(largest);
-	int result = make_header(path, sorted, count, &header, &header_size, err);
-	if (result == BETON_OK && (!hash || !buffer))
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %" PRIu64 " bytes", path, largest);
+	void *buffer = malloc(SAFETENSORS_PIECE);
+	int result = sorted && buffer ? BETON_OK
+				      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu tensors", path, count);
+	for (size_t i = 0; i < count && sorted; i++)
+		sorted[i] = &entries[i];
 	if (result == BETON_OK) {
-		*digest = (safetensors_digest){0};
-		XXH3_64bits_reset(hash);
-		result = put(fd, path, hash, header, header_size, digest, err);
+		qsort(sorted, count, sizeof(*sorted), compare_for_writing);
+		result = make_header(path, sorted, count, metadata, &header, &header_size, err);
 	}
+	if (result == BETON_OK)
+		result = put(fd, path, header, header_size, digest, err);
 	for (size_t i = 0; i < count && result == BETON_OK; i++) {
-		size_t bytes = entry_bytes(sorted[i]);
-		result = fetch(context, (size_t)(sorted[i] - entries), buffer, bytes, err);
-		if (result == BETON_OK)
-			result = put(fd, path, hash, buffer, bytes, digest, err);
+		uint64_t bytes = entry_bytes(sorted[i]);
+		for (uint64_t at = 0; at < bytes && result == BETON_OK; at += SAFETENSORS_PIECE) {
+			size_t piece = bytes - at < SAFETENSORS_PIECE ? (size_t)(bytes - at) : SAFETENSORS_PIECE;
+			result = fetch(context, (size_t)(sorted[i] - entries), at, buffer, piece, err);
+			if (result == BETON_OK)
+				result = put(fd, path, buffer, piece, digest, err);
+		}
 	}
-	if (result == BETON_OK) {
-		digest->hash = XXH3_64bits_digest(hash);
-		if (fsync(fd) != 0)
-			result = bt_fail_errno(err, errno, "%s: cannot sync", path);
-	}
-	XXH3_freeState(hash);
+	if (result == BETON_OK)
+		result = dtrain__digest_end(digest, err);
+	if (result == BETON_OK && fsync(fd) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot sync", path);
 	free(buffer);
 	free(header);
-	return result;
-}
-
-int safetensors_write(const char *path, const safetensors_entry *entries, size_t count, safetensors_fetch fetch,
-		      void *context, safetensors_digest *digest, beton_error *err)
-{
-	const safetensors_entry **sorted = calloc(count ? count : 1, sizeof(*sorted));
-	if (!sorted)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu tensors", path, count);
-	for (size_t i = 0; i < count; i++)
-		sorted[i] = &entries[i];
-	qsort(sorted, count, sizeof(*sorted), compare_for_writing);
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	int result = fd < 0 ? bt_fail_errno(err, errno, "%s: cannot create", path)
-			    : write_content(fd, path, entries, sorted, count, fetch, context, digest, err);
-	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
-		result = bt_fail_errno(err, errno, "%s: cannot close", path);
-	if (fd >= 0 && result != BETON_OK)
-		unlink(path);
 	free(sorted);
 	return result;
 }
@@ -220,6 +221,7 @@ static int parse_entry(const char *path, const char *name, json_t *value, safete
 		return bt_fail(err, BETON_FORMAT, "%s: tensor '%s': its data_offsets do not fit its dtype and shape",
 			       path, name);
 	out->dtype = (dtrain_dtype)types[kind].dtype;
+	out->type = types[kind].name;
 	out->offset = (uint64_t)first;
 	out->bytes = (uint64_t)(last - first);
 	out->name = strdup(name);
@@ -326,7 +328,7 @@ static int read_header(safetensors_file *file, beton_error *err)
 	return result;
 }
 
-int safetensors_open(safetensors_file *file, const char *path, beton_error *err)
+int dtrain__safetensors_open(safetensors_file *file, const char *path, beton_error *err)
 {
 	*file = (safetensors_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path)};
 	int result = BETON_OK;
@@ -337,11 +339,11 @@ int safetensors_open(safetensors_file *file, const char *path, beton_error *err)
 	else
 		result = read_header(file, err);
 	if (result != BETON_OK)
-		safetensors_close(file);
+		dtrain__safetensors_close(file);
 	return result;
 }
 
-void safetensors_close(safetensors_file *file)
+void dtrain__safetensors_close(safetensors_file *file)
 {
 	for (size_t i = 0; i < file->count; i++)
 		free((void *)file->entries[i].name);
@@ -352,7 +354,7 @@ void safetensors_close(safetensors_file *file)
 	*file = (safetensors_file){.fd = -1};
 }
 
-const safetensors_entry *safetensors_find(const safetensors_file *file, const char *name)
+const safetensors_entry *dtrain__safetensors_find(const safetensors_file *file, const char *name)
 {
 	for (size_t i = 0; i < file->count; i++)
 		if (strcmp(file->entries[i].name, name) == 0)
@@ -360,7 +362,8 @@ const safetensors_entry *safetensors_find(const safetensors_file *file, const ch
 	return NULL;
 }
 
-int safetensors_read(const safetensors_file *file, const safetensors_entry *entry, void *destination, beton_error *err)
+int dtrain__safetensors_read(const safetensors_file *file, const safetensors_entry *entry, void *destination,
+			     beton_error *err)
 {
 	ssize_t got = bt_pread_full(file->fd, destination, entry->bytes, entry->offset);
 	if (got < 0)
@@ -368,29 +371,4 @@ int safetensors_read(const safetensors_file *file, const safetensors_entry *entr
 	if ((uint64_t)got != entry->bytes)
 		return bt_fail(err, BETON_TRUNCATED, "%s: ends inside tensor '%s'", file->path, entry->name);
 	return BETON_OK;
-}
-
-int safetensors_hash(const char *path, safetensors_digest *digest, beton_error *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return bt_fail_errno(err, errno, "%s: cannot open", path);
-	XXH3_state_t *hash = XXH3_createState();
-	char *buffer = malloc(HASH_CHUNK);
-	ssize_t got = -1;
-	*digest = (safetensors_digest){0};
-	errno = ENOMEM;
-	if (hash && buffer) {
-		XXH3_64bits_reset(hash);
-		while ((got = bt_pread_full(fd, buffer, HASH_CHUNK, digest->size)) > 0) {
-			XXH3_64bits_update(hash, buffer, (size_t)got);
-			digest->size += (uint64_t)got;
-		}
-		digest->hash = XXH3_64bits_digest(hash);
-	}
-	int result = got == 0 ? BETON_OK : bt_fail_errno(err, errno, "%s: cannot read", path);
-	XXH3_freeState(hash);
-	free(buffer);
-	close(fd);
-	return result;
 }

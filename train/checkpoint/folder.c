@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint_folder.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,9 +20,29 @@
 #define LEFT_PREFIX "left-"
 #define UNUSED_NAMES 100 /* tried, before somebody is told that there is none */
 
-static const char *const files[] = {CHECKPOINT_MODEL_FILE, CHECKPOINT_OPTIMIZER_FILE, CHECKPOINT_STATE_FILE};
+const char *const dtrain__set_names[] = {"model", "optimizer"};
+const char *const dtrain__set_files[] = {"model.safetensors", "optimizer.safetensors"};
 
-enum { FILES = sizeof(files) / sizeof(files[0]) };
+void dtrain__shard_name(char name[CHECKPOINT_SHARD_NAME], int rank, int set, int index, int count)
+{
+	snprintf(name, CHECKPOINT_SHARD_NAME, "shard-%05d-%s-%05d-of-%05d.safetensors", rank + 1,
+		 dtrain__set_names[set], index + 1, count);
+}
+
+bool dtrain__shard_name_is(const char *name)
+{
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++) {
+		char format[64], exact[CHECKPOINT_SHARD_NAME];
+		int rank, index, count;
+		snprintf(format, sizeof(format), "shard-%%9d-%s-%%9d-of-%%9d", dtrain__set_names[set]);
+		if (sscanf(name, format, &rank, &index, &count) != 3 || rank < 1 || index < 1)
+			continue;
+		dtrain__shard_name(exact, rank - 1, set, index - 1, count);
+		if (strcmp(name, exact) == 0)
+			return true;
+	}
+	return false;
+}
 
 /* Without the slashes at its end. */
 static int length_of(const char *dir)
@@ -38,7 +58,7 @@ static char *named_path(const char *dir, const char *prefix, int64_t step)
 	return bt_format("%.*s/%s" STEP_PREFIX "%0*" PRId64, length_of(dir), dir, prefix, STEP_DIGITS, step);
 }
 
-char *checkpoint_folder_path(const char *dir, int64_t step)
+char *dtrain__folder_path(const char *dir, int64_t step)
 {
 	return named_path(dir, "", step);
 }
@@ -67,13 +87,21 @@ static int make_folders(char *path, beton_error *err)
 	return BETON_OK;
 }
 
+/* The files of a checkpoint. All others in its folder are somebody else's, and are never removed. */
+static bool is_file_of_ours(const char *name)
+{
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
+		if (strcmp(dtrain__set_files[set], name) == 0)
+			return true;
+	return strcmp(name, CHECKPOINT_STATE_FILE) == 0 || strcmp(name, CHECKPOINT_MANIFEST_FILE) == 0 ||
+	       dtrain__shard_name_is(name);
+}
+
 static bool is_ours(const char *name)
 {
-	for (int i = 0; i < FILES; i++)
-		if (strcmp(files[i], name) == 0)
-			return true;
 	/* What an NFS client calls a removed file that somebody still has open: it goes away by itself. */
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strncmp(name, ".nfs", 4) == 0;
+	return is_file_of_ours(name) || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	       strncmp(name, ".nfs", 4) == 0;
 }
 
 /* Is there anything in the folder that no checkpoint has? */
@@ -90,7 +118,7 @@ static bool has_strangers(const char *path)
 	return found;
 }
 
-int checkpoint_folder_rename_unused(const char *path, const char *name, char **out, beton_error *err)
+int dtrain__folder_rename_unused(const char *path, const char *name, char **out, beton_error *err)
 {
 	int result = BETON_EXISTS;
 	*out = NULL;
@@ -112,18 +140,29 @@ int checkpoint_folder_rename_unused(const char *path, const char *name, char **o
 	return result;
 }
 
-void checkpoint_folder_discard(const char *dir, const char *path, int64_t step)
+/* As far as they can be removed. A folder that is read while files go need not tell of all the others. */
+static void unlink_files(const char *path)
+{
+	for (bool removed = true; removed;) {
+		DIR *stream = opendir(path);
+		struct dirent *item;
+		if (!stream)
+			return;
+		removed = false;
+		while ((item = readdir(stream)))
+			if (is_file_of_ours(item->d_name) && unlinkat(dirfd(stream), item->d_name, 0) == 0)
+				removed = true;
+		closedir(stream);
+	}
+}
+
+void dtrain__folder_discard(const char *dir, const char *path, int64_t step)
 {
 	char *visible = has_strangers(path) ? named_path(dir, LEFT_PREFIX, step) : NULL;
 	char *moved = NULL;
 	if (visible)
-		checkpoint_folder_rename_unused(path, visible, &moved, NULL);
-	for (int i = 0; i < FILES; i++) {
-		char *file = bt_format("%s/%s", moved ? moved : path, files[i]);
-		if (file)
-			unlink(file);
-		free(file);
-	}
+		dtrain__folder_rename_unused(path, visible, &moved, NULL);
+	unlink_files(moved ? moved : path);
 	if (!visible)
 		rmdir(path);
 	free(visible);
@@ -165,12 +204,12 @@ static int64_t replaced_step(const char *name)
 /* A checkpoint that made room for a newer one of its step: where that never came, it is the checkpoint again. */
 static int restore(const char *dir, const char *path, int64_t step, beton_error *err)
 {
-	char *final = checkpoint_folder_path(dir, step);
+	char *final = dtrain__folder_path(dir, step);
 	int result = BETON_OK;
 	if (!final)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	if (access(final, F_OK) == 0)
-		checkpoint_folder_discard(dir, path, step);
+		dtrain__folder_discard(dir, path, step);
 	else if (rename(path, final) != 0)
 		result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, final);
 	else
@@ -196,14 +235,14 @@ static int tidy(const char *dir, beton_error *err)
 		else if (replaced >= 0)
 			result = restore(dir, path, replaced, err);
 		else
-			checkpoint_folder_discard(dir, path, leftover);
+			dtrain__folder_discard(dir, path, leftover);
 		free(path);
 	}
 	closedir(stream);
 	return result;
 }
 
-int checkpoint_folder_make(const char *dir, beton_error *err)
+int dtrain__folder_make(const char *dir, beton_error *err)
 {
 	char *copy = *dir ? strdup(dir) : NULL;
 	if (!copy)
@@ -213,9 +252,9 @@ int checkpoint_folder_make(const char *dir, beton_error *err)
 	return result;
 }
 
-int checkpoint_folder_prepare(const char *dir, beton_error *err)
+int dtrain__folder_prepare(const char *dir, beton_error *err)
 {
-	int result = checkpoint_folder_make(dir, err);
+	int result = dtrain__folder_make(dir, err);
 	return result == BETON_OK ? tidy(dir, err) : result;
 }
 
@@ -225,7 +264,7 @@ static char *temporary_path(const char *dir, const char *what, int64_t step)
 			 (long)getpid(), (unsigned long long)bt_now_ns());
 }
 
-int checkpoint_folder_begin(const char *dir, int64_t step, char **path, beton_error *err)
+int dtrain__folder_begin(const char *dir, int64_t step, char **path, beton_error *err)
 {
 	*path = temporary_path(dir, "step", step);
 	if (!*path)
@@ -271,7 +310,7 @@ static int replace_in_two(const char *dir, int64_t step, const char *temporary, 
 	}
 	/* On disk is then what stands there now. */
 	if (result == BETON_OK)
-		checkpoint_folder_discard(dir, aside, step);
+		dtrain__folder_discard(dir, aside, step);
 	free(aside);
 	return result;
 }
@@ -282,7 +321,7 @@ static int replace(const char *dir, int64_t step, const char *temporary, const c
 	if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
 		int result = bt_sync_parent(final, err);
 		if (result == BETON_OK)
-			checkpoint_folder_discard(dir, temporary, step);
+			dtrain__folder_discard(dir, temporary, step);
 		return result;
 	}
 	if (is_refused(errno))
@@ -290,9 +329,9 @@ static int replace(const char *dir, int64_t step, const char *temporary, const c
 	return bt_fail_errno(err, errno, "%s: cannot replace the older checkpoint", final);
 }
 
-int checkpoint_folder_publish(const char *dir, int64_t step, const char *temporary, beton_error *err)
+int dtrain__folder_publish(const char *dir, int64_t step, const char *temporary, beton_error *err)
 {
-	char *final = checkpoint_folder_path(dir, step);
+	char *final = dtrain__folder_path(dir, step);
 	if (!final)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	int result = sync_folder(temporary, err);
@@ -315,7 +354,7 @@ static int compare_steps(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int checkpoint_folder_list(const char *dir, int64_t **steps, size_t *count, beton_error *err)
+int dtrain__folder_list(const char *dir, int64_t **steps, size_t *count, beton_error *err)
 {
 	*steps = NULL;
 	*count = 0;
@@ -350,7 +389,7 @@ int checkpoint_folder_list(const char *dir, int64_t **steps, size_t *count, beto
 
 static int remove_step(const char *dir, int64_t step, beton_error *err)
 {
-	char *path = checkpoint_folder_path(dir, step);
+	char *path = dtrain__folder_path(dir, step);
 	char *temporary = temporary_path(dir, "old", step);
 	int result = BETON_OK;
 	/* First out of sight: a removal that is cut short must not leave half a checkpoint under a final name. */
@@ -359,17 +398,17 @@ static int remove_step(const char *dir, int64_t step, beton_error *err)
 	else if (rename(path, temporary) != 0)
 		result = bt_fail_errno(err, errno, "%s: cannot remove the old checkpoint", path);
 	else
-		checkpoint_folder_discard(dir, temporary, step);
+		dtrain__folder_discard(dir, temporary, step);
 	free(path);
 	free(temporary);
 	return result;
 }
 
-int checkpoint_folder_prune(const char *dir, int keep, beton_error *err)
+int dtrain__folder_prune(const char *dir, int keep, beton_error *err)
 {
 	int64_t *steps = NULL;
 	size_t count = 0;
-	int result = checkpoint_folder_list(dir, &steps, &count, err);
+	int result = dtrain__folder_list(dir, &steps, &count, err);
 	for (size_t i = 0; result == BETON_OK && i + (size_t)keep < count; i++)
 		result = remove_step(dir, steps[i], err);
 	free(steps);

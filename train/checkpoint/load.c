@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint.h"
+#include "common/system.h"
+#include "core/shape.h"
+#include "folder.h"
+#include "plan.h"
+#include "ranks.h"
+#include "safetensors.h"
+
+/* What messages call the place of a set. */
+static void name_place(const dtrain_checkpoint *checkpoint, int set, char *text, size_t size)
+{
+	*text = 0;
+	bt_append(text, size, "%s/%s", checkpoint->path,
+		  checkpoint->sharded ? CHECKPOINT_MANIFEST_FILE : dtrain__set_files[set]);
+}
+
+/* wanted: of each tensor of the set, whether this rank has a view of it. */
+static int check_view(const struct index_set *set, const char *place, const dtrain_checkpoint_view *view,
+		      unsigned char *wanted, beton_error *err)
+{
+	char theirs[DTRAIN__SHAPE_TEXT], ours[DTRAIN__SHAPE_TEXT];
+	int result = dtrain__view_check(view, err);
+	if (result != BETON_OK)
+		return result;
+	const index_tensor *found = dtrain__index_find(set, view->name);
+	if (!found)
+		return bt_fail(err, BETON_MISMATCH, "%s: has no tensor '%s', which the model needs", place, view->name);
+	if (found->dtype != (int)view->dtype)
+		return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not %s", place, view->name,
+			       dtrain_dtype_name(view->dtype));
+	if (!dtrain__shape_equal(&found->shape, &view->shape))
+		return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s", place,
+			       view->name, dtrain__shape_text(&found->shape, theirs),
+			       dtrain__shape_text(&view->shape, ours));
+	wanted[found - set->tensors] = 1;
+	return BETON_OK;
+}
+
+/* Each tensor that there is must be one that a rank wants. For all ranks together. */
+static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list, beton_error *err)
+{
+	const struct index_set *known = &checkpoint->index.sets[set];
+	unsigned char *wanted = calloc(known->count + 1, 1), *all = NULL;
+	char place[BETON_ERROR_MESSAGE_SIZE];
+	int size = dtrain__ranks_size(checkpoint->ranks);
+	name_place(checkpoint, set, place, sizeof(place));
+	int result = wanted ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
+	for (size_t i = 0; i < list->count && result == BETON_OK; i++)
+		result = check_view(known, place, &list->views[i], wanted, err);
+	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+	if (result == BETON_OK)
+		result = dtrain__ranks_gather(checkpoint->ranks, wanted, known->count + 1, (void **)&all, err);
+	for (size_t i = 0; i < known->count && result == BETON_OK; i++) {
+		bool found = false;
+		for (int rank = 0; rank < size && !found; rank++)
+			found = all[(size_t)rank * (known->count + 1) + i];
+		if (!found)
+			result = bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not one of the model's", place,
+					 known->tensors[i].name);
+	}
+	free(wanted);
+	free(all);
+	return result;
+}
+
+int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
+			   const dtrain_checkpoint_list *const sets[DTRAIN_CHECKPOINT_SETS], dtrain_stream *stream,
+			   beton_error *err)
+{
+	bool wanted[DTRAIN_CHECKPOINT_SETS];
+	beton_error own = {0};
+	uint64_t token = 0;
+	if (!err)
+		err = &own;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++) {
+		wanted[set] = sets[set] != NULL;
+		token = token * 2 + wanted[set];
+	}
+	int result = dtrain__ranks_agree(checkpoint->ranks, token, "checkpoint: what is to be loaded", BETON_OK, err);
+	if (result == BETON_OK)
+		result = dtrain__checkpoint_know(checkpoint, wanted, err);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+		if (wanted[set])
+			result = check_set(checkpoint, set, sets[set], err);
+	if (result != BETON_OK)
+		return result;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+		if (wanted[set])
+			result = dtrain__checkpoint_check_views(checkpoint, set, sets[set], err);
+	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+	if (result != BETON_OK)
+		return result;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+		if (wanted[set])
+			result = dtrain__checkpoint_read_views(checkpoint, set, sets[set], stream, err);
+	return dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+}
+
+/* ---- one file ---- */
+
+typedef struct export_job {
+	const dtrain_checkpoint *checkpoint;
+	int set;
+} export_job;
+
+static int fetch(void *context, size_t index, uint64_t at, void *destination, size_t bytes, beton_error *err)
+{
+	const export_job *job = context;
+	const index_tensor *tensor = &job->checkpoint->index.sets[job->set].tensors[index];
+	dtrain_dtype dtype = (dtrain_dtype)tensor->dtype;
+	dtrain_checkpoint_view view =
+		dtrain_checkpoint_view_whole(tensor->name, dtype, &tensor->shape, destination, NULL);
+	view.first = (int64_t)(at / dtrain_dtype_size(dtype));
+	view.count = (int64_t)(bytes / dtrain_dtype_size(dtype));
+	return dtrain__checkpoint_read_views(job->checkpoint, job->set, &(dtrain_checkpoint_list){&view, 1}, NULL, err);
+}
+
+/* Every chunk of the set. views: of all of its tensors; nothing is put into their memory. */
+static int list_and_check(const dtrain_checkpoint *checkpoint, int set, safetensors_entry *entries,
+			  dtrain_checkpoint_view *views, beton_error *err)
+{
+	const struct index_set *known = &checkpoint->index.sets[set];
+	for (size_t i = 0; i < known->count; i++) {
+		const index_tensor *tensor = &known->tensors[i];
+		if (tensor->dtype < 0)
+			return bt_fail(err, BETON_UNSUPPORTED, "%s: tensor '%s' is %s, which dtrain has not",
+				       checkpoint->path, tensor->name, tensor->type);
+		dtrain_dtype dtype = (dtrain_dtype)tensor->dtype;
+		views[i] = dtrain_checkpoint_view_whole(tensor->name, dtype, &tensor->shape, NULL, NULL);
+		entries[i] = (safetensors_entry){.name = tensor->name, .dtype = dtype, .shape = tensor->shape};
+	}
+	return dtrain__checkpoint_check_views(checkpoint, set, &(dtrain_checkpoint_list){views, known->count}, err);
+}
+
+static int write_export(export_job *job, safetensors_entry *entries, const char *path, beton_error *err)
+{
+	bt_atomic_file file = {0};
+	checkpoint_digest digest = {0};
+	int result = bt_atomic_open(&file, path, err);
+	if (result != BETON_OK)
+		return result;
+	result = dtrain__digest_begin(&digest, UINT64_MAX, err);
+	if (result == BETON_OK)
+		result = dtrain__safetensors_write(file.fd, file.temporary, entries,
+						   job->checkpoint->index.sets[job->set].count, NULL, fetch, job,
+						   &digest, err);
+	if (result == BETON_OK)
+		result = bt_atomic_commit(&file, err);
+	else
+		bt_atomic_abandon(&file);
+	dtrain__digest_free(&digest);
+	return result;
+}
+
+int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
+			     beton_error *err)
+{
+	bool wanted[DTRAIN_CHECKPOINT_SETS] = {false};
+	beton_error own = {0};
+	export_job job = {checkpoint, (int)set};
+	if (!err)
+		err = &own;
+	wanted[set] = true;
+	int result = dtrain__checkpoint_know(checkpoint, wanted, err);
+	if (result != BETON_OK)
+		return result;
+	size_t count = checkpoint->index.sets[set].count;
+	safetensors_entry *entries = calloc(count + 1, sizeof(*entries));
+	dtrain_checkpoint_view *views = calloc(count + 1, sizeof(*views));
+	result = entries && views ? list_and_check(checkpoint, (int)set, entries, views, err)
+				  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", checkpoint->path);
+	if (result == BETON_OK)
+		result = write_export(&job, entries, file, err);
+	free(entries);
+	free(views);
+	return result;
+}

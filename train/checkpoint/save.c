@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/sized.h"
+#include "common/system.h"
+#include "folder.h"
+#include "index.h"
+#include "manifest.h"
+#include "plan.h"
+#include "ranks.h"
+#include "safetensors.h"
+#include "state.h"
+
+typedef struct save_job {
+	const char *dir;
+	dtrain_checkpoint_content content;
+	const dtrain_checkpoint_ranks *ranks;
+	json_t *state; /* of rank 0 */
+	checkpoint_plan plan;
+	char *temporary; /* the folder that is filled */
+	bool published;
+} save_job;
+
+/* ---- one file ---- */
+
+typedef struct file_content {
+	const checkpoint_piece **pieces;
+	safetensors_entry *entries;
+	size_t count;
+	dtrain_stream *stream;
+} file_content;
+
+static void content_free(file_content *content)
+{
+	free(content->pieces);
+	free(content->entries);
+}
+
+static int content_init(file_content *content, size_t capacity, dtrain_stream *stream, beton_error *err)
+{
+	*content = (file_content){.pieces = calloc(capacity + 1, sizeof(*content->pieces)),
+				  .entries = calloc(capacity + 1, sizeof(*content->entries)),
+				  .stream = stream};
+	if (content->pieces && content->entries)
+		return BETON_OK;
+	content_free(content);
+	return bt_fail(err, BETON_NO_MEMORY, "out of memory for a list of %zu tensors", capacity);
+}
+
+static void content_add(file_content *content, const checkpoint_piece *piece)
+{
+	safetensors_entry *entry = &content->entries[content->count];
+	*entry = (safetensors_entry){.name = piece->name, .dtype = piece->dtype, .shape = {.ndim = piece->shape.ndim}};
+	memcpy(entry->shape.dim, piece->box.extent, sizeof(entry->shape.dim));
+	content->pieces[content->count++] = piece;
+}
+
+static int fetch(void *context, size_t index, uint64_t at, void *destination, size_t bytes, beton_error *err)
+{
+	const file_content *content = context;
+	const checkpoint_piece *piece = content->pieces[index];
+	const dtrain_checkpoint_view *view = piece->view;
+	const char *source = (const char *)view->memory + (size_t)piece->first * dtrain_dtype_size(view->dtype) + at;
+	if (!view->device) {
+		memcpy(destination, source, bytes);
+		return BETON_OK;
+	}
+	const dtrain_device_api *api = dtrain_device_get_api(view->device);
+	int result = api->copy(content->stream, destination, source, bytes, DTRAIN_DEVICE_TO_HOST, err);
+	return result == BETON_OK ? api->stream_synchronize(content->stream, err) : result;
+}
+
+/* A new file in the temporary folder. */
+static int write_file(const save_job *job, const char *name, file_content *content, json_t *metadata,
+		      uint64_t chunk_bytes, checkpoint_digest *digest, beton_error *err)
+{
+	char *path = bt_format("%s/%s", job->temporary, name);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->temporary);
+	int result = dtrain__digest_begin(digest, chunk_bytes, err);
+	int fd = result == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+	if (fd >= 0)
+		result = dtrain__safetensors_write(fd, path, content->entries, content->count, metadata, fetch, content,
+						   digest, err);
+	else if (result == BETON_OK && errno == ENOENT)
+		result = bt_fail_errno(err, errno, "%s: cannot create; the folder has to be the same one for all ranks",
+				       path);
+	else if (result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot create", path);
+	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot close", path);
+	free(path);
+	return result;
+}
+
+/* ---- nothing is sharded ---- */
+
+static int write_whole_set(const save_job *job, int set, checkpoint_digest *digest, beton_error *err)
+{
+	file_content content;
+	int result = content_init(&content, job->plan.count, job->content.stream, err);
+	if (result != BETON_OK)
+		return result;
+	for (size_t i = 0; i < job->plan.count; i++)
+		if (job->plan.pieces[i].set == set)
+			content_add(&content, &job->plan.pieces[i]);
+	result = write_file(job, dtrain__set_files[set], &content, NULL, UINT64_MAX, digest, err);
+	content_free(&content);
+	return result;
+}
+
+/* On rank 0. */
+static int write_whole(const save_job *job, beton_error *err)
+{
+	checkpoint_digest digests[DTRAIN_CHECKPOINT_SETS] = {0};
+	checkpoint_listed files[DTRAIN_CHECKPOINT_SETS];
+	int result = BETON_OK;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++) {
+		result = write_whole_set(job, set, &digests[set], err);
+		files[set] = (checkpoint_listed){.name = dtrain__set_files[set], .digest = &digests[set]};
+	}
+	if (result == BETON_OK)
+		result = dtrain__state_write(job->temporary, job->state, false, files, DTRAIN_CHECKPOINT_SETS, err);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
+		dtrain__digest_free(&digests[set]);
+	return result;
+}
+
+/* ---- each rank its part ---- */
+
+/* What PyTorch's readers look for: where the boxes of a file are in their tensors. */
+static json_t *sharding_metadata(const file_content *content)
+{
+	json_t *info = json_object();
+	for (size_t i = 0; i < content->count && info; i++) {
+		const checkpoint_piece *piece = content->pieces[i];
+		json_t *offsets = json_array();
+		for (int k = 0; k < piece->shape.ndim; k++)
+			json_array_append_new(offsets, json_integer(piece->box.offset[k]));
+		if (json_array_size(offsets) != (size_t)piece->shape.ndim ||
+		    json_object_set_new(info, piece->name, json_pack("{s:o}", "saved_offsets", offsets)) != 0) {
+			json_decref(info);
+			info = NULL;
+		}
+	}
+	char *text = info ? json_dumps(info, JSON_COMPACT) : NULL;
+	json_t *metadata =
+		text ? json_pack("{s:s, s:s, s:s}", "format", "pt", "DCP_VERSION", "1.0", "DCP_SHARDING_INFO", text)
+		     : NULL;
+	free(text);
+	json_decref(info);
+	return metadata;
+}
+
+static int write_shard(const save_job *job, const char *name, file_content *content, json_t *manifest, beton_error *err)
+{
+	checkpoint_digest digest = {0};
+	size_t file = json_array_size(json_object_get(manifest, "files"));
+	json_t *metadata = sharding_metadata(content);
+	int result = metadata ? write_file(job, name, content, metadata, CHECKPOINT_CHUNK_BYTES, &digest, err)
+			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
+	bool described = result == BETON_OK && dtrain__manifest_add_file(manifest, name, &digest);
+	for (size_t i = 0; i < content->count && described; i++) {
+		const checkpoint_piece *piece = content->pieces[i];
+		described = dtrain__manifest_add_part(manifest, piece->set, piece->name, piece->dtype, &piece->shape,
+						      file, content->entries[i].offset, &piece->box);
+	}
+	if (result == BETON_OK && !described)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its description", name);
+	json_decref(metadata);
+	dtrain__digest_free(&digest);
+	return result;
+}
+
+/* Which of its tensor's pieces on this rank each piece is, and so in which file. Returns how many files there are. */
+static int number_pieces(const checkpoint_plan *plan, int set, int *numbers)
+{
+	int files = 0;
+	for (size_t i = 0; i < plan->count; i++) {
+		const checkpoint_piece *piece = &plan->pieces[i];
+		bool again = i > 0 && piece[-1].set == piece->set && strcmp(piece[-1].name, piece->name) == 0;
+		numbers[i] = again ? numbers[i - 1] + 1 : 0;
+		if (piece->set == set && numbers[i] >= files)
+			files = numbers[i] + 1;
+	}
+	return files;
+}
+
+static int write_shards(const save_job *job, int set, int *numbers, json_t *manifest, beton_error *err)
+{
+	const checkpoint_plan *plan = &job->plan;
+	int count = number_pieces(plan, set, numbers), result = BETON_OK;
+	for (int file = 0; file < count && result == BETON_OK; file++) {
+		char name[CHECKPOINT_SHARD_NAME];
+		file_content content;
+		dtrain__shard_name(name, dtrain__ranks_self(job->ranks), set, file, count);
+		result = content_init(&content, plan->count, job->content.stream, err);
+		if (result != BETON_OK)
+			break;
+		for (size_t i = 0; i < plan->count; i++)
+			if (plan->pieces[i].set == set && numbers[i] == file)
+				content_add(&content, &plan->pieces[i]);
+		result = write_shard(job, name, &content, manifest, err);
+		content_free(&content);
+	}
+	return result;
+}
+
+/* text: what this rank has to say of it, to rank 0. */
+static int write_part(const save_job *job, char **text, beton_error *err)
+{
+	int *numbers = calloc(job->plan.count + 1, sizeof(*numbers));
+	json_t *manifest = dtrain__manifest_new();
+	int result = numbers && manifest
+			     ? BETON_OK
+			     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+		result = write_shards(job, set, numbers, manifest, err);
+	*text = result == BETON_OK ? json_dumps(manifest, JSON_COMPACT) : NULL;
+	if (result == BETON_OK && !*text)
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
+	json_decref(manifest);
+	free(numbers);
+	return result;
+}
+
+static int join_parts(const save_job *job, const ranks_texts *texts, char **out, beton_error *err)
+{
+	json_t *manifest = dtrain__manifest_new();
+	bool complete = manifest != NULL;
+	for (int rank = 0; rank < dtrain__ranks_size(job->ranks) && complete; rank++) {
+		json_t *part =
+			json_loadb((char *)texts->all + (size_t)rank * texts->stride, texts->lengths[rank], 0, NULL);
+		complete = part && dtrain__manifest_join(manifest, part);
+		json_decref(part);
+	}
+	*out = complete ? json_dumps(manifest, JSON_COMPACT) : NULL;
+	json_decref(manifest);
+	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
+}
+
+/* What nobody could open is no checkpoint. */
+static int check_manifest(const char *path, const char *text, beton_error *err)
+{
+	checkpoint_index index = {0};
+	int result = strlen(text) <= CHECKPOINT_MANIFEST_BYTES_MAX
+			     ? dtrain__index_from_manifest(&index, path, text, strlen(text), err)
+			     : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %zu bytes, %" PRIu64 " are possible", path,
+				       strlen(text), CHECKPOINT_MANIFEST_BYTES_MAX);
+	dtrain__index_free(&index);
+	return result;
+}
+
+/* On rank 0, when all have written. */
+static int write_manifest(const save_job *job, const ranks_texts *texts, beton_error *err)
+{
+	char *text = NULL, *path = bt_format("%s/" CHECKPOINT_MANIFEST_FILE, job->temporary);
+	checkpoint_digest digest = {0};
+	int result = path ? join_parts(job, texts, &text, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->temporary);
+	if (result == BETON_OK)
+		result = check_manifest(path, text, err);
+	if (result == BETON_OK)
+		result = dtrain__digest_begin(&digest, UINT64_MAX, err);
+	if (result == BETON_OK)
+		result = dtrain__digest_add(&digest, text, strlen(text), err);
+	if (result == BETON_OK)
+		result = dtrain__digest_end(&digest, err);
+	int fd = result == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+	if (result == BETON_OK && (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || fsync(fd) != 0))
+		result = bt_fail_errno(err, errno, "%s: cannot write", path);
+	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
+		result = bt_fail_errno(err, errno, "%s: cannot close", path);
+	if (result == BETON_OK)
+		result = dtrain__state_write(job->temporary, job->state, true,
+					     &(checkpoint_listed){CHECKPOINT_MANIFEST_FILE, &digest}, 1, err);
+	dtrain__digest_free(&digest);
+	free(text);
+	free(path);
+	return result;
+}
+
+static int write_sharded(const save_job *job, beton_error *err)
+{
+	ranks_texts texts = {0};
+	char *text = NULL;
+	int result = write_part(job, &text, err);
+	result = dtrain__ranks_agree(job->ranks, 0, "", result, err);
+	if (result == BETON_OK)
+		result = dtrain__ranks_gather_texts(job->ranks, text, strlen(text), &texts, err);
+	if (result == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
+		result = write_manifest(job, &texts, err);
+	dtrain__ranks_texts_free(&texts);
+	free(text);
+	return result;
+}
+
+/* ---- all of it ---- */
+
+static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_content *given, beton_error *err)
+{
+	job->content.struct_size = sizeof(job->content);
+	int result = bt_sized_take(&job->content, given, "checkpoint: content", err);
+	if (result == BETON_OK && (keep < 0 || job->content.step < 0))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative",
+				 keep, job->content.step);
+	if (result == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
+		result = dtrain__state_parse(job->content.state, &job->state, err);
+	return result;
+}
+
+/* Rank 0 makes the folder, of which the others hear the name. */
+static int begin(save_job *job, beton_error *err)
+{
+	char name[128] = "", *names = NULL;
+	int result = BETON_OK;
+	if (dtrain__ranks_self(job->ranks) == 0) {
+		result = dtrain__folder_prepare(job->dir, err);
+		if (result == BETON_OK)
+			result = dtrain__folder_begin(job->dir, job->content.step, &job->temporary, err);
+		if (result == BETON_OK)
+			strncpy(name, strrchr(job->temporary, '/') + 1, sizeof(name) - 1);
+	}
+	result = dtrain__ranks_agree(job->ranks, 0, "", result, err);
+	if (result == BETON_OK)
+		result = dtrain__ranks_gather(job->ranks, name, sizeof(name), (void **)&names, err);
+	if (result == BETON_OK && !job->temporary) {
+		job->temporary = bt_format("%s/%s", job->dir, names);
+		if (!job->temporary)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->dir);
+	}
+	free(names);
+	return dtrain__ranks_agree(job->ranks, 0, "", result, err);
+}
+
+static int publish(save_job *job, int keep, beton_error *err)
+{
+	int result = dtrain__folder_publish(job->dir, job->content.step, job->temporary, err);
+	job->published = result == BETON_OK;
+	return result == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, err) : result;
+}
+
+static int save(save_job *job, int keep, beton_error *err)
+{
+	bool first = dtrain__ranks_self(job->ranks) == 0;
+	int result = dtrain__plan_make(job->content.sets, job->ranks, &job->plan, err);
+	if (result == BETON_OK)
+		result = begin(job, err);
+	if (result != BETON_OK)
+		return result;
+	if (!job->plan.whole)
+		result = write_sharded(job, err);
+	else if (first)
+		result = write_whole(job, err);
+	if (result == BETON_OK && first)
+		result = publish(job, keep, err);
+	return dtrain__ranks_agree(job->ranks, 0, "", result, err);
+}
+
+int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
+			   const dtrain_checkpoint_ranks *ranks, beton_error *err)
+{
+	save_job job = {.dir = dir, .ranks = ranks};
+	beton_error own = {0};
+	if (!err)
+		err = &own;
+	int result = check_arguments(&job, keep, content, err);
+	result = dtrain__ranks_agree(ranks, (uint64_t)job.content.step, "checkpoint: the step", result, err);
+	if (result == BETON_OK)
+		result = save(&job, keep, err);
+	if (result != BETON_OK && job.temporary && !job.published && dtrain__ranks_self(ranks) == 0)
+		dtrain__folder_discard(dir, job.temporary, job.content.step);
+	dtrain__plan_free(&job.plan);
+	json_decref(job.state);
+	free(job.temporary);
+	return result;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.json: the caller's state, and what the other files must be. */
+#ifndef DTRAIN_CHECKPOINT_STATE_H
+#define DTRAIN_CHECKPOINT_STATE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "digest.h"
+
+/* Of files whose digests are one hash each. */
+typedef struct checkpoint_listed {
+	const char *name;
+	const checkpoint_digest *digest;
+} checkpoint_listed;
+
+/* Is text a JSON object? NULL counts as an empty one. */
+int dtrain__state_parse(const char *text, json_t **out, beton_error *err);
+
+/* Sets the library's members in state, and writes it to folder/state.json. sharded: there is a manifest. */
+int dtrain__state_write(const char *folder, json_t *state, bool sharded, const checkpoint_listed *files, size_t count,
+			beton_error *err);
+
+/* Reads and checks folder/state.json; hash: of its content. Errors: NOT_FOUND, FORMAT, UNSUPPORTED_VERSION, ... */
+int dtrain__state_read(const char *folder, json_t **out, bool *sharded, uint64_t *hash, beton_error *err);
+
+/* What the state says of a file, in a digest that has been zeroed. FORMAT: nothing that makes sense. */
+int dtrain__state_digest(const char *folder, const json_t *state, const char *name, checkpoint_digest *out,
+			 beton_error *err);
+
+/* 16 hexadecimal digits; NULL without memory. False: text is something else. */
+json_t *dtrain__hash_to_json(uint64_t hash);
+bool dtrain__hash_from_json(const json_t *text, uint64_t *out);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+
+#define SLOW_SUFFIX ".slow"
+
+/* The names are owned. */
+typedef struct view_list {
+	dtrain_checkpoint_view *views;
+	size_t count;
+	const dtrain_params *params;
+	int64_t step; /* memory of the counters of batches */
+} view_list;
+
+static void list_free(view_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free((void *)list->views[i].name);
+	free(list->views);
+	*list = (view_list){0};
+}
+
+static int list_reserve(view_list *list, const dtrain_params *params, size_t capacity, beton_error *err)
+{
+	*list = (view_list){.views = calloc(capacity + 1, sizeof(*list->views)), .params = params};
+	return list->views ? BETON_OK
+			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a list of %zu tensors", capacity);
+}
+
+/* Takes name over; NULL = out of memory. */
+static int list_add(view_list *list, char *name, const dtrain_shape *shape, void *memory, beton_error *err)
+{
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+	list->views[list->count++] = dtrain_checkpoint_view_whole(name, dtrain_params_dtype(list->params), shape,
+								  memory, dtrain_params_device(list->params));
+	return BETON_OK;
+}
+
+static void *flat_at(const dtrain_params *params, void *flat, int64_t offset)
+{
+	return (char *)flat + (size_t)offset * dtrain_dtype_size(dtrain_params_dtype(params));
+}
+
+/* torchvision counts batches beside each running mean. */
+static int add_batch_counter(view_list *list, const char *buffer, beton_error *err)
+{
+	static const char suffix[] = ".running_mean";
+	size_t length = strlen(buffer);
+	if (length < sizeof(suffix) || strcmp(buffer + length - strlen(suffix), suffix) != 0)
+		return BETON_OK;
+	char *name = bt_format("%.*s.num_batches_tracked", (int)(length - strlen(suffix)), buffer);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the name of a tensor");
+	list->views[list->count++] =
+		dtrain_checkpoint_view_whole(name, DTRAIN_I64, &(dtrain_shape){0}, &list->step, NULL);
+	return BETON_OK;
+}
+
+static int list_model(view_list *list, const dtrain_params *params, beton_error *err)
+{
+	int buffers = dtrain_params_buffer_count(params);
+	int result = list_reserve(list, params, (size_t)dtrain_params_count(params) + 2 * (size_t)buffers, err);
+	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		result = list_add(list, strdup(param->name), &param->shape,
+				  flat_at(params, dtrain_params_values(params), param->offset), err);
+	}
+	for (int i = 0; i < buffers && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
+		result = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data, err);
+		if (result == BETON_OK)
+			result = add_batch_counter(list, buffer->name, err);
+	}
+	return result;
+}
+
+static int list_slow(view_list *list, const dtrain_lookahead *lookahead, beton_error *err)
+{
+	const dtrain_params *params = list->params;
+	int64_t count;
+	void *slow = dtrain_lookahead_slow(lookahead, &count);
+	int result = BETON_OK;
+	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		result = list_add(list, bt_format("%s" SLOW_SUFFIX, param->name), &param->shape,
+				  flat_at(params, slow, param->offset), err);
+	}
+	for (int i = 0; i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
+		result = list_add(list, bt_format("%s" SLOW_SUFFIX, buffer->name), &buffer->shape,
+				  dtrain_lookahead_slow_buffer(lookahead, i), err);
+	}
+	return result;
+}
+
+static int list_optimizer(view_list *list, const run_weights *weights, beton_error *err)
+{
+	const dtrain_params *params = weights->params;
+	void *momentum = weights->sgd ? dtrain_sgd_momentum(weights->sgd) : NULL;
+	size_t capacity = 2 * (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
+	int result = list_reserve(list, params, capacity, err);
+	for (int i = 0; momentum && i < dtrain_params_count(params) && result == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		result = list_add(list, bt_format("%s.momentum", param->name), &param->shape,
+				  flat_at(params, momentum, param->offset), err);
+	}
+	return result == BETON_OK && weights->lookahead ? list_slow(list, weights->lookahead, err) : result;
+}
+
+int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
+		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err)
+{
+	view_list model = {0}, optimizer = {0};
+	char *state = NULL;
+	int result = run_position_to_state(position, options, &state, err);
+	if (result == BETON_OK)
+		result = list_model(&model, weights->params, err);
+	if (result == BETON_OK)
+		result = list_optimizer(&optimizer, weights, err);
+	if (result == BETON_OK) {
+		model.step = position->step;
+		const dtrain_checkpoint_content content = {
+			.struct_size = sizeof(content),
+			.step = position->step,
+			.sets = {{model.views, model.count}, {optimizer.views, optimizer.count}},
+			.state = state,
+			.stream = weights->stream};
+		result = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
+	}
+	list_free(&model);
+	list_free(&optimizer);
+	free(state);
+	return result;
+}
+
+/* A tensor is missing, or too many, in both cases; this one is no fault of the file. */
+static int check_slow(dtrain_checkpoint *checkpoint, const char *path, const dtrain_lookahead *lookahead,
+		      beton_error *err)
+{
+	const dtrain_checkpoint_tensor *tensors;
+	size_t count;
+	bool found = false;
+	/* Damage is told of first, and of the model before the optimizer. */
+	int result = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	if (result != BETON_OK)
+		return result;
+	for (size_t i = 0; i < count && !found; i++) {
+		size_t length = strlen(tensors[i].name);
+		found = length > strlen(SLOW_SUFFIX) &&
+			strcmp(tensors[i].name + length - strlen(SLOW_SUFFIX), SLOW_SUFFIX) == 0;
+	}
+	if (found == (lookahead != NULL))
+		return BETON_OK;
+	return bt_fail(err, BETON_STATE, "%s: was saved %s Lookahead's slow weights", path, found ? "with" : "without");
+}
+
+int run_weights_load(const run_weights *weights, const char *path, beton_error *err)
+{
+	view_list model = {0}, optimizer = {0};
+	dtrain_checkpoint *checkpoint = NULL;
+	bool with_optimizer = weights->sgd || weights->lookahead;
+	int result = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
+	if (result == BETON_OK && with_optimizer)
+		result = check_slow(checkpoint, path, weights->lookahead, err);
+	if (result == BETON_OK)
+		result = list_model(&model, weights->params, err);
+	if (result == BETON_OK && with_optimizer)
+		result = list_optimizer(&optimizer, weights, err);
+	if (result == BETON_OK) {
+		const dtrain_checkpoint_list lists[] = {{model.views, model.count}, {optimizer.views, optimizer.count}};
+		const dtrain_checkpoint_list *const sets[] = {&lists[0], with_optimizer ? &lists[1] : NULL};
+		result = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
+	}
+	dtrain_checkpoint_close(&checkpoint);
+	list_free(&model);
+	list_free(&optimizer);
+	return result;
+}
