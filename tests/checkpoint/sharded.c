@@ -106,7 +106,7 @@ static void export_set(enum dtrain_checkpoint_set set, const char *file)
 	dtrain_checkpoint *checkpoint;
 	beton_error err;
 	assert_int_equal(dtrain_checkpoint_open(STEP, NULL, &checkpoint, &err), BETON_OK);
-	if (dtrain_checkpoint_export(checkpoint, set, file, &err) != BETON_OK)
+	if (dtrain_checkpoint_export(checkpoint, set, file, NULL, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	dtrain_checkpoint_close(&checkpoint);
 }

@@ -142,10 +142,11 @@ BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 				     dtrain_stream *stream, beton_error *err);
 
 /* Writes all tensors of a set, checked, to one safetensors file, as it is where nothing is sharded, in pieces: there
- * need not be memory for a whole tensor. The file is replaced when the new one is complete. One rank alone. Errors: as
- * open; NO_SPACE. */
+ * need not be memory for a whole tensor. The file is replaced when the new one is complete. check (NULL: none) is
+ * called before each piece, and ends it with what it returns, if that is not OK. One rank alone. Errors: as open;
+ * NO_SPACE, UNSUPPORTED (an element type that dtrain has not). */
 BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
-				       beton_error *err);
+				       int (*check)(beton_error *err), beton_error *err);
 
 /* Renames a damaged checkpoint to "damaged-step-...", so that it is not found again. Errors: ACCESS, IO, EXISTS. */
 BETON_API int dtrain_checkpoint_set_aside(const char *path, beton_error *err);

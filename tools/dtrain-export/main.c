@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-export: one safetensors file of a checkpoint. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <dtrain/checkpoint.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "tools/common/output.h"
+#include "tools/common/program.h"
+
+static const char *const usage_text =
+	"Usage: dtrain-export [OPTION]... CHECKPOINT FILE.safetensors\n"
+	"Write the tensors of a checkpoint, which may lie in many files, to one.\n"
+	"CHECKPOINT is a checkpoint's own folder (step-...), or that of all: then the newest is taken.\n"
+	"\n"
+	"  -s, --set=SET      model (the default) or optimizer\n"
+	"  -F, --force        replace the file if it exists\n"
+	"  -h, --help         show this text\n"
+	"  -V, --version      show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+	{"set", required_argument, NULL, 's'},
+	{"force", no_argument, NULL, 'F'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
+
+/* malloc'ed. */
+static int find_checkpoint(const char *given, char **path, beton_error *err)
+{
+	char *state = bt_format("%s/state.json", given);
+	int result = BETON_OK;
+	if (!state)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
+	if (access(state, F_OK) != 0) {
+		result = dtrain_checkpoint_latest(given, INT64_MAX, path, NULL, err);
+	} else {
+		*path = strdup(given);
+		if (!*path)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);
+	}
+	free(state);
+	return result;
+}
+
+static int export(const char *given, enum dtrain_checkpoint_set set, const char *file, bool force, beton_error *err)
+{
+	dtrain_checkpoint *checkpoint = NULL;
+	char *path = NULL;
+	int result = output_check(file, NULL, force, err);
+	if (result == BETON_OK)
+		result = find_checkpoint(given, &path, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
+	if (result == BETON_OK)
+		result = dtrain_checkpoint_export(checkpoint, set, file, program_check_signals, err);
+	dtrain_checkpoint_close(&checkpoint);
+	free(path);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	enum dtrain_checkpoint_set set = DTRAIN_CHECKPOINT_MODEL;
+	beton_error err = {0};
+	bool force = false;
+	int option;
+	while ((option = getopt_long(argc, argv, "s:FhV", long_options, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			if (strcmp(optarg, "model") != 0 && strcmp(optarg, "optimizer") != 0) {
+				fprintf(stderr, "dtrain-export: --set: '%s' is neither model nor optimizer\n", optarg);
+				return 2;
+			}
+			set = *optarg == 'm' ? DTRAIN_CHECKPOINT_MODEL : DTRAIN_CHECKPOINT_OPTIMIZER;
+			break;
+		case 'F':
+			force = true;
+			break;
+		case 'h':
+		case 'V':
+			fputs(option == 'h' ? usage_text : "dtrain-export " PROJECT_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		default:
+			fputs("Try 'dtrain-export --help'.\n", stderr);
+			return 2;
+		}
+	}
+	if (argc - optind != 2) {
+		fputs("dtrain-export: expected CHECKPOINT and FILE\nTry 'dtrain-export --help'.\n", stderr);
+		return 2;
+	}
+	program_start();
+	int result = export(argv[optind], set, argv[optind + 1], force, &err);
+	return program_end("dtrain-export", result, &err);
+}
