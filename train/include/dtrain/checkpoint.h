@@ -15,9 +15,9 @@
  *                         manifest.json  the box of a tensor that each file has; size of each file, XXH3 of its chunks
  *                         state.json     the caller's state; size and XXH3 of the manifest, and of itself
  *
- * Shards have the form of PyTorch's distributed checkpoints in safetensors (HuggingFaceStorageReader reads them,
- * consolidate_safetensors_files joins them): a file has one box of a tensor at most, so that a rank whose part of a
- * matrix begins or ends within a row has several files. What several ranks have alike is written by one of them.
+ * Shards have the form of PyTorch's distributed checkpoints in safetensors: its HuggingFaceStorageReader loads them. A
+ * file has one box of a tensor at most, so that a rank whose part of a matrix begins or ends within a row has several
+ * files. What several ranks have alike is written by one of them.
  *
  * A checkpoint becomes visible by one rename of a synced folder: what stands under its final name is whole, and what
  * was damaged later is found by its checksums. Names that begin with ".tmp-" and ".replaced-" are leftovers of a killed
