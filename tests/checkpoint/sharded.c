@@ -249,8 +249,10 @@ static int save_wrong(const dtrain_checkpoint_ranks *ranks, void *context, beton
 			view->count++;
 		else if (wrong->kind == 7)
 			view->name = "";
-		else
+		else if (wrong->kind == 8)
 			view->memory = NULL;
+		else
+			view->device = (dtrain_device *)view;
 	}
 	return save_cut(&cut, step, 0, ranks, err);
 }
@@ -268,8 +270,9 @@ static void ranks_that_do_not_fit_are_told(void **state)
 		{6, "checkpoint: tensor 'a.weight': the box has 15 elements, not 16 from 0 on"},
 		{7, "checkpoint: a view has no name that a tensor may have"},
 		{8, "checkpoint: tensor 'a.weight' has no memory"},
+		{9, "checkpoint: tensor 'a.weight' is in a device's memory, and there is no stream"},
 	};
-	for (int i = 0; i < 9; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		world_result results[WORLD_MOST];
 		struct wrong wrong = cases[i];
 		world_run(2, save_wrong, &wrong, results);

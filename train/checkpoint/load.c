@@ -19,10 +19,10 @@ static void name_place(const dtrain_checkpoint *checkpoint, int set, char *text,
 
 /* wanted: of each tensor of the set, whether this rank has a view of it. */
 static int check_view(const struct index_set *set, const char *place, const dtrain_checkpoint_view *view,
-		      unsigned char *wanted, beton_error *err)
+		      const dtrain_stream *stream, unsigned char *wanted, beton_error *err)
 {
 	char theirs[DTRAIN__SHAPE_TEXT], ours[DTRAIN__SHAPE_TEXT];
-	int result = dtrain__view_check(view, err);
+	int result = dtrain__view_check(view, stream, err);
 	if (result != BETON_OK)
 		return result;
 	const index_tensor *found = dtrain__index_find(set, view->name);
@@ -40,7 +40,8 @@ static int check_view(const struct index_set *set, const char *place, const dtra
 }
 
 /* Each tensor that there is must be one that a rank wants. For all ranks together. */
-static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list, beton_error *err)
+static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list,
+		     const dtrain_stream *stream, beton_error *err)
 {
 	const struct index_set *known = &checkpoint->index.sets[set];
 	unsigned char *wanted = calloc(known->count + 1, 1), *all = NULL;
@@ -49,7 +50,7 @@ static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkp
 	name_place(checkpoint, set, place, sizeof(place));
 	int result = wanted ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
 	for (size_t i = 0; i < list->count && result == BETON_OK; i++)
-		result = check_view(known, place, &list->views[i], wanted, err);
+		result = check_view(known, place, &list->views[i], stream, wanted, err);
 	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
 	if (result == BETON_OK)
 		result = dtrain__ranks_gather(checkpoint->ranks, wanted, known->count + 1, (void **)&all, err);
@@ -84,7 +85,7 @@ int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 		result = dtrain__checkpoint_know(checkpoint, wanted, err);
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
 		if (wanted[set])
-			result = check_set(checkpoint, set, sets[set], err);
+			result = check_set(checkpoint, set, sets[set], stream, err);
 	if (result != BETON_OK)
 		return result;
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)

@@ -34,7 +34,7 @@ static checkpoint_box box_of(const dtrain_checkpoint_view *view)
 	return box;
 }
 
-int dtrain__view_check(const dtrain_checkpoint_view *view, beton_error *err)
+int dtrain__view_check(const dtrain_checkpoint_view *view, const dtrain_stream *stream, beton_error *err)
 {
 	checkpoint_box box = box_of(view);
 	if (!view->name || !*view->name || strcmp(view->name, "__metadata__") == 0)
@@ -57,6 +57,9 @@ int dtrain__view_check(const dtrain_checkpoint_view *view, beton_error *err)
 			       view->name, room, view->count, view->first);
 	if (view->count && !view->memory)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: tensor '%s' has no memory", view->name);
+	if (view->device && !stream)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "checkpoint: tensor '%s' is in a device's memory, and there is no stream", view->name);
 	return BETON_OK;
 }
 
@@ -73,9 +76,10 @@ static bool is_whole(const dtrain_checkpoint_view *view)
 
 /* ---- pieces ---- */
 
-static int list_pieces(const dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS], int rank, checkpoint_piece **pieces,
-		       size_t *count, bool *whole, beton_error *err)
+static int list_pieces(const dtrain_checkpoint_content *content, int rank, checkpoint_piece **pieces, size_t *count,
+		       bool *whole, beton_error *err)
 {
+	const dtrain_checkpoint_list *sets = content->sets;
 	size_t views = 0;
 	*count = 0;
 	*whole = true;
@@ -88,7 +92,7 @@ static int list_pieces(const dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS]
 		for (size_t i = 0; i < sets[set].count; i++) {
 			const dtrain_checkpoint_view *view = &sets[set].views[i];
 			checkpoint_box boxes[CHECKPOINT_BOXES_MAX];
-			int result = dtrain__view_check(view, err);
+			int result = dtrain__view_check(view, content->stream, err);
 			if (result != BETON_OK)
 				return result;
 			*whole = *whole && is_whole(view);
@@ -324,7 +328,7 @@ static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, 
 	return dtrain__ranks_agree(ranks, 0, "", result, err);
 }
 
-int dtrain__plan_make(const dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS], const dtrain_checkpoint_ranks *ranks,
+int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_checkpoint_ranks *ranks,
 		      checkpoint_plan *out, beton_error *err)
 {
 	struct facts {
@@ -335,7 +339,7 @@ int dtrain__plan_make(const dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS],
 	char *told = NULL;
 	bool whole = false;
 	*out = (checkpoint_plan){0};
-	int result = list_pieces(sets, dtrain__ranks_self(ranks), &own, &count, &whole, err);
+	int result = list_pieces(content, dtrain__ranks_self(ranks), &own, &count, &whole, err);
 	if (result == BETON_OK)
 		result = tell(own, count, &told, &bytes, err);
 	mine = (struct facts){.hash = told ? XXH3_64bits(told, bytes) : 0, .whole = whole};

@@ -27,14 +27,14 @@ typedef struct checkpoint_plan {
 	void *names; /* of other ranks' pieces */
 } checkpoint_plan;
 
-/* Is the view one? Errors: INVALID_ARGUMENT, which names it. */
-int dtrain__view_check(const dtrain_checkpoint_view *view, beton_error *err);
+/* Is the view one? stream: that of its device. Errors: INVALID_ARGUMENT, which names it. */
+int dtrain__view_check(const dtrain_checkpoint_view *view, const dtrain_stream *stream, beton_error *err);
 /* Its boxes, one behind the other in its memory. Returns how many: 0 for an empty view. */
 int dtrain__view_split(const dtrain_checkpoint_view *view, checkpoint_box boxes[CHECKPOINT_BOXES_MAX]);
 
-/* For all ranks together: the views of each of them, checked; the same result on all. Errors: MISMATCH,
- * INVALID_ARGUMENT, NO_MEMORY. */
-int dtrain__plan_make(const dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS], const dtrain_checkpoint_ranks *ranks,
+/* For all ranks together: the views of each of them, checked; the same result on all. content: this rank's. Errors:
+ * MISMATCH, INVALID_ARGUMENT, NO_MEMORY. */
+int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_checkpoint_ranks *ranks,
 		      checkpoint_plan *out, beton_error *err);
 void dtrain__plan_free(checkpoint_plan *plan);
 

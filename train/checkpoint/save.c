@@ -349,7 +349,7 @@ static int publish(save_job *job, int keep, beton_error *err)
 static int save(save_job *job, int keep, beton_error *err)
 {
 	bool first = dtrain__ranks_self(job->ranks) == 0;
-	int result = dtrain__plan_make(job->content.sets, job->ranks, &job->plan, err);
+	int result = dtrain__plan_make(&job->content, job->ranks, &job->plan, err);
 	if (result == BETON_OK)
 		result = begin(job, err);
 	if (result != BETON_OK)
