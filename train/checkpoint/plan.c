@@ -149,7 +149,7 @@ static int tell(const checkpoint_piece *pieces, size_t count, char **out, size_t
 	return BETON_OK;
 }
 
-/* Adds what another rank told; names stay where they are. */
+/* Adds what another rank told; the names are in the text. */
 static int hear(const char *text, size_t bytes, int rank, checkpoint_piece **pieces, size_t *count, beton_error *err)
 {
 	for (size_t at = 0; at < bytes;) {
@@ -322,8 +322,6 @@ static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, 
 	}
 	if (result == BETON_OK)
 		result = distribute(*own, count, self, size, plan, err);
-	plan->names = texts.all;
-	texts.all = NULL;
 	dtrain__ranks_texts_free(&texts);
 	return dtrain__ranks_agree(ranks, 0, "", result, err);
 }
@@ -367,6 +365,5 @@ int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_che
 void dtrain__plan_free(checkpoint_plan *plan)
 {
 	free(plan->pieces);
-	free(plan->names);
 	*plan = (checkpoint_plan){0};
 }

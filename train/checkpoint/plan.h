@@ -24,7 +24,6 @@ typedef struct checkpoint_plan {
 	bool whole;               /* nothing is sharded, and rank 0 writes all of it */
 	checkpoint_piece *pieces; /* that this rank writes, by set, name, and box */
 	size_t count;
-	void *names; /* of other ranks' pieces */
 } checkpoint_plan;
 
 /* Is the view one? stream: that of its device. Errors: INVALID_ARGUMENT, which names it. */
