@@ -120,7 +120,8 @@ static void any_cut_opens_any_other(void **state)
 		temporary_remove("c");
 		world_must(saver.size, save, &saver);
 		assert_int_equal(count_in("c", ""), 1);
-		for (int l = 0; l < LOADERS; l++) {
+		/* Each with the first, and with every second of the others. */
+		for (int l = 0; l < LOADERS; l += l ? 2 : 1 + s % 2) {
 			struct job loader = loaders[l];
 			world_must(loader.size, load, &loader);
 		}
