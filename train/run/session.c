@@ -349,10 +349,10 @@ static int open_ddp(run_session *session, beton_error *err)
 }
 
 /* Each rank may have the files in a place of its own, but the global batch is drawn from the same samples. */
-static int compare_data(const run_session *session, const dtrain_position *first, beton_error *err)
+static int compare_data(const run_session *session, const run_position *first, beton_error *err)
 {
 	const run_files *data = &session->options->data;
-	const dtrain_position *ours = &session->position;
+	const run_position *ours = &session->position;
 	if (ours->data_samples == first->data_samples && ours->data_fingerprint == first->data_fingerprint)
 		return BETON_OK;
 	return bt_fail(err, BETON_MISMATCH,
