@@ -24,6 +24,22 @@ uint64_t bt_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void bt_condition_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+bool bt_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t nanoseconds)
+{
+	uint64_t until = bt_now_ns() + nanoseconds;
+	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	return pthread_cond_timedwait(condition, mutex, &deadline) != ETIMEDOUT;
+}
+
 void bt_block_signals(sigset_t *before)
 {
 	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};

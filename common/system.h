@@ -5,6 +5,7 @@
 #define BT_SYSTEM_H
 
 #include <stdbool.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,11 @@
 
 /* Monotonic time in nanoseconds: never the wall clock, which may jump. */
 uint64_t bt_now_ns(void);
+
+/* A condition for bt_wait_ns: its clock is the monotonic one. */
+void bt_condition_init(pthread_cond_t *condition);
+/* Waits for the condition, whose mutex the caller holds. False: nobody called within so many nanoseconds. */
+bool bt_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t nanoseconds);
 
 /* Cores that this thread may run on (its affinity mask), or as many as its control group leaves it, at least 1. */
 int bt_available_cores(void);

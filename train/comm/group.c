@@ -126,7 +126,6 @@ static int join(dtrain_group *group, const dtrain_group_options *options, const 
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				const struct group_origin *origin, dtrain_group **out, beton_error *err)
 {
-	pthread_condattr_t monotonic;
 	dtrain_group *group;
 	int status;
 
@@ -139,10 +138,7 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 		return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	pthread_mutex_init(&group->mutex, NULL);
 	pthread_mutex_init(&group->failing, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&group->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	bt_condition_init(&group->changed);
 	group->device = options->device;
 	group->api = options->device ? dtrain_device_get_api(options->device) : NULL;
 	group->will = -1;

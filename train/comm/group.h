@@ -106,8 +106,8 @@ int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count
 int dtrain__group_meet(struct group_member *member, const char *backend, int *will, beton_error *err);
 
 /* Called on the communication thread of a rank whose operation failed, before it ends its connections: from then on the
- * others' operations fail too, and what they see is this rank. False when the store is gone, or does not answer within
- * seconds, which is all that this and what follows waits for it. */
+ * others' operations fail too, and what they see is this rank. Raises the alarm as well. False when the store is gone,
+ * or does not answer within seconds, which is all that this and what follows waits for it. */
 bool dtrain__group_report_fault(const struct group_member *member, struct group_history *history, int code);
 
 /* After that: the ranks agree through the store on what happened first, so that all of them name the rank that is lost,
@@ -118,7 +118,6 @@ void dtrain__group_agree_on_fault(const struct group_member *member, struct grou
 /* For ranks that are not in an operation, or whose engine may not notice that another is gone: a fault, and on streams
  * a second last will, set the same key for all, which is cheap to look at. */
 int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err);
-void dtrain__group_raise_alarm(const struct group_member *member);
 /* True, and fills err: a rank saw a failure, or left or is gone unless only_faults, or the store is gone. */
 bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err);
 /* How long a rank is in no operation before it asks for the first time. */

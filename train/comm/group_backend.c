@@ -19,11 +19,6 @@ const struct group_backend *dtrain__group_backend_find(const char *name)
 	return NULL;
 }
 
-static bool is_message(const dtrain_group_call *call)
-{
-	return call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV;
-}
-
 static void drop_messages(const struct group_backend *backend, struct work_item *items, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -40,7 +35,7 @@ int dtrain__backend_begin(const struct group_backend *backend, void *state, stru
 
 	*messages = false;
 	for (int i = 0; i < count && !status; i++) {
-		if (!is_message(&items[i].call) || items[i].call.count == 0)
+		if (!dtrain__is_message(items[i].call.op) || items[i].call.count == 0)
 			continue;
 		status = backend->post(state, &items[i].call, &items[i].message, err);
 		*messages = true;
@@ -48,7 +43,7 @@ int dtrain__backend_begin(const struct group_backend *backend, void *state, stru
 	for (int i = 0; i < count && !status; i++) {
 		const dtrain_group_call *call = &items[i].call;
 
-		if (!is_message(call) && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
+		if (!dtrain__is_message(call->op) && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
 			status = backend->run(state, call, err);
 	}
 	if (status)

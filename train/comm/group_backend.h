@@ -48,6 +48,12 @@ struct group_backend {
 	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never any */
 };
 
+/* Between two ranks; all others are collectives. */
+static inline bool dtrain__is_message(dtrain_group_op op)
+{
+	return op == DTRAIN_GROUP_SEND || op == DTRAIN_GROUP_RECV;
+}
+
 /* Posts all messages and then runs the collectives in their order: so no order of them keeps any from ending.
  * Operations without elements are left out. After a failure no message is left; else *messages tells whether there are
  * any for dtrain__backend_finish, which waits for all. */

@@ -34,14 +34,9 @@ const char *dtrain__reduce_name(dtrain_reduce_op op)
 	return names[op];
 }
 
-static bool is_message(const dtrain_group_call *call)
-{
-	return call->op == DTRAIN_GROUP_SEND || call->op == DTRAIN_GROUP_RECV;
-}
-
 static bool has_peer(const dtrain_group_call *call)
 {
-	return is_message(call) || call->op == DTRAIN_GROUP_BROADCAST || call->op == DTRAIN_GROUP_REDUCE ||
+	return dtrain__is_message(call->op) || call->op == DTRAIN_GROUP_BROADCAST || call->op == DTRAIN_GROUP_REDUCE ||
 	       call->op == DTRAIN_GROUP_GATHER || call->op == DTRAIN_GROUP_SCATTER;
 }
 
@@ -71,7 +66,7 @@ uint64_t dtrain__history_add(struct group_history *history, const struct work_it
 					  .bytes = call->count * (int64_t)dtrain_dtype_size(call->dtype),
 					  .reduce = reduces(call) ? (int)call->reduce : -1,
 					  .peer = has_peer(call) ? call->root : -1,
-					  .tag = is_message(call) ? call->tag : -1,
+					  .tag = dtrain__is_message(call->op) ? call->tag : -1,
 					  .enqueued_ns = now};
 		snprintf(record->label, sizeof(record->label), "%s", label ? label : "");
 	}

@@ -141,12 +141,6 @@ int dtrain__group_leave_alarm(const struct group_member *member, int *will, beto
 	return status;
 }
 
-void dtrain__group_raise_alarm(const struct group_member *member)
-{
-	/* Who cannot say it has a last will that does. */
-	set_text_soon(member, "alarm", -1, FAULT);
-}
-
 bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err)
 {
 	char *text = NULL;
@@ -285,7 +279,11 @@ bool dtrain__group_report_fault(const struct group_member *member, struct group_
 
 	dtrain__progress_take(history, &progress);
 	dtrain__progress_format(&progress, code, text);
-	return set_text_soon(member, "report", member->rank, text) == BETON_OK;
+	if (set_text_soon(member, "report", member->rank, text))
+		return false;
+	/* Who cannot say it has a last will that does. */
+	set_text_soon(member, "alarm", -1, FAULT);
+	return true;
 }
 
 /* Waits for what the others say, or the store in the name of those that can say nothing any more. */

@@ -9,11 +9,6 @@
 #include "common/error.h"
 #include "group_stream.h"
 
-static bool is_message(dtrain_group_op op)
-{
-	return op == DTRAIN_GROUP_SEND || op == DTRAIN_GROUP_RECV;
-}
-
 static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
 {
 	const char *op = dtrain__group_op_name(call->op);
@@ -33,7 +28,7 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 	if (call->root < 0 || call->root >= group->member.size)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d of %d", group->name, op,
 			       call->root, group->member.size);
-	if (is_message(call->op) && call->root == group->member.rank)
+	if (dtrain__is_message(call->op) && call->root == group->member.rank)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: rank %d to itself", group->name, op,
 			       call->root);
 	if (call->tag < 0)

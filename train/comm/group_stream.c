@@ -87,7 +87,6 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 {
 	struct group_streams *streams = calloc(1, sizeof(*streams));
 	char *name = strdup(group->name);
-	pthread_condattr_t monotonic;
 	int status;
 
 	if (!streams || !name || !dtrain__sequence_init(&streams->sequence, group->member.size)) {
@@ -103,10 +102,7 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	streams->alarm = -1;
 	streams->references = 1;
 	pthread_mutex_init(&streams->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&streams->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	bt_condition_init(&streams->changed);
 	status = take_lane(streams, parent, err);
 	if (status)
 		dtrain__streams_destroy(&streams);
@@ -445,15 +441,6 @@ void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *
 		dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_COMPLETED, bt_now_ns());
 }
 
-/* Called with the mutex held. */
-static void pause_for(struct group_streams *streams, uint64_t nanoseconds)
-{
-	uint64_t until = bt_now_ns() + nanoseconds;
-	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-
-	pthread_cond_timedwait(&streams->changed, &streams->mutex, &deadline);
-}
-
 /* Called with the mutex held. Nobody but the device is waited for where the group has one member. */
 static int wait_alone(struct group_streams *streams, struct dtrain_work *work, beton_error *err)
 {
@@ -485,7 +472,7 @@ int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 		dtrain__streams_observe(streams, work);
 		if (work->complete || streams->health != GROUP_WORKS)
 			break;
-		pause_for(streams, pause);
+		bt_wait_ns(&streams->changed, &streams->mutex, pause);
 		pause = pause < 500000 ? pause * 2 : 1000000;
 	}
 	if (!status && !work->complete)

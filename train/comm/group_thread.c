@@ -4,9 +4,7 @@
  * threads of their own. When there is nothing to run for a second, it asks the store whether the others have failed: a
  * rank that is not in an operation would learn of that with its next one only, and could not tell how far it came.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/error.h"
 #include "common/system.h"
@@ -38,15 +36,6 @@ static bool is_stopping(dtrain_group *group)
 	return stopping;
 }
 
-static bool tell(dtrain_group *group, const beton_error *err)
-{
-	bool reported = dtrain__group_report_fault(&group->member, group->history, err->code);
-
-	if (reported)
-		dtrain__group_raise_alarm(&group->member);
-	return reported;
-}
-
 /* Nothing works after the first failure: Gloo's connections are closed by it. */
 static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 {
@@ -58,10 +47,10 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	} else if (is_stopping(group)) {
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
 	} else {
-		reported = tell(group, err);
+		reported = dtrain__group_report_fault(&group->member, group->history, err->code);
 		group->backend->abort(group->state);
 		/* A store that was late has its time now. */
-		if (reported || tell(group, err))
+		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code))
 			dtrain__group_agree_on_fault(&group->member, group->history, where, err);
 		else
 			bt_prefix(err, "group \"%s\": %s", group->name, where);
@@ -131,11 +120,8 @@ static void execute(dtrain_group *group, struct dtrain_work *work)
 /* Called with the mutex held. True: nothing came for so long. */
 static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
 {
-	uint64_t until = bt_now_ns() + nanoseconds;
-	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-
 	if (nanoseconds)
-		return pthread_cond_timedwait(&group->changed, &group->mutex, &deadline) == ETIMEDOUT;
+		return !bt_wait_ns(&group->changed, &group->mutex, nanoseconds);
 	pthread_cond_wait(&group->changed, &group->mutex);
 	return false;
 }

@@ -6,7 +6,6 @@
  * communicators of the process at once (one that still runs may keep another's kernels from ending), and agrees with
  * the ranks on what happened first.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,15 +117,6 @@ static int abort_all(struct group_streams *streams, const beton_error *cause, be
 	return status;
 }
 
-static bool tell(const struct group_streams *streams, const beton_error *err)
-{
-	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err->code);
-
-	if (reported)
-		dtrain__group_raise_alarm(&streams->member);
-	return reported;
-}
-
 /* Called with the mutex held, which it lets go meanwhile. */
 static void settle_failure(struct group_streams *streams)
 {
@@ -136,10 +126,10 @@ static void settle_failure(struct group_streams *streams)
 	int status;
 
 	pthread_mutex_unlock(&streams->mutex);
-	reported = tell(streams, &err);
+	reported = dtrain__group_report_fault(&streams->member, streams->history, err.code);
 	status = abort_all(streams, &err, &abort_err);
 	/* A store that was late has its time now. */
-	if (reported || tell(streams, &err))
+	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code))
 		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
@@ -309,15 +299,6 @@ static void forgive(struct group_streams *streams, uint64_t lost_ns)
 			*times[i] = *times[i] + lost_ns < now ? *times[i] + lost_ns : now;
 }
 
-/* Called with the mutex held. False: somebody called before the time was over. */
-static bool sleep_for(struct group_streams *streams, uint64_t nanoseconds)
-{
-	uint64_t until = bt_now_ns() + nanoseconds;
-	struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-
-	return pthread_cond_timedwait(&streams->changed, &streams->mutex, &deadline) == ETIMEDOUT;
-}
-
 /* Called with the mutex held, which it lets go meanwhile: there is nothing to watch. A rank that is not in an operation
  * learns so that the others have failed, and can tell them how far it came. */
 static void idle(struct group_streams *streams, uint64_t *patience_ns)
@@ -328,7 +309,8 @@ static void idle(struct group_streams *streams, uint64_t *patience_ns)
 	streams->idle_thread = true;
 	if (streams->health != GROUP_WORKS) {
 		pthread_cond_wait(&streams->changed, &streams->mutex);
-	} else if (sleep_for(streams, *patience_ns) && !streams->first && !streams->watches && !streams->stopping) {
+	} else if (!bt_wait_ns(&streams->changed, &streams->mutex, *patience_ns) && !streams->first &&
+		   !streams->watches && !streams->stopping) {
 		pthread_mutex_unlock(&streams->mutex);
 		failed = dtrain__group_others_failed(&streams->member, patience_ns, &err);
 		pthread_mutex_lock(&streams->mutex);
@@ -343,7 +325,7 @@ static void rest(struct group_streams *streams)
 {
 	uint64_t began = bt_now_ns(), woke;
 
-	sleep_for(streams, TICK_NS);
+	bt_wait_ns(&streams->changed, &streams->mutex, TICK_NS);
 	woke = bt_now_ns();
 	if (woke - began > STOPPED_NS)
 		forgive(streams, woke - began);

@@ -156,16 +156,12 @@ static void take(struct cuda_abortion *abortion, struct cuda_comm *comm, bool *c
 static struct cuda_abortion *create(int count)
 {
 	struct cuda_abortion *abortion = calloc(1, sizeof(*abortion) + (size_t)count * sizeof(abortion->comms[0]));
-	pthread_condattr_t monotonic;
 
 	if (!abortion)
 		return NULL;
 	abortion->references = 1;
 	pthread_mutex_init(&abortion->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&abortion->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	bt_condition_init(&abortion->changed);
 	return abortion;
 }
 

@@ -136,16 +136,11 @@ int run_loading_open_data(const run_options *options, bool weighted, const beton
 	return beton_loader_open_many(out, sources, (uint32_t)options->data.count, loader, err);
 }
 
-static int open_training(const run_loading *loading, beton_loader_options *loader, beton_loader **out, beton_error *err)
+static int open_training(const run_loading *loading, const run_order_input *input, beton_loader_options *loader,
+			 beton_loader **out, beton_error *err)
 {
-	run_order_input input;
-	int result = run_order_input_read(loading->options, &input, err);
-	if (result == BETON_OK) {
-		set_order(loading->options, loading->facts, &input, loader);
-		result = run_loading_open_data(loading->options, true, loader, out, err);
-	}
-	run_order_input_free(&input);
-	return result;
+	set_order(loading->options, loading->facts, input, loader);
+	return run_loading_open_data(loading->options, true, loader, out, err);
 }
 
 int run_loading_open(const run_loading *loading, bool training, beton_loader **out, beton_error *err)
@@ -168,7 +163,12 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	if (training) {
 		loader.image.num_operations = augment(options, operations);
 		loader.image.operations = operations;
-		return open_training(loading, &loader, out, err);
+		run_order_input input;
+		int result = run_order_input_read(options, &input, err);
+		if (result == BETON_OK)
+			result = open_training(loading, &input, &loader, out, err);
+		run_order_input_free(&input);
+		return result;
 	}
 	if (run_loading_views(options) > 1) {
 		loader.num_views = make_views(options, &loader.image, views, operations);
@@ -177,8 +177,8 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	return beton_loader_open(out, options->val, &loader, err);
 }
 
-int run_loading_epoch_length(const run_options *options, const run_facts *facts, int world_size, uint64_t *out,
-			     beton_error *err)
+int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
+			     int world_size, uint64_t *out, beton_error *err)
 {
 	const run_loading loading = {.options = options, .facts = facts, .world_size = world_size};
 	beton_loader_options loader;
@@ -188,7 +188,7 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.num_threads = 1;
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
-	int result = open_training(&loading, &loader, &opened, err);
+	int result = open_training(&loading, input, &loader, &opened, err);
 	*out = result == BETON_OK ? beton_loader_epoch_length(opened) : 0;
 	beton_loader_close(&opened);
 	return result;

@@ -6,6 +6,7 @@
 
 #include <beton/loader.h>
 
+#include "order_input.h"
 #include "preflight.h"
 
 /* Who loads, and in which form. */
@@ -23,9 +24,9 @@ typedef struct run_loading {
 int run_loading_open(const run_loading *loading, bool training, beton_loader **out, beton_error *err);
 
 /* The positions that an epoch of training has: as many as samples, or what the order says. Checks the options of the
- * order on the way. facts: what is known of --data. Errors: those of run_loading_open. */
-int run_loading_epoch_length(const run_options *options, const run_facts *facts, int world_size, uint64_t *out,
-			     beton_error *err);
+ * order on the way. facts: what is known of --data. Errors: those of beton_loader_open_many. */
+int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
+			     int world_size, uint64_t *out, beton_error *err);
 
 /* How files are read and decoded, which is the same for all loaders of the run: threads, engine, limits. */
 void run_loading_set_reading(const run_options *options, beton_loader_options *loader);

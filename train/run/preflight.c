@@ -156,9 +156,10 @@ static int read_order(const run_options *options, int world_size, run_facts *out
 	int result = run_order_input_read(options, &input, err);
 	if (result == BETON_OK)
 		out->train.fingerprint = run_order_input_hash(&input, out->train.fingerprint);
+	if (result == BETON_OK)
+		result = run_loading_epoch_length(options, out, &input, world_size, &out->epoch_length, err);
 	run_order_input_free(&input);
-	return result == BETON_OK ? run_loading_epoch_length(options, out, world_size, &out->epoch_length, err)
-				  : result;
+	return result;
 }
 
 /* A picture too small for the model would be found by every rank: build the graph once, without any memory. */

@@ -121,7 +121,6 @@ static void release(struct run_watchdog *watchdog)
 int run_watchdog_start(run_watchdog **out, dtrain_group *group, const struct rank_env *env, beton_error *err)
 {
 	struct run_watchdog *watchdog = calloc(1, sizeof(*watchdog));
-	pthread_condattr_t monotonic;
 	sigset_t before;
 	int failure;
 
@@ -131,10 +130,7 @@ int run_watchdog_start(run_watchdog **out, dtrain_group *group, const struct ran
 	watchdog->env = env;
 	watchdog->group = group;
 	pthread_mutex_init(&watchdog->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&watchdog->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	bt_condition_init(&watchdog->changed);
 	bt_block_signals(&before);
 	failure = pthread_create(&watchdog->thread, NULL, watch_main, watchdog);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

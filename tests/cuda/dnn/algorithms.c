@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "../../temporary.h"
 #include "common/system.h"
 #include "cuda/algorithms.h"
 
@@ -400,14 +401,6 @@ static void the_slow_are_given_up(void **state)
 	assert_int_equal(clock.runs[1], 3);
 }
 
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[64];
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	return system(command);
-}
-
 int main(void)
 {
 	if (!mkdtemp(folder)) {
@@ -428,5 +421,7 @@ int main(void)
 		cmocka_unit_test(the_slow_are_given_up),
 		cmocka_unit_test(a_slow_start_does_not_decide),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_folder);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_remove(folder);
+	return failed;
 }

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "../../temporary.h"
 #include "cuda/algorithms.h"
 #include "cuda/dnn_run.h"
 #include "standin/standin.h"
@@ -298,14 +299,6 @@ static int tear_down(void **state)
 	return standin.live != 0;
 }
 
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[64];
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	return system(command);
-}
-
 int main(void)
 {
 	if (!mkdtemp(folder)) {
@@ -316,5 +309,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_is_compiled_under_the_lock, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(nobody_is_waited_for_under_the_lock, set_up, tear_down),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_folder);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_remove(folder);
+	return failed;
 }

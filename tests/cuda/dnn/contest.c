@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "../../temporary.h"
 #include "cuda/algorithms.h"
 #include "cuda/contest.h"
 #include "standin/standin.h"
@@ -234,14 +235,6 @@ static void preferences_are_kept(void **state)
 	cuda_algorithms_close(device.algorithms);
 }
 
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[64];
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	return system(command);
-}
-
 int main(void)
 {
 	if (!mkdtemp(folder)) {
@@ -256,5 +249,7 @@ int main(void)
 		cmocka_unit_test_setup(without_memory_cudnn_is_taken, reset),
 		cmocka_unit_test_setup(preferences_are_kept, reset),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_folder);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_remove(folder);
+	return failed;
 }

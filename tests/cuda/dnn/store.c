@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "../../temporary.h"
 #include "common/system.h"
 #include "cuda/cache.h"
 #include "cuda/dnn_store.h"
@@ -236,14 +237,6 @@ static void processes_write_the_same_plan(void **state)
 	dnn_store_close(store);
 }
 
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[64];
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	return system(command);
-}
-
 int main(void)
 {
 	if (!mkdtemp(folder)) {
@@ -260,5 +253,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_file_of_another_plan_is_not_taken, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(processes_write_the_same_plan, set_up, tear_down),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_folder);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_remove(folder);
+	return failed;
 }
