@@ -179,7 +179,7 @@ static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f,
 		else if (node->kind != DTRAIN_OP_CONV2D)
 			continue;
 		double seconds;
-		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs, 3, &seconds, err);
+		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs.window, 3, &seconds, err);
 		f->own_seconds += seconds;
 		flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 	}
@@ -189,7 +189,7 @@ static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f,
 
 static int time_reference(int64_t batch, bool bf16, conv_figures *f, beton_error *err)
 {
-	const dtrain_op_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
+	const dtrain_window_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
 	dtrain_shape x = dtrain_shape_of(4, (int64_t[]){batch, 256, 14, 14});
 	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){256, 256, 3, 3});
 	double seconds;

@@ -4,7 +4,15 @@
  */
 #include <stdlib.h>
 
+#include "gradients/gradients.h"
 #include "graph.h"
+#include "shape.h"
+
+static dtrain__gradient *const gradients[DTRAIN_OP_KIND_COUNT] = {
+#define DTRAIN_OP(NAME, name)
+#define DTRAIN_DIFFERENTIABLE_OP(NAME, name) [DTRAIN_OP_##NAME] = dtrain__##name##_gradient,
+#include <dtrain/ops.def>
+};
 
 void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor)
 {
@@ -20,12 +28,12 @@ dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 	return tensor >= 0 && tensor < graph->num_tensors ? graph->tensors[tensor].grad : -1;
 }
 
-bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
+bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 {
 	return tensor >= 0 && graph->tensors[tensor].needs_grad;
 }
 
-dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param)
+dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, param);
 	if (!tensor)
@@ -40,7 +48,7 @@ dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param)
 }
 
 /* Gradients are never changed once written, so that tensors may share one. */
-void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part)
+void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part)
 {
 	if (!dtrain__graph_tensor(graph, tensor) || !dtrain__graph_tensor(graph, part))
 		return;
@@ -49,13 +57,26 @@ void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_
 		graph->tensors[tensor].grad = part;
 		return;
 	}
-	const dtrain__tensor *known = &graph->tensors[part];
-	dtrain_tensor sum = dtrain__graph_activation(graph, known->dtype, &known->shape);
-	graph->tensors[tensor].grad = dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_ADD,
-										.num_inputs = 2,
-										.num_outputs = 1,
-										.inputs = {before, part},
-										.outputs = {sum}});
+	graph->tensors[tensor].grad = dtrain__graph_op(graph, DTRAIN_OP_ADD, NULL, dtrain_graph_shape(graph, part), 2,
+						       (dtrain_tensor[]){before, part});
+}
+
+dtrain_tensor dtrain__grad_before_relu(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor y = node->outputs[0], d_y = dtrain_graph_grad(graph, y);
+	if (!node->attrs.relu)
+		return d_y;
+	return dtrain__graph_op(graph, DTRAIN_OP_RELU_BWD, NULL, dtrain_graph_shape(graph, y), 2,
+				(dtrain_tensor[]){y, d_y});
+}
+
+void dtrain__append_grad(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			 int num_inputs, const dtrain_tensor *inputs)
+{
+	if (dtrain__needs_grad(graph, x))
+		dtrain__add_grad(
+			graph, x,
+			dtrain__graph_op(graph, kind, attrs, dtrain_graph_shape(graph, x), num_inputs, inputs));
 }
 
 /* A gradient is of use for parameters, for what was asked for, and for whatever depends on one of them. */
@@ -91,30 +112,74 @@ static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
 	return node;
 }
 
-void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
+static bool begin_backward(dtrain_graph *graph)
 {
-	const dtrain__node *start = loss_node(graph, loss);
-	if (!start)
-		return;
 	if (!graph->training || graph->has_backward) {
 		dtrain__graph_fail(graph, BETON_STATE, "backward: %s",
 				   graph->training ? "called twice" : "the graph is one for evaluation");
-		return;
+		return false;
 	}
 	graph->has_backward = graph->in_backward = true;
-	int32_t block = graph->block, last = (int32_t)(start - graph->nodes);
 	mark_needed(graph);
-	dtrain__graph_accumulate(graph, start->inputs[0], start->outputs[1]);
-	for (int32_t i = last - 1; i >= 0 && !dtrain__graph_failed(graph); i--) {
+	return true;
+}
+
+static bool has_grad(const dtrain_graph *graph, const dtrain__node *node)
+{
+	for (int i = 0; i < node->num_outputs; i++)
+		if (graph->tensors[node->outputs[i]].grad >= 0)
+			return true;
+	return false;
+}
+
+/* From node `last` to the first. */
+static void append_backward(dtrain_graph *graph, int32_t last)
+{
+	int32_t block = graph->block;
+	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--) {
 		dtrain__node node = graph->nodes[i]; /* a copy: the list moves when it grows */
-		if (!node.backward || graph->tensors[node.outputs[0]].grad < 0)
+		if (!gradients[node.kind] || !has_grad(graph, &node))
 			continue;
 		graph->block = node.block;
-		node.backward(graph, &node);
+		gradients[node.kind](graph, &node);
 	}
 	graph->block = block;
 	graph->in_backward = false;
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].want_grad && graph->tensors[i].grad >= 0)
 			graph->tensors[graph->tensors[i].grad].keep = true;
+}
+
+void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
+{
+	const dtrain__node *start = loss_node(graph, loss);
+	if (!start || !begin_backward(graph))
+		return;
+	dtrain__add_grad(graph, start->inputs[0], start->outputs[1]);
+	append_backward(graph, (int32_t)(start - graph->nodes) - 1);
+}
+
+void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
+				const dtrain_tensor *grads)
+{
+	for (int i = 0; i < count; i++) {
+		const dtrain__tensor *tensor = dtrain__graph_tensor(graph, tensors[i]);
+		const dtrain__tensor *grad = dtrain__graph_tensor(graph, grads[i]);
+		if (!tensor || !grad)
+			return;
+		if (tensor->dtype != grad->dtype || !dtrain__shape_equal(&tensor->shape, &grad->shape)) {
+			char text[2][DTRAIN__SHAPE_TEXT];
+			dtrain__graph_fail(
+				graph, BETON_INVALID_ARGUMENT, "backward: a gradient %s in %s for a tensor %s in %s",
+				dtrain__shape_text(&grad->shape, text[0]), dtrain_dtype_name(grad->dtype),
+				dtrain__shape_text(&tensor->shape, text[1]), dtrain_dtype_name(tensor->dtype));
+			return;
+		}
+	}
+	if (dtrain__graph_failed(graph) || !begin_backward(graph))
+		return;
+	int32_t last = graph->num_nodes - 1;
+	for (int i = 0; i < count; i++)
+		dtrain__add_grad(graph, tensors[i], grads[i]);
+	append_backward(graph, last);
 }

@@ -253,6 +253,20 @@ dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node)
 	return node->outputs[0];
 }
 
+dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs)
+{
+	dtrain__node node = {.kind = kind, .num_inputs = num_inputs, .num_outputs = 1};
+	if (dtrain__graph_failed(graph))
+		return -1;
+	if (attrs)
+		node.attrs = *attrs;
+	memcpy(node.inputs, inputs, (size_t)num_inputs * sizeof(*inputs));
+	dtrain_shape copy = *shape; /* the list of tensors, where it may be, moves when it grows */
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &copy);
+	return dtrain__graph_node(graph, &node);
+}
+
 void dtrain_graph_next_block(dtrain_graph *graph)
 {
 	dtrain_params_next_block(graph->params);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a graph, and what layers are built from: a layer declares its parameters, adds nodes, and gives each
- * node the function that appends its backward nodes.
+ * The inside of a graph, and what layers are built from: a layer declares its parameters and adds nodes.
  */
 #ifndef DTRAIN_CORE_GRAPH_H
 #define DTRAIN_CORE_GRAPH_H
@@ -30,12 +29,7 @@ typedef struct dtrain__tensor {
 	bool needs_grad; /* leads to a parameter, or is asked for; known in backward */
 } dtrain__tensor;
 
-typedef struct dtrain__node dtrain__node;
-
-/* Appends the nodes that turn the gradient of the node's output 0 into gradients of its inputs. node is a copy. */
-typedef void (*dtrain__backward)(dtrain_graph *graph, const dtrain__node *node);
-
-struct dtrain__node {
+typedef struct dtrain__node {
 	dtrain_op_kind kind;
 	dtrain_op_attrs attrs;
 	dtrain_tensor inputs[DTRAIN_OP_MAX_OPERANDS];
@@ -43,8 +37,7 @@ struct dtrain__node {
 	int32_t num_inputs, num_outputs;
 	int32_t block;
 	bool is_backward;
-	dtrain__backward backward; /* NULL: nothing flows back */
-};
+} dtrain__node;
 
 typedef struct dtrain__metric {
 	dtrain_tensor scalar;
@@ -103,13 +96,8 @@ dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, cons
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
 
-/* For backward functions: whether a gradient of tensor is of use; the tensor to write a parameter's gradient to; and
- * handing over a (further) part of the gradient of an activation or input. */
-bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
-dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param);
-void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part);
-
-/* For backward functions of ops that end in a relu: the gradient in front of it, where y is what the op gives. */
-dtrain_tensor dtrain__relu_gradient(dtrain_graph *graph, dtrain_tensor y);
+/* A node with one output, which is a new activation of the graph's type and that shape. attrs NULL: zeros. */
+dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs);
 
 #endif

@@ -72,8 +72,8 @@ static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_d
 	int64_t channels = desc->inputs[0].shape.dim[1];
 	self->statistics = (cuda_statistics){.channels = channels,
 					     .count = dtrain_shape_count(&desc->inputs[0].shape) / channels,
-					     .epsilon = desc->attrs.epsilon,
-					     .momentum = desc->attrs.momentum};
+					     .epsilon = desc->attrs.norm.epsilon,
+					     .momentum = desc->attrs.norm.momentum};
 	bool forward = desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN;
 	desc->workspace_bytes = self->dnn->bytes;
 	if (!forward)

@@ -98,6 +98,10 @@ BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 BETON_API void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
+/* The same from `count` tensors of any shape, each with its gradient, a tensor of the same shape and type, which the
+ * caller fills (an input) or which the graph computes. */
+BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
+					  const dtrain_tensor *gradients);
 
 /* Keeps a tensor's memory until the end of the program, plain row-major, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
