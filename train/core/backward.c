@@ -30,7 +30,10 @@ dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 
 bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 {
-	return tensor >= 0 && graph->tensors[tensor].needs_grad;
+	for (; tensor >= 0; tensor = graph->tensors[tensor].parent)
+		if (graph->tensors[tensor].needs_grad)
+			return true;
+	return false;
 }
 
 dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
@@ -38,13 +41,22 @@ dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, param);
 	if (!tensor)
 		return -1;
-	dtrain_tensor grad = dtrain__graph_activation(graph, tensor->dtype, &tensor->shape);
-	if (grad < 0)
+	dtrain_shape shape = tensor->shape;
+	dtrain_tensor part = dtrain__graph_activation(graph, tensor->dtype, &shape);
+	graph->pending[graph->num_pending].param = param;
+	graph->pending[graph->num_pending++].part = part;
+	return part;
+}
+
+/* A node whose output is of the type of its input: parts of a parameter's gradient are of another than the graph's. */
+static dtrain_tensor append_like(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape)
+{
+	const dtrain__tensor *input = dtrain__graph_tensor(graph, node->inputs[0]);
+	dtrain_shape copy = *shape;
+	if (!input)
 		return -1;
-	graph->tensors[grad].role = DTRAIN__GRAD;
-	graph->tensors[grad].index = graph->tensors[param].index;
-	graph->tensors[param].grad = grad;
-	return grad;
+	node->outputs[0] = dtrain__graph_activation(graph, input->dtype, &copy);
+	return dtrain__graph_node(graph, node);
 }
 
 /* Gradients are never changed once written, so that tensors may share one. */
@@ -57,8 +69,8 @@ void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor p
 		graph->tensors[tensor].grad = part;
 		return;
 	}
-	graph->tensors[tensor].grad = dtrain__graph_op(graph, DTRAIN_OP_ADD, NULL, dtrain_graph_shape(graph, part), 2,
-						       (dtrain_tensor[]){before, part});
+	dtrain__node sum = {.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {before, part}};
+	graph->tensors[tensor].grad = append_like(graph, &sum, dtrain_graph_shape(graph, part));
 }
 
 dtrain_tensor dtrain__grad_before_relu(dtrain_graph *graph, const dtrain__node *node)
@@ -88,7 +100,7 @@ static void mark_needed(dtrain_graph *graph)
 		const dtrain__node *node = &graph->nodes[i];
 		bool needs = false;
 		for (int k = 0; k < node->num_inputs; k++)
-			needs = needs || graph->tensors[node->inputs[k]].needs_grad;
+			needs = needs || dtrain__needs_grad(graph, node->inputs[k]);
 		for (int k = 0; k < node->num_outputs && needs; k++)
 			graph->tensors[node->outputs[k]].needs_grad = true;
 	}
@@ -132,22 +144,90 @@ static bool has_grad(const dtrain_graph *graph, const dtrain__node *node)
 	return false;
 }
 
+/* Adds the gradient of a view to that of its parent. */
+static void fold_view(dtrain_graph *graph, dtrain_tensor view)
+{
+	const dtrain__tensor *tensor = &graph->tensors[view];
+	dtrain_tensor parent = tensor->parent, grad = tensor->grad;
+	dtrain_shape shape = tensor->shape, whole = graph->tensors[parent].shape;
+	if (dtrain_shape_count(&shape) == dtrain_shape_count(&whole)) {
+		dtrain__add_grad(graph, parent, dtrain__graph_view(graph, grad, &whole, 0));
+		return;
+	}
+	dtrain_op_attrs attrs = {.slice = {.places = 1}};
+	while (shape.dim[attrs.slice.dim] == whole.dim[attrs.slice.dim])
+		attrs.slice.dim++;
+	int64_t stride = dtrain_shape_count(&shape) / shape.dim[attrs.slice.dim];
+	attrs.slice.begin = tensor->offset / stride;
+	dtrain__node pad = {
+		.kind = DTRAIN_OP_SLICE_BWD, .attrs = attrs, .num_inputs = 1, .num_outputs = 1, .inputs = {grad}};
+	dtrain__add_grad(graph, parent, append_like(graph, &pad, &whole));
+}
+
+/* Of all views of a tensor, those of views first; of the `count` tensors that there were before backward. */
+static void fold_views(dtrain_graph *graph, dtrain_tensor root, int32_t count)
+{
+	for (dtrain_tensor i = count - 1; graph->num_views && i > root && !dtrain__graph_failed(graph); i--)
+		if (graph->tensors[i].grad >= 0 && graph->tensors[i].parent >= 0 &&
+		    dtrain__graph_root(graph, i) == root && dtrain__needs_grad(graph, root))
+			fold_view(graph, i);
+}
+
+static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
+{
+	dtrain__node node = graph->nodes[index]; /* a copy: the list moves when it grows */
+	graph->block = node.block;
+	for (int i = 0; i < node.num_outputs; i++)
+		fold_views(graph, node.outputs[i], count);
+	if (!gradients[node.kind] || !has_grad(graph, &node))
+		return;
+	gradients[node.kind](graph, &node);
+	for (int i = 0; i < graph->num_pending; i++)
+		if (dtrain__needs_grad(graph, graph->pending[i].param))
+			dtrain__add_grad(graph, graph->pending[i].param, graph->pending[i].part);
+	graph->num_pending = 0;
+}
+
+/* What a parameter's uses have added up to is its gradient, in the flat array. */
+static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
+{
+	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
+	const dtrain__tensor *memory = &graph->tensors[root];
+	bool shared = memory->role != DTRAIN__ACTIVATION ||
+		      dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
+	/* Of two parameters, or the caller's: it cannot be in two places. */
+	if (shared) {
+		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
+				     .attrs.factor = 1,
+				     .num_inputs = 1,
+				     .num_outputs = 1,
+				     .inputs = {grad}};
+		root = grad = append_like(graph, &copy, dtrain_graph_shape(graph, grad));
+		if (root < 0)
+			return;
+	}
+	graph->tensors[root].role = DTRAIN__GRAD;
+	graph->tensors[root].index = graph->tensors[param].index;
+	graph->tensors[param].grad = grad;
+}
+
 /* From node `last` to the first. */
 static void append_backward(dtrain_graph *graph, int32_t last)
 {
-	int32_t block = graph->block;
-	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--) {
-		dtrain__node node = graph->nodes[i]; /* a copy: the list moves when it grows */
-		if (!gradients[node.kind] || !has_grad(graph, &node))
-			continue;
-		graph->block = node.block;
-		gradients[node.kind](graph, &node);
-	}
+	int32_t block = graph->block, count = graph->num_tensors;
+	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--)
+		append_gradients(graph, i, count);
+	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].producer < 0 && graph->tensors[i].parent < 0)
+			fold_views(graph, i, count);
+	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].role == DTRAIN__PARAM && graph->tensors[i].grad >= 0)
+			place_param_grad(graph, i);
 	graph->block = block;
 	graph->in_backward = false;
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].want_grad && graph->tensors[i].grad >= 0)
-			graph->tensors[graph->tensors[i].grad].keep = true;
+			dtrain_graph_keep(graph, graph->tensors[i].grad);
 }
 
 void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)

@@ -11,10 +11,10 @@
 #include "program.h"
 #include "shape.h"
 
-/* What the caller or the flat space reads must be row-major; the rest is the device's choice. */
+/* What the caller, the flat space or a view reads must be row-major; the rest is the device's choice. */
 static bool is_plain(const dtrain__tensor *tensor)
 {
-	return tensor->role != DTRAIN__ACTIVATION || tensor->keep;
+	return tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->plain;
 }
 
 static int create_op(dtrain_program *program, int32_t index, beton_error *err)
@@ -61,10 +61,10 @@ static int create_ops(dtrain_program *program, beton_error *err)
 
 static bool in_arena(const dtrain__tensor *tensor)
 {
-	return tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT;
+	return (tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT) && tensor->parent < 0;
 }
 
-/* Inputs live from before the first node, kept tensors until after the last. */
+/* Inputs live from before the first node, kept tensors until after the last. Reading a view is reading its root. */
 static void find_lives(const dtrain_program *program, dtrain__span *spans)
 {
 	const dtrain_graph *graph = program->graph;
@@ -76,9 +76,10 @@ static void find_lives(const dtrain_program *program, dtrain__span *spans)
 					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer};
 	}
 	for (int32_t i = 0; i < graph->num_nodes; i++)
-		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
-			if (spans[graph->nodes[i].inputs[k]].last < i)
-				spans[graph->nodes[i].inputs[k]].last = i;
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
+			dtrain__span *span = &spans[dtrain__graph_root(graph, graph->nodes[i].inputs[k])];
+			span->last = span->last < i ? i : span->last;
+		}
 }
 
 static int plan_arena(dtrain_program *program, dtrain__span *spans, beton_error *err)
@@ -101,6 +102,9 @@ static void *address_of(const dtrain_program *program, int32_t index, const dtra
 	const dtrain__tensor *tensor = &program->graph->tensors[index];
 	dtrain_params *params = program->graph->params;
 	size_t element = dtrain_dtype_size(tensor->dtype);
+	if (tensor->parent >= 0)
+		return (char *)program->data[dtrain__graph_root(program->graph, index)] +
+		       (size_t)dtrain__graph_offset(program->graph, index) * element;
 	switch (tensor->role) {
 	case DTRAIN__PARAM:
 		return (char *)dtrain_params_values(params) +

@@ -20,9 +20,12 @@ typedef struct dtrain__tensor {
 	dtrain__role role;
 	dtrain_dtype dtype;
 	dtrain_shape shape;
-	int32_t index;    /* of the parameter or buffer */
-	void *memory;     /* of DTRAIN__MEMORY */
-	int32_t producer; /* node that writes it; -1 */
+	int32_t index;        /* of the parameter or buffer */
+	void *memory;         /* of DTRAIN__MEMORY */
+	int32_t producer;     /* node that writes it; -1 */
+	dtrain_tensor parent; /* of a view: whose memory it is a piece of; -1 */
+	int64_t offset;       /* elements in that memory */
+	bool plain;           /* views need it row-major */
 	dtrain_tensor grad;
 	bool keep;
 	bool want_grad;  /* asked for by the caller */
@@ -57,6 +60,12 @@ struct dtrain_graph {
 	int32_t num_nodes, node_capacity;
 	dtrain__metric metrics[DTRAIN_GRAD_EXTRA];
 	int num_metrics;
+	int32_t num_views;
+	/* Parts of gradients of parameters that a gradient function has asked for (gradients/gradients.h). */
+	struct {
+		dtrain_tensor param, part;
+	} pending[DTRAIN_OP_MAX_OPERANDS];
+	int num_pending;
 
 	int32_t block;         /* of new nodes */
 	int32_t block_started; /* first node since next_block whose block is not known yet; -1 */
@@ -89,6 +98,12 @@ dtrain_tensor dtrain__graph_fixed(dtrain_graph *graph, const char *prefix, const
 /* A new tensor between nodes. dtype: DTRAIN_U8 for what only the device reads, that of the graph, or that of the
  * parameters for statistics and losses. */
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape);
+
+/* A piece of a tensor's memory from element `offset` on, with a shape of its own. */
+dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, const dtrain_shape *shape, int64_t offset);
+/* The tensor whose memory a view is in (the tensor itself when it is none), and the place in it in elements. */
+dtrain_tensor dtrain__graph_root(const dtrain_graph *graph, dtrain_tensor tensor);
+int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 
 /* A tensor in device memory that somebody else owns. */
 dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);

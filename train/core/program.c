@@ -111,7 +111,7 @@ void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor)
 {
 	if (tensor < 0 || tensor >= program->graph->num_tensors)
 		return NULL;
-	const dtrain__tensor *known = &program->graph->tensors[tensor];
+	const dtrain__tensor *known = &program->graph->tensors[dtrain__graph_root(program->graph, tensor)];
 	return known->role == DTRAIN__INPUT || known->keep ? program->data[tensor] : NULL;
 }
 

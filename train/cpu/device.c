@@ -128,6 +128,9 @@ static const struct {
 	[DTRAIN_OP_MEAN] = {build_on_ref},
 	[DTRAIN_OP_SGD] = {cpu_build_optimizer, .inputs = 5},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
+	[DTRAIN_OP_SLICE] = {build_on_ref},
+	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
+	[DTRAIN_OP_PERMUTE] = {build_on_ref},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)
@@ -172,7 +175,7 @@ static void place_workspace(cpu_build *build)
 			if (step->places[k].operand == CPU_WORKSPACE)
 				step->places[k].offset += scratchpad;
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < DTRAIN_OP_MAX_OPERANDS; i++)
 		build->op->plain[i].offset += scratchpad;
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }

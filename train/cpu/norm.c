@@ -23,6 +23,8 @@ static int update_running(const struct dtrain_op *op, void *const *operands, voi
 	(void)err;
 	float *running_mean = operands[3], *running_var = operands[4];
 	const float *mean = operands[6], *var = operands[7];
+	if (op->attrs.norm.momentum == 0)
+		return BETON_OK;
 	double n = (double)(op->count / op->channels);
 	float momentum = (float)op->attrs.norm.momentum, unbiased = (float)(op->attrs.norm.momentum * n / (n - 1));
 	for (int64_t c = 0; c < op->channels; c++) {

@@ -8,7 +8,7 @@
 
 #include "core/graph.h"
 
-/* node is a copy; at least one of its outputs has a gradient. */
+/* node is a copy; at least one of its outputs has a gradient (dtrain_graph_grad; -1: none). */
 typedef void dtrain__gradient(dtrain_graph *graph, const dtrain__node *node);
 
 #define DTRAIN_OP(NAME, name)
@@ -18,7 +18,7 @@ typedef void dtrain__gradient(dtrain_graph *graph, const dtrain__node *node);
 /* Whether a gradient of tensor is of use. */
 bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 
-/* The tensor to write a parameter's gradient to, or a part of it. */
+/* The tensor for a part of a parameter's gradient, which a node that the function appends must write. */
 dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param);
 
 /* Hands over a (further) part of the gradient of an activation or input. */

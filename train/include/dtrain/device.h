@@ -84,7 +84,7 @@ typedef struct dtrain_window_attrs {
 
 typedef struct dtrain_norm_attrs {
 	double epsilon;
-	double momentum; /* running = (1 - momentum) * running + momentum * batch */
+	double momentum; /* running = (1 - momentum) * running + momentum * batch; 0: unchanged */
 } dtrain_norm_attrs;
 
 typedef struct dtrain_sgd_attrs {
@@ -97,6 +97,16 @@ typedef struct dtrain_pixel_attrs {
 	float scale[4], shift[4]; /* for each channel */
 } dtrain_pixel_attrs;
 
+typedef struct dtrain_slice_attrs {
+	int32_t dim;
+	uint32_t places; /* of SLICE_BWD */
+	int64_t begin;
+} dtrain_slice_attrs;
+
+typedef struct dtrain_permute_attrs {
+	int32_t order[DTRAIN_MAX_DIMS];
+} dtrain_permute_attrs;
+
 /* The kind of the op says which member of the union it has. */
 typedef struct dtrain_op_attrs {
 	bool relu; /* of LINEAR, ADD and batch norm: y = max(what the op computes, 0) */
@@ -107,6 +117,8 @@ typedef struct dtrain_op_attrs {
 		double label_smoothing;     /* SOFTMAX_XENT: 0 .. 1 */
 		dtrain_sgd_attrs sgd;       /* SGD */
 		dtrain_pixel_attrs pixels;  /* NORMALIZE */
+		dtrain_slice_attrs slice;   /* SLICE, SLICE_BWD */
+		dtrain_permute_attrs permute;
 	};
 } dtrain_op_attrs;
 

@@ -54,7 +54,14 @@ BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *nam
 					    int64_t out_channels, int kernel, int stride, int padding);
 /* x [n, c, h, w] + name.bias [c], which starts at zero. */
 BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
+/* A parameter by its full name, for several layers that use it: its gradient is the sum of what they give. */
+BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+					       dtrain_init init, int64_t fan_in);
+/* x [n, ..., in] to [n, ..., out_features]. */
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
+/* The same with a weight w [out, in] and a bias b [out] (negative: none) that are there, and relu behind it or not. */
+BETON_API dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
+					 bool relu);
 /* relu(dtrain_linear(...)) as one op. */
 BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					   int64_t out_features);
@@ -88,6 +95,17 @@ BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, in
 BETON_API dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
+/* ---- other shapes and parts; what is a piece of x's memory is not copied ----
+ */
+/* The same elements in row-major order. */
+BETON_API dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *shape);
+/* Elements begin .. begin + count - 1 of a dimension. Not copied: of the outermost dimension that is not 1, where the
+ * part's address is aligned as the device needs it. */
+BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count);
+/* `parts` (at most DTRAIN_OP_MAX_OPERANDS) equal parts of a dimension, which go to out. */
+BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
+/* Dimension i of the result is dimension order[i] of x. */
+BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
 /* Loss of each sample [n]; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
