@@ -165,7 +165,7 @@ static void ref_gradients_equal_differences(void **state)
 	assert_true(checked > 80);
 }
 
-/* ---- what has no gradient: against the formula ---- */
+/* ---- against the formula: what has no gradient, or one that a wrong result could have, too ---- */
 
 static double normalized_pixel(const setting *s, int64_t at)
 {
@@ -187,21 +187,47 @@ static double evaluated_norm(const setting *s, int64_t at)
 	return s->c->example->attrs.relu ? fmax(y, 0) : y;
 }
 
+static double layer_norm(const setting *s, int64_t at)
+{
+	int64_t columns = dtrain_shape_count(&s->tensors[1].shape), column = at % columns;
+	const double *row = s->tensors[0].values + (at - column);
+	double mean = 0, square = 0;
+	for (int64_t c = 0; c < columns; c++)
+		mean += row[c];
+	mean /= (double)columns;
+	for (int64_t c = 0; c < columns; c++)
+		square += (row[c] - mean) * (row[c] - mean);
+	return (row[column] - mean) / sqrt(square / (double)columns + 1e-5) * s->tensors[1].values[column] +
+	       s->tensors[2].values[column];
+}
+
+/* NULL: the case is checked by its gradient alone. */
+typedef double formula(const setting *s, int64_t at);
+
+static formula *formula_of(const op_case *c)
+{
+	if (!c->example)
+		return c->family == NORMALIZE ? normalized_pixel : NULL;
+	return c->kind == DTRAIN_OP_BATCH_NORM_EVAL ? evaluated_norm
+	       : c->kind == DTRAIN_OP_LAYER_NORM    ? layer_norm
+						    : NULL;
+}
+
 static void ref_equals_the_formulas(void **state)
 {
 	(void)state;
 	int checked = 0, count;
 	const op_case *cases = all_cases(&count);
 	for (int i = 0; i < count; i++) {
-		bool pixels = cases[i].family == NORMALIZE;
+		formula *right_of = formula_of(&cases[i]);
 		setting s;
-		if (!pixels && (!cases[i].example || cases[i].kind != DTRAIN_OP_BATCH_NORM_EVAL))
+		if (!right_of)
 			continue;
 		open_setting(&s, &cases[i], "ref", DTRAIN_F64, DTRAIN_F64, false);
 		run_case(&s);
-		const tensor *y = &s.tensors[pixels ? 1 : s.output];
+		const tensor *y = &s.tensors[cases[i].family == NORMALIZE ? 1 : s.output];
 		for (int64_t k = 0; k < dtrain_shape_count(&y->shape); k++) {
-			double right = pixels ? normalized_pixel(&s, k) : evaluated_norm(&s, k);
+			double right = right_of(&s, k);
 			/* The scale and shift of pixels are floats. */
 			if (!(fabs(y->values[k] - right) < 1e-6))
 				fail_msg("%s, element %lld: %.9g, should be %.9g", cases[i].name, (long long)k,
@@ -210,7 +236,7 @@ static void ref_equals_the_formulas(void **state)
 		close_setting(&s);
 		checked++;
 	}
-	assert_true(checked >= 8);
+	assert_true(checked >= 12);
 }
 
 /* ---- errors ---- */

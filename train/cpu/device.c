@@ -131,6 +131,8 @@ static const struct {
 	[DTRAIN_OP_SLICE] = {build_on_ref},
 	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
 	[DTRAIN_OP_PERMUTE] = {build_on_ref},
+	[DTRAIN_OP_LAYER_NORM] = {build_on_ref},
+	[DTRAIN_OP_LAYER_NORM_BWD] = {build_on_ref},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)

@@ -84,6 +84,8 @@ BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *
 /* relu(batch norm of x + residual): one op where the device has it, else two. */
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
+/* PyTorch's nn.LayerNorm over the last dimension of [n, ..., c]; its default for epsilon is 1e-5. */
+BETON_API dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
 /* x * Phi(x), of the standard normal distribution's function Phi itself (erf), as PyTorch's nn.GELU. */
 BETON_API dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x);
