@@ -253,11 +253,12 @@ static void programs_never_overwrite_what_is_read_later(void **state)
 		for (int32_t i = 0; i < g->num_nodes; i++)
 			for (int o = 0; o < g->nodes[i].num_outputs; o++) {
 				int32_t written = g->nodes[i].outputs[o];
-				const char *at = program->data[written];
+				const char *at = dtrain__address(program->first, program->places[written]);
 				for (int32_t k = i; k < g->num_nodes; k++)
 					for (int r = 0; r < g->nodes[k].num_inputs; r++) {
 						int32_t read = g->nodes[k].inputs[r];
-						const char *other = program->data[read];
+						const char *other =
+							dtrain__address(program->first, program->places[read]);
 						if (read == written || g->tensors[read].producer > i)
 							continue;
 						assert_true(at + program->operands[written].bytes <= other ||

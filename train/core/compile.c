@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "op.h"
+#include "params.h"
 #include "plan.h"
 #include "program.h"
 #include "shape.h"
@@ -82,64 +83,68 @@ static void find_lives(const dtrain_program *program, dtrain__span *spans)
 		}
 }
 
-static int plan_arena(dtrain_program *program, dtrain__span *spans, beton_error *err)
+static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
-	find_lives(program, spans);
-	int status = dtrain__plan(spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes, err);
+	find_lives(program, program->spans);
 	for (int32_t i = 0; i < program->graph->num_tensors; i++)
-		program->facts.unshared_bytes += spans[i].bytes;
-	if (status == BETON_OK)
-		status = program->api->alloc(program->device, program->facts.arena_bytes, &program->arena, err);
-	if (status == BETON_OK && program->facts.workspace_bytes)
-		status = program->api->alloc(program->device, program->facts.workspace_bytes, &program->workspace, err);
-	return status;
+		program->facts.unshared_bytes += program->spans[i].bytes;
+	return dtrain__plan(program->spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes,
+			    err);
 }
 
-static void *address_of(const dtrain_program *program, int32_t index, const dtrain__span *spans)
+static uint64_t param_offset(const dtrain_params *params, const dtrain__tensor *tensor)
 {
-	const dtrain__tensor *tensor = &program->graph->tensors[index];
-	dtrain_params *params = program->graph->params;
-	size_t element = dtrain_dtype_size(tensor->dtype);
-	if (tensor->parent >= 0)
-		return (char *)program->data[dtrain__graph_root(program->graph, index)] +
-		       (size_t)dtrain__graph_offset(program->graph, index) * element;
+	return (uint64_t)dtrain_params_at(params, tensor->index)->offset * dtrain_dtype_size(tensor->dtype);
+}
+
+static dtrain__place place_of(dtrain_program *program, int32_t index)
+{
+	const dtrain_graph *graph = program->graph;
+	const dtrain__tensor *tensor = &graph->tensors[index];
+	const dtrain_params *params = graph->params;
+	if (tensor->parent >= 0) {
+		dtrain__place place = program->places[dtrain__graph_root(graph, index)];
+		place.offset += (uint64_t)dtrain__graph_offset(graph, index) * dtrain_dtype_size(tensor->dtype);
+		return place;
+	}
 	switch (tensor->role) {
 	case DTRAIN__PARAM:
-		return (char *)dtrain_params_values(params) +
-		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+		return (dtrain__place){DTRAIN__BASE_VALUES, param_offset(params, tensor)};
 	case DTRAIN__GRAD:
-		return (char *)dtrain_params_grads(params) +
-		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+		return (dtrain__place){DTRAIN__BASE_GRADS, param_offset(params, tensor)};
 	case DTRAIN__BUFFER:
-		return dtrain_params_buffer_at(params, tensor->index)->data;
+		return (dtrain__place){DTRAIN__BASE_BUFFERS,
+				       (uint64_t)((char *)dtrain_params_buffer_at(params, tensor->index)->data -
+						  (char *)params->buffer_memory)};
 	case DTRAIN__MEMORY:
-		return tensor->memory;
+		return (dtrain__place){DTRAIN__BASE_NONE, (uintptr_t)tensor->memory};
+	case DTRAIN__INPUT:
+		return (dtrain__place){program->num_bases++, 0};
 	default:
-		return (char *)program->arena + spans[index].offset;
+		return (dtrain__place){DTRAIN__BASE_ARENA, program->spans[index].offset};
 	}
 }
 
 static int place_tensors(dtrain_program *program, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
-	dtrain__span *spans = calloc((size_t)graph->num_tensors, sizeof(*spans));
-	if (!spans)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", graph->num_tensors);
-	int status = plan_arena(program, spans, err);
-	for (int32_t i = 0; i < graph->num_tensors && status == BETON_OK; i++)
-		program->data[i] = address_of(program, i, spans);
-	free(spans);
-	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+	int status = plan_arena(program, err);
+	if (status != BETON_OK)
+		return status;
+	program->num_bases = DTRAIN__BASE_INPUTS;
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		program->places[i] = place_of(program, i);
+	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		const dtrain__node *node = &graph->nodes[i];
-		void **operands = program->steps[i].operands;
+		dtrain__step *step = &program->steps[i];
 		for (int k = 0; k < node->num_inputs; k++)
-			*operands++ = program->data[node->inputs[k]];
+			step->operands[step->num_operands++] = program->places[node->inputs[k]];
 		for (int k = 0; k < node->num_outputs; k++)
-			*operands++ = program->data[node->outputs[k]];
+			step->operands[step->num_operands++] = program->places[node->outputs[k]];
 	}
-	return status;
+	return dtrain_instance_create(program, &program->first, err);
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -172,9 +177,10 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	const dtrain_graph *graph = program->graph;
 	program->steps = calloc((size_t)graph->num_nodes, sizeof(*program->steps));
 	program->operands = calloc((size_t)graph->num_tensors, sizeof(*program->operands));
-	program->data = calloc((size_t)graph->num_tensors, sizeof(*program->data));
+	program->places = calloc((size_t)graph->num_tensors, sizeof(*program->places));
+	program->spans = calloc((size_t)graph->num_tensors, sizeof(*program->spans));
 	program->ready = calloc((size_t)dtrain_params_count(graph->params) + 1, sizeof(*program->ready));
-	if (!program->steps || !program->operands || !program->data || !program->ready)
+	if (!program->steps || !program->operands || !program->places || !program->spans || !program->ready)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
 	program->num_forward = 0;
 	while (program->num_forward < graph->num_nodes && !graph->nodes[program->num_forward].is_backward)

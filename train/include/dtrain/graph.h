@@ -160,6 +160,24 @@ BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrai
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,
 				 beton_error *err);
 
+/* The memory that a program runs in: activations and inputs. A program comes with one instance, which the functions
+ * above use. Others are for activations that are alive at the same time, of several batches: parameters, their
+ * gradients and buffers are those of the program. An instance belongs to one thread at a time, and so does the program.
+ */
+typedef struct dtrain_instance dtrain_instance;
+
+/* program: must outlive the instance. Errors: NO_MEMORY, DEVICE. */
+BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err);
+BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
+/* As dtrain_program_data and dtrain_program_run. */
+BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
+BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, const dtrain_program_hooks *hooks,
+				  beton_error *err);
+/* Runs from here on read the input from other device memory, aligned as the device needs it, which stays the caller's;
+ * NULL: from the instance's own again. What a stream has captured keeps the memory that it was captured with. Errors:
+ * INVALID_ARGUMENT. */
+BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
+
 /* Arena bytes, the sum that the activations would need without sharing, scratch bytes, nodes, floating-point operations
  * of one run (2 per multiply-add; convolution and linear only). */
 typedef struct dtrain_program_facts {
