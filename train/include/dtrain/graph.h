@@ -190,6 +190,11 @@ typedef struct dtrain_program_facts {
 } dtrain_program_facts;
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 
+/* A text of lines for the reader, which the caller frees: the bytes of the arena; which node has most bytes alive, and
+ * what they are, largest first, with the node that writes each and the last that reads it; then each node with what is
+ * alive while it runs. Errors: NO_MEMORY. */
+BETON_API int dtrain_program_plan(const dtrain_program *program, char **out, beton_error *err);
+
 #ifdef __cplusplus
 }
 #endif
