@@ -40,7 +40,7 @@ static void plan_says_what_is_alive(void **state)
 		most = alive_at(n.program, i) > most ? alive_at(n.program, i) : most;
 	const char *line = strstr(text, "peak: ");
 	assert_non_null(line);
-	assert_int_equal(sscanf(line, "peak: %zu bytes are alive at node %d,", &peak, &node), 2);
+	assert_int_equal(sscanf(line, "peak: %zu bytes are alive at step %d,", &peak, &node), 2);
 	assert_int_equal(peak, most);
 	assert_int_equal(alive_at(n.program, node), most);
 	assert_true(peak <= n.program->facts.arena_bytes);
@@ -53,7 +53,7 @@ static void plan_says_what_is_alive(void **state)
 	for (; *line; line = strchr(line, '\n') + 1, lines++) {
 		int32_t number, block;
 		char direction, op[64];
-		assert_int_equal(sscanf(line, "%d %d %c %zu %63s", &number, &block, &direction, &bytes, op), 5);
+		assert_int_equal(sscanf(line, "%d %c %zu %d, %63s", &block, &direction, &bytes, &number, op), 5);
 		assert_int_equal(number, lines);
 		assert_int_equal(block, graph->nodes[lines].block);
 		assert_int_equal(direction, graph->nodes[lines].is_backward ? 'b' : 'f');

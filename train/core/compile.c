@@ -65,29 +65,54 @@ static bool in_arena(const dtrain__tensor *tensor)
 	return (tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT) && tensor->parent < 0;
 }
 
-/* Inputs live from before the first node, kept tensors until after the last. Reading a view is reading its root. */
-static void find_lives(const dtrain_program *program, dtrain__span *spans)
+/* A tensor is alive from the first step that touches it to the last. Touching a view is touching its root. */
+static void touch(dtrain_program *program, dtrain_tensor tensor, int32_t step)
+{
+	dtrain__span *span = &program->spans[dtrain__graph_root(program->graph, tensor)];
+	span->first = step < span->first ? step : span->first;
+	span->last = step > span->last ? step : span->last;
+}
+
+static void touch_operands(dtrain_program *program, int32_t step)
+{
+	const dtrain__scheduled *scheduled = &program->schedule.steps[step];
+	if (scheduled->kind != DTRAIN__RUN) {
+		const dtrain__call *call = &program->schedule.calls[scheduled->index];
+		for (int32_t i = 0; i < call->num_tensors; i++)
+			touch(program, call->tensors[i], step);
+		return;
+	}
+	const dtrain__node *node = &program->graph->nodes[scheduled->index];
+	for (int i = 0; i < node->num_inputs; i++)
+		touch(program, node->inputs[i], step);
+	for (int i = 0; i < node->num_outputs; i++)
+		touch(program, node->outputs[i], step);
+}
+
+/* Inputs live from before the first step, kept tensors until after the last. */
+static void find_lives(dtrain_program *program)
 {
 	const dtrain_graph *graph = program->graph;
+	int32_t steps = program->schedule.count;
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		bool input = tensor->role == DTRAIN__INPUT;
-		spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
-					  .first = input ? -1 : tensor->producer,
-					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer};
+		program->spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
+						   .first = input ? -1 : steps,
+						   .last = input || tensor->keep ? steps : -1};
 	}
-	for (int32_t i = 0; i < graph->num_nodes; i++)
-		for (int k = 0; k < graph->nodes[i].num_inputs; k++) {
-			dtrain__span *span = &spans[dtrain__graph_root(graph, graph->nodes[i].inputs[k])];
-			span->last = span->last < i ? i : span->last;
-		}
+	for (int32_t i = 0; i < steps; i++)
+		touch_operands(program, i);
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (program->spans[i].last < program->spans[i].first)
+			program->spans[i] = (dtrain__span){.bytes = 0};
 }
 
 static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
-	find_lives(program, program->spans);
+	find_lives(program);
 	for (int32_t i = 0; i < program->graph->num_tensors; i++)
 		program->facts.unshared_bytes += program->spans[i].bytes;
 	return dtrain__plan(program->spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes,
@@ -190,7 +215,21 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	return BETON_OK;
 }
 
+static int make_schedule(dtrain_program *program, const dtrain__pass *passes, int num_passes, beton_error *err)
+{
+	int status = dtrain__schedule_create(program->graph, &program->schedule, err);
+	for (int i = 0; i < num_passes && status == BETON_OK; i++)
+		status = passes[i].run(passes[i].context, &program->schedule, err);
+	return status;
+}
+
 int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
+{
+	return dtrain__graph_compile(graph, NULL, 0, out, err);
+}
+
+int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			  beton_error *err)
 {
 	*out = NULL;
 	dtrain_graph *g = *graph;
@@ -211,6 +250,8 @@ int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error
 	program->device = dtrain_params_device(g->params);
 	program->api = dtrain_device_get_api(program->device);
 	status = allocate_tables(program, err);
+	if (status == BETON_OK)
+		status = make_schedule(program, passes, num_passes, err);
 	if (status == BETON_OK)
 		status = create_ops(program, err);
 	if (status == BETON_OK)

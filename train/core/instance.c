@@ -103,7 +103,7 @@ static int run_metrics(const dtrain_instance *instance, dtrain_stream *stream, b
 
 /* Where a run stands: which block it is in, and how many gradients it has reported. */
 typedef struct program_walk {
-	const dtrain_instance *instance;
+	dtrain_instance *instance;
 	dtrain_stream *stream;
 	const dtrain_program_hooks *hooks;
 	int32_t block; /* -1: in none */
@@ -169,25 +169,40 @@ int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtr
 	return status;
 }
 
+static int run_call(program_walk *walk, const dtrain__scheduled *step, beton_error *err)
+{
+	dtrain_instance *instance = walk->instance;
+	const dtrain__call *call = &instance->program->schedule.calls[step->index];
+	int status =
+		(step->kind == DTRAIN__CALL ? call->issue : call->wait)(call->context, instance, walk->stream, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s", call->name);
+	return status;
+}
+
+static int run_op(program_walk *walk, int32_t node, beton_error *err)
+{
+	const dtrain_program *program = walk->instance->program;
+	int status = node == program->num_forward ? finish_forward(walk, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = enter_block(walk, &program->graph->nodes[node], err);
+	if (status == BETON_OK)
+		status = dtrain__instance_run_node(walk->instance, node, walk->stream, err);
+	return status == BETON_OK ? report_ready(walk, node, err) : status;
+}
+
 int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, const dtrain_program_hooks *hooks,
 			beton_error *err)
 {
 	const dtrain_program_hooks none = {0};
 	program_walk walk = {.instance = instance, .stream = stream, .hooks = hooks ? hooks : &none, .block = -1};
-	const dtrain_program *program = instance->program;
-	const dtrain_graph *graph = program->graph;
+	const dtrain__schedule *schedule = &instance->program->schedule;
 	int status = BETON_OK;
-	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
-		if (i == program->num_forward)
-			status = finish_forward(&walk, err);
-		if (status == BETON_OK)
-			status = enter_block(&walk, &graph->nodes[i], err);
-		if (status == BETON_OK)
-			status = dtrain__instance_run_node(instance, i, stream, err);
-		if (status == BETON_OK)
-			status = report_ready(&walk, i, err);
+	for (int32_t i = 0; i < schedule->count && status == BETON_OK; i++) {
+		const dtrain__scheduled *step = &schedule->steps[i];
+		status = step->kind == DTRAIN__RUN ? run_op(&walk, step->index, err) : run_call(&walk, step, err);
 	}
-	if (status == BETON_OK && program->num_forward == graph->num_nodes)
+	if (status == BETON_OK && instance->program->num_forward == instance->program->graph->num_nodes)
 		status = finish_forward(&walk, err);
 	return status == BETON_OK ? leave_block(&walk, err) : status;
 }

@@ -8,6 +8,7 @@
 #include "graph.h"
 #include "op.h"
 #include "plan.h"
+#include "schedule.h"
 
 /* Memory that the places of a program's tensors are in. An input has a base of its own. */
 enum dtrain__base {
@@ -43,10 +44,11 @@ struct dtrain_program {
 	dtrain_graph *graph;
 	const dtrain_device_api *api;
 	dtrain_device *device;
+	dtrain__schedule schedule;
 	dtrain__step *steps;      /* one for each node */
 	dtrain_operand *operands; /* one for each tensor, as are the next two */
 	dtrain__place *places;
-	dtrain__span *spans;  /* lives, and offsets in the arena */
+	dtrain__span *spans;  /* lives in steps of the schedule, and offsets in the arena */
 	dtrain__ready *ready; /* in the order in which the hook is called */
 	int num_ready;
 	int32_t num_forward; /* nodes before backward */

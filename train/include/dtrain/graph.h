@@ -190,9 +190,9 @@ typedef struct dtrain_program_facts {
 } dtrain_program_facts;
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 
-/* A text of lines for the reader, which the caller frees: the bytes of the arena; which node has most bytes alive, and
- * what they are, largest first, with the node that writes each and the last that reads it; then each node with what is
- * alive while it runs. Errors: NO_MEMORY. */
+/* A text of lines for the reader, which the caller frees: the bytes of the arena; which step has most bytes alive, and
+ * what they are, largest first, with the step that writes each and the last that needs it; then each step with the
+ * bytes that are alive in it. Errors: NO_MEMORY. */
 BETON_API int dtrain_program_plan(const dtrain_program *program, char **out, beton_error *err);
 
 #ifdef __cplusplus
