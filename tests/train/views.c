@@ -355,6 +355,49 @@ static void views_are_not_copied(void **state)
 	close_run(&r);
 }
 
+/* Of rows that stand in a batch of sequences, or one below the other. */
+static void train_rows(bool sequences, float *grad, float *loss)
+{
+	beton_error err = {0};
+	run r = {.name = "loss", .dtype = DTRAIN_F32};
+	dtrain_graph *graph;
+	static const int64_t labels[6] = {0, 4, 2, 1, 3, 3};
+	dtrain_shape shape =
+		sequences ? dtrain_shape_of(3, (int64_t[]){2, 3, 4}) : dtrain_shape_of(2, (int64_t[]){6, 4});
+	dtrain_shape rows = dtrain_shape_of(1, (int64_t[]){6});
+	expect(&r, dtrain_device_open("ref", NULL, &r.device, &err), &err);
+	r.api = dtrain_device_get_api(r.device);
+	expect(&r, r.api->stream_create(r.device, &r.stream, &err), &err);
+	expect(&r, dtrain_params_create(r.device, DTRAIN_F32, &r.params, &err), &err);
+	expect(&r, dtrain_graph_create(r.params, true, &graph, &err), &err);
+	r.x = dtrain_graph_input(graph, "x", DTRAIN_F32, &shape);
+	dtrain_tensor label = dtrain_graph_input(graph, "label", DTRAIN_I64, &rows);
+	dtrain_tensor x = dtrain_layer_norm(graph, "norm", dtrain_linear(graph, "in", r.x, 8), 1e-5);
+	dtrain_tensor logits = RESHAPED(graph, dtrain_linear(graph, "out", x, 5), 6, 5);
+	r.y[0] = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, logits, label, 0.1));
+	dtrain_graph_keep(graph, r.y[0]);
+	dtrain_graph_backward(graph, r.y[0]);
+	expect(&r, dtrain_graph_compile(&graph, &r.program, &err), &err);
+	expect(&r, dtrain_params_initialize(r.params, 7, r.stream, &err), &err);
+	fill(&r, r.x, 5);
+	memcpy(dtrain_program_data(r.program, label), labels, sizeof(labels));
+	run_program(&r);
+	copy(&r, loss, dtrain_program_data(r.program, r.y[0]), 1, DTRAIN_DEVICE_TO_HOST);
+	copy(&r, grad, dtrain_params_grads(r.params), 64, DTRAIN_DEVICE_TO_HOST);
+	close_run(&r);
+}
+
+static void a_loss_may_be_of_views(void **state)
+{
+	(void)state;
+	float grad[2][64], loss[2], zero[64] = {0};
+	train_rows(true, grad[0], &loss[0]);
+	train_rows(false, grad[1], &loss[1]);
+	assert_memory_equal(grad[0], grad[1], sizeof(grad[0]));
+	assert_memory_not_equal(grad[0], zero, sizeof(zero));
+	assert_memory_equal(&loss[0], &loss[1], sizeof(loss[0]));
+}
+
 /* ---- errors ---- */
 
 static void expect_error(void (*build)(dtrain_graph *graph, dtrain_tensor x), const char *message)
@@ -485,7 +528,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gradients_equal_differences), cmocka_unit_test(other_devices_give_the_same),
 		cmocka_unit_test(views_are_not_copied),        cmocka_unit_test(mistakes_are_named),
-		cmocka_unit_test(batch_norm_can_be_repeated),
+		cmocka_unit_test(batch_norm_can_be_repeated),  cmocka_unit_test(a_loss_may_be_of_views),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,8 +235,9 @@ void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
 	const dtrain__node *start = loss_node(graph, loss);
 	if (!start || !begin_backward(graph))
 		return;
+	int32_t last = (int32_t)(start - graph->nodes) - 1;
 	dtrain__add_grad(graph, start->inputs[0], start->outputs[1]);
-	append_backward(graph, (int32_t)(start - graph->nodes) - 1);
+	append_backward(graph, last);
 }
 
 void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
