@@ -49,10 +49,10 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 	char letter = dtrain__op_input_letter(c->kind, index), name[2] = {(char)('0' + index), 0};
 	const dtrain_shape *shape = shape_of(c, letter);
 	bool activation = letter == 'X' || letter == 'Y' || letter == 'L';
+	if (dtrain__op_rules_of(c->kind)->updates >> index & 1)
+		return dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO);
 	if (!activation)
-		return (dtrain__op_rules_of(c->kind)->updates >> index & 1
-				? dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO)
-				: dtrain__graph_param(graph, "p", name, shape, DTRAIN_INIT_ZERO, 0));
+		return dtrain__graph_param(graph, "p", name, shape, DTRAIN_INIT_ZERO, 0);
 	dtrain_tensor x = dtrain_graph_input(graph, name, graph->dtype, shape);
 	dtrain_graph_require_grad(graph, x);
 	return x;

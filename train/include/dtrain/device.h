@@ -111,14 +111,14 @@ typedef struct dtrain_permute_attrs {
 typedef struct dtrain_op_attrs {
 	bool relu; /* of LINEAR, ADD and batch norm: y = max(what the op computes, 0) */
 	union {
-		dtrain_window_attrs window; /* CONV2D and MAX_POOL with their backward ops */
-		dtrain_norm_attrs norm;     /* BATCH_NORM_..., LAYER_NORM... without momentum */
-		double factor;              /* SCALE */
-		double label_smoothing;     /* SOFTMAX_XENT: 0 .. 1 */
-		dtrain_sgd_attrs sgd;       /* SGD */
-		dtrain_pixel_attrs pixels;  /* NORMALIZE */
-		dtrain_slice_attrs slice;   /* SLICE, SLICE_BWD */
-		dtrain_permute_attrs permute;
+		dtrain_window_attrs window;   /* CONV2D and MAX_POOL with their backward ops */
+		dtrain_norm_attrs norm;       /* BATCH_NORM_...; of LAYER_NORM the epsilon */
+		double factor;                /* SCALE */
+		double label_smoothing;       /* SOFTMAX_XENT: 0 .. 1 */
+		dtrain_sgd_attrs sgd;         /* SGD */
+		dtrain_pixel_attrs pixels;    /* NORMALIZE */
+		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */
+		dtrain_permute_attrs permute; /* PERMUTE */
 	};
 } dtrain_op_attrs;
 
