@@ -178,7 +178,8 @@ static void in_f16(void **state)
 
 static dtrain_op_desc describe_conv(int64_t channels)
 {
-	dtrain_op_desc desc = {.kind = DTRAIN_OP_CONV2D, .attrs.stride = {1, 1}, .num_inputs = 2, .num_outputs = 1};
+	dtrain_op_desc desc = {
+		.kind = DTRAIN_OP_CONV2D, .attrs.window.stride = {1, 1}, .num_inputs = 2, .num_outputs = 1};
 	desc.inputs[0].shape = desc.outputs[0].shape = dtrain_shape_of(4, (int64_t[]){BATCH, channels, SIDE, SIDE});
 	desc.inputs[1].shape = dtrain_shape_of(4, (int64_t[]){channels, channels, 1, 1});
 	return desc;
@@ -264,7 +265,7 @@ static void without_plans_that_run_kernels_do(void **state)
 	assert_non_null(strstr(err.message, "no engine for"));
 	assert_null(op);
 	for (int i = 0; i < 2; i++)
-		pool.attrs.kernel[i] = pool.attrs.stride[i] = 2;
+		pool.attrs.window.kernel[i] = pool.attrs.window.stride[i] = 2;
 	pool.inputs[0].shape = dtrain_shape_of(4, (int64_t[]){BATCH, 8, SIDE, SIDE});
 	pool.outputs[0].shape = pool.outputs[1].shape = dtrain_shape_of(4, (int64_t[]){BATCH, 8, SIDE / 2, SIDE / 2});
 	pool.outputs[1].dtype = DTRAIN_U8;

@@ -46,7 +46,7 @@ static dtrain_op *make_pool(dtrain_device *device)
 	dtrain_op *op;
 	beton_error err = {0};
 	for (int i = 0; i < 2; i++)
-		desc.attrs.kernel[i] = desc.attrs.stride[i] = 2;
+		desc.attrs.window.kernel[i] = desc.attrs.window.stride[i] = 2;
 	desc.inputs[0].shape = dtrain_shape_of(4, (int64_t[]){4, 8, 16, 16});
 	desc.outputs[0].shape = desc.outputs[1].shape = dtrain_shape_of(4, (int64_t[]){4, 8, 8, 8});
 	desc.outputs[1].dtype = DTRAIN_U8;

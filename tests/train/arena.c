@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op.h"
 #include "core/plan.h"
 #include "core/program.h"
 #include "net.h"
@@ -93,11 +94,22 @@ static dtrain_program *make_random_program(dtrain_params *params)
 	return program;
 }
 
+static const char *address_of(const dtrain_program *program, int32_t tensor)
+{
+	return dtrain__address(program->first, program->places[tensor]);
+}
+
+/* Whether a node writes over its input r. */
+static bool is_in_place(const dtrain_program *program, const dtrain__node *node, int r)
+{
+	return dtrain__op_rules_of(node->kind)->in_place >> r & 1 &&
+	       address_of(program, node->inputs[r]) == address_of(program, node->outputs[0]);
+}
+
 /* Whether a node adds to what is in its output's memory. */
 static bool adds_in_place(const dtrain_program *program, const dtrain__node *node)
 {
-	return node->kind == DTRAIN_OP_CONV2D_BWD_DATA && node->num_inputs > 2 &&
-	       program->data[node->inputs[2]] == program->data[node->outputs[0]];
+	return node->kind == DTRAIN_OP_CONV2D_BWD_DATA && node->num_inputs > 2 && is_in_place(program, node, 2);
 }
 
 /* While a node runs, nothing that it or a later node reads shares memory with what it writes. */
@@ -106,13 +118,13 @@ static void check_writes(const dtrain_program *program, int32_t i)
 	const dtrain_graph *g = program->graph;
 	for (int o = 0; o < g->nodes[i].num_outputs; o++) {
 		int32_t written = g->nodes[i].outputs[o];
-		const char *at = program->data[written];
+		const char *at = address_of(program, written);
 		for (int32_t k = i; k < g->num_nodes; k++)
 			for (int r = 0; r < g->nodes[k].num_inputs; r++) {
 				int32_t read = g->nodes[k].inputs[r];
-				const char *other = program->data[read];
+				const char *other = address_of(program, read);
 				if (read == written || g->tensors[read].producer > i ||
-				    (k == i && r == 2 && adds_in_place(program, &g->nodes[i])))
+				    (k == i && is_in_place(program, &g->nodes[i], r)))
 					continue;
 				assert_true(at + program->operands[written].bytes <= other ||
 					    other + program->operands[read].bytes <= at);

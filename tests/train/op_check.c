@@ -383,7 +383,7 @@ static void gradients_are_divided_by_a_number(void **state)
 			       .outputs = {FLAT(F32), FLAT(F32)}};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		beton_error err = {0};
-		desc.attrs.grad_divisor = bad[i];
+		desc.attrs.sgd.grad_divisor = bad[i];
 		assert_int_equal(dtrain__op_check(&desc, &err), BETON_INVALID_ARGUMENT);
 		assert_non_null(strstr(err.message, "op sgd: gradients divided by "));
 	}
@@ -396,9 +396,13 @@ static void operands_follow_the_rules(void **state)
 		const trial *t = &trials[i];
 		beton_error err = {0};
 		dtrain_op_desc desc = {.kind = t->kind,
-				       .attrs = {.relu = t->relu, .stride = {1, 1}, .grad_divisor = 1},
+				       .attrs.relu = t->relu,
 				       .num_inputs = t->num_inputs,
 				       .num_outputs = t->num_outputs};
+		if (t->kind == DTRAIN_OP_SGD)
+			desc.attrs.sgd.grad_divisor = 1;
+		else if (t->kind == DTRAIN_OP_CONV2D)
+			desc.attrs.window = (dtrain_window_attrs){.stride = {1, 1}};
 		memcpy(desc.inputs, t->inputs, sizeof(desc.inputs));
 		memcpy(desc.outputs, t->outputs, sizeof(desc.outputs));
 		int status = dtrain__op_check(&desc, &err);

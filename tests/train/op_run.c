@@ -15,6 +15,8 @@
 
 #define GUARD_BYTE 0xa5
 
+bool kinds_run[DTRAIN_OP_KIND_COUNT];
+
 /* ---- tensors ---- */
 
 static double uniform(uint64_t *state)
@@ -26,20 +28,19 @@ static double uniform(uint64_t *state)
 	return (float)((double)((z ^ z >> 31) >> 11) * 0x1p-52 - 1.0);
 }
 
-static int add_tensor(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, bool result, int gradient_of)
+int add_tensor(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, bool result)
 {
 	assert_true(s->count < MAX_TENSORS);
-	s->tensors[s->count] =
-		(tensor){.name = name, .kind = kind, .shape = shape, .result = result, .gradient_of = gradient_of};
+	s->tensors[s->count] = (tensor){.name = name, .kind = kind, .shape = shape, .result = result, .gradient = -1};
 	tensor *t = &s->tensors[s->count];
 	t->values = calloc((size_t)dtrain_shape_count(&shape), sizeof(double));
 	assert_non_null(t->values);
 	return s->count++;
 }
 
-static double *input(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, double least, double most)
+double *input(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, double least, double most)
 {
-	int index = add_tensor(s, name, kind, shape, false, -1);
+	int index = add_tensor(s, name, kind, shape, false);
 	uint64_t state = (uint64_t)(index + 1) * 1000003u + (uint64_t)dtrain_shape_count(&shape);
 	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++)
 		s->tensors[index].values[i] = (float)(least + (uniform(&state) + 1) / 2 * (most - least));
@@ -48,7 +49,9 @@ static double *input(setting *s, const char *name, tensor_kind kind, dtrain_shap
 
 static void result(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, int gradient_of)
 {
-	add_tensor(s, name, kind, shape, true, gradient_of);
+	int index = add_tensor(s, name, kind, shape, true);
+	if (gradient_of >= 0)
+		s->tensors[gradient_of].gradient = index;
 }
 
 static dtrain_dtype type_of(const setting *s, const tensor *t)
@@ -121,7 +124,7 @@ static void write_element(dtrain_dtype dtype, void *memory, int64_t i, double va
 static void check(const setting *s, int status, const beton_error *err)
 {
 	if (status != BETON_OK)
-		fail_msg("case %d on %s: %s", (int)(s->c - op_cases), s->api->name, err->message);
+		fail_msg("%s on %s: %s", s->c->name, s->api->name, err->message);
 }
 
 static char *host_block(const setting *s, const tensor *t)
@@ -168,8 +171,7 @@ static void look_at(const setting *s, tensor *t)
 	copy_block(s, t, host, DTRAIN_DEVICE_TO_HOST);
 	for (size_t i = 0; i < s->guard; i++)
 		if ((unsigned char)host[i] != GUARD_BYTE || (unsigned char)host[s->guard + t->bytes + i] != GUARD_BYTE)
-			fail_msg("case %d on %s: '%s' was written outside of its memory", (int)(s->c - op_cases),
-				 s->api->name, t->name);
+			fail_msg("%s on %s: '%s' was written outside of its memory", s->c->name, s->api->name, t->name);
 	for (int64_t i = 0; t->result && i < dtrain_shape_count(&t->shape); i++)
 		t->values[i] = read_element(type_of(s, t), host + s->guard, i);
 	free(host);
@@ -192,8 +194,8 @@ static void give_operands(setting *s, dtrain_op_desc *desc, const int *inputs, c
 	}
 }
 
-static int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
-		  beton_error *err)
+int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
+	   beton_error *err)
 {
 	dtrain_op_desc desc = {.kind = kind, .attrs = *attrs};
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
@@ -204,6 +206,7 @@ static int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 		return status;
 	assert_true(s->num_ops < MAX_OPS);
 	s->ops[s->num_ops++] = op;
+	kinds_run[kind] = true;
 	for (int i = 0; i < desc.num_outputs; i++) {
 		tensor *t = &s->tensors[outputs[i]];
 		t->layout = desc.outputs[i].layout;
@@ -249,219 +252,25 @@ static dtrain_shape shape4(const int64_t *x)
 
 static dtrain_op_attrs attrs_of(const op_case *c)
 {
-	return (dtrain_op_attrs){.stride = {c->stride[0], c->stride[1]},
-				 .padding = {c->padding[0], c->padding[1]},
-				 .kernel = {c->kernel[0], c->kernel[1]},
-				 .relu = c->relu,
-				 .epsilon = 1e-5,
-				 .momentum = c->family == SGD ? 0.9 : 0.1,
-				 .label_smoothing = c->smoothing,
-				 .factor = c->scale,
-				 .nesterov = c->nesterov,
-				 .grad_divisor = 3,
-				 .scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
-				 .shift = {-123.675f / 58.395f, -116.28f / 57.12f, -103.53f / 57.375f, 3}};
-}
-
-static dtrain_shape window_shape(const op_case *c, int64_t channels)
-{
-	int64_t out[2];
-	for (int i = 0; i < 2; i++)
-		out[i] = (c->x[2 + i] + 2 * c->padding[i] - c->kernel[i]) / c->stride[i] + 1;
-	return dtrain_shape_of(4, (int64_t[]){c->x[0], channels, out[0], out[1]});
-}
-
-static int run_conv(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	const op_case *c = s->c;
-	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){c->out, c->x[1], c->kernel[0], c->kernel[1]});
-	if (!s->count) {
-		input(s, "x", ACTIVATION, shape4(c->x), -1, 1);
-		input(s, "w", WEIGHT, w, -1, 1);
-		input(s, "d_y", ACTIVATION, window_shape(c, c->out), -1, 1);
-		result(s, "y", ACTIVATION, window_shape(c, c->out), -1);
-		result(s, "d_x", ACTIVATION, shape4(c->x), 0);
-		result(s, "d_w", PARAMETER, w, 1);
-		if (c->residual) {
-			input(s, "addend", ACTIVATION, shape4(c->x), -2, 2);
-			result(s, "d_x + addend", ACTIVATION, shape4(c->x), -1);
-		}
+	switch (c->family) {
+	case LOSS:
+		return (dtrain_op_attrs){.label_smoothing = c->smoothing};
+	case SGD:
+		return (dtrain_op_attrs){.sgd = {.momentum = 0.9, .grad_divisor = 3, .nesterov = c->nesterov}};
+	case NORMALIZE:
+		return (dtrain_op_attrs){
+			.pixels = {.scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
+				   .shift = {-123.675f / 58.395f, -116.28f / 57.12f, -103.53f / 57.375f, 3}}};
+	default:
+		return (dtrain_op_attrs){.relu = false};
 	}
-	RUN(DTRAIN_OP_CONV2D, LIST(0, 1), LIST(3));
-	RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(2, 1), LIST(4));
-	if (c->residual)
-		RUN(DTRAIN_OP_CONV2D_BWD_DATA, LIST(2, 1, 6), LIST(7));
-	RUN(DTRAIN_OP_CONV2D_BWD_WEIGHT, LIST(0, 2), LIST(5));
-	return BETON_OK;
-}
-
-/* What is about zero may be on either side of it, so that its gradient is left out. */
-static void leave_out_kinks(setting *s)
-{
-	const op_case *c = s->c;
-	const double *x = s->tensors[0].values, *w = s->tensors[1].values, *b = s->tensors[6].values;
-	for (int64_t n = 0; n < c->x[0]; n++)
-		for (int64_t o = 0; o < c->out; o++) {
-			double sum = c->no_bias ? 0 : b[o];
-			for (int64_t i = 0; i < c->x[1]; i++)
-				sum += x[n * c->x[1] + i] * w[o * c->x[1] + i];
-			if (fabs(sum) < 0.1)
-				s->tensors[OUTPUT_GRADIENT].values[n * c->out + o] = 0;
-		}
-}
-
-static int run_linear(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	const op_case *c = s->c;
-	dtrain_shape x = dtrain_shape_of(2, c->x), w = dtrain_shape_of(2, (int64_t[]){c->out, c->x[1]});
-	dtrain_shape b = dtrain_shape_of(1, &c->out), y = dtrain_shape_of(2, (int64_t[]){c->x[0], c->out});
-	if (!s->count) {
-		input(s, "x", ACTIVATION, x, -1, 1);
-		input(s, "w", WEIGHT, w, -1, 1);
-		input(s, "d_y", ACTIVATION, y, -1, 1);
-		result(s, "y", ACTIVATION, y, -1);
-		result(s, "d_x", ACTIVATION, x, 0);
-		result(s, "d_w", PARAMETER, w, 1);
-		input(s, "b", PARAMETER, b, -1, 1);
-		if (c->relu) {
-			add_tensor(s, "d", ACTIVATION, y, false, -1);
-			leave_out_kinks(s);
-		}
-		if (!c->no_bias)
-			result(s, "d_b", PARAMETER, b, 6);
-	}
-	if (c->no_bias)
-		RUN(DTRAIN_OP_LINEAR, LIST(0, 1), LIST(3));
-	else
-		RUN(DTRAIN_OP_LINEAR, LIST(0, 1, 6), LIST(3));
-	dtrain_op_attrs linear = *a;
-	linear.relu = false;
-	a = &linear;
-	/* The gradient in front of the relu, and the bias's. */
-	int d = c->relu ? 7 : 2, d_b = c->relu ? 8 : 7;
-	if (c->relu)
-		RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(d));
-	RUN(DTRAIN_OP_LINEAR_BWD_DATA, LIST(d, 1), LIST(4));
-	if (c->no_bias)
-		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, d), LIST(5));
-	else
-		RUN(DTRAIN_OP_LINEAR_BWD_WEIGHT, LIST(0, d), LIST(5, d_b));
-	return BETON_OK;
-}
-
-static void declare_batch_norm(setting *s)
-{
-	dtrain_shape x = shape4(s->c->x), channel = dtrain_shape_of(1, &s->c->x[1]);
-	input(s, "x", ACTIVATION, x, -2, 3);
-	input(s, "gamma", PARAMETER, channel, 0.5, 1.5);
-	input(s, "d_y", ACTIVATION, x, -1, 1);
-	result(s, "y", ACTIVATION, x, -1);
-	input(s, "beta", PARAMETER, channel, -1, 1);
-	/* Written in place: inputs, and compared as results. */
-	input(s, "running_mean", PARAMETER, channel, -1, 1);
-	input(s, "running_var", PARAMETER, channel, 0.5, 2);
-	s->tensors[5].result = s->tensors[6].result = true;
-	result(s, "mean", PARAMETER, channel, -1);
-	result(s, "var", PARAMETER, channel, -1);
-	result(s, "d_x", ACTIVATION, x, 0);
-	result(s, "d_gamma", PARAMETER, channel, 1);
-	result(s, "d_beta", PARAMETER, channel, 4);
-	add_tensor(s, "mask", PRIVATE, x, false, -1);
-	input(s, "residual", ACTIVATION, x, -2, 2);
-	if (s->c->residual)
-		result(s, "d_residual", ACTIVATION, x, 13);
-}
-
-static int run_batch_norm(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count)
-		declare_batch_norm(s);
-	if (s->c->residual) {
-		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6, 13), LIST(3, 7, 8, 12));
-		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8, 12), LIST(9, 10, 11, 14));
-	} else if (s->c->relu) {
-		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6), LIST(3, 7, 8, 12));
-		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8, 12), LIST(9, 10, 11));
-	} else {
-		RUN(DTRAIN_OP_BATCH_NORM_TRAIN, LIST(0, 1, 4, 5, 6), LIST(3, 7, 8));
-		RUN(DTRAIN_OP_BATCH_NORM_BWD, LIST(0, 2, 1, 7, 8), LIST(9, 10, 11));
-	}
-	return BETON_OK;
-}
-
-static int run_batch_norm_eval(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	dtrain_shape x = shape4(s->c->x), channel = dtrain_shape_of(1, &s->c->x[1]);
-	if (!s->count) {
-		input(s, "x", ACTIVATION, x, -2, 3);
-		input(s, "gamma", PARAMETER, channel, 0.5, 1.5);
-		input(s, "beta", PARAMETER, channel, -1, 1);
-		result(s, "y", ACTIVATION, x, -1);
-		input(s, "running_mean", PARAMETER, channel, -1, 1);
-		input(s, "running_var", PARAMETER, channel, 0.5, 2);
-		input(s, "residual", ACTIVATION, x, -2, 2);
-	}
-	if (s->c->residual)
-		RUN(DTRAIN_OP_BATCH_NORM_EVAL, LIST(0, 1, 2, 4, 5, 6), LIST(3));
-	else
-		RUN(DTRAIN_OP_BATCH_NORM_EVAL, LIST(0, 1, 2, 4, 5), LIST(3));
-	return BETON_OK;
-}
-
-static int run_relu(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count) {
-		double *x = input(s, "x", ACTIVATION, shape4(s->c->x), -1, 1);
-		x[0] = 0; /* the kink belongs to the flat side */
-		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
-		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
-		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
-		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
-	}
-	RUN(DTRAIN_OP_RELU, LIST(0), LIST(3));
-	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
-	return BETON_OK;
-}
-
-/* Where the function is straight to the eye, and where its tail is. */
-static int run_gelu(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count) {
-		double *x = input(s, "x", ACTIVATION, shape4(s->c->x), -4, 4);
-		x[0] = 0;
-		x[1] = 30;
-		x[2] = -30;
-		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
-		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
-		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
-		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
-	}
-	RUN(DTRAIN_OP_GELU, LIST(0), LIST(3));
-	RUN(DTRAIN_OP_GELU_BWD, LIST(0, 2), LIST(4));
-	return BETON_OK;
-}
-
-static int run_channel_bias(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count) {
-		dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]);
-		input(s, "x", ACTIVATION, x, -1, 1);
-		input(s, "b", PARAMETER, channels, -1, 1);
-		input(s, "d_y", ACTIVATION, x, -1, 1);
-		result(s, "y", ACTIVATION, x, -1);
-		result(s, "d_b", PARAMETER, channels, 1);
-		input(s, "in place", ACTIVATION, x, -1, 1);
-		s->tensors[5].result = true;
-	}
-	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(0, 1), LIST(3));
-	RUN(DTRAIN_OP_CHANNEL_BIAS_BWD, LIST(2), LIST(4));
-	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(5, 1), LIST(5));
-	return BETON_OK;
 }
 
 static int run_biased_gelu(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
 	if (!s->count) {
+		s->output = 3;
+		s->output_gradient = 2;
 		dtrain_shape x = shape4(s->c->x), channels = dtrain_shape_of(1, &s->c->x[1]);
 		input(s, "x", ACTIVATION, x, -2, 2);
 		input(s, "b", PARAMETER, channels, -1, 1);
@@ -469,8 +278,8 @@ static int run_biased_gelu(setting *s, const dtrain_op_attrs *a, beton_error *er
 		result(s, "y", ACTIVATION, x, -1);
 		result(s, "d_x", ACTIVATION, x, 0);
 		result(s, "d_b", PARAMETER, channels, 1);
-		add_tensor(s, "biased", ACTIVATION, x, false, -1);
-		add_tensor(s, "d_biased", ACTIVATION, x, false, -1);
+		add_tensor(s, "biased", ACTIVATION, x, false);
+		add_tensor(s, "d_biased", ACTIVATION, x, false);
 	}
 	RUN(DTRAIN_OP_CHANNEL_BIAS, LIST(0, 1), LIST(6));
 	RUN(DTRAIN_OP_GELU, LIST(6), LIST(3));
@@ -480,87 +289,9 @@ static int run_biased_gelu(setting *s, const dtrain_op_attrs *a, beton_error *er
 	return BETON_OK;
 }
 
-static int run_add(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count) {
-		input(s, "a", ACTIVATION, shape4(s->c->x), -1, 1);
-		input(s, "b", ACTIVATION, shape4(s->c->x), -1, 1);
-		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
-		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
-		result(s, "d_a", ACTIVATION, shape4(s->c->x), s->c->relu ? 0 : -1);
-	}
-	RUN(DTRAIN_OP_ADD, LIST(0, 1), LIST(3));
-	RUN(DTRAIN_OP_RELU_BWD, LIST(3, 2), LIST(4));
-	return BETON_OK;
-}
-
-static int run_scale(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	if (!s->count) {
-		input(s, "x", ACTIVATION, shape4(s->c->x), -1, 1);
-		add_tensor(s, "unused", PRIVATE, shape4(s->c->x), false, -1);
-		input(s, "d_y", ACTIVATION, shape4(s->c->x), -1, 1);
-		result(s, "y", ACTIVATION, shape4(s->c->x), -1);
-		result(s, "d_x", ACTIVATION, shape4(s->c->x), 0);
-	}
-	RUN(DTRAIN_OP_SCALE, LIST(0), LIST(3));
-	RUN(DTRAIN_OP_SCALE, LIST(2), LIST(4));
-	return BETON_OK;
-}
-
-static int run_accumulate(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	dtrain_shape flat = dtrain_shape_of(1, s->c->x);
-	if (!s->count) {
-		input(s, "a", ACTIVATION, flat, -1, 1);
-		s->tensors[0].result = true;
-		input(s, "b", ACTIVATION, flat, -1, 1);
-	}
-	RUN(DTRAIN_OP_ADD, LIST(0, 1), LIST(0));
-	return BETON_OK;
-}
-
-static int run_max_pool(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	dtrain_shape x = shape4(s->c->x), y = window_shape(s->c, s->c->x[1]);
-	int64_t plane = x.dim[2] * x.dim[3];
-	if (!s->count) {
-		/* No two of a plane are alike in any type: which of two maxima has the gradient is the device's choice.
-		 */
-		assert_true(plane <= 128);
-		double *values = input(s, "x", ACTIVATION, x, -1, 1);
-		for (int64_t i = 0; i < dtrain_shape_count(&x); i++)
-			values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
-		add_tensor(s, "index", PRIVATE, y, false, -1);
-		input(s, "d_y", ACTIVATION, y, -1, 1);
-		result(s, "y", ACTIVATION, y, -1);
-		result(s, "d_x", ACTIVATION, x, 0);
-	}
-	RUN(DTRAIN_OP_MAX_POOL, LIST(0), LIST(3, 1));
-	RUN(DTRAIN_OP_MAX_POOL_BWD, LIST(2, 1), LIST(4));
-	return BETON_OK;
-}
-
-static int run_rows(setting *s, const dtrain_op_attrs *a, beton_error *err)
-{
-	const int64_t *x = s->c->x;
-	bool flatten = s->c->family == FLATTEN;
-	dtrain_shape y = dtrain_shape_of(2, (int64_t[]){x[0], flatten ? x[1] * x[2] * x[3] : x[1]});
-	if (!s->count) {
-		input(s, "x", ACTIVATION, shape4(x), -1, 1);
-		add_tensor(s, "unused", PRIVATE, y, false, -1);
-		input(s, "d_y", ACTIVATION, y, -1, 1);
-		result(s, "y", ACTIVATION, y, -1);
-		result(s, "d_x", ACTIVATION, shape4(x), 0);
-	}
-	RUN(flatten ? DTRAIN_OP_FLATTEN : DTRAIN_OP_GLOBAL_AVG_POOL, LIST(0), LIST(3));
-	RUN(flatten ? DTRAIN_OP_FLATTEN_BWD : DTRAIN_OP_GLOBAL_AVG_POOL_BWD, LIST(2), LIST(4));
-	return BETON_OK;
-}
-
 static double *add_scaler(setting *s)
 {
-	int index = add_tensor(s, "scaler", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}), false, -1);
+	int index = add_tensor(s, "scaler", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}), false);
 	s->tensors[index].values[DTRAIN_SCALER_SCALE] = s->c->scale;
 	s->tensors[index].values[DTRAIN_SCALER_GOOD_STEPS] = s->c->good;
 	return s->tensors[index].values;
@@ -572,8 +303,10 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	const int64_t *x = s->c->x;
 	dtrain_shape rows = dtrain_shape_of(1, x), logits = dtrain_shape_of(2, x);
 	if (!s->count) {
+		s->output = 3;
+		s->output_gradient = 2;
 		input(s, "logits", ACTIVATION, logits, -5, 5);
-		int label = add_tensor(s, "label", LABELS, rows, false, -1);
+		int label = add_tensor(s, "label", LABELS, rows, false);
 		for (int64_t i = 0; i < x[0]; i++)
 			s->tensors[label].values[i] = (double)((i * 7 + 3) % x[1]);
 		double *d_y = input(s, "d_y", PARAMETER, rows, 0, 0);
@@ -603,12 +336,12 @@ static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "m", PARAMETER, flat, -1, 1);
 		s->tensors[0].result = s->tensors[2].result = true;
 		dtrain_shape rates = dtrain_shape_of(2, (int64_t[]){groups, DTRAIN_SGD_SCALARS});
-		double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false, -1)].values;
+		double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false)].values;
 		for (int64_t i = 0; i < groups; i++) {
 			scalars[DTRAIN_SGD_SCALARS * i] = (double)(0.1f / (float)(i + 1));
 			scalars[DTRAIN_SGD_SCALARS * i + 1] = (double)(5e-4f * (float)i);
 		}
-		double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false, -1)].values;
+		double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false)].values;
 		for (int64_t i = 0; i < runs; i++)
 			group[i] = (double)(i / 3 * 7 % groups);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
@@ -627,7 +360,7 @@ static int run_lookahead(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "slow", PARAMETER, flat, -1, 1);
 		input(s, "w", PARAMETER, flat, -1, 1);
 		s->tensors[0].result = s->tensors[1].result = true;
-		s->tensors[add_tensor(s, "weight", SCALARS, one, false, -1)].values[0] = (double)(float)s->c->scale;
+		s->tensors[add_tensor(s, "weight", SCALARS, one, false)].values[0] = (double)(float)s->c->scale;
 	}
 	RUN(DTRAIN_OP_LOOKAHEAD, LIST(0, 1, 2), LIST(0, 1));
 	return BETON_OK;
@@ -653,7 +386,7 @@ static int run_normalize(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
 	const int64_t *y = s->c->x;
 	if (!s->count) {
-		int x = add_tensor(s, "x", PIXELS, dtrain_shape_of(4, (int64_t[]){y[0], y[2], y[3], y[1]}), false, -1);
+		int x = add_tensor(s, "x", PIXELS, dtrain_shape_of(4, (int64_t[]){y[0], y[2], y[3], y[1]}), false);
 		for (int64_t i = 0; i < dtrain_shape_count(&s->tensors[x].shape); i++)
 			s->tensors[x].values[i] = (double)(i * 89 % 256);
 		result(s, "y", ACTIVATION, shape4(y), -1);
@@ -663,25 +396,8 @@ static int run_normalize(setting *s, const dtrain_op_attrs *a, beton_error *err)
 }
 
 static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
-	[CONV] = run_conv,
-	[LINEAR] = run_linear,
-	[BATCH_NORM] = run_batch_norm,
-	[RELU] = run_relu,
-	[ADD] = run_add,
-	[BATCH_NORM_EVAL] = run_batch_norm_eval,
-	[MAX_POOL] = run_max_pool,
-	[GLOBAL_AVG_POOL] = run_rows,
-	[FLATTEN] = run_rows,
-	[LOSS] = run_loss,
-	[SGD] = run_sgd,
-	[LOOKAHEAD] = run_lookahead,
-	[ACCUMULATE] = run_accumulate,
-	[NORMALIZE] = run_normalize,
-	[SCALER] = run_scaler,
-	[SCALE] = run_scale,
-	[GELU] = run_gelu,
-	[CHANNEL_BIAS] = run_channel_bias,
-	[BIASED_GELU] = run_biased_gelu,
+	[LOSS] = run_loss,           [SGD] = run_sgd,       [LOOKAHEAD] = run_lookahead,
+	[NORMALIZE] = run_normalize, [SCALER] = run_scaler, [BIASED_GELU] = run_biased_gelu,
 };
 
 /* ---- settings ---- */
@@ -697,11 +413,24 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 	bool has_f16 = caps->dtypes & 1u << DTRAIN_F16;
 	if (!(caps->dtypes & 1u << dtype) || (dtype != DTRAIN_F32 && dtype != DTRAIN_F64 && !case_has_half(c)))
 		return false;
-	if (c->residual && !(c->family == CONV ? caps->conv_bwd_add : caps->batch_norm_add))
+	bool norm = c->kind == DTRAIN_OP_BATCH_NORM_TRAIN || c->kind == DTRAIN_OP_BATCH_NORM_EVAL;
+	if (c->example && norm && c->example->optional_inputs && !caps->batch_norm_add)
+		return false;
+	if (c->example && c->kind == DTRAIN_OP_CONV2D_BWD_DATA && !caps->conv_bwd_add)
 		return false;
 	if ((c->scaled || c->family == SCALER) && !has_f16)
 		return false;
 	return c->family != NORMALIZE || has_f16 || !caps->host_memory;
+}
+
+bool case_is_lacking(const setting *s)
+{
+	static const dtrain_op_kind cuda_lacks[] = {DTRAIN_OP_SLICE, DTRAIN_OP_PERMUTE, DTRAIN_OP_LAYER_NORM};
+	bool cuda = strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0;
+	for (size_t i = 0; cuda && s->c->example && i < sizeof(cuda_lacks) / sizeof(cuda_lacks[0]); i++)
+		if (s->c->kind == cuda_lacks[i])
+			return true;
+	return false;
 }
 
 void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,
@@ -733,7 +462,7 @@ static void free_blocks(setting *s)
 int try_case(setting *s, beton_error *err)
 {
 	dtrain_op_attrs attrs = attrs_of(s->c);
-	int status = families[s->c->family](s, &attrs, err);
+	int status = s->c->family == EXAMPLE ? run_example(s, err) : families[s->c->family](s, &attrs, err);
 	for (int i = 0; i < s->count && status == BETON_OK; i++)
 		if (s->tensors[i].block)
 			look_at(s, &s->tensors[i]);
@@ -749,6 +478,7 @@ void run_case(setting *s)
 
 void close_setting(setting *s)
 {
+	close_example(s);
 	for (int i = 0; i < s->count; i++)
 		free(s->tensors[i].values);
 	s->api->stream_destroy(s->stream);

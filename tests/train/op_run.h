@@ -7,8 +7,8 @@
 
 #include "op_case.h"
 
-#define MAX_TENSORS 16
-#define MAX_OPS 5
+#define MAX_TENSORS 24
+#define MAX_OPS 8
 
 typedef enum tensor_kind {
 	ACTIVATION, /* of the type that the op computes in */
@@ -26,15 +26,12 @@ typedef struct tensor {
 	tensor_kind kind;
 	dtrain_shape shape;
 	double *values;
-	bool result;     /* compared between devices; the others are inputs, or what only the device can read */
-	int gradient_of; /* index of the input whose gradient it is; -1 */
+	bool result;  /* compared between devices; the others are inputs, or what only the device can read */
+	int gradient; /* of an input: index of its gradient; -1 */
 	const void *layout;
 	size_t bytes;
 	char *block, *memory; /* on the device; memory is between two guards */
 } tensor;
-
-/* Tensors of differentiable families: 2 is the gradient of tensor 3, from which it all comes. */
-enum { OUTPUT_GRADIENT = 2, OUTPUT = 3 };
 
 typedef struct setting {
 	const op_case *c;
@@ -47,16 +44,24 @@ typedef struct setting {
 	dtrain_stream *stream;
 	tensor tensors[MAX_TENSORS];
 	int count;
+	int output, output_gradient; /* the tensor whose gradient it all comes from, and that */
+	struct example *example;     /* of op_example.c; NULL */
 	dtrain_op *ops[MAX_OPS];
 	int num_ops;
 	size_t guard; /* bytes on both sides of each memory */
 } setting;
+
+/* Which kinds of ops some case has run so far. */
+extern bool kinds_run[DTRAIN_OP_KIND_COUNT];
 
 /* Whether a case is of ops that compute in F16 and BF16. */
 bool case_has_half(const op_case *c);
 
 /* Whether the device must have the ops of the case in dtype. */
 bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype dtype);
+
+/* Whether the device of the setting does not have the op of the case yet: it must say so. */
+bool case_is_lacking(const setting *s);
 
 /* The device's name for messages: errors of opening it fail the test. */
 void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,
@@ -70,5 +75,16 @@ double rounded_to(dtrain_dtype dtype, double value);
  * op that does not go well, and then no results. */
 void run_case(setting *s);
 int try_case(setting *s, beton_error *err);
+
+/* For families: a tensor with its kind and shape; one that the case fills with numbers between least and most, whose
+ * values are returned; running one op, lists of tensors ending with -1. */
+int add_tensor(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, bool result);
+double *input(setting *s, const char *name, tensor_kind kind, dtrain_shape shape, double least, double most);
+int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
+	   beton_error *err);
+
+/* The family EXAMPLE (op_example.c). */
+int run_example(setting *s, beton_error *err);
+void close_example(setting *s);
 
 #endif

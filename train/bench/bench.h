@@ -24,6 +24,6 @@ int bench_link(int argc, char **argv);
  * kind: DTRAIN_OP_CONV2D or one of its backward kinds. bf16: in that type, not F32; BETON_UNSUPPORTED where oneDNN has
  * no such convolution for the processor. */
 int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
-	       const dtrain_op_attrs *attrs, int repeats, double *seconds, beton_error *err);
+	       const dtrain_window_attrs *attrs, int repeats, double *seconds, beton_error *err);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct bare_conv {
 } bare_conv;
 
 static dnnl_status_t make_pd(const bare_conv *conv, dtrain_op_kind kind, const onednn_md *md,
-			     const dtrain_op_attrs *attrs, dnnl_primitive_desc_t *pd)
+			     const dtrain_window_attrs *attrs, dnnl_primitive_desc_t *pd)
 {
 	const dnnl_dims_t stride = {attrs->stride[0], attrs->stride[1]}, dilation = {0};
 	const dnnl_dims_t padding = {attrs->padding[0], attrs->padding[1]};
@@ -39,7 +39,7 @@ static dnnl_status_t make_pd(const bare_conv *conv, dtrain_op_kind kind, const o
 
 /* shapes: of x, w and y. */
 static dnnl_status_t make_primitive(bare_conv *conv, dtrain_op_kind kind, const dtrain_shape *const *shapes,
-				    const dtrain_op_attrs *attrs)
+				    const dtrain_window_attrs *attrs)
 {
 	onednn_md md[3] = {NULL};
 	dnnl_status_t status = dnnl_success;
@@ -106,7 +106,7 @@ static void release(bare_conv *conv)
 }
 
 int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
-	       const dtrain_op_attrs *attrs, int repeats, double *seconds, beton_error *err)
+	       const dtrain_window_attrs *attrs, int repeats, double *seconds, beton_error *err)
 {
 	bare_conv conv = {.type = bf16 ? dnnl_bf16 : dnnl_f32};
 	dnnl_status_t status = dnnl_engine_create(&conv.engine, dnnl_cpu, 0);

@@ -57,6 +57,7 @@ static void usage(void)
 	     "  --bandwidth GB/S  limit of the memory for --profile (default: the device's own, or as it adds arrays)\n"
 	     "  --peak GFLOP/S    limit of products for --profile (default: the device's own, or of a 3x3 "
 	     "convolution)\n"
+	     "  --plan            print what is in the memory of a step's activations when, and time nothing\n"
 	     "  --json            one JSON object instead of text\n"
 	     "  --help            this text");
 }
@@ -119,6 +120,9 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 		return parse_rate("--bandwidth", &o->bandwidth, err);
 	case 'F':
 		return parse_rate("--peak", &o->flops, err);
+	case 'l':
+		o->plan = true;
+		return BETON_OK;
 	case 'j':
 		o->json = true;
 		return BETON_OK;
@@ -147,6 +151,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 					      {"profile", no_argument, NULL, 'P'},
 					      {"bandwidth", required_argument, NULL, 'B'},
 					      {"peak", required_argument, NULL, 'F'},
+					      {"plan", no_argument, NULL, 'l'},
 					      {"json", no_argument, NULL, 'j'},
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
@@ -157,6 +162,8 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
 	if (status == BETON_OK && !o->profile && (o->bandwidth > 0 || o->flops > 0))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--bandwidth and --peak are for --profile");
+	if (status == BETON_OK && o->plan && (o->profile || o->json))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--plan is text alone: without --profile and --json");
 	return status;
 }
 
@@ -179,7 +186,7 @@ static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f,
 		else if (node->kind != DTRAIN_OP_CONV2D)
 			continue;
 		double seconds;
-		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs, 3, &seconds, err);
+		status = bench_conv(node->kind, bf16, x, w, y, &node->attrs.window, 3, &seconds, err);
 		f->own_seconds += seconds;
 		flops += 2.0 * (double)dtrain_shape_count(y) * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 	}
@@ -189,7 +196,7 @@ static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f,
 
 static int time_reference(int64_t batch, bool bf16, conv_figures *f, beton_error *err)
 {
-	const dtrain_op_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
+	const dtrain_window_attrs attrs = {.stride = {1, 1}, .padding = {1, 1}};
 	dtrain_shape x = dtrain_shape_of(4, (int64_t[]){batch, 256, 14, 14});
 	dtrain_shape w = dtrain_shape_of(4, (int64_t[]){256, 256, 3, 3});
 	double seconds;
@@ -305,6 +312,20 @@ static void print(const bench_step_options *o, figures *f)
 		bench_profile_print(&f->profile);
 }
 
+static int print_plan(const bench_step_options *o, beton_error *err)
+{
+	bench_job job;
+	char *text = NULL;
+	int status = bench_job_open(&job, o, err);
+	if (status == BETON_OK)
+		status = dtrain_program_plan(job.program, &text, err);
+	if (status == BETON_OK && fputs(text, stdout) < 0)
+		status = bt_fail(err, BETON_IO, "cannot write the plan");
+	free(text);
+	bench_job_close(&job);
+	return status;
+}
+
 int bench_step(int argc, char **argv)
 {
 	bench_step_options o = {
@@ -320,7 +341,7 @@ int bench_step(int argc, char **argv)
 		return BENCH_USAGE;
 	}
 	figures f = {0};
-	status = measure(&o, &f, &err);
+	status = o.plan ? print_plan(&o, &err) : measure(&o, &f, &err);
 	if (status != BETON_OK) {
 		bench_profile_free(&f.profile);
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
@@ -329,7 +350,7 @@ int bench_step(int argc, char **argv)
 	int failed = 0;
 	if (o.json)
 		failed = print_json(&o, &f);
-	else
+	else if (!o.plan)
 		print(&o, &f);
 	bench_profile_free(&f.profile);
 	if (failed || fflush(stdout) != 0) {

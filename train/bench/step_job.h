@@ -22,6 +22,7 @@ typedef struct bench_step_options {
 	uint64_t side, batch, classes, threads, workers, steps;
 	bool no_capture;
 	bool profile;            /* op by op, besides */
+	bool plan;               /* the memory, and nothing else */
 	double bandwidth, flops; /* limits for that; 0: the device's, or measured */
 	bool json, help;
 } bench_step_options;

@@ -120,8 +120,7 @@ static int put_op(const timeline *t, int index, beton_error *err)
 	const dtrain_program *program = job->program;
 	int nodes = program->graph->num_nodes;
 	if (index < nodes)
-		return job->api->op_run(program->steps[index].op, job->stream, program->steps[index].operands,
-					program->workspace, err);
+		return dtrain__instance_run_node(program->first, index, job->stream, err);
 	return job->api->op_run(t->sgd[index - nodes].op, job->stream, t->sgd[index - nodes].operands,
 				dtrain__sgd_workspace(job->sgd), err);
 }

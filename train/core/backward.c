@@ -4,7 +4,15 @@
  */
 #include <stdlib.h>
 
+#include "gradients/gradients.h"
 #include "graph.h"
+#include "shape.h"
+
+static dtrain__gradient *const gradients[DTRAIN_OP_KIND_COUNT] = {
+#define DTRAIN_OP(NAME, name)
+#define DTRAIN_DIFFERENTIABLE_OP(NAME, name) [DTRAIN_OP_##NAME] = dtrain__##name##_gradient,
+#include <dtrain/ops.def>
+};
 
 void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor)
 {
@@ -20,27 +28,39 @@ dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 	return tensor >= 0 && tensor < graph->num_tensors ? graph->tensors[tensor].grad : -1;
 }
 
-bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
+bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 {
-	return tensor >= 0 && graph->tensors[tensor].needs_grad;
+	for (; tensor >= 0; tensor = graph->tensors[tensor].parent)
+		if (graph->tensors[tensor].needs_grad)
+			return true;
+	return false;
 }
 
-dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param)
+dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, param);
 	if (!tensor)
 		return -1;
-	dtrain_tensor grad = dtrain__graph_activation(graph, tensor->dtype, &tensor->shape);
-	if (grad < 0)
+	dtrain_shape shape = tensor->shape;
+	dtrain_tensor part = dtrain__graph_activation(graph, tensor->dtype, &shape);
+	graph->pending[graph->num_pending].param = param;
+	graph->pending[graph->num_pending++].part = part;
+	return part;
+}
+
+/* A node whose output is of the type of its input: parts of a parameter's gradient are of another than the graph's. */
+static dtrain_tensor append_like(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape)
+{
+	const dtrain__tensor *input = dtrain__graph_tensor(graph, node->inputs[0]);
+	dtrain_shape copy = *shape;
+	if (!input)
 		return -1;
-	graph->tensors[grad].role = DTRAIN__GRAD;
-	graph->tensors[grad].index = graph->tensors[param].index;
-	graph->tensors[param].grad = grad;
-	return grad;
+	node->outputs[0] = dtrain__graph_activation(graph, input->dtype, &copy);
+	return dtrain__graph_node(graph, node);
 }
 
 /* Gradients are never changed once written, so that tensors may share one. */
-void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part)
+void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part)
 {
 	if (!dtrain__graph_tensor(graph, tensor) || !dtrain__graph_tensor(graph, part))
 		return;
@@ -49,16 +69,29 @@ void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_
 		graph->tensors[tensor].grad = part;
 		return;
 	}
-	const dtrain__tensor *known = &graph->tensors[part];
-	dtrain_tensor sum = dtrain__graph_activation(graph, known->dtype, &known->shape);
-	graph->tensors[tensor].grad = dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_ADD,
-										.num_inputs = 2,
-										.num_outputs = 1,
-										.inputs = {before, part},
-										.outputs = {sum}});
+	dtrain__node sum = {.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {before, part}};
+	graph->tensors[tensor].grad = append_like(graph, &sum, dtrain_graph_shape(graph, part));
 }
 
-void dtrain__graph_replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor sum)
+dtrain_tensor dtrain__grad_before_relu(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor y = node->outputs[0], d_y = dtrain_graph_grad(graph, y);
+	if (!node->attrs.relu)
+		return d_y;
+	return dtrain__graph_op(graph, DTRAIN_OP_RELU_BWD, NULL, dtrain_graph_shape(graph, y), 2,
+				(dtrain_tensor[]){y, d_y});
+}
+
+void dtrain__append_grad(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			 int num_inputs, const dtrain_tensor *inputs)
+{
+	if (dtrain__needs_grad(graph, x))
+		dtrain__add_grad(
+			graph, x,
+			dtrain__graph_op(graph, kind, attrs, dtrain_graph_shape(graph, x), num_inputs, inputs));
+}
+
+void dtrain__replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor sum)
 {
 	if (dtrain__graph_tensor(graph, tensor) && dtrain__graph_tensor(graph, sum))
 		graph->tensors[tensor].grad = sum;
@@ -73,7 +106,7 @@ static void mark_needed(dtrain_graph *graph)
 		const dtrain__node *node = &graph->nodes[i];
 		bool needs = false;
 		for (int k = 0; k < node->num_inputs; k++)
-			needs = needs || graph->tensors[node->inputs[k]].needs_grad;
+			needs = needs || dtrain__needs_grad(graph, node->inputs[k]);
 		for (int k = 0; k < node->num_outputs && needs; k++)
 			graph->tensors[node->outputs[k]].needs_grad = true;
 	}
@@ -97,30 +130,143 @@ static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
 	return node;
 }
 
-void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
+static bool begin_backward(dtrain_graph *graph)
 {
-	const dtrain__node *start = loss_node(graph, loss);
-	if (!start)
-		return;
 	if (!graph->training || graph->has_backward) {
 		dtrain__graph_fail(graph, BETON_STATE, "backward: %s",
 				   graph->training ? "called twice" : "the graph is one for evaluation");
-		return;
+		return false;
 	}
 	graph->has_backward = graph->in_backward = true;
-	int32_t block = graph->block, last = (int32_t)(start - graph->nodes);
 	mark_needed(graph);
-	dtrain__graph_accumulate(graph, start->inputs[0], start->outputs[1]);
-	for (int32_t i = last - 1; i >= 0 && !dtrain__graph_failed(graph); i--) {
-		dtrain__node node = graph->nodes[i]; /* a copy: the list moves when it grows */
-		if (!node.backward || graph->tensors[node.outputs[0]].grad < 0)
-			continue;
-		graph->block = node.block;
-		node.backward(graph, &node);
+	return true;
+}
+
+static bool has_grad(const dtrain_graph *graph, const dtrain__node *node)
+{
+	for (int i = 0; i < node->num_outputs; i++)
+		if (graph->tensors[node->outputs[i]].grad >= 0)
+			return true;
+	return false;
+}
+
+/* Adds the gradient of a view to that of its parent. */
+static void fold_view(dtrain_graph *graph, dtrain_tensor view)
+{
+	const dtrain__tensor *tensor = &graph->tensors[view];
+	dtrain_tensor parent = tensor->parent, grad = tensor->grad;
+	dtrain_shape shape = tensor->shape, whole = graph->tensors[parent].shape;
+	if (dtrain_shape_count(&shape) == dtrain_shape_count(&whole)) {
+		dtrain__add_grad(graph, parent, dtrain__graph_view(graph, grad, &whole, 0));
+		return;
 	}
+	dtrain_op_attrs attrs = {.slice = {.places = 1}};
+	while (shape.dim[attrs.slice.dim] == whole.dim[attrs.slice.dim])
+		attrs.slice.dim++;
+	int64_t stride = dtrain_shape_count(&shape) / shape.dim[attrs.slice.dim];
+	attrs.slice.begin = tensor->offset / stride;
+	dtrain__node pad = {
+		.kind = DTRAIN_OP_SLICE_BWD, .attrs = attrs, .num_inputs = 1, .num_outputs = 1, .inputs = {grad}};
+	dtrain__add_grad(graph, parent, append_like(graph, &pad, &whole));
+}
+
+/* Of all views of a tensor, those of views first; of the `count` tensors that there were before backward. */
+static void fold_views(dtrain_graph *graph, dtrain_tensor root, int32_t count)
+{
+	for (dtrain_tensor i = count - 1; graph->num_views && i > root && !dtrain__graph_failed(graph); i--)
+		if (graph->tensors[i].grad >= 0 && graph->tensors[i].parent >= 0 &&
+		    dtrain__graph_root(graph, i) == root && dtrain__needs_grad(graph, root))
+			fold_view(graph, i);
+}
+
+static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
+{
+	dtrain__node node = graph->nodes[index]; /* a copy: the list moves when it grows */
+	graph->block = node.block;
+	for (int i = 0; i < node.num_outputs; i++)
+		fold_views(graph, node.outputs[i], count);
+	if (!gradients[node.kind] || !has_grad(graph, &node))
+		return;
+	gradients[node.kind](graph, &node);
+	for (int i = 0; i < graph->num_pending; i++)
+		if (dtrain__needs_grad(graph, graph->pending[i].param))
+			dtrain__add_grad(graph, graph->pending[i].param, graph->pending[i].part);
+	graph->num_pending = 0;
+}
+
+/* What a parameter's uses have added up to is its gradient, in the flat array. */
+static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
+{
+	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
+	const dtrain__tensor *memory = &graph->tensors[root];
+	bool shared = memory->role != DTRAIN__ACTIVATION ||
+		      dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
+	/* Of two parameters, or the caller's: it cannot be in two places. */
+	if (shared) {
+		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
+				     .attrs.factor = 1,
+				     .num_inputs = 1,
+				     .num_outputs = 1,
+				     .inputs = {grad}};
+		root = grad = append_like(graph, &copy, dtrain_graph_shape(graph, grad));
+		if (root < 0)
+			return;
+	}
+	graph->tensors[root].role = DTRAIN__GRAD;
+	graph->tensors[root].index = graph->tensors[param].index;
+	graph->tensors[param].grad = grad;
+}
+
+/* From node `last` to the first. */
+static void append_backward(dtrain_graph *graph, int32_t last)
+{
+	int32_t block = graph->block, count = graph->num_tensors;
+	for (int32_t i = last; i >= 0 && !dtrain__graph_failed(graph); i--)
+		append_gradients(graph, i, count);
+	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].producer < 0 && graph->tensors[i].parent < 0)
+			fold_views(graph, i, count);
+	for (int32_t i = 0; i < count && !dtrain__graph_failed(graph); i++)
+		if (graph->tensors[i].role == DTRAIN__PARAM && graph->tensors[i].grad >= 0)
+			place_param_grad(graph, i);
 	graph->block = block;
 	graph->in_backward = false;
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].want_grad && graph->tensors[i].grad >= 0)
-			graph->tensors[graph->tensors[i].grad].keep = true;
+			dtrain_graph_keep(graph, graph->tensors[i].grad);
+}
+
+void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
+{
+	const dtrain__node *start = loss_node(graph, loss);
+	if (!start || !begin_backward(graph))
+		return;
+	int32_t last = (int32_t)(start - graph->nodes) - 1;
+	dtrain__add_grad(graph, start->inputs[0], start->outputs[1]);
+	append_backward(graph, last);
+}
+
+void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
+				const dtrain_tensor *grads)
+{
+	for (int i = 0; i < count; i++) {
+		const dtrain__tensor *tensor = dtrain__graph_tensor(graph, tensors[i]);
+		const dtrain__tensor *grad = dtrain__graph_tensor(graph, grads[i]);
+		if (!tensor || !grad)
+			return;
+		if (tensor->dtype != grad->dtype || !dtrain__shape_equal(&tensor->shape, &grad->shape)) {
+			char text[2][DTRAIN__SHAPE_TEXT];
+			dtrain__graph_fail(
+				graph, BETON_INVALID_ARGUMENT, "backward: a gradient %s in %s for a tensor %s in %s",
+				dtrain__shape_text(&grad->shape, text[0]), dtrain_dtype_name(grad->dtype),
+				dtrain__shape_text(&tensor->shape, text[1]), dtrain_dtype_name(tensor->dtype));
+			return;
+		}
+	}
+	if (dtrain__graph_failed(graph) || !begin_backward(graph))
+		return;
+	int32_t last = graph->num_nodes - 1;
+	for (int i = 0; i < count; i++)
+		dtrain__add_grad(graph, tensors[i], grads[i]);
+	append_backward(graph, last);
 }

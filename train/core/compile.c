@@ -7,14 +7,15 @@
 
 #include "common/error.h"
 #include "op.h"
+#include "params.h"
 #include "plan.h"
 #include "program.h"
 #include "shape.h"
 
-/* What the caller or the flat space reads must be row-major; the rest is the device's choice. */
+/* What the caller, the flat space or a view reads must be row-major; the rest is the device's choice. */
 static bool is_plain(const dtrain__tensor *tensor)
 {
-	return tensor->role != DTRAIN__ACTIVATION || tensor->keep;
+	return tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->plain;
 }
 
 static int create_op(dtrain_program *program, int32_t index, beton_error *err)
@@ -61,105 +62,157 @@ static int create_ops(dtrain_program *program, beton_error *err)
 
 static bool in_arena(const dtrain__tensor *tensor)
 {
-	return tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT;
+	return (tensor->role == DTRAIN__ACTIVATION || tensor->role == DTRAIN__INPUT) && tensor->parent < 0;
 }
 
-/* Inputs live from before the first node, kept tensors until after the last. */
-static void find_lives(const dtrain_program *program, dtrain__span *spans)
+/* A tensor is alive from the first step that touches it to the last. Touching a view is touching its root. */
+static void touch(dtrain_program *program, dtrain_tensor tensor, int32_t step)
+{
+	dtrain__span *span = &program->spans[dtrain__graph_root(program->graph, tensor)];
+	span->first = step < span->first ? step : span->first;
+	span->last = step > span->last ? step : span->last;
+}
+
+static void touch_operands(dtrain_program *program, int32_t step)
+{
+	const dtrain__scheduled *scheduled = &program->schedule.steps[step];
+	if (scheduled->kind != DTRAIN__RUN) {
+		const dtrain__call *call = &program->schedule.calls[scheduled->index];
+		for (int32_t i = 0; i < call->num_tensors; i++)
+			touch(program, call->tensors[i], step);
+		return;
+	}
+	const dtrain__node *node = &program->graph->nodes[scheduled->index];
+	for (int i = 0; i < node->num_inputs; i++)
+		touch(program, node->inputs[i], step);
+	for (int i = 0; i < node->num_outputs; i++)
+		touch(program, node->outputs[i], step);
+}
+
+/* Inputs live from before the first step, kept tensors until after the last. */
+static void find_lives(dtrain_program *program)
 {
 	const dtrain_graph *graph = program->graph;
+	int32_t steps = program->schedule.count;
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *tensor = &graph->tensors[i];
 		bool input = tensor->role == DTRAIN__INPUT;
-		spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
-					  .first = input ? -1 : tensor->producer,
-					  .last = input || tensor->keep ? graph->num_nodes : tensor->producer,
-					  .home = i};
+		program->spans[i] = (dtrain__span){.bytes = in_arena(tensor) ? program->operands[i].bytes : 0,
+						   .first = input ? -1 : steps,
+						   .last = input || tensor->keep ? steps : -1,
+						   .home = i};
 	}
-	for (int32_t i = 0; i < graph->num_nodes; i++)
-		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
-			if (spans[graph->nodes[i].inputs[k]].last < i)
-				spans[graph->nodes[i].inputs[k]].last = i;
+	for (int32_t i = 0; i < steps; i++)
+		touch_operands(program, i);
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (program->spans[i].last < program->spans[i].first)
+			program->spans[i] = (dtrain__span){.home = i};
 }
 
-/* What a convolution's backward op adds to becomes its result, in the same memory, where nobody reads it afterwards. */
-static void reuse_addends(const dtrain_program *program, dtrain__span *spans)
+static bool is_read_besides(const dtrain_graph *graph, const dtrain__node *node, int index)
+{
+	for (int k = 0; k < node->num_inputs; k++)
+		if (k != index && dtrain__graph_root(graph, node->inputs[k]) == node->inputs[index])
+			return true;
+	return false;
+}
+
+static bool may_lie_in(const dtrain_program *program, const dtrain__node *node, int index, int32_t step)
 {
 	const dtrain_graph *graph = program->graph;
-	for (int32_t i = 0; i < graph->num_nodes; i++) {
-		const dtrain__node *node = &graph->nodes[i];
-		if (node->kind != DTRAIN_OP_CONV2D_BWD_DATA || node->num_inputs < 3)
+	int32_t from = node->inputs[index], to = node->outputs[0];
+	const dtrain_operand *input = &program->operands[from], *output = &program->operands[to];
+	const dtrain__tensor *a = &graph->tensors[from], *b = &graph->tensors[to];
+	bool activations = a->role == DTRAIN__ACTIVATION && b->role == DTRAIN__ACTIVATION && a->parent < 0;
+	return activations && program->spans[from].last == step && !is_read_besides(graph, node, index) &&
+	       input->layout == output->layout && input->bytes == output->bytes;
+}
+
+/* An op that can work in place writes over the input that nobody reads afterwards. */
+static void reuse_inputs(dtrain_program *program)
+{
+	dtrain__span *spans = program->spans;
+	for (int32_t step = 0; step < program->schedule.count; step++) {
+		if (program->schedule.steps[step].kind != DTRAIN__RUN)
 			continue;
-		int32_t from = node->inputs[2], to = node->outputs[0];
-		const dtrain_operand *addend = &program->operands[from], *sum = &program->operands[to];
-		bool activations = graph->tensors[from].role == DTRAIN__ACTIVATION &&
-				   graph->tensors[to].role == DTRAIN__ACTIVATION;
-		if (!activations || spans[from].last != i || from == node->inputs[0] || addend->layout != sum->layout ||
-		    addend->bytes != sum->bytes)
-			continue;
-		spans[to].home = spans[from].home;
-		spans[to].bytes = 0;
-		if (spans[spans[to].home].last < spans[to].last)
-			spans[spans[to].home].last = spans[to].last;
+		const dtrain__node *node = &program->graph->nodes[program->schedule.steps[step].index];
+		uint32_t in_place = dtrain__op_rules_of(node->kind)->in_place;
+		for (int k = 0; k < node->num_inputs; k++) {
+			if (!(in_place >> k & 1) || !may_lie_in(program, node, k, step))
+				continue;
+			dtrain__span *to = &spans[node->outputs[0]];
+			to->home = spans[node->inputs[k]].home;
+			to->bytes = 0;
+			if (spans[to->home].last < to->last)
+				spans[to->home].last = to->last;
+			break;
+		}
 	}
 }
 
-static int plan_arena(dtrain_program *program, dtrain__span *spans, beton_error *err)
+static int plan_arena(dtrain_program *program, beton_error *err)
 {
 	dtrain_device_caps caps;
 	program->api->caps(program->device, &caps);
-	find_lives(program, spans);
+	find_lives(program);
 	for (int32_t i = 0; i < program->graph->num_tensors; i++)
-		program->facts.unshared_bytes += spans[i].bytes;
-	reuse_addends(program, spans);
-	int status = dtrain__plan(spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes, err);
-	if (status == BETON_OK)
-		status = program->api->alloc(program->device, program->facts.arena_bytes, &program->arena, err);
-	if (status == BETON_OK && program->facts.workspace_bytes)
-		status = program->api->alloc(program->device, program->facts.workspace_bytes, &program->workspace, err);
-	return status;
+		program->facts.unshared_bytes += program->spans[i].bytes;
+	reuse_inputs(program);
+	return dtrain__plan(program->spans, program->graph->num_tensors, caps.alignment, &program->facts.arena_bytes,
+			    err);
 }
 
-static void *address_of(const dtrain_program *program, int32_t index, const dtrain__span *spans)
+static uint64_t param_offset(const dtrain_params *params, const dtrain__tensor *tensor)
 {
-	const dtrain__tensor *tensor = &program->graph->tensors[index];
-	dtrain_params *params = program->graph->params;
-	size_t element = dtrain_dtype_size(tensor->dtype);
+	return (uint64_t)dtrain_params_at(params, tensor->index)->offset * dtrain_dtype_size(tensor->dtype);
+}
+
+static dtrain__place place_of(dtrain_program *program, int32_t index)
+{
+	const dtrain_graph *graph = program->graph;
+	const dtrain__tensor *tensor = &graph->tensors[index];
+	const dtrain_params *params = graph->params;
+	if (tensor->parent >= 0) {
+		dtrain__place place = program->places[dtrain__graph_root(graph, index)];
+		place.offset += (uint64_t)dtrain__graph_offset(graph, index) * dtrain_dtype_size(tensor->dtype);
+		return place;
+	}
 	switch (tensor->role) {
 	case DTRAIN__PARAM:
-		return (char *)dtrain_params_values(params) +
-		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+		return (dtrain__place){DTRAIN__BASE_VALUES, param_offset(params, tensor)};
 	case DTRAIN__GRAD:
-		return (char *)dtrain_params_grads(params) +
-		       (size_t)dtrain_params_at(params, tensor->index)->offset * element;
+		return (dtrain__place){DTRAIN__BASE_GRADS, param_offset(params, tensor)};
 	case DTRAIN__BUFFER:
-		return dtrain_params_buffer_at(params, tensor->index)->data;
+		return (dtrain__place){DTRAIN__BASE_BUFFERS,
+				       (uint64_t)((char *)dtrain_params_buffer_at(params, tensor->index)->data -
+						  (char *)params->buffer_memory)};
 	case DTRAIN__MEMORY:
-		return tensor->memory;
+		return (dtrain__place){DTRAIN__BASE_NONE, (uintptr_t)tensor->memory};
+	case DTRAIN__INPUT:
+		return (dtrain__place){program->num_bases++, 0};
 	default:
-		return (char *)program->arena + spans[index].offset;
+		return (dtrain__place){DTRAIN__BASE_ARENA, program->spans[index].offset};
 	}
 }
 
 static int place_tensors(dtrain_program *program, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
-	dtrain__span *spans = calloc((size_t)graph->num_tensors, sizeof(*spans));
-	if (!spans)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for planning %d tensors", graph->num_tensors);
-	int status = plan_arena(program, spans, err);
-	for (int32_t i = 0; i < graph->num_tensors && status == BETON_OK; i++)
-		program->data[i] = address_of(program, i, spans);
-	free(spans);
-	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+	int status = plan_arena(program, err);
+	if (status != BETON_OK)
+		return status;
+	program->num_bases = DTRAIN__BASE_INPUTS;
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		program->places[i] = place_of(program, i);
+	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		const dtrain__node *node = &graph->nodes[i];
-		void **operands = program->steps[i].operands;
+		dtrain__step *step = &program->steps[i];
 		for (int k = 0; k < node->num_inputs; k++)
-			*operands++ = program->data[node->inputs[k]];
+			step->operands[step->num_operands++] = program->places[node->inputs[k]];
 		for (int k = 0; k < node->num_outputs; k++)
-			*operands++ = program->data[node->outputs[k]];
+			step->operands[step->num_operands++] = program->places[node->outputs[k]];
 	}
-	return status;
+	return dtrain_instance_create(program, &program->first, err);
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -192,9 +245,10 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	const dtrain_graph *graph = program->graph;
 	program->steps = calloc((size_t)graph->num_nodes, sizeof(*program->steps));
 	program->operands = calloc((size_t)graph->num_tensors, sizeof(*program->operands));
-	program->data = calloc((size_t)graph->num_tensors, sizeof(*program->data));
+	program->places = calloc((size_t)graph->num_tensors, sizeof(*program->places));
+	program->spans = calloc((size_t)graph->num_tensors, sizeof(*program->spans));
 	program->ready = calloc((size_t)dtrain_params_count(graph->params) + 1, sizeof(*program->ready));
-	if (!program->steps || !program->operands || !program->data || !program->ready)
+	if (!program->steps || !program->operands || !program->places || !program->spans || !program->ready)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
 	program->num_forward = 0;
 	while (program->num_forward < graph->num_nodes && !graph->nodes[program->num_forward].is_backward)
@@ -204,7 +258,21 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	return BETON_OK;
 }
 
+static int make_schedule(dtrain_program *program, const dtrain__pass *passes, int num_passes, beton_error *err)
+{
+	int status = dtrain__schedule_create(program->graph, &program->schedule, err);
+	for (int i = 0; i < num_passes && status == BETON_OK; i++)
+		status = passes[i].run(passes[i].context, &program->schedule, err);
+	return status;
+}
+
 int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
+{
+	return dtrain__graph_compile(graph, NULL, 0, out, err);
+}
+
+int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			  beton_error *err)
 {
 	*out = NULL;
 	dtrain_graph *g = *graph;
@@ -225,6 +293,8 @@ int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error
 	program->device = dtrain_params_device(g->params);
 	program->api = dtrain_device_get_api(program->device);
 	status = allocate_tables(program, err);
+	if (status == BETON_OK)
+		status = make_schedule(program, passes, num_passes, err);
 	if (status == BETON_OK)
 		status = create_ops(program, err);
 	if (status == BETON_OK)

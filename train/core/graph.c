@@ -119,6 +119,7 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 	graph->tensors[graph->num_tensors] = *tensor;
 	graph->tensors[graph->num_tensors].producer = -1;
 	graph->tensors[graph->num_tensors].grad = -1;
+	graph->tensors[graph->num_tensors].parent = -1;
 	return graph->num_tensors++;
 }
 
@@ -135,8 +136,8 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
 }
 
-/* A name in the layer's prefix must be new in this graph: a tensor shared by two layers would need its gradient summed.
- */
+/* A name must be new in this graph: two layers of one name are a mistake, and layers that share a weight are given one
+ * tensor. */
 static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int index, const char *name,
 				    const dtrain_shape *shape, beton_error *err)
 {
@@ -162,19 +163,25 @@ static void enter_block(dtrain_graph *graph, int32_t block)
 	graph->block_started = -1;
 }
 
-dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
-				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in)
+dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape, dtrain_init init,
+				     int64_t fan_in)
 {
 	if (dtrain__graph_failed(graph))
 		return -1;
-	char *name = bt_format("%s.%s", prefix, suffix);
-	if (!name)
-		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
 	beton_error error = {0};
 	int index = dtrain_params_declare(graph->params, name, shape, init, fan_in, &error);
 	if (index >= 0)
 		enter_block(graph, dtrain_params_at(graph->params, index)->block);
-	dtrain_tensor tensor = add_persistent(graph, DTRAIN__PARAM, index, name, shape, &error);
+	return add_persistent(graph, DTRAIN__PARAM, index, name, shape, &error);
+}
+
+dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
+				  const dtrain_shape *shape, dtrain_init init, int64_t fan_in)
+{
+	char *name = bt_format("%s.%s", prefix, suffix);
+	if (!name)
+		return dtrain__graph_fail(graph, BETON_NO_MEMORY, "graph: out of memory for a name");
+	dtrain_tensor tensor = dtrain_graph_parameter(graph, name, shape, init, fan_in);
 	free(name);
 	return tensor;
 }
@@ -253,6 +260,20 @@ dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node)
 	return node->outputs[0];
 }
 
+dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs)
+{
+	dtrain__node node = {.kind = kind, .num_inputs = num_inputs, .num_outputs = 1};
+	if (dtrain__graph_failed(graph))
+		return -1;
+	if (attrs)
+		node.attrs = *attrs;
+	memcpy(node.inputs, inputs, (size_t)num_inputs * sizeof(*inputs));
+	dtrain_shape copy = *shape; /* the list of tensors, where it may be, moves when it grows */
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &copy);
+	return dtrain__graph_node(graph, &node);
+}
+
 void dtrain_graph_next_block(dtrain_graph *graph)
 {
 	dtrain_params_next_block(graph->params);
@@ -262,7 +283,7 @@ void dtrain_graph_next_block(dtrain_graph *graph)
 void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 {
 	if (dtrain__graph_tensor(graph, tensor))
-		graph->tensors[tensor].keep = true;
+		graph->tensors[dtrain__graph_root(graph, tensor)].keep = true;
 }
 
 void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot)
@@ -285,6 +306,6 @@ void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot)
 				   "metric: slot %d is given something that is no scalar", slot);
 		return;
 	}
-	graph->tensors[scalar].keep = true;
+	dtrain_graph_keep(graph, scalar);
 	graph->metrics[graph->num_metrics++] = (dtrain__metric){.scalar = scalar, .slot = slot};
 }

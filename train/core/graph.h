@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a graph, and what layers are built from: a layer declares its parameters, adds nodes, and gives each
- * node the function that appends its backward nodes.
+ * The inside of a graph, and what layers are built from: a layer declares its parameters and adds nodes.
  */
 #ifndef DTRAIN_CORE_GRAPH_H
 #define DTRAIN_CORE_GRAPH_H
@@ -21,21 +20,19 @@ typedef struct dtrain__tensor {
 	dtrain__role role;
 	dtrain_dtype dtype;
 	dtrain_shape shape;
-	int32_t index;    /* of the parameter or buffer */
-	void *memory;     /* of DTRAIN__MEMORY */
-	int32_t producer; /* node that writes it; -1 */
+	int32_t index;        /* of the parameter or buffer */
+	void *memory;         /* of DTRAIN__MEMORY */
+	int32_t producer;     /* node that writes it; -1 */
+	dtrain_tensor parent; /* of a view: whose memory it is a piece of; -1 */
+	int64_t offset;       /* elements in that memory */
+	bool plain;           /* views need it row-major */
 	dtrain_tensor grad;
 	bool keep;
 	bool want_grad;  /* asked for by the caller */
 	bool needs_grad; /* leads to a parameter, or is asked for; known in backward */
 } dtrain__tensor;
 
-typedef struct dtrain__node dtrain__node;
-
-/* Appends the nodes that turn the gradient of the node's output 0 into gradients of its inputs. node is a copy. */
-typedef void (*dtrain__backward)(dtrain_graph *graph, const dtrain__node *node);
-
-struct dtrain__node {
+typedef struct dtrain__node {
 	dtrain_op_kind kind;
 	dtrain_op_attrs attrs;
 	dtrain_tensor inputs[DTRAIN_OP_MAX_OPERANDS];
@@ -43,8 +40,7 @@ struct dtrain__node {
 	int32_t num_inputs, num_outputs;
 	int32_t block;
 	bool is_backward;
-	dtrain__backward backward; /* NULL: nothing flows back */
-};
+} dtrain__node;
 
 typedef struct dtrain__metric {
 	dtrain_tensor scalar;
@@ -64,6 +60,12 @@ struct dtrain_graph {
 	int32_t num_nodes, node_capacity;
 	dtrain__metric metrics[DTRAIN_GRAD_EXTRA];
 	int num_metrics;
+	int32_t num_views;
+	/* Parts of gradients of parameters that a gradient function has asked for (gradients/gradients.h). */
+	struct {
+		dtrain_tensor param, part;
+	} pending[DTRAIN_OP_MAX_OPERANDS];
+	int num_pending;
 
 	int32_t block;         /* of new nodes */
 	int32_t block_started; /* first node since next_block whose block is not known yet; -1 */
@@ -97,21 +99,20 @@ dtrain_tensor dtrain__graph_fixed(dtrain_graph *graph, const char *prefix, const
  * parameters for statistics and losses. */
 dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape);
 
+/* A piece of a tensor's memory from element `offset` on, with a shape of its own. */
+dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, const dtrain_shape *shape, int64_t offset);
+/* The tensor whose memory a view is in (the tensor itself when it is none), and the place in it in elements. */
+dtrain_tensor dtrain__graph_root(const dtrain_graph *graph, dtrain_tensor tensor);
+int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
+
 /* A tensor in device memory that somebody else owns. */
 dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);
 
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
 
-/* For backward functions: whether a gradient of tensor is of use; the tensor to write a parameter's gradient to; and
- * handing over a (further) part of the gradient of an activation or input. */
-bool dtrain__graph_needs_grad(const dtrain_graph *graph, dtrain_tensor tensor);
-dtrain_tensor dtrain__graph_param_grad(dtrain_graph *graph, dtrain_tensor param);
-void dtrain__graph_accumulate(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part);
-/* Instead of handing a part over: sum is what an op made of the gradient that was there and its own part. */
-void dtrain__graph_replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor sum);
-
-/* For backward functions of ops that end in a relu: the gradient in front of it, where y is what the op gives. */
-dtrain_tensor dtrain__relu_gradient(dtrain_graph *graph, dtrain_tensor y);
+/* A node with one output, which is a new activation of the graph's type and that shape. attrs NULL: zeros. */
+dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs);
 
 #endif

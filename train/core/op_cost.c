@@ -4,49 +4,17 @@
  */
 #include "op.h"
 
-static double product_flops(const dtrain_op_desc *desc)
+double dtrain__op_product_flops(const dtrain_shape *w, const dtrain_shape *y)
 {
-	const dtrain_shape *w, *y;
-	switch (desc->kind) {
-	case DTRAIN_OP_CONV2D:
-	case DTRAIN_OP_LINEAR:
-		w = &desc->inputs[1].shape;
-		y = &desc->outputs[0].shape;
-		break;
-	case DTRAIN_OP_CONV2D_BWD_DATA:
-	case DTRAIN_OP_LINEAR_BWD_DATA:
-		w = &desc->inputs[1].shape;
-		y = &desc->inputs[0].shape;
-		break;
-	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
-	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
-		w = &desc->outputs[0].shape;
-		y = &desc->inputs[1].shape;
-		break;
-	default:
-		return 0;
-	}
 	return 2.0 * (double)dtrain_shape_count(y) * (double)(dtrain_shape_count(w) / w->dim[0]);
-}
-
-/* How often an input comes from memory: batch norm needs its sums before it can write anything. */
-static int passes(const dtrain_op_desc *desc, int input)
-{
-	switch (desc->kind) {
-	case DTRAIN_OP_BATCH_NORM_TRAIN: /* x */
-		return input == 0 ? 2 : 1;
-	case DTRAIN_OP_BATCH_NORM_BWD: /* x, d_y, mask */
-		return input < 2 || input == 5 ? 2 : 1;
-	default:
-		return 1;
-	}
 }
 
 dtrain__op_cost dtrain__op_cost_of(const dtrain_op_desc *desc)
 {
-	dtrain__op_cost cost = {.flops = product_flops(desc)};
+	const dtrain__op_rules *rules = dtrain__op_rules_of(desc->kind);
+	dtrain__op_cost cost = {.flops = rules->flops ? rules->flops(desc) : 0};
 	for (int i = 0; i < desc->num_inputs; i++)
-		cost.bytes += passes(desc, i) * (double)desc->inputs[i].bytes;
+		cost.bytes += (rules->read_twice >> i & 1 ? 2 : 1) * (double)desc->inputs[i].bytes;
 	for (int i = 0; i < desc->num_outputs; i++)
 		cost.bytes += (double)desc->outputs[i].bytes;
 	return cost;

@@ -1,12 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a program.
+ * The inside of a program, and of the instances that it runs in.
  */
 #ifndef DTRAIN_CORE_PROGRAM_H
 #define DTRAIN_CORE_PROGRAM_H
 
 #include "graph.h"
 #include "op.h"
+#include "plan.h"
+#include "schedule.h"
+
+/* Memory that the places of a program's tensors are in. An input has a base of its own. */
+enum dtrain__base {
+	DTRAIN__BASE_NONE,   /* places are addresses: memory of the caller's */
+	DTRAIN__BASE_VALUES, /* of the parameters, as are the next two */
+	DTRAIN__BASE_GRADS,
+	DTRAIN__BASE_BUFFERS,
+	DTRAIN__BASE_ARENA,
+	DTRAIN__BASE_INPUTS, /* the first input's */
+};
+
+/* Where a tensor is, in every instance. */
+typedef struct dtrain__place {
+	uint32_t base;
+	uint64_t offset; /* bytes */
+} dtrain__place;
 
 /* A parameter's gradient is complete after this node. */
 typedef struct dtrain__ready {
@@ -17,7 +35,8 @@ typedef struct dtrain__ready {
 
 typedef struct dtrain__step {
 	dtrain_op *op;
-	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
+	int32_t num_operands;
+	dtrain__place operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 	dtrain__op_cost cost;
 } dtrain__step;
 
@@ -25,15 +44,32 @@ struct dtrain_program {
 	dtrain_graph *graph;
 	const dtrain_device_api *api;
 	dtrain_device *device;
+	dtrain__schedule schedule;
 	dtrain__step *steps;      /* one for each node */
-	dtrain_operand *operands; /* one for each tensor */
-	void **data;              /* one for each tensor */
-	dtrain__ready *ready;     /* in the order in which the hook is called */
+	dtrain_operand *operands; /* one for each tensor, as are the next two */
+	dtrain__place *places;
+	dtrain__span *spans;  /* lives in steps of the schedule, and offsets in the arena */
+	dtrain__ready *ready; /* in the order in which the hook is called */
 	int num_ready;
 	int32_t num_forward; /* nodes before backward */
-	void *arena, *workspace;
+	uint32_t num_bases;
+	dtrain_instance *first; /* what dtrain_program_run runs */
 	dtrain_program_facts facts;
 };
+
+struct dtrain_instance {
+	const dtrain_program *program;
+	void *arena, *workspace;
+	uintptr_t *bases;
+};
+
+static inline void *dtrain__address(const dtrain_instance *instance, dtrain__place place)
+{
+	return (void *)(instance->bases[place.base] + (uintptr_t)place.offset);
+}
+
+/* Puts one node's op on the stream. */
+int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err);
 
 /* Frees everything but the graph. */
 void dtrain__program_release(dtrain_program *program);

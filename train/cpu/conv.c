@@ -21,7 +21,7 @@ static conv_shapes shapes_of(const dtrain_op_desc *desc)
 
 static dnnl_primitive_desc_t conv_pd(cpu_build *build, dtrain_op_kind kind, dnnl_primitive_desc_t hint)
 {
-	const dtrain_op_attrs *attrs = &build->desc->attrs;
+	const dtrain_window_attrs *attrs = &build->desc->attrs.window;
 	conv_shapes shapes = shapes_of(build->desc);
 	const_dnnl_memory_desc_t x = cpu_any_md(build, shapes.x), w = cpu_any_md(build, shapes.w);
 	const_dnnl_memory_desc_t y = cpu_any_md(build, shapes.y);

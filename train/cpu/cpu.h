@@ -65,7 +65,7 @@ struct dtrain_op {
 	/* After the steps, on the host; NULL: nothing. */
 	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 	dtrain_op *ref;
-	cpu_place plain[2]; /* inputs as ref, or finish, takes them */
+	cpu_place plain[DTRAIN_OP_MAX_OPERANDS]; /* inputs as ref, or finish, takes them */
 };
 
 /* An op while it is being built. The first failure stays in status, and makes the rest do nothing. */

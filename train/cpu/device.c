@@ -95,53 +95,51 @@ static void build_on_ref(cpu_build *build)
 		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
 }
 
-static void build_op(cpu_build *build)
+/* Residuals and loss scaling are for devices that say so, and pixels go up to a device that is far: the loader gives
+ * this one what it computes with. */
+static const struct {
+	void (*build)(cpu_build *build); /* NULL: this device does not have the op */
+	int inputs, outputs;             /* at most; 0: as the op's rules say */
+} builders[DTRAIN_OP_KIND_COUNT] = {
+	[DTRAIN_OP_CONV2D] = {cpu_build_conv},
+	[DTRAIN_OP_CONV2D_BWD_DATA] = {cpu_build_conv},
+	[DTRAIN_OP_CONV2D_BWD_WEIGHT] = {cpu_build_conv},
+	[DTRAIN_OP_LINEAR] = {cpu_build_linear},
+	[DTRAIN_OP_LINEAR_BWD_DATA] = {cpu_build_linear},
+	[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {cpu_build_linear},
+	[DTRAIN_OP_BATCH_NORM_TRAIN] = {cpu_build_batch_norm, .inputs = 5},
+	[DTRAIN_OP_BATCH_NORM_EVAL] = {cpu_build_batch_norm, .inputs = 5},
+	[DTRAIN_OP_BATCH_NORM_BWD] = {cpu_build_batch_norm, .outputs = 3},
+	[DTRAIN_OP_RELU] = {cpu_build_elementwise},
+	[DTRAIN_OP_RELU_BWD] = {cpu_build_elementwise},
+	[DTRAIN_OP_GELU] = {cpu_build_elementwise},
+	[DTRAIN_OP_GELU_BWD] = {cpu_build_elementwise},
+	[DTRAIN_OP_CHANNEL_BIAS] = {cpu_build_channel_bias},
+	[DTRAIN_OP_CHANNEL_BIAS_BWD] = {cpu_build_channel_bias},
+	[DTRAIN_OP_ADD] = {cpu_build_elementwise},
+	[DTRAIN_OP_SCALE] = {cpu_build_elementwise},
+	[DTRAIN_OP_MAX_POOL] = {cpu_build_pool},
+	[DTRAIN_OP_MAX_POOL_BWD] = {cpu_build_pool},
+	[DTRAIN_OP_GLOBAL_AVG_POOL] = {cpu_build_pool},
+	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = {cpu_build_pool},
+	[DTRAIN_OP_FLATTEN] = {cpu_build_flatten},
+	[DTRAIN_OP_FLATTEN_BWD] = {cpu_build_flatten},
+	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref, .inputs = 2},
+	[DTRAIN_OP_MEAN] = {build_on_ref},
+	[DTRAIN_OP_SGD] = {cpu_build_optimizer, .inputs = 5},
+	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
+	[DTRAIN_OP_SLICE] = {build_on_ref},
+	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
+	[DTRAIN_OP_PERMUTE] = {build_on_ref},
+	[DTRAIN_OP_LAYER_NORM] = {build_on_ref},
+	[DTRAIN_OP_LAYER_NORM_BWD] = {build_on_ref},
+};
+
+static bool is_supported(const dtrain_op_desc *desc)
 {
-	switch (build->desc->kind) {
-	case DTRAIN_OP_CONV2D:
-	case DTRAIN_OP_CONV2D_BWD_DATA:
-	case DTRAIN_OP_CONV2D_BWD_WEIGHT:
-		cpu_build_conv(build);
-		break;
-	case DTRAIN_OP_LINEAR:
-	case DTRAIN_OP_LINEAR_BWD_DATA:
-	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
-		cpu_build_linear(build);
-		break;
-	case DTRAIN_OP_BATCH_NORM_TRAIN:
-	case DTRAIN_OP_BATCH_NORM_EVAL:
-	case DTRAIN_OP_BATCH_NORM_BWD:
-		cpu_build_batch_norm(build);
-		break;
-	case DTRAIN_OP_RELU:
-	case DTRAIN_OP_RELU_BWD:
-	case DTRAIN_OP_GELU:
-	case DTRAIN_OP_GELU_BWD:
-	case DTRAIN_OP_ADD:
-	case DTRAIN_OP_SCALE:
-		cpu_build_elementwise(build);
-		break;
-	case DTRAIN_OP_CHANNEL_BIAS:
-	case DTRAIN_OP_CHANNEL_BIAS_BWD:
-		cpu_build_channel_bias(build);
-		break;
-	case DTRAIN_OP_MAX_POOL:
-	case DTRAIN_OP_MAX_POOL_BWD:
-	case DTRAIN_OP_GLOBAL_AVG_POOL:
-	case DTRAIN_OP_GLOBAL_AVG_POOL_BWD:
-		cpu_build_pool(build);
-		break;
-	case DTRAIN_OP_FLATTEN:
-	case DTRAIN_OP_FLATTEN_BWD:
-		cpu_build_flatten(build);
-		break;
-	case DTRAIN_OP_SGD:
-	case DTRAIN_OP_LOOKAHEAD:
-		cpu_build_optimizer(build);
-		break;
-	default:
-		build_on_ref(build);
-	}
+	int inputs = builders[desc->kind].inputs, outputs = builders[desc->kind].outputs;
+	return builders[desc->kind].build && (!inputs || desc->num_inputs <= inputs) &&
+	       (!outputs || desc->num_outputs <= outputs);
 }
 
 static void destroy_md(onednn_md md)
@@ -179,32 +177,9 @@ static void place_workspace(cpu_build *build)
 			if (step->places[k].operand == CPU_WORKSPACE)
 				step->places[k].offset += scratchpad;
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < DTRAIN_OP_MAX_OPERANDS; i++)
 		build->op->plain[i].offset += scratchpad;
 	build->desc->workspace_bytes = scratchpad + build->workspace;
-}
-
-/* Bytes go up to a device that is far; the loader gives this one what it computes with. Residuals and loss scaling are
- * for devices that say so. */
-static bool is_supported(const dtrain_op_desc *desc)
-{
-	switch (desc->kind) {
-	case DTRAIN_OP_BATCH_NORM_TRAIN:
-	case DTRAIN_OP_BATCH_NORM_EVAL:
-		return desc->num_inputs == 5;
-	case DTRAIN_OP_BATCH_NORM_BWD:
-		return desc->num_outputs == 3;
-	case DTRAIN_OP_SOFTMAX_XENT:
-		return desc->num_inputs == 2;
-	case DTRAIN_OP_SGD:
-		return desc->num_inputs == 5;
-	case DTRAIN_OP_NORMALIZE:
-	case DTRAIN_OP_SCALER_INSPECT:
-	case DTRAIN_OP_SCALER_UPDATE:
-		return false;
-	default:
-		return true;
-	}
 }
 
 static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
@@ -233,7 +208,7 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 		cpu_check(&build, dnnl_primitive_attr_set_scratchpad_mode(build.attr, dnnl_scratchpad_mode_user),
 			  "attributes");
 	if (build.status == BETON_OK)
-		build_op(&build);
+		builders[desc->kind].build(&build);
 	for (int i = 0; i < build.num_made; i++)
 		dnnl_primitive_desc_destroy(build.made[i]);
 	for (int i = 0; i < build.num_mds; i++)

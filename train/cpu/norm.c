@@ -12,7 +12,7 @@ static dnnl_primitive_desc_t forward_pd(cpu_build *build, const_dnnl_memory_desc
 	dnnl_primitive_desc_t pd = NULL;
 	dnnl_status_t status = dnnl_batch_normalization_forward_primitive_desc_create(
 		&pd, build->device->engine, training ? dnnl_forward_training : dnnl_forward_inference, x, x,
-		(float)attrs->epsilon, flags, build->attr);
+		(float)attrs->norm.epsilon, flags, build->attr);
 	return cpu_made(build, pd, status, "batch normalization");
 }
 
@@ -23,8 +23,10 @@ static int update_running(const struct dtrain_op *op, void *const *operands, voi
 	(void)err;
 	float *running_mean = operands[3], *running_var = operands[4];
 	const float *mean = operands[6], *var = operands[7];
+	if (op->attrs.norm.momentum == 0)
+		return BETON_OK;
 	double n = (double)(op->count / op->channels);
-	float momentum = (float)op->attrs.momentum, unbiased = (float)(op->attrs.momentum * n / (n - 1));
+	float momentum = (float)op->attrs.norm.momentum, unbiased = (float)(op->attrs.norm.momentum * n / (n - 1));
 	for (int64_t c = 0; c < op->channels; c++) {
 		running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
 		running_var[c] = (1 - momentum) * running_var[c] + unbiased * var[c];
@@ -77,7 +79,7 @@ static void build_backward(cpu_build *build)
 	dnnl_primitive_desc_t hint = forward_pd(build, x.md, true), pd = NULL;
 	unsigned flags = dnnl_use_scale | dnnl_use_shift | (attrs->relu ? (unsigned)dnnl_fuse_norm_relu : 0u);
 	dnnl_status_t status = dnnl_batch_normalization_backward_primitive_desc_create(
-		&pd, build->device->engine, dnnl_backward, x.md, x.md, x.md, (float)attrs->epsilon, flags, hint,
+		&pd, build->device->engine, dnnl_backward, x.md, x.md, x.md, (float)attrs->norm.epsilon, flags, hint,
 		build->attr);
 	pd = cpu_made(build, pd, status, "batch normalization");
 	const_dnnl_memory_desc_t channel = cpu_plain_md(build, &build->desc->inputs[2].shape);

@@ -47,9 +47,9 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 	float *w = operands[0], *m = operands[2];
 	const float *g = operands[1], *scalars = operands[3];
 	const uint8_t *group = operands[4];
-	update u = {.divisor = (float)op->attrs.grad_divisor,
-		    .momentum = (float)op->attrs.momentum,
-		    .nesterov = op->attrs.nesterov};
+	update u = {.divisor = (float)op->attrs.sgd.grad_divisor,
+		    .momentum = (float)op->attrs.sgd.momentum,
+		    .nesterov = op->attrs.sgd.nesterov};
 	int64_t count = op->count;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)

@@ -5,7 +5,7 @@ typedef struct window {
 	dnnl_dims_t kernel, stride, padding, dilation;
 } window;
 
-static window max_window(const dtrain_op_attrs *attrs)
+static window max_window(const dtrain_window_attrs *attrs)
 {
 	return (window){.kernel = {attrs->kernel[0], attrs->kernel[1]},
 			.stride = {attrs->stride[0], attrs->stride[1]},
@@ -40,7 +40,7 @@ static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algor
 static void build_max(cpu_build *build)
 {
 	cpu_view x = cpu_input(build, 0);
-	window w = max_window(&build->desc->attrs);
+	window w = max_window(&build->desc->attrs.window);
 	const_dnnl_memory_desc_t any = cpu_any_md(build, &build->desc->outputs[0].shape);
 	dnnl_primitive_desc_t pd = forward_pd(build, dnnl_pooling_max, x.md, any, &w);
 	const_dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_dst_md, 0);
@@ -56,7 +56,7 @@ static void build_max(cpu_build *build)
 static void build_max_backward(cpu_build *build)
 {
 	const cpu_layout *index = build->desc->inputs[1].layout;
-	window w = max_window(&build->desc->attrs);
+	window w = max_window(&build->desc->attrs.window);
 	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_pooling_max, index->pool_x, index->pool_y, &w);
 	cpu_view d_y = cpu_convert(build, cpu_input(build, 0), index->pool_y);
 	cpu_view d_x = cpu_output(build, 0, index->pool_x);

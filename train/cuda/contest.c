@@ -58,11 +58,12 @@ static void sign_operand(char *text, const dtrain_operand *operand)
 
 static void signature_of(const dtrain_device *device, const dtrain_op_desc *desc, char text[SIGNATURE_SIZE])
 {
-	const dtrain_op_attrs *a = &desc->attrs;
+	bool pool = desc->kind == DTRAIN_OP_MAX_POOL || desc->kind == DTRAIN_OP_MAX_POOL_BWD;
+	const dtrain_window_attrs *a = pool ? &desc->attrs.window : &(dtrain_window_attrs){{0}};
 	text[0] = 0;
 	bt_append(text, SIGNATURE_SIZE, "contest %016" PRIx64 " %s%s k%dx%d s%dx%d p%dx%d", device->build,
-		  dtrain__op_name(desc->kind), a->relu ? " relu" : "", a->kernel[0], a->kernel[1], a->stride[0],
-		  a->stride[1], a->padding[0], a->padding[1]);
+		  dtrain__op_name(desc->kind), desc->attrs.relu ? " relu" : "", a->kernel[0], a->kernel[1],
+		  a->stride[0], a->stride[1], a->padding[0], a->padding[1]);
 	for (int i = 0; i < desc->num_inputs; i++)
 		sign_operand(text, &desc->inputs[i]);
 	bt_append(text, SIGNATURE_SIZE, " ->");

@@ -20,7 +20,7 @@ static int output(const dtrain_op_desc *desc, int index)
 
 static dnn_window window_of(const dtrain_op_desc *desc, int64_t kernel_h, int64_t kernel_w)
 {
-	const dtrain_op_attrs *attrs = &desc->attrs;
+	const dtrain_window_attrs *attrs = &desc->attrs.window;
 	return (dnn_window){.kernel = {kernel_h, kernel_w},
 			    .stride = {attrs->stride[0], attrs->stride[1]},
 			    .padding = {attrs->padding[0], attrs->padding[1]}};
@@ -97,7 +97,7 @@ static void norm_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 			 .beta = dnn_channels(graph, 2, dims.c),
 			 .mean = dnn_channels(graph, output(desc, 1), dims.c),
 			 .inverse = dnn_channels(graph, output(desc, 2), dims.c),
-			 .epsilon = desc->attrs.epsilon};
+			 .epsilon = desc->attrs.norm.epsilon};
 	norm.y = desc->attrs.relu ? dnn_tensor(graph, DNN_VIRTUAL, CUDNN_DATA_FLOAT, dims) : y;
 	dnn_batch_norm(graph, &norm);
 	if (desc->attrs.relu)
@@ -128,7 +128,7 @@ static void norm_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 
 static void pool_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
-	dnn_window window = window_of(desc, desc->attrs.kernel[0], desc->attrs.kernel[1]);
+	dnn_window window = window_of(desc, desc->attrs.window.kernel[0], desc->attrs.window.kernel[1]);
 	dnn_descriptor x = dnn_tensor(graph, 0, graph->type, dims_of(&desc->inputs[0]));
 	dnn_descriptor y = dnn_tensor(graph, output(desc, 0), graph->type, dims_of(&desc->outputs[0]));
 	dnn_descriptor index = dnn_tensor(graph, output(desc, 1), CUDNN_DATA_INT8, dims_of(&desc->outputs[0]));
@@ -137,7 +137,7 @@ static void pool_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 
 static void pool_bwd_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
-	dnn_window window = window_of(desc, desc->attrs.kernel[0], desc->attrs.kernel[1]);
+	dnn_window window = window_of(desc, desc->attrs.window.kernel[0], desc->attrs.window.kernel[1]);
 	dnn_descriptor d_y = dnn_tensor(graph, 0, graph->type, dims_of(&desc->inputs[0]));
 	dnn_descriptor index = dnn_tensor(graph, 1, CUDNN_DATA_INT8, dims_of(&desc->inputs[0]));
 	dnn_descriptor d_x = dnn_tensor(graph, output(desc, 0), graph->type, dims_of(&desc->outputs[0]));
@@ -167,7 +167,7 @@ static bool is_suitable(const dtrain_op_desc *desc)
 		return x->ndim == 4 && x->dim[1] % 8 == 0;
 	case DTRAIN_OP_MAX_POOL:
 	case DTRAIN_OP_MAX_POOL_BWD:
-		return (int64_t)desc->attrs.kernel[0] * desc->attrs.kernel[1] <= INT8_MAX;
+		return (int64_t)desc->attrs.window.kernel[0] * desc->attrs.window.kernel[1] <= INT8_MAX;
 	default:
 		return describers[desc->kind] != NULL;
 	}

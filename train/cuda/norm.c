@@ -79,8 +79,8 @@ static int build_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, const dtrain_op_d
 				     : desc->inputs[BWD_VAR].layout == cuda_dnn_private;
 	self->statistics = (cuda_statistics){.channels = channels,
 					     .count = dtrain_shape_count(&desc->inputs[0].shape) / channels,
-					     .epsilon = desc->attrs.epsilon,
-					     .momentum = desc->attrs.momentum,
+					     .epsilon = desc->attrs.norm.epsilon,
+					     .momentum = desc->attrs.norm.momentum,
 					     .keeps_inverse = keeps_inverse};
 	desc->workspace_bytes = self->dnn->bytes;
 	if (forward && keeps_inverse)

@@ -14,8 +14,8 @@ static cuda_batch_norm norm_of(const dtrain_op_desc *desc)
 	return (cuda_batch_norm){.dtype = desc->inputs[0].dtype,
 				 .rows = x.n * x.area,
 				 .channels = x.channels,
-				 .epsilon = desc->attrs.epsilon,
-				 .momentum = desc->attrs.momentum,
+				 .epsilon = desc->attrs.norm.epsilon,
+				 .momentum = desc->attrs.norm.momentum,
 				 .relu = desc->attrs.relu};
 }
 
@@ -74,7 +74,7 @@ int cuda_batch_norm_kernels(dtrain_op *op, dtrain_op_desc *desc, beton_error *er
 
 static cuda_pool pool_of(const dtrain_op_desc *desc, const dtrain_operand *x, const dtrain_operand *y)
 {
-	const dtrain_op_attrs *a = &desc->attrs;
+	const dtrain_window_attrs *a = &desc->attrs.window;
 	return (cuda_pool){.dtype = x->dtype,
 			   .n = x->shape.dim[0],
 			   .height = x->shape.dim[2],

@@ -40,23 +40,6 @@ static bool is_ours(const dtrain_op_desc *desc, int index)
 	return input->layout == cuda_dnn_private && (mask || deviation);
 }
 
-static int check(const dtrain_op_desc *desc, beton_error *err)
-{
-	int status = dtrain__op_check(desc, err);
-	if (status != BETON_OK)
-		return status;
-	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (dtype == DTRAIN_F64)
-		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
-			       dtrain_dtype_name(dtype));
-	for (int i = 0; i < desc->num_inputs; i++)
-		if (desc->inputs[i].layout && !is_ours(desc, i))
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "device 'cuda': op %s: operand %d has the layout of another device",
-				       dtrain__op_name(desc->kind), i);
-	return BETON_OK;
-}
-
 typedef int builder(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 
 static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
@@ -91,6 +74,23 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
 	[DTRAIN_OP_LOOKAHEAD] = cuda_build_simple,
 };
+
+static int check(const dtrain_op_desc *desc, beton_error *err)
+{
+	int status = dtrain__op_check(desc, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_dtype dtype = dtrain__op_compute_type(desc);
+	if (dtype == DTRAIN_F64 || !builders[desc->kind])
+		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
+			       dtrain_dtype_name(dtype));
+	for (int i = 0; i < desc->num_inputs; i++)
+		if (desc->inputs[i].layout && !is_ours(desc, i))
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "device 'cuda': op %s: operand %d has the layout of another device",
+				       dtrain__op_name(desc->kind), i);
+	return BETON_OK;
+}
 
 int cuda_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err)
 {

@@ -169,7 +169,7 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 	(void)workspace;
 	cuda_extent y = cuda_extent_of(&desc->outputs[0]);
 	return cuda_kernel_normalize(stream, operands[0], operands[1], desc->outputs[0].dtype, k->nhwc, y.n, y.area,
-				     (int)y.channels, desc->attrs.scale, desc->attrs.shift);
+				     (int)y.channels, desc->attrs.pixels.scale, desc->attrs.pixels.shift);
 }
 
 /* ---- loss and optimizer ---- */
@@ -201,7 +201,7 @@ static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 	(void)workspace;
 	return cuda_kernel_sgd(stream, operands[0], operands[1], operands[2], operands[3], operands[4],
 			       desc->num_inputs > 5 ? operands[5] : NULL, dtrain_shape_count(&desc->inputs[0].shape),
-			       desc->attrs.grad_divisor, desc->attrs.momentum, desc->attrs.nesterov);
+			       desc->attrs.sgd.grad_divisor, desc->attrs.sgd.momentum, desc->attrs.sgd.nesterov);
 }
 
 static cudaError_t lookahead(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,

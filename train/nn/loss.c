@@ -40,9 +40,7 @@ dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "mean: %d dimensions; needs a vector",
 					  source->shape.ndim);
 	dtrain_shape scalar = dtrain_shape_of(0, NULL);
-	dtrain_tensor y = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &scalar);
-	return dtrain__graph_node(
-		graph,
-		&(dtrain__node){
-			.kind = DTRAIN_OP_MEAN, .num_inputs = 1, .num_outputs = 1, .inputs = {x}, .outputs = {y}});
+	dtrain__node node = {.kind = DTRAIN_OP_MEAN, .num_inputs = 1, .num_outputs = 1, .inputs = {x}};
+	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &scalar);
+	return dtrain__graph_node(graph, &node);
 }

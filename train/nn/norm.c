@@ -14,37 +14,6 @@ static dtrain_batch_norm_options default_options(bool relu)
 		.struct_size = sizeof(dtrain_batch_norm_options), .relu = relu, .epsilon = 1e-5, .momentum = 0.1};
 }
 
-static void batch_norm_backward(dtrain_graph *graph, const dtrain__node *node)
-{
-	dtrain_tensor x = node->inputs[0], residual = node->num_inputs > RESIDUAL ? node->inputs[RESIDUAL] : -1;
-	dtrain_tensor gamma = node->inputs[1];
-	bool gamma_is_trained = dtrain__graph_needs_grad(graph, gamma);
-	dtrain_shape shape = *dtrain_graph_shape(graph, x);
-	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, &shape);
-	/* The op has an output for it, wanted or not. */
-	dtrain_tensor d_gamma = gamma_is_trained ? dtrain__graph_param_grad(graph, gamma)
-						 : dtrain__graph_activation(graph, dtrain_params_dtype(graph->params),
-									    dtrain_graph_shape(graph, gamma));
-	dtrain_tensor d_beta = dtrain__graph_param_grad(graph, node->inputs[2]);
-	dtrain__node backward = {
-		.kind = DTRAIN_OP_BATCH_NORM_BWD,
-		.attrs = node->attrs,
-		.num_inputs = 5,
-		.num_outputs = 3,
-		.inputs = {x, dtrain_graph_grad(graph, node->outputs[0]), gamma, node->outputs[1], node->outputs[2]},
-		.outputs = {d_x, d_gamma, d_beta}};
-	if (node->attrs.relu)
-		backward.inputs[backward.num_inputs++] = node->outputs[3];
-	bool residual_needs = dtrain__graph_needs_grad(graph, residual);
-	if (residual_needs)
-		backward.outputs[backward.num_outputs++] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	dtrain__graph_node(graph, &backward);
-	if (residual_needs)
-		dtrain__graph_accumulate(graph, residual, backward.outputs[3]);
-	if (dtrain__graph_needs_grad(graph, x))
-		dtrain__graph_accumulate(graph, x, d_x);
-}
-
 static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape,
 				 const dtrain_shape *channels)
 {
@@ -55,7 +24,6 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 	if (node->attrs.relu)
 		node->outputs[node->num_outputs++] = dtrain__graph_activation(graph, DTRAIN_U8, shape);
 	node->kind = DTRAIN_OP_BATCH_NORM_TRAIN;
-	node->backward = batch_norm_backward;
 }
 
 /* residual: -1 for none. */
@@ -71,11 +39,10 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 					  "batch norm '%s': %d dimensions; needs [n, c] or [n, c, h, w]", name,
 					  shape.ndim);
 	dtrain_shape channels = dtrain_shape_of(1, &shape.dim[1]);
-	dtrain__node node = {
-		.kind = DTRAIN_OP_BATCH_NORM_EVAL,
-		.attrs = {.relu = options->relu, .epsilon = options->epsilon, .momentum = options->momentum},
-		.num_inputs = RESIDUAL,
-		.num_outputs = 1};
+	dtrain__node node = {.kind = DTRAIN_OP_BATCH_NORM_EVAL,
+			     .attrs = {.relu = options->relu, .norm = {options->epsilon, options->momentum}},
+			     .num_inputs = RESIDUAL,
+			     .num_outputs = 1};
 	node.inputs[0] = x;
 	node.inputs[1] = options->fixed_weight
 				 ? dtrain__graph_fixed(graph, name, "weight", &channels, DTRAIN_INIT_ONE)
@@ -138,6 +105,30 @@ dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrai
 	return dtrain_add(graph, batch_norm(graph, name, x, -1, &options), residual, true);
 }
 
+dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
+	if (!source)
+		return -1;
+	dtrain_shape shape = source->shape;
+	if (shape.ndim < 2 || !(epsilon > 0) || !isfinite(epsilon))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "layer norm '%s': %d dimensions, epsilon %g; needs [n, ..., c]", name,
+					  shape.ndim, epsilon);
+	int64_t columns = shape.dim[shape.ndim - 1], rows = dtrain_shape_count(&shape) / columns;
+	dtrain_shape row = dtrain_shape_of(1, &columns), statistics = dtrain_shape_of(1, &rows);
+	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
+	dtrain__node node = {
+		.kind = DTRAIN_OP_LAYER_NORM, .attrs.norm.epsilon = epsilon, .num_inputs = 3, .num_outputs = 3};
+	node.inputs[0] = x;
+	node.inputs[1] = dtrain__graph_param(graph, name, "weight", &row, DTRAIN_INIT_ONE, 0);
+	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &row, DTRAIN_INIT_ZERO, 0);
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	node.outputs[1] = dtrain__graph_activation(graph, dtype, &statistics);
+	node.outputs[2] = dtrain__graph_activation(graph, dtype, &statistics);
+	return dtrain__graph_node(graph, &node);
+}
+
 dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std)
 {
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
@@ -155,8 +146,8 @@ dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float
 			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 						  "normalize: mean %g and deviation %g of channel %lld",
 						  (double)mean[c], (double)std[c], (long long)c);
-		node.attrs.scale[c] = 1 / std[c];
-		node.attrs.shift[c] = -mean[c] / std[c];
+		node.attrs.pixels.scale[c] = 1 / std[c];
+		node.attrs.pixels.shift[c] = -mean[c] / std[c];
 	}
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[3], in.dim[1], in.dim[2]});
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &out);

@@ -2,52 +2,17 @@
 #include "core/graph.h"
 #include "core/op.h"
 
-/* One node from the gradient of the node's output (and `second`, when it is >= 0) to that of its input. */
-static void append_backward(dtrain_graph *graph, const dtrain__node *node, dtrain_op_kind kind, dtrain_tensor second)
-{
-	dtrain_tensor x = node->inputs[0];
-	if (!dtrain__graph_needs_grad(graph, x))
-		return;
-	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, dtrain_graph_shape(graph, x));
-	dtrain__graph_accumulate(
-		graph, x,
-		dtrain__graph_node(graph,
-				   &(dtrain__node){.kind = kind,
-						   .attrs = node->attrs,
-						   .num_inputs = second >= 0 ? 2 : 1,
-						   .num_outputs = 1,
-						   .inputs = {dtrain_graph_grad(graph, node->outputs[0]), second},
-						   .outputs = {d_x}}));
-}
-
-static void max_pool_backward(dtrain_graph *graph, const dtrain__node *node)
-{
-	append_backward(graph, node, DTRAIN_OP_MAX_POOL_BWD, node->outputs[1]);
-}
-
-static void global_avg_pool_backward(dtrain_graph *graph, const dtrain__node *node)
-{
-	append_backward(graph, node, DTRAIN_OP_GLOBAL_AVG_POOL_BWD, -1);
-}
-
-static void flatten_backward(dtrain_graph *graph, const dtrain__node *node)
-{
-	append_backward(graph, node, DTRAIN_OP_FLATTEN_BWD, -1);
-}
-
-/* attrs: the window. */
 static dtrain_tensor max_pool(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *out,
-			      const dtrain_op_attrs *attrs)
+			      const dtrain_window_attrs *window)
 {
 	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, out);
 	dtrain_tensor index = dtrain__graph_activation(graph, DTRAIN_U8, out);
 	return dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_MAX_POOL,
-							 .attrs = *attrs,
+							 .attrs.window = *window,
 							 .num_inputs = 1,
 							 .num_outputs = 2,
 							 .inputs = {x},
-							 .outputs = {y, index},
-							 .backward = max_pool_backward});
+							 .outputs = {y, index}});
 }
 
 dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, int stride, int padding)
@@ -64,7 +29,7 @@ dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, 
 					  stride, padding);
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[1], height, width});
 	return max_pool(graph, x, &out,
-			&(dtrain_op_attrs){
+			&(dtrain_window_attrs){
 				.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
 }
 
@@ -88,21 +53,14 @@ dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x)
 	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){in.dim[0], in.dim[1], 1, 1});
 	return dtrain_flatten(
 		graph,
-		max_pool(graph, x, &out, &(dtrain_op_attrs){.kernel = {height, width}, .stride = {height, width}}));
+		max_pool(graph, x, &out, &(dtrain_window_attrs){.kernel = {height, width}, .stride = {height, width}}));
 }
 
 /* A node from x to a matrix of its rows. */
-static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kind kind, int64_t rows, int64_t columns,
-			     dtrain__backward backward)
+static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kind kind, int64_t rows, int64_t columns)
 {
 	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){rows, columns});
-	dtrain_tensor y = dtrain__graph_activation(graph, graph->dtype, &out);
-	return dtrain__graph_node(graph, &(dtrain__node){.kind = kind,
-							 .num_inputs = 1,
-							 .num_outputs = 1,
-							 .inputs = {x},
-							 .outputs = {y},
-							 .backward = backward});
+	return dtrain__graph_op(graph, kind, NULL, &out, 1, &x);
 }
 
 dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
@@ -113,8 +71,7 @@ dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x)
 	if (source->shape.ndim != 4)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 					  "global average pool: %d dimensions; needs [n, c, h, w]", source->shape.ndim);
-	return to_rows(graph, x, DTRAIN_OP_GLOBAL_AVG_POOL, source->shape.dim[0], source->shape.dim[1],
-		       global_avg_pool_backward);
+	return to_rows(graph, x, DTRAIN_OP_GLOBAL_AVG_POOL, source->shape.dim[0], source->shape.dim[1]);
 }
 
 dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x)
@@ -126,5 +83,5 @@ dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "flatten: %d dimensions; needs at least 2",
 					  source->shape.ndim);
 	int64_t rows = source->shape.dim[0];
-	return to_rows(graph, x, DTRAIN_OP_FLATTEN, rows, dtrain_shape_count(&source->shape) / rows, flatten_backward);
+	return to_rows(graph, x, DTRAIN_OP_FLATTEN, rows, dtrain_shape_count(&source->shape) / rows);
 }

@@ -114,9 +114,9 @@ static int create_ops(dtrain_sgd *sgd, const dtrain_sgd_options *options, beton_
 				 .shape = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS}),
 				 .bytes = DTRAIN_SCALERS * sizeof(float)};
 	dtrain_op_desc step = {.kind = DTRAIN_OP_SGD,
-			       .attrs = {.momentum = options->momentum,
-					 .nesterov = options->nesterov,
-					 .grad_divisor = options->grad_divisor},
+			       .attrs.sgd = {.momentum = options->momentum,
+					     .nesterov = options->nesterov,
+					     .grad_divisor = options->grad_divisor},
 			       .num_inputs = sgd->scaler ? 6 : 5,
 			       .num_outputs = 2,
 			       .inputs = {flat, flat, flat, scalars, group, scaler},

@@ -5,6 +5,7 @@
  */
 #include "common/half.h"
 #include "core/host.h"
+#include "core/op.h"
 #include "core/shape.h"
 #include "ref.h"
 
@@ -15,15 +16,7 @@ static float rounded(dtrain_dtype dtype, float value)
 
 static bool is_weight(const struct dtrain_op *op, int operand)
 {
-	switch (op->kind) {
-	case DTRAIN_OP_CONV2D:
-	case DTRAIN_OP_CONV2D_BWD_DATA:
-	case DTRAIN_OP_LINEAR:
-	case DTRAIN_OP_LINEAR_BWD_DATA:
-		return operand == 1;
-	default:
-		return false;
-	}
+	return operand < op->num_inputs && dtrain__op_input_letter(op->kind, operand) == 'W';
 }
 
 /* Whether the float function gets a copy of the operand in place of the operand. */

@@ -246,8 +246,8 @@ static int evaluate(struct training *training, beton_error *err)
 	/* A finished run that is resumed stands before an epoch that it never began. */
 	if (session->position.position == 0 && session->position.epoch > 0)
 		evaluation.epoch--;
-	uint64_t began = bt_now_ns();
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
+	uint64_t began = bt_now_ns();
 	int result = run_evaluate(session, &evaluation, &training->stop, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;

@@ -4,8 +4,7 @@
 
 #include "cuda/dnn_record.h"
 
-/* Adds the ops of a layer of tests/train/op_case.h that cuDNN could have a graph for. */
-struct op_case;
-void record_case(record *out, const struct op_case *layer, dtrain_dtype dtype);
+/* Adds the examples (train/core/ops) of the ops that cuDNN could have a graph for, and their backward ops. */
+void record_examples(record *out, dtrain_dtype dtype);
 
 #endif

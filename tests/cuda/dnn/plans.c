@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans cuDNN's graphs of all ops of the models, and of the odd layers of tests/train/op_case.h, for GPUs that are only
+ * Plans cuDNN's graphs of all ops of the models, and of the examples in train/core/ops, for GPUs that are only
  * described: test-cuda-dnn-plans [-a] DRIVER GPU.json...
  *
  * Nothing is run. Engines that are compiled when they are planned need the driver's library; where there is no driver,
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/op_case.h"
 #include "cuda/dnn.h"
 #include "cases.h"
 
@@ -235,8 +234,7 @@ static bool record_all(record *ops, dtrain_dtype dtype, bool few)
 				return false;
 			}
 		}
-	for (int i = 0; i < OP_CASES; i++)
-		record_case(ops, &op_cases[i], dtype);
+	record_examples(ops, dtype);
 	return true;
 }
 

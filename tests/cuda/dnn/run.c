@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "train/op_case.h"
 #include "core/op.h"
 #include "cuda/contest.h"
 #include "cuda/cuda.h"
@@ -224,10 +223,10 @@ int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cud
 		exchange(plan->graph, 3, addresses[3], plain[2], true);
 	int inverse = inverse_operand(desc);
 	if (desc->kind == DTRAIN_OP_BATCH_NORM_BWD)
-		convert_inverse(plain[inverse], desc->inputs[4].shape.dim[0], desc->attrs.epsilon, false);
+		convert_inverse(plain[inverse], desc->inputs[4].shape.dim[0], desc->attrs.norm.epsilon, false);
 	run_ref(desc, plain);
 	if (desc->kind == DTRAIN_OP_BATCH_NORM_TRAIN)
-		convert_inverse(plain[inverse], desc->inputs[1].shape.dim[0], desc->attrs.epsilon, true);
+		convert_inverse(plain[inverse], desc->inputs[1].shape.dim[0], desc->attrs.norm.epsilon, true);
 	for (int i = 0; i < num_operands(desc); i++) {
 		if (i >= desc->num_inputs)
 			exchange(plan->graph, i, addresses[i], plain[i], false);
@@ -337,7 +336,8 @@ static void fill(const dtrain_op_desc *desc, int index, void *memory)
 	for (int64_t i = 0; i < count; i++) {
 		float value = (float)((i * 7919 + index * 31) % 101 - 50) / 16;
 		if (operand->dtype == DTRAIN_U8)
-			value = (float)(desc->attrs.kernel[0] / 2 * desc->attrs.kernel[1] + desc->attrs.kernel[1] / 2);
+			value = (float)(desc->attrs.window.kernel[0] / 2 * desc->attrs.window.kernel[1] +
+					desc->attrs.window.kernel[1] / 2);
 		else if (index == 4 && is_norm(desc->kind))
 			value = fabsf(value) + 0.1f;
 		number_set(operand->dtype, memory, i, (double)value);
@@ -364,7 +364,7 @@ static operands make_operands(dtrain_op_desc *desc)
 		fill(desc, i, all.plain[i]);
 		if (is_deviation(operand)) {
 			memcpy(all.cuda[i], all.plain[i], operand->bytes);
-			convert_inverse(all.cuda[i], count_of(operand), desc->attrs.epsilon, true);
+			convert_inverse(all.cuda[i], count_of(operand), desc->attrs.norm.epsilon, true);
 		} else if (operand->layout == cuda_dnn_private && operand->bytes < (size_t)count_of(operand))
 			for (int64_t k = 0; k < count_of(operand); k++)
 				((uint8_t *)all.cuda[i])[k / 8] |= (uint8_t)(1u << k % 8);
@@ -392,7 +392,7 @@ static void compare(dtrain_op_desc *desc, int index, const operands *all, double
 	const dtrain_operand *operand = operand_of(desc, index);
 	size_t size = dtrain_dtype_size(operand->dtype);
 	if (is_deviation(operand))
-		convert_inverse(all->plain[index], count_of(operand), desc->attrs.epsilon, true);
+		convert_inverse(all->plain[index], count_of(operand), desc->attrs.norm.epsilon, true);
 	else if (operand->layout == cuda_dnn_private)
 		return;
 	void *copy = take(operand->bytes);
@@ -508,8 +508,7 @@ static void ops_give_what_ref_gives(void **state)
 	record *ops = calloc(1, sizeof(*ops));
 	assert_non_null(ops);
 	for (int t = 0; t < 3; t++)
-		for (int i = 0; i < OP_CASES; i++)
-			record_case(ops, &op_cases[i], types[t]);
+		record_examples(ops, types[t]);
 	for (engine.variant = 0; engine.variant < 2; engine.variant++)
 		for (int i = 0; i < ops->count; i++)
 			for (int plain = 0; plain < 4; plain++)
@@ -526,8 +525,7 @@ static void sums_are_made_in_place(void **state)
 	record *ops = calloc(1, sizeof(*ops));
 	assert_non_null(ops);
 	for (int t = 0; t < 3; t++)
-		for (int i = 0; i < OP_CASES; i++)
-			record_case(ops, &op_cases[i], types[t]);
+		record_examples(ops, types[t]);
 	int checked = 0;
 	for (int way = 0; way < 3; way++)
 		for (int i = 0; i < ops->count; i++)
@@ -546,8 +544,7 @@ static void check_kernels_run(bool only_forward)
 {
 	record *ops = calloc(1, sizeof(*ops));
 	assert_non_null(ops);
-	for (int i = 0; i < OP_CASES; i++)
-		record_case(ops, &op_cases[i], DTRAIN_F32);
+	record_examples(ops, DTRAIN_F32);
 	engine.unsupported = !only_forward;
 	engine.no_backward = only_forward;
 	for (int i = 0; i < ops->count; i++) {
@@ -586,8 +583,7 @@ static void where_kernels_are_faster_they_run(void **state)
 	(void)state;
 	record *ops = calloc(1, sizeof(*ops));
 	assert_non_null(ops);
-	for (int i = 0; i < OP_CASES; i++)
-		record_case(ops, &op_cases[i], DTRAIN_F32);
+	record_examples(ops, DTRAIN_F32);
 	engine.slow = true;
 	for (int i = 0; i < ops->count; i++) {
 		dtrain_op_desc desc = ops->ops[i];
@@ -618,8 +614,7 @@ static void plain_weight_gradients_are_first_in_deterministic_mode(void **state)
 	assert_non_null(ops);
 	int seen = 0;
 	for (int t = 0; t < 3; t++)
-		for (int i = 0; i < OP_CASES; i++)
-			record_case(ops, &op_cases[i], types[t]);
+		record_examples(ops, types[t]);
 	for (int i = 0; i < ops->count; i++)
 		for (int deterministic = 0; deterministic < 2; deterministic++) {
 			dnn_graph *graphs[DNN_MAX_VARIANTS];

@@ -107,7 +107,7 @@ static void run_kernels(layer *l)
 
 static dtrain_op_attrs attrs_of(const layer *l)
 {
-	return (dtrain_op_attrs){.epsilon = l->g.epsilon, .momentum = l->g.momentum, .relu = l->g.relu};
+	return (dtrain_op_attrs){.relu = l->g.relu, .norm = {l->g.epsilon, l->g.momentum}};
 }
 
 static void run_ref(layer *l)

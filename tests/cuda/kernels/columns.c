@@ -111,7 +111,8 @@ static void biases_are_added_to_each_row(void **state)
 static void check_normalize(dtrain_dtype type, bool nhwc, int64_t n, int64_t height, int64_t width, int channels,
 			    int shift)
 {
-	static const dtrain_op_attrs attrs = {.scale = {0.017f, 0.018f, 0.5f, 3}, .shift = {-2.1f, -2, 7, 0}};
+	static const dtrain_op_attrs attrs = {
+		.pixels = {.scale = {0.017f, 0.018f, 0.5f, 3}, .shift = {-2.1f, -2, 7, 0}}};
 	int64_t area = height * width;
 	dtrain_shape shapes[] = {dtrain_shape_of(4, (int64_t[]){n, height, width, channels}),
 				 dtrain_shape_of(4, (int64_t[]){n, channels, height, width})};
@@ -119,8 +120,8 @@ static void check_normalize(dtrain_dtype type, bool nhwc, int64_t n, int64_t hei
 	array y = array_make("y", type, x.count, shift), plain = array_make("right", DTRAIN_F64, x.count, 0);
 	ref_run(DTRAIN_OP_NORMALIZE, &attrs, 1, 1, shapes, (array *[]){&x, &plain});
 	array right = nhwc ? array_turned(&plain, n, channels, area) : array_copy(&plain);
-	CHECK_CUDA(cuda_kernel_normalize(NULL, x.memory, y.memory, type, nhwc, n, area, channels, attrs.scale,
-					 attrs.shift));
+	CHECK_CUDA(cuda_kernel_normalize(NULL, x.memory, y.memory, type, nhwc, n, area, channels, attrs.pixels.scale,
+					 attrs.pixels.shift));
 	array_compare(&y, &right, 1e-4);
 	for (array *p[] = {&x, &y, &plain, &right, NULL}, **a = p; *a; a++)
 		array_free(*a);

@@ -143,7 +143,9 @@ static void check_element_op(const struct element_op *op, dtrain_dtype dtype, in
 	array a64 = array_as(&a, DTRAIN_F64), b64 = array_as(&b, DTRAIN_F64),
 	      right = array_make("y", DTRAIN_F64, count, 0);
 	dtrain_shape flat = dtrain_shape_of(1, &count), shapes[] = {flat, flat, flat};
-	dtrain_op_attrs attrs = {.relu = op->relu, .factor = FACTOR};
+	dtrain_op_attrs attrs = {.relu = op->relu};
+	if (op->kind == DTRAIN_OP_SCALE)
+		attrs.factor = FACTOR;
 	ref_run(op->kind, &attrs, op->num_inputs, 1, shapes,
 		op->num_inputs == 1 ? (array *[]){&a64, &right} : (array *[]){&a64, &b64, &right});
 	CHECK_CUDA(op->run(NULL, dtype, in_place ? y.memory : a.memory, b.memory, y.memory, count));

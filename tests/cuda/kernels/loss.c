@@ -122,7 +122,7 @@ static void check_sgd(int64_t count, bool nesterov, bool scaled, bool infinite, 
 				   scaled ? scaler.memory : NULL, count, 3, 0.9, nesterov));
 	dtrain_shape flat = dtrain_shape_of(1, &count), two = dtrain_shape_of(2, (int64_t[]){groups, 2});
 	dtrain_shape each = dtrain_shape_of(1, &runs), four = dtrain_shape_of(1, (int64_t[]){4});
-	dtrain_op_attrs attrs = {.grad_divisor = 3, .momentum = 0.9, .nesterov = nesterov};
+	dtrain_op_attrs attrs = {.sgd = {.grad_divisor = 3, .momentum = 0.9, .nesterov = nesterov}};
 	if (scaled)
 		ref_run(DTRAIN_OP_SGD, &attrs, 6, 2, (dtrain_shape[]){flat, flat, flat, two, each, four, flat, flat},
 			(array *[]){&w64, &g64, &m64, &scalars, &group, &scaler, &w64, &m64});

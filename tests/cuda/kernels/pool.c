@@ -58,9 +58,9 @@ static void check_pool(const cuda_pool *g, int shift)
 	int64_t area = g->height * g->width, out_area = g->out_height * g->out_width;
 	dtrain_shape large = dtrain_shape_of(4, (int64_t[]){g->n, g->channels, g->height, g->width});
 	dtrain_shape small = dtrain_shape_of(4, (int64_t[]){g->n, g->channels, g->out_height, g->out_width});
-	dtrain_op_attrs attrs = {.kernel = {g->kernel[0], g->kernel[1]},
-				 .stride = {g->stride[0], g->stride[1]},
-				 .padding = {g->padding[0], g->padding[1]}};
+	dtrain_op_attrs attrs = {.window = {.kernel = {g->kernel[0], g->kernel[1]},
+					    .stride = {g->stride[0], g->stride[1]},
+					    .padding = {g->padding[0], g->padding[1]}}};
 	array x = coarse("x", g->dtype, g->n * g->channels * area, shift);
 	array d_y = array_random("d_y", g->dtype, g->n * g->channels * out_area, shift, -1, 1);
 	array y = array_make("y", g->dtype, d_y.count, shift), index = array_make("index", DTRAIN_U8, d_y.count, shift);

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 7
+#define DTRAIN_DEVICE_API_VERSION 8
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -65,71 +65,65 @@ typedef struct dtrain_operand {
 	size_t bytes;
 } dtrain_operand;
 
-/* Operands are listed as inputs -> outputs; [x] is present only under the condition given. A gradient has the shape of
- * its tensor; d_ marks the gradient of the loss with respect to what follows. mask and index go from an op to its
- * backward op and to nobody else: their shape and type (U8) are formal, bytes and layout the device's.
+/* Operands are listed as inputs -> outputs in <dtrain/ops.def>, which has one line for each kind of op.
  *
  * Mixed precision: x, y, their gradients, logits and residuals are all of one type, that of the first operand of these.
  * When it is F16 or BF16, everything else that is a real number (w, b, gamma, beta, statistics, loss, d_w ...) is F32,
  * as with PyTorch's autocast: the op rounds w to the type of x, and sums in F32. Otherwise all are of one type. */
 typedef enum dtrain_op_kind {
-	DTRAIN_OP_CONV2D,            /* x, w -> y                           no bias; w [out, in, kh, kw] */
-	DTRAIN_OP_CONV2D_BWD_DATA,   /* d_y, w, [addend] -> d_x             d_x += addend; d_x may be addend */
-	DTRAIN_OP_CONV2D_BWD_WEIGHT, /* x, d_y -> d_w                                                   */
-	DTRAIN_OP_LINEAR,            /* x, w, [b] -> y                      x [n, in]; w [out, in]; b [out];
-					attrs.relu: y = max(x w^T + b, 0), whose backward ops are RELU_BWD and then these */
-	DTRAIN_OP_LINEAR_BWD_DATA,   /* d_y, w -> d_x                                                   */
-	DTRAIN_OP_LINEAR_BWD_WEIGHT, /* x, d_y -> d_w, [d_b]                                            */
-	DTRAIN_OP_BATCH_NORM_TRAIN,  /* x, gamma, beta, running_mean, running_var, [residual] -> y, mean, var, [mask]
-					updates the running statistics in place; var is biased, running_var unbiased;
-					residual: with attrs.relu only, y = max(norm(x) + residual, 0);
-					mask: with attrs.relu, what the backward op needs to know where y > 0 */
-	DTRAIN_OP_BATCH_NORM_EVAL,   /* x, gamma, beta, running_mean, running_var, [residual] -> y     attrs.relu */
-	DTRAIN_OP_BATCH_NORM_BWD,    /* x, d_y, gamma, mean, var, [mask] -> d_x, d_gamma, d_beta, [d_residual] */
-	DTRAIN_OP_RELU,              /* x -> y                                                          */
-	DTRAIN_OP_RELU_BWD,          /* y, d_y -> d_x                                                   */
-	DTRAIN_OP_GELU,              /* x -> y = x * Phi(x), Phi: of the standard normal distribution (erf) */
-	DTRAIN_OP_GELU_BWD,          /* x, d_y -> d_x                                                   */
-	DTRAIN_OP_CHANNEL_BIAS,      /* x [n, c, h, w], b [c] -> y          y = x + b[c]; y may be x    */
-	DTRAIN_OP_CHANNEL_BIAS_BWD,  /* d_y -> d_b                          d_x is d_y                  */
-	DTRAIN_OP_ADD,               /* a, b -> y                           attrs.relu: y = max(a + b, 0); y may be a */
-	DTRAIN_OP_SCALE,             /* x -> y = x * attrs.factor           its own backward op          */
-	DTRAIN_OP_MAX_POOL,          /* x -> y, index                       padding counts as -infinity */
-	DTRAIN_OP_MAX_POOL_BWD,      /* d_y, index -> d_x                                               */
-	DTRAIN_OP_GLOBAL_AVG_POOL,   /* x [n, c, h, w] -> y [n, c]                                      */
-	DTRAIN_OP_GLOBAL_AVG_POOL_BWD, /* d_y -> d_x                                                    */
-	DTRAIN_OP_FLATTEN,             /* x [n, ...] -> y [n, product of the rest], plain                 */
-	DTRAIN_OP_FLATTEN_BWD,         /* d_y -> d_x                                                      */
-	DTRAIN_OP_SOFTMAX_XENT,        /* logits [n, c], label i64 [n], [scaler] -> loss [n], d_logits [n, c]
-					  attrs.label_smoothing as PyTorch's; d_logits is of the mean loss over n, times
-					  the scaler's scale; a label outside 0..c-1 is an error of the run (checked when
-					  the device synchronizes) */
-	DTRAIN_OP_MEAN,                /* x [n] -> y []                                                   */
-	DTRAIN_OP_SGD,                 /* w, g, m, scalars, group, [scaler] -> w, m   in place; flat [n]; below */
-	DTRAIN_OP_NORMALIZE, /* x u8 [n, h, w, c], c <= 4 -> y [n, c, h, w] = x * attrs.scale[c] + attrs.shift[c] */
-	DTRAIN_OP_SCALER_INSPECT, /* g flat [n], scaler -> scaler   notes whether any g is infinite or not a number */
-	DTRAIN_OP_SCALER_UPDATE,  /* scaler -> scaler   after the optimizer's step; see dtrain_scaler_element */
-	DTRAIN_OP_LOOKAHEAD,      /* slow, w, weight f32 [1] -> slow, w   in place; flat [n]:
-				     slow += weight * (w - slow), as torch.lerp; w = slow */
+#define DTRAIN_OP(NAME, name) DTRAIN_OP_##NAME,
+#include <dtrain/ops.def>
 	DTRAIN_OP_KIND_COUNT
 } dtrain_op_kind;
 
-typedef struct dtrain_op_attrs {
+typedef struct dtrain_window_attrs {
 	int32_t stride[2];
 	int32_t padding[2]; /* on both sides */
-	int32_t kernel[2];  /* pooling */
-	bool relu;
-	double epsilon;  /* batch norm */
-	double momentum; /* batch norm: running = (1 - momentum) * running + momentum * batch; SGD: PyTorch's */
-	double label_smoothing;
-	double factor; /* of DTRAIN_OP_SCALE */
+	int32_t kernel[2];  /* of a pool; that of a convolution is its weight's shape */
+} dtrain_window_attrs;
+
+typedef struct dtrain_norm_attrs {
+	double epsilon;
+	double momentum; /* running = (1 - momentum) * running + momentum * batch; 0: unchanged */
+} dtrain_norm_attrs;
+
+typedef struct dtrain_sgd_attrs {
+	double momentum;
+	double grad_divisor; /* > 0 */
 	bool nesterov;
-	double grad_divisor;      /* of DTRAIN_OP_SGD: > 0 */
-	float scale[4], shift[4]; /* of DTRAIN_OP_NORMALIZE, for each channel */
+} dtrain_sgd_attrs;
+
+typedef struct dtrain_pixel_attrs {
+	float scale[4], shift[4]; /* for each channel */
+} dtrain_pixel_attrs;
+
+typedef struct dtrain_slice_attrs {
+	int32_t dim;
+	uint32_t places; /* of SLICE_BWD */
+	int64_t begin;
+} dtrain_slice_attrs;
+
+typedef struct dtrain_permute_attrs {
+	int32_t order[DTRAIN_MAX_DIMS];
+} dtrain_permute_attrs;
+
+/* The kind of the op says which member of the union it has. */
+typedef struct dtrain_op_attrs {
+	bool relu; /* of LINEAR, ADD and batch norm: y = max(what the op computes, 0) */
+	union {
+		dtrain_window_attrs window;   /* CONV2D and MAX_POOL with their backward ops */
+		dtrain_norm_attrs norm;       /* BATCH_NORM_...; of LAYER_NORM the epsilon */
+		double factor;                /* SCALE */
+		double label_smoothing;       /* SOFTMAX_XENT: 0 .. 1 */
+		dtrain_sgd_attrs sgd;         /* SGD */
+		dtrain_pixel_attrs pixels;    /* NORMALIZE */
+		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */
+		dtrain_permute_attrs permute; /* PERMUTE */
+	};
 } dtrain_op_attrs;
 
-/* DTRAIN_OP_SGD is PyTorch's update of g / attrs.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr *
- * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
+/* DTRAIN_OP_SGD is PyTorch's update of g / attrs.sgd.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr
+ * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
  * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to
  * DTRAIN_SGD_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run, which
  * must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be replayed

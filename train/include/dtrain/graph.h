@@ -54,7 +54,14 @@ BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *nam
 					    int64_t out_channels, int kernel, int stride, int padding);
 /* x [n, c, h, w] + name.bias [c], which starts at zero. */
 BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
+/* A parameter by its full name, for several layers that use it: its gradient is the sum of what they give. */
+BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+					       dtrain_init init, int64_t fan_in);
+/* x [n, ..., in] to [n, ..., out_features]. */
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
+/* The same with a weight w [out, in] and a bias b [out] (negative: none) that are there, and relu behind it or not. */
+BETON_API dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
+					 bool relu);
 /* relu(dtrain_linear(...)) as one op. */
 BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					   int64_t out_features);
@@ -77,6 +84,8 @@ BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *
 /* relu(batch norm of x + residual): one op where the device has it, else two. */
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
+/* PyTorch's nn.LayerNorm over the last dimension of [n, ..., c]; its default for epsilon is 1e-5. */
+BETON_API dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
 /* x * Phi(x), of the standard normal distribution's function Phi itself (erf), as PyTorch's nn.GELU. */
 BETON_API dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x);
@@ -88,6 +97,17 @@ BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, in
 BETON_API dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
+/* ---- other shapes and parts; what is a piece of x's memory is not copied ----
+ */
+/* The same elements in row-major order. */
+BETON_API dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *shape);
+/* Elements begin .. begin + count - 1 of a dimension. Not copied: of the outermost dimension that is not 1, where the
+ * part's address is aligned as the device needs it. */
+BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count);
+/* `parts` (at most DTRAIN_OP_MAX_OPERANDS) equal parts of a dimension, which go to out. */
+BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
+/* Dimension i of the result is dimension order[i] of x. */
+BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
 /* Loss of each sample [n]; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
@@ -98,6 +118,10 @@ BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 BETON_API void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
+/* The same from `count` tensors of any shape, each with its gradient, a tensor of the same shape and type, which the
+ * caller fills (an input) or which the graph computes. */
+BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
+					  const dtrain_tensor *gradients);
 
 /* Keeps a tensor's memory until the end of the program, plain row-major, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
@@ -136,6 +160,24 @@ BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrai
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,
 				 beton_error *err);
 
+/* The memory that a program runs in: activations and inputs. A program comes with one instance, which the functions
+ * above use. Others are for activations that are alive at the same time, of several batches: parameters, their
+ * gradients and buffers are those of the program. An instance belongs to one thread at a time, and so does the program.
+ */
+typedef struct dtrain_instance dtrain_instance;
+
+/* program: must outlive the instance. Errors: NO_MEMORY, DEVICE. */
+BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err);
+BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
+/* As dtrain_program_data and dtrain_program_run. */
+BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
+BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, const dtrain_program_hooks *hooks,
+				  beton_error *err);
+/* Runs from here on read the input from other device memory, aligned as the device needs it, which stays the caller's;
+ * NULL: from the instance's own again. What a stream has captured keeps the memory that it was captured with. Errors:
+ * INVALID_ARGUMENT. */
+BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
+
 /* Arena bytes, the sum that the activations would need without sharing, scratch bytes, nodes, floating-point operations
  * of one run (2 per multiply-add; convolution and linear only). */
 typedef struct dtrain_program_facts {
@@ -147,6 +189,11 @@ typedef struct dtrain_program_facts {
 	double flops;
 } dtrain_program_facts;
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
+
+/* A text of lines for the reader, which the caller frees: the bytes of the arena; which step has most bytes alive, and
+ * what they are, largest first, with the step that writes each and the last that needs it; then each step with the
+ * bytes that are alive in it. Errors: NO_MEMORY. */
+BETON_API int dtrain_program_plan(const dtrain_program *program, char **out, beton_error *err);
 
 #ifdef __cplusplus
 }

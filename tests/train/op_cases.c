@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "op_case.h"
+
+/* Ops whose gradient is not what a backward op makes. */
+static const op_case op_cases[] = {
+	{BIASED_GELU, {2, 16, 4, 4}, .bound = 2e-6},
+	{BIASED_GELU, {3, 5, 3, 7}, .bound = 2e-6},
+	{BIASED_GELU, {2, 24, 5, 5}, .bound = 2e-6},
+	{LOSS, {4, 10}, .bound = 2e-6},
+	{LOSS, {3, 7}, .smoothing = 0.1, .bound = 2e-6},
+	{LOSS, {1, 1}, .smoothing = 0.3, .bound = 2e-6},
+	{LOSS, {2, 1000}, .smoothing = 1, .bound = 2e-6},
+	{LOSS, {4, 10}, .scaled = true, .scale = 1024, .bound = 2e-6},
+	{LOSS, {3, 129}, .smoothing = 0.1, .scaled = true, .scale = 8, .bound = 2e-6},
+	{SGD, {1}, 1, .bound = 2e-6},
+	{SGD, {1000}, 2, .nesterov = true, .bound = 2e-6},
+	{SGD, {100003}, 3, .bound = 2e-6},
+	{SGD, {100003}, DTRAIN_SGD_GROUPS, .nesterov = true, .bound = 2e-6},
+	{SGD, {1000}, 1, .scaled = true, .scale = 8, .bound = 2e-6},
+	{SGD, {1003}, 5, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
+	{SGD, {1000}, 2, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},
+	{LOOKAHEAD, {1}, .scale = 0.25, .bound = 2e-7},
+	{LOOKAHEAD, {1003}, .scale = 0.75, .bound = 2e-7},
+	{LOOKAHEAD, {100003}, .scale = 0.999, .bound = 2e-7},
+	/* Exact at both ends. */
+	{LOOKAHEAD, {1000}, .scale = 0, .bound = 0},
+	{LOOKAHEAD, {1000}, .scale = 1, .bound = 0},
+	{NORMALIZE, {2, 3, 8, 8}, .bound = 2e-7},
+	{NORMALIZE, {3, 3, 5, 7}, .bound = 2e-7},
+	{NORMALIZE, {1, 1, 3, 1}, .bound = 2e-7},
+	{NORMALIZE, {2, 4, 9, 2}, .bound = 2e-7},
+	/* The scaler's arithmetic is exact. */
+	{SCALER, {1000}, .scale = 65536, .bound = 0},
+	{SCALER, {1000}, .scale = 65536, .good = 1998, .bound = 0},
+	{SCALER, {1000}, .scale = 65536, .good = 1999, .bound = 0},
+	{SCALER, {1}, .scale = 0x1p127, .good = 1999, .bound = 0}, /* twice that is infinite: it stays */
+	{SCALER, {1000}, .scale = 65536, .good = 1999, .spoil = INFINITE, .bound = 0},
+	{SCALER, {100003}, .scale = 1, .good = 5, .spoil = NOT_A_NUMBER, .bound = 0},
+	{SCALER, {1}, .scale = 65536, .good = 3, .spoil = INFINITE, .bound = 0},
+};
+
+#define OP_CASES ((int)(sizeof(op_cases) / sizeof(op_cases[0])))
+
+const op_case *all_cases(int *count)
+{
+	static op_case list[256];
+	int n = 0;
+	for (int k = 0; k < DTRAIN_OP_KIND_COUNT; k++) {
+		const dtrain__op_rules *rules = dtrain__op_rules_of((dtrain_op_kind)k);
+		for (int i = 0; i < rules->num_cases; i++) {
+			op_case *c = &list[n++];
+			assert_true(n + OP_CASES <= (int)(sizeof(list) / sizeof(list[0])));
+			*c = (op_case){
+				.kind = (dtrain_op_kind)k, .example = &rules->cases[i], .bound = rules->cases[i].bound};
+			snprintf(c->name, sizeof(c->name), "example %d of %s", i, dtrain__op_name(c->kind));
+		}
+	}
+	for (int i = 0; i < OP_CASES; i++, n++) {
+		list[n] = op_cases[i];
+		snprintf(list[n].name, sizeof(list[n].name), "case %d", i);
+	}
+	*count = n;
+	return list;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An example of an op's rules: a graph of the op and of what backward appends to it is made, whose nodes are then run
+ * one by one. So a new op needs nothing here.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/graph.h"
+#include "op_run.h"
+
+struct example {
+	dtrain_params *params;
+	dtrain_graph *graph;
+	int copy, in_place; /* of an input, which an op runs in place on, and its index; -1 */
+};
+
+static const dtrain_shape *shape_of(const op_case *c, char letter)
+{
+	static const dtrain_shape scaler = {1, {DTRAIN_SCALERS}}, scalar = {0};
+	const dtrain__op_rules *rules = dtrain__op_rules_of(c->kind);
+	const char *lists[] = {rules->inputs, rules->optional_inputs, rules->outputs, rules->optional_outputs};
+	char seen[128] = {0};
+	int index = 0;
+	if (letter == 'A' || letter == 'S')
+		return letter == 'A' ? &scaler : &scalar;
+	for (int i = 0; i < 4; i++)
+		for (const char *l = lists[i]; l && *l; l++) {
+			if (seen[(int)*l])
+				continue;
+			if (*l == letter)
+				return &c->example->shapes[index];
+			seen[(int)*l] = 1;
+			index += *l != 'A' && *l != 'S';
+		}
+	fail_msg("%s: there is no operand '%c'", c->name, letter);
+	return NULL;
+}
+
+/* ---- the graph ---- */
+
+static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int index)
+{
+	char letter = dtrain__op_input_letter(c->kind, index), name[2] = {(char)('0' + index), 0};
+	const dtrain_shape *shape = shape_of(c, letter);
+	bool activation = letter == 'X' || letter == 'Y' || letter == 'L';
+	if (dtrain__op_rules_of(c->kind)->updates >> index & 1)
+		return dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO);
+	if (!activation)
+		return dtrain__graph_param(graph, "p", name, shape, DTRAIN_INIT_ZERO, 0);
+	dtrain_tensor x = dtrain_graph_input(graph, name, graph->dtype, shape);
+	dtrain_graph_require_grad(graph, x);
+	return x;
+}
+
+static void make_graph(setting *s)
+{
+	beton_error err = {0};
+	const op_case *c = s->c;
+	const dtrain__op_rules *rules = dtrain__op_rules_of(c->kind);
+	dtrain_dtype real = s->dtype == DTRAIN_F64 ? DTRAIN_F64 : DTRAIN_F32;
+	struct example *e = s->example;
+	assert_int_equal(dtrain_params_create(s->device, real, &e->params, &err), BETON_OK);
+	assert_int_equal(dtrain_graph_create(e->params, true, &e->graph, &err), BETON_OK);
+	dtrain_graph_set_dtype(e->graph, s->dtype);
+	dtrain__node node = {.kind = c->kind,
+			     .attrs = c->example->attrs,
+			     .num_inputs = (int)strlen(rules->inputs) + c->example->optional_inputs,
+			     .num_outputs = (int)strlen(rules->outputs) + c->example->optional_outputs};
+	for (int i = 0; i < node.num_inputs; i++)
+		node.inputs[i] = declare_input(e->graph, c, i);
+	for (int i = 0; i < node.num_outputs; i++) {
+		char letter = dtrain__op_output_letter(c->kind, i);
+		node.outputs[i] = dtrain__graph_activation(e->graph, dtrain__op_letter_type(letter, s->dtype),
+							   shape_of(c, letter));
+	}
+	s->output = dtrain__graph_node(e->graph, &node);
+	if (dtrain__op_is_differentiable(c->kind)) {
+		const dtrain_shape y = *shape_of(c, dtrain__op_output_letter(c->kind, 0));
+		s->output_gradient = dtrain_graph_input(e->graph, "d_y", s->dtype, &y);
+		dtrain_graph_backward_from(e->graph, 1, &s->output, &s->output_gradient);
+	}
+	if (dtrain__graph_failed(e->graph))
+		fail_msg("%s: %s", c->name, e->graph->error.message);
+}
+
+/* ---- the tensors ---- */
+
+static tensor_kind kind_of(char letter, dtrain__role role)
+{
+	switch (letter) {
+	case 'X':
+	case 'Y':
+	case 'L':
+		return ACTIVATION;
+	case 'm':
+	case 'i':
+		return PRIVATE;
+	default:
+		return letter == 'W' && role == DTRAIN__PARAM ? WEIGHT : PARAMETER;
+	}
+}
+
+static tensor_kind kind_of_tensor(const dtrain_graph *graph, dtrain_tensor t)
+{
+	for (int32_t n = 0; n < graph->num_nodes; n++) {
+		const dtrain__node *node = &graph->nodes[n];
+		for (int i = 0; i < node->num_inputs; i++)
+			if (node->inputs[i] == t)
+				return kind_of(dtrain__op_input_letter(node->kind, i), graph->tensors[t].role);
+		for (int i = 0; i < node->num_outputs; i++)
+			if (node->outputs[i] == t)
+				return kind_of(dtrain__op_output_letter(node->kind, i), graph->tensors[t].role);
+	}
+	return ACTIVATION; /* d_y, where the op's gradient is d_y itself */
+}
+
+/* Numbers of which no two in a picture are alike in any type. */
+static void make_distinct(const tensor *t)
+{
+	int64_t plane = t->shape.dim[2] * t->shape.dim[3];
+	assert_true(plane <= 128);
+	for (int64_t i = 0; i < dtrain_shape_count(&t->shape); i++)
+		t->values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
+}
+
+static void declare_tensors(setting *s)
+{
+	const dtrain_graph *graph = s->example->graph;
+	const dtrain__op_rules *rules = dtrain__op_rules_of(s->c->kind);
+	const dtrain__node *op = &graph->nodes[0];
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *t = &graph->tensors[i];
+		tensor_kind kind = kind_of_tensor(graph, i);
+		dtrain__op_range range = {-1, 1};
+		if (i < op->num_inputs && rules->ranges)
+			range = rules->ranges[i];
+		if (i < op->num_inputs || i == s->output_gradient)
+			input(s, "operand", kind, t->shape, range.least, range.most);
+		else
+			add_tensor(s, t->role == DTRAIN__GRAD ? "gradient" : "tensor", kind, t->shape, false);
+		bool given = t->role == DTRAIN__GRAD || t->keep || (t->producer == 0 && kind != PRIVATE);
+		s->tensors[i].result =
+			(given && t->role != DTRAIN__INPUT) || (i < op->num_inputs && rules->updates >> i & 1);
+	}
+	for (int i = 0; i < op->num_inputs; i++)
+		s->tensors[i].gradient = graph->tensors[op->inputs[i]].grad;
+	for (int i = 0; i < rules->num_edges && i < dtrain_shape_count(&s->tensors[0].shape); i++)
+		s->tensors[0].values[i] = rules->edges[i];
+	if (rules->distinct)
+		make_distinct(&s->tensors[0]);
+	int in_place = rules->in_place ? __builtin_ctz(rules->in_place) : -1;
+	if (in_place >= 0 && in_place < op->num_inputs) {
+		s->example->in_place = in_place;
+		s->example->copy = s->count;
+		input(s, "in place", s->tensors[in_place].kind, s->tensors[in_place].shape, -1, 1);
+		s->tensors[s->example->copy].result = true;
+	}
+}
+
+/* A product that is about zero may be on either side of it, so that its gradient is left out. */
+static void leave_out_kinks(setting *s)
+{
+	const double *x = s->tensors[0].values, *w = s->tensors[1].values;
+	const double *b = s->c->example->optional_inputs ? s->tensors[2].values : NULL;
+	int64_t columns = s->tensors[1].shape.dim[1], out = s->tensors[1].shape.dim[0];
+	for (int64_t i = 0; i < dtrain_shape_count(&s->tensors[s->output].shape); i++) {
+		double sum = b ? b[i % out] : 0;
+		for (int64_t k = 0; k < columns; k++)
+			sum += x[i / out * columns + k] * w[i % out * columns + k];
+		if (fabs(sum) < 0.1)
+			s->tensors[s->output_gradient].values[i] = 0;
+	}
+}
+
+int run_example(setting *s, beton_error *err)
+{
+	if (!s->count) {
+		s->example = calloc(1, sizeof(*s->example));
+		assert_non_null(s->example);
+		s->example->copy = -1;
+		s->output_gradient = -1;
+		make_graph(s);
+		declare_tensors(s);
+		if (s->c->kind == DTRAIN_OP_LINEAR && s->c->example->attrs.relu)
+			leave_out_kinks(s);
+	}
+	const dtrain_graph *graph = s->example->graph;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
+		const dtrain__node *node = &graph->nodes[i];
+		int inputs[DTRAIN_OP_MAX_OPERANDS + 1], outputs[DTRAIN_OP_MAX_OPERANDS + 1];
+		memcpy(inputs, node->inputs, sizeof(node->inputs));
+		memcpy(outputs, node->outputs, sizeof(node->outputs));
+		inputs[node->num_inputs] = outputs[node->num_outputs] = -1;
+		status = run_op(s, node->kind, &node->attrs, inputs, outputs, err);
+		if (status != BETON_OK || i > 0 || s->example->copy < 0)
+			continue;
+		inputs[s->example->in_place] = outputs[0] = s->example->copy;
+		status = run_op(s, node->kind, &node->attrs, inputs, outputs, err);
+	}
+	return status;
+}
+
+void close_example(setting *s)
+{
+	if (!s->example)
+		return;
+	dtrain_graph_destroy(&s->example->graph);
+	dtrain_params_destroy(&s->example->params);
+	free(s->example);
+}

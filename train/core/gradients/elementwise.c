@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gradients.h"
+
+void dtrain__relu_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor y = node->outputs[0];
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_RELU_BWD, NULL, 2,
+			    (dtrain_tensor[]){y, dtrain_graph_grad(graph, y)});
+}
+
+void dtrain__gelu_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0];
+	dtrain__append_grad(graph, x, DTRAIN_OP_GELU_BWD, NULL, 2,
+			    (dtrain_tensor[]){x, dtrain_graph_grad(graph, node->outputs[0])});
+}
+
+/* Both terms have the gradient of the sum: one tensor serves both. */
+void dtrain__add_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	if (!dtrain__needs_grad(graph, node->outputs[0]))
+		return;
+	dtrain_tensor d = dtrain__grad_before_relu(graph, node);
+	for (int i = 0; i < 2; i++)
+		if (dtrain__needs_grad(graph, node->inputs[i]))
+			dtrain__add_grad(graph, node->inputs[i], d);
+}
+
+void dtrain__scale_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_SCALE, &node->attrs, 1, &d_y);
+}
+
+void dtrain__channel_bias_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0], d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CHANNEL_BIAS_BWD,
+						  .num_inputs = 1,
+						  .num_outputs = 1,
+						  .inputs = {d_y},
+						  .outputs = {dtrain__param_grad(graph, node->inputs[1])}});
+	/* One tensor is the gradient of both. */
+	if (dtrain__needs_grad(graph, x))
+		dtrain__add_grad(graph, x, d_y);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gradients.h"
+
+/* Of the parts that have a gradient. */
+void dtrain__slice_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_op_attrs attrs = node->attrs;
+	dtrain_tensor grads[DTRAIN_OP_MAX_OPERANDS];
+	int count = 0;
+	attrs.slice.places = 0;
+	for (int i = 0; i < node->num_outputs; i++) {
+		dtrain_tensor grad = dtrain_graph_grad(graph, node->outputs[i]);
+		if (grad < 0)
+			continue;
+		grads[count++] = grad;
+		attrs.slice.places |= 1u << i;
+	}
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_SLICE_BWD, &attrs, count, grads);
+}
+
+void dtrain__permute_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_op_attrs back = {.permute = {.order = {0}}};
+	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	for (int i = 0; i < dtrain_graph_shape(graph, node->inputs[0])->ndim; i++)
+		back.permute.order[node->attrs.permute.order[i]] = i;
+	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_PERMUTE, &back, 1, &d_y);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/op.h"
+
+static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape;
+	if (x->ndim < 2)
+		return dtrain__op_bad(desc, "needs [n, ..., c], not", roles->of['X'], err);
+	int64_t columns = x->dim[x->ndim - 1];
+	if (!dtrain__op_is_vector(roles->of['P'], columns))
+		return dtrain__op_bad(desc, "needs a value for each column, not", roles->of['P'], err);
+	if (!dtrain__op_is_vector(roles->of['N'], dtrain_shape_count(x) / columns))
+		return dtrain__op_bad(desc, "needs statistics of each row, not", roles->of['N'], err);
+	return BETON_OK;
+}
+
+/* x, gamma, beta */
+static const dtrain__op_range ranges[] = {{-2, 3}, {0.5, 1.5}, {-1, 1}};
+
+#define CASE(ndim, columns, rows, ...)                                                                      \
+	{                                                                                                   \
+		.shapes = {{ndim, {__VA_ARGS__}}, {1, {columns}}, {1, {rows}}}, .attrs.norm.epsilon = 1e-5, \
+		.bound = 1e-5                                                                               \
+	}
+static const dtrain__op_case cases[] = {
+	CASE(2, 64, 5, 5, 64),
+	CASE(3, 17, 6, 2, 3, 17),
+	CASE(4, 9, 12, 3, 2, 2, 9),
+	CASE(2, 3, 33, 33, 3),
+};
+
+const dtrain__op_rules dtrain__op_layer_norm = {.inputs = "XPP",
+						.outputs = "XNN",
+						.check = check,
+						.read_twice = 1u << 0,
+						.ranges = ranges,
+						DTRAIN__OP_CASES(cases)};
+
+const dtrain__op_rules dtrain__op_layer_norm_bwd = {
+	.inputs = "XXPNN", .outputs = "XPP", .check = check, .read_twice = 1u << 0 | 1u << 1};

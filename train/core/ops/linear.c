@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/op.h"
+
+static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape, *w = &roles->of['W']->shape, *y = &roles->of['Y']->shape;
+	if (x->ndim != 2 || w->ndim != 2 || y->ndim != 2)
+		return dtrain__op_bad(desc, "needs 2 dimensions", NULL, err);
+	if (x->dim[0] != y->dim[0] || x->dim[1] != w->dim[1] || y->dim[1] != w->dim[0])
+		return dtrain__op_bad(desc, "batch or features do not match; weights", roles->of['W'], err);
+	if (roles->of['B'] && !dtrain__op_is_vector(roles->of['B'], w->dim[0]))
+		return dtrain__op_bad(desc, "bad bias", roles->of['B'], err);
+	if (desc->attrs.relu && desc->kind != DTRAIN_OP_LINEAR)
+		return dtrain__op_bad(desc, "takes no relu", NULL, err);
+	return BETON_OK;
+}
+
+static double forward_flops(const dtrain_op_desc *desc)
+{
+	return dtrain__op_product_flops(&desc->inputs[1].shape, &desc->outputs[0].shape);
+}
+
+static double data_flops(const dtrain_op_desc *desc)
+{
+	return dtrain__op_product_flops(&desc->inputs[1].shape, &desc->inputs[0].shape);
+}
+
+static double weight_flops(const dtrain_op_desc *desc)
+{
+	return dtrain__op_product_flops(&desc->outputs[0].shape, &desc->inputs[1].shape);
+}
+
+/* clang-format off */
+#define CASE(n, in, out, bias, ends_in_relu) \
+	{.shapes = {{2, {n, in}}, {2, {out, in}}, {1, {out}}, {2, {n, out}}}, .attrs.relu = (ends_in_relu), \
+	 .optional_inputs = (bias), .bound = 2e-6}
+/* clang-format on */
+static const dtrain__op_case cases[] = {
+	CASE(4, 32, 16, 1, false), CASE(1, 1, 1, 1, false),    CASE(3, 17, 5, 1, false), CASE(7, 192, 10, 1, false),
+	CASE(3, 17, 5, 0, false),  CASE(4, 128, 10, 0, false), CASE(4, 32, 16, 1, true), CASE(1, 1, 1, 1, true),
+	CASE(3, 17, 5, 1, true),   CASE(7, 192, 10, 1, true),  CASE(3, 17, 5, 0, true),  CASE(4, 128, 10, 0, true),
+};
+
+const dtrain__op_rules dtrain__op_linear = {.inputs = "XW",
+					    .optional_inputs = "B",
+					    .outputs = "Y",
+					    .check = check,
+					    .flops = forward_flops,
+					    DTRAIN__OP_CASES(cases)};
+
+const dtrain__op_rules dtrain__op_linear_bwd_data = {
+	.inputs = "YW", .outputs = "X", .check = check, .flops = data_flops};
+
+const dtrain__op_rules dtrain__op_linear_bwd_weight = {
+	.inputs = "XY", .outputs = "W", .optional_outputs = "B", .check = check, .flops = weight_flops};

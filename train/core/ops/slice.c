@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of a tensor, and other orders of its dimensions.
+ */
+#include "core/op.h"
+
+/* The parts of x are the outputs of one, and the inputs of the other. */
+static int check_slice(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape, *part = &roles->of['Y']->shape;
+	const dtrain_slice_attrs *slice = &desc->attrs.slice;
+	bool same = x->ndim == part->ndim && slice->dim >= 0 && slice->dim < x->ndim;
+	for (int i = 0; same && i < x->ndim; i++)
+		same = i == slice->dim || x->dim[i] == part->dim[i];
+	if (!same)
+		return dtrain__op_bad(desc, "the sides do not match", roles->of['Y'], err);
+	int64_t parts = desc->num_outputs;
+	if (desc->kind == DTRAIN_OP_SLICE_BWD) {
+		uint32_t places = slice->places;
+		for (parts = 0; places >> parts; parts++)
+			;
+		if (__builtin_popcount(places) != desc->num_inputs)
+			return dtrain__op_bad(desc, "needs a place for each part", NULL, err);
+	}
+	if (slice->begin < 0 || parts * part->dim[slice->dim] > x->dim[slice->dim] - slice->begin)
+		return dtrain__op_bad(desc, "parts lie outside of", roles->of['X'], err);
+	return BETON_OK;
+}
+
+static int check_permute(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape, *y = &roles->of['Y']->shape;
+	const int32_t *order = desc->attrs.permute.order;
+	unsigned seen = 0;
+	bool same = x->ndim == y->ndim;
+	for (int i = 0; same && i < x->ndim; i++) {
+		same = order[i] >= 0 && order[i] < x->ndim && !(seen >> order[i] & 1) && y->dim[i] == x->dim[order[i]];
+		seen |= 1u << (order[i] & 31);
+	}
+	return same ? BETON_OK : dtrain__op_bad(desc, "the sides do not match", roles->of['Y'], err);
+}
+
+static const dtrain__op_case slice_cases[] = {
+	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1, .begin = 3}},
+	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1}, .optional_outputs = 2},
+	{.shapes = {{3, {3, 7, 5}}, {3, {3, 2, 5}}}, .attrs.slice = {.dim = 1, .begin = 1}, .optional_outputs = 1},
+	{.shapes = {{6, {2, 1, 3, 2, 4, 2}}, {6, {1, 1, 3, 2, 4, 2}}}, .attrs.slice = {.dim = 0, .begin = 1}},
+};
+static const dtrain__op_case permute_cases[] = {
+	{.shapes = {{2, {5, 7}}, {2, {7, 5}}}, .attrs.permute.order = {1, 0}},
+	{.shapes = {{4, {2, 3, 4, 5}}, {4, {2, 4, 3, 5}}}, .attrs.permute.order = {0, 2, 1, 3}},
+	{.shapes = {{5, {2, 3, 4, 5, 3}}, {5, {4, 3, 2, 3, 5}}}, .attrs.permute.order = {2, 1, 0, 4, 3}},
+	{.shapes = {{3, {1, 6, 1}}, {3, {6, 1, 1}}}, .attrs.permute.order = {1, 2, 0}},
+};
+
+const dtrain__op_rules dtrain__op_slice = {.inputs = "X",
+					   .outputs = "Y",
+					   .optional_outputs = "YYYYYYY",
+					   .check = check_slice,
+					   DTRAIN__OP_CASES(slice_cases)};
+
+const dtrain__op_rules dtrain__op_slice_bwd = {
+	.inputs = "Y", .optional_inputs = "YYYYYYY", .outputs = "X", .check = check_slice};
+
+const dtrain__op_rules dtrain__op_permute = {
+	.inputs = "X", .outputs = "Y", .check = check_permute, DTRAIN__OP_CASES(permute_cases)};

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, beton_error *err)
+{
+	*out = (dtrain__schedule){.graph = graph, .count = graph->num_nodes};
+	out->steps = calloc((size_t)graph->num_nodes, sizeof(*out->steps));
+	if (!out->steps)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a schedule of %d nodes", graph->num_nodes);
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		out->steps[i] = (dtrain__scheduled){DTRAIN__RUN, i};
+	return BETON_OK;
+}
+
+void dtrain__schedule_free(dtrain__schedule *schedule)
+{
+	for (int32_t i = 0; i < schedule->num_calls; i++)
+		free((char *)schedule->calls[i].name);
+	free(schedule->calls);
+	free(schedule->steps);
+}
+
+/* The place in front of node's op, which is that behind everything for the number of nodes. */
+static int32_t place_before(const dtrain__schedule *schedule, int32_t node)
+{
+	for (int32_t i = 0; i < schedule->count; i++)
+		if (schedule->steps[i].kind == DTRAIN__RUN && schedule->steps[i].index == node)
+			return i;
+	return schedule->count;
+}
+
+/* The place behind node's op and the calls that are issued there; -1: in front of all ops. */
+static int32_t place_behind(const dtrain__schedule *schedule, int32_t node)
+{
+	int32_t place = node < 0 ? 0 : place_before(schedule, node) + 1;
+	while (place < schedule->count && schedule->steps[place].kind == DTRAIN__CALL)
+		place++;
+	return place;
+}
+
+static void insert(dtrain__schedule *schedule, int32_t place, dtrain__step_kind kind, int32_t index)
+{
+	memmove(&schedule->steps[place + 1], &schedule->steps[place],
+		(size_t)(schedule->count - place) * sizeof(*schedule->steps));
+	schedule->steps[place] = (dtrain__scheduled){kind, index};
+	schedule->count++;
+}
+
+static int check(const dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
+		 beton_error *err)
+{
+	const dtrain_graph *graph = schedule->graph;
+	if (after < -1 || before <= after || before > graph->num_nodes || after >= graph->num_nodes)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "call %s: from node %d to node %d of %d", call->name, after,
+			       before, graph->num_nodes);
+	for (int32_t i = 0; i < call->num_tensors; i++)
+		if (call->tensors[i] < 0 || call->tensors[i] >= graph->num_tensors)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "call %s: tensor %d does not exist", call->name,
+				       call->tensors[i]);
+	return BETON_OK;
+}
+
+int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
+			 beton_error *err)
+{
+	int status = check(schedule, call, after, before, err);
+	if (status != BETON_OK)
+		return status;
+	char *name = strdup(call->name);
+	dtrain__call *calls = realloc(schedule->calls, (size_t)(schedule->num_calls + 1) * sizeof(*calls));
+	schedule->calls = calls ? calls : schedule->calls;
+	dtrain__scheduled *steps = realloc(schedule->steps, (size_t)(schedule->count + 2) * sizeof(*steps));
+	schedule->steps = steps ? steps : schedule->steps;
+	if (!name || !calls || !steps) {
+		free(name);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for call %s", call->name);
+	}
+	calls[schedule->num_calls] = *call;
+	calls[schedule->num_calls].name = name;
+	insert(schedule, place_before(schedule, before), DTRAIN__WAIT, schedule->num_calls);
+	insert(schedule, place_behind(schedule, after), DTRAIN__CALL, schedule->num_calls);
+	schedule->num_calls++;
+	return BETON_OK;
+}

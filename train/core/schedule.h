@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a program does in one run, in order: ops, and calls of those who move data meanwhile (reductions, gathers,
+ * messages between stages), of whom the core knows no more than this. Passes put calls between the ops, after backward
+ * and before memory is planned: what a call works with is alive from its issue to the wait for it, whatever works on it
+ * in between.
+ */
+#ifndef DTRAIN_CORE_SCHEDULE_H
+#define DTRAIN_CORE_SCHEDULE_H
+
+#include "graph.h"
+
+enum { DTRAIN__CALL_TENSORS = 8 };
+
+typedef struct dtrain__call {
+	const char *name; /* for messages and the plan; copied */
+	/* Starts the work behind everything that is on the stream. */
+	int (*issue)(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err);
+	/* What is put on the stream from here on sees the result. */
+	int (*wait)(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err);
+	void *context; /* must outlive the program */
+	/* Activations that it reads or writes; one that no node writes is alive from the issue on. */
+	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];
+	int32_t num_tensors;
+} dtrain__call;
+
+typedef enum dtrain__step_kind {
+	DTRAIN__RUN,  /* of node `index` */
+	DTRAIN__CALL, /* of call `index`, as is the next */
+	DTRAIN__WAIT,
+} dtrain__step_kind;
+
+typedef struct dtrain__scheduled {
+	dtrain__step_kind kind;
+	int32_t index;
+} dtrain__scheduled;
+
+typedef struct dtrain__schedule {
+	const dtrain_graph *graph;
+	dtrain__scheduled *steps;
+	int32_t count;
+	dtrain__call *calls;
+	int32_t num_calls;
+} dtrain__schedule;
+
+/* Changes the schedule; may look at the graph, not change it. */
+typedef struct dtrain__pass {
+	int (*run)(void *context, dtrain__schedule *schedule, beton_error *err);
+	void *context;
+} dtrain__pass;
+
+/* All nodes in their order. */
+int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, beton_error *err);
+void dtrain__schedule_free(dtrain__schedule *schedule);
+
+/* A call that is issued behind node `after` (-1: first of all) and behind the calls that are there already, and waited
+ * for in front of node `before` (the number of nodes: last of all), in the same order. Errors: INVALID_ARGUMENT when
+ * `before` is not behind `after`, or a tensor is none; NO_MEMORY. */
+int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
+			 beton_error *err);
+
+/* dtrain_graph_compile with passes, which run in order. */
+int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			  beton_error *err);
+
+#endif
