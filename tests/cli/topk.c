@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "run/topk.h"
+#include "engine/vision/topk.h"
 
 static void distinct_logits(void **state)
 {
@@ -17,7 +17,7 @@ static void distinct_logits(void **state)
 	const float logits[] = {0.5f, -1, 3, 2, -INFINITY, INFINITY};
 	const int64_t ranks[] = {3, 4, 1, 2, 5, 0};
 	for (int64_t label = 0; label < 6; label++)
-		assert_int_equal(run_label_rank(logits, 6, label), ranks[label]);
+		assert_int_equal(vision_label_rank(logits, 6, label), ranks[label]);
 }
 
 /* Of equal logits each has a place of its own: exactly k of n labels are among the first k. */
@@ -27,17 +27,17 @@ static void ties(void **state)
 	const float logits[] = {1, 2, 2, 0.f, -0.f, 2};
 	const int64_t ranks[] = {3, 0, 1, 4, 5, 2};
 	for (int64_t label = 0; label < 6; label++)
-		assert_int_equal(run_label_rank(logits, 6, label), ranks[label]);
+		assert_int_equal(vision_label_rank(logits, 6, label), ranks[label]);
 }
 
 static void not_a_number(void **state)
 {
 	(void)state;
 	const float logits[] = {1, NAN, 2};
-	assert_int_equal(run_label_rank(logits, 3, 1), 3);
-	assert_int_equal(run_label_rank(logits, 3, 2), 1);
-	assert_int_equal(run_label_rank(logits, 3, 0), 2);
-	assert_int_equal(run_label_rank(logits, 1, 0), 0);
+	assert_int_equal(vision_label_rank(logits, 3, 1), 3);
+	assert_int_equal(vision_label_rank(logits, 3, 2), 1);
+	assert_int_equal(vision_label_rank(logits, 3, 0), 2);
+	assert_int_equal(vision_label_rank(logits, 1, 0), 0);
 }
 
 int main(void)

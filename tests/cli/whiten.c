@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "run/whiten.h"
+#include "engine/vision/whiten_filters.h"
 
-enum { N = RUN_WHITEN_PATCH, COUNT = 500 };
+enum { N = VISION_WHITEN_PATCH, COUNT = 500 };
 
 #define EPSILON 5e-4
 
@@ -65,7 +65,7 @@ static void patches_become_uncorrelated(void **state)
 	float filters[2 * N * N];
 	beton_error err = {0};
 	make_sums(0, sums);
-	if (run_whiten_filters(sums, COUNT, filters, &err) != BETON_OK)
+	if (vision_whiten_filters(sums, COUNT, filters, &err) != BETON_OK)
 		fail_msg("%s", err.message);
 	for (int a = 0; a < N; a++) {
 		double value = 1 / squared_length(filters + a * N) - EPSILON;
@@ -90,13 +90,13 @@ static void what_is_missing_is_bounded(void **state)
 	float filters[2 * N * N];
 	beton_error err = {0};
 	make_sums(3, sums);
-	assert_int_equal(run_whiten_filters(sums, COUNT, filters, &err), BETON_OK);
+	assert_int_equal(vision_whiten_filters(sums, COUNT, filters, &err), BETON_OK);
 	for (int a = N - 2; a < N; a++) {
 		double length = squared_length(filters + a * N);
 		assert_true(fabs(length * EPSILON - 1) < 1e-3);
 	}
 	memset(sums, 0, sizeof(sums));
-	assert_int_equal(run_whiten_filters(sums, COUNT, filters, &err), BETON_OK);
+	assert_int_equal(vision_whiten_filters(sums, COUNT, filters, &err), BETON_OK);
 	for (int i = 0; i < 2 * N * N; i++)
 		assert_true(isfinite(filters[i]));
 }
@@ -109,7 +109,7 @@ static void what_is_no_number_is_refused(void **state)
 	beton_error err = {0};
 	make_sums(0, sums);
 	sums[17] = NAN;
-	assert_int_equal(run_whiten_filters(sums, COUNT, filters, &err), BETON_DIVERGED);
+	assert_int_equal(vision_whiten_filters(sums, COUNT, filters, &err), BETON_DIVERGED);
 	assert_non_null(strstr(err.message, "not finite"));
 }
 
@@ -121,7 +121,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_number_is_refused),
 	};
 	beton_error err = {0};
-	if (run_whiten_check(&err) != BETON_OK) {
+	if (vision_whiten_check(&err) != BETON_OK) {
 		fprintf(stderr, "whiten: %s\n", err.message);
 		return 77;
 	}

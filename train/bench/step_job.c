@@ -107,7 +107,7 @@ static int open_loader(bench_job *job, beton_error *err)
 		loader.image.std[channel] = deviation[channel];
 	}
 	if (is_asynchronous(job))
-		run_feed_allocator(job->device, &loader.allocator);
+		engine_feed_allocator(job->device, &loader.allocator);
 	int status = beton_loader_open(&job->loader, o->data, &loader, err);
 	if (status == BETON_OK && beton_loader_num_batches(job->loader) == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has less than one batch of %llu pictures", o->data,
@@ -128,12 +128,12 @@ static int open_slots(bench_job *job, beton_error *err)
 
 static int feed(bench_job *job, const void *pixels, const int64_t *labels, uint32_t rows, beton_error *err)
 {
-	const run_feed_batch batch = {.pixels_input = dtrain_program_data(job->program, job->image),
-				      .labels_input = dtrain_program_data(job->program, job->label),
-				      .pixels = pixels,
-				      .labels = labels,
-				      .rows = rows};
-	return run_feed_put(&job->feed, &batch, err);
+	const engine_feed_batch batch = {.pixels_input = dtrain_program_data(job->program, job->image),
+					 .labels_input = dtrain_program_data(job->program, job->label),
+					 .pixels = pixels,
+					 .labels = labels,
+					 .rows = rows};
+	return engine_feed_put(&job->feed, &batch, err);
 }
 
 /* The same pictures for all steps: bytes, or numbers around 0 whose upper half is the same for BF16. */
@@ -176,11 +176,11 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 	if (status == BETON_OK)
 		status = dtrain_sgd_create(job->params, &sgd, &job->sgd, err);
 	if (status == BETON_OK)
-		status = run_feed_open(&job->feed, job->device, job->stream, is_asynchronous(job),
-				       (int64_t)options->batch,
-				       3 * options->side * options->side *
-					       dtrain_dtype_size(dtrain_program_dtype(job->program, job->image)),
-				       err);
+		status = engine_feed_open(&job->feed, job->device, job->stream, is_asynchronous(job),
+					  (int64_t)options->batch,
+					  3 * options->side * options->side *
+						  dtrain_dtype_size(dtrain_program_dtype(job->program, job->image)),
+					  err);
 	if (status == BETON_OK)
 		status = open_slots(job, err);
 	if (status != BETON_OK)
@@ -205,7 +205,7 @@ void bench_job_close(bench_job *job)
 	}
 	beton_iterator_close(&job->iterator);
 	beton_loader_close(&job->loader);
-	run_feed_close(&job->feed);
+	engine_feed_close(&job->feed);
 	dtrain_sgd_destroy(&job->sgd);
 	dtrain_program_destroy(&job->program);
 	dtrain_graph_destroy(&job->graph);

@@ -10,7 +10,7 @@
 #include <dtrain/optim.h>
 
 #include "run/device_choice.h"
-#include "run/feed.h"
+#include "engine/feed.h"
 
 enum bench_precision { BENCH_F32, BENCH_TF32, BENCH_BF16, BENCH_FP16 };
 
@@ -48,7 +48,7 @@ typedef struct bench_job {
 	dtrain_program *program;
 	dtrain_sgd *sgd;
 	dtrain_tensor image, label;
-	run_feed feed;
+	engine_feed feed;
 	beton_loader *loader;
 	beton_iterator *iterator;
 	uint64_t epoch;

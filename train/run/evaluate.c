@@ -7,7 +7,7 @@
 #include "common/half.h"
 #include "common/system.h"
 #include "loading.h"
-#include "topk.h"
+#include "engine/vision/topk.h"
 
 enum { TOP1, TOP5, COUNT, INTERRUPTED, COUNTS };
 
@@ -100,7 +100,7 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 				     : session->api->stream_synchronize(session->stream, err);
 	run_watchdog_disarm(session->watchdog);
 	for (uint32_t i = 0; i < slot->count && result == BETON_OK; i++) {
-		int64_t rank = run_label_rank(row_of(evaluation, slot, i), classes, slot->labels[i]);
+		int64_t rank = vision_label_rank(row_of(evaluation, slot, i), classes, slot->labels[i]);
 		sums->counts[TOP1] += rank < 1;
 		sums->counts[TOP5] += rank < k;
 		sums->loss += (double)slot->losses[i];

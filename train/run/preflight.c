@@ -257,7 +257,7 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 		result = check_model(options, out->classes, err);
 	/* A checkpoint has the layer that would be computed. */
 	if (result == BETON_OK && run_whitens(options) && !options->resuming)
-		result = run_whiten_check(err);
+		result = vision_whiten_check(err);
 	return result;
 }
 

@@ -81,7 +81,7 @@ static int make_network(run_session *session, bool training, run_network *networ
 	if (training) {
 		dtrain_tensor loss = dtrain_mean(graph, network->losses);
 		dtrain_graph_backward(graph, loss);
-		dtrain_graph_metric(graph, loss, RUN_SLOT_LOSS);
+		dtrain_graph_metric(graph, loss, ENGINE_FIGURE_LOSS);
 	} else {
 		dtrain_graph_keep(graph, network->logits);
 		dtrain_graph_keep(graph, network->losses);
@@ -122,9 +122,9 @@ static int open_device(run_session *session, const struct rank_env *env, beton_e
 static int open_feed(run_session *session, beton_error *err)
 {
 	size_t size = (size_t)session->options->image_size;
-	return run_feed_open(&session->feed, session->device, session->stream, session->staged,
-			     session->options->batch_size,
-			     3 * size * size * (session->staged ? 1 : dtrain_dtype_size(session->dtype)), err);
+	return engine_feed_open(&session->feed, session->device, session->stream, session->staged,
+				session->options->batch_size,
+				3 * size * size * (session->staged ? 1 : dtrain_dtype_size(session->dtype)), err);
 }
 
 static int open_optimizer(run_session *session, beton_error *err)
@@ -180,7 +180,7 @@ static int open_loader(run_session *session, bool training, beton_loader **out, 
 			       .bytes = session->staged,
 			       .dtype = pixel_type(session)};
 	if (session->staged)
-		run_feed_allocator(session->device, &loading.allocator);
+		engine_feed_allocator(session->device, &loading.allocator);
 	return run_loading_open(&loading, training, out, err);
 }
 
@@ -461,7 +461,7 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
-	run_feed_close(&session->feed);
+	engine_feed_close(&session->feed);
 	dtrain_sgd_destroy(&session->sgd);
 	dtrain_lookahead_destroy(&session->lookahead);
 	dtrain_program_destroy(&session->train.program);
@@ -494,12 +494,12 @@ int run_session_feed(run_session *session, const run_network *network, const bet
 	const beton_tensor *label = run_find_tensor(batch, dataset->label_field, BETON_INT64);
 	if (!image || !label)
 		return bt_fail(err, BETON_FILE_CHANGED, "the data file's fields changed while training started");
-	const run_feed_batch fed = {.pixels_input = dtrain_program_data(network->program, network->image),
-				    .labels_input = dtrain_program_data(network->program, network->label),
-				    .pixels = image->data,
-				    .labels = label->data,
-				    .rows = batch->count};
-	return run_feed_put(&session->feed, &fed, err);
+	const engine_feed_batch fed = {.pixels_input = dtrain_program_data(network->program, network->image),
+				       .labels_input = dtrain_program_data(network->program, network->label),
+				       .pixels = image->data,
+				       .labels = label->data,
+				       .rows = batch->count};
+	return engine_feed_put(&session->feed, &fed, err);
 }
 
 /* The slow sides of fixed buffers, which are what the buffers are: the mean of three equal numbers may be another. */

@@ -9,7 +9,8 @@
 #include <dtrain/ddp.h>
 #include <dtrain/model.h>
 
-#include "feed.h"
+#include "engine/feed.h"
+#include "engine/stepper.h"
 #include "position.h"
 #include "preflight.h"
 #include "rank_env.h"
@@ -18,12 +19,6 @@
 
 /* Set-up, evaluation and saving take as long as they take; this only ends a wait for a rank or device that hangs. */
 #define RUN_SLOW_TIMEOUT_MS (30 * 60 * 1000)
-
-/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. */
-enum {
-	RUN_SLOT_LOSS = 0, /* of each rank: the mean over its batch */
-	RUN_SLOT_STOP = 1, /* above 0: some rank was told to stop */
-};
 
 /* A compiled graph and the tensors that are filled before a run or read after it. */
 typedef struct run_network {
@@ -60,7 +55,7 @@ typedef struct run_session {
 	dtrain_group *group;      /* for the steps */
 	run_watchdog *watchdog;   /* of that; NULL: one rank alone */
 	dtrain_ddp *ddp;
-	run_feed feed;
+	engine_feed feed;
 	beton_loader *train_loader;
 	beton_loader *val_loader;
 	run_position position;

@@ -12,7 +12,7 @@
 #include "common/system.h"
 #include "evaluate.h"
 #include "groups.h"
-#include "step.h"
+#include "engine/stepper.h"
 #include "told.h"
 
 /* What is measured of an epoch, or of the part that is done of it here. */
@@ -28,7 +28,7 @@ struct epoch {
 struct training {
 	run_session *session;
 	beton_iterator *iterator; /* of the epoch that is being trained */
-	run_stepper *stepper;
+	engine_stepper *stepper;
 	run_metrics *metrics;
 	dtrain_schedule schedule;
 	run_position launched; /* the session's position is that of what is settled */
@@ -83,14 +83,14 @@ static int launch_step(struct training *training, beton_error *err)
 		beton_batch_release(&batch);
 		return result;
 	}
-	result = run_stepper_launch(training->stepper, batch, position->step,
-				    dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
+	result = engine_stepper_launch(training->stepper, batch, position->step,
+				       dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 	advance(session, position);
 	return result == BETON_OK ? look_ahead(training, err) : result;
 }
 
 /* A device that works while this process goes on waits for data only when it has nothing to do. */
-static void account_step(struct training *training, const run_step_result *result)
+static void account_step(struct training *training, const engine_step_result *result)
 {
 	run_session *session = training->session;
 	double took_ms = milliseconds(bt_now_ns() - training->step_began_ns);
@@ -103,7 +103,7 @@ static void account_step(struct training *training, const run_step_result *resul
 		training->epoch.bucket_ms[i] += dtrain_ddp_bucket_exposed_ms(session->ddp, i);
 }
 
-static int log_step(struct training *training, const run_step_result *result, beton_error *err)
+static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
 {
 	run_session *session = training->session;
 	uint64_t now = bt_now_ns();
@@ -118,7 +118,7 @@ static int log_step(struct training *training, const run_step_result *result, be
 				 .asynchronous = session->staged,
 				 .launch_ms = result->launch_ms,
 				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
-				 .loss_scale = (double)result->loss_scale};
+				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE]};
 	training->step_began_ns = now;
 	/* Two steps of which the host sees the ends closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
@@ -145,8 +145,8 @@ static void tell_of_busy_cores(struct training *training)
 static int settle_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	run_step_result step;
-	int result = run_stepper_settle(training->stepper, &step, err);
+	engine_step_result step;
+	int result = engine_stepper_settle(training->stepper, &step, err);
 	if (result != BETON_OK)
 		return result;
 	if (!isfinite(step.loss))
@@ -156,6 +156,7 @@ static int settle_step(struct training *training, beton_error *err)
 	account_step(training, &step);
 	tell_of_busy_cores(training);
 	result = log_step(training, &step, err);
+	memcpy(session->position.scaler, step.scaler, sizeof(step.scaler));
 	advance(session, &session->position);
 	training->stop = training->stop || step.stop;
 	return result;
@@ -165,7 +166,7 @@ static int settle_step(struct training *training, beton_error *err)
 static int drain(struct training *training, beton_error *err)
 {
 	int result = BETON_OK;
-	while (result == BETON_OK && run_stepper_pending(training->stepper))
+	while (result == BETON_OK && engine_stepper_pending(training->stepper))
 		result = settle_step(training, err);
 	return result == BETON_OK ? run_session_synchronize(training->session, "the end of the steps", err) : result;
 }
@@ -197,7 +198,7 @@ static int step_and_save(struct training *training, beton_error *err)
 	const run_position *launched = &training->launched;
 	int64_t every = session->options->checkpoint_every;
 	int result = launch_step(training, err);
-	while (result == BETON_OK && run_stepper_pending(training->stepper) > run_stepper_lag(training->stepper))
+	while (result == BETON_OK && engine_stepper_pending(training->stepper) > engine_stepper_lag(training->stepper))
 		result = settle_step(training, err);
 	bool due = every && !is_over(session, launched) && launched->step < session->facts->total_steps &&
 		   launched->step % every == 0;
@@ -335,6 +336,48 @@ static int train_epoch(struct training *training, beton_error *err)
 	return result == BETON_OK ? end_epoch(training, err) : result;
 }
 
+static int feed_batch(void *context, const beton_batch *batch, beton_error *err)
+{
+	run_session *session = context;
+	return run_session_feed(session, &session->train, batch, &session->facts->train, 0, err);
+}
+
+static bool is_told(void *context)
+{
+	return run_session_is_told(context);
+}
+
+static void arm(void *context, const char *what)
+{
+	const run_session *session = context;
+	run_watchdog_arm(session->watchdog, what, (int)(session->options->timeout * 1000));
+}
+
+static void disarm(void *context)
+{
+	const run_session *session = context;
+	run_watchdog_disarm(session->watchdog);
+}
+
+static int open_stepper(run_session *session, engine_stepper **out, beton_error *err)
+{
+	const engine_stepper_options options = {.device = session->device,
+						.stream = session->stream,
+						.program = session->train.program,
+						.params = session->params,
+						.sgd = session->sgd,
+						.scaler = session->scaler,
+						.group = session->group,
+						.ddp = session->ddp,
+						.no_capture = session->options->no_capture,
+						.context = session,
+						.feed = feed_batch,
+						.is_told = is_told,
+						.arm = arm,
+						.disarm = disarm};
+	return engine_stepper_open(&options, out, err);
+}
+
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -349,7 +392,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .final_lr = options->final_lr,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
-	int result = run_stepper_open(session, &training.stepper, err);
+	int result = open_stepper(session, &training.stepper, err);
 	if (result != BETON_OK)
 		return result;
 	watch_cores(&training);
@@ -360,7 +403,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
 	if (result != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
-	run_stepper_close(&training.stepper);
+	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);
 	*stopped = training.stop ? dtrain__told_number(session->store) : 0;
 	return result;

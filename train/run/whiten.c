@@ -7,7 +7,7 @@
 #include "common/system.h"
 #include "loading.h"
 
-enum { PICTURES = 5000, BATCH = 64, PATCH = RUN_WHITEN_PATCH, SIDE = RUN_WHITEN_SIDE };
+enum { PICTURES = 5000, BATCH = 64, PATCH = VISION_WHITEN_PATCH, SIDE = VISION_WHITEN_SIDE };
 
 /* Each batch has sums of its own, so that the total does not depend on which thread is first. */
 struct sums {
@@ -130,7 +130,7 @@ int run_whiten(run_session *session, beton_error *err)
 		return bt_fail(err, BETON_STATE, "whitening: the model has no '%s'", RUN_WHITEN_WEIGHT);
 	int result = sum_patches(session, count, sums, err);
 	if (result == BETON_OK)
-		result = run_whiten_filters(sums, (int64_t)count * places * places, filters, err);
+		result = vision_whiten_filters(sums, (int64_t)count * places * places, filters, err);
 	if (result == BETON_OK)
 		result = session->api->copy(session->stream, weight, filters, sizeof(filters), DTRAIN_HOST_TO_DEVICE,
 					    err);

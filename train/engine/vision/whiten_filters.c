@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "common/error.h"
-#include "whiten.h"
+#include "whiten_filters.h"
 
 #ifdef HAVE_LAPACKE
 
@@ -10,16 +10,16 @@
 
 #define EPSILON 5e-4
 
-int run_whiten_check(beton_error *err)
+int vision_whiten_check(beton_error *err)
 {
 	(void)err;
 	return BETON_OK;
 }
 
-int run_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
+int vision_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
 {
-	double vectors[RUN_WHITEN_PATCH * RUN_WHITEN_PATCH], values[RUN_WHITEN_PATCH];
-	const int n = RUN_WHITEN_PATCH;
+	double vectors[VISION_WHITEN_PATCH * VISION_WHITEN_PATCH], values[VISION_WHITEN_PATCH];
+	const int n = VISION_WHITEN_PATCH;
 	for (int i = 0; i < n * n; i++) {
 		vectors[i] = sums[i] / (double)count;
 		if (!isfinite(vectors[i]))
@@ -42,7 +42,7 @@ int run_whiten_filters(const double *sums, int64_t count, float *filters, beton_
 
 #else
 
-int run_whiten_check(beton_error *err)
+int vision_whiten_check(beton_error *err)
 {
 	return bt_fail(
 		err, BETON_UNSUPPORTED,
@@ -50,12 +50,12 @@ int run_whiten_check(beton_error *err)
 		"without");
 }
 
-int run_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
+int vision_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
 {
 	(void)sums;
 	(void)count;
 	(void)filters;
-	return run_whiten_check(err);
+	return vision_whiten_check(err);
 }
 
 #endif

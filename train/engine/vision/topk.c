@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-int64_t run_label_rank(const float *logits, int64_t classes, int64_t label)
+int64_t vision_label_rank(const float *logits, int64_t classes, int64_t label)
 {
 	float own = logits[label];
 	int64_t rank = 0;

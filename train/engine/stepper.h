@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One training step at a time: launched, and later settled, when its figures have come back. An asynchronous device
+ * gets a step while it still computes the one before; its figures come through memory of the host one step late, so
+ * that nobody waits for the step that was just launched. After two steps that were put on the stream op by op, a device
+ * that can is given whole steps that were captured. */
+#ifndef ENGINE_STEPPER_H
+#define ENGINE_STEPPER_H
+
+#include <beton/loader.h>
+#include <dtrain/ddp.h>
+#include <dtrain/optim.h>
+
+/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. The program fills that of
+ * the loss (dtrain_graph_metric), the stepper the other. */
+enum {
+	ENGINE_FIGURE_LOSS = 0, /* of each rank: the mean over its batch */
+	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
+};
+
+typedef struct engine_stepper engine_stepper;
+
+/* What a step is made of; all of it must outlive the stepper. */
+typedef struct engine_stepper_options {
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_program *program; /* forward and backward */
+	dtrain_params *params;   /* those of the program */
+	dtrain_sgd *sgd;
+	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
+	dtrain_group *group;   /* of one rank, where there is no other */
+	dtrain_ddp *ddp;
+	bool no_capture; /* put steps on the stream op by op, also where the device could replay them whole */
+	/* What the caller does, in the thread that calls the stepper. */
+	void *context;
+	/* Puts the batch's copies to the program's inputs on the stream. The batch stays until the step is settled. */
+	int (*feed)(void *context, const beton_batch *batch, beton_error *err);
+	/* Whether this rank was told to stop; NULL: it never is. */
+	bool (*is_told)(void *context);
+	/* This thread waits for the device from arm to disarm. what: of which step. Both may be NULL. */
+	void (*arm)(void *context, const char *what);
+	void (*disarm)(void *context);
+} engine_stepper_options;
+
+/* Of one step. Times in milliseconds; those of the device are 0 where it has no clock of its own. */
+typedef struct engine_step_result {
+	double loss; /* mean over the global batch */
+	bool stop;   /* some rank was told to */
+	double data_wait_ms;
+	double launch_ms;             /* of this process's time, to put it on the streams */
+	double exposed_ms;            /* the device waited for communication alone */
+	double device_ms;             /* from the device's beginning to its end of it */
+	float scaler[DTRAIN_SCALERS]; /* dtrain_scaler_memory behind the step; zeros without a scaler */
+} engine_step_result;
+
+/* The options are copied. Errors: NO_MEMORY, those of the device. */
+int engine_stepper_open(const engine_stepper_options *options, engine_stepper **out, beton_error *err);
+/* Waits for steps that are under way. */
+void engine_stepper_close(engine_stepper **stepper);
+
+/* How many steps the caller may leave unsettled when it launches the next. */
+int engine_stepper_lag(const engine_stepper *stepper);
+int engine_stepper_pending(const engine_stepper *stepper);
+
+/* Takes over the reference to the batch, also on failure. NULL: the step has what the inputs hold. number counts from
+ * 0, for messages. */
+int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
+			  beton_error *err);
+
+/* Waits for the oldest step that is pending. DEVICE, PEER_LOST, TIMEOUT: its figures are worth nothing. */
+int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beton_error *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VISION_WHITEN_FILTERS_H
+#define VISION_WHITEN_FILTERS_H
+
+#include <stdint.h>
+
+#include <beton/error.h>
+
+enum { VISION_WHITEN_SIDE = 2, VISION_WHITEN_PATCH = 3 * VISION_WHITEN_SIDE * VISION_WHITEN_SIDE };
+
+/* UNSUPPORTED: a build without LAPACKE. */
+int vision_whiten_check(beton_error *err);
+
+/* The filters from the sum of x x^T over count patches x (channels first, then rows): eigenvectors of the mean, each
+ * divided by the root of its eigenvalue + 5e-4, from the largest eigenvalue on, and behind them the same negated.
+ * Errors: UNSUPPORTED, DIVERGED (the sums are not finite). */
+int vision_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err);
+
+#endif
