@@ -66,12 +66,12 @@ static void the_first_bias_goes_with_the_weights(void **state)
 	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
 	for (int i = 0; i < dtrain_params_count(params); i++) {
 		const char *name = dtrain_params_at(params, i)->name;
-		assert_int_equal(groups.of[i], strcmp(name, "0.bias") == 0 ? RUN_GROUP_WHITEN_BIAS
+		assert_int_equal(groups.of[i], strcmp(name, "0.bias") == 0 ? RUN_GROUP_EARLY
 					       : has(name, ".bias")        ? RUN_GROUP_BIASES
 									   : RUN_GROUP_WEIGHTS);
 	}
-	assert_true(groups.groups[RUN_GROUP_WHITEN_BIAS].lr_scale == 1);
-	assert_true(groups.groups[RUN_GROUP_WHITEN_BIAS].weight_decay == 0.5);
+	assert_true(groups.groups[RUN_GROUP_EARLY].lr_scale == 1);
+	assert_true(groups.groups[RUN_GROUP_EARLY].weight_decay == 0.5);
 	run_groups_free(&groups);
 	dtrain_params_destroy(&params);
 	dtrain_device_close(&device);

@@ -30,8 +30,10 @@ typedef struct figures {
 	char description[128];
 } figures;
 
-static const char *const precisions[] = {
-	[BENCH_F32] = "f32", [BENCH_TF32] = "tf32", [BENCH_BF16] = "bf16", [BENCH_FP16] = "fp16"};
+static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
+					 [ENGINE_PRECISION_TF32] = "tf32",
+					 [ENGINE_PRECISION_BF16] = "bf16",
+					 [ENGINE_PRECISION_FP16] = "fp16"};
 
 static void usage(void)
 {
@@ -170,7 +172,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 /* Each convolution of the step, forward and backward, as a bare primitive. */
 static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f, beton_error *err)
 {
-	const dtrain_graph *graph = j->program->graph;
+	const dtrain_graph *graph = j->engine.train.program->graph;
 	double flops = 0;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++) {
@@ -220,7 +222,7 @@ static int time_convolutions(const bench_job *job, bool bf16, conv_figures *f, b
 /* The limit of products: the option, or what oneDNN's convolution reached in this run where the device is the host. */
 static int profile(bench_job *job, const bench_step_options *o, figures *f, beton_error *err)
 {
-	const conv_figures *measured = bench_job_type(job) == DTRAIN_BF16 ? &f->bf16 : &f->f32;
+	const conv_figures *measured = job->engine.dtype == DTRAIN_BF16 ? &f->bf16 : &f->f32;
 	double flops = o->flops > 0 ? o->flops : measured->reference_rate * 1e9;
 	return bench_profile_steps(job, o->bandwidth, flops, &f->profile, err);
 }
@@ -230,12 +232,12 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 	bench_job job;
 	int status = bench_job_open(&job, o, err);
 	if (status == BETON_OK) {
-		snprintf(f->description, sizeof(f->description), "%s", job.caps.description);
-		f->asynchronous = !job.caps.host_memory;
+		snprintf(f->description, sizeof(f->description), "%s", job.engine.caps.description);
+		f->asynchronous = job.engine.staged;
 		f->facts.struct_size = sizeof(f->facts);
-		dtrain_program_get_facts(job.program, &f->facts);
+		dtrain_program_get_facts(job.engine.train.program, &f->facts);
 		/* The bare primitives run with as many threads as the device's. */
-		omp_set_num_threads(job.caps.threads);
+		omp_set_num_threads(job.engine.caps.threads);
 		status = bench_job_time(&job, &f->times, err);
 	}
 	if (status == BETON_OK && !f->asynchronous)
@@ -318,7 +320,7 @@ static int print_plan(const bench_step_options *o, beton_error *err)
 	char *text = NULL;
 	int status = bench_job_open(&job, o, err);
 	if (status == BETON_OK)
-		status = dtrain_program_plan(job.program, &text, err);
+		status = dtrain_program_plan(job.engine.train.program, &text, err);
 	if (status == BETON_OK && fputs(text, stdout) < 0)
 		status = bt_fail(err, BETON_IO, "cannot write the plan");
 	free(text);

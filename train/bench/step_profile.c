@@ -83,7 +83,7 @@ static void describe_update(bench_profile_op *op, const dtrain__sgd_op *update)
 
 static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_error *err)
 {
-	const dtrain_program *program = job->program;
+	const dtrain_program *program = job->engine.train.program;
 	int nodes = program->graph->num_nodes;
 	*t = (timeline){.job = job};
 	t->sgd = dtrain__sgd_ops(job->sgd, &t->sgd_count);
@@ -99,7 +99,7 @@ static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_
 		describe_update(&out->ops[nodes + i], &t->sgd[i]);
 	int status = BETON_OK;
 	for (int i = 0; i <= t->count && status == BETON_OK; i++)
-		status = job->api->event_create(job->device, &t->events[i], err);
+		status = job->engine.api->event_create(job->engine.device, &t->events[i], err);
 	return status;
 }
 
@@ -107,7 +107,7 @@ static void close_timeline(timeline *t)
 {
 	for (int i = 0; t->events && i <= t->count; i++)
 		if (t->events[i])
-			t->job->api->event_destroy(t->events[i]);
+			t->job->engine.api->event_destroy(t->events[i]);
 	free(t->events);
 	free(t->samples);
 }
@@ -117,28 +117,28 @@ static void close_timeline(timeline *t)
 static int put_op(const timeline *t, int index, beton_error *err)
 {
 	const bench_job *job = t->job;
-	const dtrain_program *program = job->program;
+	const dtrain_program *program = job->engine.train.program;
 	int nodes = program->graph->num_nodes;
 	if (index < nodes)
-		return dtrain__instance_run_node(program->first, index, job->stream, err);
-	return job->api->op_run(t->sgd[index - nodes].op, job->stream, t->sgd[index - nodes].operands,
-				dtrain__sgd_workspace(job->sgd), err);
+		return dtrain__instance_run_node(program->first, index, job->engine.stream, err);
+	return job->engine.api->op_run(t->sgd[index - nodes].op, job->engine.stream, t->sgd[index - nodes].operands,
+				       dtrain__sgd_workspace(job->sgd), err);
 }
 
 static int run_step(const timeline *t, double *host_ms, beton_error *err)
 {
 	const bench_job *job = t->job;
-	int status = dtrain_sgd_set_rate(job->sgd, 1e-3, job->stream, err);
+	int status = dtrain_sgd_set_rate(job->sgd, 1e-3, job->engine.stream, err);
 	uint64_t began = bt_now_ns();
 	if (status == BETON_OK)
-		status = job->api->event_mark(t->events[0], job->stream, err);
+		status = job->engine.api->event_mark(t->events[0], job->engine.stream, err);
 	for (int i = 0; i < t->count && status == BETON_OK; i++) {
 		status = put_op(t, i, err);
 		if (status == BETON_OK)
-			status = job->api->event_mark(t->events[i + 1], job->stream, err);
+			status = job->engine.api->event_mark(t->events[i + 1], job->engine.stream, err);
 	}
 	*host_ms = (double)(bt_now_ns() - began) * 1e-6;
-	return status == BETON_OK ? job->api->stream_synchronize(job->stream, err) : status;
+	return status == BETON_OK ? job->engine.api->stream_synchronize(job->engine.stream, err) : status;
 }
 
 static int by_size(const void *a, const void *b)
@@ -163,14 +163,14 @@ static int time_ops(timeline *t, bench_profile *out, beton_error *err)
 	for (size_t s = 0; s < steps && status == BETON_OK; s++) {
 		status = run_step(t, &host[s], err);
 		for (int i = 0; i < t->count && status == BETON_OK; i++)
-			status = t->job->api->event_elapsed_ms(t->events[i], t->events[i + 1],
-							       &t->samples[(size_t)i * steps + s], err);
+			status = t->job->engine.api->event_elapsed_ms(t->events[i], t->events[i + 1],
+								      &t->samples[(size_t)i * steps + s], err);
 	}
 	if (status != BETON_OK)
 		return status;
 	for (int i = 0; i < t->count; i++)
 		out->ops[i].ms = median(t->samples + (size_t)i * steps, steps);
-	out->launch_ms = t->job->caps.asynchronous ? median(host, steps) : 0;
+	out->launch_ms = t->job->engine.caps.asynchronous ? median(host, steps) : 0;
 	return BETON_OK;
 }
 
@@ -181,26 +181,26 @@ static int time_adds(bench_job *job, dtrain_op *op, void *const *operands, void 
 		     beton_error *err)
 {
 	dtrain_event *events[2] = {NULL};
-	int status = job->api->event_create(job->device, &events[0], err);
+	int status = job->engine.api->event_create(job->engine.device, &events[0], err);
 	if (status == BETON_OK)
-		status = job->api->event_create(job->device, &events[1], err);
+		status = job->engine.api->event_create(job->engine.device, &events[1], err);
 	*best_ms = 0;
 	for (int i = 0; i < BANDWIDTH_RUNS && status == BETON_OK; i++) {
 		double ms = 0;
-		status = job->api->event_mark(events[0], job->stream, err);
+		status = job->engine.api->event_mark(events[0], job->engine.stream, err);
 		if (status == BETON_OK)
-			status = job->api->op_run(op, job->stream, operands, workspace, err);
+			status = job->engine.api->op_run(op, job->engine.stream, operands, workspace, err);
 		if (status == BETON_OK)
-			status = job->api->event_mark(events[1], job->stream, err);
+			status = job->engine.api->event_mark(events[1], job->engine.stream, err);
 		if (status == BETON_OK)
-			status = job->api->stream_synchronize(job->stream, err);
+			status = job->engine.api->stream_synchronize(job->engine.stream, err);
 		if (status == BETON_OK)
-			status = job->api->event_elapsed_ms(events[0], events[1], &ms, err);
+			status = job->engine.api->event_elapsed_ms(events[0], events[1], &ms, err);
 		*best_ms = i == 0 || ms < *best_ms ? ms : *best_ms;
 	}
 	for (int i = 0; i < 2; i++)
 		if (events[i])
-			job->api->event_destroy(events[i]);
+			job->engine.api->event_destroy(events[i]);
 	return status;
 }
 
@@ -218,19 +218,19 @@ static int measure_bandwidth(bench_job *job, double *out, beton_error *err)
 	dtrain_op *op = NULL;
 	void *operands[3] = {NULL}, *workspace = NULL;
 	double ms = 0;
-	int status = job->api->op_create(job->device, &desc, &op, err);
+	int status = job->engine.api->op_create(job->engine.device, &desc, &op, err);
 	for (int i = 0; i < 3 && status == BETON_OK; i++)
-		status = job->api->alloc(job->device, flat.bytes, &operands[i], err);
+		status = job->engine.api->alloc(job->engine.device, flat.bytes, &operands[i], err);
 	if (status == BETON_OK && desc.workspace_bytes)
-		status = job->api->alloc(job->device, desc.workspace_bytes, &workspace, err);
+		status = job->engine.api->alloc(job->engine.device, desc.workspace_bytes, &workspace, err);
 	if (status == BETON_OK)
 		status = time_adds(job, op, operands, workspace, &ms, err);
 	*out = ms > 0 ? dtrain__op_cost_of(&desc).bytes / ms * 1e3 : 0;
-	job->api->free(job->device, workspace);
+	job->engine.api->free(job->engine.device, workspace);
 	for (int i = 0; i < 3; i++)
-		job->api->free(job->device, operands[i]);
+		job->engine.api->free(job->engine.device, operands[i]);
 	if (op)
-		job->api->op_destroy(op);
+		job->engine.api->op_destroy(op);
 	return status;
 }
 
@@ -245,8 +245,8 @@ static double limit_ms(const bench_profile *profile, const dtrain__op_cost *cost
 int bench_profile_steps(bench_job *job, double bandwidth, double flops, bench_profile *out, beton_error *err)
 {
 	timeline t;
-	*out = (bench_profile){.bandwidth = bandwidth > 0 ? bandwidth : job->caps.bandwidth,
-			       .flops = flops > 0 ? flops : job->caps.flops[bench_job_type(job)]};
+	*out = (bench_profile){.bandwidth = bandwidth > 0 ? bandwidth : job->engine.caps.bandwidth,
+			       .flops = flops > 0 ? flops : job->engine.caps.flops[job->engine.dtype]};
 	int status = out->bandwidth > 0 ? BETON_OK : measure_bandwidth(job, &out->bandwidth, err);
 	if (status != BETON_OK)
 		return status;

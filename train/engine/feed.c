@@ -34,12 +34,28 @@ void engine_feed_allocator(dtrain_device *device, beton_allocator *out)
 	*out = (beton_allocator){.allocate = allocate_pinned, .release = release_pinned, .context = device};
 }
 
+beton_dtype engine_batch_type(dtrain_dtype dtype)
+{
+	static const beton_dtype types[] = {
+		[DTRAIN_F32] = BETON_FLOAT32,   [DTRAIN_F64] = BETON_FLOAT64, [DTRAIN_F16] = BETON_FLOAT16,
+		[DTRAIN_BF16] = BETON_BFLOAT16, [DTRAIN_I64] = BETON_INT64,   [DTRAIN_U8] = BETON_UINT8};
+	return types[dtype];
+}
+
+const beton_tensor *engine_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype)
+{
+	for (uint32_t i = 0; i < batch->num_tensors; i++)
+		if (strcmp(batch->tensors[i].name, name) == 0 && batch->tensors[i].dtype == dtype)
+			return &batch->tensors[i];
+	return NULL;
+}
+
 static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_error *err)
 {
 	const dtrain_device_api *api = feed->api;
-	int status = api->alloc(feed->device, (size_t)feed->rows * feed->row_bytes, &buffer->pixels, err);
-	if (status == BETON_OK)
-		status = api->alloc(feed->device, (size_t)feed->rows * sizeof(int64_t), &buffer->labels, err);
+	int status = BETON_OK;
+	for (int i = 0; i < ENGINE_INPUTS && feed->row_bytes[i] && status == BETON_OK; i++)
+		status = api->alloc(feed->device, (size_t)feed->rows * feed->row_bytes[i], &buffer->data[i], err);
 	if (status == BETON_OK)
 		status = api->event_create(feed->device, &buffer->copied, err);
 	if (status == BETON_OK)
@@ -47,14 +63,20 @@ static int open_buffer(engine_feed *feed, engine_feed_buffer *buffer, beton_erro
 	return status;
 }
 
-int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, bool staged, int64_t rows,
-		     size_t row_bytes, beton_error *err)
+int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
+		     beton_error *err)
 {
-	*feed = (engine_feed){.device = device,
-			      .api = dtrain_device_get_api(device),
-			      .stream = stream,
-			      .rows = rows,
-			      .row_bytes = row_bytes};
+	dtrain_device_caps caps = {0};
+	*feed = (engine_feed){.device = device, .api = dtrain_device_get_api(device), .stream = stream};
+	feed->api->caps(device, &caps);
+	for (int i = 0; i < network->num_inputs; i++) {
+		dtrain_tensor tensor = network->inputs[i].tensor;
+		const dtrain_shape *shape = dtrain_program_shape(network->program, tensor);
+		feed->rows = shape->dim[0];
+		feed->row_bytes[i] = (size_t)(dtrain_shape_count(shape) / feed->rows) *
+				     dtrain_dtype_size(dtrain_program_dtype(network->program, tensor));
+	}
+	bool staged = !caps.host_memory;
 	int status = staged ? feed->api->stream_create(device, &feed->copies, err) : BETON_OK;
 	for (int i = 0; staged && i < ENGINE_FEED_BUFFERS && status == BETON_OK; i++)
 		status = open_buffer(feed, &feed->buffers[i], err);
@@ -67,8 +89,8 @@ void engine_feed_close(engine_feed *feed)
 {
 	for (int i = 0; feed->copies && i < ENGINE_FEED_BUFFERS; i++) {
 		engine_feed_buffer *buffer = &feed->buffers[i];
-		feed->api->free(feed->device, buffer->pixels);
-		feed->api->free(feed->device, buffer->labels);
+		for (int k = 0; k < ENGINE_INPUTS; k++)
+			feed->api->free(feed->device, buffer->data[k]);
 		if (buffer->copied)
 			feed->api->event_destroy(buffer->copied);
 		if (buffer->taken)
@@ -79,48 +101,67 @@ void engine_feed_close(engine_feed *feed)
 	*feed = (engine_feed){0};
 }
 
-static int zero_rest(engine_feed *feed, void *input, uint32_t rows, size_t row_bytes, beton_error *err)
+/* The batch as it lies in one place, and where it goes. */
+struct copying {
+	int count;
+	uint32_t rows;
+	const void *from[ENGINE_INPUTS];
+	void *inputs[ENGINE_INPUTS];
+};
+
+static int find(const dtrain_program *program, const engine_input *inputs, int count, const beton_batch *batch,
+		struct copying *out, beton_error *err)
 {
-	if (rows >= feed->rows)
-		return BETON_OK;
-	return feed->api->zero(feed->stream, (char *)input + rows * row_bytes, ((size_t)feed->rows - rows) * row_bytes,
-			       err);
+	*out = (struct copying){.count = count, .rows = batch->count};
+	for (int i = 0; i < count; i++) {
+		dtrain_dtype dtype = dtrain_program_dtype(program, inputs[i].tensor);
+		const beton_tensor *tensor = engine_find_tensor(batch, inputs[i].name, engine_batch_type(dtype));
+		if (!tensor)
+			return bt_fail(err, BETON_FILE_CHANGED,
+				       "the data file's fields changed while training started");
+		out->from[i] = tensor->data;
+		out->inputs[i] = dtrain_program_data(program, inputs[i].tensor);
+	}
+	return BETON_OK;
 }
 
-/* From `pixels` and `labels` to the inputs, on the network's stream. */
-static int copy_to_inputs(engine_feed *feed, const engine_feed_batch *batch, const void *pixels, const void *labels,
-			  dtrain_copy kind, beton_error *err)
+/* On the network's stream. */
+static int copy_to_inputs(engine_feed *feed, const struct copying *copying, dtrain_copy kind, beton_error *err)
 {
 	const dtrain_device_api *api = feed->api;
-	int status = api->copy(feed->stream, batch->pixels_input, pixels, batch->rows * feed->row_bytes, kind, err);
-	if (status == BETON_OK)
-		status = zero_rest(feed, batch->pixels_input, batch->rows, feed->row_bytes, err);
-	if (status == BETON_OK)
-		status = api->copy(feed->stream, batch->labels_input, labels, batch->rows * sizeof(int64_t), kind, err);
-	if (status == BETON_OK)
-		status = zero_rest(feed, batch->labels_input, batch->rows, sizeof(int64_t), err);
+	size_t rows = copying->rows, missing = (size_t)feed->rows - rows;
+	int status = BETON_OK;
+	for (int i = 0; i < copying->count && status == BETON_OK; i++) {
+		size_t bytes = rows * feed->row_bytes[i];
+		status = api->copy(feed->stream, copying->inputs[i], copying->from[i], bytes, kind, err);
+		if (status == BETON_OK && missing)
+			status = api->zero(feed->stream, (char *)copying->inputs[i] + bytes,
+					   missing * feed->row_bytes[i], err);
+	}
 	return status;
 }
 
-int engine_feed_put(engine_feed *feed, const engine_feed_batch *batch, beton_error *err)
+int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engine_input *inputs, int count,
+		    const beton_batch *batch, beton_error *err)
 {
 	const dtrain_device_api *api = feed->api;
-	if (!feed->copies)
-		return copy_to_inputs(feed, batch, batch->pixels, batch->labels, DTRAIN_HOST_TO_DEVICE, err);
+	struct copying copying;
+	int status = find(program, inputs, count, batch, &copying, err);
+	if (status != BETON_OK || !feed->copies)
+		return status == BETON_OK ? copy_to_inputs(feed, &copying, DTRAIN_HOST_TO_DEVICE, err) : status;
 	engine_feed_buffer *buffer = &feed->buffers[feed->count++ % ENGINE_FEED_BUFFERS];
-	int status = api->stream_wait(feed->copies, buffer->taken, err);
-	if (status == BETON_OK)
-		status = api->copy(feed->copies, buffer->pixels, batch->pixels, batch->rows * feed->row_bytes,
+	status = api->stream_wait(feed->copies, buffer->taken, err);
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		status = api->copy(feed->copies, buffer->data[i], copying.from[i], copying.rows * feed->row_bytes[i],
 				   DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK)
-		status = api->copy(feed->copies, buffer->labels, batch->labels, batch->rows * sizeof(int64_t),
-				   DTRAIN_HOST_TO_DEVICE, err);
+		copying.from[i] = buffer->data[i];
+	}
 	if (status == BETON_OK)
 		status = api->event_record(buffer->copied, feed->copies, err);
 	if (status == BETON_OK)
 		status = api->stream_wait(feed->stream, buffer->copied, err);
 	if (status == BETON_OK)
-		status = copy_to_inputs(feed, batch, buffer->pixels, buffer->labels, DTRAIN_DEVICE_TO_DEVICE, err);
+		status = copy_to_inputs(feed, &copying, DTRAIN_DEVICE_TO_DEVICE, err);
 	if (status == BETON_OK)
 		status = api->event_record(buffer->taken, feed->stream, err);
 	return status;

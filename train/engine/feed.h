@@ -7,14 +7,12 @@
 #ifndef ENGINE_FEED_H
 #define ENGINE_FEED_H
 
-#include <beton/loader.h>
-#include <dtrain/device.h>
+#include "task.h"
 
 enum { ENGINE_FEED_BUFFERS = 2 };
 
 typedef struct engine_feed_buffer {
-	void *pixels;
-	void *labels;
+	void *data[ENGINE_INPUTS];
 	dtrain_event *copied; /* from the host */
 	dtrain_event *taken;  /* into the inputs */
 } engine_feed_buffer;
@@ -26,30 +24,28 @@ typedef struct engine_feed {
 	dtrain_stream *copies; /* NULL: host memory */
 	engine_feed_buffer buffers[ENGINE_FEED_BUFFERS];
 	uint64_t count;
-	int64_t rows;
-	size_t row_bytes;
+	int64_t rows;                    /* of each input */
+	size_t row_bytes[ENGINE_INPUTS]; /* 0: there is no such input */
 } engine_feed;
 
-/* For batches of at most `rows` rows of row_bytes bytes of pixels and a label. staged: by way of buffers. On failure
- * everything is closed; close is allowed on a feed of zeros. */
-int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, bool staged, int64_t rows,
-		     size_t row_bytes, beton_error *err);
+/* For the inputs of the network, and for those of others that have the first of them, as large. On failure everything
+ * is closed; close is allowed on a feed of zeros. */
+int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
+		     beton_error *err);
 void engine_feed_close(engine_feed *feed);
 
-/* Where the inputs and the batch are. */
-typedef struct engine_feed_batch {
-	void *pixels_input;
-	void *labels_input;
-	const void *pixels;
-	const int64_t *labels;
-	uint32_t rows; /* inputs' rows beyond become 0 */
-} engine_feed_batch;
-
-/* Puts the copies on the streams: what is put on `stream` afterwards finds the batch in the inputs. The batch must stay
- * until something behind that is complete. */
-int engine_feed_put(engine_feed *feed, const engine_feed_batch *batch, beton_error *err);
+/* Puts the copies on the streams: what is put on `stream` afterwards finds the batch in the inputs, whose rows beyond
+ * the batch's are 0. The batch must stay until something behind that is complete. FILE_CHANGED: the batch has no such
+ * tensor of the input's type. */
+int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engine_input *inputs, int count,
+		    const beton_batch *batch, beton_error *err);
 
 /* The loader's memory for such a device, which must outlive the loader. Changes nothing where the device has none. */
 void engine_feed_allocator(dtrain_device *device, beton_allocator *out);
+
+/* The type of a batch's tensor that goes to an input of that type. */
+beton_dtype engine_batch_type(dtrain_dtype dtype);
+/* NULL: there is none. */
+const beton_tensor *engine_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype);
 
 #endif

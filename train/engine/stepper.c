@@ -30,6 +30,7 @@ struct slot {
 };
 
 struct engine_stepper {
+	engine_rank *engine;
 	engine_stepper_options options;
 	const dtrain_device_api *api;
 	bool asynchronous;
@@ -46,7 +47,7 @@ static double milliseconds_since(uint64_t began_ns)
 
 static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
-	dtrain_device *device = stepper->options.device;
+	dtrain_device *device = stepper->engine->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
 	int status = stepper->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	/* The device writes the scaler's state only where there is a scaler. */
@@ -57,18 +58,18 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 	return status;
 }
 
-int engine_stepper_open(const engine_stepper_options *options, engine_stepper **out, beton_error *err)
+int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
+			beton_error *err)
 {
-	dtrain_device_caps caps = {0};
 	*out = NULL;
 	engine_stepper *stepper = calloc(1, sizeof(*stepper));
 	if (!stepper)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
+	stepper->engine = engine;
 	stepper->options = *options;
-	stepper->api = dtrain_device_get_api(options->device);
-	stepper->api->caps(options->device, &caps);
-	stepper->asynchronous = !caps.host_memory;
-	stepper->captures = stepper->asynchronous && caps.graph_capture && !options->no_capture;
+	stepper->api = engine->api;
+	stepper->asynchronous = engine->staged;
+	stepper->captures = engine->staged && engine->caps.graph_capture && !options->no_capture;
 	stepper->reduces = !stepper->asynchronous || dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
@@ -91,7 +92,7 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->api->event_destroy(events[i]);
-	stepper->api->host_free(stepper->options.device, slot->figures);
+	stepper->api->host_free(stepper->engine->device, slot->figures);
 	beton_batch_release(&slot->batch);
 }
 
@@ -102,7 +103,7 @@ void engine_stepper_close(engine_stepper **stepper)
 		return;
 	/* After an error steps may be under way, which use all that is freed here. */
 	if (engine_stepper_pending(s))
-		s->api->stream_synchronize(s->options.stream, NULL);
+		s->api->stream_synchronize(s->engine->stream, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
 	free(s);
@@ -119,9 +120,14 @@ int engine_stepper_pending(const engine_stepper *stepper)
 	return (int)(stepper->launched - stepper->settled);
 }
 
+int engine_stepper_warm_up(const engine_stepper *stepper)
+{
+	return stepper->captures ? EAGER_STEPS + 2 * SLOTS : EAGER_STEPS;
+}
+
 static float *extra(const engine_stepper *stepper, int index)
 {
-	return (float *)dtrain_params_grads(stepper->options.params) - DTRAIN_GRAD_EXTRA + index;
+	return (float *)dtrain_params_grads(stepper->engine->params) - DTRAIN_GRAD_EXTRA + index;
 }
 
 /* What is the same in every step but for its slot, and may be captured. */
@@ -129,11 +135,11 @@ static int put_body(engine_stepper *stepper, struct slot *slot, beton_error *err
 {
 	const engine_stepper_options *options = &stepper->options;
 	const dtrain_device_api *api = stepper->api;
-	dtrain_stream *stream = options->stream;
+	dtrain_stream *stream = stepper->engine->stream;
 	const dtrain_program_hooks *hooks = stepper->reduces ? dtrain_ddp_hooks(options->ddp, true) : NULL;
 	int status = api->event_mark(slot->began, stream, err);
 	if (status == BETON_OK)
-		status = dtrain_program_run(options->program, stream, hooks, err);
+		status = dtrain_program_run(stepper->engine->train.program, stream, hooks, err);
 	if (status == BETON_OK)
 		status = api->event_mark(slot->computed, stream, err);
 	if (status == BETON_OK && hooks)
@@ -145,15 +151,15 @@ static int put_body(engine_stepper *stepper, struct slot *slot, beton_error *err
 	if (status == BETON_OK)
 		status = api->copy(stream, slot->figures->extra, extra(stepper, 0), sizeof(slot->figures->extra),
 				   DTRAIN_DEVICE_TO_HOST, err);
-	if (status == BETON_OK && options->scaler)
-		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(options->scaler),
+	if (status == BETON_OK && stepper->engine->scaler)
+		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(stepper->engine->scaler),
 				   sizeof(slot->figures->scaler), DTRAIN_DEVICE_TO_HOST, err);
 	return status == BETON_OK ? api->event_mark(slot->ended, stream, err) : status;
 }
 
 static int capture_body(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
-	dtrain_stream *stream = stepper->options.stream;
+	dtrain_stream *stream = stepper->engine->stream;
 	int status = stepper->api->capture_begin(stream, err);
 	if (status == BETON_OK) {
 		void *captured = NULL;
@@ -177,32 +183,32 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, beton_error 
 /* What is new in each step: the inputs, the learning rate, and whether this rank was told to stop. */
 static int put_inputs(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
-	const engine_stepper_options *options = &stepper->options;
-	slot->figures->told_to_stop = options->is_told && options->is_told(options->context) ? 1 : 0;
-	int status = stepper->api->copy(options->stream, extra(stepper, ENGINE_FIGURE_STOP),
+	engine_rank *engine = stepper->engine;
+	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
+	int status = stepper->api->copy(engine->stream, extra(stepper, ENGINE_FIGURE_STOP),
 					&slot->figures->told_to_stop, sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
 	if (status == BETON_OK && slot->batch)
-		status = options->feed(options->context, slot->batch, err);
+		status = engine_feed_network(engine, &engine->train, slot->batch, err);
 	if (status == BETON_OK)
-		status = dtrain_sgd_set_rate(options->sgd, lr, options->stream, err);
+		status = dtrain_sgd_set_rate(stepper->options.sgd, lr, engine->stream, err);
 	return status;
 }
 
 static int put_step(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
-	const engine_stepper_options *options = &stepper->options;
+	engine_rank *engine = stepper->engine;
 	bool whole = stepper->captures && stepper->launched >= EAGER_STEPS;
 	int status = whole && !slot->captured ? capture_body(stepper, slot, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = put_inputs(stepper, slot, lr, err);
 	if (status == BETON_OK)
-		status = whole ? stepper->api->capture_launch(slot->captured, options->stream, err)
+		status = whole ? stepper->api->capture_launch(slot->captured, engine->stream, err)
 			       : put_body(stepper, slot, err);
 	if (status == BETON_OK)
-		status = stepper->api->event_record(slot->done, options->stream, err);
+		status = stepper->api->event_record(slot->done, engine->stream, err);
 	/* The group knows of the operations of a capture when that is made, not when it is launched. */
 	if (status == BETON_OK && whole && stepper->reduces)
-		status = dtrain_group_watch(options->group, slot->done, slot->what, err);
+		status = dtrain_group_watch(stepper->options.group, slot->done, slot->what, err);
 	return status;
 }
 
@@ -241,20 +247,18 @@ static int read_times(engine_stepper *stepper, const struct slot *slot, engine_s
 /* A device goes on when communication failed, with figures that are worth nothing: the group tells. */
 static int wait_for(engine_stepper *stepper, const struct slot *slot, beton_error *err)
 {
-	const engine_stepper_options *options = &stepper->options;
+	const engine_rank *engine = stepper->engine;
 	beton_error lost = {0};
 	/* Only a synchronization of the stream reports what a synchronous device found. */
 	if (!stepper->asynchronous)
-		return stepper->api->stream_synchronize(options->stream, err);
-	if (options->arm)
-		options->arm(options->context, slot->what);
+		return stepper->api->stream_synchronize(engine->stream, err);
+	engine_arm(engine, slot->what, true);
 	int status = stepper->api->event_synchronize(slot->done, err);
-	if (stepper->reduces && dtrain_group_check(options->group, &lost) != BETON_OK) {
+	if (stepper->reduces && dtrain_group_check(stepper->options.group, &lost) != BETON_OK) {
 		*err = lost;
 		status = lost.code;
 	}
-	if (options->disarm)
-		options->disarm(options->context);
+	engine_disarm(engine);
 	return status;
 }
 

@@ -7,39 +7,18 @@
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 
-#include <beton/loader.h>
 #include <dtrain/ddp.h>
-#include <dtrain/optim.h>
 
-/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. The program fills that of
- * the loss (dtrain_graph_metric), the stepper the other. */
-enum {
-	ENGINE_FIGURE_LOSS = 0, /* of each rank: the mean over its batch */
-	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
-};
+#include "engine.h"
 
 typedef struct engine_stepper engine_stepper;
 
-/* What a step is made of; all of it must outlive the stepper. */
+/* What a step is made of besides the engine; all of it must outlive the stepper. */
 typedef struct engine_stepper_options {
-	dtrain_device *device;
-	dtrain_stream *stream;
-	dtrain_program *program; /* forward and backward */
-	dtrain_params *params;   /* those of the program */
 	dtrain_sgd *sgd;
-	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
-	dtrain_group *group;   /* of one rank, where there is no other */
+	dtrain_group *group; /* of one rank, where there is no other */
 	dtrain_ddp *ddp;
 	bool no_capture; /* put steps on the stream op by op, also where the device could replay them whole */
-	/* What the caller does, in the thread that calls the stepper. */
-	void *context;
-	/* Puts the batch's copies to the program's inputs on the stream. The batch stays until the step is settled. */
-	int (*feed)(void *context, const beton_batch *batch, beton_error *err);
-	/* Whether this rank was told to stop; NULL: it never is. */
-	bool (*is_told)(void *context);
-	/* This thread waits for the device from arm to disarm. what: of which step. Both may be NULL. */
-	void (*arm)(void *context, const char *what);
-	void (*disarm)(void *context);
 } engine_stepper_options;
 
 /* Of one step. Times in milliseconds; those of the device are 0 where it has no clock of its own. */
@@ -54,13 +33,17 @@ typedef struct engine_step_result {
 } engine_step_result;
 
 /* The options are copied. Errors: NO_MEMORY, those of the device. */
-int engine_stepper_open(const engine_stepper_options *options, engine_stepper **out, beton_error *err);
+int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
+			beton_error *err);
 /* Waits for steps that are under way. */
 void engine_stepper_close(engine_stepper **stepper);
 
 /* How many steps the caller may leave unsettled when it launches the next. */
 int engine_stepper_lag(const engine_stepper *stepper);
 int engine_stepper_pending(const engine_stepper *stepper);
+
+/* The first steps, which are unlike the others: put on the stream op by op, captured, replayed for the first time. */
+int engine_stepper_warm_up(const engine_stepper *stepper);
 
 /* Takes over the reference to the batch, also on failure. NULL: the step has what the inputs hold. number counts from
  * 0, for messages. */

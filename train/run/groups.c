@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "whiten.h"
 
 static uint8_t group_of(const run_options *options, const dtrain_param *param)
 {
-	if (run_whitens(options) && strcmp(param->name, RUN_WHITEN_BIAS) == 0)
-		return RUN_GROUP_WHITEN_BIAS;
+	const engine_job job = run_options_job(options);
+	double epochs;
+	const char *early = job.task->find_early(&job, &epochs);
+	if (early && strcmp(param->name, early) == 0)
+		return RUN_GROUP_EARLY;
 	return param->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
 }
 
@@ -21,7 +23,7 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
 				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay},
-				       [RUN_GROUP_WHITEN_BIAS] = {1, options->weight_decay}},
+				       [RUN_GROUP_EARLY] = {1, options->weight_decay}},
 			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
 	if (!out->of)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
@@ -39,7 +41,9 @@ void run_groups_free(run_groups *groups)
 int run_groups_step(const run_options *options, dtrain_sgd *sgd, int64_t steps_per_epoch, int64_t step,
 		    beton_error *err)
 {
-	if (!run_whitens(options) || (double)step < options->whiten_bias_epochs * (double)steps_per_epoch)
+	const engine_job job = run_options_job(options);
+	double epochs;
+	if (!job.task->find_early(&job, &epochs) || (double)step < epochs * (double)steps_per_epoch)
 		return BETON_OK;
-	return dtrain_sgd_set_group(sgd, RUN_GROUP_WHITEN_BIAS, 0, 0, err);
+	return dtrain_sgd_set_group(sgd, RUN_GROUP_EARLY, 0, 0, err);
 }

@@ -8,8 +8,8 @@
 
 enum {
 	RUN_GROUP_WEIGHTS = 0,
-	RUN_GROUP_BIASES = 1,      /* and batch norm's weights: parameters of one dimension */
-	RUN_GROUP_WHITEN_BIAS = 2, /* as weights, for a part of the run */
+	RUN_GROUP_BIASES = 1, /* and batch norm's weights: parameters of one dimension */
+	RUN_GROUP_EARLY = 2,  /* engine_task.find_early: as weights, for a part of the run */
 	RUN_GROUPS = 3,
 };
 

@@ -51,14 +51,13 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 
 static void print_start(const run_session *session)
 {
-	dtrain_device_caps caps = {0};
-	session->api->caps(session->device, &caps);
+	const run_facts *facts = session->facts;
 	printf("%s on %d rank%s, device %s (%s), %" PRId64 " samples, %" PRId64 " classes, %" PRId64
-	       " steps of %" PRId64 " picture%s, %" PRId64 " steps an epoch\n",
-	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s", session->api->name,
-	       caps.description, (int64_t)session->facts->train.samples, session->facts->classes,
-	       session->facts->total_steps, session->facts->global_batch, session->facts->global_batch == 1 ? "" : "s",
-	       session->facts->steps_per_epoch);
+	       " steps of %" PRId64 " %s%s, %" PRId64 " steps an epoch\n",
+	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s",
+	       session->engine.api->name, session->engine.caps.description, (int64_t)facts->data.train.samples,
+	       facts->data.classes, facts->total_steps, facts->global_batch, session->engine.job.task->sample,
+	       facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
 	fflush(stdout);
 }
 
@@ -67,7 +66,7 @@ static void tell_why_no_gpu(const run_session *session)
 {
 	dtrain_device *gpu = NULL;
 	beton_error why = {0};
-	if (strcmp(session->options->chosen.name, "auto") != 0 || strcmp(session->api->name, "cuda") == 0)
+	if (strcmp(session->options->chosen.name, "auto") != 0 || strcmp(session->engine.api->name, "cuda") == 0)
 		return;
 	int result = dtrain_device_open("cuda", NULL, &gpu, &why);
 	if (result != BETON_OK && result != BETON_NOT_FOUND)
@@ -79,7 +78,8 @@ static void tell_why_no_gpu(const run_session *session)
 static void tell_idle_cores(const run_session *session, const run_cores *cores)
 {
 	const run_options *options = session->options;
-	if (options->told_threads && options->compute_threads < cores->rank && strcmp(session->api->name, "cpu") == 0)
+	if (options->told_threads && options->compute_threads < cores->rank &&
+	    strcmp(session->engine.api->name, "cpu") == 0)
 		fprintf(stderr,
 			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, as OMP_NUM_THREADS says, "
 			"which torchrun sets to 1 where it is not set: --threads %d takes them all\n",
@@ -93,6 +93,7 @@ static int open_log(run_metrics *metrics, const run_session *session, beton_erro
 	const run_beginning beginning = {.resumed = session->resumed,
 					 .after_step = session->position.step,
 					 .total_steps = session->facts->total_steps,
+					 .task = session->engine.job.task,
 					 .world_size = session->world_size,
 					 .changes = saved ? saved->changes : NULL,
 					 .change_count = saved ? saved->change_count : 0};

@@ -84,7 +84,8 @@ static json_t *beginning_line(const run_beginning *beginning)
 
 int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning *beginning, beton_error *err)
 {
-	*metrics = (run_metrics){.fd = -1, .path = path, .total_steps = beginning->total_steps};
+	*metrics =
+		(run_metrics){.fd = -1, .path = path, .total_steps = beginning->total_steps, .task = beginning->task};
 	if (!path)
 		return BETON_OK;
 	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -103,12 +104,14 @@ static void check_print(run_metrics *metrics, int printed)
 	run_signals_stop(SIGPIPE);
 }
 
-static json_t *step_line(const run_step_metrics *step)
+static json_t *step_line(const engine_task *task, const run_step_metrics *step)
 {
-	json_t *line = json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "step", (json_int_t)step->step, "epoch",
-				 (json_int_t)step->epoch, "loss", step->loss, "lr", step->lr, "images_per_second",
-				 step->images_per_second, "data_wait_ms", step->data_wait_ms, "comm_exposed_ms",
-				 step->comm_exposed_ms);
+	char rate[64];
+	snprintf(rate, sizeof(rate), "%s_per_second", task->unit);
+	json_t *line =
+		json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "step", (json_int_t)step->step, "epoch",
+			  (json_int_t)step->epoch, "loss", step->loss, "lr", step->lr, rate, step->samples_per_second,
+			  "data_wait_ms", step->data_wait_ms, "comm_exposed_ms", step->comm_exposed_ms);
 	bool complete = line != NULL;
 	if (complete && step->asynchronous)
 		complete = json_object_set_new(line, "launch_ms", json_real(step->launch_ms)) == 0 &&
@@ -134,7 +137,7 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
 {
-	int result = metrics->fd >= 0 ? write_line(metrics, step_line(step), err) : BETON_OK;
+	int result = metrics->fd >= 0 ? write_line(metrics, step_line(metrics->task, step), err) : BETON_OK;
 	uint64_t now = bt_now_ns();
 	bool last = step->step == metrics->total_steps;
 	char device[128];
@@ -143,31 +146,50 @@ int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_e
 	metrics->printed_ns = now;
 	check_print(metrics,
 		    printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
-			   ": loss %.4f, lr %.4g, %.0f images/s, data wait %.1f ms, exposed communication %.1f ms%s\n",
-			   step->epoch, step->step, metrics->total_steps, step->loss, step->lr, step->images_per_second,
-			   step->data_wait_ms, step->comm_exposed_ms, device_text(step, device)));
+			   ": loss %.4f, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s\n",
+			   step->epoch, step->step, metrics->total_steps, step->loss, step->lr,
+			   step->samples_per_second, metrics->task->unit, step->data_wait_ms, step->comm_exposed_ms,
+			   device_text(step, device)));
 	return BETON_OK;
+}
+
+static json_t *evaluation_line(const engine_task *task, const run_evaluation *evaluation)
+{
+	json_t *line = json_pack("{s:I, s:I}", "epoch", (json_int_t)evaluation->epoch, "after_step",
+				 (json_int_t)evaluation->after_step);
+	json_t *rest = json_pack("{s:I, s:f, s:f}", "val_count", (json_int_t)evaluation->result.count, "train_seconds",
+				 evaluation->train_seconds, "val_seconds", evaluation->val_seconds);
+	bool complete = line && rest;
+	for (int i = 0; i < task->num_figures && complete; i++) {
+		char key[64];
+		snprintf(key, sizeof(key), "val_%s", task->figures[i].key);
+		complete = json_object_set_new(line, key, json_real(evaluation->result.figures[i])) == 0;
+	}
+	complete = complete && json_object_update(line, rest) == 0;
+	json_decref(rest);
+	if (complete)
+		return line;
+	json_decref(line);
+	return NULL;
 }
 
 int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err)
 {
-	int result = BETON_OK;
-	if (metrics->fd >= 0)
-		result = write_line(metrics,
-				    json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f}", "epoch",
-					      (json_int_t)evaluation->epoch, "after_step",
-					      (json_int_t)evaluation->after_step, "val_top1", evaluation->top1,
-					      "val_top5", evaluation->top5, "val_loss", evaluation->loss, "val_count",
-					      (json_int_t)evaluation->count, "train_seconds", evaluation->train_seconds,
-					      "val_seconds", evaluation->val_seconds),
-				    err);
+	const engine_task *task = metrics->task;
+	int64_t count = evaluation->result.count;
+	char figures[256] = "";
+	int result = metrics->fd >= 0 ? write_line(metrics, evaluation_line(task, evaluation), err) : BETON_OK;
+	for (int i = 0; i < task->num_figures; i++) {
+		const engine_figure *figure = &task->figures[i];
+		double value = evaluation->result.figures[i];
+		bt_append(figures, sizeof(figures), figure->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
+			  figure->name, figure->share ? 100 * value : value);
+	}
 	if (result == BETON_OK)
-		check_print(metrics,
-			    printf("epoch %" PRId64 ": validation top-1 %.2f %%, top-5 %.2f %%, loss %.4f (%" PRId64
-				   " picture%s); %.1f s of training, %.1f s of evaluation\n",
-				   evaluation->epoch, 100 * evaluation->top1, 100 * evaluation->top5, evaluation->loss,
-				   evaluation->count, evaluation->count == 1 ? "" : "s", evaluation->train_seconds,
-				   evaluation->val_seconds));
+		check_print(metrics, printf("epoch %" PRId64 ": validation%s (%" PRId64
+					    " %s%s); %.1f s of training, %.1f s of evaluation\n",
+					    evaluation->epoch, figures, count, task->sample, count == 1 ? "" : "s",
+					    evaluation->train_seconds, evaluation->val_seconds));
 	return result;
 }
 

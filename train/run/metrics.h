@@ -7,9 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <beton/loader.h>
-
 #include "clock.h"
+#include "engine/evaluate.h"
 
 /* steps and epochs count from 1. */
 typedef struct run_step_metrics {
@@ -17,7 +16,7 @@ typedef struct run_step_metrics {
 	int64_t epoch;
 	double loss; /* mean over the global batch */
 	double lr;
-	double images_per_second; /* of all ranks */
+	double samples_per_second; /* of all ranks */
 	double data_wait_ms;
 	double comm_exposed_ms;
 	bool asynchronous;  /* the device works while this process goes on: the figures that follow */
@@ -29,10 +28,7 @@ typedef struct run_step_metrics {
 typedef struct run_evaluation {
 	int64_t epoch;
 	int64_t after_step;
-	double top1; /* 0 .. 1 */
-	double top5;
-	double loss;
-	int64_t count;
+	engine_evaluation result;
 	/* Of this process: training up to here, without evaluations, and this evaluation. */
 	double train_seconds;
 	double val_seconds;
@@ -53,7 +49,8 @@ typedef struct run_epoch_metrics {
 } run_epoch_metrics;
 
 typedef struct run_metrics {
-	int fd; /* -1: no log file */
+	const engine_task *task; /* what names there are for the figures */
+	int fd;                  /* -1: no log file */
 	const char *path;
 	uint64_t printed_ns;
 	uint64_t epoch_printed_ns;
@@ -66,6 +63,7 @@ typedef struct run_beginning {
 	bool resumed;
 	int64_t after_step; /* of a run that is resumed */
 	int64_t total_steps;
+	const engine_task *task;
 	int world_size;
 	char *const *changes; /* of options; NULL when there are none */
 	int change_count;

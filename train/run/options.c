@@ -112,7 +112,8 @@ static int read_data_weights(run_options *options, beton_error *err)
 
 int run_options_check(run_options *options, beton_error *err)
 {
-	const char *problem = find_order_problem(options);
+	const engine_job job = run_options_job(options);
+	const char *problem = find_order_problem(options), *of_task;
 	if (options->data.count == 0)
 		problem = "--data is missing";
 	else if (!options->model)
@@ -123,20 +124,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
 	else if (options->initial_lr > 0 && !has_warmup(options))
 		problem = "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
-	else if (options->crop_scale[0] > options->crop_scale[1])
-		problem = "--crop-scale: MIN is above MAX";
-	else if (options->crop_ratio[0] > options->crop_ratio[1])
-		problem = "--crop-ratio: MIN is above MAX";
-	else if (options->translate >= options->image_size)
-		problem = "--translate is not below --image-size";
-	else if (options->flip_mode == BETON_FLIP_ALTERNATE && options->flip == 0)
-		problem = "--flip-mode alternate needs a --flip above 0";
-	else if (options->cutout > options->image_size)
-		problem = "--cutout is above --image-size";
-	else if (options->tta != RUN_TTA_NONE && !options->val)
-		problem = "--tta needs --val";
-	else if (options->tta == RUN_TTA_FLIP_SHIFT && options->image_size < 2)
-		problem = "--tta flip-shift needs an --image-size above 1";
+	else if ((of_task = job.task->find_problem(&job, options->val != NULL)) != NULL)
+		problem = of_task;
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (options->checkpoint_every && !options->checkpoint)
@@ -272,10 +261,10 @@ void run_options_drop_void(run_options *options)
 		options->initial_lr = 0;
 	if (options->momentum == 0 && !is_given(options, "nesterov"))
 		options->nesterov = false;
-	if (options->flip == 0 && !is_given(options, "flip-mode"))
-		options->flip_mode = BETON_FLIP_RANDOM;
+	if (options->vision.flip == 0 && !is_given(options, "flip-mode"))
+		options->vision.flip_mode = BETON_FLIP_RANDOM;
 	if (!options->val && !is_given(options, "tta"))
-		options->tta = RUN_TTA_NONE;
+		options->vision.tta = VISION_TTA_NONE;
 	drop_void_order(options);
 }
 

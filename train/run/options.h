@@ -10,6 +10,8 @@
 #include <dtrain/optim.h>
 
 #include "device_choice.h"
+#include "engine/engine.h"
+#include "engine/vision/vision.h"
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
@@ -20,13 +22,6 @@ typedef enum run_resume_mode {
 	RUN_RESUME_YES = 1,
 	RUN_RESUME_AUTO = 2, /* where there is a checkpoint */
 } run_resume_mode;
-
-typedef enum run_precision {
-	RUN_PRECISION_F32 = 0,
-	RUN_PRECISION_TF32 = 1,
-	RUN_PRECISION_BF16 = 2,
-	RUN_PRECISION_FP16 = 3,
-} run_precision;
 
 typedef enum run_order {
 	RUN_ORDER_SEQUENTIAL = 0,
@@ -46,19 +41,6 @@ typedef enum run_engine {
 	RUN_ENGINE_THREADS = 2,
 	RUN_ENGINE_URING = 3,
 } run_engine;
-
-typedef enum run_fill {
-	RUN_FILL_MEAN = 0,
-	RUN_FILL_REFLECT = 1,
-} run_fill;
-
-typedef enum run_tta {
-	RUN_TTA_NONE = 0,
-	RUN_TTA_FLIP = 1, /* the mirror image's logits are added */
-	/* The mean of both sides of the picture, and that of both sides of it moved by a pixel along both axes, either
-	 * way: half of each. */
-	RUN_TTA_FLIP_SHIFT = 2,
-} run_tta;
 
 #define RUN_FILES_MAX 64
 
@@ -89,7 +71,7 @@ typedef struct run_options {
 	run_device_choice chosen;
 	const char *log;
 	const char *checkpoint;
-	int precision; /* run_precision */
+	int precision; /* engine_precision */
 	int64_t world_size;
 	int64_t master_port;   /* 0 = the system chooses */
 	const char *interface; /* NULL: not given */
@@ -97,8 +79,7 @@ typedef struct run_options {
 	double epochs;
 	int64_t steps;
 	int64_t batch_size; /* per rank */
-	int64_t image_size;
-	int64_t classes; /* 0 = from the data */
+	int64_t classes;    /* 0 = from the data */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
@@ -110,7 +91,6 @@ typedef struct run_options {
 	double bias_lr_scale;
 	double label_smoothing;
 	int schedule; /* dtrain_schedule_kind */
-	double whiten_bias_epochs;
 	double warmup_epochs;
 	int64_t warmup_steps;
 	double warmup_share;     /* of all steps */
@@ -127,18 +107,7 @@ typedef struct run_options {
 	int64_t memory_limit; /* bytes; 0: none */
 	int64_t max_pixels;   /* 0: the loader's default */
 	double bucket_mb;     /* MiB; 0: the library's buckets */
-	int crop;             /* beton_crop */
-	double crop_scale[2];
-	double crop_ratio[2];
-	double val_ratio;
-	double flip;
-	int flip_mode;      /* beton_flip_mode */
-	int64_t translate;  /* pixels */
-	int translate_fill; /* run_fill */
-	int64_t cutout;     /* pixels */
-	int tta;            /* run_tta */
-	double mean[3];
-	double std[3];
+	vision_options vision;
 	int64_t val_every; /* epochs */
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
@@ -181,6 +150,17 @@ int run_options_to_json(const run_options *options, char **out, beton_error *err
 /* Those of `other`, as run_options_to_json made them, must be the same where all ranks need the same. MISMATCH: the
  * message names the first that is not, and both values. */
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
+
+/* What the engine is asked for; options must outlive it. */
+static inline engine_job run_options_job(const run_options *options)
+{
+	return (engine_job){.task = &vision_task,
+			    .options = &options->vision,
+			    .model = options->model,
+			    .batch_size = options->batch_size,
+			    .classes = options->classes,
+			    .label_smoothing = options->label_smoothing};
+}
 
 void run_options_free(run_options *options);
 

@@ -212,7 +212,7 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 	return BETON_OK;
 }
 
-/* A step takes as many pictures as before, whatever ranks there are, unless somebody wants it otherwise. */
+/* A step takes as many samples as before, whatever ranks there are, unless somebody wants it otherwise. */
 static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
 	int64_t all = (int64_t)position->batch_size * position->world_size;
@@ -221,8 +221,8 @@ static int share_batch(run_options *options, const run_position *position, beton
 		return BETON_OK;
 	if (all % options->world_size != 0)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: a step takes %" PRId64 " pictures, which %" PRId64 " ranks cannot share evenly",
-			       options->saved->path, all, options->world_size);
+			       "%s: a step takes %" PRId64 " %ss, which %" PRId64 " ranks cannot share evenly",
+			       options->saved->path, all, run_options_job(options).task->sample, options->world_size);
 	options->batch_size = all / options->world_size;
 	return BETON_OK;
 }

@@ -17,10 +17,10 @@ static const char *const schedules[] = {
 	NULL,
 };
 static const char *const precisions[] = {
-	[RUN_PRECISION_F32] = "f32",
-	[RUN_PRECISION_TF32] = "tf32",
-	[RUN_PRECISION_BF16] = "bf16",
-	[RUN_PRECISION_FP16] = "fp16",
+	[ENGINE_PRECISION_F32] = "f32",
+	[ENGINE_PRECISION_TF32] = "tf32",
+	[ENGINE_PRECISION_BF16] = "bf16",
+	[ENGINE_PRECISION_FP16] = "fp16",
 	NULL,
 };
 static const char *const orders[] = {
@@ -54,14 +54,14 @@ static const char *const flip_modes[] = {
 	NULL,
 };
 static const char *const fills[] = {
-	[RUN_FILL_MEAN] = "mean",
-	[RUN_FILL_REFLECT] = "reflect",
+	[VISION_FILL_MEAN] = "mean",
+	[VISION_FILL_REFLECT] = "reflect",
 	NULL,
 };
 static const char *const ttas[] = {
-	[RUN_TTA_NONE] = "none",
-	[RUN_TTA_FLIP] = "flip",
-	[RUN_TTA_FLIP_SHIFT] = "flip-shift",
+	[VISION_TTA_NONE] = "none",
+	[VISION_TTA_FLIP] = "flip",
+	[VISION_TTA_FLIP_SHIFT] = "flip-shift",
 	NULL,
 };
 static const char *const flags[] = {"no", "yes", NULL};
@@ -136,7 +136,7 @@ const option_row run_rows[] = {
 	     .name_at = dtrain_model_name),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
 	      "classes of the model (default: the data's highest label + 1)", NULL),
-	WHOLE("image-size", TOLD, image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),
+	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),
 
 	GROUP("Length", NULL),
 	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL,
@@ -219,7 +219,7 @@ const option_row run_rows[] = {
 	      "after every N steps they become d times slow + (1 - d) times weights, and training goes on from "
 	      "there; after the last step the slow weights are what is left. The factor d is 0.95 to the power of N, "
 	      "times the cube of the part of the steps that is done."),
-	REALS("whiten-bias-epochs", TOLD, whiten_bias_epochs, "X", 1, 0, 1e6, "3",
+	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
 	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
 	SEED("seed", FIXED, seed, "N", "0", "of weights, order and augmentation", NULL),
@@ -263,37 +263,38 @@ const option_row run_rows[] = {
 	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
 
 	GROUP("Pictures", NULL),
-	CHOICE("crop", TOLD, crop, "NAME", crops, "random", "%s, in training",
+	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s, in training",
 	       "`random` is random-resized-crop, `none` the whole picture."),
-	REALS("crop-scale", TOLD, crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1", "random crop's share of the area", NULL),
-	REALS("crop-ratio", TOLD, crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "0.75,1.3333333333333333",
+	REALS("crop-scale", TOLD, vision.crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1", "random crop's share of the area",
+	      NULL),
+	REALS("crop-ratio", TOLD, vision.crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "0.75,1.3333333333333333",
 	      "random crop's width / height", NULL),
-	REALS("flip", TOLD, flip, "P", 1, 0, 1, "0.5", "chance of a left-right flip in training", NULL),
-	CHOICE("flip-mode", TOLD, flip_mode, "NAME", flip_modes, "random",
+	REALS("flip", TOLD, vision.flip, "P", 1, 0, 1, "0.5", "chance of a left-right flip in training", NULL),
+	CHOICE("flip-mode", TOLD, vision.flip_mode, "NAME", flip_modes, "random",
 	       "random, or alternate: every picture's other side in every other epoch",
 	       "With `random` it is drawn for each epoch anew. With `alternate` it is drawn once for each picture: "
 	       "those drawn are flipped in the first epoch, the third, and so on, the others in those between, so "
 	       "that two epochs show every picture from both sides."),
-	WHOLE("translate", TOLD, translate, "N", 0, 4096, "0", "moves training pictures by up to N pixels",
+	WHOLE("translate", TOLD, vision.translate, "N", 0, 4096, "0", "moves training pictures by up to N pixels",
 	      "In both directions, every place being equally likely."),
-	CHOICE("translate-fill", TOLD, translate_fill, "NAME", fills, "mean",
+	CHOICE("translate-fill", TOLD, vision.translate_fill, "NAME", fills, "mean",
 	       "what a move uncovers: the mean, or reflect, the picture mirrored",
 	       "`mean` is --mean without its decimals; `reflect` is what lies on the other side of the picture's "
 	       "edge."),
-	WHOLE("cutout", TOLD, cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
+	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
 	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
-	REALS("val-ratio", TOLD, val_ratio, "X", 1, 1e-6, 1, "0.875",
+	REALS("val-ratio", TOLD, vision.val_ratio, "X", 1, 1e-6, 1, "0.875",
 	      "validation's centre crop: share of the shorter side",
 	      "Training pictures are cut in the same way with --crop `center`."),
-	CHOICE("tta", TOLD, tta, "NAME", ttas, "none",
+	CHOICE("tta", TOLD, vision.tta, "NAME", ttas, "none",
 	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved)",
 	       "With `flip` the logits of a validation picture and those of its mirror image are added, before its "
 	       "class and loss are computed. With `flip-shift` they are computed of a mean: half of it is the mean "
 	       "of these two, half of it that of four others, the picture moved by one pixel to the lower right and "
 	       "to the upper left (its edges being mirrored), and the mirror images of these."),
-	REALS("mean", TOLD, mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53", "subtracted, on the scale 0..255",
-	      "The default is ImageNet's."),
-	REALS("std", TOLD, std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375", "then divided by",
+	REALS("mean", TOLD, vision.mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53",
+	      "subtracted, on the scale 0..255", "The default is ImageNet's."),
+	REALS("std", TOLD, vision.std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375", "then divided by",
 	      "The default is ImageNet's."),
 
 	GROUP("Output", NULL),

@@ -4,150 +4,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include <dtrain/model.h>
-
-#include "class_names.h"
 #include "common/system.h"
 #include "loading.h"
 #include "order_input.h"
-#include "whiten.h"
 
-#define CLASSES_MAX 1000000
 #define LOG_LINE_MAX (1 << 20)
-
-/* The field called `name`, if it has that type, else the first field of the type; -1: none. */
-static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
-{
-	int index = beton_reader_find_field(reader, name);
-	if (index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == type)
-		return index;
-	return beton_reader_find_type(reader, type);
-}
-
-/* What is found in one file, and not needed any longer than the checks. */
-struct labels {
-	int64_t limit; /* they must lie in 0 .. limit - 1 */
-	int64_t highest;
-	bool *used; /* [limit], or NULL: nobody wants to know */
-	json_t *names;
-};
-
-static int read_labels(const beton_reader *reader, uint32_t field, struct labels *labels, beton_error *err)
-{
-	const char *path = beton_reader_path(reader);
-	uint64_t samples = beton_reader_info(reader)->num_samples;
-	labels->highest = -1;
-	for (uint64_t sample = 0; sample < samples; sample++) {
-		beton_value value;
-		int result = beton_reader_value(reader, sample, field, &value, err);
-		if (result != BETON_OK) {
-			bt_prefix(err, "%s", path);
-			return result;
-		}
-		if (value.integer < 0 || value.integer >= labels->limit)
-			return bt_fail_sample(err, BETON_MISMATCH, (int64_t)sample,
-					      "%s: sample %" PRIu64 " has label %" PRId64
-					      ", outside the model's classes 0 .. %" PRId64,
-					      path, sample, value.integer, labels->limit - 1);
-		if (value.integer > labels->highest)
-			labels->highest = value.integer;
-		if (labels->used)
-			labels->used[value.integer] = true;
-	}
-	return BETON_OK;
-}
-
-static int read_dataset(const char *path, run_dataset *out, struct labels *labels, beton_error *err)
-{
-	beton_reader *reader = NULL;
-	int result = beton_reader_open(&reader, path, err);
-	if (result != BETON_OK)
-		return result;
-	int image = find_field(reader, "image", BETON_FIELD_IMAGE);
-	int label = find_field(reader, "label", BETON_FIELD_INT);
-	out->samples = beton_reader_info(reader)->num_samples;
-	if (image < 0 || label < 0) {
-		result = bt_fail(err, BETON_NOT_FOUND, "%s: has no %s field", path,
-				 image < 0 ? "picture" : "integer (label)");
-	} else if (out->samples == 0) {
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", path);
-	} else {
-		memcpy(out->image_field, beton_reader_field(reader, (uint32_t)image)->name, sizeof(out->image_field));
-		memcpy(out->label_field, beton_reader_field(reader, (uint32_t)label)->name, sizeof(out->label_field));
-		result = read_labels(reader, (uint32_t)label, labels, err);
-	}
-	if (result == BETON_OK)
-		result = beton_reader_fingerprint(reader, &out->fingerprint, err);
-	if (result == BETON_OK)
-		result = run_class_names_load(reader, &labels->names, err);
-	if (result == BETON_OK)
-		result = run_class_names_hash(labels->names, &out->class_names, err);
-	beton_reader_close(&reader);
-	return result;
-}
-
-static int read_val(const run_options *options, const json_t *names, run_facts *out, beton_error *err)
-{
-	struct labels labels = {.limit = out->classes, .used = calloc((size_t)out->classes, sizeof(bool))};
-	int result = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
-	if (result == BETON_OK)
-		result = read_dataset(options->val, &out->val, &labels, err);
-	if (result == BETON_OK)
-		result = run_class_names_compare(options->data.paths[0], names, options->val, labels.names, labels.used,
-						 labels.limit, err);
-	json_decref(labels.names);
-	free(labels.used);
-	return result;
-}
-
-static int add_dataset(const run_options *options, int index, run_dataset *out, struct labels *labels, beton_error *err)
-{
-	const char *path = options->data.paths[index];
-	struct labels found = {.limit = labels->limit};
-	run_dataset dataset = {0};
-	int result = read_dataset(path, &dataset, &found, err);
-	if (result == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
-		result = bt_fail(err, BETON_MISMATCH,
-				 "--data: %s has other names for its classes than the files before it", path);
-	if (result == BETON_OK && !labels->names) {
-		labels->names = json_incref(found.names);
-		out->class_names = dataset.class_names;
-	}
-	json_decref(found.names);
-	if (result != BETON_OK)
-		return result;
-	if (index == 0) {
-		memcpy(out->image_field, dataset.image_field, sizeof(out->image_field));
-		memcpy(out->label_field, dataset.label_field, sizeof(out->label_field));
-	}
-	out->samples += dataset.samples;
-	out->fingerprint =
-		index ? XXH3_64bits_withSeed(&dataset.fingerprint, sizeof(dataset.fingerprint), out->fingerprint)
-		      : dataset.fingerprint;
-	labels->highest = found.highest > labels->highest ? found.highest : labels->highest;
-	return BETON_OK;
-}
-
-static int read_datasets(const run_options *options, run_facts *out, beton_error *err)
-{
-	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX, .highest = -1};
-	int result = BETON_OK;
-	for (int i = 0; i < options->data.count && result == BETON_OK; i++)
-		result = add_dataset(options, i, &out->train, &labels, err);
-	out->classes = options->classes ? options->classes : labels.highest + 1;
-	if (result == BETON_OK && options->val)
-		result = read_val(options, labels.names, out, err);
-	json_decref(labels.names);
-	return result;
-}
 
 /* What a resumed run must have again, and how long an epoch is. */
 static int read_order(const run_options *options, int world_size, run_facts *out, beton_error *err)
@@ -155,37 +24,10 @@ static int read_order(const run_options *options, int world_size, run_facts *out
 	run_order_input input;
 	int result = run_order_input_read(options, &input, err);
 	if (result == BETON_OK)
-		out->train.fingerprint = run_order_input_hash(&input, out->train.fingerprint);
+		out->data.train.fingerprint = run_order_input_hash(&input, out->data.train.fingerprint);
 	if (result == BETON_OK)
 		result = run_loading_epoch_length(options, out, &input, world_size, &out->epoch_length, err);
 	run_order_input_free(&input);
-	return result;
-}
-
-/* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
-static int check_model(const run_options *options, int64_t classes, beton_error *err)
-{
-	dtrain_device_options device_options = {.struct_size = sizeof(device_options), .threads = 1};
-	dtrain_device *device = NULL;
-	dtrain_params *params = NULL;
-	dtrain_graph *graph = NULL;
-	int result = dtrain_device_open("ref", &device_options, &device, err);
-	if (result == BETON_OK)
-		result = dtrain_params_create(device, DTRAIN_F32, &params, err);
-	if (result == BETON_OK)
-		result = dtrain_graph_create(params, false, &graph, err);
-	if (result == BETON_OK) {
-		dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){1, 3, options->image_size, options->image_size});
-		dtrain_tensor image = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
-		dtrain_program *program = NULL;
-		/* A graph with an error reports it when compiled. */
-		if (dtrain_model_build(graph, options->model, image, classes) < 0)
-			result = dtrain_graph_compile(&graph, &program, err);
-		dtrain_program_destroy(&program);
-	}
-	dtrain_graph_destroy(&graph);
-	dtrain_params_destroy(&params);
-	dtrain_device_close(&device);
 	return result;
 }
 
@@ -243,10 +85,12 @@ static int check_world(int world_size, beton_error *err)
 
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
+	const engine_job job = run_options_job(options);
 	*out = (run_facts){0};
 	int result = check_world(world_size, err);
 	if (result == BETON_OK)
-		result = read_datasets(options, out, err);
+		result = job.task->read_data(&job, options->data.paths, options->data.count, options->val, &out->data,
+					     err);
 	if (result == BETON_OK)
 		result = read_order(options, world_size, out, err);
 	if (result == BETON_OK)
@@ -254,10 +98,7 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 	if (result == BETON_OK)
 		result = check_length(options, out, err);
 	if (result == BETON_OK)
-		result = check_model(options, out->classes, err);
-	/* A checkpoint has the layer that would be computed. */
-	if (result == BETON_OK && run_whitens(options) && !options->resuming)
-		result = vision_whiten_check(err);
+		result = job.task->check(&job, &out->data, !options->resuming, err);
 	return result;
 }
 

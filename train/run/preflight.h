@@ -9,18 +9,8 @@
 
 #include "options.h"
 
-typedef struct run_dataset {
-	uint64_t samples;     /* of all its files */
-	uint64_t fingerprint; /* with what the order of the samples is made of */
-	uint64_t class_names; /* run_class_names_hash */
-	char image_field[BETON_NAME_MAX + 1];
-	char label_field[BETON_NAME_MAX + 1];
-} run_dataset;
-
 typedef struct run_facts {
-	run_dataset train;
-	run_dataset val; /* samples 0: none */
-	int64_t classes;
+	engine_data data;      /* the fingerprint with what the order of the samples is made of */
 	uint64_t epoch_length; /* positions; without options that say otherwise, as many as samples */
 	int64_t global_batch;
 	int64_t steps_per_epoch;
@@ -28,8 +18,8 @@ typedef struct run_facts {
 	int64_t warmup_steps;
 } run_facts;
 
-/* Opens the data files and reads their labels, and checks model, device and lengths. The same on every rank. Errors
- * name the file or the option. */
+/* Has the task read what it needs to know of the data files, and checks model and lengths. The same on every rank.
+ * Errors name the file or the option. */
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
 
 /* For the launcher or rank 0 alone. Checks that --log can be written. */

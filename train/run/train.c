@@ -10,9 +10,9 @@
 #include "busy.h"
 #include "clock.h"
 #include "common/system.h"
-#include "evaluate.h"
-#include "groups.h"
+#include "engine/evaluate.h"
 #include "engine/stepper.h"
+#include "groups.h"
 #include "told.h"
 
 /* What is measured of an epoch, or of the part that is done of it here. */
@@ -61,7 +61,7 @@ static int look_ahead(struct training *training, beton_error *err)
 		return BETON_OK;
 	double weight = dtrain_lookahead_weight(session->options->lookahead, training->launched.step,
 						session->facts->total_steps);
-	return weight < 0 ? BETON_OK : dtrain_lookahead_step(session->lookahead, weight, session->stream, err);
+	return weight < 0 ? BETON_OK : dtrain_lookahead_step(session->lookahead, weight, session->engine.stream, err);
 }
 
 static int launch_step(struct training *training, beton_error *err)
@@ -94,7 +94,7 @@ static void account_step(struct training *training, const engine_step_result *re
 {
 	run_session *session = training->session;
 	double took_ms = milliseconds(bt_now_ns() - training->step_began_ns);
-	double busy_ms = session->staged ? result->device_ms : result->launch_ms;
+	double busy_ms = session->engine.staged ? result->device_ms : result->launch_ms;
 	double idle_ms = took_ms > busy_ms ? took_ms - busy_ms : 0;
 	run_clock_add_step(&training->epoch.clock, training->waited_ms < idle_ms ? training->waited_ms : idle_ms,
 			   busy_ms - result->exposed_ms, result->exposed_ms);
@@ -112,10 +112,10 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,
 				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
-				 .images_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
+				 .samples_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
 				 .data_wait_ms = result->data_wait_ms,
 				 .comm_exposed_ms = result->exposed_ms,
-				 .asynchronous = session->staged,
+				 .asynchronous = session->engine.staged,
 				 .launch_ms = result->launch_ms,
 				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
 				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE]};
@@ -128,11 +128,9 @@ static int log_step(struct training *training, const engine_step_result *result,
 /* One rank speaks for its machine. */
 static void watch_cores(struct training *training)
 {
-	dtrain_device_caps caps = {0};
 	const run_session *session = training->session;
-	session->api->caps(session->device, &caps);
-	if (session->local_rank == 0 && caps.host_memory)
-		run_busy_start(&training->busy, caps.threads);
+	if (session->local_rank == 0 && !session->engine.staged)
+		run_busy_start(&training->busy, session->engine.caps.threads);
 }
 
 static void tell_of_busy_cores(struct training *training)
@@ -168,7 +166,8 @@ static int drain(struct training *training, beton_error *err)
 	int result = BETON_OK;
 	while (result == BETON_OK && engine_stepper_pending(training->stepper))
 		result = settle_step(training, err);
-	return result == BETON_OK ? run_session_synchronize(training->session, "the end of the steps", err) : result;
+	return result == BETON_OK ? engine_synchronize(&training->session->engine, "the end of the steps", err)
+				  : result;
 }
 
 static int save(struct training *training, beton_error *err)
@@ -242,14 +241,19 @@ static int evaluate(struct training *training, beton_error *err)
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
 	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .after_step = session->position.step};
-	if (!session->val.program || (!last && evaluation.epoch % session->options->val_every != 0))
+	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
 	/* A finished run that is resumed stands before an epoch that it never began. */
 	if (session->position.position == 0 && session->position.epoch > 0)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	uint64_t began = bt_now_ns();
-	int result = run_evaluate(session, &evaluation, &training->stop, err);
+	int result = run_session_sync_buffers(session, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "evaluation");
+	else
+		result = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
+					 &training->stop, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
@@ -269,7 +273,7 @@ static void close_epoch(run_session *session)
 static int begin_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
-	int buckets = session->staged ? 0 : dtrain_ddp_bucket_count(session->ddp);
+	int buckets = session->engine.staged ? 0 : dtrain_ddp_bucket_count(session->ddp);
 	struct epoch *epoch = &training->epoch;
 	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets + 1, sizeof(*epoch->bucket_ms))))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an epoch's figures");
@@ -336,54 +340,12 @@ static int train_epoch(struct training *training, beton_error *err)
 	return result == BETON_OK ? end_epoch(training, err) : result;
 }
 
-static int feed_batch(void *context, const beton_batch *batch, beton_error *err)
-{
-	run_session *session = context;
-	return run_session_feed(session, &session->train, batch, &session->facts->train, 0, err);
-}
-
-static bool is_told(void *context)
-{
-	return run_session_is_told(context);
-}
-
-static void arm(void *context, const char *what)
-{
-	const run_session *session = context;
-	run_watchdog_arm(session->watchdog, what, (int)(session->options->timeout * 1000));
-}
-
-static void disarm(void *context)
-{
-	const run_session *session = context;
-	run_watchdog_disarm(session->watchdog);
-}
-
-static int open_stepper(run_session *session, engine_stepper **out, beton_error *err)
-{
-	const engine_stepper_options options = {.device = session->device,
-						.stream = session->stream,
-						.program = session->train.program,
-						.params = session->params,
-						.sgd = session->sgd,
-						.scaler = session->scaler,
-						.group = session->group,
-						.ddp = session->ddp,
-						.no_capture = session->options->no_capture,
-						.context = session,
-						.feed = feed_batch,
-						.is_told = is_told,
-						.arm = arm,
-						.disarm = disarm};
-	return engine_stepper_open(&options, out, err);
-}
-
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
 {
 	const run_options *options = session->options;
 	struct training training = {.session = session,
 				    .metrics = metrics,
-				    .trained_ns = session->whitened_ns,
+				    .trained_ns = session->prepared_ns,
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
@@ -392,7 +354,9 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .final_lr = options->final_lr,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
-	int result = open_stepper(session, &training.stepper, err);
+	const engine_stepper_options stepper = {
+		.sgd = session->sgd, .group = session->group, .ddp = session->ddp, .no_capture = options->no_capture};
+	int result = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
 	if (result != BETON_OK)
 		return result;
 	watch_cores(&training);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "whiten.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/system.h"
-#include "loading.h"
+#include "common/error.h"
+#include "parts.h"
+#include "whiten_filters.h"
+
+#define WEIGHT "0.weight"
+#define BIAS "0.bias"
 
 enum { PICTURES = 5000, BATCH = 64, PATCH = VISION_WHITEN_PATCH, SIDE = VISION_WHITEN_SIDE };
 
@@ -36,7 +38,7 @@ static int add_batch(const beton_batch_call *call)
 {
 	const struct sums *sums = call->context;
 	const beton_batch *batch = call->batch;
-	const beton_tensor *tensor = run_find_tensor(batch, sums->field, BETON_FLOAT32);
+	const beton_tensor *tensor = engine_find_tensor(batch, sums->field, BETON_FLOAT32);
 	if (!tensor)
 		return 1;
 	int64_t height = tensor->shape[2], width = tensor->shape[3];
@@ -46,11 +48,10 @@ static int add_batch(const beton_batch_call *call)
 	return 0;
 }
 
-static int open_loader(const run_session *session, struct sums *sums, const uint64_t *indices, uint64_t count,
-		       beton_loader **out, beton_error *err)
+static int open_loader(const engine_rank *engine, const engine_files *files, struct sums *sums, const uint64_t *indices,
+		       uint64_t count, beton_loader **out, beton_error *err)
 {
-	const run_options *options = session->options;
-	const char *fields[] = {session->facts->train.image_field};
+	const vision_options *options = vision_options_of(&engine->job);
 	beton_batch_operation add;
 	beton_loader_options loader;
 	beton_loader_options_init(&loader);
@@ -58,10 +59,9 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 	add.apply = add_batch;
 	add.context = sums;
 	loader.batch_size = BATCH;
-	run_loading_set_reading(options, &loader);
 	loader.indices = indices;
 	loader.num_indices = count;
-	loader.fields = fields;
+	loader.fields = &sums->field;
 	loader.num_fields = 1;
 	loader.batch_operations = &add;
 	loader.num_batch_operations = 1;
@@ -71,19 +71,16 @@ static int open_loader(const run_session *session, struct sums *sums, const uint
 	loader.image.center_ratio = options->val_ratio;
 	loader.image.dtype = BETON_FLOAT32;
 	loader.image.layout = BETON_NCHW;
-	loader.image.normalize = true;
-	for (int channel = 0; channel < 3; channel++) {
-		loader.image.mean[channel] = (float)options->mean[channel];
-		loader.image.std[channel] = (float)options->std[channel];
-	}
-	return run_loading_open_data(options, false, &loader, out, err);
+	vision_normalize(options, &loader.image);
+	return files->open(files->context, &loader, out, err);
 }
 
 /* The sums over `count` pictures: of a file that is sorted by class, as folders make it, the first would be of one. */
-static int sum_patches(const run_session *session, uint64_t count, double total[PATCH * PATCH], beton_error *err)
+static int sum_patches(const engine_rank *engine, const engine_files *files, uint64_t count,
+		       double total[PATCH * PATCH], beton_error *err)
 {
-	struct sums sums = {.field = session->facts->train.image_field};
-	uint64_t indices[PICTURES], batches = (count + BATCH - 1) / BATCH, samples = session->facts->train.samples;
+	struct sums sums = {.field = engine->data->train.fields[VISION_IMAGE]};
+	uint64_t indices[PICTURES], batches = (count + BATCH - 1) / BATCH, samples = engine->data->train.samples;
 	beton_loader *loader = NULL;
 	beton_iterator *iterator = NULL;
 	for (uint64_t i = 0; i < count; i++)
@@ -91,12 +88,12 @@ static int sum_patches(const run_session *session, uint64_t count, double total[
 	sums.of_batch = calloc(batches, sizeof(*sums.of_batch));
 	if (!sums.of_batch)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
-	int result = open_loader(session, &sums, indices, count, &loader, err);
-	if (result == BETON_OK)
-		result = beton_iterator_open(&iterator, loader, 0, 0, err);
-	while (result == BETON_OK) {
+	int status = open_loader(engine, files, &sums, indices, count, &loader, err);
+	if (status == BETON_OK)
+		status = beton_iterator_open(&iterator, loader, 0, 0, err);
+	while (status == BETON_OK) {
 		beton_batch *batch = NULL;
-		result = beton_iterator_next(iterator, &batch, -1, err);
+		status = beton_iterator_next(iterator, &batch, -1, err);
 		beton_batch_release(&batch);
 	}
 	beton_iterator_close(&iterator);
@@ -106,33 +103,46 @@ static int sum_patches(const run_session *session, uint64_t count, double total[
 		for (int k = 0; k < PATCH * PATCH; k++)
 			total[k] += sums.of_batch[i][k];
 	free(sums.of_batch);
-	return result == BETON_END ? BETON_OK : result;
+	return status == BETON_END ? BETON_OK : status;
 }
 
-static void *find_weight(const run_session *session)
+static void *find_weight(const engine_rank *engine)
 {
-	for (int i = 0; i < dtrain_params_buffer_count(session->params); i++) {
-		const dtrain_buffer *buffer = dtrain_params_buffer_at(session->params, i);
-		if (strcmp(buffer->name, RUN_WHITEN_WEIGHT) == 0)
+	for (int i = 0; i < dtrain_params_buffer_count(engine->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(engine->params, i);
+		if (strcmp(buffer->name, WEIGHT) == 0)
 			return buffer->data;
 	}
 	return NULL;
 }
 
-int run_whiten(run_session *session, beton_error *err)
+bool vision_whitens(const engine_job *job)
+{
+	return strcmp(job->model, "airbench94") == 0;
+}
+
+const char *vision_find_early(const engine_job *job, double *epochs)
+{
+	*epochs = vision_options_of(job)->whiten_bias_epochs;
+	return vision_whitens(job) ? BIAS : NULL;
+}
+
+int vision_prepare(engine_rank *engine, const engine_files *files, beton_error *err)
 {
 	double sums[PATCH * PATCH];
 	float filters[2 * PATCH * PATCH];
-	void *weight = find_weight(session);
-	uint64_t count = session->facts->train.samples < PICTURES ? session->facts->train.samples : PICTURES;
-	int64_t places = session->options->image_size - SIDE + 1;
+	if (!vision_whitens(&engine->job))
+		return BETON_OK;
+	void *weight = find_weight(engine);
+	uint64_t samples = engine->data->train.samples, count = samples < PICTURES ? samples : PICTURES;
+	int64_t places = vision_options_of(&engine->job)->image_size - SIDE + 1;
 	if (!weight)
-		return bt_fail(err, BETON_STATE, "whitening: the model has no '%s'", RUN_WHITEN_WEIGHT);
-	int result = sum_patches(session, count, sums, err);
-	if (result == BETON_OK)
-		result = vision_whiten_filters(sums, (int64_t)count * places * places, filters, err);
-	if (result == BETON_OK)
-		result = session->api->copy(session->stream, weight, filters, sizeof(filters), DTRAIN_HOST_TO_DEVICE,
-					    err);
-	return result == BETON_OK ? session->api->stream_synchronize(session->stream, err) : result;
+		return bt_fail(err, BETON_STATE, "whitening: the model has no '%s'", WEIGHT);
+	int status = sum_patches(engine, files, count, sums, err);
+	if (status == BETON_OK)
+		status = vision_whiten_filters(sums, (int64_t)count * places * places, filters, err);
+	if (status == BETON_OK)
+		status =
+			engine->api->copy(engine->stream, weight, filters, sizeof(filters), DTRAIN_HOST_TO_DEVICE, err);
+	return status == BETON_OK ? engine->api->stream_synchronize(engine->stream, err) : status;
 }

@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-int run_class_names_load(const beton_reader *reader, json_t **out, beton_error *err)
+int vision_class_names_load(const beton_reader *reader, json_t **out, beton_error *err)
 {
 	json_error_t where;
 	*out = NULL;
@@ -28,7 +28,7 @@ int run_class_names_load(const beton_reader *reader, json_t **out, beton_error *
 	return BETON_OK;
 }
 
-int run_class_names_hash(const json_t *names, uint64_t *out, beton_error *err)
+int vision_class_names_hash(const json_t *names, uint64_t *out, beton_error *err)
 {
 	char *text = names ? json_dumps(names, JSON_COMPACT) : NULL;
 	if (names && !text)
@@ -38,8 +38,8 @@ int run_class_names_hash(const json_t *names, uint64_t *out, beton_error *err)
 	return BETON_OK;
 }
 
-int run_class_names_compare(const char *data_path, const json_t *data, const char *val_path, const json_t *val,
-			    const bool *used, int64_t limit, beton_error *err)
+int vision_class_names_compare(const char *data_path, const json_t *data, const char *val_path, const json_t *val,
+			       const bool *used, int64_t limit, beton_error *err)
 {
 	for (int64_t label = 0; data && val && label < limit; label++) {
 		const char *ours = json_string_value(json_array_get(data, (size_t)label));

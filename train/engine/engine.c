@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+#include "common/error.h"
+
+/* The task's losses, and what becomes of them. */
+static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
+{
+	dtrain_graph *graph = NULL;
+	int status = dtrain_graph_create(engine->params, training, &graph, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_graph_set_dtype(graph, engine->dtype);
+	if (training && engine->scaler)
+		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(engine->scaler));
+	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
+	if (training) {
+		dtrain_tensor loss = dtrain_mean(graph, losses);
+		dtrain_graph_backward(graph, loss);
+		dtrain_graph_metric(graph, loss, ENGINE_FIGURE_LOSS);
+	}
+	for (int i = 0; i < network->num_results; i++)
+		dtrain_graph_keep(graph, network->results[i]);
+	status = dtrain_graph_compile(&graph, &network->program, err);
+	dtrain_graph_destroy(&graph);
+	return status;
+}
+
+static int open_parts(engine_rank *engine, beton_error *err)
+{
+	if (!(engine->caps.dtypes & 1u << engine->dtype))
+		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) does not compute in %s",
+			       engine->api->name, engine->caps.description, dtrain_dtype_name(engine->dtype));
+	int status = engine->api->stream_create(engine->device, &engine->stream, err);
+	if (status == BETON_OK && engine->dtype == DTRAIN_F16)
+		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
+	if (status == BETON_OK)
+		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
+	if (status == BETON_OK)
+		status = make_network(engine, true, &engine->train, err);
+	if (status == BETON_OK && engine->data->val.samples)
+		status = make_network(engine, false, &engine->val, err);
+	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, &engine->train, err)
+				  : status;
+}
+
+int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
+		engine_precision precision, beton_error *err)
+{
+	static const dtrain_dtype dtypes[] = {[ENGINE_PRECISION_F32] = DTRAIN_F32,
+					      [ENGINE_PRECISION_TF32] = DTRAIN_F32,
+					      [ENGINE_PRECISION_BF16] = DTRAIN_BF16,
+					      [ENGINE_PRECISION_FP16] = DTRAIN_F16};
+	*engine = (engine_rank){.job = *job,
+				.data = data,
+				.device = device,
+				.api = dtrain_device_get_api(device),
+				.dtype = dtypes[precision]};
+	engine->api->caps(device, &engine->caps);
+	engine->staged = !engine->caps.host_memory;
+	int status = open_parts(engine, err);
+	if (status != BETON_OK)
+		engine_close(engine);
+	return status;
+}
+
+void engine_close(engine_rank *engine)
+{
+	engine_feed_close(&engine->feed);
+	dtrain_program_destroy(&engine->train.program);
+	dtrain_program_destroy(&engine->val.program);
+	dtrain_params_destroy(&engine->params);
+	dtrain_scaler_destroy(&engine->scaler);
+	if (engine->stream)
+		engine->api->stream_destroy(engine->stream);
+	dtrain_device_close(&engine->device);
+	*engine = (engine_rank){0};
+}
+
+int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err)
+{
+	return engine_feed_put(&engine->feed, network->program, network->inputs, network->num_inputs, batch, err);
+}
+
+int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err)
+{
+	engine_arm(engine, what, false);
+	int status = engine->api->stream_synchronize(engine->stream, err);
+	engine_disarm(engine);
+	return status;
+}
+
+bool engine_is_told(const engine_rank *engine)
+{
+	return engine->caller.is_told && engine->caller.is_told(engine->caller.context);
+}
+
+void engine_arm(const engine_rank *engine, const char *what, bool in_step)
+{
+	if (engine->caller.arm)
+		engine->caller.arm(engine->caller.context, what, in_step);
+}
+
+void engine_disarm(const engine_rank *engine)
+{
+	if (engine->caller.disarm)
+		engine->caller.disarm(engine->caller.context);
+}

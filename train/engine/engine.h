@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one rank computes with: device, stream, parameters, the networks of a task, and the way of batches into them. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <dtrain/optim.h>
+
+#include "feed.h"
+#include "task.h"
+
+/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. */
+enum {
+	ENGINE_FIGURE_LOSS = 0, /* of each rank: the mean over its batch */
+	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
+};
+
+typedef enum engine_precision {
+	ENGINE_PRECISION_F32 = 0,
+	ENGINE_PRECISION_TF32 = 1,
+	ENGINE_PRECISION_BF16 = 2,
+	ENGINE_PRECISION_FP16 = 3,
+} engine_precision;
+
+/* What the program around does, in the thread that calls the engine. Each function may be NULL. */
+typedef struct engine_caller {
+	void *context;
+	bool (*is_told)(void *context); /* whether this rank was told to stop */
+	/* This thread waits for the device from arm to disarm. what: the prefix of a message. in_step: as long as a
+	 * step may take, else as long as ranks may wait for each other. */
+	void (*arm)(void *context, const char *what, bool in_step);
+	void (*disarm)(void *context);
+} engine_caller;
+
+struct engine_rank {
+	engine_job job;
+	const engine_data *data;
+	engine_caller caller;
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_device_caps caps;
+	bool staged;        /* the host cannot reach the device's memory: batches come by way of the feed */
+	dtrain_dtype dtype; /* of activations */
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
+	engine_network train;
+	engine_network val; /* where data has validation samples */
+	engine_feed feed;
+};
+
+/* Takes the device over, also on failure. What job and data point to must outlive the engine. On failure everything is
+ * closed. UNSUPPORTED: the device does not compute in that precision; those of the device and of the task's build. */
+int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
+		engine_precision precision, beton_error *err);
+/* Allowed on zeros. */
+void engine_close(engine_rank *engine);
+
+/* Puts copies of the batch to the network's inputs on the stream. The batch must stay until something that is put there
+ * afterwards is complete. */
+int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err);
+
+/* Waits for what is on the stream, outside of steps. what: for a message, where the device hangs. */
+int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err);
+
+bool engine_is_told(const engine_rank *engine);
+void engine_arm(const engine_rank *engine, const char *what, bool in_step);
+void engine_disarm(const engine_rank *engine);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "evaluate.h"
+
+#include <math.h>
+
+#include "common/error.h"
+
+enum { COUNT, INTERRUPTED, COUNTS };
+
+enum { SLOTS = 2 };
+
+/* One batch on its way, and the host's copies of its results. */
+struct slot {
+	void *results[ENGINE_RESULTS];
+	beton_batch *batch; /* NULL: nothing is on its way */
+	dtrain_event *done;
+};
+
+/* An asynchronous device computes a batch while the results of the one before are counted. */
+struct evaluation {
+	engine_rank *engine;
+	struct slot slots[SLOTS];
+	int next;
+	int64_t counts[COUNTS];
+	double sums[ENGINE_FIGURES];
+};
+
+static size_t row_bytes(const engine_network *network, int result)
+{
+	const dtrain_shape *shape = dtrain_program_shape(network->program, network->results[result]);
+	return (size_t)(dtrain_shape_count(shape) / shape->dim[0]) *
+	       dtrain_dtype_size(dtrain_program_dtype(network->program, network->results[result]));
+}
+
+static int open_evaluation(struct evaluation *evaluation, beton_error *err)
+{
+	engine_rank *engine = evaluation->engine;
+	int status = BETON_OK;
+	for (int i = 0; i < SLOTS && status == BETON_OK; i++) {
+		struct slot *slot = &evaluation->slots[i];
+		for (int k = 0; k < engine->val.num_results && status == BETON_OK; k++)
+			status = engine->api->host_alloc(engine->device,
+							 (size_t)engine->job.batch_size * row_bytes(&engine->val, k),
+							 &slot->results[k], err);
+		if (status == BETON_OK)
+			status = engine->api->event_create(engine->device, &slot->done, err);
+	}
+	return status;
+}
+
+static void close_evaluation(struct evaluation *evaluation)
+{
+	engine_rank *engine = evaluation->engine;
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot *slot = &evaluation->slots[i];
+		/* After an error the device may still write. */
+		if (slot->batch)
+			engine_synchronize(engine, "evaluation", NULL);
+		beton_batch_release(&slot->batch);
+		for (int k = 0; k < ENGINE_RESULTS; k++)
+			engine->api->host_free(engine->device, slot->results[k]);
+		if (slot->done)
+			engine->api->event_destroy(slot->done);
+	}
+}
+
+/* Waits for a batch, if one is on its way, and counts its results. */
+static int settle(struct evaluation *evaluation, struct slot *slot, beton_error *err)
+{
+	engine_rank *engine = evaluation->engine;
+	if (!slot->batch)
+		return BETON_OK;
+	engine_arm(engine, "evaluation", false);
+	int status = engine->staged ? engine->api->event_synchronize(slot->done, err)
+				    : engine->api->stream_synchronize(engine->stream, err);
+	engine_disarm(engine);
+	if (status == BETON_OK)
+		status = engine->job.task->add_batch(engine, slot->batch, slot->results, evaluation->sums, err);
+	evaluation->counts[COUNT] += slot->batch->count;
+	beton_batch_release(&slot->batch);
+	return status;
+}
+
+/* Takes the batch over. */
+static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
+{
+	engine_rank *engine = evaluation->engine;
+	const engine_network *network = &engine->val;
+	slot->batch = batch;
+	int status = engine->job.task->run_batch(engine, batch, err);
+	for (int i = 0; i < network->num_results && status == BETON_OK; i++)
+		status = engine->api->copy(engine->stream, slot->results[i],
+					   dtrain_program_data(network->program, network->results[i]),
+					   batch->count * row_bytes(network, i), DTRAIN_DEVICE_TO_HOST, err);
+	return status == BETON_OK ? engine->api->event_record(slot->done, engine->stream, err) : status;
+}
+
+static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_error *err)
+{
+	struct slot *slot = &evaluation->slots[evaluation->next];
+	evaluation->next = (evaluation->next + 1) % SLOTS;
+	int status = launch(evaluation, slot, batch, err);
+	/* The one before, which has been computed meanwhile; or at once, where all is done within the call. */
+	struct slot *due = evaluation->engine->staged ? &evaluation->slots[evaluation->next] : slot;
+	return status == BETON_OK ? settle(evaluation, due, err) : status;
+}
+
+static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_error *err)
+{
+	beton_iterator *iterator;
+	int status = beton_iterator_open(&iterator, loader, 0, 0, err);
+	while (status == BETON_OK) {
+		beton_batch *batch = NULL;
+		if (engine_is_told(evaluation->engine)) {
+			evaluation->counts[INTERRUPTED] = 1;
+			status = BETON_END;
+			break;
+		}
+		status = beton_iterator_next(iterator, &batch, -1, err);
+		if (status == BETON_OK)
+			status = run_batch(evaluation, batch, err);
+	}
+	if (status == BETON_END)
+		status = BETON_OK;
+	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
+		status = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
+	beton_iterator_close(&iterator);
+	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
+}
+
+static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	int status = dtrain_allreduce(group, evaluation->counts, COUNTS, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
+	if (status == BETON_OK)
+		status = dtrain_work_wait(&work, err);
+	if (status == BETON_OK)
+		status = dtrain_allreduce(group, evaluation->sums, ENGINE_FIGURES, DTRAIN_F64, DTRAIN_SUM, NULL, &work,
+					  err);
+	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
+}
+
+static int find_means(const struct evaluation *evaluation, engine_evaluation *out, beton_error *err)
+{
+	const engine_task *task = evaluation->engine->job.task;
+	uint64_t samples = evaluation->engine->data->val.samples;
+	out->count = evaluation->counts[COUNT];
+	if ((uint64_t)out->count != samples)
+		return bt_fail(err, BETON_STATE, "evaluation: %ld samples were counted of %ld", (long)out->count,
+			       (long)samples);
+	for (int i = 0; i < task->num_figures; i++) {
+		out->figures[i] = evaluation->sums[i] / (double)out->count;
+		if (!isfinite(out->figures[i]))
+			return bt_fail(err, BETON_DIVERGED, "evaluation: the validation %s is not finite",
+				       task->figures[i].name);
+	}
+	return BETON_OK;
+}
+
+int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
+		    bool *interrupted, beton_error *err)
+{
+	struct evaluation evaluation = {.engine = engine};
+	int status = open_evaluation(&evaluation, err);
+	if (status == BETON_OK)
+		status = run_shard(&evaluation, loader, err);
+	close_evaluation(&evaluation);
+	if (status == BETON_OK)
+		status = add_ranks(&evaluation, group, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "evaluation");
+		return status;
+	}
+	*interrupted = evaluation.counts[INTERRUPTED] > 0;
+	return *interrupted ? BETON_OK : find_means(&evaluation, out, err);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ENGINE_EVALUATE_H
+#define ENGINE_EVALUATE_H
+
+#include <dtrain/comm.h>
+
+#include "engine.h"
+
+typedef struct engine_evaluation {
+	int64_t count;                  /* of samples */
+	double figures[ENGINE_FIGURES]; /* the task's */
+} engine_evaluation;
+
+/* Passes every validation sample through the model exactly once over all ranks; the result is the same on each.
+ * group: on the host's memory. *interrupted: some rank was told to stop, and there is no result. Errors: those of
+ * loader, device and group; DIVERGED (a figure is not finite). */
+int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
+		    bool *interrupted, beton_error *err);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/half.h"
+#include "parts.h"
+#include "topk.h"
+
+/* What the program adds to a view's logits: the sum so far, which with flip-shift is there twice when the views that
+ * are moved begin. So the two that are not weigh as much as the four that are. */
+static int add_views(engine_rank *engine, int view, beton_error *err)
+{
+	const engine_network *network = &engine->val;
+	const dtrain_device_api *api = engine->api;
+	bool twice = vision_options_of(&engine->job)->tta == VISION_TTA_FLIP_SHIFT;
+	const void *logits = dtrain_program_data(network->program, network->results[VISION_LOGITS]);
+	size_t bytes = (size_t)(engine->job.batch_size * engine->data->classes) * dtrain_dtype_size(engine->dtype);
+	int status = BETON_OK;
+	for (int i = 0; i < (twice ? 2 : 1) && status == BETON_OK; i++) {
+		void *added = dtrain_program_data(network->program, network->more[i]);
+		bool sum = i == VISION_ADDED ? view > 0 : view == 2;
+		status = sum ? api->copy(engine->stream, added, logits, bytes, DTRAIN_DEVICE_TO_DEVICE, err)
+			     : api->zero(engine->stream, added, bytes, err);
+	}
+	return status;
+}
+
+/* The network on each view of the batch, whose logits are added up on the device. */
+int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
+{
+	const char *field = engine->data->val.fields[VISION_IMAGE];
+	engine_network network = engine->val;
+	const int views = vision_count_views(&engine->job);
+	int status = BETON_OK;
+	for (int view = 0; view < views && status == BETON_OK; view++) {
+		if (view)
+			snprintf(network.inputs[VISION_IMAGE].name, sizeof(network.inputs[VISION_IMAGE].name), "%s.%d",
+				 field, view);
+		status = engine_feed_network(engine, &network, batch, err);
+		if (status == BETON_OK && views > 1)
+			status = add_views(engine, view, err);
+		if (status == BETON_OK)
+			status = dtrain_program_run(network.program, engine->stream, NULL, err);
+	}
+	return status;
+}
+
+/* row: memory for the numbers where they are of another type. */
+static const float *widen(dtrain_dtype dtype, const void *logits, int64_t classes, uint32_t index, float *row)
+{
+	if (dtype == DTRAIN_F32)
+		return (const float *)logits + index * classes;
+	const uint16_t *half = (const uint16_t *)logits + index * classes;
+	for (int64_t i = 0; i < classes; i++)
+		row[i] = dtype == DTRAIN_F16 ? bt_widen_float16(half[i]) : bt_widen_bfloat16(half[i]);
+	return row;
+}
+
+int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
+		     beton_error *err)
+{
+	int64_t classes = engine->data->classes, k = classes < 5 ? classes : 5;
+	/* The feed has found it. */
+	const int64_t *labels = engine_find_tensor(batch, engine->data->val.fields[VISION_LABEL], BETON_INT64)->data;
+	const float *losses = results[VISION_LOSSES];
+	float *row = malloc((size_t)classes * sizeof(float));
+	if (!row)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	for (uint32_t i = 0; i < batch->count; i++) {
+		int64_t rank = vision_label_rank(widen(engine->dtype, results[VISION_LOGITS], classes, i, row), classes,
+						 labels[i]);
+		sums[0] += rank < 1;
+		sums[1] += rank < k;
+		sums[2] += (double)losses[i];
+	}
+	free(row);
+	return BETON_OK;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "parts.h"
+
+const char *vision_find_problem(const engine_job *job, bool validates)
+{
+	const vision_options *options = vision_options_of(job);
+	if (options->crop_scale[0] > options->crop_scale[1])
+		return "--crop-scale: MIN is above MAX";
+	if (options->crop_ratio[0] > options->crop_ratio[1])
+		return "--crop-ratio: MIN is above MAX";
+	if (options->translate >= options->image_size)
+		return "--translate is not below --image-size";
+	if (options->flip_mode == BETON_FLIP_ALTERNATE && options->flip == 0)
+		return "--flip-mode alternate needs a --flip above 0";
+	if (options->cutout > options->image_size)
+		return "--cutout is above --image-size";
+	if (options->tta != VISION_TTA_NONE && !validates)
+		return "--tta needs --val";
+	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
+		return "--tta flip-shift needs an --image-size above 1";
+	return NULL;
+}
+
+int vision_count_views(const engine_job *job)
+{
+	static const int views[] = {
+		[VISION_TTA_NONE] = 1, [VISION_TTA_FLIP] = 2, [VISION_TTA_FLIP_SHIFT] = VISION_VIEWS_MAX};
+	return views[vision_options_of(job)->tta];
+}
+
+void vision_normalize(const vision_options *options, beton_image_options *image)
+{
+	image->normalize = true;
+	for (int channel = 0; channel < 3; channel++) {
+		image->mean[channel] = (float)options->mean[channel];
+		image->std[channel] = (float)options->std[channel];
+	}
+}
+
+/* Each picture from both sides, and with flip-shift again moved to the lower right and to the upper left. The number of
+ * views. shifts: memory for their operations. */
+static uint32_t make_views(const engine_job *job, const beton_image_options *image,
+			   beton_image_options views[VISION_VIEWS_MAX], beton_operation shifts[2])
+{
+	uint32_t count = (uint32_t)vision_count_views(job);
+	for (int i = 0; i < 2; i++) {
+		beton_loader_operation_init(&shifts[i], BETON_SHIFT);
+		shifts[i].padding = BETON_PADDING_REFLECT;
+		shifts[i].range[0] = shifts[i].range[1] = i ? -1 : 1;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		views[i] = *image;
+		views[i].flip_probability = i % 2;
+		if (i >= 2) {
+			views[i].operations = &shifts[i / 2 - 1];
+			views[i].num_operations = 1;
+		}
+	}
+	return count;
+}
+
+/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example, unless the picture is
+ * to be mirrored. The flip follows them in the loader; the results are as probable either way. The number of
+ * operations. */
+static uint32_t augment(const vision_options *options, beton_operation operations[2])
+{
+	uint32_t count = 0;
+	if (options->translate) {
+		beton_loader_operation_init(&operations[count], BETON_TRANSLATE);
+		if (options->translate_fill == VISION_FILL_REFLECT)
+			operations[count].padding = BETON_PADDING_REFLECT;
+		operations[count++].size = (uint32_t)options->translate;
+	}
+	if (options->cutout) {
+		beton_loader_operation_init(&operations[count], BETON_CUTOUT);
+		operations[count++].size = (uint32_t)options->cutout;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		for (int channel = 0; channel < 3; channel++)
+			operations[i].fill[channel] = (uint8_t)fmin(fmax(options->mean[channel], 0), 255);
+	return count;
+}
+
+static void set_pictures(const engine_rank *engine, bool training, beton_image_options *image)
+{
+	const vision_options *options = vision_options_of(&engine->job);
+	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
+	image->field = dataset->fields[VISION_IMAGE];
+	image->height = image->width = (uint32_t)options->image_size;
+	image->crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;
+	memcpy(image->crop_scale, options->crop_scale, sizeof(image->crop_scale));
+	memcpy(image->crop_ratio, options->crop_ratio, sizeof(image->crop_ratio));
+	image->center_ratio = options->val_ratio;
+	image->flip_probability = training ? options->flip : 0;
+	image->flip_mode = training ? (uint64_t)options->flip_mode : BETON_FLIP_RANDOM;
+	image->dtype = engine_batch_type(engine->staged ? DTRAIN_U8 : engine->dtype);
+	image->layout = engine->staged ? BETON_NHWC : BETON_NCHW;
+	if (!engine->staged)
+		vision_normalize(options, image);
+}
+
+int vision_open_loader(const engine_rank *engine, bool training, beton_loader_options *options,
+		       const engine_files *files, beton_loader **out, beton_error *err)
+{
+	const vision_options *vision = vision_options_of(&engine->job);
+	beton_operation operations[2]; /* in training those that augment, in evaluation the views' */
+	beton_image_options views[VISION_VIEWS_MAX];
+	set_pictures(engine, training, &options->image);
+	if (training) {
+		options->image.num_operations = augment(vision, operations);
+		options->image.operations = operations;
+	} else if (vision_count_views(&engine->job) > 1) {
+		options->num_views = make_views(&engine->job, &options->image, views, operations);
+		options->views = views;
+	}
+	return files->open(files->context, options, out, err);
+}

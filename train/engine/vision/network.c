@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include <dtrain/model.h>
+
+#include "parts.h"
+#include "whiten_filters.h"
+
+static dtrain_tensor add_input(engine_network *network, const char *field, dtrain_tensor tensor)
+{
+	engine_input *input = &network->inputs[network->num_inputs++];
+	snprintf(input->name, sizeof(input->name), "%s", field);
+	return input->tensor = tensor;
+}
+
+/* Normalized pictures, or bytes that the device normalizes. */
+static dtrain_tensor add_image(const engine_rank *engine, dtrain_graph *graph, const char *field,
+			       engine_network *network)
+{
+	const vision_options *options = vision_options_of(&engine->job);
+	int64_t batch = engine->job.batch_size, size = options->image_size;
+	float mean[3], std[3];
+	if (!engine->staged) {
+		dtrain_shape image = dtrain_shape_of(4, (int64_t[]){batch, 3, size, size});
+		return add_input(network, field, dtrain_graph_input(graph, "image", engine->dtype, &image));
+	}
+	for (int channel = 0; channel < 3; channel++) {
+		mean[channel] = (float)options->mean[channel];
+		std[channel] = (float)options->std[channel];
+	}
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){batch, size, size, 3});
+	dtrain_tensor bytes = add_input(network, field, dtrain_graph_input(graph, "image", DTRAIN_U8, &image));
+	return dtrain_normalize(graph, bytes, mean, std);
+}
+
+/* Inputs for the sum of the views before this one: see vision_run_batch. */
+static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
+				engine_network *network)
+{
+	static const char *const names[] = {
+		[VISION_ADDED] = "added logits", [VISION_ADDED_AGAIN] = "logits added again"};
+	bool twice = vision_options_of(&engine->job)->tta == VISION_TTA_FLIP_SHIFT;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){engine->job.batch_size, engine->data->classes});
+	if (twice)
+		logits = dtrain_scale(graph, logits, 1.0 / 8);
+	for (int i = 0; i < (twice ? 2 : 1); i++) {
+		network->more[i] = dtrain_graph_input(graph, names[i], engine->dtype, &shape);
+		logits = dtrain_add(graph, logits, network->more[i], false);
+	}
+	return logits;
+}
+
+dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
+{
+	const engine_job *job = &engine->job;
+	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
+	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
+	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
+	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL],
+					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
+	dtrain_tensor logits = dtrain_model_build(graph, job->model, image, engine->data->classes);
+	if (!training && vision_count_views(job) > 1)
+		logits = add_logits(engine, graph, logits, network);
+	/* Validation loss is plain cross-entropy, so that it compares between runs. */
+	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
+	if (!training) {
+		network->results[VISION_LOGITS] = logits;
+		network->results[VISION_LOSSES] = losses;
+		network->num_results = 2;
+	}
+	return losses;
+}
+
+/* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
+static int check_model(const engine_job *job, int64_t classes, beton_error *err)
+{
+	dtrain_device_options device_options = {.struct_size = sizeof(device_options), .threads = 1};
+	int64_t size = vision_options_of(job)->image_size;
+	dtrain_device *device = NULL;
+	dtrain_params *params = NULL;
+	dtrain_graph *graph = NULL;
+	int status = dtrain_device_open("ref", &device_options, &device, err);
+	if (status == BETON_OK)
+		status = dtrain_params_create(device, DTRAIN_F32, &params, err);
+	if (status == BETON_OK)
+		status = dtrain_graph_create(params, false, &graph, err);
+	if (status == BETON_OK) {
+		dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){1, 3, size, size});
+		dtrain_tensor image = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
+		dtrain_program *program = NULL;
+		/* A graph with an error reports it when compiled. */
+		if (dtrain_model_build(graph, job->model, image, classes) < 0)
+			status = dtrain_graph_compile(&graph, &program, err);
+		dtrain_program_destroy(&program);
+	}
+	dtrain_graph_destroy(&graph);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+	return status;
+}
+
+int vision_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
+{
+	int status = check_model(job, data->classes, err);
+	/* A checkpoint has the layer that would be computed. */
+	return status == BETON_OK && begins && vision_whitens(job) ? vision_whiten_check(err) : status;
+}

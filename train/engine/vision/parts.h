@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions of vision_task, by file; see task.h. */
+#ifndef VISION_PARTS_H
+#define VISION_PARTS_H
+
+#include "../engine.h"
+#include "vision.h"
+
+/* Places in engine_dataset.fields. */
+enum { VISION_IMAGE = 0, VISION_LABEL = 1 };
+/* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
+enum { VISION_VIEWS_MAX = 6 };
+/* Places in engine_network.inputs, results and more. */
+enum { VISION_LOGITS = 0, VISION_LOSSES = 1 };
+enum { VISION_ADDED = 0, VISION_ADDED_AGAIN = 1 };
+
+static inline const vision_options *vision_options_of(const engine_job *job)
+{
+	return job->options;
+}
+
+/* data.c */
+int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
+		     beton_error *err);
+
+/* loading.c */
+const char *vision_find_problem(const engine_job *job, bool validates);
+int vision_count_views(const engine_job *job);
+/* Has the loader subtract --mean and divide by --std. */
+void vision_normalize(const vision_options *options, beton_image_options *image);
+int vision_open_loader(const engine_rank *engine, bool training, beton_loader_options *options,
+		       const engine_files *files, beton_loader **out, beton_error *err);
+
+/* network.c */
+int vision_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
+dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);
+
+/* evaluate.c */
+int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err);
+int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
+		     beton_error *err);
+
+/* whiten.c: the first layer of the model airbench94, a convolution that makes the pixels of a patch uncorrelated. It is
+ * computed of 5000 pictures of the training set, spread evenly over it (or all, if fewer), cut and normalized as
+ * evaluation does it, and not trained; its bias is, for some epochs. */
+bool vision_whitens(const engine_job *job);
+int vision_prepare(engine_rank *engine, const engine_files *files, beton_error *err);
+const char *vision_find_early(const engine_job *job, double *epochs);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The task of telling the classes of pictures. A picture is the field named "image", or the first picture field; its
+ * label the integer field named "label", or the first integer field. */
+#ifndef VISION_VISION_H
+#define VISION_VISION_H
+
+#include "../task.h"
+
+typedef enum vision_fill {
+	VISION_FILL_MEAN = 0,
+	VISION_FILL_REFLECT = 1,
+} vision_fill;
+
+typedef enum vision_tta {
+	VISION_TTA_NONE = 0,
+	VISION_TTA_FLIP = 1, /* the mirror image's logits are added */
+	/* The mean of both sides of the picture, and that of both sides of it moved by a pixel along both axes, either
+	 * way: half of each. */
+	VISION_TTA_FLIP_SHIFT = 2,
+} vision_tta;
+
+typedef struct vision_options {
+	int64_t image_size; /* pixels a side */
+	int crop;           /* beton_crop */
+	double crop_scale[2];
+	double crop_ratio[2];
+	double val_ratio;
+	double flip;
+	int flip_mode;      /* beton_flip_mode */
+	int64_t translate;  /* pixels */
+	int translate_fill; /* vision_fill */
+	int64_t cutout;     /* pixels */
+	int tta;            /* vision_tta */
+	double mean[3];
+	double std[3];
+	double whiten_bias_epochs;
+} vision_options;
+
+extern const engine_task vision_task;
+
+#endif
