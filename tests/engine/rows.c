@@ -79,8 +79,8 @@ static int add_batch(const engine_rank *engine, const beton_batch *batch, void *
 static const engine_task rows_task = {
 	.sample = "row",
 	.unit = "rows",
-	.figures = {{"loss", "loss", false}, {"one", "one", true}},
-	.num_figures = 2,
+	.metrics = {{"loss", "loss", false}, {"one", "one", true}},
+	.num_metrics = 2,
 	.open_loader = open_loader,
 	.build = build,
 	.run_batch = run_batch,
@@ -367,9 +367,9 @@ static void every_row_is_evaluated_once(void **state)
 		expect_ok(evaluate(batches[i], -1, false, &evaluation, &interrupted, &err), &err);
 		assert_false(interrupted);
 		assert_int_equal(evaluation.count, SAMPLES);
-		assert_true(evaluation.figures[1] == 1);
-		expected = i ? expected : evaluation.figures[0];
-		assert_true(expected > 0 && evaluation.figures[0] == expected);
+		assert_true(evaluation.metrics[1] == 1);
+		expected = i ? expected : evaluation.metrics[0];
+		assert_true(expected > 0 && evaluation.metrics[0] == expected);
 	}
 }
 
@@ -384,7 +384,7 @@ static void an_evaluation_can_be_stopped(void **state)
 	assert_int_equal(evaluation.count, 5);
 }
 
-static void a_figure_that_is_not_finite_is_named(void **state)
+static void a_metric_that_is_not_finite_is_named(void **state)
 {
 	(void)state;
 	engine_evaluation evaluation;
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_feed_fills_up_with_zeros),
 		cmocka_unit_test(every_row_is_evaluated_once),
 		cmocka_unit_test(an_evaluation_can_be_stopped),
-		cmocka_unit_test(a_figure_that_is_not_finite_is_named),
+		cmocka_unit_test(a_metric_that_is_not_finite_is_named),
 	};
 	tested = argc > 1 ? argv[1] : "ref";
 	return cmocka_run_group_tests(tests, enter, leave);

@@ -22,7 +22,7 @@ struct evaluation {
 	struct slot slots[SLOTS];
 	int next;
 	int64_t counts[COUNTS];
-	double sums[ENGINE_FIGURES];
+	double sums[ENGINE_METRICS];
 };
 
 static size_t row_bytes(const engine_network *network, int result)
@@ -135,7 +135,7 @@ static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_e
 	if (status == BETON_OK)
 		status = dtrain_work_wait(&work, err);
 	if (status == BETON_OK)
-		status = dtrain_allreduce(group, evaluation->sums, ENGINE_FIGURES, DTRAIN_F64, DTRAIN_SUM, NULL, &work,
+		status = dtrain_allreduce(group, evaluation->sums, ENGINE_METRICS, DTRAIN_F64, DTRAIN_SUM, NULL, &work,
 					  err);
 	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
 }
@@ -148,11 +148,11 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	if ((uint64_t)out->count != samples)
 		return bt_fail(err, BETON_STATE, "evaluation: %ld samples were counted of %ld", (long)out->count,
 			       (long)samples);
-	for (int i = 0; i < task->num_figures; i++) {
-		out->figures[i] = evaluation->sums[i] / (double)out->count;
-		if (!isfinite(out->figures[i]))
+	for (int i = 0; i < task->num_metrics; i++) {
+		out->metrics[i] = evaluation->sums[i] / (double)out->count;
+		if (!isfinite(out->metrics[i]))
 			return bt_fail(err, BETON_DIVERGED, "evaluation: the validation %s is not finite",
-				       task->figures[i].name);
+				       task->metrics[i].name);
 	}
 	return BETON_OK;
 }

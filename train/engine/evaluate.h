@@ -8,12 +8,12 @@
 
 typedef struct engine_evaluation {
 	int64_t count;                  /* of samples */
-	double figures[ENGINE_FIGURES]; /* the task's */
+	double metrics[ENGINE_METRICS]; /* the task's */
 } engine_evaluation;
 
 /* Passes every validation sample through the model exactly once over all ranks; the result is the same on each.
  * group: on the host's memory. *interrupted: some rank was told to stop, and there is no result. Errors: those of
- * loader, device and group; DIVERGED (a figure is not finite). */
+ * loader, device and group; DIVERGED (a metric is not finite). */
 int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
 		    bool *interrupted, beton_error *err);
 

@@ -32,8 +32,6 @@ struct slot {
 struct engine_stepper {
 	engine_rank *engine;
 	engine_stepper_options options;
-	const dtrain_device_api *api;
-	bool asynchronous;
 	bool captures;
 	bool reduces; /* a device of one rank alone has no gradients to reduce; host memory goes the common way */
 	uint64_t launched, settled;
@@ -49,12 +47,12 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 {
 	dtrain_device *device = stepper->engine->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
-	int status = stepper->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
+	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	/* The device writes the scaler's state only where there is a scaler. */
 	if (status == BETON_OK)
 		memset(slot->figures, 0, sizeof(*slot->figures));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
-		status = stepper->api->event_create(device, events[i], err);
+		status = stepper->engine->api->event_create(device, events[i], err);
 	return status;
 }
 
@@ -67,10 +65,8 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a step");
 	stepper->engine = engine;
 	stepper->options = *options;
-	stepper->api = engine->api;
-	stepper->asynchronous = engine->staged;
 	stepper->captures = engine->staged && engine->caps.graph_capture && !options->no_capture;
-	stepper->reduces = !stepper->asynchronous || dtrain_group_size(options->group) > 1;
+	stepper->reduces = !engine->staged || dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = open_slot(stepper, &stepper->slots[i], err);
@@ -88,11 +84,11 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	if (slot->done)
 		dtrain_group_forget(stepper->options.group, slot->done);
 	if (slot->captured)
-		stepper->api->capture_destroy(slot->captured);
+		stepper->engine->api->capture_destroy(slot->captured);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
-			stepper->api->event_destroy(events[i]);
-	stepper->api->host_free(stepper->engine->device, slot->figures);
+			stepper->engine->api->event_destroy(events[i]);
+	stepper->engine->api->host_free(stepper->engine->device, slot->figures);
 	beton_batch_release(&slot->batch);
 }
 
@@ -103,7 +99,7 @@ void engine_stepper_close(engine_stepper **stepper)
 		return;
 	/* After an error steps may be under way, which use all that is freed here. */
 	if (engine_stepper_pending(s))
-		s->api->stream_synchronize(s->engine->stream, NULL);
+		s->engine->api->stream_synchronize(s->engine->stream, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
 	free(s);
@@ -112,7 +108,7 @@ void engine_stepper_close(engine_stepper **stepper)
 
 int engine_stepper_lag(const engine_stepper *stepper)
 {
-	return stepper->asynchronous ? SLOTS - 1 : 0;
+	return stepper->engine->staged ? SLOTS - 1 : 0;
 }
 
 int engine_stepper_pending(const engine_stepper *stepper)
@@ -134,7 +130,7 @@ static float *extra(const engine_stepper *stepper, int index)
 static int put_body(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	const engine_stepper_options *options = &stepper->options;
-	const dtrain_device_api *api = stepper->api;
+	const dtrain_device_api *api = stepper->engine->api;
 	dtrain_stream *stream = stepper->engine->stream;
 	const dtrain_program_hooks *hooks = stepper->reduces ? dtrain_ddp_hooks(options->ddp, true) : NULL;
 	int status = api->event_mark(slot->began, stream, err);
@@ -160,12 +156,12 @@ static int put_body(engine_stepper *stepper, struct slot *slot, beton_error *err
 static int capture_body(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	dtrain_stream *stream = stepper->engine->stream;
-	int status = stepper->api->capture_begin(stream, err);
+	int status = stepper->engine->api->capture_begin(stream, err);
 	if (status == BETON_OK) {
 		void *captured = NULL;
 		beton_error late = {0};
 		status = put_body(stepper, slot, err);
-		int ended = stepper->api->capture_end(stream, &captured, &late);
+		int ended = stepper->engine->api->capture_end(stream, &captured, &late);
 		if (status == BETON_OK && ended != BETON_OK) {
 			status = ended;
 			*err = late;
@@ -173,7 +169,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, beton_error 
 		if (status == BETON_OK)
 			slot->captured = captured;
 		else if (captured)
-			stepper->api->capture_destroy(captured);
+			stepper->engine->api->capture_destroy(captured);
 	}
 	if (status != BETON_OK)
 		bt_prefix(err, "capturing a step (--no-capture does without)");
@@ -185,8 +181,9 @@ static int put_inputs(engine_stepper *stepper, struct slot *slot, double lr, bet
 {
 	engine_rank *engine = stepper->engine;
 	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
-	int status = stepper->api->copy(engine->stream, extra(stepper, ENGINE_FIGURE_STOP),
-					&slot->figures->told_to_stop, sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
+	int status =
+		stepper->engine->api->copy(engine->stream, extra(stepper, ENGINE_FIGURE_STOP),
+					   &slot->figures->told_to_stop, sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
 	if (status == BETON_OK && slot->batch)
 		status = engine_feed_network(engine, &engine->train, slot->batch, err);
 	if (status == BETON_OK)
@@ -202,10 +199,10 @@ static int put_step(engine_stepper *stepper, struct slot *slot, double lr, beton
 	if (status == BETON_OK)
 		status = put_inputs(stepper, slot, lr, err);
 	if (status == BETON_OK)
-		status = whole ? stepper->api->capture_launch(slot->captured, engine->stream, err)
+		status = whole ? stepper->engine->api->capture_launch(slot->captured, engine->stream, err)
 			       : put_body(stepper, slot, err);
 	if (status == BETON_OK)
-		status = stepper->api->event_record(slot->done, engine->stream, err);
+		status = stepper->engine->api->event_record(slot->done, engine->stream, err);
 	/* The group knows of the operations of a capture when that is made, not when it is launched. */
 	if (status == BETON_OK && whole && stepper->reduces)
 		status = dtrain_group_watch(stepper->options.group, slot->done, slot->what, err);
@@ -232,15 +229,15 @@ static int read_times(engine_stepper *stepper, const struct slot *slot, engine_s
 {
 	out->data_wait_ms = slot->data_wait_ms;
 	out->launch_ms = slot->launch_ms;
-	if (!stepper->asynchronous) {
+	if (!stepper->engine->staged) {
 		dtrain_ddp_step communication;
 		int status = dtrain_ddp_get_step(stepper->options.ddp, &communication, err);
 		out->exposed_ms = communication.exposed_ms;
 		return status;
 	}
-	int status = stepper->api->event_elapsed_ms(slot->began, slot->ended, &out->device_ms, err);
+	int status = stepper->engine->api->event_elapsed_ms(slot->began, slot->ended, &out->device_ms, err);
 	if (status == BETON_OK && stepper->reduces)
-		status = stepper->api->event_elapsed_ms(slot->computed, slot->reduced, &out->exposed_ms, err);
+		status = stepper->engine->api->event_elapsed_ms(slot->computed, slot->reduced, &out->exposed_ms, err);
 	return status;
 }
 
@@ -250,10 +247,10 @@ static int wait_for(engine_stepper *stepper, const struct slot *slot, beton_erro
 	const engine_rank *engine = stepper->engine;
 	beton_error lost = {0};
 	/* Only a synchronization of the stream reports what a synchronous device found. */
-	if (!stepper->asynchronous)
-		return stepper->api->stream_synchronize(engine->stream, err);
+	if (!stepper->engine->staged)
+		return stepper->engine->api->stream_synchronize(engine->stream, err);
 	engine_arm(engine, slot->what, true);
-	int status = stepper->api->event_synchronize(slot->done, err);
+	int status = stepper->engine->api->event_synchronize(slot->done, err);
 	if (stepper->reduces && dtrain_group_check(stepper->options.group, &lost) != BETON_OK) {
 		*err = lost;
 		status = lost.code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is trained, as a table of functions. Only a task knows what a sample is; stepper, feed and evaluation know
- * tensors of batches, inputs of networks and sums of figures. */
+ * tensors of batches, inputs of networks and sums of metrics. */
 #ifndef ENGINE_TASK_H
 #define ENGINE_TASK_H
 
@@ -13,7 +13,7 @@ enum {
 	ENGINE_FIELDS = 2,  /* of the data, that a task reads */
 	ENGINE_INPUTS = 4,  /* of a network, from the batch */
 	ENGINE_RESULTS = 2, /* of a validation network */
-	ENGINE_FIGURES = 4, /* of an evaluation */
+	ENGINE_METRICS = 4, /* of an evaluation */
 };
 
 typedef struct engine_rank engine_rank; /* engine.h */
@@ -53,8 +53,7 @@ typedef struct engine_network {
 	dtrain_program *program; /* NULL: there is none */
 	engine_input inputs[ENGINE_INPUTS];
 	int num_inputs;
-	dtrain_tensor
-		results[ENGINE_RESULTS]; /* of validation, [batch size, ...]: brought to the host for each batch */
+	dtrain_tensor results[ENGINE_RESULTS]; /* of validation, [batch size, ...], which the host gets */
 	int num_results;
 	dtrain_tensor more[2]; /* the task's own */
 } engine_network;
@@ -65,22 +64,21 @@ typedef struct engine_files {
 	const void *context;
 } engine_files;
 
-/* A figure of an evaluation: a mean over its samples. */
-typedef struct engine_figure {
+/* A metric of an evaluation: a mean over its samples. */
+typedef struct engine_metric {
 	const char *key;  /* in the log: val_KEY */
 	const char *name; /* for people */
 	bool share;       /* 0 .. 1: in percent for people */
-} engine_figure;
+} engine_metric;
 
 struct engine_task {
 	const char *sample; /* "picture"; several get an s */
 	const char *unit;   /* of throughput, "images": in the log UNIT_per_second */
 	int class_field;    /* which of the fields has a sample's class */
-	engine_figure figures[ENGINE_FIGURES];
-	int num_figures;
+	engine_metric metrics[ENGINE_METRICS];
+	int num_metrics;
 
-	/* What does not go together in the options, as a sentence; NULL: nothing. validates: there is validation data.
-	 */
+	/* What does not go together in the options, as a sentence; NULL: nothing. validates: there is --val. */
 	const char *(*find_problem)(const engine_job *job, bool validates);
 
 	/* Reads what has to be known of the files, and checks it. val NULL: none. Errors name the file. */
@@ -107,7 +105,7 @@ struct engine_task {
 	/* Puts runs of the validation network on the stream, behind which its results are those of the batch. */
 	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);
 
-	/* Adds the figures of the batch's samples to sums. results: the host's copies, of the batch's rows. Errors:
+	/* Adds the metrics of the batch's samples to sums. results: the host's copies, of the batch's rows. Errors:
 	 * NO_MEMORY. */
 	int (*add_batch)(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 			 beton_error *err);

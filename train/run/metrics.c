@@ -160,10 +160,10 @@ static json_t *evaluation_line(const engine_task *task, const run_evaluation *ev
 	json_t *rest = json_pack("{s:I, s:f, s:f}", "val_count", (json_int_t)evaluation->result.count, "train_seconds",
 				 evaluation->train_seconds, "val_seconds", evaluation->val_seconds);
 	bool complete = line && rest;
-	for (int i = 0; i < task->num_figures && complete; i++) {
+	for (int i = 0; i < task->num_metrics && complete; i++) {
 		char key[64];
-		snprintf(key, sizeof(key), "val_%s", task->figures[i].key);
-		complete = json_object_set_new(line, key, json_real(evaluation->result.figures[i])) == 0;
+		snprintf(key, sizeof(key), "val_%s", task->metrics[i].key);
+		complete = json_object_set_new(line, key, json_real(evaluation->result.metrics[i])) == 0;
 	}
 	complete = complete && json_object_update(line, rest) == 0;
 	json_decref(rest);
@@ -177,18 +177,18 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 {
 	const engine_task *task = metrics->task;
 	int64_t count = evaluation->result.count;
-	char figures[256] = "";
+	char text[256] = "";
 	int result = metrics->fd >= 0 ? write_line(metrics, evaluation_line(task, evaluation), err) : BETON_OK;
-	for (int i = 0; i < task->num_figures; i++) {
-		const engine_figure *figure = &task->figures[i];
-		double value = evaluation->result.figures[i];
-		bt_append(figures, sizeof(figures), figure->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
-			  figure->name, figure->share ? 100 * value : value);
+	for (int i = 0; i < task->num_metrics; i++) {
+		const engine_metric *metric = &task->metrics[i];
+		double value = evaluation->result.metrics[i];
+		bt_append(text, sizeof(text), metric->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
+			  metric->name, metric->share ? 100 * value : value);
 	}
 	if (result == BETON_OK)
 		check_print(metrics, printf("epoch %" PRId64 ": validation%s (%" PRId64
 					    " %s%s); %.1f s of training, %.1f s of evaluation\n",
-					    evaluation->epoch, figures, count, task->sample, count == 1 ? "" : "s",
+					    evaluation->epoch, text, count, task->sample, count == 1 ? "" : "s",
 					    evaluation->train_seconds, evaluation->val_seconds));
 	return result;
 }

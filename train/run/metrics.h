@@ -49,7 +49,7 @@ typedef struct run_epoch_metrics {
 } run_epoch_metrics;
 
 typedef struct run_metrics {
-	const engine_task *task; /* what names there are for the figures */
+	const engine_task *task; /* what names there are for samples and metrics */
 	int fd;                  /* -1: no log file */
 	const char *path;
 	uint64_t printed_ns;

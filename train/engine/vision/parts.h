@@ -25,7 +25,6 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 		     beton_error *err);
 
 /* loading.c */
-const char *vision_find_problem(const engine_job *job, bool validates);
 int vision_count_views(const engine_job *job);
 /* Has the loader subtract --mean and divide by --std. */
 void vision_normalize(const vision_options *options, beton_image_options *image);

@@ -3,13 +3,33 @@
 
 #include "parts.h"
 
+static const char *find_problem(const engine_job *job, bool validates)
+{
+	const vision_options *options = vision_options_of(job);
+	if (options->crop_scale[0] > options->crop_scale[1])
+		return "--crop-scale: MIN is above MAX";
+	if (options->crop_ratio[0] > options->crop_ratio[1])
+		return "--crop-ratio: MIN is above MAX";
+	if (options->translate >= options->image_size)
+		return "--translate is not below --image-size";
+	if (options->flip_mode == BETON_FLIP_ALTERNATE && options->flip == 0)
+		return "--flip-mode alternate needs a --flip above 0";
+	if (options->cutout > options->image_size)
+		return "--cutout is above --image-size";
+	if (options->tta != VISION_TTA_NONE && !validates)
+		return "--tta needs --val";
+	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
+		return "--tta flip-shift needs an --image-size above 1";
+	return NULL;
+}
+
 const engine_task vision_task = {
 	.sample = "picture",
 	.unit = "images",
 	.class_field = VISION_LABEL,
-	.figures = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
-	.num_figures = 3,
-	.find_problem = vision_find_problem,
+	.metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
+	.num_metrics = 3,
+	.find_problem = find_problem,
 	.read_data = vision_read_data,
 	.check = vision_check,
 	.open_loader = vision_open_loader,
