@@ -16,12 +16,8 @@ static void tell(const char *line, void *context)
 /* The same for all loaders of the run: threads, engine, limits. */
 static void set_reading(const run_options *options, beton_loader_options *loader)
 {
-	static const beton_engine engines[] = {[RUN_ENGINE_AUTO] = BETON_ENGINE_AUTO,
-					       [RUN_ENGINE_MMAP] = BETON_ENGINE_MMAP,
-					       [RUN_ENGINE_THREADS] = BETON_ENGINE_THREADS,
-					       [RUN_ENGINE_URING] = BETON_ENGINE_URING};
 	loader->num_threads = (uint32_t)options->loader_threads;
-	loader->engine = engines[options->engine];
+	loader->engine = (beton_engine)options->engine;
 	loader->direct = options->direct;
 	loader->read_ahead = (uint32_t)options->read_ahead;
 	loader->max_pixels = (uint64_t)options->max_pixels;

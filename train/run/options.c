@@ -81,7 +81,7 @@ static const char *find_order_problem(const run_options *options)
 		return "--data-weights and --indices do not go together";
 	if (options->epoch_samples && !draws(options))
 		return "--epoch-samples needs --order weighted, weighted-unique or balanced, or --data-weights";
-	if (options->direct && options->engine == RUN_ENGINE_MMAP)
+	if (options->direct && options->engine == BETON_ENGINE_MMAP)
 		return "--direct does not go with --engine mmap, which is the page cache";
 	return NULL;
 }

@@ -35,13 +35,6 @@ typedef enum run_order {
 	RUN_ORDER_TORCH_DISTRIBUTED = 8,
 } run_order;
 
-typedef enum run_engine {
-	RUN_ENGINE_AUTO = 0,
-	RUN_ENGINE_MMAP = 1,
-	RUN_ENGINE_THREADS = 2,
-	RUN_ENGINE_URING = 3,
-} run_engine;
-
 #define RUN_FILES_MAX 64
 
 /* Of an option that is a list. */
@@ -101,7 +94,7 @@ typedef struct run_options {
 	const char *class_field; /* NULL: the label */
 	int64_t window_pages;
 	int64_t epoch_samples; /* 0: as many as there are samples */
-	int engine;            /* run_engine */
+	int engine;            /* beton_engine */
 	bool direct;
 	int64_t read_ahead;   /* samples; 0: automatic */
 	int64_t memory_limit; /* bytes; 0: none */

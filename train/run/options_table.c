@@ -36,10 +36,10 @@ static const char *const orders[] = {
 	NULL,
 };
 static const char *const engines[] = {
-	[RUN_ENGINE_AUTO] = "auto",
-	[RUN_ENGINE_MMAP] = "mmap",
-	[RUN_ENGINE_THREADS] = "threads",
-	[RUN_ENGINE_URING] = "uring",
+	[BETON_ENGINE_AUTO] = "auto",
+	[BETON_ENGINE_MMAP] = "mmap",
+	[BETON_ENGINE_THREADS] = "threads",
+	[BETON_ENGINE_URING] = "uring",
 	NULL,
 };
 static const char *const crops[] = {

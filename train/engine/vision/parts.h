@@ -7,11 +7,11 @@
 #include "../engine.h"
 #include "vision.h"
 
-/* Places in engine_dataset.fields. */
+/* Places in engine_dataset.fields and engine_network.inputs. */
 enum { VISION_IMAGE = 0, VISION_LABEL = 1 };
 /* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
 enum { VISION_VIEWS_MAX = 6 };
-/* Places in engine_network.inputs, results and more. */
+/* Places in engine_network.results and more. */
 enum { VISION_LOGITS = 0, VISION_LOSSES = 1 };
 enum { VISION_ADDED = 0, VISION_ADDED_AGAIN = 1 };
 
