@@ -61,7 +61,7 @@ static int open_loader(const engine_rank *engine, bool training, beton_loader_op
 static int run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
 {
 	int status = engine_feed_network(engine, &engine->val, batch, err);
-	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, NULL, err) : status;
+	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, false, err) : status;
 }
 
 static int add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
@@ -113,8 +113,6 @@ struct setup {
 	engine_data data;
 	engine_rank engine;
 	dtrain_sgd *sgd;
-	dtrain_group *group;
-	dtrain_ddp *ddp;
 	beton_loader *loader;
 };
 
@@ -124,43 +122,43 @@ static int open_file(const void *context, beton_loader_options *options, beton_l
 	return beton_loader_open(out, context, options, err);
 }
 
-static void set_up(struct setup *s, const char *device_name, int64_t batch, bool training)
+static void set_up_runs(struct setup *s, const char *device_name, int64_t batch, int runs, bool training)
 {
-	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = batch, .classes = CLASSES};
+	const engine_job job = {
+		.task = &rows_task, .model = "linear", .batch_size = batch, .runs = runs, .classes = CLASSES};
 	const engine_files files = {.open = open_file, .context = "rows.beton"};
 	dtrain_device *device = NULL;
 	dtrain_sgd_options sgd;
-	dtrain_group_options group;
-	dtrain_ddp_options ddp;
+	dtrain_sync_options sync;
 	beton_loader_options loader;
 	beton_error err = {0};
 	*s = (struct setup){.data = {.classes = CLASSES, .val = {.samples = SAMPLES}}};
 	memset(&caller, 0, sizeof(caller));
 	caller.told_in = -1;
 	expect_ok(dtrain_device_open(device_name, NULL, &device, &err), &err);
-	expect_ok(engine_open(&s->engine, &job, &s->data, device, ENGINE_PRECISION_F32, &err), &err);
+	dtrain_sync_options_init(&sync);
+	expect_ok(engine_open(&s->engine, &job, &s->data, device, ENGINE_PRECISION_F32, &sync, &err), &err);
 	s->engine.caller = (engine_caller){.is_told = is_told, .arm = arm, .disarm = disarm};
 	expect_ok(dtrain_params_initialize(s->engine.params, 3, s->engine.stream, &err), &err);
 	expect_ok(engine_synchronize(&s->engine, "parameters", &err), &err);
 	dtrain_sgd_options_init(&sgd);
 	sgd.momentum = 0.9;
+	sgd.grad_divisor = runs;
 	expect_ok(dtrain_sgd_create(s->engine.params, &sgd, &s->sgd, &err), &err);
-	dtrain_group_options_init(&group);
-	dtrain_ddp_options_init(&ddp);
-	group.device = device;
-	expect_ok(dtrain_group_create(NULL, 0, 1, &group, &s->group, &err), &err);
-	expect_ok(dtrain_ddp_create(s->group, s->engine.params, &ddp, &s->ddp, &err), &err);
 	beton_loader_options_init(&loader);
 	if (s->engine.staged)
 		engine_feed_allocator(device, &loader.allocator);
 	expect_ok(s->engine.job.task->open_loader(&s->engine, training, &loader, &files, &s->loader, &err), &err);
 }
 
+static void set_up(struct setup *s, const char *device_name, int64_t batch, bool training)
+{
+	set_up_runs(s, device_name, batch, 1, training);
+}
+
 static void tear_down(struct setup *s)
 {
 	beton_loader_close(&s->loader);
-	dtrain_ddp_destroy(&s->ddp);
-	dtrain_group_destroy(&s->group);
 	dtrain_sgd_destroy(&s->sgd);
 	engine_close(&s->engine);
 	assert_int_equal(caller.waits, 0);
@@ -195,7 +193,7 @@ static void train(const char *device, bool no_capture, int64_t stop_at, double l
 	beton_error err = {0};
 	int settled = 0;
 	set_up(&s, device, BATCH, true);
-	const engine_stepper_options options = {.sgd = s.sgd, .group = s.group, .ddp = s.ddp, .no_capture = no_capture};
+	const engine_stepper_options options = {.sgd = s.sgd, .no_capture = no_capture};
 	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
 	assert_int_equal(engine_stepper_lag(stepper), s.engine.staged ? 1 : 0);
 	caller.told_in = stop_at;
@@ -230,17 +228,17 @@ static void train_by_hand(double losses[STEPS])
 	uint64_t epoch = 0;
 	beton_error err = {0};
 	set_up(&s, "ref", BATCH, true);
-	const float *extra = (const float *)dtrain_params_grads(s.engine.params) - DTRAIN_GRAD_EXTRA;
+	const float *figures = dtrain_params_figures(s.engine.params);
 	for (int i = 0; i < STEPS; i++) {
 		beton_batch *batch = next_batch(&s, &iterator, &epoch);
 		const engine_network *network = &s.engine.train;
 		for (int k = 0; k < network->num_inputs; k++)
 			memcpy(dtrain_program_data(network->program, network->inputs[k].tensor), batch->tensors[k].data,
 			       BATCH * (k == 0 ? WIDTH * sizeof(float) : sizeof(int64_t)));
-		expect_ok(dtrain_program_run(network->program, s.engine.stream, NULL, &err), &err);
+		expect_ok(dtrain_program_run(network->program, s.engine.stream, false, &err), &err);
 		expect_ok(dtrain_sgd_set_rate(s.sgd, 0.1, s.engine.stream, &err), &err);
 		expect_ok(dtrain_sgd_apply(s.sgd, s.engine.stream, &err), &err);
-		losses[i] = (double)extra[ENGINE_FIGURE_LOSS];
+		losses[i] = (double)figures[ENGINE_FIGURE_LOSS];
 		beton_batch_release(&batch);
 	}
 	beton_iterator_close(&iterator);
@@ -270,6 +268,59 @@ static void a_stop_is_that_of_its_step(void **state)
 		train(tested, false, step, losses);
 }
 
+/* Losses of steps of several runs, which end with the update. */
+static void train_runs(int64_t batch, int runs, bool no_capture, int steps, double *losses)
+{
+	struct setup s;
+	engine_stepper *stepper;
+	beton_iterator *iterator = NULL;
+	uint64_t epoch = 0;
+	beton_error err = {0};
+	int settled = 0;
+	set_up_runs(&s, tested, batch, runs, true);
+	const engine_stepper_options options = {.sgd = s.sgd, .no_capture = no_capture};
+	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
+	for (int launched = 0; settled < steps;) {
+		for (int run = 0; run < runs && launched < steps; run++) {
+			assert_int_equal(engine_stepper_pending(stepper), launched - settled);
+			expect_ok(engine_stepper_launch(stepper, next_batch(&s, &iterator, &epoch), launched, 0.1, 0,
+							&err),
+				  &err);
+		}
+		launched += launched < steps;
+		while (engine_stepper_pending(stepper) > (launched < steps ? engine_stepper_lag(stepper) : 0)) {
+			engine_step_result step;
+			expect_ok(engine_stepper_settle(stepper, &step, &err), &err);
+			losses[settled++] = step.loss;
+		}
+	}
+	/* A step that is begun, and never ended. */
+	if (runs > 1)
+		expect_ok(engine_stepper_launch(stepper, next_batch(&s, &iterator, &epoch), steps, 0.1, 0, &err), &err);
+	beton_iterator_close(&iterator);
+	engine_stepper_close(&stepper);
+	tear_down(&s);
+}
+
+/* Eager, captured and replayed. */
+static void runs_of_a_step_are_one_of_a_larger_batch(void **state)
+{
+	(void)state;
+	/* Both divide the samples. */
+	static const int sizes[] = {2, 7};
+	double expected[STEPS], losses[STEPS];
+	for (int k = 0; k < 2; k++) {
+		train_runs(sizes[k], 1, true, STEPS, expected);
+		for (int no_capture = 0; no_capture < 2; no_capture++) {
+			train_runs(1, sizes[k], no_capture, STEPS, losses);
+			for (int i = 0; i < STEPS; i++)
+				if (!(fabs(losses[i] - expected[i]) < 1e-5 * expected[i]))
+					fail_msg("%d runs, step %d: loss %.9g, not %.9g", sizes[k], i + 1, losses[i],
+						 expected[i]);
+		}
+	}
+}
+
 /* A step whose batch is NULL has what was fed before. */
 static void a_step_without_a_batch_has_the_one_before(void **state)
 {
@@ -281,7 +332,7 @@ static void a_step_without_a_batch_has_the_one_before(void **state)
 	beton_error err = {0};
 	double losses[2];
 	set_up(&s, tested, BATCH, true);
-	const engine_stepper_options options = {.sgd = s.sgd, .group = s.group, .ddp = s.ddp};
+	const engine_stepper_options options = {.sgd = s.sgd};
 	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
 	for (int i = 0; i < 2; i++) {
 		engine_step_result step;
@@ -457,6 +508,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(steps_are_those_of_a_plain_loop),
+		cmocka_unit_test(runs_of_a_step_are_one_of_a_larger_batch),
 		cmocka_unit_test(a_stop_is_that_of_its_step),
 		cmocka_unit_test(a_step_without_a_batch_has_the_one_before),
 		cmocka_unit_test(each_batch_comes_to_the_inputs_whole),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices, parameters, graphs and the hooks.
+ * Devices, parameters, graphs and units.
  */
 #include "net.h"
 
@@ -40,8 +40,11 @@ static uint64_t hash_values(const net *n)
 {
 	XXH3_state_t *hash = XXH3_createState();
 	assert_true(hash && XXH3_64bits_reset(hash) == XXH_OK);
-	XXH3_64bits_update(hash, dtrain_params_values(n->params),
-			   (size_t)dtrain_params_flat_count(n->params) * sizeof(float));
+	for (int i = dtrain_params_count(n->params) - 1; i >= 0; i--) {
+		const dtrain_param *p = dtrain_params_at(n->params, i);
+		XXH3_64bits_update(hash, (float *)dtrain_params_values(n->params) + p->offset,
+				   (size_t)p->count * sizeof(float));
+	}
 	for (int i = 0; i < dtrain_params_buffer_count(n->params); i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(n->params, i);
 		XXH3_64bits_update(hash, buffer->data, (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
@@ -77,8 +80,8 @@ static void models_have_torchvisions_parameters(void **state)
 	};
 	/* What they begin with, so that a run of long ago can be repeated. */
 	static const uint64_t values[] = {
-		UINT64_C(0x66776160d289a1ad), UINT64_C(0xf3b3daec261bb63a), UINT64_C(0x06f3685edd79c4a6),
-		UINT64_C(0x40970676013d9234), UINT64_C(0x281f7abaed51954e), UINT64_C(0x1e03929ae54faa87),
+		UINT64_C(0x5c2090eaba7f4ca1), UINT64_C(0x76c59f2f4324a1c5), UINT64_C(0x31aad05a9e18db27),
+		UINT64_C(0x46f9b02b958aa96d), UINT64_C(0x2d7c71d2e40a5971), UINT64_C(0xecc211dd09d5109e),
 	};
 	for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
 		net n;
@@ -86,9 +89,9 @@ static void models_have_torchvisions_parameters(void **state)
 		int64_t elements = 0, previous = dtrain_params_flat_count(n.params);
 		for (int i = 0; i < dtrain_params_count(n.params); i++) {
 			const dtrain_param *p = dtrain_params_at(n.params, i);
-			const dtrain_block *block = dtrain_params_block_at(n.params, p->block);
+			const dtrain_unit *unit = dtrain_params_unit_at(n.params, p->unit);
 			assert_true(p->offset % DTRAIN_PARAM_ALIGN == 0 && p->offset + p->count <= previous);
-			assert_true(p->offset >= block->offset && p->offset + p->count <= block->offset + block->count);
+			assert_true(p->offset >= unit->offset && p->offset + p->count <= unit->offset + unit->count);
 			for (int64_t k = p->offset + p->count; k < previous; k++)
 				assert_true(((float *)dtrain_params_values(n.params))[k] == 0);
 			previous = p->offset;
@@ -103,10 +106,9 @@ static void models_have_torchvisions_parameters(void **state)
 				 (unsigned long long)hash_values(&n));
 		assert_int_equal(dtrain_params_count(n.params), models[m].tensors);
 		assert_int_equal(dtrain_params_buffer_count(n.params), models[m].buffers);
-		assert_int_equal(dtrain_params_block_count(n.params), models[m].blocks);
-		for (int i = 0; i < models[m].blocks; i++)
-			assert_true(dtrain_params_block_at(n.params, i)->offset % DTRAIN_BLOCK_ALIGN == 0 &&
-				    dtrain_params_block_at(n.params, i)->count % DTRAIN_BLOCK_ALIGN == 0);
+		assert_int_equal(dtrain_params_at(n.params, dtrain_params_count(n.params) - 1)->block + 1,
+				 models[m].blocks);
+		assert_int_equal(dtrain_params_unit_count(n.params), 1);
 		net_close(&n);
 	}
 }
@@ -183,82 +185,66 @@ static void initial_values_depend_on_seed_and_name_alone(void **state)
 	net_close(&b);
 }
 
-/* ---- hooks ---- */
+/* ---- units ---- */
 
-typedef struct record {
-	net *n;
-	int forward_done, reported, blocks_open, blocks_seen;
-	int64_t last_offset;
-	int fail_at;
-} record;
-
-static int on_forward(void *context, dtrain_stream *stream, beton_error *err)
+/* Whole parameters of 16 elements or less, 100, 1 and 40, in the reverse of their order. */
+static void check_units(size_t first_bytes, size_t bytes, int32_t shards, int count, const int64_t *sizes)
 {
-	record *r = context;
-	(void)err;
-	assert_ptr_equal(stream, r->n->stream);
-	assert_int_equal(r->reported, 0);
-	assert_int_equal(r->blocks_open, 0);
-	r->forward_done++;
-	return BETON_OK;
+	static const int64_t elements[] = {10, 100, 1, 40};
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_params *params;
+	dtrain_unit_policy policy;
+	char name[8];
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &err), &err);
+	dtrain_unit_policy_init(&policy);
+	policy.first_bytes = first_bytes;
+	policy.bytes = bytes;
+	policy.shards = shards;
+	expect_ok(dtrain_params_set_units(params, &policy, &err), &err);
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "p%d", i);
+		assert_int_equal(dtrain_params_declare(params, name, &(dtrain_shape){1, {elements[i]}},
+						       DTRAIN_INIT_ZERO, 0, &err),
+				 i);
+	}
+	assert_int_equal(dtrain_params_unit_count(params), 0);
+	expect_ok(dtrain_params_allocate(params, &err), &err);
+	assert_int_equal(dtrain_params_unit_count(params), count);
+	int64_t offset = 0;
+	for (int i = 0; i < count; i++) {
+		const dtrain_unit *unit = dtrain_params_unit_at(params, i);
+		assert_int_equal(unit->offset, offset);
+		assert_int_equal(unit->count, sizes[i]);
+		offset += unit->count;
+	}
+	assert_int_equal(dtrain_params_flat_count(params), offset);
+	for (int i = 0; i < 4; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		const dtrain_unit *unit = dtrain_params_unit_at(params, param->unit);
+		assert_true(param->offset >= unit->offset && param->offset % DTRAIN_PARAM_ALIGN == 0);
+		assert_true(param->offset + param->count <= unit->offset + unit->count);
+	}
+	assert_null(dtrain_params_unit_at(params, count));
+	assert_int_equal(dtrain_params_set_units(params, &policy, &err), BETON_STATE);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
 }
 
-static int on_ready(void *context, int param, dtrain_stream *stream, beton_error *err)
-{
-	record *r = context;
-	(void)stream;
-	const dtrain_param *p = dtrain_params_at(r->n->params, param);
-	assert_int_equal(r->forward_done, 1);
-	assert_true(p->offset > r->last_offset);
-	r->last_offset = p->offset;
-	if (++r->reported != r->fail_at)
-		return BETON_OK;
-	*err = (beton_error){.code = BETON_CANCELLED, .message = "enough"};
-	return BETON_CANCELLED;
-}
-
-static int on_begin(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err)
-{
-	record *r = context;
-	(void)stream;
-	(void)err;
-	assert_int_equal(r->blocks_open++, 0);
-	int blocks = dtrain_params_block_count(r->n->params);
-	assert_int_equal(block, backward ? 2 * blocks - 1 - r->blocks_seen : r->blocks_seen);
-	r->blocks_seen++;
-	return BETON_OK;
-}
-
-static int on_end(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err)
-{
-	record *r = context;
-	(void)block;
-	(void)backward;
-	(void)stream;
-	(void)err;
-	assert_int_equal(--r->blocks_open, 0);
-	return BETON_OK;
-}
-
-static void hooks_come_in_order(void **state)
+static void units_have_whole_parameters_and_equal_shards(void **state)
 {
 	(void)state;
-	for (int m = 0; m < 2; m++) {
-		net n;
-		net_open(&n, "auto", DTRAIN_F32, m ? "resnet20" : "mlp", 2, 8, 3);
-		record r = {.n = &n, .last_offset = -1};
-		dtrain_program_hooks hooks = {&r, on_forward, on_ready, on_begin, on_end};
-		beton_error err = {0};
-		expect_ok(dtrain_program_run(n.program, n.stream, &hooks, &err), &err);
-		assert_int_equal(r.forward_done, 1);
-		assert_int_equal(r.reported, dtrain_params_count(n.params));
-		assert_int_equal(r.blocks_seen, 2 * dtrain_params_block_count(n.params));
-		r = (record){.n = &n, .last_offset = -1, .fail_at = 3};
-		assert_int_equal(dtrain_program_run(n.program, n.stream, &hooks, &err), BETON_CANCELLED);
-		assert_int_equal(r.reported, 3);
-		assert_string_equal(err.message, "enough");
-		net_close(&n);
-	}
+	check_units(SIZE_MAX, SIZE_MAX, 1, 1, (int64_t[]){48 + 16 + 112 + 16});
+	check_units(1, 1, 1, 4, (int64_t[]){48, 16, 112, 16});
+	/* Full is full: the first with 192 bytes, the second with 64. */
+	check_units(192, 64, 1, 4, (int64_t[]){48, 16, 112, 16});
+	check_units(193, 449, 1, 2, (int64_t[]){64, 128});
+	check_units(1, SIZE_MAX, 1, 2, (int64_t[]){48, 144});
+	/* Each shard is a multiple of 16 elements, also for numbers of ranks that are no powers of two. */
+	check_units(1, SIZE_MAX, 3, 2, (int64_t[]){48, 144});
+	check_units(1, SIZE_MAX, 5, 2, (int64_t[]){80, 160});
+	check_units(1, 1, 64, 4, (int64_t[]){1024, 1024, 1024, 1024});
 }
 
 /* ---- errors of graphs ---- */
@@ -319,10 +305,10 @@ static void evaluation_shares_the_parameters(void **state)
 	dtrain_graph_keep(graph, logits);
 	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 	memcpy(dtrain_program_data(program, x), dtrain_program_data(n.program, n.image), 3 * 64 * sizeof(float));
-	expect_ok(dtrain_program_run(program, n.stream, NULL, &err), &err);
+	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
 	float before = *(float *)dtrain_program_data(program, logits);
 	net_run(&n); /* moves the running statistics */
-	expect_ok(dtrain_program_run(program, n.stream, NULL, &err), &err);
+	expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
 	assert_true(isfinite(before) && *(float *)dtrain_program_data(program, logits) != before);
 	dtrain_program_destroy(&program);
 	/* Another number of classes is another model. */
@@ -483,7 +469,7 @@ static void halves_stay_halves(void **state)
 		dtrain_tensor loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, label, 0));
 		dtrain_graph_keep(graph, normal);
 		dtrain_graph_keep(graph, y);
-		dtrain_graph_metric(graph, loss, 0);
+		dtrain_graph_figure(graph, loss, 0);
 		dtrain_graph_backward(graph, loss);
 		expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
 		assert_int_equal(dtrain_program_dtype(program, x), DTRAIN_U8);
@@ -493,7 +479,7 @@ static void halves_stay_halves(void **state)
 		uint8_t *pixels = dtrain_program_data(program, x);
 		for (int k = 0; k < 2 * 3 * 64; k++)
 			pixels[k] = (uint8_t)(k * 89);
-		expect_ok(dtrain_program_run(program, n.stream, NULL, &err), &err);
+		expect_ok(dtrain_program_run(program, n.stream, false, &err), &err);
 		for (int k = 0; k < 2 * 3 * 64; k++) {
 			int c = k / 64 % 3, pixel = k / 192 * 64 + k % 64;
 			double right = ((double)pixels[pixel * 3 + c] - (double)mean[c]) / (double)deviation[c];
@@ -501,7 +487,7 @@ static void halves_stay_halves(void **state)
 				    0.01);
 		}
 		losses[i] = *(float *)dtrain_program_data(program, loss);
-		assert_true(((float *)dtrain_params_grads(n.params))[-DTRAIN_GRAD_EXTRA] == losses[i]);
+		assert_ptr_equal(dtrain_program_data(program, loss), dtrain_params_figures(n.params));
 		logits[i] = (float)net_number(dtypes[i], dtrain_program_data(program, y), 1);
 		assert_true(fabsf(losses[i] - losses[0]) < 0.02f * losses[0] && fabsf(logits[i] - logits[0]) < 0.05f);
 		dtrain_program_facts facts = {.struct_size = sizeof(facts)};
@@ -555,7 +541,7 @@ static void build_residuals(residual_net *r, dtrain_device *device, dtrain_strea
 	for (int i = 0; i < 72; i++)
 		((double *)dtrain_program_data(r->program, r->x))[i] = sin(i);
 	((int64_t *)dtrain_program_data(r->program, r->label))[1] = 2;
-	expect_ok(dtrain_program_run(r->program, stream, NULL, &err), &err);
+	expect_ok(dtrain_program_run(r->program, stream, false, &err), &err);
 }
 
 static void expect_equal(const void *a, const void *b, int64_t count)
@@ -634,7 +620,7 @@ int main(void)
 		cmocka_unit_test(products_have_their_relu_with_them),
 		cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
 		cmocka_unit_test(initial_values_do_not_depend_on_threads),
-		cmocka_unit_test(hooks_come_in_order),
+		cmocka_unit_test(units_have_whole_parameters_and_equal_shards),
 		cmocka_unit_test(builders_remember_the_first_error),
 		cmocka_unit_test(evaluation_shares_the_parameters),
 		cmocka_unit_test(wrong_types_are_errors),

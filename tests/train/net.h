@@ -107,7 +107,7 @@ static inline void net_build(net *n, const char *model, int64_t side, bool backw
 	dtrain_graph_keep(graph, n->logits);
 	n->loss = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, n->logits, n->label, 0.1));
 	dtrain_graph_keep(graph, n->loss);
-	dtrain_graph_metric(graph, n->loss, 2);
+	dtrain_graph_figure(graph, n->loss, 2);
 	if (backward)
 		dtrain_graph_backward(graph, n->loss);
 	expect_ok(dtrain_graph_compile(&graph, &n->program, &err), &err);
@@ -174,7 +174,7 @@ static inline double *net_values(const net *n, const void *array, int64_t count)
 static inline double net_run(net *n)
 {
 	beton_error err = {0};
-	expect_ok(dtrain_program_run(n->program, n->stream, NULL, &err), &err);
+	expect_ok(dtrain_program_run(n->program, n->stream, false, &err), &err);
 	double *value = net_values(n, dtrain_program_data(n->program, n->loss), 1), loss = *value;
 	free(value);
 	return loss;

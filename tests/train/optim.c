@@ -216,8 +216,6 @@ static void a_scale_does_not_change_a_step(void **state)
 	}
 	const float *plain = dtrain_params_grads(nets[0].params), *scaled = dtrain_params_grads(nets[1].params);
 	assert_true(losses[0] == losses[1]);
-	for (int i = 1; i <= DTRAIN_GRAD_EXTRA; i++)
-		assert_true(plain[-i] == scaled[-i]);
 	/* A power of two: exact. */
 	for (int64_t i = 0; i < dtrain_params_flat_count(nets[0].params); i++)
 		assert_true(scaled[i] == 65536 * plain[i]);

@@ -200,10 +200,9 @@ static void train(const training *how, const char *model, double *losses)
 	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
 	for (int i = 0; i < STEPS; i++) {
 		losses[i] = net_run(&n);
-		double *extra =
-			net_values(&n, (float *)dtrain_params_grads(n.params) - DTRAIN_GRAD_EXTRA, DTRAIN_GRAD_EXTRA);
-		assert_true(extra[2] == losses[i]);
-		free(extra);
+		double *figures = net_values(&n, dtrain_params_figures(n.params), DTRAIN_FIGURES);
+		assert_true(figures[2] == losses[i]);
+		free(figures);
 		expect_ok(dtrain_sgd_step(sgd, how->lr, n.stream, &err), &err);
 	}
 	dtrain_sgd_destroy(&sgd);

@@ -26,14 +26,15 @@ typedef struct courier {
 	int fail; /* 1: the issue; 2: the wait */
 } courier;
 
-static int issue(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err)
+static int issue(void *context, const dtrain__run *run, beton_error *err)
 {
 	courier *c = context;
+	const dtrain_instance *instance = run->instance;
 	const dtrain__place *places = instance->program->places;
 	assert_int_equal(c->issued++, c->waited);
 	if (c->fail == 1)
 		return bt_fail(err, BETON_DEVICE, "nobody is there");
-	int status = c->api->event_record(c->ready, stream, err);
+	int status = c->api->event_record(c->ready, run->stream, err);
 	if (status == BETON_OK)
 		status = c->api->stream_wait(c->stream, c->ready, err);
 	if (status == BETON_OK)
@@ -43,14 +44,13 @@ static int issue(void *context, dtrain_instance *instance, dtrain_stream *stream
 	return status == BETON_OK ? c->api->event_record(c->done, c->stream, err) : status;
 }
 
-static int wait_for_it(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err)
+static int wait_for_it(void *context, const dtrain__run *run, beton_error *err)
 {
 	courier *c = context;
-	(void)instance;
 	assert_int_equal(++c->waited, c->issued);
 	if (c->fail == 2)
 		return bt_fail(err, BETON_DEVICE, "nobody came");
-	return c->api->stream_wait(stream, c->done, err);
+	return c->api->stream_wait(run->stream, c->done, err);
 }
 
 static int add_courier(void *context, dtrain__schedule *schedule, beton_error *err)
@@ -129,7 +129,7 @@ static void check_result(const char *device)
 		expect_ok(n.api->copy(n.stream, dtrain_program_data(n.program, n.x), x, sizeof(x),
 				      DTRAIN_HOST_TO_DEVICE, &err),
 			  &err);
-		expect_ok(dtrain_program_run(n.program, n.stream, NULL, &err), &err);
+		expect_ok(dtrain_program_run(n.program, n.stream, false, &err), &err);
 		expect_ok(n.api->copy(n.stream, y, dtrain_program_data(n.program, n.y), sizeof(y),
 				      DTRAIN_DEVICE_TO_HOST, &err),
 			  &err);
@@ -194,7 +194,7 @@ static void failures_have_the_calls_name(void **state)
 		net n;
 		open_net(&n, "ref");
 		n.courier.fail = fail;
-		assert_int_equal(dtrain_program_run(n.program, n.stream, NULL, &err), BETON_DEVICE);
+		assert_int_equal(dtrain_program_run(n.program, n.stream, false, &err), BETON_DEVICE);
 		assert_string_equal(err.message, fail == 1 ? "letter: nobody is there" : "letter: nobody came");
 		close_net(&n);
 	}

@@ -5,14 +5,13 @@
 
 #include <dtrain/checkpoint.h>
 #include <dtrain/comm.h>
-#include <dtrain/ddp.h>
+#include <dtrain/sync.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "../sized.h"
 
 static net n;
-static dtrain_group *group;
 static char folder[] = "/tmp/dtrain-sizes-XXXXXX";
 
 static int open_device(const void *options, beton_error *err)
@@ -48,11 +47,23 @@ static int start_server(const void *options, beton_error *err)
 	return result;
 }
 
-static int create_ddp(const void *options, beton_error *err)
+static int create_sync(const void *options, beton_error *err)
 {
-	dtrain_ddp *ddp;
-	int result = dtrain_ddp_create(group, n.params, options, &ddp, err);
-	dtrain_ddp_destroy(&ddp);
+	dtrain_params *params;
+	dtrain_sync *sync;
+	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, err), err);
+	int result = dtrain_sync_create(params, options, &sync, err);
+	dtrain_sync_destroy(&sync);
+	dtrain_params_destroy(&params);
+	return result;
+}
+
+static int set_units(const void *policy, beton_error *err)
+{
+	dtrain_params *params;
+	expect_ok(dtrain_params_create(n.device, DTRAIN_F32, &params, err), err);
+	int result = dtrain_params_set_units(params, policy, err);
+	dtrain_params_destroy(&params);
 	return result;
 }
 
@@ -86,13 +97,15 @@ static void options_of_every_size(void **state)
 	const dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
 	dtrain_sgd_options sgd;
 	dtrain_group_options grouping;
-	dtrain_ddp_options ddp;
+	dtrain_sync_options sync;
+	dtrain_unit_policy units;
 	dtrain_store_server_options serving;
 	dtrain_batch_norm_options norm;
 	const dtrain_checkpoint_content content = {.struct_size = sizeof(content)};
 	dtrain_sgd_options_init(&sgd);
 	dtrain_group_options_init(&grouping);
-	dtrain_ddp_options_init(&ddp);
+	dtrain_sync_options_init(&sync);
+	dtrain_unit_policy_init(&units);
 	dtrain_store_server_options_init(&serving);
 	dtrain_batch_norm_options_init(&norm);
 	sized_check(&(sized_options){"dtrain_device_open", &device, sizeof(device), open_device});
@@ -100,7 +113,8 @@ static void options_of_every_size(void **state)
 	sized_check(&(sized_options){"dtrain_batch_norm_with", &norm, sizeof(norm), add_batch_norm});
 	sized_check(&(sized_options){"dtrain_group_create", &grouping, sizeof(grouping), create_group});
 	sized_check(&(sized_options){"dtrain_store_server_start", &serving, sizeof(serving), start_server});
-	sized_check(&(sized_options){"dtrain_ddp_create", &ddp, sizeof(ddp), create_ddp});
+	sized_check(&(sized_options){"dtrain_sync_create", &sync, sizeof(sync), create_sync});
+	sized_check(&(sized_options){"dtrain_params_set_units", &units, sizeof(units), set_units});
 	sized_check(&(sized_options){"dtrain_checkpoint_save", &content, sizeof(content), save_content});
 }
 
@@ -118,9 +132,7 @@ static void structs_of_every_size_are_filled_in(void **state)
 static int set_up(void **state)
 {
 	(void)state;
-	beton_error err;
 	net_open(&n, "ref", DTRAIN_F32, "mlp", 2, 4, 3);
-	expect_ok(dtrain_group_create(NULL, 0, 1, NULL, &group, &err), &err);
 	assert_non_null(mkdtemp(folder));
 	return 0;
 }
@@ -129,7 +141,6 @@ static int tear_down(void **state)
 {
 	(void)state;
 	char command[sizeof(folder) + 16];
-	dtrain_group_destroy(&group);
 	net_close(&n);
 	snprintf(command, sizeof(command), "rm -r %s", folder);
 	return system(command);

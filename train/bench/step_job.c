@@ -16,20 +16,23 @@ static int open_engine(bench_job *job, beton_error *err)
 				  .options = &job->vision,
 				  .model = o->model,
 				  .batch_size = (int64_t)o->batch,
+				  .runs = 1,
 				  .classes = (int64_t)o->classes,
 				  .label_smoothing = 0.1};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
 					 .tf32 = o->precision == ENGINE_PRECISION_TF32};
+	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
+	dtrain_sync_options_init(&sync);
 	int status = o->data ? asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err) : BETON_OK;
 	job->data.classes = asked.classes;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
-	return status == BETON_OK
-		       ? engine_open(&job->engine, &asked, &job->data, device, (engine_precision)o->precision, err)
-		       : status;
+	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,
+						(engine_precision)o->precision, &sync, err)
+				  : status;
 }
 
 static int open_file(const void *context, beton_loader_options *loader, beton_loader **out, beton_error *err)
@@ -99,21 +102,9 @@ static int feed_once(bench_job *job, beton_error *err)
 	return status;
 }
 
-static int open_group(bench_job *job, beton_error *err)
-{
-	dtrain_group_options group;
-	dtrain_ddp_options ddp;
-	dtrain_group_options_init(&group);
-	dtrain_ddp_options_init(&ddp);
-	group.device = job->engine.device;
-	int status = dtrain_group_create(NULL, 0, 1, &group, &job->group, err);
-	return status == BETON_OK ? dtrain_ddp_create(job->group, job->engine.params, &ddp, &job->ddp, err) : status;
-}
-
 static int open_stepper(bench_job *job, beton_error *err)
 {
-	const engine_stepper_options stepper = {
-		.sgd = job->sgd, .group = job->group, .ddp = job->ddp, .no_capture = job->options->no_capture};
+	const engine_stepper_options stepper = {.sgd = job->sgd, .no_capture = job->options->no_capture};
 	return engine_stepper_open(&job->engine, &stepper, &job->stepper, err);
 }
 
@@ -138,11 +129,8 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 		status = dtrain_sgd_create(job->engine.params, &sgd, &job->sgd, err);
 	if (status == BETON_OK)
 		status = options->data ? open_loader(job, err) : feed_once(job, err);
-	/* What was put on the stream before is complete, which ddp needs. */
 	if (status == BETON_OK)
 		status = engine_synchronize(&job->engine, "the parameters", err);
-	if (status == BETON_OK)
-		status = open_group(job, err);
 	return status == BETON_OK ? open_stepper(job, err) : status;
 }
 
@@ -151,8 +139,6 @@ void bench_job_close(bench_job *job)
 	engine_stepper_close(&job->stepper);
 	beton_iterator_close(&job->iterator);
 	beton_loader_close(&job->loader);
-	dtrain_ddp_destroy(&job->ddp);
-	dtrain_group_destroy(&job->group);
 	dtrain_sgd_destroy(&job->sgd);
 	engine_close(&job->engine);
 }

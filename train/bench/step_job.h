@@ -28,8 +28,6 @@ typedef struct bench_job {
 	engine_data data;
 	engine_rank engine;
 	dtrain_sgd *sgd;
-	dtrain_group *group; /* of this rank alone */
-	dtrain_ddp *ddp;
 	engine_stepper *stepper;
 	beton_loader *loader;
 	beton_iterator *iterator;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a graph to a program: ops, liveness, memory, and the order in which gradients become ready.
+ * From a graph to a program: ops, liveness and memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -162,9 +162,13 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 			    err);
 }
 
-static uint64_t param_offset(const dtrain_params *params, const dtrain__tensor *tensor)
+/* In the memory of its parameter's unit that has that base. */
+static dtrain__place place_in_unit(const dtrain_params *params, const dtrain__tensor *tensor,
+				   uint32_t (*base_of)(int32_t unit))
 {
-	return (uint64_t)dtrain_params_at(params, tensor->index)->offset * dtrain_dtype_size(tensor->dtype);
+	const dtrain_param *param = dtrain_params_at(params, tensor->index);
+	int64_t offset = param->offset - dtrain_params_unit_at(params, param->unit)->offset;
+	return (dtrain__place){base_of(param->unit), (uint64_t)offset * dtrain_dtype_size(tensor->dtype)};
 }
 
 static dtrain__place place_of(dtrain_program *program, int32_t index)
@@ -179,9 +183,12 @@ static dtrain__place place_of(dtrain_program *program, int32_t index)
 	}
 	switch (tensor->role) {
 	case DTRAIN__PARAM:
-		return (dtrain__place){DTRAIN__BASE_VALUES, param_offset(params, tensor)};
+		return place_in_unit(params, tensor, dtrain__base_of_values);
 	case DTRAIN__GRAD:
-		return (dtrain__place){DTRAIN__BASE_GRADS, param_offset(params, tensor)};
+		return place_in_unit(params, tensor, dtrain__base_of_grads);
+	case DTRAIN__FIGURE:
+		return (dtrain__place){DTRAIN__BASE_FIGURES,
+				       (uint64_t)tensor->index * dtrain_dtype_size(tensor->dtype)};
 	case DTRAIN__BUFFER:
 		return (dtrain__place){DTRAIN__BASE_BUFFERS,
 				       (uint64_t)((char *)dtrain_params_buffer_at(params, tensor->index)->data -
@@ -201,7 +208,7 @@ static int place_tensors(dtrain_program *program, beton_error *err)
 	int status = plan_arena(program, err);
 	if (status != BETON_OK)
 		return status;
-	program->num_bases = DTRAIN__BASE_INPUTS;
+	program->num_bases = dtrain__base_of_values(dtrain_params_unit_count(graph->params));
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		program->places[i] = place_of(program, i);
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
@@ -215,31 +222,6 @@ static int place_tensors(dtrain_program *program, beton_error *err)
 	return dtrain_instance_create(program, &program->first, err);
 }
 
-static int earlier_first(const void *a, const void *b)
-{
-	const dtrain__ready *x = a, *y = b;
-	if (x->node != y->node)
-		return x->node < y->node ? -1 : 1;
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-/* Every parameter is reported once: one without a gradient in this graph, whose place in the flat array stays zero, at
- * the end, so that whoever waits for all of them is not left waiting. */
-static void find_ready(dtrain_program *program)
-{
-	const dtrain_graph *graph = program->graph;
-	if (!graph->has_backward)
-		return;
-	program->num_ready = dtrain_params_count(graph->params);
-	for (int i = 0; i < program->num_ready; i++)
-		program->ready[i] = (dtrain__ready){
-			.node = graph->num_nodes - 1, .param = i, .offset = dtrain_params_at(graph->params, i)->offset};
-	for (int32_t i = 0; i < graph->num_tensors; i++)
-		if (graph->tensors[i].role == DTRAIN__GRAD)
-			program->ready[graph->tensors[i].index].node = graph->tensors[i].producer;
-	qsort(program->ready, (size_t)program->num_ready, sizeof(*program->ready), earlier_first);
-}
-
 static int allocate_tables(dtrain_program *program, beton_error *err)
 {
 	const dtrain_graph *graph = program->graph;
@@ -247,12 +229,8 @@ static int allocate_tables(dtrain_program *program, beton_error *err)
 	program->operands = calloc((size_t)graph->num_tensors, sizeof(*program->operands));
 	program->places = calloc((size_t)graph->num_tensors, sizeof(*program->places));
 	program->spans = calloc((size_t)graph->num_tensors, sizeof(*program->spans));
-	program->ready = calloc((size_t)dtrain_params_count(graph->params) + 1, sizeof(*program->ready));
-	if (!program->steps || !program->operands || !program->places || !program->spans || !program->ready)
+	if (!program->steps || !program->operands || !program->places || !program->spans)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program of %d nodes", graph->num_nodes);
-	program->num_forward = 0;
-	while (program->num_forward < graph->num_nodes && !graph->nodes[program->num_forward].is_backward)
-		program->num_forward++;
 	program->facts.struct_size = sizeof(program->facts);
 	program->facts.nodes = graph->num_nodes;
 	return BETON_OK;
@@ -303,7 +281,6 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 		dtrain__program_release(program);
 		return status;
 	}
-	find_ready(program);
 	*graph = NULL;
 	*out = program;
 	return BETON_OK;

@@ -286,26 +286,28 @@ void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor)
 		graph->tensors[dtrain__graph_root(graph, tensor)].keep = true;
 }
 
-void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot)
+void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot)
 {
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, scalar);
 	if (!tensor)
 		return;
-	if (slot < 0 || slot >= DTRAIN_GRAD_EXTRA) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "metric: slot %d is not in 0..%d", slot,
-				   DTRAIN_GRAD_EXTRA - 1);
+	if (slot < 0 || slot >= DTRAIN_FIGURES) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is not in 0..%d", slot,
+				   DTRAIN_FIGURES - 1);
 		return;
 	}
-	for (int i = 0; i < graph->num_metrics; i++)
-		if (graph->metrics[i].slot == slot) {
-			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "metric: slot %d is taken", slot);
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__FIGURE && graph->tensors[i].index == slot) {
+			dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "figure: slot %d is taken", slot);
 			return;
 		}
-	if (tensor->shape.ndim != 0 || tensor->dtype != dtrain_params_dtype(graph->params)) {
+	bool scalar_of_op = tensor->role == DTRAIN__ACTIVATION && tensor->shape.ndim == 0 && tensor->parent < 0 &&
+			    tensor->producer >= 0;
+	if (!scalar_of_op || tensor->dtype != dtrain_params_dtype(graph->params)) {
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-				   "metric: slot %d is given something that is no scalar", slot);
+				   "figure: slot %d is given something that is no scalar of an op", slot);
 		return;
 	}
-	dtrain_graph_keep(graph, scalar);
-	graph->metrics[graph->num_metrics++] = (dtrain__metric){.scalar = scalar, .slot = slot};
+	graph->tensors[scalar].role = DTRAIN__FIGURE;
+	graph->tensors[scalar].index = slot;
 }

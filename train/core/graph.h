@@ -12,6 +12,7 @@ typedef enum dtrain__role {
 	DTRAIN__PARAM,      /* values of params[index] */
 	DTRAIN__GRAD,       /* gradient of params[index], in the flat array */
 	DTRAIN__BUFFER,     /* params' buffers[index] */
+	DTRAIN__FIGURE,     /* params' figure of that index */
 	DTRAIN__ACTIVATION, /* in the arena */
 	DTRAIN__MEMORY,     /* the caller's device memory */
 } dtrain__role;
@@ -20,7 +21,7 @@ typedef struct dtrain__tensor {
 	dtrain__role role;
 	dtrain_dtype dtype;
 	dtrain_shape shape;
-	int32_t index;        /* of the parameter or buffer */
+	int32_t index;        /* of the parameter, buffer or figure */
 	void *memory;         /* of DTRAIN__MEMORY */
 	int32_t producer;     /* node that writes it; -1 */
 	dtrain_tensor parent; /* of a view: whose memory it is a piece of; -1 */
@@ -42,11 +43,6 @@ typedef struct dtrain__node {
 	bool is_backward;
 } dtrain__node;
 
-typedef struct dtrain__metric {
-	dtrain_tensor scalar;
-	int slot;
-} dtrain__metric;
-
 struct dtrain_graph {
 	dtrain_params *params;
 	bool training;
@@ -58,8 +54,6 @@ struct dtrain_graph {
 	int32_t num_tensors, tensor_capacity;
 	dtrain__node *nodes;
 	int32_t num_nodes, node_capacity;
-	dtrain__metric metrics[DTRAIN_GRAD_EXTRA];
-	int num_metrics;
 	int32_t num_views;
 	/* Parts of gradients of parameters that a gradient function has asked for (gradients/gradients.h). */
 	struct {

@@ -22,9 +22,28 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	return status;
 }
 
+static void set_bases(dtrain_instance *instance)
+{
+	const dtrain_program *program = instance->program;
+	const dtrain_graph *graph = program->graph;
+	const dtrain_params *params = graph->params;
+	uintptr_t *bases = instance->bases, arena = (uintptr_t)instance->arena;
+	bases[DTRAIN__BASE_BUFFERS] = (uintptr_t)params->buffer_memory;
+	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
+	bases[DTRAIN__BASE_ARENA] = arena;
+	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
+		uintptr_t offset =
+			(uintptr_t)dtrain_params_unit_at(params, i)->offset * dtrain_dtype_size(params->dtype);
+		bases[dtrain__base_of_values(i)] = (uintptr_t)dtrain_params_values(params) + offset;
+		bases[dtrain__base_of_grads(i)] = (uintptr_t)dtrain_params_grads(params) + offset;
+	}
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		if (graph->tensors[i].role == DTRAIN__INPUT)
+			bases[program->places[i].base] = arena + program->spans[i].offset;
+}
+
 int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err)
 {
-	const dtrain_graph *graph = program->graph;
 	dtrain_instance *instance = calloc(1, sizeof(*instance));
 	*out = NULL;
 	if (!instance)
@@ -35,14 +54,7 @@ int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out,
 		dtrain_instance_destroy(&instance);
 		return status;
 	}
-	instance->bases[DTRAIN__BASE_VALUES] = (uintptr_t)dtrain_params_values(graph->params);
-	instance->bases[DTRAIN__BASE_GRADS] = (uintptr_t)dtrain_params_grads(graph->params);
-	instance->bases[DTRAIN__BASE_BUFFERS] = (uintptr_t)graph->params->buffer_memory;
-	instance->bases[DTRAIN__BASE_ARENA] = (uintptr_t)instance->arena;
-	for (int32_t i = 0; i < graph->num_tensors; i++)
-		if (graph->tensors[i].role == DTRAIN__INPUT)
-			instance->bases[program->places[i].base] =
-				(uintptr_t)instance->arena + program->spans[i].offset;
+	set_bases(instance);
 	*out = instance;
 	return BETON_OK;
 }
@@ -65,7 +77,7 @@ void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor
 	if (tensor < 0 || tensor >= graph->num_tensors)
 		return NULL;
 	const dtrain__tensor *root = &graph->tensors[dtrain__graph_root(graph, tensor)];
-	if (root->role != DTRAIN__INPUT && !root->keep)
+	if (root->role != DTRAIN__INPUT && root->role != DTRAIN__FIGURE && !root->keep)
 		return NULL;
 	return dtrain__address(instance, instance->program->places[tensor]);
 }
@@ -86,76 +98,6 @@ int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *m
 	return BETON_OK;
 }
 
-static int run_metrics(const dtrain_instance *instance, dtrain_stream *stream, beton_error *err)
-{
-	const dtrain_program *program = instance->program;
-	const dtrain_graph *graph = program->graph;
-	size_t element = dtrain_dtype_size(dtrain_params_dtype(graph->params));
-	int status = BETON_OK;
-	for (int i = 0; i < graph->num_metrics && status == BETON_OK; i++) {
-		char *grads = dtrain_params_grads(graph->params);
-		status = program->api->copy(stream, grads - (DTRAIN_GRAD_EXTRA - graph->metrics[i].slot) * (int)element,
-					    dtrain__address(instance, program->places[graph->metrics[i].scalar]),
-					    element, DTRAIN_DEVICE_TO_DEVICE, err);
-	}
-	return status;
-}
-
-/* Where a run stands: which block it is in, and how many gradients it has reported. */
-typedef struct program_walk {
-	dtrain_instance *instance;
-	dtrain_stream *stream;
-	const dtrain_program_hooks *hooks;
-	int32_t block; /* -1: in none */
-	bool backward;
-	int reported;
-} program_walk;
-
-static int leave_block(program_walk *walk, beton_error *err)
-{
-	int32_t block = walk->block;
-	walk->block = -1;
-	if (block < 0 || !walk->hooks->block_end)
-		return BETON_OK;
-	return walk->hooks->block_end(walk->hooks->context, block, walk->backward, walk->stream, err);
-}
-
-static int enter_block(program_walk *walk, const dtrain__node *node, beton_error *err)
-{
-	if (walk->block == node->block && walk->backward == node->is_backward)
-		return BETON_OK;
-	int status = leave_block(walk, err);
-	walk->block = node->block;
-	walk->backward = node->is_backward;
-	if (status != BETON_OK || !walk->hooks->block_begin)
-		return status;
-	return walk->hooks->block_begin(walk->hooks->context, node->block, node->is_backward, walk->stream, err);
-}
-
-static int finish_forward(program_walk *walk, beton_error *err)
-{
-	int status = leave_block(walk, err);
-	if (status == BETON_OK)
-		status = run_metrics(walk->instance, walk->stream, err);
-	if (status == BETON_OK && walk->hooks->forward_done)
-		status = walk->hooks->forward_done(walk->hooks->context, walk->stream, err);
-	return status;
-}
-
-static int report_ready(program_walk *walk, int32_t node, beton_error *err)
-{
-	const dtrain_program *program = walk->instance->program;
-	int status = BETON_OK;
-	for (; status == BETON_OK && walk->reported < program->num_ready; walk->reported++) {
-		const dtrain__ready *ready = &program->ready[walk->reported];
-		if (ready->node > node)
-			break;
-		if (walk->hooks->grad_ready)
-			status = walk->hooks->grad_ready(walk->hooks->context, ready->param, walk->stream, err);
-	}
-	return status;
-}
-
 int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtrain_stream *stream, beton_error *err)
 {
 	const dtrain_program *program = instance->program;
@@ -169,40 +111,24 @@ int dtrain__instance_run_node(const dtrain_instance *instance, int32_t node, dtr
 	return status;
 }
 
-static int run_call(program_walk *walk, const dtrain__scheduled *step, beton_error *err)
+static int run_call(const dtrain__run *run, const dtrain__scheduled *step, beton_error *err)
 {
-	dtrain_instance *instance = walk->instance;
-	const dtrain__call *call = &instance->program->schedule.calls[step->index];
-	int status =
-		(step->kind == DTRAIN__CALL ? call->issue : call->wait)(call->context, instance, walk->stream, err);
+	const dtrain__call *call = &run->instance->program->schedule.calls[step->index];
+	int status = (step->kind == DTRAIN__CALL ? call->issue : call->wait)(call->context, run, err);
 	if (status != BETON_OK)
 		bt_prefix(err, "%s", call->name);
 	return status;
 }
 
-static int run_op(program_walk *walk, int32_t node, beton_error *err)
+int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err)
 {
-	const dtrain_program *program = walk->instance->program;
-	int status = node == program->num_forward ? finish_forward(walk, err) : BETON_OK;
-	if (status == BETON_OK)
-		status = enter_block(walk, &program->graph->nodes[node], err);
-	if (status == BETON_OK)
-		status = dtrain__instance_run_node(walk->instance, node, walk->stream, err);
-	return status == BETON_OK ? report_ready(walk, node, err) : status;
-}
-
-int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, const dtrain_program_hooks *hooks,
-			beton_error *err)
-{
-	const dtrain_program_hooks none = {0};
-	program_walk walk = {.instance = instance, .stream = stream, .hooks = hooks ? hooks : &none, .block = -1};
+	const dtrain__run run = {.instance = instance, .stream = stream, .more = more};
 	const dtrain__schedule *schedule = &instance->program->schedule;
 	int status = BETON_OK;
 	for (int32_t i = 0; i < schedule->count && status == BETON_OK; i++) {
 		const dtrain__scheduled *step = &schedule->steps[i];
-		status = step->kind == DTRAIN__RUN ? run_op(&walk, step->index, err) : run_call(&walk, step, err);
+		status = step->kind == DTRAIN__RUN ? dtrain__instance_run_node(instance, step->index, stream, err)
+						   : run_call(&run, step, err);
 	}
-	if (status == BETON_OK && instance->program->num_forward == instance->program->graph->num_nodes)
-		status = finish_forward(&walk, err);
-	return status == BETON_OK ? leave_block(&walk, err) : status;
+	return status;
 }

@@ -21,6 +21,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 	params->device = device;
 	params->api = api;
 	params->dtype = dtype;
+	dtrain_unit_policy_init(&params->policy);
 	*out = params;
 	return BETON_OK;
 }
@@ -28,11 +29,13 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 static void free_memory(dtrain_params *params)
 {
 	params->api->free(params->device, params->values);
-	params->api->free(params->device, params->grad_memory);
+	params->api->free(params->device, params->grads);
+	params->api->free(params->device, params->figures);
 	params->api->free(params->device, params->buffer_memory);
-	free(params->blocks);
-	params->values = params->grad_memory = params->buffer_memory = NULL;
-	params->blocks = NULL;
+	free(params->units);
+	params->values = params->grads = params->figures = params->buffer_memory = NULL;
+	params->units = NULL;
+	params->unit_count = 0;
 }
 
 void dtrain_params_destroy(dtrain_params **params)
@@ -166,38 +169,10 @@ int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const d
 
 void dtrain_params_next_block(dtrain_params *params)
 {
-	/* A block without parameters would be an empty range that nobody can shard. */
 	if (!params->block_used)
 		return;
 	params->block++;
 	params->block_used = false;
-}
-
-/* Offsets in the reverse of the declaration: the last block first, and in it the last parameter first. */
-static int lay_out(dtrain_params *params, beton_error *err)
-{
-	int blocks = params->count ? params->params[params->count - 1].block + 1 : 0;
-	params->blocks = calloc((size_t)(blocks ? blocks : 1), sizeof(*params->blocks));
-	if (!params->blocks)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %d blocks", blocks);
-	params->block_count = blocks;
-	size_t offset = 0;
-	for (int i = params->count - 1; i >= 0; i--) {
-		dtrain_param *param = &params->params[i];
-		dtrain_block *block = &params->blocks[param->block];
-		if (i == params->count - 1 || params->params[i + 1].block != param->block)
-			block->offset = (int64_t)offset;
-		param->offset = (int64_t)offset;
-		offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
-		if (i == 0 || params->params[i - 1].block != param->block) {
-			offset = dtrain__round_up(offset, DTRAIN_BLOCK_ALIGN);
-			block->count = (int64_t)offset - block->offset;
-		}
-		if (offset > (size_t)DTRAIN__MAX_ELEMENTS)
-			return bt_fail(err, BETON_NO_MEMORY, "the model has more than 2^40 parameter elements");
-	}
-	params->flat_count = (int64_t)offset;
-	return BETON_OK;
 }
 
 static int allocate_buffers(dtrain_params *params, beton_error *err)
@@ -224,12 +199,13 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	if (params->allocated)
 		return BETON_OK;
 	size_t element = dtrain_dtype_size(params->dtype);
-	int status = lay_out(params, err);
+	int status = dtrain__units_lay_out(params, err);
 	if (status == BETON_OK)
 		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->values, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, ((size_t)params->flat_count + DTRAIN_GRAD_EXTRA) * element,
-					    &params->grad_memory, err);
+		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->grads, err);
+	if (status == BETON_OK)
+		status = params->api->alloc(params->device, DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)
 		status = allocate_buffers(params, err);
 	if (status != BETON_OK) {
@@ -354,14 +330,14 @@ const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int in
 	return index >= 0 && index < params->buffer_count ? &params->buffers[index] : NULL;
 }
 
-int dtrain_params_block_count(const dtrain_params *params)
+int dtrain_params_unit_count(const dtrain_params *params)
 {
-	return params->block_count;
+	return params->unit_count;
 }
 
-const dtrain_block *dtrain_params_block_at(const dtrain_params *params, int index)
+const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index)
 {
-	return index >= 0 && index < params->block_count ? &params->blocks[index] : NULL;
+	return index >= 0 && index < params->unit_count ? &params->units[index] : NULL;
 }
 
 int64_t dtrain_params_flat_count(const dtrain_params *params)
@@ -376,9 +352,12 @@ void *dtrain_params_values(const dtrain_params *params)
 
 void *dtrain_params_grads(const dtrain_params *params)
 {
-	if (!params->grad_memory)
-		return NULL;
-	return (char *)params->grad_memory + DTRAIN_GRAD_EXTRA * dtrain_dtype_size(params->dtype);
+	return params->grads;
+}
+
+void *dtrain_params_figures(const dtrain_params *params)
+{
+	return params->figures;
 }
 
 dtrain_dtype dtrain_params_dtype(const dtrain_params *params)

@@ -17,18 +17,23 @@ struct dtrain_params {
 	int count, capacity;
 	dtrain_buffer *buffers;
 	int buffer_count, buffer_capacity;
-	dtrain_block *blocks; /* by order of declaration; made by allocate */
-	int block_count;
+	dtrain_unit_policy policy;
+	dtrain_unit *units; /* in flat order; made by allocate */
+	int unit_count;
 
 	int32_t block; /* of the next parameter */
 	bool block_used;
 
 	int64_t flat_count;
 	void *values;
-	void *grad_memory; /* DTRAIN_GRAD_EXTRA elements, then the gradients */
+	void *grads;
+	void *figures;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in it, with what lies between the buffers, which is zero */
 };
+
+/* Offsets of all parameters, and the units. */
+int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 
 /* Elements of a parameter or buffer, from one on, and where their initial values go. */
 typedef struct dtrain__init_piece {

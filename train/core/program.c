@@ -5,10 +5,9 @@
 
 #include "common/sized.h"
 
-int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,
-		       beton_error *err)
+int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err)
 {
-	return dtrain_instance_run(program->first, stream, hooks, err);
+	return dtrain_instance_run(program->first, stream, more, err);
 }
 
 void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor)
@@ -42,7 +41,6 @@ void dtrain__program_release(dtrain_program *program)
 	free(program->operands);
 	free(program->places);
 	free(program->spans);
-	free(program->ready);
 	free(program);
 }
 

@@ -10,28 +10,30 @@
 #include "plan.h"
 #include "schedule.h"
 
-/* Memory that the places of a program's tensors are in. An input has a base of its own. */
+/* Memory that the places of a program's tensors are in. Each unit and each input has bases of its own. */
 enum dtrain__base {
-	DTRAIN__BASE_NONE,   /* places are addresses: memory of the caller's */
-	DTRAIN__BASE_VALUES, /* of the parameters, as are the next two */
-	DTRAIN__BASE_GRADS,
-	DTRAIN__BASE_BUFFERS,
+	DTRAIN__BASE_NONE,    /* places are addresses: memory of the caller's */
+	DTRAIN__BASE_BUFFERS, /* of the parameters, as is the next */
+	DTRAIN__BASE_FIGURES,
 	DTRAIN__BASE_ARENA,
-	DTRAIN__BASE_INPUTS, /* the first input's */
+	DTRAIN__BASE_UNITS, /* of each unit its values and its gradients; then those of the inputs */
 };
+
+static inline uint32_t dtrain__base_of_values(int32_t unit)
+{
+	return DTRAIN__BASE_UNITS + 2 * (uint32_t)unit;
+}
+
+static inline uint32_t dtrain__base_of_grads(int32_t unit)
+{
+	return DTRAIN__BASE_UNITS + 2 * (uint32_t)unit + 1;
+}
 
 /* Where a tensor is, in every instance. */
 typedef struct dtrain__place {
 	uint32_t base;
 	uint64_t offset; /* bytes */
 } dtrain__place;
-
-/* A parameter's gradient is complete after this node. */
-typedef struct dtrain__ready {
-	int32_t node;
-	int32_t param;
-	int64_t offset; /* of the parameter in the flat space */
-} dtrain__ready;
 
 typedef struct dtrain__step {
 	dtrain_op *op;
@@ -48,10 +50,7 @@ struct dtrain_program {
 	dtrain__step *steps;      /* one for each node */
 	dtrain_operand *operands; /* one for each tensor, as are the next two */
 	dtrain__place *places;
-	dtrain__span *spans;  /* lives in steps of the schedule, and offsets in the arena */
-	dtrain__ready *ready; /* in the order in which the hook is called */
-	int num_ready;
-	int32_t num_forward; /* nodes before backward */
+	dtrain__span *spans; /* lives in steps of the schedule, and offsets in the arena */
 	uint32_t num_bases;
 	dtrain_instance *first; /* what dtrain_program_run runs */
 	dtrain_program_facts facts;

@@ -12,12 +12,19 @@
 
 enum { DTRAIN__CALL_TENSORS = 8 };
 
+/* What is being run: see dtrain_instance_run. */
+typedef struct dtrain__run {
+	dtrain_instance *instance;
+	dtrain_stream *stream;
+	bool more;
+} dtrain__run;
+
 typedef struct dtrain__call {
 	const char *name; /* for messages and the plan; copied */
 	/* Starts the work behind everything that is on the stream. */
-	int (*issue)(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err);
+	int (*issue)(void *context, const dtrain__run *run, beton_error *err);
 	/* What is put on the stream from here on sees the result. */
-	int (*wait)(void *context, dtrain_instance *instance, dtrain_stream *stream, beton_error *err);
+	int (*wait)(void *context, const dtrain__run *run, beton_error *err);
 	void *context; /* must outlive the program */
 	/* Activations that it reads or writes; one that no node writes is alive from the issue on. */
 	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];

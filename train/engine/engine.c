@@ -17,16 +17,17 @@ static int make_network(engine_rank *engine, bool training, engine_network *netw
 	if (training) {
 		dtrain_tensor loss = dtrain_mean(graph, losses);
 		dtrain_graph_backward(graph, loss);
-		dtrain_graph_metric(graph, loss, ENGINE_FIGURE_LOSS);
+		dtrain_graph_figure(graph, loss, ENGINE_FIGURE_LOSS);
 	}
 	for (int i = 0; i < network->num_results; i++)
 		dtrain_graph_keep(graph, network->results[i]);
-	status = dtrain_graph_compile(&graph, &network->program, err);
+	status = training ? dtrain_sync_compile(engine->sync, &graph, &network->program, err)
+			  : dtrain_graph_compile(&graph, &network->program, err);
 	dtrain_graph_destroy(&graph);
 	return status;
 }
 
-static int open_parts(engine_rank *engine, beton_error *err)
+static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beton_error *err)
 {
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
 		return bt_fail(err, BETON_UNSUPPORTED, "--precision: device %s (%s) does not compute in %s",
@@ -37,6 +38,8 @@ static int open_parts(engine_rank *engine, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
 	if (status == BETON_OK)
+		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
+	if (status == BETON_OK)
 		status = make_network(engine, true, &engine->train, err);
 	if (status == BETON_OK && engine->data->val.samples)
 		status = make_network(engine, false, &engine->val, err);
@@ -45,7 +48,7 @@ static int open_parts(engine_rank *engine, beton_error *err)
 }
 
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, beton_error *err)
+		engine_precision precision, const dtrain_sync_options *sync, beton_error *err)
 {
 	static const dtrain_dtype dtypes[] = {[ENGINE_PRECISION_F32] = DTRAIN_F32,
 					      [ENGINE_PRECISION_TF32] = DTRAIN_F32,
@@ -58,7 +61,9 @@ int engine_open(engine_rank *engine, const engine_job *job, const engine_data *d
 				.dtype = dtypes[precision]};
 	engine->api->caps(device, &engine->caps);
 	engine->staged = !engine->caps.host_memory;
-	int status = open_parts(engine, err);
+	dtrain_sync_options options = *sync;
+	options.accumulates = job->runs > 1;
+	int status = open_parts(engine, &options, err);
 	if (status != BETON_OK)
 		engine_close(engine);
 	return status;
@@ -69,6 +74,7 @@ void engine_close(engine_rank *engine)
 	engine_feed_close(&engine->feed);
 	dtrain_program_destroy(&engine->train.program);
 	dtrain_program_destroy(&engine->val.program);
+	dtrain_sync_destroy(&engine->sync);
 	dtrain_params_destroy(&engine->params);
 	dtrain_scaler_destroy(&engine->scaler);
 	if (engine->stream)

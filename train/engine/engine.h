@@ -5,13 +5,14 @@
 #define ENGINE_ENGINE_H
 
 #include <dtrain/optim.h>
+#include <dtrain/sync.h>
 
 #include "feed.h"
 #include "task.h"
 
-/* Slots of the extra gradient elements, which are added up over the ranks with the gradients. */
+/* Figures of a step, which are added up over its runs and over the ranks. */
 enum {
-	ENGINE_FIGURE_LOSS = 0, /* of each rank: the mean over its batch */
+	ENGINE_FIGURE_LOSS = 0, /* of each run: the mean over its batch */
 	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
 };
 
@@ -43,16 +44,18 @@ struct engine_rank {
 	dtrain_dtype dtype; /* of activations */
 	dtrain_stream *stream;
 	dtrain_params *params;
+	dtrain_sync *sync;     /* that compiled the training network; its start is the caller's */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	engine_network train;
 	engine_network val; /* where data has validation samples */
 	engine_feed feed;
 };
 
-/* Takes the device over, also on failure. What job and data point to must outlive the engine. On failure everything is
- * closed. UNSUPPORTED: the device does not compute in that precision; those of the device and of the task's build. */
+/* Takes the device over, also on failure. What job and data point to must outlive the engine. sync: how gradients are
+ * kept the same; whether they are accumulated goes by the job. On failure everything is closed. UNSUPPORTED: the device
+ * does not compute in that precision; those of the device and of the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
-		engine_precision precision, beton_error *err);
+		engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
 /* Allowed on zeros. */
 void engine_close(engine_rank *engine);
 

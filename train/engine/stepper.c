@@ -9,11 +9,14 @@
 #include "common/error.h"
 #include "common/system.h"
 
-enum { SLOTS = 2, EAGER_STEPS = 2 };
+enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
+
+/* Runs of a step: those that others follow, and the last, which ends with the update. */
+enum run_kind { PART, LAST };
 
 /* What the device writes into the host's memory, and reads from it. */
 struct figures {
-	float extra[DTRAIN_GRAD_EXTRA];
+	float values[DTRAIN_FIGURES];
 	float scaler[DTRAIN_SCALERS];
 	float told_to_stop;
 };
@@ -23,19 +26,28 @@ struct slot {
 	struct figures *figures;
 	dtrain_event *done; /* behind the step */
 	dtrain_event *began, *computed, *reduced, *ended;
-	void *captured;
-	beton_batch *batch;
+	void *captured[2]; /* by enum run_kind */
 	double data_wait_ms, launch_ms;
 	char what[32];
+};
+
+/* A batch whose copies may be under way: they are complete with the event, or when its step is settled. */
+struct held {
+	beton_batch *batch;
+	dtrain_event *copied;
+	uint64_t step;
 };
 
 struct engine_stepper {
 	engine_rank *engine;
 	engine_stepper_options options;
 	bool captures;
-	bool reduces; /* a device of one rank alone has no gradients to reduce; host memory goes the common way */
+	bool reduces;
 	uint64_t launched, settled;
+	int run; /* the next of the step that is being launched */
 	struct slot slots[SLOTS];
+	struct held held[HELD]; /* runs take turns with them */
+	uint64_t fed;
 };
 
 static double milliseconds_since(uint64_t began_ns)
@@ -66,8 +78,10 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 	stepper->engine = engine;
 	stepper->options = *options;
 	stepper->captures = engine->staged && engine->caps.graph_capture && !options->no_capture;
-	stepper->reduces = !engine->staged || dtrain_group_size(options->group) > 1;
+	stepper->reduces = options->group && dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
+	for (int i = 0; i < HELD && status == BETON_OK; i++)
+		status = engine->api->event_create(engine->device, &stepper->held[i].copied, err);
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = open_slot(stepper, &stepper->slots[i], err);
 	if (status != BETON_OK) {
@@ -81,15 +95,15 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 static void close_slot(engine_stepper *stepper, struct slot *slot)
 {
 	dtrain_event *events[] = {slot->done, slot->began, slot->computed, slot->reduced, slot->ended};
-	if (slot->done)
+	if (slot->done && stepper->options.group)
 		dtrain_group_forget(stepper->options.group, slot->done);
-	if (slot->captured)
-		stepper->engine->api->capture_destroy(slot->captured);
+	for (int i = 0; i < 2; i++)
+		if (slot->captured[i])
+			stepper->engine->api->capture_destroy(slot->captured[i]);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->engine->api->event_destroy(events[i]);
 	stepper->engine->api->host_free(stepper->engine->device, slot->figures);
-	beton_batch_release(&slot->batch);
 }
 
 void engine_stepper_close(engine_stepper **stepper)
@@ -98,10 +112,15 @@ void engine_stepper_close(engine_stepper **stepper)
 	if (!s)
 		return;
 	/* After an error steps may be under way, which use all that is freed here. */
-	if (engine_stepper_pending(s))
+	if (engine_stepper_pending(s) || s->run)
 		s->engine->api->stream_synchronize(s->engine->stream, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
+	for (int i = 0; i < HELD; i++) {
+		beton_batch_release(&s->held[i].batch);
+		if (s->held[i].copied)
+			s->engine->api->event_destroy(s->held[i].copied);
+	}
 	free(s);
 	*stepper = NULL;
 }
@@ -121,90 +140,130 @@ int engine_stepper_warm_up(const engine_stepper *stepper)
 	return stepper->captures ? EAGER_STEPS + 2 * SLOTS : EAGER_STEPS;
 }
 
-static float *extra(const engine_stepper *stepper, int index)
+static int put_part(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
-	return (float *)dtrain_params_grads(stepper->engine->params) - DTRAIN_GRAD_EXTRA + index;
+	(void)slot;
+	return dtrain_program_run(stepper->engine->train.program, stepper->engine->stream, true, err);
 }
 
-/* What is the same in every step but for its slot, and may be captured. */
-static int put_body(engine_stepper *stepper, struct slot *slot, beton_error *err)
+static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
-	const engine_stepper_options *options = &stepper->options;
-	const dtrain_device_api *api = stepper->engine->api;
-	dtrain_stream *stream = stepper->engine->stream;
-	const dtrain_program_hooks *hooks = stepper->reduces ? dtrain_ddp_hooks(options->ddp, true) : NULL;
-	int status = api->event_mark(slot->began, stream, err);
+	const engine_rank *engine = stepper->engine;
+	const dtrain_device_api *api = engine->api;
+	dtrain_stream *stream = engine->stream;
+	dtrain_sync_set_marks(engine->sync, slot->computed, slot->reduced);
+	int status = dtrain_program_run(engine->train.program, stream, false, err);
 	if (status == BETON_OK)
-		status = dtrain_program_run(stepper->engine->train.program, stream, hooks, err);
+		status = dtrain_sgd_apply(stepper->options.sgd, stream, err);
 	if (status == BETON_OK)
-		status = api->event_mark(slot->computed, stream, err);
-	if (status == BETON_OK && hooks)
-		status = dtrain_ddp_finish(options->ddp, stream, err);
-	if (status == BETON_OK)
-		status = api->event_mark(slot->reduced, stream, err);
-	if (status == BETON_OK)
-		status = dtrain_sgd_apply(options->sgd, stream, err);
-	if (status == BETON_OK)
-		status = api->copy(stream, slot->figures->extra, extra(stepper, 0), sizeof(slot->figures->extra),
-				   DTRAIN_DEVICE_TO_HOST, err);
-	if (status == BETON_OK && stepper->engine->scaler)
-		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(stepper->engine->scaler),
+		status = api->copy(stream, slot->figures->values, dtrain_params_figures(engine->params),
+				   sizeof(slot->figures->values), DTRAIN_DEVICE_TO_HOST, err);
+	if (status == BETON_OK && engine->scaler)
+		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(engine->scaler),
 				   sizeof(slot->figures->scaler), DTRAIN_DEVICE_TO_HOST, err);
 	return status == BETON_OK ? api->event_mark(slot->ended, stream, err) : status;
 }
 
-static int capture_body(engine_stepper *stepper, struct slot *slot, beton_error *err)
+/* What is the same in every step but for its slot, and may be captured. */
+static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
 {
+	return kind == LAST ? put_last(stepper, slot, err) : put_part(stepper, slot, err);
+}
+
+static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
+{
+	const dtrain_device_api *api = stepper->engine->api;
 	dtrain_stream *stream = stepper->engine->stream;
-	int status = stepper->engine->api->capture_begin(stream, err);
+	int status = api->capture_begin(stream, err);
 	if (status == BETON_OK) {
 		void *captured = NULL;
 		beton_error late = {0};
-		status = put_body(stepper, slot, err);
-		int ended = stepper->engine->api->capture_end(stream, &captured, &late);
+		status = put_body(stepper, slot, kind, err);
+		int ended = api->capture_end(stream, &captured, &late);
 		if (status == BETON_OK && ended != BETON_OK) {
 			status = ended;
 			*err = late;
 		}
 		if (status == BETON_OK)
-			slot->captured = captured;
+			slot->captured[kind] = captured;
 		else if (captured)
-			stepper->engine->api->capture_destroy(captured);
+			api->capture_destroy(captured);
 	}
 	if (status != BETON_OK)
 		bt_prefix(err, "capturing a step (--no-capture does without)");
 	return status;
 }
 
-/* What is new in each step: the inputs, the learning rate, and whether this rank was told to stop. */
-static int put_inputs(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
+/* What is new in each step: the learning rate, and whether this rank was told to stop. */
+static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
-	engine_rank *engine = stepper->engine;
+	const engine_rank *engine = stepper->engine;
+	float *told = (float *)dtrain_params_figures(engine->params) + ENGINE_FIGURE_STOP;
 	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
-	int status =
-		stepper->engine->api->copy(engine->stream, extra(stepper, ENGINE_FIGURE_STOP),
-					   &slot->figures->told_to_stop, sizeof(float), DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK && slot->batch)
-		status = engine_feed_network(engine, &engine->train, slot->batch, err);
-	if (status == BETON_OK)
-		status = dtrain_sgd_set_rate(stepper->options.sgd, lr, engine->stream, err);
+	int status = engine->api->copy(engine->stream, told, &slot->figures->told_to_stop, sizeof(float),
+				       DTRAIN_HOST_TO_DEVICE, err);
+	return status == BETON_OK ? dtrain_sgd_set_rate(stepper->options.sgd, lr, engine->stream, err) : status;
+}
+
+static int capture_missing(engine_stepper *stepper, struct slot *slot, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int kind = stepper->engine->job.runs > 1 ? PART : LAST; kind <= LAST && status == BETON_OK; kind++)
+		if (!slot->captured[kind])
+			status = capture_body(stepper, slot, (enum run_kind)kind, err);
 	return status;
 }
 
-static int put_step(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
+/* Takes the batch over. */
+static int feed(engine_stepper *stepper, beton_batch *batch, beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
-	bool whole = stepper->captures && stepper->launched >= EAGER_STEPS;
-	int status = whole && !slot->captured ? capture_body(stepper, slot, err) : BETON_OK;
+	struct held *held = &stepper->held[stepper->fed++ % HELD];
+	held->batch = batch;
+	held->step = stepper->launched;
+	int status = engine_feed_network(engine, &engine->train, batch, err);
+	return status == BETON_OK ? engine->api->event_record(held->copied, engine->stream, err) : status;
+}
+
+/* Where steps have several runs, a loader would run out of batches before any step is settled: the batch of the run
+ * before goes back as soon as it is copied. */
+static int release_copied(engine_stepper *stepper, const struct slot *slot, beton_error *err)
+{
+	engine_rank *engine = stepper->engine;
+	struct held *held = &stepper->held[stepper->fed % HELD];
+	if (engine->job.runs == 1 || !held->batch)
+		return BETON_OK;
+	engine_arm(engine, slot->what, true);
+	int status = engine->api->event_synchronize(held->copied, err);
+	engine_disarm(engine);
+	beton_batch_release(&held->batch);
+	return status;
+}
+
+static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batch, double lr, beton_error *err)
+{
+	engine_rank *engine = stepper->engine;
+	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS, first = stepper->run == 0;
+	enum run_kind kind = stepper->run + 1 == engine->job.runs ? LAST : PART;
+	int status = BETON_OK;
+	if (first && captured)
+		status = capture_missing(stepper, slot, err);
+	if (first && status == BETON_OK)
+		status = put_settings(stepper, slot, lr, err);
+	if (batch) {
+		int fed = feed(stepper, batch, status == BETON_OK ? err : NULL);
+		status = status == BETON_OK ? fed : status;
+	}
+	if (first && status == BETON_OK)
+		status = engine->api->event_mark(slot->began, engine->stream, err);
 	if (status == BETON_OK)
-		status = put_inputs(stepper, slot, lr, err);
-	if (status == BETON_OK)
-		status = whole ? stepper->engine->api->capture_launch(slot->captured, engine->stream, err)
-			       : put_body(stepper, slot, err);
-	if (status == BETON_OK)
-		status = stepper->engine->api->event_record(slot->done, engine->stream, err);
+		status = captured ? engine->api->capture_launch(slot->captured[kind], engine->stream, err)
+				  : put_body(stepper, slot, kind, err);
+	if (status != BETON_OK || kind == PART)
+		return status;
+	status = engine->api->event_record(slot->done, engine->stream, err);
 	/* The group knows of the operations of a capture when that is made, not when it is launched. */
-	if (status == BETON_OK && whole && stepper->reduces)
+	if (status == BETON_OK && captured && stepper->reduces)
 		status = dtrain_group_watch(stepper->options.group, slot->done, slot->what, err);
 	return status;
 }
@@ -214,12 +273,18 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 {
 	struct slot *slot = &stepper->slots[stepper->launched % SLOTS];
 	uint64_t began = bt_now_ns();
-	slot->batch = batch;
-	slot->data_wait_ms = data_wait_ms;
+	if (stepper->run == 0)
+		slot->data_wait_ms = slot->launch_ms = 0;
+	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
-	int status = put_step(stepper, slot, lr, err);
-	slot->launch_ms = milliseconds_since(began);
-	stepper->launched++;
+	int status = put_run(stepper, slot, batch, lr, err);
+	if (status == BETON_OK)
+		status = release_copied(stepper, slot, err);
+	slot->launch_ms += milliseconds_since(began);
+	if (++stepper->run == stepper->engine->job.runs) {
+		stepper->run = 0;
+		stepper->launched++;
+	}
 	if (status != BETON_OK)
 		bt_prefix(err, "%s", slot->what);
 	return status;
@@ -230,8 +295,8 @@ static int read_times(engine_stepper *stepper, const struct slot *slot, engine_s
 	out->data_wait_ms = slot->data_wait_ms;
 	out->launch_ms = slot->launch_ms;
 	if (!stepper->engine->staged) {
-		dtrain_ddp_step communication;
-		int status = dtrain_ddp_get_step(stepper->options.ddp, &communication, err);
+		dtrain_sync_step communication;
+		int status = dtrain_sync_get_step(stepper->engine->sync, &communication, err);
 		out->exposed_ms = communication.exposed_ms;
 		return status;
 	}
@@ -264,16 +329,20 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 	struct slot *slot = &stepper->slots[stepper->settled++ % SLOTS];
 	*out = (engine_step_result){0};
 	int status = wait_for(stepper, slot, err);
-	beton_batch_release(&slot->batch);
+	for (int i = 0; i < HELD; i++)
+		if (stepper->held[i].step < stepper->settled)
+			beton_batch_release(&stepper->held[i].batch);
 	if (status == BETON_OK)
 		status = read_times(stepper, slot, out, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "%s", slot->what);
 		return status;
 	}
-	out->loss =
-		(double)(slot->figures->extra[ENGINE_FIGURE_LOSS] / (float)dtrain_group_size(stepper->options.group));
-	out->stop = !(slot->figures->extra[ENGINE_FIGURE_STOP] <= 0);
+	const float *figures = slot->figures->values;
+	int losses =
+		stepper->engine->job.runs * (stepper->options.group ? dtrain_group_size(stepper->options.group) : 1);
+	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
+	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);
 	memcpy(out->scaler, slot->figures->scaler, sizeof(slot->figures->scaler));
 	return BETON_OK;
 }

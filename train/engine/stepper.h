@@ -7,8 +7,6 @@
 #ifndef ENGINE_STEPPER_H
 #define ENGINE_STEPPER_H
 
-#include <dtrain/ddp.h>
-
 #include "engine.h"
 
 typedef struct engine_stepper engine_stepper;
@@ -16,14 +14,13 @@ typedef struct engine_stepper engine_stepper;
 /* What a step is made of besides the engine; all of it must outlive the stepper. */
 typedef struct engine_stepper_options {
 	dtrain_sgd *sgd;
-	dtrain_group *group; /* of one rank, where there is no other */
-	dtrain_ddp *ddp;
-	bool no_capture; /* put steps on the stream op by op, also where the device could replay them whole */
+	dtrain_group *group; /* of the ranks, with whom the engine's sync is started; NULL: one rank alone */
+	bool no_capture;     /* put steps on the stream op by op, also where the device could replay them whole */
 } engine_stepper_options;
 
 /* Of one step. Times in milliseconds; those of the device are 0 where it has no clock of its own. */
 typedef struct engine_step_result {
-	double loss; /* mean over the global batch */
+	double loss; /* mean over the global batch, of all runs */
 	bool stop;   /* some rank was told to */
 	double data_wait_ms;
 	double launch_ms;             /* of this process's time, to put it on the streams */
@@ -45,8 +42,9 @@ int engine_stepper_pending(const engine_stepper *stepper);
 /* The first steps, which are unlike the others: put on the stream op by op, captured, replayed for the first time. */
 int engine_stepper_warm_up(const engine_stepper *stepper);
 
-/* Takes over the reference to the batch, also on failure. NULL: the step has what the inputs hold. number counts from
- * 0, for messages. */
+/* Puts one run of a step on the stream; so many as the job has runs are a step. Takes over the reference to the batch,
+ * also on failure. NULL: the run has what the inputs hold. number (of the step, from 0, for messages) and lr are the
+ * same for all runs of a step. */
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err);
 

@@ -24,7 +24,8 @@ typedef struct engine_job {
 	const engine_task *task;
 	const void *options; /* the task's own; vision/vision.h: vision_options */
 	const char *model;
-	int64_t batch_size; /* samples in a step of one rank */
+	int64_t batch_size; /* samples in a run of one rank */
+	int runs;           /* in a step of one rank, each with a batch of its own, >= 1 */
 	int64_t classes;    /* 0: as many as the data has */
 	double label_smoothing;
 } engine_job;

@@ -71,7 +71,8 @@ typedef struct run_options {
 	double timeout;        /* seconds */
 	double epochs;
 	int64_t steps;
-	int64_t batch_size; /* per rank */
+	int64_t batch_size; /* per rank and run */
+	int64_t accumulate; /* runs a step */
 	int64_t classes;    /* 0 = from the data */
 	int64_t threads;
 	int64_t workers;
@@ -151,6 +152,7 @@ static inline engine_job run_options_job(const run_options *options)
 			    .options = &options->vision,
 			    .model = options->model,
 			    .batch_size = options->batch_size,
+			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
 			    .label_smoothing = options->label_smoothing};
 }

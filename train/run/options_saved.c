@@ -216,14 +216,16 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
 	int64_t all = (int64_t)position->batch_size * position->world_size;
+	int64_t batches = options->world_size * options->accumulate;
 	int batch = run_row_find("batch-size");
-	if (options->given[batch] || options->batch_size * options->world_size == all)
+	if (options->given[batch] || options->batch_size * batches == all)
 		return BETON_OK;
-	if (all % options->world_size != 0)
+	if (all % batches != 0)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: a step takes %" PRId64 " %ss, which %" PRId64 " ranks cannot share evenly",
-			       options->saved->path, all, run_options_job(options).task->sample, options->world_size);
-	options->batch_size = all / options->world_size;
+			       "%s: a step takes %" PRId64 " %ss, which %" PRId64 " ranks%s cannot share evenly",
+			       options->saved->path, all, run_options_job(options).task->sample, options->world_size,
+			       options->accumulate > 1 ? " with --accumulate" : "");
+	options->batch_size = all / batches;
 	return BETON_OK;
 }
 

@@ -145,7 +145,12 @@ const option_row run_rows[] = {
 	      "with a whole step."),
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
 	      "Counted in the same way."),
-	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures per rank and step", NULL),
+	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures in a batch of one rank", NULL),
+	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1", "batches of each rank in a step",
+	      "Their gradients are added up, and sent to the other ranks once a step; the update is that of their "
+	      "mean. "
+	      "Batch norm has the statistics of each batch by itself. What an epoch has beyond whole steps is left "
+	      "out."),
 
 	GROUP("Ranks and device", NULL),
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",

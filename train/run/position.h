@@ -13,7 +13,7 @@ typedef struct run_position {
 	int64_t position; /* samples of that epoch consumed by all ranks: beton_iterator_open's position */
 	uint64_t seed;
 	int32_t world_size;
-	int32_t batch_size; /* per rank */
+	int32_t batch_size; /* per rank and step */
 	char model[32];
 	int64_t classes;
 	uint64_t data_samples;

@@ -33,14 +33,14 @@ static int read_order(const run_options *options, int world_size, run_facts *out
 
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
-	out->global_batch = options->batch_size * world_size;
+	out->global_batch = options->batch_size * options->accumulate * world_size;
 	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: an epoch has %" PRIu64 " samples, fewer than one step needs (--batch-size %" PRId64
-			       " on %d ranks)",
+			       "%s: an epoch has %" PRIu64 " samples, fewer than one step needs: %" PRId64
+			       " (--batch-size %" PRId64 ", --accumulate %" PRId64 ", on %d ranks)",
 			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
-			       options->batch_size, world_size);
+			       out->global_batch, options->batch_size, options->accumulate, world_size);
 	/* Part of a step is a step, but not what rounding adds to a whole number of them. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)

@@ -52,10 +52,15 @@ static int open_engine(run_session *session, const struct rank_env *env, beton_e
 						.tf32 = options->precision == ENGINE_PRECISION_TF32,
 						.deterministic = options->deterministic};
 	dtrain_device *device = NULL;
+	dtrain_sync_options sync;
+	dtrain_sync_options_init(&sync);
+	/* As with PyTorch's bucket_cap_mb, a size that is given is that of the first bucket, too. */
+	if (options->bucket_mb > 0)
+		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(options->bucket_mb * (1 << 20));
 	int result = run_open_device(&options->chosen, env, options->share_device, &device_options, &device, err);
 	if (result == BETON_OK)
 		result = engine_open(&session->engine, &job, &session->facts->data, device,
-				     (engine_precision)options->precision, err);
+				     (engine_precision)options->precision, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
 	return result;
 }
@@ -72,7 +77,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	sgd.momentum = options->momentum;
 	sgd.nesterov = options->nesterov;
 	sgd.scaler = session->engine.scaler;
-	sgd.grad_divisor = session->world_size;
+	sgd.grad_divisor = (double)(session->world_size * options->accumulate);
 	sgd.groups = groups.groups;
 	sgd.num_groups = RUN_GROUPS;
 	sgd.group_of = groups.of;
@@ -170,7 +175,7 @@ static int restore_scaler(run_session *session, beton_error *err)
 	return result == BETON_OK ? engine_synchronize(&session->engine, "loading", err) : result;
 }
 
-/* Memory of the device, which the group has had from ddp on; the slow group is for the host's. */
+/* Memory of the device, which the group has had from the start of the sync on; the slow group is for the host's. */
 static int share(run_session *session, void *memory, int64_t count, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -239,14 +244,11 @@ static int compare_options(run_session *session, beton_error *err)
 	return result;
 }
 
-/* As with PyTorch's bucket_cap_mb, a size that is given is that of the first bucket, too. */
-static int open_ddp(run_session *session, beton_error *err)
+static int start_sync(run_session *session, beton_error *err)
 {
-	dtrain_ddp_options ddp;
-	dtrain_ddp_options_init(&ddp);
-	if (session->options->bucket_mb > 0)
-		ddp.first_bucket_bytes = ddp.bucket_bytes = 1 + (size_t)(session->options->bucket_mb * (1 << 20));
-	return dtrain_ddp_create(session->group, session->engine.params, &ddp, &session->ddp, err);
+	const dtrain_mesh_axis axis = {.name = "replicate", .size = session->world_size};
+	int result = dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err);
+	return result == BETON_OK ? dtrain_sync_start(session->engine.sync, session->mesh, err) : result;
 }
 
 /* Each rank may have the files in a place of its own, but the global batch is drawn from the same samples. */
@@ -263,7 +265,7 @@ static int compare_data(const run_session *session, const run_position *first, b
 		       first->data_samples, first->data_fingerprint);
 }
 
-/* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with ddp. */
+/* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with the sync. */
 static int share_start(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -286,7 +288,7 @@ static int share_start(run_session *session, beton_error *err)
 	if (result == BETON_OK)
 		result = restore_scaler(session, err);
 	if (result == BETON_OK)
-		result = open_ddp(session, err);
+		result = start_sync(session, err);
 	if (result == BETON_OK && session->resumed)
 		result = share_optimizer(session, err);
 	else if (result == BETON_OK && session->lookahead)
@@ -314,7 +316,7 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 	session->launcher = env->store_hosted ? getppid() : 0;
 	session->position = (run_position){.seed = options->seed,
 					   .world_size = session->world_size,
-					   .batch_size = (int32_t)options->batch_size,
+					   .batch_size = (int32_t)(options->batch_size * options->accumulate),
 					   .classes = facts->data.classes,
 					   .data_samples = facts->data.train.samples,
 					   .data_fingerprint = facts->data.train.fingerprint,
@@ -358,7 +360,9 @@ void run_session_close(run_session *session)
 	run_watchdog_leave(session->watchdog, NULL);
 	beton_loader_close(&session->train_loader);
 	beton_loader_close(&session->val_loader);
-	dtrain_ddp_destroy(&session->ddp);
+	if (session->engine.sync)
+		dtrain_sync_stop(session->engine.sync);
+	dtrain_mesh_destroy(&session->mesh);
 	dtrain_group_destroy(&session->group);
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
@@ -386,7 +390,7 @@ static int restore_fixed(run_session *session, beton_error *err)
 	return result;
 }
 
-/* The slow side of the buffers, which ddp does not know of. */
+/* The slow side of the buffers, which the sync does not know of. */
 static int sync_slow_buffers(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -407,7 +411,7 @@ static int sync_slow_buffers(run_session *session, beton_error *err)
 
 int run_session_sync_buffers(run_session *session, beton_error *err)
 {
-	int result = dtrain_ddp_sync_buffers(session->ddp, session->engine.stream, err);
+	int result = dtrain_sync_buffers(session->engine.sync, session->engine.stream, err);
 	if (result == BETON_OK)
 		result = sync_slow_buffers(session, err);
 	if (result != BETON_OK || !session->engine.staged)

@@ -6,8 +6,6 @@
 
 #include <sys/types.h>
 
-#include <dtrain/ddp.h>
-
 #include "engine/engine.h"
 #include "position.h"
 #include "preflight.h"
@@ -33,7 +31,7 @@ typedef struct run_session {
 	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */
 	dtrain_group *group;      /* for the steps */
 	run_watchdog *watchdog;   /* of that; NULL: one rank alone */
-	dtrain_ddp *ddp;
+	dtrain_mesh *mesh;
 	beton_loader *train_loader;
 	beton_loader *val_loader;
 	run_position position;

@@ -64,10 +64,9 @@ static int look_ahead(struct training *training, beton_error *err)
 	return weight < 0 ? BETON_OK : dtrain_lookahead_step(session->lookahead, weight, session->engine.stream, err);
 }
 
-static int launch_step(struct training *training, beton_error *err)
+static int launch_run(struct training *training, beton_error *err)
 {
-	run_session *session = training->session;
-	run_position *position = &training->launched;
+	const run_position *position = &training->launched;
 	beton_batch *batch = NULL;
 	uint64_t began = bt_now_ns();
 	int result = beton_iterator_next(training->iterator, &batch, -1, err);
@@ -78,15 +77,22 @@ static int launch_step(struct training *training, beton_error *err)
 			       position->position);
 	if (result != BETON_OK)
 		return result;
-	result = run_groups_step(session->options, session->sgd, session->facts->steps_per_epoch, position->step, err);
-	if (result != BETON_OK) {
-		beton_batch_release(&batch);
+	return engine_stepper_launch(training->stepper, batch, position->step,
+				     dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
+}
+
+static int launch_step(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	run_position *position = &training->launched;
+	int result =
+		run_groups_step(session->options, session->sgd, session->facts->steps_per_epoch, position->step, err);
+	for (int64_t i = 0; i < session->options->accumulate && result == BETON_OK; i++)
+		result = launch_run(training, err);
+	if (result != BETON_OK)
 		return result;
-	}
-	result = engine_stepper_launch(training->stepper, batch, position->step,
-				       dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 	advance(session, position);
-	return result == BETON_OK ? look_ahead(training, err) : result;
+	return look_ahead(training, err);
 }
 
 /* A device that works while this process goes on waits for data only when it has nothing to do. */
@@ -100,7 +106,7 @@ static void account_step(struct training *training, const engine_step_result *re
 			   busy_ms - result->exposed_ms, result->exposed_ms);
 	training->waited_ms = 0;
 	for (int i = 0; i < training->epoch.bucket_count; i++)
-		training->epoch.bucket_ms[i] += dtrain_ddp_bucket_exposed_ms(session->ddp, i);
+		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(session->engine.sync, i);
 }
 
 static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
@@ -273,7 +279,7 @@ static void close_epoch(run_session *session)
 static int begin_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
-	int buckets = session->engine.staged ? 0 : dtrain_ddp_bucket_count(session->ddp);
+	int buckets = session->engine.staged ? 0 : dtrain_params_unit_count(session->engine.params);
 	struct epoch *epoch = &training->epoch;
 	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets + 1, sizeof(*epoch->bucket_ms))))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an epoch's figures");
@@ -355,7 +361,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
 	const engine_stepper_options stepper = {
-		.sgd = session->sgd, .group = session->group, .ddp = session->ddp, .no_capture = options->no_capture};
+		.sgd = session->sgd, .group = session->group, .no_capture = options->no_capture};
 	int result = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
 	if (result != BETON_OK)
 		return result;

@@ -34,7 +34,7 @@ BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
  * <dtrain/optim.h>. scaler: what dtrain_scaler_memory gives, which must outlive the program; NULL: no scale. */
 BETON_API void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler);
 
-/* Starts the next block: nodes and parameters from here on form one flat group. */
+/* Starts the next block of the model: see dtrain_params_next_block. */
 BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
 
 /* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
@@ -126,23 +126,12 @@ BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const 
 /* Keeps a tensor's memory until the end of the program, plain row-major, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
-/* Writes a scalar (the mean loss) into extra element `slot` (0 .. DTRAIN_GRAD_EXTRA - 1) in front of the gradients,
- * where the first bucket takes it along: after dtrain_ddp_finish it is the sum over the ranks. */
-BETON_API void dtrain_graph_metric(dtrain_graph *graph, dtrain_tensor scalar, int slot);
+/* Has the op that makes a scalar (the mean loss) write it as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters
+ * (dtrain_params_figures). With <dtrain/sync.h> it is the sum over the ranks after a run. The scalar is of the type of
+ * the parameters, and no view. */
+BETON_API void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot);
 
 typedef struct dtrain_program dtrain_program;
-
-/* Called by dtrain_program_run on its thread. forward_done: the forward nodes are on the stream. grad_ready: the ops
- * that complete the gradient of parameter `param` are on the stream; called once for each parameter, in flat order of
- * completion. block_begin / block_end: before the first and after the last node of a block, in either direction (where
- * FSDP gathers and releases). Any may be NULL; a non-zero return stops the run with that status. */
-typedef struct dtrain_program_hooks {
-	void *context;
-	int (*forward_done)(void *context, dtrain_stream *stream, beton_error *err);
-	int (*grad_ready)(void *context, int param, dtrain_stream *stream, beton_error *err);
-	int (*block_begin)(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err);
-	int (*block_end)(void *context, int block, bool backward, dtrain_stream *stream, beton_error *err);
-} dtrain_program_hooks;
 
 /* Allocates params if that has not been done, plans and creates everything. The graph is consumed into the program (its
  * handles stay valid for dtrain_program_data); on failure it is still the caller's. */
@@ -156,9 +145,10 @@ BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program
 /* tensor: one of the program's. */
 BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor);
 
-/* Puts the whole program on the stream. hooks may be NULL. Errors: DEVICE, and those of the hooks. */
-BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, const dtrain_program_hooks *hooks,
-				 beton_error *err);
+/* Puts the whole program on the stream. more: other runs of the same step follow, to whose gradients those of this one
+ * are to be added (<dtrain/sync.h>; without it the next run overwrites them). Errors: DEVICE, and those of the calls in
+ * the program's schedule. */
+BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err);
 
 /* The memory that a program runs in: activations and inputs. A program comes with one instance, which the functions
  * above use. Others are for activations that are alive at the same time, of several batches: parameters, their
@@ -171,8 +161,7 @@ BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_insta
 BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
 /* As dtrain_program_data and dtrain_program_run. */
 BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
-BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, const dtrain_program_hooks *hooks,
-				  beton_error *err);
+BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err);
 /* Runs from here on read the input from other device memory, aligned as the device needs it, which stays the caller's;
  * NULL: from the instance's own again. What a stream has captured keeps the memory that it was captured with. Errors:
  * INVALID_ARGUMENT. */

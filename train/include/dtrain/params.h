@@ -5,13 +5,14 @@
  *
  * All parameters live in one flat space of elements, in the reverse of the order of declaration, which is the order in
  * which backward completes their gradients. Values, gradients and optimizer state are arrays over that same space, so
- *   - a DDP bucket is a contiguous range, reduced in place;
- *   - a block (one flat group, the unit of FSDP) is a contiguous range that can be sharded and gathered;
+ *   - a unit is a contiguous range: parameters that are reduced, gathered, sharded and updated together (a DDP bucket
+ *     is a unit that no rank shares);
  *   - the optimizer updates a whole range in one op.
- * Each parameter starts on a multiple of DTRAIN_PARAM_ALIGN elements and each block is padded to a multiple of
- * DTRAIN_BLOCK_ALIGN, so that it divides evenly among ranks; padding is zero and stays zero. The gradient array has
- * DTRAIN_GRAD_EXTRA more elements in front (index -DTRAIN_GRAD_EXTRA .. -1): per-step figures such as the loss, which
- * are reduced together with the first bucket at no cost.
+ * Each parameter starts on a multiple of DTRAIN_PARAM_ALIGN elements. Each unit is padded to a multiple of that times
+ * the number of its shards, so that it divides evenly among ranks; padding is zero and stays zero.
+ *
+ * Figures are a few numbers of a step (the loss, whether a rank was told to stop) in an array of their own, of the type
+ * of the parameters.
  *
  * Graphs for training and for evaluation share one dtrain_params.
  */
@@ -24,8 +25,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_BLOCK_ALIGN 1024
-#define DTRAIN_GRAD_EXTRA 16
+#define DTRAIN_FIGURES 16
 
 typedef enum dtrain_init {
 	DTRAIN_INIT_ZERO,
@@ -41,7 +41,8 @@ typedef struct dtrain_param {
 	dtrain_shape shape;
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;
-	int32_t block;
+	int32_t block; /* of the model: see dtrain_params_next_block */
+	int32_t unit;
 	dtrain_init init;
 	int64_t fan_in;
 } dtrain_param;
@@ -54,10 +55,18 @@ typedef struct dtrain_buffer {
 	bool fixed; /* no step changes it: ranks have nothing to average */
 } dtrain_buffer;
 
-typedef struct dtrain_block {
-	int64_t offset; /* elements; a multiple of DTRAIN_BLOCK_ALIGN */
-	int64_t count;  /* with padding */
-} dtrain_block;
+typedef struct dtrain_unit {
+	int64_t offset; /* in the flat space, elements */
+	int64_t count;  /* with padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
+} dtrain_unit;
+
+/* How the flat space is cut, in flat order. A unit has whole parameters, and ends behind the one that fills it. */
+typedef struct dtrain_unit_policy {
+	size_t struct_size;
+	size_t first_bytes; /* the first unit is full with so many; default: never */
+	size_t bytes;       /* every other one; default: never */
+	int32_t shards;     /* equal parts that each unit divides into, >= 1; default 1 */
+} dtrain_unit_policy;
 
 typedef struct dtrain_params dtrain_params;
 
@@ -68,7 +77,8 @@ BETON_API void dtrain_params_destroy(dtrain_params **params);
 /* Declares, or after allocation looks up (a second graph of the same model), a parameter or buffer; the shape must be
  * the same, and one name is of one kind. Return an index >= 0, or a status. fan_in is used by LINEAR_UNIFORM and DIRAC;
  * a buffer's is the product of its sides but the first. declare_fixed: a buffer for weights that are not trained;
- * whoever wants others than init copies them to its data. next_block starts a new flat group. */
+ * whoever wants others than init copies them to its data. next_block: parameters from here on are of the model's next
+ * block (a residual stage, a transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
@@ -76,6 +86,10 @@ BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *na
 BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
+
+/* Before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
+BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
+BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
 /* Lays out the flat space and allocates values, gradients and buffers. After it nothing new may be declared. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
@@ -88,13 +102,16 @@ BETON_API int dtrain_params_count(const dtrain_params *params);
 BETON_API const dtrain_param *dtrain_params_at(const dtrain_params *params, int index);
 BETON_API int dtrain_params_buffer_count(const dtrain_params *params);
 BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int index);
-BETON_API int dtrain_params_block_count(const dtrain_params *params);
-BETON_API const dtrain_block *dtrain_params_block_at(const dtrain_params *params, int index);
+/* In flat order; none before allocation. */
+BETON_API int dtrain_params_unit_count(const dtrain_params *params);
+BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index);
 
-/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding, not the extra gradient elements. */
+/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. */
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);
+/* On the device too, DTRAIN_FIGURES elements; zero at first. */
+BETON_API void *dtrain_params_figures(const dtrain_params *params);
 BETON_API dtrain_dtype dtrain_params_dtype(const dtrain_params *params);
 BETON_API dtrain_device *dtrain_params_device(const dtrain_params *params);
 

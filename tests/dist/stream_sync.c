@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain_sync on a stream-ordered group with real processes, on the test device "far": eager, accumulated and captured,
+ * and a rank that dies.
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "far_place.h"
+#include "sync_model.h"
+
+static beton_error err;
+
+/* Where the library reads which machine this is, the test says it: in place of the C library's. */
+FILE *fopen(const char *path, const char *mode)
+{
+	FILE *(*next)(const char *, const char *);
+	void *symbol = dlsym(RTLD_NEXT, "fopen");
+	char *machine = getenv("TEST_MACHINE");
+
+	memcpy(&next, &symbol, sizeof(next));
+	if (machine && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
+		return fmemopen(machine, strlen(machine), "r");
+	return next(path, mode);
+}
+
+#define LAYERS 5
+#define WIDTH 60
+
+static void open_model_with(struct rank *r, struct place *place, sync_model *model, const dtrain_sync_options *options)
+{
+	float values[WIDTH];
+	open_place(r, place);
+	sync_model_open(model, place->device, place->stream, options, WIDTH, LAYERS);
+	for (int i = 0; i < WIDTH; i++)
+		values[i] = (float)(100 * r->rank + i);
+	sync_model_upload(model, dtrain_params_values(model->params), values, sizeof(values));
+	MUST(sync_model_start(model, r->group, &err));
+	REQUIRE(dtrain_params_unit_count(model->params) >= 3);
+	memset(values, 0, sizeof(values));
+	sync_model_download(model, values, dtrain_params_values(model->params), sizeof(values));
+	REQUIRE(values[0] == 0 && values[WIDTH - 1] == WIDTH - 1);
+}
+
+static void open_model(struct rank *r, struct place *place, sync_model *model)
+{
+	dtrain_sync_options options;
+	dtrain_sync_options_init(&options);
+	options.first_unit_bytes = 1000;
+	options.unit_bytes = 20000;
+	options.accumulates = true;
+	open_model_with(r, place, model, &options);
+}
+
+static void close_model(struct rank *r, struct place *place, sync_model *model)
+{
+	sync_model_close(model);
+	close_place(r, place);
+}
+
+static void run(const sync_model *model, bool more)
+{
+	MUST(dtrain_program_run(model->program, model->stream, more, &err));
+}
+
+static void check_step(const struct rank *r, const sync_model *model)
+{
+	dtrain_sync_step step;
+	MUST(dtrain_sync_get_step(model->sync, &step, &err));
+	REQUIRE((step.backward_ms > 0) == (r->size > 1) && step.exposed_ms >= 0);
+	REQUIRE((step.comm_ms > 0) == (r->size > 1));
+}
+
+static void rank_adds_up(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	float values[WIDTH];
+	open_model(r, &place, &model);
+	for (int step = 0; step < 4; step++) {
+		sync_model_fill(&model, r->rank, step);
+		run(&model, false);
+		sync_model_check(&model, r->size, 1, step, step);
+		check_step(r, &model);
+	}
+	for (int step = 4; step < 7; step++) {
+		sync_model_fill(&model, r->rank, step);
+		run(&model, step < 6);
+		/* The copy has to have read them. */
+		MUST(place.api->stream_synchronize(place.stream, &err));
+	}
+	sync_model_check(&model, r->size, 1, 4, 6);
+	void *buffer = dtrain_params_buffer_at(model.params, 1)->data;
+	for (int i = 0; i < WIDTH; i++)
+		values[i] = (float)(i + r->rank);
+	sync_model_upload(&model, buffer, values, sizeof(values));
+	MUST(dtrain_sync_buffers(model.sync, place.stream, &err));
+	sync_model_download(&model, values, buffer, sizeof(values));
+	for (int i = 0; i < WIDTH; i++)
+		REQUIRE(fabsf(values[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f);
+	close_model(r, &place, &model);
+}
+
+static void *capture(const sync_model *model, bool more)
+{
+	void *captured = NULL;
+	MUST(model->api->capture_begin(model->stream, &err));
+	run(model, more);
+	MUST(model->api->capture_end(model->stream, &captured, &err));
+	return captured;
+}
+
+/* Runs with their reductions as captured units, the last of a step and those before it. */
+static void rank_adds_up_captured(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	dtrain_event *marks[2];
+	open_model(r, &place, &model);
+	for (int step = 0; step < 2; step++) {
+		sync_model_fill(&model, r->rank, step);
+		run(&model, false);
+		sync_model_check(&model, r->size, 1, step, step);
+	}
+	void *part = capture(&model, true);
+	for (int i = 0; i < 2; i++)
+		MUST(place.api->event_create(place.device, &marks[i], &err));
+	dtrain_sync_set_marks(model.sync, marks[0], marks[1]);
+	void *last = capture(&model, false);
+	for (int step = 2; step < 10; step++) {
+		/* The first of three is a step of one run, the others are one of two. */
+		bool is_part = step % 3 == 1;
+		sync_model_fill(&model, r->rank, step);
+		MUST(place.api->capture_launch(is_part ? part : last, place.stream, &err));
+		MUST(place.api->stream_synchronize(place.stream, &err));
+		if (is_part)
+			continue;
+		MUST(dtrain_group_watch(r->group, after(&place), "a step", &err));
+		sync_model_check(&model, r->size, 1, step % 3 == 2 && step > 2 ? step - 1 : step, step);
+		check_step(r, &model);
+	}
+	dtrain_group_forget(r->group, place.event);
+	/* And eager again. */
+	sync_model_fill(&model, r->rank, 10);
+	run(&model, false);
+	sync_model_check(&model, r->size, 1, 10, 10);
+	place.api->capture_destroy(part);
+	place.api->capture_destroy(last);
+	sync_model_close(&model);
+	for (int i = 0; i < 2; i++)
+		place.api->event_destroy(marks[i]);
+	close_place(r, &place);
+}
+
+/* A rank that dies: the others learn it, with the bucket, before they use a gradient, some of them before they have put
+ * all of their own on the stream. */
+static int rank_loses_another(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	dtrain_sync_step step;
+	int status = BETON_OK;
+	open_model(r, &place, &model);
+	mark(r);
+	for (int i = 0; status == BETON_OK; i++) {
+		if (i == 3 && r->rank == 1)
+			raise(SIGKILL);
+		sync_model_fill(&model, r->rank, 0);
+		status = dtrain_program_run(model.program, model.stream, false, &err);
+		if (status == BETON_OK)
+			status = place.api->stream_synchronize(place.stream, &err);
+		if (status == BETON_OK)
+			status = dtrain_sync_get_step(model.sync, &step, &err);
+	}
+	fprintf(stderr, "%s\n", err.message);
+	close_model(r, &place, &model);
+	return -status;
+}
+
+/* Registrations go by the mode; who is apart has a machine of its own. */
+static void rank_registers(struct rank *r, const char *mode)
+{
+	static const char *const modes[] = {"within", "always", "never"};
+	struct place place;
+	sync_model model;
+	dtrain_sync_options options;
+	char machine[24];
+	int registration = 0;
+	while (strncmp(mode, modes[registration], strlen(modes[registration])) != 0)
+		registration++;
+	snprintf(machine, sizeof(machine), "machine %d", r->rank / 2);
+	if (strstr(mode, "apart"))
+		setenv("TEST_MACHINE", machine, 1);
+	dtrain_sync_options_init(&options);
+	options.first_unit_bytes = options.unit_bytes = 20000;
+	options.registration = (dtrain_registration)registration;
+	open_model_with(r, &place, &model, &options);
+	sync_model_fill(&model, r->rank, 0);
+	run(&model, false);
+	sync_model_check(&model, r->size, 1, 0, 0);
+	close_model(r, &place, &model);
+}
+
+static int rank_main(struct rank *r)
+{
+	const char *mode = r->mode + strlen("no-group-");
+
+	if (strcmp(mode, "sums") == 0)
+		rank_adds_up(r);
+	else if (strcmp(mode, "sums-captured") == 0)
+		rank_adds_up_captured(r);
+	else if (strncmp(mode, "registers-", 10) == 0)
+		rank_registers(r, mode + 10);
+	else if (strcmp(mode, "loses") == 0)
+		return rank_loses_another(r);
+	else
+		return 9;
+	return 0;
+}
+
+static void gradients_become_the_sum(void **state)
+{
+	(void)state;
+	run_ranks("no-group-sums", 1);
+	setenv("DTRAIN_FAR_DELAY_US", "200", 1);
+	run_ranks("no-group-sums", 3);
+	run_ranks("no-group-sums-captured", 1);
+	run_ranks("no-group-sums-captured", 3);
+	unsetenv("DTRAIN_FAR_DELAY_US");
+}
+
+static void lost_gradients_are_not_used(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "no-group-loses", 0, 3, 60000);
+	assert_int_equal(end_rank(&ranks, 1), 1000 + SIGKILL);
+	expect_all(&ranks, 1, BETON_PEER_LOST, ": allreduce (");
+	end_store(&ranks);
+}
+
+static void gradients_are_registered_within_a_machine(void **state)
+{
+	static const struct {
+		const char *mode;
+		int ranks, registrations;
+	} cases[] = {
+		{"no-group-registers-within", 3, 3},       {"no-group-registers-never", 2, 0},
+		{"no-group-registers-within-apart", 3, 0}, {"no-group-registers-within-apart", 2, 2},
+		{"no-group-registers-always-apart", 3, 3},
+	};
+	char path[] = "/tmp/dtrain-registrations-XXXXXX", got[16];
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	setenv("DTRAIN_FAR_REGISTRATIONS", path, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(ftruncate(fd, 0), 0);
+		run_ranks(cases[i].mode, cases[i].ranks);
+		assert_int_equal(pread(fd, got, sizeof(got), 0), cases[i].registrations);
+	}
+	unsetenv("DTRAIN_FAR_REGISTRATIONS");
+	close(fd);
+	unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gradients_become_the_sum),
+		cmocka_unit_test(gradients_are_registered_within_a_machine),
+		cmocka_unit_test(lost_gradients_are_not_used),
+	};
+	int status;
+
+	if (is_rank(argc, argv, rank_main, &status))
+		return status;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain_sync and dtrain_mesh with real processes: units, the handshake, the broadcast, and gradients that are the sum
+ * over the ranks and the runs of a step.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/model.h>
+#include <dtrain/sync.h>
+
+#include "ranks.h"
+#include "sync_model.h"
+
+#define LAYERS 6
+#define BATCH 4
+
+static beton_error err;
+
+static void open_model(sync_model *model, const dtrain_sync_options *options, int64_t width, int layers)
+{
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
+	sync_model_open(model, device, stream, options, width, layers);
+}
+
+static void close_model(sync_model *model)
+{
+	sync_model_close(model);
+	model->api->stream_destroy(model->stream);
+	dtrain_device_close(&model->device);
+}
+
+static dtrain_sync_options small_units(void)
+{
+	dtrain_sync_options options;
+	dtrain_sync_options_init(&options);
+	options.first_unit_bytes = 1000;
+	options.unit_bytes = 60000;
+	return options;
+}
+
+static double sum_of_units(const sync_model *model)
+{
+	double sum = 0;
+	for (int i = 0; i < dtrain_params_unit_count(model->params); i++)
+		sum += dtrain_sync_unit_exposed_ms(model->sync, i);
+	return sum;
+}
+
+static void rank_adds_up(struct rank *r)
+{
+	const dtrain_sync_options options = small_units();
+	dtrain_sync_step step = {0};
+	sync_model model;
+	open_model(&model, &options, 100, LAYERS);
+	REQUIRE(dtrain_params_unit_count(model.params) > 3);
+	/* As one rank alone, before the others are there. */
+	sync_model_fill(&model, 0, 1);
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	sync_model_check(&model, 1, 1, 1, 1);
+	MUST(sync_model_start(&model, r->group, &err));
+	for (int i = 0; i < 5; i++) {
+		sync_model_fill(&model, r->rank, i);
+		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		MUST(dtrain_sync_get_step(model.sync, &step, &err));
+		sync_model_check(&model, r->size, 1, i, i);
+		REQUIRE((step.comm_ms > 0) == (r->size > 1) && (step.backward_ms > 0) == (r->size > 1));
+		REQUIRE(step.exposed_ms >= 0 && sum_of_units(&model) <= step.exposed_ms + 1e-6);
+		REQUIRE((sum_of_units(&model) > 0) == (r->size > 1));
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, -1) == 0);
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, 1000) == 0);
+	}
+	close_model(&model);
+}
+
+/* Runs that others follow send nothing, and the last one sends as much as a step of one run. */
+static void rank_accumulates(struct rank *r)
+{
+	dtrain_sync_options options = small_units();
+	dtrain_sync_step step = {0};
+	sync_model model;
+	options.accumulates = true;
+	open_model(&model, &options, 100, LAYERS);
+	MUST(sync_model_start(&model, r->group, &err));
+	uint64_t each = r->size > 1 ? (uint64_t)dtrain_params_unit_count(model.params) + 1 : 0;
+	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_FIGURES) : 0;
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 3; i++) {
+			sync_model_fill(&model, r->rank, i);
+			MUST(dtrain_program_run(model.program, model.stream, true, &err));
+			MUST(dtrain_sync_get_step(model.sync, &step, &err));
+			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0 && sum_of_units(&model) == 0);
+			REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == 2 * (uint64_t)round * each);
+		}
+		sync_model_fill(&model, r->rank, 3);
+		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		sync_model_check(&model, r->size, 1, 0, 3);
+		REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == (2 * (uint64_t)round + 1) * each);
+		/* Nothing is left of it. */
+		sync_model_fill(&model, r->rank, 4);
+		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		sync_model_check(&model, r->size, 1, 4, 4);
+		REQUIRE(dtrain_sync_get_traffic(model.sync).bytes == 2 * ((uint64_t)round + 1) * bytes);
+	}
+	close_model(&model);
+}
+
+static void rank_gets_values(struct rank *r)
+{
+	sync_model model;
+	open_model(&model, NULL, 64, 2);
+	float *values = dtrain_params_values(model.params);
+	float *fixed = dtrain_params_buffer_at(model.params, 0)->data;
+	float *buffer = dtrain_params_buffer_at(model.params, 1)->data;
+	int64_t count = dtrain_params_flat_count(model.params);
+	for (int64_t i = 0; i < count; i++)
+		values[i] = (float)(i % 500 + r->rank * 1000);
+	for (int i = 0; i < 64; i++) {
+		fixed[i] = (float)(7 * i + r->rank * 1000);
+		buffer[i] = (float)(i + r->rank * 1000);
+	}
+	MUST(sync_model_start(&model, r->group, &err));
+	for (int64_t i = 0; i < count; i++)
+		REQUIRE(values[i] == (float)(i % 500));
+	for (int i = 0; i < 64; i++)
+		REQUIRE(buffer[i] == (float)i && fixed[i] == (float)(7 * i));
+	/* What is fixed is not looked at any more. */
+	for (int i = 0; i < 64; i++)
+		fixed[i] = buffer[i] = (float)(i + r->rank);
+	MUST(dtrain_sync_buffers(model.sync, model.stream, &err));
+	for (int i = 0; i < 64; i++)
+		REQUIRE(fabsf(buffer[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f &&
+			fixed[i] == (float)(i + r->rank));
+	close_model(&model);
+}
+
+/* A unit is issued behind its last gradient, in front of the next layer's. */
+static void check_order(const sync_model *model)
+{
+	char *plan = NULL, wanted[32];
+	MUST(dtrain_program_plan(model->program, &plan, &err));
+	const char *at = strstr(plan, "figures");
+	for (int i = 0; i < dtrain_params_unit_count(model->params); i++) {
+		REQUIRE(at && (at = strstr(at, "linear_bwd_weight")));
+		snprintf(wanted, sizeof(wanted), ", bucket %d of %d", i + 1, LAYERS);
+		const char *next = strstr(at + 1, "linear_bwd_weight");
+		at = strstr(at, wanted);
+		REQUIRE(at && (!next || at < next));
+	}
+	REQUIRE(strstr(at, "wait for figures") && strstr(at, "wait for bucket 6 of 6"));
+	free(plan);
+}
+
+static void rank_plans(struct rank *r)
+{
+	dtrain_sync_options options;
+	sync_model model;
+	(void)r;
+	dtrain_sync_options_init(&options);
+	REQUIRE(options.first_unit_bytes == 1 << 20 && options.unit_bytes == 25 << 20);
+	open_model(&model, NULL, 300, LAYERS);                /* 360,000 bytes a matrix */
+	REQUIRE(dtrain_params_unit_count(model.params) == 2); /* three matrices fill 1 MiB; the rest is below 25 MiB */
+	close_model(&model);
+	options.first_unit_bytes = options.unit_bytes = 300 * 300 * 4;
+	open_model(&model, &options, 300, LAYERS);
+	REQUIRE(dtrain_params_unit_count(model.params) == LAYERS);
+	check_order(&model);
+	close_model(&model);
+}
+
+static int create_with(const char *strategy, bool allocated)
+{
+	dtrain_device *device = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_sync_options options;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	if (allocated)
+		MUST(dtrain_params_allocate(params, &err));
+	dtrain_sync_options_init(&options);
+	options.strategy = strategy;
+	int status = dtrain_sync_create(params, &options, &sync, &err);
+	REQUIRE((status == BETON_OK) == (sync != NULL));
+	dtrain_sync_destroy(&sync);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+	return status;
+}
+
+/* Misuse is an error that says what it is; what was there before works on. */
+static void rank_misuses(struct rank *r)
+{
+	sync_model model, other;
+	dtrain_graph *graph = NULL;
+	dtrain_program *program = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_mesh *mesh = NULL;
+	REQUIRE(create_with("ddp", false) == BETON_OK && create_with("ddp", true) == BETON_STATE);
+	REQUIRE(create_with("none", false) == BETON_INVALID_ARGUMENT && strstr(err.message, "no strategy 'none'"));
+	open_model(&model, NULL, 32, 2);
+	REQUIRE(dtrain_sync_create(model.params, NULL, &sync, &err) == BETON_STATE);
+	sync_model_fill(&model, r->rank, 0);
+	REQUIRE(dtrain_program_run(model.program, model.stream, true, &err) == BETON_STATE);
+	REQUIRE(strstr(err.message, "accumulates"));
+	MUST(dtrain_graph_create(model.params, true, &graph, &err));
+	dtrain_graph_keep(graph,
+			  dtrain_linear(graph, "layer0",
+					dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){2, {1, 32}}), 32));
+	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(strstr(err.message, "no backward"));
+	dtrain_graph_destroy(&graph);
+	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"other", r->size}, 1, &mesh, &err));
+	REQUIRE(dtrain_sync_start(model.sync, mesh, &err) == BETON_INVALID_ARGUMENT);
+	REQUIRE(strstr(err.message, "no axis \"replicate\""));
+	dtrain_mesh_destroy(&mesh);
+	MUST(sync_model_start(&model, r->group, &err));
+	REQUIRE(dtrain_sync_start(model.sync, model.mesh, &err) == BETON_STATE);
+	sync_model_fill(&model, r->rank, 1);
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	sync_model_check(&model, r->size, 1, 1, 1);
+	open_model(&other, NULL, 32, 2);
+	MUST(dtrain_graph_create(other.params, true, &graph, &err));
+	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_STATE); /* empty */
+	dtrain_graph_destroy(&graph);
+	close_model(&other);
+	close_model(&model);
+}
+
+static int rank_differs(struct rank *r)
+{
+	sync_model model;
+	open_model(&model, NULL, 32, r->rank == 2 ? 3 : 2);
+	int status = sync_model_start(&model, r->group, &err);
+	fprintf(stderr, "%s\n", err.message);
+	close_model(&model);
+	return -status;
+}
+
+static void expect_axis(const dtrain_mesh *mesh, const char *axis, int rank, int size)
+{
+	const dtrain_group *group = dtrain_mesh_group(mesh, axis);
+	REQUIRE(group && dtrain_group_rank(group) == rank && dtrain_group_size(group) == size);
+}
+
+static int make_mesh(dtrain_group *world, int count, const dtrain_mesh_axis *axes)
+{
+	dtrain_mesh *mesh = NULL;
+	int status = dtrain_mesh_create(world, axes, count, &mesh, &err);
+	REQUIRE((status == BETON_OK) == (mesh != NULL));
+	dtrain_mesh_destroy(&mesh);
+	return status;
+}
+
+/* Six ranks, two by three; gradients are added up along one axis alone. */
+static void rank_meshes(struct rank *r)
+{
+	const dtrain_mesh_axis axes[] = {{"replicate", 2}, {"one", 1}, {"shard", 3}};
+	dtrain_mesh *mesh = NULL;
+	sync_model model;
+	REQUIRE(make_mesh(r->group, 2, axes) == BETON_INVALID_ARGUMENT); /* two ranks */
+	REQUIRE(make_mesh(r->group, 0, axes) == BETON_INVALID_ARGUMENT);
+	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"a", 2}, {"a", 3}}) == BETON_INVALID_ARGUMENT);
+	REQUIRE(strstr(err.message, "two axes are called 'a'"));
+	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"a", 0}, {"b", 6}}) == BETON_INVALID_ARGUMENT);
+	REQUIRE(make_mesh(r->group, 2, (dtrain_mesh_axis[]){{"", 1}, {"b", 6}}) == BETON_INVALID_ARGUMENT);
+	MUST(dtrain_mesh_create(r->group, axes, 3, &mesh, &err));
+	expect_axis(mesh, "replicate", r->rank / 3, 2);
+	expect_axis(mesh, "one", 0, 1);
+	expect_axis(mesh, "shard", r->rank % 3, 3);
+	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
+	open_model(&model, NULL, 32, 2);
+	MUST(dtrain_sync_start(model.sync, mesh, &err));
+	sync_model_fill(&model, r->rank / 3 * 3, 1);
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	sync_model_check(&model, 6, 3, 1, 1);
+	close_model(&model);
+	dtrain_mesh_destroy(&mesh);
+}
+
+/* Two layers, batches of BATCH samples a rank or of all of them: the ranks' gradients, added up and divided by their
+ * number, are those of the whole batch. */
+static void rank_trains(struct rank *r)
+{
+	enum { IN = 12, CLASSES = 5 };
+	static float whole[8192];
+	dtrain_device *device = NULL;
+	const dtrain_device_api *api;
+	dtrain_stream *stream = NULL;
+
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	api = dtrain_device_get_api(device);
+	MUST(api->stream_create(device, &stream, &err));
+	for (int run = 0; run < 2; run++) {
+		int64_t samples = run ? BATCH : (int64_t)BATCH * r->size;
+		int64_t first = run ? (int64_t)BATCH * r->rank : 0;
+		dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){samples, IN}),
+			     labels = dtrain_shape_of(1, &samples);
+		dtrain_params *params = NULL;
+		dtrain_graph *graph = NULL;
+		dtrain_program *program = NULL;
+		dtrain_sync *sync = NULL;
+		dtrain_mesh *mesh = NULL;
+		dtrain_tensor x, label, y;
+		const float *grads;
+
+		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+		if (run)
+			MUST(dtrain_sync_create(params, NULL, &sync, &err));
+		MUST(dtrain_graph_create(params, true, &graph, &err));
+		x = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
+		label = dtrain_graph_input(graph, "label", DTRAIN_I64, &labels);
+		y = dtrain_relu(graph, dtrain_linear(graph, "fc1", x, 20));
+		y = dtrain_linear(graph, "fc2", y, CLASSES);
+		y = dtrain_mean(graph, dtrain_softmax_cross_entropy(graph, y, label, 0.1));
+		dtrain_graph_figure(graph, y, 0);
+		dtrain_graph_backward(graph, y);
+		MUST(run ? dtrain_sync_compile(sync, &graph, &program, &err)
+			 : dtrain_graph_compile(&graph, &program, &err));
+		MUST(dtrain_params_initialize(params, 7, stream, &err));
+		if (run) {
+			MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
+			MUST(dtrain_sync_start(sync, mesh, &err));
+		}
+		for (int64_t i = 0; i < samples * IN; i++)
+			((float *)dtrain_program_data(program, x))[i] = (float)((first * IN + i) * 37 % 101) / 50 - 1;
+		for (int64_t i = 0; i < samples; i++)
+			((int64_t *)dtrain_program_data(program, label))[i] = (first + i) % CLASSES;
+		MUST(dtrain_program_run(program, stream, false, &err));
+		grads = dtrain_params_grads(params);
+		REQUIRE(dtrain_params_flat_count(params) + 1 <= 8192);
+		for (int64_t i = -1; i < dtrain_params_flat_count(params); i++) {
+			/* The loss is figure 0. */
+			float got = i < 0 ? *(float *)dtrain_params_figures(params) : grads[i];
+			if (run)
+				REQUIRE(fabsf(got / (float)r->size - whole[i + 1]) <=
+					1e-6f + 1e-5f * fabsf(whole[i + 1]));
+			else
+				whole[i + 1] = got;
+		}
+		REQUIRE(whole[0] > 0.1f);
+		dtrain_program_destroy(&program);
+		dtrain_sync_destroy(&sync);
+		if (run)
+			dtrain_mesh_destroy(&mesh);
+		dtrain_params_destroy(&params);
+	}
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
+static int rank_main(struct rank *r)
+{
+	if (strcmp(r->mode, "sums") == 0)
+		rank_adds_up(r);
+	else if (strcmp(r->mode, "accumulates") == 0)
+		rank_accumulates(r);
+	else if (strcmp(r->mode, "values") == 0)
+		rank_gets_values(r);
+	else if (strcmp(r->mode, "plans") == 0)
+		rank_plans(r);
+	else if (strcmp(r->mode, "misuses") == 0)
+		rank_misuses(r);
+	else if (strcmp(r->mode, "trains") == 0)
+		rank_trains(r);
+	else if (strcmp(r->mode, "meshes") == 0)
+		rank_meshes(r);
+	else if (strcmp(r->mode, "differs") == 0)
+		return rank_differs(r);
+	else
+		return 9;
+	return 0;
+}
+
+static void gradients_become_the_sum(void **state)
+{
+	(void)state;
+	run_ranks("sums", 1);
+	run_ranks("sums", 3);
+	run_ranks("sums", 8);
+}
+
+static void runs_of_a_step_add_up(void **state)
+{
+	(void)state;
+	run_ranks("accumulates", 1);
+	run_ranks("accumulates", 3);
+}
+
+static void values_come_from_rank_0(void **state)
+{
+	(void)state;
+	run_ranks("values", 1);
+	run_ranks("values", 3);
+}
+
+static void units_are_issued_when_they_are_complete(void **state)
+{
+	(void)state;
+	run_ranks("plans", 1);
+}
+
+static void misuse_is_named(void **state)
+{
+	(void)state;
+	run_ranks("misuses", 2);
+}
+
+static void ranks_have_the_gradients_of_the_whole_batch(void **state)
+{
+	(void)state;
+	run_ranks("trains", 2);
+	run_ranks("trains", 8);
+}
+
+static void meshes_have_a_group_for_each_axis(void **state)
+{
+	(void)state;
+	run_ranks("meshes", 6);
+}
+
+static void other_model_is_named(void **state)
+{
+	struct ranks ranks;
+
+	(void)state;
+	start_ranks(&ranks, "differs", 0, 3, 20000);
+	for (int rank = 0; rank < 3; rank++) {
+		assert_int_equal(end_rank(&ranks, rank), -BETON_MISMATCH);
+		assert_non_null(strstr(ranks.err[rank], "rank 2 has another model than rank 0: number of parameters (6 "
+							"instead of 4)"));
+	}
+	end_store(&ranks);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(units_are_issued_when_they_are_complete),
+		cmocka_unit_test(gradients_become_the_sum),
+		cmocka_unit_test(runs_of_a_step_add_up),
+		cmocka_unit_test(values_come_from_rank_0),
+		cmocka_unit_test(misuse_is_named),
+		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
+		cmocka_unit_test(meshes_have_a_group_for_each_axis),
+		cmocka_unit_test(other_model_is_named),
+	};
+	int status;
+
+	if (is_rank(argc, argv, rank_main, &status))
+		return status;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

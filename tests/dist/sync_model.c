@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sync_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static beton_error err;
+
+#define FIGURE 3 /* the mean of NUMBERS inputs */
+#define NUMBERS 4
+
+/* What a rank's step has as input, as gradient of a layer's output, and as numbers. */
+static float x_at(int rank, int step, int64_t i)
+{
+	return (float)((i * 3 + step + rank) % 5 - 1);
+}
+
+static float d_y_at(int rank, int step, int layer, int64_t i)
+{
+	return (float)((i + 2 * layer + 7 * step) % 9 + rank);
+}
+
+static float number_at(int rank, int step)
+{
+	return (float)(step * 4 + rank + 1);
+}
+
+static void make_program(sync_model *model)
+{
+	dtrain_graph *graph = NULL;
+	dtrain_tensor y[SYNC_MAX_LAYERS];
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, model->width});
+	char name[32];
+	MUST(dtrain_graph_create(model->params, true, &graph, &err));
+	model->x = dtrain_graph_input(graph, "x", DTRAIN_F32, &row);
+	model->numbers = dtrain_graph_input(graph, "numbers", DTRAIN_F32, &(dtrain_shape){1, {NUMBERS}});
+	dtrain_graph_figure(graph, dtrain_mean(graph, model->numbers), FIGURE);
+	for (int i = 0; i < model->layers; i++) {
+		snprintf(name, sizeof(name), "layer%d", i);
+		y[i] = dtrain_linear(graph, name, model->x, model->width);
+	}
+	for (int i = 0; i < model->layers; i++) {
+		snprintf(name, sizeof(name), "d_y%d", i);
+		model->d_y[i] = dtrain_graph_input(graph, name, DTRAIN_F32, &row);
+	}
+	dtrain_graph_backward_from(graph, model->layers, y, model->d_y);
+	MUST(dtrain_sync_compile(model->sync, &graph, &model->program, &err));
+}
+
+void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream,
+		     const dtrain_sync_options *options, int64_t width, int layers)
+{
+	dtrain_shape vector = dtrain_shape_of(1, &width);
+	*model = (sync_model){.device = device, .stream = stream, .width = width, .layers = layers};
+	model->api = dtrain_device_get_api(device);
+	MUST(dtrain_params_create(device, DTRAIN_F32, &model->params, &err));
+	MUST(dtrain_sync_create(model->params, options, &model->sync, &err));
+	REQUIRE(dtrain_params_declare_fixed(model->params, "fixed", &vector, DTRAIN_INIT_ZERO, &err) == 0);
+	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
+	make_program(model);
+	model->inputs = calloc((size_t)(layers + 2) * (size_t)width, sizeof(float));
+	REQUIRE(model->inputs);
+}
+
+int sync_model_start(sync_model *model, dtrain_group *group, beton_error *failure)
+{
+	const dtrain_mesh_axis axis = {.name = "replicate", .size = dtrain_group_size(group)};
+	MUST(dtrain_mesh_create(group, &axis, 1, &model->mesh, &err));
+	return dtrain_sync_start(model->sync, model->mesh, failure);
+}
+
+void sync_model_close(sync_model *model)
+{
+	dtrain_program_destroy(&model->program);
+	dtrain_sync_destroy(&model->sync);
+	if (model->mesh)
+		dtrain_mesh_destroy(&model->mesh);
+	dtrain_params_destroy(&model->params);
+	free(model->inputs);
+}
+
+static float *put(sync_model *model, float *at, dtrain_tensor input, int64_t count)
+{
+	MUST(model->api->copy(model->stream, dtrain_program_data(model->program, input), at,
+			      (size_t)count * sizeof(*at), DTRAIN_HOST_TO_DEVICE, &err));
+	return at + count;
+}
+
+void sync_model_fill(sync_model *model, int rank, int step)
+{
+	float *at = model->inputs;
+	for (int64_t i = 0; i < model->width; i++)
+		at[i] = x_at(rank, step, i);
+	at = put(model, at, model->x, model->width);
+	for (int i = 0; i < NUMBERS; i++)
+		at[i] = number_at(rank, step);
+	at = put(model, at, model->numbers, NUMBERS);
+	for (int layer = 0; layer < model->layers; layer++) {
+		for (int64_t i = 0; i < model->width; i++)
+			at[i] = d_y_at(rank, step, layer, i);
+		at = put(model, at, model->d_y[layer], model->width);
+	}
+}
+
+void sync_model_upload(const sync_model *model, void *to, const void *from, size_t bytes)
+{
+	MUST(model->api->copy(model->stream, to, from, bytes, DTRAIN_HOST_TO_DEVICE, &err));
+	MUST(model->api->stream_synchronize(model->stream, &err));
+}
+
+void sync_model_download(const sync_model *model, void *to, const void *from, size_t bytes)
+{
+	MUST(model->api->copy(model->stream, to, from, bytes, DTRAIN_DEVICE_TO_HOST, &err));
+	MUST(model->api->stream_synchronize(model->stream, &err));
+}
+
+void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last)
+{
+	size_t bytes = (size_t)dtrain_params_flat_count(model->params) * sizeof(float);
+	float *grads = malloc(bytes), figures[DTRAIN_FIGURES], number = 0;
+	REQUIRE(grads);
+	sync_model_download(model, grads, dtrain_params_grads(model->params), bytes);
+	sync_model_download(model, figures, dtrain_params_figures(model->params), sizeof(figures));
+	for (int n = 0; n < dtrain_params_count(model->params); n++) {
+		const dtrain_param *param = dtrain_params_at(model->params, n);
+		int layer = param->name[strlen("layer")] - '0';
+		for (int64_t i = 0; i < param->count; i++) {
+			float sum = 0;
+			for (int step = first; step <= last; step++)
+				for (int rank = 0; rank < ranks; rank += stride)
+					sum += param->shape.ndim == 2 ? d_y_at(rank, step, layer, i / model->width) *
+										x_at(rank, step, i % model->width)
+								      : d_y_at(rank, step, layer, i);
+			REQUIRE(grads[param->offset + i] == sum);
+		}
+	}
+	for (int step = first; step <= last; step++)
+		for (int rank = 0; rank < ranks; rank += stride)
+			number += number_at(rank, step);
+	for (int i = 0; i < DTRAIN_FIGURES; i++)
+		REQUIRE(figures[i] == (i == FIGURE ? number : 0));
+	free(grads);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For tests of dtrain_sync with ranks: layers side by side, whose gradients are whole numbers that are known.
+ */
+#ifndef TESTS_DIST_SYNC_MODEL_H
+#define TESTS_DIST_SYNC_MODEL_H
+
+#include <dtrain/sync.h>
+
+#include "ranks.h"
+
+#define SYNC_MAX_LAYERS 8
+
+typedef struct sync_model {
+	dtrain_device *device; /* the caller's, as is the stream */
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params
+		*params; /* "layer0.weight" [width, width], "layer0.bias" [width] ...; buffers "fixed", "statistics" */
+	dtrain_sync *sync;
+	dtrain_program *program;
+	dtrain_mesh *mesh;
+	int64_t width;
+	int layers;
+	dtrain_tensor x, numbers, d_y[SYNC_MAX_LAYERS];
+	void *inputs; /* on the host, for copies that are under way */
+} sync_model;
+
+/* Makes all but the mesh; nothing of it depends on the rank. */
+void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *stream,
+		     const dtrain_sync_options *options, int64_t width, int layers);
+/* Starts the sync over all ranks of the group. */
+int sync_model_start(sync_model *model, dtrain_group *group, beton_error *err);
+void sync_model_close(sync_model *model);
+
+/* Puts the inputs of a rank's step on the stream. The copies before must be complete. */
+void sync_model_fill(sync_model *model, int rank, int step);
+/* Waits, and requires that gradients and figures are the sums over ranks 0, stride, 2 * stride ... < ranks and the
+ * steps first .. last. */
+void sync_model_check(const sync_model *model, int ranks, int stride, int first, int last);
+
+/* On the stream, and waits. */
+void sync_model_upload(const sync_model *model, void *to, const void *from, size_t bytes);
+void sync_model_download(const sync_model *model, void *to, const void *from, size_t bytes);
+
+#endif

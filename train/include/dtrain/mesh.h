@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ranks of a job as a grid with named axes, each with a group: ranks that differ along one axis alone are that
+ * axis's group. Strategies of parallel training take their groups from it by name: "replicate" for ranks that have
+ * copies of the same parameters.
+ */
+#ifndef DTRAIN_MESH_H
+#define DTRAIN_MESH_H
+
+#include <dtrain/comm.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DTRAIN_MESH_MAX_AXES 6
+
+typedef struct dtrain_mesh dtrain_mesh;
+
+typedef struct dtrain_mesh_axis {
+	const char *name; /* of 1 to 31 characters; copied */
+	int size;         /* >= 1 */
+} dtrain_mesh_axis;
+
+/* Collective over world. count: 1 to DTRAIN_MESH_MAX_AXES axes, the same on all ranks, whose sizes multiply to the
+ * ranks of the world. Neighbouring ranks differ along the last axis: what talks most comes last. world must outlive the
+ * mesh, which splits it; the group of an axis that has all ranks is world itself. Errors: INVALID_ARGUMENT, and those
+ * of dtrain_group_split. */
+BETON_API int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
+				 beton_error *err);
+BETON_API void dtrain_mesh_destroy(dtrain_mesh **mesh); /* NULL allowed */
+
+/* The group of this rank's line along the axis: its rank in it is its coordinate. It is the mesh's. NULL: there is no
+ * such axis. */
+BETON_API dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Gradient accumulation. A run of a program overwrites the gradients, so those of a step's runs are summed in arrays of
+ * their own, unit by unit as backward completes them; the last run adds that sum to its own gradients before each unit
+ * is reduced. The arrays are zero between steps.
+ */
+#include "common/error.h"
+#include "sync.h"
+
+static size_t bytes_of(const sync_reduction *reduction)
+{
+	return (size_t)reduction->count * dtrain_dtype_size(dtrain_params_dtype(reduction->sync->params));
+}
+
+static int create_add(sync_reduction *reduction, size_t *workspace, beton_error *err)
+{
+	const dtrain_sync *sync = reduction->sync;
+	dtrain_operand array = {.dtype = dtrain_params_dtype(sync->params),
+				.shape = dtrain_shape_of(1, &reduction->count),
+				.bytes = bytes_of(reduction)};
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_ADD,
+			       .num_inputs = 2,
+			       .num_outputs = 1,
+			       .inputs = {array, array},
+			       .outputs = {array},
+			       .plain_output = {true}};
+	int status = sync->api->op_create(sync->device, &desc, &reduction->add, err);
+	*workspace = desc.workspace_bytes > *workspace ? desc.workspace_bytes : *workspace;
+	return status;
+}
+
+int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
+{
+	size_t bytes = 0, workspace = 0;
+	int status = BETON_OK;
+	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
+		status = create_add(&sync->reductions[i], &workspace, err);
+		bytes += bytes_of(&sync->reductions[i]);
+	}
+	if (status == BETON_OK)
+		status = sync->api->alloc(sync->device, bytes, &sync->sums, err);
+	if (status == BETON_OK && workspace)
+		status = sync->api->alloc(sync->device, workspace, &sync->add_workspace, err);
+	if (status != BETON_OK)
+		return status;
+	char *at = sync->sums;
+	for (int i = 0; i < sync->count; i++) {
+		sync->reductions[i].sum = at;
+		at += bytes_of(&sync->reductions[i]);
+	}
+	return BETON_OK;
+}
+
+int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
+{
+	const dtrain_sync *sync = reduction->sync;
+	void *to = run->more ? reduction->sum : reduction->memory;
+	void *from = run->more ? reduction->memory : reduction->sum;
+	if (!reduction->sum)
+		return run->more
+			       ? bt_fail(err, BETON_STATE, "sync: several runs a step call for the option accumulates")
+			       : BETON_OK;
+	int status = sync->api->op_run(reduction->add, run->stream, (void *[]){to, from, to}, sync->add_workspace, err);
+	if (status == BETON_OK && !run->more)
+		status = sync->api->zero(run->stream, reduction->sum, bytes_of(reduction), err);
+	return status;
+}
+
+void dtrain__sync_destroy_sums(dtrain_sync *sync)
+{
+	for (int i = 0; i < sync->count; i++)
+		if (sync->reductions[i].add)
+			sync->api->op_destroy(sync->reductions[i].add);
+	sync->api->free(sync->device, sync->add_workspace);
+	sync->api->free(sync->device, sync->sums);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Buffers are many and small (batch norm's statistics): they are put into one array, and reduced or broadcast at once.
+ * Those that are fixed stay as the broadcast left them: the mean of three equal numbers may be another one.
+ */
+#include "common/error.h"
+#include "comm/work.h"
+#include "sync.h"
+
+/* fixed: those that no step changes, too. */
+static int copy_buffers(dtrain_sync *sync, dtrain_stream *stream, bool pack, bool fixed, beton_error *err)
+{
+	size_t each = dtrain_dtype_size(dtrain_params_dtype(sync->params));
+	char *at = sync->packed;
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_buffer_count(sync->params) && status == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(sync->params, i);
+		size_t bytes = (size_t)dtrain_shape_count(&buffer->shape) * each;
+		if (buffer->fixed && !fixed)
+			continue;
+		status = sync->api->copy(stream, pack ? at : buffer->data, pack ? buffer->data : at, bytes,
+					 DTRAIN_DEVICE_TO_DEVICE, err);
+		at += bytes;
+	}
+	return status;
+}
+
+/* An operation of the group between two parts of the stream; *work is its handle where status is 0. */
+static int join_stream(int status, dtrain_work **work, dtrain_stream *stream, beton_error *err)
+{
+	return status != BETON_OK ? status : dtrain_work_stream_wait(work, stream, err);
+}
+
+/* What the stream has to have done before the group begins. The groups' threads of today take this from the host. */
+static int mark_ready(dtrain_sync *sync, dtrain_stream *stream, dtrain_event **after, beton_error *err)
+{
+	*after = NULL;
+	if (!dtrain__group_is_stream_ordered(sync->group))
+		return sync->api->stream_synchronize(stream, err);
+	*after = sync->packed_ready;
+	return sync->api->event_record(sync->packed_ready, stream, err);
+}
+
+int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	dtrain_work *work = NULL;
+	dtrain_event *after;
+	if (sync->moving_count == 0 || dtrain_group_size(sync->group) == 1)
+		return BETON_OK;
+	int status = copy_buffers(sync, stream, true, false, err);
+	if (status == BETON_OK)
+		status = mark_ready(sync, stream, &after, err);
+	if (status == BETON_OK)
+		status = join_stream(dtrain_allreduce(sync->group, sync->packed, sync->moving_count,
+						      dtrain_params_dtype(sync->params), DTRAIN_AVG, after, &work, err),
+				     &work, stream, err);
+	return status != BETON_OK ? status : copy_buffers(sync, stream, false, false, err);
+}
+
+static int broadcast_all(dtrain_sync *sync, dtrain_stream *stream, beton_error *err)
+{
+	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
+	dtrain_work *work = NULL;
+	dtrain_event *after;
+	int status = join_stream(dtrain_broadcast(sync->group, dtrain_params_values(sync->params),
+						  dtrain_params_flat_count(sync->params), dtype, 0, NULL, &work, err),
+				 &work, stream, err);
+	if (status == BETON_OK)
+		status = copy_buffers(sync, stream, true, true, err);
+	if (status == BETON_OK)
+		status = mark_ready(sync, stream, &after, err);
+	if (status == BETON_OK)
+		status = join_stream(
+			dtrain_broadcast(sync->group, sync->packed, sync->packed_count, dtype, 0, after, &work, err),
+			&work, stream, err);
+	if (status == BETON_OK)
+		status = copy_buffers(sync, stream, false, true, err);
+	if (status == BETON_OK)
+		status = sync->api->stream_synchronize(stream, err);
+	return status != BETON_OK ? status : dtrain_group_check(sync->group, err);
+}
+
+int dtrain__sync_broadcast(dtrain_sync *sync, beton_error *err)
+{
+	dtrain_stream *stream = NULL;
+	if (dtrain_group_size(sync->group) == 1)
+		return BETON_OK;
+	int status = sync->api->stream_create(sync->device, &stream, err);
+	if (status != BETON_OK)
+		return status;
+	status = broadcast_all(sync, stream, err);
+	sync->api->stream_destroy(stream);
+	return status;
+}

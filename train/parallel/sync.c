@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From options to a strategy whose calls are in the programs that train, and its start with the other ranks.
+ */
+#include "sync.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/group.h"
+#include "comm/work.h"
+#include "common/error.h"
+#include "common/sized.h"
+
+#define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
+#define DEFAULT_UNIT_BYTES (25u << 20)
+
+static const dtrain__sync_kind *const kinds[] = {&dtrain__sync_ddp};
+
+void dtrain_sync_options_init(dtrain_sync_options *options)
+{
+	*options = (dtrain_sync_options){.struct_size = sizeof(*options),
+					 .strategy = dtrain__sync_ddp.name,
+					 .first_unit_bytes = DEFAULT_FIRST_UNIT_BYTES,
+					 .unit_bytes = DEFAULT_UNIT_BYTES,
+					 .registration = DTRAIN_REGISTER_WITHIN_MACHINE};
+}
+
+static const dtrain__sync_kind *find_kind(const char *name)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (name && strcmp(kinds[i]->name, name) == 0)
+			return kinds[i];
+	return NULL;
+}
+
+int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, dtrain_sync **out, beton_error *err)
+{
+	dtrain_sync_options options;
+	dtrain_unit_policy units;
+	*out = NULL;
+	dtrain_sync_options_init(&options);
+	int status = given ? bt_sized_take(&options, given, "sync options", err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
+	const dtrain__sync_kind *kind = find_kind(options.strategy);
+	if (!kind)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: there is no strategy '%s'",
+			       options.strategy ? options.strategy : "");
+	dtrain_unit_policy_init(&units);
+	units.first_bytes = options.first_unit_bytes;
+	units.bytes = options.unit_bytes;
+	status = dtrain_params_set_units(params, &units, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_sync *sync = calloc(1, sizeof(*sync));
+	if (!sync)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	sync->params = params;
+	sync->device = dtrain_params_device(params);
+	sync->api = dtrain_device_get_api(sync->device);
+	sync->kind = kind;
+	sync->options = options;
+	*out = sync;
+	return BETON_OK;
+}
+
+void dtrain_sync_destroy(dtrain_sync **out)
+{
+	dtrain_sync *sync = *out;
+	if (!sync)
+		return;
+	dtrain_sync_stop(sync);
+	dtrain__sync_destroy_sums(sync);
+	dtrain__sync_destroy_reductions(sync);
+	free(sync);
+	*out = NULL;
+}
+
+/* What is known once the parameters are allocated. */
+static int prepare(dtrain_sync *sync, beton_error *err)
+{
+	if (sync->reductions)
+		return BETON_OK;
+	int status = dtrain__sync_create_reductions(sync, err);
+	if (status == BETON_OK && sync->options.accumulates)
+		status = dtrain__sync_create_sums(sync, err);
+	return status;
+}
+
+static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
+{
+	dtrain_sync *sync = context;
+	if (schedule->graph->params != sync->params || !schedule->graph->has_backward)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the graph is of %s",
+			       schedule->graph->has_backward ? "other parameters" : "no backward");
+	int status = prepare(sync, err);
+	return status == BETON_OK ? sync->kind->plan(sync, schedule, err) : status;
+}
+
+int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err)
+{
+	const dtrain__pass pass = {.run = run_pass, .context = sync};
+	return dtrain__graph_compile(graph, &pass, 1, out, err);
+}
+
+static int allocate_packed(dtrain_sync *sync, beton_error *err)
+{
+	sync->packed_count = sync->moving_count = 0;
+	for (int i = 0; i < dtrain_params_buffer_count(sync->params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(sync->params, i);
+		sync->packed_count += dtrain_shape_count(&buffer->shape);
+		sync->moving_count += buffer->fixed ? 0 : dtrain_shape_count(&buffer->shape);
+	}
+	return sync->api->alloc(sync->device,
+				(size_t)sync->packed_count * dtrain_dtype_size(dtrain_params_dtype(sync->params)),
+				&sync->packed, err);
+}
+
+/* All ranks or none: NCCL does not say what happens otherwise. */
+static int register_gradients(dtrain_sync *sync, beton_error *err)
+{
+	dtrain_group *group = sync->group;
+	dtrain_registration when = sync->options.registration;
+	size_t bytes =
+		(size_t)dtrain_params_flat_count(sync->params) * dtrain_dtype_size(dtrain_params_dtype(sync->params));
+	int size = dtrain_group_size(group), status = BETON_OK;
+	if (!dtrain__group_is_stream_ordered(group) || size == 1)
+		return BETON_OK;
+	bool within = when == DTRAIN_REGISTER_WITHIN_MACHINE && dtrain__group_is_within_machine(group);
+	bool wanted = when == DTRAIN_REGISTER_ALWAYS || within, everywhere = true;
+	char *all = calloc((size_t)size, 1);
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	if (wanted)
+		status = dtrain__group_register(group, dtrain_params_grads(sync->params), bytes, &sync->registration,
+						err);
+	if (status == BETON_OK)
+		status = dtrain__group_gather_host(group, &(char){sync->registration != NULL}, 1, all, err);
+	for (int rank = 0; rank < size; rank++)
+		everywhere = everywhere && all[rank];
+	free(all);
+	if (!everywhere) {
+		dtrain__group_unregister(group, sync->registration);
+		sync->registration = NULL;
+	}
+	return status;
+}
+
+int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err)
+{
+	dtrain_group *group = dtrain_mesh_group(mesh, "replicate");
+	if (!group)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the mesh has no axis \"replicate\"");
+	if (sync->group || !sync->reductions)
+		return bt_fail(err, BETON_STATE, "sync: %s", sync->group ? "it is started" : "no graph was compiled");
+	int status = dtrain__group_use_device(group, sync->device, err);
+	if (status != BETON_OK)
+		return status;
+	sync->group = group;
+	status = allocate_packed(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_compare(sync, err);
+	if (status == BETON_OK)
+		status = dtrain__sync_broadcast(sync, err);
+	return status == BETON_OK ? register_gradients(sync, err) : status;
+}
+
+void dtrain_sync_stop(dtrain_sync *sync)
+{
+	if (!sync->group)
+		return;
+	dtrain__sync_drain(sync);
+	dtrain__group_unregister(sync->group, sync->registration);
+	sync->api->free(sync->device, sync->packed);
+	sync->registration = sync->packed = NULL;
+	sync->group = NULL;
+}
