@@ -42,7 +42,8 @@ typedef struct run_epoch_metrics {
 	uint64_t total_ns; /* the sum of the parts */
 	uint64_t part_ns[RUN_PARTS];
 	const double *bucket_ms;   /* of RUN_PART_COMM, by bucket; borrowed */
-	int bucket_count;          /* 0: not known */
+	int bucket_count;          /* 0: not known, as is the next */
+	uint64_t comm_bytes;       /* of arrays that were handed to reductions */
 	beton_bottleneck limit;    /* of the loader, in this epoch */
 	const char *diagnosis;     /* in words */
 	beton_loader_stats stages; /* the loader's, of this epoch */

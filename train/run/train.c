@@ -21,6 +21,7 @@ struct epoch {
 	int64_t number;
 	int64_t first_step; /* steps that were done before */
 	beton_loader_stats before;
+	uint64_t comm_bytes_before;
 	double *bucket_ms; /* exposed, by bucket */
 	int bucket_count;  /* 0: the group does not tell */
 };
@@ -289,6 +290,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	epoch->first_step = session->position.step;
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
+	epoch->comm_bytes_before = dtrain_sync_get_traffic(session->engine.sync).bytes;
 	run_clock_begin(&epoch->clock);
 	return BETON_OK;
 }
@@ -317,6 +319,8 @@ static int end_epoch(struct training *training, beton_error *err)
 				     .steps = session->position.step - epoch->first_step,
 				     .bucket_ms = epoch->bucket_ms,
 				     .bucket_count = epoch->bucket_count,
+				     .comm_bytes = dtrain_sync_get_traffic(session->engine.sync).bytes -
+						   epoch->comm_bytes_before,
 				     .diagnosis = diagnosis};
 	if (session->rank != 0 || metrics.steps == 0)
 		return BETON_OK;
