@@ -26,6 +26,12 @@ CASES = [
     ("resnet9", 2, 16, 10, 0.002, 0.9, False, 5e-4),
     ("airbench94", 3, 18, 10, 0.02, 0.85, True, 2e-3, 4.0, 2, 3),
 ]
+MIXED_CASES = [
+    # rows, classes, label smoothing
+    (5, 10, 0.0),
+    (4, 7, 0.1),
+    (3, 2, 1.0),
+]
 SMOOTHING = 0.1
 STEPS = 10
 ELEMENTS = 3
@@ -300,6 +306,18 @@ def trace(name, batch, side, classes, lr, momentum, nesterov, decay, bias_scale=
     return out
 
 
+def mixed_loss(rows, classes, smoothing):
+    """The cross entropy of targets that are mixed of two labels each, and the gradient of its mean."""
+    logits = (5 * wave(rows * classes, 1)).reshape(rows, classes).requires_grad_()
+    labels, others = torch.arange(rows) % classes, (torch.arange(rows) * 3 + 1) % classes
+    share = (torch.arange(rows, dtype=torch.float64) / (rows - 1)).reshape(-1, 1)
+    target = share * functional.one_hot(labels, classes) + (1 - share) * functional.one_hot(others, classes)
+    losses = functional.cross_entropy(logits, target, reduction="none", label_smoothing=smoothing)
+    losses.mean().backward()
+    return dict(rows=rows, classes=classes, smoothing=smoothing, losses=losses.tolist(),
+                gradient=logits.grad.flatten().tolist())
+
+
 def rounded(value):
     """Ten digits: a thousand times better than float."""
     if isinstance(value, float):
@@ -309,6 +327,6 @@ def rounded(value):
     return [rounded(v) for v in value] if isinstance(value, list) else value
 
 
-json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace(*case)) for case in CASES]}, sys.stdout,
-          separators=(",", ":"))
+json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace(*case)) for case in CASES],
+           "mixed": [rounded(mixed_loss(*case)) for case in MIXED_CASES]}, sys.stdout, separators=(",", ":"))
 print()

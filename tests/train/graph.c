@@ -355,9 +355,39 @@ static void build_late_type(dtrain_graph *graph)
 	dtrain_graph_set_dtype(graph, DTRAIN_BF16);
 }
 
-static void build_float_input(dtrain_graph *graph)
+static void build_double_input(dtrain_graph *graph)
 {
-	add_input(graph, DTRAIN_F32, 3);
+	add_input(graph, DTRAIN_F64, 3);
+}
+
+static void build_conv_of_floats(dtrain_graph *graph)
+{
+	dtrain_conv2d(graph, "conv1", add_input(graph, DTRAIN_F32, 3), 4, 3, 1, 1);
+}
+
+static void build_loss_of_mixed(dtrain_graph *graph, dtrain_dtype mixed, dtrain_dtype lambda, int64_t count)
+{
+	dtrain_shape logits = dtrain_shape_of(2, (int64_t[]){2, 5}), two = dtrain_shape_of(1, (int64_t[]){2});
+	dtrain_shape rows = dtrain_shape_of(1, &count);
+	dtrain_softmax_cross_entropy_mixed(graph, dtrain_graph_input(graph, "logits", DTRAIN_BF16, &logits),
+					   dtrain_graph_input(graph, "label", DTRAIN_I64, &two),
+					   dtrain_graph_input(graph, "mixed", mixed, &two),
+					   dtrain_graph_input(graph, "lambda", lambda, &rows), 0);
+}
+
+static void build_byte_label(dtrain_graph *graph)
+{
+	build_loss_of_mixed(graph, DTRAIN_U8, DTRAIN_F32, 2);
+}
+
+static void build_half_lambda(dtrain_graph *graph)
+{
+	build_loss_of_mixed(graph, DTRAIN_I64, DTRAIN_BF16, 2);
+}
+
+static void build_long_lambda(dtrain_graph *graph)
+{
+	build_loss_of_mixed(graph, DTRAIN_I64, DTRAIN_F32, 3);
 }
 
 static void build_conv_of_bytes(dtrain_graph *graph)
@@ -423,7 +453,16 @@ static void wrong_types_are_errors(void **state)
 	expect_graph_error(floats, DTRAIN_F64, build_nothing, BETON_UNSUPPORTED, "no f64 with parameters in f32");
 	expect_graph_error(floats, DTRAIN_I64, build_nothing, BETON_UNSUPPORTED, "no i64");
 	expect_graph_error(floats, DTRAIN_F32, build_late_type, BETON_STATE, "after tensors");
-	expect_graph_error(floats, DTRAIN_BF16, build_float_input, BETON_INVALID_ARGUMENT, "neither bf16, i64 nor u8");
+	expect_graph_error(floats, DTRAIN_BF16, build_double_input, BETON_INVALID_ARGUMENT,
+			   "type f64 is neither the graph's (bf16), its parameters' (f32), i64 nor u8");
+	expect_graph_error(floats, DTRAIN_BF16, build_conv_of_floats, BETON_INVALID_ARGUMENT,
+			   "conv1: its input is f32, the graph computes in bf16");
+	expect_graph_error(floats, DTRAIN_BF16, build_byte_label, BETON_INVALID_ARGUMENT,
+			   "needs an i64 label for each of 2 rows");
+	expect_graph_error(floats, DTRAIN_BF16, build_half_lambda, BETON_INVALID_ARGUMENT,
+			   "needs an f32 lambda for each of 2 rows");
+	expect_graph_error(floats, DTRAIN_BF16, build_long_lambda, BETON_INVALID_ARGUMENT,
+			   "needs an f32 lambda for each of 2 rows");
 	expect_graph_error(floats, DTRAIN_BF16, build_conv_of_bytes, BETON_INVALID_ARGUMENT,
 			   "conv1: its input is u8, the graph computes in bf16");
 	expect_graph_error(floats, DTRAIN_F32, build_add_of_bytes, BETON_INVALID_ARGUMENT, "add: its input is u8");

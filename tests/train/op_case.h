@@ -30,6 +30,7 @@ typedef struct op_case {
 	int64_t x[4]; /* n, c, h, w; of matrices n, c; of vectors n */
 	int64_t out;  /* groups of SGD */
 	double smoothing;
+	bool mixed; /* LOSS of two labels for each row */
 	bool nesterov;
 	double bound;                   /* normalised error allowed in f32 */
 	bool scaled;                    /* LOSS and SGD with a scaler */

@@ -297,6 +297,19 @@ static double *add_scaler(setting *s)
 	return s->tensors[index].values;
 }
 
+/* A label that some rows have twice, and a share of the first one from 0 to 1. */
+static void add_mixed_label(setting *s)
+{
+	const int64_t *x = s->c->x;
+	dtrain_shape rows = dtrain_shape_of(1, x);
+	int mixed = add_tensor(s, "mixed", LABELS, rows, false),
+	    lambda = add_tensor(s, "lambda", PARAMETER, rows, false);
+	for (int64_t i = 0; i < x[0]; i++) {
+		s->tensors[mixed].values[i] = (double)((i * 5 + 3) % x[1]);
+		s->tensors[lambda].values[i] = x[0] > 1 ? (double)((float)i / (float)(x[0] - 1)) : 0.375;
+	}
+}
+
 /* d_y is the 1 / n of the mean that the loss op's gradient is of, times the scale. */
 static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
@@ -316,8 +329,13 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		result(s, "d_logits", ACTIVATION, logits, 0);
 		result(s, "mean", PARAMETER, dtrain_shape_of(0, NULL), -1);
 		add_scaler(s);
+		add_mixed_label(s);
 	}
-	if (s->c->scaled)
+	if (s->c->mixed && s->c->scaled)
+		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8, 6), LIST(3, 4));
+	else if (s->c->mixed)
+		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8), LIST(3, 4));
+	else if (s->c->scaled)
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4));
 	else
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1), LIST(3, 4));

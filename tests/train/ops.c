@@ -241,21 +241,23 @@ static void ref_equals_the_formulas(void **state)
 
 /* ---- errors ---- */
 
-static void expect_label_error(const char *device, dtrain_dtype dtype, double label)
+/* in_mixed: it is the label that is mixed into the row. */
+static void expect_label_error(const char *device, dtrain_dtype dtype, double label, bool in_mixed)
 {
 	setting s;
 	beton_error err = {0};
 	char text[32];
-	const op_case c = {LOSS, {4, 5}};
+	const op_case c = {LOSS, {4, 5}, .mixed = in_mixed};
+	int labels = in_mixed ? 7 : 1;
 	open_setting(&s, &c, device, dtype, dtype, false);
 	if (s.caps.dtypes & 1u << dtype) {
 		assert_int_equal(try_case(&s, &err), BETON_OK);
-		s.tensors[1].values[2] = label;
+		s.tensors[labels].values[2] = label;
 		assert_int_equal(try_case(&s, &err), BETON_INVALID_ARGUMENT);
 		snprintf(text, sizeof(text), "label %d", (int)label);
 		assert_non_null(strstr(err.message, text));
 		/* It is over with the run. */
-		s.tensors[1].values[2] = 4;
+		s.tensors[labels].values[2] = 4;
 		assert_int_equal(try_case(&s, &err), BETON_OK);
 	}
 	close_setting(&s);
@@ -265,8 +267,9 @@ static void check_labels_out_of_range(const char *device)
 {
 	const dtrain_dtype dtypes[] = {DTRAIN_F32, DTRAIN_F16, DTRAIN_BF16};
 	for (int i = 0; i < 3; i++) {
-		expect_label_error(device, dtypes[i], -1);
-		expect_label_error(device, dtypes[i], 5);
+		expect_label_error(device, dtypes[i], -1, false);
+		expect_label_error(device, dtypes[i], 5, false);
+		expect_label_error(device, dtypes[i], 5, true);
 	}
 }
 

@@ -231,11 +231,88 @@ static void cpu_equals_torch(void **state)
 	json_decref(trace);
 }
 
+/* ---- the loss of rows that are mixed of two ---- */
+
+static void set_number(void *memory, dtrain_dtype dtype, int64_t i, double value)
+{
+	if (dtype == DTRAIN_F64)
+		((double *)memory)[i] = value;
+	else
+		((float *)memory)[i] = (float)value;
+}
+
+static void compare_numbers(const net *n, const char *what, dtrain_tensor tensor, const json_t *right, double bound)
+{
+	for (size_t i = 0; i < json_array_size(right); i++) {
+		double got = net_element(n, dtrain_program_data(n->program, tensor), (int64_t)i);
+		double expected = json_number_value(json_array_get(right, i));
+		if (!(fabs(got - expected) <= bound * (fabs(expected) + 0.1)))
+			fail_msg("mixed %s[%zu]: %.9g, PyTorch has %.9g", what, i, got, expected);
+	}
+}
+
+static void compare_mixed(const json_t *expected, const char *device, dtrain_dtype dtype, double bound)
+{
+	net n = {.dtype = dtype};
+	beton_error err = {0};
+	int64_t rows = (int64_t)number(expected, "rows"), classes = (int64_t)number(expected, "classes");
+	dtrain_shape row = dtrain_shape_of(1, &rows), square = dtrain_shape_of(2, (int64_t[]){rows, classes});
+	dtrain_graph *graph;
+	expect_ok(dtrain_device_open(device, NULL, &n.device, &err), &err);
+	expect_ok(dtrain_device_get_api(n.device)->stream_create(n.device, &n.stream, &err), &err);
+	expect_ok(dtrain_params_create(n.device, dtype, &n.params, &err), &err);
+	expect_ok(dtrain_graph_create(n.params, true, &graph, &err), &err);
+	dtrain_tensor logits = dtrain_graph_input(graph, "logits", dtype, &square);
+	dtrain_tensor label = dtrain_graph_input(graph, "label", DTRAIN_I64, &row);
+	dtrain_tensor mixed = dtrain_graph_input(graph, "mixed", DTRAIN_I64, &row);
+	dtrain_tensor lambda = dtrain_graph_input(graph, "lambda", dtype, &row);
+	dtrain_graph_require_grad(graph, logits);
+	dtrain_tensor losses =
+		dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, number(expected, "smoothing"));
+	dtrain_graph_keep(graph, losses);
+	dtrain_graph_backward(graph, dtrain_mean(graph, losses));
+	dtrain_tensor gradient = dtrain_graph_grad(graph, logits);
+	expect_ok(dtrain_graph_compile(&graph, &n.program, &err), &err);
+	uint32_t state = 12345u + 2654435761u;
+	for (int64_t i = 0; i < rows * classes; i++) {
+		state = state * 1664525u + 1013904223u;
+		set_number(dtrain_program_data(n.program, logits), dtype, i, 5 * ((double)(state >> 8) * 0x1p-23 - 1));
+	}
+	for (int64_t i = 0; i < rows; i++) {
+		((int64_t *)dtrain_program_data(n.program, label))[i] = i % classes;
+		((int64_t *)dtrain_program_data(n.program, mixed))[i] = (i * 3 + 1) % classes;
+		set_number(dtrain_program_data(n.program, lambda), dtype, i, (double)i / (double)(rows - 1));
+	}
+	expect_ok(dtrain_program_run(n.program, n.stream, NULL, &err), &err);
+	assert_int_equal(json_array_size(json_object_get(expected, "gradient")), rows * classes);
+	compare_numbers(&n, "loss", losses, json_object_get(expected, "losses"), bound);
+	compare_numbers(&n, "gradient", gradient, json_object_get(expected, "gradient"), bound);
+	dtrain_program_destroy(&n.program);
+	dtrain_params_destroy(&n.params);
+	dtrain_device_get_api(n.device)->stream_destroy(n.stream);
+	dtrain_device_close(&n.device);
+}
+
+static void mixed_loss_equals_torch(void **state)
+{
+	(void)state;
+	json_t *trace = read_trace();
+	const json_t *cases = json_object_get(trace, "mixed");
+	assert_int_equal(json_array_size(cases), 3);
+	for (size_t i = 0; i < json_array_size(cases); i++) {
+		compare_mixed(json_array_get(cases, i), "ref", DTRAIN_F64, 1e-9);
+		if (dtrain_device_find("cpu"))
+			compare_mixed(json_array_get(cases, i), "cpu", DTRAIN_F32, 2e-6);
+	}
+	json_decref(trace);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ref_equals_torch),
 		cmocka_unit_test(cpu_equals_torch),
+		cmocka_unit_test(mixed_loss_equals_torch),
 	};
 	if (argc != 2) {
 		fprintf(stderr, "usage: %s TRACE\n", argv[0]);

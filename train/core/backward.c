@@ -6,6 +6,7 @@
 
 #include "gradients/gradients.h"
 #include "graph.h"
+#include "op.h"
 #include "shape.h"
 
 static dtrain__gradient *const gradients[DTRAIN_OP_KIND_COUNT] = {
@@ -122,7 +123,7 @@ static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
 	const dtrain__node *node = NULL;
 	if (mean && mean->kind == DTRAIN_OP_MEAN && graph->tensors[mean->inputs[0]].producer >= 0)
 		node = &graph->nodes[graph->tensors[mean->inputs[0]].producer];
-	if (!node || node->kind != DTRAIN_OP_SOFTMAX_XENT) {
+	if (!node || !dtrain__op_rules_of(node->kind)->is_loss) {
 		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
 				   "backward starts at the mean of a softmax cross entropy, and at nothing else");
 		return NULL;

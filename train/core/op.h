@@ -41,6 +41,7 @@ typedef struct dtrain__op_rules {
 	int (*check)(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err);
 	/* Multiplications and additions of the op's products. NULL: it has none. */
 	double (*flops)(const dtrain_op_desc *desc);
+	bool is_loss;        /* output 1 is the gradient of input 0 for the mean of output 0 */
 	uint32_t updates;    /* bits of inputs that the op changes, so that it must run once and no more */
 	uint32_t in_place;   /* bits of inputs whose memory output 0 may have */
 	uint32_t read_twice; /* bits of inputs that come from memory twice, because sums have to be complete first */

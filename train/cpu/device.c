@@ -125,6 +125,7 @@ static const struct {
 	[DTRAIN_OP_FLATTEN] = {cpu_build_flatten},
 	[DTRAIN_OP_FLATTEN_BWD] = {cpu_build_flatten},
 	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref, .inputs = 2},
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref, .inputs = 4},
 	[DTRAIN_OP_MEAN] = {build_on_ref},
 	[DTRAIN_OP_SGD] = {cpu_build_optimizer, .inputs = 5},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},

@@ -110,12 +110,21 @@ cudaError_t cuda_kernel_max_pool_bwd(cudaStream_t stream, const cuda_pool *g, co
 
 /* ---- loss and optimizer ---- */
 
-/* DTRAIN_OP_SOFTMAX_XENT. loss F32; d_logits of the logits' type, NULL scaler: scale 1. For a label outside 0 ..
- * classes-1, 1 + its row is written to the lower half of *fault, which may be mapped host memory, and the label (or the
- * nearest number of 32 bits) to the upper one, in one store; that row's loss and d_logits are 0. */
-cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits, const int64_t *label,
-				     const float *scaler, float *loss, void *d_logits, int64_t *fault, int64_t rows,
-				     int64_t classes, double label_smoothing);
+typedef struct cuda_loss {
+	const int64_t *label;
+	const int64_t *mixed; /* NULL: the rows have one label each */
+	const float *lambda;  /* label's part of the loss; with mixed alone */
+	const float *scaler;  /* NULL: scale 1 */
+	float *loss;
+	int64_t *fault; /* may be mapped host memory */
+	int64_t rows, classes;
+} cuda_loss;
+
+/* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits is of the logits' type. For a label outside 0 ..
+ * classes-1, 1 + its row is written to the lower half of *fault, and the label (or the nearest number of 32 bits) to
+ * the upper one, in one store; that row's loss and d_logits are 0. */
+cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss, const void *logits,
+				     void *d_logits, double label_smoothing);
 /* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. Gradients are multiplied with the
  * divisor's reciprocal. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,

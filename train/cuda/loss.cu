@@ -41,13 +41,14 @@ template <int N, typename F> __device__ inline float reduce(float x, F f)
 }
 
 struct loss_op {
-	const int64_t *label;
-	const float *scaler; /* NULL: none */
-	float *loss;
-	int64_t *fault;
-	int64_t rows, classes;
+	cuda_loss of;
 	float smoothing, of_all; /* of_all: smoothing / classes */
 };
+
+__device__ inline bool is_class(const cuda_loss &of, int64_t label)
+{
+	return label >= 0 && label < of.classes;
+}
 
 __device__ inline int64_t fault_of(int64_t row, int64_t label)
 {
@@ -57,37 +58,43 @@ __device__ inline int64_t fault_of(int64_t row, int64_t label)
 
 template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const T *logits, T *d_logits)
 {
-	const int64_t row = blockIdx.x, label = a.label[row];
-	const T *x = logits + row * a.classes;
-	T *d_x = d_logits + row * a.classes;
-	if (label < 0 || label >= a.classes) {
-		for (int64_t c = threadIdx.x; c < a.classes; c += N)
+	const int64_t row = blockIdx.x, classes = a.of.classes, label = a.of.label[row];
+	const int64_t other = a.of.mixed ? a.of.mixed[row] : label;
+	const T *x = logits + row * classes;
+	T *d_x = d_logits + row * classes;
+	if (!is_class(a.of, label) || !is_class(a.of, other)) {
+		for (int64_t c = threadIdx.x; c < classes; c += N)
 			d_x[c] = from_float<T>(0);
 		if (threadIdx.x == 0) {
-			a.loss[row] = 0;
-			*a.fault = fault_of(row, label);
+			a.of.loss[row] = 0;
+			*a.of.fault = fault_of(row, is_class(a.of, label) ? other : label);
 		}
 		return;
 	}
 	float own = -INFINITY, exponentials = 0, total = 0;
-	for (int64_t c = threadIdx.x; c < a.classes; c += N)
+	for (int64_t c = threadIdx.x; c < classes; c += N)
 		own = largest()(to_float(x[c]), own);
 	const float most = reduce<N>(own, largest());
-	for (int64_t c = threadIdx.x; c < a.classes; c += N) {
+	for (int64_t c = threadIdx.x; c < classes; c += N) {
 		const float distance = to_float(x[c]) - most;
 		exponentials += expf(distance);
 		total += distance;
 	}
 	exponentials = reduce<N>(exponentials, sum());
 	total = reduce<N>(total, sum());
-	const float log_sum = logf(exponentials);
-	if (threadIdx.x == 0)
-		a.loss[row] = (1 - a.smoothing) * (log_sum - (to_float(x[label]) - most)) +
-			      a.smoothing * (log_sum - total / (float)a.classes);
-	const float scale = (a.scaler ? a.scaler[DTRAIN_SCALER_SCALE] : 1.f) / (float)a.rows;
-	for (int64_t c = threadIdx.x; c < a.classes; c += N) {
+	const float log_sum = logf(exponentials), share = a.of.mixed ? a.of.lambda[row] : 1.f;
+	if (threadIdx.x == 0) {
+		float chosen = to_float(x[label]) - most;
+		if (a.of.mixed)
+			chosen = share * chosen + (1 - share) * (to_float(x[other]) - most);
+		a.of.loss[row] =
+			(1 - a.smoothing) * (log_sum - chosen) + a.smoothing * (log_sum - total / (float)classes);
+	}
+	const float scale = (a.of.scaler ? a.of.scaler[DTRAIN_SCALER_SCALE] : 1.f) / (float)a.of.rows;
+	for (int64_t c = threadIdx.x; c < classes; c += N) {
 		const float probability = expf(to_float(x[c]) - most - log_sum);
-		const float target = (c == label ? 1 - a.smoothing : 0) + a.of_all;
+		const float part = (c == label ? share : 0) + (c == other ? 1 - share : 0);
+		const float target = part * (1 - a.smoothing) + a.of_all;
 		d_x[c] = from_float<T>((probability - target) * scale);
 	}
 }
@@ -97,22 +104,15 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 
 using namespace cuda_kernels;
 
-extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const void *logits,
-						const int64_t *label, const float *scaler, float *loss, void *d_logits,
-						int64_t *fault, int64_t rows, int64_t classes, double label_smoothing)
+extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss,
+						const void *logits, void *d_logits, double label_smoothing)
 {
-	loss_op a = {label,
-		     scaler,
-		     loss,
-		     fault,
-		     rows,
-		     classes,
-		     (float)label_smoothing,
-		     (float)(label_smoothing / (double)classes)};
+	loss_op a = {*loss, (float)label_smoothing, (float)(label_smoothing / (double)loss->classes)};
 	return with_type(dtype, [&](auto zero) {
 		typedef decltype(zero) T;
-		if (classes <= 128)
-			return launch(softmax_xent<T, 32>, rows, dim3(32), stream, a, (const T *)logits, (T *)d_logits);
-		return launch(softmax_xent<T, 256>, rows, dim3(256), stream, a, (const T *)logits, (T *)d_logits);
+		const T *x = (const T *)logits;
+		if (loss->classes <= 128)
+			return launch(softmax_xent<T, 32>, loss->rows, dim3(32), stream, a, x, (T *)d_logits);
+		return launch(softmax_xent<T, 256>, loss->rows, dim3(256), stream, a, x, (T *)d_logits);
 	});
 }

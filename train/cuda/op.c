@@ -67,6 +67,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_FLATTEN] = cuda_build_simple,
 	[DTRAIN_OP_FLATTEN_BWD] = cuda_build_simple,
 	[DTRAIN_OP_SOFTMAX_XENT] = cuda_build_simple,
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = cuda_build_simple,
 	[DTRAIN_OP_MEAN] = cuda_build_simple,
 	[DTRAIN_OP_SGD] = cuda_build_simple,
 	[DTRAIN_OP_NORMALIZE] = cuda_build_simple,

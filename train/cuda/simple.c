@@ -174,14 +174,23 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 
 /* ---- loss and optimizer ---- */
 
+/* Of both kinds: SOFTMAX_XENT_MIXED has a second label and lambda in front of the scaler. */
 static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				void *const *operands, void *workspace)
 {
 	(void)workspace;
+	bool mixed = desc->kind == DTRAIN_OP_SOFTMAX_XENT_MIXED;
+	int scaler = mixed ? 4 : 2;
 	void *const *outputs = operands + desc->num_inputs;
-	return cuda_kernel_softmax_xent(stream, desc->inputs[0].dtype, operands[0], operands[1],
-					desc->num_inputs > 2 ? operands[2] : NULL, outputs[0], outputs[1], k->fault,
-					desc->inputs[0].shape.dim[0], desc->inputs[0].shape.dim[1],
+	const cuda_loss loss = {.label = operands[1],
+				.mixed = mixed ? operands[2] : NULL,
+				.lambda = mixed ? operands[3] : NULL,
+				.scaler = desc->num_inputs > scaler ? operands[scaler] : NULL,
+				.loss = outputs[0],
+				.fault = k->fault,
+				.rows = desc->inputs[0].shape.dim[0],
+				.classes = desc->inputs[0].shape.dim[1]};
+	return cuda_kernel_softmax_xent(stream, desc->inputs[0].dtype, &loss, operands[0], outputs[1],
 					desc->attrs.label_smoothing);
 }
 
@@ -246,6 +255,7 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_FLATTEN] = flatten,
 	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
 	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
+	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = softmax_xent,
 	[DTRAIN_OP_MEAN] = mean,
 	[DTRAIN_OP_SGD] = sgd,
 	[DTRAIN_OP_NORMALIZE] = normalize,

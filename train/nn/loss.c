@@ -1,34 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/graph.h"
 
-/* The loss op gives the gradient of the logits along with the loss, so that it has no backward node. */
-dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
-					   double label_smoothing)
+static bool is_of_rows(const dtrain__tensor *tensor, dtrain_dtype dtype, int64_t rows)
 {
-	const dtrain__tensor *source = dtrain__graph_operand(graph, "softmax cross entropy", logits);
-	const dtrain__tensor *target = dtrain__graph_tensor(graph, label);
-	if (!source || !target)
+	return tensor->dtype == dtype && tensor->shape.ndim == 1 && tensor->shape.dim[0] == rows;
+}
+
+/* The loss op gives the gradient of the logits along with the loss, so that it has no backward node. inputs: the
+ * logits, and for each row a label, or two labels and lambda. */
+static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_inputs, const dtrain_tensor *inputs,
+			      double label_smoothing)
+{
+	const dtrain__tensor *logits = dtrain__graph_operand(graph, "softmax cross entropy", inputs[0]);
+	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
+	if (!logits)
 		return -1;
-	dtrain_shape shape = source->shape;
+	dtrain_shape shape = logits->shape;
 	if (shape.ndim != 2)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 					  "softmax cross entropy: logits of %d dimensions; needs [n, c]", shape.ndim);
-	if (target->dtype != DTRAIN_I64 || target->shape.ndim != 1 || target->shape.dim[0] != shape.dim[0])
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-					  "softmax cross entropy: needs an i64 label for each of %lld rows",
-					  (long long)shape.dim[0]);
-	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
-	dtrain__node node = {.kind = DTRAIN_OP_SOFTMAX_XENT,
+	dtrain__node node = {.kind = kind,
 			     .attrs = {.label_smoothing = label_smoothing},
-			     .num_inputs = 2,
+			     .num_inputs = num_inputs,
 			     .num_outputs = 2,
-			     .inputs = {logits, label}};
+			     .inputs = {inputs[0]}};
+	for (int i = 1; i < num_inputs; i++) {
+		dtrain_dtype needed = i < 3 ? DTRAIN_I64 : dtype;
+		const dtrain__tensor *tensor = dtrain__graph_tensor(graph, inputs[i]);
+		if (!tensor)
+			return -1;
+		if (!is_of_rows(tensor, needed, shape.dim[0]))
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+						  "softmax cross entropy: needs an %s %s for each of %lld rows",
+						  dtrain_dtype_name(needed), i < 3 ? "label" : "lambda",
+						  (long long)shape.dim[0]);
+		node.inputs[i] = inputs[i];
+	}
+	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
 	if (graph->scaler)
 		node.inputs[node.num_inputs++] = dtrain__graph_memory(
 			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
-	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &rows);
+	node.outputs[0] = dtrain__graph_activation(graph, dtype, &rows);
 	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
+					   double label_smoothing)
+{
+	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label}, label_smoothing);
+}
+
+dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
+						 dtrain_tensor mixed, dtrain_tensor lambda, double label_smoothing)
+{
+	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT_MIXED, 4, (dtrain_tensor[]){logits, label, mixed, lambda},
+			label_smoothing);
 }
 
 dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)

@@ -38,32 +38,74 @@ static array labels_of(int64_t rows, int64_t classes)
 	return label;
 }
 
-static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double smoothing, double most, bool scaled)
+/* A share of the first label from 0 to 1. */
+static array lambda_of(dtrain_dtype type, int64_t rows)
+{
+	array lambda = array_make("lambda", type, rows, 0);
+	for (int64_t i = 0; i < rows; i++)
+		array_set(&lambda, i, rows > 1 ? (double)((float)i / (float)(rows - 1)) : 0.375);
+	return lambda;
+}
+
+/* Some rows have a label twice. */
+static array mixed_of(int64_t rows, int64_t classes)
+{
+	array mixed = array_make("mixed", DTRAIN_I64, rows, 0);
+	for (int64_t i = 0; i < rows; i++)
+		array_set(&mixed, i, (double)((i * 5 + 3) % classes));
+	return mixed;
+}
+
+static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inputs[5], array *loss64, array *d_logits64)
+{
+	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){loss->rows, loss->classes});
+	dtrain_shape row = dtrain_shape_of(1, &loss->rows), four = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS});
+	dtrain_shape of_inputs[] = {square, row, row, row, four}, shapes[7];
+	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
+	array *operands[7];
+	int count = 0;
+	for (int i = 0; i < 5; i++) {
+		if (((i == 2 || i == 3) && !loss->mixed) || (i == 4 && !loss->scaler))
+			continue;
+		shapes[count] = of_inputs[i];
+		operands[count++] = inputs[i];
+	}
+	shapes[count] = row;
+	operands[count] = loss64;
+	shapes[count + 1] = square;
+	operands[count + 1] = d_logits64;
+	ref_run(loss->mixed ? DTRAIN_OP_SOFTMAX_XENT_MIXED : DTRAIN_OP_SOFTMAX_XENT, &attrs, count, 2, shapes,
+		operands);
+}
+
+static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double smoothing, double most, bool scaled,
+		       bool mix)
 {
 	array logits = array_random("logits", type, rows * classes, 0, -most, most), label = labels_of(rows, classes);
-	array scaler = scaler_of(1024, 0, 0), loss = array_make("loss", DTRAIN_F32, rows, 0);
+	array mixed = mixed_of(rows, classes), lambda = lambda_of(DTRAIN_F32, rows);
+	array scaler = scaler_of(1024, 0, 0), losses = array_make("loss", DTRAIN_F32, rows, 0);
 	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_I64, 1, 0);
 	*(int64_t *)fault.memory = 0;
-	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, scaled ? scaler.memory : NULL,
-					    loss.memory, d_logits.memory, fault.memory, rows, classes, smoothing));
+	const cuda_loss loss = {.label = label.memory,
+				.mixed = mix ? mixed.memory : NULL,
+				.lambda = mix ? lambda.memory : NULL,
+				.scaler = scaled ? scaler.memory : NULL,
+				.loss = losses.memory,
+				.fault = fault.memory,
+				.rows = rows,
+				.classes = classes};
+	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, &loss, logits.memory, d_logits.memory, smoothing));
 	assert_true(*(int64_t *)fault.memory == 0);
 
-	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){rows, classes}), row = dtrain_shape_of(1, &rows);
-	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
 	array logits64 = array_as(&logits, DTRAIN_F64), loss64 = array_make("loss", DTRAIN_F64, rows, 0);
-	array d_logits64 = array_make("d_logits", DTRAIN_F64, logits.count, 0);
-	dtrain_shape four = dtrain_shape_of(1, (int64_t[]){4});
-	if (scaled)
-		ref_run(DTRAIN_OP_SOFTMAX_XENT, &attrs, 3, 2, (dtrain_shape[]){square, row, four, row, square},
-			(array *[]){&logits64, &label, &scaler, &loss64, &d_logits64});
-	else
-		ref_run(DTRAIN_OP_SOFTMAX_XENT, &attrs, 2, 2, (dtrain_shape[]){square, row, row, square},
-			(array *[]){&logits64, &label, &loss64, &d_logits64});
-	array_compare(&loss, &loss64, 2e-6 * (1 + most));
+	array lambda64 = lambda_of(DTRAIN_F64, rows), d_logits64 = array_make("d_logits", DTRAIN_F64, logits.count, 0);
+	run_loss_on_ref(&loss, smoothing, (array *[]){&logits64, &label, &mixed, &lambda64, &scaler}, &loss64,
+			&d_logits64);
+	array_compare(&losses, &loss64, 2e-6 * (1 + most));
 	/* F16 has no finer step than 2^-24 near 0. */
 	array_compare(&d_logits, &d_logits64, (scaled ? 1024 : 1) * 1e-6 * (1 + most / 20) / (double)rows + 0x1p-25);
-	free_all(
-		(array *[]){&logits, &label, &scaler, &loss, &d_logits, &fault, &logits64, &loss64, &d_logits64, NULL});
+	free_all((array *[]){&logits, &label, &mixed, &lambda, &scaler, &losses, &d_logits, &fault, &logits64, &loss64,
+			     &lambda64, &d_logits64, NULL});
 }
 
 static void loss_equals_ref(void **state)
@@ -72,30 +114,41 @@ static void loss_equals_ref(void **state)
 	static const int64_t sizes[][2] = {{4, 10},   {3, 7},   {1, 1},     {2, 1000},
 					   {33, 128}, {5, 129}, {1, 10007}, {300, 2}};
 	for (int i = 0; i < 8; i++)
-		for (int k = 0; k < 12; k++)
-			check_loss(test_types[k % 3], sizes[i][0], sizes[i][1], (double[]){0, 0.1, 1, 0}[k / 3],
-				   k / 3 == 3 ? 200 : 5, k % 2);
+		for (int k = 0; k < 24; k++)
+			check_loss(test_types[k % 3], sizes[i][0], sizes[i][1], (double[]){0, 0.1, 1, 0}[k / 3 % 4],
+				   k / 3 % 4 == 3 ? 200 : 5, k % 2, k / 12);
+}
+
+/* The second row's label, or what is mixed into it. */
+static void check_bad_label(dtrain_dtype type, double bad, bool in_mixed)
+{
+	array logits = array_random("logits", type, 3 * 5, 0, -1, 1), label = labels_of(3, 5), mixed = mixed_of(3, 5);
+	array losses = array_make("loss", DTRAIN_F32, 3, 0), d_logits = array_make("d_logits", type, 15, 0);
+	array lambda = lambda_of(DTRAIN_F32, 3);
+	int64_t fault = 0;
+	array_set(in_mixed ? &mixed : &label, 1, bad);
+	const cuda_loss loss = {.label = label.memory,
+				.mixed = in_mixed ? mixed.memory : NULL,
+				.lambda = in_mixed ? lambda.memory : NULL,
+				.loss = losses.memory,
+				.fault = &fault,
+				.rows = 3,
+				.classes = 5};
+	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, &loss, logits.memory, d_logits.memory, 0));
+	assert_int_equal((int32_t)fault, 2);
+	assert_true((double)(fault >> 32) == fmin(fmax(bad, INT32_MIN), INT32_MAX));
+	assert_true(array_get(&losses, 1) == 0 && array_get(&losses, 0) > 0 && array_get(&losses, 2) > 0);
+	for (int k = 0; k < 15; k++)
+		assert_true((array_get(&d_logits, k) == 0) == (k / 5 == 1));
+	free_all((array *[]){&logits, &label, &mixed, &lambda, &losses, &d_logits, NULL});
 }
 
 static void labels_out_of_range_are_reported(void **state)
 {
 	(void)state;
 	static const double bad[] = {-1, 5, 1e15, -1e15};
-	for (int i = 0; i < 12; i++) {
-		dtrain_dtype type = test_types[i % 3];
-		array logits = array_random("logits", type, 3 * 5, 0, -1, 1), label = labels_of(3, 5);
-		array loss = array_make("loss", DTRAIN_F32, 3, 0), d_logits = array_make("d_logits", type, 15, 0);
-		int64_t fault = 0;
-		array_set(&label, 1, bad[i / 3]);
-		CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, logits.memory, label.memory, NULL, loss.memory,
-						    d_logits.memory, &fault, 3, 5, 0));
-		assert_int_equal((int32_t)fault, 2);
-		assert_true((double)(fault >> 32) == fmin(fmax(bad[i / 3], INT32_MIN), INT32_MAX));
-		assert_true(array_get(&loss, 1) == 0 && array_get(&loss, 0) > 0 && array_get(&loss, 2) > 0);
-		for (int k = 0; k < 15; k++)
-			assert_true((array_get(&d_logits, k) == 0) == (k / 5 == 1));
-		free_all((array *[]){&logits, &label, &loss, &d_logits, NULL});
-	}
+	for (int i = 0; i < 24; i++)
+		check_bad_label(test_types[i % 3], bad[i / 3 % 4], i / 12);
 }
 
 static const int64_t counts[] = {1, 3, 4, 5, 1000, 2047, 2049, 24576, 24577, 100003};

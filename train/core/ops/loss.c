@@ -10,7 +10,7 @@ static int check_loss(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 		return dtrain__op_bad(desc, "needs logits [n, c], not", roles->of['L'], err);
 	if (!dtrain__op_is_vector(roles->of['l'], logits->dim[0]) ||
 	    !dtrain__op_is_vector(roles->of['N'], logits->dim[0]))
-		return dtrain__op_bad(desc, "needs a label and a loss for each row, not", roles->of['l'], err);
+		return dtrain__op_bad(desc, "needs labels and a loss for each row, not", roles->of['l'], err);
 	if (!(smoothing >= 0 && smoothing <= 1))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: label smoothing %g is not in [0, 1]",
 			       dtrain__op_name(desc->kind), smoothing);
@@ -25,6 +25,9 @@ static int check_mean(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 }
 
 const dtrain__op_rules dtrain__op_softmax_xent = {
-	.inputs = "Ll", .optional_inputs = "A", .outputs = "NL", .check = check_loss};
+	.inputs = "Ll", .optional_inputs = "A", .outputs = "NL", .check = check_loss, .is_loss = true};
+
+const dtrain__op_rules dtrain__op_softmax_xent_mixed = {
+	.inputs = "LllN", .optional_inputs = "A", .outputs = "NL", .check = check_loss, .is_loss = true};
 
 const dtrain__op_rules dtrain__op_mean = {.inputs = "N", .outputs = "S", .check = check_mean};

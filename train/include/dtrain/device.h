@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 8
+#define DTRAIN_DEVICE_API_VERSION 9
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -114,7 +114,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_window_attrs window;   /* CONV2D and MAX_POOL with their backward ops */
 		dtrain_norm_attrs norm;       /* BATCH_NORM_...; of LAYER_NORM the epsilon */
 		double factor;                /* SCALE */
-		double label_smoothing;       /* SOFTMAX_XENT: 0 .. 1 */
+		double label_smoothing;       /* SOFTMAX_XENT and SOFTMAX_XENT_MIXED: 0 .. 1 */
 		dtrain_sgd_attrs sgd;         /* SGD */
 		dtrain_pixel_attrs pixels;    /* NORMALIZE */
 		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */

@@ -39,7 +39,7 @@ BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
 
 /* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
  */
-/* dtype: that of the graph, I64 (labels) or U8 (pixels for dtrain_normalize). */
+/* dtype: that of the graph, that of its parameters, I64 (labels) or U8 (pixels for dtrain_normalize). */
 BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
 					   const dtrain_shape *shape);
 /* Pixels u8 [n, h, w, c], c at most 4, to (x - mean[c]) / std[c] as [n, c, h, w]. mean, std: c values on the 0..255
@@ -111,6 +111,12 @@ BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, con
 /* Loss of each sample [n]; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
+/* The same for samples that are mixed of two, as by MixUp and CutMix: lambda * loss(label) + (1 - lambda) *
+ * loss(mixed). It is PyTorch's cross entropy of the target lambda * onehot(label) + (1 - lambda) * onehot(mixed).
+ * lambda [n], of the parameters' type, is the share of label, 0 .. 1, which nobody checks. */
+BETON_API dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits,
+							   dtrain_tensor label, dtrain_tensor mixed,
+							   dtrain_tensor lambda, double label_smoothing);
 BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 
 /* Appends the backward nodes for a scalar loss: every parameter's gradient goes straight into the flat gradient array.
