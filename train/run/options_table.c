@@ -288,6 +288,18 @@ const option_row run_rows[] = {
 	       "edge."),
 	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
 	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
+	REALS("mixup", TOLD, vision.mixup, "ALPHA", 1, 0, 1000, "0",
+	      "mixes training pictures and labels with others' of the batch; 0 = not",
+	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision: for each batch a share is "
+	      "drawn from Beta(ALPHA, ALPHA); each picture becomes that share of itself and the rest of another one of "
+	      "its batch, and its loss that share of the loss of its own label and the rest of that of the other. "
+	      "Pictures are mixed after all that is done to each of them. The log has the loss of mixed labels; "
+	      "evaluation mixes nothing."),
+	REALS("cutmix", TOLD, vision.cutmix, "ALPHA", 1, 0, 1000, "0",
+	      "puts a box of another picture into each; 0 = not",
+	      "CutMix (Yun et al. 2019): the box's place, and its share of the area from Beta(ALPHA, ALPHA), are drawn "
+	      "for each batch; what lies outside of the picture is cut off. The loss is as with --mixup, by the share "
+	      "that is left. With --mixup and --cutmix each batch has one of them, with the same chance."),
 	REALS("val-ratio", TOLD, vision.val_ratio, "X", 1, 1e-6, 1, "0.875",
 	      "validation's centre crop: share of the shorter side",
 	      "Training pictures are cut in the same way with --crop `center`."),

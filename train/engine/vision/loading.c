@@ -64,6 +64,29 @@ static uint32_t augment(const vision_options *options, beton_operation operation
 	return count;
 }
 
+bool vision_mixes(const engine_job *job)
+{
+	return vision_options_of(job)->mixup > 0 || vision_options_of(job)->cutmix > 0;
+}
+
+/* As in the recipes of timm and torchvision: of both one is drawn for each batch, with the same chance. The number of
+ * operations. */
+static uint32_t mix(const vision_options *options, beton_batch_operation operations[2])
+{
+	uint32_t count = 0;
+	if (options->mixup > 0) {
+		beton_loader_batch_operation_init(&operations[count], BETON_BATCH_MIXUP);
+		operations[count++].alpha = options->mixup;
+	}
+	if (options->cutmix > 0) {
+		beton_loader_batch_operation_init(&operations[count], BETON_BATCH_CUTMIX);
+		operations[count++].alpha = options->cutmix;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		operations[i].probability = 1.0 / count;
+	return count;
+}
+
 static void set_pictures(const engine_rank *engine, bool training, beton_image_options *image)
 {
 	const vision_options *options = vision_options_of(&engine->job);
@@ -87,11 +110,14 @@ int vision_open_loader(const engine_rank *engine, bool training, beton_loader_op
 {
 	const vision_options *vision = vision_options_of(&engine->job);
 	beton_operation operations[2]; /* in training those that augment, in evaluation the views' */
+	beton_batch_operation batch_operations[2];
 	beton_image_options views[VISION_VIEWS_MAX];
 	set_pictures(engine, training, &options->image);
 	if (training) {
 		options->image.num_operations = augment(vision, operations);
 		options->image.operations = operations;
+		options->num_batch_operations = mix(vision, batch_operations);
+		options->batch_operations = batch_operations;
 	} else if (vision_count_views(&engine->job) > 1) {
 		options->num_views = make_views(&engine->job, &options->image, views, operations);
 		options->views = views;

@@ -6,10 +6,11 @@
 #include "parts.h"
 #include "whiten_filters.h"
 
-static dtrain_tensor add_input(engine_network *network, const char *field, dtrain_tensor tensor)
+/* suffix: of the output that the loader makes of the field. */
+static dtrain_tensor add_input(engine_network *network, const char *field, const char *suffix, dtrain_tensor tensor)
 {
 	engine_input *input = &network->inputs[network->num_inputs++];
-	snprintf(input->name, sizeof(input->name), "%s", field);
+	snprintf(input->name, sizeof(input->name), "%s%s", field, suffix);
 	return input->tensor = tensor;
 }
 
@@ -22,14 +23,14 @@ static dtrain_tensor add_image(const engine_rank *engine, dtrain_graph *graph, c
 	float mean[3], std[3];
 	if (!engine->staged) {
 		dtrain_shape image = dtrain_shape_of(4, (int64_t[]){batch, 3, size, size});
-		return add_input(network, field, dtrain_graph_input(graph, "image", engine->dtype, &image));
+		return add_input(network, field, "", dtrain_graph_input(graph, "image", engine->dtype, &image));
 	}
 	for (int channel = 0; channel < 3; channel++) {
 		mean[channel] = (float)options->mean[channel];
 		std[channel] = (float)options->std[channel];
 	}
 	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){batch, size, size, 3});
-	dtrain_tensor bytes = add_input(network, field, dtrain_graph_input(graph, "image", DTRAIN_U8, &image));
+	dtrain_tensor bytes = add_input(network, field, "", dtrain_graph_input(graph, "image", DTRAIN_U8, &image));
 	return dtrain_normalize(graph, bytes, mean, std);
 }
 
@@ -50,17 +51,32 @@ static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, 
 	return logits;
 }
 
+/* The loss of pictures that are mixed of two, with inputs for the other label and the share of the first. */
+static dtrain_tensor add_mixed_loss(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
+				    dtrain_tensor label, engine_network *network)
+{
+	const engine_dataset *dataset = &engine->data->train;
+	dtrain_shape rows = dtrain_shape_of(1, &engine->job.batch_size);
+	dtrain_tensor mixed = add_input(network, dataset->fields[VISION_LABEL], ".mixed",
+					dtrain_graph_input(graph, "mixed label", DTRAIN_I64, &rows));
+	dtrain_tensor lambda = add_input(network, dataset->fields[VISION_IMAGE], ".lambda",
+					 dtrain_graph_input(graph, "lambda", DTRAIN_F32, &rows));
+	return dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, engine->job.label_smoothing);
+}
+
 dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
 {
 	const engine_job *job = &engine->job;
 	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
 	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
-	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL],
+	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL], "",
 					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
 	dtrain_tensor logits = dtrain_model_build(graph, job->model, image, engine->data->classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
+	if (training && vision_mixes(job))
+		return add_mixed_loss(engine, graph, logits, label, network);
 	/* Validation loss is plain cross-entropy, so that it compares between runs. */
 	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
 	if (!training) {

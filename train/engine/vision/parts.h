@@ -26,6 +26,9 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 
 /* loading.c */
 int vision_count_views(const engine_job *job);
+/* Whether training pictures are mixed with others of their batch, by --mixup or --cutmix: batches then have
+ * "LABEL.mixed" and "IMAGE.lambda". */
+bool vision_mixes(const engine_job *job);
 /* Has the loader subtract --mean and divide by --std. */
 void vision_normalize(const vision_options *options, beton_image_options *image);
 int vision_open_loader(const engine_rank *engine, bool training, beton_loader_options *options,

@@ -31,6 +31,8 @@ typedef struct vision_options {
 	int64_t translate;  /* pixels */
 	int translate_fill; /* vision_fill */
 	int64_t cutout;     /* pixels */
+	double mixup;       /* alpha; 0: none */
+	double cutmix;      /* the same */
 	int tta;            /* vision_tta */
 	double mean[3];
 	double std[3];
