@@ -91,17 +91,15 @@ static int read_data_weights(run_options *options, beton_error *err)
 	const char *text = options->data_weights;
 	int count = 0;
 	memset(options->data_weight, 0, sizeof(options->data_weight));
-	while (text && *text) {
+	while (text && count < RUN_FILES_MAX) {
 		char part[64];
 		size_t length = strcspn(text, ",");
 		snprintf(part, sizeof(part), "%.*s", (int)length, text);
-		if (count == RUN_FILES_MAX)
-			break;
 		int result = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
 		if (result != BETON_OK)
 			return result;
 		count++;
-		text += length + (text[length] != 0);
+		text = text[length] ? text + length + 1 : NULL;
 	}
 	if (options->data_weights && count != options->data.count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -237,8 +235,21 @@ static void drop_void_order(run_options *options)
 		options->weights = NULL;
 	if (options->order != RUN_ORDER_BALANCED && !is_given(options, "class-field"))
 		options->class_field = NULL;
+	if (options->order != RUN_ORDER_RANDOM && is_given(options, "order") && !is_given(options, "data-weights"))
+		options->data_weights = NULL;
 	if (!draws(options) && !is_given(options, "epoch-samples"))
 		options->epoch_samples = 0;
+}
+
+/* Of the two the one that is given is meant. */
+static void drop_void_engine(run_options *options)
+{
+	if (!options->direct || options->engine != BETON_ENGINE_MMAP)
+		return;
+	if (is_given(options, "engine") && !is_given(options, "direct"))
+		options->direct = false;
+	if (is_given(options, "direct") && !is_given(options, "engine"))
+		options->engine = BETON_ENGINE_AUTO;
 }
 
 /* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe,
@@ -266,6 +277,7 @@ void run_options_drop_void(run_options *options)
 	if (!options->val && !is_given(options, "tta"))
 		options->vision.tta = VISION_TTA_NONE;
 	drop_void_order(options);
+	drop_void_engine(options);
 }
 
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
