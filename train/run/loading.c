@@ -49,6 +49,14 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 					      : facts->data.train.fields[run_options_job(options).task->class_field];
 }
 
+/* The message of options that do not suit the files names the loader's, and not whose they are. */
+static int name_files(const char *option, int result, beton_error *err)
+{
+	if (result == BETON_INVALID_ARGUMENT)
+		bt_prefix(err, "%s", option);
+	return result;
+}
+
 /* All files of --data as one data set. weighted: as --data-weights says, else one behind the other. */
 static int open_data(const run_options *options, bool weighted, const beton_loader_options *loader, beton_loader **out,
 		     beton_error *err)
@@ -57,7 +65,8 @@ static int open_data(const run_options *options, bool weighted, const beton_load
 	for (int i = 0; i < options->data.count; i++)
 		sources[i] = (beton_source){.path = options->data.paths[i],
 					    .weight = weighted ? options->data_weight[i] : 0};
-	return beton_loader_open_many(out, sources, (uint32_t)options->data.count, loader, err);
+	return name_files("--data", beton_loader_open_many(out, sources, (uint32_t)options->data.count, loader, err),
+			  err);
 }
 
 static int open_weighted(const void *context, beton_loader_options *loader, beton_loader **out, beton_error *err)
@@ -76,7 +85,7 @@ static int open_val(const void *context, beton_loader_options *loader, beton_loa
 {
 	const run_options *options = context;
 	set_reading(options, loader);
-	return beton_loader_open(out, options->val, loader, err);
+	return name_files("--val", beton_loader_open(out, options->val, loader, err), err);
 }
 
 engine_files run_loading_files(const run_options *options)

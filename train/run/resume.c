@@ -9,6 +9,14 @@
 #include "resume.h"
 #include "session.h"
 
+/* What the fingerprint is of. */
+static const char *name_content(const run_options *options)
+{
+	if (options->indices)
+		return options->weights ? "it, or what --indices or --weights says," : "it, or what --indices says,";
+	return options->weights ? "it, or what --weights says," : "it";
+}
+
 /* A copy may stand anywhere. What the checkpoint or the file does not tell is not compared. */
 static int check_data(const run_session *session, const char *path, const run_position *found, beton_error *err)
 {
@@ -16,23 +24,27 @@ static int check_data(const run_session *session, const char *path, const run_po
 	const run_saved *saved = session->options->saved;
 	const char *before = saved ? saved->texts[run_row_find("data")] : NULL;
 	const run_files *now = &session->options->data;
+	const char *what = "it";
 	char difference[128];
-	if (found->data_samples != ours->data_samples)
+	if (found->data_samples != ours->data_samples) {
 		snprintf(difference, sizeof(difference), "%" PRIu64 " samples, not %" PRIu64, ours->data_samples,
 			 found->data_samples);
-	else if (found->data_fingerprint && found->data_fingerprint != ours->data_fingerprint)
+	} else if (found->data_fingerprint && found->data_fingerprint != ours->data_fingerprint) {
+		what = name_content(session->options);
 		snprintf(difference, sizeof(difference),
 			 "other content (fingerprint %016" PRIx64 ", not %016" PRIx64 ")", ours->data_fingerprint,
 			 found->data_fingerprint);
-	else if (found->data_class_names && ours->data_class_names && found->data_class_names != ours->data_class_names)
+	} else if (found->data_class_names && ours->data_class_names &&
+		   found->data_class_names != ours->data_class_names) {
 		snprintf(difference, sizeof(difference), "other names for its classes");
-	else
+	} else {
 		return BETON_OK;
+	}
 	return bt_fail(
 		err, BETON_MISMATCH,
-		"--data: %s is not what %s was trained on%s%s: it has %s; resume with that data or a copy of it, or "
+		"--data: %s is not what %s was trained on%s%s: %s has %s; resume with that data or a copy of it, or "
 		"begin a run in another --checkpoint",
-		now->count == 1 ? now->paths[0] : "what is given", path, before ? ", " : "", before ? before : "",
+		now->count == 1 ? now->paths[0] : "what is given", path, before ? ", " : "", before ? before : "", what,
 		difference);
 }
 
