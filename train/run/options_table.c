@@ -180,8 +180,11 @@ const option_row run_rows[] = {
 	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "0", "TCP port where ranks meet; 0 = a free one", NULL),
 	TEXT("interface", FREE, interface, "NAME", NULL,
 	     "network interface between ranks (default: the one on the way to rank 0's machine)",
-	     "Rank 0's store listens on it, too; by default the store listens on all of them. Where "
-	     "NCCL_SOCKET_IFNAME is not set, it becomes that name.",
+	     "Where something else starts the ranks, rank 0's store listens on it, too; by default the store listens "
+	     "on "
+	     "all of them, or on the loopback interface where MASTER_ADDR is an address of that. The store of ranks "
+	     "that this program starts is on the loopback interface. Where NCCL_SOCKET_IFNAME is not set, it becomes "
+	     "that name.",
 	     .none = false),
 	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "30", "longest wait for another rank in a step",
 	      "After it the job is given up. Set-up, evaluation and saving have half an hour, finding rank 0's store "
