@@ -398,6 +398,14 @@ static const trial trials[] = {
 	{"wrong type of the operand", DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(BF16), FOUR(F32)}, {FOUR(F32)}},
 	{"scaler of four elements", DTRAIN_OP_SCALER_INSPECT, false, 2, 1, {FLAT(F32), ROWS(F32)}, {ROWS(F32)}},
 	{"an operand is missing", DTRAIN_OP_SCALER_INSPECT, false, 1, 1, {FLAT(F32)}, {FOUR(F32)}},
+	{NULL, DTRAIN_OP_GRAD_NORM, false, 3, 1, {FLAT(F64), FOUR(F32), FOUR(F32)}, {FOUR(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_GRAD_NORM, false, 2, 1, {FLAT(F16), FOUR(F32)}, {FOUR(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_GRAD_NORM, false, 2, 1, {FLAT(F64), FOUR(F64)}, {FOUR(F64)}},
+	{"scaler of four elements", DTRAIN_OP_GRAD_NORM, false, 2, 1, {FLAT(F32), ROWS(F32)}, {ROWS(F32)}},
+	{"an operand is missing", DTRAIN_OP_GRAD_NORM, false, 1, 1, {FLAT(F32)}, {FOUR(F32)}},
+	{NULL, DTRAIN_OP_CLIP, false, 2, 1, {FOUR(F32), FOUR(F32)}, {FOUR(F32)}},
+	{"shape does not match", DTRAIN_OP_CLIP, false, 2, 1, {FOUR(F32), ONE(F32)}, {FOUR(F32)}},
+	{"too many operands", DTRAIN_OP_CLIP, false, 3, 1, {FOUR(F32), FOUR(F32), FOUR(F32)}, {FOUR(F32)}},
 	{"scaler of four elements", DTRAIN_OP_SCALER_UPDATE, false, 1, 1, {FLAT(F32)}, {FLAT(F32)}},
 };
 
@@ -418,6 +426,33 @@ static void gradients_are_divided_by_a_number(void **state)
 	}
 }
 
+static void norms_have_a_divisor_and_a_limit(void **state)
+{
+	(void)state;
+	static const double bad[] = {0, -1, NAN};
+	dtrain_op_desc norm = {.kind = DTRAIN_OP_GRAD_NORM,
+			       .num_inputs = 2,
+			       .num_outputs = 1,
+			       .inputs = {FLAT(F32), FOUR(F32)},
+			       .outputs = {FOUR(F32)}};
+	dtrain_op_desc clip = {.kind = DTRAIN_OP_CLIP,
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {FOUR(F32)},
+			       .outputs = {FOUR(F32)}};
+	beton_error err = {0};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		norm.attrs.clip.grad_divisor = clip.attrs.clip.max_norm = bad[i];
+		assert_int_equal(dtrain__op_check(&norm, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "op grad_norm: gradients divided by "));
+		assert_int_equal(dtrain__op_check(&clip, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "op clip: clips gradients to a norm of "));
+	}
+	norm.attrs.clip.grad_divisor = clip.attrs.clip.max_norm = INFINITY;
+	assert_int_equal(dtrain__op_check(&norm, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain__op_check(&clip, &err), BETON_OK);
+}
+
 static void operands_follow_the_rules(void **state)
 {
 	(void)state;
@@ -430,6 +465,8 @@ static void operands_follow_the_rules(void **state)
 				       .num_outputs = t->num_outputs};
 		if (t->kind == DTRAIN_OP_SGD)
 			desc.attrs.sgd.grad_divisor = 1;
+		if (t->kind == DTRAIN_OP_GRAD_NORM || t->kind == DTRAIN_OP_CLIP)
+			desc.attrs.clip = (dtrain_clip_attrs){.grad_divisor = 1, .max_norm = 1};
 		else if (t->kind == DTRAIN_OP_CONV2D)
 			desc.attrs.window = (dtrain_window_attrs){.stride = {1, 1}};
 		memcpy(desc.inputs, t->inputs, sizeof(desc.inputs));
@@ -446,6 +483,7 @@ static void operands_follow_the_rules(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(operands_follow_the_rules),
+					   cmocka_unit_test(norms_have_a_divisor_and_a_limit),
 					   cmocka_unit_test(gradients_are_divided_by_a_number)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

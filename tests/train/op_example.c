@@ -49,6 +49,8 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 	char letter = dtrain__op_input_letter(c->kind, index), name[2] = {(char)('0' + index), 0};
 	const dtrain_shape *shape = shape_of(c, letter);
 	bool activation = letter == 'X' || letter == 'Y' || letter == 'L';
+	if (letter == 'A')
+		return dtrain__graph_activation(graph, DTRAIN_F32, shape);
 	if (dtrain__op_rules_of(c->kind)->updates >> index & 1)
 		return dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO);
 	if (!activation)
@@ -101,6 +103,8 @@ static tensor_kind kind_of(char letter, dtrain__role role)
 	case 'm':
 	case 'i':
 		return PRIVATE;
+	case 'A':
+		return SCALARS;
 	default:
 		return letter == 'W' && role == DTRAIN__PARAM ? WEIGHT : PARAMETER;
 	}

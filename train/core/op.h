@@ -32,7 +32,7 @@ typedef struct dtrain__op_range {
 /* One letter for each operand. A shape is checked by naming it: equal letters are equal shapes.
  *   X, Y: any tensor      W: a weight, which the op rounds to the type of x      P, B: what check says
  *   C: [channels of x]    N: [n]                S: []                    L: [n, c]           F: flat
- *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler     m: u8 of x's shape  i: u8 of y's shape
+ *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler, clip  m: u8 of x's shape  i: u8 of y's shape
  *   l: i64 [n]            u: u8 [n, h, w, c]    G: u8 [n / 16] */
 typedef struct dtrain__op_rules {
 	const char *inputs, *optional_inputs; /* the latter NULL: none */

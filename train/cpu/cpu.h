@@ -135,5 +135,6 @@ void cpu_build_pool(cpu_build *build);
 void cpu_build_flatten(cpu_build *build);
 void cpu_build_channel_bias(cpu_build *build);
 void cpu_build_optimizer(cpu_build *build);
+void cpu_build_grad_norm(cpu_build *build);
 
 #endif

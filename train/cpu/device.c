@@ -95,7 +95,7 @@ static void build_on_ref(cpu_build *build)
 		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
 }
 
-/* Residuals and loss scaling are for devices that say so, and pixels go up to a device that is far: the loader gives
+/* Residuals and scaled losses are for devices that say so, and pixels go up to a device that is far: the loader gives
  * this one what it computes with. */
 static const struct {
 	void (*build)(cpu_build *build); /* NULL: this device does not have the op */
@@ -127,7 +127,9 @@ static const struct {
 	[DTRAIN_OP_SOFTMAX_XENT] = {build_on_ref, .inputs = 2},
 	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = {build_on_ref, .inputs = 4},
 	[DTRAIN_OP_MEAN] = {build_on_ref},
-	[DTRAIN_OP_SGD] = {cpu_build_optimizer, .inputs = 5},
+	[DTRAIN_OP_SGD] = {cpu_build_optimizer},
+	[DTRAIN_OP_GRAD_NORM] = {cpu_build_grad_norm},
+	[DTRAIN_OP_CLIP] = {build_on_ref},
 	[DTRAIN_OP_LOOKAHEAD] = {cpu_build_optimizer},
 	[DTRAIN_OP_SLICE] = {build_on_ref},
 	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},

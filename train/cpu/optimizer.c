@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "cpu.h"
 
 /* Elements of one piece of work, a multiple of DTRAIN_PARAM_ALIGN: the three arrays' pieces fit the second-level cache.
@@ -47,7 +49,10 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 	float *w = operands[0], *m = operands[2];
 	const float *g = operands[1], *scalars = operands[3];
 	const uint8_t *group = operands[4];
-	update u = {.divisor = (float)op->attrs.sgd.grad_divisor,
+	const float *scaler = op->num_inputs > 5 ? operands[5] : NULL;
+	if (scaler && scaler[DTRAIN_SCALER_INFINITE] != 0)
+		return BETON_OK;
+	update u = {.divisor = (float)op->attrs.sgd.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1),
 		    .momentum = (float)op->attrs.sgd.momentum,
 		    .nesterov = op->attrs.sgd.nesterov};
 	int64_t count = op->count;
@@ -83,6 +88,54 @@ static int run_lookahead(const struct dtrain_op *op, void *const *operands, void
 	for (int64_t start = 0; start < count; start += PIECE)
 		look_ahead(slow + start, w + start, count - start < PIECE ? count - start : PIECE, weight);
 	return BETON_OK;
+}
+
+/* As many sums as a register has numbers, each of them of few squares, so that floats are good enough. */
+static double squares(const float *g, int64_t count, float inverse)
+{
+	enum { LANES = 16, ROUNDS = 16 };
+	double sum = 0;
+	for (int64_t start = 0; start < count; start += LANES * ROUNDS) {
+		float lanes[LANES] = {0};
+		int64_t left = count - start, rounds = left < LANES * ROUNDS ? left / LANES : ROUNDS;
+		const float *x = g + start;
+		for (int64_t i = 0; i < rounds; i++, x += LANES)
+			for (int k = 0; k < LANES; k++)
+				lanes[k] += x[k] * inverse * (x[k] * inverse);
+		for (int k = 0; rounds < ROUNDS && k < left % LANES; k++)
+			lanes[k] += x[k] * inverse * (x[k] * inverse);
+		for (int k = 0; k < LANES; k++)
+			sum += (double)lanes[k];
+	}
+	return sum;
+}
+
+/* Whichever thread adds up a piece, the pieces' sums are added in their order. */
+static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	const float *g = operands[0], *scaler = op->num_inputs > 2 ? operands[2] : NULL;
+	float inverse = 1 / ((float)op->attrs.clip.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1));
+	float *clip = operands[op->num_inputs];
+	double *sums = workspace, sum = 0;
+	int64_t count = op->count, pieces = (count + PIECE - 1) / PIECE;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#endif
+	for (int64_t i = 0; i < pieces; i++)
+		sums[i] = squares(g + i * PIECE, i + 1 < pieces ? PIECE : count - i * PIECE, inverse);
+	for (int64_t i = 0; i < pieces; i++)
+		sum += sums[i];
+	memmove(clip, operands[1], DTRAIN_CLIPS * sizeof(*clip));
+	clip[DTRAIN_CLIP_SQUARES] += (float)sum;
+	return BETON_OK;
+}
+
+void cpu_build_grad_norm(cpu_build *build)
+{
+	cpu_output(build, 0, cpu_plain_md(build, &build->desc->outputs[0].shape));
+	build->workspace = (size_t)((build->op->count + PIECE - 1) / PIECE) * sizeof(double);
+	build->op->finish = run_grad_norm;
 }
 
 void cpu_build_optimizer(cpu_build *build)

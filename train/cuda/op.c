@@ -74,6 +74,8 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_INSPECT] = cuda_build_simple,
 	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
 	[DTRAIN_OP_LOOKAHEAD] = cuda_build_simple,
+	[DTRAIN_OP_GRAD_NORM] = cuda_build_simple,
+	[DTRAIN_OP_CLIP] = cuda_build_simple,
 };
 
 static int check(const dtrain_op_desc *desc, beton_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD and Lookahead over all parameters in one launch, and the dynamic scale of the loss.
+ * SGD and Lookahead over all parameters in one launch, the norm of the gradients, and the dynamic scale of the loss.
  */
 #include "kernel.cuh"
 
@@ -149,6 +149,76 @@ __global__ void update(float *scaler)
 	scaler[DTRAIN_SCALER_GOOD_STEPS] = good == 2000 ? 0 : good;
 }
 
+/* Elements of one block, whatever the GPU: the same sums on all of them. */
+constexpr int64_t NORM_CHUNK = 64 * THREADS;
+
+/* Adds up what the threads of the block have, in an order that depends on nothing: thread 0 gets the sum. */
+__device__ inline double add_up(double x)
+{
+	__shared__ double shared[THREADS];
+	shared[threadIdx.x] = x;
+	for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (threadIdx.x < half)
+			shared[threadIdx.x] = x += shared[threadIdx.x + half];
+	}
+	return x;
+}
+
+template <int V>
+__global__ void __launch_bounds__(THREADS)
+	squares(const float *g, const float *scaler, float divisor, double *sums, int64_t count)
+{
+	typedef vector<float, V> numbers;
+	const float inverse = 1 / (scaler ? divisor * scaler[DTRAIN_SCALER_SCALE] : divisor);
+	const int64_t first = blockIdx.x * NORM_CHUNK, left = count - first;
+	const int64_t here = left < NORM_CHUNK ? left : NORM_CHUNK, vectors = here / V;
+	float sum[V] = {};
+#pragma unroll 4
+	for (int64_t i = threadIdx.x; i < vectors; i += THREADS) {
+		const numbers part = reinterpret_cast<const numbers *>(g + first)[i];
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			sum[k] += part.v[k] * inverse * (part.v[k] * inverse);
+	}
+	double total = 0;
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		total += (double)sum[k];
+	if (threadIdx.x < here - vectors * V) {
+		const double last = (double)(g[first + vectors * V + threadIdx.x] * inverse);
+		total += last * last;
+	}
+	total = add_up(total);
+	if (threadIdx.x == 0)
+		sums[blockIdx.x] = total;
+}
+
+__global__ void __launch_bounds__(THREADS)
+	add_squares(const double *sums, int64_t count, const float *before, float *after)
+{
+	double total = 0;
+	for (int64_t i = threadIdx.x; i < count; i += THREADS)
+		total += sums[i];
+	total = add_up(total);
+	if (threadIdx.x == 0) {
+		const float sum = before[DTRAIN_CLIP_SQUARES] + (float)total;
+		for (int i = 0; i < DTRAIN_CLIPS; i++)
+			after[i] = before[i];
+		after[DTRAIN_CLIP_SQUARES] = sum;
+	}
+}
+
+/* As the device table says: torch.nn.utils.clip_grad_norm_. */
+__global__ void clip(const float *before, const float *scaler, float *after, float max_norm)
+{
+	const float norm = sqrtf(before[DTRAIN_CLIP_SQUARES]), factor = max_norm / (norm + 1e-6f);
+	after[DTRAIN_CLIP_SCALE] = (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1) / (factor > 1 ? 1 : factor);
+	after[DTRAIN_CLIP_NORM] = norm;
+	after[DTRAIN_CLIP_INFINITE] = scaler ? scaler[DTRAIN_SCALER_INFINITE] : 0;
+	after[DTRAIN_CLIP_SQUARES] = 0;
+}
+
 } // namespace
 } // namespace cuda_kernels
 
@@ -185,4 +255,29 @@ extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const flo
 extern "C" cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler)
 {
 	return launch(update, 1, dim3(1), stream, scaler);
+}
+
+extern "C" size_t cuda_kernel_grad_norm_workspace(int64_t count)
+{
+	return (size_t)((count + NORM_CHUNK - 1) / NORM_CHUNK) * sizeof(double);
+}
+
+extern "C" cudaError_t cuda_kernel_grad_norm(cudaStream_t stream, const float *g, const float *before,
+					     const float *scaler, float *after, int64_t count, double divisor,
+					     void *workspace)
+{
+	double *sums = (double *)workspace;
+	const int64_t blocks = (count + NORM_CHUNK - 1) / NORM_CHUNK;
+	cudaError_t status =
+		is_aligned(g, 16)
+			? launch(squares<4>, blocks, dim3(THREADS), stream, g, scaler, (float)divisor, sums, count)
+			: launch(squares<1>, blocks, dim3(THREADS), stream, g, scaler, (float)divisor, sums, count);
+	return status == cudaSuccess ? launch(add_squares, 1, dim3(THREADS), stream, sums, blocks, before, after)
+				     : status;
+}
+
+extern "C" cudaError_t cuda_kernel_clip(cudaStream_t stream, const float *before, const float *scaler, float *after,
+					double max_norm)
+{
+	return launch(clip, 1, dim3(1), stream, before, scaler, after, (float)max_norm);
 }

@@ -239,6 +239,24 @@ static cudaError_t scaler_update(const cuda_kernel_op *k, const dtrain_op_desc *
 	return cuda_kernel_scaler_update(stream, operands[0]);
 }
 
+static cudaError_t grad_norm(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			     void *const *operands, void *workspace)
+{
+	(void)k;
+	return cuda_kernel_grad_norm(stream, operands[0], operands[1], desc->num_inputs > 2 ? operands[2] : NULL,
+				     operands[desc->num_inputs], dtrain_shape_count(&desc->inputs[0].shape),
+				     desc->attrs.clip.grad_divisor, workspace);
+}
+
+static cudaError_t clip(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_clip(stream, operands[0], desc->num_inputs > 1 ? operands[1] : NULL,
+				operands[desc->num_inputs], desc->attrs.clip.max_norm);
+}
+
 /* ---- choosing ---- */
 
 static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
@@ -262,6 +280,8 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_INSPECT] = scaler_inspect,
 	[DTRAIN_OP_SCALER_UPDATE] = scaler_update,
 	[DTRAIN_OP_LOOKAHEAD] = lookahead,
+	[DTRAIN_OP_GRAD_NORM] = grad_norm,
+	[DTRAIN_OP_CLIP] = clip,
 };
 
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
@@ -300,6 +320,9 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		break;
 	case DTRAIN_OP_MEAN:
 		k.own_bytes = cuda_kernel_column_sums_workspace(1, desc->inputs[0].shape.dim[0], 1);
+		break;
+	case DTRAIN_OP_GRAD_NORM:
+		k.own_bytes = cuda_kernel_grad_norm_workspace(dtrain_shape_count(&desc->inputs[0].shape));
 		break;
 	default:
 		break;

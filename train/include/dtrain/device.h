@@ -93,6 +93,11 @@ typedef struct dtrain_sgd_attrs {
 	bool nesterov;
 } dtrain_sgd_attrs;
 
+typedef struct dtrain_clip_attrs {
+	double grad_divisor; /* of GRAD_NORM: > 0 and finite */
+	double max_norm;     /* of CLIP: > 0; infinity: gradients stay as they are */
+} dtrain_clip_attrs;
+
 typedef struct dtrain_pixel_attrs {
 	float scale[4], shift[4]; /* for each channel */
 } dtrain_pixel_attrs;
@@ -116,6 +121,7 @@ typedef struct dtrain_op_attrs {
 		double factor;                /* SCALE */
 		double label_smoothing;       /* SOFTMAX_XENT and SOFTMAX_XENT_MIXED: 0 .. 1 */
 		dtrain_sgd_attrs sgd;         /* SGD */
+		dtrain_clip_attrs clip;       /* GRAD_NORM, CLIP */
 		dtrain_pixel_attrs pixels;    /* NORMALIZE */
 		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */
 		dtrain_permute_attrs permute; /* PERMUTE */
@@ -125,9 +131,9 @@ typedef struct dtrain_op_attrs {
 /* DTRAIN_OP_SGD is PyTorch's update of g / attrs.sgd.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr
  * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
  * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to
- * DTRAIN_SGD_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run, which
- * must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be replayed
- * with others. */
+ * DTRAIN_SGD_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run,
+ * which must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be
+ * replayed with others. */
 enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_SGD_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 
@@ -141,6 +147,21 @@ enum dtrain_scaler_element {
 	DTRAIN_SCALER_GOOD_STEPS = 1,
 	DTRAIN_SCALER_INFINITE = 2,
 	DTRAIN_SCALERS = 4, /* the last is not used */
+};
+
+/* The state of clipping, f32 [DTRAIN_CLIPS] in device memory, PyTorch's torch.nn.utils.clip_grad_norm_ (2-norm) of the
+ * gradients that the optimizer uses: what is in memory, divided by attrs.clip.grad_divisor and by the scale of the
+ * scaler, if there is one. GRAD_NORM adds the sum of their squares to SQUARES, in an order that depends on their
+ * number, their alignment and the kind of device alone. CLIP makes the root of SQUARES the NORM, and SQUARES 0.
+ * Gradients are always multiplied with c = min(1, max_norm / (NORM + 1e-6)), so that a NORM of infinity makes finite
+ * ones 0 and infinite ones NaN, and a NORM that is NaN makes all of them NaN. An update takes such a state in place of
+ * a scaler's: SCALE is that of the scaler (1: none) divided by c, INFINITE that of the scaler (0: none). */
+enum dtrain_clip_element {
+	DTRAIN_CLIP_SCALE = DTRAIN_SCALER_SCALE,
+	DTRAIN_CLIP_NORM = 1,
+	DTRAIN_CLIP_INFINITE = DTRAIN_SCALER_INFINITE,
+	DTRAIN_CLIP_SQUARES = 3, /* 0 at first */
+	DTRAIN_CLIPS = DTRAIN_SCALERS,
 };
 
 #define DTRAIN_OP_MAX_OPERANDS 8
