@@ -53,17 +53,23 @@ static void round_trip(void **state)
 
 static float *slow_of(const setup *made, int64_t *count)
 {
-	return dtrain_lookahead_slow(made->lookahead, count);
+	const dtrain_optimizer_state *slow = dtrain_optimizer_state_find(made->optimizer, "slow");
+	*count = slow->count;
+	return slow->memory;
+}
+
+static void *slow_buffer(const setup *made, int index)
+{
+	const dtrain_optimizer_state *slow = dtrain_optimizer_state_find(made->optimizer, "slow");
+	return dtrain_optimizer_state_buffer(made->optimizer, slow, index);
 }
 
 static void slow_weights_come_back(void **state)
 {
 	(void)state;
-	setup from = make(1, 5), to = make(2, 5), without = make(3, 5);
+	setup from = make_with(1, 5, true), to = make_with(2, 5, true), without = make(3, 5);
 	beton_error err = {0};
 	int64_t count;
-	assert_int_equal(dtrain_lookahead_create(from.params, &from.lookahead, &err), BETON_OK);
-	assert_int_equal(dtrain_lookahead_create(to.params, &to.lookahead, &err), BETON_OK);
 	float *saved = slow_of(&from, &count), *loaded = slow_of(&to, &count);
 	for (int64_t i = 0; i < count; i++)
 		saved[i] = 0.25f * (float)i;
@@ -80,8 +86,7 @@ static void slow_weights_come_back(void **state)
 	}
 	for (int i = 0; i < dtrain_params_buffer_count(to.params); i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(to.params, i);
-		assert_memory_equal(dtrain_lookahead_slow_buffer(from.lookahead, i),
-				    dtrain_lookahead_slow_buffer(to.lookahead, i),
+		assert_memory_equal(slow_buffer(&from, i), slow_buffer(&to, i),
 				    (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
 	}
 	assert_int_equal(save(&without, 120, 0, &err), BETON_OK);
@@ -120,10 +125,8 @@ static void stored_checkpoint(void **state)
 {
 	(void)state;
 	static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
-	setup from = make(1, 5), to = make(2, 5);
+	setup from = make_with(1, 5, true), to = make_with(2, 5, true);
 	beton_error err = {0};
-	assert_int_equal(dtrain_lookahead_create(from.params, &from.lookahead, &err), BETON_OK);
-	assert_int_equal(dtrain_lookahead_create(to.params, &to.lookahead, &err), BETON_OK);
 	set_slow(&from);
 	run_position position = at_step(120);
 	position.scaler[DTRAIN_SCALER_SCALE] = 32768;

@@ -83,7 +83,7 @@ static void options_tell_rate_and_decay(void **state)
 	static const struct {
 		double scale;
 		bool no_decay;
-		dtrain_sgd_group biases;
+		run_group biases;
 	} cases[] = {
 		{1, false, {1, 0.5}}, {1, true, {1, 0}},        {64, false, {64, 0.5 / 64}},
 		{64, true, {64, 0}},  {0.25, false, {0.25, 2}},
@@ -98,8 +98,8 @@ static void options_tell_rate_and_decay(void **state)
 				       .no_bias_decay = cases[i].no_decay};
 		run_groups groups;
 		assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
-		const dtrain_sgd_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
-		const dtrain_sgd_group *biases = &groups.groups[RUN_GROUP_BIASES];
+		const run_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
+		const run_group *biases = &groups.groups[RUN_GROUP_BIASES];
 		assert_true(weights->lr_scale == 1 && weights->weight_decay == 0.5);
 		assert_true(biases->lr_scale == cases[i].biases.lr_scale);
 		assert_true(biases->weight_decay == cases[i].biases.weight_decay);

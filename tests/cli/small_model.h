@@ -19,8 +19,7 @@ typedef struct setup {
 	const dtrain_device_api *api;
 	dtrain_stream *stream;
 	dtrain_params *params;
-	dtrain_sgd *sgd;
-	dtrain_lookahead *lookahead; /* NULL where a test does not look at it */
+	dtrain_optimizer *optimizer;
 } setup;
 
 static inline void declare(dtrain_params *params, int64_t outputs)
@@ -37,12 +36,18 @@ static inline void declare(dtrain_params *params, int64_t outputs)
 	assert_true(dtrain_params_declare_fixed(params, "conv.weight", &window, DTRAIN_INIT_LINEAR_UNIFORM, NULL) >= 0);
 }
 
-static inline setup make(uint64_t seed, int64_t outputs)
+static inline float *momentum_of(const setup *made)
+{
+	return dtrain_optimizer_state_find(made->optimizer, "momentum")->memory;
+}
+
+static inline setup make_with(uint64_t seed, int64_t outputs, bool lookahead)
 {
 	setup made = {0};
 	dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
-	dtrain_sgd_options sgd;
-	dtrain_sgd_options_init(&sgd);
+	dtrain_optimizer_options optimizer;
+	dtrain_optimizer_options_init(&optimizer);
+	optimizer.lookahead = lookahead;
 	assert_int_equal(dtrain_device_open("ref", &device, &made.device, NULL), BETON_OK);
 	made.api = dtrain_device_get_api(made.device);
 	assert_int_equal(made.api->stream_create(made.device, &made.stream, NULL), BETON_OK);
@@ -50,17 +55,21 @@ static inline setup make(uint64_t seed, int64_t outputs)
 	declare(made.params, outputs);
 	assert_int_equal(dtrain_params_allocate(made.params, NULL), BETON_OK);
 	assert_int_equal(dtrain_params_initialize(made.params, seed, made.stream, NULL), BETON_OK);
-	assert_int_equal(dtrain_sgd_create(made.params, &sgd, &made.sgd, NULL), BETON_OK);
-	float *momentum = dtrain_sgd_momentum(made.sgd);
+	assert_int_equal(dtrain_optimizer_create(made.params, &optimizer, &made.optimizer, NULL), BETON_OK);
+	float *momentum = momentum_of(&made);
 	for (int64_t i = 0; i < dtrain_params_flat_count(made.params); i++)
 		momentum[i] = (float)seed * 0.5f + (float)i;
 	return made;
 }
 
+static inline setup make(uint64_t seed, int64_t outputs)
+{
+	return make_with(seed, outputs, false);
+}
+
 static inline void unmake(setup *made)
 {
-	dtrain_sgd_destroy(&made->sgd);
-	dtrain_lookahead_destroy(&made->lookahead);
+	dtrain_optimizer_destroy(&made->optimizer);
 	dtrain_params_destroy(&made->params);
 	made->api->stream_destroy(made->stream);
 	dtrain_device_close(&made->device);
@@ -83,8 +92,7 @@ static inline run_position at_step(int64_t step)
 
 static inline run_weights weights_of(const setup *made)
 {
-	return (run_weights){
-		.params = made->params, .sgd = made->sgd, .lookahead = made->lookahead, .stream = made->stream};
+	return (run_weights){.params = made->params, .optimizer = made->optimizer, .stream = made->stream};
 }
 
 static inline int load(const setup *to, const char *path, beton_error *err)
@@ -107,8 +115,7 @@ static inline void assert_same(const setup *a, const setup *b)
 		size_t size = (size_t)param->count * sizeof(float);
 		assert_memory_equal((float *)dtrain_params_values(a->params) + param->offset,
 				    (float *)dtrain_params_values(b->params) + param->offset, size);
-		assert_memory_equal((float *)dtrain_sgd_momentum(a->sgd) + param->offset,
-				    (float *)dtrain_sgd_momentum(b->sgd) + param->offset, size);
+		assert_memory_equal(momentum_of(a) + param->offset, momentum_of(b) + param->offset, size);
 	}
 	for (int i = 0; i < dtrain_params_buffer_count(a->params); i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(a->params, i);

@@ -15,7 +15,7 @@
 #include <cudnn.h>
 
 #include <dtrain/graph.h>
-#include <dtrain/optim.h>
+#include <dtrain/optimizer.h>
 
 #include "standin/described.h"
 #include "standin/standin.h"
@@ -31,7 +31,7 @@ struct job {
 	dtrain_params *params;
 	dtrain_scaler *scaler;
 	dtrain_program *program;
-	dtrain_sgd *sgd;
+	dtrain_optimizer *sgd;
 	dtrain_tensor loss;
 	beton_error err;
 };
@@ -68,7 +68,7 @@ static void build(struct job *job, dtrain_dtype dtype)
 {
 	beton_error *err = &job->err;
 	dtrain_graph *graph;
-	dtrain_sgd_options sgd;
+	dtrain_optimizer_options sgd;
 	dtrain_shape labels = dtrain_shape_of(1, (int64_t[]){BATCH});
 	ok(dtrain_graph_create(job->params, true, &graph, err), err);
 	dtrain_graph_set_dtype(graph, dtype);
@@ -80,15 +80,15 @@ static void build(struct job *job, dtrain_dtype dtype)
 	dtrain_graph_backward(graph, job->loss);
 	ok(dtrain_graph_compile(&graph, &job->program, err), err);
 	ok(dtrain_params_initialize(job->params, 7, job->stream, err), err);
-	dtrain_sgd_options_init(&sgd);
+	dtrain_optimizer_options_init(&sgd);
 	sgd.scaler = job->scaler;
-	ok(dtrain_sgd_create(job->params, &sgd, &job->sgd, err), err);
+	ok(dtrain_optimizer_create(job->params, &sgd, &job->sgd, err), err);
 }
 
 static void step(struct job *job)
 {
 	ok(dtrain_program_run(job->program, job->stream, false, &job->err), &job->err);
-	ok(dtrain_sgd_apply(job->sgd, job->stream, &job->err), &job->err);
+	ok(dtrain_optimizer_apply(job->sgd, job->stream, &job->err), &job->err);
 }
 
 static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
@@ -106,7 +106,7 @@ static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
 	if (dtype == DTRAIN_F16)
 		ok(dtrain_scaler_create(job.device, job.stream, &job.scaler, err), err);
 	build(&job, dtype);
-	ok(dtrain_sgd_set_rate(job.sgd, 0.1, job.stream, err), err);
+	ok(dtrain_optimizer_set_rate(job.sgd, 0.1, job.stream, err), err);
 	long live = standin.live, launches = standin.launches;
 	step(&job);
 	assert_int_equal(standin.live, live);
@@ -123,7 +123,7 @@ static void train(dtrain_dtype dtype, bool tf32, bool deterministic)
 	   err);
 	ok(job.api->stream_synchronize(job.stream, err), err);
 	job.api->capture_destroy(captured);
-	dtrain_sgd_destroy(&job.sgd);
+	dtrain_optimizer_destroy(&job.sgd);
 	dtrain_program_destroy(&job.program);
 	dtrain_scaler_destroy(&job.scaler);
 	dtrain_params_destroy(&job.params);

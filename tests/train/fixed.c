@@ -52,20 +52,22 @@ static void fixed_weights_are_buffers_that_stay(void **state)
 		most = fmax(most, fabs(before[i]));
 	/* As PyTorch starts it: uniform in +-1 / sqrt(fan-in). */
 	assert_true(most < 1 / sqrt(12) && most > 0.8 / sqrt(12));
-	dtrain_sgd *sgd;
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
-	options.weight_decay = 0.1;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	dtrain_optimizer *sgd;
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value decay = {"weight_decay", 0.1};
+	options.hypers = &decay;
+	options.num_hypers = 1;
+	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
 	for (int i = 0; i < 3; i++) {
 		net_run(&n);
-		expect_ok(dtrain_sgd_step(sgd, 0.1, n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, 0.1, n.stream, &err), &err);
 	}
 	assert_memory_equal(before, weight->data, (size_t)count * sizeof(double));
 	for (int64_t i = 0; i < dtrain_shape_count(&ones->shape); i++)
 		assert_true(((const double *)ones->data)[i] == 1);
 	assert_true(((const double *)mean->data)[0] != 0);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	free(before);
 	net_close(&n);
 }

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include <dtrain/model.h>
-#include <dtrain/optim.h>
+#include <dtrain/optimizer.h>
 
 #include "common/half.h"
 #include "small_net.h"

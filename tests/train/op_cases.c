@@ -27,7 +27,7 @@ static const op_case op_cases[] = {
 	{SGD, {1}, 1, .bound = 2e-6},
 	{SGD, {1000}, 2, .nesterov = true, .bound = 2e-6},
 	{SGD, {100003}, 3, .bound = 2e-6},
-	{SGD, {100003}, DTRAIN_SGD_GROUPS, .nesterov = true, .bound = 2e-6},
+	{SGD, {100003}, DTRAIN_PARAM_GROUPS, .nesterov = true, .bound = 2e-6},
 	{SGD, {1000}, 1, .scaled = true, .scale = 8, .bound = 2e-6},
 	{SGD, {1003}, 5, .nesterov = true, .scaled = true, .scale = 4, .bound = 2e-6},
 	{SGD, {1000}, 2, .scaled = true, .scale = 8, .spoil = INFINITE, .bound = 0},

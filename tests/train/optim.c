@@ -31,13 +31,15 @@ static void check_setting(const char *device, dtrain_dtype dtype, int setting, d
 	net n;
 	beton_error err = {0};
 	net_open(&n, device, dtype, "mlp", 1, 2, 3);
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
-	options.momentum = settings[setting].momentum;
-	options.weight_decay = settings[setting].decay;
-	options.nesterov = settings[setting].nesterov;
-	dtrain_sgd *sgd;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value hypers[] = {{"momentum", settings[setting].momentum},
+					     {"weight_decay", settings[setting].decay},
+					     {"nesterov", settings[setting].nesterov}};
+	options.hypers = hypers;
+	options.num_hypers = 3;
+	dtrain_optimizer *sgd;
+	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
 	int64_t count = dtrain_params_flat_count(n.params);
 	double *w = calloc((size_t)count, sizeof(double)), *buffer = calloc((size_t)count, sizeof(double));
 	assert_non_null(w);
@@ -54,7 +56,7 @@ static void check_setting(const char *device, dtrain_dtype dtype, int setting, d
 				((float *)grads)[i] = (float)gradient(i, step);
 			torch_step(&w[i], &buffer[i], gradient(i, step), step, (float)lr, setting);
 		}
-		expect_ok(dtrain_sgd_step(sgd, lr, n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, lr, n.stream, &err), &err);
 		expect_ok(n.api->stream_synchronize(n.stream, &err), &err);
 	}
 	for (int64_t i = 0; i < count; i++) {
@@ -65,7 +67,7 @@ static void check_setting(const char *device, dtrain_dtype dtype, int setting, d
 	}
 	free(w);
 	free(buffer);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 
@@ -80,32 +82,103 @@ static void sgd_is_torchs(void **state)
 	}
 }
 
-static void bad_sgd_options_are_errors(void **state)
+static void expect_bad(net *n, const dtrain_optimizer_options *options, const char *message)
+{
+	dtrain_optimizer *optimizer = (dtrain_optimizer *)n;
+	beton_error err = {0};
+	assert_int_equal(dtrain_optimizer_create(n->params, options, &optimizer, &err), BETON_INVALID_ARGUMENT);
+	assert_null(optimizer);
+	if (!strstr(err.message, message))
+		fail_msg("'%s' does not say '%s'", err.message, message);
+}
+
+static void bad_options_are_errors(void **state)
 {
 	(void)state;
 	net n;
 	net_open(&n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
-	const size_t size = sizeof(dtrain_sgd_options);
-	const dtrain_sgd_options bad[] = {
-		{.struct_size = size, .grad_divisor = 1, .momentum = 1.0},
-		{.struct_size = size, .grad_divisor = 1, .momentum = -0.1},
-		{.struct_size = size, .grad_divisor = 1, .momentum = NAN},
-		{.struct_size = size, .grad_divisor = 1, .nesterov = true},
-		{.struct_size = size, .grad_divisor = 1, .momentum = 0.9, .weight_decay = -1},
-		{.struct_size = size, .grad_divisor = 1, .momentum = 0.9, .weight_decay = INFINITY},
-		{.struct_size = 0, .grad_divisor = 1, .momentum = 0.9},
-		{.struct_size = size, .grad_divisor = 0},
-		{.struct_size = size, .grad_divisor = -2},
-		{.struct_size = size, .grad_divisor = NAN},
-		{.struct_size = size, .grad_divisor = INFINITY},
-	};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		dtrain_sgd *sgd = (dtrain_sgd *)&n;
-		beton_error err = {0};
-		assert_int_equal(dtrain_sgd_create(n.params, &bad[i], &sgd, &err), BETON_INVALID_ARGUMENT);
-		assert_null(sgd);
-		assert_true(strncmp(err.message, "sgd: ", 5) == 0);
+	const int64_t count = dtrain_params_flat_count(n.params);
+	dtrain_optimizer_options good;
+	dtrain_optimizer_options_init(&good);
+	static const char *const kinds[] = {NULL, "", "sgdd"};
+	static const double divisors[] = {0, -2, NAN, INFINITY}, norms[] = {-1, NAN, -INFINITY};
+	const int64_t ranges[][2] = {{-16, 16}, {16, 0}, {16, 16}, {8, 32}, {0, 24}, {0, count + 16}};
+	for (int i = 0; i < 3; i++) {
+		dtrain_optimizer_options bad = good;
+		bad.kind = kinds[i];
+		expect_bad(&n, &bad, "optimizer: there is no kind '");
 	}
+	for (int i = 0; i < 4; i++) {
+		dtrain_optimizer_options bad = good;
+		bad.grad_divisor = divisors[i];
+		expect_bad(&n, &bad, "sgd: gradients divided by ");
+	}
+	for (int i = 0; i < 3; i++) {
+		dtrain_optimizer_options bad = good;
+		bad.clip_norm = norms[i];
+		expect_bad(&n, &bad, "sgd: gradients clipped to ");
+	}
+	for (int i = 0; i < 6; i++) {
+		dtrain_optimizer_options bad = good;
+		bad.begin = ranges[i][0];
+		bad.end = ranges[i][1];
+		expect_bad(&n, &bad, "are no range of runs of 16 ");
+	}
+	for (int i = -1; i < 2; i += 2) {
+		dtrain_optimizer_options bad = good;
+		bad.num_hypers = i;
+		expect_bad(&n, &bad, "numbers without what they are");
+	}
+	expect_bad(&n, &(dtrain_optimizer_options){.struct_size = 0}, "optimizer");
+	net_close(&n);
+}
+
+/* Below the range of a number of any kind, above it, and no number. */
+static void numbers_out_of_their_ranges_are_errors(void **state)
+{
+	(void)state;
+	net n;
+	net_open(&n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
+	const dtrain_optimizer_kind *kind;
+	for (int k = 0; (kind = dtrain_optimizer_kind_at(k)); k++) {
+		dtrain_optimizer_options options;
+		dtrain_optimizer *optimizer;
+		beton_error err = {0};
+		dtrain_optimizer_options_init(&options);
+		options.kind = kind->name;
+		expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
+		assert_string_equal(kind->hypers[0].name, "lr_scale");
+		for (int32_t i = 0; i < kind->num_hypers; i++) {
+			const dtrain_hyper *hyper = &kind->hypers[i];
+			const double values[] = {hyper->flag ? 0.5 : hyper->least - 0.25,
+						 hyper->flag ? 2 : hyper->below, NAN};
+			for (int v = 0; v < 3; v++) {
+				dtrain_hyper_value value = {hyper->name, values[v]};
+				options.hypers = &value;
+				options.num_hypers = 1;
+				expect_bad(&n, &options, hyper->name);
+				assert_int_equal(dtrain_optimizer_set(optimizer, 0, hyper->name, values[v], &err),
+						 BETON_INVALID_ARGUMENT);
+			}
+			assert_int_equal(dtrain_optimizer_set(optimizer, 0, hyper->name, hyper->standard, &err),
+					 hyper->by_group ? BETON_OK : BETON_INVALID_ARGUMENT);
+		}
+		options.hypers = &(dtrain_hyper_value){"warmth", 1};
+		expect_bad(&n, &options, "has no number named 'warmth'");
+		for (int32_t i = 0; i < kind->num_states; i++)
+			assert_string_equal(dtrain_optimizer_state_at(optimizer, i)->name, kind->states[i]);
+		assert_null(dtrain_optimizer_state_at(optimizer, kind->num_states));
+		dtrain_optimizer_destroy(&optimizer);
+	}
+	const dtrain_hyper_value still[] = {{"nesterov", 1}, {"momentum", 0}};
+	expect_bad(&n,
+		   &(dtrain_optimizer_options){.struct_size = sizeof(dtrain_optimizer_options),
+					       .kind = "sgd",
+					       .num_groups = 1,
+					       .grad_divisor = 1,
+					       .hypers = still,
+					       .num_hypers = 2},
+		   "needs a momentum above 0");
 	net_close(&n);
 }
 
@@ -130,7 +203,7 @@ static void torch_update(grad_scaler *scaler, bool found_inf)
 }
 
 /* A few parameters of their own on ref: thousands of steps. */
-static void open_parameters(net *n, dtrain_sgd **sgd)
+static void open_parameters(net *n, dtrain_optimizer **sgd)
 {
 	beton_error err = {0};
 	*n = (net){.dtype = DTRAIN_F32};
@@ -143,12 +216,13 @@ static void open_parameters(net *n, dtrain_sgd **sgd)
 	expect_ok(dtrain_params_allocate(n->params, &err), &err);
 	expect_ok(dtrain_params_initialize(n->params, 1, n->stream, &err), &err);
 	expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
-	options.weight_decay = settings[3].decay;
-	options.nesterov = settings[3].nesterov;
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value hypers[] = {{"weight_decay", settings[3].decay}, {"nesterov", settings[3].nesterov}};
+	options.hypers = hypers;
+	options.num_hypers = 2;
 	options.scaler = n->scaler;
-	expect_ok(dtrain_sgd_create(n->params, &options, sgd, &err), &err);
+	expect_ok(dtrain_optimizer_create(n->params, &options, sgd, &err), &err);
 }
 
 static bool is_spoiled(int step)
@@ -160,7 +234,7 @@ static void scaler_is_torchs(void **state)
 {
 	(void)state;
 	net n;
-	dtrain_sgd *sgd;
+	dtrain_optimizer *sgd;
 	beton_error err = {0};
 	open_parameters(&n, &sgd);
 	const float *scaler = dtrain_scaler_memory(n.scaler);
@@ -181,14 +255,14 @@ static void scaler_is_torchs(void **state)
 		good += !is_spoiled(step);
 		if (is_spoiled(step))
 			grads[step % 5] = step % 2 ? NAN : -INFINITY;
-		expect_ok(dtrain_sgd_step(sgd, 0.01, n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, 0.01, n.stream, &err), &err);
 		torch_update(&right, is_spoiled(step));
 		for (int i = 0; i < 5; i++)
 			assert_true(fabs((double)w[i] - weights[i]) < 1e-4);
 	}
 	/* Halved five times, doubled at the 2000th good step after the third, fourth and last of them. */
 	assert_true(scaler[DTRAIN_SCALER_SCALE] == 65536 / 32 * 8);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 
@@ -197,21 +271,21 @@ static void a_scale_does_not_change_a_step(void **state)
 {
 	(void)state;
 	net nets[2];
-	dtrain_sgd *sgd[2];
+	dtrain_optimizer *sgd[2];
 	beton_error err = {0};
 	double losses[2];
 	for (int i = 0; i < 2; i++) {
 		net *n = &nets[i];
 		net_open(n, "ref", DTRAIN_F32, "resnet20", 2, 8, 3);
-		dtrain_sgd_options options;
-		dtrain_sgd_options_init(&options);
+		dtrain_optimizer_options options;
+		dtrain_optimizer_options_init(&options);
 		if (i == 1) {
 			dtrain_program_destroy(&n->program);
 			expect_ok(dtrain_scaler_create(n->device, n->stream, &n->scaler, &err), &err);
 			net_build(n, "resnet20", 8, true);
 			options.scaler = n->scaler;
 		}
-		expect_ok(dtrain_sgd_create(n->params, &options, &sgd[i], &err), &err);
+		expect_ok(dtrain_optimizer_create(n->params, &options, &sgd[i], &err), &err);
 		losses[i] = net_run(n);
 	}
 	const float *plain = dtrain_params_grads(nets[0].params), *scaled = dtrain_params_grads(nets[1].params);
@@ -220,11 +294,11 @@ static void a_scale_does_not_change_a_step(void **state)
 	for (int64_t i = 0; i < dtrain_params_flat_count(nets[0].params); i++)
 		assert_true(scaled[i] == 65536 * plain[i]);
 	for (int i = 0; i < 2; i++)
-		expect_ok(dtrain_sgd_step(sgd[i], 0.1, nets[i].stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd[i], 0.1, nets[i].stream, &err), &err);
 	assert_memory_equal(dtrain_params_values(nets[0].params), dtrain_params_values(nets[1].params),
 			    (size_t)dtrain_params_flat_count(nets[0].params) * sizeof(float));
 	for (int i = 0; i < 2; i++) {
-		dtrain_sgd_destroy(&sgd[i]);
+		dtrain_optimizer_destroy(&sgd[i]);
 		net_close(&nets[i]);
 	}
 }
@@ -232,22 +306,24 @@ static void a_scale_does_not_change_a_step(void **state)
 /* Two steps of gradients that are `ranks` times what the network gave. */
 static void train_on_sums(net *n, const char *device, int ranks)
 {
-	dtrain_sgd_options options;
-	dtrain_sgd *sgd;
+	dtrain_optimizer_options options;
+	dtrain_optimizer *sgd;
 	beton_error err = {0};
 	net_open(n, device, DTRAIN_F32, "mlp", 2, 8, 3);
-	dtrain_sgd_options_init(&options);
+	dtrain_optimizer_options_init(&options);
 	options.grad_divisor = ranks;
-	options.weight_decay = 5e-4;
-	expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+	const dtrain_hyper_value decay = {"weight_decay", 5e-4};
+	options.hypers = &decay;
+	options.num_hypers = 1;
+	expect_ok(dtrain_optimizer_create(n->params, &options, &sgd, &err), &err);
 	for (int step = 0; step < 2; step++) {
 		net_run(n);
 		float *grads = dtrain_params_grads(n->params);
 		for (int64_t i = 0; i < dtrain_params_flat_count(n->params); i++)
 			grads[i] *= (float)ranks;
-		expect_ok(dtrain_sgd_step(sgd, 0.1, n->stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, 0.1, n->stream, &err), &err);
 	}
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 }
 
 /* What ranks have added up, divided by their number: of powers of two the same bits as of one rank. */
@@ -281,19 +357,19 @@ static void a_step_is_its_two_parts(void **state)
 	beton_error err = {0};
 	for (int i = 0; i < 2; i++) {
 		net *n = &nets[i];
-		dtrain_sgd *sgd;
-		dtrain_sgd_options options;
-		dtrain_sgd_options_init(&options);
+		dtrain_optimizer *sgd;
+		dtrain_optimizer_options options;
+		dtrain_optimizer_options_init(&options);
 		net_open(n, "ref", DTRAIN_F32, "mlp", 1, 2, 3);
-		expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+		expect_ok(dtrain_optimizer_create(n->params, &options, &sgd, &err), &err);
 		net_run(n);
 		if (i == 1)
-			expect_ok(dtrain_sgd_set_rate(sgd, 0.25, n->stream, &err), &err);
+			expect_ok(dtrain_optimizer_set_rate(sgd, 0.25, n->stream, &err), &err);
 		for (int k = 0; k < 3; k++)
-			expect_ok(i ? dtrain_sgd_apply(sgd, n->stream, &err)
-				    : dtrain_sgd_step(sgd, 0.25, n->stream, &err),
+			expect_ok(i ? dtrain_optimizer_apply(sgd, n->stream, &err)
+				    : dtrain_optimizer_step(sgd, 0.25, n->stream, &err),
 				  &err);
-		dtrain_sgd_destroy(&sgd);
+		dtrain_optimizer_destroy(&sgd);
 	}
 	assert_memory_equal(dtrain_params_values(nets[0].params), dtrain_params_values(nets[1].params),
 			    (size_t)dtrain_params_flat_count(nets[0].params) * sizeof(float));
@@ -308,13 +384,13 @@ static void a_device_without_scaling_says_so(void **state)
 		skip();
 	net n;
 	beton_error err = {0};
-	dtrain_sgd *sgd;
+	dtrain_optimizer *sgd;
 	net_open(&n, "cpu", DTRAIN_F32, "mlp", 1, 2, 3);
 	expect_ok(dtrain_scaler_create(n.device, n.stream, &n.scaler, &err), &err);
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
 	options.scaler = n.scaler;
-	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_UNSUPPORTED);
+	assert_int_equal(dtrain_optimizer_create(n.params, &options, &sgd, &err), BETON_UNSUPPORTED);
 	assert_non_null(strstr(err.message, "op scaler_inspect"));
 	assert_null(sgd);
 	net_close(&n);
@@ -387,7 +463,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sgd_is_torchs),
-		cmocka_unit_test(bad_sgd_options_are_errors),
+		cmocka_unit_test(bad_options_are_errors),
+		cmocka_unit_test(numbers_out_of_their_ranges_are_errors),
 		cmocka_unit_test(scaler_is_torchs),
 		cmocka_unit_test(a_scale_does_not_change_a_step),
 		cmocka_unit_test(sums_of_ranks_are_divided),

@@ -192,20 +192,22 @@ static void train(const training *how, const char *model, double *losses)
 	net_open_as(&n, &device, how->device, DTRAIN_F32, how->activations, model, 8, 6, 4);
 	if (how->scale > 0)
 		set_scale(&n, how->scale);
-	dtrain_sgd *sgd;
-	dtrain_sgd_options options;
-	dtrain_sgd_options_init(&options);
-	options.weight_decay = 1e-4;
+	dtrain_optimizer *sgd;
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value decay = {"weight_decay", 1e-4};
+	options.hypers = &decay;
+	options.num_hypers = 1;
 	options.scaler = n.scaler;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
 	for (int i = 0; i < STEPS; i++) {
 		losses[i] = net_run(&n);
 		double *figures = net_values(&n, dtrain_params_figures(n.params), DTRAIN_FIGURES);
 		assert_true(figures[2] == losses[i]);
 		free(figures);
-		expect_ok(dtrain_sgd_step(sgd, how->lr, n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, how->lr, n.stream, &err), &err);
 	}
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 

@@ -24,9 +24,9 @@ static int open_device(const void *options, beton_error *err)
 
 static int create_sgd(const void *options, beton_error *err)
 {
-	dtrain_sgd *sgd;
-	int result = dtrain_sgd_create(n.params, options, &sgd, err);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer *sgd;
+	int result = dtrain_optimizer_create(n.params, options, &sgd, err);
+	dtrain_optimizer_destroy(&sgd);
 	return result;
 }
 
@@ -95,21 +95,21 @@ static void options_of_every_size(void **state)
 {
 	(void)state;
 	const dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
-	dtrain_sgd_options sgd;
+	dtrain_optimizer_options sgd;
 	dtrain_group_options grouping;
 	dtrain_sync_options sync;
 	dtrain_unit_policy units;
 	dtrain_store_server_options serving;
 	dtrain_batch_norm_options norm;
 	const dtrain_checkpoint_content content = {.struct_size = sizeof(content)};
-	dtrain_sgd_options_init(&sgd);
+	dtrain_optimizer_options_init(&sgd);
 	dtrain_group_options_init(&grouping);
 	dtrain_sync_options_init(&sync);
 	dtrain_unit_policy_init(&units);
 	dtrain_store_server_options_init(&serving);
 	dtrain_batch_norm_options_init(&norm);
 	sized_check(&(sized_options){"dtrain_device_open", &device, sizeof(device), open_device});
-	sized_check(&(sized_options){"dtrain_sgd_create", &sgd, sizeof(sgd), create_sgd});
+	sized_check(&(sized_options){"dtrain_optimizer_create", &sgd, sizeof(sgd), create_sgd});
 	sized_check(&(sized_options){"dtrain_batch_norm_with", &norm, sizeof(norm), add_batch_norm});
 	sized_check(&(sized_options){"dtrain_group_create", &grouping, sizeof(grouping), create_group});
 	sized_check(&(sized_options){"dtrain_store_server_start", &serving, sizeof(serving), start_server});

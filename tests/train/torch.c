@@ -103,32 +103,37 @@ static void compare_first_step(const net *n, const json_t *expected, double boun
 /* The groups of airbench94: weights, biases of batch norm, the first layer's bias. */
 enum { WEIGHTS, NORM_BIASES, FIRST_BIAS, GROUPS };
 
-static dtrain_sgd *make_sgd(const net *n, const json_t *expected)
+static dtrain_optimizer *make_sgd(const net *n, const json_t *expected)
 {
 	enum { PARAMETERS_MAX = 256 };
 	double decay = number(expected, "weight_decay");
 	bool grouped = json_object_get(expected, "bias_lr_scale") != NULL;
 	double scale = grouped ? number(expected, "bias_lr_scale") : 1;
-	const dtrain_sgd_group groups[GROUPS] = {{1, decay}, {scale, decay / scale}, {1, decay}};
 	uint8_t group_of[PARAMETERS_MAX] = {0};
 	beton_error err = {0};
-	dtrain_sgd_options options;
-	dtrain_sgd *sgd;
+	dtrain_optimizer_options options;
+	dtrain_optimizer *sgd;
 	assert_true(dtrain_params_count(n->params) <= PARAMETERS_MAX);
 	for (int i = 0; i < dtrain_params_count(n->params); i++) {
 		const char *name = dtrain_params_at(n->params, i)->name;
 		group_of[i] = strstr(name, "norm") ? NORM_BIASES : strcmp(name, "0.bias") == 0 ? FIRST_BIAS : WEIGHTS;
 	}
-	dtrain_sgd_options_init(&options);
-	options.momentum = number(expected, "momentum");
-	options.nesterov = json_is_true(json_object_get(expected, "nesterov"));
-	options.weight_decay = decay;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value hypers[] = {{"momentum", number(expected, "momentum")},
+					     {"nesterov", json_is_true(json_object_get(expected, "nesterov"))},
+					     {"weight_decay", decay}};
+	options.hypers = hypers;
+	options.num_hypers = 3;
+	options.lookahead = json_object_get(expected, "lookahead") != NULL;
 	if (grouped) {
-		options.groups = groups;
 		options.num_groups = GROUPS;
 		options.group_of = group_of;
 	}
-	expect_ok(dtrain_sgd_create(n->params, &options, &sgd, &err), &err);
+	expect_ok(dtrain_optimizer_create(n->params, &options, &sgd, &err), &err);
+	if (grouped) {
+		expect_ok(dtrain_optimizer_set(sgd, NORM_BIASES, "lr_scale", scale, &err), &err);
+		expect_ok(dtrain_optimizer_set(sgd, NORM_BIASES, "weight_decay", decay / scale, &err), &err);
+	}
 	return sgd;
 }
 
@@ -143,13 +148,9 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 		 (int64_t)number(expected, "batch"), (int64_t)number(expected, "side"),
 		 (int64_t)number(expected, "classes"));
 	fill_model(&n);
-	dtrain_sgd *sgd = make_sgd(&n, expected);
-	dtrain_lookahead *lookahead = NULL;
+	dtrain_optimizer *sgd = make_sgd(&n, expected);
 	int every = json_object_get(expected, "lookahead") ? (int)number(expected, "lookahead") : 0;
-	if (every) {
-		expect_ok(dtrain_lookahead_create(n.params, &lookahead, &err), &err);
-		expect_ok(dtrain_lookahead_start(lookahead, n.stream, &err), &err);
-	}
+	expect_ok(dtrain_optimizer_start(sgd, n.stream, &err), &err);
 	assert_true((int)json_array_size(losses) >= steps);
 	for (int step = 0; step < steps; step++) {
 		double loss = net_run(&n), right = json_number_value(json_array_get(losses, (size_t)step));
@@ -157,16 +158,17 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 			fail_msg("step %d: loss %.9g, PyTorch has %.9g", step, loss, right);
 		if (step == 0)
 			compare_first_step(&n, expected, bound);
-		if (every && step >= (int)number(expected, "first_bias_steps"))
-			expect_ok(dtrain_sgd_set_group(sgd, FIRST_BIAS, 0, 0, &err), &err);
-		expect_ok(dtrain_sgd_step(sgd, number(expected, "lr"), n.stream, &err), &err);
+		if (every && step >= (int)number(expected, "first_bias_steps")) {
+			expect_ok(dtrain_optimizer_set(sgd, FIRST_BIAS, "lr_scale", 0, &err), &err);
+			expect_ok(dtrain_optimizer_set(sgd, FIRST_BIAS, "weight_decay", 0, &err), &err);
+		}
+		expect_ok(dtrain_optimizer_step(sgd, number(expected, "lr"), n.stream, &err), &err);
 		double done = (step + 1) / (double)json_array_size(losses);
 		if (every && (step + 1) % every == 0)
-			expect_ok(dtrain_lookahead_step(lookahead, 1 - pow(0.95, 5) * pow(done, 3), n.stream, &err),
+			expect_ok(dtrain_optimizer_look_ahead(sgd, 1 - pow(0.95, 5) * pow(done, 3), n.stream, &err),
 				  &err);
 	}
-	dtrain_lookahead_destroy(&lookahead);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 

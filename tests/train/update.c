@@ -13,7 +13,9 @@ enum { PARAMS = 4, BUFFERS = 2, STEPS = 6, ELEMENTS = 3 + 17 + 5 + 40 };
 static const int64_t sizes[PARAMS] = {3, 17, 5, 40};
 static const int64_t buffer_sizes[BUFFERS] = {5, 33};
 static const uint8_t group_of[PARAMS] = {0, 2, 1, 0};
-static const dtrain_sgd_group groups[] = {{1, 5e-4}, {64, 5e-4 / 64}, {0.5, 0}};
+static const struct {
+	double lr_scale, weight_decay;
+} groups[] = {{1, 5e-4}, {64, 5e-4 / 64}, {0.5, 0}};
 #define GROUPS ((int32_t)(sizeof(groups) / sizeof(groups[0])))
 
 /* The parameters one behind the other, after STEPS steps of torch.optim.SGD 2.15 with such param_groups, momentum 0.85,
@@ -107,37 +109,45 @@ static void compare(const net *n, const float *host, const double *right)
 	assert_int_equal(found, dtrain_params_flat_count(n->params));
 }
 
+static void set_group(dtrain_optimizer *optimizer, int32_t group, double lr_scale, double weight_decay)
+{
+	beton_error err = {0};
+	expect_ok(dtrain_optimizer_set(optimizer, group, "lr_scale", lr_scale, &err), &err);
+	expect_ok(dtrain_optimizer_set(optimizer, group, "weight_decay", weight_decay, &err), &err);
+}
+
 static void check_groups(const char *device, bool nesterov)
 {
 	net n;
 	beton_error err = {0};
-	dtrain_sgd *sgd;
-	dtrain_sgd_options options;
+	dtrain_optimizer *sgd;
+	dtrain_optimizer_options options;
 	open_net(&n, device);
 	expect_ok(dtrain_params_allocate(n.params, &err), &err);
 	float *host = calloc((size_t)dtrain_params_flat_count(n.params), sizeof(float));
 	assert_non_null(host);
 	fill(&n, host, false, 0);
-	dtrain_sgd_options_init(&options);
-	options.momentum = 0.85;
-	options.nesterov = nesterov;
-	options.weight_decay = 1; /* is not used */
-	options.groups = groups;
+	dtrain_optimizer_options_init(&options);
+	const dtrain_hyper_value hypers[] = {{"momentum", 0.85}, {"nesterov", nesterov}};
+	options.hypers = hypers;
+	options.num_hypers = 2;
 	options.num_groups = GROUPS;
 	options.group_of = group_of;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
+	for (int32_t i = 0; i < GROUPS; i++)
+		set_group(sgd, i, groups[i].lr_scale, groups[i].weight_decay);
 	for (int step = 0; step < STEPS; step++) {
 		if (step == 3) {
-			expect_ok(dtrain_sgd_set_group(sgd, 1, 2, 0.01, &err), &err);
-			expect_ok(dtrain_sgd_set_group(sgd, 2, 0, 0, &err), &err);
+			set_group(sgd, 1, 2, 0.01);
+			set_group(sgd, 2, 0, 0);
 		}
 		fill(&n, host, true, step);
-		expect_ok(dtrain_sgd_step(sgd, 0.1 / (step + 1), n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_step(sgd, 0.1 / (step + 1), n.stream, &err), &err);
 	}
 	move(&n, host, dtrain_params_values(n.params), DTRAIN_DEVICE_TO_HOST);
 	compare(&n, host, of_torch[nesterov]);
 	free(host);
-	dtrain_sgd_destroy(&sgd);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 
@@ -157,10 +167,10 @@ static void groups_are_torchs(void **state)
 /* ---- lookahead ---- */
 
 /* The k'th of the parameters and, behind them, the buffers: its fast side, its slow one, its size. */
-static int64_t find(net *n, const dtrain_lookahead *lookahead, int k, float **fast, float **slow)
+static int64_t find(net *n, const dtrain_optimizer *optimizer, int k, float **fast, float **slow)
 {
-	int64_t count;
-	float *all = dtrain_lookahead_slow(lookahead, &count);
+	const dtrain_optimizer_state *state = dtrain_optimizer_state_find(optimizer, "slow");
+	float *all = state->memory;
 	if (k < PARAMS) {
 		const dtrain_param *param = dtrain_params_at(n->params, k);
 		*fast = (float *)dtrain_params_values(n->params) + param->offset;
@@ -168,9 +178,9 @@ static int64_t find(net *n, const dtrain_lookahead *lookahead, int k, float **fa
 		return param->count;
 	}
 	*fast = dtrain_params_buffer_at(n->params, k - PARAMS)->data;
-	*slow = dtrain_lookahead_slow_buffer(lookahead, k - PARAMS);
+	*slow = dtrain_optimizer_state_buffer(optimizer, state, k - PARAMS);
 	assert_true(*slow >= all + dtrain_params_flat_count(n->params) &&
-		    *slow + buffer_sizes[k - PARAMS] <= all + count);
+		    *slow + buffer_sizes[k - PARAMS] <= all + state->count);
 	return buffer_sizes[k - PARAMS];
 }
 
@@ -180,11 +190,11 @@ static double fast_value(int k, int64_t i, int step)
 }
 
 /* What training would have made of the weights. */
-static void set_fast(net *n, const dtrain_lookahead *lookahead, int step)
+static void set_fast(net *n, const dtrain_optimizer *optimizer, int step)
 {
 	for (int k = 0; k < PARAMS + BUFFERS; k++) {
 		float *fast, *slow, host[64];
-		int64_t count = find(n, lookahead, k, &fast, &slow);
+		int64_t count = find(n, optimizer, k, &fast, &slow);
 		for (int64_t i = 0; i < count; i++)
 			host[i] = (float)fast_value(k, i, step);
 		net_copy(n, fast, host, (size_t)count * sizeof(float), DTRAIN_HOST_TO_DEVICE);
@@ -196,24 +206,27 @@ static void check_lookahead(const char *device)
 	static const double weights[] = {0.999, 0.25, 1, 0.5, 0};
 	net n;
 	beton_error err = {0};
-	dtrain_lookahead *lookahead = (dtrain_lookahead *)&n;
+	dtrain_optimizer *optimizer = (dtrain_optimizer *)&n;
+	dtrain_optimizer_options options;
+	dtrain_optimizer_options_init(&options);
+	options.lookahead = true;
 	double right[PARAMS + BUFFERS][64];
 	open_net(&n, device);
-	assert_int_equal(dtrain_lookahead_create(n.params, &lookahead, &err), BETON_STATE);
-	assert_null(lookahead);
+	assert_int_equal(dtrain_optimizer_create(n.params, &options, &optimizer, &err), BETON_STATE);
+	assert_null(optimizer);
 	expect_ok(dtrain_params_allocate(n.params, &err), &err);
-	expect_ok(dtrain_lookahead_create(n.params, &lookahead, &err), &err);
-	set_fast(&n, lookahead, 0);
-	expect_ok(dtrain_lookahead_start(lookahead, n.stream, &err), &err);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
+	set_fast(&n, optimizer, 0);
+	expect_ok(dtrain_optimizer_start(optimizer, n.stream, &err), &err);
 	for (int k = 0; k < PARAMS + BUFFERS; k++)
 		for (int64_t i = 0; i < 64; i++)
 			right[k][i] = fast_value(k, i, 0);
 	for (int step = 0; step < 5; step++) {
-		set_fast(&n, lookahead, step + 1);
-		expect_ok(dtrain_lookahead_step(lookahead, weights[step], n.stream, &err), &err);
+		set_fast(&n, optimizer, step + 1);
+		expect_ok(dtrain_optimizer_look_ahead(optimizer, weights[step], n.stream, &err), &err);
 		for (int k = 0; k < PARAMS + BUFFERS; k++) {
 			float *sides[2], host[64];
-			int64_t count = find(&n, lookahead, k, &sides[0], &sides[1]);
+			int64_t count = find(&n, optimizer, k, &sides[0], &sides[1]);
 			for (int64_t i = 0; i < count; i++)
 				right[k][i] += weights[step] * (fast_value(k, i, step + 1) - right[k][i]);
 			for (int side = 0; side < 2; side++) {
@@ -223,10 +236,18 @@ static void check_lookahead(const char *device)
 			}
 		}
 	}
-	assert_int_equal(dtrain_lookahead_step(lookahead, 1.5, n.stream, &err), BETON_INVALID_ARGUMENT);
-	assert_int_equal(dtrain_lookahead_step(lookahead, NAN, n.stream, &err), BETON_INVALID_ARGUMENT);
-	assert_null(dtrain_lookahead_slow_buffer(lookahead, BUFFERS));
-	dtrain_lookahead_destroy(&lookahead);
+	assert_int_equal(dtrain_optimizer_look_ahead(optimizer, 1.5, n.stream, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_optimizer_look_ahead(optimizer, NAN, n.stream, &err), BETON_INVALID_ARGUMENT);
+	const dtrain_optimizer_state *slow = dtrain_optimizer_state_find(optimizer, "slow");
+	assert_null(dtrain_optimizer_state_buffer(optimizer, slow, BUFFERS));
+	assert_null(dtrain_optimizer_state_buffer(optimizer, dtrain_optimizer_state_at(optimizer, 0), 0));
+	assert_null(dtrain_optimizer_state_find(optimizer, "fast"));
+	dtrain_optimizer_destroy(&optimizer);
+	dtrain_optimizer_options_init(&options);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
+	expect_ok(dtrain_optimizer_start(optimizer, n.stream, &err), &err);
+	assert_int_equal(dtrain_optimizer_look_ahead(optimizer, 0.5, n.stream, &err), BETON_STATE);
+	dtrain_optimizer_destroy(&optimizer);
 	net_close(&n);
 }
 
@@ -253,40 +274,30 @@ static void lookahead_weights(void **state)
 static void bad_groups_are_errors(void **state)
 {
 	(void)state;
-	static const dtrain_sgd_group bad[][2] = {{{1, 0}, {-1, 0}},  {{1, 0}, {NAN, 0}},      {{1, -1}, {1, 0}},
-						  {{1, NAN}, {1, 0}}, {{INFINITY, 0}, {1, 0}}, {{1, INFINITY}, {1, 0}}};
 	net n;
-	dtrain_sgd_options options;
+	dtrain_optimizer_options options;
 	beton_error err = {0};
-	dtrain_sgd *sgd = (dtrain_sgd *)&n;
+	dtrain_optimizer *sgd = (dtrain_optimizer *)&n;
 	open_net(&n, the_device ? the_device : "ref");
 	expect_ok(dtrain_params_allocate(n.params, &err), &err);
-	dtrain_sgd_options_init(&options);
+	dtrain_optimizer_options_init(&options);
 	options.num_groups = 2;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		options.groups = bad[i];
-		assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
-		assert_non_null(strstr(err.message, "sgd: group"));
-	}
-	options.groups = groups;
 	options.group_of = group_of; /* up to 2 */
-	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_optimizer_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
 	assert_string_equal(err.message, "sgd: parameter 'p1' is in group 2 of 2");
 	for (int i = 0; i < 3; i++) {
-		options.num_groups = (int32_t[]){-1, 0, DTRAIN_SGD_GROUPS + 1}[i];
-		assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
+		options.num_groups = (int32_t[]){-1, 0, DTRAIN_PARAM_GROUPS + 1}[i];
+		assert_int_equal(dtrain_optimizer_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
 	}
-	options.groups = NULL;
-	options.num_groups = GROUPS;
-	assert_int_equal(dtrain_sgd_create(n.params, &options, &sgd, &err), BETON_INVALID_ARGUMENT);
 	assert_null(sgd);
-	options.groups = groups;
-	expect_ok(dtrain_sgd_create(n.params, &options, &sgd, &err), &err);
-	assert_int_equal(dtrain_sgd_set_group(sgd, -1, 1, 0, &err), BETON_INVALID_ARGUMENT);
-	assert_int_equal(dtrain_sgd_set_group(sgd, GROUPS, 1, 0, &err), BETON_INVALID_ARGUMENT);
-	assert_int_equal(dtrain_sgd_set_group(sgd, 0, -1, 0, &err), BETON_INVALID_ARGUMENT);
-	assert_int_equal(dtrain_sgd_set_group(sgd, 0, 1, NAN, &err), BETON_INVALID_ARGUMENT);
-	dtrain_sgd_destroy(&sgd);
+	options.num_groups = GROUPS;
+	expect_ok(dtrain_optimizer_create(n.params, &options, &sgd, &err), &err);
+	assert_int_equal(dtrain_optimizer_set(sgd, -1, "lr_scale", 1, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_optimizer_set(sgd, GROUPS, "lr_scale", 1, &err), BETON_INVALID_ARGUMENT);
+	assert_int_equal(dtrain_optimizer_set(sgd, 1, "lr_scale", -1, &err), BETON_INVALID_ARGUMENT);
+	assert_string_equal(err.message, "sgd: group 1: lr_scale -1 is not in [0, inf)");
+	assert_int_equal(dtrain_optimizer_set(sgd, 0, "weight_decay", NAN, &err), BETON_INVALID_ARGUMENT);
+	dtrain_optimizer_destroy(&sgd);
 	net_close(&n);
 }
 

@@ -104,7 +104,7 @@ static int feed_once(bench_job *job, beton_error *err)
 
 static int open_stepper(bench_job *job, beton_error *err)
 {
-	const engine_stepper_options stepper = {.sgd = job->sgd, .no_capture = job->options->no_capture};
+	const engine_stepper_options stepper = {.optimizer = job->optimizer, .no_capture = job->options->no_capture};
 	return engine_stepper_open(&job->engine, &stepper, &job->stepper, err);
 }
 
@@ -119,14 +119,14 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 				      .flip = 0.5,
 				      .mean = {123.675, 116.28, 103.53},
 				      .std = {58.395, 57.12, 57.375}}};
-	dtrain_sgd_options sgd;
-	dtrain_sgd_options_init(&sgd);
+	dtrain_optimizer_options optimizer;
+	dtrain_optimizer_options_init(&optimizer);
 	int status = open_engine(job, err);
-	sgd.scaler = job->engine.scaler;
+	optimizer.scaler = job->engine.scaler;
 	if (status == BETON_OK)
 		status = dtrain_params_initialize(job->engine.params, 1, job->engine.stream, err);
 	if (status == BETON_OK)
-		status = dtrain_sgd_create(job->engine.params, &sgd, &job->sgd, err);
+		status = dtrain_optimizer_create(job->engine.params, &optimizer, &job->optimizer, err);
 	if (status == BETON_OK)
 		status = options->data ? open_loader(job, err) : feed_once(job, err);
 	if (status == BETON_OK)
@@ -139,7 +139,7 @@ void bench_job_close(bench_job *job)
 	engine_stepper_close(&job->stepper);
 	beton_iterator_close(&job->iterator);
 	beton_loader_close(&job->loader);
-	dtrain_sgd_destroy(&job->sgd);
+	dtrain_optimizer_destroy(&job->optimizer);
 	engine_close(&job->engine);
 }
 

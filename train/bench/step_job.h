@@ -27,7 +27,7 @@ typedef struct bench_job {
 	vision_options vision;
 	engine_data data;
 	engine_rank engine;
-	dtrain_sgd *sgd;
+	dtrain_optimizer *optimizer;
 	engine_stepper *stepper;
 	beton_loader *loader;
 	beton_iterator *iterator;

@@ -10,15 +10,15 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "core/program.h"
-#include "optim/sgd.h"
+#include "optim/optimizer.h"
 
 enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20 };
 
 /* What is run and timed. One event more than there are ops: each is the end of one and the beginning of the next. */
 typedef struct timeline {
 	bench_job *job;
-	const dtrain__sgd_op *sgd;
-	int sgd_count, count;
+	const dtrain__update_ops *update;
+	int count;
 	dtrain_event **events;
 	double *samples; /* of op i in step s: [i * steps + s]; behind the ops those of the host */
 } timeline;
@@ -73,7 +73,7 @@ static void describe_node(bench_profile_op *op, const dtrain_program *program, i
 	describe_shapes(op, inputs, node->num_inputs, &graph->tensors[node->outputs[0]].shape);
 }
 
-static void describe_update(bench_profile_op *op, const dtrain__sgd_op *update)
+static void describe_update(bench_profile_op *op, const dtrain__update_op *update)
 {
 	const dtrain_shape *inputs[] = {&update->desc.inputs[0].shape, &update->desc.inputs[1].shape};
 	op->kind = update->desc.kind;
@@ -86,8 +86,8 @@ static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_
 	const dtrain_program *program = job->engine.train.program;
 	int nodes = program->graph->num_nodes;
 	*t = (timeline){.job = job};
-	t->sgd = dtrain__sgd_ops(job->sgd, &t->sgd_count);
-	t->count = out->count = nodes + t->sgd_count;
+	t->update = &job->optimizer->update;
+	t->count = out->count = nodes + t->update->count;
 	out->ops = calloc((size_t)t->count, sizeof(*out->ops));
 	t->events = calloc((size_t)t->count + 1, sizeof(dtrain_event *));
 	t->samples = calloc(((size_t)t->count + 1) * job->options->steps, sizeof(double));
@@ -95,8 +95,8 @@ static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the times of %d ops", t->count);
 	for (int i = 0; i < nodes; i++)
 		describe_node(&out->ops[i], program, i);
-	for (int i = 0; i < t->sgd_count; i++)
-		describe_update(&out->ops[nodes + i], &t->sgd[i]);
+	for (int i = 0; i < t->update->count; i++)
+		describe_update(&out->ops[nodes + i], &t->update->ops[i]);
 	int status = BETON_OK;
 	for (int i = 0; i <= t->count && status == BETON_OK; i++)
 		status = job->engine.api->event_create(job->engine.device, &t->events[i], err);
@@ -121,14 +121,15 @@ static int put_op(const timeline *t, int index, beton_error *err)
 	int nodes = program->graph->num_nodes;
 	if (index < nodes)
 		return dtrain__instance_run_node(program->first, index, job->engine.stream, err);
-	return job->engine.api->op_run(t->sgd[index - nodes].op, job->engine.stream, t->sgd[index - nodes].operands,
-				       dtrain__sgd_workspace(job->sgd), err);
+	const dtrain__update_op *update = &t->update->ops[index - nodes];
+	return job->engine.api->op_run(update->op, job->engine.stream, update->operands, job->optimizer->workspace,
+				       err);
 }
 
 static int run_step(const timeline *t, double *host_ms, beton_error *err)
 {
 	const bench_job *job = t->job;
-	int status = dtrain_sgd_set_rate(job->sgd, 1e-3, job->engine.stream, err);
+	int status = dtrain_optimizer_set_rate(job->optimizer, 1e-3, job->engine.stream, err);
 	uint64_t began = bt_now_ns();
 	if (status == BETON_OK)
 		status = job->engine.api->event_mark(t->events[0], job->engine.stream, err);

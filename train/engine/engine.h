@@ -4,7 +4,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
-#include <dtrain/optim.h>
+#include <dtrain/optimizer.h>
 #include <dtrain/sync.h>
 
 #include "feed.h"

@@ -154,7 +154,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	dtrain_sync_set_marks(engine->sync, slot->computed, slot->reduced);
 	int status = dtrain_program_run(engine->train.program, stream, false, err);
 	if (status == BETON_OK)
-		status = dtrain_sgd_apply(stepper->options.sgd, stream, err);
+		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
 	if (status == BETON_OK)
 		status = api->copy(stream, slot->figures->values, dtrain_params_figures(engine->params),
 				   sizeof(slot->figures->values), DTRAIN_DEVICE_TO_HOST, err);
@@ -202,7 +202,8 @@ static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, b
 	slot->figures->told_to_stop = engine_is_told(engine) ? 1 : 0;
 	int status = engine->api->copy(engine->stream, told, &slot->figures->told_to_stop, sizeof(float),
 				       DTRAIN_HOST_TO_DEVICE, err);
-	return status == BETON_OK ? dtrain_sgd_set_rate(stepper->options.sgd, lr, engine->stream, err) : status;
+	return status == BETON_OK ? dtrain_optimizer_set_rate(stepper->options.optimizer, lr, engine->stream, err)
+				  : status;
 }
 
 static int capture_missing(engine_stepper *stepper, struct slot *slot, beton_error *err)

@@ -13,7 +13,7 @@ typedef struct engine_stepper engine_stepper;
 
 /* What a step is made of besides the engine; all of it must outlive the stepper. */
 typedef struct engine_stepper_options {
-	dtrain_sgd *sgd;
+	dtrain_optimizer *optimizer;
 	dtrain_group *group; /* of the ranks, with whom the engine's sync is started; NULL: one rank alone */
 	bool no_capture;     /* put steps on the stream op by op, also where the device could replay them whole */
 } engine_stepper_options;

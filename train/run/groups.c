@@ -38,12 +38,27 @@ void run_groups_free(run_groups *groups)
 	*groups = (run_groups){0};
 }
 
-int run_groups_step(const run_options *options, dtrain_sgd *sgd, int64_t steps_per_epoch, int64_t step,
+static int set_group(dtrain_optimizer *optimizer, int32_t index, run_group group, beton_error *err)
+{
+	int result = dtrain_optimizer_set(optimizer, index, "lr_scale", group.lr_scale, err);
+	return result == BETON_OK ? dtrain_optimizer_set(optimizer, index, "weight_decay", group.weight_decay, err)
+				  : result;
+}
+
+int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err)
+{
+	int result = BETON_OK;
+	for (int32_t i = 0; i < RUN_GROUPS && result == BETON_OK; i++)
+		result = set_group(optimizer, i, groups->groups[i], err);
+	return result;
+}
+
+int run_groups_step(const run_options *options, dtrain_optimizer *optimizer, int64_t steps_per_epoch, int64_t step,
 		    beton_error *err)
 {
 	const engine_job job = run_options_job(options);
 	double epochs;
 	if (!job.task->find_early(&job, &epochs) || (double)step < epochs * (double)steps_per_epoch)
 		return BETON_OK;
-	return dtrain_sgd_set_group(sgd, RUN_GROUP_EARLY, 0, 0, err);
+	return set_group(optimizer, RUN_GROUP_EARLY, (run_group){0, 0}, err);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which parameters SGD updates in which way. */
+ * Which parameters the optimizer updates in which way. */
 #ifndef RUN_GROUPS_H
 #define RUN_GROUPS_H
+
+#include <dtrain/optimizer.h>
 
 #include "options.h"
 
@@ -13,17 +15,23 @@ enum {
 	RUN_GROUPS = 3,
 };
 
+typedef struct run_group {
+	double lr_scale, weight_decay;
+} run_group;
+
 typedef struct run_groups {
-	dtrain_sgd_group groups[RUN_GROUPS];
+	run_group groups[RUN_GROUPS];
 	uint8_t *of; /* of each parameter, by index */
 } run_groups;
 
 /* --weight-decay, --bias-lr-scale, --no-bias-decay. params must be allocated. */
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
 void run_groups_free(run_groups *groups);
+/* Gives an optimizer of RUN_GROUPS groups its numbers. */
+int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err);
 
 /* Before the step of that number, counted from 0 over the whole run: what is trained no longer stays as it is. */
-int run_groups_step(const run_options *options, dtrain_sgd *sgd, int64_t steps_per_epoch, int64_t step,
+int run_groups_step(const run_options *options, dtrain_optimizer *optimizer, int64_t steps_per_epoch, int64_t step,
 		    beton_error *err);
 
 #endif

@@ -86,7 +86,8 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 		result = run_weights_load(&weights, path, err);
 	if (result == BETON_STATE)
 		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
-			       session->lookahead ? "without" : "with", session->lookahead ? "with" : "without");
+			       session->options->lookahead ? "without" : "with",
+			       session->options->lookahead ? "with" : "without");
 	if (result != BETON_OK)
 		return result;
 	session->position.step = found.step;

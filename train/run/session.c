@@ -69,22 +69,23 @@ static int open_optimizer(run_session *session, beton_error *err)
 {
 	const run_options *options = session->options;
 	run_groups groups;
-	dtrain_sgd_options sgd;
+	dtrain_optimizer_options optimizer;
+	const dtrain_hyper_value hypers[] = {{"momentum", options->momentum}, {"nesterov", options->nesterov}};
 	int result = run_groups_make(options, session->engine.params, &groups, err);
 	if (result != BETON_OK)
 		return result;
-	dtrain_sgd_options_init(&sgd);
-	sgd.momentum = options->momentum;
-	sgd.nesterov = options->nesterov;
-	sgd.scaler = session->engine.scaler;
-	sgd.grad_divisor = (double)(session->world_size * options->accumulate);
-	sgd.groups = groups.groups;
-	sgd.num_groups = RUN_GROUPS;
-	sgd.group_of = groups.of;
-	result = dtrain_sgd_create(session->engine.params, &sgd, &session->sgd, err);
+	dtrain_optimizer_options_init(&optimizer);
+	optimizer.hypers = hypers;
+	optimizer.num_hypers = sizeof(hypers) / sizeof(hypers[0]);
+	optimizer.num_groups = RUN_GROUPS;
+	optimizer.group_of = groups.of;
+	optimizer.scaler = session->engine.scaler;
+	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
+	optimizer.lookahead = options->lookahead > 0;
+	result = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
+	if (result == BETON_OK)
+		result = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);
-	if (result == BETON_OK && options->lookahead)
-		result = dtrain_lookahead_create(session->engine.params, &session->lookahead, err);
 	return result;
 }
 
@@ -184,15 +185,14 @@ static int share(run_session *session, void *memory, int64_t count, beton_error 
 	return result == BETON_OK ? wait_for(work, err) : result;
 }
 
-/* Momentum and slow weights, which rank 0 has from a checkpoint. */
+/* What rank 0 has from a checkpoint. */
 static int share_optimizer(run_session *session, beton_error *err)
 {
-	int64_t count = dtrain_params_flat_count(session->engine.params);
-	int result = share(session, dtrain_sgd_momentum(session->sgd), count, err);
-	if (result != BETON_OK || !session->lookahead)
-		return result;
-	void *slow = dtrain_lookahead_slow(session->lookahead, &count);
-	return share(session, slow, count, err);
+	const dtrain_optimizer_state *state;
+	int result = BETON_OK;
+	for (int i = 0; result == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
+		result = share(session, state->memory, state->count, err);
+	return result;
 }
 
 static const char *describe_step(int64_t step, char text[32])
@@ -289,11 +289,10 @@ static int share_start(run_session *session, beton_error *err)
 		result = restore_scaler(session, err);
 	if (result == BETON_OK)
 		result = start_sync(session, err);
-	if (result == BETON_OK && session->resumed)
-		result = share_optimizer(session, err);
-	else if (result == BETON_OK && session->lookahead)
-		result = dtrain_lookahead_start(session->lookahead, session->engine.stream, err);
-	return result;
+	if (result != BETON_OK)
+		return result;
+	return session->resumed ? share_optimizer(session, err)
+				: dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
 }
 
 static int prepare(run_session *session, beton_error *err)
@@ -367,53 +366,51 @@ void run_session_close(run_session *session)
 	dtrain_group_destroy(&session->slow_group);
 	dtrain_store_close(&session->store);
 	dtrain_store_server_stop(&session->server);
-	dtrain_sgd_destroy(&session->sgd);
-	dtrain_lookahead_destroy(&session->lookahead);
+	dtrain_optimizer_destroy(&session->optimizer);
 	engine_close(&session->engine);
 	run_watchdog_stop(&session->watchdog);
 	free(session->options_json);
 	*session = (run_session){0};
 }
 
-/* The slow sides of fixed buffers, which are what the buffers are: the mean of three equal numbers may be another. */
-static int restore_fixed(run_session *session, beton_error *err)
+/* The states of fixed buffers, which are what the buffers are: the mean of three equal numbers may be another. */
+static int restore_fixed(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
+	const engine_rank *engine = &session->engine;
 	int result = BETON_OK;
-	for (int i = 0; i < dtrain_params_buffer_count(session->engine.params) && result == BETON_OK; i++) {
-		const dtrain_buffer *buffer = dtrain_params_buffer_at(session->engine.params, i);
+	for (int i = 0; i < dtrain_params_buffer_count(engine->params) && result == BETON_OK; i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(engine->params, i);
 		if (buffer->fixed)
-			result = session->engine.api->copy(
-				session->engine.stream, dtrain_lookahead_slow_buffer(session->lookahead, i),
+			result = engine->api->copy(
+				engine->stream, dtrain_optimizer_state_buffer(session->optimizer, state, i),
 				buffer->data, (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float),
 				DTRAIN_DEVICE_TO_DEVICE, err);
 	}
 	return result;
 }
 
-/* The slow side of the buffers, which the sync does not know of. */
-static int sync_slow_buffers(run_session *session, beton_error *err)
+/* What the optimizer keeps of the buffers, which the sync does not know of. */
+static int sync_buffers_of(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int64_t count, flat = dtrain_params_flat_count(session->engine.params);
-	if (!session->lookahead || session->world_size == 1)
+	if (!state->buffers || session->world_size == 1)
 		return BETON_OK;
-	float *slow = dtrain_lookahead_slow(session->lookahead, &count);
-	if (count == flat)
-		return BETON_OK;
+	int64_t before = (float *)state->buffers - (float *)state->memory;
 	int result = engine_synchronize(&session->engine, "averaging statistics", err);
 	if (result == BETON_OK)
-		result = dtrain_allreduce(session->group, slow + flat, count - flat, DTRAIN_F32, DTRAIN_AVG, NULL,
-					  &work, err);
+		result = dtrain_allreduce(session->group, state->buffers, state->count - before, DTRAIN_F32, DTRAIN_AVG,
+					  NULL, &work, err);
 	if (result == BETON_OK)
 		result = wait_for(work, err);
-	return result == BETON_OK ? restore_fixed(session, err) : result;
+	return result == BETON_OK ? restore_fixed(session, state, err) : result;
 }
 
 int run_session_sync_buffers(run_session *session, beton_error *err)
 {
 	int result = dtrain_sync_buffers(session->engine.sync, session->engine.stream, err);
-	if (result == BETON_OK)
-		result = sync_slow_buffers(session, err);
+	const dtrain_optimizer_state *state;
+	for (int i = 0; result == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
+		result = sync_buffers_of(session, state, err);
 	if (result != BETON_OK || !session->engine.staged)
 		return result;
 	/* A group on streams tells of a failure when what it was asked for is done. */
@@ -423,10 +420,8 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 
 run_weights run_session_weights(const run_session *session)
 {
-	return (run_weights){.params = session->engine.params,
-			     .sgd = session->sgd,
-			     .lookahead = session->lookahead,
-			     .stream = session->engine.stream};
+	return (run_weights){
+		.params = session->engine.params, .optimizer = session->optimizer, .stream = session->engine.stream};
 }
 
 static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)

@@ -24,8 +24,7 @@ typedef struct run_session {
 	int world_size;
 	pid_t launcher; /* ours; 0: the rank was started by something else */
 	engine_rank engine;
-	dtrain_sgd *sgd;
-	dtrain_lookahead *lookahead; /* NULL: none */
+	dtrain_optimizer *optimizer;
 	dtrain_store_server *server;
 	dtrain_store *store;
 	dtrain_group *slow_group; /* for phases in which ranks may wait long: set-up, evaluation, saving */

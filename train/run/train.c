@@ -58,11 +58,12 @@ static void advance(const run_session *session, run_position *position)
 static int look_ahead(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	if (!session->lookahead)
+	if (!session->options->lookahead)
 		return BETON_OK;
 	double weight = dtrain_lookahead_weight(session->options->lookahead, training->launched.step,
 						session->facts->total_steps);
-	return weight < 0 ? BETON_OK : dtrain_lookahead_step(session->lookahead, weight, session->engine.stream, err);
+	return weight < 0 ? BETON_OK
+			  : dtrain_optimizer_look_ahead(session->optimizer, weight, session->engine.stream, err);
 }
 
 static int launch_run(struct training *training, beton_error *err)
@@ -86,8 +87,8 @@ static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	run_position *position = &training->launched;
-	int result =
-		run_groups_step(session->options, session->sgd, session->facts->steps_per_epoch, position->step, err);
+	int result = run_groups_step(session->options, session->optimizer, session->facts->steps_per_epoch,
+				     position->step, err);
 	for (int64_t i = 0; i < session->options->accumulate && result == BETON_OK; i++)
 		result = launch_run(training, err);
 	if (result != BETON_OK)
@@ -365,7 +366,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
 	const engine_stepper_options stepper = {
-		.sgd = session->sgd, .group = session->group, .no_capture = options->no_capture};
+		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
 	int result = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
 	if (result != BETON_OK)
 		return result;

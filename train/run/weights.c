@@ -6,7 +6,8 @@
 
 #include "common/system.h"
 
-#define SLOW_SUFFIX ".slow"
+#define SLOW "slow"
+#define SLOW_SUFFIX "." SLOW
 
 /* The names are owned. */
 typedef struct view_list {
@@ -79,21 +80,20 @@ static int list_model(view_list *list, const dtrain_params *params, beton_error 
 	return result;
 }
 
-static int list_slow(view_list *list, const dtrain_lookahead *lookahead, beton_error *err)
+static int list_state(view_list *list, const dtrain_optimizer *optimizer, const dtrain_optimizer_state *state,
+		      beton_error *err)
 {
 	const dtrain_params *params = list->params;
-	int64_t count;
-	void *slow = dtrain_lookahead_slow(lookahead, &count);
 	int result = BETON_OK;
 	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		result = list_add(list, bt_format("%s" SLOW_SUFFIX, param->name), &param->shape,
-				  flat_at(params, slow, param->offset), err);
+		result = list_add(list, bt_format("%s.%s", param->name, state->name), &param->shape,
+				  flat_at(params, state->memory, param->offset), err);
 	}
-	for (int i = 0; i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
+	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
-		result = list_add(list, bt_format("%s" SLOW_SUFFIX, buffer->name), &buffer->shape,
-				  dtrain_lookahead_slow_buffer(lookahead, i), err);
+		result = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
+				  dtrain_optimizer_state_buffer(optimizer, state, i), err);
 	}
 	return result;
 }
@@ -101,15 +101,13 @@ static int list_slow(view_list *list, const dtrain_lookahead *lookahead, beton_e
 static int list_optimizer(view_list *list, const run_weights *weights, beton_error *err)
 {
 	const dtrain_params *params = weights->params;
-	void *momentum = weights->sgd ? dtrain_sgd_momentum(weights->sgd) : NULL;
-	size_t capacity = 2 * (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
-	int result = list_reserve(list, params, capacity, err);
-	for (int i = 0; momentum && i < dtrain_params_count(params) && result == BETON_OK; i++) {
-		const dtrain_param *param = dtrain_params_at(params, i);
-		result = list_add(list, bt_format("%s.momentum", param->name), &param->shape,
-				  flat_at(params, momentum, param->offset), err);
-	}
-	return result == BETON_OK && weights->lookahead ? list_slow(list, weights->lookahead, err) : result;
+	size_t states = 0, each = (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
+	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
+		states++;
+	int result = list_reserve(list, params, states * each, err);
+	for (int i = 0; i < (int)states && result == BETON_OK; i++)
+		result = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
+	return result;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
@@ -139,8 +137,7 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 }
 
 /* A tensor is missing, or too many, in both cases; this one is no fault of the file. */
-static int check_slow(dtrain_checkpoint *checkpoint, const char *path, const dtrain_lookahead *lookahead,
-		      beton_error *err)
+static int check_slow(dtrain_checkpoint *checkpoint, const char *path, bool wanted, beton_error *err)
 {
 	const dtrain_checkpoint_tensor *tensors;
 	size_t count;
@@ -156,7 +153,7 @@ static int check_slow(dtrain_checkpoint *checkpoint, const char *path, const dtr
 		found = length > strlen(SLOW_SUFFIX) &&
 			strcmp(tensors[i].name + length - strlen(SLOW_SUFFIX), SLOW_SUFFIX) == 0;
 	}
-	if (found == (lookahead != NULL))
+	if (found == wanted)
 		return BETON_OK;
 	return bt_fail(err, BETON_STATE, "%s: was saved %s Lookahead's slow weights", path, found ? "with" : "without");
 }
@@ -165,17 +162,17 @@ int run_weights_load(const run_weights *weights, const char *path, beton_error *
 {
 	view_list model = {0}, optimizer = {0};
 	dtrain_checkpoint *checkpoint = NULL;
-	bool with_optimizer = weights->sgd || weights->lookahead;
+	const dtrain_optimizer *wanted = weights->optimizer;
 	int result = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
-	if (result == BETON_OK && with_optimizer)
-		result = check_slow(checkpoint, path, weights->lookahead, err);
+	if (result == BETON_OK && wanted)
+		result = check_slow(checkpoint, path, dtrain_optimizer_state_find(wanted, SLOW) != NULL, err);
 	if (result == BETON_OK)
 		result = list_model(&model, weights->params, err);
-	if (result == BETON_OK && with_optimizer)
+	if (result == BETON_OK && wanted)
 		result = list_optimizer(&optimizer, weights, err);
 	if (result == BETON_OK) {
 		const dtrain_checkpoint_list lists[] = {{model.views, model.count}, {optimizer.views, optimizer.count}};
-		const dtrain_checkpoint_list *const sets[] = {&lists[0], with_optimizer ? &lists[1] : NULL};
+		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};
 		result = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
 	}
 	dtrain_checkpoint_close(&checkpoint);

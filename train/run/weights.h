@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
- * num_batches_tracked (the number of steps) beside its statistics; momentum under the parameter's name + ".momentum",
- * slow weights of Lookahead under that of the parameter or buffer + ".slow". */
+ * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
+ * parameter or buffer + "." + the state's: ".momentum", ".slow". */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
 #include <dtrain/checkpoint.h>
+#include <dtrain/optimizer.h>
 
 #include "position.h"
 
-/* sgd and lookahead may be NULL. */
+/* optimizer may be NULL. */
 typedef struct run_weights {
 	dtrain_params *params;
-	dtrain_sgd *sgd;
-	dtrain_lookahead *lookahead;
+	dtrain_optimizer *optimizer;
 	dtrain_stream *stream;
 } run_weights;
 
@@ -22,8 +22,8 @@ typedef struct run_weights {
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
-/* See dtrain_checkpoint_load, for one rank alone. With neither sgd nor lookahead the optimizer's tensors are left
- * alone. STATE: it was saved with slow weights and lookahead is NULL, or the other way round. */
+/* See dtrain_checkpoint_load, for one rank alone. Without an optimizer the tensors of its states are left alone. STATE:
+ * it was saved with Lookahead's slow weights and the optimizer has none, or the other way round. */
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err);
 
 #endif

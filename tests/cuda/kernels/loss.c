@@ -193,7 +193,7 @@ static void sgd_equals_ref(void **state)
 	for (size_t i = 0; i < COUNTS; i++)
 		for (int k = 0; k < 12; k++)
 			check_sgd(counts[i], k & 1, k / 2 % 3 > 0, k / 2 % 3 > 1, k / 6,
-				  (int[]){1, 3, DTRAIN_SGD_GROUPS}[(i + (size_t)k) % 3]);
+				  (int[]){1, 3, DTRAIN_PARAM_GROUPS}[(i + (size_t)k) % 3]);
 }
 
 static void check_lookahead(int64_t count, double weight, int shift)

@@ -12,7 +12,7 @@
 
 #include <dtrain/model.h>
 #include <dtrain/module.h>
-#include <dtrain/optim.h>
+#include <dtrain/optimizer.h>
 
 enum { BATCH = 4, SIDE = 6, CLASSES = 5, PIXELS = BATCH * 3 * SIDE * SIDE, STEPS = 4 };
 
@@ -22,7 +22,7 @@ struct job {
 	dtrain_stream *stream;
 	dtrain_params *params;
 	dtrain_program *program;
-	dtrain_sgd *sgd;
+	dtrain_optimizer *sgd;
 	dtrain_tensor image, label, loss;
 };
 
@@ -46,7 +46,7 @@ static void open_job(struct job *job, const char *name)
 {
 	beton_error err = {0};
 	dtrain_graph *graph;
-	dtrain_sgd_options sgd;
+	dtrain_optimizer_options sgd;
 	const int64_t batch = BATCH;
 	open_device(job, name);
 	expect(dtrain_params_create(job->device, DTRAIN_F32, &job->params, &err), &err);
@@ -61,8 +61,8 @@ static void open_job(struct job *job, const char *name)
 	dtrain_graph_keep(graph, job->loss);
 	expect(dtrain_graph_compile(&graph, &job->program, &err), &err);
 	expect(dtrain_params_initialize(job->params, 7, job->stream, &err), &err);
-	dtrain_sgd_options_init(&sgd);
-	expect(dtrain_sgd_create(job->params, &sgd, &job->sgd, &err), &err);
+	dtrain_optimizer_options_init(&sgd);
+	expect(dtrain_optimizer_create(job->params, &sgd, &job->sgd, &err), &err);
 	float pixels[PIXELS];
 	int64_t labels[BATCH];
 	for (int i = 0; i < PIXELS; i++)
@@ -80,7 +80,7 @@ static void open_job(struct job *job, const char *name)
 
 static void close_job(struct job *job)
 {
-	dtrain_sgd_destroy(&job->sgd);
+	dtrain_optimizer_destroy(&job->sgd);
 	dtrain_program_destroy(&job->program);
 	dtrain_params_destroy(&job->params);
 	job->api->stream_destroy(job->stream);
@@ -103,7 +103,7 @@ static void train(struct job *job, float *losses)
 	beton_error err = {0};
 	for (int i = 0; i < STEPS; i++) {
 		expect(dtrain_program_run(job->program, job->stream, false, &err), &err);
-		expect(dtrain_sgd_step(job->sgd, 0.1, job->stream, &err), &err);
+		expect(dtrain_optimizer_step(job->sgd, 0.1, job->stream, &err), &err);
 		losses[i] = read_loss(job);
 	}
 }
@@ -160,7 +160,7 @@ static void captures_are_replayed(void **state)
 	for (int i = 0; i < STEPS; i++) {
 		*fetched = -1;
 		expect(api->capture_launch(captured, far.stream, &err), &err);
-		expect(dtrain_sgd_step(far.sgd, 0.1, far.stream, &err), &err);
+		expect(dtrain_optimizer_step(far.sgd, 0.1, far.stream, &err), &err);
 		expect(api->event_record(began, far.stream, &err), &err);
 		expect(api->event_synchronize(began, &err), &err);
 		of_far[i] = *fetched;

@@ -10,7 +10,7 @@ static int check_sgd(const dtrain_op_desc *desc, const dtrain__op_roles *roles, 
 	const dtrain_shape *scalars = &roles->of['R']->shape;
 	int64_t runs = (dtrain_shape_count(&roles->of['F']->shape) + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
 	double divisor = desc->attrs.sgd.grad_divisor;
-	if (scalars->ndim != 2 || scalars->dim[0] > DTRAIN_SGD_GROUPS || scalars->dim[1] != DTRAIN_SGD_SCALARS)
+	if (scalars->ndim != 2 || scalars->dim[0] > DTRAIN_PARAM_GROUPS || scalars->dim[1] != DTRAIN_SGD_SCALARS)
 		return dtrain__op_bad(desc, "needs two scalars for each of 256 groups at most, not", roles->of['R'],
 				      err);
 	if (!dtrain__op_is_vector(roles->of['G'], runs))

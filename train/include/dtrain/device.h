@@ -131,10 +131,10 @@ typedef struct dtrain_op_attrs {
 /* DTRAIN_OP_SGD is PyTorch's update of g / attrs.sgd.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr
  * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
  * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to
- * DTRAIN_SGD_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run,
+ * DTRAIN_PARAM_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run,
  * which must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be
  * replayed with others. */
-enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_SGD_GROUPS = 256 };
+enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is

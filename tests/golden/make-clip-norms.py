@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes clip-norms.h: what PyTorch computes with torch.nn.utils.clip_grad_norm_ and SGD.
+
+Usage: make-clip-norms.py | clang-format >clip-norms.h        (any PyTorch; CPU; a second)
+
+Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/clip.c) computes
+again. A case is a few steps of SGD with three param groups, whose gradients are clipped before each step. Of a case with
+a scale the gradients are in memory times the scale, and torch.amp.GradScaler unscales them before they are clipped; a
+divisor is that of a mean over ranks. Everything is computed in 32 bits.
+"""
+import math
+
+import torch
+
+SIZES = [3, 17, 5, 40, 2053]
+GROUPS = [0, 2, 1, 0, 2]
+RATES = [(1, 5e-4), (8, 5e-4 / 8), (0.5, 0)]
+STEPS = 4
+CASES = [
+    # name, largest norm, divisor, scale, momentum, nesterov
+    ("most of it goes", 0.5, 1, 1, 0.9, False),
+    ("some steps", 33, 1, 1, 0.9, True),
+    ("none", 1e9, 1, 1, 0.9, False),
+    ("a mean of three", 4, 3, 1, 0.85, True),
+    ("scaled", 2, 2, 1024, 0.9, False),
+]
+SHOWN = 8  # elements of each parameter at the most, from its beginning
+
+
+def start(param, i):
+    return 0.05 * (i % 40 + 1) * (param + 1) - 0.4
+
+
+def gradient(param, i, step):
+    return math.sin((i + 100 * param) * 0.7 + step) * (step + 0.25)
+
+
+def tensor(f, size):
+    return torch.tensor([f(i) for i in range(size)], dtype=torch.float32)
+
+
+def run(largest, divisor, scale, momentum, nesterov):
+    params = [torch.nn.Parameter(tensor(lambda i, k=k: start(k, i), n)) for k, n in enumerate(SIZES)]
+    groups = [
+        {"params": [p for p, of in zip(params, GROUPS) if of == g], "lr": 0.1 * rate, "weight_decay": decay}
+        for g, (rate, decay) in enumerate(RATES)
+    ]
+    sgd = torch.optim.SGD(groups, lr=0.1, momentum=momentum, nesterov=nesterov)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=scale > 1)
+    norms = []
+    for step in range(STEPS):
+        for k, p in enumerate(params):
+            p.grad = tensor(lambda i, k=k: gradient(k, i, step), SIZES[k]) / divisor * scale
+        if scale > 1:
+            scaler.scale(torch.zeros(1))  # makes the scaler's state
+            scaler.unscale_(sgd)
+        norms.append(torch.nn.utils.clip_grad_norm_(params, largest).item())
+        scaler.step(sgd)
+        scaler.update()
+    return norms, [x for p in params for x in p.detach()[:SHOWN].tolist()]
+
+
+def special(gradients):
+    """Norm and gradients after clipping to 1, of gradients that are not finite or of norm 0."""
+    p = torch.nn.Parameter(torch.zeros(len(gradients)))
+    p.grad = torch.tensor(gradients)
+    norm = torch.nn.utils.clip_grad_norm_([p], 1.0).item()
+    return norm, p.grad.tolist()
+
+
+def number(x):
+    return "NAN" if math.isnan(x) else ("-" if x < 0 else "") + "INFINITY" if math.isinf(x) else f"{x:.9g}"
+
+
+def numbers(list_):
+    return "{" + ", ".join(number(x) for x in list_) + "}"
+
+
+def main():
+    shown = sum(min(n, SHOWN) for n in SIZES)
+    print("/* SPDX-License-Identifier: Apache-2.0")
+    print(" *")
+    print(f" * Written by make-clip-norms.py with PyTorch {torch.__version__.split('+')[0]}. */")
+    print(f"enum {{ CLIP_STEPS = {STEPS}, CLIP_SHOWN = {shown}, CLIP_SPECIAL = 4 }};")
+    print()
+    print("static const struct {")
+    print("\tconst char *name;")
+    print("\tdouble largest, divisor, scale, momentum;")
+    print("\tbool nesterov;")
+    print("\tdouble norms[CLIP_STEPS], weights[CLIP_SHOWN];")
+    print("} clip_cases[] = {")
+    for name, *options in CASES:
+        norms, weights = run(*options)
+        head = ", ".join(str(x).lower() for x in options)
+        print(f'\t{{"{name}", {head},\n\t {numbers(norms)},\n\t {numbers(weights)}}},')
+    print("};")
+    print()
+    print("/* Clipped to 1. */")
+    print("static const struct {")
+    print("\tdouble gradients[CLIP_SPECIAL], norm, clipped[CLIP_SPECIAL];")
+    print("} clip_special[] = {")
+    inf, nan = math.inf, math.nan
+    for gradients in ([3.0, 4.0, 0.0, 0.0], [1.0, -inf, 2.0, 0.0], [1.0, nan, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0],
+                      [1e-7, 0.0, 0.0, 0.0], [inf, nan, 1.0, 2.0]):
+        norm, clipped = special(gradients)
+        print(f"\t{{{numbers(gradients)}, {number(norm)}, {numbers(clipped)}}},")
+    print("};")
+
+
+main()

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/sized.h"
+#include "core/params.h"
+#include "optimizer.h"
+
+void dtrain_optimizer_options_init(dtrain_optimizer_options *options)
+{
+	*options = (dtrain_optimizer_options){
+		.struct_size = sizeof(*options), .kind = "sgd", .num_groups = 1, .grad_divisor = 1};
+}
+
+/* ---- what ops work with ---- */
+
+static dtrain__argument argument_of(dtrain_dtype dtype, int ndim, const int64_t *dims, void *memory)
+{
+	const dtrain_shape shape = dtrain_shape_of(ndim, dims);
+	return (dtrain__argument){.operand = {.dtype = dtype,
+					      .shape = shape,
+					      .bytes = (size_t)dtrain_shape_count(&shape) * dtrain_dtype_size(dtype)},
+				  .memory = memory};
+}
+
+static dtrain__argument range_of(const dtrain_optimizer *optimizer, void *memory)
+{
+	return argument_of(dtrain_params_dtype(optimizer->params), 1, &optimizer->count, memory);
+}
+
+dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer)
+{
+	return range_of(optimizer, optimizer->values);
+}
+
+dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer)
+{
+	return range_of(optimizer, optimizer->grads);
+}
+
+dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index)
+{
+	return range_of(optimizer, optimizer->states[index].memory);
+}
+
+dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer)
+{
+	const int64_t dims[] = {optimizer->num_groups, optimizer->kind->num_scalars};
+	return argument_of(DTRAIN_F32, 2, dims, optimizer->scalars.memory);
+}
+
+dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer)
+{
+	return argument_of(DTRAIN_U8, 1, &optimizer->runs, optimizer->group);
+}
+
+dtrain__argument dtrain__argument_four(void *memory)
+{
+	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_SCALERS}, memory);
+}
+
+dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer)
+{
+	return dtrain__argument_four(optimizer->clip ? optimizer->clip : optimizer->scaler);
+}
+
+int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
+			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
+			  beton_error *err)
+{
+	dtrain__update_op *op = &to->ops[to->count];
+	dtrain_op_desc *desc = &op->desc;
+	*desc = (dtrain_op_desc){.kind = kind};
+	if (attrs)
+		desc->attrs = *attrs;
+	for (; inputs[desc->num_inputs].memory; desc->num_inputs++) {
+		desc->inputs[desc->num_inputs] = inputs[desc->num_inputs].operand;
+		op->operands[desc->num_inputs] = inputs[desc->num_inputs].memory;
+	}
+	for (; outputs[desc->num_outputs].memory; desc->num_outputs++) {
+		desc->outputs[desc->num_outputs] = outputs[desc->num_outputs].operand;
+		desc->plain_output[desc->num_outputs] = true;
+		op->operands[desc->num_inputs + desc->num_outputs] = outputs[desc->num_outputs].memory;
+	}
+	int status = optimizer->api->op_create(optimizer->device, desc, &op->op, err);
+	if (status != BETON_OK)
+		return status;
+	to->count++;
+	if (desc->workspace_bytes > optimizer->workspace_bytes)
+		optimizer->workspace_bytes = desc->workspace_bytes;
+	return BETON_OK;
+}
+
+int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
+			  beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < ops->count && status == BETON_OK; i++)
+		status =
+			optimizer->api->op_run(ops->ops[i].op, stream, ops->ops[i].operands, optimizer->workspace, err);
+	return status;
+}
+
+/* ---- states ---- */
+
+int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, bool with_buffers, beton_error *err)
+{
+	dtrain_optimizer_state *state = &optimizer->states[optimizer->num_states];
+	size_t each = dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
+	int64_t buffers = with_buffers ? optimizer->params->buffer_elements : 0;
+	*state = (dtrain_optimizer_state){.name = name, .count = optimizer->count + buffers};
+	int status = optimizer->api->alloc(optimizer->device, (size_t)state->count * each, &state->memory, err);
+	if (status != BETON_OK)
+		return status;
+	state->buffers = buffers ? (char *)state->memory + (size_t)optimizer->count * each : NULL;
+	optimizer->num_states++;
+	return BETON_OK;
+}
+
+const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index)
+{
+	return index >= 0 && index < optimizer->num_states ? &optimizer->states[index] : NULL;
+}
+
+const dtrain_optimizer_state *dtrain_optimizer_state_find(const dtrain_optimizer *optimizer, const char *name)
+{
+	for (int i = 0; i < optimizer->num_states; i++)
+		if (strcmp(optimizer->states[i].name, name) == 0)
+			return &optimizer->states[i];
+	return NULL;
+}
+
+void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtrain_optimizer_state *state, int index)
+{
+	const dtrain_params *params = optimizer->params;
+	const dtrain_buffer *buffer = dtrain_params_buffer_at(params, index);
+	return state->buffers && buffer
+		       ? (char *)state->buffers + ((char *)buffer->data - (char *)params->buffer_memory)
+		       : NULL;
+}
+
+/* ---- opening ---- */
+
+/* Fills device memory before anything is put on a stream of the caller's. */
+static int upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err)
+{
+	dtrain_stream *stream;
+	int status = optimizer->api->stream_create(optimizer->device, &stream, err);
+	if (status != BETON_OK)
+		return status;
+	status = optimizer->api->copy(stream, to, from, bytes, DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK)
+		status = optimizer->api->stream_synchronize(stream, err);
+	optimizer->api->stream_destroy(stream);
+	return status;
+}
+
+/* What the range has of a parameter. The padding behind that is of its last run; what lies between parameters stays in
+ * group 0: all of that is zero. */
+static void place_group(const dtrain_optimizer *optimizer, const dtrain_param *param, uint8_t group, uint8_t *groups)
+{
+	int64_t first = param->offset - optimizer->begin, end = first + param->count;
+	first = first < 0 ? 0 : first;
+	end = end < optimizer->count ? end : optimizer->count;
+	if (first < end)
+		memset(groups + first / DTRAIN_PARAM_ALIGN, group,
+		       (size_t)((end - first + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN));
+}
+
+static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, beton_error *err)
+{
+	size_t bytes = (size_t)optimizer->runs;
+	int status = optimizer->api->alloc(optimizer->device, bytes, (void **)&optimizer->group, err);
+	if (status != BETON_OK || !group_of)
+		return status;
+	uint8_t *host;
+	status = optimizer->api->host_alloc(optimizer->device, bytes, (void **)&host, err);
+	if (status != BETON_OK)
+		return status;
+	memset(host, 0, bytes);
+	for (int i = 0; i < dtrain_params_count(optimizer->params); i++)
+		place_group(optimizer, dtrain_params_at(optimizer->params, i), group_of[i], host);
+	status = upload(optimizer, optimizer->group, host, bytes, err);
+	optimizer->api->host_free(optimizer->device, host);
+	return status;
+}
+
+static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
+{
+	const dtrain__argument none = {.memory = NULL}, scaler = dtrain__argument_four(optimizer->scaler);
+	const dtrain__argument scalers[] = {scaler, none};
+	int status = BETON_OK;
+	if (optimizer->scaler)
+		status = dtrain__optimizer_add(
+			optimizer, &optimizer->update, DTRAIN_OP_SCALER_INSPECT, NULL,
+			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none}, scalers, err);
+	if (status == BETON_OK && optimizer->clip_norm > 0)
+		status = dtrain__clip_create(optimizer, err);
+	if (status == BETON_OK)
+		status = optimizer->kind->create(optimizer, err);
+	if (status == BETON_OK && optimizer->scaler)
+		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_SCALER_UPDATE, NULL, scalers,
+					       scalers, err);
+	if (status == BETON_OK && options->lookahead)
+		status = dtrain__lookahead_create(optimizer, err);
+	if (status == BETON_OK && optimizer->workspace_bytes)
+		status = optimizer->api->alloc(optimizer->device, optimizer->workspace_bytes, &optimizer->workspace,
+					       err);
+	return status;
+}
+
+static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options, beton_error *err)
+{
+	const dtrain_optimizer_kind *kind = &optimizer->kind->facts;
+	optimizer->hypers = calloc((size_t)optimizer->num_groups * (size_t)kind->num_hypers, sizeof(double));
+	if (!optimizer->hypers)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", kind->name);
+	int status = dtrain__optimizer_set_hypers(optimizer, options, err);
+	for (int32_t i = 0; i < kind->num_states && status == BETON_OK; i++)
+		status = dtrain__optimizer_add_state(optimizer, kind->states[i], false, err);
+	size_t scalars = (size_t)optimizer->num_groups * (size_t)optimizer->kind->num_scalars;
+	if (status == BETON_OK)
+		status = dtrain__scalars_open(&optimizer->scalars, optimizer->device, scalars, err);
+	return status == BETON_OK ? place_groups(optimizer, options->group_of, err) : status;
+}
+
+/* Of the whole flat space: where the range begins. */
+static void *at_begin(const dtrain_optimizer *optimizer, void *flat)
+{
+	return (char *)flat + (size_t)optimizer->begin * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));
+}
+
+int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_options *given, dtrain_optimizer **out,
+			    beton_error *err)
+{
+	dtrain_optimizer_options options;
+	*out = NULL;
+	dtrain_optimizer_options_init(&options);
+	int status = bt_sized_take(&options, given, "optimizer", err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_check(params, &options, err);
+	if (status != BETON_OK)
+		return status;
+	dtrain_optimizer *optimizer = calloc(1, sizeof(*optimizer));
+	if (!optimizer)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", options.kind);
+	optimizer->params = params;
+	optimizer->device = dtrain_params_device(params);
+	optimizer->api = dtrain_device_get_api(optimizer->device);
+	optimizer->kind = dtrain__optimizer_kind_find(options.kind);
+	optimizer->begin = options.begin;
+	optimizer->count = (options.end ? options.end : dtrain_params_flat_count(params)) - options.begin;
+	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	optimizer->values = options.values ? options.values : at_begin(optimizer, dtrain_params_values(params));
+	optimizer->grads = options.grads ? options.grads : at_begin(optimizer, dtrain_params_grads(params));
+	optimizer->grad_divisor = options.grad_divisor;
+	optimizer->clip_norm = options.clip_norm;
+	optimizer->num_groups = options.num_groups;
+	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;
+	status = open_memory(optimizer, &options, err);
+	if (status == BETON_OK)
+		status = create_ops(optimizer, &options, err);
+	if (status != BETON_OK) {
+		dtrain_optimizer_destroy(&optimizer);
+		return status;
+	}
+	*out = optimizer;
+	return BETON_OK;
+}
+
+void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
+{
+	dtrain_optimizer *o = *optimizer;
+	if (!o)
+		return;
+	for (int i = 0; i < o->update.count; i++)
+		o->api->op_destroy(o->update.ops[i].op);
+	for (int i = 0; i < o->look_ahead.count; i++)
+		o->api->op_destroy(o->look_ahead.ops[i].op);
+	for (int i = 0; i < o->num_states; i++)
+		o->api->free(o->device, o->states[i].memory);
+	dtrain__scalars_close(&o->weight);
+	dtrain__scalars_close(&o->scalars);
+	o->api->free(o->device, o->group);
+	o->api->free(o->device, o->clip);
+	o->api->free(o->device, o->workspace);
+	free(o->hypers);
+	free(o);
+	*optimizer = NULL;
+}
+
+/* ---- steps ---- */
+
+int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
+{
+	const dtrain__optimizer_kind *kind = optimizer->kind;
+	int status = dtrain__scalars_begin(&optimizer->scalars, err);
+	if (status != BETON_OK)
+		return status;
+	for (int32_t i = 0; i < optimizer->num_groups; i++) {
+		const double *hypers = optimizer->hypers + (ptrdiff_t)i * kind->facts.num_hypers;
+		kind->fill(hypers, lr * hypers[0], optimizer->scalars.host + (ptrdiff_t)i * kind->num_scalars);
+	}
+	return dtrain__scalars_put(&optimizer->scalars, stream, err);
+}
+
+int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	return dtrain__optimizer_run(optimizer, &optimizer->update, stream, err);
+}
+
+int dtrain_optimizer_step(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)
+{
+	int status = dtrain_optimizer_set_rate(optimizer, lr, stream, err);
+	return status == BETON_OK ? dtrain_optimizer_apply(optimizer, stream, err) : status;
+}
