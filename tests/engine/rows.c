@@ -112,7 +112,7 @@ static void disarm(void *context)
 struct setup {
 	engine_data data;
 	engine_rank engine;
-	dtrain_sgd *sgd;
+	dtrain_optimizer *optimizer;
 	beton_loader *loader;
 };
 
@@ -128,7 +128,7 @@ static void set_up_runs(struct setup *s, const char *device_name, int64_t batch,
 		.task = &rows_task, .model = "linear", .batch_size = batch, .runs = runs, .classes = CLASSES};
 	const engine_files files = {.open = open_file, .context = "rows.beton"};
 	dtrain_device *device = NULL;
-	dtrain_sgd_options sgd;
+	dtrain_optimizer_options optimizer;
 	dtrain_sync_options sync;
 	beton_loader_options loader;
 	beton_error err = {0};
@@ -141,10 +141,9 @@ static void set_up_runs(struct setup *s, const char *device_name, int64_t batch,
 	s->engine.caller = (engine_caller){.is_told = is_told, .arm = arm, .disarm = disarm};
 	expect_ok(dtrain_params_initialize(s->engine.params, 3, s->engine.stream, &err), &err);
 	expect_ok(engine_synchronize(&s->engine, "parameters", &err), &err);
-	dtrain_sgd_options_init(&sgd);
-	sgd.momentum = 0.9;
-	sgd.grad_divisor = runs;
-	expect_ok(dtrain_sgd_create(s->engine.params, &sgd, &s->sgd, &err), &err);
+	dtrain_optimizer_options_init(&optimizer);
+	optimizer.grad_divisor = runs;
+	expect_ok(dtrain_optimizer_create(s->engine.params, &optimizer, &s->optimizer, &err), &err);
 	beton_loader_options_init(&loader);
 	if (s->engine.staged)
 		engine_feed_allocator(device, &loader.allocator);
@@ -159,7 +158,7 @@ static void set_up(struct setup *s, const char *device_name, int64_t batch, bool
 static void tear_down(struct setup *s)
 {
 	beton_loader_close(&s->loader);
-	dtrain_sgd_destroy(&s->sgd);
+	dtrain_optimizer_destroy(&s->optimizer);
 	engine_close(&s->engine);
 	assert_int_equal(caller.waits, 0);
 }
@@ -193,7 +192,7 @@ static void train(const char *device, bool no_capture, int64_t stop_at, double l
 	beton_error err = {0};
 	int settled = 0;
 	set_up(&s, device, BATCH, true);
-	const engine_stepper_options options = {.sgd = s.sgd, .no_capture = no_capture};
+	const engine_stepper_options options = {.optimizer = s.optimizer, .no_capture = no_capture};
 	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
 	assert_int_equal(engine_stepper_lag(stepper), s.engine.staged ? 1 : 0);
 	caller.told_in = stop_at;
@@ -236,8 +235,8 @@ static void train_by_hand(double losses[STEPS])
 			memcpy(dtrain_program_data(network->program, network->inputs[k].tensor), batch->tensors[k].data,
 			       BATCH * (k == 0 ? WIDTH * sizeof(float) : sizeof(int64_t)));
 		expect_ok(dtrain_program_run(network->program, s.engine.stream, false, &err), &err);
-		expect_ok(dtrain_sgd_set_rate(s.sgd, 0.1, s.engine.stream, &err), &err);
-		expect_ok(dtrain_sgd_apply(s.sgd, s.engine.stream, &err), &err);
+		expect_ok(dtrain_optimizer_set_rate(s.optimizer, 0.1, s.engine.stream, &err), &err);
+		expect_ok(dtrain_optimizer_apply(s.optimizer, s.engine.stream, &err), &err);
 		losses[i] = (double)figures[ENGINE_FIGURE_LOSS];
 		beton_batch_release(&batch);
 	}
@@ -278,7 +277,7 @@ static void train_runs(int64_t batch, int runs, bool no_capture, int steps, doub
 	beton_error err = {0};
 	int settled = 0;
 	set_up_runs(&s, tested, batch, runs, true);
-	const engine_stepper_options options = {.sgd = s.sgd, .no_capture = no_capture};
+	const engine_stepper_options options = {.optimizer = s.optimizer, .no_capture = no_capture};
 	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
 	for (int launched = 0; settled < steps;) {
 		for (int run = 0; run < runs && launched < steps; run++) {
@@ -332,7 +331,7 @@ static void a_step_without_a_batch_has_the_one_before(void **state)
 	beton_error err = {0};
 	double losses[2];
 	set_up(&s, tested, BATCH, true);
-	const engine_stepper_options options = {.sgd = s.sgd};
+	const engine_stepper_options options = {.optimizer = s.optimizer};
 	expect_ok(engine_stepper_open(&s.engine, &options, &stepper, &err), &err);
 	for (int i = 0; i < 2; i++) {
 		engine_step_result step;

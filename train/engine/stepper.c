@@ -18,6 +18,7 @@ enum run_kind { PART, LAST };
 struct figures {
 	float values[DTRAIN_FIGURES];
 	float scaler[DTRAIN_SCALERS];
+	float clip[DTRAIN_CLIPS];
 	float told_to_stop;
 };
 
@@ -60,7 +61,7 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 	dtrain_device *device = stepper->engine->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
 	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
-	/* The device writes the scaler's state only where there is a scaler. */
+	/* The device writes the states of the scaler and of clipping only where there are any. */
 	if (status == BETON_OK)
 		memset(slot->figures, 0, sizeof(*slot->figures));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
@@ -161,6 +162,10 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	if (status == BETON_OK && engine->scaler)
 		status = api->copy(stream, slot->figures->scaler, dtrain_scaler_memory(engine->scaler),
 				   sizeof(slot->figures->scaler), DTRAIN_DEVICE_TO_HOST, err);
+	void *clip = dtrain_optimizer_clip(stepper->options.optimizer);
+	if (status == BETON_OK && clip)
+		status = api->copy(stream, slot->figures->clip, clip, sizeof(slot->figures->clip),
+				   DTRAIN_DEVICE_TO_HOST, err);
 	return status == BETON_OK ? api->event_mark(slot->ended, stream, err) : status;
 }
 
@@ -344,6 +349,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 		stepper->engine->job.runs * (stepper->options.group ? dtrain_group_size(stepper->options.group) : 1);
 	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
 	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);
+	out->grad_norm = slot->figures->clip[DTRAIN_CLIP_NORM];
 	memcpy(out->scaler, slot->figures->scaler, sizeof(slot->figures->scaler));
 	return BETON_OK;
 }

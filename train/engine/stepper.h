@@ -26,6 +26,7 @@ typedef struct engine_step_result {
 	double launch_ms;             /* of this process's time, to put it on the streams */
 	double exposed_ms;            /* the device waited for communication alone */
 	double device_ms;             /* from the device's beginning to its end of it */
+	float grad_norm;              /* where the optimizer has one: before clipping */
 	float scaler[DTRAIN_SCALERS]; /* dtrain_scaler_memory behind the step; zeros without a scaler */
 } engine_step_result;
 

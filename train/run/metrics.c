@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,13 +119,18 @@ static json_t *step_line(const engine_task *task, const run_step_metrics *step)
 			   json_object_set_new(line, "device_busy", json_real(step->device_busy)) == 0;
 	if (complete && step->loss_scale > 0)
 		complete = json_object_set_new(line, "loss_scale", json_real(step->loss_scale)) == 0;
+	/* JSON has no other numbers. */
+	if (complete && step->normed)
+		complete =
+			json_object_set_new(line, "grad_norm",
+					    isfinite(step->grad_norm) ? json_real(step->grad_norm) : json_null()) == 0;
 	if (complete)
 		return line;
 	json_decref(line);
 	return NULL;
 }
 
-/* What an asynchronous device adds to a line for people. */
+/* What is not in each line for people. */
 static const char *device_text(const run_step_metrics *step, char text[128])
 {
 	*text = 0;
@@ -132,6 +138,8 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 		snprintf(text, 128, ", launch %.1f ms, device busy %.0f %%", step->launch_ms, 100 * step->device_busy);
 	if (step->loss_scale > 0)
 		bt_append(text, 128, ", loss scale %.0f", step->loss_scale);
+	if (step->normed)
+		bt_append(text, 128, ", gradient norm %.4g", step->grad_norm);
 	return text;
 }
 

@@ -23,6 +23,8 @@ typedef struct run_step_metrics {
 	double launch_ms;   /* to put the step on the device's streams */
 	double device_busy; /* share of the time in which the device computed, 0 .. 1 */
 	double loss_scale;  /* 0: none */
+	bool normed;        /* the figure that follows */
+	double grad_norm;   /* of the mean gradients, before they are clipped; may be infinite or NaN */
 } run_step_metrics;
 
 typedef struct run_evaluation {

@@ -84,7 +84,8 @@ typedef struct run_options {
 	double weight_decay;
 	double bias_lr_scale;
 	double label_smoothing;
-	int schedule; /* dtrain_schedule_kind */
+	double clip_norm; /* 0 = off */
+	int schedule;     /* dtrain_schedule_kind */
 	double warmup_epochs;
 	int64_t warmup_steps;
 	double warmup_share;     /* of all steps */

@@ -220,6 +220,12 @@ const option_row run_rows[] = {
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
 	      "times --lr: of biases and batch norm; their decay is by so much less",
 	      "These are the parameters of one dimension; a step takes off as much of each."),
+	REALS("clip-norm", TOLD, clip_norm, "X", 1, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = not",
+	      "As torch.nn.utils.clip_grad_norm_: where the norm of all gradients (of their means over the ranks, "
+	      "without the scale of `fp16`) is larger than X, they are multiplied with X / (norm + 1e-6). The log has "
+	      "the norm of each step, so a very large X only shows it. A norm that is infinite makes gradients 0, and "
+	      "those that are infinite themselves NaN, as they all are where the norm is NaN; with `fp16` such a step "
+	      "is left out."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
 	     "As recipes for ImageNet have it."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0", "every N steps go back to slow weights; 0 = never",

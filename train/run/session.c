@@ -81,6 +81,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.group_of = groups.of;
 	optimizer.scaler = session->engine.scaler;
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
+	optimizer.clip_norm = options->clip_norm;
 	optimizer.lookahead = options->lookahead > 0;
 	result = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
 	if (result == BETON_OK)

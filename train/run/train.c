@@ -126,7 +126,9 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .asynchronous = session->engine.staged,
 				 .launch_ms = result->launch_ms,
 				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
-				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE]};
+				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE],
+				 .normed = session->options->clip_norm > 0,
+				 .grad_norm = (double)result->grad_norm};
 	training->step_began_ns = now;
 	/* Two steps of which the host sees the ends closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
