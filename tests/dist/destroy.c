@@ -38,7 +38,7 @@ static void wait_for(sem_t *semaphore)
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
 	bool watched = mutex == window.mutex, is_main = watched && pthread_equal(pthread_self(), window.main);
-	struct dtrain_group *group = watched ? (void *)((char *)mutex - offsetof(struct dtrain_group, mutex)) : NULL;
+	dtrain_group *group = watched ? (void *)((char *)mutex - offsetof(dtrain_group, mutex)) : NULL;
 	bool taken = watched && !is_main && !group->head && !group->stopping;
 	int result = __real_pthread_mutex_unlock(mutex);
 

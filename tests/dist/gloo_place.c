@@ -49,7 +49,7 @@ static size_t make_address(const char *host, uint16_t port, uint64_t number, uin
 
 static void expect_addresses(const char *host, uint16_t port, int port_step, uint64_t number, int number_step)
 {
-	struct gloo_place *place = calloc(1, dtrain__gloo_place_size(RANKS));
+	gloo_place *place = calloc(1, dtrain__gloo_place_size(RANKS));
 	uint8_t given[GLOO_MAX_ADDRESS], got[GLOO_MAX_ADDRESS];
 
 	assert_non_null(place);
@@ -84,7 +84,7 @@ static void peers_get_the_addresses(void **state)
 
 static void other_kinds_are_refused(void **state)
 {
-	struct gloo_place *place = calloc(1, dtrain__gloo_place_size(RANKS));
+	gloo_place *place = calloc(1, dtrain__gloo_place_size(RANKS));
 	uint8_t address[GLOO_MAX_ADDRESS];
 	size_t size = make_address("192.168.0.7", 40000, 12345, address);
 
@@ -107,7 +107,7 @@ static void other_kinds_are_refused(void **state)
 static void most_ranks_fit_into_a_store(void **state)
 {
 	size_t size = dtrain__gloo_place_size(DTRAIN_MAX_RANKS);
-	struct gloo_place *place = calloc(1, size);
+	gloo_place *place = calloc(1, size);
 	dtrain_store_server *server = NULL;
 	dtrain_store *store = NULL;
 	char key[64];

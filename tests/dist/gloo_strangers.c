@@ -74,9 +74,9 @@ static void speak(int fd)
 }
 
 int __real_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				struct gloo_failure *failure);
+				gloo_failure *failure);
 int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				struct gloo_failure *failure);
+				gloo_failure *failure);
 
 /* For the test to know that the rank is there, where rank 1 never comes. */
 static void wait_for_ever(void)
@@ -133,7 +133,7 @@ static void connect_late(const uint8_t *address, size_t size)
 
 /* Connects to a port that does not answer for as long as the attempt lasts, and refuses when it is over. */
 static int connect_nowhere(gloo_group *group, int peer, in_port_t own, const uint8_t *address, size_t size,
-			   struct gloo_failure *failure)
+			   gloo_failure *failure)
 {
 	uint8_t nowhere[GLOO_MAX_ADDRESS];
 	struct sockaddr_in to;
@@ -168,7 +168,7 @@ static int connect_nowhere(gloo_group *group, int peer, in_port_t own, const uin
 
 /* Of ranks 0 and 1 one waits for the other, which does not come in the first attempt; rank 2 ends that. */
 static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				    struct gloo_failure *failure)
+				    gloo_failure *failure)
 {
 	uint8_t own[GLOO_MAX_ADDRESS];
 
@@ -199,12 +199,12 @@ static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *
 	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
 }
 
-int __real_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
-int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+int __real_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
+int __wrap_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
 
-int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
+int __wrap_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
 {
-	struct gloo_options own = *options;
+	gloo_options own = *options;
 
 	if (groups++ == 0 && strcmp(kind, "timeout") == 0)
 		own.timeout_ms = 100;
@@ -215,8 +215,7 @@ int __wrap_dtrain__gloo_create(const struct gloo_options *options, gloo_group **
 }
 
 /* The linker puts this in the place of each call in the library. */
-int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				struct gloo_failure *failure)
+int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
 {
 	struct sockaddr_storage to;
 	int fd;
@@ -239,13 +238,13 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 }
 
 int __real_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   struct gloo_failure *failure);
+				   gloo_failure *failure);
 int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   struct gloo_failure *failure);
+				   gloo_failure *failure);
 
 /* Rank 1 does not know the others' secrets, or says that it is another rank. */
 int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   struct gloo_failure *failure)
+				   gloo_failure *failure)
 {
 	bool secret = strcmp(kind, "wrong secret") == 0, rank = strcmp(kind, "wrong rank") == 0;
 	uint8_t *wrong = (uint8_t *)(uintptr_t)input;

@@ -400,19 +400,19 @@ static void failure_leaves_a_file_for_each_rank(void **state)
 
 static void progress_is_compared(void **state)
 {
-	struct group_progress ranks[4], copy;
+	group_progress ranks[4], copy;
 	char text[GROUP_PROGRESS_TEXT], message[512];
 	int code;
 
 	(void)state;
 	for (int rank = 0; rank < 4; rank++)
-		ranks[rank] = (struct group_progress){true,
-						      416,
-						      417,
-						      true,
-						      "allreduce #416 (bucket 2)",
-						      "allreduce #417 (bucket 3)",
-						      "allreduce of 8 f32"};
+		ranks[rank] = (group_progress){true,
+					       416,
+					       417,
+					       true,
+					       "allreduce #416 (bucket 2)",
+					       "allreduce #417 (bucket 3)",
+					       "allreduce of 8 f32"};
 	dtrain__progress_format(&ranks[0], -61, text);
 	assert_true(dtrain__progress_parse(text, &code, &copy));
 	assert_int_equal(code, -61);
@@ -440,7 +440,7 @@ static void progress_is_compared(void **state)
 			    "; collective #417 is allreduce of 8 f32 on ranks 1, 3 and broadcast of 8 f32 on "
 			    "rank 0; the last that all ranks that answer completed is allreduce #416 (bucket 2)");
 	/* Some are further by more than one, and nothing is called what the one that is behind lacks. */
-	ranks[0] = (struct group_progress){.known = true};
+	ranks[0] = (group_progress){.known = true};
 	message[0] = '\0';
 	dtrain__progress_compare(ranks, 4, message, sizeof(message));
 	assert_string_equal(message, "; rank 0 has not begun collective #1");

@@ -250,7 +250,7 @@ static int raw_connection(const struct fixture *f)
 /* The same past its HELLO. */
 static int raw_member(const struct fixture *f)
 {
-	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
+	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
 	uint8_t hello[STORE_HELLO_SIZE] = {0}, answer[STORE_HEADER_SIZE];
 	int fd = raw_connection(f);
 
@@ -288,7 +288,7 @@ static void garbage_drops_only_its_connection(void **state)
 {
 	struct fixture *f = *state;
 	uint8_t frame[STORE_HEADER_SIZE + 64] = {0};
-	struct store_header bad[] = {
+	store_header bad[] = {
 		{.kind = STORE_SET, .key_size = STORE_MAX_KEY + 1},
 		{.kind = STORE_SET, .key_size = UINT32_MAX, .value_size = UINT32_MAX},
 		{.kind = STORE_SET, .key_size = 1, .value_size = STORE_MAX_VALUE + 1},
@@ -309,7 +309,7 @@ static void garbage_drops_only_its_connection(void **state)
 		dtrain__store_pack(&bad[i], frame);
 		send_raw(f, frame, STORE_HEADER_SIZE);
 	}
-	dtrain__store_pack(&(struct store_header){.kind = STORE_GET, .key_size = 4}, frame);
+	dtrain__store_pack(&(store_header){.kind = STORE_GET, .key_size = 4}, frame);
 	frame[4]++; /* a version of the future */
 	send_raw(f, frame, STORE_HEADER_SIZE);
 	expect_stored(f->client, "kept", "v", 1);
@@ -324,9 +324,9 @@ static void random_bytes_never_harm(void **state)
 		uint8_t bytes[200];
 		int fd = round % 4 ? raw_member(f) : raw_connection(f);
 
-		dtrain__store_pack(&(struct store_header){.kind = (uint8_t)(1 + round % 7),
-							  .key_size = (uint32_t)(round % 40),
-							  .value_size = (uint32_t)(round % 90)},
+		dtrain__store_pack(&(store_header){.kind = (uint8_t)(1 + round % 7),
+						   .key_size = (uint32_t)(round % 40),
+						   .value_size = (uint32_t)(round % 90)},
 				   bytes);
 		for (size_t i = 0; i < sizeof(bytes); i++) {
 			seed = seed * 1664525 + 1013904223;

@@ -131,9 +131,9 @@ static bool send_bytes(int fd, const void *data, size_t size)
 	return true;
 }
 
-static bool send_header(int fd, enum store_kind kind, size_t key_size, size_t value_size)
+static bool send_header(int fd, store_kind kind, size_t key_size, size_t value_size)
 {
-	struct store_header header = {
+	store_header header = {
 		.kind = (uint8_t)kind, .key_size = (uint32_t)key_size, .value_size = (uint32_t)value_size};
 	uint8_t bytes[STORE_HEADER_SIZE];
 
@@ -144,7 +144,7 @@ static bool send_header(int fd, enum store_kind kind, size_t key_size, size_t va
 /* The status of a reply, or 1: the connection has ended. */
 static int receive_status(int fd, size_t *value_size)
 {
-	struct store_header header;
+	store_header header;
 	uint8_t bytes[STORE_HEADER_SIZE];
 	ssize_t got = recv(fd, bytes, sizeof(bytes), MSG_WAITALL);
 
@@ -392,7 +392,7 @@ static void idle_strangers_are_ended(void **state)
 {
 	struct fixture *f = *state;
 	int slow = stranger(f), quiet = stranger(f), halfway = stranger(f), waiting = member(f);
-	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
+	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
 	uint8_t hello[STORE_HEADER_SIZE];
 
 	dtrain__store_pack(&header, hello);
@@ -450,8 +450,8 @@ static void frames_that_stand_still_are_ended(void **state)
 static void keys_are_counted(void **state)
 {
 	/* Of two tables that have nearly as many as there may be. */
-	struct store_memory memory = {.keys = STORE_MAX_KEYS - 1};
-	struct store_table table = {.memory = &memory}, other = {.memory = &memory};
+	store_memory memory = {.keys = STORE_MAX_KEYS - 1};
+	store_table table = {.memory = &memory}, other = {.memory = &memory};
 
 	(void)state;
 	assert_int_equal(dtrain__store_table_set(&table, "a", 1, "v", 1), BETON_OK);

@@ -652,10 +652,10 @@ static void shared_device_is_refused(void **state)
 
 static void only_the_same_device_is_refused(void **state)
 {
-	struct device_place places[40] = {{"machine", "gpu-1", "node1", "H200"},
-					  {"machine", "gpu-2", "node1", "H200"},
-					  {"another", "gpu-1", "node2", "H200"},
-					  {"machine", "gpu-2", "node1", "H200"}};
+	device_place places[40] = {{"machine", "gpu-1", "node1", "H200"},
+				   {"machine", "gpu-2", "node1", "H200"},
+				   {"another", "gpu-1", "node2", "H200"},
+				   {"machine", "gpu-2", "node1", "H200"}};
 
 	(void)state;
 	assert_int_equal(dtrain__check_devices("g", places, 3, &err), BETON_OK);

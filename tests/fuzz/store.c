@@ -15,9 +15,9 @@ enum { SESSIONS = 4, MOST_MEMBERS = 3 };
 static const uint8_t token[STORE_TOKEN_SIZE] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 struct store {
-	struct store_content content;
-	struct store_session sessions[SESSIONS];
-	struct store_header reply[SESSIONS]; /* of the answer that is being read */
+	store_content content;
+	store_session sessions[SESSIONS];
+	store_header reply[SESSIONS]; /* of the answer that is being read */
 	uint8_t head[SESSIONS][STORE_HEADER_SIZE];
 	size_t received[SESSIONS];
 };
@@ -34,7 +34,7 @@ static uint8_t next(struct input *input)
 static void begin_anew(struct store *store, int number, bool carry_out)
 {
 	dtrain__store_session_close(&store->content, &store->sessions[number], carry_out);
-	store->sessions[number] = (struct store_session){0};
+	store->sessions[number] = (store_session){0};
 	store->received[number] = 0;
 }
 
@@ -54,7 +54,7 @@ static void check_answer(struct store *store, int number, const uint8_t *bytes, 
 
 static void drain(struct store *store, int number, size_t most)
 {
-	struct store_session *session = &store->sessions[number];
+	store_session *session = &store->sessions[number];
 	struct iovec parts[2];
 	int count;
 
@@ -79,7 +79,7 @@ static void drain(struct store *store, int number, size_t most)
 
 static void send_bytes(struct store *store, int number, const uint8_t *bytes, size_t size)
 {
-	struct store_session *session = &store->sessions[number];
+	store_session *session = &store->sessions[number];
 
 	while (size) {
 		size_t wanted = dtrain__store_session_wanted(session), part = wanted < size ? wanted : size;
@@ -103,7 +103,7 @@ static void send_bytes(struct store *store, int number, const uint8_t *bytes, si
 
 static void send_hello(struct store *store, int number)
 {
-	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
+	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
 	uint8_t bytes[STORE_HELLO_SIZE];
 
 	dtrain__store_pack(&header, bytes);
@@ -115,7 +115,7 @@ static void send_hello(struct store *store, int number)
 static void send_frame(struct store *store, int number, struct input *input)
 {
 	uint8_t bytes[STORE_HEADER_SIZE + 4 + 255];
-	struct store_header header = {.kind = (uint8_t)(1 + next(input) % 7), .key_size = 1 + next(input) % 3};
+	store_header header = {.kind = (uint8_t)(1 + next(input) % 7), .key_size = 1 + next(input) % 3};
 	uint8_t key = next(input), size = next(input);
 
 	header.value_size = header.kind == STORE_ADD                                ? 8

@@ -24,9 +24,9 @@ int statvfs(const char *path, struct statvfs *out)
 	return 0;
 }
 
-static void expect_shared(enum link_state state, const char *what, const char *fix)
+static void expect_shared(link_state state, const char *what, const char *fix)
 {
-	struct link_findings found;
+	link_findings found;
 
 	link_find("/nowhere", &found);
 	for (int i = 0; i < found.count; i++) {

@@ -35,18 +35,18 @@
 #define INTRODUCTION_TAG UINT32_MAX
 
 /* What a rank says to a peer. */
-struct introduction {
+typedef struct introduction {
 	uint8_t secret[GLOO_SECRET_SIZE]; /* the peer's */
 	uint32_t rank;
-};
+} introduction;
 
-struct attempt {
-	const struct group_member *member;
+typedef struct join_attempt {
+	const group_membership *member;
 	uint64_t deadline;
 	int number;
 	gloo_group *group;
-	struct gloo_place *mine;
-	struct introduction *say, *heard; /* to and from each rank */
+	gloo_place *mine;
+	introduction *say, *heard; /* to and from each rank */
 	int will;
 	pthread_t watcher;
 	char *verdict;       /* the watcher's, until it has been joined */
@@ -54,13 +54,12 @@ struct attempt {
 	beton_error failure; /* if it did not */
 	int over_fd;         /* can be read when it is over, and not well */
 	atomic_bool outside; /* this thread is not in Gloo, and will not be */
-};
+} join_attempt;
 
 /* And not well. */
-static bool is_over(const struct attempt *attempt)
+static bool is_over(const join_attempt *attempt)
 {
 	struct pollfd over = {.fd = attempt->over_fd, .events = POLLIN};
-
 	return poll(&over, 1, 0) > 0;
 }
 
@@ -70,19 +69,17 @@ static int fail_memory(beton_error *err)
 }
 
 /* NULL: out of memory. */
-static char *make_key(const struct attempt *attempt, const char *what, int rank)
+static char *make_key(const join_attempt *attempt, const char *what, int rank)
 {
 	const char *name = attempt->member->name;
-
 	return rank >= 0 ? bt_format("%s/gloo/%d/%s/%d", name, attempt->number, what, rank)
 			 : bt_format("%s/gloo/%d/%s", name, attempt->number, what);
 }
 
-static int set_verdict(const struct attempt *attempt, const char *text, beton_error *err)
+static int set_verdict(const join_attempt *attempt, const char *text, beton_error *err)
 {
 	char *key = make_key(attempt, "verdict", -1);
 	int status = key ? dtrain_store_set(attempt->member->store, key, text, strlen(text), err) : fail_memory(err);
-
 	free(key);
 	return status;
 }
@@ -91,17 +88,16 @@ static int set_verdict(const struct attempt *attempt, const char *text, beton_er
  */
 static void *watch_main(void *argument)
 {
-	struct attempt *attempt = argument;
+	join_attempt *attempt = argument;
 	char *key = make_key(attempt, "verdict", -1);
 	void *text = NULL;
 	size_t size;
-
 	attempt->status = key ? dtrain_store_get(attempt->member->store, key, dtrain__remaining_ms(attempt->deadline),
 						 &text, &size, &attempt->failure)
 			      : fail_memory(&attempt->failure);
 	attempt->verdict = text;
 	free(key);
-	if (!attempt->status && strcmp(text, JOINED) == 0)
+	if (attempt->status == BETON_OK && strcmp(text, JOINED) == 0)
 		return NULL;
 	eventfd_write(attempt->over_fd, 1); /* the first: that cannot fail */
 	while (!atomic_load(&attempt->outside)) {
@@ -111,22 +107,21 @@ static void *watch_main(void *argument)
 	return NULL;
 }
 
-static int publish(struct attempt *attempt, beton_error *err)
+static int publish(join_attempt *attempt, beton_error *err)
 {
-	const struct group_member *member = attempt->member;
+	const group_membership *member = attempt->member;
 	char *key = make_key(attempt, "at", member->rank);
 	int status = key ? BETON_OK : fail_memory(err);
-	uint8_t address[GLOO_MAX_ADDRESS];
-
-	if (!status && getrandom(attempt->mine->secret, GLOO_SECRET_SIZE, 0) != GLOO_SECRET_SIZE)
+	if (status == BETON_OK && getrandom(attempt->mine->secret, GLOO_SECRET_SIZE, 0) != GLOO_SECRET_SIZE)
 		status = bt_fail_errno(err, errno, "gloo: getrandom");
-	for (int peer = 0; peer < member->size && !status; peer++) {
+	uint8_t address[GLOO_MAX_ADDRESS];
+	for (int peer = 0; peer < member->size && status == BETON_OK; peer++) {
 		if (peer != member->rank &&
 		    !dtrain__gloo_place_add(attempt->mine, peer, address,
 					    dtrain__gloo_listens_at(attempt->group, peer, address)))
 			status = bt_fail(err, BETON_UNSUPPORTED, "gloo: an unknown kind of address");
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status =
 			dtrain_store_set(member->store, key, attempt->mine, dtrain__gloo_place_size(member->size), err);
 	free(key);
@@ -134,28 +129,26 @@ static int publish(struct attempt *attempt, beton_error *err)
 }
 
 /* The attempt is over: nobody reads it any more, and the next one needs the room. */
-static void forget_place(const struct attempt *attempt)
+static void forget_place(const join_attempt *attempt)
 {
 	char *key = make_key(attempt, "at", attempt->member->rank);
-
 	if (key)
 		dtrain_store_set(attempt->member->store, key, NULL, 0, NULL);
 	free(key);
 }
 
 /* What the peer has published, unless the attempt is over before that. */
-static int get_place(const struct attempt *attempt, int peer, struct gloo_place **out, beton_error *err)
+static int get_place(const join_attempt *attempt, int peer, gloo_place **out, beton_error *err)
 {
-	const struct group_member *member = attempt->member;
+	const group_membership *member = attempt->member;
 	char *key = make_key(attempt, "at", peer);
 	void *value = NULL;
 	size_t size = 0;
 	int status = key ? dtrain__store_get_until(member->store, key, dtrain__remaining_ms(attempt->deadline),
 						   attempt->over_fd, &value, &size, err)
 			 : fail_memory(err);
-
 	free(key);
-	if (!status && size != dtrain__gloo_place_size(member->size)) {
+	if (status == BETON_OK && size != dtrain__gloo_place_size(member->size)) {
 		status = size ? bt_fail(err, BETON_MISMATCH,
 					"gloo: rank %d tells where it is in %zu bytes: another version?", peer, size)
 			      : bt_fail(err, BETON_PEER_LOST, "rank %d has given up the attempt", peer);
@@ -166,40 +159,36 @@ static int get_place(const struct attempt *attempt, int peer, struct gloo_place 
 	return status;
 }
 
-static int connect_peer(struct attempt *attempt, int peer, beton_error *err)
+static int connect_peer(join_attempt *attempt, int peer, beton_error *err)
 {
-	struct introduction *say = &attempt->say[peer];
-	struct gloo_failure failure = {0};
-	uint8_t address[GLOO_MAX_ADDRESS];
-	struct gloo_place *place = NULL;
+	introduction *say = &attempt->say[peer];
+	gloo_failure failure = {0};
+	gloo_place *place = NULL;
 	int status = get_place(attempt, peer, &place, err);
-	size_t size;
-
-	if (status)
+	if (status != BETON_OK)
 		return status;
-	size = dtrain__gloo_place_address(place, attempt->member->rank, address);
+	uint8_t address[GLOO_MAX_ADDRESS];
+	size_t size = dtrain__gloo_place_address(place, attempt->member->rank, address);
 	memcpy(say->secret, place->secret, GLOO_SECRET_SIZE);
 	say->rank = (uint32_t)attempt->member->rank;
 	free(place);
 	if (!size)
 		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d tells an unknown kind of address", peer);
-	if (dtrain__gloo_connect(attempt->group, peer, address, size, &failure))
+	if (dtrain__gloo_connect(attempt->group, peer, address, size, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	return BETON_OK;
 }
 
 /* Who is connected, and does not know what only ranks can read in the store, is none. */
-static int introduce(struct attempt *attempt, beton_error *err)
+static int introduce(join_attempt *attempt, beton_error *err)
 {
-	const struct group_member *member = attempt->member;
-	struct gloo_failure failure = {0};
-
+	const group_membership *member = attempt->member;
+	gloo_failure failure = {0};
 	if (dtrain__gloo_all_to_all(attempt->group, attempt->heard, attempt->say, sizeof(*attempt->say),
-				    INTRODUCTION_TAG, &failure))
+				    INTRODUCTION_TAG, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	for (int peer = 0; peer < member->size; peer++) {
-		const struct introduction *heard = &attempt->heard[peer];
-
+		const introduction *heard = &attempt->heard[peer];
 		if (peer != member->rank && (memcmp(heard->secret, attempt->mine->secret, GLOO_SECRET_SIZE) != 0 ||
 					     heard->rank != (uint32_t)peer))
 			return bt_fail(err, BETON_PEER_LOST, "a stranger is connected in the place of rank %d", peer);
@@ -207,37 +196,34 @@ static int introduce(struct attempt *attempt, beton_error *err)
 	return BETON_OK;
 }
 
-static int connect_all(struct attempt *attempt, beton_error *err)
+static int connect_all(join_attempt *attempt, beton_error *err)
 {
-	const struct group_member *member = attempt->member;
+	const group_membership *member = attempt->member;
 	char *key = make_key(attempt, "joined", -1);
 	int64_t joined = 0;
 	int status = key ? publish(attempt, err) : fail_memory(err);
-
-	for (int peer = 0; peer < member->size && !status; peer++) {
+	for (int peer = 0; peer < member->size && status == BETON_OK; peer++) {
 		if (peer != member->rank)
 			status = connect_peer(attempt, peer, err);
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = introduce(attempt, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain_store_add(member->store, key, 1, &joined, err);
-	if (!status && joined == member->size)
+	if (status == BETON_OK && joined == member->size)
 		status = set_verdict(attempt, JOINED, err);
 	free(key);
 	return status;
 }
 
 /* Connections that fail may do better on other ports; what this rank lacks it would lack again. */
-static void tell_failure(struct attempt *attempt, int status, const beton_error *err)
+static void tell_failure(join_attempt *attempt, int status, const beton_error *err)
 {
 	bool again = status == BETON_PEER_LOST || status == BETON_SYSTEM || status == BETON_TIMEOUT;
 	char *text = bt_format("%srank %d: %s", again ? FAILED : LOST, attempt->member->rank, err->message);
-
 	char *key = make_key(attempt, "verdict", -1);
 	void *verdict = NULL;
 	size_t size;
-
 	/* The first verdict holds, also where this rank has not seen it yet and fails because of it. Where nothing can
 	 * be told, the others find out at their deadline. */
 	if (text && key && !is_over(attempt) &&
@@ -248,42 +234,41 @@ static void tell_failure(struct attempt *attempt, int status, const beton_error 
 	free(text);
 }
 
-static int begin(struct attempt *attempt, beton_error *err)
+static int begin(join_attempt *attempt, beton_error *err)
 {
-	const struct group_member *member = attempt->member;
+	const group_membership *member = attempt->member;
 	size_t size = (size_t)member->size;
 	char *key = make_key(attempt, "verdict", -1);
 	char *will = bt_format(LOST "rank %d: it is gone", member->rank);
 	int status = key && will ? dtrain__store_leave_will(member->store, key, will, &attempt->will, err)
 				 : fail_memory(err);
-	struct gloo_options options = {
+	gloo_options options = {
 		.host = member->host, .rank = member->rank, .size = member->size, .timeout_ms = member->timeout_ms};
-	struct gloo_failure failure = {0};
-	sigset_t before;
-	int number;
-
+	gloo_failure failure = {0};
 	free(key);
 	free(will);
 	attempt->mine = calloc(1, dtrain__gloo_place_size(member->size));
 	attempt->say = calloc(size, sizeof(*attempt->say));
 	attempt->heard = calloc(size, sizeof(*attempt->heard));
-	if (!status && !(attempt->mine && attempt->say && attempt->heard))
+	if (status == BETON_OK && !(attempt->mine && attempt->say && attempt->heard))
 		status = fail_memory(err);
 	attempt->over_fd = eventfd(0, EFD_CLOEXEC);
-	if (!status && attempt->over_fd < 0)
+	if (status == BETON_OK && attempt->over_fd < 0)
 		status = bt_fail_errno(err, errno, "gloo: eventfd");
+	sigset_t before;
 	/* Gloo starts a thread as well. */
 	bt_block_signals(&before);
-	if (!status && dtrain__gloo_create(&options, &attempt->group, &failure))
+	if (status == BETON_OK && dtrain__gloo_create(&options, &attempt->group, &failure) != BETON_OK)
 		status = bt_fail(err, failure.code == BETON_NO_MEMORY ? BETON_NO_MEMORY : BETON_UNSUPPORTED,
 				 "gloo cannot listen on %s: %s", member->host, failure.message);
-	if (!status && (number = pthread_create(&attempt->watcher, NULL, watch_main, attempt)))
+	int number;
+	if (status == BETON_OK && (number = pthread_create(&attempt->watcher, NULL, watch_main, attempt)))
 		status = bt_fail_errno(err, number, "gloo: cannot start a thread");
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
 
-static void end(struct attempt *attempt)
+static void end(join_attempt *attempt)
 {
 	free(attempt->mine);
 	free(attempt->say);
@@ -294,15 +279,14 @@ static void end(struct attempt *attempt)
 		close(attempt->will);
 }
 
-static int judge(struct attempt *attempt, bool *again, beton_error *err)
+static int judge(join_attempt *attempt, bool *again, beton_error *err)
 {
 	const char *verdict = attempt->verdict;
-
 	*again = false;
 	if (attempt->status == BETON_TIMEOUT)
 		return bt_fail(err, BETON_TIMEOUT, "not all ranks were connected within %d ms",
 			       attempt->member->join_timeout_ms);
-	if (attempt->status) {
+	if (attempt->status != BETON_OK) {
 		if (err)
 			*err = attempt->failure;
 		return attempt->status;
@@ -314,18 +298,17 @@ static int judge(struct attempt *attempt, bool *again, beton_error *err)
 }
 
 /* *group: what there is of it, also where it failed. */
-static int try_once(const struct group_member *member, int number, uint64_t deadline, gloo_group **group, bool *again,
+static int try_once(const group_membership *member, int number, uint64_t deadline, gloo_group **group, bool *again,
 		    beton_error *err)
 {
-	struct attempt attempt = {.member = member, .deadline = deadline, .number = number, .will = -1, .over_fd = -1};
+	join_attempt attempt = {.member = member, .deadline = deadline, .number = number, .will = -1, .over_fd = -1};
 	beton_error own = {0};
 	int status = begin(&attempt, &own);
-	bool watched = !status;
-
+	bool watched = status == BETON_OK;
 	*again = false;
-	if (!status)
+	if (status == BETON_OK)
 		status = connect_all(&attempt, &own);
-	if (status)
+	if (status != BETON_OK)
 		tell_failure(&attempt, status, &own);
 	atomic_store(&attempt.outside, true);
 	if (watched) {
@@ -335,30 +318,29 @@ static int try_once(const struct group_member *member, int number, uint64_t dead
 	} else if (err) {
 		*err = own;
 	}
-	if (!status || *again)
+	if (status == BETON_OK || *again)
 		forget_place(&attempt);
 	*group = attempt.group;
 	end(&attempt);
 	return status;
 }
 
-int dtrain__gloo_join(const struct group_member *member, gloo_group **out, char **note, beton_error *err)
+int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **note, beton_error *err)
 {
 	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
 	gloo_group *groups[ATTEMPTS] = {0};
 	beton_error first = {0}, last = {0};
-	int status, number = 0;
-	bool again;
-
 	*out = NULL;
 	*note = NULL;
-	while ((status = try_once(member, number, deadline, &groups[number], &again, &last)) && again) {
+	int status, number = 0;
+	bool again;
+	while ((status = try_once(member, number, deadline, &groups[number], &again, &last)) != BETON_OK && again) {
 		if (number == 0)
 			first = last;
 		if (++number == ATTEMPTS)
 			break;
 	}
-	if (!status) {
+	if (status == BETON_OK) {
 		*out = groups[number];
 		groups[number] = NULL;
 		if (number)

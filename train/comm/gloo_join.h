@@ -11,6 +11,6 @@
 /* Collective. Returns when all ranks are connected, and each of them knows it. Gloo takes whoever connects to a port of
  * its own: where a stranger did, all ranks try again on new ports, a few times. *note: NULL, or what happened in
  * between, which the caller frees. Errors: TIMEOUT, PEER_LOST, MISMATCH, SYSTEM, NO_MEMORY. */
-int dtrain__gloo_join(const struct group_member *member, gloo_group **out, char **note, beton_error *err);
+int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **note, beton_error *err);
 
 #endif

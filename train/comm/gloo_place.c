@@ -9,32 +9,31 @@
 
 #include "store_session.h"
 
-#define MOST_BYTES (sizeof(struct gloo_place) + sizeof(uint16_t) * DTRAIN_MAX_RANKS)
+#define MOST_BYTES (sizeof(gloo_place) + sizeof(uint16_t) * DTRAIN_MAX_RANKS)
 
 /* All ranks publish at once, and a store that has room for the frames that arrive has room for the values. */
 _Static_assert(DTRAIN_MAX_RANKS *MOST_BYTES <= STORE_MAX_INPUT && STORE_MAX_INPUT <= STORE_MAX_BYTES / 2,
 	       "the store has room for the places of all ranks");
 
 /* As Gloo has it. */
-struct address {
+typedef struct gloo_address {
 	struct sockaddr_storage socket;
 	uint64_t number;
-};
+} gloo_address;
 
-_Static_assert(sizeof(struct address) <= GLOO_MAX_ADDRESS, "an address fits");
+_Static_assert(sizeof(gloo_address) <= GLOO_MAX_ADDRESS, "an address fits");
 
 size_t dtrain__gloo_place_size(int ranks)
 {
-	return sizeof(struct gloo_place) + sizeof(uint16_t) * (size_t)ranks;
+	return sizeof(gloo_place) + sizeof(uint16_t) * (size_t)ranks;
 }
 
-bool dtrain__gloo_place_add(struct gloo_place *place, int peer, const uint8_t *bytes, size_t size)
+bool dtrain__gloo_place_add(gloo_place *place, int peer, const uint8_t *bytes, size_t size)
 {
-	struct address address;
+	gloo_address address;
 	const struct sockaddr_in *in = (const struct sockaddr_in *)&address.socket;
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&address.socket;
-	struct gloo_place one = {0};
-
+	gloo_place one = {0};
 	if (size != sizeof(address))
 		return false;
 	memcpy(&address, bytes, sizeof(address));
@@ -56,12 +55,11 @@ bool dtrain__gloo_place_add(struct gloo_place *place, int peer, const uint8_t *b
 	return memcmp(place, &one, sizeof(one)) == 0;
 }
 
-size_t dtrain__gloo_place_address(const struct gloo_place *place, int rank, uint8_t bytes[GLOO_MAX_ADDRESS])
+size_t dtrain__gloo_place_address(const gloo_place *place, int rank, uint8_t bytes[GLOO_MAX_ADDRESS])
 {
-	struct address address = {.socket.ss_family = place->family};
+	gloo_address address = {.socket.ss_family = place->family};
 	struct sockaddr_in *in = (struct sockaddr_in *)&address.socket;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address.socket;
-
 	address.number = place->number == GLOO_NO_NUMBER ? GLOO_NO_NUMBER : place->number + (uint64_t)rank;
 	if (place->family == AF_INET) {
 		memcpy(&in->sin_addr, place->host, sizeof(in->sin_addr));

@@ -260,7 +260,7 @@ std::string strip_place(const std::string &message)
 	return message[0] == '[' && end != std::string::npos && file < end ? message.substr(end + 2) : message;
 }
 
-int fail(struct gloo_failure *failure, int code, const char *what)
+int fail(gloo_failure *failure, int code, const char *what)
 {
 	std::string message = what;
 
@@ -269,7 +269,7 @@ int fail(struct gloo_failure *failure, int code, const char *what)
 	return code;
 }
 
-template <typename Function> int guarded(struct gloo_failure *failure, Function function)
+template <typename Function> int guarded(gloo_failure *failure, Function function)
 {
 	failure->code = BETON_OK;
 	failure->message[0] = '\0';
@@ -321,7 +321,7 @@ bool operator<(bfloat16 a, bfloat16 b)
 
 using Reduce = void (*)(void *, const void *, const void *, size_t);
 
-template <typename T> Reduce reduce_function(enum gloo_reduction reduction)
+template <typename T> Reduce reduce_function(gloo_reduction reduction)
 {
 	switch (reduction) {
 	case GLOO_MAX:
@@ -346,7 +346,7 @@ template <typename Options> void set_common(Options &options, const gloo_group *
 constexpr size_t cube_bytes = 4 << 20;
 
 template <typename T>
-void allreduce(gloo_group *group, void *data, size_t count, enum gloo_reduction reduction, uint32_t tag)
+void allreduce(gloo_group *group, void *data, size_t count, gloo_reduction reduction, uint32_t tag)
 {
 	gloo::AllreduceOptions options(group->context);
 
@@ -359,7 +359,7 @@ void allreduce(gloo_group *group, void *data, size_t count, enum gloo_reduction 
 }
 
 template <typename T>
-void reduce(gloo_group *group, void *data, size_t count, enum gloo_reduction reduction, int root, uint32_t tag)
+void reduce(gloo_group *group, void *data, size_t count, gloo_reduction reduction, int root, uint32_t tag)
 {
 	gloo::ReduceOptions options(group->context);
 
@@ -387,7 +387,7 @@ std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, si
 
 } // namespace
 
-int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure)
+int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
 {
 	*out = nullptr;
 	return guarded(failure, [&] {
@@ -405,7 +405,7 @@ int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, st
 
 size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
 {
-	struct gloo_failure ignored;
+	gloo_failure ignored;
 	size_t size = 0;
 
 	guarded(&ignored, [&] {
@@ -419,7 +419,7 @@ size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO
 	return size;
 }
 
-int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, struct gloo_failure *failure)
+int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto &pair = group->context->getPair(peer);
@@ -440,7 +440,7 @@ int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, si
 
 void dtrain__gloo_abort(gloo_group *group)
 {
-	struct gloo_failure ignored;
+	gloo_failure ignored;
 
 	if (!pairs_listen && !group->connector.abort())
 		return;
@@ -456,7 +456,7 @@ void dtrain__gloo_abort(gloo_group *group)
 
 void dtrain__gloo_close(gloo_group *group)
 {
-	struct gloo_failure ignored;
+	gloo_failure ignored;
 
 	guarded(&ignored, [&] {
 		group->connector.close([&] { group->context.reset(); });
@@ -464,8 +464,8 @@ void dtrain__gloo_close(gloo_group *group)
 	});
 }
 
-int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,
-			   enum gloo_reduction reduction, uint32_t tag, struct gloo_failure *failure)
+int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction,
+			   uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		switch (type) {
@@ -485,8 +485,8 @@ int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum glo
 	});
 }
 
-int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_type type, enum gloo_reduction reduction,
-			int root, uint32_t tag, struct gloo_failure *failure)
+int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
+			uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		switch (type) {
@@ -507,7 +507,7 @@ int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_t
 }
 
 int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    struct gloo_failure *failure)
+			    gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::AllgatherOptions options(group->context);
@@ -519,8 +519,7 @@ int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, 
 	});
 }
 
-int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag,
-			   struct gloo_failure *failure)
+int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::BroadcastOptions options(group->context);
@@ -533,7 +532,7 @@ int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root,
 }
 
 int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			struct gloo_failure *failure)
+			gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::GatherOptions options(group->context);
@@ -548,7 +547,7 @@ int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size
 }
 
 int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			 struct gloo_failure *failure)
+			 gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::ScatterOptions options(group->context);
@@ -568,7 +567,7 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 }
 
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    struct gloo_failure *failure)
+			    gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::AlltoallOptions options(group->context);
@@ -582,7 +581,7 @@ int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, 
 }
 
 int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      struct gloo_failure *failure)
+		      gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto message = begin_message(group, bytes(data), size, true);
@@ -593,7 +592,7 @@ int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer
 }
 
 int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      struct gloo_failure *failure)
+		      gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto message = begin_message(group, bytes(data), size, false);
@@ -603,7 +602,7 @@ int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint
 	});
 }
 
-int dtrain__gloo_message_wait(gloo_message *message, struct gloo_failure *failure)
+int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		/* What is late by now is given a moment, or it would be late where it had long arrived. */
@@ -620,12 +619,12 @@ int dtrain__gloo_message_wait(gloo_message *message, struct gloo_failure *failur
 
 void dtrain__gloo_message_free(gloo_message *message)
 {
-	struct gloo_failure ignored;
+	gloo_failure ignored;
 
 	guarded(&ignored, [&] { delete message; });
 }
 
-int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure)
+int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::BarrierOptions options(group->context);

@@ -12,23 +12,23 @@
 extern "C" {
 #endif
 
-struct gloo_failure {
+typedef struct gloo_failure {
 	int code; /* beton_status */
 	char message[256];
-};
+} gloo_failure;
 
-struct gloo_options {
+typedef struct gloo_options {
 	const char *host; /* numeric address of this machine */
 	int rank;
 	int size;
 	int timeout_ms; /* of an operation; to be connected to a peer takes up to five times as long */
-};
+} gloo_options;
 
 /* Of any Gloo: a sockaddr_storage and a number, of the pair in newer ones, -1 in others. */
 #define GLOO_MAX_ADDRESS 256
 
-enum gloo_type { GLOO_F32, GLOO_F64, GLOO_F16, GLOO_BF16, GLOO_I64, GLOO_U8 };
-enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN, GLOO_PRODUCT };
+typedef enum gloo_type { GLOO_F32, GLOO_F64, GLOO_F16, GLOO_BF16, GLOO_I64, GLOO_U8 } gloo_type;
+typedef enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN, GLOO_PRODUCT } gloo_reduction;
 
 typedef struct gloo_group gloo_group;
 typedef struct gloo_message gloo_message;
@@ -37,39 +37,37 @@ typedef struct gloo_message gloo_message;
  * abort and close only. Sizes are bytes, of one rank's part; tags differ between collectives. Messages with the same
  * tag from one rank to another keep their order. */
 /* A group that listens for its peers, and is connected to none. */
-int dtrain__gloo_create(const struct gloo_options *options, gloo_group **out, struct gloo_failure *failure);
+int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
 /* Where the peer reaches this rank: the number of bytes of the address; 0: it is too long. */
 size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS]);
 /* Returns when somebody is connected in the peer's place: Gloo does not ask who it is. */
-int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-			 struct gloo_failure *failure);
+int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure);
 /* From any thread. It ends the waits of the moment; a thread that is in dtrain__gloo_connect leaves that at its own
  * time, so repeat the call until that is so. */
 void dtrain__gloo_abort(gloo_group *group);
 void dtrain__gloo_close(gloo_group *group);
 
-int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, enum gloo_type type,
-			   enum gloo_reduction reduction, uint32_t tag, struct gloo_failure *failure);
-int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, enum gloo_type type, enum gloo_reduction reduction,
-			int root, uint32_t tag, struct gloo_failure *failure);
+int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction,
+			   uint32_t tag, gloo_failure *failure);
+int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
+			uint32_t tag, gloo_failure *failure);
 int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    struct gloo_failure *failure);
-int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag,
-			   struct gloo_failure *failure);
+			    gloo_failure *failure);
+int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag, gloo_failure *failure);
 int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			struct gloo_failure *failure);
+			gloo_failure *failure);
 int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			 struct gloo_failure *failure);
+			 gloo_failure *failure);
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    struct gloo_failure *failure);
+			    gloo_failure *failure);
 /* Begin a message, which is waited for and freed by any thread: wait does not free it. */
 int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      struct gloo_failure *failure);
+		      gloo_failure *failure);
 int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      struct gloo_failure *failure);
-int dtrain__gloo_message_wait(gloo_message *message, struct gloo_failure *failure);
+		      gloo_failure *failure);
+int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure);
 void dtrain__gloo_message_free(gloo_message *message);
-int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, struct gloo_failure *failure);
+int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, gloo_failure *failure);
 
 #ifdef __cplusplus
 }

@@ -37,10 +37,9 @@ const char *dtrain__group_op_name(dtrain_group_op op)
 	return op_names[op];
 }
 
-void dtrain__work_describe(const struct dtrain_work *work, char *text, size_t size)
+void dtrain__work_describe(const dtrain_work *work, char *text, size_t size)
 {
 	const char *op = dtrain__group_op_name(work->op);
-
 	if (work->count != 1)
 		snprintf(text, size, "batch of %d", work->count);
 	else
@@ -71,7 +70,6 @@ static int check_options(dtrain_store *store, int rank, int world_size, const dt
 static const dtrain_group_backend *find_module_backend(const dtrain_device_api *api)
 {
 	const dtrain_module *module;
-
 	for (int i = 0; api && (module = dtrain__module_at(i)); i++)
 		if (module->device == api)
 			return module->group;
@@ -81,59 +79,54 @@ static const dtrain_group_backend *find_module_backend(const dtrain_device_api *
 static int join_with_thread(dtrain_group *group, const char *backend, beton_error *err)
 {
 	int status;
-
 	if (group->member.size == 1) {
 		group->backend = &dtrain__group_local;
 		status = dtrain__group_use_device(group, group->device, err);
-		return status ? status : group->backend->connect(&group->member, &group->state, err);
+		return status == BETON_OK ? group->backend->connect(&group->member, &group->state, err) : status;
 	}
 	group->backend = dtrain__group_backend_find(backend);
 	if (!group->backend)
 		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": this build has no backend \"%s\"%s", group->name,
 			       backend ? backend : "gloo", group->device ? " for this device" : "");
 	status = dtrain__group_use_device(group, group->device, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__group_meet(&group->member, group->backend->name, &group->will, err);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	status = group->backend->connect(&group->member, &group->state, err);
-	if (status) {
+	if (status != BETON_OK) {
 		bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
 		group->backend = NULL;
 	}
 	return status;
 }
 
-static int join(dtrain_group *group, const dtrain_group_options *options, const struct group_origin *origin,
-		beton_error *err)
+static int join(dtrain_group *group, const dtrain_group_options *options, const group_origin *origin, beton_error *err)
 {
 	const dtrain_group_backend *streams = find_module_backend(group->api);
 	dtrain_device_caps caps = {0};
-	int status;
-
 	if (group->api)
 		group->api->caps(group->device, &caps);
 	if (group->member.size == 1 && group->api && !caps.host_memory)
-		return dtrain__group_connect_streams(group, streams, &(struct group_origin){0}, true, err);
+		return dtrain__group_connect_streams(group, streams, &(group_origin){0}, true, err);
+	int status;
 	if (group->member.size == 1 || !streams || (options->backend && strcmp(options->backend, streams->name) != 0)) {
 		status = join_with_thread(group, options->backend, err);
-		return status ? status : dtrain__group_start_thread(group, err);
+		return status == BETON_OK ? dtrain__group_start_thread(group, err) : status;
 	}
 	status = dtrain__group_meet(&group->member, streams->name, &group->will, err);
-	return status ? status : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
+	return status != BETON_OK ? status
+				  : dtrain__group_connect_streams(group, streams, origin, options->share_device, err);
 }
 
 int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
-				const struct group_origin *origin, dtrain_group **out, beton_error *err)
+				const group_origin *origin, dtrain_group **out, beton_error *err)
 {
-	dtrain_group *group;
-	int status;
-
 	*out = NULL;
-	status = check_options(store, rank, world_size, options, err);
-	if (status)
+	int status = check_options(store, rank, world_size, options, err);
+	if (status != BETON_OK)
 		return status;
-	group = calloc(1, sizeof(*group));
+	dtrain_group *group = calloc(1, sizeof(*group));
 	if (!group)
 		return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 	pthread_mutex_init(&group->mutex, NULL);
@@ -144,21 +137,21 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 	group->will = -1;
 	group->name = strdup(options->name ? options->name : "world");
 	group->interface = options->interface ? strdup(options->interface) : NULL;
-	group->member = (struct group_member){store,
-					      group->name,
-					      group->interface,
-					      rank,
-					      world_size,
-					      options->timeout_ms,
-					      options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
-					      ""};
+	group->member = (group_membership){store,
+					   group->name,
+					   group->interface,
+					   rank,
+					   world_size,
+					   options->timeout_ms,
+					   options->join_timeout_ms ? options->join_timeout_ms : options->timeout_ms,
+					   ""};
 	group->history = dtrain__history_create();
 	if (!dtrain__sequence_init(&group->sequence, world_size) || !group->history || !group->name ||
 	    (options->interface && !group->interface))
 		status = bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
-	if (!status)
+	if (status == BETON_OK)
 		status = join(group, options, origin, err);
-	if (status) {
+	if (status != BETON_OK) {
 		dtrain_group_destroy(&group);
 		return status;
 	}
@@ -169,25 +162,21 @@ int dtrain__group_create_within(dtrain_store *store, int rank, int world_size, c
 int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *given,
 			dtrain_group **out, beton_error *err)
 {
-	dtrain_group_options options;
-	int status;
-
 	*out = NULL;
+	dtrain_group_options options;
 	dtrain_group_options_init(&options);
-	status = given ? bt_sized_take(&options, given, "group options", err) : BETON_OK;
-	return status ? status
-		      : dtrain__group_create_within(store, rank, world_size, &options, &(struct group_origin){0}, out,
-						    err);
+	int status = given ? bt_sized_take(&options, given, "group options", err) : BETON_OK;
+	return status != BETON_OK
+		       ? status
+		       : dtrain__group_create_within(store, rank, world_size, &options, &(group_origin){0}, out, err);
 }
 
 void dtrain_group_destroy(dtrain_group **out)
 {
 	dtrain_group *group = out ? *out : NULL;
-	bool streamed;
-
 	if (!group)
 		return;
-	streamed = group->streams != NULL;
+	bool streamed = group->streams != NULL;
 	dtrain__streams_destroy(&group->streams);
 	dtrain__group_stop_thread(group);
 	if (group->backend && (group->state || group->backend == &dtrain__group_local))
@@ -225,15 +214,13 @@ int dtrain_group_size(const dtrain_group *group)
 int dtrain__group_use_device(dtrain_group *group, dtrain_device *device, beton_error *err)
 {
 	dtrain_device_caps caps = {0};
-	const dtrain_device_api *api;
-
 	if (!device)
 		return BETON_OK;
 	if (group->device && group->device != device)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\" was created for another device", group->name);
 	if (group->streams)
 		return BETON_OK;
-	api = dtrain_device_get_api(device);
+	const dtrain_device_api *api = dtrain_device_get_api(device);
 	api->caps(device, &caps);
 	if (group->backend->host_memory && !caps.host_memory)
 		return bt_fail(err, BETON_UNSUPPORTED,

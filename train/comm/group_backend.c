@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-static const struct group_backend *const backends[] = {
+static const group_backend *const backends[] = {
 #ifdef DTRAIN_HAVE_GLOO
 	&dtrain__group_gloo,
 #endif
 	NULL,
 };
 
-const struct group_backend *dtrain__group_backend_find(const char *name)
+const group_backend *dtrain__group_backend_find(const char *name)
 {
 	for (size_t i = 0; backends[i]; i++) {
 		if (!name || strcmp(backends[i]->name, name) == 0)
@@ -19,7 +19,7 @@ const struct group_backend *dtrain__group_backend_find(const char *name)
 	return NULL;
 }
 
-static void drop_messages(const struct group_backend *backend, struct work_item *items, int count)
+static void drop_messages(const group_backend *backend, work_item *items, int count)
 {
 	for (int i = 0; i < count; i++) {
 		if (items[i].message)
@@ -28,37 +28,32 @@ static void drop_messages(const struct group_backend *backend, struct work_item 
 	}
 }
 
-int dtrain__backend_begin(const struct group_backend *backend, void *state, struct work_item *items, int count,
-			  bool *messages, beton_error *err)
+int dtrain__backend_begin(const group_backend *backend, void *state, work_item *items, int count, bool *messages,
+			  beton_error *err)
 {
 	int status = BETON_OK;
-
 	*messages = false;
-	for (int i = 0; i < count && !status; i++) {
+	for (int i = 0; i < count && status == BETON_OK; i++) {
 		if (!dtrain__is_message(items[i].call.op) || items[i].call.count == 0)
 			continue;
 		status = backend->post(state, &items[i].call, &items[i].message, err);
 		*messages = true;
 	}
-	for (int i = 0; i < count && !status; i++) {
+	for (int i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_group_call *call = &items[i].call;
-
 		if (!dtrain__is_message(call->op) && (call->count > 0 || call->op == DTRAIN_GROUP_BARRIER))
 			status = backend->run(state, call, err);
 	}
-	if (status)
+	if (status != BETON_OK)
 		drop_messages(backend, items, count);
 	return status;
 }
 
-int dtrain__backend_finish(const struct group_backend *backend, void *state, struct work_item *items, int count,
-			   beton_error *err)
+int dtrain__backend_finish(const group_backend *backend, void *state, work_item *items, int count, beton_error *err)
 {
 	int status = BETON_OK;
-
-	for (int i = 0; i < count && !status; i++) {
+	for (int i = 0; i < count && status == BETON_OK; i++) {
 		void *message = items[i].message;
-
 		items[i].message = NULL;
 		if (message)
 			status = backend->finish(state, message, err);
@@ -67,7 +62,7 @@ int dtrain__backend_finish(const struct group_backend *backend, void *state, str
 	return status;
 }
 
-static int local_connect(const struct group_member *member, void **state, beton_error *err)
+static int local_connect(const group_membership *member, void **state, beton_error *err)
 {
 	(void)member;
 	(void)err;
@@ -90,7 +85,7 @@ static void local_abort(void *state)
 	(void)state;
 }
 
-const struct group_backend dtrain__group_local = {
+const group_backend dtrain__group_local = {
 	.name = "local",
 	.host_memory = true,
 	.connect = local_connect,

@@ -9,8 +9,7 @@
 
 int dtrain_group_begin(dtrain_group *group, beton_error *err)
 {
-	struct group_batch *batch = &group->batch;
-
+	group_batch *batch = &group->batch;
 	if (batch->open)
 		return bt_fail(err, BETON_STATE, "group \"%s\": a batch is open already", group->name);
 	batch->open = true;
@@ -21,10 +20,9 @@ int dtrain_group_begin(dtrain_group *group, beton_error *err)
 
 static int grow(dtrain_group *group, beton_error *err)
 {
-	struct group_batch *batch = &group->batch;
+	group_batch *batch = &group->batch;
 	int capacity = batch->capacity ? 2 * batch->capacity : 16;
-	struct work_item *items = realloc(batch->items, (size_t)capacity * sizeof(*items));
-
+	work_item *items = realloc(batch->items, (size_t)capacity * sizeof(*items));
 	if (!items)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory for a batch of %d operations",
 			       group->name, capacity);
@@ -35,18 +33,16 @@ static int grow(dtrain_group *group, beton_error *err)
 
 int dtrain__batch_add(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, beton_error *err)
 {
-	struct group_batch *batch = &group->batch;
+	group_batch *batch = &group->batch;
 	int status = batch->count == batch->capacity ? grow(group, err) : BETON_OK;
-
-	if (!status)
-		batch->items[batch->count++] = (struct work_item){*call, after, NULL};
+	if (status == BETON_OK)
+		batch->items[batch->count++] = (work_item){*call, after, NULL};
 	return status;
 }
 
 int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
-	struct group_batch *batch = &group->batch;
-
+	group_batch *batch = &group->batch;
 	*work = NULL;
 	if (!batch->open)
 		return bt_fail(err, BETON_STATE, "group \"%s\": no batch is open", group->name);

@@ -58,11 +58,9 @@ static void narrow(uint16_t *to, const float *from, size_t count, dtrain_dtype d
 static void reduce_half(uint16_t *to, const uint16_t *parts, size_t count, int ranks, dtrain_dtype dtype,
 			dtrain_reduce_op op)
 {
-	float sum[BLOCK], one[BLOCK];
-
+	float one[BLOCK], sum[BLOCK];
 	for (size_t at = 0; at < count; at += BLOCK) {
 		size_t size = count - at < BLOCK ? count - at : BLOCK;
-
 		widen(sum, parts + at, size, dtype);
 		for (int rank = 1; rank < ranks; rank++) {
 			widen(one, parts + count * (size_t)rank + at, size, dtype);
@@ -97,10 +95,8 @@ void dtrain__elements_reduce(void *out, const void *parts, size_t count, int ran
 static void divide_half(uint16_t *data, size_t count, dtrain_dtype dtype, float divisor)
 {
 	float wide[BLOCK];
-
 	for (size_t at = 0; at < count; at += BLOCK) {
 		size_t size = count - at < BLOCK ? count - at : BLOCK;
-
 		widen(wide, data + at, size, dtype);
 		for (size_t i = 0; i < size; i++)
 			wide[i] /= divisor;

@@ -17,37 +17,35 @@
 #define ABORT_TRIES 500
 #define ABORT_PAUSE_MS 10
 
-struct gloo_state {
+typedef struct gloo_state {
 	gloo_group *group;
 	char *note; /* NULL: none */
 	int size;
 	int rank;
 	atomic_int running;  /* operations, and waits for messages */
 	atomic_bool aborted; /* and none may begin */
-};
+} gloo_state;
 
-static int gloo_connect(const struct group_member *member, void **out, beton_error *err)
+static int gloo_connect(const group_membership *member, void **out, beton_error *err)
 {
-	struct gloo_state *state = calloc(1, sizeof(*state));
-	static const struct timespec at_once = {0, 0};
-	sigset_t pipe, before;
-	int status;
-
+	gloo_state *state = calloc(1, sizeof(*state));
 	if (!state)
 		return bt_fail(err, BETON_NO_MEMORY, "gloo: out of memory");
 	state->rank = member->rank;
 	state->size = member->size;
+	sigset_t pipe, before;
 	/* Gloo writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. Every other signal has to
 	 * find this thread, which may be waiting for a rank for half an hour, as it was. */
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &before);
-	status = dtrain__gloo_join(member, &state->group, &state->note, err);
+	int status = dtrain__gloo_join(member, &state->group, &state->note, err);
+	static const struct timespec at_once = {0, 0};
 	if (!sigismember(&before, SIGPIPE))
 		while (sigtimedwait(&pipe, NULL, &at_once) == SIGPIPE)
 			;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (status) {
+	if (status != BETON_OK) {
 		free(state);
 		bt_prefix(err, "gloo on %s", member->host);
 		return status;
@@ -56,50 +54,45 @@ static int gloo_connect(const struct group_member *member, void **out, beton_err
 	return BETON_OK;
 }
 
-static enum gloo_type type_of(dtrain_dtype dtype)
+static gloo_type type_of(dtrain_dtype dtype)
 {
-	static const enum gloo_type types[] = {
-		[DTRAIN_F32] = GLOO_F32,   [DTRAIN_F64] = GLOO_F64, [DTRAIN_F16] = GLOO_F16,
-		[DTRAIN_BF16] = GLOO_BF16, [DTRAIN_I64] = GLOO_I64, [DTRAIN_U8] = GLOO_U8};
-
+	static const gloo_type types[] = {[DTRAIN_F32] = GLOO_F32,   [DTRAIN_F64] = GLOO_F64, [DTRAIN_F16] = GLOO_F16,
+					  [DTRAIN_BF16] = GLOO_BF16, [DTRAIN_I64] = GLOO_I64, [DTRAIN_U8] = GLOO_U8};
 	return types[dtype];
 }
 
-static enum gloo_reduction reduction_of(dtrain_reduce_op op)
+static gloo_reduction reduction_of(dtrain_reduce_op op)
 {
-	static const enum gloo_reduction reductions[] = {[DTRAIN_SUM] = GLOO_SUM,
-							 [DTRAIN_MAX] = GLOO_MAX,
-							 [DTRAIN_MIN] = GLOO_MIN,
-							 [DTRAIN_AVG] = GLOO_SUM,
-							 [DTRAIN_PRODUCT] = GLOO_PRODUCT};
-
+	static const gloo_reduction reductions[] = {[DTRAIN_SUM] = GLOO_SUM,
+						    [DTRAIN_MAX] = GLOO_MAX,
+						    [DTRAIN_MIN] = GLOO_MIN,
+						    [DTRAIN_AVG] = GLOO_SUM,
+						    [DTRAIN_PRODUCT] = GLOO_PRODUCT};
 	return reductions[op];
 }
 
 /* This Gloo's own reduce-scatter is one of its old algorithm classes, which keeps bound buffers and knows no timeout.
  * An all-to-all moves just as few bytes, and adding in rank order gives the same bits at every call. */
-static int reduce_scatter(const struct gloo_state *state, const dtrain_group_call *call, struct gloo_failure *failure)
+static int reduce_scatter(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
 {
 	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
 	char *parts = malloc(size * (size_t)state->size);
-
 	if (!parts) {
-		*failure = (struct gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
+		*failure = (gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
 		return BETON_NO_MEMORY;
 	}
-	if (!dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure)) {
+	if (dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure) == BETON_OK) {
 		dtrain__elements_reduce(call->output, parts, count, state->size, call->dtype, call->reduce);
 	}
 	free(parts);
 	return failure->code;
 }
 
-static int dispatch(const struct gloo_state *state, const dtrain_group_call *call, struct gloo_failure *failure)
+static int dispatch(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
 {
 	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
 	gloo_group *group = state->group;
 	uint32_t tag = call->sequence;
-
 	switch (call->op) {
 	case DTRAIN_GROUP_ALLREDUCE:
 		return dtrain__gloo_allreduce(group, call->output, count, type_of(call->dtype),
@@ -124,7 +117,7 @@ static int dispatch(const struct gloo_state *state, const dtrain_group_call *cal
 	}
 }
 
-static bool has_result_to_scale(const struct gloo_state *state, const dtrain_group_call *call)
+static bool has_result_to_scale(const gloo_state *state, const dtrain_group_call *call)
 {
 	if (call->reduce != DTRAIN_AVG)
 		return false;
@@ -134,12 +127,11 @@ static bool has_result_to_scale(const struct gloo_state *state, const dtrain_gro
 
 static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *err)
 {
-	struct gloo_state *state = memory;
-	struct gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
-
+	gloo_state *state = memory;
+	gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
 	atomic_fetch_add(&state->running, 1);
 	if (!atomic_load(&state->aborted)) {
-		failure = (struct gloo_failure){0};
+		failure = (gloo_failure){0};
 		dispatch(state, call, &failure);
 	}
 	atomic_fetch_sub(&state->running, 1);
@@ -152,11 +144,10 @@ static int gloo_run(void *memory, const dtrain_group_call *call, beton_error *er
 
 static int gloo_post(void *memory, const dtrain_group_call *call, void **message, beton_error *err)
 {
-	struct gloo_state *state = memory;
+	gloo_state *state = memory;
 	size_t size = (size_t)call->count * dtrain_dtype_size(call->dtype);
-	struct gloo_failure failure = {0};
+	gloo_failure failure = {0};
 	gloo_message *begun = NULL;
-
 	if (atomic_load(&state->aborted))
 		return bt_fail(err, BETON_CANCELLED, "the connections were closed");
 	if (call->op == DTRAIN_GROUP_SEND)
@@ -174,9 +165,8 @@ static void gloo_drop(void *message)
 
 static int gloo_finish(void *memory, void *message, beton_error *err)
 {
-	struct gloo_state *state = memory;
-	struct gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
-
+	gloo_state *state = memory;
+	gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
 	atomic_fetch_add(&state->running, 1);
 	if (!atomic_load(&state->aborted))
 		dtrain__gloo_message_wait(message, &failure);
@@ -188,8 +178,7 @@ static int gloo_finish(void *memory, void *message, beton_error *err)
 /* Once does not reach an operation that is just about to post what it waits for. */
 static void gloo_abort(void *memory)
 {
-	struct gloo_state *state = memory;
-
+	gloo_state *state = memory;
 	atomic_store(&state->aborted, true);
 	for (int tries = 0; tries < ABORT_TRIES; tries++) {
 		dtrain__gloo_abort(state->group);
@@ -201,8 +190,7 @@ static void gloo_abort(void *memory)
 
 static void gloo_close(void *memory)
 {
-	struct gloo_state *state = memory;
-
+	gloo_state *state = memory;
 	dtrain__gloo_close(state->group);
 	free(state->note);
 	free(state);
@@ -210,10 +198,10 @@ static void gloo_close(void *memory)
 
 static const char *gloo_note(const void *memory)
 {
-	return ((const struct gloo_state *)memory)->note;
+	return ((const gloo_state *)memory)->note;
 }
 
-const struct group_backend dtrain__group_gloo = {
+const group_backend dtrain__group_gloo = {
 	.name = "gloo",
 	.host_memory = true,
 	.connect = gloo_connect,

@@ -7,16 +7,15 @@
 #include "common/system.h"
 #include "group.h"
 
-struct group_history *dtrain__history_create(void)
+group_history *dtrain__history_create(void)
 {
-	struct group_history *history = calloc(1, sizeof(*history));
-
+	group_history *history = calloc(1, sizeof(*history));
 	if (history)
 		pthread_mutex_init(&history->mutex, NULL);
 	return history;
 }
 
-void dtrain__history_destroy(struct group_history *history)
+void dtrain__history_destroy(group_history *history)
 {
 	if (!history)
 		return;
@@ -30,7 +29,6 @@ const char *dtrain__reduce_name(dtrain_reduce_op op)
 		[DTRAIN_SUM] = "sum", [DTRAIN_MAX] = "max",         [DTRAIN_MIN] = "min",
 		[DTRAIN_AVG] = "avg", [DTRAIN_PRODUCT] = "product",
 	};
-
 	return names[op];
 }
 
@@ -46,17 +44,15 @@ static bool reduces(const dtrain_group_call *call)
 	       call->op == DTRAIN_GROUP_REDUCE_SCATTER;
 }
 
-uint64_t dtrain__history_add(struct group_history *history, const struct work_item *items, int count, bool in_batch,
+uint64_t dtrain__history_add(group_history *history, const work_item *items, int count, bool in_batch,
 			     const char *label)
 {
-	uint64_t now = bt_now_ns(), first;
-
+	uint64_t now = bt_now_ns();
 	pthread_mutex_lock(&history->mutex);
-	first = history->count + 1;
+	uint64_t first = history->count + 1;
 	for (int i = 0; i < count; i++) {
 		const dtrain_group_call *call = &items[i].call;
 		dtrain_record *record = &history->records[++history->count % DTRAIN_HISTORY_LENGTH];
-
 		*record = (dtrain_record){.number = history->count,
 					  .batch = in_batch ? first : 0,
 					  .sequence = call->sequence + 1,
@@ -75,19 +71,17 @@ uint64_t dtrain__history_add(struct group_history *history, const struct work_it
 }
 
 /* NULL: it is no longer there. Called with the mutex held. */
-static dtrain_record *find(struct group_history *history, uint64_t number)
+static dtrain_record *find(group_history *history, uint64_t number)
 {
 	return number + DTRAIN_HISTORY_LENGTH > history->count ? &history->records[number % DTRAIN_HISTORY_LENGTH]
 							       : NULL;
 }
 
-void dtrain__history_set(struct group_history *history, uint64_t first, int count, dtrain_record_state state,
-			 uint64_t now_ns)
+void dtrain__history_set(group_history *history, uint64_t first, int count, dtrain_record_state state, uint64_t now_ns)
 {
 	pthread_mutex_lock(&history->mutex);
 	for (int i = 0; i < count; i++) {
 		dtrain_record *record = find(history, first + (uint64_t)i);
-
 		if (!record)
 			continue;
 		record->state = state;
@@ -99,26 +93,22 @@ void dtrain__history_set(struct group_history *history, uint64_t first, int coun
 	pthread_mutex_unlock(&history->mutex);
 }
 
-void dtrain__history_set_duration(struct group_history *history, uint64_t first, int count, uint64_t duration_ns)
+void dtrain__history_set_duration(group_history *history, uint64_t first, int count, uint64_t duration_ns)
 {
 	pthread_mutex_lock(&history->mutex);
 	for (int i = 0; i < count; i++) {
 		dtrain_record *record = find(history, first + (uint64_t)i);
-
 		if (record)
 			record->started_ns = record->ended_ns - duration_ns;
 	}
 	pthread_mutex_unlock(&history->mutex);
 }
 
-int dtrain__history_read(struct group_history *history, dtrain_record *records, int capacity)
+int dtrain__history_read(group_history *history, dtrain_record *records, int capacity)
 {
-	uint64_t kept;
-	int count;
-
 	pthread_mutex_lock(&history->mutex);
-	kept = history->count < DTRAIN_HISTORY_LENGTH ? history->count : DTRAIN_HISTORY_LENGTH;
-	count = capacity < 0 ? 0 : (uint64_t)capacity < kept ? capacity : (int)kept;
+	uint64_t kept = history->count < DTRAIN_HISTORY_LENGTH ? history->count : DTRAIN_HISTORY_LENGTH;
+	int count = capacity < 0 ? 0 : (uint64_t)capacity < kept ? capacity : (int)kept;
 	for (int i = 0; i < count; i++)
 		records[i] = history->records[(history->count - (uint64_t)(count - 1 - i)) % DTRAIN_HISTORY_LENGTH];
 	pthread_mutex_unlock(&history->mutex);

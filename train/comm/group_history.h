@@ -10,31 +10,30 @@
 
 #include "group_backend.h"
 
-struct group_history {
+typedef struct group_history {
 	pthread_mutex_t mutex; /* guards what follows */
 	uint64_t count;        /* of operations so far; number n is in records[n % DTRAIN_HISTORY_LENGTH] */
 	dtrain_record records[DTRAIN_HISTORY_LENGTH];
-};
+} group_history;
 
 /* NULL: out of memory. */
-struct group_history *dtrain__history_create(void);
-void dtrain__history_destroy(struct group_history *history);
+group_history *dtrain__history_create(void);
+void dtrain__history_destroy(group_history *history);
 
 /* Operations that are called, in call order, with their sequence. Returns the number of the first. label NULL: none. */
-uint64_t dtrain__history_add(struct group_history *history, const struct work_item *items, int count, bool in_batch,
+uint64_t dtrain__history_add(group_history *history, const work_item *items, int count, bool in_batch,
 			     const char *label);
 /* `count` operations from number `first` on are known to be in a state since now_ns; those that are no longer in the
  * ring are left out. */
-void dtrain__history_set(struct group_history *history, uint64_t first, int count, dtrain_record_state state,
-			 uint64_t now_ns);
+void dtrain__history_set(group_history *history, uint64_t first, int count, dtrain_record_state state, uint64_t now_ns);
 /* Moves the start of such that have ended to so long before the end. */
-void dtrain__history_set_duration(struct group_history *history, uint64_t first, int count, uint64_t duration_ns);
+void dtrain__history_set_duration(group_history *history, uint64_t first, int count, uint64_t duration_ns);
 /* "sum", ... */
 const char *dtrain__reduce_name(dtrain_reduce_op op);
-int dtrain__history_read(struct group_history *history, dtrain_record *records, int capacity);
+int dtrain__history_read(group_history *history, dtrain_record *records, int capacity);
 
 /* Writes the file that <dtrain/comm.h> tells of, if the environment names a folder, with err's message as the reason. A
  * fault in doing so is put behind the message. */
-void dtrain__history_keep(struct group_history *history, const struct group_member *member, beton_error *err);
+void dtrain__history_keep(group_history *history, const group_membership *member, beton_error *err);
 
 #endif

@@ -23,7 +23,6 @@ static const char *const states[] = {
 static json_t *text(const char *bytes)
 {
 	json_t *string = json_string(bytes);
-
 	return string ? string : json_string("(not UTF-8)");
 }
 
@@ -31,12 +30,11 @@ static json_t *text(const char *bytes)
 static long long realtime_offset_ns(void)
 {
 	struct timespec real;
-
 	clock_gettime(CLOCK_REALTIME, &real);
 	return (long long)real.tv_sec * 1000000000 + real.tv_nsec - (long long)bt_now_ns();
 }
 
-static json_t *describe_group(const struct group_member *member, const char *reason)
+static json_t *describe_group(const group_membership *member, const char *reason)
 {
 	return json_pack("{s:s, s:i, s:o, s:i, s:i, s:I, s:I, s:o}", "format", "dtrain-history", "version", 1, "group",
 			 text(member->name), "rank", member->rank, "size", member->size, "now_ns",
@@ -61,20 +59,17 @@ static json_t *describe_record(const dtrain_record *record)
 static bool write_line(FILE *file, json_t *object)
 {
 	bool written = object && json_dumpf(object, file, 0) == 0 && fputc('\n', file) != EOF;
-
 	json_decref(object);
 	return written;
 }
 
-static int write_file(const char *path, const struct group_member *member, const char *reason,
+static int write_file(const char *path, const group_membership *member, const char *reason,
 		      const dtrain_record *records, int count, beton_error *err)
 {
 	FILE *file = fopen(path, "we");
-	bool written;
-
 	if (!file)
 		return bt_fail_errno(err, errno, "%s", path);
-	written = write_line(file, describe_group(member, reason));
+	bool written = write_line(file, describe_group(member, reason));
 	for (int i = 0; i < count && written; i++)
 		written = write_line(file, describe_record(&records[i]));
 	if (fclose(file) || !written)
@@ -82,28 +77,25 @@ static int write_file(const char *path, const struct group_member *member, const
 	return BETON_OK;
 }
 
-void dtrain__history_keep(struct group_history *history, const struct group_member *member, beton_error *err)
+void dtrain__history_keep(group_history *history, const group_membership *member, beton_error *err)
 {
 	const char *folder = getenv("DTRAIN_HISTORY");
 	beton_error fault = {0};
-	dtrain_record *records;
-	char *path;
-	int status;
-
 	if (!folder || !*folder)
 		return;
-	records = malloc(sizeof(*records) * DTRAIN_HISTORY_LENGTH);
-	path = bt_format("%s/%s.%d.jsonl", folder, member->name, member->rank);
+	dtrain_record *records = malloc(sizeof(*records) * DTRAIN_HISTORY_LENGTH);
+	char *path = bt_format("%s/%s.%d.jsonl", folder, member->name, member->rank);
 	/* The group's name may have slashes: it is a prefix of keys. */
 	for (char *at = path ? path + strlen(folder) + 1 : NULL; at && *at; at++)
 		if (*at == '/')
 			*at = '_';
+	int status;
 	if (records && path)
 		status = write_file(path, member, err->message, records,
 				    dtrain__history_read(history, records, DTRAIN_HISTORY_LENGTH), &fault);
 	else
 		status = bt_fail(&fault, BETON_NO_MEMORY, "out of memory");
-	if (status)
+	if (status != BETON_OK)
 		bt_append(err->message, sizeof(err->message), "; DTRAIN_HISTORY: %s", fault.message);
 	free(path);
 	free(records);

@@ -36,7 +36,7 @@
 #define DECLINED "declined: "
 
 /* NULL: out of memory. */
-static char *make_key(const struct group_member *member, const char *what, int rank)
+static char *make_key(const group_membership *member, const char *what, int rank)
 {
 	return rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
 }
@@ -46,155 +46,141 @@ static int fail_key(beton_error *err)
 	return bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
 }
 
-static int get_text(const struct group_member *member, const char *what, int rank, int timeout_ms, char **out,
+static int get_text(const group_membership *member, const char *what, int rank, int timeout_ms, char **out,
 		    beton_error *err)
 {
 	char *key = make_key(member, what, rank);
 	void *value = NULL;
 	size_t size;
 	int status = key ? dtrain_store_get(member->store, key, timeout_ms, &value, &size, err) : fail_key(err);
-
 	free(key);
 	*out = value; /* the store's client ends it with a NUL */
 	return status;
 }
 
-static int set_text(const struct group_member *member, const char *what, int rank, const char *text, beton_error *err)
+static int set_text(const group_membership *member, const char *what, int rank, const char *text, beton_error *err)
 {
 	char *key = make_key(member, what, rank);
 	int status = key ? dtrain_store_set(member->store, key, text, strlen(text), err) : fail_key(err);
-
 	free(key);
 	return status;
 }
 
-static int count_up(const struct group_member *member, const char *what, int64_t *sum, beton_error *err)
+static int count_up(const group_membership *member, const char *what, int64_t *sum, beton_error *err)
 {
 	char *key = make_key(member, what, -1);
 	int status = key ? dtrain_store_add(member->store, key, 1, sum, err) : fail_key(err);
-
 	free(key);
 	return status;
 }
 
 /* The same after a failure, when an answer is worth ANSWER_MS and no more. *out is NULL where there is none. */
-static int get_text_soon(const struct group_member *member, const char *what, int rank, char **out, beton_error *err)
+static int get_text_soon(const group_membership *member, const char *what, int rank, char **out, beton_error *err)
 {
 	char *key = make_key(member, what, rank);
 	void *value = NULL;
 	size_t size;
 	int status = key ? dtrain__store_look_up(member->store, key, ANSWER_MS, &value, &size, err) : fail_key(err);
-
 	free(key);
 	*out = value;
 	return status;
 }
 
-static int set_text_soon(const struct group_member *member, const char *what, int rank, const char *text)
+static int set_text_soon(const group_membership *member, const char *what, int rank, const char *text)
 {
 	char *key = make_key(member, what, rank);
 	int status = key ? dtrain__store_set(member->store, key, text, strlen(text), ANSWER_MS, NULL) : BETON_NO_MEMORY;
-
 	free(key);
 	return status;
 }
 
-static int count_up_soon(const struct group_member *member, const char *what, int64_t *sum)
+static int count_up_soon(const group_membership *member, const char *what, int64_t *sum)
 {
 	char *key = make_key(member, what, -1);
 	int status = key ? dtrain__store_add(member->store, key, 1, ANSWER_MS, sum, NULL) : BETON_NO_MEMORY;
-
 	free(key);
 	return status;
 }
 
-struct reports {
-	struct rank_list gone;   /* left the group or died */
-	struct rank_list silent; /* nothing is known of them */
-	bool late;               /* somebody's operation took too long */
-};
+typedef struct rank_reports {
+	rank_list gone;   /* left the group or died */
+	rank_list silent; /* nothing is known of them */
+	bool late;        /* somebody's operation took too long */
+} rank_reports;
 
 /* The ranks that have not set `what`, as far as the store tells. */
-static struct rank_list missing_ranks(const struct group_member *member, const char *what)
+static rank_list missing_ranks(const group_membership *member, const char *what)
 {
-	struct rank_list missing = {0};
-
+	rank_list missing = {0};
 	for (int rank = 0; rank < member->size; rank++) {
 		char *text = NULL;
 		int status = rank == member->rank ? BETON_OK : get_text_soon(member, what, rank, &text, NULL);
-
 		free(text);
 		if (status == BETON_NOT_FOUND)
 			dtrain__rank_list_add(&missing, rank);
-		else if (status)
+		else if (status != BETON_OK)
 			break;
 	}
 	return missing;
 }
 
-int dtrain__group_leave_alarm(const struct group_member *member, int *will, beton_error *err)
+int dtrain__group_leave_alarm(const group_membership *member, int *will, beton_error *err)
 {
 	char *key = make_key(member, "alarm", -1);
 	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
-
 	free(key);
 	return status;
 }
 
-bool dtrain__group_is_alarmed(const struct group_member *member, bool only_faults, beton_error *err)
+bool dtrain__group_is_alarmed(const group_membership *member, bool only_faults, beton_error *err)
 {
 	char *text = NULL;
 	int status = get_text_soon(member, "alarm", -1, &text, err);
 	bool fault = text && strcmp(text, FAULT) == 0;
-
 	free(text);
 	/* A store that just does not answer says nothing about the ranks. */
-	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT || (!status && only_faults && !fault))
+	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT || (status == BETON_OK && only_faults && !fault))
 		return false;
-	if (!status)
+	if (status == BETON_OK)
 		bt_fail(err, BETON_PEER_LOST, "another rank gave up or is gone");
 	return true;
 }
 
-bool dtrain__group_others_failed(const struct group_member *member, uint64_t *patience_ns, beton_error *err)
+bool dtrain__group_others_failed(const group_membership *member, uint64_t *patience_ns, beton_error *err)
 {
-	uint64_t began = bt_now_ns(), took;
+	uint64_t began = bt_now_ns();
 	char *text = NULL;
 	int status = get_text_soon(member, "alarm", -1, &text, NULL);
-	bool fault = !status && strcmp(text, FAULT) == 0;
-
+	bool fault = status == BETON_OK && strcmp(text, FAULT) == 0;
 	free(text);
-	took = bt_now_ns() - began;
+	uint64_t took = bt_now_ns() - began;
 	*patience_ns = took * ASKING_SHARE > GROUP_IDLE_NS ? took * ASKING_SHARE : GROUP_IDLE_NS;
 	if (fault)
 		bt_fail(err, BETON_PEER_LOST, "another rank gave up");
 	return fault;
 }
 
-static int leave_will(const struct group_member *member, int *will, beton_error *err)
+static int leave_will(const group_membership *member, int *will, beton_error *err)
 {
 	char *key = make_key(member, "report", member->rank);
 	int status = key ? dtrain__store_leave_will(member->store, key, GONE, will, err) : fail_key(err);
-
 	free(key);
 	return status;
 }
 
-static int announce(const struct group_member *member, const char *mine, int *will, beton_error *err)
+static int announce(const group_membership *member, const char *mine, int *will, beton_error *err)
 {
 	char what[32];
-	int64_t sum;
-	int status;
-
 	snprintf(what, sizeof(what), "joined/%d", member->rank);
-	status = count_up(member, what, &sum, err);
-	if (!status && sum != 1)
+	int64_t sum;
+	int status = count_up(member, what, &sum, err);
+	if (status == BETON_OK && sum != 1)
 		return bt_fail(err, BETON_MISMATCH,
 			       "group \"%s\": two processes say that they are rank %d (or the name is used again)",
 			       member->name, member->rank);
-	if (!status)
+	if (status == BETON_OK)
 		status = leave_will(member, will, err);
-	return status ? status : set_text(member, "join", member->rank, mine, err);
+	return status == BETON_OK ? set_text(member, "join", member->rank, mine, err) : status;
 }
 
 /* An address of the store's machine that others have used, from the second line of what a rank has announced. */
@@ -203,10 +189,9 @@ static bool is_routable(const char *host)
 	return *host && !bt_is_loopback(host) && strncmp(host, "fe80:", 5) != 0;
 }
 
-static int find_host(struct group_member *member, const char *others, beton_error *err)
+static int find_host(group_membership *member, const char *others, beton_error *err)
 {
 	const char *own = dtrain__store_local_host(member->store);
-
 	if (member->interface)
 		return bt_interface_host(member->interface, member->host, err);
 	snprintf(member->host, sizeof(member->host), "%s", bt_is_loopback(own) && *others ? others : own);
@@ -214,11 +199,10 @@ static int find_host(struct group_member *member, const char *others, beton_erro
 }
 
 /* others: what the first rank elsewhere calls the store's machine. */
-static int compare(const struct group_member *member, const char *mine, int rank, const char *theirs,
+static int compare(const group_membership *member, const char *mine, int rank, const char *theirs,
 		   char others[BT_HOST_SIZE], beton_error *err)
 {
 	size_t line = strcspn(theirs, "\n");
-
 	if (strncmp(theirs, DECLINED, strlen(DECLINED)) == 0)
 		return bt_fail(err, BETON_PEER_LOST, "group \"%s\": rank %d did not join: %s", member->name, rank,
 			       theirs + strlen(DECLINED));
@@ -232,38 +216,36 @@ static int compare(const struct group_member *member, const char *mine, int rank
 
 int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason, beton_error *err)
 {
-	const struct group_member member = {.store = store, .name = name};
+	const group_membership member = {.store = store, .name = name};
 	char *text = bt_format(DECLINED "%s", reason);
 	int status = text ? set_text(&member, "join", rank, text, err) : fail_key(err);
-
 	free(text);
 	return status;
 }
 
-int dtrain__group_meet(struct group_member *member, const char *backend, int *will, beton_error *err)
+int dtrain__group_meet(group_membership *member, const char *backend, int *will, beton_error *err)
 {
 	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
-	char mine[96], others[BT_HOST_SIZE] = "", *announced, *theirs;
-	struct rank_list missing;
-	int status;
-
+	char others[BT_HOST_SIZE] = "";
+	char mine[96];
 	snprintf(mine, sizeof(mine), "protocol %d, %d ranks, backend %s", MEET_VERSION, member->size, backend);
-	announced = bt_format("%s\n%s", mine, dtrain__store_peer_host(member->store));
-	status = announced ? announce(member, announced, will, err) : fail_key(err);
+	char *announced = bt_format("%s\n%s", mine, dtrain__store_peer_host(member->store));
+	int status = announced ? announce(member, announced, will, err) : fail_key(err);
 	free(announced);
-	for (int rank = 0; rank < member->size && !status; rank++) {
+	char *theirs;
+	for (int rank = 0; rank < member->size && status == BETON_OK; rank++) {
 		if (rank == member->rank)
 			continue;
 		status = get_text(member, "join", rank, dtrain__remaining_ms(deadline), &theirs, err);
-		if (!status)
+		if (status == BETON_OK)
 			status = compare(member, mine, rank, theirs, others, err);
 		free(theirs);
 	}
-	if (!status)
+	if (status == BETON_OK)
 		return find_host(member, others, err);
 	if (status != BETON_TIMEOUT)
 		return status;
-	missing = missing_ranks(member, "join");
+	rank_list missing = missing_ranks(member, "join");
 	if (missing.count == 0) {
 		bt_prefix(err, "group \"%s\"", member->name);
 		return status;
@@ -272,12 +254,11 @@ int dtrain__group_meet(struct group_member *member, const char *backend, int *wi
 		       missing.count > 1 ? "s" : "", missing.names, member->size, member->join_timeout_ms);
 }
 
-bool dtrain__group_report_fault(const struct group_member *member, struct group_history *history, int code)
+bool dtrain__group_report_fault(const group_membership *member, group_history *history, int code)
 {
-	char text[GROUP_PROGRESS_TEXT];
-	struct group_progress progress;
-
+	group_progress progress;
 	dtrain__progress_take(history, &progress);
+	char text[GROUP_PROGRESS_TEXT];
 	dtrain__progress_format(&progress, code, text);
 	if (set_text_soon(member, "report", member->rank, text))
 		return false;
@@ -287,17 +268,14 @@ bool dtrain__group_report_fault(const struct group_member *member, struct group_
 }
 
 /* Waits for what the others say, or the store in the name of those that can say nothing any more. */
-static struct reports collect_reports(const struct group_member *member, struct group_progress *progress)
+static rank_reports collect_reports(const group_membership *member, group_progress *progress)
 {
 	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
-	struct reports reports = {0};
+	rank_reports reports = {0};
 	bool answers = true;
-
 	for (int rank = 0; rank < member->size; rank++) {
 		int left_ms = dtrain__remaining_ms(deadline), status = BETON_TIMEOUT, code = BETON_OK;
-		struct group_progress one;
 		char *text = NULL;
-
 		if (rank == member->rank)
 			continue;
 		if (left_ms > 0)
@@ -305,12 +283,13 @@ static struct reports collect_reports(const struct group_member *member, struct 
 		else if (answers)
 			status = get_text_soon(member, "report", rank, &text, NULL);
 		answers = left_ms > 0 || status != BETON_TIMEOUT;
-		if (status) {
+		if (status != BETON_OK) {
 			dtrain__rank_list_add(&reports.silent, rank);
 			continue;
 		}
 		if (strcmp(text, GONE) == 0)
 			dtrain__rank_list_add(&reports.gone, rank);
+		group_progress one;
 		dtrain__progress_parse(text, &code, &one);
 		if (progress)
 			progress[rank] = one;
@@ -320,14 +299,13 @@ static struct reports collect_reports(const struct group_member *member, struct 
 	return reports;
 }
 
-static void write_verdict(const struct group_member *member, struct group_history *history, const char *operation,
+static void write_verdict(const group_membership *member, group_history *history, const char *operation,
 			  beton_error *err)
 {
-	struct group_progress *progress = calloc((size_t)member->size, sizeof(*progress));
-	struct reports reports = collect_reports(member, progress);
+	group_progress *progress = calloc((size_t)member->size, sizeof(*progress));
+	rank_reports reports = collect_reports(member, progress);
 	bool late = reports.late || err->code == BETON_TIMEOUT;
 	char reason[BETON_ERROR_MESSAGE_SIZE];
-
 	snprintf(reason, sizeof(reason), "%s", err->message);
 	if (reports.gone.count)
 		bt_fail(err, BETON_PEER_LOST, "group \"%s\": %s: rank%s %s %s lost (rank %d: %s)", member->name,
@@ -348,18 +326,17 @@ static void write_verdict(const struct group_member *member, struct group_histor
 	free(progress);
 }
 
-void dtrain__group_agree_on_fault(const struct group_member *member, struct group_history *history,
-				  const char *operation, beton_error *err)
+void dtrain__group_agree_on_fault(const group_membership *member, group_history *history, const char *operation,
+				  beton_error *err)
 {
 	char *verdict = NULL, *message = NULL;
-	beton_error own = *err, ignored;
+	beton_error own = *err;
 	int64_t sum = 0;
-	long code;
-
 	/* Where the store is gone by now, what this rank saw has to do. */
 	bt_prefix(err, "group \"%s\": %s", member->name, operation);
 	if (count_up_soon(member, "fault", &sum))
 		return;
+	beton_error ignored;
 	if (sum == 1) {
 		*err = own;
 		write_verdict(member, history, operation, err);
@@ -367,7 +344,7 @@ void dtrain__group_agree_on_fault(const struct group_member *member, struct grou
 		if (verdict)
 			set_text_soon(member, "fault", -1, verdict);
 	} else if (get_text(member, "fault", -1, VERDICT_MS, &verdict, &ignored) == BETON_OK) {
-		code = strtol(verdict, &message, 10);
+		long code = strtol(verdict, &message, 10);
 		if (message != verdict && *message == ' ' && code < 0 && code > -1000)
 			bt_fail(err, (int)code, "%s", message + 1);
 	}

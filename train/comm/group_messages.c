@@ -12,38 +12,33 @@
 struct message_waiter {
 	struct message_waiter *next, *next_idle; /* of all of the group; of those without work */
 	dtrain_group *group;
-	struct dtrain_work *work;
+	dtrain_work *work;
 	pthread_cond_t given;
 	pthread_t thread;
 };
 
-static int await(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+static int await(dtrain_group *group, dtrain_work *work, beton_error *err)
 {
 	int status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, err);
-
-	if (status)
+	if (status != BETON_OK)
 		dtrain__work_fail(group, work, err);
-	return status ? err->code : BETON_OK;
+	return status != BETON_OK ? err->code : BETON_OK;
 }
 
 static void *wait_main(void *argument)
 {
-	struct message_waiter *self = argument;
+	message_waiter *self = argument;
 	dtrain_group *group = self->group;
-
 	pthread_mutex_lock(&group->mutex);
 	for (;;) {
-		struct dtrain_work *work;
 		beton_error err = {0};
-		int status;
-
 		while (!self->work && !group->stopping)
 			pthread_cond_wait(&self->given, &group->mutex);
-		work = self->work;
+		dtrain_work *work = self->work;
 		if (!work)
 			break;
 		pthread_mutex_unlock(&group->mutex);
-		status = await(group, work, &err);
+		int status = await(group, work, &err);
 		/* Idle before anybody hears of it: whoever sends one message after the other needs one thread. */
 		pthread_mutex_lock(&group->mutex);
 		self->work = NULL;
@@ -57,19 +52,17 @@ static void *wait_main(void *argument)
 	return NULL;
 }
 
-static int start(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+static int start(dtrain_group *group, dtrain_work *work, beton_error *err)
 {
-	struct message_waiter *waiter = calloc(1, sizeof(*waiter));
-	sigset_t before;
-	int failure;
-
+	message_waiter *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	waiter->group = group;
 	waiter->work = work;
 	pthread_cond_init(&waiter->given, NULL);
+	sigset_t before;
 	bt_block_signals(&before);
-	failure = pthread_create(&waiter->thread, NULL, wait_main, waiter);
+	int failure = pthread_create(&waiter->thread, NULL, wait_main, waiter);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failure) {
 		pthread_cond_destroy(&waiter->given);
@@ -81,13 +74,11 @@ static int start(dtrain_group *group, struct dtrain_work *work, beton_error *err
 	return BETON_OK;
 }
 
-int dtrain__messages_await(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+int dtrain__messages_await(dtrain_group *group, dtrain_work *work, beton_error *err)
 {
-	struct message_waiter *waiter;
 	int status = BETON_OK;
-
 	pthread_mutex_lock(&group->mutex);
-	waiter = group->idle;
+	message_waiter *waiter = group->idle;
 	if (waiter) {
 		group->idle = waiter->next_idle;
 		waiter->work = work;
@@ -101,9 +92,8 @@ int dtrain__messages_await(dtrain_group *group, struct dtrain_work *work, beton_
 
 void dtrain__messages_stop(dtrain_group *group)
 {
-	struct message_waiter *waiter;
-
 	pthread_mutex_lock(&group->mutex);
+	message_waiter *waiter;
 	for (waiter = group->waiters; waiter; waiter = waiter->next)
 		pthread_cond_signal(&waiter->given);
 	pthread_mutex_unlock(&group->mutex);

@@ -12,8 +12,6 @@
 static int check_call(const dtrain_group *group, const dtrain_group_call *call, bool reduces, beton_error *err)
 {
 	const char *op = dtrain__group_op_name(call->op);
-	size_t bytes;
-
 	if (call->count < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements", group->name, op,
 			       (long long)call->count);
@@ -33,6 +31,7 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 			       call->root);
 	if (call->tag < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: tag %d", group->name, op, call->tag);
+	size_t bytes;
 	if (__builtin_mul_overflow((size_t)call->count, dtrain_dtype_size(call->dtype) * (size_t)group->member.size,
 				   &bytes))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s of %lld elements is too large",
@@ -40,10 +39,9 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 	return group->streams ? dtrain__streams_check_types(group->streams, call, reduces, err) : BETON_OK;
 }
 
-static struct dtrain_work *create_work(dtrain_group *group, const struct work_item *items, int count)
+static dtrain_work *create_work(dtrain_group *group, const work_item *items, int count)
 {
-	struct dtrain_work *work = calloc(1, sizeof(*work));
-
+	dtrain_work *work = calloc(1, sizeof(*work));
 	if (!work)
 		return NULL;
 	work->items = count > 1 ? malloc((size_t)count * sizeof(*items)) : &work->item;
@@ -61,7 +59,7 @@ static struct dtrain_work *create_work(dtrain_group *group, const struct work_it
 	return work;
 }
 
-static void free_work(struct dtrain_work *work)
+static void free_work(dtrain_work *work)
 {
 	pthread_cond_destroy(&work->finished);
 	pthread_mutex_destroy(&work->mutex);
@@ -70,15 +68,13 @@ static void free_work(struct dtrain_work *work)
 	free(work);
 }
 
-int dtrain__group_submit(dtrain_group *group, struct work_item *items, int count, bool in_batch,
-			 const struct work_notes *notes, dtrain_work **out, beton_error *err)
+int dtrain__group_submit(dtrain_group *group, work_item *items, int count, bool in_batch, const work_notes *notes,
+			 dtrain_work **out, beton_error *err)
 {
 	const char *label = notes ? notes->label : group->label;
-	struct dtrain_work *work;
-
 	if (group->streams)
 		return dtrain__streams_submit(group->streams, items, count, in_batch, notes, label, out, err);
-	work = create_work(group, items, count);
+	dtrain_work *work = create_work(group, items, count);
 	if (!work)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	snprintf(work->label, sizeof(work->label), "%s", label);
@@ -102,34 +98,32 @@ static int submit_to_batch(dtrain_group *group, const dtrain_group_call *call, d
 			   const beton_error *refused, beton_error *err)
 {
 	beton_error failure = *refused;
-
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__batch_add(group, call, after, &failure);
-	if (status && !group->batch.refused.code)
+	if (status != BETON_OK && !group->batch.refused.code)
 		group->batch.refused = failure;
-	if (status && err)
+	if (status != BETON_OK && err)
 		*err = failure;
 	return status;
 }
 
 static int submit_noted(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
-			const struct work_notes *notes, dtrain_work **out, beton_error *err)
+			const work_notes *notes, dtrain_work **out, beton_error *err)
 {
-	struct work_item item = {*call, after, NULL};
+	work_item item = {*call, after, NULL};
 	beton_error refused = {0};
 	int status = check_call(group, call, reduces, &refused);
-
 	if (out)
 		*out = NULL;
-	if (!status && after && !group->api)
+	if (status == BETON_OK && after && !group->api)
 		status = bt_fail(&refused, BETON_INVALID_ARGUMENT,
 				 "group \"%s\": %s after an event, but the group was created without a device",
 				 group->name, dtrain__group_op_name(call->op));
 	if (group->batch.open)
 		return submit_to_batch(group, call, after, status, &refused, err);
-	if (status && err)
+	if (status != BETON_OK && err)
 		*err = refused;
-	return status ? status : dtrain__group_submit(group, &item, 1, false, notes, out, err);
+	return status == BETON_OK ? dtrain__group_submit(group, &item, 1, false, notes, out, err) : status;
 }
 
 static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduces, dtrain_event *after,
@@ -139,10 +133,9 @@ static int submit(dtrain_group *group, const dtrain_group_call *call, bool reduc
 }
 
 int dtrain__allreduce_noted(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
-			    dtrain_event *after, const struct work_notes *notes, dtrain_work **work, beton_error *err)
+			    dtrain_event *after, const work_notes *notes, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_ALLREDUCE, data, data, count, dtype, .reduce = op};
-
 	return submit_noted(group, &call, true, after, notes, work, err);
 }
 
@@ -156,7 +149,6 @@ int dtrain_reduce_scatter(dtrain_group *group, void *output, const void *input, 
 			  dtrain_reduce_op op, dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_REDUCE_SCATTER, output, input, count, dtype, .reduce = op};
-
 	return submit(group, &call, true, after, work, err);
 }
 
@@ -164,7 +156,6 @@ int dtrain_all_gather(dtrain_group *group, void *output, const void *input, int6
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_ALL_GATHER, output, input, count, dtype};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -172,7 +163,6 @@ int dtrain_broadcast(dtrain_group *group, void *data, int64_t count, dtrain_dtyp
 		     dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_BROADCAST, data, data, count, dtype, .root = root};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -180,7 +170,6 @@ int dtrain_reduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype d
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_REDUCE, data, data, count, dtype, .reduce = op, .root = root};
-
 	return submit(group, &call, true, after, work, err);
 }
 
@@ -188,7 +177,6 @@ int dtrain_gather(dtrain_group *group, void *output, const void *input, int64_t 
 		  dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_GATHER, output, input, count, dtype, .root = root};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -196,7 +184,6 @@ int dtrain_scatter(dtrain_group *group, void *output, const void *input, int64_t
 		   dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_SCATTER, output, input, count, dtype, .root = root};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -204,7 +191,6 @@ int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int6
 		      dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_ALL_TO_ALL, output, input, count, dtype};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -212,7 +198,6 @@ int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dty
 		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_SEND, NULL, data, count, dtype, .root = peer, .tag = tag};
-
 	return submit(group, &call, false, after, work, err);
 }
 
@@ -220,22 +205,18 @@ int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dty
 		dtrain_event *after, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_RECV, data, NULL, count, dtype, .root = peer, .tag = tag};
-
 	return submit(group, &call, false, after, work, err);
 }
 
 int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err)
 {
 	dtrain_group_call call = {DTRAIN_GROUP_BARRIER, .dtype = DTRAIN_U8};
-
 	return submit(group, &call, false, NULL, work, err);
 }
 
 int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end_ns, beton_error *err)
 {
-	struct dtrain_work *work = *out;
-	int status;
-
+	dtrain_work *work = *out;
 	if (!work)
 		return bt_fail(err, BETON_STATE, "no work to wait for");
 	if (work->streams)
@@ -244,8 +225,8 @@ int dtrain__work_wait_timed(dtrain_work **out, uint64_t *start_ns, uint64_t *end
 	pthread_mutex_lock(&work->mutex);
 	while (!work->done)
 		pthread_cond_wait(&work->finished, &work->mutex);
-	status = work->status;
-	if (status && err)
+	int status = work->status;
+	if (status != BETON_OK && err)
 		*err = work->err;
 	pthread_mutex_unlock(&work->mutex);
 	if (start_ns)
@@ -269,12 +250,10 @@ int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream, beton_err
 bool dtrain_work_done(const dtrain_work *work)
 {
 	pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&work->mutex;
-	bool done;
-
 	if (work->streams)
 		return dtrain__stream_work_done((dtrain_work *)(uintptr_t)work);
 	pthread_mutex_lock(mutex);
-	done = work->done;
+	bool done = work->done;
 	pthread_mutex_unlock(mutex);
 	return done;
 }
@@ -286,12 +265,10 @@ bool dtrain__group_is_stream_ordered(const dtrain_group *group)
 
 int dtrain_group_check(dtrain_group *group, beton_error *err)
 {
-	int status;
-
 	if (!group->streams)
 		return BETON_OK; /* told by each operation */
 	pthread_mutex_lock(&group->streams->mutex);
-	status = dtrain__streams_check(group->streams, err);
+	int status = dtrain__streams_check(group->streams, err);
 	pthread_mutex_unlock(&group->streams->mutex);
 	return status;
 }

@@ -15,10 +15,9 @@
 #include "store.h"
 
 /* The kernel's own id: containers of one machine share it, and may share names, or not. */
-static void identify_machine(struct device_place *place)
+static void identify_machine(device_place *place)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
 	if (gethostname(place->host, sizeof(place->host)))
 		place->host[0] = '\0';
 	place->host[sizeof(place->host) - 1] = '\0';
@@ -29,18 +28,17 @@ static void identify_machine(struct device_place *place)
 	place->machine[strcspn(place->machine, "\n")] = '\0';
 }
 
-static bool is_same_device(const struct device_place *a, const struct device_place *b)
+static bool is_same_device(const device_place *a, const device_place *b)
 {
 	return strcmp(a->machine, b->machine) == 0 && strcmp(a->device, b->device) == 0;
 }
 
-int dtrain__check_devices(const char *group, const struct device_place *places, int size, beton_error *err)
+int dtrain__check_devices(const char *group, const device_place *places, int size, beton_error *err)
 {
 	for (int i = 0; i < size; i++) {
-		char ranks[120];
 		size_t used = 0;
 		int same = 0;
-
+		char ranks[120];
 		for (int k = i; k < size; k++) {
 			if (!is_same_device(&places[i], &places[k]))
 				continue;
@@ -61,7 +59,7 @@ int dtrain__check_devices(const char *group, const struct device_place *places, 
 	return BETON_OK;
 }
 
-static bool is_one_machine(const struct device_place *places, int size)
+static bool is_one_machine(const device_place *places, int size)
 {
 	for (int i = 1; i < size; i++)
 		if (strcmp(places[i].machine, places[0].machine) != 0)
@@ -69,19 +67,18 @@ static bool is_one_machine(const struct device_place *places, int size)
 	return true;
 }
 
-static int set_bytes(const struct group_member *member, const char *what, int rank, const void *bytes, size_t size,
+static int set_bytes(const group_membership *member, const char *what, int rank, const void *bytes, size_t size,
 		     beton_error *err)
 {
 	char *key =
 		rank >= 0 ? bt_format("%s/%s/%d", member->name, what, rank) : bt_format("%s/%s", member->name, what);
 	int status = key ? dtrain_store_set(member->store, key, bytes, size, err)
 			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
-
 	free(key);
 	return status;
 }
 
-static int get_bytes(const struct group_member *member, const char *what, int rank, void *bytes, size_t size,
+static int get_bytes(const group_membership *member, const char *what, int rank, void *bytes, size_t size,
 		     beton_error *err)
 {
 	char *key =
@@ -90,11 +87,10 @@ static int get_bytes(const struct group_member *member, const char *what, int ra
 	size_t got = 0;
 	int status = key ? dtrain_store_get(member->store, key, member->join_timeout_ms, &value, &got, err)
 			 : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
-
-	if (!status && got != size)
+	if (status == BETON_OK && got != size)
 		status = bt_fail(err, BETON_MISMATCH, "group \"%s\": %s has %zu bytes instead of %zu: another version?",
 				 member->name, key, got, size);
-	if (!status)
+	if (status == BETON_OK)
 		memcpy(bytes, value, size);
 	free(value);
 	free(key);
@@ -102,25 +98,24 @@ static int get_bytes(const struct group_member *member, const char *what, int ra
 }
 
 /* Every rank looks at all devices: no rank is left waiting for one that was refused. */
-static int exchange_devices(const struct group_member *member, dtrain_device *device,
-			    const dtrain_group_backend *backend, bool share, bool *within_machine, beton_error *err)
+static int exchange_devices(const group_membership *member, dtrain_device *device, const dtrain_group_backend *backend,
+			    bool share, bool *within_machine, beton_error *err)
 {
-	struct device_place *places = calloc((size_t)member->size, sizeof(*places));
-	struct device_place *own = places ? &places[member->rank] : NULL;
+	device_place *places = calloc((size_t)member->size, sizeof(*places));
+	device_place *own = places ? &places[member->rank] : NULL;
 	dtrain_device_identity identity = {0};
 	int status = places ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "group: out of memory");
-
-	if (!status) {
+	if (status == BETON_OK) {
 		identify_machine(own);
 		status = backend->identify(device, &identity, err);
 	}
-	if (!status) {
+	if (status == BETON_OK) {
 		snprintf(own->device, sizeof(own->device), "%s", identity.id);
 		snprintf(own->name, sizeof(own->name), "%s", identity.name);
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = set_bytes(member, "device", member->rank, own, sizeof(*own), err);
-	for (int rank = 0; rank < member->size && !status; rank++) {
+	for (int rank = 0; rank < member->size && status == BETON_OK; rank++) {
 		if (rank == member->rank)
 			continue;
 		status = get_bytes(member, "device", rank, &places[rank], sizeof(places[rank]), err);
@@ -129,64 +124,57 @@ static int exchange_devices(const struct group_member *member, dtrain_device *de
 		places[rank].host[sizeof(own->host) - 1] = '\0';
 		places[rank].name[sizeof(own->name) - 1] = '\0';
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__check_devices(member->name, places, member->size, err);
 	if (status == BETON_INVALID_ARGUMENT && share)
 		status = backend->check_sharing(err);
-	*within_machine = !status && is_one_machine(places, member->size);
+	*within_machine = status == BETON_OK && is_one_machine(places, member->size);
 	free(places);
 	return status;
 }
 
-static int exchange_id(const struct group_member *member, const dtrain_group_backend *backend,
+static int exchange_id(const group_membership *member, const dtrain_group_backend *backend,
 		       unsigned char id[DTRAIN_GROUP_ID_BYTES], beton_error *err)
 {
-	int status;
-
 	if (member->rank != 0)
 		return get_bytes(member, "id", -1, id, backend->id_bytes, err);
-	status = backend->make_id(id, err);
-	return status ? status : set_bytes(member, "id", -1, id, backend->id_bytes, err);
+	int status = backend->make_id(id, err);
+	return status == BETON_OK ? set_bytes(member, "id", -1, id, backend->id_bytes, err) : status;
 }
 
-static int connect_state(dtrain_group *group, struct group_streams *streams, const struct group_origin *origin,
-			 beton_error *err)
+static int connect_state(dtrain_group *group, group_streams *streams, const group_origin *origin, beton_error *err)
 {
-	const struct group_member *member = &group->member;
+	const group_membership *member = &group->member;
 	const dtrain_group_backend *backend = streams->backend;
 	unsigned char id[DTRAIN_GROUP_ID_BYTES] = {0};
 	dtrain_group_place place = {group->device, group->name,        member->rank,
 				    member->size,  member->timeout_ms, member->join_timeout_ms};
-	int status;
-
 	if (origin->parent)
 		return dtrain__streams_split(origin->parent->streams, origin->color, &place, &streams->state, err);
-	status = exchange_id(member, backend, id, err);
-	return status ? status : backend->connect(&place, id, &streams->state, err);
+	int status = exchange_id(member, backend, id, err);
+	return status == BETON_OK ? backend->connect(&place, id, &streams->state, err) : status;
 }
 
-int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend,
-				  const struct group_origin *origin, bool share_device, beton_error *err)
+int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backend *backend, const group_origin *origin,
+				  bool share_device, beton_error *err)
 {
 	bool shares_lane = origin->parent && !origin->own_lane;
-	struct group_streams *streams;
 	int status = dtrain__streams_create(group, backend, shares_lane ? origin->parent->streams : NULL,
 					    &group->streams, err);
-
-	if (status || group->member.size == 1)
+	if (status != BETON_OK || group->member.size == 1)
 		return status;
-	streams = group->streams;
+	group_streams *streams = group->streams;
 	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
 	/* The parts of a group have its devices. */
-	if (!status && !origin->parent)
+	if (status == BETON_OK && !origin->parent)
 		status = exchange_devices(&group->member, group->device, backend, share_device,
 					  &streams->within_machine, err);
-	else if (!status)
+	else if (status == BETON_OK)
 		streams->within_machine = origin->parent->streams->within_machine;
-	if (!status) {
+	if (status == BETON_OK) {
 		status = connect_state(group, streams, origin, err);
-		if (status)
+		if (status != BETON_OK)
 			bt_prefix(err, "group \"%s\": rank %d cannot connect", group->name, group->member.rank);
 	}
-	return status ? status : dtrain__streams_watch(streams, err);
+	return status == BETON_OK ? dtrain__streams_watch(streams, err) : status;
 }

@@ -7,10 +7,9 @@
 
 #include "common/system.h"
 
-void dtrain__rank_list_add(struct rank_list *list, int rank)
+void dtrain__rank_list_add(rank_list *list, int rank)
 {
 	size_t used = strlen(list->names);
-
 	list->count++;
 	if (used + 16 < sizeof(list->names))
 		snprintf(list->names + used, sizeof(list->names) - used, used ? ", %d" : "%d", rank);
@@ -19,7 +18,7 @@ void dtrain__rank_list_add(struct rank_list *list, int rank)
 }
 
 /* "rank 1 is", "ranks 1, 2 are" */
-static void append_ranks(char *text, size_t size, const struct rank_list *list, const char *one, const char *several)
+static void append_ranks(char *text, size_t size, const rank_list *list, const char *one, const char *several)
 {
 	bt_append(text, size, "rank%s %s %s", list->count > 1 ? "s" : "", list->names, list->count > 1 ? several : one);
 }
@@ -34,7 +33,7 @@ static void describe(const dtrain_record *record, char *text, size_t size)
 }
 
 /* False: nothing older is of interest. */
-static bool look_at(const dtrain_record *record, struct group_progress *out)
+static bool look_at(const dtrain_record *record, group_progress *out)
 {
 	/* Messages have tags; of what is captured nothing is known. */
 	if (record->tag >= 0 || record->state == DTRAIN_RECORD_CAPTURED)
@@ -57,9 +56,9 @@ static bool look_at(const dtrain_record *record, struct group_progress *out)
 	return true;
 }
 
-void dtrain__progress_take(struct group_history *history, struct group_progress *out)
+void dtrain__progress_take(group_history *history, group_progress *out)
 {
-	*out = (struct group_progress){.known = true};
+	*out = (group_progress){.known = true};
 	pthread_mutex_lock(&history->mutex);
 	for (uint64_t back = 0; back < history->count && back < DTRAIN_HISTORY_LENGTH; back++)
 		if (!look_at(&history->records[(history->count - back) % DTRAIN_HISTORY_LENGTH], out))
@@ -67,7 +66,7 @@ void dtrain__progress_take(struct group_history *history, struct group_progress 
 	pthread_mutex_unlock(&history->mutex);
 }
 
-void dtrain__progress_format(const struct group_progress *progress, int code, char text[GROUP_PROGRESS_TEXT])
+void dtrain__progress_format(const group_progress *progress, int code, char text[GROUP_PROGRESS_TEXT])
 {
 	snprintf(text, GROUP_PROGRESS_TEXT, "%d %u %u %d\n%s\n%s\n%s", code, progress->completed, progress->current,
 		 progress->begun, progress->last, progress->next, progress->signature);
@@ -76,25 +75,22 @@ void dtrain__progress_format(const struct group_progress *progress, int code, ch
 /* The text up to the end of the line; what comes behind it, or NULL. */
 static const char *take_line(const char *text, char *out, size_t size)
 {
-	size_t length;
-
 	if (!text)
 		return NULL;
-	length = strcspn(text, "\n");
+	size_t length = strcspn(text, "\n");
 	snprintf(out, size, "%.*s", (int)length, text);
 	return text[length] ? text + length + 1 : NULL;
 }
 
-bool dtrain__progress_parse(const char *text, int *code, struct group_progress *out)
+bool dtrain__progress_parse(const char *text, int *code, group_progress *out)
 {
+	*out = (group_progress){0};
+	*code = atoi(text);
 	unsigned completed, current;
 	int begun, used = 0;
-
-	*out = (struct group_progress){0};
-	*code = atoi(text);
 	if (sscanf(text, "%*d %u %u %d%n", &completed, &current, &begun, &used) != 3 || text[used] != '\n')
 		return false;
-	*out = (struct group_progress){true, completed, current, begun != 0, "", "", ""};
+	*out = (group_progress){true, completed, current, begun != 0, "", "", ""};
 	text = take_line(text + used + 1, out->last, sizeof(out->last));
 	text = take_line(text, out->next, sizeof(out->next));
 	take_line(text, out->signature, sizeof(out->signature));
@@ -102,14 +98,12 @@ bool dtrain__progress_parse(const char *text, int *code, struct group_progress *
 }
 
 /* Those of the ranks that have, or have not, begun the collective `sequence`. */
-static struct rank_list select_ranks(const struct group_progress *ranks, int size, uint32_t sequence, bool begun)
+static rank_list select_ranks(const group_progress *ranks, int size, uint32_t sequence, bool begun)
 {
-	struct rank_list list = {0};
-
+	rank_list list = {0};
 	for (int rank = 0; rank < size; rank++) {
-		const struct group_progress *one = &ranks[rank];
+		const group_progress *one = &ranks[rank];
 		bool has = one->completed >= sequence || (one->current == sequence && one->begun);
-
 		if (one->known && has == begun)
 			dtrain__rank_list_add(&list, rank);
 	}
@@ -117,7 +111,7 @@ static struct rank_list select_ranks(const struct group_progress *ranks, int siz
 }
 
 /* What the collective is called by a rank that is in it, or has just left it. NULL: nobody is. */
-static const char *find_name(const struct group_progress *ranks, int size, uint32_t sequence)
+static const char *find_name(const group_progress *ranks, int size, uint32_t sequence)
 {
 	for (int rank = 0; rank < size; rank++) {
 		if (ranks[rank].known && ranks[rank].current == sequence && ranks[rank].begun)
@@ -128,17 +122,16 @@ static const char *find_name(const struct group_progress *ranks, int size, uint3
 	return NULL;
 }
 
-static bool is_in(const struct group_progress *rank, uint32_t sequence)
+static bool is_in(const group_progress *rank, uint32_t sequence)
 {
 	return rank->known && rank->current == sequence;
 }
 
 /* The signature that most ranks have, if one has more than half: no rank is right for being the first. */
-static const char *find_majority(const struct group_progress *ranks, int size, uint32_t sequence)
+static const char *find_majority(const group_progress *ranks, int size, uint32_t sequence)
 {
 	const char *candidate = NULL;
 	int votes = 0;
-
 	for (int rank = 0; rank < size; rank++) {
 		if (!is_in(&ranks[rank], sequence))
 			continue;
@@ -149,29 +142,23 @@ static const char *find_majority(const struct group_progress *ranks, int size, u
 	return candidate;
 }
 
-static struct rank_list ranks_with(const struct group_progress *ranks, int size, uint32_t sequence,
-				   const char *signature)
+static rank_list ranks_with(const group_progress *ranks, int size, uint32_t sequence, const char *signature)
 {
-	struct rank_list list = {0};
-
+	rank_list list = {0};
 	for (int rank = 0; rank < size; rank++)
 		if (is_in(&ranks[rank], sequence) && strcmp(ranks[rank].signature, signature) == 0)
 			dtrain__rank_list_add(&list, rank);
 	return list;
 }
 
-static void compare_signatures(const struct group_progress *ranks, int size, uint32_t sequence, char *text,
-			       size_t text_size)
+static void compare_signatures(const group_progress *ranks, int size, uint32_t sequence, char *text, size_t text_size)
 {
 	const char *most = find_majority(ranks, size, sequence);
-
 	for (int rank = 0; rank < size && most; rank++) {
-		struct rank_list some, others;
-
 		if (!is_in(&ranks[rank], sequence) || strcmp(ranks[rank].signature, most) == 0)
 			continue;
-		some = ranks_with(ranks, size, sequence, most);
-		others = ranks_with(ranks, size, sequence, ranks[rank].signature);
+		rank_list some = ranks_with(ranks, size, sequence, most);
+		rank_list others = ranks_with(ranks, size, sequence, ranks[rank].signature);
 		bt_append(text, text_size, "; collective #%u is ", sequence);
 		bt_append(text, text_size, "%s on ", most);
 		append_ranks(text, text_size, &some, "and", "and");
@@ -181,13 +168,10 @@ static void compare_signatures(const struct group_progress *ranks, int size, uin
 	}
 }
 
-void dtrain__progress_compare(const struct group_progress *ranks, int size, char *text, size_t text_size)
+void dtrain__progress_compare(const group_progress *ranks, int size, char *text, size_t text_size)
 {
-	const struct group_progress *least = NULL;
-	struct rank_list behind;
-	const char *name;
+	const group_progress *least = NULL;
 	int known = 0;
-
 	for (int rank = 0; rank < size; rank++) {
 		known += ranks[rank].known;
 		if (ranks[rank].known && (!least || ranks[rank].completed < least->completed))
@@ -195,8 +179,8 @@ void dtrain__progress_compare(const struct group_progress *ranks, int size, char
 	}
 	if (!least)
 		return;
-	behind = select_ranks(ranks, size, least->completed + 1, false);
-	name = find_name(ranks, size, least->completed + 1);
+	rank_list behind = select_ranks(ranks, size, least->completed + 1, false);
+	const char *name = find_name(ranks, size, least->completed + 1);
 	if (behind.count && select_ranks(ranks, size, least->completed + 1, true).count) {
 		bt_append(text, text_size, "; ");
 		append_ranks(text, text_size, &behind, "has", "have");

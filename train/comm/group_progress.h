@@ -9,15 +9,15 @@
 #include "group_history.h"
 
 /* "1, 2, 3", cut with "..." when it gets long. */
-struct rank_list {
+typedef struct rank_list {
 	char names[160];
 	int count;
-};
+} rank_list;
 
-void dtrain__rank_list_add(struct rank_list *list, int rank);
+void dtrain__rank_list_add(rank_list *list, int rank);
 
 /* Of the collectives of one rank; messages between two ranks say nothing about the others. */
-struct group_progress {
+typedef struct group_progress {
 	bool known;
 	uint32_t completed; /* sequence of the last one that is complete; 0: none */
 	uint32_t current;   /* of the first one behind it that was called; 0: none */
@@ -25,15 +25,15 @@ struct group_progress {
 	char last[112];     /* "allreduce #416 (bucket 2)": the completed one */
 	char next[112];     /* the current one */
 	char signature[96]; /* "allreduce of 1024 f32 (sum)": what has to be the same on all ranks of the current one */
-};
+} group_progress;
 
 /* As text of three lines behind `code`, and back. parse: false when it is no such text; *code is set in any case. */
 #define GROUP_PROGRESS_TEXT 400
-void dtrain__progress_take(struct group_history *history, struct group_progress *out);
-void dtrain__progress_format(const struct group_progress *progress, int code, char text[GROUP_PROGRESS_TEXT]);
-bool dtrain__progress_parse(const char *text, int *code, struct group_progress *out);
+void dtrain__progress_take(group_history *history, group_progress *out);
+void dtrain__progress_format(const group_progress *progress, int code, char text[GROUP_PROGRESS_TEXT]);
+bool dtrain__progress_parse(const char *text, int *code, group_progress *out);
 
 /* What the known ones of `size` ranks' differ in, behind what is in text already. */
-void dtrain__progress_compare(const struct group_progress *ranks, int size, char *text, size_t text_size);
+void dtrain__progress_compare(const group_progress *ranks, int size, char *text, size_t text_size);
 
 #endif

@@ -3,20 +3,20 @@
 
 #include <stdlib.h>
 
-bool dtrain__sequence_init(struct group_sequence *sequence, int size)
+bool dtrain__sequence_init(group_sequence *sequence, int size)
 {
-	*sequence = (struct group_sequence){.sent = calloc(2 * (size_t)size, sizeof(*sequence->sent))};
+	*sequence = (group_sequence){.sent = calloc(2 * (size_t)size, sizeof(*sequence->sent))};
 	sequence->received = sequence->sent ? sequence->sent + size : NULL;
 	return sequence->sent;
 }
 
-void dtrain__sequence_free(struct group_sequence *sequence)
+void dtrain__sequence_free(group_sequence *sequence)
 {
 	free(sequence->sent);
-	*sequence = (struct group_sequence){0};
+	*sequence = (group_sequence){0};
 }
 
-uint32_t dtrain__sequence_next(struct group_sequence *sequence, const dtrain_group_call *call)
+uint32_t dtrain__sequence_next(group_sequence *sequence, const dtrain_group_call *call)
 {
 	switch (call->op) {
 	case DTRAIN_GROUP_SEND:

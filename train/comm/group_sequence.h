@@ -8,17 +8,17 @@
 
 #include <dtrain/module.h>
 
-struct group_sequence {
+typedef struct group_sequence {
 	uint32_t collectives;
 	uint32_t *sent;     /* to each rank */
 	uint32_t *received; /* from each rank; the second half of the same memory */
-};
+} group_sequence;
 
 /* For a group of `size` ranks. False: out of memory. */
-bool dtrain__sequence_init(struct group_sequence *sequence, int size);
-void dtrain__sequence_free(struct group_sequence *sequence);
+bool dtrain__sequence_init(group_sequence *sequence, int size);
+void dtrain__sequence_free(group_sequence *sequence);
 
 /* The number of this operation, which is the next of its kind. */
-uint32_t dtrain__sequence_next(struct group_sequence *sequence, const dtrain_group_call *call);
+uint32_t dtrain__sequence_next(group_sequence *sequence, const dtrain_group_call *call);
 
 #endif

@@ -6,10 +6,10 @@
 #include "common/system.h"
 #include "group_stream.h"
 
-struct membership {
+typedef struct part_place {
 	int rank; /* in the new group */
 	int size;
-};
+} part_place;
 
 static int64_t color_of(const int64_t *all, int rank)
 {
@@ -21,10 +21,9 @@ static int64_t key_of(const int64_t *all, int rank)
 	return all[2 * rank + 1];
 }
 
-static struct membership find_place(const int64_t *all, int size, int self)
+static part_place find_place(const int64_t *all, int size, int self)
 {
-	struct membership place = {0};
-
+	part_place place = {0};
 	for (int rank = 0; rank < size; rank++) {
 		if (color_of(all, rank) != color_of(all, self))
 			continue;
@@ -47,12 +46,10 @@ static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 
 static int join_part(dtrain_group *group, const int64_t *all, bool own_lane, dtrain_group **out, beton_error *err)
 {
-	struct membership place = find_place(all, group->member.size, group->member.rank);
-	struct group_origin origin = {NULL, (int)color_of(all, group->member.rank), own_lane};
+	part_place place = find_place(all, group->member.size, group->member.rank);
+	group_origin origin = {NULL, (int)color_of(all, group->member.rank), own_lane};
 	char *name = bt_format("%s.%d.%d", group->name, group->splits, origin.color);
 	dtrain_group_options options;
-	int status;
-
 	dtrain_group_options_init(&options);
 	options.name = name;
 	options.interface = group->interface;
@@ -64,9 +61,9 @@ static int join_part(dtrain_group *group, const int64_t *all, bool own_lane, dtr
 	options.device = group->device;
 	if (place.size > 1 && group->streams)
 		origin.parent = group;
-	status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options, &origin, out,
-						    err)
-		      : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
+	int status = name ? dtrain__group_create_within(group->member.store, place.rank, place.size, &options, &origin,
+							out, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	free(name);
 	return status;
 }
@@ -79,26 +76,24 @@ void dtrain_group_split_options_init(dtrain_group_split_options *options)
 int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *given,
 		       dtrain_group **out, beton_error *err)
 {
-	int64_t mine[2] = {color, key}, *all;
-	dtrain_group_split_options options;
+	int64_t mine[2] = {color, key};
 	void *nothing = NULL;
-	int status;
-
 	*out = NULL;
+	dtrain_group_split_options options;
 	dtrain_group_split_options_init(&options);
-	status = given ? bt_sized_take(&options, given, "group split options", err) : BETON_OK;
-	if (status)
+	int status = given ? bt_sized_take(&options, given, "group split options", err) : BETON_OK;
+	if (status != BETON_OK)
 		return status;
-	all = calloc((size_t)group->member.size * 2, sizeof(*all));
+	int64_t *all = calloc((size_t)group->member.size * 2, sizeof(*all));
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", group->name);
 	status = dtrain__group_gather_host(group, mine, sizeof(mine), all, err);
-	if (!status)
+	if (status == BETON_OK)
 		group->splits++;
-	if (!status && makes_communicators(group, all) &&
+	if (status == BETON_OK && makes_communicators(group, all) &&
 	    (color < 0 || find_place(all, group->member.size, group->member.rank).size == 1))
 		status = dtrain__streams_split(group->streams, -1, NULL, &nothing, err);
-	if (!status && color >= 0)
+	if (status == BETON_OK && color >= 0)
 		status = join_part(group, all, options.own_lane, out, err);
 	free(all);
 	return status;

@@ -13,17 +13,16 @@ static int gather_through(dtrain_group *group, dtrain_stream *stream, char *memo
 	const dtrain_device_api *api = group->api;
 	dtrain_work *work = NULL;
 	int status = api->copy(stream, memory, mine, bytes, DTRAIN_HOST_TO_DEVICE, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = api->stream_synchronize(stream, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__work_finish(
 			dtrain_all_gather(group, memory + bytes, memory, (int64_t)bytes, DTRAIN_U8, NULL, &work, err),
 			&work, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = api->copy(stream, all, memory + bytes, bytes * (size_t)group->member.size,
 				   DTRAIN_DEVICE_TO_HOST, err);
-	return status ? status : api->stream_synchronize(stream, err);
+	return status == BETON_OK ? api->stream_synchronize(stream, err) : status;
 }
 
 int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t bytes, void *all, beton_error *err)
@@ -32,19 +31,17 @@ int dtrain__group_gather_host(dtrain_group *group, const void *mine, size_t byte
 	dtrain_stream *stream = NULL;
 	dtrain_work *work = NULL;
 	void *memory = NULL;
-	int status;
-
 	if (group->batch.open)
 		return bt_fail(err, BETON_STATE, "group \"%s\": the ranks cannot compare anything within a batch",
 			       group->name);
 	if (!group->streams)
 		return dtrain__work_finish(
 			dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err), &work, err);
-	status = api->alloc(group->device, bytes * ((size_t)group->member.size + 1), &memory, err);
-	if (status)
+	int status = api->alloc(group->device, bytes * ((size_t)group->member.size + 1), &memory, err);
+	if (status != BETON_OK)
 		return status;
 	status = api->stream_create(group->device, &stream, err);
-	if (!status) {
+	if (status == BETON_OK) {
 		status = gather_through(group, stream, memory, mine, bytes, all, err);
 		api->stream_destroy(stream);
 	}
@@ -59,14 +56,12 @@ bool dtrain__group_is_within_machine(const dtrain_group *group)
 
 int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void **handle, beton_error *err)
 {
-	struct group_streams *streams = group->streams;
-	int status;
-
+	group_streams *streams = group->streams;
 	*handle = NULL;
 	if (!streams || !streams->state || !streams->backend->register_memory)
 		return BETON_OK;
 	pthread_mutex_lock(&streams->lane->order);
-	status = streams->backend->register_memory(streams->state, memory, bytes, handle, NULL);
+	int status = streams->backend->register_memory(streams->state, memory, bytes, handle, NULL);
 	pthread_mutex_unlock(&streams->lane->order);
 	if (status == BETON_OK)
 		return BETON_OK;
@@ -76,8 +71,7 @@ int dtrain__group_register(dtrain_group *group, void *memory, size_t bytes, void
 
 void dtrain__group_unregister(dtrain_group *group, void *handle)
 {
-	struct group_streams *streams = group->streams;
-
+	group_streams *streams = group->streams;
 	if (!handle)
 		return;
 	pthread_mutex_lock(&streams->lane->order);

@@ -17,7 +17,7 @@
 /* For operations that were aborted to end. */
 #define DRAIN_MS 5000
 
-static void free_work(struct group_streams *streams, struct dtrain_work *work)
+static void free_work(group_streams *streams, dtrain_work *work)
 {
 	if (work->begun)
 		streams->api->event_destroy(work->begun);
@@ -27,16 +27,14 @@ static void free_work(struct group_streams *streams, struct dtrain_work *work)
 }
 
 /* Called with the mutex held, which it unlocks. */
-static void drop_reference(struct group_streams *streams)
+static void drop_reference(group_streams *streams)
 {
 	bool last = --streams->references == 0;
-
 	pthread_mutex_unlock(&streams->mutex);
 	if (!last)
 		return;
 	while (streams->idle) {
-		struct dtrain_work *work = streams->idle;
-
+		dtrain_work *work = streams->idle;
 		streams->idle = work->next;
 		free_work(streams, work);
 	}
@@ -49,17 +47,15 @@ static void drop_reference(struct group_streams *streams)
 	free(streams);
 }
 
-static int take_lane(struct group_streams *streams, const struct group_streams *parent, beton_error *err)
+static int take_lane(group_streams *streams, const group_streams *parent, beton_error *err)
 {
-	struct group_lane *lane = parent ? parent->lane : calloc(1, sizeof(*lane));
-	int status;
-
+	group_lane *lane = parent ? parent->lane : calloc(1, sizeof(*lane));
 	if (!lane)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
 	if (!parent) {
-		status = streams->backend ? streams->backend->stream_create(streams->device, &lane->stream, err)
-					  : streams->api->stream_create(streams->device, &lane->stream, err);
-		if (status) {
+		int status = streams->backend ? streams->backend->stream_create(streams->device, &lane->stream, err)
+					      : streams->api->stream_create(streams->device, &lane->stream, err);
+		if (status != BETON_OK) {
 			free(lane);
 			return status;
 		}
@@ -70,10 +66,9 @@ static int take_lane(struct group_streams *streams, const struct group_streams *
 	return BETON_OK;
 }
 
-static void drop_lane(struct group_streams *streams)
+static void drop_lane(group_streams *streams)
 {
-	struct group_lane *lane = streams->lane;
-
+	group_lane *lane = streams->lane;
 	streams->lane = NULL;
 	if (!lane || atomic_fetch_sub(&lane->users, 1) > 1)
 		return;
@@ -82,13 +77,11 @@ static void drop_lane(struct group_streams *streams)
 	free(lane);
 }
 
-int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, const struct group_streams *parent,
-			   struct group_streams **out, beton_error *err)
+int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *backend, const group_streams *parent,
+			   group_streams **out, beton_error *err)
 {
-	struct group_streams *streams = calloc(1, sizeof(*streams));
+	group_streams *streams = calloc(1, sizeof(*streams));
 	char *name = strdup(group->name);
-	int status;
-
 	if (!streams || !name || !dtrain__sequence_init(&streams->sequence, group->member.size)) {
 		free(streams);
 		free(name);
@@ -103,8 +96,8 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	streams->references = 1;
 	pthread_mutex_init(&streams->mutex, NULL);
 	bt_condition_init(&streams->changed);
-	status = take_lane(streams, parent, err);
-	if (status)
+	int status = take_lane(streams, parent, err);
+	if (status != BETON_OK)
 		dtrain__streams_destroy(&streams);
 	else
 		streams->history = group->history;
@@ -112,45 +105,39 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 	return status;
 }
 
-static bool is_complete(const struct group_streams *streams, dtrain_event *event)
+static bool is_complete(const group_streams *streams, dtrain_event *event)
 {
 	bool complete = false;
-
 	/* A device that failed runs nothing any more. */
 	return streams->backend->event_query(event, &complete, NULL) != BETON_OK || complete;
 }
 
-static bool is_drained(struct group_streams *streams)
+static bool is_drained(group_streams *streams)
 {
 	bool drained = true;
-
 	pthread_mutex_lock(&streams->mutex);
-	for (const struct dtrain_work *work = streams->first; work; work = work->next)
+	for (const dtrain_work *work = streams->first; work; work = work->next)
 		drained = drained && is_complete(streams, work->ended);
-	for (const struct watch *watch = streams->watches; watch; watch = watch->next)
+	for (const stream_watch *watch = streams->watches; watch; watch = watch->next)
 		drained = drained && is_complete(streams, watch->event);
 	pthread_mutex_unlock(&streams->mutex);
 	return drained;
 }
 
-static void *take_state(struct group_streams *streams)
+static void *take_state(group_streams *streams)
 {
-	void *state;
-
 	pthread_mutex_lock(&streams->mutex);
-	state = streams->state;
+	void *state = streams->state;
 	streams->state = NULL;
 	pthread_mutex_unlock(&streams->mutex);
 	return state;
 }
 
 /* What is still in flight when a group goes is aborted. Only threads that wait for a handle know the group still. */
-static void cancel(struct group_streams *streams)
+static void cancel(group_streams *streams)
 {
-	bool idle;
-
 	pthread_mutex_lock(&streams->mutex);
-	idle = dtrain__streams_are_idle(streams);
+	bool idle = dtrain__streams_are_idle(streams);
 	if (streams->health == GROUP_WORKS)
 		bt_fail(&streams->failure, BETON_CANCELLED, "group \"%s\": the group was destroyed",
 			streams->member.name);
@@ -173,31 +160,27 @@ static void cancel(struct group_streams *streams)
 	}
 }
 
-void dtrain__streams_destroy(struct group_streams **out)
+void dtrain__streams_destroy(group_streams **out)
 {
-	struct group_streams *streams = *out;
-	void *state;
-
+	group_streams *streams = *out;
 	*out = NULL;
 	if (!streams)
 		return;
 	dtrain__streams_unwatch(streams);
 	cancel(streams);
-	state = take_state(streams);
+	void *state = take_state(streams);
 	if (state)
 		streams->backend->close(state);
 	drop_lane(streams);
 	pthread_mutex_lock(&streams->mutex);
 	while (streams->first) {
-		struct dtrain_work *work = streams->first;
-
+		dtrain_work *work = streams->first;
 		streams->first = work->next;
 		work->in_flight = false;
 		dtrain__streams_retire(streams, work);
 	}
 	while (streams->watches) {
-		struct watch *watch = streams->watches;
-
+		stream_watch *watch = streams->watches;
 		streams->watches = watch->next;
 		free(watch);
 	}
@@ -205,11 +188,10 @@ void dtrain__streams_destroy(struct group_streams **out)
 }
 
 /* Called with the mutex held. */
-static int take_work(struct group_streams *streams, struct dtrain_work **out, beton_error *err)
+static int take_work(group_streams *streams, dtrain_work **out, beton_error *err)
 {
-	struct dtrain_work *work = streams->idle;
+	dtrain_work *work = streams->idle;
 	int status = BETON_OK;
-
 	*out = NULL;
 	if (work) {
 		streams->idle = work->next;
@@ -219,9 +201,9 @@ static int take_work(struct group_streams *streams, struct dtrain_work **out, be
 			return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
 		work->streams = streams;
 		status = streams->api->event_create(streams->device, &work->begun, err);
-		if (!status)
+		if (status == BETON_OK)
 			status = streams->api->event_create(streams->device, &work->ended, err);
-		if (status) {
+		if (status != BETON_OK) {
 			free_work(streams, work);
 			return status;
 		}
@@ -236,7 +218,7 @@ static int take_work(struct group_streams *streams, struct dtrain_work **out, be
 	return BETON_OK;
 }
 
-void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *work)
+void dtrain__streams_retire(group_streams *streams, dtrain_work *work)
 {
 	if (work->held || work->in_flight)
 		return;
@@ -247,15 +229,14 @@ void dtrain__streams_retire(struct group_streams *streams, struct dtrain_work *w
 /* Called with the mutex held, which it unlocks. */
 static void release(dtrain_work **out)
 {
-	struct dtrain_work *work = *out;
-
+	dtrain_work *work = *out;
 	*out = NULL;
 	work->held = false;
 	dtrain__streams_retire(work->streams, work);
 	drop_reference(work->streams);
 }
 
-static int put_alone(struct group_streams *streams, const dtrain_group_call *call, beton_error *err)
+static int put_alone(group_streams *streams, const dtrain_group_call *call, beton_error *err)
 {
 	if (call->op == DTRAIN_GROUP_BARRIER || call->output == call->input)
 		return BETON_OK;
@@ -263,25 +244,22 @@ static int put_alone(struct group_streams *streams, const dtrain_group_call *cal
 				  (size_t)call->count * dtrain_dtype_size(call->dtype), DTRAIN_DEVICE_TO_DEVICE, err);
 }
 
-static int put_calls(struct group_streams *streams, const dtrain_group_call *calls, int count, beton_error *err)
+static int put_calls(group_streams *streams, const dtrain_group_call *calls, int count, beton_error *err)
 {
 	int status = BETON_OK;
-
 	if (streams->state)
 		return count ? streams->backend->enqueue(streams->state, calls, count, streams->lane->stream, err)
 			     : BETON_OK;
-	for (int i = 0; i < count && !status; i++)
+	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = put_alone(streams, &calls[i], err);
 	return status;
 }
 
-static int reserve_calls(struct group_streams *streams, int count, beton_error *err)
+static int reserve_calls(group_streams *streams, int count, beton_error *err)
 {
-	dtrain_group_call *calls;
-
 	if (count <= streams->calls_capacity)
 		return BETON_OK;
-	calls = realloc(streams->calls, (size_t)count * sizeof(*calls));
+	dtrain_group_call *calls = realloc(streams->calls, (size_t)count * sizeof(*calls));
 	if (!calls)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a batch of %d operations", count);
 	streams->calls = calls;
@@ -290,41 +268,39 @@ static int reserve_calls(struct group_streams *streams, int count, beton_error *
 }
 
 /* Operations without elements are left out. */
-static int put_items(struct group_streams *streams, const struct work_item *items, int count, beton_error *err)
+static int put_items(group_streams *streams, const work_item *items, int count, beton_error *err)
 {
 	int used = 0, status = reserve_calls(streams, count, err);
-
-	for (int i = 0; i < count && !status; i++)
+	for (int i = 0; i < count && status == BETON_OK; i++)
 		if (items[i].call.count > 0 || items[i].call.op == DTRAIN_GROUP_BARRIER)
 			streams->calls[used++] = items[i].call;
-	return status ? status : put_calls(streams, streams->calls, used, err);
+	return status == BETON_OK ? put_calls(streams, streams->calls, used, err) : status;
 }
 
-static int put(struct group_streams *streams, struct dtrain_work *work, const struct work_item *items,
-	       const struct work_notes *notes, beton_error *err)
+static int put(group_streams *streams, dtrain_work *work, const work_item *items, const work_notes *notes,
+	       beton_error *err)
 {
 	const dtrain_device_api *api = streams->api;
 	dtrain_stream *stream = streams->lane->stream;
 	int status = BETON_OK;
-
-	for (int i = 0; i < work->count && !status; i++)
+	for (int i = 0; i < work->count && status == BETON_OK; i++)
 		if (items[i].after)
 			status = api->stream_wait(stream, items[i].after, err);
-	if (!status && streams->backend)
+	if (status == BETON_OK && streams->backend)
 		status = streams->backend->stream_capturing(stream, &work->captured, err);
-	if (!status && streams->state && !work->captured)
+	if (status == BETON_OK && streams->state && !work->captured)
 		status = api->event_record(work->begun, stream, err);
-	if (!status && notes)
+	if (status == BETON_OK && notes)
 		status = api->event_mark(notes->begin, stream, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = put_items(streams, items, work->count, err);
-	if (!status && notes)
+	if (status == BETON_OK && notes)
 		status = api->event_mark(notes->end, stream, err);
-	return status ? status : api->event_record(work->ended, stream, err);
+	return status == BETON_OK ? api->event_record(work->ended, stream, err) : status;
 }
 
 /* Called with the mutex held. */
-static void watch_work(struct group_streams *streams, struct dtrain_work *work)
+static void watch_work(group_streams *streams, dtrain_work *work)
 {
 	work->in_flight = true;
 	work->next = NULL;
@@ -337,14 +313,12 @@ static void watch_work(struct group_streams *streams, struct dtrain_work *work)
 		pthread_cond_broadcast(&streams->changed);
 }
 
-int dtrain__streams_check_types(const struct group_streams *streams, const dtrain_group_call *call, bool reduces,
+int dtrain__streams_check_types(const group_streams *streams, const dtrain_group_call *call, bool reduces,
 				beton_error *err)
 {
-	uint32_t types;
-
 	if (!streams->state || call->op == DTRAIN_GROUP_BARRIER)
 		return BETON_OK;
-	types = reduces ? streams->backend->reductions : streams->backend->dtypes;
+	uint32_t types = reduces ? streams->backend->reductions : streams->backend->dtypes;
 	if (types & 1u << call->dtype)
 		return BETON_OK;
 	return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s with %s does not take elements of type %s",
@@ -353,8 +327,8 @@ int dtrain__streams_check_types(const struct group_streams *streams, const dtrai
 }
 
 /* Called with the lane's lock held. */
-static void note(struct group_streams *streams, struct dtrain_work *work, struct work_item *items, int count,
-		 bool in_batch, const char *label)
+static void note(group_streams *streams, dtrain_work *work, work_item *items, int count, bool in_batch,
+		 const char *label)
 {
 	work->count = count;
 	work->op = count ? items[0].call.op : DTRAIN_GROUP_BARRIER;
@@ -365,32 +339,29 @@ static void note(struct group_streams *streams, struct dtrain_work *work, struct
 }
 
 /* What is known of it once it has been put on the stream. Alone a rank waits for nobody, and nobody watches. */
-static void note_put(struct group_streams *streams, const struct dtrain_work *work, int status)
+static void note_put(group_streams *streams, const dtrain_work *work, int status)
 {
-	if (!status && !work->captured && streams->state)
+	if (status == BETON_OK && !work->captured && streams->state)
 		return;
 	dtrain__history_set(streams->history, work->record, work->count,
-			    status           ? DTRAIN_RECORD_FAILED
-			    : work->captured ? DTRAIN_RECORD_CAPTURED
-					     : DTRAIN_RECORD_COMPLETED,
+			    status != BETON_OK ? DTRAIN_RECORD_FAILED
+			    : work->captured   ? DTRAIN_RECORD_CAPTURED
+					       : DTRAIN_RECORD_COMPLETED,
 			    bt_now_ns());
 }
 
-int dtrain__streams_submit(struct group_streams *streams, struct work_item *items, int count, bool in_batch,
-			   const struct work_notes *notes, const char *label, dtrain_work **out, beton_error *err)
+int dtrain__streams_submit(group_streams *streams, work_item *items, int count, bool in_batch, const work_notes *notes,
+			   const char *label, dtrain_work **out, beton_error *err)
 {
-	struct dtrain_work *work = NULL;
-	char where[WORK_LABEL_SIZE + 32];
+	dtrain_work *work = NULL;
 	beton_error failure = {0};
-	int status;
-
 	pthread_mutex_lock(&streams->lane->order);
 	pthread_mutex_lock(&streams->mutex);
-	status = dtrain__streams_check(streams, err);
-	if (!status)
+	int status = dtrain__streams_check(streams, err);
+	if (status == BETON_OK)
 		status = take_work(streams, &work, err);
 	pthread_mutex_unlock(&streams->mutex);
-	if (status) {
+	if (status != BETON_OK) {
 		pthread_mutex_unlock(&streams->lane->order);
 		return status;
 	}
@@ -398,40 +369,39 @@ int dtrain__streams_submit(struct group_streams *streams, struct work_item *item
 	status = put(streams, work, items, notes, &failure);
 	note_put(streams, work, status);
 	pthread_mutex_lock(&streams->mutex);
-	if (!status && streams->state && !work->captured)
+	if (status == BETON_OK && streams->state && !work->captured)
 		watch_work(streams, work);
-	if (status && streams->state) {
+	if (status != BETON_OK && streams->state) {
+		char where[WORK_LABEL_SIZE + 32];
 		/* An operation that only this rank leaves out would pair the next one with the others' this one. */
 		dtrain__work_describe(work, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &failure);
 		status = dtrain__streams_check(streams, &failure);
 	}
 	pthread_mutex_unlock(&streams->lane->order);
-	if (status && err)
+	if (status != BETON_OK && err)
 		*err = failure;
 	*out = work;
-	if (status)
+	if (status != BETON_OK)
 		release(out);
 	else
 		pthread_mutex_unlock(&streams->mutex);
 	return status;
 }
 
-void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *work)
+void dtrain__streams_observe(group_streams *streams, dtrain_work *work)
 {
 	const dtrain_group_backend *backend = streams->backend;
-	char where[WORK_LABEL_SIZE + 32];
 	beton_error failure = {0};
 	bool complete = false;
-	int status;
-
 	if (work->complete || streams->health != GROUP_WORKS)
 		return;
-	status = backend->event_query(work->ended, &complete, &failure);
+	int status = backend->event_query(work->ended, &complete, &failure);
 	/* An engine may end an operation that went wrong. */
-	if (!status && complete && streams->state)
+	if (status == BETON_OK && complete && streams->state)
 		status = backend->poll(streams->state, &failure);
-	if (status) {
+	if (status != BETON_OK) {
+		char where[WORK_LABEL_SIZE + 32];
 		dtrain__work_describe(work, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &failure);
 		return;
@@ -442,24 +412,21 @@ void dtrain__streams_observe(struct group_streams *streams, struct dtrain_work *
 }
 
 /* Called with the mutex held. Nobody but the device is waited for where the group has one member. */
-static int wait_alone(struct group_streams *streams, struct dtrain_work *work, beton_error *err)
+static int wait_alone(group_streams *streams, dtrain_work *work, beton_error *err)
 {
-	int status;
-
 	pthread_mutex_unlock(&streams->mutex);
-	status = streams->api->event_synchronize(work->ended, err);
+	int status = streams->api->event_synchronize(work->ended, err);
 	pthread_mutex_lock(&streams->mutex);
-	work->complete = !status;
+	work->complete = status == BETON_OK;
 	return status;
 }
 
 int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 {
-	struct dtrain_work *work = *out;
-	struct group_streams *streams = work->streams;
+	dtrain_work *work = *out;
+	group_streams *streams = work->streams;
 	uint64_t pause = 10000;
 	int status = BETON_OK;
-
 	pthread_mutex_lock(&streams->mutex);
 	if (work->captured)
 		status = bt_fail(err, BETON_STATE,
@@ -468,14 +435,14 @@ int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 	else if (!streams->state && streams->health == GROUP_WORKS)
 		status = wait_alone(streams, work, err);
 	/* Not event_synchronize: it might wait for ever where the device cannot be made to end the operation. */
-	while (!status && !work->complete && streams->health == GROUP_WORKS) {
+	while (status == BETON_OK && !work->complete && streams->health == GROUP_WORKS) {
 		dtrain__streams_observe(streams, work);
 		if (work->complete || streams->health != GROUP_WORKS)
 			break;
 		bt_wait_ns(&streams->changed, &streams->mutex, pause);
 		pause = pause < 500000 ? pause * 2 : 1000000;
 	}
-	if (!status && !work->complete)
+	if (status == BETON_OK && !work->complete)
 		status = dtrain__streams_check(streams, err);
 	release(out);
 	return status;
@@ -483,13 +450,11 @@ int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 
 int dtrain__stream_work_order(dtrain_work **out, dtrain_stream *stream, beton_error *err)
 {
-	struct dtrain_work *work = *out;
-	struct group_streams *streams = work->streams;
-	int status;
-
+	dtrain_work *work = *out;
+	group_streams *streams = work->streams;
 	pthread_mutex_lock(&streams->mutex);
-	status = work->complete ? BETON_OK : dtrain__streams_check(streams, err);
-	if (!status)
+	int status = work->complete ? BETON_OK : dtrain__streams_check(streams, err);
+	if (status == BETON_OK)
 		status = streams->api->stream_wait(stream, work->ended, err);
 	release(out);
 	return status;
@@ -497,27 +462,23 @@ int dtrain__stream_work_order(dtrain_work **out, dtrain_stream *stream, beton_er
 
 bool dtrain__stream_work_done(dtrain_work *work)
 {
-	struct group_streams *streams = work->streams;
-	bool done;
-
+	group_streams *streams = work->streams;
 	pthread_mutex_lock(&streams->mutex);
 	/* Alone, and on a device that cannot be asked: waiting is short then. */
 	if (!streams->backend && !work->complete && streams->health == GROUP_WORKS)
 		wait_alone(streams, work, NULL);
 	else if (!work->captured)
 		dtrain__streams_observe(streams, work);
-	done = work->complete || streams->health == GROUP_FAILED;
+	bool done = work->complete || streams->health == GROUP_FAILED;
 	pthread_mutex_unlock(&streams->mutex);
 	return done;
 }
 
-int dtrain__streams_split(struct group_streams *parent, int color, const dtrain_group_place *place, void **state,
+int dtrain__streams_split(group_streams *parent, int color, const dtrain_group_place *place, void **state,
 			  beton_error *err)
 {
-	int status;
-
 	pthread_mutex_lock(&parent->lane->order);
-	status = parent->backend->split(parent->state, color, place, parent->member.join_timeout_ms, state, err);
+	int status = parent->backend->split(parent->state, color, place, parent->member.join_timeout_ms, state, err);
 	pthread_mutex_unlock(&parent->lane->order);
 	return status;
 }

@@ -10,16 +10,15 @@
 #include "common/system.h"
 #include "group.h"
 
-void dtrain__work_complete(dtrain_group *group, struct dtrain_work *work, int status, const beton_error *err)
+void dtrain__work_complete(dtrain_group *group, dtrain_work *work, int status, const beton_error *err)
 {
 	uint64_t now = bt_now_ns();
-
 	dtrain__history_set(group->history, work->record, work->count,
-			    status ? DTRAIN_RECORD_FAILED : DTRAIN_RECORD_COMPLETED, now);
+			    status != BETON_OK ? DTRAIN_RECORD_FAILED : DTRAIN_RECORD_COMPLETED, now);
 	pthread_mutex_lock(&work->mutex);
 	work->end_ns = now;
 	work->status = status;
-	if (status)
+	if (status != BETON_OK)
 		work->err = *err;
 	work->done = true;
 	pthread_cond_broadcast(&work->finished);
@@ -28,10 +27,8 @@ void dtrain__work_complete(dtrain_group *group, struct dtrain_work *work, int st
 
 static bool is_stopping(dtrain_group *group)
 {
-	bool stopping;
-
 	pthread_mutex_lock(&group->mutex);
-	stopping = group->stopping;
+	bool stopping = group->stopping;
 	pthread_mutex_unlock(&group->mutex);
 	return stopping;
 }
@@ -39,15 +36,13 @@ static bool is_stopping(dtrain_group *group)
 /* Nothing works after the first failure: Gloo's connections are closed by it. */
 static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 {
-	bool reported;
-
 	pthread_mutex_lock(&group->failing);
 	if (group->failure.code) {
 		*err = group->failure;
 	} else if (is_stopping(group)) {
 		bt_fail(err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, where);
 	} else {
-		reported = dtrain__group_report_fault(&group->member, group->history, err->code);
+		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code);
 		group->backend->abort(group->state);
 		/* A store that was late has its time now. */
 		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code))
@@ -60,61 +55,57 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	pthread_mutex_unlock(&group->failing);
 }
 
-void dtrain__work_fail(dtrain_group *group, struct dtrain_work *work, beton_error *err)
+void dtrain__work_fail(dtrain_group *group, dtrain_work *work, beton_error *err)
 {
-	char where[WORK_LABEL_SIZE + 32];
-
 	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_FAILED, bt_now_ns());
+	char where[WORK_LABEL_SIZE + 32];
 	dtrain__work_describe(work, where, sizeof(where));
 	fail_group(group, where, err);
 }
 
 static int failure_of(dtrain_group *group, beton_error *err)
 {
-	int status;
-
 	pthread_mutex_lock(&group->failing);
-	status = group->failure.code;
-	if (status)
+	int status = group->failure.code;
+	if (status != BETON_OK)
 		*err = group->failure;
 	pthread_mutex_unlock(&group->failing);
 	return status;
 }
 
-static int begin(dtrain_group *group, struct dtrain_work *work, bool *messages, beton_error *err)
+static int begin(dtrain_group *group, dtrain_work *work, bool *messages, beton_error *err)
 {
 	int status = BETON_OK;
-
 	*messages = false;
-	for (int i = 0; i < work->count && !status; i++)
+	for (int i = 0; i < work->count && status == BETON_OK; i++)
 		if (work->items[i].after)
 			status = work->api->event_synchronize(work->items[i].after, err);
 	work->start_ns = bt_now_ns();
 	dtrain__history_set(group->history, work->record, work->count, DTRAIN_RECORD_STARTED, work->start_ns);
-	return status ? status
-		      : dtrain__backend_begin(group->backend, group->state, work->items, work->count, messages, err);
+	return status != BETON_OK
+		       ? status
+		       : dtrain__backend_begin(group->backend, group->state, work->items, work->count, messages, err);
 }
 
-static void execute(dtrain_group *group, struct dtrain_work *work)
+static void execute(dtrain_group *group, dtrain_work *work)
 {
 	beton_error err = {0};
 	bool messages = false;
 	int status = failure_of(group, &err);
-
-	if (status) {
+	if (status != BETON_OK) {
 		dtrain__work_complete(group, work, status, &err);
 		return;
 	}
 	status = begin(group, work, &messages, &err);
 	/* From then on it is another thread's. Where there is none to be had, what is queued has to wait. */
-	if (!status && messages && dtrain__messages_await(group, work, NULL) == BETON_OK)
+	if (status == BETON_OK && messages && dtrain__messages_await(group, work, NULL) == BETON_OK)
 		return;
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, &err);
 	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
-	if (status)
+	if (status != BETON_OK)
 		dtrain__work_fail(group, work, &err);
-	dtrain__work_complete(group, work, status ? err.code : BETON_OK, &err);
+	dtrain__work_complete(group, work, status != BETON_OK ? err.code : BETON_OK, &err);
 }
 
 /* Called with the mutex held. True: nothing came for so long. */
@@ -130,7 +121,6 @@ static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
 static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
 {
 	beton_error err = {0};
-
 	if (failure_of(group, &err)) {
 		*patience_ns = 0;
 	} else if (dtrain__group_others_failed(&group->member, patience_ns, &err)) {
@@ -141,10 +131,9 @@ static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
 
 /* The next operation, or NULL when the thread is to end: stopping takes care of what is in the queue by then. What has
  * left the queue is the thread's to complete, whatever is asked of it afterwards. */
-static struct dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
+static dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
 {
-	struct dtrain_work *work = NULL;
-
+	dtrain_work *work = NULL;
 	pthread_mutex_lock(&group->mutex);
 	while (!group->head && !group->stopping) {
 		if (!wait_for_work(group, *patience_ns) || group->head || group->stopping)
@@ -167,8 +156,7 @@ static void *group_main(void *argument)
 {
 	dtrain_group *group = argument;
 	uint64_t patience_ns = group->member.size > 1 ? GROUP_IDLE_NS : 0;
-	struct dtrain_work *work;
-
+	dtrain_work *work;
 	while ((work = take(group, &patience_ns)))
 		execute(group, work);
 	return NULL;
@@ -177,10 +165,8 @@ static void *group_main(void *argument)
 int dtrain__group_start_thread(dtrain_group *group, beton_error *err)
 {
 	sigset_t before;
-	int failure;
-
 	bt_block_signals(&before);
-	failure = pthread_create(&group->thread, NULL, group_main, group);
+	int failure = pthread_create(&group->thread, NULL, group_main, group);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failure)
 		return bt_fail_errno(err, failure, "group \"%s\": cannot start the communication thread", group->name);
@@ -200,11 +186,10 @@ void dtrain__group_stop_thread(dtrain_group *group)
 	pthread_join(group->thread, NULL);
 	dtrain__messages_stop(group);
 	while (group->head) {
-		struct dtrain_work *work = group->head;
-		char what[WORK_LABEL_SIZE + 32];
+		dtrain_work *work = group->head;
 		beton_error err = {0};
-
 		group->head = work->next;
+		char what[WORK_LABEL_SIZE + 32];
 		dtrain__work_describe(work, what, sizeof(what));
 		bt_fail(&err, BETON_CANCELLED, "group \"%s\": %s: the group was destroyed", group->name, what);
 		dtrain__work_complete(group, work, BETON_CANCELLED, &err);

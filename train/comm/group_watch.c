@@ -24,9 +24,9 @@
 
 /* Of all groups that have a communicator. */
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct group_streams *registry;
+static group_streams *registry;
 
-void dtrain__streams_fail(struct group_streams *streams, const char *where, const beton_error *err)
+void dtrain__streams_fail(group_streams *streams, const char *where, const beton_error *err)
 {
 	if (streams->health != GROUP_WORKS)
 		return;
@@ -36,7 +36,7 @@ void dtrain__streams_fail(struct group_streams *streams, const char *where, cons
 	pthread_cond_broadcast(&streams->changed);
 }
 
-int dtrain__streams_check(struct group_streams *streams, beton_error *err)
+int dtrain__streams_check(group_streams *streams, beton_error *err)
 {
 	while (streams->health == GROUP_FAILING)
 		pthread_cond_wait(&streams->changed, &streams->mutex);
@@ -47,16 +47,14 @@ int dtrain__streams_check(struct group_streams *streams, beton_error *err)
 	return streams->failure.code;
 }
 
-dtrain_group_state dtrain__streams_peek(struct group_streams *streams, beton_error *err)
+dtrain_group_state dtrain__streams_peek(group_streams *streams, beton_error *err)
 {
 	static const dtrain_group_state states[] = {[GROUP_WORKS] = DTRAIN_GROUP_WORKS,
 						    [GROUP_FAILING] = DTRAIN_GROUP_FAILING,
 						    [GROUP_FAILED] = DTRAIN_GROUP_FAILED};
-	dtrain_group_state state;
-
 	if (pthread_mutex_trylock(&streams->mutex) != 0)
 		return DTRAIN_GROUP_BUSY;
-	state = states[streams->health];
+	dtrain_group_state state = states[streams->health];
 	if (err && streams->health != GROUP_WORKS)
 		*err = streams->failure;
 	pthread_mutex_unlock(&streams->mutex);
@@ -64,7 +62,7 @@ dtrain_group_state dtrain__streams_peek(struct group_streams *streams, beton_err
 }
 
 /* What is probably at fault when something is. */
-static void describe_oldest(const struct group_streams *streams, char *text, size_t size)
+static void describe_oldest(const group_streams *streams, char *text, size_t size)
 {
 	if (streams->first)
 		dtrain__work_describe(streams->first, text, size);
@@ -73,14 +71,13 @@ static void describe_oldest(const struct group_streams *streams, char *text, siz
 }
 
 /* Before anything ends by being aborted: what does not count any more must not look like success. */
-static int spread(const struct group_streams *streams, const beton_error *err, void **states)
+static int spread(const group_streams *streams, const beton_error *err, void **states)
 {
-	char where[WORK_LABEL_SIZE + 32];
 	beton_error copy = *err;
 	int count = 0;
-
 	bt_prefix(&copy, "aborted with group \"%s\"", streams->member.name);
-	for (struct group_streams *other = registry; other; other = other->next) {
+	char where[WORK_LABEL_SIZE + 32];
+	for (group_streams *other = registry; other; other = other->next) {
 		if (other->backend != streams->backend || other->aborted)
 			continue;
 		pthread_mutex_lock(&other->mutex);
@@ -95,15 +92,13 @@ static int spread(const struct group_streams *streams, const beton_error *err, v
 	return count;
 }
 
-static int abort_all(struct group_streams *streams, const beton_error *cause, beton_error *err)
+static int abort_all(group_streams *streams, const beton_error *cause, beton_error *err)
 {
 	int count = 0, status = BETON_OK;
-	void **states;
-
 	pthread_mutex_lock(&registry_mutex);
-	for (const struct group_streams *other = registry; other; other = other->next)
+	for (const group_streams *other = registry; other; other = other->next)
 		count++;
-	states = calloc((size_t)count + 1, sizeof(*states));
+	void **states = calloc((size_t)count + 1, sizeof(*states));
 	if (states) {
 		count = spread(streams, cause, states);
 		if (count)
@@ -118,22 +113,19 @@ static int abort_all(struct group_streams *streams, const beton_error *cause, be
 }
 
 /* Called with the mutex held, which it lets go meanwhile. */
-static void settle_failure(struct group_streams *streams)
+static void settle_failure(group_streams *streams)
 {
 	beton_error err = streams->failure, abort_err = {0};
-	char text[BETON_ERROR_MESSAGE_SIZE];
-	bool reported;
-	int status;
-
 	pthread_mutex_unlock(&streams->mutex);
-	reported = dtrain__group_report_fault(&streams->member, streams->history, err.code);
-	status = abort_all(streams, &err, &abort_err);
+	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code);
+	int status = abort_all(streams, &err, &abort_err);
 	/* A store that was late has its time now. */
 	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code))
 		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, &err);
 	else
 		bt_prefix(&err, "group \"%s\": %s", streams->member.name, streams->failed_in);
-	if (status) {
+	if (status != BETON_OK) {
+		char text[BETON_ERROR_MESSAGE_SIZE];
 		snprintf(text, sizeof(text), "%s", err.message);
 		bt_fail(&err, err.code, "%s; %s", text, abort_err.message);
 	}
@@ -145,43 +137,39 @@ static void settle_failure(struct group_streams *streams)
 	pthread_cond_broadcast(&streams->changed);
 }
 
-static void fail_late(struct group_streams *streams, const char *where, const char *what)
+static void fail_late(group_streams *streams, const char *where, const char *what)
 {
 	beton_error late = {0};
-
 	bt_fail(&late, BETON_TIMEOUT, "%s within %d ms", what, streams->member.timeout_ms);
 	dtrain__streams_fail(streams, where, &late);
 }
 
-static void note_begun(struct group_streams *streams, struct dtrain_work *work, uint64_t now)
+static void note_begun(group_streams *streams, dtrain_work *work, uint64_t now)
 {
 	work->since_ns = now;
 	dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_STARTED, now);
 }
 
 /* By this thread alone: whoever waits for the operation may be capturing, when a device is asked nothing else. */
-static void note_duration(struct group_streams *streams, const struct dtrain_work *work)
+static void note_duration(group_streams *streams, const dtrain_work *work)
 {
 	double ms = 0;
-
 	if (streams->api->event_elapsed_ms(work->begun, work->ended, &ms, NULL) == BETON_OK)
 		dtrain__history_set_duration(streams->history, work->record, work->count, (uint64_t)(ms * 1e6));
 }
 
 /* An operation's time begins when everything in front of it on the stream is done. */
-static void check_deadline(struct group_streams *streams, struct dtrain_work *work, uint64_t now)
+static void check_deadline(group_streams *streams, dtrain_work *work, uint64_t now)
 {
-	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
 	bool begun = false;
-	int status;
-
+	char where[WORK_LABEL_SIZE + 32];
 	dtrain__work_describe(work, where, sizeof(where));
 	if (!work->first_ns)
 		work->first_ns = now;
 	if (!work->since_ns) {
-		status = streams->backend->event_query(work->begun, &begun, &err);
-		if (status)
+		int status = streams->backend->event_query(work->begun, &begun, &err);
+		if (status != BETON_OK)
 			dtrain__streams_fail(streams, where, &err);
 		else if (begun)
 			note_begun(streams, work, now);
@@ -190,10 +178,9 @@ static void check_deadline(struct group_streams *streams, struct dtrain_work *wo
 	}
 }
 
-static void look_at_works(struct group_streams *streams, uint64_t now)
+static void look_at_works(group_streams *streams, uint64_t now)
 {
-	struct dtrain_work *work;
-
+	dtrain_work *work;
 	while ((work = streams->first)) {
 		dtrain__streams_observe(streams, work);
 		if (!work->complete)
@@ -207,17 +194,16 @@ static void look_at_works(struct group_streams *streams, uint64_t now)
 		check_deadline(streams, work, now);
 }
 
-static void look_at_watches(struct group_streams *streams, uint64_t now)
+static void look_at_watches(group_streams *streams, uint64_t now)
 {
 	while (streams->watches && streams->health == GROUP_WORKS) {
-		struct watch *watch = streams->watches;
+		stream_watch *watch = streams->watches;
 		beton_error err = {0};
 		bool complete = false;
 		int status = streams->backend->event_query(watch->event, &complete, &err);
-
-		if (!status && complete)
+		if (status == BETON_OK && complete)
 			status = streams->backend->poll(streams->state, &err);
-		if (status) {
+		if (status != BETON_OK) {
 			dtrain__streams_fail(streams, watch->what, &err);
 		} else if (complete) {
 			streams->watches = watch->next;
@@ -233,31 +219,28 @@ static void look_at_watches(struct group_streams *streams, uint64_t now)
 }
 
 /* How long the oldest thing in flight has been running. */
-static uint64_t running_ns(const struct group_streams *streams, uint64_t now)
+static uint64_t running_ns(const group_streams *streams, uint64_t now)
 {
 	uint64_t work = streams->first && streams->first->since_ns ? now - streams->first->since_ns : 0;
 	uint64_t watch = streams->watches ? now - streams->watches->since_ns : 0;
-
 	return work > watch ? work : watch;
 }
 
 /* The same where it waits for this rank's own kernels, which may never end. */
-static uint64_t pending_ns(const struct group_streams *streams, uint64_t now)
+static uint64_t pending_ns(const group_streams *streams, uint64_t now)
 {
 	return streams->first && streams->first->first_ns ? now - streams->first->first_ns : 0;
 }
 
 /* Called with the mutex held, which it lets go meanwhile. begun: the oldest thing in flight is. */
-static void look_for_alarm(struct group_streams *streams, bool begun)
+static void look_for_alarm(group_streams *streams, bool begun)
 {
-	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
-	bool raised;
-
+	char where[WORK_LABEL_SIZE + 32];
 	describe_oldest(streams, where, sizeof(where));
 	pthread_mutex_unlock(&streams->mutex);
 	/* The others may have left because they were done. */
-	raised = dtrain__group_is_alarmed(&streams->member, !begun, &err);
+	bool raised = dtrain__group_is_alarmed(&streams->member, !begun, &err);
 	pthread_mutex_lock(&streams->mutex);
 	/* This rank has had a second to be done too. */
 	if (raised && (streams->first || streams->watches))
@@ -265,20 +248,18 @@ static void look_for_alarm(struct group_streams *streams, bool begun)
 }
 
 /* Called with the mutex held. */
-static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
+static void look(group_streams *streams, uint64_t *next_alarm_ns)
 {
 	uint64_t now = bt_now_ns();
-	bool begun;
-	char where[WORK_LABEL_SIZE + 32];
 	beton_error err = {0};
-
 	look_at_works(streams, now);
 	look_at_watches(streams, now);
-	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err)) {
+	if (streams->health == GROUP_WORKS && streams->backend->poll(streams->state, &err) != BETON_OK) {
+		char where[WORK_LABEL_SIZE + 32];
 		describe_oldest(streams, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &err);
 	}
-	begun = running_ns(streams, now) > STALL_NS;
+	bool begun = running_ns(streams, now) > STALL_NS;
 	if (streams->health == GROUP_WORKS && (begun || pending_ns(streams, now) > STALL_NS) && now >= *next_alarm_ns) {
 		look_for_alarm(streams, begun);
 		/* From its end: where the store does not answer, deadlines need their time too. */
@@ -287,13 +268,12 @@ static void look(struct group_streams *streams, uint64_t *next_alarm_ns)
 }
 
 /* Time that this process could not use does not count: it was stopped, by a debugger or with its whole job. */
-static void forgive(struct group_streams *streams, uint64_t lost_ns)
+static void forgive(group_streams *streams, uint64_t lost_ns)
 {
 	uint64_t now = bt_now_ns();
 	uint64_t *times[] = {streams->first ? &streams->first->first_ns : NULL,
 			     streams->first ? &streams->first->since_ns : NULL,
 			     streams->watches ? &streams->watches->since_ns : NULL};
-
 	for (int i = 0; i < 3; i++)
 		if (times[i] && *times[i])
 			*times[i] = *times[i] + lost_ns < now ? *times[i] + lost_ns : now;
@@ -301,18 +281,16 @@ static void forgive(struct group_streams *streams, uint64_t lost_ns)
 
 /* Called with the mutex held, which it lets go meanwhile: there is nothing to watch. A rank that is not in an operation
  * learns so that the others have failed, and can tell them how far it came. */
-static void idle(struct group_streams *streams, uint64_t *patience_ns)
+static void idle(group_streams *streams, uint64_t *patience_ns)
 {
 	beton_error err = {0};
-	bool failed;
-
 	streams->idle_thread = true;
 	if (streams->health != GROUP_WORKS) {
 		pthread_cond_wait(&streams->changed, &streams->mutex);
 	} else if (!bt_wait_ns(&streams->changed, &streams->mutex, *patience_ns) && !streams->first &&
 		   !streams->watches && !streams->stopping) {
 		pthread_mutex_unlock(&streams->mutex);
-		failed = dtrain__group_others_failed(&streams->member, patience_ns, &err);
+		bool failed = dtrain__group_others_failed(&streams->member, patience_ns, &err);
 		pthread_mutex_lock(&streams->mutex);
 		if (failed)
 			dtrain__streams_fail(streams, "between operations", &err);
@@ -321,21 +299,19 @@ static void idle(struct group_streams *streams, uint64_t *patience_ns)
 }
 
 /* Called with the mutex held, which it lets go meanwhile. */
-static void rest(struct group_streams *streams)
+static void rest(group_streams *streams)
 {
-	uint64_t began = bt_now_ns(), woke;
-
+	uint64_t began = bt_now_ns();
 	bt_wait_ns(&streams->changed, &streams->mutex, TICK_NS);
-	woke = bt_now_ns();
+	uint64_t woke = bt_now_ns();
 	if (woke - began > STOPPED_NS)
 		forgive(streams, woke - began);
 }
 
 static void *watch_main(void *argument)
 {
-	struct group_streams *streams = argument;
+	group_streams *streams = argument;
 	uint64_t next_alarm_ns = 0, patience_ns = GROUP_IDLE_NS;
-
 	pthread_mutex_lock(&streams->mutex);
 	while (!streams->stopping) {
 		if (streams->health == GROUP_FAILING) {
@@ -352,13 +328,11 @@ static void *watch_main(void *argument)
 	return NULL;
 }
 
-int dtrain__streams_watch(struct group_streams *streams, beton_error *err)
+int dtrain__streams_watch(group_streams *streams, beton_error *err)
 {
 	sigset_t before;
-	int failure;
-
 	bt_block_signals(&before);
-	failure = pthread_create(&streams->thread, NULL, watch_main, streams);
+	int failure = pthread_create(&streams->thread, NULL, watch_main, streams);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failure)
 		return bt_fail_errno(err, failure, "group \"%s\": cannot start the thread that watches it",
@@ -371,10 +345,9 @@ int dtrain__streams_watch(struct group_streams *streams, beton_error *err)
 	return BETON_OK;
 }
 
-void dtrain__streams_unwatch(struct group_streams *streams)
+void dtrain__streams_unwatch(group_streams *streams)
 {
-	struct group_streams **link = &registry;
-
+	group_streams **link = &registry;
 	pthread_mutex_lock(&registry_mutex);
 	while (*link && *link != streams)
 		link = &(*link)->next;
@@ -391,10 +364,9 @@ void dtrain__streams_unwatch(struct group_streams *streams)
 		close(streams->alarm);
 }
 
-bool dtrain__streams_are_idle(struct group_streams *streams)
+bool dtrain__streams_are_idle(group_streams *streams)
 {
 	uint64_t now = bt_now_ns();
-
 	if (streams->health == GROUP_WORKS && streams->state) {
 		look_at_works(streams, now);
 		look_at_watches(streams, now);
@@ -402,14 +374,12 @@ bool dtrain__streams_are_idle(struct group_streams *streams)
 	return streams->health == GROUP_WORKS && !streams->first && !streams->watches;
 }
 
-static void remove_watch(struct group_streams *streams, const dtrain_event *event)
+static void remove_watch(group_streams *streams, const dtrain_event *event)
 {
-	struct watch **link = &streams->watches;
-	struct watch *watch;
-
+	stream_watch **link = &streams->watches;
 	while (*link && (*link)->event != event)
 		link = &(*link)->next;
-	watch = *link;
+	stream_watch *watch = *link;
 	if (!watch)
 		return;
 	*link = watch->next;
@@ -419,18 +389,16 @@ static void remove_watch(struct group_streams *streams, const dtrain_event *even
 	free(watch);
 }
 
-int dtrain__streams_add_watch(struct group_streams *streams, dtrain_event *event, const char *what, beton_error *err)
+int dtrain__streams_add_watch(group_streams *streams, dtrain_event *event, const char *what, beton_error *err)
 {
-	struct watch *watch = calloc(1, sizeof(*watch)), **link = &streams->watches;
-	int status;
-
+	stream_watch *watch = calloc(1, sizeof(*watch)), **link = &streams->watches;
 	if (!watch)
 		return bt_fail(err, BETON_NO_MEMORY, "group \"%s\": out of memory", streams->member.name);
 	watch->event = event;
 	snprintf(watch->what, sizeof(watch->what), "%s", what);
 	pthread_mutex_lock(&streams->mutex);
-	status = dtrain__streams_check(streams, err);
-	if (status) {
+	int status = dtrain__streams_check(streams, err);
+	if (status != BETON_OK) {
 		free(watch);
 	} else {
 		remove_watch(streams, event);
@@ -446,7 +414,7 @@ int dtrain__streams_add_watch(struct group_streams *streams, dtrain_event *event
 	return status;
 }
 
-void dtrain__streams_forget(struct group_streams *streams, dtrain_event *event)
+void dtrain__streams_forget(group_streams *streams, dtrain_event *event)
 {
 	pthread_mutex_lock(&streams->mutex);
 	remove_watch(streams, event);

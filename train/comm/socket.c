@@ -28,7 +28,6 @@ uint64_t dtrain__deadline(int timeout_ms)
 int dtrain__remaining_ms(uint64_t deadline)
 {
 	uint64_t now = bt_now_ns();
-
 	if (now >= deadline)
 		return 0;
 	return (deadline - now) / 1000000 >= INT_MAX ? INT_MAX : (int)((deadline - now + 999999) / 1000000);
@@ -39,7 +38,6 @@ static int wait_for(int fd, short events, uint64_t deadline)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = events};
 	int ready;
-
 	do
 		ready = poll(&poll_fd, 1, dtrain__remaining_ms(deadline));
 	while (ready < 0 && errno == EINTR);
@@ -52,7 +50,6 @@ static int is_self_connected(int fd)
 {
 	struct sockaddr_storage here = {0}, there = {0};
 	socklen_t here_size = sizeof(here), there_size = sizeof(there);
-
 	return getsockname(fd, (struct sockaddr *)&here, &here_size) == 0 &&
 	       getpeername(fd, (struct sockaddr *)&there, &there_size) == 0 && here_size == there_size &&
 	       memcmp(&here, &there, here_size) == 0;
@@ -62,15 +59,14 @@ static int is_self_connected(int fd)
 static int connect_once(const struct addrinfo *address, uint64_t deadline)
 {
 	int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address->ai_protocol);
-	int failure = 0, ready, one = 1;
+	int failure = 0, one = 1;
 	socklen_t size = sizeof(failure);
-
 	if (fd < 0)
 		return -1;
 	if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
 		failure = errno;
 		if (failure == EINPROGRESS || failure == EINTR) {
-			ready = wait_for(fd, POLLOUT, deadline);
+			int ready = wait_for(fd, POLLOUT, deadline);
 			failure = ready < 0 ? errno : ETIMEDOUT;
 			if (ready > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
 				failure = errno;
@@ -91,26 +87,26 @@ static int connect_once(const struct addrinfo *address, uint64_t deadline)
 static bool sleep_ms(int ms)
 {
 	struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-
 	nanosleep(&rest, NULL);
 	return true;
 }
 
+typedef struct connect_attempt {
+	const struct addrinfo *address;
+	int error_number; /* of the last */
+	int count;
+} connect_attempt;
+
 /* What came of the addresses of a name: "192.168.0.7: Connection refused (14 times), fe80::1: Network is unreachable".
  */
-struct attempts {
-	struct attempt {
-		const struct addrinfo *address;
-		int error_number; /* of the last */
-		int count;
-	} of[8];
+typedef struct connect_attempts {
+	connect_attempt of[8];
 	int used;
-};
+} connect_attempts;
 
-static void note_attempt(struct attempts *attempts, const struct addrinfo *address, int error_number)
+static void note_attempt(connect_attempts *attempts, const struct addrinfo *address, int error_number)
 {
 	int i = 0;
-
 	while (i < attempts->used && attempts->of[i].address != address)
 		i++;
 	if (i == (int)(sizeof(attempts->of) / sizeof(attempts->of[0])))
@@ -121,15 +117,13 @@ static void note_attempt(struct attempts *attempts, const struct addrinfo *addre
 	attempts->of[i].count++;
 }
 
-static void describe_attempts(const struct attempts *attempts, char *text, size_t size)
+static void describe_attempts(const connect_attempts *attempts, char *text, size_t size)
 {
 	size_t used = 0;
-
 	snprintf(text, size, "nothing");
 	for (int i = 0; i < attempts->used && used < size; i++) {
-		const struct attempt *attempt = &attempts->of[i];
+		const connect_attempt *attempt = &attempts->of[i];
 		char host[NI_MAXHOST] = "?";
-
 		getnameinfo(attempt->address->ai_addr, attempt->address->ai_addrlen, host, sizeof(host), NULL, 0,
 			    NI_NUMERICHOST);
 		used += (size_t)snprintf(text + used, size - used, "%s%s: %s (%d time%s)", i ? ", " : "", host,
@@ -142,9 +136,8 @@ static int look_up(const char *host, uint16_t port, uint64_t deadline, struct ad
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	char service[8];
-	int failure;
-
 	snprintf(service, sizeof(service), "%u", port);
+	int failure;
 	do
 		failure = getaddrinfo(host, service, &hints, list);
 	while (failure == EAI_AGAIN && bt_now_ns() < deadline && sleep_ms(RETRY_MOST_MS));
@@ -157,14 +150,11 @@ static int look_up(const char *host, uint16_t port, uint64_t deadline, struct ad
 int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err)
 {
 	uint64_t began = bt_now_ns();
-	struct attempts attempts = {.used = 0};
+	connect_attempts attempts = {.used = 0};
 	struct addrinfo *list = NULL;
 	int pause_ms = RETRY_FIRST_MS, last = ETIMEDOUT, status = look_up(host, port, deadline, &list, err);
-	char tried[300];
-	bool is_late;
-
 	*out = -1;
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	do {
 		for (struct addrinfo *a = list; a && *out < 0; a = a->ai_next) {
@@ -178,7 +168,8 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 		sleep_ms(pause_ms < dtrain__remaining_ms(deadline) ? pause_ms : dtrain__remaining_ms(deadline));
 		pause_ms = pause_ms * 2 < RETRY_MOST_MS ? pause_ms * 2 : RETRY_MOST_MS;
 	} while (bt_now_ns() < deadline);
-	is_late = bt_now_ns() >= deadline;
+	bool is_late = bt_now_ns() >= deadline;
+	char tried[300];
 	describe_attempts(&attempts, tried, sizeof(tried));
 	freeaddrinfo(list);
 	if (*out >= 0)
@@ -192,9 +183,8 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 /* Of a wildcard address, that of IPv6 takes IPv4 too. */
 static int listen_once(int family, int type, int protocol, const struct sockaddr *address, socklen_t size)
 {
-	int one = 1, zero = 0, failure;
+	int one = 1, zero = 0;
 	int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
-
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -202,7 +192,7 @@ static int listen_once(int family, int type, int protocol, const struct sockaddr
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
 	if (bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0)
 		return fd;
-	failure = errno;
+	int failure = errno;
 	close(fd);
 	errno = failure;
 	return -1;
@@ -213,7 +203,6 @@ static int listen_anywhere(uint16_t port)
 	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = INADDR_ANY};
 	int fd = listen_once(AF_INET6, SOCK_STREAM, 0, (struct sockaddr *)&six, sizeof(six));
-
 	/* A machine may be without IPv6, in the kernel or by its settings. */
 	if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
 		fd = listen_once(AF_INET, SOCK_STREAM, 0, (struct sockaddr *)&four, sizeof(four));
@@ -223,15 +212,13 @@ static int listen_anywhere(uint16_t port)
 int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
-	char service[8];
-	int failure;
-
 	*out = -1;
 	if (strcmp(host, SOCKET_ANY_HOST) == 0) {
 		*out = listen_anywhere(port);
 	} else {
+		char service[8];
 		snprintf(service, sizeof(service), "%u", port);
-		failure = getaddrinfo(host, service, &hints, &list);
+		int failure = getaddrinfo(host, service, &hints, &list);
 		if (failure)
 			return bt_fail(err, BETON_NOT_FOUND, "cannot listen on %s: %s", host, gai_strerror(failure));
 		for (struct addrinfo *a = list; a && *out < 0; a = a->ai_next)
@@ -251,7 +238,6 @@ int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err)
 {
 	struct sockaddr_storage address;
 	socklen_t size = sizeof(address);
-
 	if (getsockname(fd, (struct sockaddr *)&address, &size) != 0)
 		return bt_fail_errno(err, errno, "getsockname");
 	*out = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
@@ -263,7 +249,6 @@ int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t sent = send(fd, (const char *)data + done, size - done, MSG_NOSIGNAL);
-
 		if (sent >= 0) {
 			done += (size_t)sent;
 			continue;
@@ -282,7 +267,6 @@ int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline)
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t got = recv(fd, (char *)data + done, size - done, 0);
-
 		if (got > 0) {
 			done += (size_t)got;
 			continue;
@@ -302,7 +286,6 @@ int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline)
 int dtrain__socket_wait(int fd, int until_fd, uint64_t deadline)
 {
 	struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = until_fd, .events = POLLIN}};
-
 	while (poll(fds, 2, dtrain__remaining_ms(deadline)) < 0 && errno == EINTR)
 		;
 	return fds[0].revents ? BETON_OK : BETON_TIMEOUT;
@@ -312,7 +295,6 @@ static int to_text(const struct sockaddr_storage *address, socklen_t length, cha
 {
 	int failure =
 		getnameinfo((const struct sockaddr *)address, length, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
-
 	return failure ? bt_fail(err, BETON_SYSTEM, "getnameinfo: %s", gai_strerror(failure)) : BETON_OK;
 }
 
@@ -320,7 +302,6 @@ int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err)
 {
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
-
 	if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
 		return bt_fail_errno(err, errno, "getsockname");
 	return to_text(&address, length, out, size, err);
@@ -330,7 +311,6 @@ int dtrain__socket_peer_host(int fd, char *out, size_t size, beton_error *err)
 {
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
-
 	if (getpeername(fd, (struct sockaddr *)&address, &length) != 0)
 		return bt_fail_errno(err, errno, "getpeername");
 	return to_text(&address, length, out, size, err);

@@ -37,20 +37,19 @@ struct dtrain_store {
 	int idle_count;
 };
 
-struct request {
-	enum store_kind kind;
+typedef struct store_request {
+	store_kind kind;
 	const char *key;
 	const void *value;
 	size_t value_size;
 	uint64_t deadline;
 	int until_fd; /* that ends the wait for the answer; -1: none */
-};
+} store_request;
 
 /* The text of a reply, which is short; what does not fit is left unread. */
 static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text, size_t size)
 {
 	size_t wanted = text_size < size - 1 ? text_size : size - 1;
-
 	text[wanted] = '\0';
 	return dtrain__socket_receive(fd, text, wanted, deadline);
 }
@@ -58,30 +57,27 @@ static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text,
 /* Without a message: TIMEOUT, PEER_LOST or MISMATCH; why has what the server says to a refusal. */
 static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char *why, size_t why_size)
 {
-	struct store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
-	uint8_t bytes[STORE_HELLO_SIZE];
-	int status;
-
+	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
 	why[0] = '\0';
+	uint8_t bytes[STORE_HELLO_SIZE];
 	dtrain__store_pack(&header, bytes);
 	memcpy(bytes + STORE_HEADER_SIZE, store->token, STORE_TOKEN_SIZE);
-	status = dtrain__socket_send(fd, bytes, sizeof(bytes), deadline);
+	int status = dtrain__socket_send(fd, bytes, sizeof(bytes), deadline);
 	explicit_bzero(bytes, sizeof(bytes));
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_receive(fd, bytes, STORE_HEADER_SIZE, deadline);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
 		return BETON_MISMATCH;
 	if (header.value_size)
 		status = receive_text(fd, header.value_size, deadline, why, why_size);
-	return status ? status : -(int)header.status;
+	return status == BETON_OK ? -(int)header.status : status;
 }
 
 static int explain_hello(const dtrain_store *store, int status, const char *why, beton_error *err)
 {
 	const char *reason = why;
-
 	if (status == BETON_TIMEOUT)
 		reason = "no answer in time";
 	else if (status == BETON_PEER_LOST)
@@ -100,17 +96,16 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 /* A connection that the server has admitted. */
 static int open_connection(const dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
 {
-	char why[200];
 	int status = BETON_OK;
-
+	char why[200];
 	for (int tries = 0; tries < HELLO_TRIES; tries++) {
 		status = dtrain__socket_connect(host, store->port, deadline, fd, err);
-		if (status) {
+		if (status != BETON_OK) {
 			bt_prefix(err, "store");
 			return status;
 		}
 		status = say_hello(store, *fd, deadline, why, sizeof(why));
-		if (!status)
+		if (status == BETON_OK)
 			return BETON_OK;
 		close(*fd);
 		*fd = -1;
@@ -144,25 +139,23 @@ static void give_connection(dtrain_store *store, int fd)
 }
 
 /* The reply's value is malloc'ed into *value. Without a message: TIMEOUT, PEER_LOST, NO_MEMORY, or the server's. */
-static int exchange(int fd, const struct request *request, void **value, size_t *size)
+static int exchange(int fd, const store_request *request, void **value, size_t *size)
 {
-	struct store_header header = {.kind = (uint8_t)request->kind,
-				      .key_size = (uint32_t)strlen(request->key),
-				      .value_size = (uint32_t)request->value_size};
+	store_header header = {.kind = (uint8_t)request->kind,
+			       .key_size = (uint32_t)strlen(request->key),
+			       .value_size = (uint32_t)request->value_size};
 	uint8_t bytes[STORE_HEADER_SIZE];
-	int status;
-
 	dtrain__store_pack(&header, bytes);
-	status = dtrain__socket_send(fd, bytes, sizeof(bytes), request->deadline);
-	if (!status)
+	int status = dtrain__socket_send(fd, bytes, sizeof(bytes), request->deadline);
+	if (status == BETON_OK)
 		status = dtrain__socket_send(fd, request->key, header.key_size, request->deadline);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_send(fd, request->value, header.value_size, request->deadline);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_wait(fd, request->until_fd, request->deadline);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_receive(fd, bytes, sizeof(bytes), request->deadline);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	if (!dtrain__store_unpack(bytes, &header) || header.kind != STORE_REPLY)
 		return BETON_MISMATCH;
@@ -172,10 +165,10 @@ static int exchange(int fd, const struct request *request, void **value, size_t 
 	*size = header.value_size;
 	status = dtrain__socket_receive(fd, *value, *size, request->deadline);
 	((char *)*value)[*size] = '\0'; /* for callers that keep text */
-	return status ? status : -(int)header.status;
+	return status == BETON_OK ? -(int)header.status : status;
 }
 
-static int explain(const dtrain_store *store, const struct request *request, int status, beton_error *err)
+static int explain(const dtrain_store *store, const store_request *request, int status, beton_error *err)
 {
 	static const char *const verbs[] = {[STORE_SET] = "set",
 					    [STORE_GET] = "get",
@@ -183,7 +176,6 @@ static int explain(const dtrain_store *store, const struct request *request, int
 					    [STORE_ADD] = "add to",
 					    [STORE_WILL] = "leave"};
 	const char *reason;
-
 	switch (status) {
 	case BETON_TIMEOUT:
 		reason = "no answer in time";
@@ -209,11 +201,9 @@ static int explain(const dtrain_store *store, const struct request *request, int
 }
 
 /* NOT_FOUND is returned without filling err. */
-static int call(dtrain_store *store, const struct request *request, void **value, size_t *size, beton_error *err)
+static int call(dtrain_store *store, const store_request *request, void **value, size_t *size, beton_error *err)
 {
 	size_t key_size = strlen(request->key);
-	int fd, status;
-
 	*value = NULL;
 	*size = 0;
 	if (key_size == 0 || key_size > STORE_MAX_KEY)
@@ -222,8 +212,9 @@ static int call(dtrain_store *store, const struct request *request, void **value
 	if (request->value_size > STORE_MAX_VALUE)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: a value of %zu bytes for \"%s\"; at most %u",
 			       request->value_size, request->key, STORE_MAX_VALUE);
-	status = take_connection(store, request->deadline, &fd, err);
-	if (status) {
+	int fd;
+	int status = take_connection(store, request->deadline, &fd, err);
+	if (status != BETON_OK) {
 		bt_prefix(err, "\"%s\"", request->key);
 		return status;
 	}
@@ -232,22 +223,21 @@ static int call(dtrain_store *store, const struct request *request, void **value
 		give_connection(store, fd);
 	else
 		close(fd);
-	if (status) {
+	if (status != BETON_OK) {
 		free(*value);
 		*value = NULL;
 	}
-	return status && status != BETON_NOT_FOUND ? explain(store, request, status, err) : status;
+	return status != BETON_OK && status != BETON_NOT_FOUND ? explain(store, request, status, err) : status;
 }
 
 static int connect_first(dtrain_store *store, const char *token, int timeout_ms, beton_error *err)
 {
 	int fd = -1, status = dtrain__store_parse_token(token, store->token, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = open_connection(store, store->host, dtrain__deadline(timeout_ms), &fd, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_local_host(fd, store->local_host, sizeof(store->local_host), err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__socket_peer_host(fd, store->peer_host, sizeof(store->peer_host), err);
 	if (fd >= 0)
 		store->idle[store->idle_count++] = fd;
@@ -258,8 +248,6 @@ int dtrain_store_connect(const char *host, uint16_t port, const char *token, int
 			 beton_error *err)
 {
 	dtrain_store *store = calloc(1, sizeof(*store));
-	int status;
-
 	*out = NULL;
 	if (store)
 		store->host = strdup(host);
@@ -269,8 +257,8 @@ int dtrain_store_connect(const char *host, uint16_t port, const char *token, int
 	}
 	store->port = port;
 	pthread_mutex_init(&store->mutex, NULL);
-	status = connect_first(store, token, timeout_ms, err);
-	if (status) {
+	int status = connect_first(store, token, timeout_ms, err);
+	if (status != BETON_OK) {
 		dtrain_store_close(&store);
 		return status;
 	}
@@ -304,11 +292,10 @@ const char *dtrain__store_peer_host(const dtrain_store *store)
 int dtrain__store_set(dtrain_store *store, const char *key, const void *value, size_t size, int answer_ms,
 		      beton_error *err)
 {
-	struct request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms), -1};
+	store_request request = {STORE_SET, key, value, size, dtrain__deadline(answer_ms), -1};
 	void *nothing;
 	size_t nothing_size;
 	int status = call(store, &request, &nothing, &nothing_size, err);
-
 	free(nothing);
 	return status;
 }
@@ -320,18 +307,17 @@ int dtrain_store_set(dtrain_store *store, const char *key, const void *value, si
 
 int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *text, int *fd, beton_error *err)
 {
-	struct request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS), -1};
+	store_request request = {STORE_WILL, key, text, strlen(text), dtrain__deadline(ANSWER_TIMEOUT_MS), -1};
 	void *nothing = NULL;
-	size_t size;
 	int status = open_connection(store, store->peer_host, request.deadline, fd, err);
-
-	if (status) {
+	if (status != BETON_OK) {
 		bt_prefix(err, "\"%s\"", key);
 		return status;
 	}
+	size_t size;
 	status = exchange(*fd, &request, &nothing, &size);
 	free(nothing);
-	if (!status)
+	if (status == BETON_OK)
 		return BETON_OK;
 	close(*fd);
 	*fd = -1;
@@ -341,17 +327,15 @@ int dtrain__store_leave_will(dtrain_store *store, const char *key, const char *t
 int dtrain__store_look_up(dtrain_store *store, const char *key, int answer_ms, void **value, size_t *size,
 			  beton_error *err)
 {
-	struct request request = {STORE_GET, key, NULL, 0, dtrain__deadline(answer_ms), -1};
-
+	store_request request = {STORE_GET, key, NULL, 0, dtrain__deadline(answer_ms), -1};
 	return call(store, &request, value, size, err);
 }
 
 int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms, int until_fd, void **value,
 			    size_t *size, beton_error *err)
 {
-	struct request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms), until_fd};
+	store_request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms), until_fd};
 	int status;
-
 	/* Without time to wait it is a look-up, which needs time for the answer alone. */
 	if (timeout_ms <= 0) {
 		status = dtrain__store_look_up(store, key, ANSWER_TIMEOUT_MS, value, size, err);
@@ -375,16 +359,14 @@ int dtrain__store_add(dtrain_store *store, const char *key, int64_t delta, int a
 		      beton_error *err)
 {
 	uint8_t bytes[8];
-	struct request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms), -1};
-	size_t size;
-	void *value;
-	int status;
-
 	dtrain__store_pack_i64(delta, bytes);
-	status = call(store, &request, &value, &size, err);
-	if (!status && size != sizeof(bytes))
+	store_request request = {STORE_ADD, key, bytes, sizeof(bytes), dtrain__deadline(answer_ms), -1};
+	void *value;
+	size_t size;
+	int status = call(store, &request, &value, &size, err);
+	if (status == BETON_OK && size != sizeof(bytes))
 		status = explain(store, &request, BETON_MISMATCH, err);
-	if (!status)
+	if (status == BETON_OK)
 		*sum = dtrain__store_unpack_i64(value);
 	free(value);
 	return status;

@@ -8,11 +8,10 @@
 
 static const uint8_t magic[4] = {'D', 'T', 'K', 'V'};
 
-void dtrain__store_pack(const struct store_header *header, uint8_t out[STORE_HEADER_SIZE])
+void dtrain__store_pack(const store_header *header, uint8_t out[STORE_HEADER_SIZE])
 {
 	uint16_t status = htole16(header->status);
 	uint32_t key_size = htole32(header->key_size), value_size = htole32(header->value_size);
-
 	memcpy(out, magic, sizeof(magic));
 	out[4] = STORE_VERSION;
 	out[5] = header->kind;
@@ -21,20 +20,20 @@ void dtrain__store_pack(const struct store_header *header, uint8_t out[STORE_HEA
 	memcpy(out + 12, &value_size, sizeof(value_size));
 }
 
-bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_header *out)
+bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], store_header *out)
 {
-	uint16_t status;
-	uint32_t key_size, value_size;
-
 	if (memcmp(in, magic, sizeof(magic)) != 0 || in[4] != STORE_VERSION)
 		return false;
+	uint16_t status;
 	memcpy(&status, in + 6, sizeof(status));
+	uint32_t key_size;
 	memcpy(&key_size, in + 8, sizeof(key_size));
+	uint32_t value_size;
 	memcpy(&value_size, in + 12, sizeof(value_size));
-	*out = (struct store_header){.kind = in[5],
-				     .status = le16toh(status),
-				     .key_size = le32toh(key_size),
-				     .value_size = le32toh(value_size)};
+	*out = (store_header){.kind = in[5],
+			      .status = le16toh(status),
+			      .key_size = le32toh(key_size),
+			      .value_size = le32toh(value_size)};
 	if (out->value_size > STORE_MAX_VALUE)
 		return false;
 	switch (out->kind) {
@@ -59,14 +58,12 @@ bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_head
 void dtrain__store_pack_i64(int64_t value, uint8_t out[8])
 {
 	uint64_t bits = htole64((uint64_t)value);
-
 	memcpy(out, &bits, sizeof(bits));
 }
 
 int64_t dtrain__store_unpack_i64(const uint8_t in[8])
 {
 	uint64_t bits;
-
 	memcpy(&bits, in, sizeof(bits));
 	return (int64_t)le64toh(bits);
 }
@@ -83,11 +80,9 @@ static int digit_value(char digit)
 int dtrain__store_parse_token(const char *text, uint8_t out[STORE_TOKEN_SIZE], beton_error *err)
 {
 	bool valid = !text || strlen(text) == 2 * STORE_TOKEN_SIZE;
-
 	memset(out, 0, STORE_TOKEN_SIZE);
 	for (int i = 0; valid && text && i < STORE_TOKEN_SIZE; i++) {
 		int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
-
 		valid = high >= 0 && low >= 0;
 		out[i] = (uint8_t)(high * 16 + low);
 	}
@@ -101,14 +96,12 @@ int dtrain__store_parse_token(const char *text, uint8_t out[STORE_TOKEN_SIZE], b
 bool dtrain__store_has_token(const uint8_t token[STORE_TOKEN_SIZE])
 {
 	static const uint8_t none[STORE_TOKEN_SIZE];
-
 	return !dtrain__store_same_token(token, none);
 }
 
 bool dtrain__store_same_token(const uint8_t a[STORE_TOKEN_SIZE], const uint8_t b[STORE_TOKEN_SIZE])
 {
 	volatile uint8_t difference = 0; /* so that no compiler stops at the first */
-
 	for (int i = 0; i < STORE_TOKEN_SIZE; i++)
 		difference |= a[i] ^ b[i];
 	return difference == 0;

@@ -5,7 +5,7 @@
  *
  *	0  u32  magic "DTKV"
  *	4  u8   version
- *	5  u8   kind (enum store_kind)
+ *	5  u8   kind (store_kind)
  *	6  u16  status of a reply: a beton_status, negated; 0 in a request
  *	8  u32  bytes of the key, at most STORE_MAX_KEY; 0 in a reply
  *	12 u32  bytes of the value, at most STORE_MAX_VALUE
@@ -31,7 +31,7 @@
 #define STORE_MAX_VALUE (16u << 20)
 #define STORE_MAX_WILL 1024 /* bytes of its value: it is kept beside the content */
 
-enum store_kind {
+typedef enum store_kind {
 	STORE_SET = 1,  /* key, value -> nothing */
 	STORE_GET = 2,  /* key -> value, or NOT_FOUND at once */
 	STORE_WAIT = 3, /* key -> value, as soon as somebody sets it; the client gives up by closing the connection */
@@ -41,19 +41,19 @@ enum store_kind {
 	STORE_REPLY = 6,
 	STORE_HELLO = 7, /* token, all zero for none -> nothing; or ACCESS, or NO_SPACE with the reason as text, and the
 			    connection ends */
-};
+} store_kind;
 
-struct store_header {
+typedef struct store_header {
 	uint8_t kind;
 	uint16_t status;
 	uint32_t key_size;
 	uint32_t value_size;
-};
+} store_header;
 
-void dtrain__store_pack(const struct store_header *header, uint8_t out[STORE_HEADER_SIZE]);
+void dtrain__store_pack(const store_header *header, uint8_t out[STORE_HEADER_SIZE]);
 
 /* False when the bytes are not a header, or it breaks a limit. */
-bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], struct store_header *out);
+bool dtrain__store_unpack(const uint8_t in[STORE_HEADER_SIZE], store_header *out);
 
 void dtrain__store_pack_i64(int64_t value, uint8_t out[8]);
 int64_t dtrain__store_unpack_i64(const uint8_t in[8]);

@@ -38,20 +38,20 @@
 #define STALLED_NS (60ull * 1000 * 1000 * 1000)
 #define SWEEP_MS 1000
 
-struct connection {
-	struct store_session session; /* the first: what is ready is found by it */
-	struct connection *next, *previous;
+typedef struct server_connection {
+	store_session session; /* the first: what is ready is found by it */
+	struct server_connection *next, *previous;
 	int fd;
 	uint32_t events;   /* what epoll watches */
 	uint64_t moved_ns; /* when it was accepted; a member's: when bytes went last */
 	bool last_room;    /* it has the descriptor that is kept for saying that there are no more */
-};
+} server_connection;
 
 /* Oldest first. */
-struct connection_list {
-	struct connection *first, *last;
+typedef struct connection_list {
+	server_connection *first, *last;
 	int count;
-};
+} connection_list;
 
 struct dtrain_store_server {
 	int listen_fd;
@@ -61,15 +61,15 @@ struct dtrain_store_server {
 	uint16_t port;
 	bool accepting; /* false while descriptors are short: a level-triggered listener would spin */
 	pthread_t thread;
-	struct store_content content;
-	struct connection_list strangers, members;
+	store_content content;
+	connection_list strangers, members;
 	char full[160]; /* why there is no room for another client */
 
 	pthread_mutex_t mutex; /* guards what follows, which other threads ask for */
 	bool was_full;
 };
 
-static void append(struct connection_list *list, struct connection *connection)
+static void append(connection_list *list, server_connection *connection)
 {
 	connection->next = NULL;
 	connection->previous = list->last;
@@ -81,7 +81,7 @@ static void append(struct connection_list *list, struct connection *connection)
 	list->count++;
 }
 
-static void take_out(struct connection_list *list, struct connection *connection)
+static void take_out(connection_list *list, server_connection *connection)
 {
 	if (connection->next)
 		connection->next->previous = connection->previous;
@@ -94,10 +94,9 @@ static void take_out(struct connection_list *list, struct connection *connection
 	list->count--;
 }
 
-static bool watch(dtrain_store_server *server, struct connection *connection, uint32_t events)
+static bool watch(dtrain_store_server *server, server_connection *connection, uint32_t events)
 {
 	struct epoll_event event = {.events = events, .data.ptr = connection};
-
 	if (events == connection->events)
 		return true;
 	connection->events = events;
@@ -105,21 +104,19 @@ static bool watch(dtrain_store_server *server, struct connection *connection, ui
 }
 
 /* A stranger does not prolong its time by sending. */
-static void note_moved(struct connection *connection)
+static void note_moved(server_connection *connection)
 {
 	if (connection->session.member)
 		connection->moved_ns = bt_now_ns();
 }
 
 /* Sends what the socket takes; the rest goes when it is writable. False: the connection is to be ended. */
-static bool flush(dtrain_store_server *server, struct connection *connection)
+static bool flush(dtrain_store_server *server, server_connection *connection)
 {
 	struct iovec parts[2];
 	struct msghdr message = {.msg_iov = parts};
-
 	while ((message.msg_iovlen = (size_t)dtrain__store_session_pending(&connection->session, parts))) {
 		ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
-
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -137,11 +134,9 @@ static bool flush(dtrain_store_server *server, struct connection *connection)
  * epoll), as this may be the end of another connection. */
 static void flush_ready(dtrain_store_server *server)
 {
-	struct store_session *session;
-
+	store_session *session;
 	while ((session = dtrain__store_content_take_ready(&server->content))) {
-		struct connection *connection = (struct connection *)session;
-
+		server_connection *connection = (server_connection *)session;
 		if (!flush(server, connection))
 			shutdown(connection->fd, SHUT_RDWR);
 	}
@@ -152,7 +147,7 @@ static int open_spare(void)
 	return eventfd(0, EFD_CLOEXEC);
 }
 
-static void drop(dtrain_store_server *server, struct connection *connection, bool carry_out)
+static void drop(dtrain_store_server *server, server_connection *connection, bool carry_out)
 {
 	take_out(connection->session.member ? &server->members : &server->strangers, connection);
 	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
@@ -174,24 +169,22 @@ static void note_full(dtrain_store_server *server)
 	pthread_mutex_unlock(&server->mutex);
 }
 
-static bool receive(dtrain_store_server *server, struct connection *connection)
+static bool receive(dtrain_store_server *server, server_connection *connection)
 {
-	struct store_session *session = &connection->session;
-	bool was_member = session->member, alive;
+	store_session *session = &connection->session;
+	bool was_member = session->member;
 	uint64_t refused = server->content.refused_members;
 	/* Never beyond the frame: what follows stays in the socket until this request is answered. */
 	size_t wanted = dtrain__store_session_wanted(session);
-	uint8_t bytes[READ_BYTES];
-	ssize_t got;
-
 	if (wanted == 0)
 		return false; /* a client does not speak while it waits: it hung up, or talks nonsense */
-	got = recv(connection->fd, bytes, wanted < sizeof(bytes) ? wanted : sizeof(bytes), 0);
+	uint8_t bytes[READ_BYTES];
+	ssize_t got = recv(connection->fd, bytes, wanted < sizeof(bytes) ? wanted : sizeof(bytes), 0);
 	if (got < 0)
 		return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
 	if (got == 0)
 		return false;
-	alive = dtrain__store_session_receive(&server->content, session, bytes, (size_t)got);
+	bool alive = dtrain__store_session_receive(&server->content, session, bytes, (size_t)got);
 	note_moved(connection);
 	if (session->member && !was_member) {
 		take_out(&server->strangers, connection);
@@ -207,7 +200,6 @@ static bool receive(dtrain_store_server *server, struct connection *connection)
 static void set_accepting(dtrain_store_server *server, bool accepting)
 {
 	struct epoll_event event = {.events = accepting ? EPOLLIN : 0, .data.ptr = &server->listen_fd};
-
 	if (accepting != server->accepting &&
 	    epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listen_fd, &event) == 0)
 		server->accepting = accepting;
@@ -222,7 +214,6 @@ static bool is_short_of_descriptors(int number)
 static int accept_socket(dtrain_store_server *server, bool *spare)
 {
 	int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
 	*spare = false;
 	if (fd >= 0)
 		return fd;
@@ -243,15 +234,13 @@ static int accept_socket(dtrain_store_server *server, bool *spare)
 static void accept_one(dtrain_store_server *server)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
-	struct connection *connection;
 	bool spare;
 	int one = 1, fd = accept_socket(server, &spare);
-
 	if (fd < 0)
 		return;
 	if (server->strangers.count >= MOST_STRANGERS)
 		drop(server, server->strangers.first, true);
-	connection = calloc(1, sizeof(*connection));
+	server_connection *connection = calloc(1, sizeof(*connection));
 	event.data.ptr = connection;
 	if (!connection || epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
 		close(fd);
@@ -273,10 +262,9 @@ static void accept_one(dtrain_store_server *server)
 static void sweep(dtrain_store_server *server)
 {
 	uint64_t now = bt_now_ns();
-
 	while (server->strangers.first && now - server->strangers.first->moved_ns > STRANGER_NS)
 		drop(server, server->strangers.first, true);
-	for (struct connection *next, *c = server->members.first; c; c = next) {
+	for (server_connection *next, *c = server->members.first; c; c = next) {
 		next = c->next;
 		if (dtrain__store_session_is_busy(&c->session) && now - c->moved_ns > STALLED_NS)
 			drop(server, c, true);
@@ -286,9 +274,8 @@ static void sweep(dtrain_store_server *server)
 
 static void serve_event(dtrain_store_server *server, const struct epoll_event *event)
 {
-	struct connection *connection = event->data.ptr;
+	server_connection *connection = event->data.ptr;
 	bool alive = true;
-
 	if (event->events & EPOLLOUT)
 		alive = flush(server, connection);
 	else if (event->events & EPOLLIN)
@@ -303,12 +290,10 @@ static void *server_main(void *argument)
 {
 	dtrain_store_server *server = argument;
 	uint64_t next_sweep = 0;
-
 	for (;;) {
 		struct epoll_event event;
 		/* One event a turn: serving one connection may end another, whose event must not be pending here. */
 		int count = epoll_wait(server->epoll_fd, &event, 1, SWEEP_MS);
-
 		if (bt_now_ns() >= next_sweep) {
 			/* Before the event is used, which would be of a dropped connection: it comes again. */
 			sweep(server);
@@ -330,7 +315,6 @@ static int prepare(dtrain_store_server *server, beton_error *err)
 {
 	struct epoll_event listening = {.events = EPOLLIN, .data.ptr = &server->listen_fd};
 	struct epoll_event stop = {.events = EPOLLIN, .data.ptr = &server->stop_fd};
-
 	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	server->spare_fd = open_spare();
@@ -350,8 +334,7 @@ static int make_room(dtrain_store_server *server, const dtrain_store_server_opti
 	uint64_t possible = limit > besides ? limit - besides : 0;
 	uint8_t token[STORE_TOKEN_SIZE];
 	int status = dtrain__store_parse_token(options->token, token, err);
-
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	if (options->ranks && possible < (uint64_t)wanted)
 		return bt_fail(err, BETON_NO_SPACE,
@@ -377,7 +360,6 @@ static void release(dtrain_store_server *server)
 	dtrain__store_content_free(&server->content);
 	for (int i = 0; i < 4; i++) {
 		int fd = (int[]){server->listen_fd, server->epoll_fd, server->stop_fd, server->spare_fd}[i];
-
 		if (fd >= 0)
 			close(fd);
 	}
@@ -389,10 +371,8 @@ static void release(dtrain_store_server *server)
 static int start_thread(dtrain_store_server *server)
 {
 	sigset_t before;
-	int failure;
-
 	bt_block_signals(&before);
-	failure = pthread_create(&server->thread, NULL, server_main, server);
+	int failure = pthread_create(&server->thread, NULL, server_main, server);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure;
 }
@@ -406,7 +386,7 @@ static int take_options(const dtrain_store_server_options *given, dtrain_store_s
 {
 	dtrain_store_server_options_init(out);
 	int status = given ? bt_sized_take(out, given, "store options", err) : BETON_OK;
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	if (out->ranks < 0 || out->ranks > DTRAIN_MAX_RANKS)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "store: %d ranks; 0 to %d are possible", out->ranks,
@@ -417,32 +397,30 @@ static int take_options(const dtrain_store_server_options *given, dtrain_store_s
 int dtrain_store_server_start(const dtrain_store_server_options *given, dtrain_store_server **out, beton_error *err)
 {
 	dtrain_store_server_options options;
-	dtrain_store_server *server;
-	int status = take_options(given, &options, err), failure;
-
+	int status = take_options(given, &options, err);
 	*out = NULL;
-	if (status)
+	if (status != BETON_OK)
 		return status;
-	server = calloc(1, sizeof(*server));
+	dtrain_store_server *server = calloc(1, sizeof(*server));
 	if (!server)
 		return bt_fail(err, BETON_NO_MEMORY, "store: out of memory");
 	server->listen_fd = server->epoll_fd = server->stop_fd = server->spare_fd = -1;
 	pthread_mutex_init(&server->mutex, NULL);
 	status = make_room(server, &options, err);
-	if (!status) {
+	if (status == BETON_OK) {
 		status = dtrain__socket_listen(options.host ? options.host : "127.0.0.1", options.port,
 					       &server->listen_fd, err);
-		if (status)
+		if (status != BETON_OK)
 			bt_prefix(err, "store");
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = prepare(server, err);
-	if (!status) {
-		failure = start_thread(server);
+	if (status == BETON_OK) {
+		int failure = start_thread(server);
 		if (failure)
 			status = bt_fail_errno(err, failure, "store: cannot start the server's thread");
 	}
-	if (status) {
+	if (status != BETON_OK) {
 		release(server);
 		return status;
 	}
@@ -457,10 +435,8 @@ uint16_t dtrain_store_server_port(const dtrain_store_server *server)
 
 int dtrain_store_server_check(dtrain_store_server *server, beton_error *err)
 {
-	bool full;
-
 	pthread_mutex_lock(&server->mutex);
-	full = server->was_full;
+	bool full = server->was_full;
 	pthread_mutex_unlock(&server->mutex);
 	return full ? bt_fail(err, BETON_NO_SPACE, "store: %s", server->full) : BETON_OK;
 }
@@ -468,7 +444,6 @@ int dtrain_store_server_check(dtrain_store_server *server, beton_error *err)
 void dtrain_store_server_stop(dtrain_store_server **server)
 {
 	uint64_t one = 1;
-
 	if (!server || !*server)
 		return;
 	/* An eventfd that nobody has written takes eight bytes at once: this cannot fail or block. */

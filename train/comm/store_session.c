@@ -6,24 +6,23 @@
 
 #define FIRST_CAPACITY 64
 
-void dtrain__store_content_init(struct store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
+void dtrain__store_content_init(store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
 				const char *full)
 {
-	*content = (struct store_content){.most_members = most_members, .full = full};
+	*content = (store_content){.most_members = most_members, .full = full};
 	memcpy(content->token, token, STORE_TOKEN_SIZE);
 	content->values.memory = content->counters.memory = &content->memory;
 }
 
-void dtrain__store_content_free(struct store_content *content)
+void dtrain__store_content_free(store_content *content)
 {
 	dtrain__store_table_free(&content->values);
 	dtrain__store_table_free(&content->counters);
 }
 
-struct store_session *dtrain__store_content_take_ready(struct store_content *content)
+store_session *dtrain__store_content_take_ready(store_content *content)
 {
-	struct store_session *session = content->ready;
-
+	store_session *session = content->ready;
 	if (session) {
 		content->ready = session->next_ready;
 		session->ready = false;
@@ -31,7 +30,7 @@ struct store_session *dtrain__store_content_take_ready(struct store_content *con
 	return session;
 }
 
-static void wait_for_key(struct store_content *content, struct store_session *session)
+static void wait_for_key(store_content *content, store_session *session)
 {
 	session->waiting = true;
 	session->previous = NULL;
@@ -41,7 +40,7 @@ static void wait_for_key(struct store_content *content, struct store_session *se
 	content->waiting = session;
 }
 
-static void stop_waiting(struct store_content *content, struct store_session *session)
+static void stop_waiting(store_content *content, store_session *session)
 {
 	if (!session->waiting)
 		return;
@@ -55,7 +54,7 @@ static void stop_waiting(struct store_content *content, struct store_session *se
 }
 
 /* The frame is done with: the next one begins. */
-static void clear_input(struct store_content *content, struct store_session *session)
+static void clear_input(store_content *content, store_session *session)
 {
 	content->input_bytes -= session->body_capacity;
 	free(session->body);
@@ -66,11 +65,10 @@ static void clear_input(struct store_content *content, struct store_session *ses
 }
 
 /* Holds the value, which may be NULL. */
-static void reply(struct store_session *session, int status, struct store_blob *value)
+static void reply(store_session *session, int status, store_blob *value)
 {
-	struct store_header header = {
+	store_header header = {
 		.kind = STORE_REPLY, .status = (uint16_t)-status, .value_size = value ? (uint32_t)value->size : 0};
-
 	dtrain__store_pack(&header, session->reply);
 	session->reply_value = value ? dtrain__store_blob_hold(value) : NULL;
 	session->reply_size = STORE_HEADER_SIZE + (value ? value->size : 0);
@@ -78,11 +76,10 @@ static void reply(struct store_session *session, int status, struct store_blob *
 }
 
 /* Everybody who waited for this key gets it. */
-static void wake(struct store_content *content, const void *key, size_t key_size)
+static void wake(store_content *content, const void *key, size_t key_size)
 {
-	const struct store_entry *entry = dtrain__store_table_find(&content->values, key, key_size);
-
-	for (struct store_session *next, *s = entry ? content->waiting : NULL; s; s = next) {
+	const store_entry *entry = dtrain__store_table_find(&content->values, key, key_size);
+	for (store_session *next, *s = entry ? content->waiting : NULL; s; s = next) {
 		next = s->next;
 		if (s->body_size != entry->key_size || memcmp(s->body, entry->key, entry->key_size) != 0)
 			continue;
@@ -96,20 +93,18 @@ static void wake(struct store_content *content, const void *key, size_t key_size
 }
 
 /* Says no, and why if there is room for that, and ends the session. */
-static void refuse(struct store_content *content, struct store_session *session, int status, const char *why)
+static void refuse(store_content *content, store_session *session, int status, const char *why)
 {
 	int ignored;
-	struct store_blob *text = why ? dtrain__store_blob_create(&content->memory, why, strlen(why), &ignored) : NULL;
-
+	store_blob *text = why ? dtrain__store_blob_create(&content->memory, why, strlen(why), &ignored) : NULL;
 	reply(session, status, text);
 	dtrain__store_blob_release(text);
 	session->ending = true;
 }
 
-static void admit(struct store_content *content, struct store_session *session)
+static void admit(store_content *content, store_session *session)
 {
 	const uint8_t *token = session->head + STORE_HEADER_SIZE;
-
 	clear_input(content, session);
 	if (!dtrain__store_same_token(token, content->token)) {
 		content->refused_strangers++;
@@ -125,41 +120,36 @@ static void admit(struct store_content *content, struct store_session *session)
 	explicit_bzero(session->head, sizeof(session->head));
 }
 
-static void serve_set(struct store_content *content, struct store_session *session)
+static void serve_set(store_content *content, store_session *session)
 {
 	const uint8_t *key = session->body, *value = key + session->header.key_size;
 	int status = dtrain__store_table_set(&content->values, key, session->header.key_size, value,
 					     session->header.value_size);
-
 	reply(session, status, NULL);
 	if (status == BETON_OK)
 		wake(content, key, session->header.key_size);
 }
 
-static void serve_add(struct store_content *content, struct store_session *session)
+static void serve_add(store_content *content, store_session *session)
 {
 	const uint8_t *key = session->body, *delta = key + session->header.key_size;
-	const struct store_entry *entry = dtrain__store_table_find(&content->counters, key, session->header.key_size);
+	const store_entry *entry = dtrain__store_table_find(&content->counters, key, session->header.key_size);
 	int64_t sum = entry ? dtrain__store_unpack_i64(entry->value->data) : 0;
-	uint8_t bytes[8];
-	int status;
-
 	if (__builtin_add_overflow(sum, dtrain__store_unpack_i64(delta), &sum)) {
 		reply(session, BETON_INVALID_ARGUMENT, NULL);
 		return;
 	}
+	uint8_t bytes[8];
 	dtrain__store_pack_i64(sum, bytes);
-	status = dtrain__store_table_set(&content->counters, key, session->header.key_size, bytes, sizeof(bytes));
-	entry = status ? NULL : dtrain__store_table_find(&content->counters, key, session->header.key_size);
+	int status = dtrain__store_table_set(&content->counters, key, session->header.key_size, bytes, sizeof(bytes));
+	entry = status != BETON_OK ? NULL : dtrain__store_table_find(&content->counters, key, session->header.key_size);
 	reply(session, status, entry ? entry->value : NULL);
 }
 
-static void serve_will(struct store_content *content, struct store_session *session)
+static void serve_will(store_content *content, store_session *session)
 {
 	int status = BETON_OK;
-	struct store_blob *will =
-		dtrain__store_blob_create(&content->memory, session->body, session->body_size, &status);
-
+	store_blob *will = dtrain__store_blob_create(&content->memory, session->body, session->body_size, &status);
 	if (will) {
 		dtrain__store_blob_release(session->will);
 		session->will = will;
@@ -169,10 +159,9 @@ static void serve_will(struct store_content *content, struct store_session *sess
 }
 
 /* One whole request has come. */
-static void serve(struct store_content *content, struct store_session *session)
+static void serve(store_content *content, store_session *session)
 {
-	const struct store_entry *entry;
-
+	const store_entry *entry;
 	switch (session->header.kind) {
 	case STORE_SET:
 		serve_set(content, session);
@@ -196,18 +185,18 @@ static void serve(struct store_content *content, struct store_session *session)
 	clear_input(content, session);
 }
 
-static size_t body_wanted(const struct store_session *session)
+static size_t body_wanted(const store_session *session)
 {
 	return (size_t)session->header.key_size + session->header.value_size;
 }
 
-static size_t head_wanted(const struct store_session *session)
+static size_t head_wanted(const store_session *session)
 {
 	/* The header of a HELLO is looked at before its token is taken. */
 	return session->member || session->head_size < STORE_HEADER_SIZE ? STORE_HEADER_SIZE : STORE_HELLO_SIZE;
 }
 
-size_t dtrain__store_session_wanted(const struct store_session *session)
+size_t dtrain__store_session_wanted(const store_session *session)
 {
 	if (session->waiting || session->reply_size || session->ending)
 		return 0;
@@ -217,11 +206,9 @@ size_t dtrain__store_session_wanted(const struct store_session *session)
 }
 
 /* False: a frame that is not to be kept. */
-static bool make_room(struct store_content *content, struct store_session *session, size_t size)
+static bool make_room(store_content *content, store_session *session, size_t size)
 {
 	size_t capacity = session->body_capacity ? session->body_capacity : FIRST_CAPACITY;
-	uint8_t *grown;
-
 	if (session->body_size + size <= session->body_capacity)
 		return true;
 	while (capacity < session->body_size + size)
@@ -233,7 +220,7 @@ static bool make_room(struct store_content *content, struct store_session *sessi
 	    content->input_bytes + (capacity - session->body_capacity) > STORE_MAX_INPUT)
 		return false;
 	session->refusal = BETON_NO_MEMORY;
-	grown = realloc(session->body, capacity);
+	uint8_t *grown = realloc(session->body, capacity);
 	if (!grown)
 		return false;
 	content->input_bytes += capacity - session->body_capacity;
@@ -242,11 +229,10 @@ static bool make_room(struct store_content *content, struct store_session *sessi
 	return true;
 }
 
-static void keep(struct store_content *content, struct store_session *session, const uint8_t *bytes, size_t size)
+static void keep(store_content *content, store_session *session, const uint8_t *bytes, size_t size)
 {
 	if (!session->skipping && !make_room(content, session, size)) {
 		size_t had = session->body_size;
-
 		content->input_bytes -= session->body_capacity;
 		free(session->body);
 		session->body = NULL;
@@ -262,7 +248,7 @@ static void keep(struct store_content *content, struct store_session *session, c
 	}
 }
 
-static bool receive_head(struct store_content *content, struct store_session *session)
+static bool receive_head(store_content *content, store_session *session)
 {
 	if (session->head_size < STORE_HEADER_SIZE)
 		return true;
@@ -275,8 +261,7 @@ static bool receive_head(struct store_content *content, struct store_session *se
 	return true;
 }
 
-bool dtrain__store_session_receive(struct store_content *content, struct store_session *session, const uint8_t *bytes,
-				   size_t size)
+bool dtrain__store_session_receive(store_content *content, store_session *session, const uint8_t *bytes, size_t size)
 {
 	if (session->head_size < head_wanted(session)) {
 		memcpy(session->head + session->head_size, bytes, size);
@@ -295,12 +280,11 @@ bool dtrain__store_session_receive(struct store_content *content, struct store_s
 	return true;
 }
 
-int dtrain__store_session_pending(const struct store_session *session, struct iovec parts[2])
+int dtrain__store_session_pending(const store_session *session, struct iovec parts[2])
 {
 	size_t in_header = session->sent < STORE_HEADER_SIZE ? STORE_HEADER_SIZE - session->sent : 0;
 	size_t in_value = session->reply_size - session->sent - in_header, of_value = session->sent + in_header;
 	int count = 0;
-
 	if (!session->reply_size)
 		return 0;
 	if (in_header)
@@ -310,7 +294,7 @@ int dtrain__store_session_pending(const struct store_session *session, struct io
 	return count;
 }
 
-bool dtrain__store_session_sent(struct store_session *session, size_t size)
+bool dtrain__store_session_sent(store_session *session, size_t size)
 {
 	session->sent += size;
 	if (session->sent < session->reply_size)
@@ -321,26 +305,24 @@ bool dtrain__store_session_sent(struct store_session *session, size_t size)
 	return !session->ending;
 }
 
-bool dtrain__store_session_is_busy(const struct store_session *session)
+bool dtrain__store_session_is_busy(const store_session *session)
 {
 	return session->reply_size || (session->head_size && !session->waiting);
 }
 
-static void carry_out_will(struct store_content *content, struct store_session *session)
+static void carry_out_will(store_content *content, store_session *session)
 {
 	const uint8_t *key = session->will->data, *value = key + session->will_key_size;
 	size_t key_size = session->will_key_size, value_size = session->will->size - key_size;
-
 	/* Without room for it the others wait for their deadline. */
 	if (!dtrain__store_table_find(&content->values, key, key_size) &&
 	    dtrain__store_table_set(&content->values, key, key_size, value, value_size) == BETON_OK)
 		wake(content, key, key_size);
 }
 
-void dtrain__store_session_close(struct store_content *content, struct store_session *session, bool carry_out)
+void dtrain__store_session_close(store_content *content, store_session *session, bool carry_out)
 {
-	struct store_session **link = &content->ready;
-
+	store_session **link = &content->ready;
 	stop_waiting(content, session);
 	while (session->ready && *link != session)
 		link = &(*link)->next_ready;

@@ -20,19 +20,21 @@
 #define STORE_MAX_INPUT (64u << 20)
 #define STORE_SMALL_INPUT 4096
 
-struct store_content {
+typedef struct store_session store_session;
+
+typedef struct store_content {
 	uint8_t token[STORE_TOKEN_SIZE];
 	int most_members; /* sessions that may be past their HELLO */
 	const char *full; /* what those beyond them are told */
 	int members;
 	uint64_t refused_members;
 	uint64_t refused_strangers; /* their token was another one */
-	struct store_memory memory;
-	struct store_table values, counters;
+	store_memory memory;
+	store_table values, counters;
 	size_t input_bytes;
-	struct store_session *waiting; /* for a key; linked by next and previous */
-	struct store_session *ready;   /* have something to send that they did not have; linked by next_ready */
-};
+	store_session *waiting; /* for a key; linked by next and previous */
+	store_session *ready;   /* have something to send that they did not have; linked by next_ready */
+} store_content;
 
 struct store_session {
 	uint8_t head[STORE_HELLO_SIZE]; /* a header, or the HELLO */
@@ -44,43 +46,42 @@ struct store_session {
 	bool no_room;  /* whatever its token, it is told that the store is full */
 	bool skipping; /* the frame is not kept: `refusal` is the answer */
 	int refusal;
-	struct store_header header; /* of the frame that is being received, when the head is whole */
-	uint8_t *body;              /* key and value */
+	store_header header; /* of the frame that is being received, when the head is whole */
+	uint8_t *body;       /* key and value */
 	size_t body_size, body_capacity;
 	size_t skipped;
 
 	uint8_t reply[STORE_HEADER_SIZE];
-	struct store_blob *reply_value; /* NULL: empty */
-	size_t reply_size, sent;        /* bytes, with the header; 0: nothing to send */
+	store_blob *reply_value; /* NULL: empty */
+	size_t reply_size, sent; /* bytes, with the header; 0: nothing to send */
 
-	struct store_blob *will; /* key and value */
+	store_blob *will; /* key and value */
 	size_t will_key_size;
 
 	struct store_session *next, *previous, *next_ready;
 };
 
 /* The token is all zero for none. */
-void dtrain__store_content_init(struct store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
+void dtrain__store_content_init(store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
 				const char *full);
 /* When all sessions are closed. */
-void dtrain__store_content_free(struct store_content *content);
+void dtrain__store_content_free(store_content *content);
 /* A session that got something to send by what another one did; NULL: no more. */
-struct store_session *dtrain__store_content_take_ready(struct store_content *content);
+store_session *dtrain__store_content_take_ready(store_content *content);
 
 /* A session begins zeroed. */
 
 /* How many bytes it takes now; 0: none, before it has sent what it has, or has got the key that it waits for. */
-size_t dtrain__store_session_wanted(const struct store_session *session);
+size_t dtrain__store_session_wanted(const store_session *session);
 /* At most so many have come. False: it has broken a rule and is to be closed. */
-bool dtrain__store_session_receive(struct store_content *content, struct store_session *session, const uint8_t *bytes,
-				   size_t size);
+bool dtrain__store_session_receive(store_content *content, store_session *session, const uint8_t *bytes, size_t size);
 /* What it has to send, in up to two parts; returns how many. */
-int dtrain__store_session_pending(const struct store_session *session, struct iovec parts[2]);
+int dtrain__store_session_pending(const store_session *session, struct iovec parts[2]);
 /* So many bytes of it have been sent. False: it is to be closed, having said its last. */
-bool dtrain__store_session_sent(struct store_session *session, size_t size);
+bool dtrain__store_session_sent(store_session *session, size_t size);
 /* Is a frame under way, either way? If that takes long, the other side hangs. */
-bool dtrain__store_session_is_busy(const struct store_session *session);
+bool dtrain__store_session_is_busy(const store_session *session);
 /* Its last will comes into force, unless the whole store ends. */
-void dtrain__store_session_close(struct store_content *content, struct store_session *session, bool carry_out);
+void dtrain__store_session_close(store_content *content, store_session *session, bool carry_out);
 
 #endif

@@ -10,33 +10,31 @@
 /* What a blob or an entry costs besides its bytes: the structs, a node of the tree, the allocator. */
 #define OVERHEAD 64
 
-struct store_blob *dtrain__store_blob_create(struct store_memory *memory, const void *data, size_t size, int *status)
+store_blob *dtrain__store_blob_create(store_memory *memory, const void *data, size_t size, int *status)
 {
-	struct store_blob *blob;
-
 	if (size + OVERHEAD > STORE_MAX_BYTES - memory->bytes) {
 		*status = BETON_NO_SPACE;
 		return NULL;
 	}
-	blob = malloc(sizeof(*blob) + size);
+	store_blob *blob = malloc(sizeof(*blob) + size);
 	if (!blob) {
 		*status = BETON_NO_MEMORY;
 		return NULL;
 	}
-	*blob = (struct store_blob){.memory = memory, .references = 1, .size = size};
+	*blob = (store_blob){.memory = memory, .references = 1, .size = size};
 	if (size)
 		memcpy(blob->data, data, size);
 	memory->bytes += size + OVERHEAD;
 	return blob;
 }
 
-struct store_blob *dtrain__store_blob_hold(struct store_blob *blob)
+store_blob *dtrain__store_blob_hold(store_blob *blob)
 {
 	blob->references++;
 	return blob;
 }
 
-void dtrain__store_blob_release(struct store_blob *blob)
+void dtrain__store_blob_release(store_blob *blob)
 {
 	if (!blob || --blob->references)
 		return;
@@ -44,15 +42,14 @@ void dtrain__store_blob_release(struct store_blob *blob)
 	free(blob);
 }
 
-struct lookup {
+typedef struct table_lookup {
 	size_t size;
 	const void *key;
-};
+} table_lookup;
 
 static int compare_bytes(const void *a, size_t a_size, const void *b, size_t b_size)
 {
 	int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-
 	if (order)
 		return order;
 	return (a_size > b_size) - (a_size < b_size);
@@ -60,31 +57,27 @@ static int compare_bytes(const void *a, size_t a_size, const void *b, size_t b_s
 
 static int compare_lookup(const void *a, const void *b)
 {
-	const struct lookup *lookup = a;
-	const struct store_entry *entry = b;
-
+	const table_lookup *lookup = a;
+	const store_entry *entry = b;
 	return compare_bytes(lookup->key, lookup->size, entry->key, entry->key_size);
 }
 
 static int compare_entries(const void *a, const void *b)
 {
-	const struct store_entry *left = a, *right = b;
-
+	const store_entry *left = a, *right = b;
 	return compare_bytes(left->key, left->key_size, right->key, right->key_size);
 }
 
-struct store_entry *dtrain__store_table_find(const struct store_table *table, const void *key, size_t key_size)
+store_entry *dtrain__store_table_find(const store_table *table, const void *key, size_t key_size)
 {
-	struct lookup lookup = {.size = key_size, .key = key};
-	struct store_entry **node = tfind(&lookup, &table->root, compare_lookup);
-
+	table_lookup lookup = {.size = key_size, .key = key};
+	store_entry **node = tfind(&lookup, &table->root, compare_lookup);
 	return node ? *node : NULL;
 }
 
 static void free_entry(void *memory)
 {
-	struct store_entry *entry = memory;
-
+	store_entry *entry = memory;
 	entry->value->memory->bytes -= entry->key_size + OVERHEAD;
 	entry->value->memory->keys--;
 	dtrain__store_blob_release(entry->value);
@@ -92,14 +85,12 @@ static void free_entry(void *memory)
 }
 
 /* Takes over the value when it succeeds. */
-static int insert(struct store_table *table, const void *key, size_t key_size, struct store_blob *value)
+static int insert(store_table *table, const void *key, size_t key_size, store_blob *value)
 {
-	struct store_memory *memory = table->memory;
-	struct store_entry *entry;
-
+	store_memory *memory = table->memory;
 	if (memory->keys >= STORE_MAX_KEYS || key_size + OVERHEAD > STORE_MAX_BYTES - memory->bytes)
 		return BETON_NO_SPACE;
-	entry = malloc(sizeof(*entry) + key_size);
+	store_entry *entry = malloc(sizeof(*entry) + key_size);
 	if (!entry)
 		return BETON_NO_MEMORY;
 	entry->key_size = key_size;
@@ -114,13 +105,11 @@ static int insert(struct store_table *table, const void *key, size_t key_size, s
 	return BETON_OK;
 }
 
-int dtrain__store_table_set(struct store_table *table, const void *key, size_t key_size, const void *value,
-			    size_t value_size)
+int dtrain__store_table_set(store_table *table, const void *key, size_t key_size, const void *value, size_t value_size)
 {
-	struct store_entry *entry = dtrain__store_table_find(table, key, key_size);
+	store_entry *entry = dtrain__store_table_find(table, key, key_size);
 	int status = BETON_OK;
-	struct store_blob *blob = dtrain__store_blob_create(table->memory, value, value_size, &status);
-
+	store_blob *blob = dtrain__store_blob_create(table->memory, value, value_size, &status);
 	if (!blob)
 		return status;
 	if (entry) {
@@ -129,12 +118,12 @@ int dtrain__store_table_set(struct store_table *table, const void *key, size_t k
 		return BETON_OK;
 	}
 	status = insert(table, key, key_size, blob);
-	if (status)
+	if (status != BETON_OK)
 		dtrain__store_blob_release(blob);
 	return status;
 }
 
-void dtrain__store_table_free(struct store_table *table)
+void dtrain__store_table_free(store_table *table)
 {
 	tdestroy(table->root, free_entry);
 	table->root = NULL;

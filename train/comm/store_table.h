@@ -15,41 +15,40 @@
 #define STORE_MAX_KEYS (1u << 20)
 
 /* Of all tables, and of the blobs that are in none. */
-struct store_memory {
+typedef struct store_memory {
 	size_t bytes;
 	size_t keys;
-};
+} store_memory;
 
-struct store_blob {
-	struct store_memory *memory;
+typedef struct store_blob {
+	store_memory *memory;
 	size_t references;
 	size_t size;
 	uint8_t data[];
-};
+} store_blob;
 
-struct store_entry {
-	struct store_blob *value;
+typedef struct store_entry {
+	store_blob *value;
 	size_t key_size;
 	uint8_t key[];
-};
+} store_entry;
 
-struct store_table {
-	struct store_memory *memory;
-	void *root; /* tsearch tree of struct store_entry */
-};
+typedef struct store_table {
+	store_memory *memory;
+	void *root; /* tsearch tree of store_entry */
+} store_table;
 
 /* Copies the bytes into a blob with one reference. NULL: *status is NO_MEMORY or NO_SPACE. */
-struct store_blob *dtrain__store_blob_create(struct store_memory *memory, const void *data, size_t size, int *status);
-struct store_blob *dtrain__store_blob_hold(struct store_blob *blob);
-void dtrain__store_blob_release(struct store_blob *blob); /* NULL allowed */
+store_blob *dtrain__store_blob_create(store_memory *memory, const void *data, size_t size, int *status);
+store_blob *dtrain__store_blob_hold(store_blob *blob);
+void dtrain__store_blob_release(store_blob *blob); /* NULL allowed */
 
 /* NULL when there is none. */
-struct store_entry *dtrain__store_table_find(const struct store_table *table, const void *key, size_t key_size);
+store_entry *dtrain__store_table_find(const store_table *table, const void *key, size_t key_size);
 
 /* Copies key and value. Returns BETON_OK, NO_MEMORY or NO_SPACE. */
-int dtrain__store_table_set(struct store_table *table, const void *key, size_t key_size, const void *value,
-			    size_t value_size);
+int dtrain__store_table_set(store_table *table, const void *key, size_t key_size, const void *value, size_t value_size);
 
-void dtrain__store_table_free(struct store_table *table);
+void dtrain__store_table_free(store_table *table);
 
 #endif

@@ -28,10 +28,10 @@ struct far_group {
 	dtrain_store_server *server; /* on rank 0 */
 	dtrain_store *store;
 	uint16_t port;
-	struct group_sequence executed; /* operations so far, captured ones at each launch: Gloo's tags */
-	bool silent;                    /* errors are not told */
-	bool deaf;                      /* aborting does not work */
-	pthread_mutex_t mutex;          /* guards what follows */
+	group_sequence executed; /* operations so far, captured ones at each launch: Gloo's tags */
+	bool silent;             /* errors are not told */
+	bool deaf;               /* aborting does not work */
+	pthread_mutex_t mutex;   /* guards what follows */
 	pthread_cond_t changed;
 	bool aborted;
 	beton_error failure;
@@ -135,13 +135,13 @@ static int join(const dtrain_group_place *place, uint16_t port, void **out, beto
 	group->port = port;
 	group->silent = getenv("DTRAIN_FAR_SILENT") != NULL;
 	int status = dtrain_store_connect("127.0.0.1", port, NULL, place->join_timeout_ms, &group->store, err);
-	struct group_member member = {.store = group->store,
-				      .name = place->name,
-				      .rank = place->rank,
-				      .size = place->size,
-				      .timeout_ms = GLOO_TIMEOUT_MS,
-				      .join_timeout_ms = place->join_timeout_ms,
-				      .host = "127.0.0.1"};
+	group_membership member = {.store = group->store,
+				   .name = place->name,
+				   .rank = place->rank,
+				   .size = place->size,
+				   .timeout_ms = GLOO_TIMEOUT_MS,
+				   .join_timeout_ms = place->join_timeout_ms,
+				   .host = "127.0.0.1"};
 	if (status == BETON_OK)
 		status = dtrain__group_gloo.connect(&member, &group->gloo, err);
 	if (status != BETON_OK) {
@@ -182,7 +182,7 @@ static bool is_aborted(struct far_group *group)
 /* What a stream's thread gets: so many operations. */
 struct far_calls {
 	int count;
-	struct work_item items[];
+	work_item items[];
 };
 
 /* On a stream's thread. */
@@ -190,7 +190,7 @@ static int execute(void *context, const void *copied, beton_error *err)
 {
 	struct far_group *group = context;
 	const struct far_calls *calls = copied;
-	struct work_item *items = malloc(((size_t)calls->count + 1) * sizeof(*items));
+	work_item *items = malloc(((size_t)calls->count + 1) * sizeof(*items));
 	beton_error failure = {0};
 	bool messages = false;
 	int status = items ? BETON_OK : bt_fail(&failure, BETON_NO_MEMORY, "far: out of memory");
@@ -226,11 +226,11 @@ static int far_group_poll(void *state, beton_error *err)
 	return status;
 }
 
-static int place_call(const dtrain_group_call *call, struct work_item *item, beton_error *err)
+static int place_call(const dtrain_group_call *call, work_item *item, beton_error *err)
 {
 	if ((call->output && !far_is_device(call->output)) || (call->input && !far_is_device(call->input)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "far: an operation on host memory");
-	*item = (struct work_item){.call = *call};
+	*item = (work_item){.call = *call};
 	/* NCCL has no tags. */
 	item->call.tag = 0;
 	item->call.output = call->output ? far_to_host(call->output) : NULL;
@@ -242,7 +242,7 @@ static int far_group_enqueue(void *state, const dtrain_group_call *calls, int co
 			     beton_error *err)
 {
 	struct far_group *group = state;
-	size_t bytes = sizeof(struct far_calls) + (size_t)count * sizeof(struct work_item);
+	size_t bytes = sizeof(struct far_calls) + (size_t)count * sizeof(work_item);
 	struct far_calls *copied = malloc(bytes);
 	int status = BETON_OK;
 	if (!copied)
