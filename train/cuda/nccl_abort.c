@@ -21,12 +21,12 @@
 /* From this version on, aborts may be grouped. */
 #define GROUPED_ABORT 22200
 
-enum progress { ABORT_BEGUN, ABORT_TOLD, ABORT_ENDED };
+typedef enum abort_progress { ABORT_BEGUN, ABORT_TOLD, ABORT_ENDED } abort_progress;
 
 struct cuda_abortion {
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
-	enum progress progress;
+	abort_progress progress;
 	ncclResult_t result;
 	int references; /* the thread's, that of whoever waits, and those of the communicators */
 	dtrain_device *device;
@@ -37,16 +37,13 @@ struct cuda_abortion {
 static struct timespec in_ms(int milliseconds)
 {
 	uint64_t until = bt_now_ns() + (uint64_t)milliseconds * 1000000;
-
 	return (struct timespec){(time_t)(until / 1000000000), (long)(until % 1000000000)};
 }
 
-void cuda_nccl_abortion_release(struct cuda_abortion *abortion)
+void cuda_nccl_abortion_release(cuda_abortion *abortion)
 {
-	bool last;
-
 	pthread_mutex_lock(&abortion->mutex);
-	last = --abortion->references == 0;
+	bool last = --abortion->references == 0;
 	pthread_mutex_unlock(&abortion->mutex);
 	if (!last)
 		return;
@@ -56,7 +53,7 @@ void cuda_nccl_abortion_release(struct cuda_abortion *abortion)
 }
 
 /* What goes on in the background does so without anybody who could ask for its end. */
-static void advance(struct cuda_abortion *abortion, enum progress progress, ncclResult_t result)
+static void advance(cuda_abortion *abortion, abort_progress progress, ncclResult_t result)
 {
 	pthread_mutex_lock(&abortion->mutex);
 	abortion->progress = progress;
@@ -67,37 +64,34 @@ static void advance(struct cuda_abortion *abortion, enum progress progress, nccl
 }
 
 /* False: the deadline passed. */
-static bool wait_for(struct cuda_abortion *abortion, enum progress progress)
+static bool wait_for(cuda_abortion *abortion, abort_progress progress)
 {
 	struct timespec deadline = in_ms(ABORT_MS);
-	bool reached;
-
 	pthread_mutex_lock(&abortion->mutex);
 	while (abortion->progress < progress &&
 	       pthread_cond_timedwait(&abortion->changed, &abortion->mutex, &deadline) != ETIMEDOUT)
 		;
-	reached = abortion->progress >= progress;
+	bool reached = abortion->progress >= progress;
 	pthread_mutex_unlock(&abortion->mutex);
 	return reached;
 }
 
-bool cuda_nccl_abortion_ended(struct cuda_abortion *abortion)
+bool cuda_nccl_abortion_ended(cuda_abortion *abortion)
 {
 	return wait_for(abortion, ABORT_ENDED);
 }
 
 static void *abort_main(void *argument)
 {
-	struct cuda_abortion *abortion = argument;
-	ncclResult_t result = ncclSuccess, one;
+	cuda_abortion *abortion = argument;
+	ncclResult_t result = ncclSuccess;
 	int version = 0;
 	bool grouped = ncclGetVersion(&version) == ncclSuccess && version >= GROUPED_ABORT;
-
 	(void)cuda_enter(abortion->device, NULL);
 	if (grouped && ncclGroupStart() != ncclSuccess)
 		grouped = false;
 	for (int i = 0; i < abortion->count; i++) {
-		one = ncclCommAbort(abortion->comms[i]);
+		ncclResult_t one = ncclCommAbort(abortion->comms[i]);
 		result = result == ncclSuccess || result == ncclInProgress ? one : result;
 	}
 	advance(abortion, ABORT_TOLD, result);
@@ -108,17 +102,15 @@ static void *abort_main(void *argument)
 	return NULL;
 }
 
-static int start(struct cuda_abortion *abortion, beton_error *err)
+static int start(cuda_abortion *abortion, beton_error *err)
 {
 	pthread_attr_t detached;
-	pthread_t thread;
-	sigset_t before;
-	int failure;
-
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	sigset_t before;
 	bt_block_signals(&before);
-	failure = pthread_create(&thread, &detached, abort_main, abortion);
+	pthread_t thread;
+	int failure = pthread_create(&thread, &detached, abort_main, abortion);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&detached);
 	return failure ? bt_fail_errno(err, failure, "NCCL: cannot start the thread that aborts") : BETON_OK;
@@ -127,7 +119,6 @@ static int start(struct cuda_abortion *abortion, beton_error *err)
 static bool lock_in_time(pthread_mutex_t *mutex)
 {
 	const struct timespec pause = {0, 1000000};
-
 	for (int waited_ms = 0; waited_ms < LOCK_MS; waited_ms++) {
 		if (pthread_mutex_trylock(mutex) == 0)
 			return true;
@@ -137,10 +128,9 @@ static bool lock_in_time(pthread_mutex_t *mutex)
 }
 
 /* Takes it from its state. A thread that does not come out of NCCL is what aborting is for. */
-static void take(struct cuda_abortion *abortion, struct cuda_comm *comm, bool *captured)
+static void take(cuda_abortion *abortion, cuda_comm *comm, bool *captured)
 {
 	bool locked = lock_in_time(&comm->mutex);
-
 	if (comm->comm && !comm->aborted) {
 		abortion->comms[abortion->count++] = comm->comm;
 		abortion->device = comm->device;
@@ -153,10 +143,9 @@ static void take(struct cuda_abortion *abortion, struct cuda_comm *comm, bool *c
 		pthread_mutex_unlock(&comm->mutex);
 }
 
-static struct cuda_abortion *create(int count)
+static cuda_abortion *create(int count)
 {
-	struct cuda_abortion *abortion = calloc(1, sizeof(*abortion) + (size_t)count * sizeof(abortion->comms[0]));
-
+	cuda_abortion *abortion = calloc(1, sizeof(*abortion) + (size_t)count * sizeof(abortion->comms[0]));
 	if (!abortion)
 		return NULL;
 	abortion->references = 1;
@@ -167,10 +156,9 @@ static struct cuda_abortion *create(int count)
 
 int cuda_nccl_abort(void *const *states, int count, beton_error *err)
 {
-	struct cuda_abortion *abortion = create(count);
+	cuda_abortion *abortion = create(count);
 	bool captured = false;
 	int status = BETON_OK;
-
 	if (!abortion)
 		return bt_fail(err, BETON_NO_MEMORY, "NCCL: out of memory for aborting");
 	for (int i = 0; i < count; i++)
@@ -180,7 +168,7 @@ int cuda_nccl_abort(void *const *states, int count, beton_error *err)
 		abortion->references++;
 		pthread_mutex_unlock(&abortion->mutex);
 		status = start(abortion, err);
-		if (status)
+		if (status != BETON_OK)
 			cuda_nccl_abortion_release(abortion); /* the thread's */
 		else if (!wait_for(abortion, captured ? ABORT_TOLD : ABORT_ENDED))
 			status = bt_fail(err, BETON_TIMEOUT, "NCCL: ncclCommAbort did not end within %d ms", ABORT_MS);

@@ -37,12 +37,12 @@ static int code_of(ncclResult_t result)
 
 int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ...)
 {
-	char what[160], detail[280];
 	va_list arguments;
-
 	va_start(arguments, format);
+	char what[160];
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
+	char detail[280];
 	/* One text for the whole process, whatever communicator is asked. */
 	snprintf(detail, sizeof(detail), "%s", ncclGetLastError(NULL));
 	detail[strcspn(detail, "\n")] = '\0';
@@ -50,16 +50,13 @@ int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ..
 		       ncclGetErrorString(result), what);
 }
 
-int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what,
-		     beton_error *err)
+int cuda_nccl_settle(cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what, beton_error *err)
 {
 	struct timespec pause = {0, 50000};
 	uint64_t start = bt_now_ns();
 	bool sleeps = false;
-
 	while (result == ncclSuccess || result == ncclInProgress) {
 		ncclResult_t state = ncclSuccess;
-
 		if (comm->aborted)
 			return bt_fail(err, BETON_CANCELLED, "NCCL: %s: the communicator was aborted", what);
 		result = ncclCommGetAsyncError(comm->comm, &state);
@@ -92,13 +89,12 @@ static uint64_t deadline_in(int timeout_ms)
 	return bt_now_ns() + (uint64_t)timeout_ms * 1000000;
 }
 
-static int create(const dtrain_group_place *place, struct cuda_comm **out, beton_error *err)
+static int create(const dtrain_group_place *place, cuda_comm **out, beton_error *err)
 {
-	struct cuda_comm *comm = calloc(1, sizeof(*comm));
+	cuda_comm *comm = calloc(1, sizeof(*comm));
 	int status = comm ? cuda_enter(place->device, err) : bt_fail(err, BETON_NO_MEMORY, "NCCL: out of memory");
-
 	*out = NULL;
-	if (status) {
+	if (status != BETON_OK) {
 		free(comm);
 		return status;
 	}
@@ -115,7 +111,7 @@ static int create(const dtrain_group_place *place, struct cuda_comm **out, beton
 	return status;
 }
 
-static void free_comm(struct cuda_comm *comm)
+static void free_comm(cuda_comm *comm)
 {
 	if (comm->barrier && cuda_enter(comm->device, NULL) == BETON_OK)
 		cudaFree(comm->barrier);
@@ -126,15 +122,12 @@ static void free_comm(struct cuda_comm *comm)
 
 /* Finalizing waits for the peers, so that none of them finds a connection closed; what they do not do in time is not
  * waited for. */
-static bool finalize(struct cuda_comm *comm)
+static bool finalize(cuda_comm *comm)
 {
-	ncclResult_t result;
-	int status;
-
 	pthread_mutex_lock(&comm->mutex);
-	result = ncclCommFinalize(comm->comm);
-	status = cuda_nccl_settle(comm, result, bt_now_ns() + FINALIZE_NS, "ncclCommFinalize", NULL);
-	if (!status && ncclCommDestroy(comm->comm) == ncclSuccess)
+	ncclResult_t result = ncclCommFinalize(comm->comm);
+	int status = cuda_nccl_settle(comm, result, bt_now_ns() + FINALIZE_NS, "ncclCommFinalize", NULL);
+	if (status == BETON_OK && ncclCommDestroy(comm->comm) == ncclSuccess)
 		comm->comm = NULL;
 	pthread_mutex_unlock(&comm->mutex);
 	return !comm->comm;
@@ -142,14 +135,12 @@ static bool finalize(struct cuda_comm *comm)
 
 static void nccl_close(void *state)
 {
-	struct cuda_comm *comm = state;
-	struct cuda_abortion *abortion;
-
+	cuda_comm *comm = state;
 	if (!comm)
 		return;
 	if (comm->comm && !comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK && !finalize(comm))
 		cuda_nccl_abort(&state, 1, NULL);
-	abortion = comm->abortion;
+	cuda_abortion *abortion = comm->abortion;
 	/* NCCL's kernels, and the thread that aborts, may still use it. */
 	if (!abortion || cuda_nccl_abortion_ended(abortion))
 		free_comm(comm);
@@ -161,7 +152,6 @@ static int nccl_make_id(void *id, beton_error *err)
 {
 	ncclUniqueId made;
 	ncclResult_t result = ncclGetUniqueId(&made);
-
 	if (result != ncclSuccess)
 		return cuda_nccl_fail(result, err, "ncclGetUniqueId");
 	memcpy(id, &made, sizeof(made));
@@ -170,21 +160,19 @@ static int nccl_make_id(void *id, beton_error *err)
 
 static int nccl_connect(const dtrain_group_place *place, const void *id, void **state, beton_error *err)
 {
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclUniqueId copy;
-	struct cuda_comm *comm;
-	ncclResult_t result;
+	cuda_comm *comm;
 	int status = create(place, &comm, err);
-
 	*state = NULL;
-	if (!status) {
+	if (status == BETON_OK) {
+		ncclUniqueId copy;
 		memcpy(&copy, id, sizeof(copy));
+		ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 		config.blocking = 0;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 		config.commName = comm->name;
 #endif
 		pthread_mutex_lock(&comm->mutex);
-		result = ncclCommInitRankConfig(&comm->comm, place->size, copy, place->rank, &config);
+		ncclResult_t result = ncclCommInitRankConfig(&comm->comm, place->size, copy, place->rank, &config);
 		if (comm->comm)
 			status = cuda_nccl_settle(comm, result, deadline_in(place->join_timeout_ms),
 						  "ncclCommInitRankConfig", err);
@@ -193,7 +181,7 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 						place->size);
 		pthread_mutex_unlock(&comm->mutex);
 	}
-	if (status) {
+	if (status != BETON_OK) {
 		/* Not in peace: the others may not be there. */
 		if (comm && comm->comm)
 			cuda_nccl_abort((void *const *)&comm, 1, NULL);
@@ -204,20 +192,18 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 	return BETON_OK;
 }
 
-static int split(struct cuda_comm *parent, int color, const dtrain_group_place *place, int timeout_ms, ncclComm_t *out,
+static int split(cuda_comm *parent, int color, const dtrain_group_place *place, int timeout_ms, ncclComm_t *out,
 		 beton_error *err)
 {
 	uint64_t deadline = deadline_in(timeout_ms);
-	ncclResult_t result;
-	int status;
-
 	pthread_mutex_lock(&parent->mutex);
+	int status;
 	if (parent->aborted) {
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	} else {
 		/* Without a configuration it has the parent's. */
-		result = ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, place ? place->rank : 0,
-				       out, NULL);
+		ncclResult_t result = ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
+						    place ? place->rank : 0, out, NULL);
 		status = cuda_nccl_settle(parent, result, deadline, "ncclCommSplit", err);
 	}
 	pthread_mutex_unlock(&parent->mutex);
@@ -227,16 +213,15 @@ static int split(struct cuda_comm *parent, int color, const dtrain_group_place *
 static int nccl_split(void *state, int color, const dtrain_group_place *place, int timeout_ms, void **out,
 		      beton_error *err)
 {
-	struct cuda_comm *parent = state, *comm = NULL;
+	cuda_comm *parent = state, *comm = NULL;
 	ncclComm_t none = NULL;
 	int status = cuda_enter(parent->device, err);
-
 	*out = NULL;
-	if (!status && color >= 0)
+	if (status == BETON_OK && color >= 0)
 		status = create(place, &comm, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = split(parent, color, place, timeout_ms, comm ? &comm->comm : &none, err);
-	if (!status && comm) {
+	if (status == BETON_OK && comm) {
 		pthread_mutex_lock(&comm->mutex);
 		status = cuda_nccl_settle(comm, ncclSuccess, deadline_in(timeout_ms), "ncclCommSplit", err);
 		pthread_mutex_unlock(&comm->mutex);
@@ -244,7 +229,7 @@ static int nccl_split(void *state, int color, const dtrain_group_place *place, i
 	/* What still goes on would write to the new communicator's place when it ends, and ends so. */
 	if (status == BETON_TIMEOUT)
 		cuda_nccl_abort(&state, 1, NULL);
-	if (status) {
+	if (status != BETON_OK) {
 		if (comm && comm->comm)
 			cuda_nccl_abort((void *const *)&comm, 1, NULL);
 		nccl_close(comm);
@@ -256,9 +241,8 @@ static int nccl_split(void *state, int color, const dtrain_group_place *place, i
 
 static int nccl_poll(void *memory, beton_error *err)
 {
-	struct cuda_comm *comm = memory;
+	cuda_comm *comm = memory;
 	ncclResult_t state = ncclSuccess, result = ncclSuccess;
-
 	/* Whoever is inside will see it himself. */
 	if (pthread_mutex_trylock(&comm->mutex))
 		return BETON_OK;
@@ -275,28 +259,26 @@ static int nccl_poll(void *memory, beton_error *err)
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 1)
 static int nccl_register(void *state, void *memory, size_t bytes, void **handle, beton_error *err)
 {
-	struct cuda_comm *comm = state;
-	ncclResult_t result;
+	cuda_comm *comm = state;
 	int status = cuda_enter(comm->device, err);
-
 	*handle = NULL;
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	pthread_mutex_lock(&comm->mutex);
+	ncclResult_t result;
 	if (comm->aborted)
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	else if ((result = ncclCommRegister(comm->comm, memory, bytes, handle)) != ncclSuccess)
 		status = cuda_nccl_fail(result, err, "ncclCommRegister of %zu bytes", bytes);
 	pthread_mutex_unlock(&comm->mutex);
-	if (!status && !*handle)
+	if (status == BETON_OK && !*handle)
 		status = bt_fail(err, BETON_UNSUPPORTED, "NCCL: this communicator registers no memory");
 	return status;
 }
 
 static void nccl_unregister(void *state, void *handle)
 {
-	struct cuda_comm *comm = state;
-
+	cuda_comm *comm = state;
 	pthread_mutex_lock(&comm->mutex);
 	/* Aborting it freed its registrations. */
 	if (!comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK)

@@ -10,11 +10,11 @@
 
 #include "cuda.h"
 
-struct cuda_abortion;
+typedef struct cuda_abortion cuda_abortion;
 
 /* A communicator. NCCL takes no two threads at once in one, so that all calls but those that abort it are made with the
  * mutex held. Communicators do not block, unless NCCL_COMM_BLOCKING says so. */
-struct cuda_comm {
+typedef struct cuda_comm {
 	dtrain_device *device;
 	int rank, size;
 	int timeout_ms;
@@ -23,9 +23,9 @@ struct cuda_comm {
 	pthread_mutex_t mutex;
 	ncclComm_t comm; /* NULL once it is aborted */
 	bool aborted;
-	bool captured;                  /* there were operations in captures, whose graphs may still refer to it */
-	struct cuda_abortion *abortion; /* of whom it is a part */
-};
+	bool captured;           /* there were operations in captures, whose graphs may still refer to it */
+	cuda_abortion *abortion; /* of whom it is a part */
+} cuda_comm;
 
 extern const dtrain_group_backend cuda_group_nccl;
 
@@ -34,8 +34,7 @@ BETON_PRINTF(3, 4) int cuda_nccl_fail(ncclResult_t result, beton_error *err, con
 
 /* With the mutex held, which it lets go while it pauses. Until the communicator has done what it was told last, which
  * returned result. Errors: TIMEOUT after the deadline (bt_now_ns), CANCELLED when it was aborted, those of NCCL. */
-int cuda_nccl_settle(struct cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what,
-		     beton_error *err);
+int cuda_nccl_settle(cuda_comm *comm, ncclResult_t result, uint64_t deadline_ns, const char *what, beton_error *err);
 
 /* The slots of the backend that files of their own fill. */
 int cuda_nccl_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err);
@@ -48,7 +47,7 @@ int cuda_nccl_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_err
 int cuda_nccl_check_sharing(beton_error *err);
 
 /* Waits until the abortion has ended, within seconds. False: it has not, and what it is about must stay. */
-bool cuda_nccl_abortion_ended(struct cuda_abortion *abortion);
-void cuda_nccl_abortion_release(struct cuda_abortion *abortion);
+bool cuda_nccl_abortion_ended(cuda_abortion *abortion);
+void cuda_nccl_abortion_release(cuda_abortion *abortion);
 
 #endif

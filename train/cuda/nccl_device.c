@@ -17,21 +17,19 @@ int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_er
 {
 	int least = 0, greatest = 0;
 	int status = cuda_enter(device, err);
-	dtrain_stream *stream;
-
 	*out = NULL;
-	if (!status)
+	if (status == BETON_OK)
 		status = cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), err,
 				    "device 'cuda' %d: priorities of streams", device->index);
-	if (status)
+	if (status != BETON_OK)
 		return status;
-	stream = calloc(1, sizeof(*stream));
+	dtrain_stream *stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a stream");
 	stream->device = device;
 	status = cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, greatest), err,
 			    "device 'cuda' %d: cannot make a stream for communication", device->index);
-	if (status) {
+	if (status != BETON_OK) {
 		free(stream);
 		return status;
 	}
@@ -43,8 +41,7 @@ int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_err
 {
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
 	int status = cuda_enter(stream->device, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = cuda_check(cudaStreamIsCapturing(stream->stream, &capture), err,
 				    "device 'cuda' %d: cannot ask a stream", stream->device->index);
 	*capturing = capture != cudaStreamCaptureStatusNone;
@@ -55,19 +52,16 @@ int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_err
 int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-	cudaError_t answer;
-	int status;
-
 	*complete = false;
 	/* The thread that watches a group makes no other calls: without this one it would get a context on the first
 	 * GPU, half a GiB of another rank's memory. */
-	status = cuda_enter(event->device, err);
-	if (!status)
+	int status = cuda_enter(event->device, err);
+	if (status == BETON_OK)
 		status = cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), err,
 				    "device 'cuda' %d: cannot ask an event", event->device->index);
-	if (status)
+	if (status != BETON_OK)
 		return status;
-	answer = cudaEventQuery(event->event);
+	cudaError_t answer = cudaEventQuery(event->event);
 	if (answer == cudaErrorNotReady)
 		(void)cudaGetLastError();
 	else
@@ -85,7 +79,6 @@ int cuda_nccl_identify(dtrain_device *device, dtrain_device_identity *out, beton
 	const struct cudaDeviceProp *properties = &device->properties;
 	const unsigned char *uuid = (const unsigned char *)properties->uuid.bytes;
 	size_t used = (size_t)snprintf(out->id, sizeof(out->id), "GPU-");
-
 	(void)err;
 	for (size_t i = 0; i < sizeof(properties->uuid.bytes); i++)
 		used += (size_t)snprintf(out->id + used, sizeof(out->id) - used,
@@ -102,11 +95,10 @@ int cuda_nccl_can_reach(dtrain_device *a, dtrain_device *b, bool *out, beton_err
 	int there = 0, back = 0;
 	int status = cuda_check(cudaDeviceCanAccessPeer(&there, a->index, b->index), err,
 				"device 'cuda' %d: access to GPU %d", a->index, b->index);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = cuda_check(cudaDeviceCanAccessPeer(&back, b->index, a->index), err,
 				    "device 'cuda' %d: access to GPU %d", b->index, a->index);
-	*out = !status && there && back;
+	*out = status == BETON_OK && there && back;
 	return status;
 }
 
@@ -115,7 +107,6 @@ int cuda_nccl_check_sharing(beton_error *err)
 	const char *enabled = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
 	int version = 0;
 	ncclResult_t result = ncclGetVersion(&version);
-
 	if (result != ncclSuccess)
 		return cuda_nccl_fail(result, err, "ncclGetVersion");
 	if (version < SHARING_VERSION)

@@ -59,21 +59,20 @@ static bool has_all_to_all(void)
 }
 
 /* Which parts are exchanged with whom; the own part is copied. */
-struct exchange {
+typedef struct exchange {
 	const char *input; /* of the parts that are sent: to rank r, r * send_stride bytes from here */
 	char *output;      /* the same for those that are received */
 	size_t send_stride, receive_stride;
 	bool sends, receives, copies;
 	int peer; /* -1: with all */
-};
+} exchange;
 
 /* False: the operation is one of NCCL's own. */
-static bool is_exchange(const struct cuda_comm *comm, const dtrain_group_call *call, struct exchange *out)
+static bool is_exchange(const cuda_comm *comm, const dtrain_group_call *call, exchange *out)
 {
 	size_t part = (size_t)call->count * dtrain_dtype_size(call->dtype);
 	bool is_root = comm->rank == call->root;
-
-	*out = (struct exchange){.input = call->input, .output = call->output, .peer = -1};
+	*out = (exchange){.input = call->input, .output = call->output, .peer = -1};
 	switch (call->op) {
 	case DTRAIN_GROUP_GATHER:
 		out->receive_stride = part;
@@ -109,13 +108,12 @@ static bool has_begun(ncclResult_t result)
 	return result == ncclSuccess || result == ncclInProgress;
 }
 
-static ncclResult_t exchange_parts(const struct cuda_comm *comm, const dtrain_group_call *call,
-				   const struct exchange *what, cudaStream_t stream)
+static ncclResult_t exchange_parts(const cuda_comm *comm, const dtrain_group_call *call, const exchange *what,
+				   cudaStream_t stream)
 {
 	size_t count = (size_t)call->count;
 	ncclDataType_t type = type_of(call->dtype);
 	ncclResult_t result = ncclSuccess;
-
 	for (int peer = 0; peer < comm->size && has_begun(result); peer++) {
 		if (peer == comm->rank || (what->peer >= 0 && what->peer != peer))
 			continue;
@@ -129,13 +127,12 @@ static ncclResult_t exchange_parts(const struct cuda_comm *comm, const dtrain_gr
 	return result;
 }
 
-static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream)
+static ncclResult_t dispatch(const cuda_comm *comm, const dtrain_group_call *call, cudaStream_t stream)
 {
 	size_t count = (size_t)call->count;
 	ncclDataType_t type = type_of(call->dtype);
 	ncclRedOp_t reduction = reduction_of(call->reduce);
-	struct exchange what;
-
+	exchange what;
 	if (is_exchange(comm, call, &what))
 		return exchange_parts(comm, call, &what, stream);
 	switch (call->op) {
@@ -159,20 +156,15 @@ static ncclResult_t dispatch(const struct cuda_comm *comm, const dtrain_group_ca
 }
 
 /* The own parts, ahead of the group: between its start and end only calls of NCCL are made. */
-static cudaError_t copy_own_parts(const struct cuda_comm *comm, const dtrain_group_call *calls, int count,
-				  cudaStream_t stream)
+static cudaError_t copy_own_parts(const cuda_comm *comm, const dtrain_group_call *calls, int count, cudaStream_t stream)
 {
 	cudaError_t copied = cudaSuccess;
-
 	for (int i = 0; i < count && copied == cudaSuccess; i++) {
-		struct exchange what;
-		const char *from;
-		char *to;
-
+		exchange what;
 		if (!is_exchange(comm, &calls[i], &what) || !what.copies)
 			continue;
-		from = what.input + (size_t)comm->rank * what.send_stride;
-		to = what.output + (size_t)comm->rank * what.receive_stride;
+		const char *from = what.input + (size_t)comm->rank * what.send_stride;
+		char *to = what.output + (size_t)comm->rank * what.receive_stride;
 		if (from != to)
 			copied = cudaMemcpyAsync(to, from, (size_t)calls[i].count * dtrain_dtype_size(calls[i].dtype),
 						 cudaMemcpyDeviceToDevice, stream);
@@ -181,44 +173,38 @@ static cudaError_t copy_own_parts(const struct cuda_comm *comm, const dtrain_gro
 }
 
 /* A group is ended whatever happened in it, or this thread's next calls would be part of it. */
-static ncclResult_t dispatch_all(const struct cuda_comm *comm, const dtrain_group_call *calls, int count,
-				 cudaStream_t stream)
+static ncclResult_t dispatch_all(const cuda_comm *comm, const dtrain_group_call *calls, int count, cudaStream_t stream)
 {
-	struct exchange ignored;
-	ncclResult_t result, end;
-
+	exchange ignored;
 	if (count == 1 && !is_exchange(comm, calls, &ignored))
 		return dispatch(comm, calls, stream);
-	result = ncclGroupStart();
+	ncclResult_t result = ncclGroupStart();
 	if (result != ncclSuccess)
 		return result;
 	for (int i = 0; i < count && has_begun(result); i++)
 		result = dispatch(comm, &calls[i], stream);
-	end = ncclGroupEnd();
+	ncclResult_t end = ncclGroupEnd();
 	return has_begun(result) ? end : result;
 }
 
 int cuda_nccl_enqueue(void *state, const dtrain_group_call *calls, int count, dtrain_stream *stream, beton_error *err)
 {
-	struct cuda_comm *comm = state;
-	cudaError_t copied;
-	ncclResult_t result;
+	cuda_comm *comm = state;
 	bool capturing = false;
 	int status = cuda_enter(comm->device, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = cuda_nccl_stream_capturing(stream, &capturing, err);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	pthread_mutex_lock(&comm->mutex);
 	comm->captured = comm->captured || capturing;
 	if (comm->aborted) {
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	} else {
-		copied = copy_own_parts(comm, calls, count, stream->stream);
+		cudaError_t copied = copy_own_parts(comm, calls, count, stream->stream);
 		status = cuda_check(copied, err, "NCCL: copying a rank's own part");
-		if (!status) {
-			result = dispatch_all(comm, calls, count, stream->stream);
+		if (status == BETON_OK) {
+			ncclResult_t result = dispatch_all(comm, calls, count, stream->stream);
 			status = cuda_nccl_settle(comm, result, bt_now_ns() + (uint64_t)comm->timeout_ms * 1000000,
 						  "putting operations on the stream", err);
 		}
