@@ -66,7 +66,6 @@ static int parse_ops(const char *text, comm_options *o, beton_error *err)
 	while (*text) {
 		size_t length = strcspn(text, ",");
 		bool found = false;
-
 		for (int i = 0; i < COMM_OPS; i++) {
 			if (strlen(comm_op_names[i]) != length || strncmp(text, comm_op_names[i], length) != 0)
 				continue;
@@ -146,26 +145,24 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 		{"timeout", required_argument, NULL, 'T'}, {"json", no_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},          {0}};
 	int option, status = BETON_OK;
-
 	memset(o->ops, 1, sizeof(o->ops));
-	while (!status && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
+	while (status == BETON_OK && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
 		status = parse_one(option, o, err);
-	if (!status && optind < argc)
+	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
-	if (!status && o->most && o->least > o->most)
+	if (status == BETON_OK && o->most && o->least > o->most)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--min %llu is above --max %llu",
 				 (unsigned long long)o->least, (unsigned long long)o->most);
 	return status;
 }
 
 /* Does the operation exist for so many ranks? */
-static bool applies(const comm_options *o, enum comm_op op, int size)
+static bool applies(const comm_options *o, comm_op op, int size)
 {
 	return o->ops[op] && !(op == COMM_SEND_RECV && size == 1);
 }
 
-static int report(const comm_options *o, enum comm_op op, const struct comm_figure *figure, json_t *rows,
-		  beton_error *err)
+static int report(const comm_options *o, comm_op op, const comm_figure *figure, json_t *rows, beton_error *err)
 {
 	if (!o->json) {
 		printf("%-15s %12lld %12lld %12.1f %10.3f %10.3f %8lld\n", comm_op_names[op], (long long)figure->bytes,
@@ -183,68 +180,63 @@ static int report(const comm_options *o, enum comm_op op, const struct comm_figu
 }
 
 /* --max, or what is usual for the memory. */
-static uint64_t find_most(const comm_options *o, const struct comm_place *place)
+static uint64_t find_most(const comm_options *o, const comm_place *place)
 {
 	dtrain_device_caps caps = {0};
-	uint64_t usual;
-
 	if (place->device)
 		place->api->caps(place->device, &caps);
-	usual = caps.asynchronous ? DEFAULT_MOST_FAR : DEFAULT_MOST;
+	uint64_t usual = caps.asynchronous ? DEFAULT_MOST_FAR : DEFAULT_MOST;
 	return o->most ? o->most : usual > o->least ? usual : o->least;
 }
 
-static int measure_all(const comm_options *o, struct comm_place *place, json_t *rows, int64_t *wrong, beton_error *err)
+static int measure_all(const comm_options *o, comm_place *place, json_t *rows, int64_t *wrong, beton_error *err)
 {
 	uint64_t most = find_most(o, place);
 	int status = BETON_OK;
-
-	for (int op = 0; op < COMM_OPS && !status; op++) {
-		if (!applies(o, (enum comm_op)op, place->size))
+	for (int op = 0; op < COMM_OPS && status == BETON_OK; op++) {
+		if (!applies(o, (comm_op)op, place->size))
 			continue;
-		for (uint64_t bytes = o->least; bytes <= most && !status; bytes *= o->factor) {
-			struct comm_figure figure;
-
-			status = comm_measure(place, (enum comm_op)op, (int64_t)bytes, (int)o->warm_up,
-					      (int)o->iterations, &figure, err);
-			*wrong += status ? 0 : figure.wrong;
-			if (!status && place->rank == 0)
-				status = report(o, (enum comm_op)op, &figure, rows, err);
+		for (uint64_t bytes = o->least; bytes <= most && status == BETON_OK; bytes *= o->factor) {
+			comm_figure figure;
+			status = comm_measure(place, (comm_op)op, (int64_t)bytes, (int)o->warm_up, (int)o->iterations,
+					      &figure, err);
+			*wrong += status != BETON_OK ? 0 : figure.wrong;
+			if (status == BETON_OK && place->rank == 0)
+				status = report(o, (comm_op)op, &figure, rows, err);
 		}
 	}
 	return status;
 }
 
-static int open_place(const comm_options *o, const struct rank_env *env, dtrain_store *store, struct comm_place *place,
+static int open_place(const comm_options *o, const struct rank_env *env, dtrain_store *store, comm_place *place,
 		      beton_error *err)
 {
 	dtrain_device_options device = {.struct_size = sizeof(device)};
-	size_t least = (size_t)place->size * 8, most;
-	dtrain_group_options group;
+	size_t least = (size_t)place->size * 8;
 	int status = BETON_OK;
-
 	if (o->device.name[0]) {
 		status = run_open_device(&o->device, env, o->share, &device, &place->device, err);
-		place->api = status ? NULL : dtrain_device_get_api(place->device);
-		if (!status)
+		place->api = status != BETON_OK ? NULL : dtrain_device_get_api(place->device);
+		if (status == BETON_OK)
 			status = place->api->stream_create(place->device, &place->stream, err);
 	}
+	dtrain_group_options group;
 	dtrain_group_options_init(&group);
 	group.backend = o->backend;
 	group.interface = o->interface;
 	group.timeout_ms = (int)o->timeout * 1000;
 	group.device = place->device;
 	group.share_device = o->share;
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain_group_create(store, place->rank, place->size, &group, &place->group, err);
 	/* At least one element for each rank, of the largest type. */
-	if (status)
+	if (status != BETON_OK)
 		return status;
-	most = find_most(o, place);
+	size_t most = find_most(o, place);
 	return comm_place_allocate(place, most > least ? most : least, err);
 }
 
-static void close_place(struct comm_place *place)
+static void close_place(comm_place *place)
 {
 	comm_place_free(place);
 	dtrain_group_destroy(&place->group);
@@ -253,10 +245,9 @@ static void close_place(struct comm_place *place)
 	dtrain_device_close(&place->device);
 }
 
-static int print_head(const comm_options *o, const struct comm_place *place)
+static int print_head(const comm_options *o, const comm_place *place)
 {
 	dtrain_device_caps caps = {0};
-
 	if (o->json)
 		return 0;
 	if (place->device)
@@ -267,41 +258,38 @@ static int print_head(const comm_options *o, const struct comm_place *place)
 		      "busbw GB/s", "wrong") < 0;
 }
 
-static int print_json(const comm_options *o, const struct comm_place *place, json_t *rows)
+static int print_json(const comm_options *o, const comm_place *place, json_t *rows)
 {
 	char device[48];
-
 	snprintf(device, sizeof(device), "%s", o->device.name[0] ? o->device.name : "host");
 	if (o->device.index >= 0)
 		snprintf(device, sizeof(device), "%s:%d", o->device.name, o->device.index);
 	json_t *object = json_pack("{s:i, s:s, s:s, s:O}", "world_size", place->size, "dtype",
 				   dtrain_dtype_name(o->dtype), "device", device, "results", rows);
 	int failed = !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
-
 	json_decref(object);
 	return failed;
 }
 
 static int run_rank(const comm_options *o, const struct rank_env *env, beton_error *err)
 {
-	struct comm_place place = {.rank = env->rank, .size = env->world_size, .dtype = o->dtype};
+	comm_place place = {.rank = env->rank, .size = env->world_size, .dtype = o->dtype};
 	dtrain_store_server *server = NULL;
 	dtrain_store *store = NULL;
 	json_t *rows = json_array();
 	int64_t wrong = 0;
 	int status = rows ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory");
-
-	if (!status && env->world_size > 1)
+	if (status == BETON_OK && env->world_size > 1)
 		status = dtrain__rank_env_store(env, o->interface, (int)o->timeout * 1000, &server, &store, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = open_place(o, env, store, &place, err);
-	if (!status && env->rank == 0 && print_head(o, &place))
+	if (status == BETON_OK && env->rank == 0 && print_head(o, &place))
 		status = bt_fail(err, BETON_IO, "cannot write the result");
-	if (!status)
+	if (status == BETON_OK)
 		status = measure_all(o, &place, rows, &wrong, err);
-	if (!status && env->rank == 0 && ((o->json && print_json(o, &place, rows)) || fflush(stdout)))
+	if (status == BETON_OK && env->rank == 0 && ((o->json && print_json(o, &place, rows)) || fflush(stdout)))
 		status = bt_fail(err, BETON_IO, "cannot write the result");
-	if (!status && wrong)
+	if (status == BETON_OK && wrong)
 		status = bt_fail(err, BETON_MISMATCH, "%lld elements of results are wrong", (long long)wrong);
 	close_place(&place);
 	dtrain_store_close(&store);
@@ -322,14 +310,13 @@ int bench_comm(int argc, char **argv)
 	struct rank_env env = {0};
 	beton_error err = {0};
 	int status = parse(argc, argv, &o, &err), exit_status = BENCH_DONE;
-
-	if (!status && o.help) {
+	if (status == BETON_OK && o.help) {
 		usage();
 		return BENCH_DONE;
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__rank_env_read(&env, &err);
-	if (status) {
+	if (status != BETON_OK) {
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
 		return BENCH_USAGE;
 	}
@@ -337,12 +324,11 @@ int bench_comm(int argc, char **argv)
 		/* The ranks get the whole command line: this command's name is the program's first argument. */
 		struct launch_options launch = {
 			.world_size = (int)o.world_size, .grace_ms = LAUNCH_DEFAULT_GRACE_MS, .argv = argv - 1};
-
 		status = dtrain__launch(&launch, &exit_status, &err);
 	} else {
 		status = run_rank(&o, &env, &err);
 	}
-	if (!status)
+	if (status == BETON_OK)
 		return exit_status;
 	fprintf(stderr, "dtrain-bench: %s\n", err.message);
 	return status == BETON_PEER_LOST ? LAUNCH_EXIT_PEER_LOST : BENCH_FAILED;

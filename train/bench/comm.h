@@ -7,7 +7,7 @@
 
 #include <dtrain/comm.h>
 
-enum comm_op {
+typedef enum comm_op {
 	COMM_ALLREDUCE,
 	COMM_REDUCE_SCATTER,
 	COMM_ALL_GATHER,
@@ -18,11 +18,11 @@ enum comm_op {
 	COMM_ALL_TO_ALL,
 	COMM_SEND_RECV, /* a ring: each rank sends to the next one and receives from the one before it */
 	COMM_OPS,
-};
+} comm_op;
 
 extern const char *const comm_op_names[COMM_OPS];
 
-struct comm_place {
+typedef struct comm_place {
 	dtrain_device *device; /* NULL: host memory */
 	const dtrain_device_api *api;
 	dtrain_stream *stream;
@@ -31,23 +31,23 @@ struct comm_place {
 	dtrain_dtype dtype;
 	size_t bytes; /* of each of: */
 	void *input, *output, *host;
-};
+} comm_place;
 
 /* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the larger buffer of the call. */
-struct comm_figure {
+typedef struct comm_figure {
 	int64_t bytes;
 	int64_t count;       /* elements, as given to the operation */
 	double seconds;      /* of one operation, on the slowest rank */
 	double algbw, busbw; /* bytes a second */
 	int64_t wrong;       /* elements that are not what they have to be, on all ranks */
-};
+} comm_figure;
 
 /* Memory for messages of up to `bytes`. */
-int comm_place_allocate(struct comm_place *place, size_t bytes, beton_error *err);
-void comm_place_free(struct comm_place *place);
+int comm_place_allocate(comm_place *place, size_t bytes, beton_error *err);
+void comm_place_free(comm_place *place);
 
 /* Collective. Runs the operation on about `bytes`: once to look at the result, then warm_up and iterations times. */
-int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
-		 struct comm_figure *out, beton_error *err);
+int comm_measure(comm_place *place, comm_op op, int64_t bytes, int warm_up, int iterations, comm_figure *out,
+		 beton_error *err);
 
 #endif

@@ -66,17 +66,16 @@ static double load_value(const void *data, dtrain_dtype dtype, int64_t i)
 	}
 }
 
-int comm_place_allocate(struct comm_place *place, size_t bytes, beton_error *err)
+int comm_place_allocate(comm_place *place, size_t bytes, beton_error *err)
 {
 	int status = BETON_OK;
-
 	place->bytes = bytes;
 	place->host = malloc(bytes);
 	if (!place->host)
 		return bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
 	if (place->device) {
 		status = place->api->alloc(place->device, bytes, &place->input, err);
-		return status ? status : place->api->alloc(place->device, bytes, &place->output, err);
+		return status == BETON_OK ? place->api->alloc(place->device, bytes, &place->output, err) : status;
 	}
 	place->input = calloc(1, bytes);
 	place->output = calloc(1, bytes);
@@ -85,7 +84,7 @@ int comm_place_allocate(struct comm_place *place, size_t bytes, beton_error *err
 		       : bt_fail(err, BETON_NO_MEMORY, "no memory for messages of %zu bytes", bytes);
 }
 
-void comm_place_free(struct comm_place *place)
+void comm_place_free(comm_place *place)
 {
 	free(place->host);
 	if (place->device) {
@@ -99,57 +98,53 @@ void comm_place_free(struct comm_place *place)
 }
 
 /* `elements` between the host's copy and a buffer. */
-static int move(struct comm_place *place, void *memory, int64_t elements, bool up, beton_error *err)
+static int move(comm_place *place, void *memory, int64_t elements, bool up, beton_error *err)
 {
 	size_t bytes = (size_t)elements * dtrain_dtype_size(place->dtype);
-	int status;
-
 	if (!place->device) {
 		memcpy(up ? memory : place->host, up ? place->host : memory, bytes);
 		return BETON_OK;
 	}
-	status = place->api->copy(place->stream, up ? memory : place->host, up ? place->host : memory, bytes,
-				  up ? DTRAIN_HOST_TO_DEVICE : DTRAIN_DEVICE_TO_HOST, err);
-	return status ? status : place->api->stream_synchronize(place->stream, err);
+	int status = place->api->copy(place->stream, up ? memory : place->host, up ? place->host : memory, bytes,
+				      up ? DTRAIN_HOST_TO_DEVICE : DTRAIN_DEVICE_TO_HOST, err);
+	return status == BETON_OK ? place->api->stream_synchronize(place->stream, err) : status;
 }
 
 /* Does a rank's part come for each rank? Then `bytes` are those of all parts. */
-static bool has_parts(enum comm_op op)
+static bool has_parts(comm_op op)
 {
 	return op == COMM_REDUCE_SCATTER || op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_SCATTER ||
 	       op == COMM_ALL_TO_ALL;
 }
 
 /* Those of the larger buffer of a call. */
-static int64_t elements_of(const struct comm_place *place, enum comm_op op, int64_t count)
+static int64_t elements_of(const comm_place *place, comm_op op, int64_t count)
 {
 	return has_parts(op) ? count * place->size : count;
 }
 
-static bool is_in_place(enum comm_op op)
+static bool is_in_place(comm_op op)
 {
 	return op == COMM_ALLREDUCE || op == COMM_BROADCAST || op == COMM_REDUCE;
 }
 
 /* A message to the next rank and one from the previous, at once. */
-static int submit_messages(const struct comm_place *place, int64_t count, dtrain_work **work, beton_error *err)
+static int submit_messages(const comm_place *place, int64_t count, dtrain_work **work, beton_error *err)
 {
 	int next = (place->rank + 1) % place->size, previous = (place->rank + place->size - 1) % place->size;
 	int status = dtrain_group_begin(place->group, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain_send(place->group, place->input, count, place->dtype, next, 0, NULL, NULL, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain_recv(place->group, place->output, count, place->dtype, previous, 0, NULL, NULL, err);
-	return status ? status : dtrain_group_end(place->group, work, err);
+	return status == BETON_OK ? dtrain_group_end(place->group, work, err) : status;
 }
 
-static int submit(const struct comm_place *place, enum comm_op op, int64_t count, dtrain_work **work, beton_error *err)
+static int submit(const comm_place *place, comm_op op, int64_t count, dtrain_work **work, beton_error *err)
 {
 	dtrain_group *group = place->group;
 	dtrain_dtype dtype = place->dtype;
 	void *in = place->input, *out = place->output;
-
 	switch (op) {
 	case COMM_ALLREDUCE:
 		return dtrain_allreduce(group, in, count, dtype, DTRAIN_SUM, NULL, work, err);
@@ -172,18 +167,17 @@ static int submit(const struct comm_place *place, enum comm_op op, int64_t count
 	}
 }
 
-static int run(const struct comm_place *place, enum comm_op op, int64_t count, int times, beton_error *err)
+static int run(const comm_place *place, comm_op op, int64_t count, int times, beton_error *err)
 {
 	dtrain_work *work[MOST_IN_FLIGHT] = {0};
 	int status = BETON_OK;
-
-	for (int done = 0; done < times && !status; done += MOST_IN_FLIGHT) {
+	for (int done = 0; done < times && status == BETON_OK; done += MOST_IN_FLIGHT) {
 		int batch = times - done < MOST_IN_FLIGHT ? times - done : MOST_IN_FLIGHT, begun = 0;
-
-		while (begun < batch && !status)
+		while (begun < batch && status == BETON_OK)
 			status = submit(place, op, count, &work[begun++], err);
 		for (int i = 0; i < begun; i++)
-			if (work[i] && dtrain_work_wait(&work[i], status ? NULL : err) && !status)
+			if (work[i] && dtrain_work_wait(&work[i], status == BETON_OK ? err : NULL) != BETON_OK &&
+			    status == BETON_OK)
 				status = err->code;
 	}
 	return status;
@@ -192,17 +186,15 @@ static int run(const struct comm_place *place, enum comm_op op, int64_t count, i
 static double sum_of(int size, int64_t i)
 {
 	double sum = 0;
-
 	for (int rank = 0; rank < size; rank++)
 		sum += value_of(rank, i);
 	return sum;
 }
 
 /* What element i of the result has to be; -1: anything. */
-static double expected(const struct comm_place *place, enum comm_op op, int64_t count, int64_t i)
+static double expected(const comm_place *place, comm_op op, int64_t count, int64_t i)
 {
 	int source = (int)(i / count);
-
 	switch (op) {
 	case COMM_ALLREDUCE:
 		return sum_of(place->size, i);
@@ -225,24 +217,21 @@ static double expected(const struct comm_place *place, enum comm_op op, int64_t 
 	}
 }
 
-static int check(struct comm_place *place, enum comm_op op, int64_t count, int64_t *wrong, beton_error *err)
+static int check(comm_place *place, comm_op op, int64_t count, int64_t *wrong, beton_error *err)
 {
 	bool gathers = op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_ALL_TO_ALL;
 	int64_t results = gathers ? count * place->size : count;
 	int64_t elements = elements_of(place, op, count);
-	int status;
-
 	for (int64_t i = 0; i < elements; i++)
 		store_value(place->host, place->dtype, i, value_of(place->rank, i));
-	status = move(place, place->input, elements, true, err);
-	if (!status)
+	int status = move(place, place->input, elements, true, err);
+	if (status == BETON_OK)
 		status = run(place, op, count, 1, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = move(place, is_in_place(op) ? place->input : place->output, results, false, err);
 	*wrong = 0;
-	for (int64_t i = 0; i < results && !status; i++) {
+	for (int64_t i = 0; i < results && status == BETON_OK; i++) {
 		double right = expected(place, op, count, i);
-
 		/* A sum of bytes wraps around. */
 		if (place->dtype == DTRAIN_U8 && right >= 0)
 			right = (uint8_t)right;
@@ -251,51 +240,47 @@ static int check(struct comm_place *place, enum comm_op op, int64_t count, int64
 	return status;
 }
 
-static double bus_factor(enum comm_op op, int size)
+static double bus_factor(comm_op op, int size)
 {
 	double n = size;
-
 	if (op == COMM_ALLREDUCE)
 		return 2 * (n - 1) / n;
 	return has_parts(op) ? (n - 1) / n : 1;
 }
 
-int comm_measure(struct comm_place *place, enum comm_op op, int64_t bytes, int warm_up, int iterations,
-		 struct comm_figure *out, beton_error *err)
+int comm_measure(comm_place *place, comm_op op, int64_t bytes, int warm_up, int iterations, comm_figure *out,
+		 beton_error *err)
 {
 	int64_t each = (int64_t)dtrain_dtype_size(place->dtype), parts = elements_of(place, op, 1);
 	struct {
 		double seconds;
 		int64_t wrong;
 	} mine = {0}, *all = calloc((size_t)place->size, sizeof(*all));
-	dtrain_work *work = NULL;
-	uint64_t began = 0;
-	int status;
-
 	if (!all)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	out->count = bytes / (each * parts) > 0 ? bytes / (each * parts) : 1;
 	out->bytes = out->count * each * parts;
-	status = check(place, op, out->count, &mine.wrong, err);
+	int status = check(place, op, out->count, &mine.wrong, err);
 	/* Sums would grow from run to run, up to where arithmetic is slow. */
-	if (!status && is_in_place(op)) {
+	if (status == BETON_OK && is_in_place(op)) {
 		memset(place->host, 0, (size_t)(out->count * each));
 		status = move(place, place->input, out->count, true, err);
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = run(place, op, out->count, warm_up, err);
-	if (!status)
+	dtrain_work *work = NULL;
+	if (status == BETON_OK)
 		status = dtrain__work_finish(dtrain_barrier(place->group, &work, err), &work, err);
-	if (!status) {
-		began = bt_now_ns();
+	if (status == BETON_OK) {
+		uint64_t began = bt_now_ns();
 		status = run(place, op, out->count, iterations, err);
 		mine.seconds = (double)(bt_now_ns() - began) * 1e-9 / iterations;
 	}
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain__group_gather_host(place->group, &mine, sizeof(mine), all, err);
 	out->seconds = 0;
 	out->wrong = 0;
-	for (int rank = 0; rank < place->size && !status; rank++) {
+	for (int rank = 0; rank < place->size && status == BETON_OK; rank++) {
 		out->seconds = fmax(out->seconds, all[rank].seconds);
 		out->wrong += all[rank].wrong;
 	}

@@ -40,7 +40,7 @@ typedef struct link_job {
 	int count;
 	const link_options *options;
 	json_t *rows;
-	struct link_matrix matrix;
+	link_matrix matrix;
 } link_job;
 
 static void usage(void)
@@ -68,8 +68,7 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
 	int option, status = BETON_OK;
-
-	while (!status && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
+	while (status == BETON_OK && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
 		switch (option) {
 		case 'd':
 			o->device = optarg;
@@ -93,7 +92,7 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench link --help");
 		}
 	}
-	if (!status && optind < argc)
+	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
 	return status;
 }
@@ -101,12 +100,10 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 static int describe(link_job *job, link_end *end, beton_error *err)
 {
 	const dtrain_module *module;
-	int status;
-
 	for (int i = 0; !job->group && (module = dtrain__module_at(i)); i++)
 		job->group = module->device == job->api ? module->group : NULL;
-	status = job->group ? job->group->identify(end->device, &end->identity, err) : BETON_OK;
-	if (!status && end->identity.pci[0])
+	int status = job->group ? job->group->identify(end->device, &end->identity, err) : BETON_OK;
+	if (status == BETON_OK && end->identity.pci[0])
 		link_describe_pci(job->options->root, end->identity.pci, end->pci, sizeof(end->pci));
 	return status;
 }
@@ -115,25 +112,23 @@ static int describe(link_job *job, link_end *end, beton_error *err)
 static int open_ends(link_job *job, beton_error *err)
 {
 	int status = BETON_OK;
-
-	for (int i = 0; i < LINK_MAX_DEVICES && !status; i++) {
+	for (int i = 0; i < LINK_MAX_DEVICES && status == BETON_OK; i++) {
 		dtrain_device_options options = {.struct_size = sizeof(options), .index = i};
 		link_end *end = &job->ends[i];
 		beton_error refused = {0};
-
 		status = dtrain_device_open(job->options->device, &options, &end->device, &refused);
 		if (status == BETON_INVALID_ARGUMENT && i > 0)
 			return BETON_OK;
-		if (status) {
+		if (status != BETON_OK) {
 			*err = refused;
 			return status;
 		}
 		job->count++;
 		job->api = dtrain_device_get_api(end->device);
 		status = describe(job, end, err);
-		if (!status)
+		if (status == BETON_OK)
 			status = job->api->stream_create(end->device, &end->stream, err);
-		if (!status)
+		if (status == BETON_OK)
 			status = job->api->alloc(end->device, job->options->bytes, &end->memory, err);
 	}
 	return status;
@@ -143,7 +138,6 @@ static void close_ends(link_job *job)
 {
 	for (int i = 0; i < job->count; i++) {
 		link_end *end = &job->ends[i];
-
 		job->api->free(end->device, end->memory);
 		if (end->stream)
 			job->api->stream_destroy(end->stream);
@@ -156,16 +150,13 @@ static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const
 		     dtrain_copy kind, double *seconds, beton_error *err)
 {
 	int status = BETON_OK;
-
 	*seconds = 1e9;
-	for (uint64_t i = 0; i <= job->options->repeats && !status; i++) {
+	for (uint64_t i = 0; i <= job->options->repeats && status == BETON_OK; i++) {
 		uint64_t began = bt_now_ns();
-		double one;
-
 		status = job->api->copy(stream, to, from, bytes, kind, err);
-		if (!status)
+		if (status == BETON_OK)
 			status = job->api->stream_synchronize(stream, err);
-		one = (double)(bt_now_ns() - began) * 1e-9;
+		double one = (double)(bt_now_ns() - began) * 1e-9;
 		if (i > 0 && one < *seconds) /* the first touches the memory */
 			*seconds = one;
 	}
@@ -175,13 +166,12 @@ static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const
 static int measure(link_job *job, const char *from_name, const char *to_name, dtrain_stream *stream, void *to,
 		   const void *from, dtrain_copy kind, double *gb_s, beton_error *err)
 {
-	double bulk, latency;
 	size_t bytes = (size_t)job->options->bytes;
+	double bulk, latency;
 	int status = time_copy(job, stream, to, from, bytes, kind, &bulk, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = time_copy(job, stream, to, from, SMALL_BYTES, kind, &latency, err);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	*gb_s = (double)bytes * 1e-9 / (bulk > 1e-9 ? bulk : 1e-9);
 	if (!job->options->json)
@@ -197,14 +187,12 @@ static int measure_host(link_job *job, int index, bool pinned, void *host, beton
 	link_end *end = &job->ends[index];
 	const char *host_name = pinned ? "host (pinned)" : "host (pageable)";
 	char name[32];
-	double gb_s;
-	int status;
-
 	snprintf(name, sizeof(name), "device %d", index);
-	status = measure(job, host_name, name, end->stream, end->memory, host, DTRAIN_HOST_TO_DEVICE, &gb_s, err);
-	return status ? status
-		      : measure(job, name, host_name, end->stream, host, end->memory, DTRAIN_DEVICE_TO_HOST, &gb_s,
-				err);
+	double gb_s;
+	int status = measure(job, host_name, name, end->stream, end->memory, host, DTRAIN_HOST_TO_DEVICE, &gb_s, err);
+	return status != BETON_OK ? status
+				  : measure(job, name, host_name, end->stream, host, end->memory, DTRAIN_DEVICE_TO_HOST,
+					    &gb_s, err);
 }
 
 static int measure_device(link_job *job, int index, beton_error *err)
@@ -213,13 +201,12 @@ static int measure_device(link_job *job, int index, beton_error *err)
 	size_t bytes = (size_t)job->options->bytes;
 	void *pinned = NULL, *pageable = calloc(1, bytes);
 	int status = pageable ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "no memory for %zu bytes", bytes);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = measure_host(job, index, false, pageable, err);
 	free(pageable);
-	if (!status)
+	if (status == BETON_OK)
 		status = job->api->host_alloc(end->device, bytes, &pinned, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = measure_host(job, index, true, pinned, err);
 	job->api->host_free(end->device, pinned);
 	return status;
@@ -229,16 +216,13 @@ static int measure_pair(link_job *job, int from, int to, beton_error *err)
 {
 	const link_end *source = &job->ends[from], *target = &job->ends[to];
 	char from_name[32], to_name[32];
-	json_t *row;
-	int status;
-
 	snprintf(from_name, sizeof(from_name), "device %d", from);
 	snprintf(to_name, sizeof(to_name), "device %d", to);
-	status = measure(job, from_name, to_name, source->stream, target->memory, source->memory,
-			 DTRAIN_DEVICE_TO_DEVICE, &job->matrix.gb_s[from][to], err);
-	if (status || !job->options->json)
+	int status = measure(job, from_name, to_name, source->stream, target->memory, source->memory,
+			     DTRAIN_DEVICE_TO_DEVICE, &job->matrix.gb_s[from][to], err);
+	if (status != BETON_OK || !job->options->json)
 		return status;
-	row = json_array_get(job->rows, json_array_size(job->rows) - 1);
+	json_t *row = json_array_get(job->rows, json_array_size(job->rows) - 1);
 	return json_object_set_new(
 		       row, "path",
 		       json_string(link_path(job->options->root, source->identity.pci, target->identity.pci)))
@@ -249,21 +233,21 @@ static int measure_pair(link_job *job, int from, int to, beton_error *err)
 static int measure_pairs(link_job *job, beton_error *err)
 {
 	int status = BETON_OK;
-
 	job->matrix.count = job->count;
 	for (int i = 0; i < job->count; i++)
 		job->matrix.pci[i] = job->ends[i].identity.pci;
 	for (int i = 0; i < job->count; i++) {
-		for (int k = 0; k < job->count && !status; k++)
+		for (int k = 0; k < job->count && status == BETON_OK; k++)
 			status = i == k ? BETON_OK : measure_pair(job, i, k, err);
 	}
-	if (!status && job->count > 1 && !job->options->json && !link_print_matrix(job->options->root, &job->matrix))
+	if (status == BETON_OK && job->count > 1 && !job->options->json &&
+	    !link_print_matrix(job->options->root, &job->matrix))
 		status = bt_fail(err, BETON_IO, "cannot write the result");
 	return status;
 }
 
 /* CUDA_VISIBLE_DEVICES may name one GPU in several ways. */
-static void find_same(const link_job *job, struct link_findings *out)
+static void find_same(const link_job *job, link_findings *out)
 {
 	for (int i = 0; i < job->count; i++) {
 		for (int k = i + 1; k < job->count; k++) {
@@ -277,17 +261,15 @@ static void find_same(const link_job *job, struct link_findings *out)
 	}
 }
 
-static int find_apart(const link_job *job, struct link_findings *out, beton_error *err)
+static int find_apart(const link_job *job, link_findings *out, beton_error *err)
 {
 	int pairs = 0, apart = 0, first[2] = {0}, status = BETON_OK;
-
-	for (int i = 0; i < job->count && !status; i++) {
-		for (int k = i + 1; k < job->count && !status; k++) {
+	for (int i = 0; i < job->count && status == BETON_OK; i++) {
+		for (int k = i + 1; k < job->count && status == BETON_OK; k++) {
 			bool reaches = false;
-
 			status = job->group->can_reach(job->ends[i].device, job->ends[k].device, &reaches, err);
 			pairs++;
-			if (status || reaches)
+			if (status != BETON_OK || reaches)
 				continue;
 			if (apart++ == 0) {
 				first[0] = i;
@@ -304,12 +286,12 @@ static int find_apart(const link_job *job, struct link_findings *out, beton_erro
 			 "them "
 			 "go through the host's",
 			 apart, pairs, first[0], first[1]);
-	else if (!status)
+	else if (status == BETON_OK)
 		link_add(out, LINK_GOOD, "", "devices: all %d reach each other's memory", job->count);
 	return status;
 }
 
-static int find_of_devices(const link_job *job, struct link_findings *out, beton_error *err)
+static int find_of_devices(const link_job *job, link_findings *out, beton_error *err)
 {
 	if (!job->group || job->count < 2)
 		return BETON_OK;
@@ -317,33 +299,30 @@ static int find_of_devices(const link_job *job, struct link_findings *out, beton
 	return find_apart(job, out, err);
 }
 
-static int measure_all(link_job *job, struct link_findings *findings, beton_error *err)
+static int measure_all(link_job *job, link_findings *findings, beton_error *err)
 {
 	int status = open_ends(job, err);
-
-	for (int i = 0; i < job->count && !status && !job->options->json; i++)
+	for (int i = 0; i < job->count && status == BETON_OK && !job->options->json; i++)
 		printf("device %d: %s%s%s\n", i,
 		       job->ends[i].identity.name[0] ? job->ends[i].identity.name : job->api->name,
 		       job->ends[i].pci[0] ? ", PCIe " : "", job->ends[i].pci);
-	for (int i = 0; i < job->count && !status; i++)
+	for (int i = 0; i < job->count && status == BETON_OK; i++)
 		status = measure_device(job, i, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = measure_pairs(job, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = find_of_devices(job, findings, err);
 	close_ends(job);
 	return status;
 }
 
-static int print_findings(const link_options *o, const struct link_findings *findings, json_t *rows)
+static int print_findings(const link_options *o, const link_findings *findings, json_t *rows)
 {
 	static const char *const words[] = {[LINK_GOOD] = "ok", [LINK_BAD] = "look", [LINK_UNKNOWN] = "?"};
-	json_t *list = json_array(), *object;
+	json_t *list = json_array();
 	int failed = 0;
-
 	for (int i = 0; i < findings->count; i++) {
-		const struct link_finding *one = &findings->list[i];
-
+		const link_finding *one = &findings->list[i];
 		if (o->json)
 			failed |= json_array_append_new(list, json_pack("{s:o, s:s, s:s}", "good",
 									one->state == LINK_UNKNOWN
@@ -355,7 +334,7 @@ static int print_findings(const link_options *o, const struct link_findings *fin
 					 one->fix) < 0;
 	}
 	if (o->json) {
-		object = json_pack("{s:O, s:O}", "links", rows, "findings", list);
+		json_t *object = json_pack("{s:O, s:O}", "links", rows, "findings", list);
 		failed |= !object || json_dumpf(object, stdout, 0) != 0 || putchar('\n') == EOF;
 		json_decref(object);
 	}
@@ -366,24 +345,23 @@ static int print_findings(const link_options *o, const struct link_findings *fin
 int bench_link(int argc, char **argv)
 {
 	link_options o = {.root = "", .bytes = 256 << 20, .repeats = 10};
-	struct link_findings findings;
 	beton_error err = {0};
 	link_job job = {.options = &o, .rows = json_array()};
-	int status = parse(argc, argv, &o, &err), result = BENCH_DONE;
-
-	if (!status && o.help) {
+	int status = parse(argc, argv, &o, &err), exit_status = BENCH_DONE;
+	if (status == BETON_OK && o.help) {
 		usage();
-	} else if (status) {
-		result = BENCH_USAGE;
+	} else if (status != BETON_OK) {
+		exit_status = BENCH_USAGE;
 	} else {
+		link_findings findings;
 		link_find(o.root, &findings);
 		status = o.device ? measure_all(&job, &findings, &err) : BETON_OK;
-		if (!status && print_findings(&o, &findings, job.rows))
-			status = bt_fail(&err, BETON_IO, "cannot write the result");
-		result = status ? BENCH_FAILED : BENCH_DONE;
+		if (status == BETON_OK && print_findings(&o, &findings, job.rows))
+			status = bt_fail(&err, BETON_IO, "cannot write the exit_status");
+		exit_status = status != BETON_OK ? BENCH_FAILED : BENCH_DONE;
 	}
-	if (status)
+	if (status != BETON_OK)
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
 	json_decref(job.rows);
-	return result;
+	return exit_status;
 }

@@ -10,25 +10,25 @@
 
 #define LINK_MAX_FINDINGS 64
 
-enum link_state { LINK_GOOD, LINK_BAD, LINK_UNKNOWN };
+typedef enum link_state { LINK_GOOD, LINK_BAD, LINK_UNKNOWN } link_state;
 
-struct link_finding {
-	enum link_state state;
+typedef struct link_finding {
+	link_state state;
 	char what[200];
 	char fix[240]; /* "" where there is nothing to do */
-};
+} link_finding;
 
-struct link_findings {
-	struct link_finding list[LINK_MAX_FINDINGS];
+typedef struct link_findings {
+	link_finding list[LINK_MAX_FINDINGS];
 	int count;
-};
+} link_findings;
 
 /* Looks at shared memory, locked memory, IOMMU, PCIe bridges, network interfaces and visible devices. root: in front of
  * /proc, /sys and /dev; "" for this machine. What cannot be read is left out. */
-void link_find(const char *root, struct link_findings *out);
+void link_find(const char *root, link_findings *out);
 
 /* One more, if there is room: what was found, and what to do if it is not good. */
-__attribute__((format(printf, 4, 5))) void link_add(struct link_findings *out, enum link_state state, const char *fix,
+__attribute__((format(printf, 4, 5))) void link_add(link_findings *out, link_state state, const char *fix,
 						    const char *format, ...);
 
 /* The first line of a file below root; false, and "", where there is none. */
@@ -40,17 +40,17 @@ void link_describe_pci(const char *root, const char *address, char *text, size_t
 
 #define LINK_MAX_DEVICES 16
 
-struct link_matrix {
+typedef struct link_matrix {
 	int count;
 	const char *pci[LINK_MAX_DEVICES]; /* addresses; "": not known */
 	double gb_s[LINK_MAX_DEVICES][LINK_MAX_DEVICES];
-};
+} link_matrix;
 
 /* What is between two PCI devices, in the words of `nvidia-smi topo -m`: PIX, PXB, PHB, NODE or SYS; "-" where the
  * system does not say. */
 const char *link_path(const char *root, const char *a, const char *b);
 
 /* All paths, with what was measured, and what the words mean. False: it cannot be written. */
-bool link_print_matrix(const char *root, const struct link_matrix *matrix);
+bool link_print_matrix(const char *root, const link_matrix *matrix);
 
 #endif

@@ -21,15 +21,14 @@
 /* Of its control word: peers' requests and completions are sent up to the root. */
 #define ACS_REDIRECTS 0x000c
 
-void link_add(struct link_findings *out, enum link_state state, const char *fix, const char *format, ...)
+void link_add(link_findings *out, link_state state, const char *fix, const char *format, ...)
 {
-	struct link_finding *finding = &out->list[out->count];
-	va_list arguments;
-
+	link_finding *finding = &out->list[out->count];
 	if (out->count == LINK_MAX_FINDINGS)
 		return;
 	out->count++;
 	finding->state = state;
+	va_list arguments;
 	va_start(arguments, format);
 	vsnprintf(finding->what, sizeof(finding->what), format, arguments);
 	va_end(arguments);
@@ -38,20 +37,18 @@ void link_add(struct link_findings *out, enum link_state state, const char *fix,
 
 bool link_read_line(const char *root, char *line, size_t size, const char *format, ...)
 {
-	char path[PATH_MAX], rest[PATH_MAX / 2];
 	va_list arguments;
-	FILE *file;
-	bool got;
-
 	va_start(arguments, format);
+	char rest[PATH_MAX / 2];
 	vsnprintf(rest, sizeof(rest), format, arguments);
 	va_end(arguments);
+	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s%s", root, rest);
 	line[0] = '\0';
-	file = fopen(path, "re");
+	FILE *file = fopen(path, "re");
 	if (!file)
 		return false;
-	got = fgets(line, (int)size, file) != NULL;
+	bool got = fgets(line, (int)size, file) != NULL;
 	fclose(file);
 	line[strcspn(line, "\n")] = '\0';
 	return got;
@@ -60,7 +57,6 @@ bool link_read_line(const char *root, char *line, size_t size, const char *forma
 static DIR *open_folder(const char *root, const char *name)
 {
 	char path[PATH_MAX];
-
 	snprintf(path, sizeof(path), "%s%s", root, name);
 	return opendir(path);
 }
@@ -68,9 +64,8 @@ static DIR *open_folder(const char *root, const char *name)
 static int count_entries(const char *root, const char *name)
 {
 	DIR *folder = open_folder(root, name);
-	struct dirent *entry;
 	int count = 0;
-
+	struct dirent *entry;
 	while (folder && (entry = readdir(folder)))
 		count += entry->d_name[0] != '.';
 	if (folder)
@@ -78,13 +73,11 @@ static int count_entries(const char *root, const char *name)
 	return count;
 }
 
-static void find_shared_memory(const char *root, struct link_findings *out)
+static void find_shared_memory(const char *root, link_findings *out)
 {
-	struct statvfs facts;
 	char path[PATH_MAX];
-	unsigned long long size, available;
-
 	snprintf(path, sizeof(path), "%s/dev/shm", root);
+	struct statvfs facts;
 	if (statvfs(path, &facts) != 0) {
 		link_add(out, LINK_BAD,
 			 "mount a tmpfs on /dev/shm, or give the container --shm-size=1g (NCCL_SHM_DISABLE=1 does "
@@ -92,8 +85,8 @@ static void find_shared_memory(const char *root, struct link_findings *out)
 			 "/dev/shm is not there");
 		return;
 	}
-	size = (unsigned long long)facts.f_blocks * facts.f_frsize;
-	available = (unsigned long long)facts.f_bavail * facts.f_frsize;
+	unsigned long long size = (unsigned long long)facts.f_blocks * facts.f_frsize;
+	unsigned long long available = (unsigned long long)facts.f_bavail * facts.f_frsize;
 	link_add(out, available >= LEAST_SHM ? LINK_GOOD : LINK_BAD,
 		 size < LEAST_SHM
 			 ? "give the container --shm-size=1g or --ipc=host, or mount -o remount,size=1g /dev/shm"
@@ -103,11 +96,10 @@ static void find_shared_memory(const char *root, struct link_findings *out)
 }
 
 /* Adapters register memory, which locks it. */
-static void find_locked_memory(const char *root, struct link_findings *out)
+static void find_locked_memory(const char *root, link_findings *out)
 {
 	bool adapters = count_entries(root, "/sys/class/infiniband") > 0;
 	struct rlimit limit;
-
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
 		return;
 	if (limit.rlim_cur == RLIM_INFINITY)
@@ -118,11 +110,10 @@ static void find_locked_memory(const char *root, struct link_findings *out)
 			 adapters ? ", and InfiniBand adapters need more" : "");
 }
 
-static void find_iommu(const char *root, struct link_findings *out)
+static void find_iommu(const char *root, link_findings *out)
 {
-	char line[2048];
 	bool active = count_entries(root, "/sys/class/iommu") > 0;
-
+	char line[2048];
 	if (!link_read_line(root, line, sizeof(line), "/proc/cmdline"))
 		return;
 	if (!active)
@@ -148,7 +139,6 @@ static unsigned word_at(const uint8_t *config, size_t at)
 static int acs_control(const uint8_t *config, size_t size)
 {
 	size_t at = PCI_EXTENDED;
-
 	if (size < PCI_EXTENDED)
 		return -1;
 	for (int steps = 0; steps < 64 && at >= PCI_EXTENDED && at + 8 <= size; steps++) {
@@ -159,19 +149,15 @@ static int acs_control(const uint8_t *config, size_t size)
 	return 0;
 }
 
-struct pci_count {
+typedef struct pci_count {
 	int gpus, bridges, redirecting, hidden;
 	char example[32];
-};
+} pci_count;
 
-static void look_at_pci(const char *root, const char *address, struct pci_count *count)
+static void look_at_pci(const char *root, const char *address, pci_count *count)
 {
-	char class[32], vendor[32], path[PATH_MAX];
-	uint8_t config[PCI_CONFIG_SIZE];
 	size_t size = 0;
-	int control;
-	FILE *file;
-
+	char class[32], vendor[32];
 	if (!link_read_line(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) ||
 	    !link_read_line(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address))
 		return;
@@ -179,13 +165,15 @@ static void look_at_pci(const char *root, const char *address, struct pci_count 
 	if (strncmp(class, "0x0604", 6) != 0)
 		return;
 	count->bridges++;
+	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/config", root, address);
-	file = fopen(path, "re");
+	FILE *file = fopen(path, "re");
+	uint8_t config[PCI_CONFIG_SIZE];
 	if (file) {
 		size = fread(config, 1, sizeof(config), file);
 		fclose(file);
 	}
-	control = acs_control(config, size);
+	int control = acs_control(config, size);
 	count->hidden += control < 0;
 	if (control > 0 && control & ACS_REDIRECTS) {
 		count->redirecting++;
@@ -193,13 +181,11 @@ static void look_at_pci(const char *root, const char *address, struct pci_count 
 	}
 }
 
-static void find_access_control(const char *root, struct link_findings *out)
+static void find_access_control(const char *root, link_findings *out)
 {
 	DIR *folder = open_folder(root, "/sys/bus/pci/devices");
-	struct pci_count count = {0};
+	pci_count count = {0};
 	struct dirent *entry;
-	char fix[240];
-
 	while (folder && (entry = readdir(folder))) {
 		if (entry->d_name[0] != '.')
 			look_at_pci(root, entry->d_name, &count);
@@ -208,6 +194,7 @@ static void find_access_control(const char *root, struct link_findings *out)
 		closedir(folder);
 	if (count.bridges == 0)
 		return;
+	char fix[240];
 	snprintf(fix, sizeof(fix),
 		 "switch ACS off in the BIOS, or until the next boot: setpci -s %s ECAP_ACS+6.w=0000 (for each such "
 		 "bridge, as root)",
@@ -230,15 +217,15 @@ static bool is_inner(const char *name)
 }
 
 /* NCCL takes "ib..." first, then any but docker and lo; Gloo takes one name. */
-static void find_interfaces(const char *root, struct link_findings *out)
+static void find_interfaces(const char *root, link_findings *out)
 {
 	DIR *folder = open_folder(root, "/sys/class/net");
 	const char *chosen = getenv("NCCL_SOCKET_IFNAME");
-	char names[120] = "", state[32];
-	struct dirent *entry;
+	char names[120] = "";
 	size_t used = 0;
 	int up = 0;
-
+	char state[32];
+	struct dirent *entry;
 	while (folder && (entry = readdir(folder))) {
 		if (entry->d_name[0] == '.' || is_inner(entry->d_name) ||
 		    !link_read_line(root, state, sizeof(state), "/sys/class/net/%s/operstate", entry->d_name) ||
@@ -269,15 +256,16 @@ static void find_interfaces(const char *root, struct link_findings *out)
 		link_add(out, LINK_GOOD, "", "network interface: %s", chosen ? chosen : names);
 }
 
-static void find_visible_devices(struct link_findings *out)
+static void find_visible_devices(link_findings *out)
 {
 	const char *text = getenv("CUDA_VISIBLE_DEVICES");
-	char copy[512], *names[64], *save = NULL;
+	char *save = NULL;
 	int count = 0;
-
 	if (!text)
 		return;
+	char copy[512];
 	snprintf(copy, sizeof(copy), "%s", text);
+	char *names[64];
 	for (char *name = strtok_r(copy, ",", &save); name && count < 64; name = strtok_r(NULL, ",", &save)) {
 		for (int i = 0; i < count; i++) {
 			if (strcmp(names[i], name) != 0)
@@ -291,7 +279,7 @@ static void find_visible_devices(struct link_findings *out)
 	link_add(out, LINK_GOOD, "", "CUDA_VISIBLE_DEVICES: %d GPUs, each once", count);
 }
 
-void link_find(const char *root, struct link_findings *out)
+void link_find(const char *root, link_findings *out)
 {
 	out->count = 0;
 	find_shared_memory(root, out);

@@ -12,13 +12,13 @@
 
 void link_describe_pci(const char *root, const char *address, char *text, size_t size)
 {
-	char speed[64], width[32], most[32], node[32];
-
 	text[0] = '\0';
+	char speed[64], width[32], most[32];
 	if (!link_read_line(root, speed, sizeof(speed), "/sys/bus/pci/devices/%s/current_link_speed", address) ||
 	    !link_read_line(root, width, sizeof(width), "/sys/bus/pci/devices/%s/current_link_width", address) ||
 	    !link_read_line(root, most, sizeof(most), "/sys/bus/pci/devices/%s/max_link_width", address))
 		return;
+	char node[32];
 	link_read_line(root, node, sizeof(node), "/sys/bus/pci/devices/%s/numa_node", address);
 	snprintf(text, size, "%s x%s%s%s%s%s", speed, width, strcmp(width, most) != 0 ? " (could be x" : "",
 		 strcmp(width, most) != 0 ? most : "", strcmp(width, most) != 0 ? ")" : "",
@@ -31,10 +31,10 @@ void link_describe_pci(const char *root, const char *address, char *text, size_t
  * system does not say. */
 static char *find_root(const char *root, const char *address, char path[PATH_MAX])
 {
-	char name[PATH_MAX], *found = NULL;
-
+	char *found = NULL;
 	if (!address[0] || strchr(address, '/'))
 		return NULL;
+	char name[PATH_MAX];
 	snprintf(name, sizeof(name), "%s/sys/bus/pci/devices/%s", root, address);
 	if (!realpath(name, path))
 		return NULL;
@@ -47,7 +47,6 @@ static char *find_root(const char *root, const char *address, char path[PATH_MAX
 static int count_slashes(const char *text, size_t length)
 {
 	int count = 0;
-
 	for (size_t i = 0; i < length; i++)
 		count += text[i] == '/';
 	return count;
@@ -56,17 +55,15 @@ static int count_slashes(const char *text, size_t length)
 static int numa_node(const char *root, const char *address)
 {
 	char line[32];
-
 	return link_read_line(root, line, sizeof(line), "/sys/bus/pci/devices/%s/numa_node", address) ? atoi(line) : -1;
 }
 
 /* Two devices of one switch have a bridge of it each to themselves, and the one towards the root in common. */
 const char *link_path(const char *root, const char *a, const char *b)
 {
-	char first[PATH_MAX], second[PATH_MAX], *from = find_root(root, a, first), *to = find_root(root, b, second);
+	char first[PATH_MAX], second[PATH_MAX];
+	char *from = find_root(root, a, first), *to = find_root(root, b, second);
 	size_t same = 0, shared = 0;
-	int more, other;
-
 	if (!from || !to)
 		return "-";
 	/* Up to the slash behind the last folder that both are in. */
@@ -76,15 +73,14 @@ const char *link_path(const char *root, const char *a, const char *b)
 		return numa_node(root, a) == numa_node(root, b) ? "NODE" : "SYS";
 	if (count_slashes(from, shared) < 2)
 		return "PHB";
-	more = count_slashes(from + shared + 1, strlen(from + shared + 1));
-	other = count_slashes(to + shared + 1, strlen(to + shared + 1));
+	int more = count_slashes(from + shared + 1, strlen(from + shared + 1));
+	int other = count_slashes(to + shared + 1, strlen(to + shared + 1));
 	return more <= 1 && other <= 1 ? "PIX" : "PXB";
 }
 
-bool link_print_matrix(const char *root, const struct link_matrix *matrix)
+bool link_print_matrix(const char *root, const link_matrix *matrix)
 {
 	bool written = printf("\n%-12s", "path, GB/s") > 0;
-
 	for (int i = 0; i < matrix->count; i++)
 		printf(" to device %-5d", i);
 	for (int i = 0; i < matrix->count; i++) {
