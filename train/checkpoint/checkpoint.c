@@ -19,13 +19,13 @@
 int dtrain_checkpoint_prepare(const char *dir, beton_error *err)
 {
 	char *probe = NULL;
-	int result = dtrain__folder_prepare(dir, err);
-	if (result == BETON_OK)
-		result = dtrain__folder_begin(dir, 0, &probe, err);
-	if (result == BETON_OK)
+	int status = dtrain__folder_prepare(dir, err);
+	if (status == BETON_OK)
+		status = dtrain__folder_begin(dir, 0, &probe, err);
+	if (status == BETON_OK)
 		dtrain__folder_discard(dir, probe, 0);
 	free(probe);
-	return result;
+	return status;
 }
 
 int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, int64_t *step, beton_error *err)
@@ -33,22 +33,22 @@ int dtrain_checkpoint_latest(const char *dir, int64_t before_step, char **path, 
 	int64_t *steps = NULL;
 	size_t count = 0;
 	*path = NULL;
-	int result = dtrain__folder_list(dir, &steps, &count, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__folder_list(dir, &steps, &count, err);
+	if (status != BETON_OK)
+		return status;
 	while (count > 0 && steps[count - 1] >= before_step)
 		count--;
 	if (count == 0) {
-		result = bt_fail(err, BETON_NOT_FOUND, "%s: holds no checkpoint", dir);
+		status = bt_fail(err, BETON_NOT_FOUND, "%s: holds no checkpoint", dir);
 	} else {
 		*path = dtrain__folder_path(dir, steps[count - 1]);
 		if (!*path)
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 		if (step)
 			*step = steps[count - 1];
 	}
 	free(steps);
-	return result;
+	return status;
 }
 
 int dtrain_checkpoint_set_aside(const char *path, beton_error *err)
@@ -59,10 +59,10 @@ int dtrain_checkpoint_set_aside(const char *path, beton_error *err)
 	char *moved = NULL;
 	if (!name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	int result = dtrain__folder_rename_unused(path, name, &moved, err);
+	int status = dtrain__folder_rename_unused(path, name, &moved, err);
 	free(name);
 	free(moved);
-	return result;
+	return status;
 }
 
 /* ---- one checkpoint ---- */
@@ -72,9 +72,9 @@ static int open_state(dtrain_checkpoint *checkpoint, const char *path, uint64_t 
 	checkpoint->path = strdup(path);
 	if (!checkpoint->path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	int result = dtrain__state_read(path, &checkpoint->state, &checkpoint->sharded, hash, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__state_read(path, &checkpoint->state, &checkpoint->sharded, hash, err);
+	if (status != BETON_OK)
+		return status;
 	checkpoint->text = json_dumps(checkpoint->state, JSON_COMPACT);
 	return checkpoint->text ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 }
@@ -88,18 +88,18 @@ int dtrain_checkpoint_open(const char *path, const dtrain_checkpoint_ranks *rank
 	*out = NULL;
 	if (!err)
 		err = &own;
-	int result = checkpoint ? open_state(checkpoint, path, &hash, err)
+	int status = checkpoint ? open_state(checkpoint, path, &hash, err)
 				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	result = dtrain__ranks_agree(ranks, hash, path, result, err);
-	if (result == BETON_OK && ranks) {
+	status = dtrain__ranks_agree(ranks, hash, path, status, err);
+	if (status == BETON_OK && ranks) {
 		checkpoint->group = *ranks;
 		checkpoint->ranks = &checkpoint->group;
 	}
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		*out = checkpoint;
 	else
 		dtrain_checkpoint_close(&checkpoint);
-	return result;
+	return status;
 }
 
 void dtrain_checkpoint_close(dtrain_checkpoint **checkpoint)
@@ -153,21 +153,21 @@ static int read_manifest(dtrain_checkpoint *checkpoint, beton_error *err)
 	checkpoint_digest digest = {0};
 	char *path = NULL, *text = NULL;
 	int fd = -1;
-	int result = dtrain__state_digest(checkpoint->path, checkpoint->state, CHECKPOINT_MANIFEST_FILE, &digest, err);
-	if (result == BETON_OK)
-		result = dtrain__checkpoint_open_file(checkpoint, CHECKPOINT_MANIFEST_FILE, &fd, &path, err);
-	if (result == BETON_OK)
-		result = dtrain__digest_check(&digest, path, fd, 0, 1, err);
-	if (result == BETON_OK)
-		result = read_whole(path, fd, digest.size, &text, err);
-	if (result == BETON_OK)
-		result = dtrain__index_from_manifest(&checkpoint->index, path, text, digest.size, err);
+	int status = dtrain__state_digest(checkpoint->path, checkpoint->state, CHECKPOINT_MANIFEST_FILE, &digest, err);
+	if (status == BETON_OK)
+		status = dtrain__checkpoint_open_file(checkpoint, CHECKPOINT_MANIFEST_FILE, &fd, &path, err);
+	if (status == BETON_OK)
+		status = dtrain__digest_check(&digest, path, fd, 0, 1, err);
+	if (status == BETON_OK)
+		status = read_whole(path, fd, digest.size, &text, err);
+	if (status == BETON_OK)
+		status = dtrain__index_from_manifest(&checkpoint->index, path, text, digest.size, err);
 	if (fd >= 0)
 		close(fd);
 	dtrain__digest_free(&digest);
 	free(text);
 	free(path);
-	return result;
+	return status;
 }
 
 /* A file with one checksum is read by one rank to check it; all wait until that is done. */
@@ -176,30 +176,30 @@ static int check_whole(dtrain_checkpoint *checkpoint, int set, size_t *file, bet
 	const char *name = dtrain__set_files[set];
 	char *path = NULL;
 	int fd = -1;
-	int result = dtrain__index_add_file(&checkpoint->index, name, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__index_add_file(&checkpoint->index, name, err);
+	if (status != BETON_OK)
+		return status;
 	*file = checkpoint->index.file_count - 1;
 	index_file *added = &checkpoint->index.files[*file];
 	added->checked = true;
-	result = dtrain__state_digest(checkpoint->path, checkpoint->state, name, &added->digest, err);
-	if (result == BETON_OK &&
+	status = dtrain__state_digest(checkpoint->path, checkpoint->state, name, &added->digest, err);
+	if (status == BETON_OK &&
 	    set % dtrain__ranks_size(checkpoint->ranks) == dtrain__ranks_self(checkpoint->ranks)) {
-		result = dtrain__checkpoint_open_file(checkpoint, name, &fd, &path, err);
-		if (result == BETON_OK)
-			result = dtrain__digest_check(&added->digest, path, fd, 0, 1, err);
+		status = dtrain__checkpoint_open_file(checkpoint, name, &fd, &path, err);
+		if (status == BETON_OK)
+			status = dtrain__digest_check(&added->digest, path, fd, 0, 1, err);
 	}
 	if (fd >= 0)
 		close(fd);
 	free(path);
-	return result;
+	return status;
 }
 
 int dtrain__checkpoint_know(dtrain_checkpoint *checkpoint, const bool wanted[DTRAIN_CHECKPOINT_SETS], beton_error *err)
 {
 	size_t files[DTRAIN_CHECKPOINT_SETS] = {0};
 	bool missing[DTRAIN_CHECKPOINT_SETS], any = false;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++) {
 		missing[set] = wanted[set] && !checkpoint->index.sets[set].known;
 		any = any || missing[set];
@@ -207,17 +207,17 @@ int dtrain__checkpoint_know(dtrain_checkpoint *checkpoint, const bool wanted[DTR
 	if (!any)
 		return BETON_OK;
 	if (checkpoint->sharded) {
-		result = read_manifest(checkpoint, err);
-		return dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+		status = read_manifest(checkpoint, err);
+		return dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
 	}
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
 		if (missing[set])
-			result = check_whole(checkpoint, set, &files[set], err);
-	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+			status = check_whole(checkpoint, set, &files[set], err);
+	status = dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
 		if (missing[set])
-			result = dtrain__index_from_file(&checkpoint->index, set, checkpoint->path, files[set], err);
-	return dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+			status = dtrain__index_from_file(&checkpoint->index, set, checkpoint->path, files[set], err);
+	return dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
 }
 
 int dtrain_checkpoint_tensors(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set,
@@ -228,9 +228,9 @@ int dtrain_checkpoint_tensors(dtrain_checkpoint *checkpoint, enum dtrain_checkpo
 	if (!err)
 		err = &own;
 	wanted[set] = true;
-	int result = dtrain__checkpoint_know(checkpoint, wanted, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__checkpoint_know(checkpoint, wanted, err);
+	if (status != BETON_OK)
+		return status;
 	const struct index_set *known = &checkpoint->index.sets[set];
 	if (!checkpoint->listed[set])
 		checkpoint->listed[set] = calloc(known->count + 1, sizeof(*checkpoint->listed[set]));

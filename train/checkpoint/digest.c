@@ -48,8 +48,8 @@ static int end_chunk(checkpoint_digest *digest, beton_error *err)
 int dtrain__digest_add(checkpoint_digest *digest, const void *data, size_t bytes, beton_error *err)
 {
 	const char *at = data;
-	int result = BETON_OK;
-	while (bytes && result == BETON_OK) {
+	int status = BETON_OK;
+	while (bytes && status == BETON_OK) {
 		uint64_t room = digest->chunk_bytes - digest->filled;
 		size_t part = bytes < room ? bytes : (size_t)room;
 		XXH3_64bits_update(digest->state, at, part);
@@ -58,17 +58,17 @@ int dtrain__digest_add(checkpoint_digest *digest, const void *data, size_t bytes
 		at += part;
 		bytes -= part;
 		if (digest->filled == digest->chunk_bytes)
-			result = end_chunk(digest, err);
+			status = end_chunk(digest, err);
 	}
-	return result;
+	return status;
 }
 
 int dtrain__digest_end(checkpoint_digest *digest, beton_error *err)
 {
-	int result = digest->filled || !digest->count ? end_chunk(digest, err) : BETON_OK;
+	int status = digest->filled || !digest->count ? end_chunk(digest, err) : BETON_OK;
 	XXH3_freeState(digest->state);
 	digest->state = NULL;
-	return result;
+	return status;
 }
 
 uint64_t dtrain__digest_chunks(uint64_t size, uint64_t chunk_bytes)
@@ -105,19 +105,19 @@ static int check_chunk(const checkpoint_digest *digest, const char *path, int fd
 int dtrain__digest_check(const checkpoint_digest *digest, const char *path, int fd, size_t first, size_t last,
 			 beton_error *err)
 {
-	struct stat status;
-	if (fstat(fd, &status) != 0)
+	struct stat facts;
+	if (fstat(fd, &facts) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot stat", path);
-	uint64_t size = (uint64_t)status.st_size;
+	uint64_t size = (uint64_t)facts.st_size;
 	if (size != digest->size)
 		return bt_fail(err, size < digest->size ? BETON_TRUNCATED : BETON_FORMAT,
 			       "%s: has %" PRIu64 " bytes, %" PRIu64 " were written", path, size, digest->size);
 	XXH3_state_t *state = XXH3_createState();
 	void *buffer = malloc(READ_BYTES);
-	int result = state && buffer ? BETON_OK : fail_memory(err);
-	for (size_t chunk = first; chunk < last && result == BETON_OK; chunk++)
-		result = check_chunk(digest, path, fd, chunk, state, buffer, err);
+	int status = state && buffer ? BETON_OK : fail_memory(err);
+	for (size_t chunk = first; chunk < last && status == BETON_OK; chunk++)
+		status = check_chunk(digest, path, fd, chunk, state, buffer, err);
 	XXH3_freeState(state);
 	free(buffer);
-	return result;
+	return status;
 }

@@ -22,9 +22,9 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 		dtrain_checkpoint_view_whole(tensor->name, dtype, &tensor->shape, destination, NULL);
 	view.first = (int64_t)(at / dtrain_dtype_size(dtype));
 	view.count = (int64_t)(bytes / dtrain_dtype_size(dtype));
-	int result = job->check ? job->check(err) : BETON_OK;
-	if (result != BETON_OK)
-		return result;
+	int status = job->check ? job->check(err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
 	return dtrain__checkpoint_read_views(job->checkpoint, job->set, &(dtrain_checkpoint_list){&view, 1}, NULL, err);
 }
 
@@ -49,20 +49,20 @@ static int write_export(export_job *job, safetensors_entry *entries, const char 
 {
 	bt_atomic_file file = {0};
 	checkpoint_digest digest = {0};
-	int result = bt_atomic_open(&file, path, err);
-	if (result != BETON_OK)
-		return result;
-	result = dtrain__digest_begin(&digest, UINT64_MAX, err);
-	if (result == BETON_OK)
-		result = dtrain__safetensors_write(file.fd, file.temporary, entries,
+	int status = bt_atomic_open(&file, path, err);
+	if (status != BETON_OK)
+		return status;
+	status = dtrain__digest_begin(&digest, UINT64_MAX, err);
+	if (status == BETON_OK)
+		status = dtrain__safetensors_write(file.fd, file.temporary, entries,
 						   job->checkpoint->index.sets[job->set].count, NULL, fetch, job,
 						   &digest, err);
-	if (result == BETON_OK)
-		result = bt_atomic_commit(&file, err);
+	if (status == BETON_OK)
+		status = bt_atomic_commit(&file, err);
 	else
 		bt_atomic_abandon(&file);
 	dtrain__digest_free(&digest);
-	return result;
+	return status;
 }
 
 int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
@@ -74,17 +74,17 @@ int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoi
 	if (!err)
 		err = &own;
 	wanted[set] = true;
-	int result = dtrain__checkpoint_know(checkpoint, wanted, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__checkpoint_know(checkpoint, wanted, err);
+	if (status != BETON_OK)
+		return status;
 	size_t count = checkpoint->index.sets[set].count;
 	safetensors_entry *entries = calloc(count + 1, sizeof(*entries));
 	dtrain_checkpoint_view *views = calloc(count + 1, sizeof(*views));
-	result = entries && views ? list_and_check(checkpoint, (int)set, entries, views, err)
+	status = entries && views ? list_and_check(checkpoint, (int)set, entries, views, err)
 				  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", checkpoint->path);
-	if (result == BETON_OK)
-		result = write_export(&job, entries, file, err);
+	if (status == BETON_OK)
+		status = write_export(&job, entries, file, err);
 	free(entries);
 	free(views);
-	return result;
+	return status;
 }

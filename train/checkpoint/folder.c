@@ -120,24 +120,24 @@ static bool has_strangers(const char *path)
 
 int dtrain__folder_rename_unused(const char *path, const char *name, char **out, beton_error *err)
 {
-	int result = BETON_EXISTS;
+	int status = BETON_EXISTS;
 	*out = NULL;
-	for (int attempt = 1; result == BETON_EXISTS && attempt < UNUSED_NAMES; attempt++) {
+	for (int attempt = 1; status == BETON_EXISTS && attempt < UNUSED_NAMES; attempt++) {
 		char *unused = attempt == 1 ? strdup(name) : bt_format("%s.%d", name, attempt);
 		if (!unused)
 			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 		if (rename(path, unused) == 0)
-			result = bt_sync_parent(unused, err);
+			status = bt_sync_parent(unused, err);
 		else if (errno == ENOTEMPTY || errno == EEXIST)
-			result = bt_fail_errno(err, EEXIST, "%s", unused);
+			status = bt_fail_errno(err, EEXIST, "%s", unused);
 		else
-			result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, unused);
-		if (result == BETON_OK)
+			status = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, unused);
+		if (status == BETON_OK)
 			*out = unused;
 		else
 			free(unused);
 	}
-	return result;
+	return status;
 }
 
 /* As far as they can be removed. A folder that is read while files go need not tell of all the others. */
@@ -205,17 +205,17 @@ static int64_t replaced_step(const char *name)
 static int restore(const char *dir, const char *path, int64_t step, beton_error *err)
 {
 	char *final = dtrain__folder_path(dir, step);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!final)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	if (access(final, F_OK) == 0)
 		dtrain__folder_discard(dir, path, step);
 	else if (rename(path, final) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, final);
+		status = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", path, final);
 	else
-		result = bt_sync_parent(final, err);
+		status = bt_sync_parent(final, err);
 	free(final);
-	return result;
+	return status;
 }
 
 static int tidy(const char *dir, beton_error *err)
@@ -223,23 +223,23 @@ static int tidy(const char *dir, beton_error *err)
 	DIR *stream = opendir(dir);
 	if (!stream)
 		return bt_fail_errno(err, errno, "%s: cannot open the folder", dir);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	struct dirent *item;
-	while (result == BETON_OK && (errno = 0, item = readdir(stream))) {
+	while (status == BETON_OK && (errno = 0, item = readdir(stream))) {
 		int64_t leftover = leftover_step(item->d_name), replaced = replaced_step(item->d_name);
 		if (leftover < 0 && replaced < 0)
 			continue;
 		char *path = bt_format("%s/%s", dir, item->d_name);
 		if (!path)
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 		else if (replaced >= 0)
-			result = restore(dir, path, replaced, err);
+			status = restore(dir, path, replaced, err);
 		else
 			dtrain__folder_discard(dir, path, leftover);
 		free(path);
 	}
 	closedir(stream);
-	return result;
+	return status;
 }
 
 int dtrain__folder_make(const char *dir, beton_error *err)
@@ -247,15 +247,15 @@ int dtrain__folder_make(const char *dir, beton_error *err)
 	char *copy = *dir ? strdup(dir) : NULL;
 	if (!copy)
 		return bt_fail(err, *dir ? BETON_NO_MEMORY : BETON_INVALID_ARGUMENT, "checkpoint folder '%s'", dir);
-	int result = make_folders(copy, err);
+	int status = make_folders(copy, err);
 	free(copy);
-	return result;
+	return status;
 }
 
 int dtrain__folder_prepare(const char *dir, beton_error *err)
 {
-	int result = dtrain__folder_make(dir, err);
-	return result == BETON_OK ? tidy(dir, err) : result;
+	int status = dtrain__folder_make(dir, err);
+	return status == BETON_OK ? tidy(dir, err) : status;
 }
 
 static char *temporary_path(const char *dir, const char *what, int64_t step)
@@ -271,10 +271,10 @@ int dtrain__folder_begin(const char *dir, int64_t step, char **path, beton_error
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	if (mkdir(*path, 0777) == 0)
 		return BETON_OK;
-	int result = bt_fail_errno(err, errno, "%s: cannot create", *path);
+	int status = bt_fail_errno(err, errno, "%s: cannot create", *path);
 	free(*path);
 	*path = NULL;
-	return result;
+	return status;
 }
 
 static int sync_folder(const char *path, beton_error *err)
@@ -282,9 +282,9 @@ static int sync_folder(const char *path, beton_error *err)
 	char *inside = bt_format("%s/.", path);
 	if (!inside)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	int result = bt_sync_parent(inside, err);
+	int status = bt_sync_parent(inside, err);
 	free(inside);
-	return result;
+	return status;
 }
 
 /* Not every file system can exchange two names: NFS and FUSE cannot. */
@@ -297,32 +297,32 @@ static bool is_refused(int error_number)
 static int replace_in_two(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
 {
 	char *aside = named_path(dir, REPLACED_PREFIX, step);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!aside)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	if (rename(final, aside) != 0) {
-		result = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", final, aside);
+		status = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", final, aside);
 	} else if (rename(temporary, final) != 0) {
-		result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
+		status = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
 		rename(aside, final); /* if not now, the next save does it */
 	} else {
-		result = bt_sync_parent(final, err);
+		status = bt_sync_parent(final, err);
 	}
 	/* On disk is then what stands there now. */
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		dtrain__folder_discard(dir, aside, step);
 	free(aside);
-	return result;
+	return status;
 }
 
 /* Puts the new folder where an older one of the same step stands. */
 static int replace(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
 {
 	if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
-		int result = bt_sync_parent(final, err);
-		if (result == BETON_OK)
+		int status = bt_sync_parent(final, err);
+		if (status == BETON_OK)
 			dtrain__folder_discard(dir, temporary, step);
-		return result;
+		return status;
 	}
 	if (is_refused(errno))
 		return replace_in_two(dir, step, temporary, final, err);
@@ -334,17 +334,17 @@ int dtrain__folder_publish(const char *dir, int64_t step, const char *temporary,
 	char *final = dtrain__folder_path(dir, step);
 	if (!final)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
-	int result = sync_folder(temporary, err);
-	if (result == BETON_OK && rename(temporary, final) != 0) {
+	int status = sync_folder(temporary, err);
+	if (status == BETON_OK && rename(temporary, final) != 0) {
 		if (errno == EEXIST || errno == ENOTEMPTY)
-			result = replace(dir, step, temporary, final, err);
+			status = replace(dir, step, temporary, final, err);
 		else
-			result = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
+			status = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
 	}
-	if (result == BETON_OK)
-		result = bt_sync_parent(final, err);
+	if (status == BETON_OK)
+		status = bt_sync_parent(final, err);
 	free(final);
-	return result;
+	return status;
 }
 
 static int compare_steps(const void *a, const void *b)
@@ -361,56 +361,56 @@ int dtrain__folder_list(const char *dir, int64_t **steps, size_t *count, beton_e
 	DIR *stream = opendir(dir);
 	if (!stream)
 		return bt_fail_errno(err, errno, "%s: cannot open the folder", dir);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	struct dirent *item;
-	while (result == BETON_OK && (errno = 0, item = readdir(stream))) {
+	while (status == BETON_OK && (errno = 0, item = readdir(stream))) {
 		int64_t step = step_of(item->d_name);
 		if (step < 0)
 			continue;
 		int64_t *grown = realloc(*steps, (*count + 1) * sizeof(**steps));
 		if (!grown) {
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 			break;
 		}
 		*steps = grown;
 		grown[(*count)++] = step;
 	}
-	if (result == BETON_OK && errno)
-		result = bt_fail_errno(err, errno, "%s: cannot read the folder", dir);
+	if (status == BETON_OK && errno)
+		status = bt_fail_errno(err, errno, "%s: cannot read the folder", dir);
 	closedir(stream);
 	if (*count)
 		qsort(*steps, *count, sizeof(**steps), compare_steps);
-	if (result != BETON_OK) {
+	if (status != BETON_OK) {
 		free(*steps);
 		*steps = NULL;
 	}
-	return result;
+	return status;
 }
 
 static int remove_step(const char *dir, int64_t step, beton_error *err)
 {
 	char *path = dtrain__folder_path(dir, step);
 	char *temporary = temporary_path(dir, "old", step);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	/* First out of sight: a removal that is cut short must not leave half a checkpoint under a final name. */
 	if (!path || !temporary)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	else if (rename(path, temporary) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot remove the old checkpoint", path);
+		status = bt_fail_errno(err, errno, "%s: cannot remove the old checkpoint", path);
 	else
 		dtrain__folder_discard(dir, temporary, step);
 	free(path);
 	free(temporary);
-	return result;
+	return status;
 }
 
 int dtrain__folder_prune(const char *dir, int keep, beton_error *err)
 {
 	int64_t *steps = NULL;
 	size_t count = 0;
-	int result = dtrain__folder_list(dir, &steps, &count, err);
-	for (size_t i = 0; result == BETON_OK && i + (size_t)keep < count; i++)
-		result = remove_step(dir, steps[i], err);
+	int status = dtrain__folder_list(dir, &steps, &count, err);
+	for (size_t i = 0; status == BETON_OK && i + (size_t)keep < count; i++)
+		status = remove_step(dir, steps[i], err);
 	free(steps);
-	return result;
+	return status;
 }

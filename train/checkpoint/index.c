@@ -91,14 +91,14 @@ int dtrain__index_from_file(checkpoint_index *index, int set, const char *folder
 	char *path = bt_format("%s/%s", folder, index->files[file].name);
 	safetensors_file opened = {.fd = -1};
 	struct index_set *out = &index->sets[set];
-	int result = path ? dtrain__safetensors_open(&opened, path, err)
+	int status = path ? dtrain__safetensors_open(&opened, path, err)
 			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		out->tensors = calloc(opened.count + 1, sizeof(*out->tensors));
 		if (!out->tensors)
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	}
-	for (size_t i = 0; i < opened.count && result == BETON_OK; i++) {
+	for (size_t i = 0; i < opened.count && status == BETON_OK; i++) {
 		const safetensors_entry *entry = &opened.entries[i];
 		index_tensor *tensor = &out->tensors[out->count++];
 		*tensor = (index_tensor){.name = strdup(entry->name),
@@ -108,13 +108,13 @@ int dtrain__index_from_file(checkpoint_index *index, int set, const char *folder
 					 .parts = calloc(1, sizeof(*tensor->parts)),
 					 .part_count = 1};
 		if (!tensor->name || !tensor->parts) {
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 			break;
 		}
 		tensor->parts[0] = (index_part){.file = file, .at = entry->offset};
 		memcpy(tensor->parts[0].box.extent, entry->shape.dim, sizeof(entry->shape.dim));
 	}
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		qsort(out->tensors, out->count, sizeof(*out->tensors), compare_tensors);
 		out->known = true;
 	} else {
@@ -122,5 +122,5 @@ int dtrain__index_from_file(checkpoint_index *index, int set, const char *folder
 	}
 	dtrain__safetensors_close(&opened);
 	free(path);
-	return result;
+	return status;
 }

@@ -22,9 +22,9 @@ static int check_view(const struct index_set *set, const char *place, const dtra
 		      const dtrain_stream *stream, unsigned char *wanted, beton_error *err)
 {
 	char theirs[DTRAIN__SHAPE_TEXT], ours[DTRAIN__SHAPE_TEXT];
-	int result = dtrain__view_check(view, stream, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__view_check(view, stream, err);
+	if (status != BETON_OK)
+		return status;
 	const index_tensor *found = dtrain__index_find(set, view->name);
 	if (!found)
 		return bt_fail(err, BETON_MISMATCH, "%s: has no tensor '%s', which the model needs", place, view->name);
@@ -48,23 +48,23 @@ static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkp
 	char place[BETON_ERROR_MESSAGE_SIZE];
 	int size = dtrain__ranks_size(checkpoint->ranks);
 	name_place(checkpoint, set, place, sizeof(place));
-	int result = wanted ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
-	for (size_t i = 0; i < list->count && result == BETON_OK; i++)
-		result = check_view(known, place, &list->views[i], stream, wanted, err);
-	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
-	if (result == BETON_OK)
-		result = dtrain__ranks_gather(checkpoint->ranks, wanted, known->count + 1, (void **)&all, err);
-	for (size_t i = 0; i < known->count && result == BETON_OK; i++) {
+	int status = wanted ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
+	for (size_t i = 0; i < list->count && status == BETON_OK; i++)
+		status = check_view(known, place, &list->views[i], stream, wanted, err);
+	status = dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
+	if (status == BETON_OK)
+		status = dtrain__ranks_gather(checkpoint->ranks, wanted, known->count + 1, (void **)&all, err);
+	for (size_t i = 0; i < known->count && status == BETON_OK; i++) {
 		bool found = false;
 		for (int rank = 0; rank < size && !found; rank++)
 			found = all[(size_t)rank * (known->count + 1) + i];
 		if (!found)
-			result = bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not one of the model's", place,
+			status = bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is not one of the model's", place,
 					 known->tensors[i].name);
 	}
 	free(wanted);
 	free(all);
-	return result;
+	return status;
 }
 
 int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
@@ -80,22 +80,22 @@ int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 		wanted[set] = sets[set] != NULL;
 		token = token * 2 + wanted[set];
 	}
-	int result = dtrain__ranks_agree(checkpoint->ranks, token, "checkpoint: what is to be loaded", BETON_OK, err);
-	if (result == BETON_OK)
-		result = dtrain__checkpoint_know(checkpoint, wanted, err);
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+	int status = dtrain__ranks_agree(checkpoint->ranks, token, "checkpoint: what is to be loaded", BETON_OK, err);
+	if (status == BETON_OK)
+		status = dtrain__checkpoint_know(checkpoint, wanted, err);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
 		if (wanted[set])
-			result = check_set(checkpoint, set, sets[set], stream, err);
-	if (result != BETON_OK)
-		return result;
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+			status = check_set(checkpoint, set, sets[set], stream, err);
+	if (status != BETON_OK)
+		return status;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
 		if (wanted[set])
-			result = dtrain__checkpoint_check_views(checkpoint, set, sets[set], err);
-	result = dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
-	if (result != BETON_OK)
-		return result;
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
+			status = dtrain__checkpoint_check_views(checkpoint, set, sets[set], err);
+	status = dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
+	if (status != BETON_OK)
+		return status;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
 		if (wanted[set])
-			result = dtrain__checkpoint_read_views(checkpoint, set, sets[set], stream, err);
-	return dtrain__ranks_agree(checkpoint->ranks, 0, "", result, err);
+			status = dtrain__checkpoint_read_views(checkpoint, set, sets[set], stream, err);
+	return dtrain__ranks_agree(checkpoint->ranks, 0, "", status, err);
 }

@@ -39,20 +39,20 @@ static int fail_taken(const char *dir, int fd, beton_error *err)
 static int lock_file(const char *dir, int fd, beton_error *err)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	int status;
+	int answer;
 	do
-		status = fcntl(fd, F_OFD_SETLK, &whole);
-	while (status != 0 && errno == EINTR);
-	if (status == 0)
+		answer = fcntl(fd, F_OFD_SETLK, &whole);
+	while (answer != 0 && errno == EINTR);
+	if (answer == 0)
 		return BETON_OK;
 	if (errno == EAGAIN || errno == EACCES)
 		return fail_taken(dir, fd, err);
 	/* What a server without a lock manager says, and file systems that never heard of locks. */
 	bool none = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL;
-	int result = bt_fail_errno(err, errno, "%s: cannot be locked", dir);
+	int status = bt_fail_errno(err, errno, "%s: cannot be locked", dir);
 	if (none && err)
 		err->code = BETON_UNSUPPORTED;
-	return none ? BETON_UNSUPPORTED : result;
+	return none ? BETON_UNSUPPORTED : status;
 }
 
 /* For whoever is refused later; training goes on where it cannot be written. */
@@ -81,9 +81,9 @@ static void note_start(dtrain_checkpoint_lock *lock)
 int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, beton_error *err)
 {
 	*out = NULL;
-	int result = dtrain__folder_make(dir, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__folder_make(dir, err);
+	if (status != BETON_OK)
+		return status;
 	char *path = bt_format("%s/" LOCK_FILE, dir);
 	dtrain_checkpoint_lock *lock = calloc(1, sizeof(*lock));
 	if (!path || !lock) {
@@ -93,10 +93,10 @@ int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, b
 	}
 	lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
 	if (lock->fd < 0)
-		result = bt_fail_errno(err, errno, "%s: cannot be opened", path);
+		status = bt_fail_errno(err, errno, "%s: cannot be opened", path);
 	else
-		result = lock_file(dir, lock->fd, err);
-	if (result == BETON_OK) {
+		status = lock_file(dir, lock->fd, err);
+	if (status == BETON_OK) {
 		note_start(lock);
 		dtrain_checkpoint_lock_describe(lock, 0);
 		*out = lock;
@@ -106,7 +106,7 @@ int dtrain_checkpoint_lock_take(const char *dir, dtrain_checkpoint_lock **out, b
 		free(lock);
 	}
 	free(path);
-	return result;
+	return status;
 }
 
 void dtrain_checkpoint_lock_release(dtrain_checkpoint_lock **lock)

@@ -122,9 +122,9 @@ static int parse_file(checkpoint_index *index, const json_t *file, uint64_t chun
 	if (!take_number(json_object_get(file, "size"), 1, INT64_MAX, &size) || !json_is_array(hashes) ||
 	    json_array_size(hashes) != dtrain__digest_chunks((uint64_t)size, chunk_bytes))
 		return bt_fail(err, BETON_FORMAT, "size and hashes of %s do not fit each other", name);
-	int result = dtrain__index_add_file(index, name, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__index_add_file(index, name, err);
+	if (status != BETON_OK)
+		return status;
 	checkpoint_digest *digest = &index->files[index->file_count - 1].digest;
 	*digest = (checkpoint_digest){.size = (uint64_t)size,
 				      .chunk_bytes = chunk_bytes,
@@ -180,7 +180,7 @@ static int parse_tensor(const checkpoint_index *index, const char *name, const j
 {
 	const char *type = json_string_value(json_object_get(value, "dtype"));
 	const json_t *shape = json_object_get(value, "shape"), *parts = json_object_get(value, "parts");
-	int result = BETON_OK;
+	int status = BETON_OK;
 	out->name = strdup(name);
 	if (!out->name)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of tensors");
@@ -194,9 +194,9 @@ static int parse_tensor(const checkpoint_index *index, const char *name, const j
 	out->parts = calloc(json_array_size(parts) + 1, sizeof(*out->parts));
 	if (!out->parts)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the parts of tensors");
-	for (size_t i = 0; i < json_array_size(parts) && result == BETON_OK; i++)
-		result = parse_part(index, out, json_array_get(parts, i), &out->parts[out->part_count++], err);
-	return result == BETON_OK ? check_cover(index, out, err) : result;
+	for (size_t i = 0; i < json_array_size(parts) && status == BETON_OK; i++)
+		status = parse_part(index, out, json_array_get(parts, i), &out->parts[out->part_count++], err);
+	return status == BETON_OK ? check_cover(index, out, err) : status;
 }
 
 static int compare_tensors(const void *a, const void *b)
@@ -216,9 +216,9 @@ static int parse_set(checkpoint_index *index, int set, const json_t *tensors, be
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the tensors");
 	json_object_foreach((json_t *)tensors, name, value)
 	{
-		int result = parse_tensor(index, name, value, &out->tensors[out->count++], err);
-		if (result != BETON_OK)
-			return result;
+		int status = parse_tensor(index, name, value, &out->tensors[out->count++], err);
+		if (status != BETON_OK)
+			return status;
 	}
 	qsort(out->tensors, out->count, sizeof(*out->tensors), compare_tensors);
 	out->known = true;
@@ -229,14 +229,14 @@ static int parse(checkpoint_index *index, const json_t *manifest, beton_error *e
 {
 	const json_t *files = json_object_get(manifest, "files");
 	int64_t chunk_bytes;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!take_number(json_object_get(manifest, "chunk_bytes"), 1, INT64_MAX, &chunk_bytes) || !json_is_array(files))
 		return bt_fail(err, BETON_FORMAT, "is not the manifest of a checkpoint");
-	for (size_t i = 0; i < json_array_size(files) && result == BETON_OK; i++)
-		result = parse_file(index, json_array_get(files, i), (uint64_t)chunk_bytes, err);
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
-		result = parse_set(index, set, json_object_get(manifest, dtrain__set_names[set]), err);
-	return result;
+	for (size_t i = 0; i < json_array_size(files) && status == BETON_OK; i++)
+		status = parse_file(index, json_array_get(files, i), (uint64_t)chunk_bytes, err);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
+		status = parse_set(index, set, json_object_get(manifest, dtrain__set_names[set]), err);
+	return status;
 }
 
 int dtrain__index_from_manifest(checkpoint_index *index, const char *path, const char *text, size_t size,
@@ -244,12 +244,12 @@ int dtrain__index_from_manifest(checkpoint_index *index, const char *path, const
 {
 	json_error_t problem;
 	json_t *manifest = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-	int result =
+	int status =
 		manifest ? parse(index, manifest, err) : bt_fail(err, BETON_FORMAT, "is not JSON: %s", problem.text);
-	if (result != BETON_OK) {
+	if (status != BETON_OK) {
 		bt_prefix(err, "%s", path);
 		dtrain__index_free(index);
 	}
 	json_decref(manifest);
-	return result;
+	return status;
 }

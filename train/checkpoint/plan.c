@@ -92,9 +92,9 @@ static int list_pieces(const dtrain_checkpoint_content *content, int rank, check
 		for (size_t i = 0; i < sets[set].count; i++) {
 			const dtrain_checkpoint_view *view = &sets[set].views[i];
 			checkpoint_box boxes[CHECKPOINT_BOXES_MAX];
-			int result = dtrain__view_check(view, content->stream, err);
-			if (result != BETON_OK)
-				return result;
+			int status = dtrain__view_check(view, content->stream, err);
+			if (status != BETON_OK)
+				return status;
 			*whole = *whole && is_whole(view);
 			int made = dtrain__view_split(view, boxes);
 			int64_t first = 0;
@@ -214,13 +214,13 @@ static int check_tensor(const checkpoint_piece *pieces, size_t count, beton_erro
 	index_tensor tensor = {.shape = first->shape, .parts = calloc(count, sizeof(*tensor.parts))};
 	char text[2][DTRAIN__SHAPE_TEXT];
 	size_t clash[2];
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!tensor.parts)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the parts of tensor '%s'", first->name);
-	for (size_t i = 0; i < count && result == BETON_OK; i++) {
+	for (size_t i = 0; i < count && status == BETON_OK; i++) {
 		const checkpoint_piece *piece = &pieces[i];
 		if (piece->dtype != first->dtype || !dtrain__shape_equal(&piece->shape, &first->shape))
-			result = bt_fail(err, BETON_MISMATCH, "tensor '%s' is %s %s on rank %d, and %s %s on rank %d",
+			status = bt_fail(err, BETON_MISMATCH, "tensor '%s' is %s %s on rank %d, and %s %s on rank %d",
 					 first->name, dtrain_dtype_name(first->dtype),
 					 dtrain__shape_text(&first->shape, text[0]), first->rank,
 					 dtrain_dtype_name(piece->dtype), dtrain__shape_text(&piece->shape, text[1]),
@@ -230,28 +230,28 @@ static int check_tensor(const checkpoint_piece *pieces, size_t count, beton_erro
 				(index_part){.file = (size_t)piece->rank, .box = piece->box};
 	}
 	int64_t all = dtrain_shape_count(&first->shape);
-	int64_t covered = result == BETON_OK ? dtrain__index_cover(&tensor, clash) : all;
+	int64_t covered = status == BETON_OK ? dtrain__index_cover(&tensor, clash) : all;
 	if (covered < 0)
-		result = bt_fail(err, BETON_MISMATCH,
+		status = bt_fail(err, BETON_MISMATCH,
 				 "tensor '%s': what ranks %zu and %zu have of it overlaps, and is not the same",
 				 first->name, tensor.parts[clash[0]].file, tensor.parts[clash[1]].file);
 	else if (covered != all)
-		result = bt_fail(err, BETON_MISMATCH,
+		status = bt_fail(err, BETON_MISMATCH,
 				 "tensor '%s': %" PRId64 " of its %" PRId64 " elements are on no rank", first->name,
 				 all - covered, all);
 	free(tensor.parts);
-	return result;
+	return status;
 }
 
 static int check_tensors(const checkpoint_piece *pieces, size_t count, beton_error *err)
 {
-	int result = BETON_OK;
-	for (size_t i = 0, end; i < count && result == BETON_OK; i = end) {
+	int status = BETON_OK;
+	for (size_t i = 0, end; i < count && status == BETON_OK; i = end) {
 		for (end = i + 1; end < count && compare_tensors(&pieces[i], &pieces[end]) == 0;)
 			end++;
-		result = check_tensor(&pieces[i], end - i, err);
+		status = check_tensor(&pieces[i], end - i, err);
 	}
-	return result;
+	return status;
 }
 
 /* Of the owners of a box the one that has least to write, the largest boxes first. Keeps what falls to this rank. */
@@ -281,11 +281,11 @@ static int distribute(const checkpoint_piece *pieces, size_t count, int self, in
 	owners *boxes = calloc(count + 1, sizeof(*boxes));
 	int64_t *loads = calloc((size_t)size, sizeof(*loads));
 	size_t made = 0;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	plan->pieces = calloc(count + 1, sizeof(*plan->pieces));
 	if (!boxes || !loads || !plan->pieces)
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu parts of tensors", count);
-	for (size_t i = 0; i < count && result == BETON_OK; i++) {
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu parts of tensors", count);
+	for (size_t i = 0; i < count && status == BETON_OK; i++) {
 		const checkpoint_piece *piece = &pieces[i];
 		if (i > 0 && compare_boxes(piece, piece - 1) == 0) {
 			boxes[made - 1].count++;
@@ -296,11 +296,11 @@ static int distribute(const checkpoint_piece *pieces, size_t count, int self, in
 					 .bytes = dtrain__box_count(piece->shape.ndim, &piece->box) *
 						  (int64_t)dtrain_dtype_size(piece->dtype)};
 	}
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		assign(boxes, made, loads, self, plan);
 	free(boxes);
 	free(loads);
-	return result;
+	return status;
 }
 
 /* Adds to own, which it may move, what the others have. told: own, as it is told them. */
@@ -309,21 +309,21 @@ static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, 
 {
 	int self = dtrain__ranks_self(ranks), size = dtrain__ranks_size(ranks);
 	ranks_texts texts = {0};
-	int result = dtrain__ranks_gather_texts(ranks, told, bytes, &texts, err);
-	if (result != BETON_OK)
-		return result;
-	for (int rank = 0; rank < size && result == BETON_OK; rank++)
+	int status = dtrain__ranks_gather_texts(ranks, told, bytes, &texts, err);
+	if (status != BETON_OK)
+		return status;
+	for (int rank = 0; rank < size && status == BETON_OK; rank++)
 		if (rank != self)
-			result = hear((char *)texts.all + (size_t)rank * texts.stride, texts.lengths[rank], rank, own,
+			status = hear((char *)texts.all + (size_t)rank * texts.stride, texts.lengths[rank], rank, own,
 				      &count, err);
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		qsort(*own, count, sizeof(**own), compare_pieces);
-		result = check_tensors(*own, count, err);
+		status = check_tensors(*own, count, err);
 	}
-	if (result == BETON_OK)
-		result = distribute(*own, count, self, size, plan, err);
+	if (status == BETON_OK)
+		status = distribute(*own, count, self, size, plan, err);
 	dtrain__ranks_texts_free(&texts);
-	return dtrain__ranks_agree(ranks, 0, "", result, err);
+	return dtrain__ranks_agree(ranks, 0, "", status, err);
 }
 
 int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_checkpoint_ranks *ranks,
@@ -337,19 +337,19 @@ int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_che
 	char *told = NULL;
 	bool whole = false;
 	*out = (checkpoint_plan){0};
-	int result = list_pieces(content, dtrain__ranks_self(ranks), &own, &count, &whole, err);
-	if (result == BETON_OK)
-		result = tell(own, count, &told, &bytes, err);
+	int status = list_pieces(content, dtrain__ranks_self(ranks), &own, &count, &whole, err);
+	if (status == BETON_OK)
+		status = tell(own, count, &told, &bytes, err);
 	mine = (struct facts){.hash = told ? XXH3_64bits(told, bytes) : 0, .whole = whole};
-	result = dtrain__ranks_agree(ranks, 0, "", result, err);
-	if (result == BETON_OK)
-		result = dtrain__ranks_gather(ranks, &mine, sizeof(mine), (void **)&all, err);
-	out->whole = result == BETON_OK;
+	status = dtrain__ranks_agree(ranks, 0, "", status, err);
+	if (status == BETON_OK)
+		status = dtrain__ranks_gather(ranks, &mine, sizeof(mine), (void **)&all, err);
+	out->whole = status == BETON_OK;
 	for (int rank = 0; rank < dtrain__ranks_size(ranks) && out->whole; rank++)
 		out->whole = all[rank].whole && all[rank].hash == mine.hash;
-	if (result == BETON_OK && !out->whole) {
-		result = plan_sharded(&own, count, told, bytes, ranks, out, err);
-	} else if (result == BETON_OK && dtrain__ranks_self(ranks) == 0) {
+	if (status == BETON_OK && !out->whole) {
+		status = plan_sharded(&own, count, told, bytes, ranks, out, err);
+	} else if (status == BETON_OK && dtrain__ranks_self(ranks) == 0) {
 		out->pieces = own;
 		out->count = count;
 		own = NULL;
@@ -357,9 +357,9 @@ int dtrain__plan_make(const dtrain_checkpoint_content *content, const dtrain_che
 	free(own);
 	free(told);
 	free(all);
-	if (result != BETON_OK)
+	if (status != BETON_OK)
 		dtrain__plan_free(out);
-	return result;
+	return status;
 }
 
 void dtrain__plan_free(checkpoint_plan *plan)

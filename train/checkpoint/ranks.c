@@ -17,15 +17,15 @@ int dtrain__ranks_gather(const dtrain_checkpoint_ranks *ranks, const void *mine,
 		memcpy(*all, mine, bytes);
 		return BETON_OK;
 	}
-	int result = ranks->all_gather(ranks->context, mine, bytes, *all, err);
-	if (result != BETON_OK) {
+	int status = ranks->all_gather(ranks->context, mine, bytes, *all, err);
+	if (status != BETON_OK) {
 		free(*all);
 		*all = NULL;
 	}
-	return result;
+	return status;
 }
 
-int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, const char *what, int result,
+int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, const char *what, int status,
 			beton_error *err)
 {
 	struct said {
@@ -33,28 +33,28 @@ int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, co
 		uint64_t token;
 	} mine, *all = NULL;
 	if (!ranks)
-		return result;
+		return status;
 	memset(&mine, 0, sizeof(mine));
-	if (result != BETON_OK) {
+	if (status != BETON_OK) {
 		mine.error = *err;
-		mine.error.code = result;
+		mine.error.code = status;
 	}
 	mine.token = token;
-	result = dtrain__ranks_gather(ranks, &mine, sizeof(mine), (void **)&all, err);
-	for (int rank = 0; rank < ranks->size && result == BETON_OK; rank++) {
+	status = dtrain__ranks_gather(ranks, &mine, sizeof(mine), (void **)&all, err);
+	for (int rank = 0; rank < ranks->size && status == BETON_OK; rank++) {
 		if (all[rank].error.code == BETON_OK)
 			continue;
 		*err = all[rank].error;
-		result = err->code;
+		status = err->code;
 		/* What all find out alike is nobody's alone. */
 		if (strcmp(err->message, mine.error.message) != 0)
 			bt_prefix(err, "rank %d", rank);
 	}
-	for (int rank = 0; rank < ranks->size && result == BETON_OK; rank++)
+	for (int rank = 0; rank < ranks->size && status == BETON_OK; rank++)
 		if (all[rank].token != all[0].token)
-			result = bt_fail(err, BETON_MISMATCH, "%s: that of rank %d is not that of rank 0", what, rank);
+			status = bt_fail(err, BETON_MISMATCH, "%s: that of rank %d is not that of rank 0", what, rank);
 	free(all);
-	return result;
+	return status;
 }
 
 int dtrain__ranks_gather_texts(const dtrain_checkpoint_ranks *ranks, const void *mine, size_t length, ranks_texts *out,
@@ -63,25 +63,25 @@ int dtrain__ranks_gather_texts(const dtrain_checkpoint_ranks *ranks, const void 
 	uint64_t own = length, *lengths = NULL, longest = 1;
 	char *padded = NULL;
 	*out = (ranks_texts){0};
-	int result = dtrain__ranks_gather(ranks, &own, sizeof(own), (void **)&lengths, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__ranks_gather(ranks, &own, sizeof(own), (void **)&lengths, err);
+	if (status != BETON_OK)
+		return status;
 	for (int rank = 0; rank < dtrain__ranks_size(ranks); rank++)
 		longest = lengths[rank] > longest ? lengths[rank] : longest;
 	padded = calloc(1, longest);
 	if (!padded)
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for what this rank has to say");
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for what this rank has to say");
 	else if (length)
 		memcpy(padded, mine, length);
-	result = dtrain__ranks_agree(ranks, 0, "", result, err);
-	if (result == BETON_OK)
-		result = dtrain__ranks_gather(ranks, padded, longest, &out->all, err);
+	status = dtrain__ranks_agree(ranks, 0, "", status, err);
+	if (status == BETON_OK)
+		status = dtrain__ranks_gather(ranks, padded, longest, &out->all, err);
 	free(padded);
 	out->stride = longest;
 	out->lengths = lengths;
-	if (result != BETON_OK)
+	if (status != BETON_OK)
 		dtrain__ranks_texts_free(out);
-	return result;
+	return status;
 }
 
 void dtrain__ranks_texts_free(ranks_texts *texts)

@@ -18,7 +18,7 @@ static inline int dtrain__ranks_size(const dtrain_checkpoint_ranks *ranks)
 
 /* A barrier with a result: what the first rank failed with, if one did, for all of them. MISMATCH, naming `what`: token
  * is not the same on all. */
-int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, const char *what, int result,
+int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, const char *what, int status,
 			beton_error *err);
 
 /* `bytes`, the same on all ranks, of each; malloc'ed. */

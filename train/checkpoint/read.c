@@ -30,20 +30,20 @@ static int for_each_needed(const index_tensor *tensor, const dtrain_checkpoint_v
 			   void *context, beton_error *err)
 {
 	checkpoint_box boxes[CHECKPOINT_BOXES_MAX], shared;
-	int ndim = tensor->shape.ndim, result = BETON_OK;
+	int ndim = tensor->shape.ndim, status = BETON_OK;
 	int count = dtrain__view_split(view, boxes);
 	int64_t to = 0;
-	for (int i = 0; i < count && result == BETON_OK; i++) {
-		for (size_t k = 0; k < tensor->part_count && result == BETON_OK; k++) {
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		for (size_t k = 0; k < tensor->part_count && status == BETON_OK; k++) {
 			needed_part found = {.tensor = tensor, .part = &tensor->parts[k], .to = to};
 			if (!dtrain__box_intersect(ndim, &boxes[i], &found.part->box, &shared))
 				continue;
 			dtrain__runs_begin(ndim, &shared, &found.part->box, &boxes[i], &found.runs);
-			result = function(context, &found, err);
+			status = function(context, &found, err);
 		}
 		to += dtrain__box_count(ndim, &boxes[i]);
 	}
-	return result;
+	return status;
 }
 
 /* The bytes of the file from the first that is needed to the last. */
@@ -88,19 +88,19 @@ static int check_file(const dtrain_checkpoint *checkpoint, const index_file *fil
 {
 	char *path = NULL;
 	int fd = -1;
-	int result = dtrain__checkpoint_open_file(checkpoint, file->name, &fd, &path, err);
-	for (size_t first = 0, last; first < file->digest.count && result == BETON_OK; first = last) {
+	int status = dtrain__checkpoint_open_file(checkpoint, file->name, &fd, &path, err);
+	for (size_t first = 0, last; first < file->digest.count && status == BETON_OK; first = last) {
 		for (last = first; last < file->digest.count && chunks[last];)
 			last++;
 		if (last > first)
-			result = dtrain__digest_check(&file->digest, path, fd, first, last, err);
+			status = dtrain__digest_check(&file->digest, path, fd, first, last, err);
 		else
 			last++;
 	}
 	if (fd >= 0)
 		close(fd);
 	free(path);
-	return result;
+	return status;
 }
 
 int dtrain__checkpoint_check_views(const dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list,
@@ -108,20 +108,20 @@ int dtrain__checkpoint_check_views(const dtrain_checkpoint *checkpoint, int set,
 {
 	const checkpoint_index *index = &checkpoint->index;
 	chunk_marks marks = {.index = index, .files = calloc(index->file_count + 1, sizeof(*marks.files))};
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!marks.files)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for checksums", checkpoint->path);
-	for (size_t i = 0; i < list->count && result == BETON_OK; i++) {
+	for (size_t i = 0; i < list->count && status == BETON_OK; i++) {
 		const index_tensor *tensor = dtrain__index_find(&index->sets[set], list->views[i].name);
-		result = for_each_needed(tensor, &list->views[i], mark, &marks, err);
+		status = for_each_needed(tensor, &list->views[i], mark, &marks, err);
 	}
 	for (size_t i = 0; i < index->file_count; i++) {
-		if (marks.files[i] && result == BETON_OK)
-			result = check_file(checkpoint, &index->files[i], marks.files[i], err);
+		if (marks.files[i] && status == BETON_OK)
+			status = check_file(checkpoint, &index->files[i], marks.files[i], err);
 		free(marks.files[i]);
 	}
 	free(marks.files);
-	return result;
+	return status;
 }
 
 /* ---- reading ---- */
@@ -176,9 +176,9 @@ static int read_run(part_reader *reader, const needed_part *needed, void *to, ui
 	if (at < reader->begin || at + bytes > reader->begin + reader->bytes) {
 		uint64_t wanted = ahead - at < WINDOW_BYTES ? ahead - at : WINDOW_BYTES;
 		reader->bytes = 0;
-		int result = read_bytes(reader, needed, reader->window, at, wanted, err);
-		if (result != BETON_OK)
-			return result;
+		int status = read_bytes(reader, needed, reader->window, at, wanted, err);
+		if (status != BETON_OK)
+			return status;
 		reader->begin = at;
 		reader->bytes = wanted;
 	}
@@ -193,15 +193,15 @@ static int read_needed(void *context, const needed_part *needed, beton_error *er
 	size_t element = dtrain_dtype_size((dtrain_dtype)needed->tensor->dtype);
 	uint64_t begin, end, bytes = (uint64_t)runs.count * element;
 	bool close_by = (uint64_t)(runs.pitch - runs.count) * element < GAP_BYTES;
-	int result = use_file(reader, needed->part->file, err);
+	int status = use_file(reader, needed->part->file, err);
 	span_of(needed, &begin, &end);
 	do {
 		uint64_t at = needed->part->at + (uint64_t)runs.from * element;
-		if (result == BETON_OK)
-			result = read_run(reader, needed, reader->to + (size_t)(needed->to + runs.to) * element, at,
+		if (status == BETON_OK)
+			status = read_run(reader, needed, reader->to + (size_t)(needed->to + runs.to) * element, at,
 					  bytes, close_by ? end : at + bytes, err);
-	} while (result == BETON_OK && dtrain__runs_next(&runs));
-	return result;
+	} while (status == BETON_OK && dtrain__runs_next(&runs));
+	return status;
 }
 
 static int read_view(part_reader *reader, int set, const dtrain_checkpoint_view *view, dtrain_stream *stream,
@@ -215,26 +215,26 @@ static int read_view(part_reader *reader, int set, const dtrain_checkpoint_view 
 	if (!reader->to)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for tensor '%s'", reader->checkpoint->path,
 			       view->name);
-	int result = for_each_needed(tensor, view, read_needed, reader, err);
+	int status = for_each_needed(tensor, view, read_needed, reader, err);
 	if (view->device) {
 		const dtrain_device_api *api = dtrain_device_get_api(view->device);
-		if (result == BETON_OK)
-			result = api->copy(stream, view->memory, reader->to, bytes, DTRAIN_HOST_TO_DEVICE, err);
-		if (result == BETON_OK)
-			result = api->stream_synchronize(stream, err);
+		if (status == BETON_OK)
+			status = api->copy(stream, view->memory, reader->to, bytes, DTRAIN_HOST_TO_DEVICE, err);
+		if (status == BETON_OK)
+			status = api->stream_synchronize(stream, err);
 		free(reader->to);
 	}
-	return result;
+	return status;
 }
 
 int dtrain__checkpoint_read_views(const dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list,
 				  dtrain_stream *stream, beton_error *err)
 {
 	part_reader reader = {.checkpoint = checkpoint, .fd = -1, .window = malloc(WINDOW_BYTES)};
-	int result = reader.window ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", checkpoint->path);
-	for (size_t i = 0; i < list->count && result == BETON_OK; i++)
-		result = read_view(&reader, set, &list->views[i], stream, err);
+	int status = reader.window ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", checkpoint->path);
+	for (size_t i = 0; i < list->count && status == BETON_OK; i++)
+		status = read_view(&reader, set, &list->views[i], stream, err);
 	close_file(&reader);
 	free(reader.window);
-	return result;
+	return status;
 }

@@ -104,9 +104,9 @@ static int make_header(const char *path, safetensors_entry *const *sorted, size_
 		       unsigned char **out, size_t *size, beton_error *err)
 {
 	char *text = NULL;
-	int result = make_text(path, sorted, count, metadata, &text, err);
-	if (result != BETON_OK)
-		return result;
+	int status = make_text(path, sorted, count, metadata, &text, err);
+	if (status != BETON_OK)
+		return status;
 	size_t length = strlen(text), padded = (length + 7) / 8 * 8;
 	unsigned char *bytes = malloc(LENGTH_BYTES + padded);
 	if (bytes) {
@@ -142,33 +142,33 @@ int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entri
 	unsigned char *header = NULL;
 	size_t header_size = 0;
 	void *buffer = malloc(SAFETENSORS_PIECE);
-	int result = sorted && buffer ? BETON_OK
+	int status = sorted && buffer ? BETON_OK
 				      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu tensors", path, count);
 	for (size_t i = 0; i < count && sorted; i++)
 		sorted[i] = &entries[i];
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		qsort(sorted, count, sizeof(*sorted), compare_for_writing);
-		result = make_header(path, sorted, count, metadata, &header, &header_size, err);
+		status = make_header(path, sorted, count, metadata, &header, &header_size, err);
 	}
-	if (result == BETON_OK)
-		result = put(fd, path, header, header_size, digest, err);
-	for (size_t i = 0; i < count && result == BETON_OK; i++) {
+	if (status == BETON_OK)
+		status = put(fd, path, header, header_size, digest, err);
+	for (size_t i = 0; i < count && status == BETON_OK; i++) {
 		uint64_t bytes = entry_bytes(sorted[i]);
-		for (uint64_t at = 0; at < bytes && result == BETON_OK; at += SAFETENSORS_PIECE) {
+		for (uint64_t at = 0; at < bytes && status == BETON_OK; at += SAFETENSORS_PIECE) {
 			size_t piece = bytes - at < SAFETENSORS_PIECE ? (size_t)(bytes - at) : SAFETENSORS_PIECE;
-			result = fetch(context, (size_t)(sorted[i] - entries), at, buffer, piece, err);
-			if (result == BETON_OK)
-				result = put(fd, path, buffer, piece, digest, err);
+			status = fetch(context, (size_t)(sorted[i] - entries), at, buffer, piece, err);
+			if (status == BETON_OK)
+				status = put(fd, path, buffer, piece, digest, err);
 		}
 	}
-	if (result == BETON_OK)
-		result = dtrain__digest_end(digest, err);
-	if (result == BETON_OK && fsync(fd) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot sync", path);
+	if (status == BETON_OK)
+		status = dtrain__digest_end(digest, err);
+	if (status == BETON_OK && fsync(fd) != 0)
+		status = bt_fail_errno(err, errno, "%s: cannot sync", path);
 	free(buffer);
 	free(header);
 	free(sorted);
-	return result;
+	return status;
 }
 
 /* ---- reading ---- */
@@ -211,9 +211,9 @@ static int parse_entry(const char *path, const char *name, json_t *value, safete
 	if (kind == sizeof(types) / sizeof(types[0]))
 		return bt_fail(err, BETON_FORMAT, "%s: tensor '%s' has an unknown dtype '%s'", path, name, type);
 	uint64_t bits = 0;
-	int result = parse_shape(path, name, json_object_get(value, "shape"), &out->shape, &bits, err);
-	if (result != BETON_OK)
-		return result;
+	int status = parse_shape(path, name, json_object_get(value, "shape"), &out->shape, &bits, err);
+	if (status != BETON_OK)
+		return status;
 	json_int_t first = json_integer_value(begin);
 	json_int_t last = json_integer_value(end);
 	if (__builtin_mul_overflow(bits, (uint64_t)types[kind].bits, &bits) || bits % 8 != 0 || first < 0 ||
@@ -278,10 +278,10 @@ static int parse_header(safetensors_file *file, json_t *header, uint64_t data_st
 	json_object_foreach(header, name, value)
 	{
 		bool metadata = strcmp(name, "__metadata__") == 0;
-		int result = metadata ? check_metadata(file->path, value, err)
+		int status = metadata ? check_metadata(file->path, value, err)
 				      : parse_entry(file->path, name, value, &file->entries[file->count], err);
-		if (result != BETON_OK)
-			return result;
+		if (status != BETON_OK)
+			return status;
 		file->count += !metadata;
 	}
 	qsort(file->entries, file->count, sizeof(*file->entries), compare_for_reading);
@@ -291,12 +291,12 @@ static int parse_header(safetensors_file *file, json_t *header, uint64_t data_st
 static int read_header(safetensors_file *file, beton_error *err)
 {
 	uint64_t length;
-	struct stat status;
-	if (fstat(file->fd, &status) != 0)
+	struct stat facts;
+	if (fstat(file->fd, &facts) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot stat", file->path);
-	if (!S_ISREG(status.st_mode))
+	if (!S_ISREG(facts.st_mode))
 		return bt_fail(err, BETON_FORMAT, "%s: is not a regular file", file->path);
-	file->size = (uint64_t)status.st_size;
+	file->size = (uint64_t)facts.st_size;
 	if (file->size < LENGTH_BYTES)
 		return bt_fail(err, BETON_TRUNCATED, "%s: has %" PRIu64 " bytes, a safetensors file at least %d",
 			       file->path, file->size, LENGTH_BYTES);
@@ -312,35 +312,35 @@ static int read_header(safetensors_file *file, beton_error *err)
 	char *text = malloc(length ? length : 1);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the header", file->path);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	json_error_t problem;
 	json_t *header = NULL;
 	if (bt_pread_full(file->fd, text, length, LENGTH_BYTES) != (ssize_t)length)
-		result = bt_fail(err, BETON_IO, "%s: cannot read the header", file->path);
+		status = bt_fail(err, BETON_IO, "%s: cannot read the header", file->path);
 	else if (length == 0 || text[0] != '{')
-		result = bt_fail(err, BETON_FORMAT, "%s: the header does not start with '{'", file->path);
+		status = bt_fail(err, BETON_FORMAT, "%s: the header does not start with '{'", file->path);
 	else if (!(header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem)))
-		result = bt_fail(err, BETON_FORMAT, "%s: the header is not JSON: %s", file->path, problem.text);
+		status = bt_fail(err, BETON_FORMAT, "%s: the header is not JSON: %s", file->path, problem.text);
 	else
-		result = parse_header(file, header, LENGTH_BYTES + length, err);
+		status = parse_header(file, header, LENGTH_BYTES + length, err);
 	json_decref(header);
 	free(text);
-	return result;
+	return status;
 }
 
 int dtrain__safetensors_open(safetensors_file *file, const char *path, beton_error *err)
 {
 	*file = (safetensors_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path)};
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (file->fd < 0)
-		result = bt_fail_errno(err, errno, "%s: cannot open", path);
+		status = bt_fail_errno(err, errno, "%s: cannot open", path);
 	else if (!file->path)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	else
-		result = read_header(file, err);
-	if (result != BETON_OK)
+		status = read_header(file, err);
+	if (status != BETON_OK)
 		dtrain__safetensors_close(file);
-	return result;
+	return status;
 }
 
 void dtrain__safetensors_close(safetensors_file *file)

@@ -72,8 +72,8 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 		return BETON_OK;
 	}
 	const dtrain_device_api *api = dtrain_device_get_api(view->device);
-	int result = api->copy(content->stream, destination, source, bytes, DTRAIN_DEVICE_TO_HOST, err);
-	return result == BETON_OK ? api->stream_synchronize(content->stream, err) : result;
+	int status = api->copy(content->stream, destination, source, bytes, DTRAIN_DEVICE_TO_HOST, err);
+	return status == BETON_OK ? api->stream_synchronize(content->stream, err) : status;
 }
 
 /* A new file in the temporary folder. */
@@ -83,20 +83,20 @@ static int write_file(const save_job *job, const char *name, file_content *conte
 	char *path = bt_format("%s/%s", job->temporary, name);
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->temporary);
-	int result = dtrain__digest_begin(digest, chunk_bytes, err);
-	int fd = result == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+	int status = dtrain__digest_begin(digest, chunk_bytes, err);
+	int fd = status == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
 	if (fd >= 0)
-		result = dtrain__safetensors_write(fd, path, content->entries, content->count, metadata, fetch, content,
+		status = dtrain__safetensors_write(fd, path, content->entries, content->count, metadata, fetch, content,
 						   digest, err);
-	else if (result == BETON_OK && errno == ENOENT)
-		result = bt_fail_errno(err, errno, "%s: cannot create; the folder has to be the same one for all ranks",
+	else if (status == BETON_OK && errno == ENOENT)
+		status = bt_fail_errno(err, errno, "%s: cannot create; the folder has to be the same one for all ranks",
 				       path);
-	else if (result == BETON_OK)
-		result = bt_fail_errno(err, errno, "%s: cannot create", path);
-	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
-		result = bt_fail_errno(err, errno, "%s: cannot close", path);
+	else if (status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s: cannot create", path);
+	if (fd >= 0 && close(fd) != 0 && status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s: cannot close", path);
 	free(path);
-	return result;
+	return status;
 }
 
 /* ---- nothing is sharded ---- */
@@ -104,15 +104,15 @@ static int write_file(const save_job *job, const char *name, file_content *conte
 static int write_whole_set(const save_job *job, int set, checkpoint_digest *digest, beton_error *err)
 {
 	file_content content;
-	int result = content_init(&content, job->plan.count, job->content.stream, err);
-	if (result != BETON_OK)
-		return result;
+	int status = content_init(&content, job->plan.count, job->content.stream, err);
+	if (status != BETON_OK)
+		return status;
 	for (size_t i = 0; i < job->plan.count; i++)
 		if (job->plan.pieces[i].set == set)
 			content_add(&content, &job->plan.pieces[i]);
-	result = write_file(job, dtrain__set_files[set], &content, NULL, UINT64_MAX, digest, err);
+	status = write_file(job, dtrain__set_files[set], &content, NULL, UINT64_MAX, digest, err);
 	content_free(&content);
-	return result;
+	return status;
 }
 
 /* On rank 0. */
@@ -120,16 +120,16 @@ static int write_whole(const save_job *job, beton_error *err)
 {
 	checkpoint_digest digests[DTRAIN_CHECKPOINT_SETS] = {0};
 	checkpoint_listed files[DTRAIN_CHECKPOINT_SETS];
-	int result = BETON_OK;
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++) {
-		result = write_whole_set(job, set, &digests[set], err);
+	int status = BETON_OK;
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++) {
+		status = write_whole_set(job, set, &digests[set], err);
 		files[set] = (checkpoint_listed){.name = dtrain__set_files[set], .digest = &digests[set]};
 	}
-	if (result == BETON_OK)
-		result = dtrain__state_write(job->temporary, job->state, false, files, DTRAIN_CHECKPOINT_SETS, err);
+	if (status == BETON_OK)
+		status = dtrain__state_write(job->temporary, job->state, false, files, DTRAIN_CHECKPOINT_SETS, err);
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
 		dtrain__digest_free(&digests[set]);
-	return result;
+	return status;
 }
 
 /* ---- each rank its part ---- */
@@ -163,19 +163,19 @@ static int write_shard(const save_job *job, const char *name, file_content *cont
 	checkpoint_digest digest = {0};
 	size_t file = json_array_size(json_object_get(manifest, "files"));
 	json_t *metadata = sharding_metadata(content);
-	int result = metadata ? write_file(job, name, content, metadata, CHECKPOINT_CHUNK_BYTES, &digest, err)
+	int status = metadata ? write_file(job, name, content, metadata, CHECKPOINT_CHUNK_BYTES, &digest, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	bool described = result == BETON_OK && dtrain__manifest_add_file(manifest, name, &digest);
+	bool described = status == BETON_OK && dtrain__manifest_add_file(manifest, name, &digest);
 	for (size_t i = 0; i < content->count && described; i++) {
 		const checkpoint_piece *piece = content->pieces[i];
 		described = dtrain__manifest_add_part(manifest, piece->set, piece->name, piece->dtype, &piece->shape,
 						      file, content->entries[i].offset, &piece->box);
 	}
-	if (result == BETON_OK && !described)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its description", name);
+	if (status == BETON_OK && !described)
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its description", name);
 	json_decref(metadata);
 	dtrain__digest_free(&digest);
-	return result;
+	return status;
 }
 
 /* Which of its tensor's pieces on this rank each piece is, and so in which file. Returns how many files there are. */
@@ -195,21 +195,21 @@ static int number_pieces(const checkpoint_plan *plan, int set, int *numbers)
 static int write_shards(const save_job *job, int set, int *numbers, json_t *manifest, beton_error *err)
 {
 	const checkpoint_plan *plan = &job->plan;
-	int count = number_pieces(plan, set, numbers), result = BETON_OK;
-	for (int file = 0; file < count && result == BETON_OK; file++) {
+	int count = number_pieces(plan, set, numbers), status = BETON_OK;
+	for (int file = 0; file < count && status == BETON_OK; file++) {
 		char name[CHECKPOINT_SHARD_NAME];
 		file_content content;
 		dtrain__shard_name(name, dtrain__ranks_self(job->ranks), set, file, count);
-		result = content_init(&content, plan->count, job->content.stream, err);
-		if (result != BETON_OK)
+		status = content_init(&content, plan->count, job->content.stream, err);
+		if (status != BETON_OK)
 			break;
 		for (size_t i = 0; i < plan->count; i++)
 			if (plan->pieces[i].set == set && numbers[i] == file)
 				content_add(&content, &plan->pieces[i]);
-		result = write_shard(job, name, &content, manifest, err);
+		status = write_shard(job, name, &content, manifest, err);
 		content_free(&content);
 	}
-	return result;
+	return status;
 }
 
 /* text: what this rank has to say of it, to rank 0. */
@@ -217,17 +217,17 @@ static int write_part(const save_job *job, char **text, beton_error *err)
 {
 	int *numbers = calloc(job->plan.count + 1, sizeof(*numbers));
 	json_t *manifest = dtrain__manifest_new();
-	int result = numbers && manifest
+	int status = numbers && manifest
 			     ? BETON_OK
 			     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
-	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && result == BETON_OK; set++)
-		result = write_shards(job, set, numbers, manifest, err);
-	*text = result == BETON_OK ? json_dumps(manifest, JSON_COMPACT) : NULL;
-	if (result == BETON_OK && !*text)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
+	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS && status == BETON_OK; set++)
+		status = write_shards(job, set, numbers, manifest, err);
+	*text = status == BETON_OK ? json_dumps(manifest, JSON_COMPACT) : NULL;
+	if (status == BETON_OK && !*text)
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
 	json_decref(manifest);
 	free(numbers);
-	return result;
+	return status;
 }
 
 static int join_parts(const save_job *job, const ranks_texts *texts, char **out, beton_error *err)
@@ -249,12 +249,12 @@ static int join_parts(const save_job *job, const ranks_texts *texts, char **out,
 static int check_manifest(const char *path, const char *text, beton_error *err)
 {
 	checkpoint_index index = {0};
-	int result = strlen(text) <= CHECKPOINT_MANIFEST_BYTES_MAX
+	int status = strlen(text) <= CHECKPOINT_MANIFEST_BYTES_MAX
 			     ? dtrain__index_from_manifest(&index, path, text, strlen(text), err)
 			     : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %zu bytes, %" PRIu64 " are possible", path,
 				       strlen(text), CHECKPOINT_MANIFEST_BYTES_MAX);
 	dtrain__index_free(&index);
-	return result;
+	return status;
 }
 
 /* On rank 0, when all have written. */
@@ -262,43 +262,43 @@ static int write_manifest(const save_job *job, const ranks_texts *texts, beton_e
 {
 	char *text = NULL, *path = bt_format("%s/" CHECKPOINT_MANIFEST_FILE, job->temporary);
 	checkpoint_digest digest = {0};
-	int result = path ? join_parts(job, texts, &text, err)
+	int status = path ? join_parts(job, texts, &text, err)
 			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->temporary);
-	if (result == BETON_OK)
-		result = check_manifest(path, text, err);
-	if (result == BETON_OK)
-		result = dtrain__digest_begin(&digest, UINT64_MAX, err);
-	if (result == BETON_OK)
-		result = dtrain__digest_add(&digest, text, strlen(text), err);
-	if (result == BETON_OK)
-		result = dtrain__digest_end(&digest, err);
-	int fd = result == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-	if (result == BETON_OK && (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || fsync(fd) != 0))
-		result = bt_fail_errno(err, errno, "%s: cannot write", path);
-	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
-		result = bt_fail_errno(err, errno, "%s: cannot close", path);
-	if (result == BETON_OK)
-		result = dtrain__state_write(job->temporary, job->state, true,
+	if (status == BETON_OK)
+		status = check_manifest(path, text, err);
+	if (status == BETON_OK)
+		status = dtrain__digest_begin(&digest, UINT64_MAX, err);
+	if (status == BETON_OK)
+		status = dtrain__digest_add(&digest, text, strlen(text), err);
+	if (status == BETON_OK)
+		status = dtrain__digest_end(&digest, err);
+	int fd = status == BETON_OK ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+	if (status == BETON_OK && (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || fsync(fd) != 0))
+		status = bt_fail_errno(err, errno, "%s: cannot write", path);
+	if (fd >= 0 && close(fd) != 0 && status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s: cannot close", path);
+	if (status == BETON_OK)
+		status = dtrain__state_write(job->temporary, job->state, true,
 					     &(checkpoint_listed){CHECKPOINT_MANIFEST_FILE, &digest}, 1, err);
 	dtrain__digest_free(&digest);
 	free(text);
 	free(path);
-	return result;
+	return status;
 }
 
 static int write_sharded(const save_job *job, beton_error *err)
 {
 	ranks_texts texts = {0};
 	char *text = NULL;
-	int result = write_part(job, &text, err);
-	result = dtrain__ranks_agree(job->ranks, 0, "", result, err);
-	if (result == BETON_OK)
-		result = dtrain__ranks_gather_texts(job->ranks, text, strlen(text), &texts, err);
-	if (result == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
-		result = write_manifest(job, &texts, err);
+	int status = write_part(job, &text, err);
+	status = dtrain__ranks_agree(job->ranks, 0, "", status, err);
+	if (status == BETON_OK)
+		status = dtrain__ranks_gather_texts(job->ranks, text, strlen(text), &texts, err);
+	if (status == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
+		status = write_manifest(job, &texts, err);
 	dtrain__ranks_texts_free(&texts);
 	free(text);
-	return result;
+	return status;
 }
 
 /* ---- all of it ---- */
@@ -306,61 +306,61 @@ static int write_sharded(const save_job *job, beton_error *err)
 static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_content *given, beton_error *err)
 {
 	job->content.struct_size = sizeof(job->content);
-	int result = bt_sized_take(&job->content, given, "checkpoint: content", err);
-	if (result == BETON_OK && (keep < 0 || job->content.step < 0))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative",
+	int status = bt_sized_take(&job->content, given, "checkpoint: content", err);
+	if (status == BETON_OK && (keep < 0 || job->content.step < 0))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: keep %d or step %" PRId64 " is negative",
 				 keep, job->content.step);
-	if (result == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
-		result = dtrain__state_parse(job->content.state, &job->state, err);
-	return result;
+	if (status == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
+		status = dtrain__state_parse(job->content.state, &job->state, err);
+	return status;
 }
 
 /* Rank 0 makes the folder, of which the others hear the name. */
 static int begin(save_job *job, beton_error *err)
 {
 	char name[128] = "", *names = NULL;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (dtrain__ranks_self(job->ranks) == 0) {
-		result = dtrain__folder_prepare(job->dir, err);
-		if (result == BETON_OK)
-			result = dtrain__folder_begin(job->dir, job->content.step, &job->temporary, err);
-		if (result == BETON_OK)
+		status = dtrain__folder_prepare(job->dir, err);
+		if (status == BETON_OK)
+			status = dtrain__folder_begin(job->dir, job->content.step, &job->temporary, err);
+		if (status == BETON_OK)
 			strncpy(name, strrchr(job->temporary, '/') + 1, sizeof(name) - 1);
 	}
-	result = dtrain__ranks_agree(job->ranks, 0, "", result, err);
-	if (result == BETON_OK)
-		result = dtrain__ranks_gather(job->ranks, name, sizeof(name), (void **)&names, err);
-	if (result == BETON_OK && !job->temporary) {
+	status = dtrain__ranks_agree(job->ranks, 0, "", status, err);
+	if (status == BETON_OK)
+		status = dtrain__ranks_gather(job->ranks, name, sizeof(name), (void **)&names, err);
+	if (status == BETON_OK && !job->temporary) {
 		job->temporary = bt_format("%s/%s", job->dir, names);
 		if (!job->temporary)
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->dir);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->dir);
 	}
 	free(names);
-	return dtrain__ranks_agree(job->ranks, 0, "", result, err);
+	return dtrain__ranks_agree(job->ranks, 0, "", status, err);
 }
 
 static int publish(save_job *job, int keep, beton_error *err)
 {
-	int result = dtrain__folder_publish(job->dir, job->content.step, job->temporary, err);
-	job->published = result == BETON_OK;
-	return result == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, err) : result;
+	int status = dtrain__folder_publish(job->dir, job->content.step, job->temporary, err);
+	job->published = status == BETON_OK;
+	return status == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, err) : status;
 }
 
 static int save(save_job *job, int keep, beton_error *err)
 {
 	bool first = dtrain__ranks_self(job->ranks) == 0;
-	int result = dtrain__plan_make(&job->content, job->ranks, &job->plan, err);
-	if (result == BETON_OK)
-		result = begin(job, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain__plan_make(&job->content, job->ranks, &job->plan, err);
+	if (status == BETON_OK)
+		status = begin(job, err);
+	if (status != BETON_OK)
+		return status;
 	if (!job->plan.whole)
-		result = write_sharded(job, err);
+		status = write_sharded(job, err);
 	else if (first)
-		result = write_whole(job, err);
-	if (result == BETON_OK && first)
-		result = publish(job, keep, err);
-	return dtrain__ranks_agree(job->ranks, 0, "", result, err);
+		status = write_whole(job, err);
+	if (status == BETON_OK && first)
+		status = publish(job, keep, err);
+	return dtrain__ranks_agree(job->ranks, 0, "", status, err);
 }
 
 int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_content *content,
@@ -370,14 +370,14 @@ int dtrain_checkpoint_save(const char *dir, int keep, const dtrain_checkpoint_co
 	beton_error own = {0};
 	if (!err)
 		err = &own;
-	int result = check_arguments(&job, keep, content, err);
-	result = dtrain__ranks_agree(ranks, (uint64_t)job.content.step, "checkpoint: the step", result, err);
-	if (result == BETON_OK)
-		result = save(&job, keep, err);
-	if (result != BETON_OK && job.temporary && !job.published && dtrain__ranks_self(ranks) == 0)
+	int status = check_arguments(&job, keep, content, err);
+	status = dtrain__ranks_agree(ranks, (uint64_t)job.content.step, "checkpoint: the step", status, err);
+	if (status == BETON_OK)
+		status = save(&job, keep, err);
+	if (status != BETON_OK && job.temporary && !job.published && dtrain__ranks_self(ranks) == 0)
 		dtrain__folder_discard(dir, job.temporary, job.content.step);
 	dtrain__plan_free(&job.plan);
 	json_decref(job.state);
 	free(job.temporary);
-	return result;
+	return status;
 }

@@ -77,13 +77,13 @@ static json_t *files_to_json(const checkpoint_listed *files, size_t count)
 
 static int write_text(const char *path, const char *text, beton_error *err)
 {
-	int result = BETON_OK;
+	int status = BETON_OK;
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0 || bt_write_full(fd, text, strlen(text)) != 0 || bt_write_full(fd, "\n", 1) != 0 || fsync(fd) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot write", path);
-	if (fd >= 0 && close(fd) != 0 && result == BETON_OK)
-		result = bt_fail_errno(err, errno, "%s: cannot close", path);
-	return result;
+		status = bt_fail_errno(err, errno, "%s: cannot write", path);
+	if (fd >= 0 && close(fd) != 0 && status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s: cannot close", path);
+	return status;
 }
 
 int dtrain__state_write(const char *folder, json_t *state, bool sharded, const checkpoint_listed *files, size_t count,
@@ -95,18 +95,18 @@ int dtrain__state_write(const char *folder, json_t *state, bool sharded, const c
 			json_object_set_new(state, "files", files_to_json(files, count)) == 0 &&
 			json_object_set_new(state, "xxh3", dtrain__hash_to_json(hash_of_state(state))) == 0;
 	char *text = complete ? json_dumps(state, JSON_INDENT(2)) : NULL;
-	int result;
+	int status;
 	if (!text)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its state", folder);
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its state", folder);
 	else if (strlen(text) + 1 >= STATE_BYTES_MAX)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: %zu bytes, most of them the caller's; %d are possible", path, strlen(text) + 1,
 				 STATE_BYTES_MAX - 1);
 	else
-		result = write_text(path, text, err);
+		status = write_text(path, text, err);
 	free(text);
 	free(path);
-	return result;
+	return status;
 }
 
 static int read_file(const char *path, json_t **out, beton_error *err)
@@ -116,17 +116,17 @@ static int read_file(const char *path, json_t **out, beton_error *err)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
 	char *text = malloc(STATE_BYTES_MAX);
 	ssize_t size = text ? bt_pread_full(fd, text, STATE_BYTES_MAX, 0) : 0;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	json_error_t problem;
 	if (!text)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	else if (size < 0)
-		result = bt_fail_errno(err, errno, "%s: cannot read", path);
+		status = bt_fail_errno(err, errno, "%s: cannot read", path);
 	else if (size == STATE_BYTES_MAX || !(*out = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES, &problem)))
-		result = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
+		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
 	close(fd);
 	free(text);
-	return result;
+	return status;
 }
 
 int dtrain__state_read(const char *folder, json_t **out, bool *sharded, uint64_t *hash, beton_error *err)
@@ -136,25 +136,25 @@ int dtrain__state_read(const char *folder, json_t **out, bool *sharded, uint64_t
 	uint64_t stored;
 	if (!path)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
-	int result = read_file(path, &state, err);
+	int status = read_file(path, &state, err);
 	const json_t *version = json_object_get(state, "version");
-	*hash = result == BETON_OK ? hash_of_state(state) : 0;
-	if (result == BETON_OK && (!dtrain__hash_from_json(json_object_get(state, "xxh3"), &stored) || stored != *hash))
-		result = bt_fail(err, BETON_FORMAT, "%s: is damaged (its checksum is wrong)", path);
-	else if (result == BETON_OK && !json_is_integer(version))
-		result = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
-	else if (result == BETON_OK && json_integer_value(version) != VERSION_WHOLE &&
+	*hash = status == BETON_OK ? hash_of_state(state) : 0;
+	if (status == BETON_OK && (!dtrain__hash_from_json(json_object_get(state, "xxh3"), &stored) || stored != *hash))
+		status = bt_fail(err, BETON_FORMAT, "%s: is damaged (its checksum is wrong)", path);
+	else if (status == BETON_OK && !json_is_integer(version))
+		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
+	else if (status == BETON_OK && json_integer_value(version) != VERSION_WHOLE &&
 		 json_integer_value(version) != VERSION_SHARDED)
-		result = bt_fail(err, BETON_UNSUPPORTED_VERSION,
+		status = bt_fail(err, BETON_UNSUPPORTED_VERSION,
 				 "%s: version %" JSON_INTEGER_FORMAT ", this program reads %d and %d", path,
 				 json_integer_value(version), VERSION_WHOLE, VERSION_SHARDED);
 	*sharded = json_integer_value(version) == VERSION_SHARDED;
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		*out = state;
 	else
 		json_decref(state);
 	free(path);
-	return result;
+	return status;
 }
 
 int dtrain__state_digest(const char *folder, const json_t *state, const char *name, checkpoint_digest *out,
