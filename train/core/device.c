@@ -90,9 +90,9 @@ int dtrain_device_open(const char *name, const dtrain_device_options *options, d
 {
 	*out = NULL;
 	dtrain_device_options given = {.struct_size = sizeof(given)};
-	int result = options ? bt_sized_take(&given, options, "device options", err) : BETON_OK;
-	if (result != BETON_OK)
-		return result;
+	int status = options ? bt_sized_take(&given, options, "device options", err) : BETON_OK;
+	if (status != BETON_OK)
+		return status;
 	if (given.threads < 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "device '%s': threads %d is negative", name, given.threads);
 	if (given.index < 0)

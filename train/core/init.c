@@ -84,17 +84,17 @@ static void fill(const dtrain__init_piece *piece, dtrain_dtype dtype, uint64_t s
 	}
 }
 
-struct team {
+typedef struct fill_team {
 	const dtrain__init_piece *pieces;
 	int64_t count;
 	_Atomic int64_t next;
 	dtrain_dtype dtype;
 	uint64_t seed;
-};
+} fill_team;
 
 static void *fill_pieces(void *argument)
 {
-	struct team *team = argument;
+	fill_team *team = argument;
 	int64_t index;
 	while ((index = atomic_fetch_add(&team->next, 1)) < team->count)
 		fill(&team->pieces[index], team->dtype, team->seed);
@@ -103,7 +103,7 @@ static void *fill_pieces(void *argument)
 
 void dtrain__init_fill(const dtrain__init_piece *pieces, int64_t count, dtrain_dtype dtype, uint64_t seed, int threads)
 {
-	struct team team = {.pieces = pieces, .count = count, .dtype = dtype, .seed = seed};
+	fill_team team = {.pieces = pieces, .count = count, .dtype = dtype, .seed = seed};
 	pthread_t others[DTRAIN__INIT_THREADS - 1];
 	int started = 0;
 	sigset_t before;

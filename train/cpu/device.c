@@ -263,20 +263,20 @@ static int cpu_op_run(dtrain_op *op, dtrain_stream *stream, void *const *operand
 {
 	const dtrain_device *device = op->device;
 	int before = enter_team(device);
-	dnnl_status_t status = dnnl_success;
-	for (int i = 0; i < op->num_steps && status == dnnl_success; i++)
-		status = run_step(&op->steps[i], device->stream, operands, workspace);
-	if (status == dnnl_success && op->num_steps)
-		status = dnnl_stream_wait(device->stream);
-	int result = BETON_OK;
-	if (status != dnnl_success)
-		result = bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)status);
+	dnnl_status_t answer = dnnl_success;
+	for (int i = 0; i < op->num_steps && answer == dnnl_success; i++)
+		answer = run_step(&op->steps[i], device->stream, operands, workspace);
+	if (answer == dnnl_success && op->num_steps)
+		answer = dnnl_stream_wait(device->stream);
+	int status = BETON_OK;
+	if (answer != dnnl_success)
+		status = bt_fail(err, BETON_DEVICE, "oneDNN failed with status %d", (int)answer);
 	else if (op->ref)
-		result = run_on_ref(op, stream, operands, workspace, err);
+		status = run_on_ref(op, stream, operands, workspace, err);
 	else if (op->finish)
-		result = op->finish(op, operands, workspace, err);
+		status = op->finish(op, operands, workspace, err);
 	leave_team(device, before);
-	return result;
+	return status;
 }
 
 const dtrain_device_api dtrain__cpu_api = {

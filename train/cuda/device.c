@@ -24,15 +24,15 @@
 static int check_driver(beton_error *err)
 {
 	int version = 0;
-	cudaError_t status = cudaDriverGetVersion(&version);
-	if (status == cudaSuccess && version == 0)
+	cudaError_t answer = cudaDriverGetVersion(&version);
+	if (answer == cudaSuccess && version == 0)
 		return bt_fail(
 			err, BETON_DEVICE,
 			"device 'cuda': no NVIDIA driver: libcuda.so.1 is not found; install the driver, or start "
 			"the container with the GPUs (docker: --gpus all)");
-	int result = cuda_check(status, err, "device 'cuda': the driver");
-	if (result != BETON_OK)
-		return result;
+	int status = cuda_check(answer, err, "device 'cuda': the driver");
+	if (status != BETON_OK)
+		return status;
 	/* A driver of one major version runs programs of all its minor ones. */
 	if (version / 1000 < CUDART_VERSION / 1000)
 		return bt_fail(
@@ -47,18 +47,18 @@ static int check_driver(beton_error *err)
 static int check_index(int index, beton_error *err)
 {
 	int count = 0;
-	cudaError_t status = cudaGetDeviceCount(&count);
+	cudaError_t answer = cudaGetDeviceCount(&count);
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+	if (answer == cudaErrorNoDevice || (answer == cudaSuccess && count == 0)) {
 		(void)cudaGetLastError();
 		return bt_fail(err, BETON_DEVICE, "device 'cuda': there is no GPU: see nvidia-smi -L%s%s",
 			       visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
 	}
-	int result = cuda_check(status, err, "device 'cuda'");
-	if (result == BETON_OK && index >= count)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cuda': index %d of %d (they count from 0)%s%s",
+	int status = cuda_check(answer, err, "device 'cuda'");
+	if (status == BETON_OK && index >= count)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "device 'cuda': index %d of %d (they count from 0)%s%s",
 				 index, count, visible ? "; CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "");
-	return result;
+	return status;
 }
 
 static int check_properties(dtrain_device *device, beton_error *err)
@@ -271,12 +271,12 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
-	int result = cuda_enter(device, err);
-	if (result != BETON_OK)
-		return result;
+	int status = cuda_enter(device, err);
+	if (status != BETON_OK)
+		return status;
 	void *memory = NULL;
-	cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
-	if (status == cudaErrorMemoryAllocation) {
+	cudaError_t answer = cudaMalloc(&memory, bytes ? bytes : 1);
+	if (answer == cudaErrorMemoryAllocation) {
 		size_t available = 0, total = 0;
 		(void)cudaGetLastError();
 		(void)cudaMemGetInfo(&available, &total);
@@ -286,19 +286,19 @@ static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_err
 			"needs less",
 			device->index, (double)bytes * 0x1p-20, (double)total * 0x1p-20, (double)available * 0x1p-20);
 	}
-	result = cuda_check(status, err, "device 'cuda' %d: cannot allocate %zu bytes", device->index, bytes);
-	if (result != BETON_OK)
-		return result;
+	status = cuda_check(answer, err, "device 'cuda' %d: cannot allocate %zu bytes", device->index, bytes);
+	if (status != BETON_OK)
+		return status;
 	/* The streams of the device do not wait for the default stream: the memory is ready when this returns. */
-	status = cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cudaStreamPerThread);
-	if (status == cudaSuccess)
-		status = cudaStreamSynchronize(cudaStreamPerThread);
-	result = cuda_check(status, err, "device 'cuda' %d: cannot clear %zu bytes", device->index, bytes);
-	if (result == BETON_OK)
+	answer = cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cudaStreamPerThread);
+	if (answer == cudaSuccess)
+		answer = cudaStreamSynchronize(cudaStreamPerThread);
+	status = cuda_check(answer, err, "device 'cuda' %d: cannot clear %zu bytes", device->index, bytes);
+	if (status == BETON_OK)
 		*out = memory;
 	else
 		cudaFree(memory);
-	return result;
+	return status;
 }
 
 static void cuda_free(dtrain_device *device, void *memory)

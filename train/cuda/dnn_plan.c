@@ -132,46 +132,46 @@ void dnn_configs_free(dnn_configs *configs)
 static int heuristic_create(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode,
 			    dnn_descriptor *out, beton_error *err)
 {
-	int result = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, out, err);
-	if (result != BETON_OK)
-		return result;
-	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+	int status = create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, out, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
 							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->graph);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-	if (status == CUDNN_STATUS_SUCCESS && !target->handle)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+	if (answer == CUDNN_STATUS_SUCCESS && !target->handle)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
 						  1, &target->properties);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(*out);
-	if (status == CUDNN_STATUS_SUCCESS)
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(*out);
+	if (answer == CUDNN_STATUS_SUCCESS)
 		return BETON_OK;
 	destroy(out);
-	return dnn_fail(err, status, "heuristics");
+	return dnn_fail(err, answer, "heuristics");
 }
 
 /* Creates the descriptors that cuDNN then fills; those that it does not fill are destroyed again. */
 static int read_configs(dnn_descriptor heuristic, dnn_configs *out, beton_error *err)
 {
 	int64_t count = 0;
-	cudnnStatus_t status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+	cudnnStatus_t answer = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
 							CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL);
-	if (status != CUDNN_STATUS_SUCCESS)
-		return dnn_fail(err, status, "number of configurations");
+	if (answer != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, answer, "number of configurations");
 	if (count > DNN_MAX_CONFIGS)
 		count = DNN_MAX_CONFIGS;
 	for (int i = 0; i < count; i++) {
-		int result = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->list[i], err);
-		if (result != BETON_OK)
-			return result;
+		int status = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &out->list[i], err);
+		if (status != BETON_OK)
+			return status;
 		out->count++;
 	}
 	int64_t filled = 0;
 	if (count > 0)
-		status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+		answer = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
 						  CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled, out->list);
-	if (status != CUDNN_STATUS_SUCCESS)
-		return dnn_fail(err, status, "configurations");
+	if (answer != CUDNN_STATUS_SUCCESS)
+		return dnn_fail(err, answer, "configurations");
 	while (out->count > filled)
 		destroy(&out->list[--out->count]);
 	return BETON_OK;
@@ -234,24 +234,24 @@ static int read_knobs(dnn_descriptor config, dnn_choice *out, beton_error *err)
 {
 	dnn_descriptor knobs[DNN_MAX_KNOBS] = {NULL};
 	int64_t count = 0;
-	int result = BETON_OK;
-	for (int i = 0; i < DNN_MAX_KNOBS && result == BETON_OK; i++)
-		result = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i], err);
-	if (result == BETON_OK) {
-		cudnnStatus_t status =
+	int status = BETON_OK;
+	for (int i = 0; i < DNN_MAX_KNOBS && status == BETON_OK; i++)
+		status = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i], err);
+	if (status == BETON_OK) {
+		cudnnStatus_t answer =
 			cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
 						 CUDNN_TYPE_BACKEND_DESCRIPTOR, DNN_MAX_KNOBS, &count, knobs);
-		if (status != CUDNN_STATUS_SUCCESS)
-			result = dnn_fail(err, status, "knobs");
+		if (answer != CUDNN_STATUS_SUCCESS)
+			status = dnn_fail(err, answer, "knobs");
 		else if (count > DNN_MAX_KNOBS)
-			result = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: an engine with %lld knobs", (long long)count);
+			status = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: an engine with %lld knobs", (long long)count);
 	}
-	for (int i = 0; i < count && result == BETON_OK; i++)
-		result = read_knob(knobs[i], out->knobs[i], err);
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		status = read_knob(knobs[i], out->knobs[i], err);
 	for (int i = 0; i < DNN_MAX_KNOBS; i++)
 		destroy(&knobs[i]);
 	out->num_knobs = (int)count;
-	return result;
+	return status;
 }
 
 int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err)
@@ -259,68 +259,68 @@ int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err)
 	*out = (dnn_choice){0};
 	dnn_descriptor engine;
 	int64_t count = 0;
-	int result = engine_of(config, &engine, err);
-	if (result != BETON_OK)
-		return result;
-	cudnnStatus_t status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+	int status = engine_of(config, &engine, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t answer = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
 							&count, &out->engine);
-	if (status != CUDNN_STATUS_SUCCESS)
-		result = dnn_fail(err, status, "number of an engine");
+	if (answer != CUDNN_STATUS_SUCCESS)
+		status = dnn_fail(err, answer, "number of an engine");
 	destroy(&engine);
-	return result == BETON_OK ? read_knobs(config, out, err) : result;
+	return status == BETON_OK ? read_knobs(config, out, err) : status;
 }
 
 static int make_engine(const dnn_graph *graph, const dnn_target *target, int64_t index, dnn_descriptor *out,
 		       beton_error *err)
 {
-	int result = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, out, err);
-	if (result != BETON_OK)
-		return result;
-	cudnnStatus_t status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+	int status = create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, out, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
 							CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->graph);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
-	if (status == CUDNN_STATUS_SUCCESS && !target->handle)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+	if (answer == CUDNN_STATUS_SUCCESS && !target->handle)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 						  &target->properties);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(*out);
-	return status == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, status, "engine %lld", (long long)index);
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(*out);
+	return answer == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, answer, "engine %lld", (long long)index);
 }
 
 static int make_knob(const int64_t choice[2], dnn_descriptor *out, beton_error *err)
 {
-	int result = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, out, err);
-	if (result != BETON_OK)
-		return result;
+	int status = create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, out, err);
+	if (status != BETON_OK)
+		return status;
 	const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)choice[0];
-	cudnnStatus_t status =
+	cudnnStatus_t answer =
 		cudnnBackendSetAttribute(*out, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
 						  &choice[1]);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(*out);
-	return status == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, status, "knob %lld", (long long)choice[0]);
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(*out);
+	return answer == CUDNN_STATUS_SUCCESS ? BETON_OK : dnn_fail(err, answer, "knob %lld", (long long)choice[0]);
 }
 
 static int make_config(dnn_descriptor engine, const dnn_descriptor *knobs, int num_knobs, dnn_descriptor *out,
 		       beton_error *err)
 {
-	int result = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, out, err);
-	if (result != BETON_OK)
-		return result;
-	cudnnStatus_t status =
+	int status = create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, out, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t answer =
 		cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
-	if (status == CUDNN_STATUS_SUCCESS && num_knobs > 0)
-		status = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+	if (answer == CUDNN_STATUS_SUCCESS && num_knobs > 0)
+		answer = cudnnBackendSetAttribute(*out, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
 						  CUDNN_TYPE_BACKEND_DESCRIPTOR, num_knobs, knobs);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(*out);
-	if (status == CUDNN_STATUS_SUCCESS)
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(*out);
+	if (answer == CUDNN_STATUS_SUCCESS)
 		return BETON_OK;
 	destroy(out);
-	return dnn_fail(err, status, "configuration");
+	return dnn_fail(err, answer, "configuration");
 }
 
 int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice,
@@ -361,31 +361,31 @@ void dnn_plan_destroy(dnn_plan *plan)
 /* json: what was kept of the plan; NULL: it is made from its configuration. */
 static int finish_plan(dnn_plan *plan, const dnn_target *target, const char *json, size_t length, beton_error *err)
 {
-	int result = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan, err);
-	if (result != BETON_OK)
-		return result;
+	int status = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan, err);
+	if (status != BETON_OK)
+		return status;
 	int64_t count = 0, bytes = 0;
-	cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+	cudnnStatus_t answer = CUDNN_STATUS_SUCCESS;
 	if (target->handle)
-		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+		answer = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
 						  &target->handle);
 	else if (json)
-		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+		answer = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
 						  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target->properties);
-	if (status == CUDNN_STATUS_SUCCESS && json)
-		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+	if (answer == CUDNN_STATUS_SUCCESS && json)
+		answer = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
 						  CUDNN_TYPE_CHAR, (int64_t)length, json);
-	else if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+	else if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
 						  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &plan->config);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(plan->plan);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(plan->plan);
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
 						  CUDNN_TYPE_INT64, 1, &count, &bytes);
-	if (status != CUDNN_STATUS_SUCCESS) {
+	if (answer != CUDNN_STATUS_SUCCESS) {
 		destroy(&plan->plan);
-		return dnn_fail(err, status, "plan");
+		return dnn_fail(err, answer, "plan");
 	}
 	if (bytes < 0 || (uint64_t)bytes > target->workspace_limit) {
 		destroy(&plan->plan);
@@ -554,23 +554,23 @@ static int make_pack(const dnn_plan *plan, dnn_pack *pack, beton_error *err)
 		numbers[count] = DNN_FIRST_SCALAR + i;
 		addresses[count] = &graph->scalars[i];
 	}
-	int result = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack->descriptor, err);
-	if (result != BETON_OK)
-		return result;
-	cudnnStatus_t status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+	int status = create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack->descriptor, err);
+	if (status != BETON_OK)
+		return status;
+	cudnnStatus_t answer = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
 							CUDNN_TYPE_INT64, count, numbers);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
 						  CUDNN_TYPE_VOID_PTR, count, addresses);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendSetAttribute(pack->descriptor, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
 						  CUDNN_TYPE_VOID_PTR, 1, &pack->workspace);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendFinalize(pack->descriptor);
-	if (status == CUDNN_STATUS_SUCCESS)
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendFinalize(pack->descriptor);
+	if (answer == CUDNN_STATUS_SUCCESS)
 		return BETON_OK;
 	destroy(&pack->descriptor);
-	return dnn_fail(err, status, "addresses of a run");
+	return dnn_fail(err, answer, "addresses of a run");
 }
 
 int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
@@ -585,13 +585,13 @@ int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cud
 	pack->workspace = workspace;
 	if (!same) {
 		destroy(&pack->descriptor);
-		int result = make_pack(plan, pack, err);
-		if (result != BETON_OK)
-			return result;
+		int status = make_pack(plan, pack, err);
+		if (status != BETON_OK)
+			return status;
 	}
-	cudnnStatus_t status = cudnnSetStream(handle, stream);
-	if (status == CUDNN_STATUS_SUCCESS)
-		status = cudnnBackendExecute(handle, plan->plan, pack->descriptor);
-	return status == CUDNN_STATUS_SUCCESS ? BETON_OK
-					      : dnn_fail(err, status, "run of %.90s", plan->graph->signature);
+	cudnnStatus_t answer = cudnnSetStream(handle, stream);
+	if (answer == CUDNN_STATUS_SUCCESS)
+		answer = cudnnBackendExecute(handle, plan->plan, pack->descriptor);
+	return answer == CUDNN_STATUS_SUCCESS ? BETON_OK
+					      : dnn_fail(err, answer, "run of %.90s", plan->graph->signature);
 }
