@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker's memory for blobs on their way: a ring, whose parts are given back in the order in which they were taken.
+ * A worker's memory for the blobs that it reads: a ring, whose parts are given back in the order in which they were
+ * taken.
  */
 #ifndef BT_LOADER_ARENA_H
 #define BT_LOADER_ARENA_H
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parts begin and end at multiples of the size that the caller uses; they are in one piece. */
+/* Each part is contiguous. Callers take multiples of one size. */
 typedef struct bt_arena {
 	uint8_t *memory;
 	size_t size;
@@ -19,10 +20,10 @@ typedef struct bt_arena {
 	uint32_t parts;
 } bt_arena;
 
-/* Fails (false) if it does not fit now; it does if the ring is empty and bytes <= size. */
+/* False: there is no room now. An empty ring always has room for bytes <= size. */
 bool bt_arena_take(bt_arena *arena, size_t bytes, uint8_t **out);
 
-/* Gives the oldest part back, of that many bytes. */
+/* Gives back the oldest part, which has this many bytes. */
 void bt_arena_give(bt_arena *arena, size_t bytes);
 
 #endif

@@ -62,7 +62,7 @@ static int check_one(const beton_batch_operation *o, uint32_t index, beton_error
 	return BETON_OK;
 }
 
-/* A box is of all views. */
+/* All views must have one size, because they share CUTMIX's box. */
 static int check_sizes(const beton_loader_options *options, beton_error *err)
 {
 	const beton_image_options *one = bt_view_options(options, 0);
@@ -95,7 +95,7 @@ int bt_batch_operations_check(const beton_loader_options *options, beton_error *
 			return result;
 		sum += mixes(o) ? o->probability : 0;
 	}
-	/* A third of 1, three times, need not be 1. */
+	/* Three times 1/3 need not add up to 1. */
 	if (sum > 1 + 1e-9)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,
@@ -113,7 +113,7 @@ static bt_random stream(const beton_loader_options *options, const bt_slot *slot
 			   .operation = operation};
 }
 
-/* Which operation mixes the batch; num_batch_operations: none. */
+/* The operation that mixes the batch; num_batch_operations: none. */
 static uint32_t choose(const beton_loader_options *options, const bt_slot *slot)
 {
 	bt_random random = stream(options, slot, BT_OPERATION_MIX);
@@ -170,7 +170,7 @@ static bt_mix_images describe(const beton_loader_options *options, const bt_slot
 			       .partner = partner};
 }
 
-/* Each partner's values, of which all have 8 bytes. */
+/* Copies each partner's values, which have 8 bytes each. */
 static void mix_values(const bt_slot *slot, const int64_t *partner)
 {
 	const bt_outputs *outputs = &slot->pool->outputs;
@@ -215,7 +215,7 @@ static void mix(const beton_loader_options *options, const bt_slot *slot, uint32
 	mix_values(slot, partner);
 }
 
-/* What the outputs say of a batch that is not mixed. */
+/* Fills the outputs about mixing for a batch that is not mixed. */
 static void describe_unmixed(const bt_slot *slot)
 {
 	const bt_outputs *outputs = &slot->pool->outputs;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done to a batch as a whole. */
+ * Operations on a whole batch: mixup, cutmix and the user's own.
+ */
 #ifndef BT_LOADER_BATCH_OPERATIONS_H
 #define BT_LOADER_BATCH_OPERATIONS_H
 
@@ -9,11 +10,11 @@
 /* Errors: INVALID_ARGUMENT, naming the option. */
 int bt_batch_operations_check(const beton_loader_options *options, beton_error *err);
 
-/* Whether there is a MIXUP or CUTMIX; a CUTMIX. */
+/* Whether the options have a MIXUP or CUTMIX; whether they have a CUTMIX. */
 bool bt_batch_operations_mix(const beton_loader_options *options);
 bool bt_batch_operations_cut(const beton_loader_options *options);
 
-/* Applies them to a slot that is COMPLETING, without the lock. Errors: USER_ERROR. */
+/* Applies the operations to a slot that is COMPLETING, without the lock. Errors: USER_ERROR. */
 int bt_batch_operations_apply(const beton_loader_options *options, bt_slot *slot, beton_error *err);
 
 #endif

@@ -40,7 +40,7 @@ void *bt_buffer_reserve(bt_buffer *buffer, size_t size)
 	bt_buffer_free(buffer);
 	if (size > SIZE_MAX / 2)
 		return NULL;
-	/* A quarter more than asked: sizes vary around a mean, and the growth ends sooner. */
+	/* A quarter more than asked: sizes vary around a mean, so the buffer reaches its final size sooner. */
 	if (!allocate(buffer, size + size / 4 + 64) && !(buffer->budget && allocate(buffer, size + 64)))
 		return NULL;
 	return buffer->data;

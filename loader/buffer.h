@@ -11,7 +11,7 @@ typedef struct bt_budget {
 	size_t used;
 } bt_budget;
 
-/* Books bytes; false, and nothing is booked, if that would be too many. NULL allows everything. */
+/* Books bytes. False: they would exceed the limit, and nothing is booked. A NULL budget allows everything. */
 bool bt_budget_take(bt_budget *budget, size_t bytes);
 void bt_budget_give(bt_budget *budget, size_t bytes);
 
@@ -20,11 +20,10 @@ void bt_budget_give(bt_budget *budget, size_t bytes);
 typedef struct bt_buffer {
 	void *data;
 	size_t capacity;   /* bytes */
-	bt_budget *budget; /* that it takes part in; NULL: none */
+	bt_budget *budget; /* that the buffer's bytes are booked in; NULL: none */
 } bt_buffer;
 
-/* At least size bytes, their content undefined. NULL when there is no memory, or not in the budget; the buffer is then
- * empty. */
+/* At least size bytes with undefined content. NULL: memory or the budget is exhausted, and the buffer is empty. */
 void *bt_buffer_reserve(bt_buffer *buffer, size_t size);
 void bt_buffer_free(bt_buffer *buffer);
 

@@ -33,7 +33,7 @@ static void free_loader(beton_loader *loader)
 		if (loader->engines[i].engine)
 			loader->engines[i].api->close(&loader->engines[i].engine);
 	free(loader->engines);
-	/* The slots that the threads had: the others are gone. */
+	/* The other threads are gone, so these slots belong to nobody. */
 	if (loader->pool)
 		bt_pool_empty(loader->pool);
 	bt_orders_close(&loader->orders);
@@ -129,8 +129,8 @@ int beton_loader_close_within(beton_loader **out, int64_t timeout_ms, beton_erro
 		return BETON_OK;
 	beton_loader *loader = *out;
 	*out = NULL;
-	/* In the child of a fork the workers do not exist, but what they were changing does, half changed; and a lock
-	 * that one of them held is held for ever. */
+	/* The child of a fork has no workers, but it has their half-changed data, and a lock that a worker held stays
+	 * locked. */
 	if (loader->owner != getpid())
 		return BETON_OK;
 	bt_pool *pool = loader->pool;
@@ -138,7 +138,7 @@ int beton_loader_close_within(beton_loader **out, int64_t timeout_ms, beton_erro
 		bt_iterators_leave(loader);
 	if (loader->num_workers > 0)
 		return leave_to_threads(loader, timeout_ms, err);
-	/* It was not opened as far as that. */
+	/* The open failed before the threads were started. */
 	free_loader(loader);
 	if (pool)
 		bt_pool_release(pool);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conditions whose waits end by the clock that never jumps, that of bt_now_ns. */
+ * Conditions whose deadlines are times of bt_now_ns, the clock that never jumps.
+ */
 #ifndef BT_LOADER_CONDITION_H
 #define BT_LOADER_CONDITION_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Of a wait without an end. */
+/* The deadline of a wait without an end. */
 #define BT_NEVER UINT64_MAX
 
 static inline bool bt_condition_open(pthread_cond_t *condition)
@@ -23,7 +24,7 @@ static inline bool bt_condition_open(pthread_cond_t *condition)
 	return made;
 }
 
-/* When a wait that begins at begin_ns ends; below 0: never. */
+/* The deadline of a wait of timeout_ms that begins at begin_ns; a timeout below 0 never ends. */
 static inline uint64_t bt_deadline(uint64_t begin_ns, int64_t timeout_ms)
 {
 	bool ends = timeout_ms >= 0 && (uint64_t)timeout_ms < (BT_NEVER - begin_ns) / 1000000;

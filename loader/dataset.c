@@ -54,7 +54,7 @@ static int open_file(bt_dataset *dataset, const char *path, uint64_t cache_bytes
 		beton_reader_close(&dataset->readers[i]);
 		return result;
 	}
-	/* A file has fewer than 2^59 samples: so many records or allocations must fit in it. */
+	/* No overflow: a file has fewer than 2^59 samples, because each has a record or an allocation in it. */
 	dataset->first[i + 1] = dataset->first[i] + beton_reader_info(dataset->readers[i])->num_samples;
 	dataset->count++;
 	if (dataset->first[i + 1] > INT64_MAX)
@@ -118,7 +118,7 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 
 /* ---- what orders need ---- */
 
-/* Samples of a page on average: of the pages' bytes, or of the records' where nothing else is stored. */
+/* Mean number of samples in a page of data, or of records if nothing else is stored. */
 static uint64_t samples_per_page(const bt_dataset *dataset)
 {
 	double bytes = 0, page = 0;
@@ -145,7 +145,7 @@ static int storage_order(const bt_dataset *dataset, uint64_t **out, beton_error 
 		if (missing)
 			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the places of %llu samples",
 					 beton_reader_path(dataset->readers[i]), (unsigned long long)n);
-		/* Of the files in front of the first one that is not in order, too. */
+		/* At the first file that is out of order, also fill in the files before it. */
 		uint64_t from = part && !*out ? 0 : dataset->first[i];
 		for (uint64_t k = from; all && !result && k < dataset->first[i + 1]; k++)
 			all[k] = part && k >= dataset->first[i] ? dataset->first[i] + part[k - dataset->first[i]] : k;
@@ -211,8 +211,6 @@ int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *opt
 	free(storage);
 	return result;
 }
-
-/* ---- what it is ---- */
 
 int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err)
 {

@@ -89,7 +89,7 @@ bt_rect bt_decoder_cut(bt_decoder *decoder, const uint8_t *bytes, size_t size, c
 	bt_decoder_read_header(decoder, cut.bytes, cut.size);
 	if (jpeg->image_width == cut.area.width && jpeg->image_height == cut.area.height)
 		return cut.area;
-	/* The library found another header in the original than the cut has: there is something odd about it. */
+	/* The library found another header in the original than bt_segments_cut did. */
 	jpeg_abort_decompress(jpeg);
 	bt_decoder_read_header(decoder, bytes, size);
 	return whole;
@@ -116,7 +116,7 @@ void bt_picture_set_rgb(bt_picture *out, const uint8_t *data, size_t stride, uin
 				    .box_height = height};
 }
 
-/* A progressive JPEG is decoded when all of its coefficients are there. */
+/* Books the memory of all coefficients, which a progressive JPEG needs. */
 static void book_coefficients(bt_decoder *decoder)
 {
 	j_decompress_ptr jpeg = &decoder->jpeg;
@@ -133,8 +133,8 @@ static void decode_jpeg(bt_decoder *decoder, const beton_value *value, const uin
 {
 	struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
 	size_t size = value->blob.size;
-	/* A decompressor keeps the tables that it read. A new one for each picture, which costs it less than a
-	 * microsecond, cannot decode one with another's. */
+	/* A decompressor keeps the tables that it has read. A new one for each picture costs less than a microsecond,
+	 * and cannot decode a picture with another's tables. */
 	jpeg_create_decompress(jpeg);
 	jpeg->progress = &decoder->progress;
 	bt_decoder_read_header(decoder, bytes, size);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A crop as the planes that the JPEG holds, without conversion: raw data, in the terms of the JPEG library. */
+ * Decodes a crop to the planes that the JPEG holds ("raw data" in the JPEG library).
+ */
 #include "decode_state.h"
 
 enum {
 	PLANES_MAX = 3,
-	ALIGNMENT = 64,                       /* of a plane's rows, bytes */
+	ALIGNMENT = 64,                       /* of rows of a plane, bytes */
 	ROWS_MAX = MAX_SAMP_FACTOR * DCTSIZE, /* of a plane in one row of MCUs */
 };
 
@@ -15,8 +16,9 @@ typedef struct range {
 	uint32_t end;
 } range;
 
-/* What a crop touches of an axis that has one sample for `step` of the picture's `size` pixels, and one sample more on
- * both sides, for interpolation. This much is handed out, whatever else was decoded: pixels must not depend on how. */
+/* The samples that a crop touches on an axis with one sample for every `step` of the picture's `size` pixels, and one
+ * more on each side for interpolation. The caller gets exactly these, so that pixels do not depend on how much was
+ * decoded. */
 static range range_of(uint32_t crop_begin, uint32_t crop_size, uint32_t step, uint32_t size)
 {
 	range samples = {crop_begin / step, bt_divide_up(crop_begin + crop_size, step)};
@@ -25,7 +27,7 @@ static range range_of(uint32_t crop_begin, uint32_t crop_size, uint32_t step, ui
 	return samples;
 }
 
-/* The picture's pixels for one sample of the component. */
+/* Number of the picture's pixels for each sample of the component. */
 static uint32_t step_x(const struct jpeg_decompress_struct *jpeg, int component)
 {
 	const jpeg_component_info *info = &jpeg->comp_info[component];
@@ -53,8 +55,8 @@ bool bt_planes_possible(const struct jpeg_decompress_struct *jpeg)
 	return true;
 }
 
-/* The crop is decoded at 1/2, 1/4 or 1/8 of its size if it still has a sample for each pixel of the output: a smaller
- * inverse DCT costs less than that of all samples and averaging them. */
+/* Decodes the crop at 1/2, 1/4 or 1/8 of its size if that leaves a sample for each pixel of the output: a smaller
+ * inverse DCT costs less than a full one and averaging. */
 static void set_up(j_decompress_ptr jpeg, const bt_request *request)
 {
 	const bt_rect *crop = &request->crop;
@@ -70,8 +72,8 @@ static void set_up(j_decompress_ptr jpeg, const bt_request *request)
 	jpeg_calc_output_dimensions(jpeg);
 }
 
-/* All pixels that some plane wants of the picture: the coarsest step of an axis is a multiple of the others, and its
- * span reaches as far as theirs. */
+/* All pixels of the picture that the planes need. The coarsest step of an axis is a multiple of the others, so its
+ * range covers theirs. */
 static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_rect *crop)
 {
 	uint32_t coarse_x = 1, coarse_y = 1;
@@ -87,7 +89,7 @@ static bt_rect find_needed(const struct jpeg_decompress_struct *jpeg, const bt_r
 	return needed;
 }
 
-/* Reserves memory for rows of MCUs of each plane, and sets its place, stride and size, which is that in memory. */
+/* Reserves memory for rows of MCUs of each plane, and sets the planes' addresses, strides, and sizes in memory. */
 static void place_planes(bt_decoder *decoder, size_t mcu_rows, bt_picture *out)
 {
 	const struct jpeg_decompress_struct *jpeg = &decoder->jpeg;
@@ -120,7 +122,7 @@ static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, uint32_t
 		for (int i = 0; i < jpeg->num_components; i++) {
 			jpeg_component_info *info = &jpeg->comp_info[i];
 			size_t count = (size_t)(info->v_samp_factor * info->DCT_scaled_size);
-			/* Without it the library reads the coefficients and leaves the inverse DCT. */
+			/* Otherwise the library reads the coefficients and skips the inverse DCT. */
 			info->component_needed = mcu_row >= begin;
 			for (size_t y = 0; y < count; y++)
 				rows[i][y] = (JSAMPROW)picture->planes[i].data +
@@ -130,7 +132,8 @@ static void read_rows(j_decompress_ptr jpeg, const bt_picture *picture, uint32_t
 	}
 }
 
-/* Narrows a plane, which begins at pixel (left, top) of a width x height picture, to what the crop needs of it. */
+/* Narrows a plane, which begins at pixel (left, top) of a width x height picture, to the samples that the crop needs.
+ */
 static void narrow(bt_plane *plane, const bt_rect *crop, uint32_t left, uint32_t top, const bt_rect *picture,
 		   uint32_t x_step, uint32_t y_step)
 {

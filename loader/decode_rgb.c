@@ -4,8 +4,8 @@
 #include "common/jpeg.h"
 #include "decode_state.h"
 
-/* Pixels that are decoded around a crop. Upsampling of chroma treats the outermost samples differently, and very narrow
- * pictures altogether: some more on each side keep the pixels those of a whole decode. */
+/* Extra pixels that are decoded around a crop. Chroma upsampling treats the outermost samples, and very narrow
+ * pictures, differently; with the margin the crop's pixels equal those of a whole decode. */
 enum { MARGIN = 8 };
 
 static bt_rect widen(const bt_rect *crop, uint32_t width, uint32_t height)
@@ -16,8 +16,8 @@ static bt_rect widen(const bt_rect *crop, uint32_t width, uint32_t height)
 	return out;
 }
 
-/* Leaves out the columns beside the needed ones, and returns the first that the decoder will deliver. The library moves
- * the left edge to a block's. */
+/* Skips the columns beside the needed ones, and returns the first column that the decoder will deliver. The library
+ * moves the left edge to a block's edge. */
 static uint32_t choose_columns(j_decompress_ptr jpeg, const bt_rect *needed)
 {
 	JDIMENSION first = needed->x, width = needed->width;

@@ -7,18 +7,18 @@
 
 enum {
 	MARKER_SOF0 = 0xc0, /* sequential, Huffman, 8 bits */
-	MARKER_SOF1 = 0xc1, /* the same, or 12 bits, which the decoder has refused */
+	MARKER_SOF1 = 0xc1, /* the same, or 12 bits, which the decoder rejects earlier */
 	MARKER_RST0 = 0xd0,
 	MARKER_SOI = 0xd8,
 	MARKER_EOI = 0xd9,
 	MARKER_SOS = 0xda,
 	MARKER_BYTES = 2,
-	SOF_SIZE_AT = 5, /* of height and width behind the beginning of the marker */
-	/* The decoder is fast as long as so much more than a block's worth of input is there. */
+	SOF_SIZE_AT = 5, /* offset of height and width from the marker's first byte */
+	/* The decoder's fast path needs this much input for each block. */
 	FAST_BYTES_PER_BLOCK = 512,
 };
 
-/* The picture as a grid of segments, and the part of it that is needed: columns begin_x .. end_x - 1 and rows alike. */
+/* The picture as a grid of segments, and its needed part: columns begin_x .. end_x - 1, and rows likewise. */
 typedef struct segment_grid {
 	uint32_t segment_width; /* pixels */
 	uint32_t segment_height;
@@ -27,7 +27,7 @@ typedef struct segment_grid {
 	uint32_t end_x, end_y;
 } segment_grid;
 
-/* False: segments and rows do not fit together, or everything up to the end of the need is needed. */
+/* False: the segments form no grid, or all segments from the first on are needed. */
 static bool plan(const struct jpeg_decompress_struct *jpeg, const bt_rect *needed, segment_grid *grid)
 {
 	uint32_t interval = jpeg->restart_interval;
@@ -53,8 +53,8 @@ static bool plan(const struct jpeg_decompress_struct *jpeg, const bt_rect *neede
 	return grid->begin_y > 0 || grid->begin_x > 0 || grid->end_x < grid->columns;
 }
 
-/* Where the one frame header of bytes[0 .. size) begins, all of which are marker segments, the last one that of the
- * scan; 0 where anything else is met. */
+/* Offset of the only frame header in bytes[0 .. size), which consists of marker segments up to the scan's; 0 if it
+ * contains anything else. */
 static size_t find_frame(const uint8_t *bytes, size_t size)
 {
 	size_t frame = 0;
@@ -78,8 +78,8 @@ static size_t find_frame(const uint8_t *bytes, size_t size)
 	return at == size ? frame : 0;
 }
 
-/* Copies the needed segments, in their order, and numbers the markers between them anew. Returns the end of what was
- * written, NULL if the markers are not those of the grid. */
+/* Copies the needed segments in order, and renumbers the markers between them. Returns the end of the output; NULL if
+ * the markers do not match the grid. */
 static uint8_t *copy_segments(const segment_grid *grid, const uint8_t *at, const uint8_t *end, uint8_t *out)
 {
 	const bt_kernels *kernels = bt_kernels_best();

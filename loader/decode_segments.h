@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Restart markers cut the data of a JPEG into segments that are decoded independently, each of as many MCUs (the
- * smallest units: a block of each component, or several). Where a number of segments fill a row of MCUs, or one segment
- * some rows, the picture is a grid of them, and those that a crop needs make up a JPEG of their own. */
+ * Restart markers cut the data of a JPEG into independent segments with an equal number of MCUs (minimum coded units:
+ * one block or more of each component). If a whole number of segments fills a row of MCUs, or a segment fills whole
+ * rows, the segments form a grid. Those that a crop touches can then be put together to a smaller JPEG.
+ */
 #ifndef BT_LOADER_DECODE_SEGMENTS_H
 #define BT_LOADER_DECODE_SEGMENTS_H
 
@@ -16,17 +17,17 @@
 #include "buffer.h"
 #include "crop.h"
 
-/* A JPEG of some of the segments of another. */
+/* A JPEG made of some of another JPEG's segments. */
 typedef struct bt_cut {
-	const uint8_t *bytes; /* in the buffer that it was made in */
+	const uint8_t *bytes; /* in the buffer that the caller gave */
 	size_t size;
-	bt_rect area; /* its pixels, in those of the whole picture; begins at a multiple of the MCU's size */
+	bt_rect area; /* the part of the whole picture that it shows; begins at multiples of the MCU's size */
 } bt_cut;
 
-/* Cuts the segments that `needed`, pixels inside the picture, touches out of a JPEG. jpeg has just read the header of
- * bytes[0 .. size). False: *cut is unchanged, because the JPEG has no such grid, its markers are not what its header
- * promises, or all of it is needed; the JPEG must be decoded from its beginning, which finds what is wrong with it if
- * anything is. *memory is set when there is no memory. */
+/* Makes a JPEG of the segments that `needed`, a box of pixels inside the picture, touches. jpeg has just read the
+ * header of bytes[0 .. size). False: *cut is unchanged, because the JPEG has no such grid, its markers contradict its
+ * header, or all segments are needed. Decode the JPEG from its beginning then, which also finds its faults. *memory is
+ * set if memory ran out. */
 bool bt_segments_cut(const struct jpeg_decompress_struct *jpeg, const uint8_t *bytes, size_t size,
 		     const bt_rect *needed, bt_buffer *buffer, bt_cut *cut, bool *no_memory);
 

@@ -10,10 +10,10 @@ typedef struct stage {
 	const char *advice;
 } stage;
 
-/* Less than that share of its time the consumer may wait before the loader counts as the slower one. */
+/* If the consumer waits for less than this share of its time, the consumer is the bottleneck. */
 #define WAIT_SHARE 0.03
 
-/* More than that share of theirs the workers may wait before they are not what is slow. */
+/* If the workers wait for more than this share of their time, they are not the bottleneck. */
 #define IDLE_SHARE 0.25
 
 beton_bottleneck bt_diagnose(const beton_loader_stats *s, const beton_loader_options *options, char *text, size_t size)

@@ -4,11 +4,11 @@
 
 #include <beton/loader.h>
 
-/* beton_loader_diagnose of these totals: options tell the number of threads and of batches in advance. */
+/* beton_loader_diagnose of these totals. options give the numbers of threads and of batches in advance. */
 beton_bottleneck bt_diagnose(const beton_loader_stats *stats, const beton_loader_options *options, char *text,
 			     size_t size);
 
-/* What was done since `before`; read_ahead stays what it is now. */
+/* Subtracts `before` from the totals; read_ahead keeps its present value. */
 void bt_stats_subtract(beton_loader_stats *stats, const beton_loader_stats *before);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 
-/* What an exported tensor consists of; freed by its deleter. */
+/* An exported tensor, freed by its deleter. */
 typedef struct exported {
 	DLManagedTensor managed;
 	beton_batch *batch;
@@ -66,7 +66,7 @@ int beton_batch_dlpack(beton_batch *batch, uint32_t index, DLManagedTensor **out
 	int64_t stride = 1;
 	for (uint32_t i = tensor->ndim; i-- > 0; stride *= tensor->shape[i]) {
 		self->shape[i] = tensor->shape[i];
-		/* The protocol allows NULL for packed tensors, but not all who read it do. */
+		/* The protocol allows NULL for packed tensors, but some readers do not. */
 		self->strides[i] = stride;
 	}
 	beton_batch_retain(batch);

@@ -6,7 +6,7 @@
 
 #include "common/half.h"
 
-/* Whether vector units arrive at the tables' values. */
+/* Whether vector units compute exactly the tables' values. */
 static bool computes(const bt_elements *elements)
 {
 	for (int c = 0; c < 3; c++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the bytes of a row become: elements of the batch's type, by channel. */
+ * Conversion of a row's bytes to elements of the batch's type, by channel.
+ */
 #ifndef BT_LOADER_ELEMENTS_H
 #define BT_LOADER_ELEMENTS_H
 
@@ -9,15 +10,15 @@
 
 #include <beton/loader.h>
 
-/* Of the members with a channel for each lane: what three channels and vectors of 16 values have in common. */
+/* Length of the per-lane arrays: a common multiple of three channels and vectors of 16 values. */
 enum { BT_LANES = 48 };
 
-/* Byte i of a row is of channel i % 3. A row of a single channel has it three times. */
+/* Byte i of a row belongs to channel i % 3. A row of a single channel has its parameters three times. */
 typedef struct bt_elements {
 	beton_dtype dtype; /* not UINT8 */
-	/* Vector units compute, because look-ups do not get faster there: with x = byte - mean and q = x * inverse,
-	 * both rounded, the element is q + (x - q * std) * inverse with fused operations. False where that is not
-	 * exactly the tables' quotient for every byte; it hardly ever happens. */
+	/* Vector units compute instead of looking up, which they do no faster than a scalar loop: with x = byte - mean
+	 * and q = x * inverse, both rounded, the element is q + (x - q * std) * inverse with fused operations. False if
+	 * that differs from the tables' quotient for any byte, which is rare. */
 	bool computable;
 	float mean[BT_LANES];
 	float std[BT_LANES];

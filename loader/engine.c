@@ -25,9 +25,8 @@ static int open_threads_instead(bt_engine **out, const bt_engine_config *config,
 int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine which, const bt_engine_config *config,
 		   beton_error *err)
 {
-	/* Copies rather than a mapping: a copy of a JPEG costs about a hundredth of its decode, while page faults of a
-	 * mapping take the process's memory lock, which all workers share; and a truncated file is an error, not a
-	 * signal. */
+	/* Copies, not a mapping. Copying a JPEG costs about a hundredth of decoding it, while page faults of a mapping
+	 * take the process's memory lock, which all workers share. And a truncated file is an error, not a signal. */
 	if (which == BETON_ENGINE_AUTO)
 		which = config->direct ? BETON_ENGINE_URING : BETON_ENGINE_THREADS;
 	*api = which == BETON_ENGINE_MMAP ? &bt_engine_mmap : &bt_engine_threads;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * I/O engines: where the bytes of a blob come from. Every engine gives the same bytes.
+ * I/O engines read the bytes of blobs. Every engine gives the same bytes.
  *
- * Each worker has a lane, its own channel. It submits the reads of the samples that it has claimed, each into a part of
- * its arena, and waits for them one by one, usually in that order, while the later ones are on their way. */
+ * Each worker has a lane, its own channel to the engine. The worker submits reads for the samples that it has claimed,
+ * each into a part of its arena, and waits for them one by one, usually in that order, while later ones are in flight.
+ */
 #ifndef BT_LOADER_ENGINE_H
 #define BT_LOADER_ENGINE_H
 
@@ -19,11 +20,11 @@ typedef struct bt_engine bt_engine;
 typedef struct bt_lane bt_lane;
 struct bt_io;
 
-/* Buffers stand at multiples of this in an arena that does too; footprints are multiples of it. */
+/* In an aligned arena, buffers begin at multiples of this; footprints are multiples of it. */
 enum { BT_ARENA_ALIGNMENT = 4096 };
 
-/* One read. offset and size are the worker's, inside the file; the rest is the engine's from submit to wait, during
- * which the read stays where it is. Zero-initialise. */
+/* One read. The worker sets offset and size, inside the file; the other members belong to the engine from submit to
+ * wait. The struct must not move in between. Zero-initialise. */
 typedef struct bt_read {
 	uint64_t offset; /* in the file */
 	uint64_t size;   /* bytes */
@@ -32,21 +33,21 @@ typedef struct bt_read {
 	 * lane is closed. */
 	const uint8_t *bytes;
 
-	/* After submit: the data was not at hand, so that it has to come from the disk. After wait: the worker had to
-	 * wait for it. */
+	/* After submit: the data was not in memory and must come from the disk. After wait: the worker had to wait for
+	 * the data. */
 	bool missed;
 	bool waited;
 
 	/* The engine's own. */
 	uint8_t *buffer;
-	uint64_t start;   /* place in the file of the buffer's first byte: <= offset, aligned for a direct read */
-	uint64_t length;  /* bytes from start that are asked for, at least up to the end of the blob */
-	uint64_t done;    /* of them that have come */
+	uint64_t start;   /* file offset of the buffer's first byte: <= offset, aligned for a direct read */
+	uint64_t length;  /* bytes to read from start, at least up to the end of the blob */
+	uint64_t done;    /* bytes of length that have been read */
 	int fault;        /* errno that ended the read; 0: none */
 	bool ended;       /* the file ended before the blob */
 	bool direct;      /* past the page cache */
 	bool fixed;       /* into a registered buffer */
-	bool handed_over; /* to somebody who may have it still */
+	bool handed_over; /* to a thread that may still use the read */
 	uint8_t state;
 	uint16_t errors;  /* failures that were retried */
 	uint16_t retries; /* interruptions in a row */
@@ -57,11 +58,11 @@ typedef struct bt_read {
 
 typedef struct bt_engine_config {
 	const beton_reader *reader; /* must outlive the engine */
-	bool direct;                /* read past the page cache, where the file system can */
+	bool direct;                /* bypass the page cache, where the file system can */
 	uint32_t lanes;             /* >= 1 */
-	uint32_t depth;             /* reads that a lane will have in flight, >= 1; more wait inside the engine */
+	uint32_t depth;             /* reads that a lane may have in flight, >= 1; the engine holds back more */
 	uint32_t readers;           /* threads that an engine may start to read with, up to 32; 0: 32 */
-	void (*log)(const char *line, void *context); /* NULL: nobody wants to know. Called by any thread. */
+	void (*log)(const char *line, void *context); /* NULL: no log. Called by any thread */
 	void *log_context;
 	const struct bt_io *io; /* NULL: the system's */
 } bt_engine_config;
@@ -73,46 +74,47 @@ typedef struct bt_engine_api {
 	/* Errors: NO_MEMORY, SYSTEM (the system does not have or allow what the engine needs). */
 	int (*open)(bt_engine **out, const bt_engine_config *config, beton_error *err);
 
-	/* Bytes of arena that a read takes: a multiple of BT_ARENA_ALIGNMENT, and no more than the page for a blob in
-	 * one; 0 where the bytes are in memory of the engine. */
+	/* Bytes of arena that a read takes: a multiple of BT_ARENA_ALIGNMENT, at most a page for a blob inside one
+	 * page; 0 if the engine has memory of its own for the bytes. */
 	size_t (*footprint)(const bt_engine *engine, uint64_t offset, uint64_t size);
 
 	/* Opens lane 0 <= lane < lanes, once. The arena outlives it; it may be NULL where footprints are 0. A lane is
 	 * used by one thread at a time. Errors: NO_MEMORY. */
 	int (*lane_open)(bt_engine *engine, uint32_t lane, void *arena, size_t bytes, bt_lane **out, beton_error *err);
 
-	/* Begins a read into `buffer`, a part of the arena of its footprint. Never waits for the data. Failures are
-	 * told by wait. */
+	/* Begins a read into `buffer`, which is a part of the arena of its footprint. Does not wait for data. wait
+	 * reports failures. */
 	void (*submit)(bt_lane *lane, bt_read *read, void *buffer);
 
 	/* Waits until this read has ended. Errors, which name file and offset: IO, FILE_CHANGED (the file ends before
 	 * the blob does), NO_MEMORY. */
 	int (*wait)(bt_lane *lane, bt_read *read, beton_error *err);
 
-	/* Forgets the reads that have not begun, and waits for those in flight, whose results nobody wants. Nothing is
+	/* Drops the reads that have not begun, and waits for those in flight without their results. Nothing may be
 	 * submitted afterwards. Not in the child of a fork. */
 	void (*lane_drain)(bt_lane *lane);
 
 	/* Drains the lane and sets *lane to NULL. NULL is allowed. */
 	void (*lane_close)(bt_lane **lane);
 
-	/* After all lanes. In the child of a fork both only free what the child has: the reads are the parent's. */
+	/* After all lanes are closed. In the child of a fork, both only free the child's memory: the reads belong to
+	 * the parent. */
 	void (*close)(bt_engine **engine);
 } bt_engine_api;
 
-/* What every lane begins with: what its worker waits for, for whoever reports a stall. */
+/* The first member of every lane: which read its worker waits for. Stall reports use it. */
 struct bt_lane {
 	_Atomic uint64_t waiting_since; /* bt_now_ns(); 0: the worker is not waiting for data */
 	_Atomic uint64_t waiting_offset;
 };
 
-/* Whether a lane's worker waits for data now; if so, since when (bt_now_ns) and for which place of the file. Any thread
- * may ask while the lane is open. */
+/* Whether the lane's worker waits for data now; if so, since when (bt_now_ns) and for which file offset. Any thread may
+ * ask while the lane is open. */
 bool bt_lane_stalled(const bt_lane *lane, uint64_t *since_ns, uint64_t *offset);
 
-/* Opens the engine that was asked for, or else the next best one that works here: URING falls back to THREADS with one
- * line of log. AUTO is THREADS, which costs nothing where the file is in memory, and URING for direct reads, which are
- * for those files that are not. */
+/* Opens the engine of that name. URING falls back to THREADS, with one line of log, where it does not work. AUTO is
+ * URING for direct reads, which suit files that do not fit into memory, and THREADS otherwise, which costs nothing for
+ * a file in the page cache. */
 int bt_engine_open(const bt_engine_api **api, bt_engine **out, beton_engine which, const bt_engine_config *config,
 		   beton_error *err);
 

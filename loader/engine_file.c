@@ -24,10 +24,10 @@
 #endif
 
 enum {
-	ERRORS_RETRIED = 3,       /* of the device, for one read: it may be a passing fault */
-	INTERRUPTIONS_MAX = 1000, /* in a row, without a byte: more is a fault of the system */
+	ERRORS_RETRIED = 3,       /* errors of the device, for one read: they may be transient */
+	INTERRUPTIONS_MAX = 1000, /* in a row, without a byte: more is a fault of the kernel */
 	ALIGNMENT_MAX = BT_ARENA_ALIGNMENT,
-	PIECE_MAX = 1 << 30, /* the system reads at most 2 GiB less a page at once */
+	PIECE_MAX = 1 << 30, /* the kernel reads at most 2 GiB less a page at once */
 };
 
 static uint64_t round_down(uint64_t n, uint64_t alignment)
@@ -54,7 +54,7 @@ void bt_engine_file_tell(bt_engine_file *file, const char *format, ...)
 	file->log(line.message, file->log_context);
 }
 
-/* The alignment that direct reads of the file need, of places and of memory; 0: it cannot be read so. */
+/* The alignment of offsets and memory that direct reads of the file need; 0: the file has none. */
 static uint32_t direct_alignment(const bt_io *io, int fd)
 {
 #ifdef STATX_DIOALIGN
@@ -66,10 +66,10 @@ static uint32_t direct_alignment(const bt_io *io, int fd)
 #else
 	(void)io, (void)fd;
 #endif
-	return ALIGNMENT_MAX; /* the largest block of a disk that is common; Linux before 6.1 does not say */
+	return ALIGNMENT_MAX; /* the largest common block size; Linux before 6.1 does not report it */
 }
 
-/* The reader's file once more, by its descriptor: its name may mean another file by now. */
+/* Opens the reader's file again through its descriptor, because its name may mean another file by now. */
 static int open_direct(const bt_io *io, int fd)
 {
 	char path[32];
@@ -105,7 +105,7 @@ void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config)
 void bt_engine_file_close(bt_engine_file *file)
 {
 	if (file->direct_fd >= 0)
-		close(file->direct_fd); /* opened for reading: nothing can be lost */
+		close(file->direct_fd); /* opened for reading: an error loses nothing */
 	file->direct_fd = -1;
 }
 
@@ -115,7 +115,7 @@ size_t bt_engine_file_footprint(const bt_engine_file *file, uint64_t offset, uin
 	return (size_t)round_up(length, BT_ARENA_ALIGNMENT);
 }
 
-/* The kernel writes where no sanitizer looks: a buffer that is too small would go unnoticed. */
+/* Sanitizers do not see the kernel's writes, so a buffer that is too small would go unnoticed. */
 static bool is_poisoned(const bt_read *read)
 {
 #ifdef BT_ADDRESS_SANITIZER
@@ -154,7 +154,7 @@ bt_piece bt_read_piece(const bt_engine_file *file, const bt_read *read)
 			  .size = size < PIECE_MAX ? (size_t)size : PIECE_MAX};
 }
 
-/* Through the page cache from here on; what has come stays. */
+/* Continues with buffered reads, and keeps the bytes read so far. */
 static bool give_up_direct(bt_read *read)
 {
 	read->direct = false;
@@ -204,7 +204,7 @@ bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer)
 		return false;
 	}
 	if (read->direct) {
-		/* A direct read must go on at an aligned place. Where that brings nothing new, the file ends here, or
+		/* A direct read must continue at an aligned offset. If that makes no progress, the file ends here, or
 		 * its file system reads this part only through the page cache. */
 		done = round_down(done, file->alignment);
 		if (done == read->done)
@@ -233,7 +233,7 @@ void bt_read_rest(bt_engine_file *file, bt_read *read)
 
 int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
 {
-	/* Empty ones have no buffer. */
+	/* An empty read has no buffer. */
 	read->bytes = read->size > 0 ? read->buffer + (read->offset - read->start) : read->buffer;
 	if (!read->fault && !read->ended)
 		return BETON_OK;
@@ -243,7 +243,7 @@ int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
 		return bt_fail(err, BETON_FILE_CHANGED,
 			       "%s: ends at byte %llu, in the %llu bytes at offset %llu: it shrank while it was open",
 			       path, (unsigned long long)(read->start + read->done), size, offset);
-	/* Whatever the number is, reading failed: EINVAL must not become the caller's INVALID_ARGUMENT. */
+	/* The code is always IO: EINVAL here must not become the caller's INVALID_ARGUMENT. */
 	int result = bt_fail_errno(err, read->fault, "%s: cannot read %llu bytes at offset %llu (%u retries)", path,
 				   size, offset, (unsigned)(read->errors ? read->errors - 1 : read->retries));
 	if (result == BETON_NO_MEMORY)

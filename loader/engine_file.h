@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engines that read into buffers share: the file, opened both ways, and how a read goes on after each answer
- * of the system. */
+ * Shared by the engines that read into buffers: the file, opened for buffered and direct reads, and the next step of a
+ * read after each answer of the system.
+ */
 #ifndef BT_LOADER_ENGINE_FILE_H
 #define BT_LOADER_ENGINE_FILE_H
 
@@ -18,21 +19,21 @@ typedef struct bt_engine_file {
 	void *log_context;
 	int fd;               /* through the page cache; the reader's */
 	int direct_fd;        /* -1: none */
-	uint32_t alignment;   /* of places and lengths of direct reads; 1 without */
-	atomic_bool direct;   /* direct reads work so far */
+	uint32_t alignment;   /* of offsets and lengths of direct reads; 1 if there are none */
+	atomic_bool direct;   /* direct reads have worked so far */
 	atomic_bool was_told; /* one line of log was written */
 } bt_engine_file;
 
-/* Cannot fail: where the file cannot be read past the page cache it is read through it, with one line of log. */
+/* Cannot fail: a file that cannot be read directly is read through the page cache, with one line of log. */
 void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config);
 void bt_engine_file_close(bt_engine_file *file);
 
-/* Writes a line of log, the file's name in front; at most one in the life of an engine. */
+/* Writes a line of log that begins with the file's name; at most one in an engine's life. */
 BETON_PRINTF(2, 3) void bt_engine_file_tell(bt_engine_file *file, const char *format, ...);
 
 size_t bt_engine_file_footprint(const bt_engine_file *file, uint64_t offset, uint64_t size);
 
-/* What to ask the system for next. */
+/* The next request to the system. */
 typedef struct bt_piece {
 	int fd;
 	uint64_t offset;
@@ -40,18 +41,18 @@ typedef struct bt_piece {
 	size_t size;
 } bt_piece;
 
-/* Prepares a read: true, unless it is over already. */
+/* Prepares a read. False: the read is over already. */
 bool bt_read_begin(bt_engine_file *file, bt_read *read, void *buffer);
 bt_piece bt_read_piece(const bt_engine_file *file, const bt_read *read);
 
-/* Takes the system's answer to the piece: bytes, 0 at the end of the file, or -errno. True: go on with the next piece,
- * which may be the same once more; false: the read is over. */
+/* Takes the system's answer to the piece: bytes, 0 at the end of the file, or -errno. True: request the next piece,
+ * which may be the same again. False: the read is over. */
 bool bt_read_advance(bt_engine_file *file, bt_read *read, ssize_t answer);
 
-/* Reads the rest in this thread. */
+/* Reads the rest in the calling thread. */
 void bt_read_rest(bt_engine_file *file, bt_read *read);
 
-/* Around a worker's wait for a read, for bt_lane_stalled. */
+/* Calls around a worker's wait for a read, for bt_lane_stalled. */
 static inline void bt_lane_begin_wait(bt_lane *lane, bt_read *read)
 {
 	read->waited = true;
@@ -64,7 +65,7 @@ static inline void bt_lane_end_wait(bt_lane *lane)
 	atomic_store_explicit(&lane->waiting_since, 0, memory_order_relaxed);
 }
 
-/* The outcome of a read that is over: sets bytes, or fills err. */
+/* The result of a read that is over: sets bytes, or fills err. */
 int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err);
 
 #endif

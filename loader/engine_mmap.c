@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The whole file as a mapping: no copy, and the page cache is shared by all processes on the machine.
+ * Maps the whole file: no copies, and all processes of the machine share the page cache.
  *
  * Touching a mapped page that a truncation has removed kills the process (SIGBUS), and a library cannot catch that for
- * one thread without changing the process's signal handling. The size is looked at before each blob, which leaves only
- * a truncation during the decode of that blob; files that may be truncated need another engine. */
+ * one thread without changing the process's signal handling. The engine checks the file's size before each blob, so
+ * only a truncation during a decode remains; files that may be truncated need another engine.
+ */
 #include "engine.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static int mmap_open(bt_engine **out, const bt_engine_config *config, beton_erro
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", path);
 	uint64_t size = beton_reader_info(config->reader)->file_size;
 	*engine = (bt_engine){.reader = config->reader, .map = MAP_FAILED, .size = (size_t)size};
-	errno = ENOMEM; /* where addresses are shorter than file sizes */
+	errno = ENOMEM; /* the file is larger than the address space */
 	if (size <= SIZE_MAX)
 		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(config->reader), 0);
 	if (engine->map == MAP_FAILED) {
@@ -99,7 +100,7 @@ static void mmap_close(bt_engine **engine)
 {
 	if (!*engine)
 		return;
-	/* Fails only for a range that is no mapping. */
+	/* Fails only for a range without a mapping. */
 	munmap((*engine)->map, (*engine)->size);
 	free(*engine);
 	*engine = NULL;

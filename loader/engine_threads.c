@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blobs in the page cache are copied at once, by the worker (RWF_NOWAIT). What is not there goes to a pool of reader
- * threads, so that the disk sees many reads at a time; they start with the first miss. A worker that must wait for a
- * read that no reader has taken yet reads it itself: so everything works, if slowly, without a single reader. */
+ * The worker itself copies blobs that are in the page cache (RWF_NOWAIT). The others go to a pool of reader threads,
+ * which start with the first miss, so that the disk sees many reads at a time. A worker that waits for a read that no
+ * reader has taken reads it itself, so the engine works, if slowly, without any reader.
+ */
 #include "engine_file.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* More reads at once bring disks nothing, and each costs a thread. */
+/* More concurrent reads do not make disks faster, and each costs a thread. */
 enum { READERS_MAX = 32, READER_STACK = 256 << 10 };
 
 enum { READ_OVER = 0, READ_QUEUED, READ_TAKEN };
@@ -26,11 +27,11 @@ struct bt_engine {
 	pid_t owner;
 	uint32_t readers_max;
 	pthread_t readers[READERS_MAX];
-	cpu_set_t cpus; /* that the engine's opener may use */
+	cpu_set_t cpus; /* CPUs that the thread that opens the engine may use */
 	bool has_cpus;
 
 	pthread_mutex_t lock;
-	pthread_cond_t work; /* for readers: a read is queued, or stop */
+	pthread_cond_t work; /* signals readers: a read is queued, or stop */
 	/* Guarded by lock. */
 	bt_read *first; /* the queue, oldest first */
 	bt_read *last;
@@ -43,8 +44,8 @@ struct bt_engine {
 typedef struct threads_lane {
 	bt_lane base;
 	bt_engine *engine;
-	pthread_cond_t over; /* one of the lane's reads is */
-	bt_read *taken;      /* that readers work on; guarded by the engine's lock, as are the reads' states */
+	pthread_cond_t over; /* signals that one of the lane's reads is over */
+	bt_read *taken; /* list of reads that readers work on; guarded by the engine's lock, like the reads' states */
 } threads_lane;
 
 static int threads_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
@@ -61,7 +62,7 @@ static int threads_open(bt_engine **out, const bt_engine_config *config, beton_e
 	uint32_t most = config->readers && config->readers < READERS_MAX ? config->readers : READERS_MAX;
 	engine->readers_max = reads < most ? (uint32_t)reads : most;
 	engine->has_cpus = pthread_getaffinity_np(pthread_self(), sizeof(engine->cpus), &engine->cpus) == 0;
-	/* With default attributes these cannot fail. */
+	/* With default attributes these calls cannot fail. */
 	pthread_mutex_init(&engine->lock, NULL);
 	pthread_cond_init(&engine->work, NULL);
 	*out = engine;
@@ -106,7 +107,7 @@ static void dequeue(bt_engine *engine, bt_read *read)
 	engine->queued--;
 }
 
-/* With the lock held: a reader works on a read of the lane, and does not any more. */
+/* With the lock held. Adds a read to those that readers work on, and removes it. */
 static void take(threads_lane *lane, bt_read *read)
 {
 	read->previous = NULL;
@@ -152,15 +153,15 @@ static void *read_blobs(void *argument)
 	return NULL;
 }
 
-/* With the lock held. A failure is no error: the workers read what nobody else does. */
+/* With the lock held. Failure is no error: workers read what no reader takes. */
 static void start_reader(bt_engine *engine)
 {
 	pthread_attr_t attributes;
 	if (pthread_attr_init(&attributes) != 0)
 		return;
-	/* Where that is refused, the default serves. */
+	/* If the system refuses the size, the default remains. */
 	pthread_attr_setstacksize(&attributes, READER_STACK);
-	/* It is a worker that starts it, which may be bound to one CPU. */
+	/* The worker that starts the reader may be bound to one CPU. */
 	if (engine->has_cpus)
 		pthread_attr_setaffinity_np(&attributes, sizeof(engine->cpus), &engine->cpus);
 	sigset_t before;
@@ -176,7 +177,7 @@ static void start_reader(bt_engine *engine)
 	pthread_attr_destroy(&attributes);
 }
 
-/* Takes from the page cache what is there without waiting; true: the read goes on. */
+/* Copies from the page cache as much as it has. True: the read is not over. */
 static bool read_cached(bt_engine *engine, bt_read *read)
 {
 	if (read->direct || !atomic_load_explicit(&engine->nowait, memory_order_relaxed))
@@ -188,7 +189,7 @@ static bool read_cached(bt_engine *engine, bt_read *read)
 		return bt_read_advance(&engine->file, read, answer);
 	if (answer < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
 		atomic_store_explicit(&engine->nowait, false, memory_order_relaxed);
-	/* Whatever it was, a read that may wait will tell. */
+	/* Ignore the error: a blocking read will report it. */
 	return true;
 }
 
@@ -276,7 +277,7 @@ static void threads_close(bt_engine **out)
 	if (!engine)
 		return;
 	*out = NULL;
-	/* In the child of a fork there are no readers, and one of them may hold the lock there. */
+	/* The child of a fork has no readers, and one of the parent's may have held the lock. */
 	if (engine->owner == getpid()) {
 		pthread_mutex_lock(&engine->lock);
 		engine->stop = true;

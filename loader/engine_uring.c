@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One ring for each lane. Where the system allows it the arena and the file are registered, which saves the kernel
- * pinning the pages and looking the file up for each read.
+ * One ring for each lane. Where the system allows it, the arena and the file are registered, so that the kernel need
+ * not pin pages and look up the file for each read.
  *
- * Where a read stands: in `pending`, without a place in the ring; or in `flight`, in the submission queue or the
- * kernel's; or over. No more are in flight than the ring has entries, so that its completion queue cannot overflow. A
- * read's buffer is given back only after its completion, whatever happened to the ring. */
+ * A read is `pending` (not in the ring), in `flight` (in the submission queue or the kernel), or over. At most as many
+ * reads are in flight as the ring has entries, so its completion queue cannot overflow. A read's buffer is released
+ * only after its completion, even if the ring fails.
+ */
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@
 
 enum { ENTRIES_MIN = 4, ENTRIES_MAX = 512 };
 
-/* Refusals of one system call in a row, a millisecond between them, after which the ring counts as broken. */
+/* If one system call is refused so often in a row, with a millisecond between, the ring counts as broken. */
 enum { REFUSALS_MAX = 200 };
 
-/* Registered memory is taken whole, used or not: of all lanes together no more than this. */
+/* Limit of registered memory, which is pinned whether used or not, of all lanes together. */
 #define REGISTERED_MAX (UINT64_C(128) << 20)
 
 enum { FILE_CACHED, FILE_DIRECT };
@@ -36,10 +37,10 @@ typedef struct uring_lane {
 	bt_lane base;
 	bt_engine *engine;
 	struct io_uring ring;
-	bool is_open;    /* the ring is */
-	bool has_files;  /* registered */
+	bool is_open;    /* the ring is open */
+	bool has_files;  /* files are registered */
 	bool has_buffer; /* the arena is registered, as buffer 0 */
-	bool is_broken;  /* the ring refuses to work; reads go without it */
+	bool is_broken;  /* the ring does not work; reads bypass it */
 	uint8_t *arena;
 	size_t arena_bytes;
 	uint32_t entries;
@@ -70,11 +71,11 @@ static void take_out(read_list *list, bt_read *read)
 	*(read->next ? &read->next->previous : &list->last) = read->previous;
 }
 
-/* A ring of `wanted` entries or, where memory is short (locked memory is limited for each user), the next smaller one
- * that there is. Returns 0 or -errno. */
+/* Opens a ring of `wanted` entries, or fewer if memory is short (locked memory is limited per user). Returns 0 or
+ * -errno. */
 static int open_ring(uring_lane *lane, const bt_io *io, uint32_t wanted)
 {
-	/* Completions may wait until the worker enters the kernel anyway: no interrupts of its decoding. Linux 5.19. */
+	/* Completions do not interrupt decoding: they are processed when the worker enters the kernel. Linux 5.19. */
 	unsigned flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;
 	int result;
 	for (;;) {
@@ -161,7 +162,7 @@ static int uring_lane_open(bt_engine *engine, uint32_t index, void *arena, size_
 	int files[] = {[FILE_CACHED] = file->fd, [FILE_DIRECT] = file->direct_fd};
 	lane->has_files = file->io->register_files(&lane->ring, files, file->direct_fd < 0 ? 1 : 2) == 0;
 	struct iovec part = {.iov_base = arena, .iov_len = bytes};
-	/* Refused where locked memory is limited, and above 1 GiB: then it goes without. */
+	/* Refused where locked memory is limited, and above 1 GiB; the lane then works without registration. */
 	bool affordable = bytes > 0 && (uint64_t)(index + 1) * bytes <= REGISTERED_MAX;
 	lane->has_buffer = affordable && file->io->register_buffers(&lane->ring, &part, 1) == 0;
 	lane->arena = arena;
@@ -186,7 +187,7 @@ static void prepare(uring_lane *lane, bt_read *read, struct io_uring_sqe *sqe)
 	io_uring_sqe_set_data(sqe, read);
 }
 
-/* Takes what has been completed out of the ring; reads that must go on are pending again. */
+/* Takes completions out of the ring; reads that must continue become pending again. */
 static bool reap(uring_lane *lane)
 {
 	const bt_io *io = lane->engine->file.io;
@@ -199,7 +200,7 @@ static bool reap(uring_lane *lane)
 		lane->num_in_flight--;
 		bool more;
 		if (read->fixed && (answer == -EFAULT || answer == -EINVAL)) {
-			/* Perhaps the registered buffer is to blame; if not, the next answer says so. */
+			/* The registered buffer may be the cause; if not, the next answer is the same. */
 			lane->has_buffer = false;
 			more = true;
 		} else {
@@ -219,7 +220,7 @@ static void pause_briefly(void)
 	nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Leaves the ring: waits for what the kernel has; what is still in the submission queue is the lane's again. */
+/* Leaves the ring: waits for the kernel's reads, and takes back those still in the submission queue. */
 static void leave_ring(uring_lane *lane)
 {
 	const bt_io *io = lane->engine->file.io;
@@ -240,7 +241,7 @@ static void leave_ring(uring_lane *lane)
 	lane->num_in_flight = 0;
 }
 
-/* Gives the kernel the submission queue, and waits for `wait` completions. */
+/* Submits the queue to the kernel, and waits for `wait` completions. */
 static void enter(uring_lane *lane, unsigned wait)
 {
 	int result = lane->engine->file.io->submit_and_wait(&lane->ring, wait);
@@ -248,10 +249,10 @@ static void enter(uring_lane *lane, unsigned wait)
 		lane->refusals = 0;
 		return;
 	}
-	/* A signal came while waiting: a profiler's come without end. */
+	/* Interrupted while waiting. Not counted, because a profiler's signals come for ever. */
 	if (result == -EINTR && io_uring_sq_ready(&lane->ring) == 0)
 		return;
-	/* EAGAIN: no memory for a request now; EBUSY: completions are to be taken out first. */
+	/* EAGAIN: no memory for a request now. EBUSY: completions must be taken out first. */
 	bool passing = result == -EINTR || result == -EAGAIN || result == -EBUSY;
 	if (passing && ++lane->refusals <= REFUSALS_MAX) {
 		if (wait)
@@ -262,7 +263,7 @@ static void enter(uring_lane *lane, unsigned wait)
 	leave_ring(lane);
 }
 
-/* Puts pending reads into the ring, as many as it takes. */
+/* Moves pending reads into the ring while there is room. */
 static void pump(uring_lane *lane)
 {
 	if (lane->is_broken || !lane->pending.first)
@@ -293,7 +294,7 @@ static void uring_submit(bt_lane *base, bt_read *read, void *buffer)
 	if (lane->num_in_flight >= lane->entries)
 		reap(lane);
 	pump(lane);
-	/* What is in the page cache has come by now. */
+	/* Reads from the page cache have completed by now. */
 	reap(lane);
 	read->missed = read->state != READ_OVER;
 }
@@ -306,7 +307,7 @@ static void wait_for_ring(uring_lane *lane, bt_read *read)
 		if (read->state == READ_OVER)
 			return;
 		if (lane->is_broken) {
-			/* Then it is pending: nothing is in flight. */
+			/* The read must be pending, because nothing is in flight. */
 			take_out(&lane->pending, read);
 			bt_read_rest(&lane->engine->file, read);
 			read->state = READ_OVER;
@@ -329,7 +330,7 @@ static int uring_wait(bt_lane *base, bt_read *read, beton_error *err)
 	return bt_read_outcome(&lane->engine->file, read, err);
 }
 
-/* Without cancelling: most reads of a disk cannot be, and they are short. */
+/* Does not cancel: most reads of a disk cannot be cancelled, and they are short. */
 static void uring_lane_drain(bt_lane *lane)
 {
 	leave_ring((uring_lane *)lane);
@@ -339,7 +340,7 @@ static void uring_lane_close(bt_lane **base)
 {
 	uring_lane *lane = (uring_lane *)*base;
 	*base = NULL;
-	/* In the child of a fork the ring is the parent's, and so are the reads. */
+	/* In the child of a fork the ring and its reads belong to the parent. */
 	if (!lane || lane->engine->owner != getpid())
 		return;
 	leave_ring(lane);

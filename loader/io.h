@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The system calls of the I/O engines, as a table: tests put faults there that no tool could put into a ring. */
+ * The system calls of the I/O engines as a table, so that tests can inject faults, io_uring's too.
+ */
 #ifndef BT_LOADER_IO_H
 #define BT_LOADER_IO_H
 
@@ -12,12 +13,12 @@ struct io_uring_cqe;
 struct io_uring_params;
 struct statx;
 
-/* Each as the function of its name in libc (-1 and errno) or liburing (-errno). */
+/* Each member behaves like the function of its name in libc (-1 and errno) or liburing (-errno). */
 typedef struct bt_io {
 	ssize_t (*preadv2)(int fd, const struct iovec *parts, int count, off_t offset, int flags);
 	int (*open)(const char *path, int flags);
 	int (*statx)(int folder, const char *path, int flags, unsigned mask, struct statx *out);
-	int (*fadvise)(int fd, off_t offset, off_t size, int advice); /* returns the error's number */
+	int (*fadvise)(int fd, off_t offset, off_t size, int advice); /* returns the error number */
 
 	/* NULL in builds without liburing. */
 	int (*queue_init_params)(unsigned entries, struct io_uring *ring, struct io_uring_params *params);

@@ -11,10 +11,10 @@
 #include "state.h"
 #include "workers.h"
 
-/* A wait that is worth asking all workers what they wait for. */
+/* If a wait takes this long, it is worth asking all workers what they wait for. */
 #define LATE_NS UINT64_C(5000000)
 
-/* The first wait that is told to the log; then each that is twice as long. */
+/* Waits of this length, and of each doubling, are reported to the log. */
 #define STALL_NS UINT64_C(10000000000)
 
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position)
@@ -34,12 +34,12 @@ static int fail_closed(const beton_iterator *iterator, beton_error *err)
 		       (unsigned long long)iterator->epoch);
 }
 
-/* Opens the loader's books for one more iterator. */
+/* Makes room in the loader for one more iterator. */
 static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *err)
 {
 	pthread_mutex_t *lock = &loader->pool->lock;
 	pthread_mutex_lock(lock);
-	/* Another one may be opened while batches are made without the lock. */
+	/* Another iterator may be opened while batches are made without the lock. */
 	for (;;) {
 		uint32_t wanted = bt_slots_of(&loader->options, loader->num_iterators + 1);
 		bool refused = loader->options.memory_limit && loader->num_iterators > 0;
@@ -152,7 +152,7 @@ int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state 
 			  .position = iterator->shard.n,
 			  .dataset = loader->fingerprint,
 			  .order = bt_orders_fingerprint(loader->orders)};
-	/* Ranks that got fewer batches than others are at the end all the same. */
+	/* Ranks whose share has fewer batches are at the same end. */
 	if (iterator->delivered < iterator->batches)
 		place.position = bt_shard_window(&iterator->shard, iterator->delivered);
 	pthread_mutex_unlock(&iterator->pool->lock);
@@ -160,7 +160,7 @@ int beton_iterator_get_state(const beton_iterator *iterator, beton_loader_state 
 	return BETON_OK;
 }
 
-/* With the lock held: what the consumer waits for. */
+/* With the lock held. Describes what the consumer waits for. */
 static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, beton_error *err)
 {
 	const beton_loader *loader = iterator->loader;
@@ -187,15 +187,15 @@ static bool is_ready(const beton_iterator *iterator)
 	return slot && slot->state == BT_SLOT_READY;
 }
 
-/* With the lock held, which is given back meanwhile: the loader may be closed then. deadline: bt_now_ns, or BT_NEVER.
- */
+/* With the lock held. Releases the lock while it waits; the loader may be closed then. deadline: bt_now_ns, or
+ * BT_NEVER. */
 static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t deadline, beton_error *err)
 {
 	pthread_mutex_t *lock = &iterator->pool->lock;
 	const beton_loader_options *options = &iterator->loader->options;
 	void (*log)(const char *line, void *context) = options->log;
 	void *log_context = options->log_context;
-	/* Waits that end by their deadlines are one wait. */
+	/* Consecutive waits that time out count as one wait. */
 	if (iterator->late_ns == 0) {
 		iterator->late_ns = begin;
 		iterator->tell_ns = log ? begin + STALL_NS : BT_NEVER;
@@ -206,7 +206,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 			beton_error line;
 			describe_wait(iterator, late, &line);
 			iterator->tell_ns = now + late;
-			/* So that a loader that is closed meanwhile waits for the call. */
+			/* A thread that closes the loader now waits until the log function returns. */
 			if (bt_lent_begin(&iterator->pool->lent)) {
 				pthread_mutex_unlock(lock);
 				log(line.message, log_context);
@@ -224,7 +224,7 @@ static int wait_for_batch(beton_iterator *iterator, uint64_t begin, uint64_t dea
 	return iterator->loader ? BETON_OK : fail_closed(iterator, err);
 }
 
-/* With the lock held: hands out the next batch, which is ready, or its error. */
+/* With the lock held. Hands out the next batch, which is ready, or its error. */
 static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err)
 {
 	beton_loader *loader = iterator->loader;
@@ -293,10 +293,10 @@ int beton_iterator_next(beton_iterator *iterator, beton_batch **out, int64_t tim
 
 void beton_iterator_cancel(beton_iterator *iterator)
 {
-	/* In the child of a fork a thread that is not there may hold the lock. */
+	/* In the child of a fork the lock may be held by a thread that does not exist there. */
 	if (!iterator || bt_refuse_child(iterator->pool, NULL))
 		return;
-	/* The consumer may close the iterator, and with it the pool, as soon as it has the lock. */
+	/* Once the consumer gets the lock it may close the iterator, and with it the pool. */
 	bt_pool *pool = iterator->pool;
 	pthread_mutex_lock(&pool->lock);
 	bt_pool_retain(pool);
@@ -306,7 +306,7 @@ void beton_iterator_cancel(beton_iterator *iterator)
 	bt_pool_release(pool);
 }
 
-/* With the lock held: the loader's books are closed for it. What it had in hand is left to the workers. */
+/* With the lock held. Removes the iterator from the loader. Workers finish its batches in progress. */
 static void leave(beton_iterator *iterator)
 {
 	beton_loader *loader = iterator->loader;
@@ -336,7 +336,7 @@ void beton_iterator_close(beton_iterator **out)
 		return;
 	beton_iterator *iterator = *out;
 	*out = NULL;
-	/* In the child of a fork the workers do not exist, but what they were changing does, half changed. */
+	/* The child of a fork has no workers, but it has their half-changed data. */
 	if (bt_refuse_child(iterator->pool, NULL))
 		return;
 	pthread_mutex_lock(&iterator->pool->lock);

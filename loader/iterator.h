@@ -9,7 +9,7 @@
 /* This rank's part of an epoch from a position on. */
 bt_shard bt_shard_of(const beton_loader *loader, uint64_t position);
 
-/* The iterators that are open leave a loader that is about to be closed, and answer STATE from then on. Takes the lock.
+/* Detaches the open iterators from a loader that is about to be closed; from then on they answer STATE. Takes the lock.
  */
 void bt_iterators_leave(beton_loader *loader);
 

@@ -81,7 +81,7 @@ static void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *out)
 	memcpy(out, in, count);
 }
 
-/* A byte has 256 values: looking one's quotient up costs less than dividing. */
+/* A byte has 256 values: looking up a quotient costs less than a division. */
 static void floats(const bt_elements *elements, const uint8_t *in, size_t count, bool stream, float *out)
 {
 	(void)stream;
@@ -141,7 +141,7 @@ const bt_kernels *bt_kernels_get(unsigned index)
 	unsigned count = 0;
 #ifdef __x86_64__
 	__builtin_cpu_init();
-	/* What has FMA and AVX2 has F16C too, which compilers cannot ask for by name. */
+	/* Every processor with FMA and AVX2 has F16C; compilers have no name to ask for that. */
 	bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512vl"))

@@ -11,7 +11,7 @@
 #define TARGET __attribute__((target("avx2,fma,f16c")))
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LINE = 64 }; /* of a cache */
+enum { LINE = 64 }; /* bytes of a cache line */
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 
 static int32_t weight_pair(const int16_t *weights)
@@ -21,8 +21,8 @@ static int32_t weight_pair(const int16_t *weights)
 	return pair;
 }
 
-/* 16 columns: two rows interleaved, so that pmaddwd weighs and adds them. unpack and packs both work within 128 bits,
- * which brings the columns back in order. */
+/* 16 columns. Two rows are interleaved, so that pmaddwd multiplies and adds them. unpack and packs both work within 128
+ * bits, so the columns keep their order. */
 static TARGET __m256i vertical_16(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps)
 {
 	__m256i low = _mm256_set1_epi32(1 << (VERTICAL_SHIFT - 1)), high = low;
@@ -38,7 +38,7 @@ static TARGET __m256i vertical_16(const uint8_t *in, size_t stride, const int16_
 	return _mm256_packs_epi32(_mm256_srai_epi32(low, VERTICAL_SHIFT), _mm256_srai_epi32(high, VERTICAL_SHIFT));
 }
 
-/* Two rows that weigh w and 1 - w: b + w (a - b), where pmulhrsw rounds the product as the sum would be. */
+/* Two rows with weights w and 1 - w: b + w (a - b), where pmulhrsw rounds the product as the sum would be rounded. */
 static TARGET __m256i mix_16(const uint8_t *in, size_t stride, __m256i weight)
 {
 	__m256i a = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)in));
@@ -69,7 +69,7 @@ static TARGET void vertical(const uint8_t *in, size_t stride, const int16_t *wei
 	}
 	for (size_t j = 0; j + 16 <= count; j += 16)
 		_mm256_storeu_si256((__m256i *)(out + j), vertical_16(in + j, stride, weights, taps));
-	/* The rest once more with the columns before it. */
+	/* The remainder is computed together with columns before it again. */
 	if (count % 16)
 		_mm256_storeu_si256((__m256i *)(out + count - 16), vertical_16(in + count - 16, stride, weights, taps));
 }
@@ -79,7 +79,7 @@ static TARGET __m128i load_128(const int16_t *at)
 	return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* Two times 4 values. */
+/* Loads 4 values from each of two places. */
 static TARGET __m128i load_64_64(const int16_t *low, const int16_t *high)
 {
 	return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)low), _mm_loadl_epi64((const __m128i *)high));
@@ -90,7 +90,7 @@ static TARGET __m128i round_sums(__m128i sums)
 	return _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (HORIZONTAL_SHIFT - 1))), HORIZONTAL_SHIFT);
 }
 
-/* One channel: output x's products of as many taps as a row of weights has, in 4 sums. */
+/* One channel: output x's products, with all taps of a row of weights, in 4 partial sums. */
 INLINE TARGET __m128i sum_products(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const int16_t *in = row + axis->first[x], *weights = axis->weights + (size_t)x * axis->stride;
@@ -100,7 +100,7 @@ INLINE TARGET __m128i sum_products(const bt_axis *axis, const int16_t *row, uint
 	return sum;
 }
 
-/* Of outputs x and x + 1 with at most 4 taps, in 2 sums each. */
+/* Products of outputs x and x + 1, with at most 4 taps, in 2 partial sums each. */
 INLINE TARGET __m128i sum_short(const bt_axis *axis, const int16_t *row, uint32_t x)
 {
 	const int16_t *weights = axis->weights + (size_t)x * axis->stride;
@@ -120,7 +120,7 @@ INLINE TARGET __m128i outputs_4(const bt_axis *axis, const int16_t *row, uint32_
 INLINE TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t *out, bool short_taps)
 {
 	for (uint32_t x = 0; x < axis->key.out; x += 8) {
-		/* The last ones once more with those before. */
+		/* The last outputs, together with those before them again. */
 		uint32_t at = x + 8 <= axis->key.out ? x : axis->key.out - 8;
 		__m128i words =
 			_mm_packs_epi32(outputs_4(axis, row, at, short_taps), outputs_4(axis, row, at + 4, short_taps));
@@ -128,8 +128,8 @@ INLINE TARGET void horizontal_1(const bt_axis *axis, const int16_t *row, uint8_t
 	}
 }
 
-/* Pixel x of three channels: two neighbours interleaved, pmaddwd gives R, G, B and a value of no use. pairs: of taps;
- * 0: as many as the pixel has. */
+/* Pixel x of three channels. Two neighbours are interleaved; pmaddwd gives R, G, B and an unused value. pairs: number
+ * of pairs of taps; 0: those of the pixel. */
 INLINE TARGET __m128i pixel(const bt_axis *axis, const int16_t *row, uint32_t x, uint32_t pairs)
 {
 	const __m128i interleaved = _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
@@ -177,10 +177,11 @@ static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t s
 	}
 }
 
-/* The loops below take 32 values at a time, or 24; the rest once more with those before it, or alone in a row that is
- * shorter. unpack makes words of bytes and pack bytes of words within 128 bits, so that the order comes back. */
+/* The loops below process 32 or 24 values at a time. The remainder is processed together with values before it again,
+ * or alone in a shorter row. unpack widens bytes to words and pack narrows them, both within 128 bits, so the order is
+ * kept. */
 
-/* Of 16 pixels, less 128 of chroma: (sum of two products + 1/2) >> 14. */
+/* For 16 pixels with chroma less 128: (sum of two products + 1/2) >> 14. */
 static TARGET __m256i green_shift(__m256i blue, __m256i red)
 {
 	const __m256i weights = _mm256_set1_epi32((int32_t)((uint16_t)-5638 | (uint32_t)(uint16_t)-11700 << 16));
@@ -191,13 +192,13 @@ static TARGET __m256i green_shift(__m256i blue, __m256i red)
 				  _mm256_srai_epi32(_mm256_add_epi32(high, half), 14));
 }
 
-/* out: red, green, blue of 16 pixels, as words that may be outside of 0..255. */
+/* out: red, green and blue of 16 pixels, as words not yet clamped to 0..255. */
 static TARGET void ycc_16(__m256i luma, __m256i blue, __m256i red, __m256i out[3])
 {
 	const __m256i middle = _mm256_set1_epi16(128);
 	blue = _mm256_sub_epi16(blue, middle);
 	red = _mm256_sub_epi16(red, middle);
-	/* pmulhrsw shifts by 15 what is twice as large, and rounds as the formula does. */
+	/* pmulhrsw shifts by 15, so an operand is doubled; it rounds as the formula does. */
 	__m256i add_red = _mm256_mulhrs_epi16(_mm256_add_epi16(red, red), _mm256_set1_epi16(22970));
 	__m256i add_blue = _mm256_mulhrs_epi16(_mm256_add_epi16(blue, blue), _mm256_set1_epi16(29032));
 	out[0] = _mm256_add_epi16(luma, add_red);
@@ -231,9 +232,9 @@ static TARGET void ycc_to_rgb(const uint8_t *const ycc[3], size_t count, uint8_t
 		ycc_32(ycc, count - 32, rgb);
 }
 
-/* 16 pixels are three vectors v of 16 bytes. Those of one channel are at places that differ modulo 16: one shuffle
- * moves a channel's bytes to the places, or from there, and blends put together what comes from different vectors. A
- * blend takes its second operand where the mask has its highest bit: at places p with (p + 16 v) % 3 == channel. */
+/* 16 pixels are three vectors v of 16 bytes. The bytes of one channel have places p that are distinct modulo 16, so one
+ * shuffle moves them to or from their places, and blends combine the vectors. A blend takes its second operand where
+ * the mask has its highest bit: at places p with (p + 16 v) % 3 == channel. */
 static TARGET __m256i twice(__m128i x)
 {
 	return _mm256_broadcastsi128_si256(x);
@@ -292,7 +293,7 @@ static TARGET void split_32(const uint8_t *rgb, size_t at, uint8_t *const planes
 	v[0] = _mm256_permute2x128_si256(in[0], in[1], 0x30);
 	v[1] = _mm256_permute2x128_si256(in[0], in[2], 0x21);
 	v[2] = _mm256_permute2x128_si256(in[1], in[2], 0x30);
-	/* Channel c is at the places of masks[c] in the first vector, and one mask less in each of the next. */
+	/* Channel c is at the places of masks[c] in the first vector, and of the mask before it in each next vector. */
 	for (int c = 0; c < 3; c++) {
 		__m256i mixed = _mm256_blendv_epi8(v[2], v[0], masks[c]);
 		mixed = _mm256_blendv_epi8(mixed, v[1], masks[(c + 2) % 3]);
@@ -340,7 +341,7 @@ static TARGET void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *
 	memcpy(out + j, in + j, count - j);
 }
 
-/* Whether all vectors of the elements, the last ones too, begin where streaming stores may. */
+/* Whether all stores of the elements, the last ones too, are aligned for streaming. */
 static bool aligned(const void *out, size_t count)
 {
 	return (uintptr_t)out % LINE == 0 && count % 16 == 0;

@@ -10,7 +10,7 @@
 
 #define TARGET __attribute__((target("avx2,avx512f,avx512bw,avx512vl")))
 
-enum { LINE = 64 }; /* of a cache */
+enum { LINE = 64 }; /* bytes of a cache line */
 enum { VERTICAL_SHIFT = BT_WEIGHT_BITS - BT_ROW_BITS, HORIZONTAL_SHIFT = BT_WEIGHT_BITS + BT_ROW_BITS };
 
 static int32_t weight_pair(const int16_t *weights)
@@ -20,7 +20,7 @@ static int32_t weight_pair(const int16_t *weights)
 	return pair;
 }
 
-/* 32 columns as in AVX2; the mask keeps the last ones from reading behind the plane. */
+/* 32 columns as in AVX2; the mask prevents reads behind the plane. */
 static TARGET __m512i vertical_32(const uint8_t *in, size_t stride, const int16_t *weights, uint32_t taps,
 				  __mmask32 mask)
 {
@@ -76,8 +76,8 @@ static TARGET void vertical(const uint8_t *in, size_t stride, const int16_t *wei
 	_mm512_mask_storeu_epi16(out + j, mask, vertical_32(in + j, stride, weights, taps, mask));
 }
 
-/* A group of output bytes lies close together in the row: one register or two hold all it needs, and a permutation of
- * words brings the two values of each pair of taps side by side for pmaddwd. */
+/* The input of a group of output bytes is close together in the row: one or two registers hold it, and a permutation of
+ * words puts the two values of each pair of taps side by side for pmaddwd. */
 static TARGET __m512i take(const int16_t *in, __m512i index, bool wide)
 {
 	__m512i left = _mm512_loadu_si512(in);
@@ -85,7 +85,7 @@ static TARGET __m512i take(const int16_t *in, __m512i index, bool wide)
 		    : _mm512_permutexvar_epi16(index, left);
 }
 
-/* Four groups of sums to 64 bytes. */
+/* Converts four groups of sums to 64 bytes. */
 static TARGET void store_groups(const __m512i sums[BT_GROUPS], uint8_t *out)
 {
 	const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -96,7 +96,7 @@ static TARGET void store_groups(const __m512i sums[BT_GROUPS], uint8_t *out)
 	_mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1])));
 }
 
-/* All rows of four groups, with their tables in registers: for one or two pairs of taps. */
+/* All rows of four groups, with the tables in registers, for one or two pairs of taps. */
 static inline __attribute__((always_inline)) TARGET void groups_of_rows(const bt_axis *axis, uint32_t group,
 									const int16_t *rows, size_t stride,
 									uint32_t count, uint8_t *out, size_t out_stride,
@@ -159,7 +159,7 @@ static TARGET void horizontal(const bt_axis *axis, const int16_t *rows, size_t s
 	}
 }
 
-/* The loops below are AVX2's with twice the width. */
+/* The loops below are AVX2's at twice the width. */
 static TARGET __m512i green_shift(__m512i blue, __m512i red)
 {
 	const __m512i weights = _mm512_set1_epi32((int32_t)((uint16_t)-5638 | (uint32_t)(uint16_t)-11700 << 16));
@@ -217,7 +217,7 @@ static TARGET __m512i four_times(__m128i x)
 	return _mm512_broadcast_i32x4(x);
 }
 
-/* 16 bytes each of a and b and, where the mask says so, c, by numbers of 8 bytes; b's are 8 to 15. */
+/* Selects 8-byte elements of a and b by number (b's are 8 to 15), and of c where the mask is set. */
 static TARGET __m512i pick(__m512i a, __m512i b, __m512i ab_places, __m512i c, __m512i c_places, __mmask8 mask)
 {
 	return _mm512_mask_permutexvar_epi64(_mm512_permutex2var_epi64(a, ab_places, b), mask, c_places, c);
@@ -288,7 +288,7 @@ static TARGET void split(const uint8_t *rgb, size_t count, uint8_t *const planes
 		split_64(rgb, count - 64, planes);
 }
 
-/* What 48 elements are computed from. */
+/* Constants for 48 elements. */
 typedef struct constants {
 	__m512 mean[3];
 	__m512 std[3];
@@ -326,7 +326,7 @@ static TARGET void bytes(const uint8_t *in, size_t count, bool stream, uint8_t *
 	memcpy(out + j, in + j, count - j);
 }
 
-/* Whether all vectors of the elements, the last ones too, begin where streaming stores may. */
+/* Whether all stores of the elements, the last ones too, are aligned for streaming. */
 static bool aligned(const void *out, size_t count)
 {
 	return (uintptr_t)out % LINE == 0 && count % 16 == 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the caller lent until the loader is closed: functions, their contexts, and arrays of operations and
- * replacements. A thread that a read holds up until after that must not use them any more. */
+ * Guards what the caller lent until the loader is closed: functions, their contexts, and arrays of operations and
+ * replacements. A thread whose read ends after the close must not use them.
+ */
 #ifndef BT_LOADER_LENT_H
 #define BT_LOADER_LENT_H
 
@@ -14,7 +15,7 @@ typedef struct bt_lent {
 	atomic_bool returned;
 } bt_lent;
 
-/* Whether it may be used, until bt_lent_end. Any thread. */
+/* Whether the caller's things may be used, until bt_lent_end. Any thread. */
 static inline bool bt_lent_begin(bt_lent *lent)
 {
 	atomic_fetch_add(&lent->users, 1);
@@ -29,7 +30,8 @@ static inline void bt_lent_end(bt_lent *lent)
 	atomic_fetch_sub(&lent->users, 1);
 }
 
-/* Nobody uses it from here on: waits for those who do. Not with a lock held that they may want. */
+/* Ends the loan: waits for the threads that use the caller's things, and lets no others begin. Must not be called with
+ * a lock that those threads may take. */
 void bt_lent_return(bt_lent *lent);
 
 #endif

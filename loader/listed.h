@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether rising numbers contain one. */
+/* Whether the rising numbers contain one. */
 static inline bool bt_listed(const uint64_t *numbers, size_t count, uint64_t wanted)
 {
 	size_t low = 0, high = count;
@@ -22,7 +22,7 @@ static inline bool bt_listed(const uint64_t *numbers, size_t count, uint64_t wan
 	return false;
 }
 
-/* The first number that is not above the one in front of it; 0: they rise. */
+/* Index of the first number that is not above the number before it; 0: all rise. */
 static inline size_t bt_first_not_rising(const uint64_t *numbers, size_t count)
 {
 	for (size_t i = 1; i < count; i++)

@@ -13,13 +13,13 @@
 #include "state.h"
 #include "workers.h"
 
-/* Of io_uring: see choose_engine. */
+/* Limit of io_uring rings: see choose_engine. */
 enum { RINGS_MAX = 128 };
 
-/* Threads that read for the engines of all files together: more reads at once bring disks nothing. */
+/* Reader threads of all engines together: more concurrent reads do not make disks faster. */
 enum { READERS_MAX = 32 };
 
-/* What the caller's pointers point to is borrowed until open returns; names of fields live as long as the reader. */
+/* Clears pointers that are borrowed until open returns. Fields' names live as long as the reader. */
 static void drop_borrowed(beton_loader *loader)
 {
 	beton_loader_options *options = &loader->options;
@@ -36,7 +36,7 @@ static void drop_borrowed(beton_loader *loader)
 	}
 }
 
-/* A copy of the caller's list, which is borrowed until open returns. */
+/* Copies the caller's list, which is borrowed until open returns. */
 static int keep_batch_operations(beton_loader *loader, beton_error *err)
 {
 	beton_loader_options *options = &loader->options;
@@ -51,7 +51,7 @@ static int keep_batch_operations(beton_loader *loader, beton_error *err)
 	return BETON_OK;
 }
 
-/* Engines of several files have the same to say: the first line is enough. */
+/* Engines of several files report the same; log only the first line. */
 static void tell_once(const char *line, void *context)
 {
 	beton_loader *loader = context;
@@ -62,7 +62,7 @@ static void tell_once(const char *line, void *context)
 	bt_lent_end(lent);
 }
 
-/* A ring is a descriptor for each thread and file, of which processes have a thousand. */
+/* A ring costs a descriptor for each thread and file, and a process may have about a thousand. */
 static beton_engine choose_engine(beton_loader *loader)
 {
 	const beton_loader_options *options = &loader->options;
@@ -81,7 +81,7 @@ static beton_engine choose_engine(beton_loader *loader)
 	return BETON_ENGINE_THREADS;
 }
 
-/* Opens the engine of each file, for `ahead` reads of each worker at a time. */
+/* Opens each file's engine, for `ahead` concurrent reads of each worker. */
 static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 {
 	const bt_dataset *dataset = &loader->dataset;
@@ -108,7 +108,7 @@ static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 	return result;
 }
 
-/* Outputs, and the pool of batches that holds them. */
+/* Initialises the outputs, and opens the pool of batches. */
 static int open_pool(beton_loader *loader, beton_error *err)
 {
 	bt_outputs outputs;

@@ -5,10 +5,10 @@
 
 #include "engine_file.h"
 
-/* Of an entry that is taken, but whose offset is not there yet. */
+/* The entry is taken, but has no offset yet. */
 enum { TAKEN = 1 };
 
-/* Notes a read; BT_METADATA_READS: there is no room to. */
+/* Records a read; BT_METADATA_READS: the table is full. */
 static int begin(bt_metadata *self, uint64_t offset)
 {
 	for (int i = 0; i < BT_METADATA_READS; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How metadata, allocation table and checksums of a file are read: behind the engines' table of system calls and with
- * their retries, as values are; and whoever tells of a late read knows of it. */
+ * Reads a file's metadata, allocation table and checksums like values: with the engines' table of system calls, their
+ * retries, and their reports of late reads.
+ */
 #ifndef BT_LOADER_METADATA_H
 #define BT_LOADER_METADATA_H
 
@@ -12,7 +13,7 @@
 
 struct bt_io;
 
-/* Reads that are known of, of one file at a time: more than these are as late as they are. */
+/* Concurrent reads of one file that are tracked. Reads beyond these are not reported as late. */
 enum { BT_METADATA_READS = 16 };
 
 /* Zero-initialise, but for io. Any thread may use it. */
@@ -27,7 +28,7 @@ typedef struct bt_metadata {
 /* beton_reader_options.read, whose context is a bt_metadata. */
 int64_t bt_metadata_read(void *context, int fd, void *destination, size_t size, uint64_t offset);
 
-/* The read that is under way for longest: since when (bt_now_ns), and its place. False: there is none. */
+/* The oldest read in flight: since when (bt_now_ns), and its file offset. False: there is none. */
 bool bt_metadata_stalled(const bt_metadata *metadata, uint64_t *since_ns, uint64_t *offset);
 
 #endif

@@ -12,8 +12,8 @@
 #include "common/half.h"
 #include "permutation.h"
 
-/* Pictures are mixed in place a part at a time, along the ring: then only the first one's part has to be remembered,
- * and a part that was read as a partner's is still in the cache when it is mixed itself. */
+/* Pictures are mixed in place, along the ring, this many bytes at a time. So only this part of the first picture must
+ * be saved, and a partner's part is still in the cache when it is mixed itself. */
 enum { PART = 4096 };
 
 void bt_mix_ring(int64_t *partner, uint32_t count, uint64_t key)
@@ -28,8 +28,8 @@ void bt_mix_ring(int64_t *partner, uint32_t count, uint64_t key)
 	partner[row] = (int64_t)first;
 }
 
-/* The logarithm of a number from Gamma(shape), which for a small shape is too small for a number itself, is
- * log + boost / shape, the parts of which may be too large for one as well. */
+/* The logarithm of a draw from Gamma(shape), as log + boost / shape: for a small shape the draw itself underflows, and
+ * the quotient may overflow. */
 typedef struct gamma_draw {
 	double log;
 	double boost;
@@ -64,7 +64,7 @@ uint32_t bt_mix_lambda(double alpha, bt_random *random)
 	return (uint32_t)nearbyint(BT_MIX_ONE / (1 + bt_exp(b.log - a.log + (b.boost - a.boost) / alpha)));
 }
 
-/* One side of the box: `half` pixels to both sides of a centre. */
+/* Computes one side of the box: `half` pixels on both sides of a centre. */
 static void clip(uint32_t size, double share, bt_random *random, int32_t *begin, int32_t *length)
 {
 	int64_t centre = (int64_t)bt_random_uniform(random, 0, size);
@@ -84,8 +84,8 @@ bt_mix_box bt_mix_draw_box(uint32_t width, uint32_t height, uint32_t lambda, bt_
 	return box;
 }
 
-/* The loops are written once and compiled for two instruction sets. Without fused multiply-add, for which the compiler
- * has no leave, both round the same. */
+/* The loops are compiled for two instruction sets. Both give the same results, because floating-point contraction is
+ * off, so the compiler makes no fused multiply-adds. */
 
 static inline __attribute__((always_inline)) void mix_bytes(void *to, const void *from, size_t bytes, uint32_t weight)
 {
@@ -163,7 +163,7 @@ static TARGET void wide_bfloats(void *to, const void *from, size_t bytes, uint32
 	mix_bfloats(to, from, bytes, weight);
 }
 
-/* The last elements of a part that is no multiple of 8 are left to the plain loop. */
+/* Leaves the elements behind the last multiple of 8 to the plain loop. */
 static TARGET void wide_halves(void *to, const void *from, size_t bytes, uint32_t weight)
 {
 	enum { STEP = 16 };
@@ -186,7 +186,7 @@ static mixer choose(beton_dtype dtype, bool plain)
 {
 #ifdef __x86_64__
 	__builtin_cpu_init();
-	/* What has FMA and AVX2 has F16C too, which compilers cannot ask for by name. */
+	/* Every processor with FMA and AVX2 has F16C; compilers have no name to ask for that. */
 	if (!plain && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return dtype == BETON_UINT8     ? wide_bytes
 		       : dtype == BETON_FLOAT32 ? wide_floats
@@ -232,7 +232,7 @@ static span intersect(span a, span b)
 	return (span){a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
 }
 
-/* One part of row y. data: that row of the first picture. */
+/* Cuts one part of row y. data: that row of the first picture. */
 static void cut_part(const bt_mix_images *images, const bt_mix_box *boxes, char *data, int64_t y, span part)
 {
 	char first[PART];
@@ -252,7 +252,7 @@ static void cut_part(const bt_mix_images *images, const bt_mix_box *boxes, char 
 	} while (row != 0);
 }
 
-/* What all boxes lie in; may be empty. */
+/* The smallest box that contains all boxes; may be empty. */
 static bt_mix_box hull(const bt_mix_box *boxes, uint32_t count)
 {
 	int32_t left = INT32_MAX, top = INT32_MAX, right = 0, bottom = 0;

@@ -168,7 +168,7 @@ static int custom(bt_operator *operator, const beton_operation * o, bt_random *r
 			      result);
 }
 
-/* Operations that need no number but what the options say. */
+/* Operations whose parameters are options only. */
 static bool apply_plain(const bt_image *image, const beton_operation *o)
 {
 	switch (o->kind) {
@@ -204,7 +204,7 @@ static bool apply_plain(const bt_image *image, const beton_operation *o)
 	}
 }
 
-/* Operations with one number out of range. */
+/* Operations with one number drawn from range. */
 static int apply_ranged(bt_operator *operator, const beton_operation * o, double value, beton_error *err)
 {
 	bt_image out;

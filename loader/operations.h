@@ -8,45 +8,45 @@
 #include "ops.h"
 #include "random.h"
 
-/* Numbers of a picture's drawn parameters for each operation: whether it was applied, and three that depend on the
- * kind. */
+/* Drawn parameters of a picture for each operation: whether it was applied, and three numbers that depend on the kind.
+ */
 enum { BT_DRAWN = 4 };
 
-/* Numbers before those: x, y, width and height of the crop, and whether it was flipped. */
+/* Drawn parameters in front of those: x, y, width and height of the crop, and whether it was flipped. */
 enum { BT_DRAWN_FIXED = 5 };
 
 /* Working memory of one worker; zero-initialise. */
 typedef struct bt_operator {
-	bt_buffer pixels[2]; /* one holds the picture, the other is where an operation writes */
+	bt_buffer pixels[2]; /* one holds the picture, the other receives an operation's output */
 	bt_buffer floats;
 	bt_image image;
-	const beton_image_options *options; /* of the picture */
+	const beton_image_options *options; /* image options of the picture */
 	int current;
 } bt_operator;
 
-/* image.operations of a picture of image's size. `name` is how the message calls the options ("image", "views[1]").
+/* Checks image.operations for a picture of image's size. The message calls the options `name` ("image", "views[1]").
  * Errors: INVALID_ARGUMENT. */
 int bt_operations_check(const beton_image_options *image, const char *name, beton_error *err);
 
-/* Makes room for a picture: operator->image, to be filled by the caller. Errors: NO_MEMORY. */
+/* Makes room for a picture, operator->image, which the caller fills. Errors: NO_MEMORY. */
 int bt_operator_begin(bt_operator *operator, uint32_t width, uint32_t height, beton_error *err);
 
-/* Applies all operations to operator->image. random: seed, epoch, sample and view; the rest is set here. drawn:
+/* Applies all operations to operator->image. random: seed, epoch, sample and view are set by the caller. drawn:
  * BT_DRAWN numbers for each operation, or NULL. Errors: NO_MEMORY, USER_ERROR. */
 int bt_operator_apply(bt_operator *operator, const beton_image_options * options, const bt_random *random,
 		      double *drawn, beton_error *err);
 
-/* Books its memory in a budget, which outlives it; before the first use. */
+/* Books the operator's memory in a budget, which outlives the operator. Before the first use. */
 void bt_operator_limit(bt_operator *operator, bt_budget * budget);
 
 void bt_operator_free(bt_operator *operator);
 
-/* RandAugment (count operations at one magnitude) and TrivialAugment on operator->image; drawn: the numbers of the
- * operation chosen last, its magnitude and its sign. */
+/* RandAugment (count operations at one magnitude) and TrivialAugment on operator->image. drawn: number, magnitude and
+ * sign of the operation chosen last. */
 void bt_rand_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
 void bt_trivial_augment(bt_operator *operator, const beton_operation * operation, bt_random *random, double drawn[3]);
 
-/* For operations that write to another picture: that picture; then make it the current one. */
+/* The picture that an operation writes to if it cannot work in place; then makes that picture the current one. */
 bt_image bt_operator_target(const bt_operator *operator);
 void bt_operator_swap(bt_operator *operator);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Defaults of operations, and which values they may have. */
+ * Defaults of operations, and checks of their values.
+ */
 #include <math.h>
 
 #include "common/error.h"
@@ -55,7 +56,7 @@ void beton_loader_operation_init(beton_operation *operation, beton_operation_kin
 	}
 }
 
-/* Where a message says the fault is. */
+/* The place of a fault, for its message. */
 typedef struct place {
 	const char *name; /* of the image options */
 	uint32_t index;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on one RGB picture as pure functions: their parameters are drawn elsewhere. Pixels are packed, 3 bytes
- * each. Floating-point arithmetic is float, in the order that torchvision's is, so that results can be compared. */
+ * Operations on one RGB picture as pure functions of their parameters. Pixels are packed, 3 bytes each. Floating-point
+ * arithmetic is float, in torchvision's order, so that results can be compared.
+ */
 #ifndef BT_LOADER_OPS_H
 #define BT_LOADER_OPS_H
 
@@ -24,8 +25,8 @@ static inline size_t bt_image_bytes(const bt_image *image)
 	return (size_t)image->width * image->height * 3;
 }
 
-/* Colours, in place. factor: 1 leaves the picture, 0 gives black, the mean grey, or greys; results are cut off to whole
- * numbers as torchvision's and FFCV's are. */
+/* Colours, in place. factor: 1 keeps the picture; 0 gives black (brightness), its mean grey (contrast), or its greys
+ * (saturation). Results are truncated to integers, as in torchvision and FFCV. */
 void bt_op_brightness(const bt_image *image, double factor);
 void bt_op_contrast(const bt_image *image, double factor);
 void bt_op_saturation(const bt_image *image, double factor);
@@ -44,26 +45,26 @@ void bt_op_flip_vertical(const bt_image *image);
 /* Fills the part of rect that lies inside the picture, in place. */
 void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3]);
 
-/* Fills a part inside the picture with mean[c] + std[c] * normal numbers, rounded and cut off to 0..255, in place. */
+/* Fills a part inside the picture with mean[c] + std[c] * normal numbers, rounded and clamped to 0..255, in place. */
 void bt_op_noise(const bt_image *image, bt_rect rect, const float mean[3], const float std[3], bt_random *random);
 
-/* in * (1 - alpha) + mask * alpha, cut off to 0..255. mask: 3 values a pixel; alpha: one value a pixel. */
+/* in * (1 - alpha) + mask * alpha, clamped to 0..255. mask: 3 values a pixel; alpha: one value a pixel. */
 void bt_op_poison(const bt_image *image, const float *mask, const float *alpha);
 
-/* From in to out, of the same size and not overlapping. */
+/* The functions below write from in to out, pictures of the same size that do not overlap. */
 
-/* The picture moved by x, y pixels. What is uncovered is filled by the mode; for BETON_PADDING_REFLECT |x| and |y| are
- * less than the picture's width and height. */
+/* Moves the picture by x, y pixels and fills the uncovered pixels by the mode. For BETON_PADDING_REFLECT |x| and |y|
+ * are less than width and height. */
 void bt_op_shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, beton_padding mode,
 		 const uint8_t fill[3]);
 
 /* Output pixel (x, y) is taken from (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), centres at .5, and is fill where
- * that lies outside. bilinear: between the neighbouring pixels, cut off; otherwise the nearest. Pillow's
- * Image.transform(AFFINE). Sides are at most 32767 pixels. */
+ * that lies outside. bilinear: interpolates the neighbouring pixels and truncates; otherwise the nearest pixel.
+ * Pillow's Image.transform(AFFINE). Sides are at most 32767 pixels. */
 void bt_op_affine(const bt_image *in, const bt_image *out, const double m[6], bool bilinear, const uint8_t fill[3]);
 
-/* Matrices for bt_op_affine: counter-clockwise about the centre as Pillow's rotate; torchvision's affine with shear
- * alone (x moves by y * slope, or y by x * slope, about the upper left corner). */
+/* Matrices for bt_op_affine: rotation, counter-clockwise about the centre, as Pillow's rotate; shear as torchvision's
+ * affine (x moves by y * slope, or y by x * slope, about the upper left corner). */
 void bt_op_rotation(double m[6], uint32_t width, uint32_t height, double degrees);
 void bt_op_shear(double m[6], double slope_x, double slope_y);
 

@@ -14,7 +14,7 @@ static float grey_of(const uint8_t *pixel)
 	return 0.2989f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
 }
 
-/* Every byte by one table, or by its channel's. */
+/* Maps every byte by one table, or by its channel's table. */
 static void map(const bt_image *image, const uint8_t table[256])
 {
 	size_t bytes = bt_image_bytes(image);
@@ -72,7 +72,7 @@ void bt_op_grayscale(const bt_image *image)
 		memset(image->data + i, (uint8_t)grey_of(image->data + i), 3);
 }
 
-/* Hue in turns [0, 1), saturation; the value is the largest channel. */
+/* Hue in turns [0, 1), and saturation. The HSV value is the largest channel. */
 static void to_hue(const float rgb[3], float *hue, float *saturation, float *value)
 {
 	float most = fmaxf(rgb[0], fmaxf(rgb[1], rgb[2]));
@@ -112,7 +112,7 @@ void bt_op_hue(const bt_image *image, double turn)
 		hue += (float)turn;
 		hue -= floorf(hue);
 		from_hue(hue, saturation, value, rgb);
-		for (int c = 0; c < 3; c++) /* 256 equal steps, as torchvision converts back */
+		for (int c = 0; c < 3; c++) /* 256 equal steps, as in torchvision */
 			pixel[c] = clamp_byte(rgb[c] * 255.999f);
 	}
 }

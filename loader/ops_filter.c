@@ -22,7 +22,7 @@ void bt_op_sharpness(const bt_image *in, const bt_image *out, double factor)
 		return;
 	size_t row = (size_t)in->width * 3;
 	float share = (float)factor, rest = (float)(1 - factor);
-	/* The border stays as it is. */
+	/* The border is not changed. */
 	for (size_t y = 1; y + 1 < in->height; y++)
 		for (size_t x = 3; x < row - 3; x++) {
 			const uint8_t *at = in->data + y * row + x;
@@ -31,7 +31,7 @@ void bt_op_sharpness(const bt_image *in, const bt_image *out, double factor)
 		}
 }
 
-/* Sums to 1. */
+/* Weights that add up to 1. */
 static void gauss(float *weights, uint32_t size, double sigma)
 {
 	double half = (size - 1) / 2.0, sum = 0, raw[BETON_BLUR_MAX];

@@ -3,8 +3,8 @@
 
 #include "ops.h"
 
-/* A byte of randomness makes a byte of noise: quantiles (i + 128.5) / 256 of the normal distribution, scaled so that
- * the 256 of both signs have the variance 1. */
+/* One random byte selects one noise value: quantiles (i + 128.5) / 256 of the normal distribution, scaled so that all
+ * 256 values, with both signs, have the variance 1. */
 static const float QUANTILES[128] = {
 	0.0049f, 0.0147f, 0.0245f, 0.0344f, 0.0442f, 0.0540f, 0.0638f, 0.0737f, 0.0835f, 0.0934f, 0.1033f, 0.1131f,
 	0.1230f, 0.1329f, 0.1428f, 0.1527f, 0.1627f, 0.1726f, 0.1826f, 0.1926f, 0.2026f, 0.2126f, 0.2227f, 0.2328f,

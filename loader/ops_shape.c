@@ -52,7 +52,7 @@ void bt_op_fill(const bt_image *image, bt_rect rect, const uint8_t fill[3])
 		fill_pixels(image->data + ((rect.y + y) * image->width + rect.x) * 3, width, fill);
 }
 
-/* The place that stands for one outside 0 .. size - 1; -1: the fill colour. */
+/* Maps a place outside 0 .. size - 1 to one inside; -1: use the fill colour. */
 static int64_t inside(int64_t place, int64_t size, beton_padding mode)
 {
 	if (place >= 0 && place < size)
@@ -82,7 +82,7 @@ void bt_op_shift(const bt_image *in, const bt_image *out, int64_t x, int64_t y, 
 	}
 }
 
-/* 16 bits behind the point, as Pillow has them; what is far outside stays outside. */
+/* 16 fractional bits, as in Pillow; numbers far outside stay outside. */
 static int64_t fixed(double value)
 {
 	const double most = 0x1p40;
@@ -111,7 +111,7 @@ static int64_t limit(int64_t place, int64_t size)
 	return place < 0 ? 0 : place < size ? place : size - 1;
 }
 
-/* x and y: inside the picture, pixels are [i, i + 1). */
+/* x and y are inside the picture; pixel i covers [i, i + 1). */
 static void bilinear_pixel(const bt_image *in, double x, double y, uint8_t *to)
 {
 	double left = floor(x - 0.5), upper = floor(y - 0.5);

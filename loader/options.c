@@ -52,7 +52,7 @@ static int check_count(const char *field, uint64_t value, uint64_t least, uint64
 		       (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
 }
 
-/* What the threads and the memory of batches shall be. */
+/* Checks the options about threads and the memory of batches. */
 static int check_threads(const beton_loader_options *o, beton_error *err)
 {
 	if (o->thread_nice < 0 || o->thread_nice > NICE_MAX)

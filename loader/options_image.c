@@ -9,7 +9,7 @@
 
 enum { PIXELS_MAX = 65535 };
 
-/* Where a message says the fault is. */
+/* The place of a fault, for its message. */
 typedef struct place {
 	const char *name; /* of the image options */
 	beton_error *err;
@@ -23,7 +23,7 @@ static int check_count(const place *at, const char *field, uint64_t value, uint6
 		       field, (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
 }
 
-/* least < value <= most, or also value == least where that is allowed; never NaN. */
+/* Checks least < value <= most; value == least too if that is allowed; never NaN. */
 static int check_real(const place *at, const char *field, double value, double least, bool inclusive, double most)
 {
 	if ((value > least || (inclusive && value == least)) && value <= most)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How pictures become outputs: option image, or several views. */
+ * The options of pictures: image, or several views.
+ */
 #ifndef BT_LOADER_OPTIONS_IMAGE_H
 #define BT_LOADER_OPTIONS_IMAGE_H
 
 #include <beton/error.h>
 #include <beton/loader.h>
 
-/* Outputs of pictures, and the options of one. */
+/* The number of picture outputs, and the options of one. */
 static inline uint32_t bt_num_views(const beton_loader_options *options)
 {
 	return options->num_views ? options->num_views : 1;

@@ -14,7 +14,7 @@
 #include "order_mixed.h"
 #include "order_weighted.h"
 
-/* Entries of an epoch that was drawn as a whole. */
+/* The entries of an epoch that was drawn as a whole. */
 typedef struct bt_order_table {
 	_Atomic uint32_t references;
 	uint64_t epoch;
@@ -29,10 +29,10 @@ struct bt_orders {
 	uint64_t num_samples;
 	uint64_t m;      /* entries */
 	uint64_t length; /* positions of an epoch */
-	uint64_t *map;   /* [m]: the samples of the entries; NULL: the entries themselves */
+	uint64_t *map;   /* [m]: sample of each entry; NULL: sample i is entry i */
 	uint64_t run;
 	uint64_t window;
-	bool in_runs; /* the order needs the file run by run */
+	bool in_runs; /* the order reads the file run by run */
 	bt_alias alias;
 	bt_balanced balanced;
 	bt_mixed mixed;
@@ -43,7 +43,7 @@ struct bt_orders {
 	const char *name;
 
 	pthread_mutex_t lock;
-	bt_order_table *latest; /* guarded by lock: of the epoch that was begun last */
+	bt_order_table *latest; /* guarded by lock: the table of the epoch that was begun last */
 };
 
 /* ---- checks ---- */
@@ -58,7 +58,7 @@ static bool weighted(const beton_loader_options *o)
 	return o->order == BETON_ORDER_WEIGHTED || o->order == BETON_ORDER_WEIGHTED_UNIQUE;
 }
 
-/* An option that would be without effect is a mistake of the caller. */
+/* An option without effect is a mistake of the caller. */
 static int check_presence(const beton_loader_options *o, const bt_order_data *data, beton_error *err)
 {
 	bool draws = weighted(o) || o->order == BETON_ORDER_BALANCED || o->order == BETON_ORDER_CALLBACK || data->mix;
@@ -96,7 +96,7 @@ static int check_indices(const beton_loader_options *o, const bt_order_data *dat
 	return BETON_OK;
 }
 
-/* Orders whose tables have 32-bit entries. */
+/* Checks the size of orders whose tables have 32-bit entries. */
 static int check_size(const bt_orders *orders, beton_error *err)
 {
 	uint64_t most = UINT64_MAX;
@@ -126,7 +126,7 @@ static int compare_numbers(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* The listed samples in the order of the file: each as often as it is listed. */
+/* Sorts the listed samples as they are in the file, each as often as it is listed. */
 static int sort_by_storage(uint64_t *map, uint64_t m, const bt_order_data *data)
 {
 	uint64_t *rank = malloc(data->num_samples * sizeof(*rank));
@@ -160,7 +160,7 @@ static int make_map(bt_orders *orders, const beton_loader_options *o, const bt_o
 	return BETON_OK;
 }
 
-/* ---- what the kinds of orders keep ---- */
+/* ---- tables of the kinds of orders ---- */
 
 static int make_weighted(bt_orders *orders, const beton_loader_options *o, beton_error *err)
 {
@@ -201,7 +201,7 @@ static int make_balanced(bt_orders *orders, const bt_order_data *data, beton_err
 
 static void make_quasi(bt_orders *orders, const beton_loader_options *o, const bt_order_data *data)
 {
-	/* Of a list, a page holds the share that is listed. */
+	/* Of a page's samples only the listed share counts. */
 	double share = data->num_samples ? (double)orders->m / (double)data->num_samples : 1;
 	double run = (double)data->run * share + 0.5;
 	orders->run = run < 1 ? 1 : (uint64_t)run;
@@ -354,7 +354,7 @@ static int draw(bt_order_table **out, const bt_orders *orders, uint64_t epoch, b
 	return result;
 }
 
-/* The epoch's table, drawn unless it is the latest one: several iterators mostly want the same. */
+/* Finds the epoch's table. Draws it unless it is the latest one, which several iterators usually share. */
 static int find_table(bt_order_table **out, bt_orders *orders, uint64_t epoch, beton_error *err)
 {
 	pthread_mutex_lock(&orders->lock);
@@ -438,7 +438,7 @@ int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, 
 	return BETON_OK;
 }
 
-/* Runs that a sequential order is ahead. */
+/* How many runs ahead a sequential order announces. */
 enum { RUNS_AHEAD = 8 };
 
 bool bt_order_due(const bt_order *order, uint64_t position, uint64_t *begin, uint64_t *end)

@@ -2,7 +2,8 @@
  *
  * The order of an epoch: a function of options, data set, epoch and position alone.
  *
- * An order is one of entries 0 .. m-1, which stand for all samples or for those of a list. */
+ * An order arranges entries 0 .. m-1, which stand for all samples, or for those of a list.
+ */
 #ifndef BT_LOADER_ORDER_H
 #define BT_LOADER_ORDER_H
 
@@ -13,16 +14,17 @@
 #include "order_quasi.h"
 #include "permutation.h"
 
-/* What an order needs to know of the data set; all borrowed until bt_orders_open returns, but for first. */
+/* The facts of the data set that orders need. Borrowed until bt_orders_open returns; first is borrowed for longer. */
 typedef struct bt_order_data {
 	const char *name; /* of the data set, for messages */
 	uint64_t num_samples;
-	uint64_t run;            /* QUASI_RANDOM: samples of a page on average, >= 1 */
-	const uint64_t *storage; /* QUASI_RANDOM: [num_samples], as they lie in the file; NULL: as they are numbered */
-	const int64_t *classes;  /* BALANCED: [num_samples] */
-	uint32_t sources;        /* files */
-	uint64_t *first;         /* [sources + 1]: the first sample of each; outlives the orders */
-	const double *mix;       /* weights of the sources; NULL: one behind the other */
+	uint64_t run; /* QUASI_RANDOM: mean number of samples in a page, >= 1 */
+	const uint64_t
+		*storage; /* QUASI_RANDOM: [num_samples] in the order of the file; NULL: in order of their numbers */
+	const int64_t *classes; /* BALANCED: [num_samples] */
+	uint32_t sources;       /* files */
+	uint64_t *first;        /* [sources + 1]: the first sample of each; outlives the orders */
+	const double *mix;      /* weights of the sources; NULL: the sources follow each other */
 } bt_order_data;
 
 /* What the epochs have in common. Any thread may use it. Memory: none for SEQUENTIAL, RANDOM, QUASI_RANDOM (of files in

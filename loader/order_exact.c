@@ -30,8 +30,8 @@ static uint32_t mix_words(uint32_t x, uint32_t y)
 	return result ^ result >> 16;
 }
 
-/* The first four 64-bit words of the state that a seed expands to. A sum of two 64-bit numbers has at most three
- * 32-bit words, which the pool holds. */
+/* The first four 64-bit words of the state that a seed expands to. The sum of two 64-bit numbers has at most three
+ * 32-bit words, so it fits into the pool. */
 static void expand_seed(u128 seed, uint64_t words[4])
 {
 	uint32_t pool[POOL];
@@ -56,7 +56,7 @@ typedef struct pcg64 {
 	u128 state;
 	u128 increment;
 	uint64_t word;
-	bool has_half; /* the upper half of word was not given yet */
+	bool has_half; /* the upper half of word is still unused */
 } pcg64;
 
 static void pcg64_step(pcg64 *self)

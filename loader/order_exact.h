@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The permutations of two other programs, number for number, for people who compare runs. Both shuffle an array one
- * swap after the other, so that all of it must be in memory. */
+ * The permutations of two other programs, number for number, to compare runs with theirs. Both shuffle an array swap by
+ * swap, so all of it must be in memory.
+ */
 #ifndef BT_LOADER_ORDER_EXACT_H
 #define BT_LOADER_ORDER_EXACT_H
 
@@ -13,7 +14,7 @@
 void bt_numpy_permutation(uint32_t *out, uint64_t n, uint64_t seed, uint64_t epoch);
 
 /* PyTorch's randperm(n) with a generator seeded with seed + epoch, as its DistributedSampler draws it: MT19937.
- * From BT_TORCH_N_MAX + 1 on PyTorch draws in another way. */
+ * Above BT_TORCH_N_MAX PyTorch uses another algorithm. */
 #define BT_TORCH_N_MAX (UINT32_MAX / 20 - 1)
 void bt_torch_permutation(uint32_t *out, uint64_t n, uint64_t seed, uint64_t epoch);
 

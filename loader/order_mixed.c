@@ -23,8 +23,8 @@ static int check(const uint64_t *first, const double *weights, uint32_t sources,
 	return BETON_OK;
 }
 
-/* Whole numbers that add up to the cycle, at least 1 where there is weight: rounded down, and what is left one by one
- * to whoever lacks most. */
+/* Integers that add up to the cycle, at least 1 for a weight above 0: rounds down, then gives the remainder one by one
+ * to the source that lacks most. */
 static void share_out(uint32_t *counts, const double *weights, uint32_t sources, double sum)
 {
 	int64_t left = BT_MIXED_CYCLE;
@@ -78,7 +78,7 @@ void bt_mixed_free(bt_mixed *mixed)
 	*mixed = (bt_mixed){0};
 }
 
-/* The source whose part of the cycle holds a place. */
+/* The source that owns a place of the cycle. */
 static uint32_t owner(const bt_mixed *mixed, uint64_t place)
 {
 	uint32_t low = 0, high = mixed->sources;

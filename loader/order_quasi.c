@@ -3,7 +3,7 @@
 
 bt_quasi bt_quasi_make(uint64_t n, uint64_t run, uint64_t window, uint64_t key)
 {
-	/* Longer runs or windows than there are entries are the same as one; and nothing below overflows then. */
+	/* Runs or windows longer than the entries are cut to their number, which also prevents overflow below. */
 	run = run < n ? run : n ? n : 1;
 	uint64_t runs = n / run + (n % run > 0);
 	window = window < runs ? window : runs ? runs : 1;
@@ -19,7 +19,7 @@ bt_quasi bt_quasi_make(uint64_t n, uint64_t run, uint64_t window, uint64_t key)
 	return quasi;
 }
 
-/* Windows that do not have the short run, and are not the last one, have window * run positions. */
+/* Windows without the short run, except the last one, have window * run positions. */
 typedef struct span {
 	uint64_t number;
 	uint64_t begin;
@@ -31,9 +31,9 @@ static span find_window(const bt_quasi *quasi, uint64_t position)
 {
 	uint64_t full = quasi->window * quasi->run;
 	uint64_t last = quasi->windows - 1;
-	uint64_t home = quasi->place / quasi->window; /* of the short run */
+	uint64_t home = quasi->place / quasi->window; /* the window of the short run */
 	home = home < last ? home : last;
-	/* As if the short run were as long as the others: positions behind its window move by what it lacks. */
+	/* Computes as if all runs had equal length: positions behind the short run's window move by what it lacks. */
 	uint64_t behind = home < last ? (home + 1) * full - quasi->missing : quasi->n;
 	uint64_t number = (position < behind ? position : position + quasi->missing) / full;
 	number = number < last ? number : last;
@@ -77,7 +77,7 @@ void bt_quasi_due(const bt_quasi *quasi, uint64_t position, uint64_t *begin, uin
 	if (window.number + 1 == quasi->windows)
 		return;
 	uint64_t next = window.first_run + quasi->window;
-	/* The last window has what is left, too. */
+	/* The last window also has the remainder. */
 	uint64_t size = window.number + 2 == quasi->windows ? runs - next : quasi->window;
 	double through = (double)(position - window.begin + 1) / (double)window.size;
 	uint64_t part = (uint64_t)(through * (double)size) + 1;

@@ -19,14 +19,14 @@ int bt_weights_check(const double *weights, uint64_t n, uint64_t *positive, doub
 		*positive += weights[i] > 0;
 		*sum += weights[i];
 	}
-	/* A sum that is not normal would make the shares meaningless. */
+	/* With a sum that is not normal, shares have no meaning. */
 	if (!isnormal(*sum))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: the sum of %llu weights is %g",
 			       (unsigned long long)n, *sum);
 	return BETON_OK;
 }
 
-/* Vose's method: cells that are not full are topped up from those that have too much. `work` is two stacks, growing
+/* Vose's method: fills cells that have too little from cells that have too much. `work` holds two stacks that grow
  * towards each other. */
 static void fill_table(bt_alias *alias, const double *weights, double sum, uint64_t *work)
 {
@@ -50,7 +50,7 @@ static void fill_table(bt_alias *alias, const double *weights, double sum, uint6
 			work[few++] = high;
 		}
 	}
-	/* What rounding left over is as good as full, unless its weight is 0. */
+	/* Cells that rounding left over count as full, unless their weight is 0. */
 	while (few > 0) {
 		uint64_t i = work[--few];
 		if (weights[i] > 0)
@@ -93,12 +93,12 @@ uint64_t bt_alias_at(const bt_alias *alias, uint64_t key, uint64_t position)
 {
 	unsigned __int128 draw = (unsigned __int128)bt_draw(key, BT_PURPOSE_WEIGHTED, 0, position) * alias->n;
 	uint64_t cell = (uint64_t)(draw >> 64);
-	/* What the choice of the cell left over of the draw is uniform too. */
+	/* The bits of the draw that did not choose the cell are uniform too. */
 	double fraction = (double)((uint64_t)draw >> 11) * 0x1p-53;
 	return fraction < alias->keep[cell] ? cell : alias->other[cell];
 }
 
-/* -log(bits / 2^64): of the upper 53 bits that are not zeros, for the rest cannot be had in a double. */
+/* -log(bits / 2^64), from the highest 53 bits that are not leading zeros: a double holds no more. */
 static double exponential(uint64_t bits)
 {
 	bits += bits == 0;

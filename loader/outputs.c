@@ -32,7 +32,7 @@ static size_t element_bytes(beton_dtype dtype)
 	}
 }
 
-/* Which field a view is of. */
+/* Chooses the field of a view. */
 static int choose_field(int *out, const beton_reader *reader, const beton_image_options *image, const char *option,
 			beton_error *err)
 {
@@ -90,8 +90,8 @@ static bool find_dtype(const char *name, beton_dtype *dtype)
 	return false;
 }
 
-/* Pages of a file that an array may fill at most. Stored as it is it fits into one; compressed it could promise
- * anything, and memory must not be what a small file says. */
+/* Limit of an array's size, in pages of the file. A plain array fits into one page, but a small file could claim any
+ * size for a compressed one. */
 enum { ARRAY_PAGES_MAX = 16 };
 
 static bool describe_array(beton_tensor *tensor, const beton_field *field, uint32_t page_size)
@@ -110,7 +110,7 @@ static bool describe_array(beton_tensor *tensor, const beton_field *field, uint3
 	return true;
 }
 
-/* Whether a batch can hold the field, which is none of images; fills *tensor and *kind. */
+/* Whether a batch can hold the field, which has no images; fills *tensor and *kind. */
 static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_field *field,
 		     const beton_loader_options *options, uint32_t page_size)
 {
@@ -140,7 +140,7 @@ static bool describe(beton_tensor *tensor, bt_output_kind *kind, const beton_fie
 	}
 }
 
-/* Places `bytes * count` bytes behind what the slot holds already; true on overflow. */
+/* Reserves `bytes * count` bytes of the slot; true on overflow. */
 static bool place(bt_outputs *outputs, size_t bytes, uint64_t count, size_t *offset)
 {
 	size_t total;
@@ -151,7 +151,7 @@ static bool place(bt_outputs *outputs, size_t bytes, uint64_t count, size_t *off
 				      &outputs->slot_bytes);
 }
 
-/* True on overflow. */
+/* Returns true on overflow. */
 static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind, const char *name, const char *suffix,
 		       const beton_tensor *tensor)
 {
@@ -168,7 +168,7 @@ static bool add_output(bt_outputs *outputs, uint32_t field, bt_output_kind kind,
 	return overflow;
 }
 
-/* Values one behind the other, and their offsets. True on overflow. */
+/* Adds concatenated values and their offsets. Returns true on overflow. */
 static bool add_ragged(bt_outputs *outputs, uint32_t field, const char *name, const beton_loader_options *options)
 {
 	uint64_t room;
@@ -198,7 +198,7 @@ static bool is_chosen(const beton_loader_options *options, const char *name)
 	return false;
 }
 
-/* What the option fields names must exist. */
+/* The names in the option fields must exist. */
 static int check_names(const beton_reader *reader, const beton_loader_options *options, beton_error *err)
 {
 	for (uint32_t i = 0; options->fields && i < options->num_fields; i++)
@@ -208,7 +208,7 @@ static int check_names(const beton_reader *reader, const beton_loader_options *o
 	return BETON_OK;
 }
 
-/* How the outputs of a view are called behind the name of their field: the first one of it "", the next ".1". */
+/* The suffix of a view's outputs behind the field's name: "" for the field's first view, then ".1", ".2"... */
 static void make_suffix(char suffix[24], const bt_outputs *outputs, uint32_t view, const char *rest)
 {
 	uint32_t before = 0;
@@ -220,7 +220,7 @@ static void make_suffix(char suffix[24], const bt_outputs *outputs, uint32_t vie
 		snprintf(suffix, 24, "%s", rest);
 }
 
-/* The views of an image field; false if it has none. */
+/* Adds the views of an image field; false if it has none. */
 static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, const beton_loader_options *options,
 		      bool *overflow)
 {
@@ -237,7 +237,7 @@ static bool add_views(bt_outputs *outputs, uint32_t index, const char *name, con
 	return outputs->count > before;
 }
 
-/* The outputs of one field, if it is to have any. */
+/* Adds the outputs of one field, if it has any. */
 static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t index,
 		     const beton_loader_options *options, bool *overflow, beton_error *err)
 {
@@ -272,7 +272,7 @@ static int add_field(bt_outputs *outputs, const beton_reader *reader, uint32_t i
 	return BETON_OK;
 }
 
-/* The first output of images; NULL without. */
+/* The first image output; NULL without. */
 static const bt_output *first_image(const bt_outputs *outputs)
 {
 	for (uint32_t i = 0; i < outputs->count; i++)
@@ -281,7 +281,7 @@ static const bt_output *first_image(const bt_outputs *outputs)
 	return NULL;
 }
 
-/* How the batch was mixed, if it may be. */
+/* Adds the outputs about mixing, if the options mix batches. */
 static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
 		      bool *overflow, beton_error *err)
 {
@@ -308,7 +308,7 @@ static int add_mixing(bt_outputs *outputs, const beton_reader *reader, const bet
 	return BETON_OK;
 }
 
-/* The drawn numbers of each view that is an output. True on overflow. */
+/* Adds the drawn numbers of each view that is an output. Returns true on overflow. */
 static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options)
 {
 	bool overflow = false;
@@ -336,7 +336,7 @@ static bool needs_blob(bt_output_kind kind)
 	       kind == BT_OUTPUT_RAGGED;
 }
 
-/* A blob is read once, however many outputs are made from it; those stand one behind the other. */
+/* Plans one read for each blob. Outputs that are made from the same blob follow each other. */
 static int plan_reads(bt_outputs *outputs, beton_error *err)
 {
 	outputs->read_field = calloc(outputs->count, sizeof(*outputs->read_field));
@@ -368,7 +368,7 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Up to two for a field and for a view, and three of mixing. */
+	/* Up to two for each field and each view, and three about mixing. */
 	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options)) + 3, sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a batch consists of. */
+ * The tensors of a batch.
+ */
 #ifndef BT_LOADER_OUTPUTS_H
 #define BT_LOADER_OUTPUTS_H
 
 #include <beton/beton.h>
 #include <beton/loader.h>
 
-/* Of every tensor's data. */
+/* Alignment of every tensor's data. */
 enum { BT_OUTPUT_ALIGNMENT = 64 };
 
-/* What fills a tensor. */
+/* The source of a tensor's content. */
 typedef enum bt_output_kind {
 	BT_OUTPUT_INT,
 	BT_OUTPUT_FLOAT,
 	BT_OUTPUT_IMAGE,
 	BT_OUTPUT_ARRAY,
 	BT_OUTPUT_BYTES,
-	BT_OUTPUT_LENGTH,  /* of the bytes in the output before */
-	BT_OUTPUT_RAGGED,  /* bytes one behind the other; see ragged.h */
-	BT_OUTPUT_OFFSETS, /* in the output before */
+	BT_OUTPUT_LENGTH,  /* number of bytes in the output before */
+	BT_OUTPUT_RAGGED,  /* bytes of all values, concatenated; see ragged.h */
+	BT_OUTPUT_OFFSETS, /* of the values in the output before */
 	BT_OUTPUT_DRAWN,
 	/* Filled when all samples of the batch are done. */
 	BT_OUTPUT_MIXED, /* the partner's value of the output before */
@@ -34,13 +35,13 @@ typedef struct bt_output {
 	char name[BETON_NAME_MAX + sizeof(".00.partner")];
 	uint32_t field;      /* index in the file */
 	uint32_t view;       /* of IMAGE and DRAWN */
-	bool first;          /* of those that are made from its read */
-	int read;            /* which of the sample's reads it is made from; -1: none */
+	bool first;          /* the first output that is made from its read */
+	int read;            /* index of the sample's read that it is made from; -1: none */
 	beton_tensor tensor; /* without data, and shape[0] = batch_size */
-	bool whole;          /* not made of rows: its shape and content are made when the batch is complete */
+	bool whole;          /* filled as a whole, shape included, when the batch is complete */
 	size_t sample_bytes; /* of a row; whole: 0 */
 	size_t offset;       /* in a slot's memory; a multiple of BT_OUTPUT_ALIGNMENT, as the next two */
-	size_t staging;      /* RAGGED: where values lie until the batch is complete */
+	size_t staging;      /* RAGGED: where values are kept until the batch is complete */
 	size_t rows;         /* RAGGED: bt_ragged_rows */
 } bt_output;
 
@@ -48,13 +49,13 @@ typedef struct bt_outputs {
 	bt_output *list;
 	uint32_t count;
 	int view_field[BETON_VIEWS_MAX]; /* of each view: index in the file; -1 without an image */
-	int drawn[BETON_VIEWS_MAX];      /* of each view: the output of that kind; -1 without */
-	bool ragged;                     /* there is such an output */
-	int lambda;                      /* the output of that kind; -1 without, as the next two */
+	int drawn[BETON_VIEWS_MAX];      /* of each view: its DRAWN output; -1 without */
+	bool ragged;                     /* there is a RAGGED output */
+	int lambda;                      /* the output of this kind; -1 without; so the next two */
 	int partner;
 	int box;
 	uint32_t num_fields;  /* of the file */
-	uint32_t num_reads;   /* blobs that a sample's outputs are made from */
+	uint32_t num_reads;   /* blobs that a sample's outputs need */
 	uint32_t *read_field; /* [num_reads]: field of each, rising with the outputs */
 	size_t slot_bytes;    /* memory of one slot, sample ids included */
 	size_t ids_offset;
@@ -62,7 +63,7 @@ typedef struct bt_outputs {
 
 #define BT_OUTPUTS_NONE ((bt_outputs){.lambda = -1, .partner = -1, .box = -1})
 
-/* Chooses the outputs by the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
+/* Chooses the outputs from the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
 		    beton_error *err);

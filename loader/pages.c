@@ -13,7 +13,7 @@
 #include "io.h"
 #include "state.h"
 
-/* Places of a part of the file that are looked at: if all are in memory, all of it is taken to be. */
+/* Probed places in a part of the file: if all are in memory, the whole part counts as in memory. */
 enum { PROBES = 4 };
 
 static const bt_io *io_of(const beton_loader *loader)
@@ -33,7 +33,7 @@ static bool is_cached(const beton_loader *loader, int fd, uint64_t begin, uint64
 	return true;
 }
 
-/* Where the blobs of a sample begin and end; false if it has none that are sound. */
+/* The begin and end of a sample's blobs in the file; false if it has no valid ones. */
 static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t sample, uint32_t *file,
 		       uint64_t *begin, uint64_t *end)
 {
@@ -57,13 +57,13 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 static void announce_part(const beton_loader *loader, uint32_t file, uint64_t begin, uint64_t end)
 {
 	int fd = beton_reader_fd(loader->dataset.readers[file]);
-	/* A hint: where the system does not take it, the workers read all the same. */
+	/* Only a hint: without it the workers read all the same. */
 	if (begin < end && !is_cached(loader, fd, begin, end))
 		io_of(loader)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
 }
 
-/* A run that reaches from one file into the next takes the end of the one and the beginning of the other. Damage is
- * told by those who need the samples. */
+/* A run that spans two files is announced as the end of one and the beginning of the other. Damage is ignored here;
+ * workers that need the samples report it. */
 static void announce_run(const beton_loader *loader, beton_value *values, const bt_order *order, uint64_t run)
 {
 	uint64_t first, last, begin, end, last_begin, last_end;
@@ -83,7 +83,7 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 bool bt_pages_due(const beton_iterator *iterator, uint64_t *begin, uint64_t *end)
 {
 	const bt_order *order = &iterator->order;
-	/* From what has still to be read to the end of the batch that comes next. */
+	/* From the next sample to be read to the end of the batch that comes next. */
 	uint64_t first = bt_shard_window(&iterator->shard, iterator->claimable);
 	uint64_t last = bt_shard_window(&iterator->shard, iterator->begun + 1);
 	uint64_t most = order->length - 1, ignored;
@@ -115,7 +115,7 @@ static void *announce(void *argument)
 			continue;
 		}
 		iterator->announced = run + 1;
-		/* The iterator may be closed meanwhile. */
+		/* The iterator may be closed in the meantime. */
 		bt_order order = bt_order_retain(&iterator->order);
 		pthread_mutex_unlock(&loader->pool->lock);
 		announce_run(loader, loader->pages.values, &order, run);
@@ -132,7 +132,7 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 	bt_pages *pages = &loader->pages;
 	bool in_runs =
 		loader->options.order == BETON_ORDER_SEQUENTIAL || loader->options.order == BETON_ORDER_QUASI_RANDOM;
-	/* Direct reads go past the page cache. */
+	/* Direct reads bypass the page cache. */
 	if (!in_runs || loader->options.direct || loader->outputs->num_reads == 0)
 		return BETON_OK;
 	pages->values = calloc(loader->outputs->num_fields, sizeof(*pages->values));
@@ -144,7 +144,7 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 	bt_block_signals(&before);
 	int fault = pthread_create(&pages->thread, NULL, announce, loader);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	/* It is there for speed alone. */
+	/* The thread only makes reads faster, so go on without it. */
 	if (fault) {
 		pthread_cond_destroy(&pages->due);
 		return BETON_OK;
@@ -153,7 +153,7 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 	pthread_mutex_lock(&loader->pool->lock);
 	loader->running++;
 	pthread_mutex_unlock(&loader->pool->lock);
-	/* A name is a convenience of debuggers; the thread works without. */
+	/* The name only helps debuggers, so errors are ignored. */
 	pthread_setname_np(pages->thread, "beton-pages");
 	return BETON_OK;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "permutation.h"
 
-/* Hashes of a few bytes, one for each round: a call would cost as much as the hash. */
+/* One hash of a few bytes in each round: a call would cost as much as the hash. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* The hash reads numbers as they lie in memory; orders must not depend on the machine. */
+/* The hash reads numbers from memory, and orders must not depend on the machine's byte order. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the loader is written for little-endian machines");
 
 /* Luby and Rackoff need 4 rounds for large halves; small data sets have halves of a few bits, which mix more slowly. */
@@ -39,8 +39,8 @@ static uint64_t round_function(uint64_t key, uint64_t round, uint64_t half)
 	return XXH3_64bits_withSeed(input, sizeof(input), key);
 }
 
-/* A Feistel network without the swap: each round changes one half by a function of the other, so that the halves may
- * differ by one bit and the domain is smaller than 2n. */
+/* A Feistel network without the swap: each round changes one half by a function of the other. So the halves may differ
+ * by one bit, and the domain is smaller than 2n. */
 static uint64_t permute(const bt_permutation *p, uint64_t value)
 {
 	uint64_t low = value & mask(p->low_bits);
@@ -64,8 +64,8 @@ static uint64_t unpermute(const bt_permutation *p, uint64_t value)
 	return high << p->low_bits | low;
 }
 
-/* Cycle walking: a value outside 0 .. n-1 is permuted again. The cycle of a value inside ends inside, at the latest at
- * itself; fewer than 2 steps are expected. */
+/* Cycle walking: a result outside 0 .. n-1 is permuted again. That ends, because the cycle of a value inside returns to
+ * the value itself; fewer than 2 steps are expected. */
 uint64_t bt_permutation_at(const bt_permutation *permutation, uint64_t position)
 {
 	uint64_t value = position;

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* What an order draws. The numbers are part of the reproducible result: never reuse one. */
+/* The purposes of draws. The numbers are part of the reproducible result: never reuse one. */
 enum bt_purpose {
 	BT_PURPOSE_RUNS = 1,   /* quasi-random: the order of the runs */
 	BT_PURPOSE_WINDOW = 2, /* quasi-random: the order inside a window */
@@ -18,7 +18,7 @@ enum bt_purpose {
 	BT_PURPOSE_SOURCE = 8,  /* mixed: the order of a source's samples in a pass */
 };
 
-/* 64 random bits: a hash of what they are for. */
+/* 64 random bits: a hash of the arguments. */
 uint64_t bt_draw(uint64_t key, enum bt_purpose purpose, uint64_t which, uint64_t number);
 
 /* The key of an epoch. */

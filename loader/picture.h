@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What decoding hands to resizing: the planes of a picture, and where on them the crop lies. */
+ * The result of decoding, for resizing: the planes of a picture, and the crop's box on each.
+ */
 #ifndef BT_LOADER_PICTURE_H
 #define BT_LOADER_PICTURE_H
 
@@ -13,13 +14,13 @@ typedef enum bt_colour {
 	BT_YCC = 2,  /* planes[0..2], 1 channel each: Y, Cb, Cr as JFIF has them, full range */
 } bt_colour;
 
-/* One plane of bytes. The crop is a box in units of its samples, sample (i, j) covering [i, i + 1) x [j, j + 1): the
- * box lies inside width x height, is never empty, and its edges need not fall between samples when the plane is
- * subsampled or was decoded at a smaller scale. The samples around the box are those of the picture. */
+/* One plane of bytes. The crop is a box in units of samples, where sample (i, j) covers [i, i + 1) x [j, j + 1). The
+ * box lies inside width x height and is never empty. Its edges can cut through samples if the plane is subsampled or
+ * was decoded at a smaller scale. Samples outside the box belong to the picture. */
 typedef struct bt_plane {
 	const uint8_t *data;
 	size_t stride;  /* bytes from one row to the next */
-	uint32_t width; /* samples that exist */
+	uint32_t width; /* number in a row */
 	uint32_t height;
 	uint32_t channels; /* bytes of a sample: 1 or 3 */
 	double x;

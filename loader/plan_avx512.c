@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of an axis, 8 outputs and 16 bytes at a time: pictures have crops of their own, so that these are made as
- * often as they are used. The arithmetic is that of resize_axis.c, operation by operation. */
+ * Computes an axis' tables for 8 outputs and 16 bytes at a time, because crops differ and so each picture needs new
+ * tables. The arithmetic is that of resize_axis.c, operation by operation.
+ */
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -11,7 +12,7 @@
 
 enum { OUTPUTS = 8, SAMPLES = 4, STRIDE = 8, ONE = 1 << BT_WEIGHT_BITS };
 
-/* The samples of 8 outputs, and what their weights are computed from. */
+/* The samples of 8 outputs, and the inputs of their weights. */
 typedef struct spans {
 	__m512d first;
 	__m512d last;
@@ -94,7 +95,7 @@ static TARGET __m512i round_weights(const spans *s, const __m512d sums[SAMPLES])
 	return weights;
 }
 
-/* Weights without the zeros before and behind them, and where they begin and how many are left. */
+/* Stores weights without leading and trailing zeros, with the first sample and the number of weights. */
 static TARGET void store(bt_axis *axis, uint32_t i, __m512i weights, __m256i first)
 {
 	__m256i leading = _mm256_setzero_si256(), count = _mm256_set1_epi32(SAMPLES);
@@ -132,7 +133,7 @@ TARGET bool bt_fill_avx512(bt_axis *axis, const bt_box *box)
 	if (out < OUTPUTS || axis->stride != STRIDE || box->high > INT32_MAX)
 		return false;
 	for (uint32_t i = 0; i < out; i += OUTPUTS) {
-		/* The last ones once more with those before. */
+		/* The last outputs, together with those before them again. */
 		uint32_t at = i < out - OUTPUTS ? i : out - OUTPUTS;
 		spans s;
 		__m512d sums[SAMPLES];
@@ -147,7 +148,7 @@ TARGET bool bt_fill_avx512(bt_axis *axis, const bt_box *box)
 	return true;
 }
 
-/* 16 bytes of a row: the output that each belongs to, and its channel. */
+/* 16 bytes of a row: the output and the channel of each. */
 typedef struct bytes_16 {
 	__m512i output;
 	__m512i channel;
@@ -164,7 +165,7 @@ static TARGET bytes_16 next_16(bytes_16 at, uint32_t channels)
 	return at;
 }
 
-/* The last byte stands for those behind the end. */
+/* Bytes behind the end use the last byte's place. */
 static TARGET bytes_16 limit_16(bytes_16 at, const bt_axis_key *key)
 {
 	__m512i last = _mm512_set1_epi32((int)key->out - 1);
@@ -180,7 +181,7 @@ static TARGET __m512i both(uint32_t number)
 	return _mm512_set1_epi32((int)(number * 0x10001u));
 }
 
-/* The tables of one group; returns how far it reaches, values. */
+/* Fills the tables of one group; returns its reach in values. */
 static TARGET uint32_t permute_group(bt_axis *axis, uint32_t group, bytes_16 at)
 {
 	uint32_t channels = axis->key.channels;
@@ -207,7 +208,7 @@ static TARGET uint32_t permute_group(bt_axis *axis, uint32_t group, bytes_16 at)
 
 TARGET bool bt_permute_avx512(bt_axis *axis)
 {
-	/* Places and rows of weights are numbers of 31 bits. */
+	/* Offsets and lengths of rows of weights have 31 bits. */
 	if ((uint64_t)axis->columns * axis->key.channels > INT32_MAX ||
 	    (uint64_t)axis->key.out * axis->stride > INT32_MAX)
 		return false;

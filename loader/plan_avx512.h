@@ -6,7 +6,7 @@
 
 #include "kernels.h"
 
-/* As bt_kernels has them. */
+/* The functions of bt_kernels with these names. */
 bool bt_fill_avx512(bt_axis *axis, const bt_box *box);
 bool bt_permute_avx512(bt_axis *axis);
 

@@ -36,7 +36,7 @@ void *bt_ragged_take(bt_slot *slot, uint32_t number, uint32_t row, uint64_t size
 	return start > room || size > room - start ? NULL : (char *)slot->memory + output->staging + start;
 }
 
-/* Puts the values of rows that are kept in order. */
+/* Puts the values of the rows that are kept in order. */
 static int finish(bt_slot *slot, uint32_t number, beton_error *err)
 {
 	const bt_output *output = &slot->pool->outputs.list[number];

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Randomness of augmentation: a hash of what it is for. Nothing is remembered, so a value depends neither on threads
- * nor on what was drawn before. */
+ * Random numbers of augmentation, as hashes of their purpose. There is no state, so a number depends neither on threads
+ * nor on earlier draws.
+ */
 #ifndef BT_LOADER_RANDOM_H
 #define BT_LOADER_RANDOM_H
 
 #include <stdint.h>
 
-/* What draws. The numbers are part of the reproducible result: never reuse one. */
+/* The purposes of draws. The numbers are part of the reproducible result: never reuse one. */
 enum bt_operation {
 	BT_OPERATION_CROP = 1,
 	BT_OPERATION_FLIP = 2,
-	BT_OPERATION_SUBSTITUTE = 3, /* keyed by the position in place of the sample */
-	BT_OPERATION_MIX = 4,        /* which batch operation mixes; keyed by the position, as the next is */
+	BT_OPERATION_SUBSTITUTE = 3, /* keyed by the position instead of the sample */
+	BT_OPERATION_MIX = 4,        /* which batch operation mixes; keyed by the position; so the next */
 	BT_OPERATION_USER = 64,      /* + its place in the list of operations */
 	BT_OPERATION_BATCH = 256,    /* + its place in the list of batch operations */
 };
 
-/* A stream of draws, private to its user. view: which of several outputs made from one sample (0 for the first). */
+/* A stream of draws, private to its user. view: number of the output among those made from one sample. */
 typedef struct bt_random {
 	uint64_t seed;
 	uint64_t epoch;

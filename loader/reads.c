@@ -5,8 +5,8 @@
 #include "common/system.h"
 #include "state.h"
 
-/* Reads in a row that found their data in memory, after which half as many are made ahead: a first epoch from the disk
- * should not leave later ones with buffers that do not fit the processor's cache. */
+/* After this many reads in a row from memory, read-ahead is halved: a first epoch from disk should not leave later
+ * epochs with buffers that exceed the processor's cache. */
 enum { AT_HAND_MAX = 4096 };
 
 static uint32_t num_reads(const bt_tools *tools)
@@ -40,7 +40,7 @@ static size_t footprint(const bt_tools *tools, const bt_ticket *ticket, const bt
 	return blob->read.size ? engine->api->footprint(engine->engine, blob->read.offset, blob->read.size) : 0;
 }
 
-/* Asks for a blob of the queue; false if there is no room for it now. */
+/* Submits the read of a queued blob; false if there is no room now. */
 static bool try_submit(bt_tools *tools, const bt_ticket *ticket, bt_blob_read *blob)
 {
 	size_t bytes = footprint(tools, ticket, blob);
@@ -63,7 +63,8 @@ void bt_reads_submit(bt_tools *tools)
 	}
 }
 
-/* More is read ahead while data is late: so it grows fast to what the disk needs, and costs nothing elsewhere. */
+/* Reads further ahead while data is late. So read-ahead grows fast to what the disk needs, and stays small elsewhere.
+ */
 static void adapt(bt_tools *tools, const bt_read *read)
 {
 	if (tools->ahead_max == 0)
@@ -125,7 +126,7 @@ int bt_reads_now(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 void bt_reads_end(bt_tools *tools)
 {
 	bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
-	/* A look-up that failed has none; a ticket that is not wanted any more may not be submitted yet. */
+	/* A ticket whose look-up failed has no reads; those of an abandoned one may not be submitted yet. */
 	if (tools->next_ticket == tools->first) {
 		tools->next_ticket++;
 		tools->next_read = 0;

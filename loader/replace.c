@@ -14,7 +14,7 @@ static bool is_output(const bt_outputs *outputs, uint32_t field)
 	return false;
 }
 
-/* Replacement number i, checked. */
+/* Checks replacement number i and finds its field. */
 static int resolve(bt_replacements *replacements, uint32_t i, const beton_replacement *r, const bt_outputs *outputs,
 		   const beton_reader *reader, beton_error *err)
 {

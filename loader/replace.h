@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers that samples have in place of the file's. */
+ * The integers that the option replacements puts in place of the file's.
+ */
 #ifndef BT_LOADER_REPLACE_H
 #define BT_LOADER_REPLACE_H
 
 #include "outputs.h"
 
-/* options.replacements and the fields that they are of; zero-initialise. */
+/* options.replacements, and their fields; zero-initialise. */
 typedef struct bt_replacements {
 	uint32_t count;
 	struct bt_field_replacement {
@@ -20,7 +21,7 @@ int bt_replacements_open(bt_replacements *replacements, const beton_loader_optio
 			 const beton_reader *reader, beton_error *err);
 void bt_replacements_close(bt_replacements *replacements);
 
-/* The value that a sample has in place of `value`. */
+/* The value that a sample has instead of `value`. */
 int64_t bt_replace(const bt_replacements *replacements, uint32_t field, uint64_t sample, int64_t value);
 
 #endif

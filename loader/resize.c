@@ -4,7 +4,7 @@
 #include "common/error.h"
 #include "kernels.h"
 
-/* Rows begin where lines of the cache do. */
+/* Alignment of rows: cache lines. */
 enum { LINE = 64 };
 
 static bool grows(double length, uint32_t out)
@@ -67,7 +67,7 @@ int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize
 	if (!resizer->kernels)
 		resizer->kernels = bt_kernels_best();
 	resizer->source = *source;
-	/* Pixels that are not resized are the same everywhere. */
+	/* Pixels that are not resized are the same with any library. */
 	resizer->is_exact = target->exact && (source->width != target->width || source->height != target->height);
 	if (resizer->is_exact)
 		return begin_exact(resizer, source, target, err);
@@ -102,9 +102,9 @@ const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, s
 		*stride = source->stride;
 		return in + y * source->stride;
 	}
-	/* Rows first: they are contiguous, whatever the scale, and the other way round each input row would have to be
-	 * resized, where an output row of a shrinking picture needs fewer. Some rows at a time: what was just stored
-	 * is slow to load again at another place. */
+	/* The vertical pass comes first, because rows are contiguous at any scale, and a shrinking picture then has
+	 * fewer rows for the horizontal pass. Several rows at a time, because loads that overlap recent stores at other
+	 * offsets are slow. */
 	int16_t *rows = resizer->rows.data;
 	for (uint32_t i = 0; i < count; i++)
 		resizer->kernels->vertical(in + (size_t)vertical->first[y + i] * source->stride, source->stride,

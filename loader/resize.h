@@ -21,42 +21,42 @@ struct bt_kernels;
 
 enum {
 	BT_WEIGHT_BITS = 14,
-	BT_ROW_BITS = 7,      /* fraction of a value between the passes */
+	BT_ROW_BITS = 7,      /* fraction of values between the passes */
 	BT_ROW_SLACK = 64,    /* values that kernels may read behind a row between the passes */
-	BT_OUT_SLACK = 64,    /* bytes that kernels may write behind an output row */
-	BT_GROUP = 16,        /* output bytes that one permutation makes */
-	BT_GROUPS = 4,        /* their number is a multiple of this */
-	BT_GROUP_REACH = 64,  /* values that one can choose from */
-	BT_GROUP_NARROW = 32, /* those that a single register has */
-	BT_ROWS = 4           /* rows that are resized at a time */
+	BT_OUT_SLACK = 64,    /* bytes that kernels may write beyond an output row */
+	BT_GROUP = 16,        /* output bytes from one permutation */
+	BT_GROUPS = 4,        /* the number of groups is a multiple of this */
+	BT_GROUP_REACH = 64,  /* values that one permutation can choose from */
+	BT_GROUP_NARROW = 32, /* values in one register */
+	BT_ROWS = 4           /* resized at a time */
 };
 
-/* How one axis is resized: what bt_axis_plan was asked for. */
+/* How one axis is resized: the key of its tables. */
 typedef struct bt_axis_key {
 	double begin;  /* of the box, samples */
 	double length; /* of the box, samples; > 0 */
-	uint32_t in;   /* samples that exist */
+	uint32_t in;   /* number of samples */
 	uint32_t out;
 	uint32_t channels;
 	beton_filter filter;
 	bool shrinks; /* AREA: no axis of the picture grows */
 	bool mirrored;
-	bool permuted; /* make the permutation too, where kernels use it */
+	bool permuted; /* also make the permutation, for kernels that use it */
 	const struct bt_kernels *kernels;
 } bt_axis_key;
 
-/* Output i is the sum of weights[i * stride + k] * input[low + first[i] + k], k < count[i]. Weights behind count[i]
+/* Output i is the sum of weights[i * stride + k] * input[low + first[i] + k] for k < count[i]. Weights from count[i] on
  * are 0. */
 typedef struct bt_axis {
 	bt_axis_key key;
-	uint32_t low;     /* the first sample that any output uses */
-	uint32_t columns; /* samples from there on to the last one used */
+	uint32_t low;     /* first sample that any output uses */
+	uint32_t columns; /* samples from low to the last one used */
 	uint32_t stride;  /* a multiple of 8 */
 	bool identity;    /* out == columns, each sample once, in order */
 	bool permutation; /* groups and base, index, pair_weights are valid */
 	bool narrow;      /* no group reaches farther than BT_GROUP_NARROW */
 	uint32_t groups;
-	uint32_t pairs; /* pairs of taps of the output with the most */
+	uint32_t pairs; /* pairs of taps of the output that has the most */
 	uint32_t *first;
 	uint32_t *count;
 	int16_t *weights;
@@ -66,13 +66,13 @@ typedef struct bt_axis {
 	bt_buffer memory;
 } bt_axis;
 
-/* Makes *axis what key says, or leaves it if it is that already. Errors: NO_MEMORY. */
+/* Computes *axis for key, unless it has that key already. Errors: NO_MEMORY. */
 int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err);
 
 /* Working state of one plane; zero-initialise. */
 typedef struct bt_resizer {
 	const struct bt_kernels *kernels; /* NULL: the best of this machine */
-	const bt_axis *horizontal;        /* own, or another's */
+	const bt_axis *horizontal;        /* own, or another resizer's */
 	const bt_axis *vertical;
 	bt_axis own_horizontal;
 	bt_axis own_vertical;
@@ -82,7 +82,7 @@ typedef struct bt_resizer {
 	size_t out_stride;
 	bt_plane source;
 	bt_exact exact;
-	bool is_exact; /* exact does it */
+	bool is_exact; /* `exact` does the work */
 } bt_resizer;
 
 typedef struct bt_resize_target {
@@ -90,20 +90,21 @@ typedef struct bt_resize_target {
 	uint32_t height;
 	beton_filter filter;
 	bool mirrored; /* left and right exchanged */
-	/* With another library's arithmetic in place of the filter, for RGB planes all of which are the box. */
+	/* The library whose arithmetic replaces the filter, for RGB planes whose box is the whole plane. */
 	bt_exact_library exact;
 } bt_resize_target;
 
-/* Prepares the plane's box -> target. Takes the tables of `like`, which was prepared for a plane of the same size and
- * box and the same target, or NULL; else keeps those of the last call if they fit. Errors: NO_MEMORY. */
+/* Prepares resizing of the plane's box to target. like: NULL, or a resizer whose tables are used: it was prepared for a
+ * plane of the same size and box, and the same target. Without it the tables of the last call are kept if they fit.
+ * Errors: NO_MEMORY. */
 int bt_resize_begin(bt_resizer *resizer, const bt_plane *source, const bt_resize_target *target, const bt_resizer *like,
 		    beton_error *err);
 
-/* Output rows y .. y + count - 1 (count: 1 .. BT_ROWS), *stride apart: width * channels bytes each, valid until the
- * next call; of the plane itself where nothing is resized. */
+/* Output rows y .. y + count - 1 (count: 1 .. BT_ROWS), *stride apart, width * channels bytes each, valid until the
+ * next call. If nothing is resized, they are the plane's own rows. */
 const uint8_t *bt_resize_rows(bt_resizer *resizer, uint32_t y, uint32_t count, size_t *stride);
 
-/* Books its memory in a budget, which outlives it; before the first use. */
+/* Books the resizer's memory in a budget, which outlives the resizer. Before the first use. */
 void bt_resize_limit(bt_resizer *resizer, bt_budget *budget);
 
 void bt_resize_free(bt_resizer *resizer);

@@ -6,14 +6,14 @@
 
 enum {
 	ONE = 1 << BT_WEIGHT_BITS,
-	SHORT = 4, /* samples of an output whose weights are made without loops */
+	SHORT = 4, /* most samples of an output whose weights are made without loops */
 	SHORT_STRIDE = 8,
 };
 
-/* Loops over outputs are made for each kind of filter: an axis is planned for each picture. */
+/* The loops are instantiated for each kind of filter, because an axis is planned for each picture. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* What a filter makes of one output: samples first .. last with unnormalised weights. */
+/* One output of a filter: samples first .. last with unnormalised weights. */
 typedef struct span {
 	const bt_axis_key *key;
 	double scale;  /* samples per output */
@@ -44,8 +44,8 @@ static filter_kind choose(const bt_axis_key *key)
 	}
 }
 
-/* As those of the C library, which would be called for each of them: it costs more than the rest of a plan. Of numbers
- * near to a picture's size, none NaN. */
+/* The C library's floor and ceil without its calls, which cost more than the rest of a plan. For numbers of about a
+ * picture's size, not NaN. */
 static int64_t floor_of(double value)
 {
 	int64_t whole = (int64_t)value;
@@ -72,8 +72,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-/* Finds the samples of output i. The tent is Pillow's: as wide as the step when shrinking, its centre rounded alike.
- * OpenCV's INTER_AREA interpolates when an axis grows, with weights as if it averaged areas. */
+/* Finds the samples of output i. The tent is Pillow's: as wide as the step when the axis shrinks, with the same
+ * rounding of its centre. When an axis grows, OpenCV's INTER_AREA interpolates, with weights of area averaging. */
 INLINE void locate(span *s, filter_kind kind, uint32_t i)
 {
 	s->begin = s->key->begin + i * s->scale;
@@ -117,7 +117,8 @@ INLINE double weigh(const span *s, filter_kind kind, int64_t k)
 	}
 }
 
-/* Rounds running totals, not single weights: they add up to ONE exactly, and many small ones do not vanish. */
+/* Rounds running totals, not single weights: so the weights add up to ONE exactly, and many small ones do not vanish.
+ */
 INLINE void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
 {
 	int16_t *weights = axis->weights + (size_t)i * axis->stride;
@@ -125,7 +126,7 @@ INLINE void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t
 	double total = 0;
 	for (int64_t k = s->first; k <= s->last; k++)
 		total += weigh(s, kind, k);
-	if (!(total > 0)) { /* the box ends behind what exists by a rounding error */
+	if (!(total > 0)) { /* a rounding error puts the box behind the last sample */
 		axis->first[i] = (uint32_t)s->first;
 		axis->count[i] = 1;
 		weights[0] = ONE;
@@ -151,7 +152,7 @@ INLINE void fill_output(bt_axis *axis, const span *s, filter_kind kind, uint32_t
 	axis->count[i] = used;
 }
 
-/* fill_output of at most SHORT samples, with no branch that depends on where the output lies. False: they have no
+/* fill_output for at most SHORT samples, without branches that depend on the output's place. False: the samples have no
  * weight. */
 INLINE bool fill_short(bt_axis *axis, const span *s, filter_kind kind, uint32_t i)
 {
@@ -230,7 +231,7 @@ static void fill_all(bt_axis *axis, filter_kind kind)
 	axis->identity = axis->columns == key->out;
 	axis->pairs = 1;
 	for (uint32_t i = 0; i < key->out; i++) {
-		/* A vertical axis keeps its place in the plane, see bt_resize_rows: first is from low on in both. */
+		/* first is relative to low in both axes; bt_resize_rows adds the vertical axis' low. */
 		axis->first[i] -= low;
 		axis->identity = axis->identity && axis->first[i] == i && axis->count[i] == 1;
 		uint32_t pairs = (axis->count[i] + 1) / 2;
@@ -251,7 +252,7 @@ int bt_axis_plan(bt_axis *axis, const bt_axis_key *key, beton_error *err)
 		return BETON_OK;
 	double scale = key->length / key->out;
 	filter_kind kind = choose(key);
-	/* A tent of width 2 * scale touches one sample more than that, a box of width scale two. */
+	/* A tent of width 2 * scale touches one sample more than its width, a box of width scale two. */
 	double taps = kind == KIND_TENT ? 2 * most(scale, 1) + 2 : kind == KIND_AREA ? scale + 3 : 2;
 	uint32_t stride = ((uint32_t)taps + 7) / 8 * 8;
 	size_t out = key->out, groups = (out * key->channels + BT_GROUP - 1) / BT_GROUP;

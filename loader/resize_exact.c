@@ -8,11 +8,12 @@
 
 enum {
 	CHANNELS = 3,
-	KEPT_BYTES = 1 << 20,     /* of resized rows at most, or one: outputs share them when they shrink little */
-	SUM_PIXELS_MAX = 1 << 23, /* pixels of an output whose sum an int32_t holds */
+	KEPT_BYTES = 1 << 20,     /* most bytes of resized rows (at least one row is kept); outputs share rows when they
+				     shrink little */
+	SUM_PIXELS_MAX = 1 << 23, /* an int32_t holds the sum of this many pixels */
 };
 
-/* How a row of the input is resized, added to the sum, and what the sum becomes. n: values of a row. */
+/* A method: resizes a row of the input, adds it to the sum, and finishes the sum. n: values in a row. */
 typedef struct bt_exact_method {
 	void (*resize)(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, bt_exact_number *row);
 	void (*add)(const bt_exact_number *row, bt_exact_number weight, size_t n, bt_exact_number *sum);
@@ -24,9 +25,8 @@ static uint8_t clamp_byte(int32_t value)
 	return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)value;
 }
 
-/* As lrintf does, to the nearest integer and halves to even, for |value| < 2^22: the last bit of the sum counts ones.
- * lrintf itself crashes in a loop: clang 19 reads the floats by cvtps2dq, whose operand has to be aligned to 16 bytes.
- */
+/* Rounds like lrintf, halves to even, for |value| < 2^22: the last bit of the sum counts ones. lrintf in a loop crashes
+ * with clang 19, which reads the floats with cvtps2dq although they are not aligned to 16 bytes. */
 static int32_t round_to_even(float value)
 {
 	const float shift = 3 << 22;
@@ -70,7 +70,7 @@ static void resize_area(const bt_exact_axis *axis, uint32_t width, const uint8_t
 	}
 }
 
-/* Of LINEAR and TENT, the same but for `rounding`. */
+/* For LINEAR and TENT, which differ in `rounding` only. */
 static void resize_integer(const bt_exact_axis *axis, uint32_t width, const uint8_t *in, int32_t rounding,
 			   bt_exact_number *row)
 {
@@ -132,7 +132,7 @@ static void finish_sum(const bt_exact_number *sum, size_t n, float share, uint8_
 		out[i] = clamp_byte(round_to_even((float)sum[i].integer * share));
 }
 
-/* OpenCV's own way for 2 x 2 pixels: halves are rounded up, not to even. */
+/* OpenCV's special case of 2 x 2 pixels: rounds halves up, not to even. */
 static void finish_sum_of_four(const bt_exact_number *sum, size_t n, float share, uint8_t *out)
 {
 	(void)share;
@@ -184,14 +184,14 @@ static void choose(bt_exact *exact, bt_exact_filter *filter)
 	exact->method = &methods[*filter];
 }
 
-/* Pillow 13 adds up rows first where that is less work by its own estimate. */
+/* Pillow 13 sums rows first where its own estimate says that this is less work. */
 static bool adds_first(const bt_exact_key *key)
 {
 	int64_t columns = (int64_t)key->in_width - key->out_width, rows = (int64_t)key->in_height - key->out_height;
 	return key->library == BT_EXACT_PILLOW && rows > 0 && rows > columns * 2;
 }
 
-/* Room for rows and sums. */
+/* Makes room for rows and sums. */
 static bool reserve(bt_exact *exact)
 {
 	size_t n = (size_t)exact->key.out_width * CHANNELS;
@@ -247,7 +247,7 @@ int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *sour
 	return BETON_OK;
 }
 
-/* Row y of the input, resized. */
+/* Returns row y of the input, resized. */
 static const bt_exact_number *resized_row(bt_exact *exact, uint32_t y)
 {
 	uint32_t place = y % exact->kept;
@@ -259,7 +259,7 @@ static const bt_exact_number *resized_row(bt_exact *exact, uint32_t y)
 	return row;
 }
 
-/* Pillow's order of passes for a picture that mostly loses height. */
+/* Pillow's order of passes for a picture that shrinks mostly in height. */
 static void add_then_resize(bt_exact *exact, uint32_t y, uint8_t *out)
 {
 	const bt_exact_axis *axis = &exact->vertical;
@@ -292,7 +292,7 @@ void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out)
 		bt_exact_number weight = {0};
 		if (axis->stride > 0)
 			weight = axis->weights[(size_t)y * axis->stride + k];
-		/* LINEAR's second row stays in the picture. */
+		/* LINEAR's second row must stay inside the picture. */
 		row = row < exact->key.in_height ? row : exact->key.in_height - 1;
 		exact->method->add(resized_row(exact, row), weight, n, exact->sum);
 	}

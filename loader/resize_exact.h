@@ -27,13 +27,13 @@ typedef struct bt_exact_key {
 	bool mirrored; /* left and right exchanged */
 } bt_exact_key;
 
-/* A weight, or a value between the passes: the kind depends on the method. */
+/* A weight, or a value between the passes; the method decides which member. */
 typedef union bt_exact_number {
 	float real;
 	int32_t integer;
 } bt_exact_number;
 
-/* Output i is made of samples first[i] + k, k < count[i], with weights[i * stride + k]. */
+/* Output i consists of samples first[i] + k for k < count[i], with weights[i * stride + k]. */
 typedef struct bt_exact_axis {
 	uint32_t stride;
 	uint32_t *first;
@@ -50,23 +50,23 @@ typedef struct bt_exact {
 	const struct bt_exact_method *method;
 	bt_exact_axis horizontal;
 	bt_exact_axis vertical;
-	float share;   /* of a pixel in its output, where whole pixels are averaged */
-	uint32_t kept; /* resized rows that there is room for: input row i is in i % kept if rows_of says so */
+	float share;   /* weight of a pixel in its output, where whole pixels are averaged */
+	uint32_t kept; /* capacity for resized rows: input row i is in i % kept if rows_of says so */
 	uint32_t *rows_of;
 	bt_exact_number *rows;
 	bt_exact_number *sum;
-	bool adds_first;  /* rows are added up before they are resized */
-	uint8_t *summed;  /* of adds_first: a row of the input's width */
-	bt_buffer memory; /* of these */
+	bool adds_first;  /* rows are summed before they are resized */
+	uint8_t *summed;  /* with adds_first: a row of the input's width */
+	bt_buffer memory; /* of these arrays */
 	const uint8_t *source;
 	size_t stride;
 } bt_exact;
 
-/* Prepares source, key->in_height rows `stride` bytes apart. Keeps the tables of the last call if they fit. Errors:
- * NO_MEMORY. */
+/* Prepares resizing of source: key->in_height rows, `stride` bytes apart. Keeps the tables of the last call if they
+ * fit. Errors: NO_MEMORY. */
 int bt_exact_begin(bt_exact *exact, const bt_exact_key *key, const uint8_t *source, size_t stride, beton_error *err);
 
-/* Fills out with row y, out_width RGB pixels. Cheapest in rising order. */
+/* Fills out with output row y, out_width RGB pixels. Cheapest in rising order. */
 void bt_exact_row(bt_exact *exact, uint32_t y, uint8_t *out);
 
 void bt_exact_free(bt_exact *exact);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The formulas follow, operation by operation and in the same precision, OpenCV's modules/imgproc/src/resize.cpp (4.6)
- * and Pillow's src/libImaging/Resample.c (13.0): whoever changes the order of a sum changes bytes. */
+ * The formulas follow OpenCV's modules/imgproc/src/resize.cpp (4.6) and Pillow's src/libImaging/Resample.c (13.0)
+ * operation by operation, in the same precision. Another order of a sum changes bytes.
+ */
 #include "resize_exact_axis.h"
 
 #include <float.h>
@@ -45,7 +46,7 @@ static uint32_t fill_sum(const span *s, uint32_t *first)
 	return scale;
 }
 
-/* A sample of which less than this is covered does not count. */
+/* Samples covered by less than this do not count. */
 static const double LEAST = 1e-3;
 
 static uint32_t fill_area(const span *s, uint32_t *first, bt_exact_number *weights)

@@ -11,19 +11,19 @@ enum {
 	BT_PILLOW_BITS = 22, /* Pillow's PRECISION_BITS */
 };
 
-/* What an axis is resized by. */
+/* The filter of an axis. */
 typedef enum bt_exact_filter {
-	BT_EXACT_SUM,    /* a whole number of samples: no weights */
-	BT_EXACT_AREA,   /* shares of the output, real */
-	BT_EXACT_LINEAR, /* of 2^BT_OPENCV_LINEAR_BITS */
-	BT_EXACT_TENT,   /* of 2^BT_PILLOW_BITS */
+	BT_EXACT_SUM,    /* a whole number of samples each: no weights */
+	BT_EXACT_AREA,   /* weights are shares of the output, float */
+	BT_EXACT_LINEAR, /* weights are multiples of 2^-BT_OPENCV_LINEAR_BITS */
+	BT_EXACT_TENT,   /* weights are multiples of 2^-BT_PILLOW_BITS */
 } bt_exact_filter;
 
-/* OpenCV's filter for a picture. */
+/* The filter that OpenCV uses for a picture. */
 bt_exact_filter bt_opencv_filter(const bt_exact_key *key);
 
-/* Makes *axis the way from `in` samples to `out`. last_once: LINEAR interpolates the last sample with itself unless
- * this is set; OpenCV does so along columns and not along rows, and rounds differently. Errors: NO_MEMORY. */
+/* Computes *axis from `in` samples to `out`. last_once: LINEAR does not interpolate the last sample with itself. OpenCV
+ * interpolates it along columns but not along rows, which rounds differently. Errors: NO_MEMORY. */
 int bt_exact_axis_plan(bt_exact_axis *axis, bt_exact_filter filter, uint32_t in, uint32_t out, bool mirrored,
 		       bool last_once, beton_error *err);
 

@@ -6,19 +6,20 @@
 #include "sample.h"
 #include "workers.h"
 
-/* Of each worker, where it is automatic: two of them keep any disk of one machine busy. */
+/* Limit of automatic read-ahead, for each worker: two such workers keep any disk of one machine busy. */
 enum { AHEAD_MAX = 64 };
 
-/* Of blobs on their way, for each worker: 64 JPEGs of 128 KiB. Memory that is not needed is not touched. */
+/* Memory for blobs being read, for each worker: 64 JPEGs of 128 KiB. Pages that are not used are not touched. */
 enum { ARENA_BYTES = 8 << 20 };
 
-/* Under a memory limit. Of each worker: its stack, the JPEG library's rows. Of the loader: readers' stacks, and what
- * is allocated once. And what the buffers of a worker get at least, for pictures of about a megapixel. */
+/* Fixed amounts under a memory limit: for each worker its stack and the JPEG library's rows; for the loader the
+ * readers' stacks and what is allocated once; and the least for a worker's buffers, enough for pictures of about a
+ * megapixel. */
 enum { SPARE_BYTES = 16 << 10 };
 
 enum { WORKER_BYTES = 1 << 20, BASE_BYTES = 4 << 20, SCRATCH_LEAST = 4 << 20 };
 
-/* For what is looked up: that of a million samples, or a sixteenth of the limit. */
+/* Memory for cached look-ups: those of a million samples, or this share of the limit. */
 enum { CACHE_BYTES = 64 << 20, CACHE_SHARE = 16 };
 
 uint64_t bt_cache_bytes(const beton_loader_options *options)
@@ -32,8 +33,8 @@ static uint32_t at_most(uint64_t value, uint32_t most)
 	return value < most ? (uint32_t)value : most;
 }
 
-/* The room that all blobs of one sample need, wherever in the ring the first of them lies. A blob lies in a page, and a
- * direct read of it too. */
+/* The arena that all blobs of one sample need, at any position of the ring. A blob, and a direct read of it, lies
+ * inside one page. */
 static size_t least_arena(const bt_dataset *dataset, const bt_outputs *outputs)
 {
 	size_t page = 0;
@@ -50,10 +51,10 @@ uint32_t bt_slots_of(const beton_loader_options *options, uint32_t iterators)
 	return iterators * (options->batches_ahead + options->batches_leased);
 }
 
-/* How far ahead, and with how many samples in hand. */
+/* Plans how far ahead, and with how many tickets, a worker reads. */
 static void plan_ahead(bt_resources *plan, const beton_loader_options *options)
 {
-	/* Half of what may be under way at all, so that the workers can share the batches. */
+	/* Half of all samples that may be in progress, so that the workers can share the batches. */
 	uint64_t share = (uint64_t)options->batch_size * options->batches_ahead / (2 * (uint64_t)options->num_threads);
 	uint32_t most = options->read_ahead ? options->read_ahead : at_most(share, AHEAD_MAX);
 	plan->ahead = options->read_ahead || options->direct ? most : 0;
@@ -62,11 +63,11 @@ static void plan_ahead(bt_resources *plan, const beton_loader_options *options)
 		plan->tickets *= 2;
 }
 
-/* Shares a limit out: batches, and for each worker its fixed part, the arena and the rest. */
+/* Divides a limit: batches, and for each worker its fixed part, the arena and the rest. */
 static int share_out(bt_resources *plan, const beton_loader_options *options, const bt_outputs *outputs,
 		     size_t least_arena_bytes, beton_error *err)
 {
-	/* None of these overflows: there are at most 128 batches of less than 2^57 bytes, and 1024 workers. */
+	/* No overflow: there are at most 128 batches of less than 2^57 bytes, and 1024 workers. */
 	unsigned __int128 batches = (unsigned __int128)bt_slots_of(options, 1) * outputs->slot_bytes;
 	size_t tickets = plan->tickets * (sizeof(bt_ticket) + outputs->num_reads * sizeof(bt_blob_read) +
 					  outputs->num_fields * sizeof(beton_value));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where in which epoch of which order of which data set somebody is, in a few bytes.
+ * Packs a loader state: epoch, position, and fingerprints of data set and order.
  *
  * Little-endian: u32 magic "BtLs", u16 version 2, u16 size 48, u64 epoch, u64 position, u64 fingerprint of the data
- * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. In version 1 the data set's fingerprint had
- * nothing of what the samples are. */
+ * set, u64 fingerprint of the order, u64 XXH3 of the bytes in front of it. In version 1 the data set's fingerprint did
+ * not cover the samples' content.
+ */
 #ifndef BT_LOADER_RESUME_H
 #define BT_LOADER_RESUME_H
 
@@ -12,7 +13,7 @@
 
 typedef struct bt_place {
 	uint64_t epoch;
-	uint64_t position; /* of the global order: of the next sample for all ranks */
+	uint64_t position; /* in the global order: of the next sample of all ranks */
 	uint64_t dataset;
 	uint64_t order;
 } bt_place;

@@ -32,8 +32,8 @@ static bt_rect choose_crop(const beton_image_options *image, const beton_value *
 	}
 }
 
-/* All of the request but the crop. A filter that was asked for by name works on the pixels that its peer has: RGB at
- * the size of the crop. */
+/* Everything of the request but the crop. A filter that was named works on its peer's pixels: RGB at the size of the
+ * crop. */
 static bt_request request_image(const beton_image_options *options)
 {
 	if (options->exact == BETON_PIXELS_FFCV)
@@ -43,13 +43,13 @@ static bt_request request_image(const beton_image_options *options)
 	return (bt_request){.pixels = BT_WANT_PLANES, .width = options->width, .height = options->height};
 }
 
-/* random: of the flip. */
+/* random: the flip's. */
 static bool is_flipped(const beton_image_options *options, bt_random random)
 {
 	bool alternate = options->flip_mode == BETON_FLIP_ALTERNATE;
 	bool turned = alternate && random.epoch % 2 == 1;
 	if (alternate)
-		random.epoch = 0; /* what is drawn is the sample's */
+		random.epoch = 0; /* the draw belongs to the sample, not to the epoch */
 	return (bt_random_uniform(&random, 0, 1) < options->flip_probability) != turned;
 }
 
@@ -64,7 +64,7 @@ static int apply_operations(bt_tools *tools, const beton_image_options *options,
 	return result;
 }
 
-/* Resize, operations, and the last pass. random: of the flip. */
+/* Resizes, applies operations, and writes the output. random: the flip's. */
 static int make_image(bt_tools *tools, const bt_view *view, bt_random random, const bt_picture *picture, double *drawn,
 		      void *destination, beton_error *err)
 {
@@ -149,7 +149,7 @@ static int too_long(const beton_reader *reader, const bt_ticket *ticket, const b
 			      (unsigned long long)value->size, (unsigned long long)room, options);
 }
 
-/* Bytes, JSON or an array: the value itself, decompressed. */
+/* Bytes, JSON or an array: copies the value itself, decompressed. */
 static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output *output, const beton_value *value,
 		      const uint8_t *bytes, char *destination, beton_error *err)
 {
@@ -167,8 +167,8 @@ static int fill_bytes(bt_tools *tools, const bt_ticket *ticket, const bt_output 
 	return result;
 }
 
-/* Checks and unpacks a value that is to stand behind others. It takes its room in the batch when all of the sample is
- * good, since room is not given back. */
+/* Checks and decompresses a value of a RAGGED output. Its room in the batch is taken only when the whole sample is
+ * good, because room is never given back. */
 static int check_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t number, const beton_value *value,
 			const uint8_t *bytes, beton_error *err)
 {
@@ -194,8 +194,8 @@ static int check_ragged(bt_tools *tools, const bt_ticket *ticket, uint32_t numbe
 	return result;
 }
 
-/* Those of a sample that is good. One that finds no room makes the batch fail when it is complete: which one that is
- * depends on the workers. */
+/* Stores the values of a good sample. If there is no room for one, the batch fails when it is complete; which value
+ * that is depends on the workers. */
 static void put_ragged(bt_tools *tools, const bt_ticket *ticket)
 {
 	const bt_outputs *outputs = tools->loader->outputs;
@@ -261,7 +261,7 @@ static int choose_sample(const beton_loader *loader, bt_ticket *ticket, uint64_t
 	return result;
 }
 
-/* Which sample it is, and where its values lie. */
+/* Finds the sample, and its values' places in the file. */
 static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t position, beton_error *err)
 {
 	int result = choose_sample(loader, ticket, position, err);
@@ -271,7 +271,7 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 	result = beton_reader_sample(loader->dataset.readers[ticket->file], ticket->number, ticket->values, err);
 	if (result != BETON_SAMPLE_CORRUPT)
 		return result;
-	/* Damage in a field that is no output does not matter; in one that is, it is looked at once more for its
+	/* Damage in a field without outputs does not matter; a damaged field with outputs is looked at again, for its
 	 * message. */
 	result = BETON_OK;
 	for (uint32_t i = 0; result == BETON_OK && i < loader->outputs->count; i++) {
@@ -283,7 +283,7 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 	return result;
 }
 
-/* Fills the row, of a ticket whose blobs are read. */
+/* Fills the row of a ticket whose blobs are read. */
 static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 {
 	const bt_outputs *outputs = tools->loader->outputs;
@@ -300,13 +300,13 @@ static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	if (result == BETON_OK && outputs->ragged)
 		put_ragged(tools, ticket);
 	ticket->slot->ids[ticket->index] = ticket->sample;
-	/* Not every cause knows the sample that it hits, and files count their own. */
+	/* Not every error names its sample, and files count their own samples. */
 	if (result && err)
 		err->sample = (int64_t)ticket->sample;
 	return result;
 }
 
-/* Whether nobody wants the sample any more. */
+/* Whether the sample's batch was abandoned. */
 static bool is_abandoned(const bt_ticket *ticket)
 {
 	return atomic_load_explicit(&ticket->slot->abandoned, memory_order_relaxed);
@@ -317,7 +317,7 @@ static bool is_bad(int result)
 	return result == BETON_SAMPLE_CORRUPT || result == BETON_IO;
 }
 
-/* Fills the row of a bad sample with another one. On failure the id is that of the bad one. */
+/* Fills the row of a bad sample with another one. On failure the id is the bad sample's. */
 static int substitute(bt_tools *tools, const bt_ticket *bad)
 {
 	const beton_loader *loader = tools->loader;

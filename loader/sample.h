@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One sample, from its number to its place in the batch, in two steps: looking it up and asking for its data, and then,
- * when others have been asked for, making its outputs. */
+ * Processing of one sample in two steps: look it up and submit its reads; later, when the reads of other samples are
+ * submitted too, make its outputs.
+ */
 #ifndef BT_LOADER_SAMPLE_H
 #define BT_LOADER_SAMPLE_H
 
@@ -15,45 +16,45 @@
 #include "slot.h"
 #include "transform.h"
 
-/* A blob that a sample's outputs are made from. */
+/* A blob that a sample's outputs need. */
 typedef struct bt_blob_read {
 	bt_read read;
 	size_t footprint; /* bytes of the arena that it holds */
-	bool pending;     /* asked for, and not waited for yet */
+	bool pending;     /* submitted, and not waited for yet */
 } bt_blob_read;
 
 /* A sample that a worker has claimed. */
 typedef struct bt_ticket {
 	bt_slot *slot;
-	uint32_t index; /* its row */
+	uint32_t index; /* its row in the batch */
 	uint32_t file;
 	uint64_t sample; /* its id */
-	uint64_t number; /* in its file */
-	int result;      /* of the first step */
+	uint64_t number; /* index in its file */
+	int result;      /* status of the first step */
 	beton_error err;
 	beton_value *values; /* [num_fields] */
 	bt_blob_read *reads; /* [outputs.num_reads] */
 } bt_ticket;
 
-/* A value that is to stand behind others of its batch. */
+/* A value of a RAGGED output. */
 typedef struct bt_ragged_value {
 	const uint8_t *bytes; /* checked */
-	bt_buffer unpacked;   /* of a compressed one */
+	bt_buffer unpacked;   /* memory of a decompressed value */
 } bt_ragged_value;
 
-/* What one worker needs besides the loader's constants. Zero-initialise. */
+/* One worker's state besides the loader's constants. Zero-initialise. */
 typedef struct bt_tools {
 	const beton_loader *loader;
 	bt_decoder *decoder;
-	bt_budget budget; /* of all buffers here */
+	bt_budget budget; /* of all buffers below */
 	bt_lane **lanes;  /* to each file */
 	bt_transformer transformer;
-	bt_operator operator;     /* of the operations on pictures */
-	bt_ragged_value *ragged;  /* [outputs.count], of the sample at hand; NULL without ragged outputs */
-	beton_loader_stats stats; /* since the last time they were added to the loader's */
+	bt_operator operator;     /* applies operations to pictures */
+	bt_ragged_value *ragged;  /* [outputs.count], of the present sample; NULL without ragged outputs */
+	beton_loader_stats stats; /* not yet added to the loader's */
 
-	/* The tickets, oldest first: number i is at [i % capacity], for first <= i < end. Their blobs are submitted in
-	 * order as far as there is room for them; next_ticket and next_read are the first that is not. */
+	/* Tickets first <= i < end, oldest first; number i is at [i % capacity]. Their blobs are submitted in order as
+	 * far as there is room; next_ticket and next_read are the first that was not. */
 	bt_ticket *tickets;
 	uint32_t capacity; /* a power of 2 */
 	uint32_t first;
@@ -61,26 +62,26 @@ typedef struct bt_tools {
 	uint32_t next_ticket;
 	uint32_t next_read;
 	bt_arena arena;
-	bt_ticket substitute;      /* of a bad sample, with a buffer of its own */
+	bt_ticket substitute;      /* replaces a bad sample, and has a buffer of its own */
 	bt_buffer substitute_blob; /* outside the budget: see resources.c */
 
 	uint32_t ahead;     /* samples to read ahead */
-	uint32_t ahead_max; /* up to which that is automatic; 0: it is not */
-	uint32_t at_hand;   /* reads in a row that found their data in memory */
+	uint32_t ahead_max; /* most that adaptation may raise it to; 0: no adaptation */
+	uint32_t at_hand;   /* reads in a row whose data was in memory */
 } bt_tools;
 
-/* What the loader's resources say. The tools stay where they are until they are closed. Errors: NO_MEMORY. */
+/* As the loader's resources say. The tools must not move until they are closed. Errors: NO_MEMORY. */
 int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err);
 
-/* After the lanes were closed. Tools that were not opened, or only in part, are allowed. */
+/* After the lanes were closed. Also for tools that were not opened, or only in part. */
 void bt_tools_close(bt_tools *tools);
 
-/* Adds a ticket for a row of a slot that is FILLING, and asks for its data and that of earlier ones as far as there is
- * room; fewer than `capacity` are there. */
+/* Adds a ticket for a row of a slot that is FILLING, and submits reads of all tickets as far as there is room. There
+ * must be fewer than `capacity` tickets. */
 void bt_sample_begin(bt_tools *tools, bt_slot *slot, uint32_t index);
 
-/* Takes the oldest ticket and fills its row, or that of an abandoned slot not. On failure the row's content is
- * undefined, and its id BT_NO_SAMPLE if the option on_error has it left out. *bad: it, or the one in its place, was. */
+/* Takes the oldest ticket and fills its row, unless the slot is abandoned. On failure the row's content is undefined,
+ * and its id is BT_NO_SAMPLE if on_error leaves the sample out. *bad: the sample or its substitute was bad. */
 int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err);
 
 #endif

@@ -11,7 +11,7 @@ uint64_t bt_shard_window(const bt_shard *shard, uint64_t batch)
 	return shard->start + batch * window_size(shard);
 }
 
-/* Distance from a window's begin to this rank's first position in it. */
+/* Distance from a window's beginning to this rank's first position in it. */
 static uint64_t first_offset(const bt_shard *shard, uint64_t begin)
 {
 	uint64_t residue = begin % shard->world_size;

@@ -8,9 +8,8 @@
 
 #include <beton/loader.h>
 
-/* One rank's part of the positions [start, n): batch k of all ranks together is the window
- * [start + k * batch_size * world_size, ...), and a rank takes the positions of it that are equal to rank modulo
- * world_size. start <= n < 2^63. */
+/* One rank's part of the positions [start, n). Global batch k is the window that begins at start + k * batch_size *
+ * world_size; the rank takes the positions in it that are equal to rank modulo world_size. start <= n < 2^63. */
 typedef struct bt_shard {
 	uint64_t n;
 	uint64_t start;
@@ -20,13 +19,13 @@ typedef struct bt_shard {
 	beton_last last;
 } bt_shard;
 
-/* Batches of this rank from start to the end. */
+/* Number of this rank's batches from start to the end. */
 uint64_t bt_shard_batches(const bt_shard *shard);
 
-/* The first position of window `batch`, for all ranks. */
+/* The first position of window `batch`, of all ranks. */
 uint64_t bt_shard_window(const bt_shard *shard, uint64_t batch);
 
-/* Samples of this rank in that window, and the position of its i-th: with PAD it may be n or more. */
+/* Number of this rank's samples in that window, and the position of the i-th, which may be n or more with PAD. */
 uint32_t bt_shard_count(const bt_shard *shard, uint64_t batch);
 uint64_t bt_shard_position(const bt_shard *shard, uint64_t batch, uint32_t i);
 

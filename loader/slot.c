@@ -10,7 +10,7 @@
 #include "condition.h"
 #include "ragged.h"
 
-/* Memory of a batch of 256 pictures is 9,000 page faults, and as floats 38,000, or a few dozen. */
+/* Touching a batch of 256 pictures takes 9,000 page faults, as floats 38,000; with huge pages a few dozen. */
 enum { HUGE_PAGE = 2 << 20, HUGE_PAGES_FROM = 4 * HUGE_PAGE };
 
 static void *allocate(const bt_pool *pool)
@@ -23,7 +23,7 @@ static void *allocate(const bt_pool *pool)
 		return allocator->allocate(bytes, BT_OUTPUT_ALIGNMENT, allocator->context);
 	if (posix_memalign(&memory, alignment, bytes) != 0)
 		return NULL;
-	/* Where the system has none, it works with small ones. */
+	/* Without huge pages the memory has small ones. */
 	if (alignment == HUGE_PAGE)
 		madvise(memory, bytes, MADV_HUGEPAGE);
 	return memory;
@@ -68,7 +68,7 @@ int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allo
 	*out = NULL;
 	if (!pool)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for batches");
-	/* These fail for want of memory only, and on Linux not even then. */
+	/* These fail only if memory is short, and on Linux not even then. */
 	if (pthread_mutex_init(&pool->lock, NULL) != 0 || pthread_cond_init(&pool->work, NULL) != 0 ||
 	    !bt_condition_open(&pool->ended)) {
 		free(pool);
@@ -204,7 +204,7 @@ void bt_slot_complete(bt_slot *slot)
 
 void beton_batch_retain(beton_batch *batch)
 {
-	bt_slot *slot = (bt_slot *)batch; /* the batch is the slot's first member */
+	bt_slot *slot = (bt_slot *)batch; /* the first member of the slot */
 	atomic_fetch_add_explicit(&slot->references, 1, memory_order_relaxed);
 }
 
@@ -215,7 +215,7 @@ void beton_batch_release(beton_batch **batch)
 	bt_slot *slot = (bt_slot *)*batch;
 	bt_pool *pool = slot->pool;
 	*batch = NULL;
-	/* In the child of a fork the lock may be held by a thread that is not there. */
+	/* In the child of a fork the lock may be held by a thread that does not exist there. */
 	if (pool->owner != getpid() || atomic_fetch_sub_explicit(&slot->references, 1, memory_order_acq_rel) > 1)
 		return;
 	pthread_mutex_lock(&pool->lock);
@@ -224,7 +224,7 @@ void beton_batch_release(beton_batch **batch)
 	if (!closed)
 		bt_pool_give(pool, slot);
 	pthread_mutex_unlock(&pool->lock);
-	/* The caller's allocator is not called with the lock held. */
+	/* The caller's allocator must not be called with the lock held. */
 	if (closed)
 		free_slot(pool, slot);
 	bt_pool_release(pool);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches and the memory they live in: a pool of slots that outlives the loader as long as the consumer holds a batch
- * or an iterator. */
+ * Batches and their memory: a pool of slots, which outlives the loader while the consumer holds a batch or an iterator.
+ */
 #ifndef BT_LOADER_SLOT_H
 #define BT_LOADER_SLOT_H
 
@@ -18,34 +18,34 @@
 
 typedef enum bt_slot_state {
 	BT_SLOT_FREE = 0,
-	BT_SLOT_FILLING,    /* workers are at it, or will be */
-	BT_SLOT_COMPLETING, /* all samples are done, and a worker works on the batch as a whole */
+	BT_SLOT_FILLING,    /* workers fill its rows, or will */
+	BT_SLOT_COMPLETING, /* all samples are done, and a worker processes the batch as a whole */
 	BT_SLOT_READY,      /* waits for the consumer */
-	BT_SLOT_LEASED,     /* the consumer's */
+	BT_SLOT_LEASED,     /* the consumer holds it */
 } bt_slot_state;
 
-/* In place of the id of a sample that was left out. */
+/* The id of a sample that was left out. */
 #define BT_NO_SAMPLE UINT64_MAX
 
-/* All members but those marked are guarded by the pool's lock. */
+/* The pool's lock guards all members but those marked. */
 typedef struct bt_slot {
-	beton_batch batch; /* first: the consumer's pointer is the slot's; constant while FILLING */
+	beton_batch batch; /* first, because the consumer's pointer is the slot's too; constant while FILLING */
 	struct bt_pool *pool;
-	struct bt_slot *next; /* of the free ones */
+	struct bt_slot *next; /* list of free slots */
 	bt_slot_state state;
 	_Atomic uint32_t references; /* while LEASED */
-	beton_iterator *iterator;    /* whose batch it is; NULL: nobody's any more */
-	atomic_bool abandoned;       /* that iterator was closed: what is left to be done is not worth doing */
-	bt_order order;              /* a reference of its own; constant while FILLING, as the next two */
+	beton_iterator *iterator;    /* that the batch is for; NULL: none any more */
+	atomic_bool abandoned;       /* its iterator was closed: the remaining work is pointless */
+	bt_order order;              /* own reference; constant while FILLING; so the next two */
 	bt_shard shard;
 	uint64_t index;    /* of the batch, counted from the start of the iterator */
 	uint32_t claimed;  /* samples that workers have taken */
-	uint32_t finished; /* samples that are done, well or not */
-	uint32_t failed;   /* position in the batch of the sample that error tells of */
-	bool lost;         /* the batch is: error says why */
-	beton_error error; /* the first that makes it lost, or else of a sample left out; code BETON_OK: none */
+	uint32_t finished; /* samples that are done, good or bad */
+	uint32_t failed;   /* row of the sample that `error` is about */
+	bool lost;         /* the batch is lost: `error` says why */
+	beton_error error; /* the first that makes the batch lost, else of a sample left out; code BETON_OK: none */
 	beton_tensor *tensors;
-	uint64_t *ids; /* written by the worker that has claimed the sample, as the tensors' rows are */
+	uint64_t *ids; /* written by the worker that claimed the sample, like the rows of tensors */
 	void *memory;
 } bt_slot;
 
@@ -55,9 +55,9 @@ typedef struct bt_pool {
 	bt_outputs outputs;
 	beton_allocator allocator;
 
-	pthread_mutex_t lock; /* the loader's, too */
-	pthread_cond_t work;  /* for workers: a batch may be begun or claimed, or stop */
-	pthread_cond_t ended; /* between who closes the loader and its last thread: see close.c */
+	pthread_mutex_t lock; /* also the loader's */
+	pthread_cond_t work;  /* signals workers: a batch can be begun or claimed, or stop */
+	pthread_cond_t ended; /* between the thread that closes the loader and its last thread: see close.c */
 	bt_lent lent;
 	/* Guarded by lock. */
 	bt_slot *free;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a loader has done so far, and what was bad about it. */
+ * A loader's statistics and its list of bad samples.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "diagnose.h"
 #include "state.h"
 
-/* The object is not const; its totals are read with its lock held. */
+/* Not const: the totals are read with the lock held. */
 static pthread_mutex_t *lock_of(const beton_loader *loader)
 {
 	return &loader->pool->lock;
@@ -52,7 +53,7 @@ void bt_note_bad(const beton_loader *constant, uint64_t sample)
 			high = middle;
 	}
 	bool listed = low < loader->num_bad && loader->bad[low] == sample;
-	/* Without memory for the list they are still counted. */
+	/* Without memory for the list, bad samples are still counted. */
 	if (loader->bad && !listed && loader->num_bad < BT_BAD_MAX) {
 		memmove(&loader->bad[low + 1], &loader->bad[low], (loader->num_bad - low) * sizeof(*loader->bad));
 		loader->bad[low] = sample;
@@ -84,7 +85,7 @@ beton_bottleneck beton_loader_diagnose_since(const beton_loader *loader, const b
 					     size_t size)
 {
 	beton_loader_stats stats = totals(loader), known = {.struct_size = sizeof(known)};
-	/* Of a smaller struct the rest is 0. */
+	/* Members that a smaller struct lacks are 0. */
 	memcpy(&known, before, before->struct_size < sizeof(known) ? before->struct_size : sizeof(known));
 	bt_stats_subtract(&stats, &known);
 	return bt_diagnose(&stats, &loader->options, text, size);

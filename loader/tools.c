@@ -9,7 +9,7 @@
 static bool open_ticket(bt_ticket *ticket, uint32_t num_fields, uint32_t num_reads)
 {
 	ticket->values = calloc(num_fields, sizeof(*ticket->values));
-	/* One more, so that none is an allocation of something too. */
+	/* One more, because calloc of 0 bytes may return NULL. */
 	ticket->reads = calloc((size_t)num_reads + 1, sizeof(*ticket->reads));
 	return ticket->values && ticket->reads;
 }
@@ -21,7 +21,7 @@ static void close_ticket(bt_ticket *ticket)
 	*ticket = (bt_ticket){0};
 }
 
-/* A mapping of its own, so that what is not used takes no memory. */
+/* A mapping, so that unused pages take no memory. */
 static bool open_arena(bt_arena *arena, size_t bytes)
 {
 	if (bytes == 0)
@@ -29,8 +29,8 @@ static bool open_arena(bt_arena *arena, size_t bytes)
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return false;
-	/* The kernel writes into it while the process may fork, and the child has no use for it. Where that is not
-	 * known, it costs a copy. */
+	/* The kernel may write into the arena while the process forks, and the child does not need it. Where this is
+	 * not supported, a fork copies it. */
 	madvise(memory, bytes, MADV_DONTFORK);
 	*arena = (bt_arena){.memory = memory, .size = bytes};
 	return true;
@@ -88,7 +88,7 @@ void bt_tools_close(bt_tools *tools)
 		close_ticket(&tools->tickets[i]);
 	close_ticket(&tools->substitute);
 	free(tools->tickets);
-	/* Fails only for a range that is no mapping. */
+	/* Fails only for a range without a mapping. */
 	if (tools->arena.memory)
 		munmap(tools->arena.memory, tools->arena.size);
 	*tools = (bt_tools){0};

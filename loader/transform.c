@@ -17,8 +17,8 @@ size_t bt_image_format_bytes(const bt_image_format *format)
 	return (size_t)format->height * format->width * 3 * element_bytes(format);
 }
 
-/* A batch of so many bytes is written to memory anyway before somebody reads it, and the next ones push it out. Then
- * not to read its lines into the caches first saves half of the traffic. */
+/* A batch of at least this many bytes leaves the caches before it is read. Streaming stores save half of its memory
+ * traffic, because they do not read cache lines first. */
 enum { STREAMED_BATCH = 8 << 20 };
 
 void bt_image_format_init(bt_image_format *format, const beton_loader_options *options)
@@ -27,7 +27,7 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 	format->height = image->height;
 	format->width = image->width;
 	format->filter = image->filter;
-	/* An exact mode has its peer's arithmetic too, as long as it has its filter. */
+	/* An exact mode uses its peer's arithmetic, unless another filter is named. */
 	if (image->exact == BETON_PIXELS_FFCV && image->filter == BETON_FILTER_AREA)
 		format->exact = BT_EXACT_OPENCV;
 	else if (image->exact == BETON_PIXELS_TORCHVISION && image->filter == BETON_FILTER_BILINEAR)
@@ -46,7 +46,7 @@ void bt_image_format_init(bt_image_format *format, const beton_loader_options *o
 		bt_elements_init(&format->elements[c], options, (const int[3]){c, c, c});
 }
 
-/* Some output rows of the picture's planes. */
+/* Some output rows of a picture's planes. */
 typedef struct block {
 	bt_colour colour;
 	uint32_t y;
@@ -55,7 +55,7 @@ typedef struct block {
 	size_t strides[3];
 } block;
 
-/* count bytes, of the channels of elements, as the elements from number `at` on. */
+/* Stores count bytes, of the channels of `elements`, as the elements from number `at` on. */
 static void store(const bt_kernels *kernels, const bt_image_format *format, const bt_elements *elements,
 		  const uint8_t *in, size_t count, void *destination, size_t at)
 {
@@ -68,7 +68,7 @@ static void store(const bt_kernels *kernels, const bt_image_format *format, cons
 		kernels->halves(elements, in, count, stream, (uint16_t *)destination + at);
 }
 
-/* Row j of a block that is not RGB, in RGB's channels. */
+/* Converts row j of a block that is not RGB to RGB planes. */
 static void row_to_planes(const bt_kernels *kernels, const block *in, uint32_t j, size_t width, uint8_t *const out[3])
 {
 	const uint8_t *rows[3];
@@ -80,7 +80,7 @@ static void row_to_planes(const bt_kernels *kernels, const block *in, uint32_t j
 		memcpy(out[c], rows[0], width);
 }
 
-/* Row by row: what is computed for the next one hides the time that the stores of this one take. */
+/* Row by row: the computation of the next row hides the time of this row's stores. */
 static void emit_pixels(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
 {
 	const bt_kernels *kernels = transformer->planes[0].kernels;
@@ -99,7 +99,7 @@ static void emit_pixels(bt_transformer *transformer, const bt_image_format *form
 	}
 }
 
-/* Rows of a channel are put side by side first, for few stores of less than a line of the cache. */
+/* Collects rows of a channel first, to avoid stores of less than a cache line. */
 static void emit_planes(bt_transformer *transformer, const bt_image_format *format, const block *in, void *destination)
 {
 	const bt_kernels *kernels = transformer->planes[0].kernels;
@@ -118,14 +118,14 @@ static void emit_planes(bt_transformer *transformer, const bt_image_format *form
 		      (c * format->height + in->y) * width);
 }
 
-/* Whether tables for resizing a are those for b. */
+/* Whether both planes can be resized with the same tables. */
 static bool same_box(const bt_plane *a, const bt_plane *b)
 {
 	return a->width == b->width && a->height == b->height && a->channels == b->channels && a->x == b->x &&
 	       a->y == b->y && a->box_width == b->box_width && a->box_height == b->box_height;
 }
 
-/* Flipping costs nothing in the tables of the horizontal axis. */
+/* Flipping is free: the tables of the horizontal axis contain it. */
 static int begin(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 beton_error *err)
 {

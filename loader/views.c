@@ -39,7 +39,7 @@ int bt_views_open(bt_views *views, beton_loader_options *options, const bt_outpu
 		if (images)
 			memcpy(images, options->views, count * sizeof(*images));
 		options->views = images;
-		/* Not in force. */
+		/* Not used with views. */
 		options->image.field = NULL;
 		options->image.operations = NULL;
 		options->image.num_operations = 0;

@@ -17,7 +17,7 @@
 #include "ragged.h"
 #include "state.h"
 
-/* A sample that a worker is done with. */
+/* A sample that a worker has finished. */
 typedef struct ended {
 	bt_slot *slot;
 	uint32_t index;
@@ -30,7 +30,7 @@ typedef struct bt_worker {
 	beton_loader *loader;
 	pthread_t thread;
 	bt_tools tools;
-	uint32_t ahead; /* of tools, as the loader knows it */
+	uint32_t ahead; /* the tools' value, as known to the loader */
 	ended ended[BT_CLAIM_MAX];
 } bt_worker;
 
@@ -40,7 +40,7 @@ bt_slot *bt_queue_head(const beton_iterator *iterator)
 	return iterator->delivered < iterator->begun ? iterator->in_flight[iterator->delivered % ahead] : NULL;
 }
 
-/* With the lock held: gives a slot back that nobody wants, unless a worker is still at it. */
+/* With the lock held. Frees a slot that nobody wants, unless a worker is still using it. */
 static void drop(bt_slot *slot)
 {
 	if (slot->state == BT_SLOT_COMPLETING || slot->finished < slot->claimed)
@@ -66,7 +66,7 @@ static bool may_begin(const beton_iterator *iterator)
 	       iterator->begun - iterator->delivered < loader->options.batches_ahead && loader->pool->free;
 }
 
-/* The earliest batch of an iterator with unclaimed samples, begun now if need be. */
+/* The earliest batch of an iterator with unclaimed samples. Begins one if needed. */
 static bt_slot *claimable_of(beton_iterator *iterator)
 {
 	uint32_t ahead = iterator->loader->options.batches_ahead;
@@ -80,7 +80,7 @@ static bt_slot *claimable_of(beton_iterator *iterator)
 	return iterator->in_flight[iterator->claimable % ahead];
 }
 
-/* The batch with unclaimed samples that is closest to its consumer; NULL if nothing can be done yet. */
+/* The batch with unclaimed samples that is closest to its consumer; NULL: no work now. */
 static bt_slot *claimable(const beton_loader *loader)
 {
 	beton_iterator *best = NULL;
@@ -91,7 +91,7 @@ static bt_slot *claimable(const beton_loader *loader)
 	return best ? claimable_of(best) : NULL;
 }
 
-/* With the lock held: waits for something to do. At the end of an epoch, or without one, nobody is late. */
+/* With the lock held. Waits for work. At the end of an epoch, or without one, no time is counted as idle. */
 static void wait_for_work(beton_loader *loader)
 {
 	bool late = false;
@@ -103,8 +103,8 @@ static void wait_for_work(beton_loader *loader)
 		loader->stats.idle_ns += bt_now_ns() - begin;
 }
 
-/* Samples that a worker takes at once: few enough that the workers end a batch together, more than one where there are
- * plenty, so that small pictures do not make the lock the bottleneck. */
+/* Samples that a worker claims at once: few, so that the workers end a batch together; more than one in a large batch,
+ * so that the lock does not become the bottleneck for small pictures. */
 static uint32_t claim_size(const beton_loader *loader, const bt_slot *slot)
 {
 	uint32_t left = slot->batch.count - slot->claimed;
@@ -136,7 +136,7 @@ static int apply_batch_operations(const beton_loader *loader, bt_slot *slot, bet
 	return result;
 }
 
-/* With the lock held: works on a batch whose samples are all done, and hands it to its consumer. */
+/* With the lock held. Processes a batch whose samples are all done, and hands it to its consumer. */
 static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 {
 	bt_order_end(&slot->order);
@@ -165,7 +165,8 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 		pthread_cond_signal(&slot->iterator->ready);
 }
 
-/* With the lock held: books the end of a sample. What a batch reports does not depend on which worker is first. */
+/* With the lock held. Records the end of a sample. The error that a batch reports does not depend on which worker is
+ * first. */
 static void book(beton_loader *loader, bt_worker *worker, const ended *end)
 {
 	bt_slot *slot = end->slot;
@@ -185,8 +186,7 @@ static void book(beton_loader *loader, bt_worker *worker, const ended *end)
 		complete(loader, worker, slot);
 }
 
-/* Gives the samples back that a worker has in its hands when it stops, whose iterators are closed, and waits for what
- * it is reading for them. */
+/* Gives up the samples that a stopping worker still holds, whose iterators are closed, and waits for their reads. */
 static void give_up(bt_worker *worker)
 {
 	bt_tools *tools = &worker->tools;
@@ -202,13 +202,13 @@ static void give_up(bt_worker *worker)
 		loader->engines[i].api->lane_drain(tools->lanes[i]);
 }
 
-/* Claims samples, asks for their data, and finishes those that were asked for long enough ago. */
+/* Claims samples, submits their reads, and finishes those that were submitted long enough ago. */
 static void *work(void *argument)
 {
 	bt_worker *worker = argument;
 	beton_loader *loader = worker->loader;
 	bt_tools *tools = &worker->tools;
-	/* Linux has a niceness for each thread; that of the process is the first one's. More of it is never refused. */
+	/* On Linux each thread has its own niceness, and raising it is always allowed. */
 	if (loader->options.thread_nice)
 		setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + loader->options.thread_nice);
 	pthread_mutex_lock(&loader->pool->lock);
@@ -229,7 +229,7 @@ static void *work(void *argument)
 		for (uint32_t i = 0; i < count; i++)
 			bt_sample_begin(tools, slot, begin + i);
 		held += count;
-		/* One less than are to be ahead is waited for only when there are no more to ask for. */
+		/* Finish the samples beyond `ahead`; if there are none to claim, at least one. */
 		uint32_t finish = held > tools->ahead ? held - tools->ahead : !slot;
 		finish = finish < BT_CLAIM_MAX ? finish : BT_CLAIM_MAX;
 		for (uint32_t i = 0; i < finish; i++) {
@@ -313,7 +313,7 @@ static int start_one(bt_worker *worker, beton_error *err)
 	}
 	char name[16];
 	snprintf(name, sizeof(name), "beton-load-%u", loader->num_workers);
-	/* A name is a convenience of debuggers; the thread works without. */
+	/* The name only helps debuggers, so errors are ignored. */
 	pthread_setname_np(worker->thread, name);
 	int result = pin(worker, err);
 	loader->num_workers++;
@@ -354,7 +354,7 @@ void bt_workers_close(beton_loader *loader)
 	free(loader->workers);
 }
 
-/* Keeps the earlier one of two reads that are under way. */
+/* Keeps the earlier of two reads that are in flight. */
 static void keep_earlier(bt_stall *first, bool is_one, uint32_t file, uint64_t since_ns, uint64_t offset)
 {
 	if (is_one && since_ns < first->since_ns)
