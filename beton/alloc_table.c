@@ -7,7 +7,7 @@
 #include "format.h"
 #include "reader.h"
 
-/* Entries are read by pieces of this size, so that the packed table is never in memory as a whole. */
+/* Entries in a piece: the packed table is read in pieces, so it is never in memory as a whole. */
 #define PIECE_ENTRIES 4096
 
 alloc_entry beton_alloc_unpack(const uint8_t *packed, uint64_t number)
@@ -26,7 +26,7 @@ const char *beton_alloc_fault(const beton_file_info *info, const alloc_entry *en
 		return "belongs to no sample";
 	if (entry->size > info->page_size)
 		return "is larger than a page";
-	/* Where nothing is stored does not matter: FFCV puts an empty first blob a page in front of the pages. */
+	/* The place of an empty blob does not matter: FFCV puts an empty first blob a page in front of the pages. */
 	if (entry->pointer > end || entry->size > end - entry->pointer)
 		return "reaches beyond the pages";
 	if (entry->size && entry->pointer < data)
@@ -112,7 +112,7 @@ static int build(const beton_reader *reader, alloc_index **out, beton_error *err
 		free(index);
 		return result;
 	}
-	/* FFCV's tables are in the order in which its workers finished; one worker's are sorted already. */
+	/* FFCV's tables are in the order in which its workers finished; those of one worker are sorted. */
 	if (!self.sorted)
 		qsort(index->entries, (size_t)index->count, sizeof(*index->entries), compare_entries);
 	*out = index;
@@ -136,7 +136,7 @@ int beton_alloc_index(const beton_reader *reader, const alloc_index **out, beton
 	return result;
 }
 
-/* The place of the first entry that is not in front of the key. */
+/* Index of the first entry that is not less than the key. */
 static uint64_t lower_bound(const alloc_index *index, const alloc_entry *key)
 {
 	uint64_t low = 0;
@@ -167,7 +167,7 @@ const alloc_entry *beton_alloc_find(const alloc_index *index, uint64_t pointer, 
 	if (index->entries[first].size)
 		return &index->entries[first];
 	*empty = &index->entries[first];
-	/* Searched for, not walked to: a hostile table can have any number of empty entries at one place. */
+	/* A binary search, because a hostile table can have any number of empty entries at one pointer. */
 	uint64_t filled = lower_bound(index, &(alloc_entry){.pointer = pointer, .sample = sample, .size = 1});
 	return &index->entries[matches(index, filled, pointer, sample) ? filled : first];
 }

@@ -5,33 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lines of a set: the parts of a file begin anywhere, so that some sets get one line more of each than others. */
+/* Lines in a set. Parts of a file begin anywhere, so some sets get one line more of each part than others. */
 enum { WAYS = 8 };
 
-/* Lines of a set that were missed last: a sample looks at one of each part. */
+/* Recent misses remembered in a set: a sample uses one line of each part. */
 enum { MISSED = 4 };
 
 typedef struct cache_set {
 	pthread_mutex_t lock;
-	uint32_t next;           /* the way that is filled next */
-	uint32_t forget;         /* of those missed, the one that is forgotten next */
+	uint32_t next;           /* way to fill next */
+	uint32_t forget;         /* index of the miss to forget next */
 	uint64_t missed[MISSED]; /* numbers + 1 */
-	uint64_t line[WAYS];     /* its number + 1; 0: none */
+	uint64_t line[WAYS];     /* number + 1; 0: none */
 } cache_set;
 
 struct line_cache {
-	uint64_t num_sets; /* a power of two: line i is in set i % num_sets */
+	uint64_t num_sets; /* a power of two: line i belongs to set i % num_sets */
 	bool holds_all;
-	uint8_t *bytes; /* [num_sets][WAYS][CACHE_LINE]; memory that is not used is not touched */
+	uint8_t *bytes; /* [num_sets][WAYS][CACHE_LINE]; unused memory is not touched */
 	cache_set sets[];
 };
 
-/* Lines of all parts that one of the sets may get. */
+/* The largest number of lines, of all parts, that belong to one set. */
 static uint64_t most_in_a_set(uint64_t num_sets, const uint64_t *parts, size_t num_parts)
 {
 	uint64_t most = 0;
 	for (size_t i = 0; i < num_parts; i++) {
-		/* One more than its bytes take, since it begins anywhere. */
+		/* One more than the bytes need, since a part begins anywhere. */
 		uint64_t lines = parts[i] ? parts[i] / CACHE_LINE + 2 : 0;
 		most += lines / num_sets + (lines % num_sets != 0);
 	}
@@ -58,7 +58,7 @@ bool beton_cache_open(line_cache **out, uint64_t room, const uint64_t *parts, si
 		free(cache);
 		return false;
 	}
-	/* With default attributes these cannot fail. */
+	/* With default attributes these calls cannot fail. */
 	for (uint64_t i = 0; i < num_sets; i++)
 		pthread_mutex_init(&cache->sets[i].lock, NULL);
 	*out = cache;
@@ -89,7 +89,7 @@ static cache_set *set_of(line_cache *cache, uint64_t line, uint8_t **bytes)
 	return &cache->sets[set];
 }
 
-/* With the lock of the set held: the way of a line; -1: none. */
+/* With the set's lock held. The way of a line; -1: none. */
 static int find_way(const cache_set *set, uint64_t line)
 {
 	for (int way = 0; way < WAYS; way++)
@@ -98,7 +98,7 @@ static int find_way(const cache_set *set, uint64_t line)
 	return -1;
 }
 
-/* With the lock of the set held: whether the line was missed just before. */
+/* With the set's lock held. Whether the line was missed recently. */
 static bool note_miss(cache_set *set, uint64_t line)
 {
 	for (int i = 0; i < MISSED; i++)

@@ -12,14 +12,15 @@
 #include "common/hash.h"
 #include "format.h"
 
-/* Contexts that wait for the next sample; threads beyond that make and free their own. */
+/* Idle contexts that are kept; further threads create and free their own. */
 #define SPARE_CONTEXTS 16
 
-/* Values that a field's dictionary is trained from, in bytes; less when many fields share the whole. */
+/* Bytes of values to train a field's dictionary from; less if many fields share the limit. */
 #define TRAINING_BYTES ((size_t)1 << 20)
 #define TRAINING_BYTES_ALL ((size_t)16 << 20)
 
-/* zstd's advice is a hundredth to a tenth of what is trained from; it makes none of less than 256 bytes. */
+/* Least size of a dictionary: zstd advises a hundredth to a tenth of the training data, and makes none below 256 bytes.
+ */
 #define DICTIONARY_MIN 256
 #define DICTIONARY_MAX ((size_t)64 << 10)
 #define DICTIONARY_SHARE 16
@@ -27,7 +28,7 @@
 typedef struct packed_field {
 	uint32_t field; /* index in the schema */
 	int level;
-	uint8_t *values; /* to train from, one behind the other */
+	uint8_t *values; /* to train from, concatenated */
 	size_t values_size;
 	size_t sizes[TRAINING_SAMPLES];
 	unsigned values_count;
@@ -152,7 +153,7 @@ static void give_context(compressor *self, ZSTD_CCtx *context)
 	ZSTD_freeCCtx(context);
 }
 
-/* As the file gets it; the size, or an error of zstd's. */
+/* Compresses one value; returns its size, or an error of zstd. */
 static size_t pack(ZSTD_CCtx *context, const packed_field *packed, bool with_dictionary, void *to, size_t room,
 		   const void *from, size_t size)
 {
@@ -170,7 +171,7 @@ static void learn(const compressor *self, packed_field *packed, const void *valu
 	packed->sizes[packed->values_count++] = size;
 }
 
-/* Compresses all blobs that are to be, to `to`, which has room for any result; fresh[b]: what blob b becomes. */
+/* Compresses all values to be compressed into `to`, which has room for any result; fresh[b]: new blob b. */
 static int pack_all(compressor *self, const sample *one, ZSTD_CCtx *context, uint8_t *to, sample_blob *fresh,
 		    beton_error *err)
 {
@@ -183,7 +184,7 @@ static int pack_all(compressor *self, const sample *one, ZSTD_CCtx *context, uin
 			continue;
 		size_t size = pack(context, packed++, one->index >= TRAINING_SAMPLES, to,
 				   ZSTD_compressBound((size_t)fresh[b].size), fresh[b].data, (size_t)fresh[b].size);
-		if (ZSTD_isError(size)) /* all that can fail is memory */
+		if (ZSTD_isError(size)) /* the only possible failure is lack of memory */
 			return bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)one->index,
 					      "%s: sample %llu, field '%s': cannot be compressed: %s", schema->path,
 					      (unsigned long long)one->index, field->name, ZSTD_getErrorName(size));
@@ -208,7 +209,7 @@ static int check_fit(const sample_schema *schema, const sample *one, const sampl
 		schema->path, (unsigned long long)one->index, (unsigned long long)*used, schema->page_size);
 }
 
-/* Puts the new blobs in place of the old ones, which are learned from before. */
+/* Keeps the values for training, then replaces the blobs by the new ones. */
 static void replace_blobs(compressor *self, sample *one, const sample_blob *fresh)
 {
 	const sample_schema *schema = self->schema;
@@ -226,7 +227,7 @@ static void replace_blobs(compressor *self, sample *one, const sample_blob *fres
 	}
 }
 
-/* Bytes that compressing takes at most. */
+/* Upper bound of the compressed bytes. */
 static size_t room_for(const sample_schema *schema, const sample *one)
 {
 	size_t room = 0;
@@ -267,7 +268,7 @@ int beton_compress_sample(compressor *self, sample *one, beton_error *err)
 	return BETON_OK;
 }
 
-/* Whether the training values become smaller by more than a twentieth. */
+/* Whether a dictionary makes the training values smaller by more than a twentieth. */
 static int pays(compressor *self, const packed_field *packed, bool *out, beton_error *err)
 {
 	size_t room = ZSTD_compressBound(packed->values_size);
@@ -303,7 +304,7 @@ static int train_field(compressor *self, uint32_t number, beton_error *err)
 	if (!dictionary)
 		return no_memory(self, "to train a dictionary", err);
 	size = ZDICT_trainFromBuffer(dictionary, size, packed->values, packed->sizes, packed->values_count);
-	/* Values that have nothing in common, or too few of them, are no failure. */
+	/* It is no failure that values have nothing in common, or are too few. */
 	int result = ZDICT_isError(size) ? BETON_OK : beton_compressor_set(self, number, dictionary, size, err);
 	free(dictionary);
 	bool kept = false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A build without zstd: files with compressed fields are refused, and so no other function is asked for anything. */
+ * A build without zstd refuses compressed fields at open, so the other functions have nothing to do.
+ */
 #include "common/error.h"
 #include "compress.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The check of a value's content: what is stored and, where it is one of text, picture or compressed bytes, what it
- * must be. */
+ * Checks a value's content: its stored bytes and, for text, pictures and compressed bytes, their meaning.
+ */
 #ifndef BETON_CONTENT_H
 #define BETON_CONTENT_H
 
@@ -11,7 +11,7 @@
 
 #include <beton/beton.h>
 
-/* Memory of one thread, which grows to the largest need. Zero-initialise; beton_content_free. */
+/* Memory of one thread, which grows to the largest need. Zero-initialise, and free with beton_content_free. */
 typedef struct content_buffer {
 	uint8_t *stored;
 	size_t stored_capacity;
@@ -21,9 +21,9 @@ typedef struct content_buffer {
 
 typedef struct checked_content {
 	const uint8_t *data; /* the value's bytes, decompressed; in the buffer */
-	uint64_t size;       /* of a picture whose size the table does not tell: what it takes */
+	uint64_t size;       /* for a picture whose size the table does not have: its length */
 	bool decoded;        /* a JPEG was decoded */
-	bool undecoded;      /* a JPEG was not: this build cannot */
+	bool undecoded;      /* this build cannot decode the JPEG */
 } checked_content;
 
 /* Reads and checks a value that has a blob; a JPEG of more than max_pixels pixels is a fault. Errors: SAMPLE_CORRUPT,

@@ -12,7 +12,7 @@
 
 struct dictionary_table {
 	uint32_t count;
-	ZSTD_DDict *of_field[]; /* [count] by field; NULL: it has none */
+	ZSTD_DDict *of_field[]; /* [count], by field; NULL: no dictionary */
 };
 
 bool beton_can_decompress(beton_compression compression)
@@ -33,7 +33,7 @@ static int bad_dictionaries(const beton_reader *reader, const char *what, uint64
 		       (unsigned long long)offset, what);
 }
 
-/* Reads the dictionary whose head is at offset, with `room` bytes behind the head. */
+/* Reads the dictionary whose head is at offset; `room` bytes follow the head. */
 static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint64_t offset, uint64_t room,
 			   dictionary_table *table, beton_error *err)
 {
@@ -50,7 +50,7 @@ static int read_dictionary(const beton_reader *reader, const uint8_t *head, uint
 			   : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for a dictionary", reader->path);
 	if (result == BETON_OK) {
 		table->of_field[field] = ZSTD_createDDict(bytes, size);
-		/* zstd does not tell which of the two it was. */
+		/* Either the dictionary is damaged or memory is short: zstd does not tell. */
 		if (!table->of_field[field])
 			result = bad_dictionaries(reader, "zstd refuses it, or there is no memory", offset, err);
 	}
@@ -135,7 +135,7 @@ int beton_decompress(const beton_reader *reader, const beton_value *value, const
 	int result = find_dictionary(self, value->field, &dictionary, err);
 	if (result != BETON_OK)
 		return result;
-	/* A frame without a number was made without a dictionary, or with one that has no number either. */
+	/* A frame without a dictionary id was made without a dictionary, or with one that has no id. */
 	if (dictionary && ZSTD_getDictID_fromFrame(stored, (size_t)value->blob.size) == 0 &&
 	    ZSTD_getDictID_fromDDict(dictionary) != 0)
 		dictionary = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compressed values, and the dictionaries that they need. */
+ * Decompression of values, with the file's dictionaries.
+ */
 #ifndef BETON_DECOMPRESS_H
 #define BETON_DECOMPRESS_H
 
@@ -16,14 +17,14 @@ typedef struct dictionary_table dictionary_table;
 
 /* Zero-initialise. */
 typedef struct dictionary_cache {
-	_Atomic(dictionary_table *) table;     /* NULL until it is needed */
-	_Atomic(void *) spare[SPARE_CONTEXTS]; /* decompression contexts that no thread uses just now */
+	_Atomic(dictionary_table *) table;     /* NULL until first needed */
+	_Atomic(void *) spare[SPARE_CONTEXTS]; /* idle decompression contexts */
 } dictionary_cache;
 
 /* Whether this build can decompress. */
 bool beton_can_decompress(beton_compression compression);
 
-/* Decompresses size bytes at stored into destination, which must give value->size bytes exactly. Errors:
+/* Decompresses size bytes at stored into destination; the result must have exactly value->size bytes. Errors:
  * SAMPLE_CORRUPT (without a sample), FORMAT (the dictionary is damaged), IO, FILE_CHANGED, NO_MEMORY, UNSUPPORTED. */
 int beton_decompress(const beton_reader *reader, const beton_value *value, const void *stored, void *destination,
 		     beton_error *err);

@@ -35,12 +35,12 @@ static int damaged(const beton_reader *reader, const char *what, uint64_t offset
 		       (unsigned long long)offset);
 }
 
-/* What a section of that kind must have in bytes; UINT64_MAX: any number. */
+/* The size that a section of this kind must have, in bytes; UINT64_MAX: any. */
 static uint64_t expected_size(const beton_reader *reader, uint32_t kind)
 {
 	const beton_file_info *info = &reader->info;
 	uint64_t metadata = info->num_samples * info->record_size;
-	uint64_t entries = info->num_samples * reader->num_blobs; /* also where the table is lost */
+	uint64_t entries = info->num_samples * reader->num_blobs; /* also if the table is lost */
 	uint64_t table = entries * ALLOC_ENTRY_SIZE;
 	switch (kind) {
 	case SECTION_BLOB_SUMS:
@@ -83,7 +83,7 @@ static int compare_offsets(const void *a, const void *b)
 	return left->size < right->size ? -1 : left->size > right->size;
 }
 
-/* directory: count entries at offset `at` of the file. */
+/* directory: count entries at file offset `at`. */
 static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_t count, uint64_t at, beton_error *err)
 {
 	extension_block *block = &reader->extension;
@@ -110,7 +110,7 @@ static int read_sections(beton_reader *reader, const uint8_t *directory, uint32_
 	return BETON_OK;
 }
 
-/* The footer is whole and of our version: what it says must be right. */
+/* Reads the block of an intact footer of a known version; its content must be valid. */
 static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t footer_offset, const uint8_t *head,
 		      beton_error *err)
 {
@@ -157,7 +157,7 @@ int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error 
 	int result = beton_read_section(reader, "extension block", footer, FOOTER_SIZE, offset, err);
 	if (result != BETON_OK)
 		return result;
-	/* Any other bytes are those of a page, unless it is the magic itself that is damaged. */
+	/* Without the magic these bytes belong to a page, unless the magic itself is damaged. */
 	bool magic = memcmp(footer, FOOTER_MAGIC, 8) == 0;
 	memcpy(footer, FOOTER_MAGIC, 8);
 	bool whole = XXH3_64bits(footer, FOOTER_SUM) == load_u64(footer + FOOTER_SUM);
@@ -168,7 +168,7 @@ int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error 
 	uint32_t version = load_u32(footer + FOOTER_VERSION);
 	if (version == 0)
 		return damaged(reader, "it says version 0", offset, err);
-	/* What a later version says is unknown; without it the file is one that FFCV could have written. */
+	/* A later version's content is unknown. Without the block the file is one that FFCV could have written. */
 	reader->extension.ignored = version != EXTENSION_VERSION;
 	return reader->extension.ignored ? BETON_OK : read_block(reader, footer, offset, head, err);
 }
@@ -185,7 +185,7 @@ int beton_extension_check(const beton_reader *reader, const extension_section *s
 	return result;
 }
 
-/* Reads the facts into *out, the caller's. */
+/* Reads the facts into *out, which the caller frees. */
 static int read_facts(const beton_reader *reader, const extension_section *section, char **out, beton_error *err)
 {
 	size_t size = (size_t)section->size;
@@ -235,7 +235,7 @@ int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *
 
 const char *beton_reader_facts(const beton_reader *reader, beton_error *err)
 {
-	/* The facts are read once; the object is not const, and this member is guarded by its lock. */
+	/* The facts are read once. The object is not const, and its lock guards this member. */
 	beton_reader *self = (beton_reader *)reader;
 	const extension_section *section = &reader->extension.known[SECTION_FACTS];
 	if (!section->offset) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The extension block of our own files, reading side: footer, directory, and the sections' places. */
+ * Reads the extension block that libbeton's writer adds: footer, directory, and the places of sections.
+ */
 #ifndef BETON_EXTENSION_H
 #define BETON_EXTENSION_H
 
@@ -13,7 +14,7 @@
 
 typedef struct extension_section {
 	uint32_t kind;
-	uint64_t offset; /* in the file; 0: there is no such section */
+	uint64_t offset; /* in the file; 0: no such section */
 	uint64_t size;
 	uint64_t sum;
 } extension_section;
@@ -22,12 +23,12 @@ typedef struct extension_block {
 	uint32_t count;
 	extension_section list[EXTENSION_ENTRIES_MAX]; /* by offset */
 	extension_section known[SECTION_KINDS];        /* by kind */
-	bool ignored; /* there may be a block, of which nothing is known: of a later version, or damaged */
+	bool ignored; /* there may be a block that cannot be used: of a later version, or damaged */
 } extension_block;
 
-/* Reads the block, if the file has one of a known version, and sets what info says of it. head: header and field
- * descriptors, info->metadata_offset bytes. The sections themselves are not looked at. Errors: FORMAT (the block is
- * damaged), IO, FILE_CHANGED. */
+/* Reads the block, if the file has one of a known version, and sets the members of info about it. head: header and
+ * field descriptors, info->metadata_offset bytes. Does not read the sections. Errors: FORMAT (the block is damaged),
+ * IO, FILE_CHANGED. */
 int beton_extension_read(beton_reader *reader, const uint8_t *head, beton_error *err);
 
 /* Compares a section with its checksum. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */

@@ -4,8 +4,8 @@
 
 #include <beton/beton.h>
 
-/* *out: the text of the file's FACTS section: the caller's JSON object (NULL: an empty one), written compactly in its
- * order, with "writer" in front if it has none. The caller frees it; NULL on failure. Errors: INVALID_ARGUMENT,
+/* Makes the text of the file's FACTS section: the caller's JSON object (NULL: an empty one) in compact form, with its
+ * order of keys, and "writer" in front if it has none. The caller frees it; NULL on failure. Errors: INVALID_ARGUMENT,
  * NO_MEMORY. */
 int beton_facts_make(char **out, const char *given, beton_error *err);
 

@@ -10,7 +10,7 @@
 #include "format.h"
 #include "layout.h"
 
-/* A unit such as "[ns]" or "[25s]". It is printed by tools: nothing but letters and digits may be in it. */
+/* A unit such as "[ns]" or "[25s]", of letters and digits only, because tools print it. */
 static bool is_date_unit(const char *text)
 {
 	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -18,8 +18,8 @@ static bool is_date_unit(const char *text)
 	return length > 0 && strcmp(text + 1 + length, "]") == 0;
 }
 
-/* Bytes per element of a NumPy type string such as "<f4", "|b1", "<U7" or "<M8[ns]"; 0 if it is none, or if its
- * elements are not plain data (objects). */
+/* Bytes per element of a NumPy type string such as "<f4", "|b1", "<U7" or "<M8[ns]"; 0 for other text, and for types
+ * whose elements are not plain data (objects). */
 static uint32_t dtype_item_size(const char *text)
 {
 	if (!text[0] || !strchr("<>|=", text[0]) || !text[1] || !strchr("biufcSUVMm", text[1]))
@@ -60,8 +60,8 @@ static bool has_zero_dimension(const beton_field *field)
 	return false;
 }
 
-/* False when the array is larger than limit bytes. Without elements it has none, but NumPy has no array whose other
- * dimensions alone are more than 2^63 - 1 bytes. */
+/* False if the array is larger than limit bytes. An array without elements has no bytes, but NumPy refuses it if its
+ * other dimensions alone exceed 2^63 - 1 bytes. */
 static bool array_fits(const beton_field *field, uint64_t limit)
 {
 	uint64_t most = has_zero_dimension(field) ? INT64_MAX : limit;
@@ -82,7 +82,7 @@ uint64_t beton_array_bytes(const beton_field *field)
 	return bytes;
 }
 
-/* The type stands as JSON of NumPy's dtype.descr: [["", "<f4"]]. */
+/* The type is stored as JSON of NumPy's dtype.descr: [["", "<f4"]]. */
 static bool parse_dtype(const uint8_t *text, size_t length, beton_field *field)
 {
 	json_t *root = json_loadb((const char *)text, length, JSON_REJECT_DUPLICATES, NULL);
@@ -99,7 +99,7 @@ static bool parse_dtype(const uint8_t *text, size_t length, beton_field *field)
 	return good;
 }
 
-/* room: bytes of the arguments. limit: bytes of an array. */
+/* room: bytes of the arguments. limit: of an array, bytes. */
 static int parse_array(const uint8_t *arguments, uint32_t room, const char *path, uint64_t limit, beton_field *field,
 		       beton_error *err)
 {
@@ -111,7 +111,7 @@ static int parse_array(const uint8_t *arguments, uint32_t room, const char *path
 	if (!parse_dtype(arguments + ARRAY_TYPE, (size_t)length, field))
 		return bt_fail(err, BETON_FORMAT, "%s: array field '%s': type '%.*s' is not that of a plain array",
 			       path, field->name, (int)length, (const char *)arguments + ARRAY_TYPE);
-	/* Dimensions end at the last one that is not zero. */
+	/* The last dimension that is not zero ends the shape. */
 	for (uint32_t i = 0; i < BETON_DIMS_MAX; i++) {
 		field->shape[i] = load_u64(arguments + i * sizeof(uint64_t));
 		if (field->shape[i])
@@ -125,7 +125,7 @@ static int parse_array(const uint8_t *arguments, uint32_t room, const char *path
 	return BETON_OK;
 }
 
-/* Type 255 is ours if it says so; another program's is not known. */
+/* Type 255 may be a compressed field, by its mark; another program's type is unknown. */
 static int parse_custom(const uint8_t *arguments, const char *path, uint32_t index, beton_field *field,
 			beton_error *err)
 {
@@ -194,15 +194,15 @@ const char *beton_field_contradiction(const uint8_t *descriptor, const beton_fie
 	return is_zeros(arguments + used, room - used) ? NULL : "it has arguments that its type does not take";
 }
 
-/* limit: bytes of one array. */
+/* limit: of an array, bytes. */
 static int format_array(beton_field *field, uint64_t limit, uint8_t *arguments, beton_error *err)
 {
 	if (strnlen(field->dtype, sizeof(field->dtype)) == sizeof(field->dtype) ||
 	    (field->item_size = dtype_item_size(field->dtype)) == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "field '%s': dtype '%.15s' is not that of a plain array",
 			       field->name, field->dtype);
-	/* FFCV ends the dimensions at the last one that is not 0: an array without elements comes back as another one.
-	 */
+	/* In FFCV the last dimension that is not 0 ends the shape, so an array without elements would come back with
+	 * another shape. */
 	if (field->ndim < 1 || field->ndim > BETON_DIMS_MAX || has_zero_dimension(field))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "field '%s': an array needs 1 to %d dimensions, none of them 0; it has %u", field->name,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A hash of what a file holds, which is had without reading all of it. */
+ * A hash of a file's content that does not need all of the file.
+ */
 #include <stdlib.h>
 
 #include "alloc_table.h"
@@ -9,7 +10,8 @@
 #include "format.h"
 #include "reader.h"
 
-/* Of a file without checksums: of metadata, allocation table and blobs each so many pieces of at most so many bytes. */
+/* Pieces of metadata, of allocation table and of blobs that are read of a file without checksums, and their most bytes.
+ */
 enum { PIECES = 32, PIECE = 4096 };
 
 typedef struct hasher {
@@ -27,7 +29,7 @@ static int add(hasher *self, const summed_part *part, uint64_t from, uint64_t si
 	return result;
 }
 
-/* Number i of PIECES places that are spread evenly over 0 .. last. */
+/* The i-th of PIECES places, spread evenly over 0 .. last. */
 static uint64_t spread(uint64_t last, uint64_t i)
 {
 	return last / (PIECES - 1) * i + last % (PIECES - 1) * i / (PIECES - 1);
@@ -53,7 +55,7 @@ static int add_blob(hasher *self, const alloc_entry *entry, beton_error *err)
 	return result;
 }
 
-/* Entries, and the beginning of the blob that the first of them is of. */
+/* Adds entries, and the beginning of the blob that the first of them describes. */
 static int add_entries(hasher *self, beton_error *err)
 {
 	const beton_reader *reader = self->reader;

@@ -5,7 +5,8 @@
  *   header | field descriptors | metadata records | zeros | pages ... | extension block | allocation table
  *
  * The table reaches to the end of the file. Source: FFCV 1.0.1, ffcv/types.py; the extension block and compressed
- * fields are ours. docs/format.md tells all of it. */
+ * fields are ours. See docs/format.md.
+ */
 #ifndef BETON_FORMAT_H
 #define BETON_FORMAT_H
 
@@ -33,7 +34,7 @@
 #define IMAGE_RECORD_SIZE 13 /* u8 mode, u16 width, u16 height, u64 pointer */
 #define BYTES_RECORD_SIZE 16 /* u64 pointer, u64 size */
 
-/* Compressed fields: a type of their own, with the inner type's arguments and this mark behind them. */
+/* Compressed fields have a type of their own, with the inner type's arguments and, behind them, this mark. */
 #define FIELD_TYPE_CUSTOM 255
 #define COMPRESSED_MARK 960 /* u8 magic[8], u32 inner type, u32 codec */
 #define COMPRESSED_MAGIC "BETONZST"
@@ -41,11 +42,11 @@
 #define COMPRESSED_CODEC (COMPRESSED_MARK + 12)
 #define CODEC_ZSTD 1
 #define COMPRESSED_RECORD_SIZE 24 /* u64 pointer, u64 stored size, u64 size when decompressed */
-/* A zstd block takes 4 bytes at least and gives 128 KiB at most: what claims more than that is no zstd data. */
+/* A zstd block takes at least 4 bytes and gives at most 128 KiB, so a higher ratio is not valid zstd. */
 #define COMPRESSED_RATIO_MAX 32768
 #define COMPRESSED_VALUE_MAX (UINT64_C(1) << 32) /* bytes when decompressed */
 
-/* The extension block: sections, directory, and this footer right in front of the allocation table. */
+/* The extension block: sections, directory, and this footer directly in front of the allocation table. */
 #define FOOTER_SIZE 64
 #define FOOTER_MAGIC "BETONEXT" /* u8[8] at 0 */
 #define FOOTER_VERSION 8

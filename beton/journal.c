@@ -16,10 +16,10 @@
 
 #define PART_SIZE 56 /* u32 kind, u32 count, u64 payload, position, page, used, sum, u64 checksum of these */
 
-/* Payload that is collected before it is written; one sample may be larger. */
+/* Payload to collect before a write; one sample may be larger. */
 #define BUFFER_SIZE (UINT32_C(256) << 10)
 
-/* Of a part that is no SAMPLES. */
+/* Limit of the payload of parts other than SAMPLES. */
 #define PAYLOAD_MAX (UINT32_C(1) << 20)
 
 #define BLOB_SIZE 16 /* u64 size, u64 checksum */
@@ -35,7 +35,7 @@ int beton_journal_begin(journal *self, int fd, const char *path, uint32_t record
 	*self = (journal){.fd = fd, .path = path, .record_size = record_size, .blob_fields = blob_fields};
 	size_t each = sample_size(self);
 	self->capacity = each > BUFFER_SIZE ? each : BUFFER_SIZE / each * each;
-	/* Part, payload, and a second part behind it go to the file in one piece. */
+	/* A part, its payload and a second part are written at once. */
 	self->buffer = malloc(PART_SIZE + self->capacity + PART_SIZE);
 	return self->buffer ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the journal", path);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The journal of a writer: the record and the checksums of every sample, and which pages are written, in the order in
- * which it happened. What finish needs of the samples is streamed from it, and a later writer of the same job continues
- * from it. Nothing but this library reads it: the layout may change with any version.
+ * The journal of a writer: the record and checksums of every sample, and the pages that are written, in order of time.
+ * finish streams the samples' facts from it, and a later writer of the same job continues from it. Only this library
+ * reads it, so its layout may change with any version.
  *
  *   head: magic, version, fingerprint of the job | SAMPLES | PAGE | SAMPLES | SAMPLES | PAGE ...
  *
- * Every part has a checksum; the journal ends at the first part that is not whole. A PAGE stands behind the samples
- * that are in the page. */
+ * Every part has a checksum; the journal ends at the first part that is not intact. A PAGE follows the samples in that
+ * page.
+ */
 #ifndef BETON_JOURNAL_H
 #define BETON_JOURNAL_H
 
@@ -26,17 +27,18 @@
 enum journal_kind {
 	JOURNAL_SAMPLES = 1,
 	JOURNAL_PAGE = 2,
-	JOURNAL_DICTIONARY = 3, /* all of them together, before the first sample that may use one */
+	JOURNAL_DICTIONARY =
+		3, /* the dictionary of one field; all of them come before the first sample that may use one */
 };
 
 /* One part without its payload. */
 typedef struct journal_part {
 	uint32_t kind;
-	uint32_t count;    /* SAMPLES: how many; PAGE: 1 if finish wrote it; DICTIONARY: of which compressed field */
+	uint32_t count; /* SAMPLES: how many; PAGE: 1 if finish wrote it; DICTIONARY: number of the compressed field */
 	uint64_t payload;  /* bytes */
-	uint64_t position; /* SAMPLES: the index that follows */
-	uint64_t page;     /* PAGE: its number */
-	uint64_t used;     /* PAGE: bytes of it that are taken */
+	uint64_t position; /* SAMPLES: the next index */
+	uint64_t page;     /* PAGE: its index */
+	uint64_t used;     /* PAGE: used bytes */
 	uint64_t sum;      /* XXH3-64 of the payload, or of the page */
 } journal_part;
 
@@ -45,42 +47,41 @@ typedef struct journal {
 	const char *path; /* borrowed: for messages */
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint64_t end; /* where the next part goes */
+	uint64_t end; /* file offset of the next part */
 	uint8_t *buffer;
-	size_t used;       /* payload that waits in the buffer */
+	size_t used;       /* bytes in the buffer that are not written yet */
 	size_t capacity;   /* for payload */
-	uint32_t samples;  /* that wait */
-	uint64_t position; /* the index that follows them */
+	uint32_t samples;  /* samples in the buffer */
+	uint64_t position; /* the next index */
 } journal;
 
-/* fd, path: borrowed. On failure it can still be freed. Errors: NO_MEMORY. */
+/* fd, path: borrowed. Free it after a failure too. Errors: NO_MEMORY. */
 int beton_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
 			beton_error *err);
 
 /* Writes the head; resumable: whether a later writer may continue. Errors: NO_SPACE, IO. */
 int beton_journal_start(journal *self, const XXH128_hash_t *fingerprint, bool resumable, beton_error *err);
 
-/* Whether the file begins with the head of a journal that may be continued, for this fingerprint. Then `end` is behind
- * the head. */
+/* Whether the file begins with the head of a journal with this fingerprint that may be continued. If so, sets `end`
+ * behind the head. */
 bool beton_journal_matches(journal *self, const XXH128_hash_t *fingerprint);
 
-/* Adds a sample, whose index is `index`. Errors: NO_SPACE, IO. */
+/* Adds sample `index`. Errors: NO_SPACE, IO. */
 int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
 			 beton_error *err);
 
-/* Writes the samples that wait, and `part`, if any, with its payload. Errors: NO_SPACE, IO. */
+/* Writes the samples in the buffer, then `part`, if any, with its payload. Errors: NO_SPACE, IO. */
 int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);
 
-/* Reads the part at *offset, with its payload if that is SAMPLES, into the journal's buffer, and moves *offset behind
- * it. No samples may be waiting. False: there is no whole part, or reading failed, which *error_number tells (else 0).
- */
+/* Reads the part at *offset into the journal's buffer, with its payload for SAMPLES, and moves *offset behind it. The
+ * buffer must be empty. False: there is no intact part, or reading failed with *error_number (else 0). */
 bool beton_journal_read(journal *self, uint64_t *offset, journal_part *part, int *error_number);
 
-/* Reads the payload of a part that ends at `end`: part->payload bytes. False: it is not whole, or as above. */
+/* Reads the payload, part->payload bytes, of a part that ends at `end`. False: it is not intact, or reading failed. */
 bool beton_journal_payload(const journal *self, const journal_part *part, uint64_t end, void *to, int *error_number);
 
-/* The samples of a SAMPLES part that was read: sample `number` of it. blobs: room for blob_fields, pointers are not
- * filled. Returns its record. */
+/* Sample `number` of a SAMPLES part that was read. Returns its record. blobs: room for blob_fields blobs; pointers are
+ * not filled. */
 uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs);
 
 void beton_journal_free(journal *self);

@@ -37,8 +37,8 @@ bool beton_type_compresses(beton_field_type type)
 	return beton_type_has_blob(type) && type != BETON_FIELD_IMAGE;
 }
 
-/* The record is what NumPy makes of np.dtype([...], align=True): members of 8 bytes are aligned, while the image and
- * bytes members are packed structures, whose alignment is 1; the record's size is a multiple of its alignment. */
+/* The layout is NumPy's np.dtype([...], align=True): members of 8 bytes are aligned; image and bytes members are packed
+ * structures with alignment 1; the record's size is a multiple of its alignment. */
 uint32_t beton_layout_record(beton_field *fields, uint32_t num_fields)
 {
 	uint32_t offset = 0;

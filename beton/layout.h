@@ -7,11 +7,11 @@
 
 #include <beton/beton.h>
 
-/* Where in the metadata record of a sample a field stands. */
+/* The place of a field in a sample's metadata record. */
 typedef struct field_slot {
 	uint32_t size;
 	uint32_t alignment;
-	uint32_t pointer_offset; /* of the blob's pointer in the slot; meaningless for integers and floats */
+	uint32_t pointer_offset; /* offset of the blob's pointer in the slot; unused for integers and floats */
 } field_slot;
 
 field_slot beton_field_slot(const beton_field *field);
@@ -21,7 +21,8 @@ bool beton_type_has_blob(beton_field_type type);
 
 bool beton_type_is_array(beton_field_type type);
 
-/* Whether values of the type may be stored compressed: a JPEG is so already, and raw pixels are the loader's. */
+/* Whether values of the type may be stored compressed. JPEGs are compressed already, and raw pixels are read directly
+ * by the loader. */
 bool beton_type_compresses(beton_field_type type);
 
 /* Sets record_offset of every field and returns the record's size in bytes. */

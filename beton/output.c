@@ -8,10 +8,10 @@
 #include "common/system.h"
 #include "format.h"
 
-/* Buffer of a section of checksums: nothing depends on its size. */
+/* Buffer of a section of checksums. No output depends on it. */
 #define SUMS_BUFFER 32768
 
-/* The largest directory that this writer makes. */
+/* Most sections that this writer makes. */
 #define SECTIONS_MAX 5
 
 typedef struct directory {
@@ -39,7 +39,7 @@ static uint64_t table_size(const output_job *job)
 	return job->num_samples * job->blob_fields * ALLOC_ENTRY_SIZE;
 }
 
-/* Bytes of the checksums of `size` bytes in pieces. */
+/* Bytes of the checksums of `size` bytes. */
 static uint64_t sums_size(uint64_t size, uint64_t piece)
 {
 	return (size + piece - 1) / piece * sizeof(uint64_t);
@@ -47,14 +47,14 @@ static uint64_t sums_size(uint64_t size, uint64_t piece)
 
 bool beton_output_fits(const output_job *job)
 {
-	/* All that a sample takes outside of the pages, and its share of the checksums of that. */
+	/* Everything that a sample takes outside of the pages, and its share of the checksums. */
 	uint64_t each = job->record_size + (uint64_t)job->blob_fields * (ALLOC_ENTRY_SIZE + sizeof(uint64_t)) + 1;
 	uint64_t fixed = UINT64_C(1) << 40; /* descriptors, facts, dictionaries, directory: far less */
 	uint64_t pages = job->has_pages ? job->pages_end : 0;
 	return pages < INT64_MAX - fixed && job->num_samples <= (INT64_MAX - fixed - pages) / (2 * each);
 }
 
-/* Sections of a size that is not a multiple of 8 bytes (facts, dictionaries) are followed by zeros. */
+/* Zeros follow sections whose size is not a multiple of 8 bytes (facts, dictionaries). */
 static uint64_t extension_size(const output_job *job)
 {
 	if (!job->extension)
@@ -140,7 +140,7 @@ static int write_at(const output *self, const char *what, const void *data, size
 	return BETON_OK;
 }
 
-/* Ends a section of checksums, enters it in the directory, and moves *at behind it. */
+/* Ends a section of checksums, adds it to the directory, and moves *at behind it. */
 static int end_sums(section *sums, uint32_t kind, directory *list, uint64_t *at, beton_error *err)
 {
 	uint64_t sum;
@@ -152,7 +152,7 @@ static int end_sums(section *sums, uint32_t kind, directory *list, uint64_t *at,
 	return BETON_OK;
 }
 
-/* The same for a section that is in memory. */
+/* Writes a section that is in memory, adds it to the directory, and moves *at behind it. */
 static int write_block(const output *self, const char *what, uint32_t kind, const void *data, size_t size,
 		       directory *list, uint64_t *at, beton_error *err)
 {
@@ -175,7 +175,7 @@ static uint64_t header_sum(const output *self)
 {
 	uint8_t header[HEADER_SIZE];
 	make_header(self, header);
-	XXH3_state_t *state = self->table.whole; /* its own sum is not wanted */
+	XXH3_state_t *state = self->table.whole; /* a section of checksums needs none itself */
 	XXH3_64bits_reset(state);
 	XXH3_64bits_update(state, header, sizeof(header));
 	XXH3_64bits_update(state, self->job.descriptors, (size_t)self->job.num_fields * FIELD_SIZE);

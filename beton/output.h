@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file has besides its pages, written in one pass over the samples: metadata, checksums, facts, allocation table
- * and, last of all, the header. Memory does not depend on the number of samples. */
+ * Writes everything but the pages, in one pass over the samples: metadata, checksums, facts, allocation table and,
+ * last, the header. Memory does not depend on the number of samples.
+ */
 #ifndef BETON_OUTPUT_H
 #define BETON_OUTPUT_H
 
@@ -12,14 +13,14 @@
 
 #include "section.h"
 
-/* One blob as the file has it. */
+/* One stored blob. */
 typedef struct output_blob {
 	uint64_t pointer;
 	uint64_t size; /* stored bytes */
 	uint64_t sum;  /* XXH3-64 of them */
 } output_blob;
 
-/* What is known before the pass begins; all pointers are borrowed until the output is freed. */
+/* The parameters of the pass. All pointers are borrowed until the output is freed. */
 typedef struct output_job {
 	int fd;
 	const char *path; /* for messages */
@@ -33,13 +34,13 @@ typedef struct output_job {
 	bool has_pages;
 	bool extension;
 	const char *facts;           /* JSON text; NULL without the extension */
-	const uint8_t *dictionaries; /* content of that section, or NULL */
+	const uint8_t *dictionaries; /* content of that section; NULL: none */
 	size_t dictionaries_size;
 } output_job;
 
 typedef struct output {
 	output_job job;
-	uint64_t samples; /* put so far */
+	uint64_t samples; /* written so far */
 	uint64_t tail;    /* where the sections begin: the end of pages and metadata */
 	uint64_t table_offset;
 	section metadata;
@@ -49,16 +50,16 @@ typedef struct output {
 	section table_sums;
 } output;
 
-/* Whether a file can have that many samples: all its offsets must be below 2^63. */
+/* Whether a file can have that many samples, with all offsets below 2^63. */
 bool beton_output_fits(const output_job *job);
 
-/* Errors: NO_MEMORY. The output is to be freed in any case. */
+/* Errors: NO_MEMORY. Free the output in any case. */
 int beton_output_begin(output *self, const output_job *job, beton_error *err);
 
-/* The next sample: its record and blob_fields blobs. Errors: NO_SPACE, IO. */
+/* Writes the next sample: its record and blob_fields blobs. Errors: NO_SPACE, IO. */
 int beton_output_sample(output *self, const uint8_t *record, const output_blob *blobs, beton_error *err);
 
-/* After job.num_samples samples: the rest of the file. Errors: NO_SPACE, IO. */
+/* Writes the rest of the file, after job.num_samples samples. Errors: NO_SPACE, IO. */
 int beton_output_end(output *self, beton_error *err);
 
 void beton_output_free(output *self);

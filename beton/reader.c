@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a file. A dataset file may come from anywhere: no length, count or pointer in it is used before it was
- * checked, and memory is taken only for bytes that the file has. */
+ * Opens files, which are untrusted: no length, count or pointer is used before it is checked, and memory is allocated
+ * only for bytes that the file has.
+ */
 #include "reader.h"
 
 #include <errno.h>
@@ -19,12 +20,12 @@
 #include "format.h"
 #include "layout.h"
 
-/* What the tools do goes through a file from its beginning to its end. */
+/* Enough for tools, which read files from beginning to end. */
 enum { CACHE_DEFAULT = 4 << 20 };
 
 static int open_regular(beton_reader *reader, const char *path, beton_error *err)
 {
-	/* O_NONBLOCK: opening a pipe must not wait for its writer. It changes nothing for regular files. */
+	/* O_NONBLOCK: opening a pipe must not wait for its writer. It has no effect on regular files. */
 	reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (reader->fd < 0)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
@@ -104,7 +105,7 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	return check_header(reader, flags, err);
 }
 
-/* head: header and field descriptors. *place is the descriptor at fault. */
+/* head: header and field descriptors. *place: the descriptor at fault. */
 static int parse_fields(beton_reader *reader, const uint8_t *head, fault_place *place, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
@@ -158,7 +159,7 @@ static int check_sizes(beton_reader *reader, beton_error *err)
 	return BETON_OK;
 }
 
-/* The same for a file that lacks its end: what its header says beyond that does not matter. */
+/* check_sizes for a file that lacks its end: ignores what the header says beyond that. */
 static void shrink_sizes(beton_reader *reader)
 {
 	beton_file_info *info = &reader->info;
@@ -172,7 +173,7 @@ static void shrink_sizes(beton_reader *reader)
 	reader->table_lost = true;
 }
 
-/* If it is only the number of samples that is wrong, the length of the table tells the right one. */
+/* Corrects the number of samples by the length of the table, if only that number is wrong. */
 static bool count_by_table(beton_reader *reader)
 {
 	beton_file_info *info = &reader->info;
@@ -201,7 +202,7 @@ static int read_sizes(beton_reader *reader, int flags, beton_error *err)
 	return BETON_OK;
 }
 
-/* Metadata, table and extension block: where they are. */
+/* Finds metadata, table and extension block. */
 static int place_parts(beton_reader *reader, const uint8_t *head, int flags, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
@@ -219,7 +220,7 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 		return BETON_OK;
 	int result = beton_extension_read(reader, head, err);
 	if (reader->table_lost) {
-		/* What is left of a block may help, and need not be there. Sizes of blobs are not known exactly. */
+		/* The rest of a block may help, but is optional. Sizes of blobs are not known exactly. */
 		reader->info.has_checksums = false;
 		reader->table.sums = 0;
 		result = result == BETON_FORMAT ? BETON_OK : result;
@@ -234,7 +235,7 @@ static int place_parts(beton_reader *reader, const uint8_t *head, int flags, bet
 	return result;
 }
 
-/* A cache for what is looked at for each sample. */
+/* Opens the cache for data that each sample needs. */
 static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 {
 	const extension_section *known = reader->extension.known;
@@ -245,7 +246,7 @@ static int open_cache(beton_reader *reader, uint64_t room, beton_error *err)
 	return BETON_OK;
 }
 
-/* What is in the file beside the header: all that does not grow with the number of samples. */
+/* Reads all that does not grow with the number of samples. */
 static int read_structure(beton_reader *reader, int flags, fault_place *place, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
@@ -279,7 +280,7 @@ static int open_with(beton_reader **out, const char *path, int flags, const beto
 	*out = NULL;
 	*place = (fault_place){"header", 0};
 	beton_reader *reader = calloc(1, sizeof(*reader));
-	/* A mutex fails for want of memory only, and on Linux not even then. */
+	/* Creating a mutex fails only if memory is short, and on Linux not even then. */
 	if (!reader || pthread_mutex_init(&reader->lock, NULL) != 0) {
 		free(reader);
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);

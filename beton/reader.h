@@ -14,7 +14,8 @@
 
 #include "common/system.h"
 
-/* Constant after open but for what is made at first need: atomic members are read without the lock, and set with it. */
+/* Constant after open, except members that are made when first needed: atomic members are read without the lock, and
+ * set with it. */
 struct beton_reader {
 	int fd;
 	bt_read_function *read; /* NULL: pread */
@@ -22,55 +23,56 @@ struct beton_reader {
 	char *path;
 	beton_file_info info;
 	beton_field *fields;
-	uint32_t *blob_index; /* [num_fields]: which of a sample's blobs the field is */
-	uint32_t num_blobs;   /* of a sample */
+	uint32_t *blob_index; /* [num_fields]: number of the field among the blobs of a sample */
+	uint32_t num_blobs;   /* in a sample */
 	uint64_t fields_sum;  /* XXH3 of the list of fields */
 	extension_block extension;
 	summed_part metadata;
 	summed_part table;
-	summed_part blob_sums; /* without sums of its own; size 0: there are none */
-	line_cache *cache;     /* of those three and of the sums; NULL: none */
-	bool table_lost;       /* opened to save what can be saved: the sizes of pictures are bounds */
+	summed_part blob_sums; /* does not have checksums itself; size 0: none */
+	line_cache *cache;     /* for those three and the checksums; NULL: none */
+	bool table_lost;       /* opened for repair: sizes of pictures are upper bounds */
 
 	pthread_mutex_t lock;
-	_Atomic(alloc_index *) index; /* NULL until it is needed */
+	_Atomic(alloc_index *) index; /* NULL until first needed */
 	dictionary_cache dictionaries;
 	char *facts;
 };
 
-/* How a file is opened that may be damaged. */
+/* Flags to open a file that may be damaged. */
 enum {
-	OPEN_WITHOUT_BLOCK = 1, /* as if there were no extension block */
-	OPEN_TO_SALVAGE = 2, /* without its end, or its allocation table; info->num_samples: records that are there */
+	OPEN_WITHOUT_BLOCK = 1, /* ignore the extension block */
+	OPEN_TO_SALVAGE = 2, /* without its end, or its allocation table; info->num_samples: the records in the file */
 };
 
-/* Where opening failed. */
+/* The place of a fault that prevented opening. */
 typedef struct fault_place {
 	const char *section;
 	uint64_t offset;
 } fault_place;
 
-/* As beton_reader_open. flags: of OPEN_...; *place is set always. */
+/* beton_reader_open with flags OPEN_...; *place is always set. */
 int beton_reader_open_damaged(beton_reader **out, const char *path, int flags, fault_place *place, beton_error *err);
 
-/* Reads size bytes that the file had when it was opened. section: for the message. Errors: IO, FILE_CHANGED. */
+/* Reads size bytes of a range that was in the file when it was opened. section: for the message. Errors: IO,
+ * FILE_CHANGED. */
 int beton_read_section(const beton_reader *reader, const char *section, void *destination, size_t size, uint64_t offset,
 		       beton_error *err);
 
-/* Reads size bytes at `from` of the metadata, verified. sample: whose they are, for the message. */
+/* Reads and verifies size bytes at `from` of the metadata. sample: to which they belong, for the message. */
 int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *destination, size_t size, uint64_t from,
 			beton_error *err);
 
-/* Takes all values of a sample from its record and from the entries that the table has for it where it is in order. As
- * beton_reader_sample. */
+/* Reads all values of a sample, like beton_reader_sample, from its record and the entries that an ordered table has for
+ * it. */
 int beton_take_values(const beton_reader *reader, uint64_t sample, const uint8_t *record, const uint8_t *entries,
 		      beton_value *values, beton_error *err);
 
-/* Hears of one sample: its values, BETON_OK or SAMPLE_CORRUPT, and then the fault. What it returns ends the walk unless
- * it is BETON_OK. */
+/* Called for one sample with its values, BETON_OK or SAMPLE_CORRUPT, and the fault. A result other than BETON_OK ends
+ * the walk. */
 typedef int (*sample_function)(void *context, const beton_value *values, int result, const beton_error *fault);
 
-/* Calls take for all samples in their order, with metadata and table read by large pieces. What take returned, or IO,
+/* Calls take for all samples in order; reads metadata and table in large pieces. Returns take's result, or IO,
  * FILE_CHANGED, NO_MEMORY. */
 int beton_each_sample(const beton_reader *reader, sample_function take, void *context, beton_error *err);
 

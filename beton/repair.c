@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving what is whole. Three cases, from good to bad: the file opens, and damaged samples are left out; the end of the
- * file is lost, and with it the table that has the sizes of the pictures, which then come from the pictures themselves;
- * the metadata too were never written, and the pages are searched for pictures. */
+ * Saves intact samples. There are three cases. The file opens: damaged samples are left out. The end of the file is
+ * lost, and with it the table: sizes of pictures come from the pictures. The metadata were never written: pictures are
+ * searched for in the pages.
+ */
 #include <beton/verify.h>
 
 #include <stdio.h>
@@ -19,7 +20,7 @@
 #include "reader.h"
 #include "salvage.h"
 
-/* Pictures whose size is not known are read up to here first. */
+/* Bytes that are read first of a picture whose size is not known. */
 #define PICTURE_GUESS (UINT64_C(1) << 20)
 
 typedef struct repair {
@@ -27,11 +28,11 @@ typedef struct repair {
 	beton_repair_report *report;
 	beton_reader *reader;
 	beton_writer *writer;
-	bool keep_packed;     /* compressed values stay as they are stored */
-	summed_part metadata; /* with its checksums, which the reader is kept from looking at */
+	bool keep_packed;     /* copy compressed values as they are stored */
+	summed_part metadata; /* with its checksums, which are hidden from the reader */
 	beton_value *values;
 	beton_input *inputs;
-	content_buffer *buffers; /* one for each field */
+	content_buffer *buffers; /* [num_fields] */
 	uint64_t bytes;
 } repair;
 
@@ -73,7 +74,7 @@ static int check_blob(const repair *self, uint32_t field, checked_content *conte
 				   err);
 }
 
-/* Makes the inputs of a sample whose values are good. */
+/* Fills the inputs of a sample from its values, which are intact. */
 static int take_sample(repair *self, beton_error *err)
 {
 	for (uint32_t i = 0; i < self->reader->info.num_fields; i++) {
@@ -90,7 +91,7 @@ static int take_sample(repair *self, beton_error *err)
 		if (result != BETON_OK)
 			return result;
 		self->inputs[i].data = content.data;
-		/* The writer adds the NUL of a JSON text. */
+		/* The writer adds the NUL of JSON text. */
 		self->inputs[i].size = content.size - (value->type == BETON_FIELD_JSON);
 		if (self->keep_packed && value->compression != BETON_COMPRESSION_NONE) {
 			self->inputs[i].data = self->buffers[i].stored;
@@ -102,8 +103,8 @@ static int take_sample(repair *self, beton_error *err)
 	return BETON_OK;
 }
 
-/* Whether a sample with blobs is nothing but zeros: its pointers too, which would lie in the header. A file that lost
- * its table may have lost the end of its metadata as well; as bytes such a sample would be one without content. */
+/* Whether the record of a sample with blobs is all zeros, even its pointers. A file that lost its table may also have
+ * lost the end of its metadata. Such a record would read as a sample of empty bytes. */
 static bool never_written(const repair *self)
 {
 	bool written = self->reader->num_blobs == 0;
@@ -185,8 +186,8 @@ static int keep_picture(void *context, const beton_input *picture, beton_error *
 	return go_on(self, self->report->kept) ? BETON_OK : cancelled(self, err);
 }
 
-/* A name that the writer refuses is damaged, or was never a good one: no reason to lose the samples. The others keep
- * theirs. Returns a copy of the fields, or NULL: no memory. */
+/* Copies the fields, and renames those whose names the writer refuses, so that their samples are not lost. NULL: out of
+ * memory. */
 static beton_field *name_fields(const beton_field *from, uint32_t count)
 {
 	beton_field *fields = calloc(count, sizeof(*fields));
@@ -201,8 +202,8 @@ static beton_field *name_fields(const beton_field *from, uint32_t count)
 	return fields;
 }
 
-/* Compressed values can stay as they are unless their dictionaries are damaged; then those that need none, as the first
- * of a file, are compressed again. */
+/* Whether compressed values can be copied. If their dictionaries are damaged, values that need none (the first of a
+ * file) are compressed again. */
 static int keep_packed(repair *self, beton_error *err)
 {
 	const beton_reader *reader = self->reader;
@@ -220,7 +221,7 @@ static int keep_packed(repair *self, beton_error *err)
 	return result;
 }
 
-/* Opens the writer with the reader's schema or, where nothing is known of the samples, its first image field alone. */
+/* Opens the writer with the reader's schema; without metadata, with its first image field alone. */
 static int open_writer(repair *self, const char *output, beton_error *err)
 {
 	const beton_reader *reader = self->reader;
@@ -234,7 +235,7 @@ static int open_writer(repair *self, const char *output, beton_error *err)
 	if (reader->info.has_facts) {
 		beton_error fault;
 		options.facts = beton_reader_facts(reader, &fault);
-		/* Damaged facts are lost, as a sample would be. */
+		/* Damaged facts are left out, like damaged samples. */
 		if (!options.facts && fault.code != BETON_FORMAT) {
 			if (err)
 				*err = fault;
@@ -288,7 +289,7 @@ static int write_output(repair *self, const char *output, beton_error *err)
 	return result == BETON_OK ? beton_writer_finish(self->writer, err) : result;
 }
 
-/* Nobody should lose the input by a slip of the keyboard. */
+/* Refuses to overwrite the input. */
 static int check_paths(const char *input, const char *output, beton_error *err)
 {
 	struct stat from, to;

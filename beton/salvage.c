@@ -11,7 +11,7 @@
 #include "common/jpeg_check.h"
 #endif
 
-/* Whether the metadata were never written: a file without its table, whose records are all zeros. */
+/* Whether the metadata were written: in a file without its table, records may be all zeros. */
 static int look_at_metadata(const beton_reader *reader, bool *written, beton_error *err)
 {
 	uint8_t buffer[16384];
@@ -29,19 +29,19 @@ static int look_at_metadata(const beton_reader *reader, bool *written, beton_err
 	return BETON_OK;
 }
 
-/* The number of samples in the header, which the reader of a cut file may have lowered. */
+/* Reads the number of samples from the header; the reader of a truncated file may have lowered it. */
 static int read_promise(const beton_reader *reader, uint64_t *samples, beton_error *err)
 {
 	uint8_t packed[sizeof(uint64_t)];
 	int result = beton_read_section(reader, "header", packed, sizeof(packed), HEADER_NUM_SAMPLES, err);
 	*samples = result == BETON_OK ? load_u64(packed) : 0;
-	/* A number that no file could have is none. */
+	/* A number that is too large for any file is damage. */
 	if (*samples > (uint64_t)INT64_MAX / reader->info.record_size)
 		*samples = reader->info.num_samples;
 	return result;
 }
 
-/* What may be left out to open a file that did not open because of that fault; 0: nothing. */
+/* The parts to leave out to open a file with that fault; 0: none. */
 static int remedy(int result, const fault_place *place)
 {
 	if (result == BETON_FORMAT && strcmp(place->section, "extension block") == 0)

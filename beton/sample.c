@@ -10,7 +10,7 @@
 #include "format.h"
 #include "layout.h"
 
-/* How a value comes: to be compressed here, or compressed already. */
+/* Whether the input of a value is compressed already, or is to be compressed here. */
 static bool to_compress(const sample_schema *schema, const beton_field *field)
 {
 	return field->compression != BETON_COMPRESSION_NONE && !schema->stored;
@@ -76,7 +76,7 @@ static int too_large(const sample_schema *schema, uint64_t index, const beton_fi
 			      schema->page_size);
 }
 
-/* Checks all values. *used: the bytes of page that they need; *texts: the bytes of all JSON, each with its NUL. */
+/* Checks all values. *used: the bytes of page that they need; *texts: the bytes of all JSON with its NULs. */
 static int check_sample(const sample_schema *schema, uint64_t index, const beton_input *values, uint64_t *used,
 			size_t *texts, beton_error *err)
 {
@@ -90,11 +90,11 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 		int result = check_value(schema, index, field, value, err);
 		if (result != BETON_OK)
 			return result;
-		/* To be looked at, and to get its NUL. */
+		/* JSON text to check, which needs a NUL. */
 		bool json = field->type == BETON_FIELD_JSON && !is_compressed(schema, field);
 		bool compressed = to_compress(schema, field);
 		uint64_t left = schema->page_size - *used;
-		/* The first test also keeps the + 1 of JSON from overflowing. */
+		/* The first test also prevents overflow of JSON's + 1. */
 		if (!compressed && (value->size > left || beton_blob_used(value->size + json) > left))
 			return too_large(schema, index, field, value->size, err);
 		if (compressed && value->size >= COMPRESSED_VALUE_MAX - 1)
@@ -113,7 +113,7 @@ static int check_sample(const sample_schema *schema, uint64_t index, const beton
 	return BETON_OK;
 }
 
-/* The record, but for the pointers, which come when the sample has its place. */
+/* Fills the record except pointers, which are set when the sample gets its place. */
 static void fill_slot(uint8_t *slot, const sample_schema *schema, const beton_field *field, const beton_input *value)
 {
 	uint64_t bits = (uint64_t)value->integer;

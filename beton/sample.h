@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sample on its way into the file: its values checked, and all that needs no place yet worked out. */
+ * A sample to be written: checked, and prepared as far as that does not depend on its place.
+ */
 #ifndef BETON_SAMPLE_H
 #define BETON_SAMPLE_H
 
@@ -10,55 +11,55 @@
 
 #include <beton/beton.h>
 
-/* What is written, the same for every sample. */
+/* Properties that all samples share. */
 typedef struct sample_schema {
 	const char *path; /* for messages */
 	beton_field *fields;
 	uint32_t num_fields;
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint32_t *blob_slots;    /* for each blob field: where in the record its pointer stands */
-	uint32_t *field_of_blob; /* and its index */
+	uint32_t *blob_slots;    /* [blob fields]: offset of the blob's pointer in the record */
+	uint32_t *field_of_blob; /* [blob fields]: index of the field */
 	uint32_t page_size;
 	uint64_t max_pixels; /* of a JPEG */
-	bool stored;         /* values of compressed fields come compressed */
+	bool stored;         /* inputs of compressed fields are compressed already */
 } sample_schema;
 
 typedef struct sample_blob {
-	const void *data; /* the bytes that the file gets */
+	const void *data; /* the stored bytes */
 	uint64_t size;
 	uint64_t sum; /* XXH3-64 of them */
 } sample_blob;
 
 typedef struct sample {
 	uint64_t index;
-	struct sample *next; /* the window's */
-	size_t bytes;        /* of memory that it takes */
-	bool skipped;        /* no sample: the source's one of this index is left out */
-	bool raw;            /* values of compressed fields are not compressed yet */
-	uint64_t used;       /* bytes of page that it needs; of a raw one: without what is to be compressed */
-	uint8_t *record;     /* complete but for the pointers, and the sizes of what is to be compressed */
-	void *packed;        /* compressed bytes that it owns, or NULL */
+	struct sample *next; /* in the window */
+	size_t bytes;        /* of memory */
+	bool skipped;        /* no sample: this index was skipped */
+	bool raw;            /* values of compressed fields are still to be compressed */
+	uint64_t used;       /* bytes of page that it needs; for a raw sample, without values to be compressed */
+	uint8_t *record;     /* complete except pointers, and sizes of values to be compressed */
+	void *packed;        /* compressed bytes, owned; or NULL */
 	sample_blob blobs[];
 } sample;
 
-/* Checks the values and makes a sample of them; its blobs are the caller's data, but for JSON, which gets its NUL.
- * *out: to be freed, NULL on failure. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+/* Checks the values and makes a sample of them. Its blobs point to the caller's data, except JSON, which is copied to
+ * get its NUL. The caller frees *out, which is NULL on failure. Errors: INVALID_ARGUMENT, NO_MEMORY. */
 int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
 		      beton_error *err);
 
-/* A mark that there is no sample of that index, to be freed; NULL: no memory. */
+/* Marks an index as skipped. The caller frees the result; NULL: out of memory. */
 sample *beton_sample_skip(uint64_t index);
 
-/* A sample with a copy of all data, in one piece of memory; bytes: what it takes, from beton_sample_bytes. NULL: no
+/* A copy of a sample with all data, in one block of memory. bytes: its size, from beton_sample_bytes. NULL: out of
  * memory. */
 size_t beton_sample_bytes(const sample *self, const sample_schema *schema);
 sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes);
 
 void beton_sample_free(sample *self);
 
-/* Bytes that a blob uses up in its page: an empty one takes one too, so that no two blobs have the same pointer, by
- * which FFCV finds a blob's size. */
+/* Bytes that a blob takes of its page. An empty one takes a byte too: FFCV finds a blob's size by its pointer, so
+ * pointers must be unique. */
 static inline uint64_t beton_blob_used(uint64_t size)
 {
 	return size ? size : 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is asked of all samples at once. */
+ * Walks over all samples.
+ */
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -8,7 +9,7 @@
 #include "layout.h"
 #include "reader.h"
 
-/* Bytes of metadata that are read at a time. */
+/* Bytes of metadata in one read. */
 enum { PIECE = 1 << 18 };
 
 static int check_range(const beton_reader *reader, uint32_t field, uint64_t first, uint64_t count, beton_error *err)
@@ -48,7 +49,7 @@ int beton_reader_integers(const beton_reader *reader, uint32_t field, uint64_t f
 	return result;
 }
 
-/* Takes `count` samples, from `first` on, whose records and entries are here. */
+/* Takes `count` samples from `first` on, with these records and entries. */
 static int take_batch(const beton_reader *reader, const uint8_t *records, const uint8_t *entries, uint64_t first,
 		      uint64_t count, beton_value *values, sample_function take, void *context, beton_error *err)
 {
@@ -100,12 +101,12 @@ int beton_each_sample(const beton_reader *reader, sample_function take, void *co
 	return result;
 }
 
-/* ---- the order in which samples lie in the file ---- */
+/* ---- the order of samples in the file ---- */
 
 typedef struct watcher {
 	uint64_t sample;
 	uint64_t pointer;
-	uint32_t turns; /* a file's first samples may lie behind its last ones */
+	uint32_t turns; /* a file's first samples may be behind its last ones */
 	bool disordered;
 } watcher;
 

@@ -14,7 +14,7 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* A name in a folder that others may write to can be a trap: a link to another file, or a pipe that never opens. */
+/* In a folder that others can write to, a name can be a trap: a link to another file, or a pipe that never opens. */
 #define OPEN_FLAGS (O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
 static int make_names(spool *self, const char *path, beton_error *err)
@@ -24,7 +24,7 @@ static int make_names(spool *self, const char *path, beton_error *err)
 	int folder = (int)(name - path);
 	if (!*name)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is no name of a file", path);
-	/* Said here, for the system's own reason would stand behind a path that fills the message. */
+	/* Reported here, because the system's message would be cut behind the long path. */
 	if (strlen(name) + strlen("..partial.journal") > NAME_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "a name of %zu bytes is too long: with '.' and '.partial.journal' around it, as the "
@@ -43,7 +43,7 @@ static int open_regular(const char *path, int flags, int *fd, struct stat *statu
 	*fd = open(path, OPEN_FLAGS | flags, 0666);
 	if (*fd < 0 || fstat(*fd, status) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot %s", path, flags & O_CREAT ? "create" : "open");
-	/* A second name would mean that another file is changed. */
+	/* With a second name, another file would be changed too. */
 	if (!S_ISREG(status->st_mode) || status->st_nlink > 1)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is in the way: not a temporary file of a writer",
 			       path);
@@ -70,7 +70,7 @@ static int lock_failed(const spool *self, int error_number, bool empty, beton_er
 {
 	if (error_number == EWOULDBLOCK)
 		return bt_fail(err, BETON_EXISTS, "%s: another process is writing it", self->path);
-	/* Nobody can lock here: then it is not what another one works with. */
+	/* This file system has no locks. An empty journal belongs to no other writer. */
 	if (empty)
 		unlink(self->journal_path);
 	return bt_fail_errno(err, error_number, "%s: cannot lock", self->journal_path);
@@ -85,11 +85,11 @@ static int open_journal(spool *self, beton_error *err)
 		if (result == BETON_OK && lock(self->journal_fd) != 0)
 			result = lock_failed(self, errno, opened.st_size == 0, err);
 		if (result != BETON_OK) {
-			/* It is another's, or unusable: not to be removed by close. */
+			/* It belongs to another writer, or is unusable: close must not remove it. */
 			close_fd(&self->journal_fd);
 			return result;
 		}
-		/* Its last writer may have finished, and removed the name, between open and lock. */
+		/* The last writer may have finished, and removed the name, between open and lock. */
 		if (stat(self->journal_path, &named) == 0 && named.st_ino == opened.st_ino &&
 		    named.st_dev == opened.st_dev) {
 			self->found = named.st_size > 0;
@@ -139,9 +139,8 @@ int beton_spool_sync(spool *self, beton_error *err)
 	if (fsync(self->data_fd) == 0)
 		return BETON_OK;
 	int result = bt_fail_errno(err, errno, "%s: cannot sync", self->path);
-	/* It is never tried again, here or by a later writer: that may succeed though the data is lost, and until the
-	 * machine needs the memory all of it can be read back. Close removes the files; this is for a process that ends
-	 * before. */
+	/* A second sync may succeed although the data is lost, and reads may still come from the page cache. So no
+	 * writer, this or a later one, tries again. Close removes the files; this covers a process that ends before. */
 	self->lost = true;
 	if (ftruncate(self->journal_fd, 0) != 0)
 		unlink(self->journal_path);
@@ -165,14 +164,15 @@ int beton_spool_commit(spool *self, beton_error *err)
 void beton_spool_close(spool *self, bool keep)
 {
 	close_fd(&self->data_fd);
-	/* A child of fork has the descriptors too, but files and lock are its parent's. */
+	/* A child of fork has the descriptors too, but files and lock belong to its parent. */
 	bool owned = self->journal_fd >= 0 && self->owner == getpid();
-	/* Only who holds the lock may remove the names, and in this order: a new writer takes the journal first. */
+	/* Only the holder of the lock may remove the names, the data file's first: a new writer opens the journal
+	 * first. */
 	if (owned && (!keep || self->lost)) {
 		unlink(self->data_path);
 		unlink(self->journal_path);
 	}
-	/* Closing would leave the lock to children that have the descriptor still. */
+	/* Only closing would leave the lock to children that have the descriptor. */
 	if (owned)
 		flock(self->journal_fd, LOCK_UN);
 	close_fd(&self->journal_fd);

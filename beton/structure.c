@@ -14,18 +14,18 @@ typedef struct check {
 	const beton_reader *reader;
 	structure_report report;
 	void *context;
-	bool samples;    /* damaged values are faults too */
-	uint64_t faults; /* that were reported */
+	bool samples;    /* also report damaged values */
+	uint64_t faults; /* number reported */
 
-	uint64_t lowest; /* pointer of a blob with bytes */
-	uint64_t filled; /* entries with bytes */
-	uint8_t *taken;  /* a bit for each entry: a value has it */
-	uint64_t owned;  /* entries that are taken */
+	uint64_t lowest; /* least pointer of a blob with bytes */
+	uint64_t filled; /* number of entries with bytes */
+	uint8_t *taken;  /* a bit for each entry that belongs to a value */
+	uint64_t owned;  /* number of these bits */
 
-	/* Whether the blobs with bytes stand one behind the other in the order of the table, or would if its first part
-	 * were its last one: so they do in files of one writing process, and then no index is needed. */
-	uint64_t first; /* pointer of the first one */
-	uint64_t last;  /* of the latest one */
+	/* Whether the blobs with bytes follow each other in the order of the table, or of a rotation of it. They do in
+	 * files of one writing process, and then no index is needed. */
+	uint64_t first; /* pointer of the first blob */
+	uint64_t last;  /* pointer of the last blob so far */
 	uint64_t end;   /* its end */
 	bool any;
 	bool turned;
@@ -152,7 +152,7 @@ static int check_overlaps(check *self, beton_error *err)
 	return result;
 }
 
-/* The offset of the first byte from begin to end that is not 0, or end. */
+/* Offset of the first byte in begin .. end that is not 0, or end. */
 static int find_byte(const beton_reader *reader, uint64_t begin, uint64_t end, uint64_t *found, beton_error *err)
 {
 	enum { PIECE = 1 << 18 };
@@ -162,7 +162,7 @@ static int find_byte(const beton_reader *reader, uint64_t begin, uint64_t end, u
 	for (uint64_t at = begin; at < end && *found == end && result == BETON_OK; at += PIECE) {
 		size_t size = end - at < PIECE ? (size_t)(end - at) : PIECE;
 		result = beton_read_section(reader, "metadata", bytes, size, at, err);
-		/* Each byte is the one before it, and the first is 0. */
+		/* All bytes are zero if each equals the one before it and the first is 0. */
 		if (result != BETON_OK || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0))
 			continue;
 		for (size_t i = 0; *found == end; i++)
@@ -173,7 +173,7 @@ static int find_byte(const beton_reader *reader, uint64_t begin, uint64_t end, u
 	return result;
 }
 
-/* The metadata's last page has zeros behind it. Anything else are records or descriptors that the header does not
+/* Zeros must follow the metadata up to a page boundary. Other bytes are records or descriptors that the header does not
  * count. */
 static int check_gap(check *self, beton_error *err)
 {
@@ -198,14 +198,14 @@ static int check_gap(check *self, beton_error *err)
 	return found(self, "metadata", place, -1, &fault);
 }
 
-/* ---- values and entries belong to each other ---- */
+/* ---- that values and entries belong to each other ---- */
 
 static int take_sample(void *context, const beton_value *values, int result, const beton_error *fault)
 {
 	check *self = context;
 	const beton_reader *reader = self->reader;
 	const beton_file_info *info = &reader->info;
-	/* Which entries nobody has is not to be told when a value is damaged. */
+	/* With a damaged value, ownership of entries cannot be checked. */
 	if (result != BETON_OK && !self->samples)
 		return BETON_END;
 	if (result != BETON_OK)
@@ -249,7 +249,7 @@ static int find_unowned(void *context, const alloc_entry *entry)
 		     (int64_t)entry->sample, &fault);
 }
 
-/* In a table in order each value has its own entry or none. */
+/* In an ordered table each value has its own entry or none. */
 static int check_values(check *self, beton_error *err)
 {
 	const beton_reader *reader = self->reader;

@@ -37,10 +37,10 @@ static int mismatch(const beton_reader *reader, const summed_part *part, uint64_
 		       reader->path, size, part->name, (unsigned long long)offset);
 }
 
-/* Lines that size bytes at offset of the file lie in. */
+/* The lines that contain a range of the file. */
 typedef struct lines {
-	uint64_t begin; /* offset of the first one */
-	uint64_t end;   /* of the last one's end, or the file's */
+	uint64_t begin; /* offset of the first line */
+	uint64_t end;   /* end of the last line, or of the file */
 } lines;
 
 static lines lines_of(const beton_reader *reader, uint64_t offset, uint64_t size)
@@ -92,7 +92,8 @@ static int verify(const beton_reader *reader, const summed_part *part, uint64_t 
 	return result;
 }
 
-/* What to read where a line is missing: as much as will be needed anyway, if there is room for all, else the line. */
+/* The range to read if a line is missing: all that will be needed soon, if the cache holds everything, else the line.
+ */
 static lines choose_lines(const beton_reader *reader, const summed_part *part, uint64_t offset)
 {
 	uint64_t begin = offset - offset % CACHE_LINE, end = begin + CACHE_LINE;
@@ -105,14 +106,14 @@ static lines choose_lines(const beton_reader *reader, const summed_part *part, u
 	return lines_of(reader, begin, end - begin);
 }
 
-/* Reads lines that the cache lacks, and takes size bytes at offset from them. */
+/* Reads missing lines, and copies size bytes at offset from them. */
 static int fill(const beton_reader *reader, const summed_part *part, uint64_t offset, void *destination, size_t size,
 		beton_error *err)
 {
 	uint8_t bytes[READ_AT_ONCE + 2 * CACHE_LINE];
 	lines range = choose_lines(reader, part, offset);
 	size_t count = (size_t)(range.end - range.begin);
-	/* A fault beside what is asked for does not matter. */
+	/* Ignore faults outside of the requested bytes. */
 	if (beton_read_section(reader, part->name, bytes, count, range.begin, NULL) != BETON_OK)
 		return beton_read_section(reader, part->name, destination, size, offset, err);
 	keep(reader, range, bytes);
@@ -123,7 +124,7 @@ static int fill(const beton_reader *reader, const summed_part *part, uint64_t of
 int beton_part_read(const beton_reader *reader, const summed_part *part, uint64_t from, void *destination, size_t size,
 		    beton_error *err)
 {
-	/* Whoever reads so much at once goes through all of it. */
+	/* Large reads go through the whole part once, so caching is useless. */
 	if (!reader->cache || size > READ_AT_ONCE)
 		return beton_read_section(reader, part->name, destination, size, part->offset + from, err);
 	int result = BETON_OK;

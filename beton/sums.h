@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a file that may have a checksum for each piece, which is verified when something in it is touched first.
- * What is read of them goes through the reader's cache. */
+ * Parts of a file that may have checksums for pieces. A piece is verified at its first use. Reads go through the
+ * reader's cache.
+ */
 #ifndef BETON_SUMS_H
 #define BETON_SUMS_H
 
@@ -14,16 +15,16 @@ typedef struct summed_part {
 	const char *name; /* for messages */
 	uint64_t offset;  /* in the file */
 	uint64_t size;
-	uint32_t piece;         /* bytes that have one checksum; the last one may be shorter */
-	uint64_t sums;          /* offset of the checksums; 0: there are none, and every piece counts as good */
+	uint32_t piece;         /* bytes under one checksum; the last piece may be shorter */
+	uint64_t sums;          /* offset of the checksums; 0: none, and every piece counts as good */
 	_Atomic uint64_t *good; /* a bit for each piece that was verified; threads may verify one twice */
 } summed_part;
 
-/* Makes the bits; part->good is the caller's to free. False: no memory. */
+/* Makes the bits; the caller frees part->good. False: out of memory. */
 bool beton_sums_init(summed_part *part);
 
-/* Verifies the pieces that hold size bytes at `from` (counted from the part's beginning) unless they are known to be
- * good. sample: whose bytes these are, or -1. Errors: SAMPLE_CORRUPT (a checksum differs; without a sample FORMAT), IO,
+/* Verifies the pieces that hold size bytes at `from`, an offset in the part, unless they are known to be good. sample:
+ * to which the bytes belong, or -1. Errors: SAMPLE_CORRUPT (a checksum differs; FORMAT without a sample), IO,
  * FILE_CHANGED, NO_MEMORY. */
 int beton_sums_touch(const beton_reader *reader, const summed_part *part, uint64_t from, uint64_t size, int64_t sample,
 		     beton_error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a sample's record and its entries of the allocation table to values. Both are read when they are asked for, so
- * that opening a file costs nothing that grows with it. */
+ * Makes values from a sample's record and its entries in the allocation table. Both are read when needed, so that the
+ * cost of opening a file does not grow with it.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +15,17 @@
 #include "layout.h"
 #include "reader.h"
 
-/* Records and entries up to this size are read to the stack. */
+/* Limits of records and entries that are read to the stack. */
 enum { SMALL_RECORD = 1024, SMALL_ENTRIES = 16 * ALLOC_ENTRY_SIZE };
 
-/* Where a value is looked for, and what its table entry must say. */
+/* The expected place of a value, and of its entry in the table. */
 typedef struct value_place {
 	uint64_t sample;
 	uint32_t field;
-	const uint8_t *likely; /* the packed entry at its likely place; NULL for integers and floats */
+	const uint8_t *likely; /* the packed entry at its usual place; NULL for integers and floats */
 	uint64_t pointer;
 	uint64_t size; /* of the stored bytes; meaningless with any_size */
-	bool any_size; /* only the table knows: a JPEG */
+	bool any_size; /* only the table has the size: a JPEG */
 } value_place;
 
 static const char *name_of(const beton_reader *reader, const value_place *place)
@@ -64,7 +65,7 @@ static int not_found(const beton_reader *reader, const value_place *place, beton
 			      (unsigned long long)place->pointer);
 }
 
-/* Searches the whole table. */
+/* Searches the whole table for the blob's entry. */
 static int search_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
 {
 	const alloc_index *index;
@@ -82,7 +83,7 @@ static int search_blob(const beton_reader *reader, const value_place *place, bet
 	return take_entry(reader, place, entry, entry->size, out, err);
 }
 
-/* Without a table: the size of a picture is at most what is left of its page. */
+/* Without the table: the rest of the page bounds a picture's size. */
 static int guess_blob(const beton_reader *reader, const value_place *place, beton_value *out, beton_error *err)
 {
 	alloc_entry entry = {.sample = place->sample, .pointer = place->pointer, .size = place->size};
@@ -140,7 +141,7 @@ static int image_value(const beton_reader *reader, value_place *place, const uin
 	return result;
 }
 
-/* The shortest text is its NUL. */
+/* The shortest text is a NUL. */
 static int check_json_size(const beton_reader *reader, const value_place *place, const beton_value *value,
 			   beton_error *err)
 {
@@ -215,7 +216,7 @@ int beton_read_metadata(const beton_reader *reader, uint64_t sample, void *desti
 	return beton_part_read(reader, part, from, destination, size, err);
 }
 
-/* Reads count entries (zeros where the table is lost), which are verified when they turn out to be the right ones. */
+/* Reads count entries (zeros if the table is lost). They are verified once they prove to be the right ones. */
 static int read_entries(const beton_reader *reader, void *destination, uint32_t count, uint64_t first, beton_error *err)
 {
 	const summed_part *part = &reader->table;

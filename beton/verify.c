@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structure is checked by one thread, the samples by all: each takes the next few, and what it finds is reported
- * when everything in front of them has been, so that findings come in the file's order for any number of threads. */
+ * One thread checks the structure, and all threads the samples, in chunks. A chunk's findings are reported after those
+ * of all chunks before it, so findings come in the file's order for any number of threads.
+ */
 #include <beton/verify.h>
 
 #include <fcntl.h>
@@ -26,7 +27,7 @@ typedef struct held_finding {
 	char message[BETON_ERROR_MESSAGE_SIZE];
 } held_finding;
 
-/* What a thread did with one chunk of samples. */
+/* The result of one chunk of samples. */
 typedef struct chunk_result {
 	bool done;
 	held_finding *first;
@@ -47,7 +48,7 @@ typedef struct verification {
 	uint64_t ring_size;
 	uint64_t claimed;
 	uint64_t reported;
-	int result; /* the first error that ends everything */
+	int result; /* the first error that ends the check */
 	beton_error error;
 } verification;
 
@@ -105,7 +106,7 @@ static int hold_finding(chunk_result *chunk, const beton_finding *finding, beton
 	return BETON_OK;
 }
 
-/* Whether a result of looking at a value is a finding rather than the end of the check. */
+/* Whether a status of a value is a finding; otherwise it ends the check. */
 static bool is_finding(int result)
 {
 	return result == BETON_SAMPLE_CORRUPT || result == BETON_FORMAT;
@@ -161,7 +162,7 @@ static int check_sample(const verification *self, uint64_t sample, beton_value *
 				chunk->report.unread++;
 			continue;
 		}
-		/* Once more, for the message. */
+		/* Again, for the message. */
 		damaged = true;
 		beton_value again;
 		if (beton_reader_value(reader, sample, i, &again, &fault) == BETON_OK)
@@ -176,7 +177,7 @@ static int check_sample(const verification *self, uint64_t sample, beton_value *
 	return result;
 }
 
-/* With the lock held: reports the chunks whose turn has come. */
+/* With the lock held. Reports the chunks whose turn has come. */
 static void report_chunks(verification *self)
 {
 	beton_verify_report *total = self->report;
@@ -202,7 +203,7 @@ static void report_chunks(verification *self)
 	pthread_cond_broadcast(&self->moved);
 }
 
-/* With the lock held: the next chunk, when there is a place for its findings; false: there is none. */
+/* With the lock held. Takes the next chunk, if there is room for its findings. False: no chunk is left. */
 static bool claim(verification *self, uint64_t *index)
 {
 	while (self->result == BETON_OK && self->claimed < self->chunks &&
@@ -266,14 +267,14 @@ static int run_threads(verification *self, beton_error *err)
 	sigset_t before;
 	bt_block_signals(&before);
 	uint32_t started = 0;
-	/* This thread is one of them; fewer than were asked for do the same work. */
+	/* This thread works too, so fewer threads than requested are no failure. */
 	while (started + 1 < count && pthread_create(&threads[started], NULL, check_chunks, self) == 0)
 		started++;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	check_chunks(self);
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	/* After an error there may be chunks that nobody reports any more. */
+	/* After an error some chunks may remain that are not reported. */
 	for (uint64_t i = 0; i < self->ring_size; i++)
 		for (held_finding *held; (held = self->ring[i].first);) {
 			self->ring[i].first = held->next;
@@ -316,7 +317,7 @@ static int check_structure(verification *self, beton_reader *reader, beton_error
 		if (!tell_structure(self, "extension block", reader->extension.known[SECTION_FACTS].offset, -1, &fault))
 			return cancelled(reader->path, err);
 	}
-	/* Damaged pieces are reported; now each sample in them is looked at by itself. */
+	/* Damaged pieces are reported already; now each sample in them is checked by itself. */
 	reader->metadata.sums = reader->table.sums = 0;
 	return BETON_OK;
 }
@@ -327,7 +328,7 @@ static bool is_content_fault(int code)
 	       code == BETON_UNSUPPORTED_VERSION || code == BETON_UNSUPPORTED_FIELD || code == BETON_UNSUPPORTED;
 }
 
-/* Opens the file; a fault of its head is a finding, and *reader NULL if nothing else can be looked at then. */
+/* Opens the file. A fault of its head is a finding; *reader is NULL if nothing else can be checked. */
 static int open_file(verification *self, const char *path, beton_reader **reader, beton_error *err)
 {
 	fault_place place;
@@ -338,7 +339,7 @@ static int open_file(verification *self, const char *path, beton_reader **reader
 			return cancelled(path, err);
 		if (strcmp(place.section, "extension block") != 0)
 			return BETON_OK;
-		/* Without its block it is a file that FFCV could have written. */
+		/* Without its block the file is one that FFCV could have written. */
 		result = beton_reader_open_damaged(reader, path, OPEN_WITHOUT_BLOCK, &place, &fault);
 	}
 	if (result != BETON_OK && err)
@@ -360,7 +361,7 @@ int beton_verify(const char *path, const beton_verify_options *given, beton_veri
 		self.reader = reader;
 		self.total = reader->info.num_samples;
 		self.chunks = self.total / CHUNK + (self.total % CHUNK != 0);
-		/* Read ahead further: nearly all of the file is read in its order. Only advice. */
+		/* Larger read-ahead, because nearly all of the file is read in order. Only a hint. */
 		posix_fadvise(reader->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 		result = check_structure(&self, reader, err);
 		if (result == BETON_OK)

@@ -5,7 +5,7 @@
 
 #define CHAINS_MIN 64
 
-/* Indices in a window are close together: their low bits spread them evenly. */
+/* Indices in a window are close together, so their low bits spread them evenly. */
 static sample **chain_of(const window *self, uint64_t index)
 {
 	return &self->chains[index & (self->chain_count - 1)];

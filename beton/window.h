@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Samples that came too early, by index. No locks: the writer has one. */
+ * Samples that came too early, by index. Guarded by the writer's lock.
+ */
 #ifndef BETON_WINDOW_H
 #define BETON_WINDOW_H
 
@@ -10,20 +11,20 @@
 
 #include "sample.h"
 
-/* Zeros are an empty window. */
+/* Zero-initialise. */
 typedef struct window {
 	sample **chains;
 	size_t chain_count; /* a power of two, or 0 */
 	size_t samples;
-	size_t bytes; /* of all of them */
+	size_t bytes; /* of all samples */
 } window;
 
 bool beton_window_has(const window *self, uint64_t index);
 
-/* Takes a sample, whose index must not be there yet; it is the window's then. False: no memory. */
+/* Takes ownership of a sample, whose index must not be there yet. False: out of memory. */
 bool beton_window_add(window *self, sample *one);
 
-/* Takes out the sample of that index, the caller's then; NULL if it is not there. */
+/* Removes the sample with that index and gives it to the caller; NULL if it is not there. */
 sample *beton_window_take(window *self, uint64_t index);
 
 /* Frees all samples. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing a writer: its options, its schema, and where the pages begin. */
+ * Opens and closes a writer: options, schema, and the place of the first page.
+ */
 #include "writer.h"
 
 #include <stdlib.h>
@@ -84,7 +85,7 @@ static int take_schema(beton_writer *writer, const beton_field *fields, uint32_t
 	return schema->stored ? BETON_OK : beton_compressor_open(&writer->compressor, schema, err);
 }
 
-/* Values of the reader's file will be written as it stores them. */
+/* Copies the reader's dictionaries, because its stored values are written as they are. */
 static int take_dictionaries(beton_writer *writer, const beton_reader *like, beton_error *err)
 {
 	const sample_schema *schema = &writer->schema;
@@ -116,7 +117,7 @@ static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_er
 				      schema->page_size);
 }
 
-/* What a file depends on besides its samples: only a writer that would write the same may continue. */
+/* Everything but the samples that the file depends on: only a writer with the same fingerprint may continue. */
 static int make_fingerprint(const beton_writer *writer, const beton_writer_options *options, XXH128_hash_t *out,
 			    beton_error *err)
 {
@@ -156,7 +157,7 @@ static int open_files(beton_writer *writer, const beton_writer_options *options,
 					     writer->schema.record_size, writer->schema.blob_fields, err);
 	if (result == BETON_OK && options->resume)
 		result = beton_writer_resume(writer, &fingerprint, &continued, err);
-	/* A writer that fails before it knows what an earlier one left has not made that worthless. */
+	/* A writer that fails before it reads an earlier writer's files must keep them. */
 	writer->started = result == BETON_OK;
 	if (result == BETON_OK && !continued)
 		result = beton_spool_restart(&writer->files, err);
@@ -224,7 +225,7 @@ void beton_writer_close(beton_writer **out)
 	if (!out || !*out)
 		return;
 	beton_writer *writer = *out;
-	/* What nothing can be continued from is not kept. */
+	/* Files that cannot be continued are not kept. */
 	bool worth = writer->keep && writer->journal.end > BETON_JOURNAL_HEAD_SIZE;
 	beton_spool_close(&writer->files, writer->started ? worth : writer->files.found);
 	beton_journal_free(&writer->journal);

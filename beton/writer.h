@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the writer share. A sample goes this way:
+ * State that the writer's files share. The way of a sample:
  *
  *   put: checked, checksums taken (any thread) -> its turn, or the window -> placed in the page, entered in the journal
  *   a full page -> the data file; finish: the journal -> metadata, allocation table, extension block
  *
- * Samples are placed in the order of their indices, by one thread at a time: the one that has set `placing`. It works
- * without the mutex, so that others can fill the window meanwhile. What is written follows from the samples and their
- * order alone, whoever brings them. */
+ * One thread at a time, the one that has set `placing`, places samples, in the order of their indices. It works without
+ * the mutex, so that others can fill the window. The written bytes depend on the samples and their order alone, not on
+ * the threads.
+ */
 #ifndef BETON_WRITER_H
 #define BETON_WRITER_H
 
@@ -28,44 +29,44 @@ struct beton_writer {
 	sample_schema schema;
 	uint8_t *descriptors;
 	char *path;
-	char *facts;        /* what the file will say; NULL without the extension */
-	void *dictionaries; /* of values that come compressed; NULL if there are none, or nothing comes so */
+	char *facts;        /* text of the FACTS section; NULL without the extension */
+	void *dictionaries; /* section of stored_like's dictionaries; NULL: none */
 	uint64_t dictionaries_size;
-	uint64_t data_offset; /* where the first page goes */
+	uint64_t data_offset; /* of the first page */
 	size_t window_limit;
 	bool resumable;
-	bool keep;    /* what is not finished stays for a later writer */
-	bool started; /* the temporary files are this writer's, new or continued */
+	bool keep;    /* an unfinished file stays for a later writer */
+	bool started; /* the temporary files belong to this writer, new or continued */
 
 	/* Guarded by mutex. */
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	window early;
 	size_t reserved;   /* bytes of the window for samples that are being copied */
-	unsigned waiting;  /* threads that wait for a change */
+	unsigned waiting;  /* threads that wait for `changed` */
 	uint64_t position; /* the next index to be placed */
-	uint64_t samples;  /* placed so far, without the skipped */
+	uint64_t samples;  /* placed so far, without skipped ones */
 	bool placing;
-	bool prepared; /* the data file is complete and durable */
-	bool finished; /* and has its name */
+	bool prepared; /* the data file is complete and synced */
+	bool finished; /* the data file has its final name */
 	bool cancelled;
-	beton_error failure; /* what ended the writer's life; code BETON_OK while it lives */
+	beton_error failure; /* that ended the writer's work; code BETON_OK: none */
 
-	/* Of the thread that has set `placing`. */
+	/* Used by the thread that has set `placing`. */
 	spool files;
 	journal journal;
-	compressor *compressor; /* its training, that is; any thread may compress after it */
-	output_blob *blobs;     /* of one sample */
-	uint8_t *page;          /* the one being filled: zeros behind page_used; NULL without blob fields */
+	compressor *compressor; /* its training; after that any thread may compress */
+	output_blob *blobs;     /* blobs of one sample */
+	uint8_t *page;          /* being filled: zeros behind page_used; NULL without blob fields */
 	uint32_t page_used;
 	uint64_t pages; /* written so far */
 };
 
-/* Where pages go that are in the way of the metadata: those in front of `limit` move by `delta` bytes. */
+/* The move of pages that are in the metadata's way: pages in front of `limit` move by `delta` bytes. */
 typedef struct page_move {
-	uint64_t limit; /* 0: none moves */
+	uint64_t limit; /* 0: no page moves */
 	uint64_t delta;
-	uint64_t end; /* of the last page then */
+	uint64_t end; /* of the last page after the move */
 } page_move;
 
 page_move beton_writer_page_move(const beton_writer *writer, uint64_t samples, uint64_t pages);
@@ -80,14 +81,14 @@ static inline uint64_t beton_writer_page_offset(const beton_writer *writer, uint
 	return writer->data_offset + page * writer->schema.page_size;
 }
 
-/* Writes the page being filled, if it holds anything, and what the journal has of it. last: finish does it. */
+/* Writes the page being filled, if it holds anything, and the journal's entry for it. last: called by finish. */
 int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err);
 
-/* All that prepare does but for the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
+/* All of prepare except the locks. Errors: NO_SPACE, IO, NO_MEMORY, INVALID_ARGUMENT. */
 int beton_writer_complete(beton_writer *writer, beton_error *err);
 
-/* Continues what an earlier writer of the same job left, as far as it is whole. *continued: false if there is nothing
- * to continue. Errors: ACCESS, IO, SYSTEM. */
+/* Continues the file of an earlier writer of the same job, as far as it is intact. *continued: false if there is
+ * nothing to continue. Errors: ACCESS, IO, SYSTEM. */
 int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, bool *continued, beton_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a file: the metadata stands in front of the pages, but its size is known only now. When it outgrew the
- * room that was left, the pages in its way move behind the last one. All else is streamed from the journal. */
+ * Finishes a file. The metadata is in front of the pages, but its size is known only now. If it needs more than the
+ * reserved room, the pages in its way move behind the last one. Everything else is streamed from the journal.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,11 @@ static int move_pages(beton_writer *writer, const page_move *move, beton_error *
 			return bt_fail_errno(err, errno, "%s: cannot move a page to offset %llu", writer->path,
 					     (unsigned long long)(from + move->delta));
 	}
-	/* A writer that continues after a power failure finds the pages in one place or the other. */
+	/* After a power failure, a writer that continues must find the pages in one place or the other. */
 	int result = writer->resumable ? beton_spool_sync(&writer->files, err) : BETON_OK;
 	if (result != BETON_OK)
 		return result;
-	/* What the metadata does not cover of the old pages must be zeros, as in every file. */
+	/* Bytes of the old pages that the metadata does not cover must be zeros, as in every file. */
 	uint64_t hole = metadata_end(writer, writer->samples);
 	memset(writer->page, 0, page_size);
 	if (bt_pwrite_full(fd, writer->page, (size_t)(move->limit - hole), hole) != 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Taking samples from any thread and placing them in order. */
+ * Takes samples from any thread and places them in order.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs, err);
 }
 
-/* Trains dictionaries from the samples that were placed, and enters them in the journal. */
+/* Trains dictionaries from the samples placed so far, and adds them to the journal. */
 static int train(beton_writer *writer, beton_error *err)
 {
 	int result = beton_compressor_train(writer->compressor, err);
@@ -67,7 +68,7 @@ static int train(beton_writer *writer, beton_error *err)
 	return result;
 }
 
-/* Compresses what came before the dictionaries were there. */
+/* Compresses a sample that came before the dictionaries were ready. */
 static int compress(beton_writer *writer, sample *one, beton_error *err)
 {
 	int result = BETON_OK;
@@ -76,7 +77,7 @@ static int compress(beton_writer *writer, sample *one, beton_error *err)
 	return result == BETON_OK ? beton_compress_sample(writer->compressor, one, err) : result;
 }
 
-/* The functions below are called with the mutex locked. */
+/* The functions below are called with the mutex held. */
 
 static void wake(beton_writer *writer)
 {
@@ -103,7 +104,7 @@ static int usable(const beton_writer *writer, beton_error *err)
 	return BETON_OK;
 }
 
-/* The first failure ends the writer's life; everybody who waits learns of it. */
+/* The first failure ends the writer's work; all waiting threads are told. */
 static void fail(beton_writer *writer, int code, const beton_error *why)
 {
 	if (writer->failure.code == BETON_OK) {
@@ -130,8 +131,7 @@ static int place_and_count(beton_writer *writer, sample *one, beton_error *err)
 	return result;
 }
 
-/* Places a sample whose turn it is, and those of the window that follow it: they fit a page, that much is known of
- * them. */
+/* Places a sample whose turn it is, and the samples in the window that follow it. All of them fit a page. */
 static int place_all(beton_writer *writer, sample *one, beton_error *err)
 {
 	writer->placing = true;
@@ -190,7 +190,7 @@ static int check_index(const beton_writer *writer, uint64_t index, beton_error *
 			      writer->path, (unsigned long long)index);
 }
 
-/* Takes a sample when its turn has come, or when the window has room. next: it gets the next index. */
+/* Takes a sample when its turn has come, or when the window has room. next: assigns the next index to it. */
 static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 {
 	size_t bytes = beton_sample_bytes(*one, &writer->schema);
@@ -239,7 +239,7 @@ static int make(beton_writer *writer, sample **one, uint64_t index, const beton_
 
 static int put(beton_writer *writer, uint64_t index, const beton_input *values, bool next, beton_error *err)
 {
-	beton_error own; /* the writer remembers what went wrong, whether the caller asks or not */
+	beton_error own; /* the writer stores the error even if the caller passes NULL */
 	if (!err)
 		err = &own;
 	sample *one = NULL;
@@ -289,7 +289,7 @@ void beton_writer_cancel(beton_writer *writer)
 
 uint64_t beton_writer_position(const beton_writer *writer)
 {
-	beton_writer *self = (beton_writer *)writer; /* the mutex is no part of what is observed */
+	beton_writer *self = (beton_writer *)writer; /* not const: takes the mutex */
 	pthread_mutex_lock(&self->mutex);
 	uint64_t position = self->position;
 	pthread_mutex_unlock(&self->mutex);
@@ -305,7 +305,7 @@ uint64_t beton_writer_samples(const beton_writer *writer)
 	return samples;
 }
 
-/* Nobody may be placing, waiting or missing then. */
+/* Fails while samples are being placed, are waiting or are missing. */
 static int claim_end(beton_writer *writer, beton_error *err)
 {
 	int result = usable(writer, err);
@@ -320,7 +320,7 @@ static int claim_end(beton_writer *writer, beton_error *err)
 	return BETON_OK;
 }
 
-/* With *done set if it succeeds. */
+/* Sets *done on success; otherwise records the failure. */
 static int settle(beton_writer *writer, int result, bool *done, const beton_error *err)
 {
 	pthread_mutex_lock(&writer->mutex);

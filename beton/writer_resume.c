@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Continuing what an earlier writer left. Its journal tells what it had written; but neither file was synced, so after
- * a power failure any part of either may be missing: only what its checksum confirms counts. */
+ * Continues the files of an earlier writer, by its journal. Neither file was synced, so after a power failure any part
+ * of either may be missing; only parts that match their checksum count.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +12,17 @@
 #include "common/system.h"
 #include "writer.h"
 
-/* How far the journal is followed. */
+/* Progress in following the journal. */
 typedef struct progress {
 	uint64_t offset; /* in the journal */
 	uint64_t samples;
 	uint64_t position;
 	uint64_t pages;
-	uint32_t page_used;    /* of a last page, which is filled further */
-	uint32_t dictionaries; /* that were passed */
+	uint32_t page_used;    /* of a last page that is not full */
+	uint32_t dictionaries; /* number of dictionaries passed */
 } progress;
 
-/* Reads a page to writer->page; whether it is the one that was written. */
+/* Reads a page to writer->page; returns whether it matches its checksum. */
 static bool read_page(const beton_writer *writer, uint64_t offset, uint64_t sum)
 {
 	uint32_t size = writer->schema.page_size;
@@ -29,7 +30,7 @@ static bool read_page(const beton_writer *writer, uint64_t offset, uint64_t sum)
 	       XXH3_64bits(writer->page, size) == sum;
 }
 
-/* The same for a page that finish may have moved already, and the metadata covered: then it is put back. */
+/* Finds a page that finish may have moved already and covered with metadata, and puts it back. */
 static bool find_page(const beton_writer *writer, const journal_part *part, const page_move *move)
 {
 	uint64_t offset = beton_writer_page_offset(writer, part->page);
@@ -39,8 +40,8 @@ static bool find_page(const beton_writer *writer, const journal_part *part, cons
 	       bt_pwrite_full(writer->files.data_fd, writer->page, writer->schema.page_size, offset) == 0;
 }
 
-/* One part of the journal after another. move: NULL to look at the journal alone. *whole: up to where both files are
- * good and a writer can continue. */
+/* Follows the journal part by part. move: NULL to check the journal alone. *whole: how far both files are intact and a
+ * writer can continue. */
 static int follow(beton_writer *writer, const page_move *move, progress *whole, beton_error *err)
 {
 	progress now = {.offset = BETON_JOURNAL_HEAD_SIZE};
@@ -77,7 +78,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 	return BETON_OK;
 }
 
-/* Sets the dictionaries that stand in front of `end` in the journal. *good: whether they are whole. */
+/* Sets the dictionaries before `end` in the journal. *good: they are intact. */
 static int load_dictionaries(beton_writer *writer, uint64_t end, bool *good, beton_error *err)
 {
 	uint64_t offset = BETON_JOURNAL_HEAD_SIZE;
@@ -126,10 +127,10 @@ int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, 
 	result = follow(writer, &move, &whole, err);
 	if (result != BETON_OK)
 		return result;
-	/* The page that was read last is not the one to go on with, unless it is filled further. */
+	/* The page read last is not the page to fill, unless it is the one that is not full. */
 	if (writer->page)
 		memset(writer->page + whole.page_used, 0, writer->schema.page_size - whole.page_used);
-	/* Before the dictionaries are there it would have to be learned from the same samples again. */
+	/* Without all dictionaries, training would need the first samples again. */
 	bool good = whole.dictionaries == beton_compressor_fields(writer->compressor);
 	if (good && whole.samples && writer->compressor)
 		result = load_dictionaries(writer, whole.offset, &good, err);

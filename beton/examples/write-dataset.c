@@ -15,7 +15,7 @@ enum { SAMPLES = 10000, THREADS = 4 };
 typedef struct worker {
 	beton_writer *writer;
 	pthread_t thread;
-	int first; /* this one, and every fourth one from there on */
+	int first; /* this index, and every fourth one from there on */
 	int result;
 	beton_error error;
 } worker;
@@ -32,7 +32,7 @@ static void *write_samples(void *argument)
 		values[1].size = (uint64_t)snprintf(text, sizeof(text), "{\"square\": %d}", i * i);
 		self->result = beton_writer_put(self->writer, (uint64_t)i, values, &self->error);
 	}
-	/* Others may wait for the samples that will not come now. */
+	/* Others may wait for the samples that this thread will not put. */
 	if (self->result != BETON_OK)
 		beton_writer_cancel(self->writer);
 	return NULL;
@@ -51,7 +51,7 @@ static int write_all(beton_writer *writer, beton_error *error)
 	}
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);
-		/* What the others report after a failure is only that there was one. */
+		/* After one thread's failure the others only report that there was one. */
 		if (workers[i].result != BETON_OK && (result == BETON_OK || result == BETON_CANCELLED)) {
 			result = workers[i].result;
 			*error = workers[i].error;

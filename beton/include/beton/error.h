@@ -2,9 +2,9 @@
  *
  * Status codes and the error record that every public function of libbeton, libbeton-loader and libdtrain fills.
  *
- * Functions return BETON_OK (0) or a negative code of the list below, and never print, exit or abort on bad input.
- * The caller passes a beton_error by address, or NULL when the code alone is enough; it is written only on failure.
- * The record belongs to the caller, holds no pointers, and may be copied, reused and read from any thread that owns it.
+ * Functions return BETON_OK (0) or a negative code of the list below, and never print, exit or abort on bad input. The
+ * caller passes the address of a beton_error, or NULL if the code is enough; functions write it only on failure. The
+ * record belongs to the caller, holds no pointers, and may be copied and reused.
  */
 #ifndef BETON_ERROR_H
 #define BETON_ERROR_H
@@ -23,8 +23,7 @@ extern "C" {
 #define BETON_PRINTF(format_index, first_argument)
 #endif
 
-/* The one list of codes: X(name, value, what it means). Values are pinned; a new code takes a free number of its group.
- */
+/* The one list of codes: X(name, value, meaning). Values never change; a new code takes a free number of its group. */
 #define BETON_STATUS_LIST(X)                                                               \
 	X(OK, 0, "success")                                                                \
 	/* 1..9: the caller */                                                             \
@@ -66,8 +65,8 @@ enum beton_status {
 
 #define BETON_ERROR_MESSAGE_SIZE 496
 
-/* What went wrong. message: one line of UTF-8 without a newline, NUL terminated, that names the file, the place and the
- * value. sample: the sample that it concerns, or -1. Its size (512 bytes) is part of the ABI. */
+/* An error. message: one line of UTF-8 without a newline, NUL terminated, that names the file, the place and the value.
+ * sample: the sample concerned, or -1. The size of the struct (512 bytes) is part of the ABI. */
 typedef struct beton_error {
 	int32_t code;
 	int32_t reserved;
@@ -75,7 +74,7 @@ typedef struct beton_error {
 	char message[BETON_ERROR_MESSAGE_SIZE];
 } beton_error;
 
-/* The code's name without prefix ("NOT_FOUND") and its meaning; for an unknown code "UNKNOWN". Static strings. */
+/* The code's name without prefix ("NOT_FOUND"), or "UNKNOWN"; the code's meaning. Static strings. */
 BETON_API const char *beton_status_name(int code);
 BETON_API const char *beton_status_text(int code);
 
