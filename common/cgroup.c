@@ -7,7 +7,7 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* The first text of a file; false if there is none. */
+/* Reads the first word of a file; false if there is none. */
 static bool read_text(const char *folder, const char *name, char *out, int size)
 {
 	char path[PATH_SIZE + 32];
@@ -29,7 +29,7 @@ static int divide_up(long long quota, long long period)
 	return cores < INT_MAX ? (int)cores : INT_MAX;
 }
 
-/* The limit of one group; both versions say "no limit" by something that is no number above 0. */
+/* The limit of one group. Both versions say "no limit" by something other than a number above 0. */
 static int limit_of(const char *folder, bool second)
 {
 	char text[64];
@@ -45,8 +45,8 @@ static int limit_of(const char *folder, bool second)
 	return INT_MAX;
 }
 
-/* The least limit of a group and of all that it is in. In a container the path may be one of the host's, which is not
- * there: then the limit is that of the mount's own root. */
+/* The least limit of a group and its ancestors. In a container the path may be the host's, which does not exist there;
+ * then the limit is that of the mount's root. */
 static int least_limit(const char *mount, const char *path, bool second)
 {
 	char folder[PATH_SIZE];
@@ -64,7 +64,7 @@ static int least_limit(const char *mount, const char *path, bool second)
 	}
 }
 
-/* Whether a list like "cpu,cpuacct" has cpu. */
+/* Whether a list like "cpu,cpuacct" contains cpu. */
 static bool has_cpu(const char *controllers)
 {
 	for (const char *at = controllers; (at = strstr(at, "cpu")); at += 3)

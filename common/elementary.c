@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of libm only what has one right result: frexp, ldexp, nearbyint. */
+ * Uses only functions of libm with one correct result: frexp, ldexp, nearbyint.
+ */
 #include "elementary.h"
 
 #include <math.h>
 
-/* The sum is the logarithm of 2; the first has 32 bits, so that small whole multiples of it are exact. */
+/* Their sum is log(2). The first has 32 bits, so that small integer multiples of it are exact. */
 #define LN2_HIGH 0x1.62e42feep-1
 #define LN2_LOW 0x1.a39ef35793c76p-33
 
@@ -22,7 +23,7 @@ static double polynomial(const double *c, int count, double x)
 
 double bt_log(double x)
 {
-	/* log(m) = 2 atanh(z), |z| < 0.172: the first term left out is below 2^-62 of it. */
+	/* log(m) = 2 atanh(z), |z| < 0.172: the first omitted term is below 2^-62 of it. */
 	static const double c[] = {2. / 3,  2. / 5,  2. / 7,  2. / 9,  2. / 11,
 				   2. / 13, 2. / 15, 2. / 17, 2. / 19, 2. / 21};
 	int exponent;
@@ -38,7 +39,7 @@ double bt_log(double x)
 
 double bt_exp(double x)
 {
-	/* |r| < 0.347: the first term left out is below 2^-57. */
+	/* |r| < 0.347: the first omitted term is below 2^-57. */
 	static const double c[] = {1. / 2,       1. / 6,        1. / 24,        1. / 120,
 				   1. / 720,     1. / 5040,     1. / 40320,     1. / 362880,
 				   1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800};
@@ -53,7 +54,7 @@ double bt_exp(double x)
 
 void bt_sin_cos(double turns, double *sine, double *cosine)
 {
-	/* |x| < 0.786: the first terms left out are below 2^-63. */
+	/* |x| < 0.786: the first omitted terms are below 2^-63. */
 	static const double s[] = {-1. / 6,        1. / 120,        -1. / 5040,          1. / 362880,
 				   -1. / 39916800, 1. / 6227020800, -1. / 1307674368000, 1. / 355687428096000};
 	static const double c[] = {-1. / 2,       1. / 24,        -1. / 720,         1. / 40320,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Length of the well-formed UTF-8 sequence at text (Unicode 15, table 3-7) if it is printable; 0: a control character,
- * or no UTF-8. */
+ * or not UTF-8. */
 static size_t printable_length(const unsigned char *text)
 {
 	static const struct {
@@ -32,8 +32,7 @@ static size_t printable_length(const unsigned char *text)
 	return 0;
 }
 
-/* Messages can hold names that come from a file or a folder: keep them on one line, UTF-8, and harmless for a terminal.
- */
+/* Messages may contain names from a file or a folder: makes them one line of UTF-8 without control characters. */
 static void sanitize(char *message)
 {
 	unsigned char *text = (unsigned char *)message;
@@ -147,6 +146,6 @@ void bt_prefix(beton_error *err, const char *format, ...)
 	fill(&context, err->code, err->sample, format, arguments);
 	va_end(arguments);
 	append(&context, ": ", err->message);
-	sanitize(context.message); /* the cut at the end may have halved a character */
+	sanitize(context.message); /* cutting may have split a character */
 	*err = context;
 }

@@ -5,18 +5,17 @@
 #include <beton/error.h>
 
 /* Fills err (NULL allowed) and returns code, so that a failing function can `return bt_fail(...)`. A message that does
- * not fit is cut; line breaks and control characters in it are replaced. */
+ * not fit is cut; line breaks and control characters are replaced. */
 BETON_PRINTF(3, 4) int bt_fail(beton_error *err, int code, const char *format, ...);
 
-/* The same for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), and its text is added.
+/* bt_fail for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), whose text is appended.
  */
 BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const char *format, ...);
 
-/* The same for one sample. */
+/* bt_fail for one sample. */
 BETON_PRINTF(4, 5) int bt_fail_sample(beton_error *err, int code, int64_t sample, const char *format, ...);
 
-/* Puts "text: " in front of the message of an err that is filled already (a callee's message gains its context). The
- * code is the caller's to return: there may be no err that could tell it. */
+/* Puts "text: " in front of the message that a callee has filled. err may be NULL, so callers must keep the code. */
 BETON_PRINTF(2, 3) void bt_prefix(beton_error *err, const char *format, ...);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Numbers of 16 bits: IEEE's binary16 and bfloat16, the upper half of a float. Rounding is to nearest, ties to even;
- * what is too large becomes infinity, NaN stays NaN. */
+ * overflow gives infinity, and NaN stays NaN.
+ */
 #ifndef BT_COMMON_HALF_H
 #define BT_COMMON_HALF_H
 
@@ -41,7 +42,7 @@ static inline uint16_t bt_float16(float value)
 	if (isnan(value))
 		return sign | 0x7e00;
 	double size = fabs((double)value);
-	if (size >= 65520) /* half way from the largest to the next power of two: even is infinity */
+	if (size >= 65520) /* half way from the largest number to the next power of two, which rounds to infinity */
 		return sign | 0x7c00;
 	/* Below 2^-14 the step stays the same; a mantissa that rounds up to a power of two carries into the exponent.
 	 */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * xxHash, where it can with the widest vectors of the machine it runs on: the same numbers, three times as fast. */
+ * xxHash with the widest vectors of the processor, where it supports that: the same hashes, three times as fast.
+ */
 #ifndef BT_HASH_H
 #define BT_HASH_H
 

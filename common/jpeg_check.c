@@ -11,7 +11,7 @@
 #include "jpeg.h"
 #include "jpeg_header.h"
 
-/* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
+/* libjpeg leaves a failing call by longjmp, so all state that cleaning up needs is here. */
 typedef struct checker {
 	struct jpeg_decompress_struct jpeg;
 	struct jpeg_error_mgr errors;
@@ -59,7 +59,7 @@ static void check(checker *self, const uint8_t *data, size_t size, uint64_t max_
 		self->code = BETON_SAMPLE_CORRUPT;
 		longjmp(self->failed, 1);
 	}
-	/* One pixel for each block: every coefficient is decoded, and nearly nothing made of them. */
+	/* One pixel for each block: every coefficient is decoded, with almost no other work. */
 	jpeg->scale_num = 1;
 	jpeg->scale_denom = 8;
 	jpeg->out_color_space = jpeg->jpeg_color_space;

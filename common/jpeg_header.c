@@ -13,7 +13,8 @@ bool bt_jpeg_header_check(const struct jpeg_decompress_struct *jpeg, uint64_t ma
 		snprintf(why, size, "JPEG with %d bits a sample is not supported, only %d", jpeg->data_precision,
 			 BITS_IN_JSAMPLE);
 	else if (!jpeg->progressive_mode && jpeg->Ss != 0)
-		/* A first scan begins with the DC, but for the predictor's number in its place. */
+		/* The first scan of a lossy JPEG begins with the DC coefficient; lossless JPEG has the predictor's
+		 * number there. */
 		snprintf(why, size, "lossless JPEG is not supported");
 	return !why[0];
 }

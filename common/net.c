@@ -20,7 +20,7 @@ bool bt_is_loopback(const char *host)
 	return strcmp(host, "localhost") == 0;
 }
 
-/* How well an address serves to be told to others: 0 not at all. */
+/* How suitable an address is for other ranks; 0: not at all. */
 static int rank_address(const struct ifaddrs *entry)
 {
 	if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP))
@@ -48,7 +48,7 @@ static void list_interfaces(const struct ifaddrs *list, char *text, size_t size)
 	size_t used = 0;
 	snprintf(text, size, "none");
 	for (const struct ifaddrs *entry = list; entry && used < size; entry = entry->ifa_next)
-		/* Each once: where its best address stands. */
+		/* Lists each interface once, at its best address. */
 		if (rank_address(entry) && find_best(list, entry->ifa_name) == entry)
 			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", entry->ifa_name);
 }

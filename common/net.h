@@ -10,14 +10,14 @@
 
 #include "error.h"
 
-/* A numeric address, with the name of an interface behind a link-local one. */
+/* Size of a numeric address; a link-local one includes the interface's name. */
 #define BT_HOST_SIZE (INET6_ADDRSTRLEN + 32)
 
-/* Does only the machine itself reach it there? A numeric address or "localhost"; false for every other name. */
+/* Whether only this machine can reach the host. A numeric address or "localhost"; false for every other name. */
 bool bt_is_loopback(const char *host);
 
-/* The address of a network interface: the first of IPv4, else of IPv6, one that is not link-local where there is one.
- * NOT_FOUND: there is no such interface, or it has no address; the message lists those that have. */
+/* The address of a network interface: the first IPv4 address, else an IPv6 address, preferably not link-local.
+ * NOT_FOUND: no such interface, or it has no address; the message lists interfaces with one. */
 int bt_interface_host(const char *name, char out[BT_HOST_SIZE], beton_error *err);
 
 #endif

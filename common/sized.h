@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Structs of the public interface whose first member, size_t struct_size, is their size in the caller's header: what
- * lets a program and a library of different releases work together. */
+ * Structs of the public interface whose first member, size_t struct_size, is their size in the caller's header. So a
+ * program works with a library of another release.
+ */
 #ifndef BT_SIZED_H
 #define BT_SIZED_H
 
@@ -10,16 +11,17 @@
 
 #include "error.h"
 
-/* No struct is larger: what claims to be was not initialised. */
+/* No struct is larger; a larger struct_size was not initialised. */
 #define BT_SIZED_MAX 4096
 
 /* Copies the caller's struct over *out, a struct of this library that holds the defaults. Members that a smaller struct
- * lacks keep their defaults; what a larger one has beyond out->struct_size must be zero, for nobody here knows what it
- * asks for. out->struct_size stays. what: "writer options", for the message. Errors: INVALID_ARGUMENT. */
+ * lacks keep their defaults. Bytes of a larger one beyond out->struct_size must be zero, because this library does not
+ * know their meaning. out->struct_size does not change. what: "writer options", for the message. Errors:
+ * INVALID_ARGUMENT. */
 int bt_sized_take(void *out, const void *given, const char *what, beton_error *err);
 
-/* Copies *facts, a struct of this library, to the caller's as far as that reaches. What it has beyond becomes zero; its
- * struct_size stays. Returns whether struct_size is a size, without which nothing is copied. */
+/* Copies *facts, a struct of this library, to the caller's struct, as far as that has room. Bytes beyond become zero;
+ * the caller's struct_size does not change. False: struct_size is invalid, and nothing is copied. */
 bool bt_sized_give(void *out, const void *facts);
 
 #endif

@@ -63,8 +63,8 @@ uint64_t bt_raise_open_files(void)
 
 static int allowed_cores(void)
 {
-	/* A fixed cpu_set_t ends at 1024 cores; larger machines need a larger mask, which the kernel tells by EINVAL.
-	 */
+	/* A fixed cpu_set_t ends at 1024 cores. Larger machines need a larger mask; the kernel answers EINVAL until it
+	 * is large enough. */
 	for (int cores = 1024; cores <= 1 << 20; cores *= 4) {
 		cpu_set_t *set = CPU_ALLOC((size_t)cores);
 		if (!set)
@@ -150,7 +150,7 @@ int bt_sync_parent(const char *path, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	int result = BETON_OK;
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* Some file systems cannot sync a folder and say EINVAL; there is nothing more to be done there. */
+	/* Some file systems cannot sync a folder and answer EINVAL; that cannot be helped. */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
 		result = bt_fail_errno(err, errno, "%s: cannot sync the folder", folder);
 	if (fd >= 0)
