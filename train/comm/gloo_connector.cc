@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 namespace
 {
 
-/* A connection that is being made. It does not block. */
+/* Begins a connection, without blocking. */
 int start_connection(const std::vector<char> &address)
 {
 	struct sockaddr_storage to = {};
@@ -37,26 +37,23 @@ int start_connection(const std::vector<char> &address)
 		throw std::system_error(errno, std::generic_category(), "socket");
 	if (connect(fd, reinterpret_cast<struct sockaddr *>(&to), sizeof(to)) && errno != EINPROGRESS) {
 		int number = errno;
-
 		::close(fd);
 		throw gloo::IoException(std::string("connect: ") + strerror(number));
 	}
 	return fd;
 }
 
-/* Is this socket of this process there: one that listens, or what came of that? */
+/* Whether this process's socket listens at the address, or was accepted there. */
 bool is_at(int fd, const std::vector<char> &address)
 {
 	struct sockaddr_storage here = {}, there = {};
 	socklen_t size = sizeof(here);
-
 	memcpy(&there, address.data(), std::min(address.size(), sizeof(there)));
 	if (getsockname(fd, reinterpret_cast<struct sockaddr *>(&here), &size) || here.ss_family != there.ss_family)
 		return false;
 	if (here.ss_family == AF_INET6) {
 		auto a = reinterpret_cast<struct sockaddr_in6 *>(&here),
 		     b = reinterpret_cast<struct sockaddr_in6 *>(&there);
-
 		return a->sin6_port == b->sin6_port && !memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr));
 	}
 	auto a = reinterpret_cast<struct sockaddr_in *>(&here), b = reinterpret_cast<struct sockaddr_in *>(&there);
@@ -71,7 +68,6 @@ std::vector<int> find_sockets(const std::vector<char> &address)
 
 	for (struct dirent *entry; folder && (entry = readdir(folder));) {
 		int fd = atoi(entry->d_name);
-
 		if (entry->d_name[0] != '.' && is_at(fd, address))
 			found.push_back(fd);
 	}
@@ -96,14 +92,12 @@ bool is_listening(int fd)
 bool connects(const std::vector<char> &self, const uint8_t *address, size_t size)
 {
 	struct sockaddr_storage here = {}, there = {};
-
 	memcpy(&here, self.data(), std::min(self.size(), sizeof(here)));
 	memcpy(&there, address, std::min(size, sizeof(there)));
 	if (here.ss_family == AF_INET6) {
 		auto a = reinterpret_cast<struct sockaddr_in6 *>(&here);
 		auto b = reinterpret_cast<struct sockaddr_in6 *>(&there);
 		int order = memcmp(&a->sin6_addr, &b->sin6_addr, sizeof(a->sin6_addr));
-
 		return order ? order > 0 : a->sin6_port > b->sin6_port;
 	}
 	auto a = reinterpret_cast<struct sockaddr_in *>(&here), b = reinterpret_cast<struct sockaddr_in *>(&there);
@@ -115,16 +109,15 @@ bool connects(const std::vector<char> &self, const uint8_t *address, size_t size
 uint64_t random_number()
 {
 	uint64_t number;
-
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		throw std::system_error(errno, std::generic_category(), "getrandom");
-	/* Numbers are signed, -1 stands for none, and as many as there are peers follow. */
+	/* Positive, since numbers are signed and -1 means none, with room for those of all peers behind it. */
 	return number >> 2;
 }
 
 void give_number(gloo::transport::Pair *pair, uint64_t number)
 {
-	/* The pair has it as a member that is not const, and reads it when it connects. */
+	/* The pair's own address: Gloo reads it when it connects. The member is not const. */
 	auto &address =
 		dynamic_cast<gloo::transport::tcp::Address &>(const_cast<gloo::transport::Address &>(pair->address()));
 
@@ -135,7 +128,6 @@ void Connector::use(std::shared_ptr<gloo::transport::Device> device, const std::
 		    milliseconds timeout)
 {
 	auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
-
 	timeout_ = timeout;
 	address_ = address;
 	timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -193,7 +185,6 @@ bool Connector::abort()
 void Connector::close(const std::function<void()> &close_pairs)
 {
 	auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device_.get());
-
 	if (tcp)
 		run_in_loop([&] {
 			for (int fd : find_sockets(address_))
@@ -201,7 +192,7 @@ void Connector::close(const std::function<void()> &close_pairs)
 					tcp->registerDescriptor(fd, 0, this);
 		});
 	close_pairs();
-	/* On the thread that alone closes them: the numbers mean the same sockets all the time. */
+	/* Only this thread closes sockets here, so descriptors keep their meaning. */
 	if (tcp)
 		run_in_loop([&] {
 			for (int fd : find_sockets(address_))
@@ -232,7 +223,6 @@ void Connector::check_reachable(const std::vector<char> &address)
 	struct pollfd ready = {fd, POLLOUT, 0};
 	socklen_t size = sizeof(error);
 	bool late = false;
-
 	while (!over_ && !late && poll(&ready, 1, 10) <= 0)
 		late = std::chrono::steady_clock::now() >= deadline;
 	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
@@ -268,7 +258,6 @@ void Connector::end(bool thrown)
 void Connector::set_timer(std::chrono::nanoseconds in)
 {
 	struct itimerspec when = {};
-
 	when.it_interval.tv_nsec = 10000000;
 	when.it_value.tv_sec = static_cast<time_t>(in.count() / 1000000000);
 	when.it_value.tv_nsec = static_cast<long>(in.count() % 1000000000);
@@ -292,7 +281,7 @@ void Connector::take_turn()
 		try {
 			task_();
 		} catch (...) {
-			/* No memory: strangers may stay. */
+			/* Without memory strangers may stay. */
 		}
 	}
 	if (--turns_)
@@ -321,7 +310,7 @@ void Connector::occupy()
 			::close(fd);
 		}
 	} catch (...) {
-		/* The place is still to be taken. */
+		/* Retry: the place is not taken yet. */
 	}
 }
 

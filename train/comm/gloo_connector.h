@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How pairs of newer Gloo, whose device listens for all of them, are connected and closed.
+ * Connects and closes pairs of newer Gloo, whose device listens for all pairs.
  */
 #ifndef DTRAIN_COMM_GLOO_CONNECTOR_H
 #define DTRAIN_COMM_GLOO_CONNECTOR_H
@@ -24,24 +24,24 @@ namespace dtrain_gloo
 
 bool is_listening(int fd);
 
-/* Which of two ranks connects to the other: Gloo has that one do it whose address is the higher. */
+/* Whether this rank connects to the other one. In Gloo the rank with the higher address connects. */
 bool connects(const std::vector<char> &self, const uint8_t *address, size_t size);
 
-/* In newer Gloo whoever connects and says the number of a pair, 64 bits of which the device counts from 0, is that
- * pair's peer. This gives the pair another one, before it connects: that with rank 0 a random one, which a stranger
- * does not guess, and the others those that follow. */
+/* In newer Gloo, a connection that sends a pair's 64-bit number becomes the pair's peer, and devices count these
+ * numbers from 0. give_number replaces a pair's number before it connects: the pair with rank 0 gets a random number,
+ * which a stranger cannot guess, and the others get the numbers after it. */
 void give_number(gloo::transport::Pair *pair, uint64_t number);
 uint64_t random_number();
 
 /* Connects and closes the pairs of newer Gloo.
  *
- * There a pair that is told of an exception while it waits for its peer still takes the peer's connection when that
- * comes, and throws at the next event, on the thread of the event loop, which ends the process. So no pair is told: to
- * end a wait, this process connects to itself in the peer's place and sends no more than the number.
+ * A pair that is signalled an exception while it waits for its peer still accepts the peer's connection later, and then
+ * throws on the event loop's thread, which ends the process. So exceptions are not signalled: to end a wait, this
+ * process connects to itself in the peer's place, and sends only the number.
  *
- * A connection that has not said a number yet keeps the event loop alive when the device is destroyed. When that
- * connection closes, the loop is destroyed by its own thread, which cannot join itself, and the process ends. So all
- * such connections are ended before the device is. */
+ * A connection that has not sent a number yet keeps the event loop alive when the device is destroyed. When it closes,
+ * the loop's own thread destroys the loop, cannot join itself, and the process ends. So all such connections are closed
+ * before the device. */
 class Connector : public gloo::transport::tcp::Handler
 {
       public:
@@ -50,42 +50,44 @@ class Connector : public gloo::transport::tcp::Handler
 		 std::chrono::milliseconds timeout);
 	bool is_used() const;
 
-	/* Not before the pairs: the silent connections must not close while a pair has their other end. */
+	/* After the pairs are destroyed: a silent connection must not close while a pair has its other end. */
 	~Connector() override;
 
-	/* Returns when the pair is connected. Throws what Gloo throws, and IoException when abort was called or the
-	 * time is over; the pair may be connected to this process then. */
+	/* Returns when the pair is connected. Throws Gloo's exceptions, and IoException after abort or the timeout; the
+	 * pair may then be connected to this process. */
 	void connect(gloo::transport::Pair *pair, const std::vector<char> &address);
 
-	/* Ends connect, now and in future. Returns whether no thread is in Pair::connect any more: exceptions may be
-	 * signalled to the pairs then. From any thread. */
+	/* Ends running and future calls of connect. Returns whether no thread is in Pair::connect any more; then
+	 * exceptions may be signalled to the pairs. Any thread. */
 	bool abort();
 
-	/* Ends all connections to the device. close_pairs destroys the pairs; that happens when nobody can connect to
-	 * them any more. */
+	/* Closes all connections to the device. Calls close_pairs, which destroys the pairs, when no new connection can
+	 * reach them. */
 	void close(const std::function<void()> &close_pairs);
 
-	/* The timer's, on the thread of the event loop. */
+	/* Called for the timer, on the event loop's thread. */
 	void handleEvents(int events) override;
 
       private:
-	/* Nothing ends a connection that Gloo itself is making, so it begins none that may take long. */
+	/* A connection that Gloo is making cannot be interrupted, so connect lets Gloo begin none that may take long.
+	 */
 	void check_reachable(const std::vector<char> &address);
 	void begin(const std::vector<char> &place);
 	void end(bool thrown);
 	void set_timer(std::chrono::nanoseconds in);
 
-	/* Has the event loop's thread do it. Returns when the loop has handled what was ready before, and the events
-	 * that the task caused. */
+	/* Runs the task on the event loop's thread. Returns when the loop has handled the events that were ready
+	 * before, and those that the task caused. */
 	void run_in_loop(std::function<void()> task);
 	void take_turn();
 
-	/* Connects to the place. The kernel completes that even while the event loop's thread is here. Where it fails,
-	 * the timer and the next abort try again. */
+	/* Connects to place_. The kernel completes the connection even while the event loop's thread is here. If it
+	 * fails, the timer and the next abort retry. */
 	void occupy();
 
-	/* epoll reports what is ready in turn, so the timer, set again each time, comes after what was ready before. A
-	 * connection takes two turns, to be accepted and to say its number; the task takes one, and one is to spare. */
+	/* Turns of the timer. epoll reports ready events in turn, so the timer, which is set again each time, comes
+	 * after earlier events. A connection needs two turns, to be accepted and to send its number; the task needs
+	 * one, and one is spare. */
 	static constexpr int turns = 4;
 
 	std::shared_ptr<gloo::transport::Device> device_;
@@ -93,12 +95,12 @@ class Connector : public gloo::transport::tcp::Handler
 	std::chrono::milliseconds timeout_{0};
 	int timer_ = -1;
 	std::vector<int> silent_;
-	std::mutex mutex_; /* of what follows */
+	std::mutex mutex_; /* guards the members below */
 	std::condition_variable done_;
 	std::function<void()> task_;
-	int turns_ = 0;           /* that are left to the task */
-	std::vector<char> place_; /* that a thread in Pair::connect waits to be taken; empty: none */
-	bool inside_ = false;     /* Pair::connect */
+	int turns_ = 0;           /* turns left for the task */
+	std::vector<char> place_; /* where a thread in Pair::connect waits for a connection; empty: no thread does */
+	bool inside_ = false;     /* a thread is in Pair::connect */
 	std::atomic<bool> over_{false}, late_{false};
 };
 

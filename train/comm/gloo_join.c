@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys under the group's name, N being the number of the attempt: gloo/N/at/R where rank R's peers reach it, and what
- * they have to say then; gloo/N/joined how many ranks have heard that of all others; gloo/N/verdict what came of
- * the attempt, from the last rank that joined, the first that could not, or the store in the name of one that is gone.
+ * Keys under the group's name, where N is the number of the attempt: gloo/N/at/R, rank R's addresses and the secret
+ * that its peers must send; gloo/N/joined, the number of ranks that are connected to all others; gloo/N/verdict, the
+ * result of the attempt, set by the last rank that joined, the first that failed, or the last will of a lost rank.
  */
 #include "gloo_join.h"
 
@@ -24,19 +24,19 @@
 #include "store.h"
 
 #define ATTEMPTS 5
-/* A thread that is in Gloo when the attempt is over is called out of it so often. */
+/* Interval at which a thread inside Gloo is interrupted after the attempt has failed. */
 #define CALL_MS 10
 
 #define JOINED "joined"
 #define FAILED "failed "
 #define LOST "lost "
 
-/* No collective's. */
+/* A tag that no collective uses. */
 #define INTRODUCTION_TAG UINT32_MAX
 
-/* What a rank says to a peer. */
+/* What a rank sends to a peer, to identify itself. */
 typedef struct introduction {
-	uint8_t secret[GLOO_SECRET_SIZE]; /* the peer's */
+	uint8_t secret[GLOO_SECRET_SIZE]; /* the peer's secret */
 	uint32_t rank;
 } introduction;
 
@@ -49,14 +49,14 @@ typedef struct join_attempt {
 	introduction *say, *heard; /* to and from each rank */
 	int will;
 	pthread_t watcher;
-	char *verdict;       /* the watcher's, until it has been joined */
-	int status;          /* how it came by that */
-	beton_error failure; /* if it did not */
-	int over_fd;         /* can be read when it is over, and not well */
-	atomic_bool outside; /* this thread is not in Gloo, and will not be */
+	char *verdict;       /* written by the watcher; read it after joining the watcher */
+	int status;          /* of reading the verdict */
+	beton_error failure; /* if that failed */
+	int over_fd;         /* readable once the attempt has failed */
+	atomic_bool outside; /* the joining thread has left Gloo for good */
 } join_attempt;
 
-/* And not well. */
+/* Whether the attempt has failed. */
 static bool is_over(const join_attempt *attempt)
 {
 	struct pollfd over = {.fd = attempt->over_fd, .events = POLLIN};
@@ -84,8 +84,8 @@ static int set_verdict(const join_attempt *attempt, const char *text, beton_erro
 	return status;
 }
 
-/* Waits for the verdict. When that is not a good one, nobody is left waiting in Gloo, whose waits know nothing of it.
- */
+/* Waits for the verdict. If it is a failure, interrupts the joining thread, because Gloo's own waits know nothing of
+ * it. */
 static void *watch_main(void *argument)
 {
 	join_attempt *attempt = argument;
@@ -99,7 +99,7 @@ static void *watch_main(void *argument)
 	free(key);
 	if (attempt->status == BETON_OK && strcmp(text, JOINED) == 0)
 		return NULL;
-	eventfd_write(attempt->over_fd, 1); /* the first: that cannot fail */
+	eventfd_write(attempt->over_fd, 1); /* the only write, so it cannot fail */
 	while (!atomic_load(&attempt->outside)) {
 		dtrain__gloo_abort(attempt->group);
 		poll(NULL, 0, CALL_MS);
@@ -128,7 +128,7 @@ static int publish(join_attempt *attempt, beton_error *err)
 	return status;
 }
 
-/* The attempt is over: nobody reads it any more, and the next one needs the room. */
+/* Deletes this rank's addresses after the attempt, to free room for the next one. */
 static void forget_place(const join_attempt *attempt)
 {
 	char *key = make_key(attempt, "at", attempt->member->rank);
@@ -137,7 +137,7 @@ static void forget_place(const join_attempt *attempt)
 	free(key);
 }
 
-/* What the peer has published, unless the attempt is over before that. */
+/* Reads what the peer has published. Fails if the attempt ends first. */
 static int get_place(const join_attempt *attempt, int peer, gloo_place **out, beton_error *err)
 {
 	const group_membership *member = attempt->member;
@@ -179,7 +179,8 @@ static int connect_peer(join_attempt *attempt, int peer, beton_error *err)
 	return BETON_OK;
 }
 
-/* Who is connected, and does not know what only ranks can read in the store, is none. */
+/* Exchanges secrets that only ranks can read in the store. A peer that does not know this rank's secret is a stranger.
+ */
 static int introduce(join_attempt *attempt, beton_error *err)
 {
 	const group_membership *member = attempt->member;
@@ -216,7 +217,7 @@ static int connect_all(join_attempt *attempt, beton_error *err)
 	return status;
 }
 
-/* Connections that fail may do better on other ports; what this rank lacks it would lack again. */
+/* New ports may help after failed connections, but not after other errors of this rank. */
 static void tell_failure(join_attempt *attempt, int status, const beton_error *err)
 {
 	bool again = status == BETON_PEER_LOST || status == BETON_SYSTEM || status == BETON_TIMEOUT;
@@ -224,8 +225,8 @@ static void tell_failure(join_attempt *attempt, int status, const beton_error *e
 	char *key = make_key(attempt, "verdict", -1);
 	void *verdict = NULL;
 	size_t size;
-	/* The first verdict holds, also where this rank has not seen it yet and fails because of it. Where nothing can
-	 * be told, the others find out at their deadline. */
+	/* The first verdict counts, even if this rank has not seen it yet and fails because of it. If the store cannot
+	 * be told, the other ranks fail at their deadlines. */
 	if (text && key && !is_over(attempt) &&
 	    dtrain_store_get(attempt->member->store, key, 0, &verdict, &size, NULL) == BETON_TIMEOUT)
 		set_verdict(attempt, text, NULL);
@@ -256,7 +257,7 @@ static int begin(join_attempt *attempt, beton_error *err)
 	if (status == BETON_OK && attempt->over_fd < 0)
 		status = bt_fail_errno(err, errno, "gloo: eventfd");
 	sigset_t before;
-	/* Gloo starts a thread as well. */
+	/* Gloo starts a thread as well, so block signals for both. */
 	bt_block_signals(&before);
 	if (status == BETON_OK && dtrain__gloo_create(&options, &attempt->group, &failure) != BETON_OK)
 		status = bt_fail(err, failure.code == BETON_NO_MEMORY ? BETON_NO_MEMORY : BETON_UNSUPPORTED,
@@ -297,7 +298,7 @@ static int judge(join_attempt *attempt, bool *again, beton_error *err)
 	return bt_fail(err, BETON_PEER_LOST, "%s", verdict + (*again ? strlen(FAILED) : strlen(LOST)));
 }
 
-/* *group: what there is of it, also where it failed. */
+/* *group: what was created, on failure too. */
 static int try_once(const group_membership *member, int number, uint64_t deadline, gloo_group **group, bool *again,
 		    beton_error *err)
 {
@@ -352,7 +353,7 @@ int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **n
 	} else if (err) {
 		*err = last;
 	}
-	/* Not before all ranks have done with their ports: newer Gloo may be about to tell a pair of a connection. */
+	/* Only after all ranks have given up these ports: newer Gloo may be about to hand a pair a connection. */
 	for (int i = 0; i < ATTEMPTS; i++)
 		if (groups[i])
 			dtrain__gloo_close(groups[i]);

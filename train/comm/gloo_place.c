@@ -11,11 +11,11 @@
 
 #define MOST_BYTES (sizeof(gloo_place) + sizeof(uint16_t) * DTRAIN_MAX_RANKS)
 
-/* All ranks publish at once, and a store that has room for the frames that arrive has room for the values. */
+/* All ranks publish at once, so both the frames in arrival and the values must fit. */
 _Static_assert(DTRAIN_MAX_RANKS *MOST_BYTES <= STORE_MAX_INPUT && STORE_MAX_INPUT <= STORE_MAX_BYTES / 2,
 	       "the store has room for the places of all ranks");
 
-/* As Gloo has it. */
+/* The layout of Gloo's addresses. */
 typedef struct gloo_address {
 	struct sockaddr_storage socket;
 	uint64_t number;

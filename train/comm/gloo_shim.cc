@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This and gloo_connector.cc are the only C++ here: Gloo has no other interface.
+ * This file and gloo_connector.cc are C++, because Gloo has no other interface.
  */
 #include "gloo_shim.h"
 
@@ -51,19 +51,19 @@ using std::chrono::milliseconds;
 namespace
 {
 
-/* Of send and recv: apart from the slots of collectives, whose prefixes are 1 to 8. */
+/* Slots of send and recv, apart from those of collectives, whose prefixes are 1 to 8. */
 constexpr uint64_t point_to_point_slots = 0x40ull << 56;
 
-/* Gloo of before its device had a listener: each pair listens for itself, takes whoever connects first, and throws on
- * the thread of its event loop, which ends the process, where that connection is gone already or sends what is no
- * frame. In newer Gloo the device listens for all pairs, and whoever connects has to say the number of a pair. */
+/* In older Gloo each pair listens for itself and accepts the first connection. If that is closed already, or sends no
+ * valid frame, the pair throws on the event loop's thread, which ends the process. In newer Gloo the device listens for
+ * all pairs, and a connection must send the number of a pair. */
 #if __has_include(<gloo/transport/tcp/listener.h>)
 constexpr bool pairs_listen = false;
 #else
 constexpr bool pairs_listen = true;
 #endif
 
-/* The port of a socket of this process, in network order; 0: it has none. */
+/* The port of one of this process's sockets, in network order; 0: none. */
 in_port_t local_port(int fd)
 {
 	struct sockaddr_storage address = {};
@@ -76,15 +76,13 @@ in_port_t local_port(int fd)
 	return address.ss_family == AF_INET6 ? reinterpret_cast<struct sockaddr_in6 *>(&address)->sin6_port : 0;
 }
 
-/* The descriptor that Gloo has for a port: the one that listens there, or the connection that came of it. -1: none. */
+/* The descriptor of Gloo's socket for a port: the listening one, or the accepted connection. -1: none. */
 int find_socket(in_port_t port, bool listening)
 {
 	DIR *folder = opendir("/proc/self/fd");
 	int found = -1;
-
 	for (struct dirent *entry; folder && found < 0 && (entry = readdir(folder));) {
 		int fd = atoi(entry->d_name);
-
 		if (entry->d_name[0] != '.' && local_port(fd) == port && is_listening(fd) == listening)
 			found = fd;
 	}
@@ -93,9 +91,9 @@ int find_socket(in_port_t port, bool listening)
 	return found;
 }
 
-/* Stands between Gloo's event loop and a pair that listens, until what came of that is closed. What is thrown there is
- * a connection that failed, and no more; what makes the loop spin, with the pair's lock in its hand, is slowed down.
- * Gloo's headers for the pair itself cannot be included as they are installed. */
+/* Stands between Gloo's event loop and a listening pair, until its connection is closed. An exception there becomes a
+ * failed connection, and an event that makes the loop spin with the pair's lock is slowed down. The pair's own headers
+ * cannot be included as Gloo installs them. */
 class Shield : public gloo::transport::tcp::Handler
 {
       public:
@@ -103,7 +101,6 @@ class Shield : public gloo::transport::tcp::Handler
 	    : device_(device), handler_(dynamic_cast<gloo::transport::tcp::Handler *>(pair)), port_(port)
 	{
 		int fd = handler_ ? find_socket(port_, true) : -1;
-
 		if (fd >= 0)
 			device_->registerDescriptor(fd, EPOLLIN, this);
 	}
@@ -114,7 +111,7 @@ class Shield : public gloo::transport::tcp::Handler
 			::close(silent_);
 	}
 
-	/* Has somebody connected to the pair? */
+	/* Whether a connection to the pair was accepted. */
 	bool is_taken() const
 	{
 		return taken_;
@@ -123,7 +120,6 @@ class Shield : public gloo::transport::tcp::Handler
 	void handleEvents(int events) override
 	{
 		bool thrown = false;
-
 		try {
 			handler_->handleEvents(events);
 		} catch (...) {
@@ -138,11 +134,10 @@ class Shield : public gloo::transport::tcp::Handler
 	}
 
       private:
-	/* One that failed at once is not in the loop, and the pair, which does not know, takes it out of there. */
+	/* A connection that failed at once is not in the loop, but the pair removes it from there, so add it. */
 	void adopt()
 	{
 		int fd = find_socket(port_, false);
-
 		if (fd < 0)
 			return;
 		try {
@@ -150,17 +145,16 @@ class Shield : public gloo::transport::tcp::Handler
 			connection_ = fd;
 			taken_ = true;
 		} catch (...) {
-			/* Closed meanwhile. */
+			/* It was closed in the meantime. */
 		}
 	}
 
-	/* It would throw again at the next event, which need not come by way of this. Closing the pair takes its lock,
-	 * whose holder may be waiting for this thread. So the pair keeps its descriptor, behind which nobody speaks any
-	 * more. */
+	/* The pair would throw again at its next event, which may bypass this object. Closing the pair needs its lock,
+	 * whose holder may wait for this thread. So the pair keeps its descriptor, but the connection behind it is
+	 * replaced by a silent one. */
 	void give_up()
 	{
 		int ends[2];
-
 		if (connection_ < 0 || silent_ >= 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 			return;
 		silent_ = ends[1];
@@ -172,11 +166,10 @@ class Shield : public gloo::transport::tcp::Handler
 		}
 	}
 
-	/* Bytes that the pair leaves where they are make the next event come at once. */
+	/* Bytes that the pair does not read cause the next event at once. */
 	void slow_down()
 	{
 		int waiting = 0;
-
 		if (connection_ < 0 || ioctl(connection_, FIONREAD, &waiting) || !waiting || waiting != waiting_)
 			spins_ = 0;
 		else if (++spins_ > 16)
@@ -209,8 +202,7 @@ class Mesh : public gloo::Context
 	{
 		auto tcp = dynamic_cast<gloo::transport::tcp::Device *>(device.get());
 		uint64_t number = dtrain_gloo::random_number();
-
-		/* Connections keep what is set now for their own waits, those of the cube among them. */
+		/* Connections keep this timeout for their own waits, for example in the cube. */
 		setTimeout(milliseconds(options.timeout_ms));
 		device_ = device;
 		transportContext_ = device->createContext(options.rank, options.size);
@@ -225,7 +217,7 @@ class Mesh : public gloo::Context
 					new Shield(tcp, pair.get(), port_of(pair->address().bytes())));
 			if (!pairs_listen)
 				dtrain_gloo::give_number(pair.get(), number + static_cast<uint64_t>(peer));
-			/* Gives up before Gloo does, which waits five times as long as for anything else. */
+			/* Times out before Gloo, which waits five times as long as for anything else. */
 			if (!pairs_listen && !connector->is_used())
 				connector->use(device, pair->address().bytes(), milliseconds(options.timeout_ms) * 4);
 		}
@@ -235,9 +227,9 @@ class Mesh : public gloo::Context
 } // namespace
 
 struct gloo_group {
-	/* Of peers in Gloo of 2022; these and the connector outlive the event loop, which goes with the context. */
+	/* for the peers in older Gloo; like the connector they outlive the event loop, which ends with the context */
 	std::vector<std::unique_ptr<Shield>> shields;
-	dtrain_gloo::Connector connector; /* newer Gloo's */
+	dtrain_gloo::Connector connector; /* for newer Gloo */
 	std::shared_ptr<Mesh> context;
 	milliseconds timeout;
 };
@@ -251,7 +243,7 @@ struct gloo_message {
 namespace
 {
 
-/* Messages start with the place in Gloo's source: "[...pair.cc:598] text" or "[...pair.h:324] text". */
+/* Messages begin with a place in Gloo's source: "[...pair.cc:598] text" or "[...pair.h:324] text". */
 std::string strip_place(const std::string &message)
 {
 	size_t end = message.find("] ");
@@ -278,7 +270,6 @@ template <typename Function> int guarded(gloo_failure *failure, Function functio
 		return BETON_OK;
 	} catch (const gloo::IoException &e) {
 		bool late = strstr(e.what(), "imed out") || strstr(e.what(), "timeout");
-
 		return fail(failure, late ? BETON_TIMEOUT : BETON_PEER_LOST, e.what());
 	} catch (const std::bad_alloc &) {
 		return fail(failure, BETON_NO_MEMORY, "out of memory");
@@ -289,7 +280,8 @@ template <typename Function> int guarded(gloo_failure *failure, Function functio
 	}
 }
 
-/* What Gloo lacks for the CPU: each result is rounded to nearest even, once, from one in F32, as its float16's are. */
+/* A type that Gloo lacks on the CPU. Like Gloo's float16, it computes in F32 and rounds each result to nearest even
+ * once. */
 struct bfloat16 {
 	uint16_t bits;
 
@@ -341,8 +333,8 @@ template <typename Options> void set_common(Options &options, const gloo_group *
 	options.setTimeout(group->timeout);
 }
 
-/* Between processes of one machine, 8 ranks on 2 cores: the cube (6 exchanges) takes a half to a quarter of the time of
- * the ring (14) up to 4 MiB, and ten times as long at 24 MiB. Both give every rank the same bits. */
+/* Measured with 8 ranks on one machine with 2 cores: up to 4 MiB the cube (6 exchanges) takes a half to a quarter of
+ * the ring's time (14 exchanges); at 24 MiB it takes ten times as long. Both give every rank the same bits. */
 constexpr size_t cube_bytes = 4 << 20;
 
 template <typename T>
@@ -372,7 +364,8 @@ void reduce(gloo_group *group, void *data, size_t count, gloo_reduction reductio
 
 uint8_t *bytes(const void *data)
 {
-	return static_cast<uint8_t *>(const_cast<void *>(data)); /* Gloo's inputs are not const; it only reads them */
+	return static_cast<uint8_t *>(
+		const_cast<void *>(data)); /* Gloo's inputs are not const, but it only reads them */
 }
 
 std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, size_t size, bool sends)
@@ -405,9 +398,8 @@ int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_fail
 
 size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
 {
-	gloo_failure ignored;
 	size_t size = 0;
-
+	gloo_failure ignored;
 	guarded(&ignored, [&] {
 		std::vector<char> bytes = group->context->getPair(peer)->address().bytes();
 
@@ -428,8 +420,7 @@ int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, si
 
 		if (!pairs_listen)
 			return group->connector.connect(pair.get(), std::vector<char>(address, address + size));
-		/* What a stranger has sent to a pair that connects itself, it would take for the beginning of what its
-		 * peer sends. */
+		/* A pair that connects itself would take a stranger's bytes for its peer's. */
 		if (!listens && shield->is_taken())
 			throw gloo::IoException("a stranger has connected");
 		pair->connect(std::vector<char>(address, address + size));
@@ -440,12 +431,11 @@ int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, si
 
 void dtrain__gloo_abort(gloo_group *group)
 {
-	gloo_failure ignored;
-
 	if (!pairs_listen && !group->connector.abort())
 		return;
-	/* Closing this Gloo's connections does not wake up who waits for them. A wait that is late does: Gloo then
-	 * tells all connections of the context, and closes them. So wait for what nobody sends. */
+	gloo_failure ignored;
+	/* Closing connections of this Gloo does not end waits for them. A wait that times out does: Gloo then signals
+	 * and closes all connections of the context. So wait for a message that no rank sends. */
 	guarded(&ignored, [&] {
 		char byte;
 		auto buffer = group->context->createUnboundBuffer(&byte, sizeof(byte));
@@ -457,7 +447,6 @@ void dtrain__gloo_abort(gloo_group *group)
 void dtrain__gloo_close(gloo_group *group)
 {
 	gloo_failure ignored;
-
 	guarded(&ignored, [&] {
 		group->connector.close([&] { group->context.reset(); });
 		delete group;
@@ -605,7 +594,7 @@ int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint
 int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
-		/* What is late by now is given a moment, or it would be late where it had long arrived. */
+		/* Leave a moment after the deadline: otherwise a message that has long arrived would count as late. */
 		auto left =
 			std::chrono::duration_cast<milliseconds>(message->deadline - std::chrono::steady_clock::now());
 		auto timeout = std::max(left, milliseconds(1));
@@ -620,7 +609,6 @@ int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure)
 void dtrain__gloo_message_free(gloo_message *message)
 {
 	gloo_failure ignored;
-
 	guarded(&ignored, [&] { delete message; });
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gloo behind a C interface. No exception leaves it.
+ * A C interface to Gloo that lets no exception out.
  */
 #ifndef DTRAIN_COMM_GLOO_SHIM_H
 #define DTRAIN_COMM_GLOO_SHIM_H
@@ -21,10 +21,10 @@ typedef struct gloo_options {
 	const char *host; /* numeric address of this machine */
 	int rank;
 	int size;
-	int timeout_ms; /* of an operation; to be connected to a peer takes up to five times as long */
+	int timeout_ms; /* of an operation; connecting to a peer takes up to five times as long */
 } gloo_options;
 
-/* Of any Gloo: a sockaddr_storage and a number, of the pair in newer ones, -1 in others. */
+/* For all versions of Gloo: a sockaddr_storage and a number, which is the pair's in newer versions and -1 in others. */
 #define GLOO_MAX_ADDRESS 256
 
 typedef enum gloo_type { GLOO_F32, GLOO_F64, GLOO_F16, GLOO_BF16, GLOO_I64, GLOO_U8 } gloo_type;
@@ -33,17 +33,17 @@ typedef enum gloo_reduction { GLOO_SUM, GLOO_MAX, GLOO_MIN, GLOO_PRODUCT } gloo_
 typedef struct gloo_group gloo_group;
 typedef struct gloo_message gloo_message;
 
-/* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. A group that failed once is good for
- * abort and close only. Sizes are bytes, of one rank's part; tags differ between collectives. Messages with the same
+/* Each returns failure->code: BETON_OK, or TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM. After a failure a group can only be
+ * aborted and closed. Sizes are in bytes, of one rank's part; collectives need different tags. Messages with the same
  * tag from one rank to another keep their order. */
-/* A group that listens for its peers, and is connected to none. */
+/* Creates a group that listens for its peers but is not connected. */
 int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
-/* Where the peer reaches this rank: the number of bytes of the address; 0: it is too long. */
+/* The address at which the peer reaches this rank; returns its size, or 0 if it is too long. */
 size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS]);
-/* Returns when somebody is connected in the peer's place: Gloo does not ask who it is. */
+/* Returns when a connection is made in the peer's place. Gloo does not check whose it is. */
 int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure);
-/* From any thread. It ends the waits of the moment; a thread that is in dtrain__gloo_connect leaves that at its own
- * time, so repeat the call until that is so. */
+/* Ends running waits. Any thread. A thread in dtrain__gloo_connect may miss it, so repeat the call until it has
+ * returned. */
 void dtrain__gloo_abort(gloo_group *group);
 void dtrain__gloo_close(gloo_group *group);
 
@@ -60,7 +60,7 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 			 gloo_failure *failure);
 int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
 			    gloo_failure *failure);
-/* Begin a message, which is waited for and freed by any thread: wait does not free it. */
+/* Begin a message. Any thread may wait for it and free it; wait does not free it. */
 int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
 		      gloo_failure *failure);
 int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,

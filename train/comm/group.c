@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making a process group, and its end.
+ * Creates and destroys process groups.
  */
 #include "group.h"
 
@@ -66,7 +66,7 @@ static int check_options(dtrain_store *store, int rank, int world_size, const dt
 	return BETON_OK;
 }
 
-/* What the module of a device brings for groups; NULL for other devices. */
+/* The group backend of a device's module; NULL for other devices. */
 static const dtrain_group_backend *find_module_backend(const dtrain_device_api *api)
 {
 	const dtrain_module *module;

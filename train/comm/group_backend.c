@@ -70,7 +70,7 @@ static int local_connect(const group_membership *member, void **state, beton_err
 	return BETON_OK;
 }
 
-/* Alone, every reduction and exchange is a copy. */
+/* In a group of one rank, every reduction and exchange is a copy. */
 static int local_run(void *state, const dtrain_group_call *call, beton_error *err)
 {
 	(void)state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What carries the operations of a process group that runs them on its thread. Those that are put on streams have a
- * dtrain_group_backend.
+ * Backends of groups that run operations on their thread. Stream-ordered groups have a dtrain_group_backend.
  */
 #ifndef DTRAIN_COMM_GROUP_BACKEND_H
 #define DTRAIN_COMM_GROUP_BACKEND_H
@@ -22,41 +21,41 @@ typedef struct group_membership {
 	int size;
 	int timeout_ms;          /* of an operation */
 	int join_timeout_ms;     /* of meeting and connecting */
-	char host[BT_HOST_SIZE]; /* this machine's address for the other ranks, once they have met */
+	char host[BT_HOST_SIZE]; /* this machine's address for other ranks; set when the ranks have met */
 } group_membership;
 
-/* An operation that was called. */
+/* A called operation. */
 typedef struct work_item {
 	dtrain_group_call call;
 	dtrain_event *after; /* NULL: at once */
-	void *message;       /* of a send or receive that is under way; NULL: it is not */
+	void *message;       /* a send or receive in progress; NULL: none */
 } work_item;
 
-/* run, post and close come from one thread at a time, finish, drop and abort from any. run, connect, post and finish
- * fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM, UNSUPPORTED. */
+/* One thread at a time calls run, post and close; any thread calls finish, drop and abort. run, connect, post and
+ * finish fill err: TIMEOUT, PEER_LOST, NO_MEMORY, SYSTEM, UNSUPPORTED. */
 typedef struct group_backend {
 	const char *name;
 	bool host_memory; /* buffers must be readable by the host */
 	int (*connect)(const group_membership *member, void **state, beton_error *err);
-	int (*run)(void *state, const dtrain_group_call *call, beton_error *err); /* a collective, to its end */
-	/* Begins a send or receive, without waiting for the peer. Then one of the other two. */
+	int (*run)(void *state, const dtrain_group_call *call, beton_error *err); /* runs a collective to its end */
+	/* Begins a send or receive, without waiting for the peer. Then call finish or drop. */
 	int (*post)(void *state, const dtrain_group_call *call, void **message, beton_error *err);
-	int (*finish)(void *state, void *message, beton_error *err); /* waits for its end, and frees it */
+	int (*finish)(void *state, void *message, beton_error *err); /* waits for the end, and frees the message */
 	void (*drop)(void *message);
-	void (*abort)(void *state); /* ends what runs, and refuses everything after */
+	void (*abort)(void *state); /* ends running operations, and refuses later ones */
 	void (*close)(void *state);
-	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never any */
+	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never a note */
 } group_backend;
 
-/* Between two ranks; all others are collectives. */
+/* Whether the operation is a message between two ranks; all others are collectives. */
 static inline bool dtrain__is_message(dtrain_group_op op)
 {
 	return op == DTRAIN_GROUP_SEND || op == DTRAIN_GROUP_RECV;
 }
 
-/* Posts all messages and then runs the collectives in their order: so no order of them keeps any from ending.
- * Operations without elements are left out. After a failure no message is left; else *messages tells whether there are
- * any for dtrain__backend_finish, which waits for all. */
+/* Posts all messages, then runs the collectives in order, so that no order of calls can deadlock. Skips operations
+ * without elements. After a failure no message is left. *messages: dtrain__backend_finish must be called, which waits
+ * for all messages. */
 int dtrain__backend_begin(const group_backend *backend, void *state, work_item *items, int count, bool *messages,
 			  beton_error *err);
 int dtrain__backend_finish(const group_backend *backend, void *state, work_item *items, int count, beton_error *err);
@@ -64,7 +63,7 @@ int dtrain__backend_finish(const group_backend *backend, void *state, work_item 
 extern const group_backend dtrain__group_local; /* a group of one */
 extern const group_backend dtrain__group_gloo;  /* only where DTRAIN_HAVE_GLOO is defined */
 
-/* NULL name: the first that there is. NULL when there is none. */
+/* NULL name: the first backend. Returns NULL if there is none. */
 const group_backend *dtrain__group_backend_find(const char *name);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations that are called between dtrain_group_begin and dtrain_group_end.
+ * Collects the operations between dtrain_group_begin and dtrain_group_end.
  */
 #include <stdlib.h>
 

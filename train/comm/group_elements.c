@@ -3,7 +3,7 @@
 
 #include "common/half.h"
 
-/* Elements of 16 bits that are widened at a time. */
+/* 16-bit elements that are widened at a time. */
 #define BLOCK 512
 
 #define EACH(to, expression)                       \
@@ -12,8 +12,8 @@
 			(to)[i] = (expression);    \
 	} while (0)
 
-/* wide: sums and products are formed in it, unsigned for whole numbers, which wrap around. Which reduction it is is
- * asked outside of the loops, so that compilers can make vectors of them. */
+/* wide: the type of sums and products; unsigned for integers, so that they wrap around. The reduction is selected
+ * outside of the loops, so that compilers can vectorize them. */
 #define DEFINE_COMBINE(type, wide)                                                                           \
 	static void combine_##type(type *to, const type *from, size_t count, dtrain_reduce_op op)            \
 	{                                                                                                    \

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arithmetic on elements in the host's memory, for what Gloo does not reduce itself.
+ * Reductions in host memory that Gloo does not have.
  */
 #ifndef DTRAIN_COMM_GROUP_ELEMENTS_H
 #define DTRAIN_COMM_GROUP_ELEMENTS_H
 
 #include <dtrain/comm.h>
 
-/* out: `count` elements; parts: count * ranks, combined in the order of the ranks. F16 and BF16 are combined in F32 and
- * rounded once. AVG is SUM. */
+/* Combines parts (count * ranks elements), in the order of ranks, into out (count elements). F16 and BF16 are combined
+ * in F32 and rounded once. AVG is treated as SUM. */
 void dtrain__elements_reduce(void *out, const void *parts, size_t count, int ranks, dtrain_dtype dtype,
 			     dtrain_reduce_op op);
 /* F32, F64, F16, BF16. */

@@ -13,7 +13,7 @@
 #include "gloo_join.h"
 #include "group_elements.h"
 
-/* An operation that is aborted ends within milliseconds. */
+/* An aborted operation ends within milliseconds. */
 #define ABORT_TRIES 500
 #define ABORT_PAUSE_MS 10
 
@@ -22,8 +22,8 @@ typedef struct gloo_state {
 	char *note; /* NULL: none */
 	int size;
 	int rank;
-	atomic_int running;  /* operations, and waits for messages */
-	atomic_bool aborted; /* and none may begin */
+	atomic_int running;  /* operations and waits for messages in progress */
+	atomic_bool aborted; /* no more may begin */
 } gloo_state;
 
 static int gloo_connect(const group_membership *member, void **out, beton_error *err)
@@ -34,8 +34,8 @@ static int gloo_connect(const group_membership *member, void **out, beton_error 
 	state->rank = member->rank;
 	state->size = member->size;
 	sigset_t pipe, before;
-	/* Gloo writes to sockets without MSG_NOSIGNAL: a lost rank's would end this process. Every other signal has to
-	 * find this thread, which may be waiting for a rank for half an hour, as it was. */
+	/* Gloo writes to sockets without MSG_NOSIGNAL, so a lost rank's socket would end this process by SIGPIPE. Other
+	 * signals stay unblocked, because this thread may wait for a rank for half an hour. */
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &before);
@@ -71,8 +71,8 @@ static gloo_reduction reduction_of(dtrain_reduce_op op)
 	return reductions[op];
 }
 
-/* This Gloo's own reduce-scatter is one of its old algorithm classes, which keeps bound buffers and knows no timeout.
- * An all-to-all moves just as few bytes, and adding in rank order gives the same bits at every call. */
+/* Gloo's own reduce-scatter is one of its old algorithm classes, which binds buffers and has no timeout. An all-to-all
+ * moves as few bytes, and adding in rank order gives the same bits at every call. */
 static int reduce_scatter(const gloo_state *state, const dtrain_group_call *call, gloo_failure *failure)
 {
 	size_t count = (size_t)call->count, size = count * dtrain_dtype_size(call->dtype);
@@ -175,7 +175,7 @@ static int gloo_finish(void *memory, void *message, beton_error *err)
 	return failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
 }
 
-/* Once does not reach an operation that is just about to post what it waits for. */
+/* Repeats, because one abort misses an operation that is about to post a wait. */
 static void gloo_abort(void *memory)
 {
 	gloo_state *state = memory;

@@ -70,7 +70,7 @@ uint64_t dtrain__history_add(group_history *history, const work_item *items, int
 	return first;
 }
 
-/* NULL: it is no longer there. Called with the mutex held. */
+/* With the mutex held. NULL: the record was overwritten. */
 static dtrain_record *find(group_history *history, uint64_t number)
 {
 	return number + DTRAIN_HISTORY_LENGTH > history->count ? &history->records[number % DTRAIN_HISTORY_LENGTH]

@@ -55,7 +55,7 @@ static json_t *describe_record(const dtrain_record *record)
 			 (json_int_t)record->ended_ns);
 }
 
-/* A line; takes the object. */
+/* Writes a line, and frees the object. */
 static bool write_line(FILE *file, json_t *object)
 {
 	bool written = object && json_dumpf(object, file, 0) == 0 && fputc('\n', file) != EOF;
@@ -85,7 +85,7 @@ void dtrain__history_keep(group_history *history, const group_membership *member
 		return;
 	dtrain_record *records = malloc(sizeof(*records) * DTRAIN_HISTORY_LENGTH);
 	char *path = bt_format("%s/%s.%d.jsonl", folder, member->name, member->rank);
-	/* The group's name may have slashes: it is a prefix of keys. */
+	/* The group's name may contain slashes, because it is a prefix of keys. */
 	for (char *at = path ? path + strlen(folder) + 1 : NULL; at && *at; at++)
 		if (*at == '/')
 			*at = '_';

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks find each other at the store, and how they agree on what went wrong.
+ * Lets ranks find each other at the store, and agree on the cause of a failure.
  *
- * Keys under the group's name: join/R the description of rank R, and how it calls the store's machine, or why it does
- * not join; report/R that rank R saw a failure and how far it came, or that it is gone; fault what all ranks shall say
- * about it, written by the rank that the counter fault chose; alarm that a rank is gone or saw a failure.
+ * Keys under the group's name: join/R, rank R's description and its address of the store's machine, or why it does not
+ * join; report/R, that rank R saw a failure and how far it came, or that it is gone; fault, the common verdict, written
+ * by the rank that the counter of the same name selected; alarm, that a rank is gone or saw a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +19,20 @@
 #include "store.h"
 
 #define MEET_VERSION 4
-/* How long the first rank that failed waits for the others to report, and the others for its verdict. All of them
- * report within milliseconds, because the connections end one after the other and with them the last wills come into
- * force; only one that is stopped, or cut off, does not. */
+/* How long the first failed rank waits for the others' reports, and the others for its verdict. Ranks report within
+ * milliseconds, because each failure closes connections and so makes the next rank fail, and lost ranks report by last
+ * will; only a rank that is stopped or cut off does not. */
 #define REPORT_MS 3000
 #define VERDICT_MS 6000
-/* For the store to answer, when operations wait to be aborted meanwhile: it may be stopped, or cut off. */
+/* Limit of a call of the store while operations wait to be aborted: the store may be stopped or cut off. */
 #define ANSWER_MS 2000
-/* Of the time of a rank that is in no operation at most one part goes to asking whether the others are well. */
+/* A rank without an operation spends at most one part in this many of its time asking the store about the others. */
 #define ASKING_SHARE 20
-/* The report of a rank that cannot write one any more: the store does, as its last will. */
+/* The report that a lost rank's last will makes. */
 #define GONE "gone"
-/* In the alarm, which may have been GONE before. */
+/* Value of the alarm after a failure; it may replace GONE. */
 #define FAULT "fault"
-/* In front of the reason, in what a rank announces that does not join. */
+/* Prefix of the reason that a rank publishes if it does not join. */
 #define DECLINED "declined: "
 
 /* NULL: out of memory. */
@@ -54,7 +54,7 @@ static int get_text(const group_membership *member, const char *what, int rank, 
 	size_t size;
 	int status = key ? dtrain_store_get(member->store, key, timeout_ms, &value, &size, err) : fail_key(err);
 	free(key);
-	*out = value; /* the store's client ends it with a NUL */
+	*out = value; /* NUL terminated by the store's client */
 	return status;
 }
 
@@ -74,7 +74,7 @@ static int count_up(const group_membership *member, const char *what, int64_t *s
 	return status;
 }
 
-/* The same after a failure, when an answer is worth ANSWER_MS and no more. *out is NULL where there is none. */
+/* get_text after a failure, when it may take ANSWER_MS at most. *out is NULL if there is no text. */
 static int get_text_soon(const group_membership *member, const char *what, int rank, char **out, beton_error *err)
 {
 	char *key = make_key(member, what, rank);
@@ -103,12 +103,12 @@ static int count_up_soon(const group_membership *member, const char *what, int64
 }
 
 typedef struct rank_reports {
-	rank_list gone;   /* left the group or died */
-	rank_list silent; /* nothing is known of them */
-	bool late;        /* somebody's operation took too long */
+	rank_list gone;   /* left the group or was lost */
+	rank_list silent; /* did not report */
+	bool late;        /* a rank's operation timed out */
 } rank_reports;
 
-/* The ranks that have not set `what`, as far as the store tells. */
+/* The ranks that have not set the key, as far as the store answers. */
 static rank_list missing_ranks(const group_membership *member, const char *what)
 {
 	rank_list missing = {0};
@@ -138,7 +138,7 @@ bool dtrain__group_is_alarmed(const group_membership *member, bool only_faults, 
 	int status = get_text_soon(member, "alarm", -1, &text, err);
 	bool fault = text && strcmp(text, FAULT) == 0;
 	free(text);
-	/* A store that just does not answer says nothing about the ranks. */
+	/* A store that does not answer says nothing about the ranks. */
 	if (status == BETON_NOT_FOUND || status == BETON_TIMEOUT || (status == BETON_OK && only_faults && !fault))
 		return false;
 	if (status == BETON_OK)
@@ -183,7 +183,7 @@ static int announce(const group_membership *member, const char *mine, int *will,
 	return status == BETON_OK ? set_text(member, "join", member->rank, mine, err) : status;
 }
 
-/* An address of the store's machine that others have used, from the second line of what a rank has announced. */
+/* Whether an address of the store's machine, from the second line of a rank's description, works on other machines. */
 static bool is_routable(const char *host)
 {
 	return *host && !bt_is_loopback(host) && strncmp(host, "fe80:", 5) != 0;
@@ -198,7 +198,7 @@ static int find_host(group_membership *member, const char *others, beton_error *
 	return BETON_OK;
 }
 
-/* others: what the first rank elsewhere calls the store's machine. */
+/* others: the address of the store's machine that the first rank on another machine uses. */
 static int compare(const group_membership *member, const char *mine, int rank, const char *theirs,
 		   char others[BT_HOST_SIZE], beton_error *err)
 {
@@ -262,12 +262,12 @@ bool dtrain__group_report_fault(const group_membership *member, group_history *h
 	dtrain__progress_format(&progress, code, text);
 	if (set_text_soon(member, "report", member->rank, text))
 		return false;
-	/* Who cannot say it has a last will that does. */
+	/* If this fails, the last will raises the alarm when the process ends. */
 	set_text_soon(member, "alarm", -1, FAULT);
 	return true;
 }
 
-/* Waits for what the others say, or the store in the name of those that can say nothing any more. */
+/* Waits for the reports of all ranks; last wills report for lost ranks. */
 static rank_reports collect_reports(const group_membership *member, group_progress *progress)
 {
 	uint64_t deadline = bt_now_ns() + REPORT_MS * 1000000ull;
@@ -332,7 +332,7 @@ void dtrain__group_agree_on_fault(const group_membership *member, group_history 
 	char *verdict = NULL, *message = NULL;
 	beton_error own = *err;
 	int64_t sum = 0;
-	/* Where the store is gone by now, what this rank saw has to do. */
+	/* If the store is gone too, this rank's own error remains. */
 	bt_prefix(err, "group \"%s\": %s", member->name, operation);
 	if (count_up_soon(member, "fault", &sum))
 		return;

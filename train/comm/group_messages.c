@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that wait for messages, as many as there ever were works with messages under way at a time: the group's
- * thread goes on with the next operation meanwhile. Gloo tells of a message's end to who waits for that one only.
+ * Threads that wait for messages, so that the group's thread can run the next operation. In Gloo each wait is for one
+ * message only, so there are as many threads as there were concurrent works with messages.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "group.h"
 
 struct message_waiter {
-	struct message_waiter *next, *next_idle; /* of all of the group; of those without work */
+	struct message_waiter *next, *next_idle; /* of all threads of the group; of idle ones */
 	dtrain_group *group;
 	dtrain_work *work;
 	pthread_cond_t given;
@@ -39,7 +39,8 @@ static void *wait_main(void *argument)
 			break;
 		pthread_mutex_unlock(&group->mutex);
 		int status = await(group, work, &err);
-		/* Idle before anybody hears of it: whoever sends one message after the other needs one thread. */
+		/* Become idle before completing the work: a caller that sends one message after the other then needs
+		 * one thread only. */
 		pthread_mutex_lock(&group->mutex);
 		self->work = NULL;
 		self->next_idle = group->idle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of a process group: checked, put into the queue, waited for.
+ * Checks, queues and waits for the operations of a process group.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ int dtrain__group_submit(dtrain_group *group, work_item *items, int count, bool 
 	return BETON_OK;
 }
 
-/* The first refused call of a batch refuses all of it. */
+/* The first refused call of a batch refuses the whole batch. */
 static int submit_to_batch(dtrain_group *group, const dtrain_group_call *call, dtrain_event *after, int status,
 			   const beton_error *refused, beton_error *err)
 {
@@ -266,7 +266,7 @@ bool dtrain__group_is_stream_ordered(const dtrain_group *group)
 int dtrain_group_check(dtrain_group *group, beton_error *err)
 {
 	if (!group->streams)
-		return BETON_OK; /* told by each operation */
+		return BETON_OK; /* errors are returned by each operation */
 	pthread_mutex_lock(&group->streams->mutex);
 	int status = dtrain__streams_check(group->streams, err);
 	pthread_mutex_unlock(&group->streams->mutex);

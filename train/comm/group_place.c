@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a stream-ordered group gets its communicator: which devices its ranks have, and the id that rank 0 makes.
+ * Connects a stream-ordered group: exchanges the ranks' devices, and the id that rank 0 makes.
  *
- * Keys under the group's name: device/R what rank R computes on; id the communicator's id.
+ * Keys under the group's name: device/R, rank R's device; id, the communicator's id.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "group_stream.h"
 #include "store.h"
 
-/* The kernel's own id: containers of one machine share it, and may share names, or not. */
+/* Uses the kernel's boot id: containers of one machine share it, but may have different host names. */
 static void identify_machine(device_place *place)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -97,7 +97,7 @@ static int get_bytes(const group_membership *member, const char *what, int rank,
 	return status;
 }
 
-/* Every rank looks at all devices: no rank is left waiting for one that was refused. */
+/* Every rank checks all devices, so that no rank waits for a refused one. */
 static int exchange_devices(const group_membership *member, dtrain_device *device, const dtrain_group_backend *backend,
 			    bool share, bool *within_machine, beton_error *err)
 {
@@ -165,7 +165,7 @@ int dtrain__group_connect_streams(dtrain_group *group, const dtrain_group_backen
 		return status;
 	group_streams *streams = group->streams;
 	status = dtrain__group_leave_alarm(&group->member, &streams->alarm, err);
-	/* The parts of a group have its devices. */
+	/* The parts of a group have the same devices as the whole. */
 	if (status == BETON_OK && !origin->parent)
 		status = exchange_devices(&group->member, group->device, backend, share_device,
 					  &streams->within_machine, err);

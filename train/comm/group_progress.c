@@ -17,7 +17,7 @@ void dtrain__rank_list_add(rank_list *list, int rank)
 		snprintf(list->names + used, sizeof(list->names) - used, " ...");
 }
 
-/* "rank 1 is", "ranks 1, 2 are" */
+/* Appends "rank 1 is" or "ranks 1, 2 are". */
 static void append_ranks(char *text, size_t size, const rank_list *list, const char *one, const char *several)
 {
 	bt_append(text, size, "rank%s %s %s", list->count > 1 ? "s" : "", list->names, list->count > 1 ? several : one);
@@ -32,10 +32,10 @@ static void describe(const dtrain_record *record, char *text, size_t size)
 			*text = ' ';
 }
 
-/* False: nothing older is of interest. */
+/* Looks at one record, newest first. False: older ones do not matter. */
 static bool look_at(const dtrain_record *record, group_progress *out)
 {
-	/* Messages have tags; of what is captured nothing is known. */
+	/* Skip messages, which have tags, and captured operations, whose state is unknown. */
 	if (record->tag >= 0 || record->state == DTRAIN_RECORD_CAPTURED)
 		return true;
 	if (record->state == DTRAIN_RECORD_COMPLETED) {
@@ -72,7 +72,7 @@ void dtrain__progress_format(const group_progress *progress, int code, char text
 		 progress->begun, progress->last, progress->next, progress->signature);
 }
 
-/* The text up to the end of the line; what comes behind it, or NULL. */
+/* Copies the text up to the end of the line; returns the rest, or NULL. */
 static const char *take_line(const char *text, char *out, size_t size)
 {
 	if (!text)
@@ -97,7 +97,7 @@ bool dtrain__progress_parse(const char *text, int *code, group_progress *out)
 	return true;
 }
 
-/* Those of the ranks that have, or have not, begun the collective `sequence`. */
+/* The ranks that have, or have not, begun the collective `sequence`. */
 static rank_list select_ranks(const group_progress *ranks, int size, uint32_t sequence, bool begun)
 {
 	rank_list list = {0};
@@ -110,7 +110,7 @@ static rank_list select_ranks(const group_progress *ranks, int size, uint32_t se
 	return list;
 }
 
-/* What the collective is called by a rank that is in it, or has just left it. NULL: nobody is. */
+/* The collective's name on a rank that is in it or has just left it; NULL: no rank is. */
 static const char *find_name(const group_progress *ranks, int size, uint32_t sequence)
 {
 	for (int rank = 0; rank < size; rank++) {
@@ -127,7 +127,7 @@ static bool is_in(const group_progress *rank, uint32_t sequence)
 	return rank->known && rank->current == sequence;
 }
 
-/* The signature that most ranks have, if one has more than half: no rank is right for being the first. */
+/* The signature of more than half of the ranks, if there is one. A rank is not right just because it is the first. */
 static const char *find_majority(const group_progress *ranks, int size, uint32_t sequence)
 {
 	const char *candidate = NULL;

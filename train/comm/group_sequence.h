@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The numbers by which operations of different ranks find each other. Collectives are counted by themselves, and so are
- * the messages from one rank to another: a message between two ranks moves nobody else's number.
+ * Sequence numbers that match the operations of different ranks. Collectives have one counter, and messages from one
+ * rank to another have their own, so a message between two ranks does not change other numbers.
  */
 #ifndef DTRAIN_COMM_GROUP_SEQUENCE_H
 #define DTRAIN_COMM_GROUP_SEQUENCE_H
@@ -18,7 +18,7 @@ typedef struct group_sequence {
 bool dtrain__sequence_init(group_sequence *sequence, int size);
 void dtrain__sequence_free(group_sequence *sequence);
 
-/* The number of this operation, which is the next of its kind. */
+/* The sequence number of this operation; advances its counter. */
 uint32_t dtrain__sequence_next(group_sequence *sequence, const dtrain_group_call *call);
 
 #endif

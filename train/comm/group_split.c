@@ -34,7 +34,7 @@ static part_place find_place(const int64_t *all, int size, int self)
 	return place;
 }
 
-/* A communicator is split by all of its ranks at once, also those that get none: they are alone, or in no part. */
+/* Whether a communicator is split. All of its ranks must take part, even those that become alone or join no part. */
 static bool makes_communicators(const dtrain_group *group, const int64_t *all)
 {
 	for (int rank = 0; group->streams && group->streams->state && rank < group->member.size; rank++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a group does for memory that its operations cannot take as it is.
+ * Gathers host buffers through device memory where the backend needs that.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations that are put on a stream: each lies between two events of its handle. Handles and their events are used
- * again, so that nothing is allocated once there are as many as a step needs.
+ * Operations on a stream, each between two events of its handle. Handles and their events are reused, so nothing is
+ * allocated once there are as many as a step needs.
  */
 #include "group_stream.h"
 
@@ -14,7 +14,7 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* For operations that were aborted to end. */
+/* Time for aborted operations to end. */
 #define DRAIN_MS 5000
 
 static void free_work(group_streams *streams, dtrain_work *work)
@@ -26,7 +26,7 @@ static void free_work(group_streams *streams, dtrain_work *work)
 	free(work);
 }
 
-/* Called with the mutex held, which it unlocks. */
+/* With the mutex held; unlocks it. */
 static void drop_reference(group_streams *streams)
 {
 	bool last = --streams->references == 0;
@@ -108,7 +108,7 @@ int dtrain__streams_create(dtrain_group *group, const dtrain_group_backend *back
 static bool is_complete(const group_streams *streams, dtrain_event *event)
 {
 	bool complete = false;
-	/* A device that failed runs nothing any more. */
+	/* A device that failed runs nothing any more, so its work counts as complete. */
 	return streams->backend->event_query(event, &complete, NULL) != BETON_OK || complete;
 }
 
@@ -133,7 +133,8 @@ static void *take_state(group_streams *streams)
 	return state;
 }
 
-/* What is still in flight when a group goes is aborted. Only threads that wait for a handle know the group still. */
+/* Aborts operations that are in flight when the group is destroyed. Only threads that wait for a handle still use the
+ * group. */
 static void cancel(group_streams *streams)
 {
 	pthread_mutex_lock(&streams->mutex);
@@ -141,7 +142,7 @@ static void cancel(group_streams *streams)
 	if (streams->health == GROUP_WORKS)
 		bt_fail(&streams->failure, BETON_CANCELLED, "group \"%s\": the group was destroyed",
 			streams->member.name);
-	else if (streams->health == GROUP_FAILING) /* seen too late for the thread */
+	else if (streams->health == GROUP_FAILING) /* too late for the thread to handle it */
 		bt_prefix(&streams->failure, "group \"%s\": %s", streams->member.name, streams->failed_in);
 	streams->health = GROUP_FAILED;
 	pthread_cond_broadcast(&streams->changed);
@@ -150,7 +151,7 @@ static void cancel(group_streams *streams)
 		return;
 	if (!streams->aborted)
 		streams->backend->abort(&streams->state, 1, NULL);
-	/* What does not end in time, and has nobody to hear of it, keeps the communicator. */
+	/* If operations do not end in time, the communicator is leaked, since no caller is left to be told. */
 	for (int waited_ms = 0; !is_drained(streams); waited_ms++) {
 		if (waited_ms == DRAIN_MS) {
 			take_state(streams);
@@ -187,7 +188,7 @@ void dtrain__streams_destroy(group_streams **out)
 	drop_reference(streams);
 }
 
-/* Called with the mutex held. */
+/* With the mutex held. */
 static int take_work(group_streams *streams, dtrain_work **out, beton_error *err)
 {
 	dtrain_work *work = streams->idle;
@@ -226,7 +227,7 @@ void dtrain__streams_retire(group_streams *streams, dtrain_work *work)
 	streams->idle = work;
 }
 
-/* Called with the mutex held, which it unlocks. */
+/* With the mutex held; unlocks it. */
 static void release(dtrain_work **out)
 {
 	dtrain_work *work = *out;
@@ -267,7 +268,7 @@ static int reserve_calls(group_streams *streams, int count, beton_error *err)
 	return BETON_OK;
 }
 
-/* Operations without elements are left out. */
+/* Skips operations without elements. */
 static int put_items(group_streams *streams, const work_item *items, int count, beton_error *err)
 {
 	int used = 0, status = reserve_calls(streams, count, err);
@@ -299,7 +300,7 @@ static int put(group_streams *streams, dtrain_work *work, const work_item *items
 	return status == BETON_OK ? api->event_record(work->ended, stream, err) : status;
 }
 
-/* Called with the mutex held. */
+/* With the mutex held. */
 static void watch_work(group_streams *streams, dtrain_work *work)
 {
 	work->in_flight = true;
@@ -326,7 +327,7 @@ int dtrain__streams_check_types(const group_streams *streams, const dtrain_group
 		       dtrain_dtype_name(call->dtype));
 }
 
-/* Called with the lane's lock held. */
+/* With the lane's lock held. */
 static void note(group_streams *streams, dtrain_work *work, work_item *items, int count, bool in_batch,
 		 const char *label)
 {
@@ -338,7 +339,8 @@ static void note(group_streams *streams, dtrain_work *work, work_item *items, in
 	work->record = dtrain__history_add(streams->history, items, count, in_batch, label);
 }
 
-/* What is known of it once it has been put on the stream. Alone a rank waits for nobody, and nobody watches. */
+/* Records the state after the operation was put on the stream. A group of one rank waits for no rank, and is not
+ * watched. */
 static void note_put(group_streams *streams, const dtrain_work *work, int status)
 {
 	if (status == BETON_OK && !work->captured && streams->state)
@@ -373,7 +375,8 @@ int dtrain__streams_submit(group_streams *streams, work_item *items, int count, 
 		watch_work(streams, work);
 	if (status != BETON_OK && streams->state) {
 		char where[WORK_LABEL_SIZE + 32];
-		/* An operation that only this rank leaves out would pair the next one with the others' this one. */
+		/* The group must fail: otherwise the next operation of this rank would match the others' present one.
+		 */
 		dtrain__work_describe(work, where, sizeof(where));
 		dtrain__streams_fail(streams, where, &failure);
 		status = dtrain__streams_check(streams, &failure);
@@ -397,7 +400,7 @@ void dtrain__streams_observe(group_streams *streams, dtrain_work *work)
 	if (work->complete || streams->health != GROUP_WORKS)
 		return;
 	int status = backend->event_query(work->ended, &complete, &failure);
-	/* An engine may end an operation that went wrong. */
+	/* The backend may end an operation that failed, so ask it. */
 	if (status == BETON_OK && complete && streams->state)
 		status = backend->poll(streams->state, &failure);
 	if (status != BETON_OK) {
@@ -411,7 +414,7 @@ void dtrain__streams_observe(group_streams *streams, dtrain_work *work)
 		dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_COMPLETED, bt_now_ns());
 }
 
-/* Called with the mutex held. Nobody but the device is waited for where the group has one member. */
+/* With the mutex held. In a group of one rank only the device is waited for. */
 static int wait_alone(group_streams *streams, dtrain_work *work, beton_error *err)
 {
 	pthread_mutex_unlock(&streams->mutex);
@@ -434,7 +437,7 @@ int dtrain__stream_work_wait(dtrain_work **out, beton_error *err)
 				 streams->member.name, dtrain__group_op_name(work->op));
 	else if (!streams->state && streams->health == GROUP_WORKS)
 		status = wait_alone(streams, work, err);
-	/* Not event_synchronize: it might wait for ever where the device cannot be made to end the operation. */
+	/* Not event_synchronize, which might wait for ever if the device cannot end the operation. */
 	while (status == BETON_OK && !work->complete && streams->health == GROUP_WORKS) {
 		dtrain__streams_observe(streams, work);
 		if (work->complete || streams->health != GROUP_WORKS)
@@ -464,7 +467,7 @@ bool dtrain__stream_work_done(dtrain_work *work)
 {
 	group_streams *streams = work->streams;
 	pthread_mutex_lock(&streams->mutex);
-	/* Alone, and on a device that cannot be asked: waiting is short then. */
+	/* In a group of one rank on a device without event_query, waiting is short. */
 	if (!streams->backend && !work->complete && streams->health == GROUP_WORKS)
 		wait_alone(streams, work, NULL);
 	else if (!work->captured)

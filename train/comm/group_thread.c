@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread of a group that is not stream-ordered: it runs what is in the queue, and leaves the waits for messages to
- * threads of their own. When there is nothing to run for a second, it asks the store whether the others have failed: a
- * rank that is not in an operation would learn of that with its next one only, and could not tell how far it came.
+ * The thread of a group that is not stream-ordered. It runs the queue, and leaves waits for messages to other threads.
+ * After a second without work it asks the store whether other ranks have failed: otherwise this rank would notice only
+ * at its next operation, and could not report its progress.
  */
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ static bool is_stopping(dtrain_group *group)
 	return stopping;
 }
 
-/* Nothing works after the first failure: Gloo's connections are closed by it. */
+/* After the first failure Gloo's connections are closed, so nothing works any more. */
 static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 {
 	pthread_mutex_lock(&group->failing);
@@ -44,7 +44,7 @@ static void fail_group(dtrain_group *group, const char *where, beton_error *err)
 	} else {
 		bool reported = dtrain__group_report_fault(&group->member, group->history, err->code);
 		group->backend->abort(group->state);
-		/* A store that was late has its time now. */
+		/* Try again: a late store may answer now. */
 		if (reported || dtrain__group_report_fault(&group->member, group->history, err->code))
 			dtrain__group_agree_on_fault(&group->member, group->history, where, err);
 		else
@@ -97,18 +97,19 @@ static void execute(dtrain_group *group, dtrain_work *work)
 		return;
 	}
 	status = begin(group, work, &messages, &err);
-	/* From then on it is another thread's. Where there is none to be had, what is queued has to wait. */
+	/* From here on another thread owns the work. If none can be started, this thread waits, and the queue with it.
+	 */
 	if (status == BETON_OK && messages && dtrain__messages_await(group, work, NULL) == BETON_OK)
 		return;
 	if (status == BETON_OK)
 		status = dtrain__backend_finish(group->backend, group->state, work->items, work->count, &err);
-	/* An operation that only this rank leaves out would pair the next one with the others' this one. */
+	/* The group must fail: otherwise the next operation of this rank would match the others' present one. */
 	if (status != BETON_OK)
 		dtrain__work_fail(group, work, &err);
 	dtrain__work_complete(group, work, status != BETON_OK ? err.code : BETON_OK, &err);
 }
 
-/* Called with the mutex held. True: nothing came for so long. */
+/* With the mutex held. True: no work came within this time. */
 static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
 {
 	if (nanoseconds)
@@ -117,7 +118,7 @@ static bool wait_for_work(dtrain_group *group, uint64_t nanoseconds)
 	return false;
 }
 
-/* *patience_ns: until it is asked again; 0: never. */
+/* *patience_ns: when to ask again; 0: never. */
 static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
 {
 	beton_error err = {0};
@@ -129,8 +130,8 @@ static void look_for_failure(dtrain_group *group, uint64_t *patience_ns)
 	}
 }
 
-/* The next operation, or NULL when the thread is to end: stopping takes care of what is in the queue by then. What has
- * left the queue is the thread's to complete, whatever is asked of it afterwards. */
+/* Takes the next operation. NULL: the thread must end; dtrain__group_stop_thread completes what is in the queue. The
+ * thread must complete operations that it has taken. */
 static dtrain_work *take(dtrain_group *group, uint64_t *patience_ns)
 {
 	dtrain_work *work = NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread of a stream-ordered group. It looks at what is in flight, every few milliseconds while something is: has
- * it ended, did the engine notice an error, has the deadline passed, has another rank raised the alarm? That it asks
- * each second when nothing is in flight, too. After a failure it tells the other ranks through the store, aborts all
- * communicators of the process at once (one that still runs may keep another's kernels from ending), and agrees with
- * the ranks on what happened first.
+ * The thread of a stream-ordered group. While operations are in flight, it checks every few milliseconds whether one
+ * has ended, the backend reports an error, a deadline has passed, or another rank has raised the alarm. Without
+ * operations it checks the alarm each second. After a failure it tells the other ranks through the store, aborts all
+ * communicators of the process at once (a running one may keep another's kernels from ending), and agrees with the
+ * other ranks on the first failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@
 #include "group_stream.h"
 
 #define TICK_NS 5000000ull
-/* An operation that takes longer than this may be waiting for a rank that is gone: the store knows. */
+/* An operation that takes longer may be waiting for a lost rank, so ask the store. */
 #define STALL_NS 1000000000ull
-/* A tick that takes longer was not one. */
+/* After a tick that took longer than this, the process had been stopped. */
 #define STOPPED_NS 1000000000ull
 
-/* Of all groups that have a communicator. */
+/* Guards the list of all groups that have a communicator. */
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static group_streams *registry;
 
@@ -61,7 +61,7 @@ dtrain_group_state dtrain__streams_peek(group_streams *streams, beton_error *err
 	return state;
 }
 
-/* What is probably at fault when something is. */
+/* Describes the oldest work in flight, which is probably the cause of a failure. */
 static void describe_oldest(const group_streams *streams, char *text, size_t size)
 {
 	if (streams->first)
@@ -70,7 +70,7 @@ static void describe_oldest(const group_streams *streams, char *text, size_t siz
 		snprintf(text, size, "%s", streams->watches ? streams->watches->what : "between operations");
 }
 
-/* Before anything ends by being aborted: what does not count any more must not look like success. */
+/* Fails all groups before anything is aborted, so that aborted operations do not look like successes. */
 static int spread(const group_streams *streams, const beton_error *err, void **states)
 {
 	beton_error copy = *err;
@@ -112,14 +112,14 @@ static int abort_all(group_streams *streams, const beton_error *cause, beton_err
 	return status;
 }
 
-/* Called with the mutex held, which it lets go meanwhile. */
+/* With the mutex held; releases it meanwhile. */
 static void settle_failure(group_streams *streams)
 {
 	beton_error err = streams->failure, abort_err = {0};
 	pthread_mutex_unlock(&streams->mutex);
 	bool reported = dtrain__group_report_fault(&streams->member, streams->history, err.code);
 	int status = abort_all(streams, &err, &abort_err);
-	/* A store that was late has its time now. */
+	/* Try again: a late store may answer now. */
 	if (reported || dtrain__group_report_fault(&streams->member, streams->history, err.code))
 		dtrain__group_agree_on_fault(&streams->member, streams->history, streams->failed_in, &err);
 	else
@@ -129,7 +129,7 @@ static void settle_failure(group_streams *streams)
 		snprintf(text, sizeof(text), "%s", err.message);
 		bt_fail(&err, err.code, "%s; %s", text, abort_err.message);
 	}
-	/* Before anybody hears of the failure: a program may end at once then. */
+	/* Before the failure is announced, because the program may end at once. */
 	dtrain__history_keep(streams->history, &streams->member, &err);
 	pthread_mutex_lock(&streams->mutex);
 	streams->failure = err;
@@ -150,7 +150,7 @@ static void note_begun(group_streams *streams, dtrain_work *work, uint64_t now)
 	dtrain__history_set(streams->history, work->record, work->count, DTRAIN_RECORD_STARTED, now);
 }
 
-/* By this thread alone: whoever waits for the operation may be capturing, when a device is asked nothing else. */
+/* Only this thread asks: a thread that waits for the operation may be capturing, and then must not ask a device. */
 static void note_duration(group_streams *streams, const dtrain_work *work)
 {
 	double ms = 0;
@@ -158,7 +158,7 @@ static void note_duration(group_streams *streams, const dtrain_work *work)
 		dtrain__history_set_duration(streams->history, work->record, work->count, (uint64_t)(ms * 1e6));
 }
 
-/* An operation's time begins when everything in front of it on the stream is done. */
+/* An operation's time begins when everything in front of it on the stream is complete. */
 static void check_deadline(group_streams *streams, dtrain_work *work, uint64_t now)
 {
 	beton_error err = {0};
@@ -218,7 +218,7 @@ static void look_at_watches(group_streams *streams, uint64_t now)
 	}
 }
 
-/* How long the oldest thing in flight has been running. */
+/* How long the oldest work in flight has been running. */
 static uint64_t running_ns(const group_streams *streams, uint64_t now)
 {
 	uint64_t work = streams->first && streams->first->since_ns ? now - streams->first->since_ns : 0;
@@ -226,28 +226,28 @@ static uint64_t running_ns(const group_streams *streams, uint64_t now)
 	return work > watch ? work : watch;
 }
 
-/* The same where it waits for this rank's own kernels, which may never end. */
+/* How long the oldest operation has waited for this rank's own kernels, which may never end. */
 static uint64_t pending_ns(const group_streams *streams, uint64_t now)
 {
 	return streams->first && streams->first->first_ns ? now - streams->first->first_ns : 0;
 }
 
-/* Called with the mutex held, which it lets go meanwhile. begun: the oldest thing in flight is. */
+/* With the mutex held; releases it meanwhile. begun: the oldest work is running. */
 static void look_for_alarm(group_streams *streams, bool begun)
 {
 	beton_error err = {0};
 	char where[WORK_LABEL_SIZE + 32];
 	describe_oldest(streams, where, sizeof(where));
 	pthread_mutex_unlock(&streams->mutex);
-	/* The others may have left because they were done. */
+	/* Other ranks may have left because they had finished. */
 	bool raised = dtrain__group_is_alarmed(&streams->member, !begun, &err);
 	pthread_mutex_lock(&streams->mutex);
-	/* This rank has had a second to be done too. */
+	/* This rank has had a second to finish too. */
 	if (raised && (streams->first || streams->watches))
 		dtrain__streams_fail(streams, where, &err);
 }
 
-/* Called with the mutex held. */
+/* With the mutex held. */
 static void look(group_streams *streams, uint64_t *next_alarm_ns)
 {
 	uint64_t now = bt_now_ns();
@@ -262,12 +262,12 @@ static void look(group_streams *streams, uint64_t *next_alarm_ns)
 	bool begun = running_ns(streams, now) > STALL_NS;
 	if (streams->health == GROUP_WORKS && (begun || pending_ns(streams, now) > STALL_NS) && now >= *next_alarm_ns) {
 		look_for_alarm(streams, begun);
-		/* From its end: where the store does not answer, deadlines need their time too. */
+		/* Counted from now: if the store is slow, deadlines must be checked in between. */
 		*next_alarm_ns = bt_now_ns() + STALL_NS;
 	}
 }
 
-/* Time that this process could not use does not count: it was stopped, by a debugger or with its whole job. */
+/* Extends deadlines by the time for which this process was stopped, by a debugger or with its whole job. */
 static void forgive(group_streams *streams, uint64_t lost_ns)
 {
 	uint64_t now = bt_now_ns();
@@ -279,8 +279,8 @@ static void forgive(group_streams *streams, uint64_t lost_ns)
 			*times[i] = *times[i] + lost_ns < now ? *times[i] + lost_ns : now;
 }
 
-/* Called with the mutex held, which it lets go meanwhile: there is nothing to watch. A rank that is not in an operation
- * learns so that the others have failed, and can tell them how far it came. */
+/* With the mutex held; releases it meanwhile. Nothing is in flight, so asks the store whether other ranks have failed;
+ * this rank can then report its progress. */
 static void idle(group_streams *streams, uint64_t *patience_ns)
 {
 	beton_error err = {0};
@@ -298,7 +298,7 @@ static void idle(group_streams *streams, uint64_t *patience_ns)
 	streams->idle_thread = false;
 }
 
-/* Called with the mutex held, which it lets go meanwhile. */
+/* With the mutex held; releases it meanwhile. */
 static void rest(group_streams *streams)
 {
 	uint64_t began = bt_now_ns();
@@ -383,7 +383,7 @@ static void remove_watch(group_streams *streams, const dtrain_event *event)
 	if (!watch)
 		return;
 	*link = watch->next;
-	/* Only the first has a time. */
+	/* Only the first watch has a time. */
 	if (*link && link == &streams->watches)
 		(*link)->since_ns = bt_now_ns();
 	free(watch);

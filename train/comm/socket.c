@@ -33,7 +33,7 @@ int dtrain__remaining_ms(uint64_t deadline)
 	return (deadline - now) / 1000000 >= INT_MAX ? INT_MAX : (int)((deadline - now + 999999) / 1000000);
 }
 
-/* 1 when ready, 0 at the deadline, -1 with errno. */
+/* Returns 1 when ready, 0 at the deadline, -1 with errno. */
 static int wait_for(int fd, short events, uint64_t deadline)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = events};
@@ -44,8 +44,8 @@ static int wait_for(int fd, short events, uint64_t deadline)
 	return ready;
 }
 
-/* A connection to a free port of this machine may meet itself (TCP's simultaneous open, when the system picks that
- * very port for this end). */
+/* A connection to a free port of this machine may connect to itself (TCP's simultaneous open, if the system picks that
+ * port for this end). */
 static int is_self_connected(int fd)
 {
 	struct sockaddr_storage here = {0}, there = {0};
@@ -83,7 +83,7 @@ static int connect_once(const struct addrinfo *address, uint64_t deadline)
 	return fd;
 }
 
-/* Always true, for use in conditions. */
+/* Always returns true, for use in conditions. */
 static bool sleep_ms(int ms)
 {
 	struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -93,12 +93,12 @@ static bool sleep_ms(int ms)
 
 typedef struct connect_attempt {
 	const struct addrinfo *address;
-	int error_number; /* of the last */
+	int error_number; /* errno of the last attempt */
 	int count;
 } connect_attempt;
 
-/* What came of the addresses of a name: "192.168.0.7: Connection refused (14 times), fe80::1: Network is unreachable".
- */
+/* Attempts for each address of a name, for the message: "192.168.0.7: Connection refused (14 times), fe80::1: Network
+ * is unreachable". */
 typedef struct connect_attempts {
 	connect_attempt of[8];
 	int used;
@@ -180,7 +180,7 @@ int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, i
 		       (double)(bt_now_ns() - began) / 1e9, tried);
 }
 
-/* Of a wildcard address, that of IPv6 takes IPv4 too. */
+/* A wildcard IPv6 address also accepts IPv4. */
 static int listen_once(int family, int type, int protocol, const struct sockaddr *address, socklen_t size)
 {
 	int one = 1, zero = 0;
@@ -203,7 +203,7 @@ static int listen_anywhere(uint16_t port)
 	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = INADDR_ANY};
 	int fd = listen_once(AF_INET6, SOCK_STREAM, 0, (struct sockaddr *)&six, sizeof(six));
-	/* A machine may be without IPv6, in the kernel or by its settings. */
+	/* A machine may have no IPv6, by its kernel or its settings. */
 	if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
 		fd = listen_once(AF_INET, SOCK_STREAM, 0, (struct sockaddr *)&four, sizeof(four));
 	return fd;

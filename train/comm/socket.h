@@ -11,29 +11,29 @@
 #include <beton/error.h>
 
 uint64_t dtrain__deadline(int timeout_ms);
-/* Rounded up; 0: it is over. */
+/* Rounded up; 0: the deadline has passed. */
 int dtrain__remaining_ms(uint64_t deadline);
 
-/* Where a server listens on every address of the machine, of both families where there are both. */
+/* Listens on all addresses of the machine, of both address families if it has both. */
 #define SOCKET_ANY_HOST "*"
 
 /* Listens, non-blocking. Errors: EXISTS (the port is taken), NOT_FOUND (host), ACCESS, SYSTEM. */
 int dtrain__socket_listen(const char *host, uint16_t port, int *out, beton_error *err);
 int dtrain__socket_local_port(int fd, uint16_t *out, beton_error *err);
 
-/* Connects, trying again while nobody listens. *out is non-blocking. Errors, which say what was tried: TIMEOUT,
+/* Connects, and retries while nobody listens. *out is non-blocking. Errors, which say what was tried: TIMEOUT,
  * NOT_FOUND (host), SYSTEM. */
 int dtrain__socket_connect(const char *host, uint16_t port, uint64_t deadline, int *out, beton_error *err);
 
-/* All bytes or an error without a message: TIMEOUT, or PEER_LOST when the connection is gone. */
+/* Transfers all bytes, or returns an error without a message: TIMEOUT, or PEER_LOST if the connection is gone. */
 int dtrain__socket_send(int fd, const void *data, size_t size, uint64_t deadline);
 int dtrain__socket_receive(int fd, void *data, size_t size, uint64_t deadline);
 
-/* Waits for bytes to receive, or the end of the connection. TIMEOUT, without a message: the deadline, or until_fd can
- * be read (-1: none). */
+/* Waits until bytes can be received or the connection has ended. TIMEOUT, without a message: the deadline has passed,
+ * or until_fd is readable (-1: none). */
 int dtrain__socket_wait(int fd, int until_fd, uint64_t deadline);
 
-/* This end's address of a connected socket as text without the port ("127.0.0.1"). */
+/* This end's address of a connected socket, as text without the port ("127.0.0.1"). */
 int dtrain__socket_local_host(int fd, char *out, size_t size, beton_error *err);
 /* The other end's. */
 int dtrain__socket_peer_host(int fd, char *out, size_t size, beton_error *err);

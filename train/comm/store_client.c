@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The key-value store's client: a pool of connections. A call takes an idle one or opens another, so that a call that
- * waits for a key holds up nobody, and one that gives up just closes its own.
+ * The client of the key-value store: a pool of connections. A call takes an idle connection or opens another, so a call
+ * that waits for a key does not delay others, and a call that gives up only closes its own connection.
  */
 #include "store.h"
 
@@ -18,19 +18,19 @@
 #include "socket.h"
 #include "store_frame.h"
 
-/* Each is one of the server's descriptors. */
+/* Idle connections to keep; each costs the server a descriptor. */
 #define MAX_IDLE 2
-/* For calls that do not wait for another rank: the server answers at once or is gone. */
+/* For calls that wait for no rank: the server answers at once or is gone. */
 #define ANSWER_TIMEOUT_MS 30000
-/* A store that is pressed by strangers may end a connection before it has come to its HELLO. */
+/* A store under load from strangers may close a connection before it has read its HELLO. */
 #define HELLO_TRIES 5
 #define HELLO_PAUSE_MS 20
 
 struct dtrain_store {
-	char *host; /* as it was given, for messages */
+	char *host; /* as given, for messages */
 	uint16_t port;
 	uint8_t token[STORE_TOKEN_SIZE];
-	char peer_host[INET6_ADDRSTRLEN + 32]; /* its address: whoever looks up names takes no deadline */
+	char peer_host[INET6_ADDRSTRLEN + 32]; /* the server's address, because looking up a name has no deadline */
 	char local_host[INET6_ADDRSTRLEN + 32];
 	pthread_mutex_t mutex; /* guards idle, idle_count */
 	int idle[MAX_IDLE];
@@ -43,10 +43,10 @@ typedef struct store_request {
 	const void *value;
 	size_t value_size;
 	uint64_t deadline;
-	int until_fd; /* that ends the wait for the answer; -1: none */
+	int until_fd; /* readable: give up waiting for the answer; -1: none */
 } store_request;
 
-/* The text of a reply, which is short; what does not fit is left unread. */
+/* Receives the text of a reply; the part that does not fit stays unread. */
 static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text, size_t size)
 {
 	size_t wanted = text_size < size - 1 ? text_size : size - 1;
@@ -54,7 +54,7 @@ static int receive_text(int fd, size_t text_size, uint64_t deadline, char *text,
 	return dtrain__socket_receive(fd, text, wanted, deadline);
 }
 
-/* Without a message: TIMEOUT, PEER_LOST or MISMATCH; why has what the server says to a refusal. */
+/* Without a message: TIMEOUT, PEER_LOST or MISMATCH. why: the server's text if it refuses. */
 static int say_hello(const dtrain_store *store, int fd, uint64_t deadline, char *why, size_t why_size)
 {
 	store_header header = {.kind = STORE_HELLO, .value_size = STORE_TOKEN_SIZE};
@@ -93,7 +93,7 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	return bt_fail(err, status, "store %s:%u: %s", store->host, store->port, reason);
 }
 
-/* A connection that the server has admitted. */
+/* Opens a connection that the server admits. */
 static int open_connection(const dtrain_store *store, const char *host, uint64_t deadline, int *fd, beton_error *err)
 {
 	int status = BETON_OK;
@@ -138,7 +138,8 @@ static void give_connection(dtrain_store *store, int fd)
 		close(fd);
 }
 
-/* The reply's value is malloc'ed into *value. Without a message: TIMEOUT, PEER_LOST, NO_MEMORY, or the server's. */
+/* Sends a request and receives the reply's value into *value, which the caller frees. Errors without a message:
+ * TIMEOUT, PEER_LOST, NO_MEMORY, or the server's. */
 static int exchange(int fd, const store_request *request, void **value, size_t *size)
 {
 	store_header header = {.kind = (uint8_t)request->kind,
@@ -200,7 +201,7 @@ static int explain(const dtrain_store *store, const store_request *request, int 
 		       request->key, reason);
 }
 
-/* NOT_FOUND is returned without filling err. */
+/* Returns NOT_FOUND without filling err. */
 static int call(dtrain_store *store, const store_request *request, void **value, size_t *size, beton_error *err)
 {
 	size_t key_size = strlen(request->key);
@@ -336,7 +337,7 @@ int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms
 {
 	store_request request = {STORE_WAIT, key, NULL, 0, dtrain__deadline(timeout_ms), until_fd};
 	int status;
-	/* Without time to wait it is a look-up, which needs time for the answer alone. */
+	/* Without time to wait, look up the key, which takes only the time of an answer. */
 	if (timeout_ms <= 0) {
 		status = dtrain__store_look_up(store, key, ANSWER_TIMEOUT_MS, value, size, err);
 		if (status != BETON_NOT_FOUND)

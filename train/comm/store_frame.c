@@ -101,7 +101,7 @@ bool dtrain__store_has_token(const uint8_t token[STORE_TOKEN_SIZE])
 
 bool dtrain__store_same_token(const uint8_t a[STORE_TOKEN_SIZE], const uint8_t b[STORE_TOKEN_SIZE])
 {
-	volatile uint8_t difference = 0; /* so that no compiler stops at the first */
+	volatile uint8_t difference = 0; /* volatile, so that no compiler stops at the first difference */
 	for (int i = 0; i < STORE_TOKEN_SIZE; i++)
 		difference |= a[i] ^ b[i];
 	return difference == 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The key-value store's server: one thread and epoll over the connections, whose sessions do the rest.
+ * The server of the key-value store: one thread with epoll, and a session for each connection.
  *
- * A connection is a stranger's until its HELLO has come: it costs its struct, its descriptor and what the kernel keeps
- * for it, for STRANGER_NS at most, and when there are too many strangers the oldest goes.
+ * A connection is a stranger's until its HELLO is accepted. It costs its struct, a descriptor and the kernel's buffers
+ * for STRANGER_NS at most; if there are too many strangers, the oldest is dropped.
  */
 #include <dtrain/comm.h>
 
@@ -26,25 +26,25 @@
 #include "socket.h"
 #include "store_session.h"
 
-/* A rank has at most three last wills, a call under way in each of two or three threads, and two idle connections. */
+/* For each rank: three last wills, a call in each of two or three threads, and two idle connections. */
 #define RANK_CONNECTIONS 6
 #define MOST_STRANGERS 256
-/* Descriptors that this process wants besides. */
+/* Descriptors for other uses of this process. */
 #define OTHER_DESCRIPTORS 64
 #define READ_BYTES 65536
-/* A client sends its HELLO at once. */
+/* Time limit of a HELLO, which a client sends at once. */
 #define STRANGER_NS (10ull * 1000 * 1000 * 1000)
-/* A frame that has begun goes on, either way. Far above what a machine that swaps or is moved needs. */
+/* Time limit of a frame that stalls in either direction: far more than a machine needs that swaps or migrates. */
 #define STALLED_NS (60ull * 1000 * 1000 * 1000)
 #define SWEEP_MS 1000
 
 typedef struct server_connection {
-	store_session session; /* the first: what is ready is found by it */
+	store_session session; /* first member, because ready sessions are cast to connections */
 	struct server_connection *next, *previous;
 	int fd;
-	uint32_t events;   /* what epoll watches */
-	uint64_t moved_ns; /* when it was accepted; a member's: when bytes went last */
-	bool last_room;    /* it has the descriptor that is kept for saying that there are no more */
+	uint32_t events;   /* of epoll */
+	uint64_t moved_ns; /* when it was accepted; for members, when bytes were last transferred */
+	bool last_room;    /* it uses the spare descriptor, to be told that the server is full */
 } server_connection;
 
 /* Oldest first. */
@@ -59,13 +59,13 @@ struct dtrain_store_server {
 	int stop_fd;
 	int spare_fd; /* see accept_one; -1: in use */
 	uint16_t port;
-	bool accepting; /* false while descriptors are short: a level-triggered listener would spin */
+	bool accepting; /* false while descriptors are short, because a level-triggered listener would spin */
 	pthread_t thread;
 	store_content content;
 	connection_list strangers, members;
 	char full[160]; /* why there is no room for another client */
 
-	pthread_mutex_t mutex; /* guards what follows, which other threads ask for */
+	pthread_mutex_t mutex; /* guards the members below, which other threads read */
 	bool was_full;
 };
 
@@ -103,14 +103,14 @@ static bool watch(dtrain_store_server *server, server_connection *connection, ui
 	return epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) == 0;
 }
 
-/* A stranger does not prolong its time by sending. */
+/* Not for strangers, who must not prolong their time by sending. */
 static void note_moved(server_connection *connection)
 {
 	if (connection->session.member)
 		connection->moved_ns = bt_now_ns();
 }
 
-/* Sends what the socket takes; the rest goes when it is writable. False: the connection is to be ended. */
+/* Sends what the socket takes; the rest follows when it is writable. False: close the connection. */
 static bool flush(dtrain_store_server *server, server_connection *connection)
 {
 	struct iovec parts[2];
@@ -130,8 +130,8 @@ static bool flush(dtrain_store_server *server, server_connection *connection)
 	return watch(server, connection, EPOLLIN | EPOLLRDHUP);
 }
 
-/* What one connection did may be what others waited for. Those that fail are only marked (shut down, then seen by
- * epoll), as this may be the end of another connection. */
+/* Sends to sessions for which another session's request made a reply. Connections that fail are only shut down, for
+ * epoll to report, because this may run while another connection is closed. */
 static void flush_ready(dtrain_store_server *server)
 {
 	store_session *session;
@@ -150,8 +150,8 @@ static int open_spare(void)
 static void drop(dtrain_store_server *server, server_connection *connection, bool carry_out)
 {
 	take_out(connection->session.member ? &server->members : &server->strangers, connection);
-	/* Closing is not enough: a process that was just forked may hold the same socket until its exec, and with it
-	 * the registration whose pointer is freed here. */
+	/* Closing is not enough: a forked process may hold the socket until its exec, and with it the registration,
+	 * whose pointer is freed here. */
 	epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 	close(connection->fd);
 	if (connection->last_room)
@@ -174,10 +174,10 @@ static bool receive(dtrain_store_server *server, server_connection *connection)
 	store_session *session = &connection->session;
 	bool was_member = session->member;
 	uint64_t refused = server->content.refused_members;
-	/* Never beyond the frame: what follows stays in the socket until this request is answered. */
+	/* Never beyond the frame: later bytes stay in the socket until this request is answered. */
 	size_t wanted = dtrain__store_session_wanted(session);
 	if (wanted == 0)
-		return false; /* a client does not speak while it waits: it hung up, or talks nonsense */
+		return false; /* a client must not send while it waits, so it hung up or is broken */
 	uint8_t bytes[READ_BYTES];
 	ssize_t got = recv(connection->fd, bytes, wanted < sizeof(bytes) ? wanted : sizeof(bytes), 0);
 	if (got < 0)
@@ -210,7 +210,7 @@ static bool is_short_of_descriptors(int number)
 	return number == EMFILE || number == ENFILE;
 }
 
-/* A connection for which there is no descriptor gets the spare one, to be told so. *spare: it has that. */
+/* Accepts a connection. Without a free descriptor it gets the spare one, to be told so. *spare: it did. */
 static int accept_socket(dtrain_store_server *server, bool *spare)
 {
 	int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -292,10 +292,11 @@ static void *server_main(void *argument)
 	uint64_t next_sweep = 0;
 	for (;;) {
 		struct epoll_event event;
-		/* One event a turn: serving one connection may end another, whose event must not be pending here. */
+		/* One event at a time: serving one connection may close another, whose event must not be pending here.
+		 */
 		int count = epoll_wait(server->epoll_fd, &event, 1, SWEEP_MS);
 		if (bt_now_ns() >= next_sweep) {
-			/* Before the event is used, which would be of a dropped connection: it comes again. */
+			/* Sweep first: the event's connection may be dropped. epoll reports other events again. */
 			sweep(server);
 			next_sweep = bt_now_ns() + SWEEP_MS * 1000000ull;
 			continue;
@@ -326,7 +327,7 @@ static int prepare(dtrain_store_server *server, beton_error *err)
 	return dtrain__socket_local_port(server->listen_fd, &server->port, err);
 }
 
-/* Room for the ranks' connections, as far as this process may have so many. */
+/* Makes room for the ranks' connections, as far as this process may have descriptors. */
 static int make_room(dtrain_store_server *server, const dtrain_store_server_options *options, beton_error *err)
 {
 	int ranks = options->ranks ? options->ranks : DTRAIN_MAX_RANKS, wanted = ranks * RANK_CONNECTIONS;
@@ -446,7 +447,7 @@ void dtrain_store_server_stop(dtrain_store_server **server)
 	uint64_t one = 1;
 	if (!server || !*server)
 		return;
-	/* An eventfd that nobody has written takes eight bytes at once: this cannot fail or block. */
+	/* Writing to a fresh eventfd cannot fail or block. */
 	if (write((*server)->stop_fd, &one, sizeof(one)) == sizeof(one))
 		pthread_join((*server)->thread, NULL);
 	release(*server);

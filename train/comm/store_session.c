@@ -53,7 +53,7 @@ static void stop_waiting(store_content *content, store_session *session)
 		content->waiting = session->next;
 }
 
-/* The frame is done with: the next one begins. */
+/* Frees the frame; the next one begins. */
 static void clear_input(store_content *content, store_session *session)
 {
 	content->input_bytes -= session->body_capacity;
@@ -64,7 +64,7 @@ static void clear_input(store_content *content, store_session *session)
 	session->skipping = false;
 }
 
-/* Holds the value, which may be NULL. */
+/* Holds a reference to the value, which may be NULL. */
 static void reply(store_session *session, int status, store_blob *value)
 {
 	store_header header = {
@@ -75,7 +75,7 @@ static void reply(store_session *session, int status, store_blob *value)
 	session->sent = 0;
 }
 
-/* Everybody who waited for this key gets it. */
+/* Answers all sessions that wait for this key. */
 static void wake(store_content *content, const void *key, size_t key_size)
 {
 	const store_entry *entry = dtrain__store_table_find(&content->values, key, key_size);
@@ -92,7 +92,7 @@ static void wake(store_content *content, const void *key, size_t key_size)
 	}
 }
 
-/* Says no, and why if there is room for that, and ends the session. */
+/* Refuses, with the reason if there is room for it, and ends the session. */
 static void refuse(store_content *content, store_session *session, int status, const char *why)
 {
 	int ignored;
@@ -158,7 +158,7 @@ static void serve_will(store_content *content, store_session *session)
 	reply(session, status, NULL);
 }
 
-/* One whole request has come. */
+/* Serves one complete request. */
 static void serve(store_content *content, store_session *session)
 {
 	const store_entry *entry;
@@ -192,7 +192,7 @@ static size_t body_wanted(const store_session *session)
 
 static size_t head_wanted(const store_session *session)
 {
-	/* The header of a HELLO is looked at before its token is taken. */
+	/* The header of a HELLO is checked before its token is received. */
 	return session->member || session->head_size < STORE_HEADER_SIZE ? STORE_HEADER_SIZE : STORE_HELLO_SIZE;
 }
 
@@ -205,7 +205,7 @@ size_t dtrain__store_session_wanted(const store_session *session)
 	return body_wanted(session) - (session->skipping ? session->skipped : session->body_size);
 }
 
-/* False: a frame that is not to be kept. */
+/* False: the frame cannot be kept. */
 static bool make_room(store_content *content, store_session *session, size_t size)
 {
 	size_t capacity = session->body_capacity ? session->body_capacity : FIRST_CAPACITY;
@@ -252,7 +252,7 @@ static bool receive_head(store_content *content, store_session *session)
 {
 	if (session->head_size < STORE_HEADER_SIZE)
 		return true;
-	/* A reply is no request, and a HELLO comes once. */
+	/* Clients must not send replies, nor a second HELLO. */
 	if (session->head_size == STORE_HEADER_SIZE)
 		return dtrain__store_unpack(session->head, &session->header) && session->header.kind != STORE_REPLY &&
 		       (session->header.kind == STORE_HELLO) == !session->member;
@@ -314,7 +314,7 @@ static void carry_out_will(store_content *content, store_session *session)
 {
 	const uint8_t *key = session->will->data, *value = key + session->will_key_size;
 	size_t key_size = session->will_key_size, value_size = session->will->size - key_size;
-	/* Without room for it the others wait for their deadline. */
+	/* Without memory for it, waiting ranks reach their deadlines. */
 	if (!dtrain__store_table_find(&content->values, key, key_size) &&
 	    dtrain__store_table_set(&content->values, key, key_size, value, value_size) == BETON_OK)
 		wake(content, key, key_size);

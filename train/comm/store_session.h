@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the store does with the bytes of its connections, and what it answers: no sockets, no clock, one thread.
+ * The store's protocol as a state machine without sockets and clock, for one thread.
  *
- * A session is a connection's side of that. It takes no further bytes while it has something to send or waits for a
- * key, so that what it can make the store hold is one frame and one reply; a reply shares the stored value. Buffers
- * grow with the bytes that arrive, never by what a header promises, and those of all sessions together have a limit,
- * beyond which a frame is read but not kept, and answered by NO_SPACE.
+ * A session is the state of one connection. It accepts no bytes while it has something to send or waits for a key, so
+ * it holds at most one frame and one reply; a reply shares the stored value. Buffers grow with the bytes that arrive,
+ * not with the sizes in headers. The buffers of all sessions together have a limit: beyond it a frame is read but not
+ * kept, and the answer is NO_SPACE.
  */
 #ifndef DTRAIN_COMM_STORE_SESSION_H
 #define DTRAIN_COMM_STORE_SESSION_H
@@ -16,7 +16,8 @@
 #include "store_frame.h"
 #include "store_table.h"
 
-/* Frames that have begun to arrive, of all sessions together; each may have the small part whatever the others have. */
+/* Limit of frames being received, of all sessions together. Each session may have STORE_SMALL_INPUT bytes regardless.
+ */
 #define STORE_MAX_INPUT (64u << 20)
 #define STORE_SMALL_INPUT 4096
 
@@ -24,16 +25,16 @@ typedef struct store_session store_session;
 
 typedef struct store_content {
 	uint8_t token[STORE_TOKEN_SIZE];
-	int most_members; /* sessions that may be past their HELLO */
-	const char *full; /* what those beyond them are told */
+	int most_members; /* most sessions past their HELLO */
+	const char *full; /* the answer to sessions beyond them */
 	int members;
 	uint64_t refused_members;
-	uint64_t refused_strangers; /* their token was another one */
+	uint64_t refused_strangers; /* for a wrong token */
 	store_memory memory;
 	store_table values, counters;
 	size_t input_bytes;
-	store_session *waiting; /* for a key; linked by next and previous */
-	store_session *ready;   /* have something to send that they did not have; linked by next_ready */
+	store_session *waiting; /* sessions that wait for a key; linked by next and previous */
+	store_session *ready;   /* sessions that got something to send; linked by next_ready */
 } store_content;
 
 struct store_session {
@@ -42,18 +43,18 @@ struct store_session {
 	bool member;   /* past its HELLO */
 	bool waiting;  /* for the key in body */
 	bool ready;    /* in the content's list */
-	bool ending;   /* when it has sent what it has to */
-	bool no_room;  /* whatever its token, it is told that the store is full */
-	bool skipping; /* the frame is not kept: `refusal` is the answer */
+	bool ending;   /* closes after its last bytes are sent */
+	bool no_room;  /* refused because the store is full, whatever its token */
+	bool skipping; /* the frame is not kept; the answer is `refusal` */
 	int refusal;
-	store_header header; /* of the frame that is being received, when the head is whole */
+	store_header header; /* of the frame being received, once the head is complete */
 	uint8_t *body;       /* key and value */
 	size_t body_size, body_capacity;
 	size_t skipped;
 
 	uint8_t reply[STORE_HEADER_SIZE];
 	store_blob *reply_value; /* NULL: empty */
-	size_t reply_size, sent; /* bytes, with the header; 0: nothing to send */
+	size_t reply_size, sent; /* bytes including the header; 0: nothing to send */
 
 	store_blob *will; /* key and value */
 	size_t will_key_size;
@@ -61,27 +62,27 @@ struct store_session {
 	struct store_session *next, *previous, *next_ready;
 };
 
-/* The token is all zero for none. */
+/* token: all zero for none. */
 void dtrain__store_content_init(store_content *content, const uint8_t token[STORE_TOKEN_SIZE], int most_members,
 				const char *full);
-/* When all sessions are closed. */
+/* After all sessions are closed. */
 void dtrain__store_content_free(store_content *content);
-/* A session that got something to send by what another one did; NULL: no more. */
+/* A session to which another session's request gave something to send; NULL: no more. */
 store_session *dtrain__store_content_take_ready(store_content *content);
 
-/* A session begins zeroed. */
+/* Zero-initialise sessions. */
 
-/* How many bytes it takes now; 0: none, before it has sent what it has, or has got the key that it waits for. */
+/* Number of bytes the session accepts now; 0: it must send first, or waits for a key. */
 size_t dtrain__store_session_wanted(const store_session *session);
-/* At most so many have come. False: it has broken a rule and is to be closed. */
+/* Takes received bytes, at most the wanted number. False: the session broke a rule; close it. */
 bool dtrain__store_session_receive(store_content *content, store_session *session, const uint8_t *bytes, size_t size);
-/* What it has to send, in up to two parts; returns how many. */
+/* The bytes to send, in up to two parts; returns the number of parts. */
 int dtrain__store_session_pending(const store_session *session, struct iovec parts[2]);
-/* So many bytes of it have been sent. False: it is to be closed, having said its last. */
+/* Tells that `size` of them were sent. False: they were the last; close the session. */
 bool dtrain__store_session_sent(store_session *session, size_t size);
-/* Is a frame under way, either way? If that takes long, the other side hangs. */
+/* Whether a frame is partly received or sent. If that lasts long, the client hangs. */
 bool dtrain__store_session_is_busy(const store_session *session);
-/* Its last will comes into force, unless the whole store ends. */
+/* Closes the session. carry_out: its last will takes effect; false when the whole store ends. */
 void dtrain__store_session_close(store_content *content, store_session *session, bool carry_out);
 
 #endif

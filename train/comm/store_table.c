@@ -7,7 +7,7 @@
 
 #include <beton/error.h>
 
-/* What a blob or an entry costs besides its bytes: the structs, a node of the tree, the allocator. */
+/* Memory of a blob or an entry besides its bytes: structs, a tree node, the allocator. */
 #define OVERHEAD 64
 
 store_blob *dtrain__store_blob_create(store_memory *memory, const void *data, size_t size, int *status)
@@ -84,7 +84,7 @@ static void free_entry(void *memory)
 	free(entry);
 }
 
-/* Takes over the value when it succeeds. */
+/* Takes over the reference to the value on success. */
 static int insert(store_table *table, const void *key, size_t key_size, store_blob *value)
 {
 	store_memory *memory = table->memory;

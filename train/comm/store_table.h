@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The content of the key-value store: byte strings to byte strings, in bounded memory. A value is a blob, which whoever
- * sends it holds as well: it is not copied for each reader, and counts until the last one has let go of it.
+ * The content of the key-value store: a map from byte strings to byte strings, in bounded memory. A value is a
+ * reference-counted blob. Sessions that send it hold references instead of copies, and it counts until the last
+ * reference is dropped.
  */
 #ifndef DTRAIN_COMM_STORE_TABLE_H
 #define DTRAIN_COMM_STORE_TABLE_H
@@ -9,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All keys and values together, with values that were replaced while somebody is being sent them, and last wills: far
- * above what a rendezvous needs, far below what would hurt the machine. */
+/* Limit of all keys and values together, including last wills, and replaced values that are still being sent: far more
+ * than a rendezvous needs, and harmless for the machine. */
 #define STORE_MAX_BYTES (256u << 20)
 #define STORE_MAX_KEYS (1u << 20)
 
-/* Of all tables, and of the blobs that are in none. */
+/* Used by all tables, and by blobs that are in no table. */
 typedef struct store_memory {
 	size_t bytes;
 	size_t keys;

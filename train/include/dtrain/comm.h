@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks talking to each other: a TCP key-value store for the rendezvous, and process groups over it.
+ * Communication between ranks: a TCP key-value store for the rendezvous, and process groups.
  */
 #ifndef DTRAIN_COMM_H
 #define DTRAIN_COMM_H
@@ -13,7 +13,7 @@ extern "C" {
 
 /* ---- key-value store: one server, any number of clients; keys and values are byte strings ---- */
 
-/* Ranks of a world: what a store has room for. */
+/* Most ranks of a job, and so most clients of a store. */
 #define DTRAIN_MAX_RANKS 4096
 
 typedef struct dtrain_store_server dtrain_store_server;
@@ -21,40 +21,40 @@ typedef struct dtrain_store dtrain_store;
 
 typedef struct dtrain_store_server_options {
 	size_t struct_size;
-	const char *host;  /* name or address to listen on; "*": all of this machine; NULL (default): 127.0.0.1 */
-	uint16_t port;     /* 0 (default): the system chooses */
-	const char *token; /* 32 hexadecimal digits that clients have to know; NULL (default): whoever can reach the
-			      port can read and overwrite everything, and so end or spoil the job */
-	int ranks;         /* that will connect, at most DTRAIN_MAX_RANKS; 0 (default): not known */
+	const char
+		*host; /* name or address to listen on; "*": all addresses of this machine; NULL (default): 127.0.0.1 */
+	uint16_t port; /* 0 (default): the system chooses */
+	const char *token; /* 32 hexadecimal digits that clients must know; NULL (default): any host that can reach the
+			      port can read and overwrite every key, and so break the job */
+	int ranks;         /* ranks that will connect, at most DTRAIN_MAX_RANKS; 0 (default): not known */
 } dtrain_store_server_options;
 
 BETON_API void dtrain_store_server_options_init(dtrain_store_server_options *options);
 
-/* Listens with a thread of its own. options may be NULL. Raises the number of files that this process may have open as
- * far as it can. A connection that sends garbage, has another token, stops in the middle of a frame or does not read
- * its answer is dropped; the others go on. What strangers can make it hold is bounded, and so is what clients can: see
+/* Starts a server with its own thread. options may be NULL. Raises this process's limit of open files as far as
+ * allowed. The server drops a connection that sends garbage, has another token, stops in the middle of a frame or does
+ * not read its answer; others are not affected. The memory that clients and strangers can occupy is bounded: see
  * train/comm/store_session.h. Errors: EXISTS (the port is taken; the message names it), NO_SPACE (fewer open files are
  * allowed than the ranks need), NOT_FOUND (host), INVALID_ARGUMENT, ACCESS, SYSTEM, NO_MEMORY. */
 BETON_API int dtrain_store_server_start(const dtrain_store_server_options *options, dtrain_store_server **out,
 					beton_error *err);
 BETON_API uint16_t dtrain_store_server_port(const dtrain_store_server *server);
-/* Has it had to turn away clients? NO_SPACE: for want of room; the message says which limit. Any thread. */
+/* Whether the server had to turn away clients. NO_SPACE: it did; the message names the limit. Any thread. */
 BETON_API int dtrain_store_server_check(dtrain_store_server *server, beton_error *err);
 BETON_API void dtrain_store_server_stop(dtrain_store_server **server);
 
-/* Connects, trying again until the deadline. token: that of the server, or NULL. A client may be used by several
- * threads; a blocking get does not hold up the others. Errors: TIMEOUT (what was tried), NOT_FOUND (host), ACCESS (the
- * token), NO_SPACE (the server's limit), MISMATCH (no store of this version), INVALID_ARGUMENT, SYSTEM. */
+/* Connects, and retries until the deadline. token: the server's, or NULL. Several threads may use a client; a blocking
+ * get does not delay the others. Errors: TIMEOUT (what was tried), NOT_FOUND (host), ACCESS (the token), NO_SPACE (the
+ * server's limit), MISMATCH (no store of this version), INVALID_ARGUMENT, SYSTEM. */
 BETON_API int dtrain_store_connect(const char *host, uint16_t port, const char *token, int timeout_ms,
 				   dtrain_store **out, beton_error *err);
 BETON_API void dtrain_store_close(dtrain_store **store);
 
 BETON_API int dtrain_store_set(dtrain_store *store, const char *key, const void *value, size_t size, beton_error *err);
-/* Waits for the key. *value is malloc'ed, the caller frees it. Errors: TIMEOUT (names the key), PEER_LOST (the server).
- */
+/* Waits for the key. The caller frees *value. Errors: TIMEOUT (names the key), PEER_LOST (the server). */
 BETON_API int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size,
 			       beton_error *err);
-/* Adds to a counter (0 at first) and returns the sum. */
+/* Adds to a counter, which is 0 at first, and returns the sum. */
 BETON_API int dtrain_store_add(dtrain_store *store, const char *key, int64_t delta, int64_t *sum, beton_error *err);
 
 /* ---- process groups ---- */
@@ -63,7 +63,7 @@ typedef enum dtrain_reduce_op {
 	DTRAIN_SUM = 0,
 	DTRAIN_MAX = 1,
 	DTRAIN_MIN = 2,
-	DTRAIN_AVG = 3, /* sum, then divided by the size of the group; floating point only */
+	DTRAIN_AVG = 3, /* the sum divided by the size of the group; floating point only */
 	DTRAIN_PRODUCT = 4,
 } dtrain_reduce_op;
 
@@ -72,54 +72,52 @@ typedef struct dtrain_work dtrain_work;
 
 typedef struct dtrain_group_options {
 	size_t struct_size;
-	const char *backend; /* "gloo", or that of the device's module ("nccl"); NULL = the one for the device */
-	const char *name;    /* key prefix in the store, used once in its life: groups with different names do not meet;
-				default "world" */
-	const char *interface; /* network interface; NULL = the one that reaches the store */
+	const char *backend; /* "gloo", or the backend of the device's module ("nccl"); NULL: the device's default */
+	const char *name;    /* prefix of keys in the store, which a store accepts once; groups with different names are
+				independent; default "world" */
+	const char *interface; /* network interface; NULL: the one that reaches the store */
 	int timeout_ms;        /* of each operation; default 30,000 */
 	int join_timeout_ms;   /* of joining and splitting; 0 (default): timeout_ms */
-	dtrain_device *device; /* whose memory and events the operations get; NULL = host memory, no events */
-	bool share_device;     /* several ranks may use the same GPU, where the backend can do that at all */
+	dtrain_device *device; /* whose memory and events the operations use; NULL: host memory, no events */
+	bool share_device;     /* ranks may share a GPU, if the backend supports it */
 } dtrain_group_options;
 
 BETON_API void dtrain_group_options_init(dtrain_group_options *options);
 
-/* Joins the group as rank of world_size; returns when all have joined. Every rank must make the same calls on a group
- * in the same order. Errors: TIMEOUT (names the ranks that did not come), PEER_LOST, MISMATCH, UNSUPPORTED,
- * INVALID_ARGUMENT (also for two ranks on one GPU: names them and it). world_size 1 needs neither store (NULL) nor
- * backend. The store and the device must outlive the group, and its handles the device.
+/* Joins the group as rank of world_size; returns when all ranks have joined. Every rank must make the same calls on a
+ * group in the same order. Errors: TIMEOUT (names the missing ranks), PEER_LOST, MISMATCH, UNSUPPORTED,
+ * INVALID_ARGUMENT (also for two ranks on one GPU, which the message names). A group of one rank needs no store (NULL)
+ * and no backend. The store must outlive the group, and the device the group and its handles.
  *
- * A group on a device whose module has a backend is stream-ordered: its operations are put on a stream of its own by
- * the calling thread, and can be part of a capture, if `after` is and the capturing stream is ordered behind them
- * before the capture ends; such captures must be destroyed before the group. A thread of the group watches what is in
- * flight.
- */
+ * A group on a device whose module has a backend is stream-ordered: the calling thread puts operations on the group's
+ * stream, and a thread of the group watches them. Operations can be captured if `after` is part of the capture, and the
+ * capturing stream waits for them before the capture ends. Destroy such captures before the group. */
 BETON_API int dtrain_group_create(dtrain_store *store, int rank, int world_size, const dtrain_group_options *options,
 				  dtrain_group **out, beton_error *err);
-/* Instead of joining, by a rank that cannot: the others, who would wait for it, get PEER_LOST with the rank and the
+/* Tells the other ranks that this rank cannot join: instead of waiting for it they get PEER_LOST with the rank and the
  * reason. name: of the group, as in its options. Errors: those of dtrain_store_set. */
 BETON_API int dtrain_group_decline(dtrain_store *store, int rank, const char *name, const char *reason,
 				   beton_error *err);
 /* Local; work in flight ends with CANCELLED. */
 BETON_API void dtrain_group_destroy(dtrain_group **group);
-/* What went wrong while the ranks were joining, although they have joined: a stranger connected to a port of theirs,
- * say. NULL: nothing. Belongs to the group. */
+/* A problem that joining overcame, for example a stranger that connected to a rank's port. NULL: none. The text belongs
+ * to the group. */
 BETON_API const char *dtrain_group_note(const dtrain_group *group);
 BETON_API int dtrain_group_rank(const dtrain_group *group);
 BETON_API int dtrain_group_size(const dtrain_group *group);
 
-/* All operations are asynchronous: they are queued in call order, run on the group's own thread (CPU) or stream (GPU),
- * and return a work handle to be waited for exactly once. Buffers are the caller's and must stay until then; counts are
- * elements. after: the operation starts when this event is complete; NULL = at once. On failure no handle is returned.
- * After an operation failed, every later one of the group fails with the same error.
+/* All operations are asynchronous: they are queued in call order, run on the group's thread (CPU) or stream (GPU), and
+ * return a work handle, which must be waited for exactly once. The caller keeps the buffers valid until then. Counts
+ * are elements. after: the operation starts when this event is complete; NULL: at once. On failure there is no handle.
+ * After a failure, every later operation of the group fails with the same error.
  *
- * Order. Collectives are called in the same order by all ranks of the group, sends and receives only by the two that
- * they are between, wherever these want among the collectives: they move nobody else's sequence.
+ * Order: all ranks call collectives in the same order. Sends and receives involve two ranks only, which may call them
+ * anywhere between collectives; they do not count in the order of collectives.
  *
- * Types: every dtrain_dtype, for moving and for reducing, unless the backend of the group's device takes fewer. With
- * Gloo sums of F16 and BF16 are formed in F32 and rounded to nearest even each time two parts are combined, at most
- * size - 1 times; reduce_scatter rounds once. NCCL does not say when it rounds. Whole numbers wrap around. AVG of F16
- * and BF16 rounds the sum and then the quotient, so the sum has to be finite. */
+ * Types: every dtrain_dtype, for transfers and reductions, unless the device's backend supports fewer. Gloo adds F16
+ * and BF16 in F32 and rounds to nearest even each time it combines two parts, at most size - 1 times; reduce_scatter
+ * rounds once. NCCL does not document when it rounds. Integers wrap around. AVG of F16 and BF16 rounds the sum and then
+ * the quotient, so the sum must be finite. */
 BETON_API int dtrain_allreduce(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, dtrain_reduce_op op,
 			       dtrain_event *after, dtrain_work **work, beton_error *err);
 /* output: count elements; input: count * size elements. */
@@ -140,57 +138,56 @@ BETON_API int dtrain_scatter(dtrain_group *group, void *output, const void *inpu
 /* input and output: count * size elements, count for each rank. */
 BETON_API int dtrain_all_to_all(dtrain_group *group, void *output, const void *input, int64_t count, dtrain_dtype dtype,
 				dtrain_event *after, dtrain_work **work, beton_error *err);
-/* A message goes to the receive of the same peer with the same tag, any number from 0 on; those with the same tag in
- * the order of their calls. count and dtype are the same on both sides. A send ends when its receiver has it; the
- * timeout of either counts from its start.
+/* A send matches the peer's receive with the same tag (>= 0); messages with the same tag match in call order. count and
+ * dtype must be equal on both sides. A send is complete when the receiver has the message. The timeouts of both count
+ * from their own starts.
  *
- * Without a device's backend (Gloo) messages with different tags may be received in any order, and a message holds up
- * nothing that is called after it. On streams messages are in the way of what is called after them, and two ranks that
- * send to each other first and receive afterwards wait for ever (until the timeout): such messages have to be a batch.
- * NCCL has no tags: between two ranks the nth message that is sent is the nth that is received, whatever their tags, in
- * a batch too. A program that is to run with both receives in the order in which it sends. */
+ * With Gloo, messages with different tags may be received in any order, and a message does not delay later operations.
+ * On streams, a message delays later operations, and two ranks that both send before they receive wait until the
+ * timeout: put such messages into a batch. NCCL has no tags: the nth message that a rank sends is the nth that its peer
+ * receives, in a batch too. A program for both backends must receive in the order in which it sends. */
 BETON_API int dtrain_send(dtrain_group *group, const void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 			  dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_recv(dtrain_group *group, void *data, int64_t count, dtrain_dtype dtype, int peer, int tag,
 			  dtrain_event *after, dtrain_work **work, beton_error *err);
 BETON_API int dtrain_barrier(dtrain_group *group, dtrain_work **work, beton_error *err);
 
-/* The operations that are called between begin and end are one submission with one handle, that of end (NCCL: one
- * group call). They return no handles; their work may be NULL. All of them start when all their events are complete.
- * Messages of a batch are under way together, so any order of sends and receives will do on either side. They may meet
- * single messages of another rank, but where a batch has collectives too the others have them in a batch as well: NCCL
- * runs one kind after the other. Collectives count in the order of their calls, as single ones do. No operation may
- * use what another of the same batch writes. An empty batch ends at once.
+/* A batch: the operations between begin and end are one submission (NCCL: one group call) with one handle, which end
+ * returns. The calls in between return no handles; their work may be NULL. All operations start when all of their
+ * events are complete. Messages of a batch run concurrently, so each side may call sends and receives in any order.
+ * They may match single messages of another rank. But if a batch has messages and collectives, all ranks must call the
+ * collectives in a batch: NCCL runs one kind after the other. Collectives keep their call order. No operation may use
+ * what another one of the batch writes. An empty batch ends at once.
  *
- * A call that is refused (INVALID_ARGUMENT, UNSUPPORTED) refuses the batch: end submits nothing, returns the first such
- * error, and the group works on. A rank on which alone that happens has left operations out, as with a single call that
- * is refused: the ranks that wait for them time out, and the group fails on all ranks. What fails later fails the
- * batch, all of whose results are undefined then, and the group, on all ranks with one message.
+ * A refused call (INVALID_ARGUMENT, UNSUPPORTED) refuses the batch: end submits nothing and returns the first such
+ * error, and the group still works. If that happens on one rank only, the ranks that wait for its operations time out,
+ * and the group fails on all ranks, as with a single refused call. A later failure fails the batch, whose results are
+ * then all undefined, and the group, with the same message on all ranks.
  *
- * One thread calls begin, the operations and end. Errors: STATE (begin or split within a batch, end without one),
- * those of the operations, NO_MEMORY. */
+ * One thread calls begin, the operations and end. Errors: STATE (begin or split within a batch, end without one), those
+ * of the operations, NO_MEMORY. */
 BETON_API int dtrain_group_begin(dtrain_group *group, beton_error *err);
 BETON_API int dtrain_group_end(dtrain_group *group, dtrain_work **work, beton_error *err);
 
-/* Waits and frees the handle, whatever the outcome; sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation
- * and the group), CANCELLED. */
+/* Waits, and always frees the handle and sets *work to NULL. Errors: TIMEOUT, PEER_LOST (name the operation and the
+ * group), CANCELLED. */
 BETON_API int dtrain_work_wait(dtrain_work **work, beton_error *err);
-/* Has the operation ended, with success or not? Wait returns at once then. Not for one that was captured. */
+/* Whether the operation has ended, with success or not, so that wait returns at once. Not for captured operations. */
 BETON_API bool dtrain_work_done(const dtrain_work *work);
-/* Orders what is put on the stream from now on behind the operation, and frees the handle, whatever the outcome. The
- * host waits for nothing where the group is stream-ordered, and for the operation elsewhere. Errors: as
- * dtrain_work_wait, of what is known by now; what happens later is told by dtrain_group_check. */
+/* Makes later work on the stream wait for the operation, and always frees the handle. The host does not wait if the
+ * group is stream-ordered; otherwise it waits for the operation. Errors: as dtrain_work_wait, for failures known by
+ * now; dtrain_group_check reports later ones. */
 BETON_API int dtrain_work_stream_wait(dtrain_work **work, dtrain_stream *stream, beton_error *err);
 
-/* Has anything gone wrong in the group so far? To be asked after waiting for results of the device: those of an
- * operation that failed are undefined, and become available all the same. Waits a few seconds at most, for the ranks to
- * agree on what happened. Errors: as dtrain_work_wait. */
+/* Whether the group has failed. Call it after waiting for results on the device, because a failed operation's results
+ * look available but are undefined. May wait a few seconds until the ranks agree on the cause. Errors: as
+ * dtrain_work_wait. */
 BETON_API int dtrain_group_check(dtrain_group *group, beton_error *err);
 
 typedef enum dtrain_group_state {
 	DTRAIN_GROUP_WORKS = 0,
-	DTRAIN_GROUP_BUSY,    /* it cannot tell without waiting */
-	DTRAIN_GROUP_FAILING, /* operations are being aborted, and the ranks asked what happened */
+	DTRAIN_GROUP_BUSY,    /* unknown: telling would need waiting */
+	DTRAIN_GROUP_FAILING, /* operations are being aborted, and ranks agree on the cause */
 	DTRAIN_GROUP_FAILED,  /* dtrain_group_check returns at once */
 } dtrain_group_state;
 
