@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device table: everything that the graph needs of a place where tensors live and kernels run.
+ * The device table: all functions that the graph needs of a device, which holds tensors and runs kernels.
  *
- * A device is one dtrain_device_api. The core knows no other way to a device, so that `ref`, `cpu` and a CUDA module
- * loaded at run time are equals. Work is asynchronous: an op or copy put on a stream runs after everything put on that
- * stream before it, and only events order two streams or tell the host. A synchronous device (ref, cpu) does the work
- * inside the call; its events are complete as soon as recorded. That is allowed everywhere, and required nowhere.
+ * A device is one dtrain_device_api. The core uses devices through it alone, so that `ref`, `cpu` and a CUDA module
+ * loaded at run time are equals. Work is asynchronous: an op or copy runs after everything that was put on its stream
+ * before it, and only events order two streams or inform the host. A device may be synchronous (ref, cpu): it works
+ * inside the call, and its events are complete when recorded. Callers must not rely on that.
  *
  * Threads: streams, events and ops belong to one thread at a time; event_synchronize may be called from any thread.
  *
- * Structs that begin with struct_size, their size in the caller's header, may be of another release, here and in the
- * other headers of <dtrain/...>. Options and positions that are handed in: members that a smaller struct lacks have
- * their defaults; what a larger one has beyond those that this library knows must be zero, else the call is refused
- * with INVALID_ARGUMENT, as is a size below that of struct_size itself or above 4096. Structs that are filled in: as
- * much is as the caller's has, and what is beyond this library's becomes zero.
+ * Structs that begin with struct_size, the size in the caller's header, may come from another release, here and in the
+ * other headers of <dtrain/...>. Input structs: members that a smaller struct lacks have their defaults. Members of a
+ * larger struct that this library does not know must be zero. Otherwise, and for a size below that of struct_size
+ * itself or above 4096, the call fails with INVALID_ARGUMENT. Output structs: the library fills the members that the
+ * caller's struct has, and sets those that it does not know to zero.
  */
 #ifndef DTRAIN_DEVICE_H
 #define DTRAIN_DEVICE_H
@@ -32,7 +32,7 @@ extern "C" {
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
-	DTRAIN_F64 = 1, /* the ref device only: for checking gradients */
+	DTRAIN_F64 = 1, /* on ref only, for checking gradients */
 	DTRAIN_F16 = 2,
 	DTRAIN_BF16 = 3,
 	DTRAIN_I64 = 4,
@@ -44,20 +44,20 @@ BETON_API const char *dtrain_dtype_name(dtrain_dtype dtype); /* "f32" ... */
 
 #define DTRAIN_MAX_DIMS 6
 
-/* Logical shape, outermost first; pictures are N, C, H, W whatever the device's own layout. ndim 0 is a scalar. */
+/* Logical shape, outermost dimension first; pictures are N, C, H, W in any layout. ndim 0 is a scalar. */
 typedef struct dtrain_shape {
 	int32_t ndim;
 	int64_t dim[DTRAIN_MAX_DIMS];
 } dtrain_shape;
 
-/* With an ndim outside 0 .. DTRAIN_MAX_DIMS: a shape of that ndim, which nothing accepts; dims is not read then. */
+/* An ndim outside 0 .. DTRAIN_MAX_DIMS gives a shape that all functions refuse; dims is not read then. */
 BETON_API dtrain_shape dtrain_shape_of(int ndim, const int64_t *dims);
-/* Elements. 0: none, or ndim, a dimension or their product is out of its range. */
+/* Number of elements. 0 if there are none, or if ndim, a dimension or their product is out of range. */
 BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape);
 
-/* What an op is told of, and tells of, one operand. layout NULL: plain row-major. Otherwise it is the device's own
- * description, owned by the op that produced the tensor and alive as long as that op; only tensors between two ops of
- * one graph may have one. bytes: size of the memory, padding included. */
+/* Description of one operand. layout NULL: plain row-major. Otherwise a description of the device's own, which belongs
+ * to the op that produces the tensor and lives as long as that op; only tensors between two ops of a graph may have
+ * one. bytes: size of the memory with padding. */
 typedef struct dtrain_operand {
 	dtrain_dtype dtype;
 	dtrain_shape shape;
@@ -67,9 +67,9 @@ typedef struct dtrain_operand {
 
 /* Operands are listed as inputs -> outputs in <dtrain/ops.def>, which has one line for each kind of op.
  *
- * Mixed precision: x, y, their gradients, logits and residuals are all of one type, that of the first operand of these.
- * When it is F16 or BF16, everything else that is a real number (w, b, gamma, beta, statistics, loss, d_w ...) is F32,
- * as with PyTorch's autocast: the op rounds w to the type of x, and sums in F32. Otherwise all are of one type. */
+ * Mixed precision: x, y, their gradients, logits and residuals have one type. If it is F16 or BF16, all other
+ * floating-point operands (w, b, gamma, beta, statistics, loss, d_w ...) are F32, as in PyTorch's autocast: the op
+ * rounds w to the type of x, and sums in F32. Otherwise all operands have one type. */
 typedef enum dtrain_op_kind {
 #define DTRAIN_OP(NAME, name) DTRAIN_OP_##NAME,
 #include <dtrain/ops.def>
@@ -79,7 +79,7 @@ typedef enum dtrain_op_kind {
 typedef struct dtrain_window_attrs {
 	int32_t stride[2];
 	int32_t padding[2]; /* on both sides */
-	int32_t kernel[2];  /* of a pool; that of a convolution is its weight's shape */
+	int32_t kernel[2];  /* of a pool; a convolution's is in its weight's shape */
 } dtrain_window_attrs;
 
 typedef struct dtrain_norm_attrs {
@@ -112,9 +112,9 @@ typedef struct dtrain_permute_attrs {
 	int32_t order[DTRAIN_MAX_DIMS];
 } dtrain_permute_attrs;
 
-/* The kind of the op says which member of the union it has. */
+/* The op's kind selects the member of the union. */
 typedef struct dtrain_op_attrs {
-	bool relu; /* of LINEAR, ADD and batch norm: y = max(what the op computes, 0) */
+	bool relu; /* LINEAR, ADD, batch norm: y = max(result, 0) */
 	union {
 		dtrain_window_attrs window;   /* CONV2D and MAX_POOL with their backward ops */
 		dtrain_norm_attrs norm;       /* BATCH_NORM_...; of LAYER_NORM the epsilon */
@@ -129,11 +129,11 @@ typedef struct dtrain_op_attrs {
 } dtrain_op_attrs;
 
 /* DTRAIN_OP_SGD is PyTorch's update of g / attrs.sgd.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr
- * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group, which has its lr and
- * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], is lr and weight_decay of each of up to
- * DTRAIN_PARAM_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], is the group of each run,
- * which must be one that there is: nobody checks. Both live in device-readable memory so that a captured step can be
- * replayed with others. */
+ * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group with its own lr and
+ * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], has lr and weight_decay of up to
+ * DTRAIN_PARAM_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], has the group of each run,
+ * which is not checked. Both are in device-readable memory, so that a captured step can be replayed with other values.
+ */
 enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 
@@ -141,12 +141,12 @@ enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
  * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
  * divides the gradients by the scale too, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
  * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th doubles the scale,
- * unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE stays until the next SCALER_INSPECT. */
+ * unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE keeps its value until the next SCALER_INSPECT. */
 enum dtrain_scaler_element {
 	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
 	DTRAIN_SCALER_GOOD_STEPS = 1,
 	DTRAIN_SCALER_INFINITE = 2,
-	DTRAIN_SCALERS = 4, /* the last is not used */
+	DTRAIN_SCALERS = 4, /* the last element is unused */
 };
 
 /* The state of clipping, f32 [DTRAIN_CLIPS] in device memory, PyTorch's torch.nn.utils.clip_grad_norm_ (2-norm) of the
@@ -166,8 +166,7 @@ enum dtrain_clip_element {
 
 #define DTRAIN_OP_MAX_OPERANDS 8
 
-/* outputs[].dtype and .shape are filled by the caller; op_create fills outputs[].layout and .bytes and workspace_bytes.
- */
+/* The caller fills outputs[].dtype and .shape; op_create fills outputs[].layout and .bytes, and workspace_bytes. */
 typedef struct dtrain_op_desc {
 	dtrain_op_kind kind;
 	dtrain_op_attrs attrs;
@@ -175,8 +174,8 @@ typedef struct dtrain_op_desc {
 	int32_t num_outputs;
 	dtrain_operand inputs[DTRAIN_OP_MAX_OPERANDS];
 	dtrain_operand outputs[DTRAIN_OP_MAX_OPERANDS];
-	bool plain_output[DTRAIN_OP_MAX_OPERANDS]; /* the caller needs this output row-major (a parameter's gradient) */
-	size_t workspace_bytes; /* scratch that the op needs while it runs; shared between ops of one stream */
+	bool plain_output[DTRAIN_OP_MAX_OPERANDS]; /* the output must be row-major (a parameter's gradient) */
+	size_t workspace_bytes;                    /* scratch memory while the op runs; ops of one stream share it */
 } dtrain_op_desc;
 
 typedef struct dtrain_device dtrain_device; /* each device defines its own; the first member is the api pointer */
@@ -186,24 +185,24 @@ typedef struct dtrain_op dtrain_op;
 
 typedef struct dtrain_device_options {
 	size_t struct_size;
-	int32_t index;      /* of several devices of the kind */
+	int32_t index;      /* among several devices of the kind */
 	int32_t threads;    /* compute threads of a CPU device; 0 = one for each core this process may use */
 	bool tf32;          /* F32 convolutions and products may round their inputs to TF32 where that is faster */
-	bool deterministic; /* the same results for the same inputs, bit for bit, on the same device and versions */
+	bool deterministic; /* the same inputs give the same bits, on the same device and versions */
 } dtrain_device_options;
 
 typedef struct dtrain_device_caps {
 	bool asynchronous;   /* work may still run after the call returned */
-	bool graph_capture;  /* the capture functions are there */
-	bool host_memory;    /* device pointers may be read and written by the host (after synchronizing) */
-	bool batch_norm_add; /* batch norm takes a residual */
-	bool conv_bwd_add;   /* CONV2D_BWD_DATA takes an addend */
+	bool graph_capture;  /* the device has the capture functions */
+	bool host_memory;    /* the host may read and write device memory (after synchronizing) */
+	bool batch_norm_add; /* batch norm accepts a residual */
+	bool conv_bwd_add;   /* CONV2D_BWD_DATA accepts an addend */
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;
-	double bandwidth; /* of the device's memory by its clock and width, bytes a second; 0: not known */
-	/* Products of a type, by dtrain_dtype F32 (TF32 where that is on), F64, F16, BF16: 2 for each multiply-add, a
-	 * second, by the device's highest clock; 0: not known. */
+	double bandwidth; /* of device memory at its nominal clock and width, bytes a second; 0: not known */
+	/* Floating-point operations a second at the highest clock, 2 for each multiply-add, by dtrain_dtype: F32 (TF32
+	 * if enabled), F64, F16, BF16; 0: not known. */
 	double flops[4];
 	char description[128];
 } dtrain_device_caps;
@@ -220,11 +219,11 @@ typedef struct dtrain_device_api {
 	const char *name;
 
 	int (*open)(const dtrain_device_options *options, dtrain_device **out, beton_error *err);
-	void (*close)(dtrain_device *device); /* NULL allowed; all of its objects must be gone */
+	void (*close)(dtrain_device *device); /* NULL allowed; all objects of the device must be destroyed */
 	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
 
-	/* Memory of the device (zeroed), and host memory that it copies from and to fastest, which the host frees when
-	 * no copy of it is under way. Freeing NULL is allowed. */
+	/* Device memory (zeroed), and host memory for fast copies, which must not be freed while a copy uses it.
+	 * Freeing NULL is allowed. */
 	int (*alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
 	void (*free)(dtrain_device *device, void *memory);
 	int (*host_alloc)(dtrain_device *device, size_t bytes, void **out, beton_error *err);
@@ -240,19 +239,19 @@ typedef struct dtrain_device_api {
 	void (*event_destroy)(dtrain_event *event);
 	int (*event_record)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
 	int (*event_synchronize)(dtrain_event *event, beton_error *err);
-	/* Between two events that were recorded or marked, and are complete. */
+	/* Time between two events that were recorded or marked, and are complete. */
 	int (*event_elapsed_ms)(dtrain_event *start, dtrain_event *end, double *out, beton_error *err);
-	/* As event_record, but for its time alone: it orders nothing, and may be read after each launch of the capture
+	/* event_record for the time only: the event orders nothing, and can be read after each launch of the capture
 	 * that it is part of. */
 	int (*event_mark)(dtrain_event *event, dtrain_stream *stream, beton_error *err);
 
-	/* Host memory must stay, and stay as it is, until the stream has been through the copy. */
+	/* Host memory must stay valid and unchanged until the stream has completed the copy. */
 	int (*copy)(dtrain_stream *stream, void *destination, const void *source, size_t bytes, dtrain_copy kind,
 		    beton_error *err);
 	int (*zero)(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
 
-	/* Plans an op for its static shapes: primitives, algorithms and reorders are made here, not when it runs.
-	 * UNSUPPORTED names what is not. The op keeps no pointer into desc. */
+	/* Plans an op for its static shapes: primitives, algorithms and reorders are made here, not when the op runs.
+	 * UNSUPPORTED names the unsupported part. The op keeps no pointer into desc. */
 	int (*op_create)(dtrain_device *device, dtrain_op_desc *desc, dtrain_op **out, beton_error *err);
 	void (*op_destroy)(dtrain_op *op);
 	/* Puts the op on the stream. operands: num_inputs pointers, then num_outputs; in-place operands repeat. */
@@ -266,14 +265,14 @@ typedef struct dtrain_device_api {
 	void (*capture_destroy)(void *captured);
 } dtrain_device_api;
 
-/* The registered tables ("ref", "cpu" where built with oneDNN, those of modules): by name ("auto" = the fastest that
- * is built in; opening tries modules first), or by index (NULL past the end). A name that is not built in is looked for
- * as a module: see <dtrain/module.h>. */
+/* The registered tables ("ref", "cpu" if built with oneDNN, those of modules) by name or by index (NULL past the end).
+ * "auto" is the fastest one that is built in; opening tries modules first. Other names are searched for as modules: see
+ * <dtrain/module.h>. */
 BETON_API const dtrain_device_api *dtrain_device_find(const char *name);
 BETON_API const dtrain_device_api *dtrain_device_at(int index);
 
-/* Opens a device by name. Errors: NOT_FOUND (lists the names, and says why a module of that name cannot be loaded),
- * INVALID_ARGUMENT, UNSUPPORTED (a module of another version), DEVICE, NO_MEMORY. */
+/* Opens a device by name. Errors: NOT_FOUND (the message lists the names, and why the module of that name cannot be
+ * loaded), INVALID_ARGUMENT, UNSUPPORTED (a module of another version), DEVICE, NO_MEMORY. */
 BETON_API int dtrain_device_open(const char *name, const dtrain_device_options *options, dtrain_device **out,
 				 beton_error *err);
 BETON_API void dtrain_device_close(dtrain_device **device);

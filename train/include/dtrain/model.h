@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models by name: mlp, airbench94 (the network of airbench94 for CIFAR-10; its first convolution's weights, a buffer,
- * are to be set by who trains it), resnet9 (the network of FFCV's CIFAR-10 example), resnet20 (CIFAR, He et al. 2015
- * section 4.2), resnet18, resnet50 (v1.5: the stride sits in the 3x3 convolution). Parameter names and shapes of the
- * last two are torchvision's; resnet9's are those of FFCV's example, airbench94's those of its peer.
+ * Models by name: mlp, airbench94 (the network of airbench94 for CIFAR-10; the caller must set its first convolution's
+ * weights, a buffer), resnet9 (the network of FFCV's CIFAR-10 example), resnet20 (CIFAR, He et al. 2015 section 4.2),
+ * resnet18, resnet50 (v1.5: the stride is in the 3x3 convolution). Parameters have the names and shapes of torchvision
+ * (the last two), of FFCV's example (resnet9) and of airbench94's own program.
  */
 #ifndef DTRAIN_MODEL_H
 #define DTRAIN_MODEL_H
@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* From a picture batch [n, 3, h, w] to logits [n, classes]; -1 with the graph's error for an unknown name or a picture
- * too small or too large for the model. */
+/* Builds a model from a picture batch [n, 3, h, w] to logits [n, classes]. Returns -1 and sets the graph's error for an
+ * unknown name, or if the pictures are too small or too large for the model. */
 BETON_API dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image,
 					   int64_t classes);
 

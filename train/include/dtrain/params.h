@@ -3,16 +3,16 @@
  * A model's persistent tensors: parameters, their gradients, and buffers (batch norm's running statistics, weights that
  * are not trained).
  *
- * All parameters live in one flat space of elements, in the reverse of the order of declaration, which is the order in
- * which backward completes their gradients. Values, gradients and optimizer state are arrays over that same space, so
+ * All parameters are in one flat space of elements, in reverse order of declaration, which is the order in which
+ * backward completes their gradients. Values, gradients and optimizer state are arrays over that space, so
  *   - a unit is a contiguous range: parameters that are reduced, gathered, sharded and updated together (a DDP bucket
- *     is a unit that no rank shares);
+ *     is a unit with one shard);
  *   - the optimizer updates a whole range in one op.
- * Each parameter starts on a multiple of DTRAIN_PARAM_ALIGN elements. Each unit is padded to a multiple of that times
- * the number of its shards, so that it divides evenly among ranks; padding is zero and stays zero.
+ * Each parameter starts at a multiple of DTRAIN_PARAM_ALIGN elements. Each unit is padded to a multiple of
+ * DTRAIN_PARAM_ALIGN times the number of its shards, so that it divides evenly among ranks. Padding is always zero.
  *
- * Figures are a few numbers of a step (the loss, whether a rank was told to stop) in an array of their own, of the type
- * of the parameters.
+ * Figures are a few numbers of a step (the loss, whether a rank was told to stop). They have an array of their own, of
+ * the parameters' type.
  *
  * Graphs for training and for evaluation share one dtrain_params.
  */
@@ -32,8 +32,8 @@ typedef enum dtrain_init {
 	DTRAIN_INIT_ONE,
 	DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT, /* torchvision's conv: normal, std = sqrt(2 / (out * kh * kw)) */
 	DTRAIN_INIT_LINEAR_UNIFORM,         /* PyTorch's nn.Linear: uniform in +-1 / sqrt(fan_in); weights and bias */
-	DTRAIN_INIT_DIRAC, /* [out, in, kh, kw]: LINEAR_UNIFORM, but output i < in is input i: 1 in its middle
-			      (kh / 2, kw / 2), else 0; PyTorch's nn.init.dirac_ of these */
+	DTRAIN_INIT_DIRAC, /* [out, in, kh, kw]: output i < in copies input i (1 at kh / 2, kw / 2, else 0, as PyTorch's
+			      nn.init.dirac_); the others LINEAR_UNIFORM */
 } dtrain_init;
 
 typedef struct dtrain_param {
@@ -52,33 +52,33 @@ typedef struct dtrain_buffer {
 	dtrain_shape shape;
 	void *data; /* on the device, plain */
 	dtrain_init init;
-	bool fixed; /* no step changes it: ranks have nothing to average */
+	bool fixed; /* no step changes it, so ranks need not average it */
 } dtrain_buffer;
 
 typedef struct dtrain_unit {
 	int64_t offset; /* in the flat space, elements */
-	int64_t count;  /* with padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
+	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
 } dtrain_unit;
 
 /* How the flat space is cut, in flat order. A unit has whole parameters, and ends behind the one that fills it. */
 typedef struct dtrain_unit_policy {
 	size_t struct_size;
-	size_t first_bytes; /* the first unit is full with so many; default: never */
-	size_t bytes;       /* every other one; default: never */
+	size_t first_bytes; /* size at which the first unit is full; default: never */
+	size_t bytes;       /* size at which any other unit is full; default: never */
 	int32_t shards;     /* equal parts that each unit divides into, >= 1; default 1 */
 } dtrain_unit_policy;
 
 typedef struct dtrain_params dtrain_params;
 
-/* dtype F32, or F64 on ref. The set keeps device, which must outlive it. */
+/* dtype: F32, or F64 on ref. The device must outlive the set. */
 BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err);
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
-/* Declares, or after allocation looks up (a second graph of the same model), a parameter or buffer; the shape must be
- * the same, and one name is of one kind. Return an index >= 0, or a status. fan_in is used by LINEAR_UNIFORM and DIRAC;
- * a buffer's is the product of its sides but the first. declare_fixed: a buffer for weights that are not trained;
- * whoever wants others than init copies them to its data. next_block: parameters from here on are of the model's next
- * block (a residual stage, a transformer layer). */
+/* Declare a parameter or buffer or, for a second graph of the same model, find it; the shape and the kind must be those
+ * of the first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM and DIRAC use fan_in; a buffer's fan_in
+ * is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other
+ * values than init's can be copied to its data. next_block: parameters from here on are of the model's next block (a
+ * residual stage, a transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
@@ -91,11 +91,11 @@ BETON_API void dtrain_params_next_block(dtrain_params *params);
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
-/* Lays out the flat space and allocates values, gradients and buffers. After it nothing new may be declared. */
+/* Lays out the flat space and allocates values, gradients and buffers. No new declarations are possible afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
-/* Fills values and buffers as declared, on as many threads as the device has; the same seed gives the same values on
- * every device, rank and number of threads. */
+/* Fills values and buffers as declared, with the device's number of threads. A seed gives the same values on every
+ * device, rank and number of threads. */
 BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
 
 BETON_API int dtrain_params_count(const dtrain_params *params);
