@@ -49,7 +49,7 @@ dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 	return part;
 }
 
-/* A node whose output is of the type of its input: parts of a parameter's gradient are of another than the graph's. */
+/* Appends a node whose output has its input's type, which for parts of a parameter's gradient is not the graph's. */
 static dtrain_tensor append_like(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape)
 {
 	const dtrain__tensor *input = dtrain__graph_tensor(graph, node->inputs[0]);
@@ -60,7 +60,7 @@ static dtrain_tensor append_like(dtrain_graph *graph, dtrain__node *node, const 
 	return dtrain__graph_node(graph, node);
 }
 
-/* Gradients are never changed once written, so that tensors may share one. */
+/* Gradients never change once written, so tensors may share one. */
 void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor part)
 {
 	if (!dtrain__graph_tensor(graph, tensor) || !dtrain__graph_tensor(graph, part))
@@ -98,7 +98,7 @@ void dtrain__replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tens
 		graph->tensors[tensor].grad = sum;
 }
 
-/* A gradient is of use for parameters, for what was asked for, and for whatever depends on one of them. */
+/* Gradients are needed for parameters, for requested tensors, and for all tensors that depend on these. */
 static void mark_needed(dtrain_graph *graph)
 {
 	for (int32_t i = 0; i < graph->num_tensors; i++)
@@ -113,7 +113,7 @@ static void mark_needed(dtrain_graph *graph)
 	}
 }
 
-/* The loss op makes the gradient of the mean loss itself, which is why backward starts there and nowhere else. */
+/* The loss op computes the gradient of the mean loss itself, so backward starts there. */
 static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
 {
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, loss);
@@ -151,7 +151,7 @@ static bool has_grad(const dtrain_graph *graph, const dtrain__node *node)
 	return false;
 }
 
-/* Adds the gradient of a view to that of its parent. */
+/* Adds a view's gradient to its parent's. */
 static void fold_view(dtrain_graph *graph, dtrain_tensor view)
 {
 	const dtrain__tensor *tensor = &graph->tensors[view];
@@ -171,7 +171,7 @@ static void fold_view(dtrain_graph *graph, dtrain_tensor view)
 	dtrain__add_grad(graph, parent, append_like(graph, &pad, &whole));
 }
 
-/* Of all views of a tensor, those of views first; of the `count` tensors that there were before backward. */
+/* Folds all views of a tensor, inner views first, among the `count` tensors that existed before backward. */
 static void fold_views(dtrain_graph *graph, dtrain_tensor root, int32_t count)
 {
 	for (dtrain_tensor i = count - 1; graph->num_views && i > root && !dtrain__graph_failed(graph); i--)
@@ -195,14 +195,14 @@ static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 	graph->num_pending = 0;
 }
 
-/* What a parameter's uses have added up to is its gradient, in the flat array. */
+/* Puts the sum of a parameter's gradients into the flat array. */
 static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
 	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
 	const dtrain__tensor *memory = &graph->tensors[root];
 	bool shared = memory->role != DTRAIN__ACTIVATION ||
 		      dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
-	/* Of two parameters, or the caller's: it cannot be in two places. */
+	/* Shared with another parameter or with the caller, so it cannot be moved into the flat array. */
 	if (shared) {
 		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
 				     .attrs.factor = 1,
@@ -218,7 +218,7 @@ static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
 	graph->tensors[param].grad = grad;
 }
 
-/* From node `last` to the first. */
+/* Appends the backward nodes from node `last` down to the first. */
 static void append_backward(dtrain_graph *graph, int32_t last)
 {
 	int32_t block = graph->block, count = graph->num_tensors;

@@ -8,6 +8,6 @@
 #include <dtrain/device.h>
 
 extern const dtrain_device_api dtrain__ref_api;
-extern const dtrain_device_api dtrain__cpu_api; /* only where DTRAIN_HAVE_CPU is defined */
+extern const dtrain_device_api dtrain__cpu_api; /* only if DTRAIN_HAVE_CPU is defined */
 
 #endif

@@ -7,7 +7,7 @@
 #include "builtin.h"
 #include "module.h"
 
-/* Fastest first: that is the order in which "auto" tries them, after the modules. */
+/* Fastest first: "auto" tries them in this order, after the modules. */
 static const dtrain_device_api *const builtin[] = {
 #ifdef DTRAIN_HAVE_CPU
 	&dtrain__cpu_api,
@@ -17,7 +17,7 @@ static const dtrain_device_api *const builtin[] = {
 
 #define BUILTIN_COUNT ((int)(sizeof(builtin) / sizeof(builtin[0])))
 
-/* What "auto" looks for before it takes what is built in. */
+/* Modules that "auto" tries before the built-in devices. */
 static const char *const modules[] = {"cuda"};
 
 #define MODULE_COUNT ((int)(sizeof(modules) / sizeof(modules[0])))
@@ -38,7 +38,7 @@ static const dtrain_device_api *find_builtin(const char *name)
 	return NULL;
 }
 
-/* A device by name. Its error says which there are. */
+/* Finds a device by name. The error lists the names. */
 static const dtrain_device_api *find(const char *name, beton_error *err)
 {
 	const dtrain_device_api *api = find_builtin(name);
@@ -55,8 +55,8 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 	return NULL;
 }
 
-/* The index is among devices that there can be several of: one that they do not have is an error, where there are any.
- * Of what is built in there is one of each. */
+/* An index is for devices of which there can be several; if there are some, but not that one, it is an error. Built-in
+ * devices exist once. */
 static int open_first(const dtrain_device_options *options, dtrain_device **out, beton_error *err)
 {
 	const dtrain_module *module;
@@ -110,7 +110,7 @@ int dtrain_device_open(const char *name, const dtrain_device_options *options, d
 
 const dtrain_device_api *dtrain_device_get_api(const dtrain_device *device)
 {
-	/* The first member of every device's struct. */
+	/* the first member of every device's struct */
 	return *(const dtrain_device_api *const *)device;
 }
 

@@ -139,7 +139,7 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
 }
 
-/* A name must be new in this graph: two layers of one name are a mistake, and layers that share a weight are given one
+/* A name must be new in this graph: two layers with one name are a mistake, and layers that share a weight use one
  * tensor. */
 static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int index, const char *name,
 				    const dtrain_shape *shape, beton_error *err)
@@ -155,7 +155,7 @@ static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int 
 						   .index = index});
 }
 
-/* Nodes since next_block belong to the block of the first parameter that follows. */
+/* Nodes since next_block belong to the block of the next parameter. */
 static void enter_block(dtrain_graph *graph, int32_t block)
 {
 	if (graph->block_started < 0)
@@ -272,7 +272,7 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 	if (attrs)
 		node.attrs = *attrs;
 	memcpy(node.inputs, inputs, (size_t)num_inputs * sizeof(*inputs));
-	dtrain_shape copy = *shape; /* the list of tensors, where it may be, moves when it grows */
+	dtrain_shape copy = *shape; /* shape may point into the list of tensors, which moves when it grows */
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &copy);
 	return dtrain__graph_node(graph, &node);
 }

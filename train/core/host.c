@@ -85,7 +85,7 @@ int dtrain__host_event_record(dtrain_event *event, dtrain_stream *stream, beton_
 	return BETON_OK;
 }
 
-/* Does not look at the event: another thread may be recording it. */
+/* Does not read the event, because another thread may be recording it. */
 int dtrain__host_event_synchronize(dtrain_event *event, beton_error *err)
 {
 	(void)event;

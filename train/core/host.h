@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device in host memory that works inside the call needs besides its ops: memory, streams, events, copies. The
- * functions fit the slots of dtrain_device_api.
+ * Memory, streams, events and copies of a synchronous device in host memory. The functions fit the slots of
+ * dtrain_device_api.
  */
 #ifndef DTRAIN_CORE_HOST_H
 #define DTRAIN_CORE_HOST_H
@@ -29,7 +29,7 @@ int dtrain__host_copy(dtrain_stream *stream, void *destination, const void *sour
 		      beton_error *err);
 int dtrain__host_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
 
-/* All of the slots above, for a device's table. Memory of the host is the device's own. */
+/* All slots above, for a device's table. Host memory and device memory are the same. */
 #define DTRAIN__HOST_SLOTS                                                                                      \
 	.alloc = dtrain__host_alloc, .free = dtrain__host_free, .host_alloc = dtrain__host_alloc,               \
 	.host_free = dtrain__host_free, .stream_create = dtrain__host_stream_create,                            \

@@ -15,26 +15,26 @@ static uint64_t draw(uint64_t key, int64_t element)
 	return XXH3_64bits_withSeed(&element, sizeof(element), key);
 }
 
-/* In (0, 1): the middle of one of 2^32 cells, never an end. */
+/* In (0, 1): the middle of one of 2^32 cells, never an end point. */
 static double unit(uint32_t bits)
 {
 	return ((double)bits + 0.5) * 0x1p-32;
 }
 
-/* Box and Muller's transform of the two halves of one draw. */
+/* Box and Muller's transform of the two halves of a draw. */
 static double normal(uint64_t bits)
 {
 	return sqrt(-2.0 * log(unit((uint32_t)(bits >> 32)))) * cos(2.0 * M_PI * unit((uint32_t)bits));
 }
 
-/* Of a convolution's weights, whether the element belongs to an output channel that is a copy of an input channel. */
+/* Whether a convolution's weight belongs to an output channel that copies an input channel. */
 static bool is_copy(const dtrain_shape *shape, int64_t element)
 {
 	int64_t inputs = shape->dim[1], window = shape->dim[2] * shape->dim[3];
 	return element / window / inputs < inputs;
 }
 
-/* Of such, whether it is the middle of the window on the input channel of the same number. */
+/* Whether such a weight is the window's centre at the input channel with the output's number. */
 static bool is_center(const dtrain_shape *shape, int64_t element)
 {
 	int64_t inputs = shape->dim[1], window = shape->dim[2] * shape->dim[3];
@@ -108,7 +108,7 @@ void dtrain__init_fill(const dtrain__init_piece *pieces, int64_t count, dtrain_d
 	int started = 0;
 	sigset_t before;
 	bt_block_signals(&before);
-	/* Where a thread does not start, those that did, or the caller alone, have more to do. */
+	/* If a thread does not start, the others, or the caller alone, do its work. */
 	while (started < DTRAIN__INIT_THREADS - 1 && started + 1 < threads && started + 1 < count &&
 	       pthread_create(&others[started], NULL, fill_pieces, &team) == 0)
 		started++;

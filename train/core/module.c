@@ -31,7 +31,8 @@ static bool is_there(const char *folder, int length, const char *name, char path
 	return length > 0 && size > 0 && size < PATH_MAX && access(path, R_OK) == 0;
 }
 
-/* The folder of this library, or of the program that it is a part of, which has the libraries' beside its own. */
+/* Finds the folder of this library, or of the program that contains it; the libraries' folder is beside the program's.
+ */
 static bool is_beside_library(const char *name, char path[PATH_MAX])
 {
 	Dl_info self;
@@ -78,7 +79,7 @@ static int check(const dtrain_module *module, const char *name, const char *path
 	return BETON_OK;
 }
 
-/* A refused module is unloaded; an accepted one never is: its libraries have threads and exit handlers of their own. */
+/* A refused module is unloaded. An accepted one stays, because its libraries have threads and exit handlers. */
 static int load(const char *path, const char *name, const dtrain_module **out, beton_error *err)
 {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

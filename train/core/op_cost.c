@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an op has to move and to compute at least.
+ * Lower bounds of an op's memory traffic and arithmetic.
  */
 #include "op.h"
 

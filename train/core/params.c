@@ -221,7 +221,7 @@ static int64_t pieces_of(int64_t elements)
 	return (elements + DTRAIN__INIT_PIECE - 1) / DTRAIN__INIT_PIECE;
 }
 
-/* Of one parameter or buffer, whose elements go to out. */
+/* Cuts one parameter or buffer, whose elements go to out, into pieces. */
 static dtrain__init_piece *cut(dtrain__init_piece *at, const dtrain__init_piece *whole, size_t element)
 {
 	for (int64_t first = 0; first < whole->count; first += DTRAIN__INIT_PIECE) {
@@ -234,7 +234,7 @@ static dtrain__init_piece *cut(dtrain__init_piece *at, const dtrain__init_piece 
 	return at;
 }
 
-/* Pieces of all parameters, which begin at values, and of all buffers, which begin at buffers. */
+/* Cuts all parameters, which begin at values, and all buffers, which begin at buffers. */
 static int cut_all(const dtrain_params *params, char *values, char *buffers, dtrain__init_piece **out, int64_t *count,
 		   beton_error *err)
 {
@@ -288,7 +288,7 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
 	params->api->caps(params->device, &caps);
 	size_t element = dtrain_dtype_size(params->dtype);
-	/* What lies between parameters, and between buffers, is zero. */
+	/* Padding between parameters, and between buffers, is zero. */
 	char *values = calloc((size_t)(params->flat_count + params->buffer_elements) + 1, element);
 	if (!values)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
@@ -296,7 +296,7 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	char *buffers = values + (size_t)params->flat_count * element;
 	int status = cut_all(params, values, buffers, &pieces, &count, err);
 	if (status == BETON_OK) {
-		/* The host's threads are the device's own, where it computes with them. */
+		/* The host's number of threads is the device's, if the device computes with them. */
 		dtrain__init_fill(pieces, count, params->dtype, seed,
 				  caps.host_memory ? caps.threads : bt_available_cores());
 		status = copy_to_device(params, params->values, values, params->flat_count, stream, err);

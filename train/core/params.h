@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of dtrain_params.
+ * The members of dtrain_params.
  */
 #ifndef DTRAIN_CORE_PARAMS_H
 #define DTRAIN_CORE_PARAMS_H
@@ -21,7 +21,7 @@ struct dtrain_params {
 	dtrain_unit *units; /* in flat order; made by allocate */
 	int unit_count;
 
-	int32_t block; /* of the next parameter */
+	int32_t block; /* block of the next parameter */
 	bool block_used;
 
 	int64_t flat_count;
@@ -29,13 +29,13 @@ struct dtrain_params {
 	void *grads;
 	void *figures;
 	void *buffer_memory;
-	int64_t buffer_elements; /* in it, with what lies between the buffers, which is zero */
+	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
 };
 
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 
-/* Elements of a parameter or buffer, from one on, and where their initial values go. */
+/* Elements of a parameter or buffer, from one element on, and where their initial values go. */
 typedef struct dtrain__init_piece {
 	void *out;
 	int64_t first, count;
@@ -45,12 +45,12 @@ typedef struct dtrain__init_piece {
 	const char *name;
 } dtrain__init_piece;
 
-#define DTRAIN__INIT_THREADS 64  /* more find nothing to do in models of today's size */
+#define DTRAIN__INIT_THREADS 64  /* more would have no work in models of today's size */
 #define DTRAIN__INIT_PIECE 65536 /* elements: a millisecond or two */
 
-/* Writes each piece's initial values as dtype (F32 or F64), on that many threads at most, the caller's with them. A
- * value is a pure function of (seed, name, declaration, element), rounded to float whatever dtype is: every device,
- * rank and number of threads makes the same ones. */
+/* Writes each piece's initial values as dtype (F32 or F64), on at most that many threads, including the caller's. A
+ * value is a pure function of (seed, name, declaration, element), rounded to float for any dtype, so it is the same on
+ * every device, rank and number of threads. */
 void dtrain__init_fill(const dtrain__init_piece *pieces, int64_t count, dtrain_dtype dtype, uint64_t seed, int threads);
 
 #endif

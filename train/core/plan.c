@@ -22,7 +22,7 @@ static bool alive_together(const dtrain__span *a, const dtrain__span *b)
 	return a->first <= b->last && b->first <= a->last;
 }
 
-/* placed: sorted by offset. Returns the lowest offset at which span overlaps none that lives with it. */
+/* placed: sorted by offset. Returns the lowest offset at which span overlaps no span that is alive at the same time. */
 static size_t lowest_gap(const dtrain__span *span, dtrain__span *const *placed, int count, size_t alignment)
 {
 	size_t offset = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory planning: where in one arena each tensor lies.
+ * Memory planning: assigns each tensor an offset in one arena.
  */
 #ifndef DTRAIN_CORE_PLAN_H
 #define DTRAIN_CORE_PLAN_H
@@ -14,13 +14,13 @@
 typedef struct dtrain__span {
 	size_t bytes;
 	int32_t first, last;
-	int32_t home;  /* whose memory it is in: its own index, or that of an earlier span */
-	size_t offset; /* the answer */
+	int32_t home;  /* the span whose memory it uses: its own index, or an earlier one's */
+	size_t offset; /* the result */
 } dtrain__span;
 
-/* Sets every offset, a multiple of alignment, so that spans which are alive at the same time do not overlap unless one
- * is the other's home, and *total to the bytes that the arena needs. Largest first, each at the lowest place that is
- * free for all of its life. Errors: NO_MEMORY. */
+/* Sets every offset to a multiple of alignment, and *total to the bytes of the arena. Spans that are alive at the same
+ * time do not overlap, unless one is the other's home. Places the largest span first, each at the lowest offset that is
+ * free during its life. Errors: NO_MEMORY. */
 int dtrain__plan(dtrain__span *spans, int count, size_t alignment, size_t *total, beton_error *err);
 
 #endif

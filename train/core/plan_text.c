@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program's memory for the reader: what is alive when, and what makes the peak.
+ * Describes a program's memory as text: the tensors alive at each step, and those at the peak.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static size_t alive_bytes(const dtrain_program *program, int32_t step)
 	return bytes;
 }
 
-/* "12, conv2d"; "13, wait for reduction 2" */
+/* Prints "12, conv2d" or "13, wait for reduction 2". */
 static void print_step(FILE *out, const dtrain_program *program, int32_t index)
 {
 	const dtrain__scheduled *step = &program->schedule.steps[index];
@@ -57,7 +57,7 @@ static void print_tensor(FILE *out, const dtrain_program *program, int32_t index
 	fprintf(out, "\n");
 }
 
-/* By size, the earlier first. */
+/* Prints tensors by size; of equal ones, the earlier first. */
 static void print_alive(FILE *out, const dtrain_program *program, int32_t step)
 {
 	const dtrain__span *spans = program->spans;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program does in one run, in order: ops, and calls of those who move data meanwhile (reductions, gathers,
- * messages between stages), of whom the core knows no more than this. Passes put calls between the ops, after backward
- * and before memory is planned: what a call works with is alive from its issue to the wait for it, whatever works on it
- * in between.
+ * The order of a program's run: ops, and calls that move data meanwhile (reductions, gathers, messages between stages),
+ * of which the core knows only the functions below. Passes insert calls between ops, after backward and before memory
+ * is planned. A call's tensors are alive from its issue to its wait.
  */
 #ifndef DTRAIN_CORE_SCHEDULE_H
 #define DTRAIN_CORE_SCHEDULE_H
@@ -21,19 +20,19 @@ typedef struct dtrain__run {
 
 typedef struct dtrain__call {
 	const char *name; /* for messages and the plan; copied */
-	/* Starts the work behind everything that is on the stream. */
+	/* Starts the work behind everything on the stream. */
 	int (*issue)(void *context, const dtrain__run *run, beton_error *err);
-	/* What is put on the stream from here on sees the result. */
+	/* Makes everything put on the stream from here on wait for the result. */
 	int (*wait)(void *context, const dtrain__run *run, beton_error *err);
 	void *context; /* must outlive the program */
-	/* Activations that it reads or writes; one that no node writes is alive from the issue on. */
+	/* Activations that the call reads or writes. One that no node writes is alive from the issue on. */
 	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];
 	int32_t num_tensors;
 } dtrain__call;
 
 typedef enum dtrain__step_kind {
 	DTRAIN__RUN,  /* of node `index` */
-	DTRAIN__CALL, /* of call `index`, as is the next */
+	DTRAIN__CALL, /* of call `index`; so the next */
 	DTRAIN__WAIT,
 } dtrain__step_kind;
 
@@ -50,19 +49,19 @@ typedef struct dtrain__schedule {
 	int32_t num_calls;
 } dtrain__schedule;
 
-/* Changes the schedule; may look at the graph, not change it. */
+/* Changes the schedule; may read, but not change, the graph. */
 typedef struct dtrain__pass {
 	int (*run)(void *context, dtrain__schedule *schedule, beton_error *err);
 	void *context;
 } dtrain__pass;
 
-/* All nodes in their order. */
+/* A schedule of all nodes in order. */
 int dtrain__schedule_create(const dtrain_graph *graph, dtrain__schedule *out, beton_error *err);
 void dtrain__schedule_free(dtrain__schedule *schedule);
 
-/* A call that is issued behind node `after` (-1: first of all) and behind the calls that are there already, and waited
- * for in front of node `before` (the number of nodes: last of all), in the same order. Errors: INVALID_ARGUMENT when
- * `before` is not behind `after`, or a tensor is none; NO_MEMORY. */
+/* Adds a call that is issued behind node `after` (-1: at the beginning) and waited for in front of node `before` (the
+ * number of nodes: at the end). Calls at the same place keep the order in which they were added. Errors:
+ * INVALID_ARGUMENT if `before` is not behind `after`, or a tensor is invalid; NO_MEMORY. */
 int dtrain__schedule_add(dtrain__schedule *schedule, const dtrain__call *call, int32_t after, int32_t before,
 			 beton_error *err);
 

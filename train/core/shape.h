@@ -9,7 +9,7 @@
 
 #include <dtrain/device.h>
 
-/* More elements than any tensor here may have; bytes and offsets below it cannot overflow. */
+/* Limit of a tensor's elements, below which bytes and offsets cannot overflow. */
 #define DTRAIN__MAX_ELEMENTS ((int64_t)1 << 40)
 
 static inline bool dtrain__shape_equal(const dtrain_shape *a, const dtrain_shape *b)
@@ -31,7 +31,7 @@ static inline bool dtrain__shape_valid(const dtrain_shape *shape)
 	return true;
 }
 
-/* Room for "[-9223372036854775808, ...]" of DTRAIN_MAX_DIMS dimensions. */
+/* Room for DTRAIN_MAX_DIMS dimensions: "[-9223372036854775808, ...]". */
 #define DTRAIN__SHAPE_TEXT 160
 
 const char *dtrain__shape_text(const dtrain_shape *shape, char text[DTRAIN__SHAPE_TEXT]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Other shapes and parts of a tensor: without a copy where they are a piece of its memory.
+ * Other shapes and parts of a tensor, without a copy if they are one piece of its memory.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 		return -1;
 	graph->tensors[view].parent = parent;
 	graph->tensors[view].offset = offset;
-	/* Whoever makes it has to make it row-major. */
+	/* The op that makes the tensor must make it row-major. */
 	graph->tensors[dtrain__graph_root(graph, parent)].plain = true;
 	graph->num_views++;
 	return view;
@@ -53,7 +53,7 @@ dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, const dtrain_
 	return dtrain__graph_view(graph, x, shape, 0);
 }
 
-/* Elements of x from one place of the dimension to the next. */
+/* Distance, in elements of x, between neighbours along the dimension. */
 static int64_t stride_of(const dtrain_shape *x, int dim)
 {
 	int64_t stride = 1;
@@ -62,7 +62,7 @@ static int64_t stride_of(const dtrain_shape *x, int dim)
 	return stride;
 }
 
-/* Whether the part is one piece of memory that begins where a device's tensors may. */
+/* Whether the part is one piece of memory whose address is aligned for the device. */
 static bool is_piece(const dtrain_graph *graph, const dtrain__tensor *source, int dim, int64_t begin)
 {
 	dtrain_device_caps caps;
@@ -74,7 +74,7 @@ static bool is_piece(const dtrain_graph *graph, const dtrain__tensor *source, in
 	return outer == 1 && bytes % caps.alignment == 0;
 }
 
-/* `parts` equal parts, one behind the other. */
+/* Appends slices: `parts` equal parts, one after the other. */
 static void slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count, int parts,
 		  dtrain_tensor *out)
 {

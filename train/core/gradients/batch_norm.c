@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gradients.h"
 
-/* The places of the residual and of the mask among the inputs and outputs of the forward op. */
+/* Indices of the residual and of the mask among the forward op's inputs and outputs. */
 #define RESIDUAL 5
 #define MASK 3
 
@@ -11,7 +11,7 @@ void dtrain__batch_norm_train_gradient(dtrain_graph *graph, const dtrain__node *
 	dtrain_tensor gamma = node->inputs[1];
 	dtrain_shape shape = *dtrain_graph_shape(graph, x);
 	dtrain_tensor d_x = dtrain__graph_activation(graph, graph->dtype, &shape);
-	/* The op has an output for it, wanted or not. */
+	/* The op always has this output. */
 	dtrain_tensor d_gamma = dtrain__needs_grad(graph, gamma)
 					? dtrain__param_grad(graph, gamma)
 					: dtrain__graph_activation(graph, dtrain_params_dtype(graph->params),

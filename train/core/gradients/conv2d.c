@@ -9,7 +9,7 @@ static bool device_adds(const dtrain_graph *graph)
 	return caps.conv_bwd_add;
 }
 
-/* The op itself adds to the gradient that was there, where the device's can. */
+/* The op adds the previous gradient itself, if the device supports it. */
 static void append_data_gradient(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor d_y, dtrain_tensor w,
 				 const dtrain_op_attrs *attrs)
 {
@@ -27,7 +27,7 @@ void dtrain__conv2d_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], w = node->inputs[1];
 	dtrain_tensor d_y = dtrain_graph_grad(graph, node->outputs[0]);
-	/* The weight's gradient first: its reduction over the ranks can start while d_x is computed. */
+	/* The weight's gradient comes first, so that its reduction over the ranks starts while d_x is computed. */
 	if (dtrain__needs_grad(graph, w))
 		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CONV2D_BWD_WEIGHT,
 							  .attrs = node->attrs,

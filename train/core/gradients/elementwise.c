@@ -15,7 +15,7 @@ void dtrain__gelu_gradient(dtrain_graph *graph, const dtrain__node *node)
 			    (dtrain_tensor[]){x, dtrain_graph_grad(graph, node->outputs[0])});
 }
 
-/* Both terms have the gradient of the sum: one tensor serves both. */
+/* Both terms have the gradient of the sum, and share one tensor. */
 void dtrain__add_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	if (!dtrain__needs_grad(graph, node->outputs[0]))
@@ -40,7 +40,7 @@ void dtrain__channel_bias_gradient(dtrain_graph *graph, const dtrain__node *node
 						  .num_outputs = 1,
 						  .inputs = {d_y},
 						  .outputs = {dtrain__param_grad(graph, node->inputs[1])}});
-	/* One tensor is the gradient of both. */
+	/* Both inputs share one gradient tensor. */
 	if (dtrain__needs_grad(graph, x))
 		dtrain__add_grad(graph, x, d_y);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gradients.h"
 
-/* The place of the bias among the inputs of the forward op. */
+/* Index of the bias among the forward op's inputs. */
 #define BIAS 2
 
 void dtrain__linear_gradient(dtrain_graph *graph, const dtrain__node *node)

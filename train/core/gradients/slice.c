@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gradients.h"
 
-/* Of the parts that have a gradient. */
+/* Only for parts that have a gradient. */
 void dtrain__slice_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_op_attrs attrs = node->attrs;

@@ -18,9 +18,9 @@ static const dtrain__op_case gelu_cases[] = {
 	CASE(2e-6, {1, {1003}}),
 };
 static const dtrain__op_range gelu_range[] = {{-4, 4}};
-/* The bend belongs to the flat side. */
+/* At the bend the gradient is 0. */
 static const double relu_edges[] = {0};
-/* Where gelu is straight to the eye, and where its tail is. */
+/* Nearly linear parts of gelu, and its tail. */
 static const double gelu_edges[] = {0, 30, -30};
 
 const dtrain__op_rules dtrain__op_relu = {

@@ -39,7 +39,7 @@ static const dtrain__op_case cases[] = {
 	CASE(2, 16, 8, 8, 32, 1, 1, 2, 2, 0, 0, 4, 4),
 	CASE(1, 3, 33, 33, 64, 7, 7, 2, 2, 3, 3, 17, 17),
 	CASE(2, 64, 7, 7, 64, 1, 1, 1, 1, 0, 0, 7, 7),
-	/* Channels that are no multiple of a vector, odd sides, one element, rectangles. */
+	/* Channels that are no multiple of a vector, odd sizes, one element, rectangles. */
 	CASE(1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1),
 	CASE(1, 5, 7, 9, 3, 3, 3, 1, 1, 1, 1, 7, 9),
 	CASE(3, 17, 5, 5, 19, 3, 3, 2, 2, 1, 1, 3, 3),
@@ -49,7 +49,7 @@ static const dtrain__op_case cases[] = {
 	CASE(2, 8, 8, 8, 16, 5, 5, 2, 2, 2, 2, 4, 4),
 };
 
-/* With something that the gradient is added to. */
+/* With an addend. */
 /* clang-format off */
 #define SUM(n, c, h, w, out, kh, kw, sh, sw, ph, pw, oh, ow) \
 	{.shapes = {{4, {n, out, oh, ow}}, {4, {out, c, kh, kw}}, {4, {n, c, h, w}}}, .optional_inputs = 1, \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Additions and multiplications of each element.
+ * Elementwise additions and multiplications.
  */
 #include "core/op.h"
 

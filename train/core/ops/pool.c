@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From pictures to smaller ones, and to rows.
+ * Pooling, and flattening to rows.
  */
 #include "core/op.h"
 #include "core/shape.h"

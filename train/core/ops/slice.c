@@ -4,7 +4,7 @@
  */
 #include "core/op.h"
 
-/* The parts of x are the outputs of one, and the inputs of the other. */
+/* The parts of x are the outputs of SLICE, and the inputs of SLICE_BWD. */
 static int check_slice(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
 {
 	const dtrain_shape *x = &roles->of['X']->shape, *part = &roles->of['Y']->shape;
