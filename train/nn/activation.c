@@ -2,7 +2,7 @@
 #include "core/graph.h"
 #include "core/shape.h"
 
-/* An op of one operand that keeps its shape. */
+/* Appends an op with one operand that keeps the shape. */
 static dtrain_tensor unary(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_op_kind kind,
 			   const dtrain_op_attrs *attrs)
 {

@@ -2,8 +2,8 @@
  *
  * The network of airbench94 (legacy/airbench94.py of KellerJordan/cifar10-airbench): a 2 x 2 convolution with weights
  * that are computed from the training pictures and not trained, and three groups of two convolutions. The names are
- * those of its state_dict, so that one loads the other's weights. Its last max pool is 3 x 3 of what 32 x 32 pictures
- * leave, which is the whole: here it is the whole for other sizes, too.
+ * those of its state_dict, so weights can be exchanged. Its last max pool is 3 x 3, which for 32 x 32 pictures is the
+ * whole input; here the pool covers the whole input for other sizes too.
  */
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static dtrain_tensor conv(dtrain_graph *graph, const char *group, int number, dt
 	return dtrain__conv2d(graph, name, x, channels, 3, 1, 1, DTRAIN_INIT_DIRAC);
 }
 
-/* Batch norm without a weight that is trained, and what follows it. PyTorch's momentum is the share of the new. */
+/* Batch norm without a trained weight, and gelu. PyTorch's momentum is the share of the new value. */
 static dtrain_tensor norm(dtrain_graph *graph, const char *group, int number, dtrain_tensor x)
 {
 	char name[NAME_SIZE];

@@ -3,7 +3,7 @@
 #include "core/op.h"
 #include "layers.h"
 
-/* The same on both axes. */
+/* Equal on both axes. */
 typedef struct window {
 	int kernel, stride, padding;
 } window;

@@ -6,7 +6,7 @@ static bool is_of_rows(const dtrain__tensor *tensor, dtrain_dtype dtype, int64_t
 	return tensor->dtype == dtype && tensor->shape.ndim == 1 && tensor->shape.dim[0] == rows;
 }
 
-/* The loss op gives the gradient of the logits along with the loss, so that it has no backward node. inputs: the
+/* The loss op also computes the gradient of the logits, so it has no backward node. inputs: the
  * logits, and for each row a label, or two labels and lambda. */
 static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_inputs, const dtrain_tensor *inputs,
 			      double label_smoothing)

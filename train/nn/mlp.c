@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models.h"
 
-/* Two hidden layers: small enough to train in seconds, and without batch norm, so that its losses do not depend on how
- * a batch is divided among ranks. */
+/* Two hidden layers: small enough to train in seconds. Without batch norm the losses do not depend on the division of a
+ * batch among ranks. */
 #define HIDDEN 512
 
 dtrain_tensor dtrain__mlp(dtrain_graph *graph, dtrain_tensor image, int64_t classes)

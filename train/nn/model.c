@@ -9,8 +9,8 @@
 
 static const struct {
 	const char *name;
-	int64_t least_side; /* pixels: a smaller picture would not survive the strides */
-	int64_t most_side;  /* a larger picture leaves more than a global max pool can index; 0: any */
+	int64_t least_side; /* pixels: smaller pictures vanish in the strides */
+	int64_t most_side;  /* larger pictures exceed the index of a global max pool; 0: no limit */
 	dtrain_tensor (*build)(dtrain_graph *graph, dtrain_tensor image, int64_t classes);
 } models[] = {
 	{"mlp", 1, 0, dtrain__mlp},

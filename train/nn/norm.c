@@ -5,7 +5,7 @@
 #include "core/graph.h"
 #include "core/shape.h"
 
-/* The place of the residual among the inputs of the forward ops. */
+/* Index of the residual among the forward ops' inputs. */
 #define RESIDUAL 5
 
 static dtrain_batch_norm_options default_options(bool relu)

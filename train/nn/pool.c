@@ -33,7 +33,7 @@ dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, int kernel, 
 				.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {padding, padding}});
 }
 
-/* Of what the index of a max pool can tell apart. */
+/* Pixels that a max pool's index can distinguish. */
 #define WINDOW_MAX 256
 
 dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x)
@@ -56,7 +56,7 @@ dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x)
 		max_pool(graph, x, &out, &(dtrain_window_attrs){.kernel = {height, width}, .stride = {height, width}}));
 }
 
-/* A node from x to a matrix of its rows. */
+/* Appends a node from x to a matrix of its rows. */
 static dtrain_tensor to_rows(dtrain_graph *graph, dtrain_tensor x, dtrain_op_kind kind, int64_t rows, int64_t columns)
 {
 	dtrain_shape out = dtrain_shape_of(2, (int64_t[]){rows, columns});

@@ -6,7 +6,7 @@
 
 #include "models.h"
 
-/* "layer3.12", and with ".downsample.0" behind it. */
+/* "layer3.12", also with ".downsample.0" behind it. */
 #define BLOCK_NAME_SIZE 32
 #define NAME_SIZE (BLOCK_NAME_SIZE + 32)
 
@@ -30,7 +30,7 @@ static dtrain_tensor conv_norm_relu(dtrain_graph *graph, const char *block, int 
 	return dtrain_batch_norm(graph, name, x, true);
 }
 
-/* The identity, or where the shape changes a 1x1 convolution (the paper's option B). */
+/* The identity or, if the shape changes, a 1x1 convolution (the paper's option B). */
 static dtrain_tensor shortcut(dtrain_graph *graph, const char *block, dtrain_tensor x, int64_t channels, int stride)
 {
 	const dtrain_shape *shape = dtrain_graph_shape(graph, x);
@@ -43,8 +43,8 @@ static dtrain_tensor shortcut(dtrain_graph *graph, const char *block, dtrain_ten
 	return dtrain_batch_norm(graph, name, x, false);
 }
 
-/* The last batch norm of a block, to which the shortcut is added. It comes behind the shortcut on devices that add in
- * an op of its own too: the order of the parameters is the same everywhere. */
+/* The last batch norm of a block, which adds the shortcut. It comes behind the shortcut on all devices, even those that
+ * add in a separate op, so that the order of parameters is the same. */
 static dtrain_tensor norm_add(dtrain_graph *graph, const char *block, int index, dtrain_tensor y,
 			      dtrain_tensor residual)
 {
@@ -60,7 +60,7 @@ static dtrain_tensor basic_block(dtrain_graph *graph, const char *name, dtrain_t
 	return norm_add(graph, name, 2, y, shortcut(graph, name, x, width, stride));
 }
 
-/* v1.5: the stride sits in the 3x3 convolution. */
+/* v1.5: the stride is in the 3x3 convolution. */
 static dtrain_tensor bottleneck(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t width, int stride)
 {
 	dtrain_tensor y = conv_norm_relu(graph, name, 1, x, width, 1, 1);
@@ -103,8 +103,8 @@ dtrain_tensor dtrain__resnet50(dtrain_graph *graph, dtrain_tensor image, int64_t
 	return stages_and_head(graph, x, bottleneck, 64, (const int[]){3, 4, 6, 3}, 4, classes);
 }
 
-/* Section 4.2 of the paper, with option B where that section has option A (subsampling, zeros for new channels): the
- * two projections add 1% of parameters, need no op that no other model has, and are what torchvision's blocks do. */
+/* Section 4.2 of the paper, but with option B instead of A (subsampling, zeros for new channels): the two projections
+ * add 1% of parameters, need no further op, and match torchvision's blocks. */
 dtrain_tensor dtrain__resnet20(dtrain_graph *graph, dtrain_tensor image, int64_t classes)
 {
 	dtrain_tensor x = dtrain_conv2d(graph, "conv1", image, 16, 3, 1, 1);
