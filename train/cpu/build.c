@@ -191,7 +191,7 @@ static void add_argument(cpu_build *build, cpu_step *step, int arg, cpu_view vie
 	step->count++;
 }
 
-/* Steps run one after the other and share one scratchpad. */
+/* Steps run one after the other, so they share one scratchpad. */
 void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const cpu_argument *arguments)
 {
 	if (build->status != BETON_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
-/* The shapes of x, w and y, whichever of them the op writes. */
+/* The shapes of x, w and y, whichever of them is the output. */
 typedef struct conv_shapes {
 	const dtrain_shape *x, *w, *y;
 } conv_shapes;

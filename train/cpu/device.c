@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cpu device: oneDNN on all cores that it is given.
+ * The cpu device: oneDNN with the given number of threads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 #include "core/shape.h"
 #include "cpu.h"
 
-/* OpenMP's interface; omp.h comes with one compiler only. */
+/* OpenMP's interface; only one of the compilers has omp.h. */
 extern int omp_get_max_threads(void);
 extern void omp_set_num_threads(int count);
 
-/* How many threads OpenMP uses is a setting of the calling thread. It is changed for the time of a call alone, so that
- * the caller's own OpenMP code keeps what it has. */
+/* OpenMP's number of threads is a setting of the calling thread. It is changed during a call only, so that the caller's
+ * own OpenMP code keeps its setting. */
 static int enter_team(const dtrain_device *device)
 {
 	int before = omp_get_max_threads();
@@ -80,7 +80,7 @@ static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 		 version->minor, version->patch, device->threads);
 }
 
-/* Ops without a primitive go to the reference device, with their operands made plain. */
+/* Ops without a primitive run on the reference device, with plain operands. */
 static void build_on_ref(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
@@ -95,11 +95,11 @@ static void build_on_ref(cpu_build *build)
 		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
 }
 
-/* Residuals and scaled losses are for devices that say so, and pixels go up to a device that is far: the loader gives
- * this one what it computes with. */
+/* This device has no residuals and no scaled losses, and needs no NORMALIZE, because the loader can write normalized
+ * pictures to host memory. */
 static const struct {
-	void (*build)(cpu_build *build); /* NULL: this device does not have the op */
-	int inputs, outputs;             /* at most; 0: as the op's rules say */
+	void (*build)(cpu_build *build); /* NULL: the device does not have the op */
+	int inputs, outputs;             /* maximum; 0: as in the op's rules */
 } builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CONV2D] = {cpu_build_conv},
 	[DTRAIN_OP_CONV2D_BWD_DATA] = {cpu_build_conv},
@@ -170,7 +170,7 @@ static void cpu_op_destroy(dtrain_op *op)
 	free(op);
 }
 
-/* The workspace: the scratchpad of the step that runs, then what the build laid out. */
+/* Places the workspace: the scratchpad of the running step, then the build's own memory. */
 static void place_workspace(cpu_build *build)
 {
 	size_t scratchpad = dtrain__round_up(build->scratchpad, DTRAIN__HOST_ALIGNMENT);

@@ -82,7 +82,7 @@ dnnl_primitive_desc_t cpu_add_pd(cpu_build *build, const_dnnl_memory_desc_t a, c
 static void build_add(cpu_build *build)
 {
 	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
-	/* Where the layouts differ, the blocked one goes on. */
+	/* If the layouts differ, use the blocked one. */
 	const_dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
 	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_relu_attr(build) : NULL;
 	dnnl_primitive_desc_t pd = cpu_add_pd(build, md, md, md, attr ? attr : build->attr);

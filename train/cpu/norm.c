@@ -93,7 +93,7 @@ static void build_backward(cpu_build *build)
 				      {DNNL_ARG_DIFF_SCALE, cpu_output(build, 1, channel)},
 				      {DNNL_ARG_DIFF_SHIFT, cpu_output(build, 2, channel)}};
 	int count = 8;
-	/* This op is not given the shift: gamma has its shape. */
+	/* The op has no shift operand; gamma has its shape. */
 	if (ONEDNN_NORM_BACKWARD_HAS_SHIFT)
 		arguments[count++] = (cpu_argument){DNNL_ARG_SHIFT, cpu_input(build, 2)};
 	if (attrs->relu)

@@ -11,8 +11,8 @@
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t onednn_md;
 
-/* Whether batch normalization's backward is given the shift, which no gradient depends on: version 2 does not run
- * without it, version 3 not with it. */
+/* Whether batch normalization's backward has the shift as an argument, on which no gradient depends: version 2 requires
+ * it, version 3 refuses it. */
 enum { ONEDNN_NORM_BACKWARD_HAS_SHIFT = 0 };
 #else
 #include "onednn_v2.h"

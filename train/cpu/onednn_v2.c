@@ -3,14 +3,14 @@
 
 #include "onednn_v2.h"
 
-/* Version 2 describes an operation first. operation: one of its op descriptions, if status is success. */
+/* Version 2 makes primitives from op descriptions. operation: one of these, if status is success. */
 static dnnl_status_t finish(dnnl_primitive_desc_t *pd, dnnl_status_t status, const void *operation,
 			    dnnl_engine_t engine, const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
 {
 	return status == dnnl_success ? dnnl_primitive_desc_create(pd, operation, attr, engine, hint) : status;
 }
 
-/* For two layouts that are one in version 2. */
+/* For two layouts that must be equal in version 2. */
 static dnnl_status_t same(const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b)
 {
 	if (!a || !b)
@@ -18,7 +18,7 @@ static dnnl_status_t same(const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b
 	return dnnl_memory_desc_equal(a, b) ? dnnl_success : dnnl_unimplemented;
 }
 
-/* A copy of what is in `value`, if status is success. */
+/* Copies *value to a new layout, if status is success. */
 static dnnl_status_t new_md(onednn_md *md, dnnl_status_t status, const dnnl_memory_desc_t *value)
 {
 	if (status != dnnl_success)

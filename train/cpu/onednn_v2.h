@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the trainer uses of oneDNN 3's C API and oneDNN 2 does not have, with the names, parameters and errors of
- * version 3: https://uxlfoundation.github.io/oneDNN/v3.7/. Where version 3 takes layouts apart that are one in version
- * 2, other layouts than equal ones are dnnl_unimplemented.
+ * The functions of oneDNN 3's C API that the trainer uses and oneDNN 2 lacks, with version 3's names, parameters and
+ * errors: https://uxlfoundation.github.io/oneDNN/v3.7/. If version 3 distinguishes layouts that are one in version 2,
+ * unequal layouts are dnnl_unimplemented.
  */
 #ifndef DTRAIN_CPU_ONEDNN_V2_H
 #define DTRAIN_CPU_ONEDNN_V2_H
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* A layout is a structure in version 2, and dnnl_memory_desc_t its name. */
+/* In version 2 a layout is a structure, dnnl_memory_desc_t. */
 typedef dnnl_memory_desc_t *onednn_md;
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 
 enum { ONEDNN_NORM_BACKWARD_HAS_SHIFT = 1 };
 
-/* The same name with one parameter more: a factor. */
+/* Version 2's function has one parameter more: a factor. */
 #define dnnl_post_ops_append_eltwise(post_ops, algorithm, alpha, beta) \
 	dnnl_post_ops_append_eltwise(post_ops, 1, algorithm, alpha, beta)
 

@@ -27,7 +27,7 @@ static void update_piece(float *restrict w, const float *restrict g, float *rest
 		}
 }
 
-/* What one group has of the piece is updated at once. */
+/* Updates the part of the piece that belongs to one group at once. */
 static void update_groups(float *w, const float *g, float *m, int64_t count, const uint8_t *group, const float *scalars,
 			  update u)
 {
@@ -65,7 +65,7 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 	return BETON_OK;
 }
 
-/* As torch.lerp, which is exact at both ends. */
+/* Like torch.lerp, which is exact at both ends. */
 static void look_ahead(float *restrict slow, float *restrict w, int64_t count, float weight)
 {
 	if (weight < 0.5f)

@@ -67,7 +67,7 @@ static void build_max_backward(cpu_build *build)
 	cpu_store(build, 0, d_x);
 }
 
-/* [n, c] is [n, c, 1, 1] to oneDNN. */
+/* For oneDNN [n, c] is [n, c, 1, 1]. */
 static dtrain_shape with_side_one(const dtrain_shape *rows)
 {
 	return dtrain_shape_of(4, (int64_t[]){rows->dim[0], rows->dim[1], 1, 1});
@@ -86,7 +86,7 @@ static void build_average(cpu_build *build)
 	cpu_reorder(build, y, cpu_operand_as(cpu_plain_md(build, &out), build->desc->num_inputs));
 }
 
-/* The layout that convolutions of this processor work in, as far as the channels allow it. */
+/* The layout that this processor's convolutions use, if the number of channels allows it. */
 static const_dnnl_memory_desc_t blocked_md(cpu_build *build, const dtrain_shape *shape)
 {
 	bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
@@ -127,7 +127,7 @@ void cpu_build_pool(cpu_build *build)
 	}
 }
 
-/* Both ways a copy between row-major tensors; what arrives blocked is reordered by it. */
+/* A copy between row-major tensors, in both directions; it also reorders blocked operands. */
 void cpu_build_flatten(cpu_build *build)
 {
 	bool forward = build->desc->kind == DTRAIN_OP_FLATTEN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The reference device: host memory, one thread, kernels that are written to be checked by eye.
+ * The reference device: host memory, one thread, and kernels that are simple enough to check by reading.
  */
 #include <stdio.h>
 #include <stdlib.h>

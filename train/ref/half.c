@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ops in F16 and BF16, by the rule for mixed precision in <dtrain/device.h>: operands of the type are widened to float,
- * weights are rounded to the type, the float function runs, and what it gives is rounded once.
+ * weights are rounded to the type, the float function runs, and its results are rounded once.
  */
 #include "common/half.h"
 #include "core/host.h"
@@ -19,7 +19,7 @@ static bool is_weight(const struct dtrain_op *op, int operand)
 	return operand < op->num_inputs && dtrain__op_input_letter(op->kind, operand) == 'W';
 }
 
-/* Whether the float function gets a copy of the operand in place of the operand. */
+/* Whether the float function gets a copy of the operand. */
 static bool is_copied(const struct dtrain_op *op, int operand)
 {
 	return op->dtypes[operand] == op->dtype || is_weight(op, operand);
