@@ -16,17 +16,17 @@
 
 #define FORMAT "dtrain-algorithms-2"
 
-/* A file of ours has some 100 bytes for each algorithm; nothing as large as this is one. */
+/* An algorithm takes about 100 bytes, so a file this large is not a store. */
 #define MAX_FILE_BYTES (16 << 20)
 
 struct cuda_algorithms {
 	char *key, *path;   /* path NULL: no file */
-	bool unwritable;    /* or locked by who does not go on */
+	bool unwritable;    /* or locked by a process that does not release it */
 	json_t *algorithms; /* signature -> numbers */
-	int choosing;       /* how often cuda_algorithms_begin was called and not ended */
-	int chooser;        /* the lock of the one who chooses; -1: not held */
-	bool impatient;     /* another process held it for too long */
-	int damaged;        /* as cuda_algorithms_damaged tells; atomic */
+	int choosing;       /* calls of cuda_algorithms_begin without their end */
+	int chooser;        /* descriptor of the chooser's lock; -1: not held */
+	bool impatient;     /* another process held that lock for too long */
+	int damaged;        /* for cuda_algorithms_damaged; atomic */
 };
 
 /* ---- where the file is ---- */
@@ -53,7 +53,7 @@ static uint64_t checksum_of(const char *key, const char *json, size_t length)
 	return XXH3_64bits_withSeed(json, length, seed);
 }
 
-/* Takes the value. */
+/* Frees the value. */
 static int write_line(FILE *out, const char *key, json_t *value)
 {
 	char *json = value ? json_dumps(value, JSON_COMPACT) : NULL;
@@ -63,7 +63,7 @@ static int write_line(FILE *out, const char *key, json_t *value)
 	return failed;
 }
 
-/* NULL: the line is damaged, or of another key. */
+/* NULL: the line is damaged, or has another key. */
 static json_t *read_line(const char *key, const char *line, size_t length)
 {
 	char right[CHECKSUM + 2];
@@ -77,7 +77,7 @@ static json_t *read_line(const char *key, const char *line, size_t length)
 
 /* ---- reading ---- */
 
-/* The number of algorithms that the first line announces: [FORMAT, key, number]; -1: it is no such line. */
+/* The number of algorithms in the first line, [FORMAT, key, number]; -1: it is not such a line. */
 static int read_head(const json_t *line)
 {
 	const char *format = json_string_value(json_array_get(line, 0));
@@ -85,7 +85,7 @@ static int read_head(const json_t *line)
 	return format && strcmp(format, FORMAT) == 0 && json_is_integer(count) ? (int)json_integer_value(count) : -1;
 }
 
-/* Takes the line, [signature, number...], out of which it keeps the numbers. */
+/* Takes ownership of the line, [signature, number...], and keeps its numbers. */
 static bool add_line(cuda_algorithms *algorithms, json_t *line)
 {
 	json_t *first = json_incref(json_array_get(line, 0));
@@ -102,13 +102,13 @@ static bool add_line(cuda_algorithms *algorithms, json_t *line)
 	return sound;
 }
 
-/* Adds what the file has and we do not, and counts what it should have and has not. */
+/* Adds the file's algorithms that are not known yet, and counts damaged ones. */
 static void merge_file(cuda_algorithms *algorithms)
 {
 	size_t length = 0;
 	char *text = cuda_cache_read(algorithms->path, MAX_FILE_BYTES, &length);
 	if (!text) {
-		/* It is there, and cannot be read, or is empty. */
+		/* The file exists, but cannot be read, or is empty. */
 		if (access(algorithms->path, F_OK) == 0)
 			__atomic_store_n(&algorithms->damaged, 1, __ATOMIC_RELAXED);
 		return;
@@ -128,7 +128,7 @@ static void merge_file(cuda_algorithms *algorithms)
 		}
 	}
 	free(text);
-	/* Without its head a file had one algorithm more at least than it has lines behind it. */
+	/* A file without its head has at least one algorithm more than lines. */
 	int damaged = announced < 0 ? lines - sound : announced - sound;
 	if (damaged > 0)
 		__atomic_store_n(&algorithms->damaged, damaged, __ATOMIC_RELAXED);
@@ -167,7 +167,7 @@ static int write_file(const cuda_algorithms *algorithms, beton_error *err)
 	return status;
 }
 
-/* Each on a file of its own, because the store's is replaced. */
+/* Locks a separate file, because the store's file is replaced. */
 static int lock(const cuda_algorithms *algorithms, const char *suffix, int patience_ms, int *fd, beton_error *err)
 {
 	char *path = bt_format("%s.%s", algorithms->path, suffix);
@@ -177,8 +177,8 @@ static int lock(const cuda_algorithms *algorithms, const char *suffix, int patie
 	return status;
 }
 
-/* Whoever holds the lock writes a few kilobytes; when that takes long (the process is stopped, the disk is stuck), we
- * go on without writing, for good. */
+/* Writing takes a few kilobytes. If the holder of the lock takes longer than this (stopped, or its disk is stuck), this
+ * process never writes again. */
 enum { SAVE_PATIENCE_MS = 5000 };
 
 static int save(cuda_algorithms *algorithms, beton_error *err)
@@ -202,7 +202,7 @@ void cuda_algorithms_begin(cuda_algorithms *algorithms, pthread_mutex_t *held)
 {
 	if (!algorithms || algorithms->choosing++ > 0 || !algorithms->path || algorithms->impatient)
 		return;
-	/* Who comes meanwhile does not wait, and so leaves alone what we change. */
+	/* Processes that come during the wait do not wait, so do not change their state. */
 	int chooser = -1;
 	pthread_mutex_unlock(held);
 	int status = lock(algorithms, "choosing", CHOOSER_PATIENCE_MS, &chooser, NULL);
@@ -293,9 +293,9 @@ int cuda_algorithms_put(cuda_algorithms *algorithms, const char *signature, cons
 
 enum { RUNS = 5 };
 
-/* So much slower than the fastest that no repetition can help. */
+/* A candidate this much slower than the fastest is not repeated. */
 static const double FAR_BEHIND = 1.5;
-/* What counts as equal. */
+/* Times within this factor count as equal. */
 static const double NOISE = 1.02;
 
 static int compare(const void *a, const void *b)
@@ -304,7 +304,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The middle time of a candidate; negative: it does not work. */
+/* The median time of a candidate; negative: it does not work. */
 static double time_of(int index, double fastest, cuda_timer *timer, void *context)
 {
 	double times[RUNS], first = 0;
@@ -331,7 +331,7 @@ int cuda_fastest(int count, cuda_timer *timer, void *context)
 			fastest = ms;
 		}
 	}
-	/* A GPU that was idle is slow at first, which the first alone had to bear. */
+	/* An idle GPU is slow at first, which only the first candidate suffered from. */
 	double again = best > 0 ? time_of(0, fastest, timer, context) : -1;
 	return again >= 0 && again <= fastest * NOISE ? 0 : best;
 }

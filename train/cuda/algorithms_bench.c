@@ -43,10 +43,10 @@ void cuda_bench_close(cuda_bench *bench)
 
 /* ---- random numbers ---- */
 
-/* What the host makes of them; the rest of an operand repeats it, which no engine notices. */
+/* Made by the host. The rest of an operand repeats them, which does not affect timings. */
 enum { RANDOM_BYTES = 1 << 20 };
 
-/* SplitMix64 (Steele, Lea, Flood 2014), its upper 24 bits, from 0 to 1. */
+/* SplitMix64 (Steele, Lea, Flood 2014): its upper 24 bits, as a number from 0 to 1. */
 static float next_random(uint64_t *state)
 {
 	uint64_t x = *state += 0x9e3779b97f4a7c15;
@@ -92,7 +92,7 @@ int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, dtrain_dtype
 
 /* ---- running ---- */
 
-/* The stream is free again whatever comes of it. */
+/* Ends the capture in any case. */
 static int try_capture(cuda_bench *bench, cuda_bench_run *run, void *context, beton_error *err)
 {
 	cudaGraph_t graph = NULL;

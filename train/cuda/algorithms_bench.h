@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stream, two events and memory to try and time candidates on, while no program runs yet.
+ * A stream, two events and memory to try and time candidates before a program runs.
  */
 #ifndef DTRAIN_CUDA_ALGORITHMS_BENCH_H
 #define DTRAIN_CUDA_ALGORITHMS_BENCH_H
@@ -12,23 +12,24 @@
 typedef struct cuda_bench {
 	cudaStream_t stream;
 	cudaEvent_t start, end;
-	void *memory; /* on 256 bytes, zeros */
+	void *memory; /* aligned to 256 bytes, zeroed */
 } cuda_bench;
 
 /* Puts one run of a candidate on the stream. */
 typedef int cuda_bench_run(void *context, cudaStream_t stream, beton_error *err);
 
-/* Errors: NO_MEMORY, DEVICE; nothing is left then. */
+/* Errors: NO_MEMORY, DEVICE; frees everything then. */
 int cuda_bench_open(cuda_bench *bench, size_t bytes, beton_error *err);
 void cuda_bench_close(cuda_bench *bench);
-/* Fills a part of the memory with random numbers of a type (F32, F16 or BF16), from -1 to 1, or from 0 to 1: what a GPU
- * makes of equal numbers takes less power, and so less time. */
+/* Fills a part of the memory with random numbers of a type (F32, F16 or BF16), from -1 to 1 or from 0 to 1. With
+ * constant data a GPU needs less power, and so less time. */
 int cuda_bench_fill(cuda_bench *bench, size_t offset, size_t bytes, dtrain_dtype dtype, bool positive,
 		    beton_error *err);
-/* Runs the candidate once, and once in a capture that is thrown away: an engine may run and yet be refused there. */
+/* Runs the candidate once, and once more in a capture that is thrown away, because some engines run but cannot be
+ * captured. */
 int cuda_bench_try(cuda_bench *bench, cuda_bench_run *run, void *context, beton_error *err);
-/* Milliseconds of one run, as the mean of five between two events: so the launch of the first, and the resolution of
- * events (half a microsecond), weigh little. */
+/* Milliseconds of one run: the mean of five between two events, to reduce the effect of the first launch and of the
+ * events' resolution (half a microsecond). */
 int cuda_bench_time(cuda_bench *bench, cuda_bench_run *run, void *context, double *ms, beton_error *err);
 
 #endif

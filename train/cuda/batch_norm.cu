@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm of a matrix [rows][channels]. Forward: mean and sum of squared distances of each block's rows, those of
- * the whole from them, then one pass that normalizes. Backward: the two sums, then one pass.
+ * Batch norm of a matrix [rows][channels]. Forward: mean and sum of squared distances of each block's rows, then those
+ * of all rows, then a pass that normalizes. Backward: the two sums, then one pass.
  *
- * Mean and variance are formed as Chan, Golub and LeVeque do (1979): a thread takes several rows at a time, whose mean
- * and squared distances are exact but for rounding, and merges them into what it has; threads are merged in F32, blocks
- * in F64. Nothing is ever subtracted from a sum of squares, so that the relative error of the variance is of the order
- * of (merges of a thread + 8 + 8) * 2^-24 * (1 + |mean| / deviation), and never one of the square of that quotient.
- * Passes that apply something go from the last row of a block to the first: what the pass before them read last is in
- * the L2 cache still.
+ * Mean and variance are formed as Chan, Golub and LeVeque do (1979): a thread computes mean and squared distances of
+ * several rows at a time, and merges them into its moments; threads are merged in F32, blocks in F64. Nothing is
+ * subtracted from a sum of squares, so the relative error of the variance is about (merges of a thread + 8 + 8) * 2^-24
+ * * (1 + |mean| / deviation), and does not grow with the square of that quotient. The second passes go from the last
+ * row of a block to the first, because the last rows read are still in the L2 cache.
  */
 #include "columns.cuh"
 
@@ -17,10 +16,10 @@ namespace cuda_kernels
 namespace
 {
 
-/* Three blocks of 80 registers to a multiprocessor, and no more than these: they start and end together. */
+/* Three blocks of 80 registers fit a multiprocessor. No more are launched, so that all start and end together. */
 constexpr int PER_MULTIPROCESSOR = 3, LEAST_ROWS = 4;
-/* Rows that a thread has under way: 64 bytes, in as many tensors as it reads; half of that where registers go into
- * addresses. */
+/* Rows that a thread processes at once: 64 bytes of all tensors that it reads; half of that where addresses need the
+ * registers. */
 template <typename T, int TENSORS, bool VECTOR>
 constexpr int ROWS = 8 / sizeof(T) / TENSORS / (VECTOR || sizeof(T) * TENSORS == 8 ? 1 : 2);
 
@@ -31,7 +30,7 @@ columns matrix_of(const cuda_batch_norm *g)
 
 /* ---- statistics ---- */
 
-/* The moments of n values; merging leaves those of both in a. */
+/* The moments of n values. Merging leaves those of both in a. */
 template <typename REAL>
 __device__ inline void merge(REAL &n, REAL &mean, REAL &squares, REAL n2, REAL mean2, REAL squares2)
 {
@@ -43,7 +42,7 @@ __device__ inline void merge(REAL &n, REAL &mean, REAL &squares, REAL n2, REAL m
 	n += n2;
 }
 
-/* The moments of N rows, merged into those of the n rows before. */
+/* Merges the moments of N rows into those of the n rows before. */
 template <int N, typename T>
 __device__ inline void take_rows(float n, const octet<T> (&x)[N], float (&mean)[OCTET], float (&squares)[OCTET])
 {
@@ -64,7 +63,7 @@ __device__ inline void take_rows(float n, const octet<T> (&x)[N], float (&mean)[
 	}
 }
 
-/* Merges what the threads of each column have; those with y 0 have the result. */
+/* Merges the moments of each column's threads; the threads with y 0 get the result. */
 __device__ inline void merge_threads(float n, float (&mean)[OCTET], float (&squares)[OCTET])
 {
 	__shared__ float means[OCTET][THREADS], distances[OCTET][THREADS], counts[THREADS];
@@ -125,7 +124,7 @@ __global__ void __launch_bounds__(THREADS, PER_MULTIPROCESSOR) moments(columns g
 		}
 }
 
-/* Blocks of 8 channels and 32 threads for each, which have every 32nd chunk. */
+/* Blocks of 8 channels with 32 threads each; a thread takes every 32nd chunk. */
 constexpr int FINISH_CHANNELS = 8, FINISH_THREADS = THREADS / FINISH_CHANNELS;
 
 /* Runs merge_with(y of another thread) in a tree over the threads of a channel. */
@@ -176,7 +175,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- forward ---- */
 
-/* What an octet of channels is multiplied with and moved by. */
+/* Factors and offsets of an octet of channels. */
 struct scaling {
 	float mean[OCTET], scale[OCTET], shift[OCTET];
 

@@ -17,7 +17,7 @@ char *cuda_cache_folder(void)
 	const char *own = getenv("DTRAIN_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	if (own)
 		return *own ? strdup(own) : NULL;
-	/* The XDG specification has relative paths ignored. */
+	/* The XDG specification says to ignore relative paths. */
 	if (cache && *cache == '/')
 		return bt_format("%s/dtrain", cache);
 	return home && *home == '/' ? bt_format("%s/.cache/dtrain", home) : NULL;
@@ -49,7 +49,7 @@ int cuda_cache_make_folders(const char *path, beton_error *err)
 
 char *cuda_cache_read(const char *path, size_t most, size_t *length)
 {
-	/* Not waiting for the other end of what is no file at all. */
+	/* O_NONBLOCK: the path may be a pipe without a writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;

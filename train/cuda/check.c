@@ -5,7 +5,7 @@
 #include "common/error.h"
 #include "cuda.h"
 
-/* What the reader can do about it, where CUDA's own text does not say; "" elsewhere. */
+/* Advice for users, where CUDA's own text has none; otherwise "". */
 static const char *advice(cudaError_t status)
 {
 	switch (status) {

@@ -3,8 +3,8 @@
  * Sums over rows, spreading a row over many, and adding one to many: biases and their gradients, the global average
  * pool, the mean.
  *
- * A thread adds up its rows one after the other, 4 at a time; threads, and then blocks, are added up as a tree. With n
- * rows to a thread the error is below (n / 4 + 4 + log2 of their number) * 2^-24 of the sum of absolute values.
+ * A thread adds its rows 4 at a time; a tree adds threads, and then blocks. With n rows per thread the error is below
+ * (n / 4 + 4 + log2 of their number) * 2^-24 of the sum of absolute values.
  */
 #include "columns.cuh"
 
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(THREADS) spread(columns g, const T *x, T *y, f
 		store_octet<VECTOR>(p + row * g.channels, s.valid, out);
 }
 
-/* N rows, `step` elements apart; all are read before any is written, as y may be x. */
+/* N rows, `step` apart. All are read before any is written, because y may be x. */
 template <int N, bool VECTOR, typename T>
 __device__ inline void add_bias(const octet<float> &bias, const T *x, T *y, int64_t step, int valid)
 {
@@ -139,7 +139,7 @@ extern "C" cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *
 	cudaError_t status = launch_sums(stream, g, x, from, workspace, DTRAIN_F32, 1);
 	if (status != cudaSuccess)
 		return status;
-	/* One chunk: the sums of chunks are few. */
+	/* One chunk, because the chunks' sums are few. */
 	g = columns_of(batch, g.chunks, columns, 1, INT32_MAX);
 	return launch_sums(stream, g, workspace, DTRAIN_F32, y, to, factor);
 }

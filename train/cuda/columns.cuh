@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a matrix [rows][channels], or several behind each other, is shared out among blocks and threads: what is NHWC is
- * such a matrix. A thread has 8 neighbouring channels and every so-manieth row of its block's; threads that are
- * neighbours in x have neighbouring channels, so that a warp reads runs of 128 bytes and more.
+ * Divides one or several matrices [rows][channels], such as NHWC pictures, among blocks and threads. A thread has 8
+ * neighbouring channels, and rows of its block at a fixed distance. Threads that are neighbours in x have neighbouring
+ * channels, so a warp reads runs of 128 bytes and more.
  */
 #ifndef DTRAIN_CUDA_COLUMNS_CUH
 #define DTRAIN_CUDA_COLUMNS_CUH
@@ -12,10 +12,10 @@
 namespace cuda_kernels
 {
 
-/* A block has as many of `groups` of channels as it has threads in x, and one of `chunks` of rows. */
+/* A block has as many groups of channels as it has threads in x, and one of the chunks of rows. */
 struct columns {
 	int64_t rows, channels;
-	int64_t chunk; /* rows; the last one may have fewer */
+	int64_t chunk; /* rows in a chunk; the last one may have fewer */
 	uint32_t groups, chunks;
 	dim3 threads;
 	int64_t blocks;
@@ -27,7 +27,7 @@ struct columns {
 	}
 };
 
-/* per_multiprocessor: blocks that are wanted. least: rows that a thread has at the least, if there are as many. */
+/* per_multiprocessor: wanted blocks. least: rows per thread, if there are as many. */
 inline columns columns_of(int64_t batch, int64_t rows, int64_t channels, int per_multiprocessor, int least)
 {
 	columns g;
@@ -52,9 +52,9 @@ inline columns columns_of(int64_t batch, int64_t rows, int64_t channels, int per
 	return g;
 }
 
-/* What a thread of such a grid has. valid: of its 8 channels those that there are; may be 0 or less. */
+/* The part of one thread. valid: number of its 8 channels that exist; may be 0 or less. */
 struct share {
-	int64_t first, end; /* rows of the block */
+	int64_t first, end; /* rows of its block */
 	int64_t channel;
 	int valid;
 	uint32_t chunk, batch;
@@ -72,7 +72,7 @@ struct share {
 	}
 };
 
-/* Adds up what the threads of one column have: those with y 0 get the sums. All threads of the block call it. */
+/* Adds the values of each column's threads; those with y 0 get the sums. All threads of the block must call it. */
 template <int N> __device__ inline void add_up(float (&x)[N])
 {
 	__shared__ float shared[N][THREADS];
@@ -98,7 +98,7 @@ template <typename... Others> bool is_vector(int64_t channels, const void *point
 	return is_aligned(pointer, 16) && is_vector(channels, others...);
 }
 
-/* Calls f with std::true_type-like constants: vector accesses, or one element at a time. */
+/* Calls f with a compile-time constant: vector accesses, or one element at a time. */
 template <bool VALUE> struct constant {
 	static constexpr bool value = VALUE;
 };

@@ -11,7 +11,7 @@
 
 enum { MAX_OPS = 2, MAX_OPERANDS = 2 * DTRAIN_OP_MAX_OPERANDS, SIGNATURE_SIZE = 512 };
 
-/* An op as the device has it, and where its operands are in the bench's memory. */
+/* An op on the device, and its operands' offsets in the bench's memory. */
 typedef struct entry {
 	dtrain_op op;
 	size_t offsets[MAX_OPERANDS], workspace;
@@ -19,7 +19,7 @@ typedef struct entry {
 
 typedef struct side {
 	entry ops[MAX_OPS];
-	int count; /* 0: the way cannot run it */
+	int count; /* 0: this way cannot run it */
 	size_t bytes;
 } side;
 
@@ -147,7 +147,7 @@ static bool is_real(const dtrain_operand *operand)
 	return operand->dtype == DTRAIN_F32 || operand->dtype == DTRAIN_F16 || operand->dtype == DTRAIN_BF16;
 }
 
-/* Variances are no less than 0. */
+/* Variances are at least 0. */
 static int fill(contest *c, side *s)
 {
 	int status = BETON_OK;
@@ -176,7 +176,7 @@ static int run_side(void *context, cudaStream_t stream, beton_error *err)
 	return status;
 }
 
-/* The two share the memory, one after the other. */
+/* Both sides use the same memory, one after the other. */
 static int time_side(void *context, int index, double *ms, beton_error *err)
 {
 	contest *c = context;
@@ -196,7 +196,7 @@ static int time_side(void *context, int index, double *ms, beton_error *err)
 	return status;
 }
 
-/* -1: it cannot be told. */
+/* -1: unknown. */
 static int time_both(contest *c, dtrain_device *device)
 {
 	size_t bytes = c->sides[0].bytes > c->sides[1].bytes ? c->sides[0].bytes : c->sides[1].bytes;
@@ -204,7 +204,7 @@ static int time_both(contest *c, dtrain_device *device)
 		return -1;
 	int winner = cuda_fastest(2, time_side, c);
 	if (device->dnn)
-		(void)cudnnSetStream(device->dnn, NULL); /* the handle must not keep the one that goes */
+		(void)cudnnSetStream(device->dnn, NULL); /* the handle must not keep a stream that is destroyed */
 	cuda_bench_close(&c->bench);
 	return c->lacks_memory ? -1 : winner;
 }
@@ -221,7 +221,7 @@ static int hold(dtrain_device *device, const char *signature, const dtrain_op_de
 	if (winner < 0)
 		return 0;
 	const cuda_algorithm algorithm = {.count = 1, .numbers = {winner}};
-	/* That the file cannot be written costs the next process time, and this one nothing. */
+	/* If the file cannot be written, the next process only loses time. */
 	(void)cuda_algorithms_put(device->algorithms, signature, &algorithm, NULL);
 	return winner;
 }
@@ -234,7 +234,7 @@ int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 	signature_of(device, desc, signature);
 	if (recall(device, signature, &winner))
 		return winner;
-	/* It may be known once it is our turn. */
+	/* Another process may have chosen during the wait. */
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	if (!recall(device, signature, &winner))
 		winner = hold(device, signature, desc, backward_of, ways);

@@ -14,15 +14,14 @@ typedef struct cuda_way {
 	int (*backward)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 } cuda_way;
 
-/* The index of the faster way. backward_of: describes the backward op that reads the output U8 of the op as desc has
- * become; NULL: the op is timed alone. A way that is UNSUPPORTED or does not run has lost. Known from the device's
- * store, or timed and put there for this build of the kernels; 0 where there is no memory to time them. With the device
- * locked. */
+/* The index of the faster way, from the device's store, or by timing for this build of the kernels; 0 if there is no
+ * memory to time them. A way that is UNSUPPORTED or does not run loses. backward_of: describes the backward op that
+ * reads the op's U8 output, given the finished desc; NULL: the op is timed alone. With the device locked. */
 int cuda_contest(dtrain_device *device, const dtrain_op_desc *desc,
 		 dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2]);
 
-/* Whether our kernels run the op: by the preference, or as cuda_contest says. Nothing is timed in deterministic mode,
- * where cuDNN is first. */
+/* Whether our kernels run the op, by the preference or by cuda_contest. In deterministic mode nothing is timed, and
+ * cuDNN is preferred. */
 bool cuda_kernels_win(dtrain_device *device, cuda_preference preference, const dtrain_op_desc *desc,
 		      dtrain_op_desc (*backward_of)(const dtrain_op_desc *desc), const cuda_way ways[2]);
 

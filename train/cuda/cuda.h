@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cuda device: what its files share. Everything here is inside the module; nothing of it is exported.
+ * State and functions that the files of the cuda device share. The module exports none of them.
  */
 #ifndef DTRAIN_CUDA_H
 #define DTRAIN_CUDA_H
@@ -13,16 +13,16 @@
 
 #include <dtrain/device.h>
 
-/* Who runs an op that cuDNN has an engine for. */
+/* Which implementation runs an op for which cuDNN has an engine. */
 typedef enum cuda_preference { CUDA_FASTEST, CUDA_CUDNN, CUDA_KERNELS } cuda_preference;
 
-/* dtrain_device_caps has the units. */
+/* Units: see dtrain_device_caps. */
 typedef struct cuda_limits {
 	double bandwidth;
 	double flops[4];
 } cuda_limits;
 
-struct cuda_algorithms; /* which algorithm is the fastest for what: algorithms.h */
+struct cuda_algorithms; /* fastest algorithms: algorithms.h */
 
 struct dtrain_device {
 	const dtrain_device_api *api;
@@ -30,22 +30,22 @@ struct dtrain_device {
 	struct cudaDeviceProp properties;
 	cuda_limits limits;
 	bool tf32, deterministic;
-	pthread_mutex_t lock; /* held while an op is made, put on a stream or destroyed: cuDNN's handle is for one
-				 thread at a time. Who makes an op leaves it while engines are compiled, and while
-				 another process chooses */
+	pthread_mutex_t
+		lock; /* held while an op is made, put on a stream or destroyed, because one thread at a time may use
+			 cuDNN's handle. Released while engines are compiled, and while another process chooses */
 	cudnnHandle_t dnn;
 	cublasLtHandle_t blas;
-	/* Pinned memory that a kernel writes when a label is out of range: 1 + its row in the lower half, the label (or
-	 * the nearest number of 32 bits) in the upper one. Synchronizing reports it, and sets it to 0 again. */
+	/* Pinned memory that a kernel writes if a label is out of range: 1 + its row in the lower half, the label (or
+	 * the nearest 32-bit number) in the upper half. Synchronizing reports the fault, and resets it to 0. */
 	int64_t *fault;
 	struct cuda_algorithms *algorithms;
-	struct dnn_store *dnn_store; /* of cuDNN's plans that were compiled: dnn_store.h */
-	int refused_plans;           /* that were stored, and did not work here; atomic */
-	int driver;                  /* its version, as CUDA numbers it */
+	struct dnn_store *dnn_store; /* compiled plans of cuDNN: dnn_store.h */
+	int refused_plans;           /* stored plans that did not work here; atomic */
+	int driver;                  /* version, in CUDA's numbering */
 	cuda_preference batch_norm, max_pool;
-	uint64_t build;           /* of the module: another one has other kernels; 0: not known */
-	struct dnn_shared *plans; /* of cuDNN's, which ops share: dnn_choose.c */
-	uint64_t peers;           /* bit i: access between this GPU and GPU i was asked for already; atomic */
+	uint64_t build;           /* hash of the module, whose kernels timings depend on; 0: not known */
+	struct dnn_shared *plans; /* plans that ops share: dnn_choose.c */
+	uint64_t peers;           /* bit i: access between this GPU and GPU i was requested; atomic */
 };
 
 struct dtrain_stream {
@@ -56,12 +56,12 @@ struct dtrain_stream {
 struct dtrain_event {
 	dtrain_device *device;
 	cudaEvent_t event;
-	bool recorded; /* at least once, or put into a capture */
+	bool recorded; /* at least once, or in a capture */
 };
 
 /* dtrain_operand.layout of 4-dimensional activations between two ops: channels last. NULL: plain, row-major NCHW. */
 extern const char cuda_nhwc[];
-/* That of a mask or index which cuDNN made, and only cuDNN understands. */
+/* Layout of a mask or index that cuDNN made, and that only cuDNN can read. */
 extern const char cuda_dnn_private[];
 
 static inline bool cuda_is_nhwc(const dtrain_operand *operand)
@@ -72,27 +72,27 @@ static inline bool cuda_is_nhwc(const dtrain_operand *operand)
 struct dtrain_op {
 	dtrain_device *device;
 	dtrain_op_desc desc; /* as after op_create */
-	/* Puts the op on the stream, with the device current and locked. Allocates nothing, waits for nothing: it may
-	 * be captured. operands and workspace as for op_run. */
+	/* Puts the op on the stream, with the device current and locked. Does not allocate or wait, so it can be
+	 * captured. operands and workspace: as for op_run. */
 	int (*run)(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err);
 	void (*destroy)(void *state); /* NULL: nothing to free; called for a failed builder's state too */
 	void *state;
 };
 
-/* Limits that are not known are 0. */
+/* Unknown limits are 0. */
 int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cuda_limits *out, beton_error *err);
 
-/* Builders, for one checked description each, with the device current and locked. 4-dimensional activations come plain
- * or NHWC, the rest plain. desc->outputs[].layout and .bytes are filled already by the rule (activations of 4
- * dimensions NHWC unless plain_output, the rest plain, no padding), workspace_bytes is 0: a builder changes what is
- * otherwise, and sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
+/* Builders, for one checked description each, with the device current and locked. 4-dimensional activations may be
+ * plain or NHWC; other operands are plain. desc->outputs[].layout and .bytes have defaults (4-dimensional activations
+ * NHWC unless plain_output, others plain, no padding), and workspace_bytes is 0; a builder changes these if needed, and
+ * sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
 
-/* Takes `bytes` more of an op's workspace; their offset, a multiple of 256. */
+/* Reserves `bytes` more of an op's workspace; returns their offset, a multiple of 256. */
 static inline size_t cuda_reserve(size_t *workspace, size_t bytes)
 {
 	size_t offset = *workspace;
@@ -100,15 +100,15 @@ static inline size_t cuda_reserve(size_t *workspace, size_t bytes)
 	return offset;
 }
 
-/* BETON_OK for cudaSuccess. Else the message, with CUDA's text behind it, and DEVICE, or NO_MEMORY for
- * cudaErrorMemoryAllocation; the error is taken off CUDA's record of the thread. */
+/* BETON_OK for cudaSuccess. Else fills err with the message and CUDA's text, and returns DEVICE, or NO_MEMORY for
+ * cudaErrorMemoryAllocation. Clears the thread's last CUDA error. */
 BETON_PRINTF(3, 4) int cuda_check(cudaError_t status, beton_error *err, const char *format, ...);
 
-/* Makes the device the calling thread's: before each call that does not name a stream or a handle of it, too, because
- * a thread that has none yet would get a context on the first GPU. */
+/* Makes the device current for the calling thread, also before calls that name no stream or handle of the device: a
+ * thread without a current device would get a context on the first GPU. */
 int cuda_enter(const dtrain_device *device, beton_error *err);
 
-/* The slots of the table that files of their own fill. */
+/* Slots of the device table in other files. */
 int cuda_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err);
 void cuda_stream_destroy(dtrain_stream *stream);
 int cuda_stream_synchronize(dtrain_stream *stream, beton_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cuda device: opening it, what it can do, its memory.
+ * The cuda device: opening, capabilities, memory.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "cuda.h"
 #include "dnn_store.h"
 
-/* Of cudaMalloc, as the CUDA programming guide promises. */
+/* Alignment of cudaMalloc, as the CUDA programming guide promises. */
 #define ALIGNMENT 256
 
-/* The oldest that the module has code for: bf16, and TF32, came with it. */
+/* The oldest capability with code in the module; it introduced bf16 and TF32. */
 #define LEAST_CAPABILITY 8
 
 static int check_driver(beton_error *err)
@@ -33,7 +33,7 @@ static int check_driver(beton_error *err)
 	int status = cuda_check(answer, err, "device 'cuda': the driver");
 	if (status != BETON_OK)
 		return status;
-	/* A driver of one major version runs programs of all its minor ones. */
+	/* A driver runs programs of all minor versions of its major version. */
 	if (version / 1000 < CUDART_VERSION / 1000)
 		return bt_fail(
 			err, BETON_UNSUPPORTED,
@@ -93,7 +93,7 @@ static int open_libraries(dtrain_device *device, beton_error *err)
 	return BETON_OK;
 }
 
-/* The module's file, to be freed; NULL: it cannot be told. */
+/* Path of the module's file, which the caller frees; NULL: unknown. */
 static char *module_path(void)
 {
 	static const char inside;
@@ -101,7 +101,7 @@ static char *module_path(void)
 	return dladdr(&inside, &facts) && facts.dli_fname ? strdup(facts.dli_fname) : NULL;
 }
 
-/* The folder of the module's file, to be freed; NULL: it cannot be told. */
+/* Folder of the module's file, which the caller frees; NULL: unknown. */
 static char *module_folder(void)
 {
 	char *path = module_path(), *slash = path ? strrchr(path, '/') : NULL;
@@ -113,7 +113,7 @@ static char *module_folder(void)
 	return NULL;
 }
 
-/* All of the module's file, which has the kernels; 0: it cannot be read. */
+/* A hash of the module's file, which contains the kernels; 0: it cannot be read. */
 static uint64_t build_of_module(void)
 {
 	static const size_t most = (size_t)256 << 20;
@@ -125,7 +125,7 @@ static uint64_t build_of_module(void)
 	return build;
 }
 
-/* All that decides which algorithms there are, and which is the fastest. */
+/* Opens the stores of algorithms and plans, with a key of everything that these depend on. */
 static int open_algorithms(dtrain_device *device, beton_error *err)
 {
 	char key[384];
@@ -171,7 +171,7 @@ static int read_preference(const char *variable, cuda_preference *out, beton_err
 		       "device 'cuda': %s is '%s'; it may be 'fastest', 'cudnn' or 'kernels'", variable, text);
 }
 
-/* What needs the GPU. A thread that waits for it sleeps: the loader has work for the core. */
+/* Initialisation that needs the GPU. Threads that wait for it sleep, because the loader has work for the cores. */
 static int start(dtrain_device *device, beton_error *err)
 {
 	int status = check_properties(device, err);
@@ -289,7 +289,7 @@ static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_err
 	status = cuda_check(answer, err, "device 'cuda' %d: cannot allocate %zu bytes", device->index, bytes);
 	if (status != BETON_OK)
 		return status;
-	/* The streams of the device do not wait for the default stream: the memory is ready when this returns. */
+	/* The device's streams do not wait for the default stream, so wait until the memory is zeroed. */
 	answer = cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cudaStreamPerThread);
 	if (answer == cudaSuccess)
 		answer = cudaStreamSynchronize(cudaStreamPerThread);

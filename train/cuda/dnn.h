@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN's graphs of operations: describing one, finding engines for it, running it.
+ * cuDNN's graphs of operations: describes a graph, finds engines for it, and runs it.
  *
- * A graph is made of tensors and operations on them, a few functions of cuDNN's backend API each. Engines that can run
- * it are asked for by cuDNN's heuristics, for the GPU of a handle or for one that is only described (cuDNN's deviceless
- * mode), so that tests plan what no GPU is there to run. An engine with its settings is a configuration; a
- * configuration made ready to run is a plan.
+ * A graph consists of tensors and operations on them. cuDNN's heuristics propose engines for it, for the GPU of a
+ * handle or for a described GPU (cuDNN's deviceless mode), so that tests can plan without a GPU. An engine with its
+ * settings is a configuration; a configuration that is ready to run is a plan.
  */
 #ifndef DTRAIN_CUDA_DNN_H
 #define DTRAIN_CUDA_DNN_H
@@ -17,22 +16,22 @@
 
 typedef cudnnBackendDescriptor_t dnn_descriptor;
 
-/* Where plans of engines that cuDNN compiles come from. */
+/* How to get plans of engines that cuDNN compiles. */
 typedef enum dnn_origin {
 	DNN_STORED_OR_COMPILED,
-	DNN_STORED,   /* alone */
-	DNN_COMPILED, /* in place of one that is stored, and does not work */
+	DNN_STORED,   /* from the store only */
+	DNN_COMPILED, /* compiled, to replace a stored plan that does not work */
 } dnn_origin;
 
-/* What plans are made for. */
+/* The target of planning. */
 typedef struct dnn_target {
 	cudnnHandle_t handle;
 	dnn_descriptor properties; /* without a handle: a CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR */
-	bool tf32;                 /* F32 may be rounded to TF32 on its way into products */
+	bool tf32;                 /* products may round F32 inputs to TF32 */
 	bool deterministic;
-	size_t workspace_limit;  /* bytes; engines that need more are left out */
+	size_t workspace_limit;  /* bytes; engines that need more are not used */
 	struct dnn_store *store; /* of compiled plans; NULL: none */
-	int driver;              /* version of the driver, as CUDA numbers it, for plans of the store; 0: as they say */
+	int driver; /* the driver's version in CUDA's numbering, for stored plans; 0: keep the plans' version */
 	dnn_origin origin;
 } dnn_target;
 
@@ -42,23 +41,23 @@ typedef struct dnn_target {
 #define DNN_MAX_SCALARS 2
 #define DNN_SIGNATURE_SIZE 1024
 
-/* Of tensors that only operations of the graph see. */
+/* For tensors that exist only inside the graph. */
 #define DNN_VIRTUAL (-1)
-/* cuDNN's unique numbers of tensors: operands have 1 + their index, scalars those from here on, then virtual ones. */
+/* cuDNN's unique ids of tensors: 1 + index for operands, scalars from this number on, then virtual tensors. */
 #define DNN_FIRST_SCALAR 100
 
 typedef struct dnn_dims {
-	int64_t n, c, h, w; /* of weights: k, c, r, s */
+	int64_t n, c, h, w; /* for weights: k, c, r, s */
 } dnn_dims;
 
 typedef struct dnn_window {
 	int64_t kernel[2], stride[2], padding[2];
 } dnn_window;
 
-/* While it is being described the first failure stays in status, and makes the rest do nothing. */
+/* While a graph is described, the first failure stays in status, and later calls do nothing. */
 typedef struct dnn_graph {
 	cudnnDataType_t type; /* of activations */
-	bool multiplies;      /* has convolutions, whose inputs an engine may round */
+	bool multiplies;      /* contains convolutions, whose inputs an engine may round */
 	dnn_descriptor made[DNN_MAX_DESCRIPTORS];
 	int num_made;
 	dnn_descriptor operations[DNN_MAX_OPERATIONS];
@@ -73,7 +72,8 @@ typedef struct dnn_graph {
 	float scalars[DNN_MAX_SCALARS];
 	int num_scalars;
 	int64_t next_virtual;
-	char signature[DNN_SIGNATURE_SIZE]; /* all that engines depend on; equal texts, equal graphs */
+	char signature[DNN_SIGNATURE_SIZE]; /* everything that engines depend on; graphs with equal signatures are equal
+					     */
 	size_t signature_length;
 	int status;
 	beton_error error;
@@ -84,18 +84,18 @@ BETON_PRINTF(3, 4) int dnn_fail(beton_error *err, cudnnStatus_t status, const ch
 
 cudnnDataType_t dnn_type(dtrain_dtype dtype);
 
-/* NULL: no memory. name: of the op, a literal. */
+/* name: the op's, a literal. NULL: out of memory. */
 dnn_graph *dnn_graph_create(const char *name, dtrain_dtype dtype);
 void dnn_graph_destroy(dnn_graph *graph); /* NULL allowed */
 
-/* Tensors are NHWC (weights KRSC), on 16 bytes. operand: the index among the pointers that dnn_plan_run gets, or
+/* Tensors are NHWC (weights KRSC), aligned to 16 bytes. operand: index among the pointers for dnn_plan_run, or
  * DNN_VIRTUAL. */
 dnn_descriptor dnn_tensor(dnn_graph *graph, int operand, cudnnDataType_t type, dnn_dims dims);
 dnn_descriptor dnn_channels(dnn_graph *graph, int operand, int64_t channels); /* F32, one for each channel */
 dnn_descriptor dnn_scalar(dnn_graph *graph, double value);                    /* F32, by value */
 
 void dnn_conv(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor w, dnn_descriptor y);
-/* adds: to what d_x's memory holds. */
+/* adds: adds to the content of d_x. */
 void dnn_conv_bwd_data(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor w,
 		       dnn_descriptor d_x, bool adds);
 void dnn_conv_bwd_weight(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, dnn_descriptor d_y,
@@ -119,15 +119,15 @@ void dnn_max_pool(dnn_graph *graph, const dnn_window *window, dnn_descriptor x, 
 void dnn_max_pool_bwd(dnn_graph *graph, const dnn_window *window, dnn_descriptor d_y, dnn_descriptor index,
 		      dnn_descriptor d_x);
 
-/* The description is complete. Errors: what went wrong in the functions above, or cuDNN's refusal. */
+/* Ends the description. Errors: the first failure of the functions above, or cuDNN's refusal. */
 int dnn_graph_finish(dnn_graph *graph, const dnn_target *target, beton_error *err);
 
 /* ---- the graphs of our ops (dnn_op.c); operands are those of the op ---- */
 
 #define DNN_MAX_VARIANTS 2
 
-/* The graphs that an op can be run as, the one that is wanted most first; not finished. Batch norm's graphs have 1 /
- * sqrt(var + epsilon) in the place of var. UNSUPPORTED: the op has none. */
+/* The graphs that can run an op, best first; not finished. Batch norm's graphs have 1 / sqrt(var + epsilon) instead of
+ * var. UNSUPPORTED: there is none. */
 int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *graphs[DNN_MAX_VARIANTS], int *count,
 		  beton_error *err);
 
@@ -135,10 +135,10 @@ int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *gra
 
 #define DNN_MAX_CONFIGS 64
 #define DNN_MAX_KNOBS 24
-/* Of a graph's configurations whose engines are compiled, so many are: a second of a core each. */
+/* Limit of a graph's configurations that are compiled: each takes a second of a core. */
 #define DNN_MAX_COMPILED 6
 
-/* Which engine, and how it is set: what a plan is made from again without asking the heuristics. */
+/* An engine and its settings, to make a plan again without the heuristics. */
 typedef struct dnn_choice {
 	int64_t engine; /* cuDNN's global index, of this version of cuDNN */
 	int num_knobs;
@@ -150,28 +150,28 @@ typedef struct dnn_configs {
 	int count;
 } dnn_configs;
 
-/* What cuDNN proposes for a finished graph, the best first, without those whose notes break the target's promises. None
- * is no error: count is 0, and err (NULL allowed) says what cuDNN said. Not all that is proposed can be planned. */
+/* The configurations that cuDNN proposes for a finished graph, best first, without those whose notes break the target's
+ * promises. None is no error: count is 0, and err (NULL allowed) has cuDNN's text. Some of them cannot be planned. */
 int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBackendHeurMode_t mode, dnn_configs *out,
 		     beton_error *err);
 void dnn_configs_free(dnn_configs *configs);
-/* A configuration of one's own; UNSUPPORTED also when its notes break the target's promises. */
+/* Makes a configuration from a choice. UNSUPPORTED also if its notes break the target's promises. */
 int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice,
 			   dnn_descriptor *out, beton_error *err);
 int dnn_config_choice(dnn_descriptor config, dnn_choice *out, beton_error *err);
 
-/* Whether cuDNN compiles the engine when it is planned. */
+/* Whether cuDNN compiles the engine for a plan. */
 bool dnn_config_is_compiled(dnn_descriptor config);
 
 typedef struct dnn_plan {
 	dnn_graph *graph;
 	dnn_descriptor config, plan;
 	size_t workspace_bytes;
-	bool stored;  /* it came from the store */
-	bool refused; /* the one in the store was refused, and is replaced */
+	bool stored;  /* from the store */
+	bool refused; /* the stored plan was refused, and is replaced */
 } dnn_plan;
 
-/* What the last run of a plan by one op was told: addresses rarely change. All zero at first. */
+/* The addresses of an op's last run of a plan, which rarely change. Zero-initialise. */
 typedef struct dnn_pack {
 	dnn_descriptor descriptor;
 	void *addresses[DNN_MAX_TENSORS];
@@ -180,25 +180,25 @@ typedef struct dnn_pack {
 
 void dnn_pack_clear(dnn_pack *pack);
 
-/* Takes the configuration, also when it fails. The graph must outlive the plan. A plan that is compiled is written to
- * the target's store. UNSUPPORTED: it does not work, or needs more workspace than the target allows. NOT_FOUND: of
- * DNN_STORED, it is not there, or does not load. */
+/* Takes ownership of the configuration, on failure too. The graph must outlive the plan. A compiled plan is written to
+ * the target's store. UNSUPPORTED: the plan does not work, or needs more workspace than allowed. NOT_FOUND: with
+ * DNN_STORED, there is no stored plan, or it does not load. */
 int dnn_plan_create(dnn_graph *graph, const dnn_target *target, dnn_descriptor config, dnn_plan **out,
 		    beton_error *err);
 void dnn_plan_destroy(dnn_plan *plan); /* NULL allowed; not the graph */
-/* Plans that are compiled, into the target's store, by several threads: those of the configurations that are not there
- * yet, in their order, until `until` (bt_now_ns()) for the last to begin. target: with properties and without a handle,
- * which is for one thread at a time. graph: of which of the op's graphs the configurations are (dnn_compile.c). */
+/* Compiles the plans of configurations that the target's store lacks, in order, with several threads; begins none after
+ * `until` (bt_now_ns()). target: with properties and without a handle, which only one thread may use. graph: index of
+ * the op's graph that the configurations belong to (dnn_compile.c). */
 void dnn_compile(const dtrain_op_desc *desc, int graph, const dnn_target *target, const dnn_choice *choices, int count,
 		 uint64_t until);
 /* Whether the target's store has the plan of a choice. */
 bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const dnn_choice *choice);
 
-/* A description of a GPU (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR): that of a handle, or from cuDNN's JSON. */
+/* The description of a GPU (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) from a handle, or from cuDNN's JSON. */
 int dnn_properties_of_handle(cudnnHandle_t handle, dnn_descriptor *out, beton_error *err);
 int dnn_properties_from_text(const char *json, size_t length, dnn_descriptor *out, beton_error *err);
 
-/* pack: of this plan alone. addresses: by operand; workspace on 16 bytes. */
+/* pack: used with this plan only. addresses: by operand. workspace: aligned to 16 bytes. */
 int dnn_plan_run(const dnn_plan *plan, dnn_pack *pack, cudnnHandle_t handle, cudaStream_t stream,
 		 void *const *addresses, void *workspace, beton_error *err);
 

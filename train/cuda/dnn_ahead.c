@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dnn-ahead: compiles the plans that training a model on a GPU will look for, where there is no GPU: what tools/bundle
- * ships. It makes those that the device would time (dnn_choose.c), and says how long that took and how long loading
- * them takes. A program of the build, which is not installed.
+ * dnn-ahead: compiles, without a GPU, the plans that training a model on a GPU will need; tools/bundle ships them. It
+ * makes the plans that the device would time (dnn_choose.c), and reports the times of compiling and of loading them. It
+ * is used in the build and not installed.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "dnn_record.h"
 #include "dnn_store.h"
 
-/* As dnn_run.c has it for a GPU of 80 GB. */
+/* dnn_run.c's limit for a GPU of 80 GB. */
 #define WORKSPACE_LIMIT ((size_t)5 << 30)
 enum { MAX_GRAPHS = 512 };
 
@@ -65,7 +65,7 @@ static double processor_seconds(void)
 
 /* ---- plans ---- */
 
-/* Loads what was compiled, for its time. */
+/* Loads a compiled plan, to time that. */
 static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *choices, int count, totals *sums,
 		beton_error *err)
 {
@@ -82,7 +82,7 @@ static int load(dnn_graph *graph, const dnn_target *target, const dnn_choice *ch
 		if (status == BETON_OK)
 			dnn_plan_destroy(plan);
 		sums->plans += status == BETON_OK;
-		/* What is proposed does not always work. */
+		/* Some proposed configurations do not work. */
 		if (status == BETON_NOT_FOUND || status == BETON_UNSUPPORTED)
 			status = BETON_OK;
 	}
@@ -111,7 +111,7 @@ static int plan_graph(const options *o, const dtrain_op_desc *desc, int index, d
 	return load(graph, target, choices, count, sums, err);
 }
 
-/* What cannot be noted counts as new each time. */
+/* If a signature cannot be recorded, it counts as new each time. */
 static bool is_new(totals *sums, int *seen, const char *signature)
 {
 	for (int i = 0; i < *seen; i++)
@@ -145,7 +145,7 @@ static int plan_ops(const options *o, const record *ops, const dnn_target *targe
 
 /* ---- the GPU ---- */
 
-/* Loaded once, it is what cuDNN finds when it looks for the driver. */
+/* Once loaded, this is the driver that cuDNN finds. */
 static int load_driver(beton_error *err)
 {
 	if (dlopen("libcuda.so.1", RTLD_NOW) || dlopen(DNN_DRIVER, RTLD_NOW))
@@ -166,7 +166,7 @@ static int read_gpu(const char *path, dnn_descriptor *gpu, beton_error *err)
 	return dnn_properties_from_text(text, length, gpu, err);
 }
 
-/* A number of cuDNN's description; -1: it has none of that name. */
+/* A number of cuDNN's description; -1: no such name. */
 static int number_of(dnn_descriptor gpu, const char *name)
 {
 	char text[8192] = "", key[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which engine runs an op. Of those that cuDNN proposes, and that run when they are tried, some are timed, on memory of
- * their own; the fastest is kept in the device's store, by one process for all that share it. In deterministic mode
- * nothing is timed, and nothing timed is used: the heuristics' first that runs is the same one always.
+ * Chooses the engine for an op. Some of the engines that cuDNN proposes, and that work, are timed on separate memory;
+ * the fastest is kept in the device's store, by one process for all that share it. In deterministic mode timings are
+ * not used: the first proposed engine that works is always the same.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 #include "common/system.h"
 #include "dnn_run.h"
 
-/* Most that are timed. The heuristics know well enough what is good for the fastest to be among their first. */
+/* Most candidates that are timed. The fastest is usually among the heuristics' first. */
 enum { MAX_CANDIDATES = 10 };
-/* How long engines may take to be made for it: those that are compiled need a second of a core each, and are stored, so
- * that this is spent once for a GPU and its libraries. */
+/* Time limit for making the candidates. A compiled engine takes a second of a core, but is stored, so this time is
+ * spent once for a GPU and its libraries. */
 static const uint64_t MAX_PLANNING_NS = 8000000000;
-/* After as many that do not work, and all that time, there is none: where a driver loads no compiled engine at all,
- * each of some thirty fails in its turn. */
+/* Give up after this many failures and all that time: if a driver loads no compiled engine, each of some thirty fails
+ * in turn. */
 enum { MAX_FAILURES = 4 };
 
 typedef struct candidates {
@@ -31,7 +31,7 @@ typedef struct candidates {
 	int num_plans;
 } candidates;
 
-/* All but the plan that is kept, and its graph. */
+/* Frees all but the kept plan and its graph. */
 static void clear(candidates *all, const dnn_plan *kept)
 {
 	for (int i = 0; i < all->num_plans; i++)
@@ -69,7 +69,7 @@ typedef struct timing {
 	const candidates *all;
 	cuda_bench bench;
 	dnn_pack pack;
-	size_t offsets[DNN_MAX_TENSORS]; /* by operand; the operands of all graphs are the same */
+	size_t offsets[DNN_MAX_TENSORS]; /* by operand; all graphs have the same operands */
 	size_t workspace;
 	int index;
 } timing;
@@ -93,7 +93,7 @@ static int time_candidate(void *context, int index, double *ms, beton_error *err
 	return cuda_bench_time(&t->bench, run_candidate, t, ms, err);
 }
 
-/* Memory for the operands, each as large as any of the graphs has it, and for the largest workspace. */
+/* Reserves memory for each operand at its largest size in any graph, and for the largest workspace. */
 static size_t lay_out(timing *t)
 {
 	const candidates *all = t->all;
@@ -113,7 +113,7 @@ static size_t lay_out(timing *t)
 	return total;
 }
 
-/* Indexes and masks stay 0: an index out of its window would lead outside of the memory. */
+/* Indexes and masks stay 0, because an invalid index would address memory outside. */
 static int fill_operands(timing *t, beton_error *err)
 {
 	const dnn_graph *graph = t->all->graphs[0];
@@ -145,12 +145,12 @@ static bool open_timing(timing *t)
 static void close_timing(timing *t)
 {
 	dnn_pack_clear(&t->pack);
-	(void)cudnnSetStream(t->device->dnn, NULL); /* the handle must not keep the one that goes */
+	(void)cudnnSetStream(t->device->dnn, NULL); /* the handle must not keep a stream that is destroyed */
 	cuda_bench_close(&t->bench);
 }
 
-/* Runs a plan, and captures it, since one that could be made may not work all the same. One that there is no memory to
- * try counts as working. */
+/* Runs and captures a plan, because some plans can be made but do not work. Without memory to try it, a plan counts as
+ * working. */
 static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
 {
 	candidates one = {.graphs = {plan->graph}, .num_graphs = 1, .plans = {plan}, .num_plans = 1};
@@ -162,7 +162,7 @@ static int try_plan(dtrain_device *device, dnn_plan *plan, beton_error *err)
 	return status == BETON_NO_MEMORY ? BETON_OK : status;
 }
 
-/* The index of the fastest plan; 0, the heuristics' first, where there is no memory to time them. */
+/* The index of the fastest plan; 0, the heuristics' first, without memory to time them. */
 static int fastest_of(dtrain_device *device, const candidates *all)
 {
 	timing t = {.device = device, .all = all};
@@ -192,7 +192,7 @@ static int make_plan(dtrain_device *device, const dnn_target *target, dnn_graph 
 	return BETON_UNSUPPORTED;
 }
 
-/* A plan that is stored, if it works, or else one that is made now, while other processes wait for it. Takes the
+/* Returns the stored plan if it works, or else makes one, for which other processes wait. Takes ownership of the
  * configuration. */
 static int make_working_plan(dtrain_device *device, const dnn_target *target, dnn_graph *graph, dnn_descriptor config,
 			     bool tried, dnn_plan **out, beton_error *err)
@@ -216,8 +216,8 @@ static int make_working_plan(dtrain_device *device, const dnn_target *target, dn
 	return status;
 }
 
-/* Puts plans that are missing into the store, while other processes wait for it: where the GPU can be described,
- * without the handle, and so without the device's lock, which other threads need for their ops. */
+/* Compiles missing plans into the store, for which other processes wait. Uses a description of the GPU instead of the
+ * handle, so that the device's lock, which other threads need, can be released. */
 static void compile_missing(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
 			    const dnn_choice *choices, int count, uint64_t until)
 {
@@ -239,7 +239,7 @@ static void compile_missing(dtrain_device *device, const dnn_target *target, con
 	cudnnBackendDestroyDescriptor(described.properties);
 }
 
-/* Of the first configurations, those that cuDNN compiles. */
+/* Those of the first configurations that cuDNN compiles. */
 static void compile_first(dtrain_device *device, const dnn_target *target, const candidates *all, int graph,
 			  const dnn_configs *configs, int most, uint64_t until)
 {
@@ -252,8 +252,8 @@ static void compile_first(dtrain_device *device, const dnn_target *target, const
 	compile_missing(device, target, all, graph, choices, count, until);
 }
 
-/* Plans configurations of one graph until there are `most` plans that run. When time is up, and one runs, only those
- * are planned that take none. */
+/* Plans configurations of one graph until `most` plans work. When time is up and one works, only configurations that
+ * are not compiled are planned. */
 static int plan_some(dtrain_device *device, const dnn_target *target, int graph, cudnnBackendHeurMode_t mode, int most,
 		     uint64_t until, candidates *all, beton_error *err)
 {
@@ -278,14 +278,14 @@ static int plan_some(dtrain_device *device, const dnn_target *target, int graph,
 			all->plans[all->num_plans++] = plan;
 			planned++;
 		} else if (status != BETON_NOT_FOUND) {
-			failed++; /* what is proposed does not always work */
+			failed++; /* some proposed configurations do not work */
 		}
 	}
 	dnn_configs_free(&configs);
 	return status == BETON_NO_MEMORY ? status : BETON_OK;
 }
 
-/* Up to `most` plans, from each graph as many as from the other. */
+/* Makes up to `most` plans, equally many from each graph. */
 static int plan_candidates(dtrain_device *device, const dnn_target *target, int most, candidates *all, beton_error *err)
 {
 	const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
@@ -334,7 +334,7 @@ static dnn_plan *recall(dtrain_device *device, const char *signature, const dnn_
 	return plan;
 }
 
-/* That the file cannot be written costs the next process time, and this one nothing. */
+/* If the file cannot be written, the next process only loses time. */
 static void remember(cuda_algorithms *store, const char *signature, const candidates *all, const dnn_plan *plan)
 {
 	cuda_algorithm algorithm;
@@ -350,8 +350,8 @@ static void remember(cuda_algorithms *store, const char *signature, const candid
 
 /* ---- the choice ---- */
 
-/* A plan that ops have in common, as a network has its shapes several times. Of threads that choose for one and the
- * same graph at once, each may have its own. */
+/* A plan shared by ops with equal graphs, since networks repeat shapes. Threads that choose for the same graph at once
+ * may each have their own. */
 struct dnn_shared {
 	struct dnn_shared *next;
 	dnn_plan *plan;
@@ -384,7 +384,7 @@ static int choose_from(dtrain_device *device, const dnn_target *target, candidat
 	*out = recall(device, signature, target, all);
 	if (*out)
 		return BETON_OK;
-	/* It may be known once it is our turn. */
+	/* Another process may have chosen during the wait. */
 	cuda_algorithms_begin(device->algorithms, &device->lock);
 	*out = recall(device, signature, target, all);
 	if (!*out)

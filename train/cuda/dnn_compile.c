@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiling plans by several threads. Each has graphs and a description of the GPU of its own, since a descriptor of
- * cuDNN's, as a handle, is for one thread at a time; what they make goes through the store, from which it is loaded.
+ * Compiles plans with several threads. Each has its own graphs and its own description of the GPU, since cuDNN's
+ * descriptors and handles are for one thread at a time. The plans are passed on through the store.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include "common/system.h"
 #include "dnn.h"
 
-/* More would be held up by what they have in common. */
+/* More would wait for each other inside cuDNN. */
 enum { MAX_THREADS = 8 };
 
 typedef struct job {
@@ -27,7 +27,7 @@ typedef struct job {
 	atomic_int next;
 } job;
 
-/* Whoever needs a plan that could not be made here will see why. */
+/* Failures are ignored; they appear again when the plan is needed. */
 static void compile_some(job *j, dnn_graph *graph, const dnn_target *target)
 {
 	for (int i; (i = atomic_fetch_add(&j->next, 1)) < j->count && bt_now_ns() < j->until;) {

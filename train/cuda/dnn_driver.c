@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In the place of NVIDIA's driver where there is none, for cuDNN that plans for a GPU which is only described: it says
- * that there is no GPU, and that each kernel was loaded. Loaded under the driver's name, it is what cuDNN finds. With
- * it engines are compiled and serialized; nothing can be run. Names and results are those of the driver's public
- * interface as cuDNN 9.19 and NVRTC 13.0 look for it.
+ * Replaces NVIDIA's driver where there is none, so that cuDNN can plan for a described GPU: it reports no GPU, and
+ * accepts every kernel. cuDNN finds it because it is loaded under the driver's name. Engines can be compiled and
+ * serialized with it, but not run. Names and results are those of the driver's public interface that cuDNN 9.19 and
+ * NVRTC 13.0 use.
  */
 #include <stddef.h>
 
 #define NAMED __attribute__((visibility("default")))
-/* Of functions that give nothing back but CUDA_SUCCESS. */
+/* For functions whose only result is CUDA_SUCCESS. */
 #define SUCCEEDS(name)        \
 	NAMED int name(void); \
 	int name(void)        \
@@ -39,7 +39,7 @@ SUCCEEDS(cuLinkDestroy)
 SUCCEEDS(cuOccupancyMaxPotentialClusterSize)
 SUCCEEDS(cuStreamGetCtx)
 
-/* What handles of libraries and kernels point to. */
+/* The target of all handles of libraries and kernels. */
 static char loaded;
 
 NAMED int cuDriverGetVersion(int *version);

@@ -8,8 +8,8 @@
 
 enum { FIRST_VIRTUAL = 2 * DNN_FIRST_SCALAR };
 
-/* What every engine's vector loads need; with less most engines are out. All our memory has it: allocations are on 256
- * bytes, parameters and their gradients on DTRAIN_PARAM_ALIGN elements. */
+/* Alignment for the engines' vector loads; most engines need it. All our memory has it: allocations are aligned to 256
+ * bytes, parameters and their gradients to DTRAIN_PARAM_ALIGN elements. */
 enum { TENSOR_ALIGNMENT = 16 };
 
 int dnn_fail(beton_error *err, cudnnStatus_t status, const char *format, ...)
@@ -129,7 +129,7 @@ static void set_flag(dnn_graph *graph, dnn_descriptor descriptor, cudnnBackendAt
 	set(graph, descriptor, name, CUDNN_TYPE_BOOLEAN, 1, &value);
 }
 
-/* A NaN must not be lost on its way to the loss, which is how it is noticed. */
+/* A NaN must reach the loss, where it is noticed. */
 static void set_nan(dnn_graph *graph, dnn_descriptor descriptor, cudnnBackendAttributeName_t name)
 {
 	const cudnnNanPropagation_t value = CUDNN_PROPAGATE_NAN;
@@ -267,7 +267,7 @@ typedef struct conv_kind {
 	const char *name;
 } conv_kind;
 
-/* adds: to what the result's memory holds. */
+/* adds: adds to the content of the result. */
 static void add_conv(dnn_graph *graph, const conv_kind *kind, const dnn_window *window, dnn_descriptor x,
 		     dnn_descriptor w, dnn_descriptor y, bool adds)
 {

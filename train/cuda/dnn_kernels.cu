@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A channel is a thread's. There are a few thousand at most, so that double precision costs nothing, and what is lost
- * by way of cuDNN's F32 is only its own rounding: 2^-23 of var + epsilon.
+ * One thread for each channel. There are at most a few thousand, so double precision is free, and the only error is
+ * cuDNN's rounding to F32: 2^-23 of var + epsilon.
  */
 #include "dnn_kernels.h"
 #include "kernel.cuh"

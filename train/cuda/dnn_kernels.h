@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels for what lies between cuDNN's statistics and ours; for their conventions see kernels.h.
+ * Kernels that convert between cuDNN's statistics and ours; for their conventions see kernels.h.
  */
 #ifndef DTRAIN_CUDA_DNN_KERNELS_H
 #define DTRAIN_CUDA_DNN_KERNELS_H

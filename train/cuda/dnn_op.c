@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our ops as cuDNN's graphs. What cuDNN 9.19 has engines for was found by asking it; see docs/design.md, "CUDA".
+ * Our ops as cuDNN's graphs. The graphs that cuDNN 9.19 has engines for were found by trial; see docs/design.md,
+ * "CUDA".
  */
 #include "common/error.h"
 #include "core/op.h"
@@ -58,8 +59,8 @@ static void conv_bwd_weight_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 	dnn_conv_bwd_weight(graph, &window, x, d_y, d_w);
 }
 
-/* From half precision to an F32 gradient. No engine does that by itself, but those that take a function behind the
- * convolution write what it gives in any type. */
+/* From half precision to an F32 gradient. No engine does that alone, but engines with a function behind the convolution
+ * can write its result in any type. */
 static void conv_bwd_weight_f32_graph(dnn_graph *graph, const dtrain_op_desc *desc)
 {
 	dnn_window window = conv_window(desc, &desc->outputs[0]);
@@ -72,8 +73,8 @@ static void conv_bwd_weight_f32_graph(dnn_graph *graph, const dtrain_op_desc *de
 	dnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, sums, NULL, d_w);
 }
 
-/* The functions behind batch norm: y = max(norm [+ residual], 0), mask = y > 0. The engine's pattern wants the mask to
- * come from y itself. */
+/* The functions behind batch norm: y = max(norm [+ residual], 0), mask = y > 0. The engine's pattern needs the mask to
+ * be computed from y. */
 static void norm_tail(dnn_graph *graph, const dtrain_op_desc *desc, dnn_descriptor norm, dnn_descriptor y)
 {
 	dnn_dims dims = dims_of(&desc->inputs[0]);
@@ -156,8 +157,8 @@ static describe *const describers[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_MAX_POOL_BWD] = pool_bwd_graph,
 };
 
-/* What no engine takes, and what our kernels would have to understand: a mask whose rows are no whole bytes; windows
- * with more places than an index of 8 bits with a sign can name. */
+/* Excludes what no engine supports: masks whose rows are not whole bytes, and windows with more places than a signed
+ * 8-bit index has. */
 static bool is_suitable(const dtrain_op_desc *desc)
 {
 	const dtrain_shape *x = &desc->inputs[0].shape;
@@ -194,8 +195,8 @@ int dnn_op_graphs(const dtrain_op_desc *desc, bool deterministic, dnn_graph *gra
 		return bt_fail(err, BETON_UNSUPPORTED, "op %s: cuDNN has no engine for these shapes",
 			       dtrain__op_name(desc->kind));
 	if (desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT && desc->inputs[0].dtype != DTRAIN_F32) {
-		/* The only engine with F32 results splits no sums: where nothing is timed it would be taken for shapes
-		 * that it has one block for, of the 132 that run at a time. */
+		/* The only engine with F32 results does not split sums. Without timing it would be used for shapes that
+		 * give it one block, of the 132 that can run at a time. */
 		functions[deterministic ? 1 : 0] = conv_bwd_weight_f32_graph;
 		functions[deterministic ? 0 : 1] = conv_bwd_weight_graph;
 		wanted = 2;

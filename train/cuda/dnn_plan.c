@@ -8,7 +8,7 @@
 #include "dnn.h"
 #include "dnn_store.h"
 
-/* Whether an engine keeps the target's promises, by its notes. */
+/* Whether an engine keeps the target's promises, according to its notes. */
 static bool notes_agree(const dnn_graph *graph, const dnn_target *target, const cudnnBackendNumericalNote_t *notes,
 			int64_t count)
 {
@@ -20,7 +20,7 @@ static bool notes_agree(const dnn_graph *graph, const dnn_target *target, const 
 				return false;
 			break;
 		case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
-			return false; /* sums are in F32 always */
+			return false; /* sums must be in F32 */
 		case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
 		case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
 		case CUDNN_NUMERICAL_NOTE_FFT:
@@ -35,7 +35,7 @@ static bool notes_agree(const dnn_graph *graph, const dnn_target *target, const 
 	return true;
 }
 
-/* Engines that want their data shuffled by a call that we do not make. */
+/* Engines whose data must be reordered by a call that we do not make. */
 static bool needs_reorder(const cudnnBackendBehaviorNote_t *notes, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -77,7 +77,7 @@ static void destroy(dnn_descriptor *descriptor)
 	*descriptor = NULL;
 }
 
-/* The engine of a configuration, to be destroyed. */
+/* The engine of a configuration; the caller destroys it. */
 static int engine_of(dnn_descriptor config, dnn_descriptor *out, beton_error *err)
 {
 	int64_t count = 0;
@@ -204,7 +204,7 @@ int dnn_configs_find(const dnn_graph *graph, const dnn_target *target, cudnnBack
 	if (status != BETON_OK)
 		return status;
 	status = read_configs(heuristic, out, err);
-	/* What cuDNN has to say about an empty list. */
+	/* cuDNN's text about an empty list. */
 	if (status == BETON_OK && out->count == 0)
 		dnn_fail(err, CUDNN_STATUS_NOT_SUPPORTED, "no engine");
 	destroy(&heuristic);
@@ -358,7 +358,7 @@ void dnn_plan_destroy(dnn_plan *plan)
 	free(plan);
 }
 
-/* json: what was kept of the plan; NULL: it is made from its configuration. */
+/* json: the stored plan; NULL: make it from its configuration. */
 static int finish_plan(dnn_plan *plan, const dnn_target *target, const char *json, size_t length, beton_error *err)
 {
 	int status = create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan, err);
@@ -418,9 +418,9 @@ bool dnn_plan_is_stored(const dnn_graph *graph, const dnn_target *target, const 
 	return stored;
 }
 
-/* cuDNN refuses a plan that was made for another version of the driver, as it would one for another GPU. The driver
- * has no part in what is compiled, and loads what was compiled for an older one, or for one of the same major version:
- * so the text gets the version of the one that is there. NULL: no memory. */
+/* cuDNN refuses a plan for another version of the driver, like one for another GPU. But the driver takes no part in
+ * compiling, and loads kernels for older versions and for its own major version. So this puts the present version into
+ * the text. NULL: out of memory. */
 static char *with_driver(const char *json, int driver)
 {
 	static const char key[] = "\"driverVer\":";
@@ -431,7 +431,7 @@ static char *with_driver(const char *json, int driver)
 	return bt_format("%.*s%d%s", (int)(number - json), json, driver, rest);
 }
 
-/* NOT_FOUND: the store has it not; else what cuDNN says of it. */
+/* NOT_FOUND: the store does not have it; else cuDNN's result. */
 static int recall_plan(dnn_plan *plan, const dnn_target *target, const char *name, beton_error *err)
 {
 	size_t length = 0;
@@ -445,7 +445,7 @@ static int recall_plan(dnn_plan *plan, const dnn_target *target, const char *nam
 	return status;
 }
 
-/* A plan that cannot be written is compiled again by the next process, and that is all. */
+/* If a plan cannot be written, the next process only compiles it again. */
 static void keep_plan(const dnn_plan *plan, const dnn_target *target, const char *name)
 {
 	int64_t length = 0, got = 0;

@@ -20,7 +20,7 @@ static void caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .alignment = 256};
 }
 
-/* Nobody looks at the memory. */
+/* The memory is never used. */
 static int take(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	(void)device;

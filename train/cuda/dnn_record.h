@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that computes nothing and remembers the ops that are made on it: what a model asks of the cuda device. It is
- * no part of the module, but of the program that makes plans ahead, and of tests.
+ * A device that computes nothing and records the ops that a model makes on it. It is not part of the module, but of
+ * dnn-ahead and of tests.
  */
 #ifndef DTRAIN_CUDA_DNN_RECORD_H
 #define DTRAIN_CUDA_DNN_RECORD_H

@@ -14,8 +14,8 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int index)
 	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
 }
 
-/* Weights of convolutions come as F32 in KCRS and are rounded and turned into KRSC each time: 25 million of them cost a
- * thousandth of ResNet-50's step, and a copy that is kept would have to be kept up to date. */
+/* Convolution weights are F32 in KCRS, and are converted to KRSC and rounded at each run. For ResNet-50's 25 million
+ * weights that takes a thousandth of a step, and a kept copy would have to be updated. */
 static bool is_weight(const dtrain_op_desc *desc, int index)
 {
 	switch (desc->kind) {
@@ -29,7 +29,7 @@ static bool is_weight(const dtrain_op_desc *desc, int index)
 	}
 }
 
-/* The type that the graph has for weights: that of activations, or F32 where it writes the gradient as it sums it. */
+/* The graph's type of weights: that of activations, or F32 if it writes the gradient as F32. */
 static dtrain_dtype weight_type(const dnn_graph *graph, const dtrain_op_desc *desc, int index)
 {
 	size_t count = (size_t)dtrain_shape_count(&operand_of(desc, index)->shape);
@@ -39,7 +39,7 @@ static dtrain_dtype weight_type(const dnn_graph *graph, const dtrain_op_desc *de
 	return dtrain__op_compute_type(desc);
 }
 
-/* Between the operand, which is plain, and what the engine has in its place. */
+/* The copy between the operand, which is plain, and the engine's tensor. */
 static dnn_move move_of(const dtrain_op_desc *desc, const dnn_graph *graph, int index)
 {
 	const dtrain_operand *operand = operand_of(desc, index);
@@ -79,7 +79,7 @@ static int run_move(const dnn_move *move, cudaStream_t stream, const void *from,
 
 dnn_target dnn_target_of(const dtrain_device *device)
 {
-	/* Of a large GPU's memory several times what any engine needs; of a small one's a part that can be spared. */
+	/* On a large GPU several times what any engine needs; on a small one a part that can be spared. */
 	return (dnn_target){.handle = device->dnn,
 			    .tf32 = device->tf32,
 			    .deterministic = device->deterministic,
@@ -93,7 +93,7 @@ static bool adds(const dtrain_op_desc *desc)
 	return desc->kind == DTRAIN_OP_CONV2D_BWD_DATA && desc->num_inputs > 2;
 }
 
-/* Where no engine adds to what its result's memory holds, it writes elsewhere, and a kernel adds. */
+/* If no engine can add to its result's memory, it writes elsewhere, and a kernel adds. */
 static int choose_without_addend(dtrain_device *device, const dtrain_op_desc *desc, dnn_op *op, beton_error *err)
 {
 	dtrain_op_desc plain = *desc;
@@ -149,7 +149,7 @@ void dnn_op_destroy(void *op)
 	free(self);
 }
 
-/* Puts the addend where its sum will be. */
+/* Copies the addend to where the sum will be. */
 static int run_addend(const dnn_op *op, cudaStream_t stream, void *const *operands, void *sum, beton_error *err)
 {
 	const dnn_move *move = &op->moves[op->addend];
@@ -164,7 +164,7 @@ static int run_addend(const dnn_op *op, cudaStream_t stream, void *const *operan
 static int run_plan(dnn_op *op, cudaStream_t stream, void **addresses, void *workspace, beton_error *err)
 {
 	void *sum = addresses[op->num_inputs], *own = (char *)workspace + op->plan_workspace;
-	/* Of a plan without an addend the result is the next operand. */
+	/* Without an addend the plan's result is the next operand. */
 	if (op->adds_after)
 		addresses[op->addend] = (char *)workspace + op->unadded;
 	int status = dnn_plan_run(op->plan, &op->pack, op->device->dnn, stream, addresses,

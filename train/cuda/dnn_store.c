@@ -12,23 +12,23 @@
 #include "common/hash.h"
 #include "common/system.h"
 
-/* Of the file, and of what we tell cuDNN for one and the same signature. */
+/* In the file, and in the text that we give cuDNN for a signature. */
 #define FORMAT "dtrain-plan-1"
 /* Plans have up to 200 KB. */
 #define MAX_FILE_BYTES ((size_t)16 << 20)
 
-/* A plan that could not be written, for this process alone. */
+/* A plan that could not be written; used by this process only. */
 typedef struct held {
 	struct held *next;
-	char *bytes; /* as the file would be */
+	char *bytes; /* content of the file */
 	size_t length;
 } held;
 
 struct dnn_store {
-	char *folders[2]; /* NULL: none; the first is written to */
+	char *folders[2]; /* NULL: none; plans are written to the first */
 	pthread_mutex_t mutex;
-	held *held;  /* guarded by the mutex, as what follows */
-	int failure; /* of the first plan that could not be written */
+	held *held;  /* guarded by the mutex; so is what follows */
+	int failure; /* status of the first failed write */
 	beton_error error;
 };
 
@@ -73,7 +73,9 @@ static char *path_of(const char *folder, const char *id)
 	return folder ? bt_format("%s/%016" PRIx64, folder, (uint64_t)XXH3_64bits(id, strlen(id))) : NULL;
 }
 
-/* "FORMAT CHECKSUM\n", then "ID\n" and the text, which the checksum is of. NULL: no memory. */
+/* "FORMAT CHECKSUM
+ * ", then "ID
+ * " and the text; the checksum covers the latter two. NULL: out of memory. */
 static char *pack(const char *id, const char *text, size_t length, size_t *packed)
 {
 	size_t head = strlen(FORMAT) + 1 + 16 + 1, body = strlen(id) + 1 + length;
@@ -90,7 +92,7 @@ static char *pack(const char *id, const char *text, size_t length, size_t *packe
 	return out;
 }
 
-/* The length of the text at its end; 0: it is not what pack() made of this id. */
+/* The length of the text at its end; 0: not an intact result of pack() for this id. */
 static size_t check(const char *packed, size_t length, const char *id)
 {
 	size_t head = strlen(FORMAT) + 1 + 16 + 1, name = strlen(id);
@@ -103,7 +105,7 @@ static size_t check(const char *packed, size_t length, const char *id)
 	return sound ? length - head - name - 1 : 0;
 }
 
-/* The text of an id in the bytes of a file; NULL: it is not there. */
+/* The text of an id in a file's bytes; NULL: it has none. */
 static char *unpack(const char *bytes, size_t packed, const char *id, size_t *length)
 {
 	*length = check(bytes, packed, id);
@@ -140,7 +142,7 @@ char *dnn_store_read(dnn_store *store, const char *id, size_t *length)
 	return text;
 }
 
-/* Takes the bytes. */
+/* Takes ownership of the bytes. */
 static int hold(dnn_store *store, char *bytes, size_t length, beton_error *err)
 {
 	held *h = malloc(sizeof(*h));
@@ -155,7 +157,7 @@ static int hold(dnn_store *store, char *bytes, size_t length, beton_error *err)
 	return BETON_OK;
 }
 
-/* The file has it now. */
+/* Drops the held plan, because the file has it now. */
 static void forget(dnn_store *store, const char *id)
 {
 	pthread_mutex_lock(&store->mutex);

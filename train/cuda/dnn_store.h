@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of cuDNN's that were compiled, as text (cuDNN's JSON, which holds the compiled kernel): a second of compiling
- * becomes some hundredths of loading.
+ * Stores compiled plans of cuDNN as text (cuDNN's JSON with the compiled kernel): loading takes hundredths of a second
+ * instead of a second of compiling.
  *
- * A plan is a file of its own, below the folder of cache.h, or below the module's own folder, where plans that were
- * made ahead are (see dnn_ahead.c). Its first line has a checksum of the rest: a damaged file counts as none. Files are
- * replaced as a whole, so that processes may write the same one.
+ * Each plan is a file in the folder of cache.h, or in the module's folder for plans made ahead (see dnn_ahead.c). Its
+ * first line has a checksum of the rest; a damaged file is ignored. Files are replaced as a whole, so several processes
+ * may write the same one.
  */
 #ifndef DTRAIN_CUDA_DNN_STORE_H
 #define DTRAIN_CUDA_DNN_STORE_H
@@ -16,22 +16,22 @@
 
 typedef struct dnn_store dnn_store;
 
-/* What plans depend on besides graph, engine and settings, as a name of a folder: to be freed; NULL: no memory. */
+/* Everything that plans depend on, besides graph, engine and settings, as a folder's name, which the caller frees;
+ * NULL: out of memory. */
 char *dnn_store_name(int capability, int multiprocessors, size_t cudnn_version);
 
-/* folder: where plans are written; NULL: nowhere. shipped: where they are looked for, too; NULL: nowhere. Errors:
+/* folder: where plans are written and read; NULL: none. shipped: where they are read too; NULL: none. Errors:
  * NO_MEMORY. */
 int dnn_store_open(const char *folder, const char *shipped, dnn_store **out, beton_error *err);
 void dnn_store_close(dnn_store *store); /* NULL allowed */
 
-/* Both may be called by several threads. id: the text that names a plan. To be freed, with a 0 behind it; NULL: it is
- * not there, or not sound. */
+/* Both may be called by several threads. id: names a plan. Returns the NUL-terminated text, which the caller frees;
+ * NULL: none, or damaged. */
 char *dnn_store_read(dnn_store *store, const char *id, size_t *length);
-/* What cannot be written to a file is kept for this process; the newest of an id is found. Errors: NO_MEMORY, which may
- * be ignored: the plan is compiled again. */
+/* A plan that cannot be written to a file is kept for this process; the newest plan of an id is found. Errors:
+ * NO_MEMORY, which may be ignored: the plan is then compiled again. */
 int dnn_store_write(dnn_store *store, const char *id, const char *text, size_t length, beton_error *err);
-/* Why the first plan that could not be written to the folder was not; OK: all were, or there is no folder. Any thread.
- */
+/* The error of the first plan that could not be written; OK: none, or there is no folder. Any thread. */
 int dnn_store_failure(dnn_store *store, beton_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts, relu, gelu, scaling, additions: each element by itself, 16 bytes of the wider type at a time.
+ * Elementwise casts, relu, gelu, scaling and additions, 16 bytes of the wider type at a time.
  */
 #include "kernel.cuh"
 
@@ -9,7 +9,7 @@ namespace cuda_kernels
 namespace
 {
 
-/* The functions, of one or two elements. They keep a NaN, and the zero's sign, as the reference does. */
+/* The functions, of one or two elements. They keep NaN, and the sign of zero, like the reference. */
 struct identity {
 	__device__ float operator()(float x, float) const
 	{
@@ -66,7 +66,7 @@ struct add_relu {
 	}
 };
 
-/* How many vectors of each input a thread has under way. */
+/* Vectors of each input that a thread reads at once. */
 template <bool BINARY> constexpr int UNROLL = BINARY ? 2 : 4;
 
 /* f of N vectors, `stride` apart; all are read before any is written. */
@@ -89,8 +89,8 @@ __device__ inline void map_vectors(F f, const X *a, const X *b, Y *y, int64_t fi
 	}
 }
 
-/* y = f(a, b); BINARY: b is there. Vectors first; the count % V elements that are left are for the first threads. No
- * pointer is restricted: y may be a or b. */
+/* y = f(a, b); b only if BINARY. Vectors first; the first threads process the remaining count % V elements. Pointers
+ * are not restrict, because y may be a or b. */
 template <typename F, bool BINARY, int V, typename X, typename Y>
 __global__ void __launch_bounds__(THREADS) map(F f, const X *a, const X *b, Y *y, int64_t count)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures as the loader gives them, bytes in NHWC, to normalized numbers in the layout that the model wants.
+ * Converts the loader's pictures, bytes in NHWC, to normalized numbers in the model's layout.
  */
 #include "kernel.cuh"
 
@@ -13,13 +13,13 @@ struct coefficients {
 	float scale[4], shift[4];
 };
 
-/* NHWC: V elements of y to a thread, of whatever channels. */
+/* NHWC: a thread computes V elements of y, of any channels. */
 template <int C, int V, typename T>
 __global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const uint8_t *x, T *y, int64_t vectors)
 {
 	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
 		const vector<uint8_t, V> bytes = reinterpret_cast<const vector<uint8_t, V> *>(x)[i];
-		/* i modulo C and V modulo C are enough to know the first one's channel. */
+		/* The first element's channel depends on i modulo C and V modulo C only. */
 		const int first = (int)(i % C) * (V % C) % C;
 		float scale[C], shift[C];
 #pragma unroll
@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const 
 			scale[c] = a.scale[c];
 			shift[c] = a.shift[c];
 		}
-		/* Turned until the first one's is in front: selections between registers, no indexed memory. */
+		/* Rotated so that the first element's channel comes first: selections between registers, without
+		 * indexed memory. */
 #pragma unroll
 		for (int turn = 1; turn < C; turn++)
 			if (turn <= first) {
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(THREADS) normalize_nhwc(coefficients a, const 
 	}
 }
 
-/* NCHW: V pixels to a thread, and all their channels. vectors: of one picture's pixels. */
+/* NCHW: a thread computes V pixels with all channels. vectors: in one picture's pixels. */
 template <int C, int V, typename T>
 __global__ void __launch_bounds__(THREADS)
 	normalize_nchw(coefficients a, const uint8_t *x, T *y, int64_t vectors, int64_t pieces)
@@ -85,7 +86,7 @@ cudaError_t launch_normalize(cudaStream_t stream, const coefficients &a, const u
 	return launch(normalize_nchw<C, V, T>, blocks_of(pieces), dim3(THREADS), stream, a, x, y, area / V, pieces);
 }
 
-/* Vectors of 8: NHWC needs as many elements in all, NCHW as many in each plane. */
+/* Vectors of 8: for NHWC the number of elements must be a multiple, for NCHW that of each plane. */
 template <int C, typename T>
 cudaError_t normalize(cudaStream_t stream, const coefficients &a, const uint8_t *x, void *y, bool nhwc, int64_t n,
 		      int64_t area)

@@ -24,13 +24,13 @@ namespace cuda_kernels
 
 constexpr int THREADS = 256;
 
-/* T, but not to be deduced from this argument. */
+/* T, but not deduced from this argument. */
 template <typename T> struct plain {
 	typedef T type;
 };
 
 #ifndef CUDA_EMULATION
-/* Returns the error of this launch, not one that an earlier call left behind, as cudaGetLastError would. */
+/* Returns the error of this launch; cudaGetLastError could return that of an earlier call. */
 template <typename... Parameters>
 cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, cudaStream_t stream,
 		   typename plain<Parameters>::type... parameters)
@@ -42,7 +42,7 @@ cudaError_t launch(void (*kernel)(Parameters...), int64_t blocks, dim3 threads, 
 }
 #endif
 
-/* Of the current device; 1 where that cannot be told, and then the launch fails. */
+/* Of the current device; 1 if unknown, and then the launch fails. */
 inline int multiprocessors()
 {
 	int device = 0, count = 0;
@@ -52,8 +52,8 @@ inline int multiprocessors()
 	return count;
 }
 
-/* Blocks of THREADS for kernels that go over their work in strides of the whole grid: one thread for each piece, up to
- * a few times what the GPU runs at once. More would only have more to start; fewer would end at different times. */
+/* Number of blocks of THREADS for kernels that step by the whole grid: one thread for each piece, up to a few times
+ * what the GPU runs at once. More blocks only take time to start; fewer end at different times. */
 inline int64_t blocks_of(int64_t pieces)
 {
 	int64_t blocks = (pieces + THREADS - 1) / THREADS, most = (int64_t)multiprocessors() * 32;
@@ -111,7 +111,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) vector {
 	T v[N];
 };
 
-/* Two halves as the word that they are in memory. */
+/* Two halves as one word of memory. */
 __host__ __device__ inline __half2 two_of(__half, float low, float high)
 {
 	return __floats2half2_rn(low, high);
@@ -136,7 +136,7 @@ __host__ __device__ inline uint32_t word_of(float x)
 	return word;
 }
 
-/* p is a multiple of 4 * N bytes, or of 16. Asked for by name: of structures a compiler may make single stores. */
+/* p is a multiple of 4 * N bytes, or of 16. Explicit words, because a compiler may split the store of a struct. */
 template <int N> __device__ inline void store_words(void *p, const uint32_t (&w)[N])
 {
 	if constexpr (N % 4 == 0) {
@@ -180,8 +180,7 @@ inline bool is_aligned(const void *pointer, size_t bytes)
 
 constexpr int OCTET = 8;
 
-/* Eight neighbours of a row. One thread handles as many channels in whatever type, so that a byte of a mask belongs to
- * one thread. */
+/* Eight neighbours in a row. One thread handles eight channels for any type, so that it owns whole bytes of a mask. */
 template <typename T> struct octet {
 	T v[OCTET];
 
@@ -191,8 +190,7 @@ template <typename T> struct octet {
 	}
 };
 
-/* VECTOR: p is a multiple of 16 bytes, and all 8 are there; otherwise the first `valid` are, and the rest reads as 0.
- */
+/* VECTOR: p is a multiple of 16 bytes, and all 8 exist. Otherwise the first `valid` exist, and the others read as 0. */
 template <bool VECTOR, typename T> __device__ inline octet<T> load_octet(const T *p, int valid)
 {
 	octet<T> out;

@@ -16,13 +16,13 @@ cuda_extent cuda_extent_of(const dtrain_operand *operand)
 	return extent;
 }
 
-/* Masks, indices and pixels have a layout of their own. */
+/* Masks, indices and pixels have their own layouts. */
 static bool is_activation(const dtrain_operand *operand)
 {
 	return operand->shape.ndim == 4 && operand->dtype != DTRAIN_U8;
 }
 
-/* from_nhwc and to_nhwc: of the operand and of the kernel, or the other way around for an output. */
+/* from_nhwc and to_nhwc: the operand's and the kernel's layout; for an output the reverse. */
 static cuda_turn turn_of(const dtrain_operand *operand, bool from_nhwc, bool to_nhwc, size_t *workspace)
 {
 	cuda_extent extent = cuda_extent_of(operand);

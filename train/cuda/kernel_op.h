@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that our own kernels run: which kernel, and the transpositions of operands whose layout it does not take.
+ * Ops of our own kernels: the kernel, and transpositions of operands whose layout it does not support.
  */
 #ifndef DTRAIN_CUDA_KERNEL_OP_H
 #define DTRAIN_CUDA_KERNEL_OP_H
 
 #include "cuda.h"
 
-/* What a kernel gets or gives in the workspace in place of an operand. */
+/* A tensor in the workspace that replaces an operand for the kernel. */
 typedef struct cuda_turn {
 	bool needed;
 	dtrain_dtype dtype;
@@ -17,8 +17,8 @@ typedef struct cuda_turn {
 
 typedef struct cuda_kernel_op cuda_kernel_op;
 
-/* Puts the op's kernels on the stream. operands: inputs, then outputs, activations of 4 dimensions as k->nhwc says.
- * workspace: k->own_bytes, on a multiple of 256. */
+/* Puts the op's kernels on the stream. operands: inputs, then outputs; 4-dimensional activations have the layout of
+ * k->nhwc. workspace: k->own_bytes, aligned to 256. */
 typedef cudaError_t cuda_kernel_launch(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				       void *const *operands, void *workspace);
 
@@ -30,9 +30,8 @@ struct cuda_kernel_op {
 	cuda_turn turns[2 * DTRAIN_OP_MAX_OPERANDS];
 };
 
-/* Makes op one that launches k (copied). Reads the layouts of desc's operands, sets its workspace_bytes. Errors:
- * NO_MEMORY.
- */
+/* Makes an op that launches k, which is copied. Reads the layouts of desc's operands, sets its workspace_bytes. Errors:
+ * NO_MEMORY. */
 int cuda_kernel_op_create(dtrain_op *op, dtrain_op_desc *desc, const cuda_kernel_op *k, beton_error *err);
 
 /* n, c and h * w of pictures, of a matrix with area 1. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own CUDA kernels, as functions that put one on a stream. All return cudaSuccess or the error of the launch, wait
- * for nothing, allocate nothing, and may be captured. Pointers are device memory; kernels read and write 16 bytes at a
- * time where pointers and channels are multiples of that, and one element otherwise. Every result is the same bit for
- * bit from run to run on one kind of GPU: sums are formed in an order that depends on shapes and on the number of
- * multiprocessors alone.
+ * Our own CUDA kernels, as functions that put one on a stream. All return cudaSuccess or the launch's error, do not
+ * wait or allocate, and can be captured. Pointers are device memory. Kernels access 16 bytes at a time if pointers and
+ * channels are multiples of that, and single elements otherwise. Results are the same, bit for bit, from run to run on
+ * one kind of GPU: the order of sums depends on shapes and the number of multiprocessors alone.
  *
  * Types are DTRAIN_F32, DTRAIN_F16 or DTRAIN_BF16; others give cudaErrorInvalidValue. Arithmetic is in F32.
  * docs/design.md, "CUDA kernels", has the bytes that each moves.
@@ -25,7 +24,7 @@ extern "C" {
 /* y[b][column][row] = x[b][row][column]: NCHW from and to NHWC, KCRS from and to KRSC. x and y do not overlap. */
 cudaError_t cuda_kernel_transpose(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				  int64_t batch, int64_t rows, int64_t columns);
-/* Between equal types a copy. */
+/* A copy if the types are equal. */
 cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 			     int64_t count);
 /* x u8 [n][area][c], c 1 to 4 -> y = x * scale[c] + shift[c], nhwc: [n][area][c], else [n][c][area]. */
@@ -37,7 +36,7 @@ cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y
 cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
 cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *y, const void *d_y, void *d_x,
 				 int64_t count);
-/* DTRAIN_OP_GELU, of the erf in F32: where x is below -3 the last bits of y are lost, as they are in PyTorch. */
+/* DTRAIN_OP_GELU with erf in F32: for x below -3 the last bits of y are lost, as in PyTorch. */
 cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
 cudaError_t cuda_kernel_gelu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y, void *d_x,
 				 int64_t count);
@@ -49,9 +48,8 @@ cudaError_t cuda_kernel_add(cudaStream_t stream, dtrain_dtype dtype, const void 
 
 /* ---- sums over rows, and their opposite ---- */
 
-/* y[b][c] = factor * sum over r of x[b][r][c]. The bias gradient is one of batch 1; the global average pool one of
- * factor 1 / area, on NHWC; the mean of a vector one of 1 column. workspace: F32, as many bytes as the other function
- * says. */
+/* y[b][c] = factor * sum over r of x[b][r][c]. For example: a bias gradient (batch 1), the global average pool of NHWC
+ * (factor 1 / area), the mean of a vector (1 column). workspace: F32, with the other function's number of bytes. */
 cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 				    int64_t batch, int64_t rows, int64_t columns, double factor, void *workspace);
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns);
@@ -71,7 +69,7 @@ typedef struct cuda_batch_norm {
 	bool relu;
 } cuda_batch_norm;
 
-/* The mask has a bit for each element, 8 channels of a row to the byte, the lowest bit first; a row begins with a new
+/* The mask has a bit for each element: 8 channels of a row in a byte, lowest bit first. Each row begins with a new
  * byte. */
 static inline size_t cuda_kernel_mask_bytes(int64_t rows, int64_t channels)
 {
@@ -91,7 +89,7 @@ cudaError_t cuda_kernel_batch_norm_apply(cudaStream_t stream, const cuda_batch_n
 cudaError_t cuda_kernel_batch_norm_bwd(cudaStream_t stream, const cuda_batch_norm *g, const void *x, const void *d_y,
 				       const float *gamma, const float *mean, const float *var, const uint8_t *mask,
 				       void *d_x, float *d_gamma, float *d_beta, void *d_residual, void *workspace);
-/* For the statistics, and for the backward op. */
+/* For the statistics and the backward op. */
 size_t cuda_kernel_batch_norm_workspace(const cuda_batch_norm *g);
 
 /* ---- max pool in NHWC ---- */
@@ -103,7 +101,8 @@ typedef struct cuda_pool {
 	int32_t kernel[2], stride[2], padding[2];
 } cuda_pool;
 
-/* index: u8, as y: the place of the maximum in its window, row-major; the first of equals; NaN is larger than all. */
+/* index: u8, like y: the maximum's place in its window, row-major; the first of equal ones; NaN is larger than all
+ * numbers. */
 cudaError_t cuda_kernel_max_pool(cudaStream_t stream, const cuda_pool *g, const void *x, void *y, uint8_t *index);
 cudaError_t cuda_kernel_max_pool_bwd(cudaStream_t stream, const cuda_pool *g, const void *d_y, const uint8_t *index,
 				     void *d_x);
@@ -120,13 +119,12 @@ typedef struct cuda_loss {
 	int64_t rows, classes;
 } cuda_loss;
 
-/* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits is of the logits' type. For a label outside 0 ..
- * classes-1, 1 + its row is written to the lower half of *fault, and the label (or the nearest number of 32 bits) to
- * the upper one, in one store; that row's loss and d_logits are 0. */
+/* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits has the logits' type. For a label outside 0 ..
+ * classes-1, one store writes 1 + its row to the lower half of *fault, and the label (or the nearest 32-bit number) to
+ * the upper half; that row's loss and d_logits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss, const void *logits,
 				     void *d_logits, double label_smoothing);
-/* DTRAIN_OP_SGD, in one launch. w, g, m: F32; scaler NULL: none. Gradients are multiplied with the
- * divisor's reciprocal. */
+/* DTRAIN_OP_SGD in one launch. w, g, m: F32; scaler NULL: none. Multiplies gradients by the divisor's reciprocal. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
 			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,
 			    bool nesterov);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast a GPU can be at best.
+ * Upper bounds of a GPU's speed.
  */
 #include "cuda.h"
 
@@ -24,7 +24,7 @@ int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cud
 		status = cuda_check(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, index), err,
 				    "device 'cuda' %d: its clock", index);
 	*out = (cuda_limits){0};
-	/* Two transfers a clock. */
+	/* Two transfers per clock. */
 	out->bandwidth = 2e3 * memory_khz * gpu->memoryBusWidth / 8;
 	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
 		if (rates[i].capability == 10 * gpu->major + gpu->minor) {

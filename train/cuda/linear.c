@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products, by cuBLASLt, which has matrices column by column: a row-major [rows, columns] is its columns x rows.
- * With n rows of `in` features and `out` of them after the layer, d = a b in its terms is
+ * Matrix products with cuBLASLt, whose matrices are column-major: a row-major [rows, columns] is its columns x rows.
+ * With n rows of `in` features before the layer and `out` features after it, d = a b in its terms is
  *
- *	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias, if any: added to each column; relu, if any
- *	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
- *	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
+ * 	y   [n, out]   out x n   = w^T (out x in) * x (in x n)       bias, if any: added to each column; relu, if any
+ * 	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
+ * 	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
  * In half precision w and b are rounded in the workspace; d_w and d_b are written in F32 as they are summed.
  */
@@ -20,12 +20,12 @@
 #include "dnn_run.h"
 #include "kernels.h"
 
-/* Of the parameters in their flat array; activations have more. */
+/* Of parameters in their flat array; activations have more. */
 #define LEAST_ALIGNMENT 64
 enum { MAX_CANDIDATES = 8 };
-static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* what NVIDIA recommends for the H100, and larger */
+static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* NVIDIA's recommendation for the H100, and more */
 
-/* Operands of cuBLASLt's: two factors, the bias (or its gradient), the product. */
+/* Operands of cuBLASLt: two factors, the bias (or its gradient), the product. */
 enum { A, B, BIAS, D, PARTS };
 
 typedef struct linear {
@@ -34,14 +34,14 @@ typedef struct linear {
 	dtrain_dtype dtype; /* of activations */
 	int64_t n, in, out;
 	bool relu;
-	int operands[PARTS]; /* which of the op's is which; -1: none */
+	int operands[PARTS]; /* index of the op's operand for each part; -1: none */
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t layouts[PARTS];
-	size_t most_bytes[PARTS]; /* that they could have in F32 */
+	size_t most_bytes[PARTS]; /* sizes in F32 */
 	cublasLtMatmulAlgo_t algorithm;
 	size_t algorithm_bytes;
-	bool fused; /* the bias and relu, or the bias's gradient, come with the product */
-	/* Offsets in the workspace: weights and bias as they are rounded, sums of columns, the algorithm's own. */
+	bool fused; /* the bias and relu, or the bias's gradient, are part of the product */
+	/* Offsets in the workspace: rounded weights and bias, sums of columns, the algorithm's own workspace. */
 	size_t weight, bias, sums, own, bytes;
 } linear;
 
@@ -49,7 +49,7 @@ static int check(cublasStatus_t status, beton_error *err, const char *what)
 {
 	if (status == CUBLAS_STATUS_SUCCESS)
 		return BETON_OK;
-	/* With which of the first two types are refused that do not go with an epilogue is not documented. */
+	/* It is not documented which of the first two codes reports types that do not support an epilogue. */
 	int code = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ? BETON_UNSUPPORTED
 		   : status == CUBLAS_STATUS_ALLOC_FAILED                                         ? BETON_NO_MEMORY
 												  : BETON_DEVICE;
@@ -66,7 +66,7 @@ static bool has_bias(const linear *self)
 	return self->operands[BIAS] >= 0;
 }
 
-/* Whether there is anything that may come with the product. */
+/* Whether the product has an epilogue: bias, relu or bias gradient. */
 static bool has_epilogue(const linear *self)
 {
 	return has_bias(self) || self->relu;
@@ -77,7 +77,7 @@ static bool is_half(const linear *self)
 	return self->dtype != DTRAIN_F32;
 }
 
-/* Which operands there are, and the sizes. */
+/* Reads the operands and their sizes. */
 static void read_desc(linear *self, const dtrain_op_desc *desc)
 {
 	static const int operands[DTRAIN_OP_KIND_COUNT][PARTS] = {
@@ -86,7 +86,7 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {0, 1, 3, 2},
 	};
 	memcpy(self->operands, operands[desc->kind], sizeof(self->operands));
-	/* Without a bias its place is the result's, or there is nothing. */
+	/* Without a bias, its index is that of the result, or does not exist. */
 	if (desc->kind == DTRAIN_OP_LINEAR && desc->num_inputs < 3) {
 		self->operands[BIAS] = -1;
 		self->operands[D] = 2;
@@ -162,7 +162,7 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 				      : !has_bias(self) ? CUBLASLT_EPILOGUE_RELU
 							: CUBLASLT_EPILOGUE_RELU_BIAS;
 	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
-	/* Until it runs: heuristics may find nothing for a bias that is nowhere. */
+	/* A placeholder until the op runs, because heuristics may find nothing for a null bias. */
 	const void *nowhere = (const void *)LEAST_ALIGNMENT;
 	int status = set(self, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue), err);
 	if (status == BETON_OK && fused && has_bias(self))
@@ -174,8 +174,7 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 
 /* ---- algorithms ---- */
 
-/* Sums that are split are added up in F32: in the workspace, or in the output where that is F32 and the order may
- * change. */
+/* Split sums are added in F32: in the workspace, or in the output if that is F32 and the order may vary. */
 static uint32_t reductions(const linear *self)
 {
 	bool f32_output = !is_half(self) || self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
@@ -206,7 +205,7 @@ static int set_preferences(const linear *self, cublasLtMatmulPreference_t prefer
 	return status;
 }
 
-/* The best first. UNSUPPORTED: none. */
+/* Finds algorithms, best first. UNSUPPORTED: none. */
 static int find_algorithms(const linear *self, cublasLtMatmulHeuristicResult_t *out, int *count, beton_error *err)
 {
 	cublasLtMatmulPreference_t preference = NULL;
@@ -234,7 +233,7 @@ static int find_algorithms(const linear *self, cublasLtMatmulHeuristicResult_t *
 static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_t *algorithm, size_t bytes,
 		    void *const parts[PARTS], void *workspace, beton_error *err)
 {
-	/* Without the epilogue the bias is in D before. */
+	/* Without the epilogue, D contains the bias beforehand. */
 	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && has_bias(self) && !self->fused;
 	if (self->fused && has_bias(self)) {
 		int status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &parts[BIAS], sizeof(parts[BIAS]), err);
@@ -253,7 +252,7 @@ typedef struct timing {
 	cuda_bench bench;
 	size_t offsets[PARTS], workspace;
 	int index, tried;  /* -1: none */
-	bool lacks_memory; /* where a candidate failed for it, nothing is known of the candidate */
+	bool lacks_memory; /* a candidate failed for lack of memory, so nothing is known about it */
 	beton_error error; /* of the last candidate that failed */
 } timing;
 
@@ -296,8 +295,8 @@ static int first_of(timing *t, int count)
 	return -1;
 }
 
-/* The index of the fastest, or without `times` of the first, that works; 0, the heuristics' first, where there is no
- * memory to try them. UNSUPPORTED: none works. */
+/* The index of the fastest algorithm that works or, without `times`, of the first one; 0, the heuristics' first,
+ * without memory to try them. UNSUPPORTED: none works. */
 static int best_of(linear *self, const cublasLtMatmulHeuristicResult_t *results, int count, bool times, int *best,
 		   beton_error *err)
 {
@@ -351,7 +350,7 @@ static bool recall(linear *self, const char *signature)
 	return true;
 }
 
-/* That the file cannot be written costs the next process time, and this one nothing. */
+/* If the file cannot be written, the next process only loses time. */
 static void remember(const linear *self, const char *signature)
 {
 	cuda_algorithm algorithm = {.count = 1 + WORDS, .numbers = {self->fused}};
@@ -359,7 +358,7 @@ static void remember(const linear *self, const char *signature)
 	(void)cuda_algorithms_put(self->device->algorithms, signature, &algorithm, NULL);
 }
 
-/* Of the fused form, or of the other. */
+/* fused: with the epilogue. */
 static int find(linear *self, bool fused, bool times, beton_error *err)
 {
 	cublasLtMatmulHeuristicResult_t results[MAX_CANDIDATES];
@@ -387,13 +386,13 @@ static int choose(linear *self, beton_error *err)
 {
 	char signature[160];
 	cuda_algorithms *algorithms = self->device->algorithms;
-	/* What is timed may be another one tomorrow. */
+	/* Timed choices vary. */
 	if (!algorithms || self->device->deterministic)
 		return choose_new(self, false, err);
 	signature_of(self, signature, sizeof(signature));
 	if (recall(self, signature))
 		return BETON_OK;
-	/* It may be known once it is our turn. */
+	/* Another process may have chosen during the wait. */
 	int status = BETON_OK;
 	cuda_algorithms_begin(algorithms, &self->device->lock);
 	if (!recall(self, signature)) {
@@ -407,7 +406,7 @@ static int choose(linear *self, beton_error *err)
 
 /* ---- the op ---- */
 
-/* Rounds what the product reads as F16 or BF16, and puts the bias where the product does not. */
+/* Rounds operands that the product reads as F16 or BF16, and writes the bias if the product does not. */
 static int prepare(const linear *self, cudaStream_t stream, void *parts[PARTS], char *workspace, beton_error *err)
 {
 	int status = BETON_OK;
@@ -467,7 +466,7 @@ static void destroy(void *state)
 	free(self);
 }
 
-/* The workspace: what is not needed has no bytes. */
+/* Lays out the workspace; unused parts have no bytes. */
 static void lay_out(linear *self)
 {
 	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax and cross entropy: a block for each row, of 32 threads where there are few classes. The logits are read three
- * times, from the cache but for the first.
+ * Softmax and cross entropy: one block for each row, with 32 threads if there are few classes. The logits are read
+ * three times, the second and third time from the cache.
  */
 #include <cub/block/block_reduce.cuh>
 
@@ -25,7 +25,7 @@ struct sum {
 	}
 };
 
-/* What all threads of the block have, reduced; each gets the result. */
+/* Reduces x over all threads of the block; each gets the result. */
 template <int N, typename F> __device__ inline float reduce(float x, F f)
 {
 	typedef cub::BlockReduce<float, N> reduction;

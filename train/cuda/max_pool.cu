@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max pool in NHWC: 16 bytes of channels to a thread. The backward op gathers: an element of x looks at the windows
- * that it is in, so that nothing is added by several threads.
+ * Max pool in NHWC: a thread has 16 bytes of channels. The backward op gathers: each element of x reads the windows
+ * that contain it, so no two threads add to one element.
  */
 #include "kernel.cuh"
 
@@ -10,7 +10,7 @@ namespace cuda_kernels
 namespace
 {
 
-/* A side of the picture, in whole numbers of 32 bits: pictures have no 2^31 rows. */
+/* A side of the picture; 32 bits are enough. */
 struct side {
 	int size, out, kernel, stride, padding;
 };
@@ -18,11 +18,11 @@ struct side {
 struct pool {
 	side h, w;
 	uint32_t vectors;         /* of a pixel */
-	int64_t channels, pieces; /* pieces: threads that there is work for */
+	int64_t channels, pieces; /* pieces: number of threads with work */
 	divider by_vectors, by_width, by_height;
 };
 
-/* The picture, row, column and channel of piece i of a tensor of such a height and width. */
+/* Picture, row, column and channel of piece i of a tensor with this height and width. */
 struct piece {
 	int64_t n, channel;
 	int row, column;
@@ -50,8 +50,8 @@ __device__ inline int clamp(int x, int size)
 	return x < 0 ? 0 : x < size ? x : size - 1;
 }
 
-/* K: both sides of the window, or 0: any. What is outside of the picture is read at its edge, and not looked at: so all
- * reads can be under way at once. */
+/* K: both sides of the window, or 0: any. Places outside of the picture are read at its edge and ignored, so that all
+ * reads can be in flight at once. */
 template <typename T, int V, int K>
 __global__ void __launch_bounds__(THREADS) max_pool(pool g, const T *x, T *y, uint8_t *index)
 {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(THREADS) max_pool(pool g, const T *x, T *y, ui
 	}
 }
 
-/* The windows that an element is in are from first to last. */
+/* An element is in the windows first .. last. */
 struct windows {
 	int first, last;
 
@@ -105,7 +105,7 @@ struct windows {
 	}
 };
 
-/* W: windows that an element may be in, in each direction, or 0: any number. */
+/* W: most windows that contain an element, in each direction; 0: any number. */
 template <typename T, int V, int W>
 __global__ void __launch_bounds__(THREADS) max_pool_bwd(pool g, const T *d_y, const uint8_t *index, T *d_x)
 {
@@ -190,7 +190,7 @@ cudaError_t launch_max_pool_bwd(cudaStream_t stream, const cuda_pool *p, const v
 		      (T *)d_x);
 }
 
-/* In how many windows an element may be. */
+/* Most windows that contain an element. */
 int most_windows(const cuda_pool *p, int i)
 {
 	return (p->kernel[i] + p->stride[i] - 1) / p->stride[i];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of GPUs with NCCL: the end of communicators that do not end by themselves.
+ * Groups of GPUs with NCCL: aborts communicators.
  *
- * ncclCommAbort first tells the kernels to end, and then frees what the communicator has, for which it waits: for as
- * long as a CUDA graph exists that has operations of it, among other things. So a thread of its own does it, for all
- * communicators in one group, because one that still runs may keep the others' kernels from ending.
+ * ncclCommAbort first tells the kernels to end, and then frees the communicator, for which it may wait: for example as
+ * long as a CUDA graph with its operations exists. So a separate thread calls it, for all communicators in one NCCL
+ * group, because a running one may keep the others' kernels from ending.
  */
 #include <errno.h>
 #include <signal.h>
@@ -16,9 +16,9 @@
 #include "nccl_comm.h"
 
 #define ABORT_MS 10000
-/* For a thread that is inside NCCL to come out. With communicators that do not block it does so at once. */
+/* Time for a thread to leave NCCL. With non-blocking communicators it does so at once. */
 #define LOCK_MS 2000
-/* From this version on, aborts may be grouped. */
+/* The first version with grouped aborts. */
 #define GROUPED_ABORT 22200
 
 typedef enum abort_progress { ABORT_BEGUN, ABORT_TOLD, ABORT_ENDED } abort_progress;
@@ -28,7 +28,7 @@ struct cuda_abortion {
 	pthread_cond_t changed;
 	abort_progress progress;
 	ncclResult_t result;
-	int references; /* the thread's, that of whoever waits, and those of the communicators */
+	int references; /* of the thread, of a waiting caller, and of the communicators */
 	dtrain_device *device;
 	int count;
 	ncclComm_t comms[];
@@ -52,7 +52,7 @@ void cuda_nccl_abortion_release(cuda_abortion *abortion)
 	free(abortion);
 }
 
-/* What goes on in the background does so without anybody who could ask for its end. */
+/* Errors in the background are kept for callers that ask later. */
 static void advance(cuda_abortion *abortion, abort_progress progress, ncclResult_t result)
 {
 	pthread_mutex_lock(&abortion->mutex);
@@ -127,7 +127,7 @@ static bool lock_in_time(pthread_mutex_t *mutex)
 	return false;
 }
 
-/* Takes it from its state. A thread that does not come out of NCCL is what aborting is for. */
+/* Takes the communicator from its state. If a thread does not leave NCCL, the abort makes it. */
 static void take(cuda_abortion *abortion, cuda_comm *comm, bool *captured)
 {
 	bool locked = lock_in_time(&comm->mutex);
@@ -169,7 +169,7 @@ int cuda_nccl_abort(void *const *states, int count, beton_error *err)
 		pthread_mutex_unlock(&abortion->mutex);
 		status = start(abortion, err);
 		if (status != BETON_OK)
-			cuda_nccl_abortion_release(abortion); /* the thread's */
+			cuda_nccl_abortion_release(abortion); /* the thread's reference */
 		else if (!wait_for(abortion, captured ? ABORT_TOLD : ABORT_ENDED))
 			status = bt_fail(err, BETON_TIMEOUT, "NCCL: ncclCommAbort did not end within %d ms", ABORT_MS);
 		else if (abortion->result != ncclSuccess)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of GPUs with NCCL: making communicators, and ending them in peace.
+ * Groups of GPUs with NCCL: creates and finalizes communicators.
  */
 #include "nccl_comm.h"
 
@@ -14,10 +14,10 @@
 #include "common/error.h"
 #include "common/system.h"
 
-/* Of the end of a communicator that has nothing in flight. */
+/* Time to finalize a communicator with nothing in flight. */
 #define FINALIZE_NS 5000000000ull
-/* What is put on a stream has mostly settled by then. The shortest sleep takes a quarter of it, for the timer's slack.
- */
+/* Submissions usually settle within this time, so poll without sleeping; the shortest sleep takes a quarter of it,
+ * because of the timer's slack. */
 #define POLL_NS 200000ull
 
 static int code_of(ncclResult_t result)
@@ -43,7 +43,7 @@ int cuda_nccl_fail(ncclResult_t result, beton_error *err, const char *format, ..
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
 	char detail[280];
-	/* One text for the whole process, whatever communicator is asked. */
+	/* NCCL has one text for the whole process, whatever communicator is asked. */
 	snprintf(detail, sizeof(detail), "%s", ncclGetLastError(NULL));
 	detail[strcspn(detail, "\n")] = '\0';
 	return bt_fail(err, code_of(result), "NCCL: %s%s%s (%s)", detail, detail[0] ? ": " : "",
@@ -120,8 +120,7 @@ static void free_comm(cuda_comm *comm)
 	free(comm);
 }
 
-/* Finalizing waits for the peers, so that none of them finds a connection closed; what they do not do in time is not
- * waited for. */
+/* Waits for the peers, so that none finds a closed connection, but not longer than FINALIZE_NS. */
 static bool finalize(cuda_comm *comm)
 {
 	pthread_mutex_lock(&comm->mutex);
@@ -182,7 +181,7 @@ static int nccl_connect(const dtrain_group_place *place, const void *id, void **
 		pthread_mutex_unlock(&comm->mutex);
 	}
 	if (status != BETON_OK) {
-		/* Not in peace: the others may not be there. */
+		/* Abort, because peers may be missing. */
 		if (comm && comm->comm)
 			cuda_nccl_abort((void *const *)&comm, 1, NULL);
 		nccl_close(comm);
@@ -201,7 +200,7 @@ static int split(cuda_comm *parent, int color, const dtrain_group_place *place, 
 	if (parent->aborted) {
 		status = bt_fail(err, BETON_CANCELLED, "NCCL: the communicator was aborted");
 	} else {
-		/* Without a configuration it has the parent's. */
+		/* Without a configuration it inherits the parent's. */
 		ncclResult_t result = ncclCommSplit(parent->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
 						    place ? place->rank : 0, out, NULL);
 		status = cuda_nccl_settle(parent, result, deadline, "ncclCommSplit", err);
@@ -226,7 +225,7 @@ static int nccl_split(void *state, int color, const dtrain_group_place *place, i
 		status = cuda_nccl_settle(comm, ncclSuccess, deadline_in(timeout_ms), "ncclCommSplit", err);
 		pthread_mutex_unlock(&comm->mutex);
 	}
-	/* What still goes on would write to the new communicator's place when it ends, and ends so. */
+	/* The split would still write to the new communicator later, so abort the parent. */
 	if (status == BETON_TIMEOUT)
 		cuda_nccl_abort(&state, 1, NULL);
 	if (status != BETON_OK) {
@@ -243,7 +242,7 @@ static int nccl_poll(void *memory, beton_error *err)
 {
 	cuda_comm *comm = memory;
 	ncclResult_t state = ncclSuccess, result = ncclSuccess;
-	/* Whoever is inside will see it himself. */
+	/* A thread inside NCCL will see the error itself. */
 	if (pthread_mutex_trylock(&comm->mutex))
 		return BETON_OK;
 	if (!comm->aborted) {
@@ -280,7 +279,7 @@ static void nccl_unregister(void *state, void *handle)
 {
 	cuda_comm *comm = state;
 	pthread_mutex_lock(&comm->mutex);
-	/* Aborting it freed its registrations. */
+	/* Aborting the communicator freed its registrations. */
 	if (!comm->aborted && cuda_enter(comm->device, NULL) == BETON_OK)
 		(void)ncclCommDeregister(comm->comm, handle);
 	pthread_mutex_unlock(&comm->mutex);

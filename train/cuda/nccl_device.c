@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of GPUs with NCCL: what they need to know of the device besides its table.
+ * Groups of GPUs with NCCL: device functions besides the table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 #include "common/error.h"
 #include "nccl_comm.h"
 
-/* The first in which ranks can share a GPU. */
+/* The first version in which ranks can share a GPU. */
 #define SHARING_VERSION 23003
 
-/* Of high priority: its kernels are few blocks that wait for the network, and should not wait for free ones as well. */
+/* High priority: its kernels are few blocks, which wait for the network and should not also wait for free
+ * multiprocessors. */
 int cuda_nccl_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err)
 {
 	int least = 0, greatest = 0;
@@ -48,13 +49,13 @@ int cuda_nccl_stream_capturing(dtrain_stream *stream, bool *capturing, beton_err
 	return status;
 }
 
-/* Relaxed: whatever is captured meanwhile, by whom, the question is allowed, and does not end the capture. */
+/* Relaxed: the query is allowed during any capture of any thread, and does not invalidate it. */
 int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 {
 	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
 	*complete = false;
-	/* The thread that watches a group makes no other calls: without this one it would get a context on the first
-	 * GPU, half a GiB of another rank's memory. */
+	/* The thread that watches a group makes no other calls. Without this one it would get a context on the first
+	 * GPU: half a GiB of another rank's memory. */
 	int status = cuda_enter(event->device, err);
 	if (status == BETON_OK)
 		status = cuda_check(cudaThreadExchangeStreamCaptureMode(&mode), err,
@@ -68,7 +69,7 @@ int cuda_nccl_event_query(dtrain_event *event, bool *complete, beton_error *err)
 		status = cuda_check(answer, err, "device 'cuda' %d: the work in front of an event failed",
 				    event->device->index);
 	*complete = answer == cudaSuccess;
-	/* Back to what it was, whatever the answer. */
+	/* Restores the mode in any case. */
 	if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess)
 		(void)cudaGetLastError();
 	return status;

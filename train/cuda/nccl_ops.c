@@ -42,13 +42,13 @@ static ncclRedOp_t reduction_of(dtrain_reduce_op op)
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 #define KNOWS_ALL_TO_ALL 1
-/* The library that is found may be older than the one that we were built with, and lack it. */
+/* The installed library may be older than the headers, and lack it. */
 #pragma weak ncclAlltoAll
 #else
 #define KNOWS_ALL_TO_ALL 0
 #endif
 
-/* NCCL's own has faster ways than sends and receives where memory is shared over NVLink. */
+/* NCCL's own all-to-all is faster than sends and receives over NVLink. */
 static bool has_all_to_all(void)
 {
 #if KNOWS_ALL_TO_ALL
@@ -58,10 +58,10 @@ static bool has_all_to_all(void)
 #endif
 }
 
-/* Which parts are exchanged with whom; the own part is copied. */
+/* The parts to exchange, and with which peers; the own part is copied. */
 typedef struct exchange {
-	const char *input; /* of the parts that are sent: to rank r, r * send_stride bytes from here */
-	char *output;      /* the same for those that are received */
+	const char *input; /* for rank r, the part at r * send_stride bytes is sent */
+	char *output;      /* likewise for received parts */
 	size_t send_stride, receive_stride;
 	bool sends, receives, copies;
 	int peer; /* -1: with all */
@@ -155,7 +155,7 @@ static ncclResult_t dispatch(const cuda_comm *comm, const dtrain_group_call *cal
 	}
 }
 
-/* The own parts, ahead of the group: between its start and end only calls of NCCL are made. */
+/* Copies the own parts before the group: between its start and end only NCCL may be called. */
 static cudaError_t copy_own_parts(const cuda_comm *comm, const dtrain_group_call *calls, int count, cudaStream_t stream)
 {
 	cudaError_t copied = cudaSuccess;
@@ -172,7 +172,7 @@ static cudaError_t copy_own_parts(const cuda_comm *comm, const dtrain_group_call
 	return copied;
 }
 
-/* A group is ended whatever happened in it, or this thread's next calls would be part of it. */
+/* Always ends the group, because otherwise this thread's next calls would be part of it. */
 static ncclResult_t dispatch_all(const cuda_comm *comm, const dtrain_group_call *calls, int count, cudaStream_t stream)
 {
 	exchange ignored;

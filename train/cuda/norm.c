@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm. Training goes by cuDNN where it has engines for both directions and is not slower than our kernels, the
- * rest by our kernels. A mask says who made it.
+ * Batch norm. Training uses cuDNN if it has engines for both directions and is not slower than our kernels; all else
+ * uses our kernels. A mask's layout tells which of them made it.
  *
- * cuDNN deals in 1 / sqrt(var + epsilon) where our ops have var. The forward op has it written into the place of var,
- * and a kernel then updates the running statistics: so they are PyTorch's (the running variance is of the unbiased one)
- * by our own arithmetic. Where there is a mask, which only cuDNN's backward op can read, it stays there for that op;
- * elsewhere the kernel turns it into var, and the backward op turns it back.
+ * cuDNN uses 1 / sqrt(var + epsilon) where our ops have var. The forward op writes it into var's place, and our kernel
+ * then updates the running statistics like PyTorch (the running variance is the unbiased one). If there is a mask,
+ * which only cuDNN's backward op can read, the inverse stays there for that op; otherwise the kernel converts it to
+ * var, and the backward op converts it back.
  */
 #include <stdlib.h>
 
@@ -19,10 +19,10 @@
 typedef struct norm {
 	dnn_op *dnn;
 	cuda_statistics statistics;
-	size_t inverse; /* offset in the workspace, of the backward op */
+	size_t inverse; /* offset in the workspace of the backward op */
 } norm;
 
-/* Operands, by the table in <dtrain/device.h>. */
+/* Operands, as in <dtrain/ops.def>. */
 enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, OUT_MEAN = 1, OUT_VAR = 2, OUT_MASK = 3, BWD_VAR = 4, BWD_MASK = 5 };
 
 static int run_forward(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
@@ -117,7 +117,8 @@ static int train_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	if (status == BETON_OK && desc->attrs.relu) {
 		dtrain_operand *mask = &desc->outputs[OUT_MASK];
 		mask->layout = cuda_dnn_private;
-		mask->bytes = (size_t)dtrain_shape_count(&mask->shape) / 8; /* a bit each, and channels are octets */
+		mask->bytes =
+			(size_t)dtrain_shape_count(&mask->shape) / 8; /* one bit each; channels are a multiple of 8 */
 	}
 	return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm and max pool by our own kernels. Both work on NHWC: what is plain is transposed before and after.
+ * Batch norm and max pool by our own kernels. Both work on NHWC; plain operands are transposed.
  */
 #include "common/error.h"
 #include "kernel_op.h"

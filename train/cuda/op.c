@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cuda device: making and running ops. What an op does is in the builders' files.
+ * The cuda device: creates and runs ops. The builders' files implement them.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 const char cuda_nhwc[] = "NHWC";
 const char cuda_dnn_private[] = "cuDNN's own";
 
-/* Between two ops only activations have 4 dimensions; those of a weight's gradient are the caller's. */
+/* Between two ops only activations have 4 dimensions; a weight's gradient belongs to the caller. */
 static bool is_weight_gradient(const dtrain_op_desc *desc)
 {
 	return desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT;
@@ -33,7 +33,7 @@ static bool is_ours(const dtrain_op_desc *desc, int index)
 	const dtrain_operand *input = &desc->inputs[index];
 	if (cuda_is_nhwc(input))
 		return input->shape.ndim == 4;
-	/* A deviation in var's place comes with the mask of the same op. */
+	/* If the mask is cuDNN's, var's place has the inverse deviation of the same op. */
 	bool mask = input->dtype == DTRAIN_U8;
 	bool deviation = desc->kind == DTRAIN_OP_BATCH_NORM_BWD && index == 4 && desc->num_inputs > 5 &&
 			 desc->inputs[5].layout == cuda_dnn_private;

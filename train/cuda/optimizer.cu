@@ -17,8 +17,8 @@ struct sgd_op {
 	bool nesterov;
 };
 
-/* A vector is within one run of a group; the runs' numbers come from memory together with the vectors, and the rates,
- * which they lead to, from the cache. */
+/* A vector lies within one run of a group. The runs' group numbers are read with the vectors, and the groups' rates
+ * from the cache. */
 template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, float inverse, int64_t first, int64_t stride)
 {
 	static_assert(DTRAIN_PARAM_ALIGN % V == 0, "vectors do not divide a run");
@@ -85,7 +85,7 @@ __device__ inline void look_ahead(float *slow, float *w, float weight, int64_t f
 	}
 }
 
-/* As torch.lerp, which is exact at both ends. */
+/* Like torch.lerp, which is exact at both ends. */
 template <int V>
 __global__ void __launch_bounds__(THREADS) lookahead(float *slow, float *w, const float *weight, int64_t count)
 {
@@ -105,7 +105,7 @@ __device__ inline bool is_finite(float x)
 	return x - x == 0;
 }
 
-/* Whoever finds one writes the same. */
+/* Several threads may write the flag; all write the same. */
 template <int V> __global__ void __launch_bounds__(THREADS) inspect(const float *g, float *scaler, int64_t count)
 {
 	typedef vector<float, V> numbers;
@@ -137,7 +137,7 @@ template <int V> __global__ void __launch_bounds__(THREADS) inspect(const float 
 		scaler[DTRAIN_SCALER_INFINITE] = 1;
 }
 
-/* As the device table says: torch.amp.GradScaler's defaults. */
+/* As in the device table: torch.amp.GradScaler's defaults. */
 __global__ void update(float *scaler)
 {
 	const bool infinite = scaler[DTRAIN_SCALER_INFINITE] != 0;

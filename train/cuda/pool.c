@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max pools: by cuDNN where it has engines for both directions and is not slower than our kernels, else by our kernels.
- * The index says who made it.
+ * Max pools: with cuDNN if it has engines for both directions and is not slower than our kernels, else with our
+ * kernels. The index's layout tells which of them made it.
  */
 #include "contest.h"
 #include "dnn_run.h"
@@ -22,7 +22,7 @@ static int pool_by_cudnn(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	dtrain_op_desc backward = backward_of(desc);
 	int status = cuda_build_by_cudnn(op, desc, &backward, err);
 	if (status == BETON_OK)
-		desc->outputs[1].layout = cuda_dnn_private; /* its bytes are those of U8 */
+		desc->outputs[1].layout = cuda_dnn_private; /* has as many bytes as U8 */
 	return status;
 }
 

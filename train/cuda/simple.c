@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops that are one or two kernels of ours: all but convolutions, products, batch norm and max pool.
+ * Ops that are one or two of our kernels: all but convolutions, products, batch norm and max pool.
  */
 #include "common/error.h"
 #include "core/op.h"
@@ -71,7 +71,7 @@ static cudaError_t scale(const cuda_kernel_op *k, const dtrain_op_desc *desc, cu
 				 dtrain_shape_count(&desc->inputs[0].shape));
 }
 
-/* Such a kernel takes any order of elements, if only it is the same for all. */
+/* Elementwise kernels accept any order of elements that all operands share. */
 static bool order_elements(dtrain_op_desc *desc)
 {
 	bool nhwc = is_any_nhwc(desc->inputs, desc->num_inputs);
@@ -80,7 +80,7 @@ static bool order_elements(dtrain_op_desc *desc)
 	return nhwc;
 }
 
-/* ---- pooling and flattening: no layout needs a transposition of its own ---- */
+/* ---- pooling and flattening: any layout, without transposition ---- */
 
 static cudaError_t global_avg_pool(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				   void *const *operands, void *workspace)
@@ -129,7 +129,7 @@ static cudaError_t flatten_bwd(const cuda_kernel_op *k, const dtrain_op_desc *de
 	return cuda_kernel_cast(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels * x.area);
 }
 
-/* ---- biases: of the channels of NHWC, what is plain is transposed before ---- */
+/* ---- biases: of NHWC channels; plain operands are transposed ---- */
 
 static cudaError_t channel_bias(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				void *const *operands, void *workspace)

@@ -37,7 +37,7 @@ void cuda_stream_destroy(dtrain_stream *stream)
 	free(stream);
 }
 
-/* What a kernel found wrong since the last time. One caller gets it. */
+/* Reports a kernel's fault since the last report, to one caller. */
 static int report_fault(const dtrain_device *device, beton_error *err)
 {
 	int64_t fault = __atomic_exchange_n(device->fault, 0, __ATOMIC_ACQ_REL);
@@ -111,8 +111,8 @@ int cuda_event_record(dtrain_event *event, dtrain_stream *stream, beton_error *e
 	return record(event, stream, cudaEventRecordDefault, err);
 }
 
-/* In a capture a record only says what depends on what. One that leaves a time at each launch is external, a node of
- * the graph of its own, and is allowed nowhere else. */
+/* In a capture, an ordinary record only adds a dependency. A record that takes the time at each launch must be
+ * external: a node of the graph, which is allowed only in captures. */
 int cuda_event_mark(dtrain_event *event, dtrain_stream *stream, beton_error *err)
 {
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -152,13 +152,13 @@ int cuda_event_elapsed_ms(dtrain_event *start, dtrain_event *end, double *out, b
 
 /* ---- memory ---- */
 
-/* Without access to each other's memory the driver takes a copy between two GPUs through the host's. Only who copies
- * pays for it: asked for when a device is opened, each rank would get a context on every GPU. */
+/* Enables access between two GPUs, because otherwise the driver copies through host memory. Done at the first copy:
+ * when opening a device, it would give each rank a context on every GPU. */
 static int reach(dtrain_device *device, int other, beton_error *err)
 {
 	uint64_t bit = other < 64 ? 1ull << other : 0;
 	int pair[] = {device->index, other}, possible = 0;
-	/* Memory of the host is of no GPU. */
+	/* Host memory belongs to no GPU. */
 	if (other < 0)
 		return BETON_OK;
 	if (__atomic_load_n(&device->peers, __ATOMIC_RELAXED) & bit)
@@ -168,7 +168,7 @@ static int reach(dtrain_device *device, int other, beton_error *err)
 					"device 'cuda' %d: access to GPU %d", pair[i], pair[1 - i]);
 		if (status == BETON_OK && possible)
 			status = cuda_check(cudaSetDevice(pair[i]), err, "device 'cuda' %d", pair[i]);
-		/* Refused is no error: the copy goes through the host. */
+		/* A refusal is no error: copies go through the host. */
 		if (status == BETON_OK && possible && cudaDeviceEnablePeerAccess(pair[1 - i], 0) != cudaSuccess)
 			(void)cudaGetLastError();
 		if (status != BETON_OK)
@@ -178,7 +178,7 @@ static int reach(dtrain_device *device, int other, beton_error *err)
 	return cuda_enter(device, err);
 }
 
-/* A capture is left alone: what it holds may neither be asked nor changed then, and the copy is right without. */
+/* Does nothing during a capture, when access may neither be queried nor changed; the copy works without. */
 static int reach_both(dtrain_stream *stream, const void *destination, const void *source, beton_error *err)
 {
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -234,7 +234,7 @@ typedef struct capture {
 	cudaGraphExec_t graph;
 } capture;
 
-/* Thread-local: other threads (the loader's pinned memory, a group's) may allocate meanwhile. */
+/* Thread-local, so that other threads (the loader's pinned memory, a group's) may allocate during the capture. */
 int cuda_capture_begin(dtrain_stream *stream, beton_error *err)
 {
 	int status = cuda_enter(stream->device, err);
@@ -244,9 +244,8 @@ int cuda_capture_begin(dtrain_stream *stream, beton_error *err)
 	return status;
 }
 
-/* The graph of a capture that something in between made invalid is NULL. Ending it frees the stream all the same. What
- * was captured on a stream of high priority (a group's) keeps its priority, and not that of the stream that launches.
- */
+/* The graph of an invalidated capture is NULL, but ending the capture still releases the stream. Nodes captured on a
+ * high-priority stream (a group's) keep that priority, instead of the launching stream's. */
 int cuda_capture_end(dtrain_stream *stream, void **captured, beton_error *err)
 {
 	*captured = NULL;

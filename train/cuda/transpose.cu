@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Transposition through a tile in shared memory: read along the rows of x, written along the rows of y. A matrix that
- * is narrow in one direction (the 3 x 3 of a filter, 3 colours) is covered whole in it, so that both sides still go
- * over runs of memory as long as the tile allows.
+ * Transposes through a tile in shared memory: reads along the rows of x, and writes along the rows of y. A tile covers
+ * the narrow side of a matrix (the 3 x 3 of a filter, 3 colours) completely, so that reads and writes are as contiguous
+ * as the tile allows.
  */
 #include "kernel.cuh"
 
@@ -26,7 +26,7 @@ template <typename X, typename Y> __global__ void __launch_bounds__(THREADS) tra
 	uint32_t column_tile = blockIdx.x % g.column_tiles, rest = blockIdx.x / g.column_tiles;
 	uint32_t row_tile = rest % g.row_tiles, batch = rest / g.row_tiles;
 	int64_t row = (int64_t)row_tile * g.tile_rows, column = (int64_t)column_tile * g.tile_columns;
-	int64_t rows = g.rows - row, columns = g.columns - column; /* those that are left */
+	int64_t rows = g.rows - row, columns = g.columns - column; /* of the remaining part */
 	const X *from = x + batch * g.rows * g.columns + row * g.columns + column;
 	Y *to = y + batch * g.rows * g.columns + column * g.rows + row;
 #pragma unroll 4
@@ -44,7 +44,7 @@ template <typename X, typename Y> __global__ void __launch_bounds__(THREADS) tra
 	}
 }
 
-/* What a tile has of the long side when the short one is covered whole: a multiple of 32, if it may be. */
+/* The tile's size along the long side when it covers the short one: a multiple of 32, if possible. */
 uint32_t long_side(int64_t size, uint32_t room)
 {
 	return size <= room ? (uint32_t)size : room / 32 * 32;
@@ -78,7 +78,7 @@ extern "C" cudaError_t cuda_kernel_transpose(cudaStream_t stream, const void *x,
 					     dtrain_dtype to, int64_t batch, int64_t rows, int64_t columns)
 {
 	using namespace cuda_kernels;
-	/* A vector, or one after the other: nothing changes its place. */
+	/* With one row or one column, transposing is a copy. */
 	if (rows <= 1 || columns <= 1)
 		return cuda_kernel_cast(stream, x, from, y, to, batch * rows * columns);
 	if (rows > INT32_MAX || columns > INT32_MAX)
