@@ -26,7 +26,7 @@ typedef struct {
 	bool force; /* into folders that are there */
 } settings;
 
-/* What drawing one picture after the other needs. */
+/* State for drawing pictures. */
 typedef struct {
 	tjhandle compressor;
 	uint8_t *rgb;

@@ -94,7 +94,7 @@ static void digest_text(const load_run *self, char text[33])
 	snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
-/* What the workers did, and what they and the consumer waited for. */
+/* Shares of the workers' time, and waits of workers and consumer. */
 static const struct {
 	const char *name;
 	size_t offset;

@@ -93,7 +93,7 @@ static void set_pipeline(beton_loader_options *loader, int pipeline)
 	loader->image.flip_probability = pipeline == PIPELINE_TRAIN ? 0.5 : 0;
 }
 
-/* What a picture becomes; false in *known: it is another option. */
+/* Options of pictures; *known false: it is another option. */
 static bool take_image(beton_image_options *image, int option, const char *name, const char *text, bool *known)
 {
 	uint64_t count = 0;
@@ -123,7 +123,7 @@ static bool take_image(beton_image_options *image, int option, const char *name,
 	}
 }
 
-/* How they are loaded, likewise. */
+/* Options of loading; *known likewise. */
 static bool take_loader(beton_loader_options *loader, int option, const char *name, const char *text, bool *known)
 {
 	uint64_t count = 0;

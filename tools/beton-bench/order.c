@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What it costs to know which sample is next: the loader's orders over a file of so many samples, which is a hole. */
+ * Times the loader's orders, on a sparse file of this many samples.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>

@@ -85,10 +85,10 @@ static void close_folder(extract_target *base)
 	free(self);
 }
 
-/* ---- what is there already ---- */
+/* ---- existing files ---- */
 
-/* What this program calls its files: the sample's number, with exactly as many digits as nearly all datasets need, so
- * that pictures which others call by longer or shorter numbers are not taken for extracted ones. */
+/* Whether a name is this program's: the sample's number, with exactly the digits that nearly all datasets need, so that
+ * other numbered pictures are not taken for extracted ones. */
 static bool is_extracted_name(const char *name)
 {
 	return strspn(name, "0123456789") == LAYOUT_KEY_DIGITS && name[LAYOUT_KEY_DIGITS] == '.' &&

@@ -120,7 +120,7 @@ static char *group_name(const layout *self, int64_t label)
 	return bt_format("%0*" PRId64, self->label_digits, label);
 }
 
-/* Whoever reads the folders numbers them in the order of their names, without those that have no sample. */
+/* A program that reads the folders numbers them in order of their names, without those that have no sample. */
 static int count_renumbered(layout *self, const label_marks *marks, beton_error *err)
 {
 	class_folder *folders = calloc((size_t)marks->count + 1, sizeof(*folders));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which files a sample becomes, and how they are called.
+ * The files that a sample is extracted to, and their names.
  *
  * classes: CLASS/KEY.jpg, as beton-write reads a folder: the picture and the label, nothing else.
- * samples: KEY.jpg, KEY.cls, KEY.FIELD.npy ..., as WebDataset has it: every field, in one folder.
+ * samples: KEY.jpg, KEY.cls, KEY.FIELD.npy ..., like WebDataset: every field, in one folder.
  *
- * KEY is the sample's number with leading zeros. Names that come from the file cannot leave the target: see
- * text_file_name. */
+ * KEY is the sample's number with leading zeros. Names from the dataset cannot lead out of the target: see
+ * text_file_name.
+ */
 #ifndef BETON_EXTRACT_LAYOUT_H
 #define BETON_EXTRACT_LAYOUT_H
 
@@ -16,7 +17,7 @@
 #include "target.h"
 #include "tools/common/selection.h"
 
-/* Of KEY, at least. */
+/* Least digits of KEY. */
 enum { LAYOUT_KEY_DIGITS = 8 };
 
 typedef enum layout_kind { LAYOUT_AUTOMATIC, LAYOUT_CLASSES, LAYOUT_SAMPLES } layout_kind;
@@ -32,14 +33,14 @@ typedef struct layout {
 	bool numbers;  /* classes: folders are called by numbers */
 	int label_digits;
 	uint64_t used_classes; /* classes: of the selection */
-	uint64_t renumbered;   /* of these: beton-write would give them another label when it reads the folders */
+	uint64_t renumbered;   /* labels of the selection that would change when beton-write reads the folders */
 	beton_value *values;
 	content content;
 } layout;
 
-/* Looks at the dataset, and for numbered class folders at the labels of the selection. numbers: even if classes have
- * names. The caller frees self, on failure too. Errors: INVALID_ARGUMENT (CLASSES without pictures or labels, two
- * classes of one name), those of reading, NO_MEMORY. */
+/* Chooses the layout from the dataset and, for numbered class folders, from the labels of the selection. numbers:
+ * number the folders even if classes have names. The caller frees self, on failure too. Errors: INVALID_ARGUMENT
+ * (CLASSES without pictures or labels, two classes of one name), those of reading, NO_MEMORY. */
 int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool numbers, const selection *chosen,
 		beton_error *err);
 void layout_free(layout *self);
@@ -47,10 +48,10 @@ void layout_free(layout *self);
 /* Adds the files of one sample to target; *bytes: what they hold. */
 int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *bytes, beton_error *err);
 
-/* Whether a field is in no file. */
+/* Whether the field is not extracted. */
 bool layout_leaves_out(const layout *self, uint32_t field);
 
-/* How many classes have names that are in no file. Errors: those of facts_load. */
+/* The number of classes whose names are not extracted. Errors: those of facts_load. */
 int layout_lost_names(const layout *self, uint64_t *count, beton_error *err);
 
 #endif

@@ -69,8 +69,8 @@ typedef struct extract_job {
 	bool quiet;
 } extract_job;
 
-/* What is left out is said: the files would else pass for the dataset. What the user asked for in so many words is not.
- */
+/* Reports what is left out, because otherwise the files would pass for the whole dataset; but not what the user chose
+ * explicitly. */
 static int tell_left_out(const extract_job *job, const layout *files, const beton_reader *reader, beton_error *err)
 {
 	uint64_t names;
@@ -122,7 +122,7 @@ static int extract_samples(const extract_job *job, layout *files, extract_target
 	}
 }
 
-/* Who reads tar files expects WebDataset's form. */
+/* Readers of tar files expect WebDataset's layout. */
 static layout_kind wanted_layout(const extract_job *job)
 {
 	bool samples = job->layout == LAYOUT_AUTOMATIC && target_is_tar(job->output) && !job->class_numbers;

@@ -97,8 +97,7 @@ static bool ends_with(const char *path, const char *ending)
 	return length > strlen(ending) && strcmp(path + length - strlen(ending), ending) == 0;
 }
 
-/* What the name says of the format. GNU's form of tar has names as they are; pax would convert them from the locale's
- * encoding. */
+/* Sets the format from the name. GNU tar stores names unchanged; pax would convert them from the locale's encoding. */
 static int set_format(const tar_target *self)
 {
 	struct archive *archive = self->archive;

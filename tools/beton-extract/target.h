@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where extracted files go: a folder or a tar file. Either appears under its name when it is complete. */
+ * The target of extracted files: a folder or a tar file. It appears under its name only when it is complete.
+ */
 #ifndef BETON_EXTRACT_TARGET_H
 #define BETON_EXTRACT_TARGET_H
 
@@ -11,9 +12,9 @@
 
 typedef struct extract_target extract_target;
 
-/* What each kind of target is. */
+/* Operations of a kind of target. */
 struct extract_target {
-	/* One file. group: the folder inside the target, or NULL; name: of the file; neither has a slash. */
+	/* Adds a file. group: the folder inside the target, or NULL; name: of the file; neither has a slash. */
 	int (*add)(extract_target *self, const char *group, const char *name, const void *data, size_t size,
 		   beton_error *err);
 	int (*finish)(extract_target *self, beton_error *err);
@@ -21,15 +22,15 @@ struct extract_target {
 	void (*close)(extract_target *self);
 };
 
-/* A new folder. force: also in place of one that holds nothing but extracted files. Errors: EXISTS (there is something
+/* Opens a new folder. force: may replace a folder that has only extracted files. Errors: EXISTS (there is something
  * else, and not an empty folder), those of the system. */
 int target_open_folder(extract_target **out, const char *path, bool force, beton_error *err);
 
 /* Whether a name is that of a tar file: .tar, .tar.gz, .tgz, .tar.zst, .tar.xz, or "-", the standard output. */
 bool target_is_tar(const char *path);
 
-/* A tar file, compressed as its name says; nothing in it tells of time or owner. Errors: UNSUPPORTED (built without
- * libarchive), those of the system. */
+/* Opens a tar file, compressed according to its name; it contains no times and no owners. Errors: UNSUPPORTED (built
+ * without libarchive), those of the system. */
 int target_open_tar(extract_target **out, const char *path, beton_error *err);
 
 #endif

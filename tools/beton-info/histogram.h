@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the values of a dataset are spread: the sizes of what is stored, and the classes. */
+ * Distributions of a dataset: sizes of stored values, and classes.
+ */
 #ifndef BETON_INFO_HISTOGRAM_H
 #define BETON_INFO_HISTOGRAM_H
 
@@ -10,7 +11,7 @@
 
 enum {
 	HISTOGRAM_SIZES = 34,            /* 0, 1, 2-3, 4-7 ... up to the 4 GiB that a page may hold */
-	HISTOGRAM_CLASSES_MAX = 1 << 20, /* memory has a bound: what has more different labels has no classes */
+	HISTOGRAM_CLASSES_MAX = 1 << 20, /* limit of memory: a dataset with more different labels has no classes */
 };
 
 typedef struct histogram {

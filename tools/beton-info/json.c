@@ -52,7 +52,7 @@ static json_t *make_field(const beton_field *field)
 	return object;
 }
 
-/* What FFCV's files do not have. */
+/* Facts that FFCV's files lack. */
 static json_t *make_extension(const beton_reader *reader, beton_error *err)
 {
 	json_t *facts;

@@ -21,7 +21,7 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure or damaged samples, 2 wrong usage.\n";
 
-/* What there is to see of a damaged file is shown, and then what is wrong with it. */
+/* Of a damaged file, prints what can be read, then the fault. */
 static int show(const char *path, bool json, const info_options *options)
 {
 	beton_error err;

@@ -11,7 +11,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
 
-/* What a field's values have in common. */
+/* Facts common to a field's values. */
 typedef struct field_facts {
 	uint64_t count;
 	uint64_t jpegs;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts of a dataset that is made of several. */
+ * The facts of a dataset that is merged from several.
+ */
 #ifndef BETON_MERGE_MERGED_H
 #define BETON_MERGE_MERGED_H
 
@@ -17,9 +18,9 @@ typedef struct merged_facts {
 	char *named_by;  /* the first input with names */
 } merged_facts;
 
-/* Adds an input. Without remap a name must be the same wherever two inputs name a class; an input without names is
- * taken to mean the same numbers. Errors: INVALID_ARGUMENT (names differ; remap: no names, or one twice), those of
- * facts_load, NO_MEMORY. */
+/* Adds an input. Without remap, inputs must agree on the names of classes; an input without names is assumed to use the
+ * same numbers. Errors: INVALID_ARGUMENT (names differ; remap: no names, or one twice), those of facts_load, NO_MEMORY.
+ */
 int merged_add(merged_facts *self, const beton_reader *reader, beton_error *err);
 
 /* *to: the new numbers of an added input's *count classes; the caller's to free. */

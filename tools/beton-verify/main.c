@@ -45,7 +45,7 @@ typedef struct file_check {
 	progress bar;
 } file_check;
 
-/* What a message says behind the name of its file. */
+/* The message without the name of its file. */
 static const char *without_path(const char *message, const char *path)
 {
 	size_t length = strlen(path);
@@ -140,7 +140,7 @@ static void end_json(const file_check *self, const beton_verify_report *report, 
 	fputs("}\n", stdout);
 }
 
-/* What was looked at, and what nothing could tell. */
+/* Prints what was checked, and what could not be checked. */
 static void print_summary(const file_check *self, const beton_verify_report *report, bool deep)
 {
 	double seconds = progress_seconds(&self->bar);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Letters of 5 x 7 dots, for labels below pictures: there is nothing to be installed, and the same text always gives
- * the same pixels. */
+ * Letters of 5 x 7 dots for captions: they need no installed font, and the same text always gives the same pixels.
+ */
 #ifndef BETON_VIEW_FONT_H
 #define BETON_VIEW_FONT_H
 

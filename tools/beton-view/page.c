@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The view as a page for a browser, which needs nothing but itself: pictures stand in it as they are stored. */
+ * The view as a self-contained page for a browser; pictures are embedded as they are stored.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

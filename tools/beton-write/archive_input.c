@@ -16,7 +16,7 @@
 
 #define BLOCK_SIZE (UINT32_C(1) << 18)
 #define TAR_END_MARK 512
-/* How often a wait for a pipe looks whether to stop, in milliseconds. */
+/* Interval, in milliseconds, at which a wait for a pipe checks for a stop. */
 #define LOOK_INTERVAL 200
 
 struct archive_input {
@@ -138,8 +138,8 @@ static la_ssize_t read_block(struct archive *handle, void *data, const void **bl
 	return got < 0 ? ARCHIVE_FATAL : (la_ssize_t)got;
 }
 
-/* Passes over bytes of a plain tar file that nobody asked for: contents of members whose names are enough. Never beyond
- * the end of the file, which would hide that it was cut. libarchive reads what is not skipped. */
+/* Skips bytes of a plain tar file that are not needed, such as contents of members whose names are enough. Never skips
+ * beyond the end of the file, which would hide a truncation. libarchive reads bytes that are not skipped. */
 static la_int64_t skip_file(struct archive *handle, void *data, la_int64_t request)
 {
 	(void)handle;

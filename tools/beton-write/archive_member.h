@@ -21,16 +21,16 @@ char *member_folder(const char *path);
 /* Whether it ends as a picture that can be read does. */
 bool member_is_picture(const char *path);
 
-/* Whether it describes the archive, as __name__ does for WebDataset, and is no sample. */
+/* Whether it describes the archive, like WebDataset's __name__, and belongs to no sample. */
 bool member_is_meta(const char *path);
 
-/* What a member without bytes of its own is, and for a link how the archive is made with bytes in its place: "a hard
- * link to 'cat/1.png'; ...". NULL: no memory. The caller frees it. */
+/* Describes a member without bytes and, for a link, how to make an archive with bytes instead: "a hard link to
+ * 'cat/1.png'; ...". The caller frees it; NULL: out of memory. */
 char *member_describe(const archive_member *member);
 
-/* Reads the member to value, as RAW_FILE. *bytes: what its sample has so far, to which its own are added. Its size in
- * the archive is a claim: memory grows with what comes. Errors: SAMPLE_CORRUPT (the sample has more than FILE_BYTES_MAX
- * bytes), NO_MEMORY, those of archive_input_read. name: for messages. */
+/* Reads the member to value, as RAW_FILE. *bytes: size of the sample so far, to which the member's is added. Memory
+ * grows with the bytes read, because the size in the archive is only a claim. Errors: SAMPLE_CORRUPT (the sample has
+ * more than FILE_BYTES_MAX bytes), NO_MEMORY, those of archive_input_read. name: for messages. */
 int member_read(archive_input *input, const char *name, uint64_t *bytes, raw_value *value, beton_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 #include "file_bytes.h"
 #include "npy.h"
 
-/* What the header says, made ready for reading; *bytes: of all elements. */
+/* Prepares the array by its header; *bytes: of all elements. */
 static int take_header(array_file *self, const uint8_t *data, size_t size, array_header_function header,
 		       uint64_t *bytes, beton_error *err)
 {
@@ -77,7 +77,7 @@ int array_file_open(array_file *self, const char *path, array_header_function he
 	return result;
 }
 
-/* A file that nobody sees, and that is gone however the program ends. */
+/* An unnamed file, which disappears when the program ends in any way. */
 static int open_unnamed(const char *folder, int *fd, beton_error *err)
 {
 	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

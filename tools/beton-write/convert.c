@@ -17,7 +17,7 @@
 /* A number in a text is at most this long. */
 #define NUMBER_MAX 64
 
-/* What the conversions of one value share. */
+/* State of the conversion of one value. */
 typedef struct context {
 	const source *from;
 	const beton_field *field;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the raw values of an item to what the writer takes. */
+ * Converts the raw values of an item to the writer's inputs.
+ */
 #ifndef BETON_WRITE_CONVERT_H
 #define BETON_WRITE_CONVERT_H
 
@@ -22,9 +23,9 @@ typedef struct converted {
 	uint64_t bytes; /* of all blobs */
 } converted;
 
-/* The file that a text of a table names. The table may come from anywhere, and must not reach what lies outside the
- * folder that it belongs to: the path is relative to from->root without "..", or absolute and begins with root. *path
- * is the caller's. Errors: SAMPLE_CORRUPT, NO_MEMORY. item_name: for messages. */
+/* The file that a table's text names. Tables are untrusted and must not name files outside of their folder: the path
+ * must be relative to from->root without "..", or absolute and below root. *path is the caller's. Errors:
+ * SAMPLE_CORRUPT, NO_MEMORY. item_name: for messages. */
 int convert_path(const source *from, const char *item_name, const char *text, size_t size, char **path,
 		 beton_error *err);
 
@@ -34,7 +35,7 @@ void converted_clear(converted *values);
 void converted_free(converted *values);
 
 /* Converts item, whose memory may be taken; values was made or cleared before. Any thread. Errors: SAMPLE_CORRUPT,
- * NOT_FOUND, ACCESS, FILE_CHANGED for what is wrong with this item; IO, NO_MEMORY. The message names the item. */
+ * NOT_FOUND, ACCESS, FILE_CHANGED for faults of this item; IO, NO_MEMORY. The message names the item. */
 int convert_item(const converter *self, source_item *item, converted *values, beton_error *err);
 
 /* The type of the array in that column of item. Errors: as convert_item. */

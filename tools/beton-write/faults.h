@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done about a bad item of a source: --on-error and --error-list. */
+ * The treatment of bad items of a source: --on-error and --error-list.
+ */
 #ifndef BETON_WRITE_FAULTS_H
 #define BETON_WRITE_FAULTS_H
 
@@ -13,17 +14,17 @@
 typedef struct fault_policy {
 	bool skip;        /* leave a bad item out; else it ends the program */
 	const char *path; /* of the list, or NULL */
-	FILE *list;       /* where a line for each item goes: the file at path, or standard error */
+	FILE *list;       /* receives a line for each item: the file at path, or standard error */
 	uint64_t skipped;
 } fault_policy;
 
 /* Opens the list, if path is not NULL. append: behind what an earlier run wrote. Errors: those of creating a file. */
 int fault_policy_open(fault_policy *self, bool skip, const char *path, bool append, beton_error *err);
 
-/* Whether an item with that error may be left out: the fault is its own, not that of the disk or the memory. */
+/* Whether an item with that error may be left out: the fault is the item's, not the disk's or the memory's. */
 bool fault_is_of_item(int code);
 
-/* Puts behind err's message which option leaves out what it is about. */
+/* Appends to err's message the option that leaves out such items. */
 void fault_name_option(beton_error *err);
 
 #define FAULT_OF_NO_ITEM UINT64_MAX

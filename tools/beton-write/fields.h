@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which columns of a source become which fields of the dataset. */
+ * Maps columns of a source to fields of the dataset.
+ */
 #ifndef BETON_WRITE_FIELDS_H
 #define BETON_WRITE_FIELDS_H
 
@@ -13,10 +14,10 @@ typedef struct field_plan {
 	uint32_t count;
 } field_plan;
 
-/* Plans the fields that text (--fields: NAME[=COLUMN][:TYPE],...) asks for, or, if it is NULL, those that the source
- * offers, and tells the source which columns are wanted. The shape of arrays may have to be looked up in the first
- * item, which must be good then. Errors: INVALID_ARGUMENT (text, or a value that cannot be of that type), and those of
- * reading an item. The caller frees the plan, on failure too. */
+/* Plans the fields that text (--fields: NAME[=COLUMN][:TYPE],...) asks for, or, if it is NULL, the source's default
+ * fields, and marks the wanted columns of the source. If the shape of an array is read from the first item, that item
+ * must be good. Errors: INVALID_ARGUMENT (text, or a value that cannot be of that type), and those of reading an item.
+ * The caller frees the plan, on failure too. */
 int field_plan_make(field_plan *plan, const char *text, source *from, beton_error *err);
 
 /* Tells a second source of the same kind which columns are wanted. Errors: INVALID_ARGUMENT (it has other columns). */

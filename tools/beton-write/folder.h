@@ -34,7 +34,7 @@ typedef struct folder_plan {
 	source_notes notes; /* of both */
 } folder_plan;
 
-/* What a folder is looked through for. */
+/* The parameters of a search. */
 typedef struct folder_request {
 	const char *root;
 	double val_fraction; /* 0: nothing is held out */
@@ -42,13 +42,12 @@ typedef struct folder_request {
 	const atomic_int *interrupt;
 } folder_request;
 
-/* Looks through root. With folders train and val in it these are the two sets, and train has the classes; else root
- * itself is the training set, of which val_fraction of each class, evenly spread, becomes the validation set. Symbolic
- * links are followed; litter is counted and left out. Something in a class folder that is no file, a link to nothing,
- * an empty class and one that cannot be read are errors. With skip they are not: a class keeps its label and the fault
- * is noted, and what else there is in a class folder is listed as a file, to fail when it is read. Errors: NOT_FOUND,
- * ACCESS, IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED (*interrupt became another number than 0). The caller frees the
- * plan, on failure too. */
+/* Searches root. Folders train and val in it are the two sets, and train defines the classes. Otherwise root is the
+ * training set, and val_fraction of each class, evenly spread, becomes the validation set. Symbolic links are followed;
+ * litter is counted and left out. Errors are entries of a class folder that are no files, dangling links, and classes
+ * that are empty or unreadable. With skip, such a class keeps its label and the fault is noted, and such an entry is
+ * listed as a file, which fails when it is read. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED
+ * (*interrupt became another number than 0). The caller frees the plan, on failure too. */
 int folder_plan_make(folder_plan *plan, const folder_request *request, beton_error *err);
 void folder_plan_free(folder_plan *plan);
 void folder_list_free(folder_list *list);

@@ -18,7 +18,7 @@ enum {
 	END_OF_BLOCK = 0,
 };
 
-/* Where each coefficient stands in the order of writing. */
+/* Index of each coefficient in the order of writing. */
 static const uint8_t zigzag[DCTSIZE2] = {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42,
 					 3,  8,  12, 17, 25, 30, 41, 43, 9,  11, 18, 24, 31, 40, 44, 53,
 					 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38, 46, 51, 55, 60,

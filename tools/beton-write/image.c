@@ -160,7 +160,7 @@ static int store_pixels(picture *self, bool as_jpeg, stored_image *out, beton_er
 	return BETON_OK;
 }
 
-/* All of the picture as it is, or a part of what it was. */
+/* Stores the decoded picture, resized if needed. */
 static int store_decoded(picture *self, stored_image *out, beton_error *err)
 {
 	uint32_t width = self->pixels.width;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the bytes of a picture file to what is stored in the dataset. */
+ * Converts picture files to stored pictures.
+ */
 #ifndef BETON_WRITE_IMAGE_H
 #define BETON_WRITE_IMAGE_H
 
@@ -34,10 +35,10 @@ typedef struct image_settings {
 	resize_filter filter;
 	int quality;              /* of JPEGs encoded here, 1..100 */
 	bool full_colour;         /* these have 4:4:4, not 4:2:0 */
-	bool keep_bytes;          /* ORIGINAL: JPEG files byte for byte, unless they are to be turned */
-	bool unchecked;           /* with keep_bytes: JPEGs are not read to find damage */
-	bool ignore_orientation;  /* pictures stay as their pixels are, whatever EXIF says */
-	bool blend;               /* in front of background; else transparency is dropped */
+	bool keep_bytes;          /* ORIGINAL: store JPEG files byte for byte, unless they must be turned */
+	bool unchecked;           /* with keep_bytes: do not read JPEGs to find damage */
+	bool ignore_orientation;  /* ignore EXIF's orientation */
+	bool blend;               /* blend transparent pictures with background; else drop transparency */
 	uint8_t background[3];    /* RGB */
 	uint64_t smart_threshold; /* bytes; where has_threshold */
 	bool has_threshold;
@@ -67,12 +68,12 @@ typedef struct stored_image {
 
 typedef enum image_kind { IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP } image_kind;
 
-/* What a file is that begins so; 12 bytes are enough. */
+/* The kind of a file with this beginning, of which 12 bytes are enough. */
 image_kind image_kind_of(const uint8_t *head, size_t size);
 
-/* Converts a picture file in memory; its content decides what it is. name: of the picture, for messages. file->data may
- * be taken into out, and is NULL then. Everything is decoded once, so that a damaged file is found now: SAMPLE_CORRUPT.
- * Further errors: NO_MEMORY. Any thread. */
+/* Converts a picture file in memory; its content determines its kind. name: of the picture, for messages. out may take
+ * over file->data, which is NULL then. Decodes everything once to find damage: SAMPLE_CORRUPT. Further errors:
+ * NO_MEMORY. Any thread. */
 int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,
 		  beton_error *err);
 

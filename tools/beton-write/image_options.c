@@ -41,7 +41,7 @@ static const char *const filter_names[] = {
 	[RESIZE_LANCZOS] = "lanczos",
 };
 
-/* The index of text among names; -1: it is none of them. */
+/* The index of text among names; -1: not found. */
 static int find_name(const char *text, const char *const *names, int count)
 {
 	for (int i = 0; i < count; i++)

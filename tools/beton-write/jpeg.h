@@ -39,14 +39,14 @@ int jpeg_decode(const uint8_t *data, size_t size, uint32_t width, uint32_t heigh
 int jpeg_encode(const rgb_image *image, const image_settings *settings, const char *name, uint8_t **data, size_t *size,
 		beton_error *err);
 
-/* Makes a JPEG of width x height pixels of a grey or YCbCr one, as decoding, image_resize and jpeg_encode would, but by
- * way of the planes of brightness and colour instead of RGB; grey stays grey. *out is the caller's to free. */
+/* Resizes a grey or YCbCr JPEG to width x height pixels, like decoding, image_resize and jpeg_encode, but on luma and
+ * chroma planes instead of RGB; grey stays grey. *out is the caller's to free. */
 int jpeg_reencode(const uint8_t *data, size_t size, uint32_t width, uint32_t height, const image_settings *settings,
 		  const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
-/* Writes the coefficients of a JPEG anew: sequential, with several restart markers in each row of MCUs, with the
- * Huffman tables that suit them best and without metadata. Its pixels are the same. *out is the caller's to free; NULL
- * if this JPEG cannot be written so, though it can be read. */
+/* Rewrites the coefficients of a JPEG: sequential, with several restart markers in each row of MCUs, optimal Huffman
+ * tables, and no metadata. Its pixels are the same. *out is the caller's to free; NULL if this JPEG cannot be written
+ * so, though it can be read. */
 int jpeg_rewrite(const uint8_t *data, size_t size, const char *name, uint8_t **out, size_t *out_size, beton_error *err);
 
 /* Turns a JPEG of that orientation (2..8) upright without decoding it. *out is the caller's to free; NULL if that would

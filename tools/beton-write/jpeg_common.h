@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every use of libjpeg here shares: the way out of a failing call, and the start of reading. */
+ * Shared by all uses of libjpeg: error handling, and reading a header.
+ */
 #ifndef BETON_WRITE_JPEG_COMMON_H
 #define BETON_WRITE_JPEG_COMMON_H
 
@@ -14,7 +15,7 @@
 
 #include <beton/error.h>
 
-/* libjpeg leaves a failing call by longjmp; everything that the way out needs is in here. */
+/* libjpeg leaves a failing call by longjmp, so all state that cleaning up needs is here. */
 typedef struct jpeg_escape {
 	struct jpeg_error_mgr errors;
 	jmp_buf target; /* to be set before the first call into libjpeg */
@@ -43,16 +44,16 @@ typedef struct jpeg_reader {
 /* Up to the header. The escape must be set up; leaves by it on failure. EXIF markers are kept. */
 void jpeg_reader_start(jpeg_reader *self, const uint8_t *data, size_t size);
 
-/* Has the picture be decoded in the fewest eighths of its size that a result of width x height needs, and returns them:
- * 1, 2, 4 or 8. (With other numbers decoding takes longer than in full.) */
+/* Sets the smallest decoding scale that a result of width x height needs, and returns it in eighths: 1, 2, 4 or 8.
+ * (With other numbers decoding takes longer than in full.) */
 int jpeg_reader_set_scale(jpeg_reader *self, uint32_t width, uint32_t height);
 
 /* The outcome of a failed reading: SAMPLE_CORRUPT or NO_MEMORY. Destroys self->info. */
 int jpeg_reader_fail(jpeg_reader *self, const char *name, beton_error *err);
 
-/* The restart interval, in MCUs of so many blocks, for rows of so many: the largest that divides the row, is no more
- * than a tenth of it, or 3, and has 6 blocks or more; else the smallest that divides it and has these. So segments form
- * a grid, of which a loader decodes those that its crop touches; finer ones cost more bytes than they save time. */
+/* The restart interval, in MCUs of this many blocks, for rows of this many MCUs: the largest divisor of the row that is
+ * at most a tenth of it, or 3, and has at least 6 blocks; else the smallest divisor with 6 blocks. So segments form a
+ * grid, and a loader decodes only those that its crop touches. Smaller segments cost more bytes than they save time. */
 unsigned int jpeg_restart_interval(unsigned int mcus_per_row, unsigned int blocks_per_mcu);
 
 /* A JPEG in memory that is being written; zero-initialise, start with jpeg_sink_attach. */

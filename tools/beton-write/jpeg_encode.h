@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How JPEGs that are encoded here look. */
+ * Settings of JPEGs that are encoded here.
+ */
 #ifndef BETON_WRITE_JPEG_ENCODE_H
 #define BETON_WRITE_JPEG_ENCODE_H
 

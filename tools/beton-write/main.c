@@ -70,7 +70,7 @@ static int compress_fields(field_plan *plan, int level, beton_error *err)
 		     : bt_fail(err, BETON_INVALID_ARGUMENT, "--compress: there is no field of bytes, JSON or arrays");
 }
 
-/* What this run would replace. A run that is continued goes on with its list, and a list can go to a pipe. */
+/* Checks the files that this run would replace, except the list of a continued run, and a list that goes to a pipe. */
 static int check_outputs(const write_options *options, beton_error *err)
 {
 	struct stat list;
@@ -173,7 +173,7 @@ static bool is_continued(const write_run *self)
 	       (self->val.writer && beton_writer_position(self->val.writer) > 0);
 }
 
-/* What the sources left out that is no sample. A run that is continued has it in its list. */
+/* Notes faults of the sources that belong to no sample. A continued run has them in its list already. */
 static int note_faults(write_run *self, beton_error *err)
 {
 	int result = BETON_OK;

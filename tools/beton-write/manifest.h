@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What CSV and JSONL manifests have in common: rows in a file, and paths of pictures in them. */
+ * Shared by CSV and JSONL manifests: rows in a file, and paths of pictures.
+ */
 #ifndef BETON_WRITE_MANIFEST_H
 #define BETON_WRITE_MANIFEST_H
 
@@ -10,7 +11,7 @@
 typedef struct manifest {
 	source base;
 	row_index rows;
-	bool has_fields;   /* the user says what is what */
+	bool has_fields;   /* the user names the fields */
 	name_list remarks; /* of columns that seem to name pictures, by column; "" for the others */
 } manifest;
 
@@ -32,8 +33,8 @@ int manifest_set_text(raw_value *value, raw_kind kind, const char *text, size_t 
 /* Adds a column whose first value is *first: pictures, if that names one below root, else what it looks like. */
 int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err);
 
-/* To be called behind the last column: says which one becomes the field `image`. Where no first value names a picture,
- * it is a column of texts that is called as one of paths would be. */
+/* Call after the last column: chooses the column of the field `image`. If no first value names a picture, it is a text
+ * column with a name that suggests paths. */
 int manifest_end_columns(manifest *self, beton_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a source finds that is no item of it: files that nobody means, and faults that belong to no single sample. */
+ * Notes of a source about things that are no items: litter, and faults that belong to no single sample.
+ */
 #ifndef BETON_WRITE_NOTES_H
 #define BETON_WRITE_NOTES_H
 
@@ -12,7 +13,7 @@
 
 #include "name_list.h"
 
-/* Files that are passed over. */
+/* Files that were ignored. */
 typedef struct passed_over {
 	uint64_t count;
 	char *first; /* the path of the first one, for the message; NULL: there is none, or no memory for it */
@@ -22,17 +23,17 @@ typedef struct passed_over {
 typedef struct source_notes {
 	passed_over litter;
 	passed_over beside;  /* files beside the class folders */
-	beton_error *faults; /* what is left out with --on-error=skip, but for samples */
+	beton_error *faults; /* with --on-error=skip: faults that are left out, except those of samples */
 	size_t num_faults;
 	size_t capacity;
-	name_list remarks; /* sentences: what the user may not have meant */
+	name_list remarks; /* sentences about what the user may not have intended */
 } source_notes;
 
-/* Whether a file or folder of that name is one that nobody means: hidden, or left behind by Windows, macOS, a file
- * system or a network drive (Thumbs.db, desktop.ini, __MACOSX, lost+found, ...). */
+/* Whether a file or folder with that name is litter: hidden, or left behind by Windows, macOS, a file system or a
+ * network drive (Thumbs.db, desktop.ini, __MACOSX, lost+found, ...). */
 bool name_is_litter(const char *name);
 
-/* Whether a part of the path is, "." and ".." aside. */
+/* Whether a part of the path is litter; "." and ".." are not. */
 bool path_is_litter(const char *path);
 
 /* folder: NULL when name is the whole path. */

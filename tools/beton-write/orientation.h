@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a camera was held, as EXIF tells it: 1 is upright; 2 to 8 are the ways to mirror and turn. */
+ * A picture's orientation in EXIF: 1 is upright; 2 to 8 are mirrored and turned.
+ */
 #ifndef BETON_WRITE_ORIENTATION_H
 #define BETON_WRITE_ORIENTATION_H
 

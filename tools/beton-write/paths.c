@@ -63,7 +63,7 @@ bool path_is_inside(const char *path, const char *folder)
 	return inside;
 }
 
-/* What names have in common in front and behind, without dividing a number. */
+/* The common beginning and end of names, without cutting a number. */
 static void common_ends(char *const *names, size_t count, size_t *front, size_t *back)
 {
 	const char *first = names[0];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user's SOURCE names: patterns, endings, kinds of files. */
+ * Resolves the user's SOURCE: patterns, endings, kinds of files.
+ */
 #ifndef BETON_WRITE_PATHS_H
 #define BETON_WRITE_PATHS_H
 
@@ -13,8 +14,8 @@
  * NOT_FOUND, INVALID_ARGUMENT (more than a million files), NO_MEMORY. */
 int paths_expand(const char *argument, name_list *paths, beton_error *err);
 
-/* A pattern, for paths_expand, of which a shell has made these names, at least one, or a list of them if there are few.
- * NULL: no memory. The caller frees it. */
+/* Guesses the pattern, for paths_expand, that a shell expanded to these names (at least one), or lists them if they are
+ * few. NULL: no memory. The caller frees it. */
 char *paths_pattern(char *const *names, size_t count);
 
 /* Whether name ends with ending, in upper or lower case. */
@@ -26,7 +27,7 @@ bool path_exists(const char *path);
 /* Whether both are there and one file, links followed. */
 bool path_is_same_file(const char *one, const char *other);
 
-/* Whether path, which need not be there, stands in the folder or below it. Links in what leads to it are followed. */
+/* Whether path, which need not exist, is in the folder or below it. Follows links in its parents. */
 bool path_is_inside(const char *path, const char *folder);
 
 /* The folder part of path ("." if it has none); NULL: no memory. The caller frees it. */

@@ -13,8 +13,8 @@ typedef struct failure {
 	beton_error error;
 } failure;
 
-/* Who holds the reading mutex may advance next, and reads a source that gives its items one after the other. The other
- * mutex guards stop, failed, and what the job points to that is not the workers' own: progress and faults. */
+/* The reading mutex guards next, and reads of a source that returns items one after the other. The other mutex guards
+ * stop, failed, and the job's progress and faults. */
 typedef struct pipeline {
 	const pipeline_job *job;
 	pthread_mutex_t reading;
@@ -73,7 +73,7 @@ static bool stopped(pipeline *self)
 	return stop;
 }
 
-/* Reads up to the selected item. END when there is none. */
+/* Reads up to the selected item. END: there is none. */
 static int read_selected(pipeline *self, worker *own)
 {
 	source *from = self->job->from;

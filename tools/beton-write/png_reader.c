@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "orientation.h"
 
-/* What libpng's callbacks and the way out of its longjmp need. */
+/* State for libpng's callbacks and for cleaning up after its longjmp. */
 typedef struct decoder {
 	png_structp png;
 	png_infop info;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members of archives that have a later one of the same name in the same archive, as tar -r adds it: the last one
- * counts, which is what tar -x leaves on disk. */
+ * Members that a later member with the same name replaces in the same archive, as tar -r adds them. The last one
+ * counts, as after tar -x.
+ */
 #ifndef BETON_WRITE_REPLACED_MEMBERS_H
 #define BETON_WRITE_REPLACED_MEMBERS_H
 

@@ -8,7 +8,7 @@
 #include "common/elementary.h"
 #include "common/error.h"
 
-/* How each output pixel of one axis is made: weights[i * taps ...] times count[i] input pixels from first[i] on. */
+/* Output pixel i of an axis is the sum of weights[i * taps ...] times count[i] input pixels from first[i] on. */
 typedef struct axis {
 	uint32_t *first;
 	uint32_t *count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the rows of a manifest stand in its file, so that any of them can be read by any thread. */
+ * The places of a manifest's rows in its file, so that any thread can read any row.
+ */
 #ifndef BETON_WRITE_ROW_INDEX_H
 #define BETON_WRITE_ROW_INDEX_H
 

@@ -83,7 +83,7 @@ static int parse_list(selection *self, char *text, uint64_t items, const char *n
 	return result;
 }
 
-/* What a word of a file is taken into. */
+/* Target of a file's words. */
 typedef struct subset_file {
 	selection *to;
 	uint64_t items;

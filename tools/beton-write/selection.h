@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which items of a source are written, in which order: those of --subset, permuted by --shuffle, cut by --limit. */
+ * The items of a source to write, and their order: those of --subset, permuted by --shuffle, cut by --limit.
+ */
 #ifndef BETON_WRITE_SELECTION_H
 #define BETON_WRITE_SELECTION_H
 
@@ -31,10 +32,10 @@ typedef struct selection_options {
 	uint64_t limit; /* UINT64_MAX: no limit */
 } selection_options;
 
-/* items: how many the source has; UINT64_MAX: unknown, and they come one after the other, so that the ranges must be
- * ascending and nothing can be shuffled. name: of the source. Memory: 24 bytes for each range, and 8 for each selected
- * item when they are shuffled. Errors: INVALID_ARGUMENT, NO_MEMORY, and those of reading FILE. The caller frees the
- * selection, on failure too. */
+/* items: the source's number of items; UINT64_MAX: unknown. Then items come one after the other, so ranges must ascend,
+ * and shuffling is impossible. name: of the source. Memory: 24 bytes for each range, and 8 for each selected item when
+ * they are shuffled. Errors: INVALID_ARGUMENT, NO_MEMORY, and those of reading FILE. The caller frees the selection, on
+ * failure too. */
 int selection_make(selection *self, const selection_options *options, uint64_t items, const char *name,
 		   beton_error *err);
 void selection_free(selection *self);

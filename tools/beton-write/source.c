@@ -107,7 +107,7 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'", name);
 }
 
-/* What is written would replace what is read, cut it off before it is read, or be a part of it the next time. */
+/* Refuses outputs that would overwrite an input, or be part of the source in the next run. */
 static int check_not_written(const source_spec *spec, const name_list *paths, beton_error *err)
 {
 	const char *const written[] = {spec->output, spec->val_output, spec->error_list};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where samples come from. A source has columns and items; an item has one raw value for each column that is wanted.
- * What a raw value becomes in the dataset is the business of fields.h and convert.h.
+ * Sources of samples. A source has columns and items; an item has one raw value for each wanted column. fields.h and
+ * convert.h define how raw values are stored.
  *
- * There are two sorts of sources. Those with at() know how many items they have and give any of them, to any number of
- * threads at once. Those with next() give one after the other, to one thread at a time. */
+ * There are two sorts of sources. Those with at() know their number of items, and return any of them to any number of
+ * threads at once. Those with next() return one after the other, to one thread at a time.
+ */
 #ifndef BETON_WRITE_SOURCE_H
 #define BETON_WRITE_SOURCE_H
 
@@ -46,7 +47,7 @@ typedef struct raw_value {
 	const void *data; /* size bytes; for TEXT and JSON a NUL byte follows that is not counted */
 	size_t size;
 	const array_type *array; /* the source's */
-	void *owned; /* the memory of data if it is the item's, to be freed with it; else data is the source's */
+	void *owned; /* the memory of data, if it belongs to the item; else NULL, and data belongs to the source */
 } raw_value;
 
 typedef struct source_item {
@@ -55,7 +56,7 @@ typedef struct source_item {
 	uint32_t num_values;
 } source_item;
 
-/* What a column holds by its nature; --fields may say otherwise. */
+/* The natural type of a column; --fields may override it. */
 typedef enum column_type {
 	COLUMN_INT,
 	COLUMN_FLOAT,
@@ -67,11 +68,11 @@ typedef enum column_type {
 
 typedef struct source_column {
 	char *name;
-	char *field; /* the name of the field that it becomes without --fields; NULL: none */
+	char *field; /* the default field; NULL: none */
 	column_type type;
-	bool has_array; /* array is the type of all its values; else an array's type is that of the first item */
+	bool has_array; /* array is the type of all values; else the first item's type counts */
 	array_type array;
-	bool wanted; /* set by the one who reads: values of other columns may stay MISSING */
+	bool wanted; /* set by the reader; values of other columns may stay MISSING */
 } source_column;
 
 typedef struct source source;
@@ -82,7 +83,7 @@ typedef struct source_ops {
 	/* The next item; END after the last one. SAMPLE_CORRUPT: that item is bad, the next one can be asked for; all
 	 * other errors are final. */
 	int (*next)(source *self, source_item *item, beton_error *err);
-	/* The first item, which next will give again; only where there is next. Valid until then, not to be cleared. */
+	/* The first item, which next returns again; only for sources with next. Valid until then; do not clear it. */
 	int (*peek)(source *self, const source_item **item, beton_error *err);
 	/* Adds the column of that name, which is none of those known so far. NULL: there are no further columns. */
 	int (*add_column)(source *self, const char *name, beton_error *err);
@@ -116,7 +117,8 @@ typedef struct source_spec {
 	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
 
-/* Opens what spec names; *val is the validation set, or NULL. Both are the caller's to close, and NULL on failure. */
+/* Opens the source that spec names; *val is the validation set, or NULL. The caller closes both; on failure both are
+ * NULL. */
 int source_open(const source_spec *spec, source **train, source **val, beton_error *err);
 
 /* Closes *self, if any, and sets it to NULL. */
@@ -131,7 +133,7 @@ void source_item_free(source_item *item);
 
 /* ---- for the kinds of sources ---- */
 
-/* Gives self its name and operations; *self is zero before. On failure self is to be closed all the same. */
+/* Sets name and operations of self, which must be zero. Close self after a failure too. */
 int source_init(source *self, const char *kind, const source_ops *ops, const char *name, beton_error *err);
 
 /* Adds a column; field may be NULL. */

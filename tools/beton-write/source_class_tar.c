@@ -28,7 +28,7 @@ typedef struct class_tar {
 	size_t next_shard;
 	archive_input *input; /* the open shard, or NULL */
 	const atomic_int *interrupt;
-	char *place;       /* the folder that the class folders stand in; "" for none */
+	char *place;       /* the folder that contains the class folders; "" for none */
 	name_list folders; /* of the classes, with that place, in the order of the labels */
 	replaced_members replaced;
 	uint64_t next_number; /* of the next member that is_counted */
@@ -38,13 +38,13 @@ typedef struct class_tar {
 
 typedef struct name_scan {
 	const source_spec *spec;
-	name_set pictures; /* folders that a picture stands in */
-	name_set folders;  /* all folders, and those that any file stands in */
+	name_set pictures; /* folders that contain pictures */
+	name_set folders;  /* all folders, including those that only files name */
 	name_set filled;   /* the latter */
 	name_set in_shard; /* as pictures, of the shard that is read */
 	replaced_members replaced;
 	uint64_t members;
-	size_t with_one; /* shards whose pictures stand in one folder, and in more */
+	size_t with_one; /* shards whose pictures are in one folder, and in several */
 	size_t with_more;
 	char *previous;  /* the file before in this shard */
 	bool first_only; /* up to the first picture and the file behind it */
@@ -53,8 +53,8 @@ typedef struct name_scan {
 	passed_over litter;
 } name_scan;
 
-/* Whether what stands behind the key has a number in it, as img.001.jpg: then it tells pictures apart, and is none of
- * WebDataset's columns. */
+/* Whether the part behind the key contains a number, as in img.001.jpg: then it distinguishes pictures, and is no
+ * WebDataset column. */
 static bool is_numbered(const char *path)
 {
 	const char *ending = path + member_key_length(path);
@@ -180,8 +180,8 @@ static const char *inside(const char *path, const char *place)
 	return strncmp(path, place, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
 }
 
-/* Which folder the class folders stand in: the one that all pictures have in common, or, if all pictures are in one
- * folder, the one around it. */
+/* Finds the folder that contains the class folders: the common folder of all pictures or, if all pictures are in one
+ * folder, its parent. */
 static int find_place(class_tar *self, const name_scan *names, beton_error *err)
 {
 	const char *first = names->pictures.list.names[0];
@@ -194,7 +194,7 @@ static int find_place(class_tar *self, const name_scan *names, beton_error *err)
 	return self->place ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
 }
 
-/* Whether a file stands in the folder or below it. */
+/* Whether a file is in the folder or below it. */
 static bool holds_files(const name_scan *names, const char *folder)
 {
 	const name_list *filled = &names->filled.list;

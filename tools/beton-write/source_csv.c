@@ -165,7 +165,7 @@ static void close_csv(source *base)
 
 static const source_ops csv_ops = {.at = at, .close = close_csv};
 
-/* Names stand in row 0, and row 1 shows what sort of values there are. */
+/* Row 0 has the names, and row 1 shows the types of values. */
 static int add_columns(csv_source *self, beton_error *err)
 {
 	raw_value *cells = calloc(2 * COLUMNS_MAX, sizeof(*cells));

@@ -73,7 +73,7 @@ static void close_idx(source *base)
 
 static const source_ops idx_ops = {.at = at, .close = close_idx};
 
-/* Whatever is packed is unpacked: an item could not be found in it. */
+/* Unpacks compressed files, because items cannot be found in them. */
 static int open_array(array_file *array, const char *path, const source_spec *spec, beton_error *err)
 {
 	archive_input *input = NULL;

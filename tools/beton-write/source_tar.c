@@ -336,7 +336,7 @@ static void close_tar(source *base)
 
 static const source_ops tar_ops = {.next = next, .peek = peek, .add_column = add_column, .close = close_tar};
 
-/* What the first sample has becomes fields: its picture `image`, its class `label`, the rest under its ending. */
+/* The first sample's members become the fields: its picture `image`, its class `label`, the others by their endings. */
 static int name_fields(tar_source *self, beton_error *err)
 {
 	uint32_t pictures = 0;

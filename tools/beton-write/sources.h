@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kinds of sources. Each function opens what spec->argument names, as source_open does, which closes what was made
- * when it fails. */
+ * The kinds of sources. Each function opens spec->argument like source_open, which closes the result after a failure.
+ */
 #ifndef BETON_WRITE_SOURCES_H
 #define BETON_WRITE_SOURCES_H
 

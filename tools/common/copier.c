@@ -63,8 +63,8 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
 	return result;
 }
 
-/* Makes room for the sample's values. What is copied as it is stored has a bound that does not depend on what the input
- * claims: a page of the output; the reader has one for values that it decompresses. */
+/* Makes room for the sample's values. A page of the output bounds values that are copied as they are stored, whatever
+ * the input claims; the reader bounds values that it decompresses. */
 static int reserve(copier *self, const beton_reader *reader, uint64_t sample, uint64_t *sum, beton_error *err)
 {
 	uint64_t stored = 0; /* of the bytes that are copied as they are */

@@ -45,7 +45,7 @@ int copier_check(const copier *self, const beton_reader *reader, beton_error *er
  * CANCELLED after a signal. */
 int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progress *bar, beton_error *err);
 
-/* The file appears at its path. */
+/* Makes the file appear at its path. */
 int copier_finish(copier *self, beton_error *err);
 
 /* Without a successful finish there is no file. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tools want to know of an open dataset. */
+ * Queries of the tools about an open dataset.
+ */
 #ifndef TOOLS_DATASET_H
 #define TOOLS_DATASET_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a dataset says about itself: the names of its classes above all. "classes" is an array of names; the label n
- * means the n-th of them. */
+ * The facts of a dataset, mainly the names of its classes: "classes" is an array of names, and label n means its n-th
+ * element.
+ */
 #ifndef TOOLS_FACTS_H
 #define TOOLS_FACTS_H
 

@@ -28,7 +28,7 @@ int output_check(const char *path, const beton_reader *input, bool force, beton_
 	return BETON_OK;
 }
 
-/* What a source or a picture is called. A list of text may be called as some of them are. */
+/* Endings of sources and pictures. Some of them are also allowed for a list of text. */
 static const struct {
 	const char *text;
 	bool list;

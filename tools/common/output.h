@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a tool may write to: the same rule for all of them. */
+ * Checks of output paths, the same for all tools.
+ */
 #ifndef TOOLS_OUTPUT_H
 #define TOOLS_OUTPUT_H
 
@@ -8,13 +9,14 @@
 
 #include <beton/beton.h>
 
-/* Whether a tool may put a file at path: INVALID_ARGUMENT if it is the very file that input has open, or what no file
- * takes the place of (a folder, a pipe); EXISTS, naming --force, if there is a file and force is not given. input: NULL
- * leaves the first test out. */
+/* Checks whether a tool may write a file at path. INVALID_ARGUMENT: it is input's file, or something that a file must
+ * not replace (a folder, a pipe). EXISTS, naming --force: there is a file, and force is not given. input NULL: skip the
+ * first check. */
 int output_check(const char *path, const beton_reader *input, bool force, beton_error *err);
 
-/* INVALID_ARGUMENT if path is empty or '-', a stream elsewhere, or ends as a source of samples or a picture does (.tar,
- * .csv, .npy, .jpg, ...): the shell has made it of a pattern. No --force changes that. */
+/* INVALID_ARGUMENT if path is empty, is '-' (standard output in other programs), or ends like a source of samples or a
+ * picture (.tar, .csv, .npy, .jpg, ...), since then it probably comes from a shell pattern. --force does not change
+ * that. */
 int output_check_dataset_name(const char *path, beton_error *err);
 
 /* The same for a list of text, which may end with .txt, .csv or .tsv. */

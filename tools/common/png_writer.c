@@ -31,7 +31,7 @@ static void on_error(png_structp png, png_const_charp message)
 static void on_warning(png_structp png, png_const_charp message)
 {
 	(void)png;
-	(void)message; /* libpng warns of metadata, of which there is none */
+	(void)message; /* libpng warns about metadata only, which these files do not have */
 }
 
 static void on_bytes(png_structp png, png_bytep data, png_size_t size)

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How far the work is; one line on standard error, drawn again a few times a second if that is a terminal. */
+/* Shows progress as one line on standard error, redrawn a few times a second if that is a terminal. */
 typedef struct progress {
 	bool draw;
-	uint64_t total; /* samples; 0: nobody knows */
+	uint64_t total; /* samples; 0: not known */
 	uint64_t done;
 	uint64_t bytes; /* of the samples' blobs */
 	uint64_t started_ns;

@@ -28,7 +28,7 @@ typedef struct selection {
 	uint32_t label_field; /* that holds the class */
 } selection;
 
-/* Adds numbers and ranges: "3,10-19,100-", or "@FILE" with such in it, separated by commas, blanks or new lines ("@-":
+/* Adds numbers and ranges: "3,10-19,100-", or "@FILE" with such text, separated by commas, blanks or new lines ("@-":
  * standard input). Errors: INVALID_ARGUMENT naming the text, NOT_FOUND, ACCESS, IO, NO_MEMORY. */
 int selection_add_ranges(selection *self, const char *text, beton_error *err);
 
@@ -41,7 +41,7 @@ void selection_free(selection *self);
  * those of facts_load. */
 int selection_bind(selection *self, const beton_reader *reader, beton_error *err);
 
-/* Where a walk over a bound selection is. Zero-initialise. */
+/* Position in a bound selection. Zero-initialise. */
 typedef struct selection_cursor {
 	size_t range;
 	uint64_t step; /* samples of that range that are done */

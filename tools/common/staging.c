@@ -43,8 +43,8 @@ static bool remove_tree(const char *folder)
 	return nftw(folder, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) == 0;
 }
 
-/* The lock ends with its process, however that ends: what can be locked is nobody's. -1: it is somebody's, or cannot be
- * told, as on a file system without locks. */
+/* A lock ends with its process, so a folder that can be locked is abandoned. -1: it is in use, or the file system has
+ * no locks. */
 static int lock_folder(const char *folder)
 {
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -249,7 +249,7 @@ int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), voi
 	beton_error second;
 	if (withdraw(self->folder, self->output, &second) != BETON_OK) {
 		fprintf(stderr, "%s\n", second.message);
-		/* What could not be put back is in there. */
+		/* The folder contains files that could not be put back. */
 		free(self->folder);
 		self->folder = NULL;
 	}

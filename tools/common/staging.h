@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A hidden folder beside an output of several files: they are complete in there before the first of them appears. */
+ * A hidden folder beside an output of several files: all files are complete in it before the first one appears.
+ */
 #ifndef TOOLS_STAGING_H
 #define TOOLS_STAGING_H
 
@@ -12,13 +13,13 @@
 /* Zero-initialise; staging_close. */
 typedef struct staging {
 	char *folder; /* its path; NULL: there is none */
-	char *output; /* what it stands beside */
+	char *output; /* the output beside it */
 	int lock;     /* of the folder, or -1; says nothing while output is NULL */
 } staging;
 
-/* Removes what killed runs for the same output left, when their processes are gone; if one was killed while it gave its
- * files their names, they get what they had before. Before the first look at what stands at output. Errors: those of
- * the system, NO_MEMORY; files that could not be put back are left where they are. */
+/* Removes the files of killed runs for the same output. If one was killed while it renamed its files, restores the old
+ * files first. Call it before looking at output. Errors: those of the system, NO_MEMORY; files that could not be put
+ * back are left where they are. */
 int staging_recover(const char *output, beton_error *err);
 
 /* Makes the folder beside output, which may not be there yet. Errors: those of the system, NO_MEMORY. */
@@ -27,17 +28,17 @@ int staging_open(staging *self, const char *output, beton_error *err);
 /* "dir/NAME" -> the path of NAME in the folder; NULL: no memory. The caller frees it. */
 char *staging_path(const staging *self, const char *output);
 
-/* Gives all `count` files of the folder their final names, which name(context, i) makes (new memory; NULL: no memory),
- * in place of what had these names. After an error the names have what they had before. Errors: those of the system,
- * NO_MEMORY; if only the sync of the folder failed, the new files stand there. */
+/* Renames all `count` files of the folder to name(context, i) (which returns new memory, or NULL: out of memory),
+ * replacing existing files. After an error the old files are back. Errors: those of the system, NO_MEMORY; if only the
+ * sync of the folder failed, the new files stand there. */
 int staging_publish(staging *self, char *(*name)(void *context, uint64_t i), void *context, uint64_t count,
 		    beton_error *err);
 
-/* Makes the folder itself what output names: nothing, an empty folder, or, with replace, any folder, which is removed
- * then. After an error output is what it was before. Errors: those of the system, NO_MEMORY. */
+/* Renames the folder to output, which must not exist, must be empty or, with replace, may be any folder, which is
+ * removed. After an error output is unchanged. Errors: those of the system, NO_MEMORY. */
 int staging_become_output(staging *self, bool replace, beton_error *err);
 
-/* Removes the folder with all that is in it. What cannot be removed is left, and false returned. */
+/* Removes the folder with its content. False: something could not be removed. */
 bool staging_close(staging *self);
 
 #endif

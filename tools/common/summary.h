@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a tool says on standard output at its end: a line for each file it wrote, as text or as a JSON object. */
+ * The summary of a tool on standard output: one line for each file that it wrote, as text or as a JSON object.
+ */
 #ifndef TOOLS_SUMMARY_H
 #define TOOLS_SUMMARY_H
 

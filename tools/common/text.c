@@ -88,7 +88,7 @@ char *text_file_name(const char *bytes)
 	return *bytes ? escape(bytes, "%", is_unsafe) : strdup("%");
 }
 
-/* The next word, with a NUL behind it; *end: the byte that ended it, or EOF. False: it is none. */
+/* Reads the next word, NUL terminated; *end: the byte behind it, or EOF. False: it is invalid. */
 static bool read_word(FILE *file, char word[TEXT_WORD_MAX + 1], int *end)
 {
 	size_t length = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text that comes from a file, on its way to a terminal, to JSON or to a file's name. */
+ * Makes text from a file safe for a terminal, for JSON or for a file's name.
+ */
 #ifndef TOOLS_TEXT_H
 #define TOOLS_TEXT_H
 
@@ -9,14 +10,15 @@
 
 #include <beton/error.h>
 
-/* Prints bytes of a field's name; what is not printable ASCII as \xNN, so that nothing reaches a terminal as a control
- * sequence. Fills up with blanks to width characters. */
+/* Prints a field's name. Bytes that are not printable ASCII are printed as \xNN, so that no control sequence reaches a
+ * terminal. Pads with blanks to width characters. */
 void text_print(FILE *stream, const char *bytes, int width);
 
 /* Prints UTF-8 text, with '?' for what could disturb a terminal; at most some hundred bytes of it. */
 void text_print_utf8(FILE *stream, const char *text, int width);
 
-/* New text in which what is not printable ASCII is \xNN, or a copy of bytes if they are UTF-8. NULL: no memory. */
+/* A copy of bytes if they are UTF-8; else new text with \xNN for bytes that are not printable ASCII. NULL: no memory.
+ */
 char *text_utf8(const char *bytes);
 
 /* New text that is a name of one file, never of another folder and never hidden: bytes that could be misread ('/', '%',
@@ -24,7 +26,7 @@ char *text_utf8(const char *bytes);
  * memory. */
 char *text_file_name(const char *bytes);
 
-/* How people say it: "1 sample", "2 samples"; "312 bytes", "4.1 kB", "12.5 MB". Written to buffer, which is returned.
+/* Numbers for people: "1 sample", "2 samples"; "312 bytes", "4.1 kB", "12.5 MB". Written to buffer, which is returned.
  */
 typedef char text_buffer[96];
 const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many);
