@@ -70,7 +70,7 @@ int bt_order_sample(const bt_order *order, uint64_t position, uint64_t *sample, 
  * needs now and soon. False: the order has none. */
 bool bt_order_due(const bt_order *order, uint64_t position, uint64_t *begin, uint64_t *end);
 
-/* The first and the last sample of such a run, as they lie in the file. */
+/* The first and the last sample of such a run, in the order of the file. */
 void bt_order_run(const bt_order *order, uint64_t run, uint64_t *first, uint64_t *last);
 
 #endif

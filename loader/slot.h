@@ -61,43 +61,44 @@ typedef struct bt_pool {
 	bt_lent lent;
 	/* Guarded by lock. */
 	bt_slot *free;
-	uint32_t count;      /* slots that there are */
-	uint32_t leased;     /* of them, by the consumer */
-	uint32_t references; /* the loader's, and one for each iterator and leased batch */
-	bool closed;         /* the loader is, or is about to be */
-	bool loader_gone;    /* it is freed */
-	bool orphaned;       /* nobody waits for that */
-	pthread_t last;      /* the thread that freed it, to be joined unless orphaned */
+	uint32_t count;      /* number of slots */
+	uint32_t leased;     /* of these, held by the consumer */
+	uint32_t references; /* one for the loader, and one for each iterator and leased batch */
+	bool closed;         /* the loader is closed, or is about to be */
+	bool loader_gone;    /* the loader is freed */
+	bool orphaned;       /* no thread waits for that */
+	pthread_t last;      /* the thread that freed it; joined unless orphaned */
 } bt_pool;
 
-/* A pool without slots; takes the outputs over. Errors: NO_MEMORY, and then the outputs are still the caller's. */
+/* Opens a pool without slots, and takes over the outputs. Errors: NO_MEMORY; then the outputs still belong to the
+ * caller. */
 int bt_pool_open(bt_pool **out, bt_outputs *outputs, const beton_allocator *allocator, beton_error *err);
 
-/* The loader is about to be closed: frees the slots that nobody holds. Those that are leased are freed when they are
- * released, and those that are being filled by another call. */
+/* Frees the free slots of a loader that is about to be closed. Leased slots are freed at their release, and slots being
+ * filled by another call of this function. */
 void bt_pool_empty(bt_pool *pool);
 
-/* One more reference, with the lock held; and gives one back, without it: the last one frees the pool. Opening it gives
- * the first one. */
+/* Adds a reference, with the lock held; drops one, without the lock. The last one frees the pool. Opening gives the
+ * first reference. */
 void bt_pool_retain(bt_pool *pool);
 void bt_pool_release(bt_pool *pool);
 
-/* Whether this process opened the loader: in the child of a fork its threads do not exist, and one of them may have
- * held the lock. Errors: STATE. */
+/* Fails in the child of a fork, where the loader's threads do not exist, although one of them may have held the lock.
+ * Errors: STATE. */
 int bt_refuse_child(const bt_pool *pool, beton_error *err);
 
 /* Makes slots until there are `count`. Takes the lock. Errors: NO_MEMORY. */
 int bt_pool_grow(bt_pool *pool, uint32_t count, beton_error *err);
 
-/* With the lock held: a free slot, or NULL; and gives one back. */
+/* With the lock held. Takes a free slot, or NULL; and gives one back. */
 bt_slot *bt_pool_take(bt_pool *pool);
 void bt_pool_give(bt_pool *pool, bt_slot *slot);
 
-/* Makes a slot hold batch `index` of an epoch, to be filled. */
+/* Makes a slot hold batch `index` of an epoch, which is to be filled. */
 void bt_slot_begin(bt_slot *slot, const bt_order *order, const bt_shard *shard, uint64_t epoch, uint64_t index);
 
-/* Without the lock, when all samples are finished and before it is READY: rows of samples that were left out are closed
- * up. */
+/* Removes the rows of left-out samples. Called without the lock, after all samples are finished and before the slot is
+ * READY. */
 void bt_slot_complete(bt_slot *slot);
 
 #endif

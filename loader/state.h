@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loader's state: what is constant after open, and what the lock guards. */
+ * The loader's state: members that are constant after open, and members that the lock guards.
+ */
 #ifndef BT_LOADER_STATE_H
 #define BT_LOADER_STATE_H
 
@@ -19,7 +20,7 @@
 #include "slot.h"
 #include "views.h"
 
-/* What reads a file. The engine that was asked for may work for one file and not for another. */
+/* The engine of a file. Files of one loader may need different engines. */
 typedef struct bt_file_engine {
 	const bt_engine_api *api;
 	bt_engine *engine;
@@ -29,38 +30,38 @@ typedef struct bt_file_engine {
 typedef struct bt_pages {
 	bool is_running;
 	pthread_t thread;
-	pthread_cond_t due;  /* for it: a batch was begun, or stop */
-	beton_value *values; /* its own: of one sample, [num_fields] */
+	pthread_cond_t due;  /* signals the thread: a batch was begun, or stop */
+	beton_value *values; /* the thread's, of one sample: [num_fields] */
 } bt_pages;
 
-/* Samples tried in place of a bad one. */
+/* Samples tried as substitutes of a bad one. */
 enum { BT_SUBSTITUTES = 16 };
 
-/* Bad samples that are listed at most. */
+/* Most bad samples that are listed. */
 enum { BT_BAD_MAX = 65536 };
 
 /* Batches are numbered from 0 at the start: delivered <= claimable <= begun <= batches. */
 struct beton_iterator {
 	/* Constant. */
-	bt_pool *pool; /* a reference: it has the lock */
+	bt_pool *pool; /* a reference; it has the lock */
 	uint64_t epoch;
-	bt_order order; /* until the loader is closed */
+	bt_order order; /* valid until the loader is closed */
 	bt_shard shard;
 	uint64_t batches;
 	uint64_t opened_ns;
-	pthread_cond_t ready; /* for the consumer: the next batch is ready */
+	pthread_cond_t ready; /* signals the consumer: the next batch is ready */
 
 	/* Guarded by the lock. */
-	beton_loader *loader; /* NULL: it is closed */
+	beton_loader *loader; /* NULL: the loader is closed */
 	bool cancelled;
-	beton_iterator *next; /* of the loader's */
+	beton_iterator *next; /* in the loader's list */
 	uint64_t begun;       /* batches that have a slot, or had one */
 	uint64_t claimable;   /* the earliest batch that may have unclaimed samples */
 	uint64_t delivered;   /* the next batch for the consumer */
-	uint64_t announced;   /* runs of the order up to there: see pages.h */
-	uint64_t late_ns;     /* since when the consumer asks for the next batch; 0: it does not */
-	uint64_t tell_ns;     /* when that is told to the log */
-	uint64_t run_ns;      /* from the opening to the last delivery */
+	uint64_t announced;   /* runs of the order that were announced: see pages.h */
+	uint64_t late_ns;     /* since when the consumer waits for the next batch; 0: it does not */
+	uint64_t tell_ns;     /* when the wait is reported to the log */
+	uint64_t run_ns;      /* time from the opening to the last delivery */
 	bt_slot *in_flight[]; /* slot of batch i at [i % batches_ahead], for delivered <= i < begun */
 };
 
@@ -69,11 +70,11 @@ struct beton_loader {
 	pid_t owner;
 	beton_loader_options options;
 	bt_dataset dataset;
-	beton_reader *reader; /* of the first file: fields and names */
+	beton_reader *reader; /* of the first file, for fields and names */
 	bt_orders *orders;
 	uint64_t fingerprint;    /* of the data set */
 	const struct bt_io *io;  /* of the engines; NULL: the system's */
-	atomic_bool was_told;    /* one line of log about the engines was written */
+	atomic_bool was_told;    /* the line of log about the engines was written */
 	bt_file_engine *engines; /* of each file */
 	bt_pool *pool;
 	const bt_outputs *outputs; /* the pool's */
@@ -81,7 +82,7 @@ struct beton_loader {
 	beton_batch_operation *batch_operations; /* options.batch_operations; owned */
 	bt_replacements replacements;
 	bt_resources resources;
-	const int *cpus; /* the option's, while the threads start */
+	const int *cpus; /* the option's; valid while the threads start */
 	uint32_t num_cpus;
 	uint32_t num_workers; /* threads that were started */
 	struct bt_worker *workers;
@@ -89,17 +90,17 @@ struct beton_loader {
 
 	/* Guarded by pool->lock. */
 	bool stop;
-	bool handed_over;          /* by who closes it, to its last thread */
-	uint32_t running;          /* threads that have not ended: workers, and the one for pages */
-	beton_iterator *iterators; /* that are open */
+	bool handed_over;          /* the closing thread has left the loader to its last thread */
+	uint32_t running;          /* threads that have not ended: workers, and the thread for pages */
+	beton_iterator *iterators; /* open iterators */
 	uint32_t num_iterators;
 	uint64_t *bad; /* samples, each once, rising; room for BT_BAD_MAX */
 	size_t num_bad;
-	uint64_t ahead; /* samples that the workers read ahead now, together */
+	uint64_t ahead; /* samples that all workers together read ahead now */
 	beton_loader_stats stats;
 };
 
-/* beton_loader_open_many with another table of system calls behind its engines, which outlives the loader. */
+/* beton_loader_open_many with another table of system calls for its engines; the table must outlive the loader. */
 int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,
 		   const beton_loader_options *options, const struct bt_io *io, beton_error *err);
 

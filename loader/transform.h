@@ -12,7 +12,7 @@
 #include "elements.h"
 #include "resize.h"
 
-/* What an image of the batch looks like. */
+/* The format of a batch's images. */
 typedef struct bt_image_format {
 	uint32_t height;
 	uint32_t width;
@@ -20,11 +20,11 @@ typedef struct bt_image_format {
 	beton_layout layout;
 	beton_filter filter;
 	bt_exact_library exact;
-	bool streams;            /* images go past the caches, which a batch of them would not stay in */
-	bt_elements elements[3]; /* but of UINT8: of the channels of NCHW; the first one of NHWC's rows */
+	bool streams;            /* store images past the caches, because a batch of them does not fit there */
+	bt_elements elements[3]; /* unless UINT8: for the channels of NCHW; for NHWC the first one, for rows */
 } bt_image_format;
 
-/* The format that options ask for. */
+/* Initialises the format from options. */
 void bt_image_format_init(bt_image_format *format, const beton_loader_options *options);
 
 /* Bytes of one image. */
@@ -33,14 +33,14 @@ size_t bt_image_format_bytes(const bt_image_format *format);
 /* Working state of one worker; zero-initialise. */
 typedef struct bt_transformer {
 	bt_resizer planes[3];
-	bt_buffer rows; /* of channels and of pixels, side by side */
+	bt_buffer rows; /* of channels and of pixels, before they are stored */
 } bt_transformer;
 
 /* Fills destination (bt_image_format_bytes of it) from the crop of a picture. Errors: NO_MEMORY. */
 int bt_transform(bt_transformer *transformer, const bt_picture *picture, bool flip, const bt_image_format *format,
 		 void *destination, beton_error *err);
 
-/* Books its memory in a budget, which outlives it; before the first use. */
+/* Books the transformer's memory in a budget, which outlives the transformer. Before the first use. */
 void bt_transformer_limit(bt_transformer *transformer, bt_budget *budget);
 
 void bt_transformer_free(bt_transformer *transformer);

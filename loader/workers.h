@@ -8,30 +8,30 @@
 
 #include "slot.h"
 
-/* Samples that a worker has in its hands beside those that it reads ahead. */
+/* Most samples that a worker holds besides those that it reads ahead. */
 enum { BT_CLAIM_MAX = 16 };
 
-/* Starts options.num_threads workers; on failure those started so far still have to end. Errors: SYSTEM,
+/* Starts options.num_threads workers. After a failure, those already started must still be ended. Errors: SYSTEM,
  * NO_MEMORY. */
 int bt_workers_start(beton_loader *loader, beton_error *err);
 
-/* Joins the workers, which have ended, but the calling thread if it is one; closes their lanes and frees them. */
+/* Joins the workers, which have ended, except the calling thread; closes their lanes and frees them. */
 void bt_workers_close(beton_loader *loader);
 
-/* With the lock held: leaves the batches that the iterator's consumer has not got. */
+/* With the lock held. Abandons the iterator's batches that its consumer has not got. */
 void bt_queue_abandon(beton_iterator *iterator);
 
-/* With the lock held: the slot of the next batch for the consumer, or NULL while none is begun. */
+/* With the lock held. The slot of the consumer's next batch; NULL: none is begun. */
 bt_slot *bt_queue_head(const beton_iterator *iterator);
 
-/* A read that somebody waits for. */
+/* A read that a worker waits for. */
 typedef struct bt_stall {
 	uint64_t since_ns; /* bt_now_ns */
 	uint64_t offset;   /* in the file */
 	uint32_t file;
 } bt_stall;
 
-/* With the lock held: the read, of values or of metadata, that has been waited for longest. False: there is none. */
+/* With the lock held. The read, of values or of metadata, that has been waited for longest. False: there is none. */
 bool bt_workers_stalled(const beton_loader *loader, bt_stall *out);
 
 #endif

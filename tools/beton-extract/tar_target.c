@@ -22,8 +22,8 @@ typedef struct tar_target {
 	char *path;
 } tar_target;
 
-/* libarchive calls this to write. It frees what it has only while it is told of no failure, so it is told of none: who
- * calls it looks at the number afterwards. */
+/* libarchive calls this to write. After a failed write libarchive does not free its memory, so failures are stored
+ * instead, and the caller checks the stored number. */
 static la_ssize_t write_block(struct archive *archive, void *context, const void *block, size_t size)
 {
 	(void)archive;

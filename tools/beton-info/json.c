@@ -25,7 +25,7 @@ typedef struct buffer {
 	uint64_t capacity;
 } buffer;
 
-/* A string of bytes that come from a file: what is not UTF-8 is escaped. */
+/* A string of bytes from a file; bytes that are not UTF-8 are escaped. */
 static json_t *make_text(const char *bytes)
 {
 	char *text = text_utf8(bytes);

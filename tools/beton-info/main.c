@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton-info: what is in a .beton file. */
+ * beton-info: prints the content of a .beton file.
+ */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton-repair: a new file from what is whole in a damaged one. */
+ * beton-repair: copies the intact samples of a damaged file to a new one.
+ */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static const char *json_word(bool value)
 	return value ? "true" : "false";
 }
 
-/* The object has begun with the list of what is lost, if that was asked for. */
+/* The object begins with the list of lost samples, if it was requested. */
 static void end_json(const repair_job *job, const beton_repair_report *report, int result, const beton_error *err)
 {
 	char *name = text_utf8(job->output);

@@ -109,8 +109,8 @@ static int check_names(const split_job *job, const beton_reader *reader, const s
 	return result;
 }
 
-/* All shards appear when the last one is complete: a part of a dataset is worse than none, and what they replace is
- * there until then. */
+/* All shards appear when the last one is complete, because a part of a dataset is worse than none. Until then the files
+ * that they replace stay. */
 static int write_shards(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
 			beton_error *err)
 {

@@ -9,8 +9,8 @@
 
 enum { FONT_WIDTH = 5, FONT_HEIGHT = 7, FONT_ADVANCE = 6 };
 
-/* The seven rows of a character, bit 4 being the leftmost dot. Small letters look like capitals, what is not ASCII like
- * a question mark. */
+/* The seven rows of a character, bit 4 being the leftmost dot. Lower-case letters look like capitals; characters that
+ * are not ASCII like a question mark. */
 const uint8_t *font_glyph(char character);
 
 #endif

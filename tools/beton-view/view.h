@@ -16,7 +16,7 @@ typedef struct view_job {
 	const json_t *facts;
 	const selection *chosen;
 	uint64_t chosen_count; /* samples in the selection */
-	uint64_t shown;        /* so many of them, evenly spread */
+	uint64_t shown;        /* samples to show, evenly spread */
 	uint32_t picture;      /* field */
 	int label;             /* field, or -1 */
 	uint32_t columns;

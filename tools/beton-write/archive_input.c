@@ -175,8 +175,8 @@ static int fail(const archive_input *self, beton_error *err)
 	return bt_fail(err, BETON_FORMAT, "%s: damaged archive: %s", self->name, text ? text : "unknown fault");
 }
 
-/* Only what is asked for: each format that is enabled is one more parser for hostile bytes. Filters that would start
- * another program (ARCHIVE_WARN) are left out. */
+/* Enables only the requested formats, because each is one more parser for hostile bytes. Filters that would start
+ * another program (ARCHIVE_WARN) are not used. */
 static bool enable_formats(archive_input *self)
 {
 	static int (*const filters[])(struct archive *) = {

@@ -15,7 +15,7 @@ const char *member_path(const char *name);
 /* Bytes up to the first dot of the last part: members for which these are the same are one sample of WebDataset's. */
 size_t member_key_length(const char *path);
 
-/* The folder that it stands in, "" for none; new memory, or NULL. */
+/* The folder of a member, "" for none; new memory, or NULL. */
 char *member_folder(const char *path);
 
 /* Whether it ends as a picture that can be read does. */

@@ -21,7 +21,7 @@ typedef struct array_file {
 typedef int (*array_header_function)(const uint8_t *data, size_t size, const char *name, array_type *whole,
 				     size_t *offset, beton_error *err);
 
-/* Headers are looked for in so many bytes. */
+/* Most bytes that are read to find a header. */
 #define ARRAY_HEADER_MAX 65547
 
 /* Opens the file at path; with an empty file, *self stays closed. Errors: FORMAT (header or size are wrong, or there is

@@ -29,7 +29,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Adds what the open folder holds, but for litter. */
+/* Adds the entries of the open folder, except litter. */
 static int read_entries(DIR *folder, const char *path, name_list *names, passed_over *litter, beton_error *err)
 {
 	for (;;) {

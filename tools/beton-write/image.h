@@ -31,7 +31,7 @@ typedef enum resize_filter {
 typedef struct image_settings {
 	write_mode mode;
 	uint32_t max_resolution; /* pixels of the longer side; 0: no limit */
-	uint32_t min_resolution; /* shrink until the shorter side has so many pixels; 0: do not; not with a maximum */
+	uint32_t min_resolution; /* shrink until the shorter side has this many pixels; 0: do not; not with a maximum */
 	resize_filter filter;
 	int quality;              /* of JPEGs encoded here, 1..100 */
 	bool full_colour;         /* these have 4:4:4, not 4:2:0 */

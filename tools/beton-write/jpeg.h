@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JPEG in and out. All functions: any thread; errors are SAMPLE_CORRUPT for what is wrong with the picture, and
- * NO_MEMORY. A warning of the decoder is an error: it means damaged data. */
+ * Reading and writing of JPEGs. All functions: any thread; errors: SAMPLE_CORRUPT for faults of the picture, and
+ * NO_MEMORY. A warning of the decoder is an error: it means damaged data.
+ */
 #ifndef BETON_WRITE_JPEG_H
 #define BETON_WRITE_JPEG_H
 

@@ -8,7 +8,7 @@
 #include "image.h"
 #include "jpeg_common.h"
 
-/* Sets what jpeg_start_compress needs. colour: what is given to it, RGB, YCbCr or grey. */
+/* Sets up jpeg_start_compress. colour: of the input: RGB, YCbCr or grey. */
 void jpeg_set_encoding(struct jpeg_compress_struct *info, uint32_t width, uint32_t height, J_COLOR_SPACE colour,
 		       const image_settings *settings);
 

@@ -43,7 +43,7 @@ typedef struct dataset {
 	uint64_t written;
 } dataset;
 
-/* All that a run holds; zero what is not there yet. */
+/* All objects of a run; zero before they are made. */
 typedef struct write_run {
 	const write_options *options;
 	dataset train;

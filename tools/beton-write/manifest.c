@@ -72,7 +72,7 @@ static column_type type_of_text(const raw_value *value)
 	return *end == 0 ? COLUMN_FLOAT : COLUMN_BYTES;
 }
 
-/* Whether a column of paths of pictures would be called so, "image_path" or "FileName". */
+/* Whether the name suggests a column of picture paths, like "image_path" or "FileName". */
 static bool is_picture_name(const char *name)
 {
 	static const char *const names[] = {

@@ -30,7 +30,8 @@ char *manifest_row_name(const manifest *self, uint64_t row);
 /* The value of a cell: a copy of text. Errors: NO_MEMORY. */
 int manifest_set_text(raw_value *value, raw_kind kind, const char *text, size_t size, beton_error *err);
 
-/* Adds a column whose first value is *first: pictures, if that names one below root, else what it looks like. */
+/* Adds a column whose first value is *first: pictures, if that names a picture below root, else the type that it looks
+ * like. */
 int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err);
 
 /* Call after the last column: chooses the column of the field `image`. If no first value names a picture, it is a text

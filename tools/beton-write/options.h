@@ -9,7 +9,7 @@ typedef struct write_options {
 	const char *source;
 	const char *output;
 	const char *format; /* NULL: what source looks like */
-	const char *fields; /* NULL: what the source offers */
+	const char *fields; /* NULL: the source's default */
 	const char *root;   /* NULL: the folder of the manifest */
 	selection_options selected;
 	image_settings image;

@@ -39,7 +39,7 @@ typedef struct worker {
 	beton_error error;
 } worker;
 
-/* STATE and CANCELLED are what the others get when one of them has failed. */
+/* After a failure of one thread the others get STATE and CANCELLED. */
 static bool follows_another(int code)
 {
 	return code == BETON_STATE || code == BETON_CANCELLED;
@@ -54,8 +54,8 @@ static bool comes_before(const failure *one, int code, uint64_t position)
 	return position < one->position;
 }
 
-/* Nothing more is taken; what was taken before is still looked at, so that the outcome does not depend on who was
- * faster. */
+/* No more items are taken, but those already taken are still processed, so that the outcome does not depend on the
+ * threads' speed. */
 static void fail(pipeline *self, int code, uint64_t position, const beton_error *error)
 {
 	pthread_mutex_lock(&self->mutex);

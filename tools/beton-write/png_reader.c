@@ -97,7 +97,7 @@ static int read_header(decoder *self, const image_settings *settings, const char
 				  : result;
 }
 
-/* EXIF may stand behind the pixels: to be called at the end. */
+/* EXIF may follow the pixels, so call this at the end. */
 static int read_orientation(decoder *self)
 {
 	png_bytep exif;

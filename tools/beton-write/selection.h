@@ -14,7 +14,7 @@
 typedef struct index_range {
 	uint64_t first;
 	uint64_t last;   /* UINT64_MAX: to the end of a source whose end is not known */
-	uint64_t before; /* how many indices stand in the ranges before this one */
+	uint64_t before; /* number of indices in the ranges before this one */
 } index_range;
 
 typedef struct selection {

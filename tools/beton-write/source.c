@@ -20,7 +20,7 @@ static const struct kind {
 	const char *name;
 	open_one one;
 	open_two two;
-	bool pattern; /* finds out itself what the argument names */
+	bool pattern; /* resolves the argument itself */
 	bool root;    /* has paths in it */
 } kinds[] = {
 	{.name = "folder", .two = folder_source_open, .pattern = true},

@@ -127,7 +127,7 @@ void source_close(source **self);
 /* An item for source_at and source_next: one value for each column, all MISSING. */
 int source_item_make(const source *self, source_item *item, beton_error *err);
 
-/* Frees what the item holds; its values are MISSING again. */
+/* Frees the item's memory; its values are MISSING again. */
 void source_item_clear(source_item *item);
 void source_item_free(source_item *item);
 

@@ -74,7 +74,7 @@ static bool is_counted(const archive_member *member)
 	return !member->folder && !itself && !path_is_litter(path) && !member_is_meta(path);
 }
 
-/* Members of the same name, but for what stands behind the first dot, are one sample of WebDataset's. */
+/* Members whose names differ only behind the first dot are one WebDataset sample. */
 static int compare_with_neighbour(name_scan *self, const char *path, bool picture, beton_error *err)
 {
 	const char *previous = self->previous;
@@ -158,7 +158,7 @@ static int scan(name_scan *self, const name_list *shards, beton_error *err)
 /* Bytes of the folder that all pictures have in common. */
 static size_t common_folder(const name_set *folders)
 {
-	/* They are sorted: what the first and the last have in common all have. */
+	/* They are sorted, so all share the common beginning of the first and the last. */
 	const char *first = folders->list.names[0];
 	const char *last = folders->list.names[folders->list.count - 1];
 	size_t length = 0;

@@ -94,8 +94,8 @@ static int open_array(array_file *array, const char *path, const source_spec *sp
 	return result;
 }
 
-/* "x-images-idx3-ubyte.gz" -> "x-labels-idx1-ubyte.gz", packed or not, as it is there; "x-images.idx3-ubyte" likewise.
- * *labels NULL: path is not of such a name. */
+/* "x-images-idx3-ubyte.gz" -> "x-labels-idx1-ubyte.gz", compressed or not, whichever exists; "x-images.idx3-ubyte"
+ * likewise. *labels NULL: path has no such name. */
 static int find_labels(const char *path, char **labels, beton_error *err)
 {
 	static const char *const names[][2] = {{"images-idx3-ubyte", "labels-idx1-ubyte"},

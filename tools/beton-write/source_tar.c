@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * WebDataset's shards: tar files in which members that follow each other and have the same name up to the first dot of
- * the last part of the path are one sample, and what stands behind that dot is the column. Tar files of class folders:
- * see class_tar.h. */
+ * WebDataset's shards: tar files in which consecutive members with the same name, up to the first dot of the last part
+ * of the path, are one sample; the part behind that dot is the column. Tar files of class folders: see class_tar.h.
+ */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ typedef struct group {
 	char *key; /* path up to the dot; NULL: no member yet */
 	source_item *item;
 	uint64_t bytes;
-	int result; /* what is wrong with the sample; its other members are still passed over */
+	int result; /* fault of the sample; its other members are still skipped */
 	beton_error error;
 } group;
 
@@ -282,7 +282,7 @@ static int read_sample(tar_source *self, source_item *item, beton_error *err)
 	return result;
 }
 
-/* The first sample was read before anybody said which columns are wanted. */
+/* The first sample was read before the wanted columns were known. */
 static int give_first(tar_source *self, source_item *item, beton_error *err)
 {
 	self->has_first = false;

@@ -14,15 +14,15 @@
 
 typedef struct condition condition; /* a list of comparisons; NULL holds for every sample */
 
-/* Adds what text says to *list. Errors: INVALID_ARGUMENT naming the place, NO_MEMORY. *list is the caller's to free,
- * on failure too. */
+/* Adds the comparisons of text to *list. Errors: INVALID_ARGUMENT naming the place, NO_MEMORY. *list is the caller's to
+ * free, on failure too. */
 int condition_parse(condition **list, const char *text, beton_error *err);
 void condition_free(condition **list);
 
 /* Looks the fields up. INVALID_ARGUMENT: there is no such field, or it is no scalar. */
 int condition_bind(condition *list, const beton_reader *reader, beton_error *err);
 
-/* *holds: all comparisons do for the sample. Errors: those of beton_reader_value. */
+/* *holds: all comparisons are true for the sample. Errors: those of beton_reader_value. */
 int condition_test(const condition *list, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err);
 
 #endif

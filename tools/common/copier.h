@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies samples from datasets to a new one, as they are stored. What merge, split and subset have in common. */
+ * Copies samples from datasets to a new one, as they are stored. Used by merge, split and subset.
+ */
 #ifndef TOOLS_COPIER_H
 #define TOOLS_COPIER_H
 
@@ -37,7 +38,7 @@ int copier_open(copier *self, const char *path, const beton_reader *like, uint32
 		const char *facts, bool recompress, beton_error *err);
 
 /* UNSUPPORTED if compressed values of reader, whose schema is that of like, cannot be copied as they are stored,
- * because its dictionaries are not those of like. And the errors of beton_reader_dictionaries. */
+ * because its dictionaries differ from like's. Other errors: those of beton_reader_dictionaries. */
 int copier_check(const copier *self, const beton_reader *reader, beton_error *err);
 
 /* Copies one sample of reader, whose schema is that of like, and tells bar. Checksums are compared where the input has

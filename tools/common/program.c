@@ -18,8 +18,8 @@ static void on_signal(int number)
 	stop_signal = number;
 }
 
-/* A file that the program opens must not get the number of a standard stream that the caller closed: what is printed
- * would go into it. What O_PATH opens can be neither read nor written, as if it were closed. */
+/* Keeps the numbers of closed standard streams occupied, because otherwise output could go into a file that gets such a
+ * number. A descriptor opened with O_PATH can be neither read nor written, as if it were closed. */
 static void keep_standard_streams(void)
 {
 	int fd;

@@ -174,7 +174,7 @@ static int take_away(void *context, const char *name, beton_error *err)
 	return result;
 }
 
-/* Gives all names what they had before the publication began. */
+/* Restores all names to the state before the publication. */
 static int withdraw(const char *folder, const char *output, beton_error *err)
 {
 	withdrawal self = {folder, output};
@@ -190,8 +190,8 @@ static int withdraw(const char *folder, const char *output, beton_error *err)
 	return result;
 }
 
-/* Keeps what stands at path, if anything. A second name, so that path is never without a file; where there is no such
- * thing the file is moved. */
+/* Keeps the old file at path, if there is one, under a second name, so that path always has a file. On file systems
+ * without hard links the file is moved. */
 static int keep_old(const char *path, const char *old, const char *mark)
 {
 	if (link(path, old) == 0)
