@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of two ways runs an op faster, cuDNN's or our kernels': whole ops are made and timed, with the launches around
- * an engine, and forward and backward together where only who made a mask or an index can read it.
+ * Finds the faster of two ways to run an op, cuDNN or our kernels. Whole ops are made and timed, including the launches
+ * around an engine; forward and backward are timed together if only the maker of a mask or an index can read it.
  */
 #ifndef DTRAIN_CUDA_CONTEST_H
 #define DTRAIN_CUDA_CONTEST_H
 
 #include "cuda.h"
 
-/* One way: builders of an op and of its backward op, as those in cuda.h. */
+/* A way: builders of an op and of its backward op, like those in cuda.h. */
 typedef struct cuda_way {
 	int (*forward)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 	int (*backward)(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

@@ -191,19 +191,19 @@ typedef enum dtrain_group_state {
 	DTRAIN_GROUP_FAILED,  /* dtrain_group_check returns at once */
 } dtrain_group_state;
 
-/* dtrain_group_check for threads that must not wait, not even for a driver that holds up the group: any thread, at any
- * time while the group exists. err, which may be NULL, is filled for FAILING, with what this rank saw, and FAILED. A
- * group that is not stream-ordered always works. */
+/* dtrain_group_check for threads that must not wait, not even for a driver that blocks the group. Any thread, while the
+ * group exists. err (NULL allowed) is filled for FAILING, with this rank's error, and for FAILED. A group that is not
+ * stream-ordered always works. */
 BETON_API dtrain_group_state dtrain_group_peek(dtrain_group *group, beton_error *err);
 
-/* Watches an event that was recorded outside any capture, behind operations of the group that the group cannot watch
- * itself, being parts of a capture that was launched: it must be complete within the group's timeout, counted from now
- * or from the end of the event given before it. If it is not, the group fails: its operations are aborted, and `what`
- * (a step, say) is named. The event must stay until it is complete or forgotten; recorded anew, it must be given anew.
- * Does nothing for groups that are not stream-ordered, whose operations have deadlines of their own. Errors: those of
- * dtrain_group_check, NO_MEMORY. */
+/* Watches an event that was recorded, outside any capture, behind a launched capture with operations of the group,
+ * which the group cannot watch itself. The event must be complete within the group's timeout, from now or from the
+ * completion of the event watched before it. Otherwise the group fails: its operations are aborted, and the message
+ * names `what` (for example a step). The event must exist until it is complete or forgotten; if it is recorded again,
+ * watch it again. Does nothing for groups that are not stream-ordered, whose operations have their own deadlines.
+ * Errors: those of dtrain_group_check, NO_MEMORY. */
 BETON_API int dtrain_group_watch(dtrain_group *group, dtrain_event *event, const char *what, beton_error *err);
-/* Forgets the event, which may be destroyed then. */
+/* Stops watching the event, which may then be destroyed. */
 BETON_API void dtrain_group_forget(dtrain_group *group, dtrain_event *event);
 
 typedef struct dtrain_group_split_options {
@@ -213,24 +213,23 @@ typedef struct dtrain_group_split_options {
 
 BETON_API void dtrain_group_split_options_init(dtrain_group_split_options *options);
 
-/* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key then rank; color < 0 joins
- * none and gets *out NULL. options: the same on all ranks; NULL: the defaults.
+/* Collective over the parent: ranks with the same color >= 0 form a group, ordered by key, then by rank; with color < 0
+ * a rank joins none, and *out is NULL. options: the same on all ranks; NULL: the defaults.
  *
- * A lane is what runs a group's operations one after the other. Without a device's backend each group has a thread and
- * connections of its own, and so a lane. On streams a part has its parent's stream: the operations of both run in the
- * order of the calls, which has to be the same on all ranks of a device. With own_lane the part has a stream of its own
- * on which its operations run beside those of other groups (a gather beside a reduce-scatter, say). What NCCL demands
- * then: all ranks that two groups with different lanes have in common call the operations of both in the same order,
- * as without lanes of their own, so from one thread, or under a lock of the caller's; for a rank's kernels wait for
- * their peers on the device, and if one rank has room for that of one group only, and another rank for that of the
- * other, none ends. From version 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL launch them in the order of the calls.
- * Captured operations of two lanes have no order between them but that of the capture. */
+ * A lane runs a group's operations one after the other. With Gloo each group has its own thread and connections, and so
+ * its own lane. On streams a part shares its parent's stream: the operations of both run in the order of the calls,
+ * which must be the same on all ranks of a device. With own_lane the part has its own stream, on which its operations
+ * run concurrently with other groups' (for example a gather and a reduce-scatter). NCCL still requires that the ranks
+ * common to two groups call the operations of both in the same order, so from one thread, or under a lock of the
+ * caller's. Otherwise kernels can deadlock: they wait for their peers on the device, and one rank may have room for one
+ * group's kernel only, another rank for the other's. From version 2.26 on, NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL
+ * launch them in the order of the calls. Captured operations of two lanes are ordered by the capture alone. */
 BETON_API int dtrain_group_split(dtrain_group *group, int color, int key, const dtrain_group_split_options *options,
 				 dtrain_group **out, beton_error *err);
 
 /* ---- the last operations of a group ---- */
 
-/* How many are kept. */
+/* Number of operations that are kept. */
 #define DTRAIN_HISTORY_LENGTH 1024
 
 typedef enum dtrain_record_state {
@@ -241,35 +240,35 @@ typedef enum dtrain_record_state {
 	DTRAIN_RECORD_CAPTURED, /* part of a capture: its launches are not recorded */
 } dtrain_record_state;
 
-/* One operation, on this rank. Times are nanoseconds of CLOCK_MONOTONIC; 0: not yet, or not known. On streams a time is
- * when the group saw the event, a few milliseconds late, but the time between the two is the device's; a group of one
- * rank waits for nobody, and its operations count as completed when they are on the stream. Operations of a batch start
+/* One operation, on this rank. Times are nanoseconds of CLOCK_MONOTONIC; 0: not yet, or not known. On streams, the
+ * group sees events a few milliseconds late, but the time from start to end is measured on the device. A group of one
+ * rank does not wait, and its operations count as completed when they are on the stream. Operations of a batch start
  * and end together. */
 typedef struct dtrain_record {
 	uint64_t number;   /* of the operation in its group on this rank, from 1 */
-	uint64_t batch;    /* the number of the first operation of its batch; 0: it was not in one */
-	uint32_t sequence; /* among the group's collectives, or the messages to (from) this peer, from 1: for
-			      collectives the same on all ranks */
-	const char *kind;  /* "allreduce", ...; of the library */
+	uint64_t batch;    /* number of its batch's first operation; 0: it was not in a batch */
+	uint32_t sequence; /* counts from 1: collectives of the group (equal on all ranks), or messages to (or from)
+			      this peer */
+	const char *kind;  /* "allreduce", ...; static */
 	char label[64];    /* see dtrain_group_label; "": none */
-	int64_t count;     /* elements, as the call has them */
+	int64_t count;     /* elements, as in the call */
 	dtrain_dtype dtype;
 	int64_t bytes; /* of these elements */
-	int reduce;    /* dtrain_reduce_op; -1: it does not reduce */
-	int peer;      /* or the root; -1: it has none */
-	int tag;       /* -1: it has none */
+	int reduce;    /* dtrain_reduce_op; -1: no reduction */
+	int peer;      /* or the root; -1: none */
+	int tag;       /* -1: none */
 	dtrain_record_state state;
 	uint64_t enqueued_ns, started_ns, ended_ns;
 } dtrain_record;
 
-/* Copies the last operations, at most `capacity`, oldest first, and returns how many. Any thread, at any time while the
- * group exists; waits for no operation, allocates nothing. records: the caller's.
+/* Copies the last operations, at most `capacity`, oldest first, and returns how many. Any thread, while the group
+ * exists. Does not wait for operations or allocate. records: owned by the caller.
  *
  * With the environment variable DTRAIN_HISTORY=FOLDER each rank writes its records when the group fails, to
  * FOLDER/GROUP.RANK.jsonl: a line about the group, and one for each record. */
 BETON_API int dtrain_group_history(dtrain_group *group, dtrain_record *records, int capacity);
-/* Names the operations that are called from now on, in messages and records: a unit, a bucket. NULL or "" (default): no
- * name; 63 bytes of it count. By the thread that calls the operations. */
+/* Sets the name, in messages and records, of operations called from now on: a unit, a bucket. NULL or "" (default): no
+ * name. At most 63 bytes are used. Called by the thread that calls the operations. */
 BETON_API void dtrain_group_label(dtrain_group *group, const char *label);
 
 #ifdef __cplusplus
