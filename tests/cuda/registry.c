@@ -43,7 +43,7 @@ static void faulty_modules_are_refused(void **state)
 	expect_refusal("other-version", BETON_UNSUPPORTED, "dtrain-other-version.so: version 99, this library needs ");
 	expect_refusal("other-table", BETON_UNSUPPORTED, "device table version 98, this library needs ");
 	expect_refusal("no-entry", BETON_UNSUPPORTED, "dtrain-no-entry.so: no symbol dtrain_module_entry");
-	expect_refusal("no-module", BETON_UNSUPPORTED, "dtrain-no-module.so: it gives nothing");
+	expect_refusal("no-module", BETON_UNSUPPORTED, "dtrain-no-module.so: its entry returned nothing");
 	expect_refusal("no-device", BETON_UNSUPPORTED, "dtrain-no-device.so: it has no device");
 	expect_refusal("other-name", BETON_UNSUPPORTED, "its device is 'sound'");
 	assert_false(is_registered("sound"));
@@ -65,9 +65,9 @@ static void sound_modules_are_registered(void **state)
 static void names_are_names(void **state)
 {
 	(void)state;
-	expect_refusal("", BETON_NOT_FOUND, "'' is no name of a module");
-	expect_refusal("../sound", BETON_NOT_FOUND, "'../sound' is no name of a module");
-	expect_refusal("Sound", BETON_NOT_FOUND, "no name");
+	expect_refusal("", BETON_NOT_FOUND, "'' is not a valid module name");
+	expect_refusal("../sound", BETON_NOT_FOUND, "'../sound' is not a valid module name");
+	expect_refusal("Sound", BETON_NOT_FOUND, "not a valid module name");
 	expect_refusal("missing", BETON_NOT_FOUND, "there is no module dtrain-missing.so");
 	expect_refusal("missing", BETON_NOT_FOUND, "there are: auto");
 }

@@ -381,7 +381,7 @@ static void ranks_give_up_after_some_attempts(void **state)
 {
 	(void)state;
 	expect("no-group-always:idle", 2, HARMLESS ? 0 : -BETON_PEER_LOST,
-	       HARMLESS ? "nothing" : "gave up after 5 attempts, each on new ports; at last, rank ");
+	       HARMLESS ? "nothing" : "gave up after 5 attempts, each on new ports; the last error: rank ");
 }
 
 /* Joining may take half an hour: whoever wants a rank to end must reach it. */

@@ -150,7 +150,7 @@ static int get_place(const join_attempt *attempt, int peer, gloo_place **out, be
 	free(key);
 	if (status == BETON_OK && size != dtrain__gloo_place_size(member->size)) {
 		status = size ? bt_fail(err, BETON_MISMATCH,
-					"gloo: rank %d tells where it is in %zu bytes: another version?", peer, size)
+					"gloo: rank %d published addresses of %zu bytes: another version?", peer, size)
 			      : bt_fail(err, BETON_PEER_LOST, "rank %d has given up the attempt", peer);
 		free(value);
 		value = NULL;
@@ -173,7 +173,7 @@ static int connect_peer(join_attempt *attempt, int peer, beton_error *err)
 	say->rank = (uint32_t)attempt->member->rank;
 	free(place);
 	if (!size)
-		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d tells an unknown kind of address", peer);
+		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d published an unknown kind of address", peer);
 	if (dtrain__gloo_connect(attempt->group, peer, address, size, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	return BETON_OK;
@@ -348,7 +348,7 @@ int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **n
 			*note = bt_format("connected at attempt %d of %d, on new ports: before, %s", number + 1,
 					  ATTEMPTS, first.message);
 	} else if (number == ATTEMPTS) {
-		bt_fail(err, status, "gave up after %d attempts, each on new ports; at last, %s", ATTEMPTS,
+		bt_fail(err, status, "gave up after %d attempts, each on new ports; the last error: %s", ATTEMPTS,
 			last.message);
 	} else if (err) {
 		*err = last;

@@ -83,9 +83,9 @@ static int explain_hello(const dtrain_store *store, int status, const char *why,
 	else if (status == BETON_PEER_LOST)
 		reason = "it ends each connection without an answer: no store of this version?";
 	else if (status == BETON_MISMATCH)
-		reason = "that is no store of this version";
+		reason = "the server is no store of this version";
 	else if (status == BETON_ACCESS && dtrain__store_has_token(store->token))
-		reason = "its token is not this process's; DTRAIN_STORE_TOKEN has to be the same for all ranks";
+		reason = "its token differs from this process's; all ranks need the same DTRAIN_STORE_TOKEN";
 	else if (status == BETON_ACCESS)
 		reason = "it asks for a token, and this process has none: DTRAIN_STORE_TOKEN";
 	else if (!*reason)
@@ -185,7 +185,7 @@ static int explain(const dtrain_store *store, const store_request *request, int 
 		reason = "the store is gone";
 		break;
 	case BETON_MISMATCH:
-		reason = "that is no store of this version";
+		reason = "the server is no store of this version";
 		break;
 	case BETON_NO_SPACE:
 		reason = "the store is full";
@@ -347,8 +347,8 @@ int dtrain__store_get_until(dtrain_store *store, const char *key, int timeout_ms
 		if (status != BETON_TIMEOUT)
 			return status;
 	}
-	return bt_fail(err, BETON_TIMEOUT, "store %s:%u: nobody set \"%s\" within %d ms", store->host, store->port, key,
-		       timeout_ms > 0 ? timeout_ms : 0);
+	return bt_fail(err, BETON_TIMEOUT, "store %s:%u: \"%s\" was not set within %d ms", store->host, store->port,
+		       key, timeout_ms > 0 ? timeout_ms : 0);
 }
 
 int dtrain_store_get(dtrain_store *store, const char *key, int timeout_ms, void **value, size_t *size, beton_error *err)

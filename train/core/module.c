@@ -63,7 +63,7 @@ static bool find_file(const char *name, char path[PATH_MAX])
 static int check(const dtrain_module *module, const char *name, const char *path, beton_error *err)
 {
 	if (!module)
-		return bt_fail(err, BETON_UNSUPPORTED, "module %s: it gives nothing", path);
+		return bt_fail(err, BETON_UNSUPPORTED, "module %s: its entry returned nothing", path);
 	if (module->api_version != DTRAIN_MODULE_API_VERSION)
 		return bt_fail(err, BETON_UNSUPPORTED, "module %s: version %u, this library needs %u", path,
 			       module->api_version, DTRAIN_MODULE_API_VERSION);
@@ -103,7 +103,7 @@ int dtrain__module_load(const char *name, const dtrain_module **out, beton_error
 	char path[PATH_MAX];
 	*out = NULL;
 	if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
-		return bt_fail(err, BETON_NOT_FOUND, "'%s' is no name of a module", name);
+		return bt_fail(err, BETON_NOT_FOUND, "'%s' is not a valid module name", name);
 	pthread_mutex_lock(&mutex);
 	*out = find_loaded(name);
 	int status = BETON_OK;

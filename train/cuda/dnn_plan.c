@@ -335,7 +335,7 @@ int dnn_config_from_choice(const dnn_graph *graph, const dnn_target *target, con
 	if (status == BETON_OK)
 		status = engine_agrees(graph, target, engine, &agrees, err);
 	if (status == BETON_OK && !agrees)
-		status = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: engine %lld breaks what was asked for",
+		status = bt_fail(err, BETON_UNSUPPORTED, "cuDNN: engine %lld breaks the requirements",
 				 (long long)choice->engine);
 	for (int i = 0; i < choice->num_knobs && status == BETON_OK; i++)
 		status = make_knob(choice->knobs[i], &knobs[i], err);
