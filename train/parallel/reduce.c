@@ -113,7 +113,7 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status != BETON_OK || !sends(sync, run))
 		return status;
-	const struct work_notes notes = {reduction->begin, reduction->end, reduction->label};
+	const work_notes notes = {reduction->begin, reduction->end, reduction->label};
 	status = sync->api->event_record(reduction->ready, run->stream, err);
 	if (status == BETON_OK)
 		status = dtrain__allreduce_noted(sync->group, reduction->memory, reduction->count, dtype, DTRAIN_SUM,
