@@ -25,11 +25,11 @@ struct evaluation {
 	double sums[ENGINE_METRICS];
 };
 
-static size_t row_bytes(const engine_network *network, int result)
+static size_t row_bytes(const engine_network *network, int status)
 {
-	const dtrain_shape *shape = dtrain_program_shape(network->program, network->results[result]);
+	const dtrain_shape *shape = dtrain_program_shape(network->program, network->results[status]);
 	return (size_t)(dtrain_shape_count(shape) / shape->dim[0]) *
-	       dtrain_dtype_size(dtrain_program_dtype(network->program, network->results[result]));
+	       dtrain_dtype_size(dtrain_program_dtype(network->program, network->results[status]));
 }
 
 static int open_evaluation(struct evaluation *evaluation, beton_error *err)

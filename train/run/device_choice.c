@@ -16,10 +16,10 @@ int run_parse_device(const char *text, run_device_choice *out, beton_error *err)
 	memcpy(out->name, text, length);
 	if (!text[length])
 		return BETON_OK;
-	int result = bt_parse_u64("--device: the index", text + length + 1, 0, 4095, &index, err);
-	if (result == BETON_OK)
+	int status = bt_parse_u64("--device: the index", text + length + 1, 0, 4095, &index, err);
+	if (status == BETON_OK)
 		out->index = (int32_t)index;
-	return result;
+	return status;
 }
 
 int32_t run_device_index(const run_device_choice *choice, int local_rank, bool shared)
@@ -35,9 +35,9 @@ static bool is_alone(const char *name, dtrain_device_options options)
 {
 	dtrain_device *second = NULL;
 	options.index = 1;
-	int result = dtrain_device_open(name, &options, &second, NULL);
+	int status = dtrain_device_open(name, &options, &second, NULL);
 	dtrain_device_close(&second);
-	return result == BETON_INVALID_ARGUMENT;
+	return status == BETON_INVALID_ARGUMENT;
 }
 
 int run_open_device(const run_device_choice *choice, const struct rank_env *env, bool shared,
@@ -45,14 +45,14 @@ int run_open_device(const run_device_choice *choice, const struct rank_env *env,
 {
 	beton_error refused = {0};
 	options->index = run_device_index(choice, env->local_rank, shared);
-	int result = dtrain_device_open(choice->name, options, out, &refused);
+	int status = dtrain_device_open(choice->name, options, out, &refused);
 	/* Ranks of our own launcher see what it sees: there are too few devices then. */
-	if (result == BETON_INVALID_ARGUMENT && choice->index < 0 && options->index > 0 && !env->store_hosted &&
+	if (status == BETON_INVALID_ARGUMENT && choice->index < 0 && options->index > 0 && !env->store_hosted &&
 	    is_alone(choice->name, *options)) {
 		options->index = 0;
 		return dtrain_device_open(choice->name, options, out, err);
 	}
-	if (result != BETON_OK && err)
+	if (status != BETON_OK && err)
 		*err = refused;
-	return result;
+	return status;
 }

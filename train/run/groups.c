@@ -40,17 +40,17 @@ void run_groups_free(run_groups *groups)
 
 static int set_group(dtrain_optimizer *optimizer, int32_t index, run_group group, beton_error *err)
 {
-	int result = dtrain_optimizer_set(optimizer, index, "lr_scale", group.lr_scale, err);
-	return result == BETON_OK ? dtrain_optimizer_set(optimizer, index, "weight_decay", group.weight_decay, err)
-				  : result;
+	int status = dtrain_optimizer_set(optimizer, index, "lr_scale", group.lr_scale, err);
+	return status == BETON_OK ? dtrain_optimizer_set(optimizer, index, "weight_decay", group.weight_decay, err)
+				  : status;
 }
 
 int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err)
 {
-	int result = BETON_OK;
-	for (int32_t i = 0; i < RUN_GROUPS && result == BETON_OK; i++)
-		result = set_group(optimizer, i, groups->groups[i], err);
-	return result;
+	int status = BETON_OK;
+	for (int32_t i = 0; i < RUN_GROUPS && status == BETON_OK; i++)
+		status = set_group(optimizer, i, groups->groups[i], err);
+	return status;
 }
 
 int run_groups_step(const run_options *options, dtrain_optimizer *optimizer, int64_t steps_per_epoch, int64_t step,

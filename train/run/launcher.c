@@ -87,7 +87,6 @@ static void kill_ranks(struct launch *launch)
 static bool has_ended(const struct rank *rank)
 {
 	siginfo_t info = {0};
-
 	return waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0;
 }
 
@@ -108,7 +107,6 @@ static void stop_ranks(struct launch *launch, int number)
 static void describe(const siginfo_t *info, char *out, size_t size)
 {
 	const char *name;
-
 	if (info->si_code == CLD_EXITED) {
 		snprintf(out, size, "exited with status %d", info->si_status);
 		return;
@@ -125,7 +123,6 @@ static void report(const struct launch *launch)
 	const struct output *output = &launch->ranks[number].err;
 	unsigned count = output->last_count, first = count > OUTPUT_LAST_LINES ? count - OUTPUT_LAST_LINES : 0;
 	const char *program = program_invocation_short_name;
-
 	fprintf(stderr, "%s: rank %d %s; stopping the others\n", program, number, launch->failure);
 	if (count)
 		fprintf(stderr, "%s: the last lines that rank %d wrote to its standard error:\n", program, number);
@@ -140,7 +137,6 @@ static int longest_stopped(const struct launch *launch)
 {
 	int longest = -1;
 	bool all = true;
-
 	for (int i = 0; i < launch->world_size && launch->stopped_ms; i++) {
 		const struct rank *rank = &launch->ranks[i];
 
@@ -157,7 +153,6 @@ static int longest_stopped(const struct launch *launch)
 static void blame_stopped(struct launch *launch, int number)
 {
 	const struct rank *rank = &launch->ranks[number];
-
 	launch->failed_rank = number;
 	snprintf(launch->failure, sizeof(launch->failure), "has been stopped by SIG%s for %.3g s",
 		 sigabbrev_np(rank->stop_signal), (double)(bt_now_ns() - rank->stopped_ns) / 1e9);
@@ -168,7 +163,6 @@ static void blame_stopped(struct launch *launch, int number)
 static void look_at_stopped(struct launch *launch)
 {
 	int number = longest_stopped(launch);
-
 	if (number < 0 || bt_now_ns() - launch->ranks[number].stopped_ns < (uint64_t)launch->stopped_ms * 1000000)
 		return;
 	blame_stopped(launch, number);
@@ -181,7 +175,6 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 {
 	sigset_t stopping;
 	char *text;
-
 	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
 		return false;
 	if (!launch->told && dtrain__told_look_up(launch->port, launch->token, &text, &launch->told)) {
@@ -230,7 +223,6 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 {
 	struct rank *rank = &launch->ranks[number];
-
 	kill(-rank->pid, SIGKILL); /* what it started and left behind */
 	note_output(launch, dtrain__output_pump(&rank->out));
 	note_output(launch, dtrain__output_finish(&rank->out));
@@ -245,7 +237,6 @@ static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 static int find_rank(const struct launch *launch, pid_t pid)
 {
 	int number = 0;
-
 	while (number < launch->world_size && launch->ranks[number].pid != pid)
 		number++;
 	return number;
@@ -255,7 +246,6 @@ static int find_rank(const struct launch *launch, pid_t pid)
 static void note_stop(struct launch *launch, struct rank *rank, int number)
 {
 	uint64_t now = bt_now_ns();
-
 	rank->stop_signal = number;
 	rank->stopped_ns = now;
 	for (int i = 0; i < launch->world_size && !number; i++)
@@ -265,7 +255,6 @@ static void note_stop(struct launch *launch, struct rank *rank, int number)
 static void note_stops(struct launch *launch)
 {
 	siginfo_t info = {0};
-
 	while (waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid > 0) {
 		int number = find_rank(launch, info.si_pid);
 
@@ -278,7 +267,6 @@ static void note_stops(struct launch *launch)
 static void reap(struct launch *launch)
 {
 	siginfo_t info = {0};
-
 	note_stops(launch);
 	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
 		int number = find_rank(launch, info.si_pid);
@@ -294,7 +282,6 @@ static void reap(struct launch *launch)
 static void take_signals(struct launch *launch)
 {
 	struct signalfd_siginfo info;
-
 	while (read(launch->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		int number = (int)info.ssi_signo;
 
@@ -318,7 +305,6 @@ static void take_signals(struct launch *launch)
 static int next_timeout_ms(const struct launch *launch)
 {
 	uint64_t now = bt_now_ns(), until = launch->kill_at_ns;
-
 	if (launch->killed)
 		return -1;
 	if (!launch->stopping) {
@@ -367,7 +353,6 @@ static void kill_orphans(void)
 {
 	char path[64];
 	int failures = 0;
-
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
 	while (failures < 100) {
 		FILE *file = fopen(path, "re");
@@ -391,11 +376,10 @@ static int start_rank(struct launch *launch, const struct spawn_job *job, int nu
 	struct rank *rank = &launch->ranks[number];
 	char prefix[OUTPUT_PREFIX_SIZE];
 	int out_fd = -1, err_fd = -1, status;
-
 	status = dtrain__spawn_rank(job, number, &rank->pid, &out_fd, &err_fd, err);
 	if (rank->pid > 0)
 		launch->running++;
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	snprintf(prefix, sizeof(prefix), "[rank %d] ", number);
 	if (!dtrain__output_open(&rank->out, out_fd, STDOUT_FILENO, number ? prefix : "", false)) {
@@ -406,16 +390,15 @@ static int start_rank(struct launch *launch, const struct spawn_job *job, int nu
 		close(err_fd);
 		status = BETON_NO_MEMORY;
 	}
-	return status ? bt_fail(err, status, "cannot start rank %d: out of memory", number) : BETON_OK;
+	return status != BETON_OK ? bt_fail(err, status, "cannot start rank %d: out of memory", number) : BETON_OK;
 }
 
 static int start_ranks(struct launch *launch, const struct spawn_job *job, beton_error *err)
 {
 	int status = BETON_OK;
-
-	for (int i = 0; i < launch->world_size && !status; i++)
+	for (int i = 0; i < launch->world_size && status == BETON_OK; i++)
 		status = start_rank(launch, job, i, err);
-	if (!status)
+	if (status == BETON_OK)
 		return BETON_OK;
 	kill_ranks(launch);
 	for (int i = 0; i < launch->world_size; i++) {
@@ -477,7 +460,6 @@ static int start_store(const struct launch_options *options, char token[2 * TOKE
 {
 	dtrain_store_server_options store;
 	uint8_t bytes[TOKEN_BYTES];
-
 	/* So few are given whole, once the system has any. */
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return bt_fail_errno(err, errno, "launcher: getrandom");
@@ -507,10 +489,9 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 	beton_error refused = {0};
 	cpu_set_t cores;
 	int status = prepare(&launch, signals, err);
-
-	if (!status)
+	if (status == BETON_OK)
 		status = start_store(options, token, &server, err);
-	if (!status) {
+	if (status == BETON_OK) {
 		launch.port = job.port = dtrain_store_server_port(server);
 		launch.token = token;
 		job.null_fd = launch.null_fd;
@@ -518,7 +499,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		status = start_ranks(&launch, &job, err);
 	}
-	if (!status) {
+	if (status == BETON_OK) {
 		run(&launch);
 		if (dtrain_store_server_check(server, &refused))
 			fprintf(stderr, "%s: %s\n", program_invocation_short_name, refused.message);
@@ -533,7 +514,6 @@ int dtrain__launch(const struct launch_options *options, int *exit_status, beton
 {
 	sigset_t signals, before;
 	int status;
-
 	if (options->world_size < 1 || options->world_size > LAUNCH_MAX_RANKS)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "launcher: a world size of %d; 1 to %d are possible",
 			       options->world_size, LAUNCH_MAX_RANKS);

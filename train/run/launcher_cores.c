@@ -4,7 +4,6 @@
 bool dtrain__rank_cores(const cpu_set_t *all, int rank, int world_size, cpu_set_t *out)
 {
 	int cores = CPU_COUNT(all), first, last;
-
 	CPU_ZERO(out);
 	if (cores == 0)
 		return false;

@@ -23,7 +23,6 @@ bool dtrain__output_open(struct output *output, int from, int to, const char *pr
 static void remember(struct output *output, const char *line, size_t size)
 {
 	char *slot = output->last[output->last_count++ % OUTPUT_LAST_LINES];
-
 	if (size >= OUTPUT_LAST_BYTES)
 		size = OUTPUT_LAST_BYTES - 1;
 	memcpy(slot, line, size);
@@ -37,7 +36,6 @@ static int write_line(struct output *output, const char *line, size_t size)
 {
 	size_t prefix = strlen(output->prefix);
 	char *start = output->line;
-
 	if (output->keep_last)
 		remember(output, line, size);
 	memcpy(start, output->prefix, prefix);
@@ -50,7 +48,6 @@ static int take_lines(struct output *output)
 {
 	char *data = output->line + OUTPUT_PREFIX_SIZE, *next = data, *end = data + output->size, *newline;
 	int failure = 0, result;
-
 	while ((newline = memchr(next, '\n', (size_t)(end - next)))) {
 		result = write_line(output, next, (size_t)(newline - next));
 		failure = failure ? failure : result;
@@ -92,7 +89,6 @@ int dtrain__output_pump(struct output *output)
 int dtrain__output_finish(struct output *output)
 {
 	int failure = 0;
-
 	if (output->from >= 0)
 		close(output->from);
 	output->from = -1;

@@ -39,7 +39,6 @@ static char **make_environment(const struct spawn_job *job, int rank)
 {
 	size_t count = 0;
 	char **all;
-
 	while (environ[count])
 		count++;
 	all = calloc(OWN_VARIABLES + count + 1, sizeof(*all));
@@ -78,7 +77,6 @@ struct child_plan {
 static void child_main(const struct spawn_job *job, const struct child_plan *plan)
 {
 	int failure;
-
 	setpgid(0, 0);
 	/* A rank must not outlive the launcher, however that ends; if it has ended already nobody will tell. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -109,7 +107,6 @@ static int read_report(int fd)
 {
 	int failure = 0;
 	ssize_t got;
-
 	do
 		got = read(fd, &failure, sizeof(failure));
 	while (got < 0 && errno == EINTR);
@@ -135,7 +132,6 @@ int dtrain__spawn_rank(const struct spawn_job *job, int rank, pid_t *pid, int *o
 {
 	int out[2] = {-1, -1}, error[2] = {-1, -1}, report[2] = {-1, -1}, status;
 	struct child_plan plan = {.parent = getpid()};
-
 	*pid = -1;
 	plan.environment = make_environment(job, rank);
 	if (!plan.environment)
@@ -153,7 +149,7 @@ int dtrain__spawn_rank(const struct spawn_job *job, int rank, pid_t *pid, int *o
 	}
 	free_environment(plan.environment);
 	close_pair(report);
-	if (!status) {
+	if (status == BETON_OK) {
 		*out_fd = out[0];
 		*err_fd = error[0];
 		out[0] = error[0] = -1;

@@ -50,11 +50,11 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 }
 
 /* The message of options that do not suit the files names the loader's, and not whose they are. */
-static int name_files(const char *option, int result, beton_error *err)
+static int name_files(const char *option, int status, beton_error *err)
 {
-	if (result == BETON_INVALID_ARGUMENT)
+	if (status == BETON_INVALID_ARGUMENT)
 		bt_prefix(err, "%s", option);
-	return result;
+	return status;
 }
 
 /* All files of --data as one data set. weighted: as --data-weights says, else one behind the other. */
@@ -110,13 +110,13 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	loader.rank = (uint32_t)loading->rank;
 	loader.world_size = (uint32_t)loading->world_size;
 	loader.last = training ? BETON_LAST_DROP : BETON_LAST_SHORT;
-	int result = training ? run_order_input_read(options, &input, err) : BETON_OK;
-	if (result == BETON_OK && training)
+	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;
+	if (status == BETON_OK && training)
 		set_order(options, loading->facts, &input, &loader);
-	if (result == BETON_OK)
-		result = engine->job.task->open_loader(engine, training, &loader, &files, out, err);
+	if (status == BETON_OK)
+		status = engine->job.task->open_loader(engine, training, &loader, &files, out, err);
 	run_order_input_free(&input);
-	return result;
+	return status;
 }
 
 int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
@@ -130,8 +130,8 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
 	set_order(options, facts, input, &loader);
-	int result = open_data(options, true, &loader, &opened, err);
-	*out = result == BETON_OK ? beton_loader_epoch_length(opened) : 0;
+	int status = open_data(options, true, &loader, &opened, err);
+	*out = status == BETON_OK ? beton_loader_epoch_length(opened) : 0;
 	beton_loader_close(&opened);
-	return result;
+	return status;
 }

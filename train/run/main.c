@@ -68,8 +68,8 @@ static void tell_why_no_gpu(const run_session *session)
 	beton_error why = {0};
 	if (strcmp(session->options->chosen.name, "auto") != 0 || strcmp(session->engine.api->name, "cuda") == 0)
 		return;
-	int result = dtrain_device_open("cuda", NULL, &gpu, &why);
-	if (result != BETON_OK && result != BETON_NOT_FOUND)
+	int status = dtrain_device_open("cuda", NULL, &gpu, &why);
+	if (status != BETON_OK && status != BETON_NOT_FOUND)
 		fprintf(stderr, "dtrain-ffcv: no GPU is used: %s\n", why.message);
 	dtrain_device_close(&gpu);
 }
@@ -116,26 +116,26 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 			"change what its ranks tell each other, and end it: set it to 32 hexadecimal digits, the same "
 			"for all ranks\n",
 			(unsigned)env->master_port);
-	int result = run_session_open(&session, env, options, facts, &err);
-	if (result != BETON_OK)
+	int status = run_session_open(&session, env, options, facts, &err);
+	if (status != BETON_OK)
 		return fail_rank(env, &err);
 	if (env->rank == 0) {
 		print_start(&session);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
-		result = open_log(&metrics, &session, &err);
+		status = open_log(&metrics, &session, &err);
 	}
 	run_signals_catch();
-	if (result == BETON_OK)
-		result = run_train(&session, &metrics, &stopped, &err);
-	if (result != BETON_OK)
+	if (status == BETON_OK)
+		status = run_train(&session, &metrics, &stopped, &err);
+	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
-	if (result == BETON_OK && stopped && env->rank == 0)
+	if (status == BETON_OK && stopped && env->rank == 0)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
 		       options->checkpoint ? ", which is saved" : "");
 	run_metrics_close(&metrics);
 	run_session_close(&session);
-	if (result != BETON_OK)
+	if (status != BETON_OK)
 		return fail_rank(env, &err);
 	if (metrics.print_error.code)
 		return fail(&metrics.print_error);
@@ -162,10 +162,10 @@ static int set_interface(const run_options *options, beton_error *err)
 	char host[BT_HOST_SIZE], name[64];
 	if (!options->interface)
 		return BETON_OK;
-	int result = bt_interface_host(options->interface, host, err);
-	if (result != BETON_OK) {
+	int status = bt_interface_host(options->interface, host, err);
+	if (status != BETON_OK) {
 		bt_prefix(err, "--interface");
-		return result;
+		return status;
 	}
 	snprintf(name, sizeof(name), "=%s", options->interface);
 	setenv("NCCL_SOCKET_IFNAME", name, 0);
@@ -196,27 +196,27 @@ static int check_world_size(const run_options *options, const struct rank_env *e
 static int complete_options(run_options *options, const struct rank_env *env, bool first, int argc, char **argv,
 			    dtrain_checkpoint_lock **lock, beton_error *err)
 {
-	int result = check_world_size(options, env, err);
-	if (result == BETON_OK && options->resume && first)
-		result = run_preflight_checkpoints(options, lock, err);
-	if (result == BETON_OK && options->resume)
-		result = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
-	if (result == BETON_OK && env->started)
+	int status = check_world_size(options, env, err);
+	if (status == BETON_OK && options->resume && first)
+		status = run_preflight_checkpoints(options, lock, err);
+	if (status == BETON_OK && options->resume)
+		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
+	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
-	return result;
+	return status;
 }
 
 static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,
 		 beton_error *err)
 {
-	int result = run_preflight(options, (int)options->world_size, facts, err);
-	if (result == BETON_OK && first)
-		result = run_preflight_log(options, err);
-	if (result == BETON_OK && first && options->checkpoint && !options->resume)
-		result = run_preflight_checkpoints(options, lock, err);
-	if (result == BETON_OK)
+	int status = run_preflight(options, (int)options->world_size, facts, err);
+	if (status == BETON_OK && first)
+		status = run_preflight_log(options, err);
+	if (status == BETON_OK && first && options->checkpoint && !options->resume)
+		status = run_preflight_checkpoints(options, lock, err);
+	if (status == BETON_OK)
 		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);
-	return result;
+	return status;
 }
 
 static int run(run_options *options, int argc, char **argv)
@@ -226,38 +226,38 @@ static int run(run_options *options, int argc, char **argv)
 	struct rank_env env;
 	run_cores cores;
 	dtrain_checkpoint_lock *lock = NULL;
-	int result = dtrain__rank_env_read(&env, &err);
-	if (result != BETON_OK)
+	int status = dtrain__rank_env_read(&env, &err);
+	if (status != BETON_OK)
 		return fail(&err);
 	/* The launcher has looked at the outputs before it started ranks. */
 	bool first = env.rank == 0 && !env.store_hosted;
-	result = complete_options(options, &env, first, argc, argv, &lock, &err);
-	if (result == BETON_INVALID_ARGUMENT) {
+	status = complete_options(options, &env, first, argc, argv, &lock, &err);
+	if (status == BETON_INVALID_ARGUMENT) {
 		fail_usage(&err);
 		run_session_decline(&env, options, &err);
 		dtrain_checkpoint_lock_release(&lock);
 		return EXIT_USAGE;
 	}
 	bool launches = !env.started && options->world_size > 1;
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		run_cores_share(&env, &cores);
-		result = run_cores_count_threads(options, &cores, &err);
+		status = run_cores_count_threads(options, &cores, &err);
 	}
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		set_wait_policy(options, &env, &cores, launches, argv);
-	if (result == BETON_OK)
-		result = set_interface(options, &err);
-	if (result == BETON_OK)
-		result = check(options, first, &facts, &lock, &err);
-	int status = EXIT_FAILURE;
-	if (result != BETON_OK) {
+	if (status == BETON_OK)
+		status = set_interface(options, &err);
+	if (status == BETON_OK)
+		status = check(options, first, &facts, &lock, &err);
+	int exit_status = EXIT_FAILURE;
+	if (status != BETON_OK) {
 		fail(&err);
 		run_session_decline(&env, options, &err);
 	} else {
-		status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
+		exit_status = launches ? launch(options, argv) : run_rank(options, &facts, &env, &cores);
 	}
 	dtrain_checkpoint_lock_release(&lock);
-	return status;
+	return exit_status;
 }
 
 /* Started with a closed standard output, the program would print into the file that it opens first. */

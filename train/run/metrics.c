@@ -36,11 +36,11 @@ static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
 	/* One write for the whole line, the end of the text becoming the end of the line: readers see no half ones. */
 	size_t length = strlen(text);
 	text[length] = '\n';
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (bt_write_full(metrics->fd, text, length + 1) != 0)
-		result = bt_fail_errno(err, errno, "%s: cannot write the log", metrics->path);
+		status = bt_fail_errno(err, errno, "%s: cannot write the log", metrics->path);
 	free(text);
-	return result;
+	return status;
 }
 
 /* A killed run may have left half a line. */
@@ -92,8 +92,8 @@ int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning
 	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (metrics->fd < 0)
 		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	int result = end_line(metrics, err);
-	return result == BETON_OK ? write_line(metrics, beginning_line(beginning), err) : result;
+	int status = end_line(metrics, err);
+	return status == BETON_OK ? write_line(metrics, beginning_line(beginning), err) : status;
 }
 
 /* Nobody reads on, or there is no room: asks training to stop as a signal would, so that it is saved first. */
@@ -145,12 +145,12 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err)
 {
-	int result = metrics->fd >= 0 ? write_line(metrics, step_line(metrics->task, step), err) : BETON_OK;
+	int status = metrics->fd >= 0 ? write_line(metrics, step_line(metrics->task, step), err) : BETON_OK;
 	uint64_t now = bt_now_ns();
 	bool last = step->step == metrics->total_steps;
 	char device[128];
-	if (result != BETON_OK || (!last && metrics->printed_ns && now - metrics->printed_ns < PRINT_EVERY_NS))
-		return result;
+	if (status != BETON_OK || (!last && metrics->printed_ns && now - metrics->printed_ns < PRINT_EVERY_NS))
+		return status;
 	metrics->printed_ns = now;
 	check_print(metrics,
 		    printf("epoch %" PRId64 ", step %" PRId64 "/%" PRId64
@@ -186,19 +186,19 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 	const engine_task *task = metrics->task;
 	int64_t count = evaluation->result.count;
 	char text[256] = "";
-	int result = metrics->fd >= 0 ? write_line(metrics, evaluation_line(task, evaluation), err) : BETON_OK;
+	int status = metrics->fd >= 0 ? write_line(metrics, evaluation_line(task, evaluation), err) : BETON_OK;
 	for (int i = 0; i < task->num_metrics; i++) {
 		const engine_metric *metric = &task->metrics[i];
 		double value = evaluation->result.metrics[i];
 		bt_append(text, sizeof(text), metric->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
 			  metric->name, metric->share ? 100 * value : value);
 	}
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		check_print(metrics, printf("epoch %" PRId64 ": validation%s (%" PRId64
 					    " %s%s); %.1f s of training, %.1f s of evaluation\n",
 					    evaluation->epoch, text, count, task->sample, count == 1 ? "" : "s",
 					    evaluation->train_seconds, evaluation->val_seconds));
-	return result;
+	return status;
 }
 
 static const char *const parts[RUN_PARTS] = {
@@ -262,12 +262,12 @@ int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beto
 {
 	double percent = epoch->total_ns ? 100 / (double)epoch->total_ns : 0;
 	const uint64_t *ns = epoch->part_ns;
-	int result = metrics->fd >= 0 ? write_line(metrics, epoch_line(epoch), err) : BETON_OK;
+	int status = metrics->fd >= 0 ? write_line(metrics, epoch_line(epoch), err) : BETON_OK;
 	uint64_t now = bt_now_ns();
 	bool last = epoch->at_step == metrics->total_steps;
-	if (result != BETON_OK ||
+	if (status != BETON_OK ||
 	    (!last && metrics->epoch_printed_ns && now - metrics->epoch_printed_ns < PRINT_EVERY_NS))
-		return result;
+		return status;
 	metrics->epoch_printed_ns = now;
 	check_print(metrics, printf("epoch %" PRId64
 				    ": %.1f s, of which %.0f %% computing, %.0f %% waiting for data (limited by "

@@ -17,17 +17,17 @@ enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 int run_options_set_defaults(run_options *options, beton_error *err)
 {
 	const run_options old = *options;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	*options = (run_options){.saved = old.saved,
 				 .recipe_file = old.recipe_file,
 				 .kept = old.kept,
 				 .kept_count = old.kept_count,
 				 .resuming = old.resuming,
 				 .newest_step = old.newest_step};
-	for (int i = 0; i < run_row_count && result == BETON_OK; i++)
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
 		if (run_rows[i].standard)
-			result = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
-	return result;
+			status = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
+	return status;
 }
 
 static int check_names(run_options *options, beton_error *err)
@@ -40,14 +40,14 @@ static int check_names(run_options *options, beton_error *err)
 	}
 	if (!known)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
-	int result = run_parse_device(options->device, &options->chosen, err);
+	int status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;
-	if (result != BETON_OK || dtrain_device_find(options->chosen.name))
-		return result;
+	if (status != BETON_OK || dtrain_device_find(options->chosen.name))
+		return status;
 	/* Opening what is not there says why it is not. */
-	result = dtrain_device_open(options->chosen.name, NULL, &none, err);
+	status = dtrain_device_open(options->chosen.name, NULL, &none, err);
 	bt_prefix(err, "--device");
-	return result;
+	return status;
 }
 
 static bool has_warmup(const run_options *options)
@@ -95,9 +95,9 @@ static int read_data_weights(run_options *options, beton_error *err)
 		char part[64];
 		size_t length = strcspn(text, ",");
 		snprintf(part, sizeof(part), "%.*s", (int)length, text);
-		int result = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
-		if (result != BETON_OK)
-			return result;
+		int status = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
+		if (status != BETON_OK)
+			return status;
 		count++;
 		text = text[length] ? text + length + 1 : NULL;
 	}
@@ -130,8 +130,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
-	int result = read_data_weights(options, err);
-	return result == BETON_OK ? check_names(options, err) : result;
+	int status = read_data_weights(options, err);
+	return status == BETON_OK ? check_names(options, err) : status;
 }
 
 static void make_entries(struct option entries[ENTRIES_MAX])
@@ -173,9 +173,9 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
 		if (got < FIRST_OPTION)
 			continue;
-		int result = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
-		if (result != BETON_OK)
-			return result;
+		int status = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
+		if (status != BETON_OK)
+			return status;
 		options->given[got - FIRST_OPTION] = true;
 	}
 	return BETON_OK;
@@ -217,15 +217,15 @@ static int refuse_again(const run_recipe *recipe, int index, beton_error *err)
 static int apply_recipe(run_options *options, beton_error *err)
 {
 	const run_recipe *recipe = options->recipe_file;
-	int result = BETON_OK;
-	for (int i = 0; i < recipe->count && result == BETON_OK; i++) {
-		result = refuse_again(recipe, i, err);
-		if (result == BETON_OK)
-			result = apply_line(&recipe->options[i], options, err);
-		if (result != BETON_OK)
+	int status = BETON_OK;
+	for (int i = 0; i < recipe->count && status == BETON_OK; i++) {
+		status = refuse_again(recipe, i, err);
+		if (status == BETON_OK)
+			status = apply_line(&recipe->options[i], options, err);
+		if (status != BETON_OK)
 			bt_prefix(err, "%s:%d", recipe->path, recipe->options[i].line);
 	}
-	return result;
+	return status;
 }
 
 /* What another order needed. */
@@ -285,25 +285,25 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 	if (!options->recipe)
 		return run_options_check(options, err);
 	run_recipe_free(&options->recipe_file);
-	int result = run_recipe_read(options->recipe, &options->recipe_file, err);
-	if (result == BETON_OK)
-		result = run_options_set_defaults(options, err);
-	if (result == BETON_OK)
-		result = apply_recipe(options, err);
-	if (result == BETON_OK)
-		result = run_options_apply_arguments(options, argc, argv, err);
+	int status = run_recipe_read(options->recipe, &options->recipe_file, err);
+	if (status == BETON_OK)
+		status = run_options_set_defaults(options, err);
+	if (status == BETON_OK)
+		status = apply_recipe(options, err);
+	if (status == BETON_OK)
+		status = run_options_apply_arguments(options, argc, argv, err);
 	run_options_drop_void(options);
-	return result == BETON_OK ? run_options_check(options, err) : result;
+	return status == BETON_OK ? run_options_check(options, err) : status;
 }
 
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
 	*options = (run_options){.newest_step = -1};
-	int result = run_options_set_defaults(options, err);
-	if (result == BETON_OK)
-		result = run_options_apply_arguments(options, argc, argv, err);
-	if (result != BETON_OK || options->help || options->version)
-		return result;
+	int status = run_options_set_defaults(options, err);
+	if (status == BETON_OK)
+		status = run_options_apply_arguments(options, argc, argv, err);
+	if (status != BETON_OK || options->help || options->version)
+		return status;
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);

@@ -57,8 +57,8 @@ static void print_recipes(FILE *out)
 	for (int i = 0; names && names[i]; i++) {
 		beton_error err;
 		run_recipe *recipe = NULL;
-		int result = run_recipe_read(names[i], &recipe, &err);
-		fprintf(out, "  --recipe %s: %s\n", names[i], result == BETON_OK ? recipe->title : err.message);
+		int status = run_recipe_read(names[i], &recipe, &err);
+		fprintf(out, "  --recipe %s: %s\n", names[i], status == BETON_OK ? recipe->title : err.message);
 		if (recipe)
 			run_recipe_print(out, recipe, "    ", HELP_COLUMNS);
 		run_recipe_free(&recipe);

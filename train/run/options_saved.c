@@ -75,21 +75,21 @@ static int json_to_text(const json_t *json, char **out, beton_error *err)
 int run_options_to_json(const run_options *options, char **out, beton_error *err)
 {
 	json_t *all = json_object();
-	int result = BETON_OK;
-	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+	int status = BETON_OK;
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		char *text = NULL;
 		if (!is_kept(&run_rows[i]))
 			continue;
-		result = run_row_text(&run_rows[i], options, &text, err);
-		if (result == BETON_OK && json_object_set_new(all, run_rows[i].name, text_to_json(text)) != 0)
-			result = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+		status = run_row_text(&run_rows[i], options, &text, err);
+		if (status == BETON_OK && json_object_set_new(all, run_rows[i].name, text_to_json(text)) != 0)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
 		free(text);
 	}
-	*out = result == BETON_OK ? json_dumps(all, JSON_COMPACT) : NULL;
+	*out = status == BETON_OK ? json_dumps(all, JSON_COMPACT) : NULL;
 	json_decref(all);
-	if (result == BETON_OK && !*out)
-		result = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
-	return result;
+	if (status == BETON_OK && !*out)
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+	return status;
 }
 
 static bool is_same(const char *a, const char *b)
@@ -108,23 +108,23 @@ static char *describe(const option_row *row, const char *text)
 int run_options_compare(const run_options *options, const char *other, beton_error *err)
 {
 	json_t *theirs = json_loads(other, 0, NULL);
-	int result = theirs ? BETON_OK : bt_fail(err, BETON_FORMAT, "the options of rank 0 are no JSON");
-	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+	int status = theirs ? BETON_OK : bt_fail(err, BETON_FORMAT, "the options of rank 0 are no JSON");
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		char *ours = NULL, *text = NULL;
 		if (!is_kept(row) || row->change == OPTION_FREE || row->change == OPTION_PLACE)
 			continue;
-		result = run_row_text(row, options, &ours, err);
-		if (result == BETON_OK)
-			result = json_to_text(json_object_get(theirs, row->name), &text, err);
-		if (result == BETON_OK && !is_same(ours, text))
-			result = bt_fail(err, BETON_MISMATCH, "--%s: is %s on this rank and %s on rank 0", row->name,
+		status = run_row_text(row, options, &ours, err);
+		if (status == BETON_OK)
+			status = json_to_text(json_object_get(theirs, row->name), &text, err);
+		if (status == BETON_OK && !is_same(ours, text))
+			status = bt_fail(err, BETON_MISMATCH, "--%s: is %s on this rank and %s on rank 0", row->name,
 					 ours ? ours : "not given", text ? text : "not given");
 		free(ours);
 		free(text);
 	}
 	json_decref(theirs);
-	return result;
+	return status;
 }
 
 /* ---- a run that is resumed ---- */
@@ -160,20 +160,20 @@ static int find_newest(const char *dir, char **path, run_position *position, cha
 	beton_error damage = {0};
 	int64_t step = INT64_MAX;
 	for (;;) {
-		int result = dtrain_checkpoint_latest(dir, step, path, &step, err);
-		if (result == BETON_NOT_FOUND && damage.code != BETON_OK) {
+		int status = dtrain_checkpoint_latest(dir, step, path, &step, err);
+		if (status == BETON_NOT_FOUND && damage.code != BETON_OK) {
 			*err = damage;
 			bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
 			return damage.code == BETON_NOT_FOUND ? BETON_FORMAT : damage.code;
 		}
-		if (result == BETON_OK)
-			result = run_position_read(*path, position, json, err);
-		if (result == BETON_OK || !*path)
-			return result;
+		if (status == BETON_OK)
+			status = run_position_read(*path, position, json, err);
+		if (status == BETON_OK || !*path)
+			return status;
 		free(*path);
 		*path = NULL;
-		if (!run_is_damage(result))
-			return result;
+		if (!run_is_damage(status))
+			return status;
 		damage = *err;
 	}
 }
@@ -182,31 +182,31 @@ static int find_newest(const char *dir, char **path, run_position *position, cha
 static int take_texts(run_saved *saved, bool known[RUN_ROWS_MAX], beton_error *err)
 {
 	json_t *all = json_loads(saved->json, 0, NULL);
-	int result = all ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
-	for (void *at = json_object_iter(all); at && result == BETON_OK; at = json_object_iter_next(all, at)) {
+	int status = all ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the options");
+	for (void *at = json_object_iter(all); at && status == BETON_OK; at = json_object_iter_next(all, at)) {
 		const char *name = json_object_iter_key(at);
 		const json_t *value = json_object_iter_value(at);
 		int row = run_row_find(name);
 		if (row < 0 && !json_is_null(value))
-			result = bt_fail(err, BETON_UNSUPPORTED_VERSION, "this program has no --%s", name);
+			status = bt_fail(err, BETON_UNSUPPORTED_VERSION, "this program has no --%s", name);
 		if (row < 0 || !is_kept(&run_rows[row]))
 			continue;
 		known[row] = true;
-		result = json_to_text(value, &saved->texts[row], err);
+		status = json_to_text(value, &saved->texts[row], err);
 	}
 	json_decref(all);
-	if (result != BETON_OK)
+	if (status != BETON_OK)
 		bt_prefix(err, "%s", saved->path);
-	return result;
+	return status;
 }
 
 static int apply_texts(run_options *options, const run_saved *saved, beton_error *err)
 {
 	for (int i = 0; i < run_row_count; i++) {
-		int result = saved->texts[i] ? run_row_parse(&run_rows[i], saved->texts[i], options, err) : BETON_OK;
-		if (result != BETON_OK) {
+		int status = saved->texts[i] ? run_row_parse(&run_rows[i], saved->texts[i], options, err) : BETON_OK;
+		if (status != BETON_OK) {
 			bt_prefix(err, "%s", saved->path);
-			return result;
+			return status;
 		}
 	}
 	return BETON_OK;
@@ -240,58 +240,58 @@ static int judge_change(run_saved *saved, const option_row *row, const char *was
 	bool refused = row->change == OPTION_FIXED || (row->change == OPTION_SWITCHED && is_zero(was) != is_zero(is));
 	char *before = describe(row, was), *now = describe(row, is);
 	char *change = before && now ? bt_format("%s (was %s)", now, was ? was : "not given") : NULL;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!change)
-		result = bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
+		status = bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
 	else if (refused)
-		result = bt_fail(err, BETON_MISMATCH,
+		status = bt_fail(err, BETON_MISMATCH,
 				 "%s: %s was trained with %s, and a run that is resumed cannot change that", now,
 				 saved->path, before);
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		saved->changes[saved->change_count++] = change;
 	else
 		free(change);
 	free(before);
 	free(now);
-	return result;
+	return status;
 }
 
 static int find_changes(run_options *options, const bool known[RUN_ROWS_MAX], beton_error *err)
 {
-	int result = BETON_OK;
-	for (int i = 0; i < run_row_count && result == BETON_OK; i++) {
+	int status = BETON_OK;
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		char *text = NULL;
 		if (!known[i] || row->change == OPTION_FREE)
 			continue;
-		result = run_row_text(row, options, &text, err);
-		if (result == BETON_OK && !is_same(text, options->saved->texts[i]))
-			result = judge_change(options->saved, row, options->saved->texts[i], text, err);
+		status = run_row_text(row, options, &text, err);
+		if (status == BETON_OK && !is_same(text, options->saved->texts[i]))
+			status = judge_change(options->saved, row, options->saved->texts[i], text, err);
 		free(text);
 	}
-	return result;
+	return status;
 }
 
 static int take_saved(run_options *options, int argc, char **argv, int world_size, const run_position *position,
 		      beton_error *err)
 {
 	bool known[RUN_ROWS_MAX] = {false};
-	int result = take_texts(options->saved, known, err);
-	if (result == BETON_OK)
-		result = run_options_set_defaults(options, err);
-	if (result == BETON_OK)
-		result = apply_texts(options, options->saved, err);
-	if (result == BETON_OK)
-		result = run_options_apply_arguments(options, argc, argv, err);
-	if (result != BETON_OK)
-		return result;
+	int status = take_texts(options->saved, known, err);
+	if (status == BETON_OK)
+		status = run_options_set_defaults(options, err);
+	if (status == BETON_OK)
+		status = apply_texts(options, options->saved, err);
+	if (status == BETON_OK)
+		status = run_options_apply_arguments(options, argc, argv, err);
+	if (status != BETON_OK)
+		return status;
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])
 		options->world_size = world_size;
-	result = share_batch(options, position, err);
-	if (result == BETON_OK)
-		result = find_changes(options, known, err);
-	return result == BETON_OK ? run_options_check(options, err) : result;
+	status = share_batch(options, position, err);
+	if (status == BETON_OK)
+		status = find_changes(options, known, err);
+	return status == BETON_OK ? run_options_check(options, err) : status;
 }
 
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err)
@@ -299,15 +299,15 @@ int run_options_resume(run_options *options, int argc, char **argv, int world_si
 	run_position position = {0};
 	char *path = NULL, *json = NULL;
 	const char *dir = options->checkpoint;
-	int result = find_newest(dir, &path, &position, &json, err);
-	if (result == BETON_NOT_FOUND && options->resume == RUN_RESUME_AUTO)
+	int status = find_newest(dir, &path, &position, &json, err);
+	if (status == BETON_NOT_FOUND && options->resume == RUN_RESUME_AUTO)
 		return run_options_combine(options, argc, argv, err);
-	if (result == BETON_NOT_FOUND)
+	if (status == BETON_NOT_FOUND)
 		return bt_fail(err, BETON_NOT_FOUND,
 			       "--resume: '%s' holds no checkpoint to go on from (--resume=auto begins a run there)",
 			       dir);
-	if (result != BETON_OK)
-		return result;
+	if (status != BETON_OK)
+		return status;
 	options->resuming = true;
 	options->newest_step = position.step;
 	options->saved = json ? calloc(1, sizeof(*options->saved)) : NULL;
@@ -317,9 +317,9 @@ int run_options_resume(run_options *options, int argc, char **argv, int world_si
 	}
 	free(path);
 	if (json)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its options", dir);
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for its options", dir);
 	else
-		result = run_options_combine(options, argc, argv, err);
+		status = run_options_combine(options, argc, argv, err);
 	free(json);
-	return result;
+	return status;
 }

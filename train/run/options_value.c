@@ -14,17 +14,17 @@ static int parse_reals(const option_row *row, const char *what, const char *text
 	char *copy = strdup(text);
 	if (!copy)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	char *rest = copy;
-	for (int i = 0; i < row->count && result == BETON_OK; i++) {
+	for (int i = 0; i < row->count && status == BETON_OK; i++) {
 		char *part = i + 1 < row->count ? strsep(&rest, ",") : rest;
 		if (!rest || !part)
-			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
+			status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", what, text, row->argument);
 		else
-			result = bt_parse_double(what, part, row->least, row->most, &out[i], err);
+			status = bt_parse_double(what, part, row->least, row->most, &out[i], err);
 	}
 	free(copy);
-	return result;
+	return status;
 }
 
 static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
@@ -70,21 +70,21 @@ static int parse_paths(const char *what, const char *text, run_options *options,
 		return BETON_OK;
 	files->count = 0;
 	char *room = malloc(strlen(text) + 1);
-	int result = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
-	for (const char *rest = text; *rest && result == BETON_OK;) {
+	int status = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+	for (const char *rest = text; *rest && status == BETON_OK;) {
 		rest = cut_path(rest, room);
 		const char *path = keep(options, room);
 		if (!path)
-			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
+			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
 		else if (!*path || files->count == RUN_FILES_MAX)
-			result = *path ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has more than %d files", what,
+			status = *path ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has more than %d files", what,
 						 text, RUN_FILES_MAX)
 				       : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' has an empty name", what, text);
 		else
 			files->paths[files->count++] = path;
 	}
 	free(room);
-	return result;
+	return status;
 }
 
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
@@ -93,7 +93,7 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 	void *member = (char *)options + row->offset;
 	uint64_t whole;
 	int choice = 0;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	snprintf(what, sizeof(what), "--%s", row->name);
 	switch (row->kind) {
 	case OPTION_TEXT:
@@ -108,10 +108,10 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: is empty", what);
 		return parse_paths(what, text, options, member, err);
 	case OPTION_WHOLE:
-		result = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
-		if (result == BETON_OK)
+		status = bt_parse_u64(what, text, (uint64_t)row->least, (uint64_t)row->most, &whole, err);
+		if (status == BETON_OK)
 			*(int64_t *)member = (int64_t)whole;
-		return result;
+		return status;
 	case OPTION_SEED:
 		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
 	case OPTION_REALS:
@@ -119,16 +119,16 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 	case OPTION_CHOICE:
 		return parse_choice(row, what, text, member, err);
 	case OPTION_FLAG:
-		result = parse_choice(row, what, text ? text : "yes", &choice, err);
-		if (result == BETON_OK)
+		status = parse_choice(row, what, text ? text : "yes", &choice, err);
+		if (status == BETON_OK)
 			*(bool *)member = choice != 0;
-		return result;
+		return status;
 	case OPTION_SWITCH:
 		return parse_choice(row, what, text ? text : "yes", member, err);
 	case OPTION_GROUP:
 		break;
 	}
-	return result;
+	return status;
 }
 
 /* The fewest digits that are the same number again. */

@@ -54,23 +54,23 @@ static int read_numbers(const char *option, const char *path, bool whole, struct
 {
 	char *line = NULL;
 	size_t room = 0;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	FILE *file = fopen(path, "re");
 	if (!file)
 		return bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
-	for (uint64_t number = 1; result == BETON_OK && getline(&line, &room, file) >= 0; number++) {
+	for (uint64_t number = 1; status == BETON_OK && getline(&line, &room, file) >= 0; number++) {
 		char *what = bt_format("%s: %s:%" PRIu64, option, path, number);
-		result = what ? parse_line(what, line, whole, out, err)
+		status = what ? parse_line(what, line, whole, out, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", option);
 		free(what);
 	}
-	if (result == BETON_OK && ferror(file))
-		result = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
-	if (result == BETON_OK && out->count == 0)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no number", option, path);
+	if (status == BETON_OK && ferror(file))
+		status = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
+	if (status == BETON_OK && out->count == 0)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no number", option, path);
 	free(line);
 	fclose(file);
-	return result;
+	return status;
 }
 
 /* ---- fields ---- */
@@ -78,42 +78,42 @@ static int read_numbers(const char *option, const char *path, bool whole, struct
 static int read_field_of(const char *path, const char *name, struct numbers *out, beton_error *err)
 {
 	beton_reader *reader = NULL;
-	int result = beton_reader_open(&reader, path, err);
-	if (result != BETON_OK)
-		return result;
+	int status = beton_reader_open(&reader, path, err);
+	if (status != BETON_OK)
+		return status;
 	int field = beton_reader_find_field(reader, name);
 	beton_field_type type = field < 0 ? BETON_FIELD_IMAGE : beton_reader_field(reader, (uint32_t)field)->type;
 	if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
-		result = bt_fail(err, BETON_NOT_FOUND,
+		status = bt_fail(err, BETON_NOT_FOUND,
 				 "--weights: %s has no field '%s' of numbers; a file is named with a slash, as in "
 				 "./weights",
 				 path, name);
-	uint64_t samples = result == BETON_OK ? beton_reader_info(reader)->num_samples : 0;
-	for (uint64_t sample = 0; sample < samples && result == BETON_OK; sample++) {
+	uint64_t samples = status == BETON_OK ? beton_reader_info(reader)->num_samples : 0;
+	for (uint64_t sample = 0; sample < samples && status == BETON_OK; sample++) {
 		beton_value value;
 		double *weight = add_number(out);
 		if (!weight)
-			result = bt_fail(err, BETON_NO_MEMORY, "--weights: out of memory");
+			status = bt_fail(err, BETON_NO_MEMORY, "--weights: out of memory");
 		else
-			result = beton_reader_value(reader, sample, (uint32_t)field, &value, err);
-		if (result != BETON_OK)
+			status = beton_reader_value(reader, sample, (uint32_t)field, &value, err);
+		if (status != BETON_OK)
 			break;
 		*weight = type == BETON_FIELD_INT ? (double)value.integer : value.real;
 		if (!(*weight >= 0 && *weight <= DBL_MAX))
-			result = bt_fail(err, BETON_INVALID_ARGUMENT,
+			status = bt_fail(err, BETON_INVALID_ARGUMENT,
 					 "--weights: %s: sample %" PRIu64 " has %s %g, which is no weight", path,
 					 sample, name, *weight);
 	}
 	beton_reader_close(&reader);
-	return result;
+	return status;
 }
 
 static int read_field(const run_options *options, struct numbers *out, beton_error *err)
 {
-	int result = BETON_OK;
-	for (int i = 0; i < options->data.count && result == BETON_OK; i++)
-		result = read_field_of(options->data.paths[i], options->weights, out, err);
-	return result;
+	int status = BETON_OK;
+	for (int i = 0; i < options->data.count && status == BETON_OK; i++)
+		status = read_field_of(options->data.paths[i], options->weights, out, err);
+	return status;
 }
 
 /* Of all samples become those of indices. */
@@ -142,19 +142,19 @@ static int pick(run_order_input *input, beton_error *err)
 int run_order_input_read(const run_options *options, run_order_input *out, beton_error *err)
 {
 	struct numbers indices = {0}, weights = {0};
-	int result = BETON_OK;
+	int status = BETON_OK;
 	bool field = options->weights && !strchr(options->weights, '/');
 	if (options->indices)
-		result = read_numbers("--indices", options->indices, true, &indices, err);
-	if (result == BETON_OK && field)
-		result = read_field(options, &weights, err);
-	else if (result == BETON_OK && options->weights)
-		result = read_numbers("--weights", options->weights, false, &weights, err);
+		status = read_numbers("--indices", options->indices, true, &indices, err);
+	if (status == BETON_OK && field)
+		status = read_field(options, &weights, err);
+	else if (status == BETON_OK && options->weights)
+		status = read_numbers("--weights", options->weights, false, &weights, err);
 	*out = (run_order_input){.indices = indices.values,
 				 .num_indices = indices.count,
 				 .weights = weights.values,
 				 .num_weights = weights.count};
-	return result == BETON_OK && field ? pick(out, err) : result;
+	return status == BETON_OK && field ? pick(out, err) : status;
 }
 
 void run_order_input_free(run_order_input *input)

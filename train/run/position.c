@@ -108,8 +108,8 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 	    !take_hex(state, "data_fingerprint", &position.data_fingerprint) ||
 	    !take_hex(state, "data_class_names", &position.data_class_names))
 		return bt_fail(err, BETON_FORMAT, "%s: a value is out of its range", place);
-	int result = bt_parse_u64("seed", seed, 0, UINT64_MAX, &position.seed, err);
-	if (result != BETON_OK)
+	int status = bt_parse_u64("seed", seed, 0, UINT64_MAX, &position.seed, err);
+	if (status != BETON_OK)
 		return bt_fail(err, BETON_FORMAT, "%s: the seed is not a number", place);
 	position.step = step;
 	position.epoch = epoch;
@@ -137,23 +137,23 @@ static int state_to_options(const char *place, const json_t *state, char **out, 
 int run_position_from_state(const char *place, const char *state, run_position *out, char **options, beton_error *err)
 {
 	json_t *parsed = json_loads(state, 0, NULL);
-	int result = parsed ? state_to_position(place, parsed, out, err)
+	int status = parsed ? state_to_position(place, parsed, out, err)
 			    : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
-	if (result == BETON_OK && options)
-		result = state_to_options(place, parsed, options, err);
+	if (status == BETON_OK && options)
+		status = state_to_options(place, parsed, options, err);
 	json_decref(parsed);
-	return result;
+	return status;
 }
 
 int run_position_read(const char *path, run_position *out, char **options, beton_error *err)
 {
 	dtrain_checkpoint *checkpoint = NULL;
 	char *place = bt_format("%s/state.json", path);
-	int result = place ? dtrain_checkpoint_open(path, NULL, &checkpoint, err)
+	int status = place ? dtrain_checkpoint_open(path, NULL, &checkpoint, err)
 			   : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	if (result == BETON_OK)
-		result = run_position_from_state(place, dtrain_checkpoint_state(checkpoint), out, options, err);
+	if (status == BETON_OK)
+		status = run_position_from_state(place, dtrain_checkpoint_state(checkpoint), out, options, err);
 	dtrain_checkpoint_close(&checkpoint);
 	free(place);
-	return result;
+	return status;
 }

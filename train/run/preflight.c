@@ -22,13 +22,13 @@
 static int read_order(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	run_order_input input;
-	int result = run_order_input_read(options, &input, err);
-	if (result == BETON_OK)
+	int status = run_order_input_read(options, &input, err);
+	if (status == BETON_OK)
 		out->data.train.fingerprint = run_order_input_hash(&input, out->data.train.fingerprint);
-	if (result == BETON_OK)
-		result = run_loading_epoch_length(options, out, &input, world_size, &out->epoch_length, err);
+	if (status == BETON_OK)
+		status = run_loading_epoch_length(options, out, &input, world_size, &out->epoch_length, err);
 	run_order_input_free(&input);
-	return result;
+	return status;
 }
 
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
@@ -87,19 +87,19 @@ int run_preflight(const run_options *options, int world_size, run_facts *out, be
 {
 	const engine_job job = run_options_job(options);
 	*out = (run_facts){0};
-	int result = check_world(world_size, err);
-	if (result == BETON_OK)
-		result = job.task->read_data(&job, options->data.paths, options->data.count, options->val, &out->data,
+	int status = check_world(world_size, err);
+	if (status == BETON_OK)
+		status = job.task->read_data(&job, options->data.paths, options->data.count, options->val, &out->data,
 					     err);
-	if (result == BETON_OK)
-		result = read_order(options, world_size, out, err);
-	if (result == BETON_OK)
-		result = find_lengths(options, world_size, out, err);
-	if (result == BETON_OK)
-		result = check_length(options, out, err);
-	if (result == BETON_OK)
-		result = job.task->check(&job, &out->data, !options->resuming, err);
-	return result;
+	if (status == BETON_OK)
+		status = read_order(options, world_size, out, err);
+	if (status == BETON_OK)
+		status = find_lengths(options, world_size, out, err);
+	if (status == BETON_OK)
+		status = check_length(options, out, err);
+	if (status == BETON_OK)
+		status = job.task->check(&job, &out->data, !options->resuming, err);
+	return status;
 }
 
 static bool is_same_file(const struct stat *one, const char *path)
@@ -127,20 +127,20 @@ static int check_old_log(const char *path, int fd, beton_error *err)
 {
 	char *text = malloc(LOG_LINE_MAX);
 	ssize_t size = text ? bt_pread_full(fd, text, LOG_LINE_MAX, 0) : 0;
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!text)
-		result = bt_fail(err, BETON_NO_MEMORY, "--log: out of memory");
+		status = bt_fail(err, BETON_NO_MEMORY, "--log: out of memory");
 	else if (size < 0)
-		result = bt_fail_errno(err, errno, "--log: cannot read '%s'", path);
-	json_t *line = result == BETON_OK ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-	if (result == BETON_OK && !is_log_line(line))
-		result = bt_fail(
+		status = bt_fail_errno(err, errno, "--log: cannot read '%s'", path);
+	json_t *line = status == BETON_OK ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+	if (status == BETON_OK && !is_log_line(line))
+		status = bt_fail(
 			err, BETON_EXISTS,
 			"--log: '%s' does not begin with a line of such a log, and is left alone; give another name",
 			path);
 	json_decref(line);
 	free(text);
-	return result;
+	return status;
 }
 
 /* A log is never cut. What stands there must not be something else, nor, without --resume, the log of an earlier run.
@@ -148,29 +148,29 @@ static int check_old_log(const char *path, int fd, beton_error *err)
 static int check_log(const run_options *options, beton_error *err)
 {
 	const char *path = options->log;
-	struct stat status;
-	int result = BETON_OK;
+	struct stat facts;
+	int status = BETON_OK;
 	int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (fd < 0 || fstat(fd, &status) != 0)
-		result = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
-	else if (is_dataset(&status, options))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
-	else if (S_ISREG(status.st_mode) && status.st_size > 0 && !options->resume)
-		result = bt_fail(err, BETON_EXISTS,
+	if (fd < 0 || fstat(fd, &facts) != 0)
+		status = bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
+	else if (is_dataset(&facts, options))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
+	else if (S_ISREG(facts.st_mode) && facts.st_size > 0 && !options->resume)
+		status = bt_fail(err, BETON_EXISTS,
 				 "--log: '%s' is there already and not empty; give another name or remove it", path);
-	else if (S_ISREG(status.st_mode) && status.st_size > 0)
-		result = check_old_log(path, fd, err);
+	else if (S_ISREG(facts.st_mode) && facts.st_size > 0)
+		status = check_old_log(path, fd, err);
 	if (fd >= 0)
 		close(fd);
-	return result;
+	return status;
 }
 
 /* Before anything in the folder is touched. Without locks training goes on: nothing else is wrong with the place. */
 static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
 {
-	int result = dtrain_checkpoint_lock_take(options->checkpoint, lock, err);
-	if (result != BETON_UNSUPPORTED)
-		return result;
+	int status = dtrain_checkpoint_lock_take(options->checkpoint, lock, err);
+	if (status != BETON_UNSUPPORTED)
+		return status;
 	fprintf(stderr, "dtrain-ffcv: --checkpoint: %s; nothing keeps a second job out of it\n", err->message);
 	return BETON_OK;
 }
@@ -179,14 +179,14 @@ static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock *
 static int refuse_checkpoints(const run_options *options, beton_error *err)
 {
 	char *path = NULL;
-	int result = dtrain_checkpoint_latest(options->checkpoint, INT64_MAX, &path, NULL, err);
+	int status = dtrain_checkpoint_latest(options->checkpoint, INT64_MAX, &path, NULL, err);
 	free(path);
-	if (result == BETON_OK)
+	if (status == BETON_OK)
 		return bt_fail(
 			err, BETON_EXISTS,
 			"--checkpoint: '%s' holds checkpoints of an earlier run; give --resume or another folder",
 			options->checkpoint);
-	return result == BETON_NOT_FOUND ? BETON_OK : result;
+	return status == BETON_NOT_FOUND ? BETON_OK : status;
 }
 
 /* The folder that the path is in, malloc'ed. */
@@ -206,38 +206,38 @@ static char *parent_of(const char *path)
  */
 static int check_folder(const run_options *options, beton_error *err)
 {
-	struct stat status;
+	struct stat facts;
 	const char *dir = options->checkpoint;
 	char *parent = parent_of(dir), *state = bt_format("%s/state.json", dir);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!parent || !state)
-		result = bt_fail(err, BETON_NO_MEMORY, "--checkpoint: out of memory");
-	else if (stat(state, &status) == 0)
-		result = bt_fail(err, BETON_EXISTS,
+		status = bt_fail(err, BETON_NO_MEMORY, "--checkpoint: out of memory");
+	else if (stat(state, &facts) == 0)
+		status = bt_fail(err, BETON_EXISTS,
 				 "--checkpoint: '%s' is a checkpoint itself: give the folder that it is in, '%s'", dir,
 				 parent);
-	else if (options->resume == RUN_RESUME_YES && stat(dir, &status) != 0)
-		result = bt_fail_errno(err, errno, "--resume: '%s'", dir);
-	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &status) != 0 && stat(parent, &status) != 0)
-		result = bt_fail(err, BETON_NOT_FOUND,
+	else if (options->resume == RUN_RESUME_YES && stat(dir, &facts) != 0)
+		status = bt_fail_errno(err, errno, "--resume: '%s'", dir);
+	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &facts) != 0 && stat(parent, &facts) != 0)
+		status = bt_fail(err, BETON_NOT_FOUND,
 				 "--resume=auto: '%s' is not there, and '%s' is not made: is the name right?", parent,
 				 dir);
 	free(parent);
 	free(state);
-	return result;
+	return status;
 }
 
 int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
 {
-	int result = check_folder(options, err);
-	if (result != BETON_OK)
-		return result;
-	result = lock_checkpoints(options, lock, err);
-	if (result == BETON_OK)
-		result = dtrain_checkpoint_prepare(options->checkpoint, err);
-	if (result != BETON_OK)
+	int status = check_folder(options, err);
+	if (status != BETON_OK)
+		return status;
+	status = lock_checkpoints(options, lock, err);
+	if (status == BETON_OK)
+		status = dtrain_checkpoint_prepare(options->checkpoint, err);
+	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");
-	return result == BETON_OK && !options->resume ? refuse_checkpoints(options, err) : result;
+	return status == BETON_OK && !options->resume ? refuse_checkpoints(options, err) : status;
 }
 
 int run_preflight_log(const run_options *options, beton_error *err)

@@ -47,9 +47,9 @@ static int read_omp_threads(int64_t *out, beton_error *err)
 	size_t length = strcspn(text, ", \t");
 	if (length < sizeof(first))
 		memcpy(first, text, length);
-	int result = bt_parse_u64("OMP_NUM_THREADS", first, 1, THREADS_MAX, &threads, err);
-	if (result != BETON_OK)
-		return bt_fail(err, result, "environment: OMP_NUM_THREADS: '%s' is not a number of threads", text);
+	int status = bt_parse_u64("OMP_NUM_THREADS", first, 1, THREADS_MAX, &threads, err);
+	if (status != BETON_OK)
+		return bt_fail(err, status, "environment: OMP_NUM_THREADS: '%s' is not a number of threads", text);
 	*out = (int64_t)threads;
 	return BETON_OK;
 }
@@ -60,9 +60,9 @@ int run_cores_count_threads(run_options *options, const run_cores *cores, beton_
 	options->loader_threads = options->workers ? options->workers : cores->rank;
 	if (options->threads)
 		return BETON_OK;
-	int result = read_omp_threads(&options->compute_threads, err);
+	int status = read_omp_threads(&options->compute_threads, err);
 	options->told_threads = options->compute_threads > 0;
 	if (!options->compute_threads)
 		options->compute_threads = cores->rank;
-	return result;
+	return status;
 }

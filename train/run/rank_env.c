@@ -36,13 +36,12 @@ static int read_number(const char *name, uint64_t least, uint64_t most, const ch
 	const char *text = getenv(name);
 	uint64_t value;
 	int status;
-
 	if (!text)
 		text = fallback;
 	if (!text)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable %s is not set", name);
 	status = bt_parse_u64(name, text, least, most, &value, err);
-	if (status) {
+	if (status != BETON_OK) {
 		bt_prefix(err, "environment");
 		return status;
 	}
@@ -55,14 +54,13 @@ static int read_ranks(const struct convention *names, struct rank_env *out, beto
 	const char *rank_text = getenv(names->rank), *world_text = getenv(names->world_size);
 	const char *local = names->local_world_size ? names->local_world_size : names->world_size;
 	int status = read_number(names->world_size, 1, LAUNCH_MAX_RANKS, NULL, &out->world_size, err);
-
 	out->local_known = names->local_world_size && getenv(local);
 
-	if (!status)
+	if (status == BETON_OK)
 		status = read_number(names->rank, 0, (uint64_t)out->world_size - 1, NULL, &out->rank, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = read_number(local, 1, (uint64_t)out->world_size, world_text, &out->local_world_size, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = read_number(names->local_rank, 0, (uint64_t)out->local_world_size - 1, rank_text,
 				     &out->local_rank, err);
 	return status;
@@ -72,7 +70,6 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 {
 	const char *address = getenv("MASTER_ADDR"), *number = getenv("MASTER_PORT");
 	int port = 0, status;
-
 	if (out->world_size == 1 && (!address || !number))
 		return BETON_OK;
 	if (names->launcher && (!address || !*address || !number))
@@ -83,7 +80,7 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 			       "and each trains by itself",
 			       !number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher, names->rank);
 	status = read_number("MASTER_PORT", 1, UINT16_MAX, NULL, &port, err);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	if (!address || !*address)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "the environment variable MASTER_ADDR is not set");
@@ -100,7 +97,6 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 static bool is_used(const struct convention *names)
 {
 	const char *world = getenv(names->world_size);
-
 	if (!getenv(names->rank))
 		return false;
 	return !names->launcher || (world && strcmp(world, "1") != 0);
@@ -110,7 +106,6 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 {
 	const char *hosted = getenv("DTRAIN_STORE_HOSTED"), *token = getenv("DTRAIN_STORE_TOKEN");
 	int status;
-
 	*out = (struct rank_env){.world_size = 1, .local_world_size = 1};
 	for (size_t i = 0; i < sizeof(conventions) / sizeof(conventions[0]); i++) {
 		if (!is_used(&conventions[i]))
@@ -120,7 +115,7 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 		out->store_hosted = hosted && strcmp(hosted, "1") == 0;
 		out->store_token = token && *token ? token : NULL;
 		status = read_ranks(&conventions[i], out, err);
-		return status ? status : read_address(&conventions[i], out, err);
+		return status != BETON_OK ? status : read_address(&conventions[i], out, err);
 	}
 	return BETON_OK;
 }
@@ -128,7 +123,6 @@ int dtrain__rank_env_read(struct rank_env *out, beton_error *err)
 int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
 {
 	bool peer = code == BETON_PEER_LOST || code == BETON_TIMEOUT;
-
 	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
 }
 
@@ -149,7 +143,6 @@ static bool means_loopback(const char *name)
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
 	char host[BT_HOST_SIZE];
 	bool loopback = getaddrinfo(name, NULL, &hints, &list) == 0;
-
 	for (struct addrinfo *a = list; a && loopback; a = a->ai_next)
 		loopback = getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0 &&
 			   bt_is_loopback(host);
@@ -164,7 +157,6 @@ static int choose_hosts(const struct rank_env *env, const char *interface, char 
 {
 	char host[BT_HOST_SIZE];
 	int status;
-
 	snprintf(listen, BT_HOST_SIZE, "*");
 	snprintf(connect, sizeof(env->master_addr), "%s", env->master_addr);
 	if (bt_is_loopback(env->master_addr)) {
@@ -174,7 +166,7 @@ static int choose_hosts(const struct rank_env *env, const char *interface, char 
 	if (!interface || env->store_hosted)
 		return BETON_OK;
 	status = bt_interface_host(interface, host, err);
-	if (status)
+	if (status != BETON_OK)
 		return status;
 	snprintf(listen, BT_HOST_SIZE, "%s", host);
 	/* As on Debian, where a machine's own name is 127.0.1.1 to itself: it is rank 0's machine. */
@@ -187,7 +179,6 @@ static int start_store(const struct rank_env *env, const char *host, uint16_t po
 		       beton_error *err)
 {
 	dtrain_store_server_options options;
-
 	dtrain_store_server_options_init(&options);
 	options.host = host;
 	options.port = port;
@@ -208,13 +199,13 @@ int dtrain__rank_env_store(const struct rank_env *env, const char *interface, in
 
 	*server = NULL;
 	*store = NULL;
-	if (!status && hosts_store(env))
+	if (status == BETON_OK && hosts_store(env))
 		status = start_store(env, listen, port, server, err);
-	if (!status)
+	if (status == BETON_OK)
 		status = dtrain_store_connect(connect, port, env->store_token, timeout_ms, store, err);
 	if (status == BETON_INVALID_ARGUMENT)
 		bt_prefix(err, "DTRAIN_STORE_TOKEN");
-	if (status)
+	if (status != BETON_OK)
 		dtrain_store_server_stop(server);
 	return status;
 }

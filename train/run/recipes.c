@@ -20,8 +20,8 @@
 
 static bool is_folder(const char *path)
 {
-	struct stat status;
-	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+	struct stat facts;
+	return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
 /* Beside the program's own folder, so that an installed tree can be moved; else where the build was to be installed,
@@ -105,25 +105,25 @@ static int find_file(const char *name, char **out, beton_error *err)
 
 static int read_text(const char *path, char **out, beton_error *err)
 {
-	struct stat status;
+	struct stat facts;
 	char *text = malloc(RUN_RECIPE_BYTES_MAX + 1);
-	int result = BETON_OK;
+	int status = BETON_OK;
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	ssize_t size = fd < 0 ? -1 : bt_pread_full(fd, text, RUN_RECIPE_BYTES_MAX + 1, 0);
-	if (fd >= 0 && fstat(fd, &status) == 0 && !S_ISREG(status.st_mode))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not a file", path);
+	if (fd >= 0 && fstat(fd, &facts) == 0 && !S_ISREG(facts.st_mode))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not a file", path);
 	else if (size < 0)
-		result = bt_fail_errno(err, errno, "--recipe: cannot read '%s'", path);
+		status = bt_fail_errno(err, errno, "--recipe: cannot read '%s'", path);
 	else if (size > RUN_RECIPE_BYTES_MAX || memchr(text, 0, (size_t)size))
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is no text, or more than %d bytes", path,
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is no text, or more than %d bytes", path,
 				 RUN_RECIPE_BYTES_MAX);
 	if (fd >= 0)
 		close(fd);
-	if (result != BETON_OK) {
+	if (status != BETON_OK) {
 		free(text);
-		return result;
+		return status;
 	}
 	text[size] = 0;
 	*out = text;
@@ -184,20 +184,20 @@ static int parse(run_recipe *recipe, beton_error *err)
 {
 	char *rest = recipe->text;
 	bool top = true;
-	int result = BETON_OK;
-	for (int number = 1; rest && result == BETON_OK; number++) {
+	int status = BETON_OK;
+	for (int number = 1; rest && status == BETON_OK; number++) {
 		char *line = strsep(&rest, "\n");
 		if (top && *line == '#') {
-			result = add_comment(recipe, trim(line + 1), err);
+			status = add_comment(recipe, trim(line + 1), err);
 			continue;
 		}
 		top = false;
 		cut_comment(line);
 		line = trim(line);
 		if (*line)
-			result = add_option(recipe, number, line, err);
+			status = add_option(recipe, number, line, err);
 	}
-	return result;
+	return status;
 }
 
 int run_recipe_read(const char *name, run_recipe **out, beton_error *err)
@@ -208,17 +208,17 @@ int run_recipe_read(const char *name, run_recipe **out, beton_error *err)
 		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
 	recipe->title = strdup("");
 	recipe->about = strdup("");
-	int result = recipe->title && recipe->about ? find_file(name, &recipe->path, err)
+	int status = recipe->title && recipe->about ? find_file(name, &recipe->path, err)
 						    : bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
-	if (result == BETON_OK)
-		result = read_text(recipe->path, &recipe->text, err);
-	if (result == BETON_OK)
-		result = parse(recipe, err);
-	if (result == BETON_OK)
+	if (status == BETON_OK)
+		status = read_text(recipe->path, &recipe->text, err);
+	if (status == BETON_OK)
+		status = parse(recipe, err);
+	if (status == BETON_OK)
 		*out = recipe;
 	else
 		run_recipe_free(&recipe);
-	return result;
+	return status;
 }
 
 void run_recipe_free(run_recipe **recipe)

@@ -58,9 +58,9 @@ static int check_position(const run_session *session, const char *path, const ru
 	if (found->classes != ours->classes)
 		return bt_fail(err, BETON_MISMATCH, "%s: has %" PRId64 " classes, this run has %" PRId64, path,
 			       found->classes, ours->classes);
-	int result = check_data(session, path, found, err);
-	if (result != BETON_OK)
-		return result;
+	int status = check_data(session, path, found, err);
+	if (status != BETON_OK)
+		return status;
 	if (found->seed != ours->seed)
 		return bt_fail(err, BETON_MISMATCH, "%s: has seed %" PRIu64 ", this run has --seed %" PRIu64, path,
 			       found->seed, ours->seed);
@@ -79,17 +79,17 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 {
 	const run_weights weights = run_session_weights(session);
 	run_position found;
-	int result = run_position_read(path, &found, NULL, err);
-	if (result == BETON_OK)
-		result = check_position(session, path, &found, err);
-	if (result == BETON_OK)
-		result = run_weights_load(&weights, path, err);
-	if (result == BETON_STATE)
+	int status = run_position_read(path, &found, NULL, err);
+	if (status == BETON_OK)
+		status = check_position(session, path, &found, err);
+	if (status == BETON_OK)
+		status = run_weights_load(&weights, path, err);
+	if (status == BETON_STATE)
 		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
 			       session->options->lookahead ? "without" : "with",
 			       session->options->lookahead ? "with" : "without");
-	if (result != BETON_OK)
-		return result;
+	if (status != BETON_OK)
+		return status;
 	session->position.step = found.step;
 	session->position.epoch = found.epoch;
 	session->position.position = found.position;
@@ -113,15 +113,15 @@ static int check_options(const run_saved *saved, const char *path, beton_error *
 	char *json = NULL;
 	if (!saved || strcmp(saved->path, path) == 0)
 		return BETON_OK;
-	int result = run_position_read(path, &position, &json, err);
-	if (result == BETON_OK && (!json || strcmp(json, saved->json) != 0))
-		result = bt_fail(
+	int status = run_position_read(path, &position, &json, err);
+	if (status == BETON_OK && (!json || strcmp(json, saved->json) != 0))
+		status = bt_fail(
 			err, BETON_MISMATCH,
 			"%s: was saved with other options than what is newer and damaged, and now out of the way; "
 			"start again to go on with them",
 			path);
 	free(json);
-	return result;
+	return status;
 }
 
 /* All that are newer than the one in use, so that they are not met again. */
@@ -130,12 +130,12 @@ static int set_aside_newer(const char *dir, int64_t step, beton_error *err)
 	for (;;) {
 		char *path = NULL;
 		int64_t newest;
-		int result = dtrain_checkpoint_latest(dir, INT64_MAX, &path, &newest, err);
-		if (result == BETON_OK && newest > step)
-			result = dtrain_checkpoint_set_aside(path, err);
+		int status = dtrain_checkpoint_latest(dir, INT64_MAX, &path, &newest, err);
+		if (status == BETON_OK && newest > step)
+			status = dtrain_checkpoint_set_aside(path, err);
 		free(path);
-		if (result != BETON_OK || newest <= step)
-			return result;
+		if (status != BETON_OK || newest <= step)
+			return status;
 	}
 }
 
@@ -156,12 +156,12 @@ static int fail_none(const run_session *session, const beton_error *damage, beto
 static int take_checkpoint(run_session *session, const char *path, bool older, beton_error *err)
 {
 	int64_t step = session->position.step;
-	int result = older ? set_aside_newer(session->options->checkpoint, step, err) : BETON_OK;
-	if (result == BETON_OK)
-		result = check_options(session->options->saved, path, err);
-	if (result == BETON_OK)
+	int status = older ? set_aside_newer(session->options->checkpoint, step, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = check_options(session->options->saved, path, err);
+	if (status == BETON_OK)
 		tell(path, session->options->saved);
-	return result;
+	return status;
 }
 
 int run_resume(struct run_session *session, beton_error *err)
@@ -171,19 +171,19 @@ int run_resume(struct run_session *session, beton_error *err)
 	int64_t step = INT64_MAX;
 	for (;;) {
 		char *path = NULL;
-		int result = dtrain_checkpoint_latest(dir, step, &path, &step, err);
-		if (result == BETON_NOT_FOUND)
+		int status = dtrain_checkpoint_latest(dir, step, &path, &step, err);
+		if (status == BETON_NOT_FOUND)
 			return fail_none(session, &damage, err);
-		if (result == BETON_OK)
-			result = try_checkpoint(session, path, err);
-		if (result == BETON_OK) {
-			result = take_checkpoint(session, path, damage.code != BETON_OK, err);
+		if (status == BETON_OK)
+			status = try_checkpoint(session, path, err);
+		if (status == BETON_OK) {
+			status = take_checkpoint(session, path, damage.code != BETON_OK, err);
 			free(path);
-			return result;
+			return status;
 		}
 		free(path);
-		if (!run_is_damage(result))
-			return result;
+		if (!run_is_damage(status))
+			return status;
 		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the one before: %s\n", err->message);
 		damage = *err;
 	}

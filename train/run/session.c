@@ -57,12 +57,12 @@ static int open_engine(run_session *session, const struct rank_env *env, beton_e
 	/* As with PyTorch's bucket_cap_mb, a size that is given is that of the first bucket, too. */
 	if (options->bucket_mb > 0)
 		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(options->bucket_mb * (1 << 20));
-	int result = run_open_device(&options->chosen, env, options->share_device, &device_options, &device, err);
-	if (result == BETON_OK)
-		result = engine_open(&session->engine, &job, &session->facts->data, device,
+	int status = run_open_device(&options->chosen, env, options->share_device, &device_options, &device, err);
+	if (status == BETON_OK)
+		status = engine_open(&session->engine, &job, &session->facts->data, device,
 				     (engine_precision)options->precision, &sync, err);
 	session->engine.caller = (engine_caller){.context = session, .is_told = is_told, .arm = arm, .disarm = disarm};
-	return result;
+	return status;
 }
 
 static int open_optimizer(run_session *session, beton_error *err)
@@ -71,9 +71,9 @@ static int open_optimizer(run_session *session, beton_error *err)
 	run_groups groups;
 	dtrain_optimizer_options optimizer;
 	const dtrain_hyper_value hypers[] = {{"momentum", options->momentum}, {"nesterov", options->nesterov}};
-	int result = run_groups_make(options, session->engine.params, &groups, err);
-	if (result != BETON_OK)
-		return result;
+	int status = run_groups_make(options, session->engine.params, &groups, err);
+	if (status != BETON_OK)
+		return status;
 	dtrain_optimizer_options_init(&optimizer);
 	optimizer.hypers = hypers;
 	optimizer.num_hypers = sizeof(hypers) / sizeof(hypers[0]);
@@ -83,11 +83,11 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
 	optimizer.clip_norm = options->clip_norm;
 	optimizer.lookahead = options->lookahead > 0;
-	result = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
-	if (result == BETON_OK)
-		result = run_groups_set(&groups, session->optimizer, err);
+	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
+	if (status == BETON_OK)
+		status = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);
-	return result;
+	return status;
 }
 
 static int open_loader(run_session *session, bool training, beton_loader **out, beton_error *err)
@@ -128,10 +128,10 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	/* Rank 0 takes the store with it; our launcher ends the others. */
 	if (!env->started || env->rank == 0 || env->store_hosted)
 		return;
-	int result = dtrain__rank_env_store(env, options->interface, DECLINE_TIMEOUT_MS, &server, &store, &err);
-	if (result == BETON_OK)
-		result = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
-	if (result != BETON_OK)
+	int status = dtrain__rank_env_store(env, options->interface, DECLINE_TIMEOUT_MS, &server, &store, &err);
+	if (status == BETON_OK)
+		status = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
+	if (status != BETON_OK)
 		fprintf(stderr, "dtrain-ffcv: the other ranks could not be told: %s\n", err.message);
 	dtrain_store_close(&store);
 }
@@ -145,25 +145,25 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	options.name = SLOW_GROUP;
 	options.interface = session->options->interface;
 	options.timeout_ms = RUN_SLOW_TIMEOUT_MS;
-	int result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
+	int status = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					 &session->slow_group, err);
-	if (result == BETON_OK)
-		result = dtrain_barrier(session->slow_group, &work, err);
-	if (result == BETON_OK)
-		result = wait_for(work, err);
+	if (status == BETON_OK)
+		status = dtrain_barrier(session->slow_group, &work, err);
+	if (status == BETON_OK)
+		status = wait_for(work, err);
 	tell_note(session, session->slow_group);
 	options.name = "world";
 	options.timeout_ms = (int)(session->options->timeout * 1000);
 	options.join_timeout_ms = options.timeout_ms > JOIN_TIMEOUT_MS ? options.timeout_ms : JOIN_TIMEOUT_MS;
 	options.device = session->engine.device;
 	options.share_device = session->options->share_device;
-	if (result == BETON_OK)
-		result = dtrain_group_create(session->store, session->rank, session->world_size, &options,
+	if (status == BETON_OK)
+		status = dtrain_group_create(session->store, session->rank, session->world_size, &options,
 					     &session->group, err);
 	tell_note(session, session->group);
-	if (result == BETON_OK && session->world_size > 1)
-		result = run_watchdog_start(&session->watchdog, session->group, env, err);
-	return result;
+	if (status == BETON_OK && session->world_size > 1)
+		status = run_watchdog_start(&session->watchdog, session->group, env, err);
+	return status;
 }
 
 /* A run in another precision has left no scale. */
@@ -172,28 +172,28 @@ static int restore_scaler(run_session *session, beton_error *err)
 	const run_position *position = &session->position;
 	if (!session->engine.scaler || !session->resumed || !(position->scaler[DTRAIN_SCALER_SCALE] > 0))
 		return BETON_OK;
-	int result = session->engine.api->copy(session->engine.stream, dtrain_scaler_memory(session->engine.scaler),
+	int status = session->engine.api->copy(session->engine.stream, dtrain_scaler_memory(session->engine.scaler),
 					       position->scaler, sizeof(position->scaler), DTRAIN_HOST_TO_DEVICE, err);
-	return result == BETON_OK ? engine_synchronize(&session->engine, "loading", err) : result;
+	return status == BETON_OK ? engine_synchronize(&session->engine, "loading", err) : status;
 }
 
 /* Memory of the device, which the group has had from the start of the sync on; the slow group is for the host's. */
 static int share(run_session *session, void *memory, int64_t count, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int result = dtrain_broadcast(session->group, memory, count, dtrain_params_dtype(session->engine.params), 0,
+	int status = dtrain_broadcast(session->group, memory, count, dtrain_params_dtype(session->engine.params), 0,
 				      NULL, &work, err);
-	return result == BETON_OK ? wait_for(work, err) : result;
+	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
 /* What rank 0 has from a checkpoint. */
 static int share_optimizer(run_session *session, beton_error *err)
 {
 	const dtrain_optimizer_state *state;
-	int result = BETON_OK;
-	for (int i = 0; result == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
-		result = share(session, state->memory, state->count, err);
-	return result;
+	int status = BETON_OK;
+	for (int i = 0; status == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
+		status = share(session, state->memory, state->count, err);
+	return status;
 }
 
 static const char *describe_step(int64_t step, char text[32])
@@ -224,32 +224,32 @@ static int compare_options(run_session *session, beton_error *err)
 	dtrain_work *work = NULL;
 	int64_t newest = session->options->newest_step, used = session->resumed ? session->position.step : newest;
 	int64_t head[COUNT] = {[LENGTH] = (int64_t)strlen(session->options_json) + 1, [NEWEST] = newest, [USED] = used};
-	int result = dtrain_broadcast(session->slow_group, head, COUNT, DTRAIN_I64, 0, NULL, &work, err);
-	if (result == BETON_OK)
-		result = wait_for(work, err);
-	if (result == BETON_OK)
-		result = compare_newest(session, head[NEWEST], head[USED], err);
+	int status = dtrain_broadcast(session->slow_group, head, COUNT, DTRAIN_I64, 0, NULL, &work, err);
+	if (status == BETON_OK)
+		status = wait_for(work, err);
+	if (status == BETON_OK)
+		status = compare_newest(session, head[NEWEST], head[USED], err);
 	int64_t length = head[LENGTH];
-	char *theirs = result == BETON_OK ? malloc((size_t)length) : NULL;
-	if (result == BETON_OK && !theirs)
+	char *theirs = status == BETON_OK ? malloc((size_t)length) : NULL;
+	if (status == BETON_OK && !theirs)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the options of rank 0");
-	if (result == BETON_OK) {
+	if (status == BETON_OK) {
 		memcpy(theirs, session->options_json, session->rank == 0 ? (size_t)length : 0);
-		result = dtrain_broadcast(session->slow_group, theirs, length, DTRAIN_U8, 0, NULL, &work, err);
+		status = dtrain_broadcast(session->slow_group, theirs, length, DTRAIN_U8, 0, NULL, &work, err);
 	}
-	if (result == BETON_OK)
-		result = wait_for(work, err);
-	if (result == BETON_OK)
-		result = run_options_compare(session->options, theirs, err);
+	if (status == BETON_OK)
+		status = wait_for(work, err);
+	if (status == BETON_OK)
+		status = run_options_compare(session->options, theirs, err);
 	free(theirs);
-	return result;
+	return status;
 }
 
 static int start_sync(run_session *session, beton_error *err)
 {
 	const dtrain_mesh_axis axis = {.name = "replicate", .size = session->world_size};
-	int result = dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err);
-	return result == BETON_OK ? dtrain_sync_start(session->engine.sync, session->mesh, err) : result;
+	int status = dtrain_mesh_create(session->group, &axis, 1, &session->mesh, err);
+	return status == BETON_OK ? dtrain_sync_start(session->engine.sync, session->mesh, err) : status;
 }
 
 /* Each rank may have the files in a place of its own, but the global batch is drawn from the same samples. */
@@ -277,21 +277,21 @@ static int share_start(run_session *session, beton_error *err)
 	memset(&start, 0, sizeof(start));
 	start.position = session->position;
 	start.resumed = session->resumed;
-	int result = dtrain_broadcast(session->slow_group, &start, sizeof(start), DTRAIN_U8, 0, NULL, &work, err);
-	if (result == BETON_OK)
-		result = wait_for(work, err);
-	if (result == BETON_OK)
-		result = compare_data(session, &start.position, err);
-	if (result == BETON_OK) {
+	int status = dtrain_broadcast(session->slow_group, &start, sizeof(start), DTRAIN_U8, 0, NULL, &work, err);
+	if (status == BETON_OK)
+		status = wait_for(work, err);
+	if (status == BETON_OK)
+		status = compare_data(session, &start.position, err);
+	if (status == BETON_OK) {
 		session->position = start.position;
 		session->resumed = start.resumed != 0;
 	}
-	if (result == BETON_OK)
-		result = restore_scaler(session, err);
-	if (result == BETON_OK)
-		result = start_sync(session, err);
-	if (result != BETON_OK)
-		return result;
+	if (status == BETON_OK)
+		status = restore_scaler(session, err);
+	if (status == BETON_OK)
+		status = start_sync(session, err);
+	if (status != BETON_OK)
+		return status;
 	return session->resumed ? share_optimizer(session, err)
 				: dtrain_optimizer_start(session->optimizer, session->engine.stream, err);
 }
@@ -300,9 +300,9 @@ static int prepare(run_session *session, beton_error *err)
 {
 	const engine_files files = run_loading_files(session->options);
 	uint64_t began = bt_now_ns();
-	int result = session->engine.job.task->prepare(&session->engine, &files, err);
+	int status = session->engine.job.task->prepare(&session->engine, &files, err);
 	session->prepared_ns = bt_now_ns() - began;
-	return result;
+	return status;
 }
 
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
@@ -322,37 +322,37 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					   .data_fingerprint = facts->data.train.fingerprint,
 					   .data_class_names = facts->data.train.class_names};
 	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
-	int result = open_store(session, env, err);
-	if (result == BETON_OK)
-		result = run_options_to_json(options, &session->options_json, err);
-	if (result == BETON_OK)
-		result = open_engine(session, env, err);
-	if (result == BETON_OK)
-		result = open_optimizer(session, err);
-	if (result == BETON_OK && options->resume && session->rank == 0)
-		result = run_resume(session, err);
+	int status = open_store(session, env, err);
+	if (status == BETON_OK)
+		status = run_options_to_json(options, &session->options_json, err);
+	if (status == BETON_OK)
+		status = open_engine(session, env, err);
+	if (status == BETON_OK)
+		status = open_optimizer(session, err);
+	if (status == BETON_OK && options->resume && session->rank == 0)
+		status = run_resume(session, err);
 	/* The other ranks get what rank 0 has. */
-	if (result == BETON_OK && session->rank == 0 && !session->resumed)
-		result = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
-	if (result == BETON_OK && session->rank == 0 && !session->resumed)
-		result = prepare(session, err);
-	if (result == BETON_OK)
-		result = join(session, env, err);
-	if (result == BETON_OK)
-		result = compare_options(session, err);
-	if (result == BETON_OK)
-		result = share_start(session, err);
-	if (result == BETON_OK)
-		result = open_loader(session, true, &session->train_loader, err);
-	if (result == BETON_OK && facts->data.val.samples)
-		result = open_loader(session, false, &session->val_loader, err);
-	if (result != BETON_OK) {
+	if (status == BETON_OK && session->rank == 0 && !session->resumed)
+		status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
+	if (status == BETON_OK && session->rank == 0 && !session->resumed)
+		status = prepare(session, err);
+	if (status == BETON_OK)
+		status = join(session, env, err);
+	if (status == BETON_OK)
+		status = compare_options(session, err);
+	if (status == BETON_OK)
+		status = share_start(session, err);
+	if (status == BETON_OK)
+		status = open_loader(session, true, &session->train_loader, err);
+	if (status == BETON_OK && facts->data.val.samples)
+		status = open_loader(session, false, &session->val_loader, err);
+	if (status != BETON_OK) {
 		run_watchdog_leave(session->watchdog, err);
 		if (session->rank > 0 && session->store && !session->slow_group)
 			dtrain_group_decline(session->store, session->rank, SLOW_GROUP, err->message, NULL);
 		run_session_close(session);
 	}
-	return result;
+	return status;
 }
 
 void run_session_close(run_session *session)
@@ -374,20 +374,21 @@ void run_session_close(run_session *session)
 	*session = (run_session){0};
 }
 
-/* The states of fixed buffers, which are what the buffers are: the mean of three equal numbers may be another. */
+/* Sets the states of fixed buffers to the buffers themselves, because the mean of three equal numbers may differ from
+ * them in the last bit. */
 static int restore_fixed(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	const engine_rank *engine = &session->engine;
-	int result = BETON_OK;
-	for (int i = 0; i < dtrain_params_buffer_count(engine->params) && result == BETON_OK; i++) {
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_buffer_count(engine->params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(engine->params, i);
 		if (buffer->fixed)
-			result = engine->api->copy(
+			status = engine->api->copy(
 				engine->stream, dtrain_optimizer_state_buffer(session->optimizer, state, i),
 				buffer->data, (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float),
 				DTRAIN_DEVICE_TO_DEVICE, err);
 	}
-	return result;
+	return status;
 }
 
 /* What the optimizer keeps of the buffers, which the sync does not know of. */
@@ -397,26 +398,26 @@ static int sync_buffers_of(run_session *session, const dtrain_optimizer_state *s
 	if (!state->buffers || session->world_size == 1)
 		return BETON_OK;
 	int64_t before = (float *)state->buffers - (float *)state->memory;
-	int result = engine_synchronize(&session->engine, "averaging statistics", err);
-	if (result == BETON_OK)
-		result = dtrain_allreduce(session->group, state->buffers, state->count - before, DTRAIN_F32, DTRAIN_AVG,
+	int status = engine_synchronize(&session->engine, "averaging statistics", err);
+	if (status == BETON_OK)
+		status = dtrain_allreduce(session->group, state->buffers, state->count - before, DTRAIN_F32, DTRAIN_AVG,
 					  NULL, &work, err);
-	if (result == BETON_OK)
-		result = wait_for(work, err);
-	return result == BETON_OK ? restore_fixed(session, state, err) : result;
+	if (status == BETON_OK)
+		status = wait_for(work, err);
+	return status == BETON_OK ? restore_fixed(session, state, err) : status;
 }
 
 int run_session_sync_buffers(run_session *session, beton_error *err)
 {
-	int result = dtrain_sync_buffers(session->engine.sync, session->engine.stream, err);
+	int status = dtrain_sync_buffers(session->engine.sync, session->engine.stream, err);
 	const dtrain_optimizer_state *state;
-	for (int i = 0; result == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
-		result = sync_buffers_of(session, state, err);
-	if (result != BETON_OK || !session->engine.staged)
-		return result;
+	for (int i = 0; status == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
+		status = sync_buffers_of(session, state, err);
+	if (status != BETON_OK || !session->engine.staged)
+		return status;
 	/* A group on streams tells of a failure when what it was asked for is done. */
-	result = engine_synchronize(&session->engine, "averaging statistics", err);
-	return result == BETON_OK ? dtrain_group_check(session->group, err) : result;
+	status = engine_synchronize(&session->engine, "averaging statistics", err);
+	return status == BETON_OK ? dtrain_group_check(session->group, err) : status;
 }
 
 run_weights run_session_weights(const run_session *session)
@@ -428,8 +429,8 @@ run_weights run_session_weights(const run_session *session)
 static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int result = dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err);
-	return result == BETON_OK ? wait_for(work, err) : result;
+	int status = dtrain_all_gather(group, all, mine, (int64_t)bytes, DTRAIN_U8, NULL, &work, err);
+	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
 int run_session_save(run_session *session, beton_error *err)
@@ -439,14 +440,14 @@ int run_session_save(run_session *session, beton_error *err)
 					       .context = session->slow_group,
 					       .all_gather = gather_bytes};
 	const run_weights weights = run_session_weights(session);
-	int result = run_session_sync_buffers(session, err);
-	if (result != BETON_OK)
-		return result;
+	int status = run_session_sync_buffers(session, err);
+	if (status != BETON_OK)
+		return status;
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
-	result = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
+	status = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
 				  &session->position, session->options_json, &ranks, err);
 	run_watchdog_disarm(session->watchdog);
-	if (result != BETON_OK)
+	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");
-	return result;
+	return status;
 }

@@ -12,13 +12,12 @@ static struct timespec first[NSIG]; /* when they were */
 bool run_signals_is_repeat(const struct timespec *earlier)
 {
 	struct timespec now;
-
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (now.tv_sec - earlier->tv_sec) * 1000 + (now.tv_nsec - earlier->tv_nsec) / 1000000 <
 	       RUN_SIGNALS_REPEAT_MS;
 }
 
-/* A second one of the kind, which is no repeat, does what it does without us. */
+/* The second signal of a kind has its default effect, unless it is a copy of the first. */
 static void note(int number, siginfo_t *info, void *context)
 {
 	(void)context;
@@ -39,7 +38,6 @@ static const int stoppers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 void run_signals_stopping(sigset_t *out)
 {
 	struct sigaction action;
-
 	sigemptyset(out);
 	for (size_t i = 0; i < sizeof(stoppers) / sizeof(stoppers[0]); i++) {
 		if (sigaction(stoppers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
@@ -51,7 +49,6 @@ void run_signals_catch(void)
 {
 	struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_RESTART | SA_SIGINFO};
 	sigset_t stopping;
-
 	sigemptyset(&action.sa_mask);
 	run_signals_stopping(&stopping);
 	for (size_t i = 0; i < sizeof(stoppers) / sizeof(stoppers[0]); i++) {

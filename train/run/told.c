@@ -18,7 +18,6 @@ static void describe_sender(pid_t pid, char *text, size_t size)
 {
 	char path[64], name[64] = "";
 	FILE *file;
-
 	if (!pid) {
 		snprintf(text, size, "from the kernel, or from outside of this container");
 		return;
@@ -35,7 +34,6 @@ static void describe_sender(pid_t pid, char *text, size_t size)
 static bool is_first(dtrain_store *store)
 {
 	int64_t count = 1;
-
 	/* A store that is gone has nobody to tell; this rank's own words are worth as much then. */
 	if (store)
 		dtrain_store_add(store, KEY, 1, &count, NULL);
@@ -47,7 +45,6 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	static bool noted;
 	int number = run_signals_caught();
 	char sender[128], *text;
-
 	if (noted || !number)
 		return;
 	noted = true;
@@ -70,7 +67,6 @@ static int read_note(dtrain_store *store, char **text)
 	size_t size = 0;
 	char *rest;
 	int number = 0;
-
 	*text = NULL;
 	if (dtrain_store_get(store, KEY, 0, &value, &size, NULL) == BETON_OK) {
 		number = (int)strtol(value, &rest, 10);
@@ -85,7 +81,6 @@ int dtrain__told_number(dtrain_store *store)
 {
 	char *text = NULL;
 	int number = run_signals_caught();
-
 	if (!number && store)
 		number = read_note(store, &text);
 	free(text);
@@ -95,7 +90,6 @@ int dtrain__told_number(dtrain_store *store)
 bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number)
 {
 	dtrain_store *store = NULL;
-
 	*text = NULL;
 	if (dtrain_store_connect("127.0.0.1", port, token, CONNECT_MS, &store, NULL))
 		return false;

@@ -71,14 +71,14 @@ static int launch_run(struct training *training, beton_error *err)
 	const run_position *position = &training->launched;
 	beton_batch *batch = NULL;
 	uint64_t began = bt_now_ns();
-	int result = beton_iterator_next(training->iterator, &batch, -1, err);
+	int status = beton_iterator_next(training->iterator, &batch, -1, err);
 	double waited_ms = milliseconds(bt_now_ns() - began);
 	training->waited_ms += waited_ms;
-	if (result == BETON_END)
+	if (status == BETON_END)
 		return bt_fail(err, BETON_STATE, "--data: the epoch ended early, at position %" PRId64,
 			       position->position);
-	if (result != BETON_OK)
-		return result;
+	if (status != BETON_OK)
+		return status;
 	return engine_stepper_launch(training->stepper, batch, position->step,
 				     dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 }
@@ -87,12 +87,12 @@ static int launch_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	run_position *position = &training->launched;
-	int result = run_groups_step(session->options, session->optimizer, session->facts->steps_per_epoch,
+	int status = run_groups_step(session->options, session->optimizer, session->facts->steps_per_epoch,
 				     position->step, err);
-	for (int64_t i = 0; i < session->options->accumulate && result == BETON_OK; i++)
-		result = launch_run(training, err);
-	if (result != BETON_OK)
-		return result;
+	for (int64_t i = 0; i < session->options->accumulate && status == BETON_OK; i++)
+		status = launch_run(training, err);
+	if (status != BETON_OK)
+		return status;
 	advance(session, position);
 	return look_ahead(training, err);
 }
@@ -154,30 +154,30 @@ static int settle_step(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	engine_step_result step;
-	int result = engine_stepper_settle(training->stepper, &step, err);
-	if (result != BETON_OK)
-		return result;
+	int status = engine_stepper_settle(training->stepper, &step, err);
+	if (status != BETON_OK)
+		return status;
 	if (!isfinite(step.loss))
 		return bt_fail(err, BETON_DIVERGED,
 			       "step %" PRId64 ": the loss is not finite (a lower --lr or a longer warm-up may help)",
 			       session->position.step + 1);
 	account_step(training, &step);
 	tell_of_busy_cores(training);
-	result = log_step(training, &step, err);
+	status = log_step(training, &step, err);
 	memcpy(session->position.scaler, step.scaler, sizeof(step.scaler));
 	advance(session, &session->position);
 	training->stop = training->stop || step.stop;
-	return result;
+	return status;
 }
 
 /* Until nothing is under way: checkpoints and evaluations are of what is settled. */
 static int drain(struct training *training, beton_error *err)
 {
-	int result = BETON_OK;
-	while (result == BETON_OK && engine_stepper_pending(training->stepper))
-		result = settle_step(training, err);
-	return result == BETON_OK ? engine_synchronize(&training->session->engine, "the end of the steps", err)
-				  : result;
+	int status = BETON_OK;
+	while (status == BETON_OK && engine_stepper_pending(training->stepper))
+		status = settle_step(training, err);
+	return status == BETON_OK ? engine_synchronize(&training->session->engine, "the end of the steps", err)
+				  : status;
 }
 
 static int save(struct training *training, beton_error *err)
@@ -189,9 +189,9 @@ static int save(struct training *training, beton_error *err)
 	training->saved_step = position->step;
 	training->saved_position = position->position;
 	run_clock_enter(&training->epoch.clock, RUN_PART_CHECKPOINT);
-	int result = run_session_save(training->session, err);
+	int status = run_session_save(training->session, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
-	return result;
+	return status;
 }
 
 static bool is_over(const run_session *session, const run_position *position)
@@ -206,19 +206,19 @@ static int step_and_save(struct training *training, beton_error *err)
 	run_session *session = training->session;
 	const run_position *launched = &training->launched;
 	int64_t every = session->options->checkpoint_every;
-	int result = launch_step(training, err);
-	while (result == BETON_OK && engine_stepper_pending(training->stepper) > engine_stepper_lag(training->stepper))
-		result = settle_step(training, err);
+	int status = launch_step(training, err);
+	while (status == BETON_OK && engine_stepper_pending(training->stepper) > engine_stepper_lag(training->stepper))
+		status = settle_step(training, err);
 	bool due = every && !is_over(session, launched) && launched->step < session->facts->total_steps &&
 		   launched->step % every == 0;
-	if (result != BETON_OK || !due)
-		return result;
-	result = drain(training, err);
-	if (result == BETON_OK)
-		result = save(training, err);
+	if (status != BETON_OK || !due)
+		return status;
+	status = drain(training, err);
+	if (status == BETON_OK)
+		status = save(training, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
-	return result;
+	return status;
 }
 
 /* The steps that are left of the epoch, or up to where training ends. All ranks see a stop in the figures of the same
@@ -232,18 +232,18 @@ static int run_steps(struct training *training, beton_error *err)
 	if (is_over(session, launched) || launched->step >= total)
 		return BETON_OK;
 	uint64_t began = bt_now_ns();
-	int result = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
+	int status = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
 					 (uint64_t)launched->position, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
-	while (result == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
-		result = step_and_save(training, err);
-	if (result == BETON_OK)
-		result = drain(training, err);
+	while (status == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
+		status = step_and_save(training, err);
+	if (status == BETON_OK)
+		status = drain(training, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	beton_iterator_close(&training->iterator);
 	training->trained_ns += bt_now_ns() - began;
-	return result;
+	return status;
 }
 
 static int evaluate(struct training *training, beton_error *err)
@@ -258,18 +258,18 @@ static int evaluate(struct training *training, beton_error *err)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	uint64_t began = bt_now_ns();
-	int result = run_session_sync_buffers(session, err);
-	if (result != BETON_OK)
+	int status = run_session_sync_buffers(session, err);
+	if (status != BETON_OK)
 		bt_prefix(err, "evaluation");
 	else
-		result = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
+		status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
 					 &training->stop, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
-	if (result == BETON_OK && !training->stop && session->rank == 0)
-		result = run_metrics_evaluation(training->metrics, &evaluation, err);
-	return result;
+	if (status == BETON_OK && !training->stop && session->rank == 0)
+		status = run_metrics_evaluation(training->metrics, &evaluation, err);
+	return status;
 }
 
 static void close_epoch(run_session *session)
@@ -340,17 +340,17 @@ static int end_epoch(struct training *training, beton_error *err)
 static int train_epoch(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
-	int result = begin_epoch(training, err);
-	if (result == BETON_OK)
-		result = run_steps(training, err);
-	if (result == BETON_OK && !training->stop)
-		result = evaluate(training, err);
+	int status = begin_epoch(training, err);
+	if (status == BETON_OK)
+		status = run_steps(training, err);
+	if (status == BETON_OK && !training->stop)
+		status = evaluate(training, err);
 	/* An epoch whose evaluation was interrupted stays open: it is evaluated when the run is resumed. */
-	if (result == BETON_OK && !training->stop)
+	if (status == BETON_OK && !training->stop)
 		close_epoch(session);
-	if (result == BETON_OK)
-		result = save(training, err);
-	return result == BETON_OK ? end_epoch(training, err) : result;
+	if (status == BETON_OK)
+		status = save(training, err);
+	return status == BETON_OK ? end_epoch(training, err) : status;
 }
 
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
@@ -369,19 +369,19 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .total_steps = session->facts->total_steps}};
 	const engine_stepper_options stepper = {
 		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
-	int result = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
-	if (result != BETON_OK)
-		return result;
+	int status = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
+	if (status != BETON_OK)
+		return status;
 	watch_cores(&training);
 	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
 	do
-		result = train_epoch(&training, err);
-	while (result == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
-	if (result != BETON_OK)
+		status = train_epoch(&training, err);
+	while (status == BETON_OK && !training.stop && session->position.step < session->facts->total_steps);
+	if (status != BETON_OK)
 		run_watchdog_leave(session->watchdog, err);
 	engine_stepper_close(&training.stepper);
 	free(training.epoch.bucket_ms);
 	*stopped = training.stop ? dtrain__told_number(session->store) : 0;
-	return result;
+	return status;
 }

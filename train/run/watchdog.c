@@ -13,12 +13,13 @@
 #include "common/system.h"
 
 #define TICK_MS 200
-/* From a failure that was seen to one that is settled: the abort, and what the ranks have to say to each other. As long
- * may the group not tell how it is, because a thread is in the driver meanwhile (which loads, or instantiates). */
+/* Limit of the time between seeing a failure and settling it: the group aborts its operations, and the ranks agree on
+ * the cause. Also the limit of the time in which the group does not answer, because a thread is inside the driver,
+ * which may be loading a module or instantiating a capture. */
 #define SETTLE_MS 30000
-/* For the main thread to come back once the operations have been aborted. */
+/* Limit for the return of the main thread after the operations were aborted. */
 #define RETURN_MS 5000
-/* To close everything after a failure: communicators among it, whose end may take its time where all is well. */
+/* Limit for closing everything after a failure. Communicators may take seconds, even without a failure. */
 #define LEAVE_MS 15000
 /* Standard error may be a pipe that nobody reads. */
 #define PRINT_MS 1000
@@ -44,7 +45,6 @@ static _Noreturn void end(const struct run_watchdog *watchdog, const beton_error
 	char line[BETON_ERROR_MESSAGE_SIZE + 32];
 	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 	int size = snprintf(line, sizeof(line), "dtrain-ffcv: %s\n", err->message);
-
 	if (poll(&out, 1, PRINT_MS) == 1)
 		bt_write_full(STDERR_FILENO, line, (size_t)size);
 	_exit(dtrain__rank_env_failure_status(watchdog->env, err->code));
@@ -53,7 +53,6 @@ static _Noreturn void end(const struct run_watchdog *watchdog, const beton_error
 static _Noreturn void end_waiting(const struct run_watchdog *watchdog, const char *how)
 {
 	beton_error err = watchdog->failure;
-
 	if (err.code)
 		bt_fail(&err, err.code, "%s; %s", watchdog->failure.message, how);
 	else
@@ -66,7 +65,6 @@ static _Noreturn void end_waiting(const struct run_watchdog *watchdog, const cha
 static void look_at_group(struct run_watchdog *watchdog, int passed_ms)
 {
 	dtrain_group_state state = dtrain_group_peek(watchdog->group, &watchdog->failure);
-
 	watchdog->failed_ms = state == DTRAIN_GROUP_FAILED ? watchdog->failed_ms + passed_ms : 0;
 	watchdog->unsettled_ms =
 		state == DTRAIN_GROUP_FAILING || state == DTRAIN_GROUP_BUSY ? watchdog->unsettled_ms + passed_ms : 0;
@@ -93,7 +91,6 @@ static void *watch_main(void *argument)
 {
 	struct run_watchdog *watchdog = argument;
 	uint64_t last = bt_now_ns();
-
 	pthread_mutex_lock(&watchdog->mutex);
 	while (!watchdog->stopping) {
 		uint64_t until = last + TICK_MS * 1000000ull, passed_ms;
@@ -123,7 +120,6 @@ int run_watchdog_start(run_watchdog **out, dtrain_group *group, const struct ran
 	struct run_watchdog *watchdog = calloc(1, sizeof(*watchdog));
 	sigset_t before;
 	int failure;
-
 	*out = NULL;
 	if (!watchdog)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
@@ -186,7 +182,6 @@ void run_watchdog_leave(run_watchdog *watchdog, const beton_error *failure)
 void run_watchdog_stop(run_watchdog **out)
 {
 	struct run_watchdog *watchdog = *out;
-
 	*out = NULL;
 	if (!watchdog)
 		return;

@@ -65,37 +65,37 @@ static int add_batch_counter(view_list *list, const char *buffer, beton_error *e
 static int list_model(view_list *list, const dtrain_params *params, beton_error *err)
 {
 	int buffers = dtrain_params_buffer_count(params);
-	int result = list_reserve(list, params, (size_t)dtrain_params_count(params) + 2 * (size_t)buffers, err);
-	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+	int status = list_reserve(list, params, (size_t)dtrain_params_count(params) + 2 * (size_t)buffers, err);
+	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		result = list_add(list, strdup(param->name), &param->shape,
+		status = list_add(list, strdup(param->name), &param->shape,
 				  flat_at(params, dtrain_params_values(params), param->offset), err);
 	}
-	for (int i = 0; i < buffers && result == BETON_OK; i++) {
+	for (int i = 0; i < buffers && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
-		result = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data, err);
-		if (result == BETON_OK)
-			result = add_batch_counter(list, buffer->name, err);
+		status = list_add(list, strdup(buffer->name), &buffer->shape, buffer->data, err);
+		if (status == BETON_OK)
+			status = add_batch_counter(list, buffer->name, err);
 	}
-	return result;
+	return status;
 }
 
 static int list_state(view_list *list, const dtrain_optimizer *optimizer, const dtrain_optimizer_state *state,
 		      beton_error *err)
 {
 	const dtrain_params *params = list->params;
-	int result = BETON_OK;
-	for (int i = 0; i < dtrain_params_count(params) && result == BETON_OK; i++) {
+	int status = BETON_OK;
+	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		result = list_add(list, bt_format("%s.%s", param->name, state->name), &param->shape,
+		status = list_add(list, bt_format("%s.%s", param->name, state->name), &param->shape,
 				  flat_at(params, state->memory, param->offset), err);
 	}
-	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && result == BETON_OK; i++) {
+	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
-		result = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
+		status = list_add(list, bt_format("%s.%s", buffer->name, state->name), &buffer->shape,
 				  dtrain_optimizer_state_buffer(optimizer, state, i), err);
 	}
-	return result;
+	return status;
 }
 
 static int list_optimizer(view_list *list, const run_weights *weights, beton_error *err)
@@ -104,10 +104,10 @@ static int list_optimizer(view_list *list, const run_weights *weights, beton_err
 	size_t states = 0, each = (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
-	int result = list_reserve(list, params, states * each, err);
-	for (int i = 0; i < (int)states && result == BETON_OK; i++)
-		result = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
-	return result;
+	int status = list_reserve(list, params, states * each, err);
+	for (int i = 0; i < (int)states && status == BETON_OK; i++)
+		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
+	return status;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
@@ -115,12 +115,12 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 {
 	view_list model = {0}, optimizer = {0};
 	char *state = NULL;
-	int result = run_position_to_state(position, options, &state, err);
-	if (result == BETON_OK)
-		result = list_model(&model, weights->params, err);
-	if (result == BETON_OK)
-		result = list_optimizer(&optimizer, weights, err);
-	if (result == BETON_OK) {
+	int status = run_position_to_state(position, options, &state, err);
+	if (status == BETON_OK)
+		status = list_model(&model, weights->params, err);
+	if (status == BETON_OK)
+		status = list_optimizer(&optimizer, weights, err);
+	if (status == BETON_OK) {
 		model.step = position->step;
 		const dtrain_checkpoint_content content = {
 			.struct_size = sizeof(content),
@@ -128,12 +128,12 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 			.sets = {{model.views, model.count}, {optimizer.views, optimizer.count}},
 			.state = state,
 			.stream = weights->stream};
-		result = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
+		status = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
 	}
 	list_free(&model);
 	list_free(&optimizer);
 	free(state);
-	return result;
+	return status;
 }
 
 /* A tensor is missing, or too many, in both cases; this one is no fault of the file. */
@@ -143,11 +143,11 @@ static int check_slow(dtrain_checkpoint *checkpoint, const char *path, bool want
 	size_t count;
 	bool found = false;
 	/* Damage is told of first, and of the model before the optimizer. */
-	int result = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
-	if (result == BETON_OK)
-		result = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
-	if (result != BETON_OK)
-		return result;
+	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
+	if (status == BETON_OK)
+		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	if (status != BETON_OK)
+		return status;
 	for (size_t i = 0; i < count && !found; i++) {
 		size_t length = strlen(tensors[i].name);
 		found = length > strlen(SLOW_SUFFIX) &&
@@ -163,20 +163,20 @@ int run_weights_load(const run_weights *weights, const char *path, beton_error *
 	view_list model = {0}, optimizer = {0};
 	dtrain_checkpoint *checkpoint = NULL;
 	const dtrain_optimizer *wanted = weights->optimizer;
-	int result = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
-	if (result == BETON_OK && wanted)
-		result = check_slow(checkpoint, path, dtrain_optimizer_state_find(wanted, SLOW) != NULL, err);
-	if (result == BETON_OK)
-		result = list_model(&model, weights->params, err);
-	if (result == BETON_OK && wanted)
-		result = list_optimizer(&optimizer, weights, err);
-	if (result == BETON_OK) {
+	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
+	if (status == BETON_OK && wanted)
+		status = check_slow(checkpoint, path, dtrain_optimizer_state_find(wanted, SLOW) != NULL, err);
+	if (status == BETON_OK)
+		status = list_model(&model, weights->params, err);
+	if (status == BETON_OK && wanted)
+		status = list_optimizer(&optimizer, weights, err);
+	if (status == BETON_OK) {
 		const dtrain_checkpoint_list lists[] = {{model.views, model.count}, {optimizer.views, optimizer.count}};
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};
-		result = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
+		status = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
 	}
 	dtrain_checkpoint_close(&checkpoint);
 	list_free(&model);
 	list_free(&optimizer);
-	return result;
+	return status;
 }
