@@ -539,6 +539,46 @@ static void halves_stay_halves(void **state)
 	assert_true((double)bytes[1] < 0.62 * (double)bytes[0]); /* masks and statistics stay as they are */
 }
 
+/* ---- sums of gradients ---- */
+
+/* x is used twice, behind so many tensors. */
+static dtrain_op_kind kind_of_sum(dtrain_params *params, int before)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){2, 4});
+	expect_ok(dtrain_graph_create(params, true, &graph, &err), &err);
+	for (int i = 0; i < before; i++)
+		dtrain_graph_input(graph, "before", DTRAIN_F32, &shape);
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &shape);
+	dtrain_graph_require_grad(graph, x);
+	/* So that the list of tensors cannot grow where it is. */
+	void *behind = malloc(1);
+	dtrain_tensor y = dtrain_add(graph, dtrain_gelu(graph, x), dtrain_scale(graph, x, 2), false);
+	dtrain_tensor d_y = dtrain_graph_input(graph, "d_y", DTRAIN_F32, &shape);
+	dtrain_graph_backward_from(graph, 1, &y, &d_y);
+	int32_t producer = graph->tensors[dtrain_graph_grad(graph, x)].producer;
+	dtrain_op_kind kind = graph->nodes[producer].kind;
+	free(behind);
+	dtrain_graph_destroy(&graph);
+	return kind;
+}
+
+/* Also where the sum is the tensor for which the list moves. */
+static void gradients_are_summed_wherever_the_list_grows(void **state)
+{
+	(void)state;
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_params *params;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F32, &params, &err), &err);
+	for (int before = 500; before < 512; before++)
+		assert_int_equal(kind_of_sum(params, before), DTRAIN_OP_ADD);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
 /* ---- residuals ---- */
 
 typedef struct residual_net {
@@ -664,6 +704,7 @@ int main(void)
 		cmocka_unit_test(evaluation_shares_the_parameters),
 		cmocka_unit_test(wrong_types_are_errors),
 		cmocka_unit_test(halves_stay_halves),
+		cmocka_unit_test(gradients_are_summed_wherever_the_list_grows),
 		cmocka_unit_test(fused_residuals_equal_additions),
 		cmocka_unit_test(parameters_have_one_order_on_all_devices),
 	};

@@ -71,7 +71,9 @@ void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor p
 		return;
 	}
 	dtrain__node sum = {.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {before, part}};
-	graph->tensors[tensor].grad = append_like(graph, &sum, dtrain_graph_shape(graph, part));
+	/* The list of tensors, where the gradient is noted, moves when it grows. */
+	dtrain_tensor total = append_like(graph, &sum, dtrain_graph_shape(graph, part));
+	graph->tensors[tensor].grad = total;
 }
 
 dtrain_tensor dtrain__grad_before_relu(dtrain_graph *graph, const dtrain__node *node)
