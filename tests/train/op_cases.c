@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -53,6 +54,12 @@ static const op_case op_cases[] = {
 
 #define OP_CASES ((int)(sizeof(op_cases) / sizeof(op_cases[0])))
 
+/* Whether an example is run with a copy of its weight, too: one in three of those that have a weight. */
+static bool runs_with_copy(dtrain_op_kind kind, int index)
+{
+	return kind != DTRAIN_OP_CAST && strchr(dtrain__op_rules_of(kind)->inputs, 'W') && index % 3 == 0;
+}
+
 const op_case *all_cases(int *count)
 {
 	static op_case list[256];
@@ -65,6 +72,13 @@ const op_case *all_cases(int *count)
 			*c = (op_case){
 				.kind = (dtrain_op_kind)k, .example = &rules->cases[i], .bound = rules->cases[i].bound};
 			snprintf(c->name, sizeof(c->name), "example %d of %s", i, dtrain__op_name(c->kind));
+			if (!runs_with_copy(c->kind, i))
+				continue;
+			op_case *with_copy = &list[n++];
+			*with_copy = *c;
+			with_copy->copies = true;
+			snprintf(with_copy->name, sizeof(with_copy->name), "example %d of %s with a copy", i,
+				 dtrain__op_name(c->kind));
 		}
 	}
 	for (int i = 0; i < OP_CASES; i++, n++) {

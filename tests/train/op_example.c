@@ -17,6 +17,7 @@
 struct example {
 	dtrain_params *params;
 	dtrain_graph *graph;
+	int op;             /* the node of the example; those of the copies that it reads are in front */
 	int copy, in_place; /* of an input, which an op runs in place on, and its index; -1 */
 };
 
@@ -60,6 +61,15 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 	return x;
 }
 
+/* The rounded copy of a weight. */
+static dtrain_tensor cast(dtrain_graph *graph, dtrain_tensor w)
+{
+	dtrain_shape shape = *dtrain_graph_shape(graph, w);
+	dtrain__node node = {.kind = DTRAIN_OP_CAST, .num_inputs = 1, .num_outputs = 1, .inputs = {w}};
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	return dtrain__graph_node(graph, &node);
+}
+
 static void make_graph(setting *s)
 {
 	beton_error err = {0};
@@ -76,6 +86,10 @@ static void make_graph(setting *s)
 			     .num_outputs = (int)strlen(rules->outputs) + c->example->optional_outputs};
 	for (int i = 0; i < node.num_inputs; i++)
 		node.inputs[i] = declare_input(e->graph, c, i);
+	for (int i = 0; i < node.num_inputs && c->copies; i++)
+		if (dtrain__op_input_letter(c->kind, i) == 'W')
+			node.inputs[i] = cast(e->graph, node.inputs[i]);
+	e->op = e->graph->num_nodes;
 	for (int i = 0; i < node.num_outputs; i++) {
 		char letter = dtrain__op_output_letter(c->kind, i);
 		node.outputs[i] = dtrain__graph_activation(e->graph, dtrain__op_letter_type(letter, s->dtype),
@@ -137,7 +151,7 @@ static void declare_tensors(setting *s)
 {
 	const dtrain_graph *graph = s->example->graph;
 	const dtrain__op_rules *rules = dtrain__op_rules_of(s->c->kind);
-	const dtrain__node *op = &graph->nodes[0];
+	const dtrain__node *op = &graph->nodes[s->example->op];
 	for (int32_t i = 0; i < graph->num_tensors; i++) {
 		const dtrain__tensor *t = &graph->tensors[i];
 		tensor_kind kind = kind_of_tensor(graph, i);
@@ -148,12 +162,12 @@ static void declare_tensors(setting *s)
 			input(s, "operand", kind, t->shape, range.least, range.most);
 		else
 			add_tensor(s, t->role == DTRAIN__GRAD ? "gradient" : "tensor", kind, t->shape, false);
-		bool given = t->role == DTRAIN__GRAD || t->keep || (t->producer == 0 && kind != PRIVATE);
+		bool given = t->role == DTRAIN__GRAD || t->keep || (t->producer == s->example->op && kind != PRIVATE);
 		s->tensors[i].result =
 			(given && t->role != DTRAIN__INPUT) || (i < op->num_inputs && rules->updates >> i & 1);
 	}
 	for (int i = 0; i < op->num_inputs; i++)
-		s->tensors[i].gradient = graph->tensors[op->inputs[i]].grad;
+		s->tensors[i].gradient = graph->tensors[i].grad;
 	for (int i = 0; i < rules->num_edges && i < dtrain_shape_count(&s->tensors[0].shape); i++)
 		s->tensors[0].values[i] = rules->edges[i];
 	if (rules->distinct)
@@ -203,7 +217,7 @@ int run_example(setting *s, beton_error *err)
 		memcpy(outputs, node->outputs, sizeof(node->outputs));
 		inputs[node->num_inputs] = outputs[node->num_outputs] = -1;
 		status = run_op(s, node->kind, &node->attrs, inputs, outputs, err);
-		if (status != BETON_OK || i > 0 || s->example->copy < 0)
+		if (status != BETON_OK || i != s->example->op || s->example->copy < 0)
 			continue;
 		inputs[s->example->in_place] = outputs[0] = s->example->copy;
 		status = run_op(s, node->kind, &node->attrs, inputs, outputs, err);

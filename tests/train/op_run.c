@@ -436,6 +436,8 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 		return false;
 	if (c->example && c->kind == DTRAIN_OP_CONV2D_BWD_DATA && !caps->conv_bwd_add)
 		return false;
+	if ((c->copies || (c->example && c->kind == DTRAIN_OP_CAST)) && !caps->weight_copies)
+		return false;
 	if ((c->scaled || c->family == SCALER) && !has_f16)
 		return false;
 	return c->family != NORMALIZE || has_f16 || !caps->host_memory;

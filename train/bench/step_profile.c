@@ -46,7 +46,7 @@ static void describe_shapes(bench_profile_op *op, const dtrain_shape *const *inp
 
 static const char *name_of_tensor(const dtrain_graph *graph, dtrain_tensor index)
 {
-	const dtrain__tensor *tensor = &graph->tensors[index];
+	const dtrain__tensor *tensor = &graph->tensors[dtrain__graph_original(graph, index)];
 	if (tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__GRAD)
 		return dtrain_params_at(graph->params, tensor->index)->name;
 	return tensor->role == DTRAIN__BUFFER ? dtrain_params_buffer_at(graph->params, tensor->index)->name : NULL;

@@ -39,6 +39,8 @@ bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 
 dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
+	/* An op's gradient of a compute copy is the parameter's, in its type. */
+	param = dtrain__graph_original(graph, param);
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, param);
 	if (!tensor)
 		return -1;

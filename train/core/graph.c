@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "op.h"
 #include "params.h"
 #include "shape.h"
 
@@ -120,6 +121,7 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 	graph->tensors[graph->num_tensors].producer = -1;
 	graph->tensors[graph->num_tensors].grad = -1;
 	graph->tensors[graph->num_tensors].parent = -1;
+	graph->tensors[graph->num_tensors].copy = -1;
 	return graph->num_tensors++;
 }
 
@@ -263,6 +265,34 @@ dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node)
 	return node->outputs[0];
 }
 
+dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w)
+{
+	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w);
+	dtrain_device_caps caps;
+	/* Backward ops read what the forward op has read. */
+	if (!weight || weight->dtype == graph->dtype || graph->in_backward)
+		return w;
+	if (weight->copy >= 0)
+		return weight->copy;
+	graph->params->api->caps(graph->params->device, &caps);
+	if (!caps.weight_copies)
+		return w;
+	dtrain_shape shape = weight->shape;
+	dtrain__node cast = {.kind = DTRAIN_OP_CAST, .num_inputs = 1, .num_outputs = 1, .inputs = {w}};
+	cast.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	dtrain_tensor copy = dtrain__graph_node(graph, &cast);
+	if (copy >= 0)
+		graph->tensors[w].copy = copy;
+	return copy;
+}
+
+dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor)
+{
+	int32_t producer = tensor >= 0 ? graph->tensors[tensor].producer : -1;
+	bool copied = producer >= 0 && graph->nodes[producer].kind == DTRAIN_OP_CAST;
+	return copied ? graph->nodes[producer].inputs[0] : tensor;
+}
+
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs)
 {
@@ -271,9 +301,11 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 		return -1;
 	if (attrs)
 		node.attrs = *attrs;
-	memcpy(node.inputs, inputs, (size_t)num_inputs * sizeof(*inputs));
-	dtrain_shape copy = *shape; /* shape may point into the list of tensors, which moves when it grows */
-	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &copy);
+	dtrain_shape own_shape = *shape; /* shape may point into the list of tensors, which moves when it grows */
+	for (int i = 0; i < num_inputs; i++)
+		node.inputs[i] =
+			dtrain__op_input_letter(kind, i) == 'W' ? dtrain__graph_copy(graph, inputs[i]) : inputs[i];
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &own_shape);
 	return dtrain__graph_node(graph, &node);
 }
 

@@ -27,6 +27,7 @@ typedef struct dtrain__tensor {
 	dtrain_tensor parent; /* of a view: whose memory it is a piece of; -1 */
 	int64_t offset;       /* elements in that memory */
 	bool plain;           /* views need it row-major */
+	dtrain_tensor copy;   /* of a weight: its compute copy; -1 */
 	dtrain_tensor grad;
 	bool keep;
 	bool want_grad;  /* asked for by the caller */
@@ -102,10 +103,17 @@ int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 /* A tensor in device memory that somebody else owns. */
 dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);
 
+/* What an op reads as its weight: w rounded to the graph's type by a CAST, which stands in front of the first op that
+ * reads it; or w, where the device wants no copy or the types are the same. And what a copy was made of; any other
+ * tensor itself. */
+dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w);
+dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor);
+
 /* Appends a node; returns its first output. */
 dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node);
 
-/* A node with one output, which is a new activation of the graph's type and that shape. attrs NULL: zeros. */
+/* A node with one output, which is a new activation of the graph's type and that shape. Of a weight among the inputs it
+ * reads the compute copy. attrs NULL: zeros. */
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
 			       const dtrain_shape *shape, int num_inputs, const dtrain_tensor *inputs);
 

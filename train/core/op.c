@@ -74,7 +74,8 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 
 dtrain_dtype dtrain__op_compute_type(const dtrain_op_desc *desc)
 {
-	return desc->kind == DTRAIN_OP_NORMALIZE ? desc->outputs[0].dtype : desc->inputs[0].dtype;
+	bool of_output = desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST;
+	return of_output ? desc->outputs[0].dtype : desc->inputs[0].dtype;
 }
 
 int dtrain__op_bad(const dtrain_op_desc *desc, const char *what, const dtrain_operand *operand, beton_error *err)
@@ -117,6 +118,11 @@ static bool is_real(dtrain_dtype dtype)
 	return dtype == DTRAIN_F32 || dtype == DTRAIN_F64 || dtype == DTRAIN_F16 || dtype == DTRAIN_BF16;
 }
 
+static bool is_type_of(dtrain_dtype dtype, char letter, bool input, dtrain_dtype compute)
+{
+	return dtype == dtrain__op_letter_type(letter, compute) || (letter == 'W' && input && dtype == compute);
+}
+
 static int check_operands(const dtrain_op_desc *desc, const char *letters, const char *optional, int count,
 			  const dtrain_operand *operands, dtrain__op_roles *roles, beton_error *err)
 {
@@ -130,7 +136,7 @@ static int check_operands(const dtrain_op_desc *desc, const char *letters, const
 			return dtrain__op_bad(desc, "too many operands", NULL, err);
 		if (!dtrain__shape_valid(&operand->shape))
 			return dtrain__op_bad(desc, "bad shape", operand, err);
-		if (operand->dtype != dtrain__op_letter_type(letter, compute))
+		if (!is_type_of(operand->dtype, letter, operands == desc->inputs, compute))
 			return dtrain__op_bad(desc, "wrong type of the operand", operand, err);
 		const dtrain_operand *first = roles->of[(int)letter];
 		if (first && !dtrain__shape_equal(&first->shape, &operand->shape))

@@ -30,7 +30,8 @@ typedef struct dtrain__op_range {
 } dtrain__op_range;
 
 /* One letter for each operand. A shape is checked by naming it: equal letters are equal shapes.
- *   X, Y: any tensor      W: a weight, which the op rounds to the type of x      P, B: what check says
+ *   X, Y: any tensor      P, B: what check says
+ *   W: a weight; as an input F32, which the op rounds to the type of x, or of that type
  *   C: [channels of x]    N: [n]                S: []                    L: [n, c]           F: flat
  *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler, clip  m: u8 of x's shape  i: u8 of y's shape
  *   l: i64 [n]            u: u8 [n, h, w, c]    G: u8 [n / 16] */

@@ -59,7 +59,8 @@ struct dtrain_event {
 	bool recorded; /* at least once, or in a capture */
 };
 
-/* dtrain_operand.layout of 4-dimensional activations between two ops: channels last. NULL: plain, row-major NCHW. */
+/* dtrain_operand.layout of 4-dimensional activations and compute copies of weights between two ops: channels last, NHWC
+ * and KRSC. NULL: plain, row-major NCHW and KCRS. */
 extern const char cuda_nhwc[];
 /* Layout of a mask or index that cuDNN made, and that only cuDNN can read. */
 extern const char cuda_dnn_private[];
@@ -82,10 +83,10 @@ struct dtrain_op {
 /* Unknown limits are 0. */
 int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cuda_limits *out, beton_error *err);
 
-/* Builders, for one checked description each, with the device current and locked. 4-dimensional activations may be
- * plain or NHWC; other operands are plain. desc->outputs[].layout and .bytes have defaults (4-dimensional activations
- * NHWC unless plain_output, others plain, no padding), and workspace_bytes is 0; a builder changes these if needed, and
- * sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
+/* Builders, for one checked description each, with the device current and locked. 4-dimensional activations and weights
+ * may be plain or NHWC; other operands are plain. desc->outputs[].layout and .bytes have defaults (4-dimensional
+ * activations NHWC unless plain_output, others plain, no padding), and workspace_bytes is 0; a builder changes these if
+ * needed, and sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);

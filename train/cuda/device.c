@@ -249,6 +249,7 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .graph_capture = true,
 				    .batch_norm_add = true,
 				    .conv_bwd_add = true,
+				    .weight_copies = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
 					      1u << DTRAIN_I64 | 1u << DTRAIN_U8,
 				    .alignment = ALIGNMENT,

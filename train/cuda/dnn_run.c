@@ -14,8 +14,8 @@ static const dtrain_operand *operand_of(const dtrain_op_desc *desc, int index)
 	return index < desc->num_inputs ? &desc->inputs[index] : &desc->outputs[index - desc->num_inputs];
 }
 
-/* Convolution weights are F32 in KCRS, and are converted to KRSC and rounded at each run. For ResNet-50's 25 million
- * weights that takes a thousandth of a step, and a kept copy would have to be updated. */
+/* Convolution weights that are F32 or in KCRS are rounded and converted to KRSC at each run; those that CAST made are
+ * used as they are. */
 static bool is_weight(const dtrain_op_desc *desc, int index)
 {
 	switch (desc->kind) {

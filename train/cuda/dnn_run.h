@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ops that cuDNN runs: the chosen engine, and the copies around it. cuDNN gets NHWC activations and KRSC weights of the
- * activations' type; other operands are converted in the op's workspace.
+ * activations' type, as CAST makes them; other operands are converted in the op's workspace.
  */
 #ifndef DTRAIN_CUDA_DNN_RUN_H
 #define DTRAIN_CUDA_DNN_RUN_H

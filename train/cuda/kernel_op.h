@@ -17,7 +17,7 @@ typedef struct cuda_turn {
 
 typedef struct cuda_kernel_op cuda_kernel_op;
 
-/* Puts the op's kernels on the stream. operands: inputs, then outputs; 4-dimensional activations have the layout of
+/* Puts the op's kernels on the stream. operands: inputs, then outputs; 4-dimensional operands have the layout of
  * k->nhwc. workspace: k->own_bytes, aligned to 256. */
 typedef cudaError_t cuda_kernel_launch(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				       void *const *operands, void *workspace);
@@ -25,6 +25,7 @@ typedef cudaError_t cuda_kernel_launch(const cuda_kernel_op *k, const dtrain_op_
 struct cuda_kernel_op {
 	cuda_kernel_launch *launch;
 	bool nhwc;
+	bool any_layout; /* the launch takes operands as they are; nhwc is of no account */
 	size_t own_bytes, own_offset;
 	int64_t *fault; /* the device's */
 	cuda_turn turns[2 * DTRAIN_OP_MAX_OPERANDS];

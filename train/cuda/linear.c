@@ -7,7 +7,8 @@
  * 	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
  * 	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
- * In half precision w and b are rounded in the workspace; d_w and d_b are written in F32 as they are summed.
+ * In half precision b, and w where it is F32, are rounded in the workspace; d_w and d_b are written in F32 as they are
+ * summed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ typedef struct linear {
 	dtrain_dtype dtype; /* of activations */
 	int64_t n, in, out;
 	bool relu;
+	bool rounds;         /* w has to be rounded */
 	int operands[PARTS]; /* index of the op's operand for each part; -1: none */
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t layouts[PARTS];
@@ -96,8 +98,9 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 	self->kind = desc->kind;
 	self->relu = desc->attrs.relu;
 	self->dtype = desc->inputs[0].dtype;
-	const dtrain_shape *weight =
-		desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT ? &desc->outputs[0].shape : &desc->inputs[1].shape;
+	bool gradient = desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	const dtrain_shape *weight = gradient ? &desc->outputs[0].shape : &desc->inputs[1].shape;
+	self->rounds = !gradient && desc->inputs[1].dtype != self->dtype;
 	self->n = desc->inputs[0].shape.dim[0];
 	self->out = weight->dim[0];
 	self->in = weight->dim[1];
@@ -410,7 +413,7 @@ static int choose(linear *self, beton_error *err)
 static int prepare(const linear *self, cudaStream_t stream, void *parts[PARTS], char *workspace, beton_error *err)
 {
 	int status = BETON_OK;
-	if (is_half(self)) {
+	if (self->rounds) {
 		void *weight = workspace + self->weight;
 		status = cuda_check(
 			cuda_kernel_cast(stream, parts[A], DTRAIN_F32, weight, self->dtype, self->in * self->out), err,
@@ -471,7 +474,7 @@ static void lay_out(linear *self)
 {
 	size_t half = is_half(self) ? dtrain_dtype_size(self->dtype) : 0;
 	bool forward = self->kind == DTRAIN_OP_LINEAR, gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-	self->weight = cuda_reserve(&self->bytes, gradient ? 0 : half * (size_t)(self->in * self->out));
+	self->weight = cuda_reserve(&self->bytes, self->rounds ? half * (size_t)(self->in * self->out) : 0);
 	self->bias = cuda_reserve(&self->bytes, forward && has_bias(self) ? half * (size_t)self->out : 0);
 	self->sums = cuda_reserve(&self->bytes, gradient && has_bias(self) && !self->fused
 							? cuda_kernel_column_sums_workspace(1, self->n, self->out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ops in F16 and BF16, by the rule for mixed precision in <dtrain/device.h>: operands of the type are widened to float,
- * weights are rounded to the type, the float function runs, and its results are rounded once.
+ * F32 weights are rounded to the type, the float function runs, and its results are rounded once.
  */
 #include "common/half.h"
 #include "core/host.h"
@@ -47,7 +47,7 @@ size_t dtrain__ref_half_workspace(const struct dtrain_op *op)
 static void copy_input(const struct dtrain_op *op, int operand, const void *from, float *to)
 {
 	for (int64_t i = 0; i < count_of(op, operand); i++)
-		if (is_weight(op, operand))
+		if (op->dtypes[operand] == DTRAIN_F32)
 			to[i] = rounded(op->dtype, ((const float *)from)[i]);
 		else
 			to[i] = op->dtype == DTRAIN_F16 ? bt_widen_float16(((const uint16_t *)from)[i])

@@ -36,12 +36,15 @@ static void put(void *memory, dtrain_dtype dtype, int64_t index, float value)
 		((uint16_t *)memory)[index] = fake_float_to_bf16(value);
 }
 
+static int casts;
+
 cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 			     int64_t count)
 {
 	(void)stream;
 	for (int64_t i = 0; i < count; i++)
 		put(y, to, i, get(x, from, i));
+	casts++;
 	return cudaSuccess;
 }
 
@@ -155,7 +158,7 @@ static double right_y(const layer *l, int64_t row, int64_t column)
 	double sum = l->biased ? (double)get(l->operands[2], DTRAIN_F32, column) : 0;
 	for (int64_t k = 0; k < l->in; k++)
 		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) *
-		       (double)get(l->operands[1], DTRAIN_F32, column * l->in + k);
+		       (double)get(l->operands[1], l->desc.inputs[1].dtype, column * l->in + k);
 	return l->desc.attrs.relu ? fmax(sum, 0) : sum;
 }
 
@@ -164,7 +167,7 @@ static double right_d_x(const layer *l, int64_t row, int64_t column)
 	double sum = 0;
 	for (int64_t k = 0; k < l->out; k++)
 		sum += (double)get(l->operands[0], l->dtype, row * l->out + k) *
-		       (double)get(l->operands[1], DTRAIN_F32, k * l->in + column);
+		       (double)get(l->operands[1], l->desc.inputs[1].dtype, k * l->in + column);
 	return sum;
 }
 
@@ -241,6 +244,37 @@ static void products_are_right(void **state)
 				assert_int_equal(fake.epilogue, no_epilogues || !biased ? CUBLASLT_EPILOGUE_DEFAULT
 											: CUBLASLT_EPILOGUE_BGRADB);
 			}
+}
+
+/* A weight that was rounded before. */
+static void round_weight(layer *l)
+{
+	dtrain_operand *w = &l->desc.inputs[1];
+	int64_t count = dtrain_shape_count(&w->shape);
+	w->dtype = l->dtype;
+	w->bytes /= 2;
+	for (int64_t i = 0; i < count; i++)
+		put(l->operands[1], l->dtype, i, get(l->operands[1], DTRAIN_F32, i));
+}
+
+static void copies_of_weights_are_used_as_they_are(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	for (size_t i = 0; i < SIZES; i++)
+		for (int way = 0; way < 4; way++) {
+			bool forward = way & 1, rounded = way & 2;
+			layer l = make_layer(forward ? DTRAIN_OP_LINEAR : DTRAIN_OP_LINEAR_BWD_DATA, DTRAIN_BF16,
+					     sizes[i][0], sizes[i][1], sizes[i][2], false);
+			if (rounded)
+				round_weight(&l);
+			fake = (fake_blas){.no_epilogues = false};
+			casts = 0;
+			run(&device, &l);
+			assert_int_equal(casts, rounded ? 0 : 1);
+			check_output(&l, 0, forward ? right_y : right_d_x, forward ? "y" : "d_x");
+			free_layer(&l);
+		}
 }
 
 static void run_relu(dtrain_device *device, dtrain_dtype dtype, bool biased, bool relu)
@@ -464,6 +498,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products_are_right),
+		cmocka_unit_test(copies_of_weights_are_used_as_they_are),
 		cmocka_unit_test(relu_comes_with_the_product),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),

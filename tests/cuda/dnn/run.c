@@ -539,6 +539,36 @@ static void sums_are_made_in_place(void **state)
 	free(ops);
 }
 
+/* Weights that were rounded before: channels-last ones are used where they are, plain ones are turned. */
+static void copies_of_weights_are_used_as_they_are(void **state)
+{
+	(void)state;
+	static const dtrain_dtype types[] = {DTRAIN_BF16, DTRAIN_F16};
+	record *ops = calloc(1, sizeof(*ops));
+	assert_non_null(ops);
+	for (int t = 0; t < 2; t++)
+		record_examples(ops, types[t]);
+	int seen = 0;
+	for (int i = 0; i < ops->count; i++) {
+		dtrain_op_desc desc = ops->ops[i];
+		if (desc.kind != DTRAIN_OP_CONV2D && desc.kind != DTRAIN_OP_CONV2D_BWD_DATA)
+			continue;
+		desc.inputs[1].dtype = desc.inputs[0].dtype;
+		desc.inputs[1].bytes /= 2;
+		for (int plain = 0; plain < 4; plain++)
+			check(&desc, plain);
+		dtrain_device device = {.index = 0};
+		dtrain_op op = {.device = &device};
+		lay_out(&desc, 0);
+		assert_int_equal(build(&op, &desc, NULL), BETON_OK);
+		assert_false(((dnn_op *)op.state)->moves[1].needed);
+		op.destroy(op.state);
+		seen++;
+	}
+	assert_true(seen > 20);
+	free(ops);
+}
+
 /* Where one direction has no engine, both go by our kernels: what cuDNN leaves behind nobody else can read. */
 static void check_kernels_run(bool only_forward)
 {
@@ -647,6 +677,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ops_give_what_ref_gives),
 		cmocka_unit_test(sums_are_made_in_place),
+		cmocka_unit_test(copies_of_weights_are_used_as_they_are),
 		cmocka_unit_test(without_engines_kernels_run),
 		cmocka_unit_test(without_backward_engines_kernels_run),
 		cmocka_unit_test(where_kernels_are_faster_they_run),

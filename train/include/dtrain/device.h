@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 10
+#define DTRAIN_DEVICE_API_VERSION 11
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -69,7 +69,8 @@ typedef struct dtrain_operand {
  *
  * Mixed precision: x, y, their gradients, logits and residuals have one type. If it is F16 or BF16, all other
  * floating-point operands (w, b, gamma, beta, statistics, loss, d_w ...) are F32, as in PyTorch's autocast: the op
- * rounds w to the type of x, and sums in F32. Otherwise all operands have one type. */
+ * rounds w to the type of x, and sums in F32. An input w may have the type of x instead, rounded before: in the layout
+ * of the CAST that made it, or plain. Otherwise all operands have one type. */
 typedef enum dtrain_op_kind {
 #define DTRAIN_OP(NAME, name) DTRAIN_OP_##NAME,
 #include <dtrain/ops.def>
@@ -197,6 +198,7 @@ typedef struct dtrain_device_caps {
 	bool host_memory;    /* the host may read and write device memory (after synchronizing) */
 	bool batch_norm_add; /* batch norm accepts a residual */
 	bool conv_bwd_add;   /* CONV2D_BWD_DATA accepts an addend */
+	bool weight_copies;  /* in F16 and BF16, ops should get weights that CAST has rounded */
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;

@@ -27,7 +27,9 @@ BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtra
 
 /* The type of activations and their gradients, before anything else is added to the graph: that of the parameters (the
  * default), or with parameters in F32 also F16 or BF16, where the device has it (dtrain_device_caps.dtypes).
- * Parameters, their gradients, statistics and the loss keep the parameters' type. */
+ * Parameters, their gradients, statistics and the loss keep the parameters' type. Where the device asks for it
+ * (weight_copies), a run has a rounded copy of each weight in its arena from the first layer that reads it to the last.
+ */
 BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
 
 /* Multiplies the gradients of losses added from here on by a scale that changes from step to step; see
