@@ -221,6 +221,13 @@ static void rank_misuses(struct rank *r)
 	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_INVALID_ARGUMENT);
 	REQUIRE(strstr(err.message, "no backward"));
 	dtrain_graph_destroy(&graph);
+	MUST(dtrain_graph_create(model.params, true, &graph, &err));
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &(dtrain_shape){2, {1, 32}});
+	dtrain_tensor y = dtrain_linear(graph, "layer0", x, 32);
+	dtrain_graph_backward_from(graph, 1, &y, &x);
+	REQUIRE(dtrain_sync_compile(model.sync, &graph, &program, &err) == BETON_UNSUPPORTED);
+	REQUIRE(strstr(err.message, "same parameters"));
+	dtrain_graph_destroy(&graph);
 	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"other", r->size}, 1, &mesh, &err));
 	REQUIRE(dtrain_sync_start(model.sync, mesh, &err) == BETON_INVALID_ARGUMENT);
 	REQUIRE(strstr(err.message, "no axis \"replicate\""));
@@ -241,11 +248,135 @@ static void rank_misuses(struct rank *r)
 static int rank_differs(struct rank *r)
 {
 	sync_model model;
+	beton_error again;
 	open_model(&model, NULL, 32, r->rank == 2 ? 3 : 2);
 	int status = sync_model_start(&model, r->group, &err);
 	fprintf(stderr, "%s\n", err.message);
+	/* It is not started, and may be tried again. */
+	REQUIRE(dtrain_sync_start(model.sync, model.mesh, &again) == status);
+	MUST(dtrain_sync_buffers(model.sync, model.stream, &again));
 	close_model(&model);
 	return -status;
+}
+
+/* A device whose op of that number fails once. */
+static dtrain_device_api failing;
+static const dtrain_device_api *inner;
+static int fails_in = -1;
+
+static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,
+		       beton_error *failure)
+{
+	if (fails_in >= 0 && fails_in-- == 0) {
+		*failure = (beton_error){.code = BETON_DEVICE, .message = "made to fail"};
+		return BETON_DEVICE;
+	}
+	return inner->op_run(op, stream, operands, workspace, failure);
+}
+
+static void open_failing_model(sync_model *model, const dtrain_sync_options *options)
+{
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	inner = dtrain_device_get_api(device);
+	failing = *inner;
+	failing.op_run = run_or_fail;
+	/* Every device begins with its table. */
+	memcpy(device, &(const dtrain_device_api *){&failing}, sizeof(inner));
+	MUST(failing.stream_create(device, &stream, &err));
+	sync_model_open(model, device, stream, options, 100, LAYERS);
+}
+
+/* A run that fails, at any op, leaves nothing behind: neither what was added up of the step, nor a reduction that still
+ * writes. */
+static void rank_fails(struct rank *r)
+{
+	dtrain_sync_options options = small_units();
+	sync_model model;
+	options.accumulates = true;
+	open_failing_model(&model, &options);
+	MUST(sync_model_start(&model, r->group, &err));
+	for (int at = 0; at < 20; at += 3) {
+		sync_model_fill(&model, r->rank, 1);
+		MUST(dtrain_program_run(model.program, model.stream, true, &err));
+		fails_in = at;
+		bool part = at % 2;
+		int status = dtrain_program_run(model.program, model.stream, part, &err);
+		REQUIRE((status == BETON_DEVICE) == (fails_in < 0));
+		fails_in = -1;
+		sync_model_fill(&model, r->rank, 2);
+		MUST(dtrain_program_run(model.program, model.stream, false, &err));
+		if (status != BETON_OK)
+			sync_model_check(&model, r->size, 1, 2, 2);
+	}
+	/* The same for a step that was begun before a stop. */
+	MUST(dtrain_program_run(model.program, model.stream, true, &err));
+	dtrain_sync_stop(model.sync);
+	MUST(dtrain_sync_buffers(model.sync, model.stream, &err));
+	MUST(dtrain_sync_start(model.sync, model.mesh, &err));
+	sync_model_fill(&model, r->rank, 3);
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	sync_model_check(&model, r->size, 1, 3, 3);
+	close_model(&model);
+}
+
+/* A parameter that is added to an activation has the activation's gradient, which backward goes on to read while the
+ * parameter's is reduced. */
+static void check_shared(struct rank *r, int positions)
+{
+	dtrain_sync_options options;
+	dtrain_device *device = NULL;
+	const dtrain_device_api *api;
+	dtrain_stream *stream = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_mesh *mesh = NULL;
+	dtrain_graph *graph = NULL;
+	dtrain_program *program = NULL;
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 4});
+	dtrain_sync_options_init(&options);
+	options.first_unit_bytes = options.unit_bytes = 1;
+	options.accumulates = true;
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	api = dtrain_device_get_api(device);
+	MUST(api->stream_create(device, &stream, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	MUST(dtrain_sync_create(params, &options, &sync, &err));
+	MUST(dtrain_graph_create(params, true, &graph, &err));
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &row);
+	dtrain_tensor y = dtrain_linear(graph, "a", x, 4);
+	for (int i = 0; i < positions; i++)
+		y = dtrain_add(graph, y,
+			       dtrain_graph_parameter(graph, i ? "more" : "position", &row, DTRAIN_INIT_ZERO, 0),
+			       false);
+	y = dtrain_linear(graph, "b", y, 4);
+	dtrain_tensor d_y = dtrain_graph_input(graph, "d_y", DTRAIN_F32, &row);
+	dtrain_graph_backward_from(graph, 1, &y, &d_y);
+	MUST(dtrain_sync_compile(sync, &graph, &program, &err));
+	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
+	for (int64_t i = 0; i < dtrain_params_flat_count(params); i++)
+		((float *)dtrain_params_values(params))[i] = 1;
+	MUST(dtrain_sync_start(sync, mesh, &err));
+	for (int i = 0; i < 4; i++)
+		((float *)dtrain_program_data(program, x))[i] = ((float *)dtrain_program_data(program, d_y))[i] = 1;
+	MUST(dtrain_program_run(program, stream, true, &err));
+	MUST(dtrain_program_run(program, stream, false, &err));
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		/* b's input is 5 and the positions; what is before b gets 4 ways from its output. */
+		float once = 4;
+		if (param->name[0] == 'b')
+			once = strcmp(param->name, "b.weight") == 0 ? 5 + (float)positions : 1;
+		for (int64_t k = 0; k < param->count; k++)
+			REQUIRE(((float *)dtrain_params_grads(params))[param->offset + k] == 2 * (float)r->size * once);
+	}
+	dtrain_program_destroy(&program);
+	dtrain_sync_destroy(&sync);
+	dtrain_mesh_destroy(&mesh);
+	dtrain_params_destroy(&params);
+	api->stream_destroy(stream);
+	dtrain_device_close(&device);
 }
 
 static void expect_axis(const dtrain_mesh *mesh, const char *axis, int rank, int size)
@@ -374,6 +505,11 @@ static int rank_main(struct rank *r)
 		rank_misuses(r);
 	else if (strcmp(r->mode, "trains") == 0)
 		rank_trains(r);
+	else if (strcmp(r->mode, "fails") == 0)
+		rank_fails(r);
+	else if (strcmp(r->mode, "shares") == 0)
+		for (int positions = 1; positions <= 2; positions++)
+			check_shared(r, positions);
 	else if (strcmp(r->mode, "meshes") == 0)
 		rank_meshes(r);
 	else if (strcmp(r->mode, "differs") == 0)
@@ -424,6 +560,20 @@ static void ranks_have_the_gradients_of_the_whole_batch(void **state)
 	run_ranks("trains", 8);
 }
 
+static void failed_runs_leave_nothing_behind(void **state)
+{
+	(void)state;
+	run_ranks("fails", 1);
+	run_ranks("fails", 3);
+}
+
+static void shared_gradients_are_reduced_once(void **state)
+{
+	(void)state;
+	run_ranks("shares", 1);
+	run_ranks("shares", 3);
+}
+
 static void meshes_have_a_group_for_each_axis(void **state)
 {
 	(void)state;
@@ -453,6 +603,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(values_come_from_rank_0),
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
+		cmocka_unit_test(failed_runs_leave_nothing_behind),
+		cmocka_unit_test(shared_gradients_are_reduced_once),
 		cmocka_unit_test(meshes_have_a_group_for_each_axis),
 		cmocka_unit_test(other_model_is_named),
 	};

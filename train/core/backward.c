@@ -199,15 +199,30 @@ static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 	graph->num_pending = 0;
 }
 
-/* Puts the sum of a parameter's gradients into the flat array. */
+/* Whether anybody but param has a use for this memory: an op, another parameter, or the caller. */
+static bool is_used_besides(const dtrain_graph *graph, dtrain_tensor root, dtrain_tensor param)
+{
+	for (int32_t i = 0; i < graph->num_nodes; i++)
+		for (int k = 0; k < graph->nodes[i].num_inputs; k++)
+			if (dtrain__graph_root(graph, graph->nodes[i].inputs[k]) == root)
+				return true;
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *tensor = &graph->tensors[i];
+		bool has_use = tensor->role == DTRAIN__PARAM || tensor->want_grad;
+		if (i != param && has_use && tensor->grad >= 0 && dtrain__graph_root(graph, tensor->grad) == root)
+			return true;
+	}
+	return graph->tensors[root].keep;
+}
+
+/* Puts the sum of a parameter's gradients into the flat array, where it is reduced as soon as it is complete: so memory
+ * that anybody else reads is copied. */
 static void place_param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
 	dtrain_tensor grad = graph->tensors[param].grad, root = dtrain__graph_root(graph, grad);
 	const dtrain__tensor *memory = &graph->tensors[root];
-	bool shared = memory->role != DTRAIN__ACTIVATION ||
-		      dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
-	/* Shared with another parameter or with the caller, so it cannot be moved into the flat array. */
-	if (shared) {
+	bool larger = dtrain_shape_count(&memory->shape) != dtrain_shape_count(&graph->tensors[param].shape);
+	if (memory->role != DTRAIN__ACTIVATION || larger || is_used_besides(graph, root, param)) {
 		dtrain__node copy = {.kind = DTRAIN_OP_SCALE,
 				     .attrs.factor = 1,
 				     .num_inputs = 1,

@@ -130,5 +130,8 @@ int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool m
 		status = step->kind == DTRAIN__RUN ? dtrain__instance_run_node(instance, step->index, stream, err)
 						   : run_call(&run, step, err);
 	}
+	for (int32_t i = 0; i < schedule->num_calls && status != BETON_OK; i++)
+		if (schedule->calls[i].abandon)
+			schedule->calls[i].abandon(schedule->calls[i].context);
 	return status;
 }

@@ -24,7 +24,9 @@ typedef struct dtrain__call {
 	int (*issue)(void *context, const dtrain__run *run, beton_error *err);
 	/* Makes everything put on the stream from here on wait for the result. */
 	int (*wait)(void *context, const dtrain__run *run, beton_error *err);
-	void *context; /* must outlive the program */
+	/* After a run that failed, whether the call was issued or not: nothing may write to its memory afterwards. */
+	void (*abandon)(void *context); /* NULL: nothing to do */
+	void *context;                  /* must outlive the program */
 	/* Activations that the call reads or writes. One that no node writes is alive from the issue on. */
 	dtrain_tensor tensors[DTRAIN__CALL_TENSORS];
 	int32_t num_tensors;

@@ -164,5 +164,8 @@ int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engi
 		status = copy_to_inputs(feed, &copying, DTRAIN_DEVICE_TO_DEVICE, err);
 	if (status == BETON_OK)
 		status = api->event_record(buffer->taken, feed->stream, err);
+	/* The caller gives the batch back, which must not be read any more. */
+	if (status != BETON_OK)
+		api->stream_synchronize(feed->copies, NULL);
 	return status;
 }

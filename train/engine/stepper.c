@@ -115,6 +115,7 @@ void engine_stepper_close(engine_stepper **stepper)
 	/* After an error steps may be under way, which use all that is freed here. */
 	if (engine_stepper_pending(s) || s->run)
 		s->engine->api->stream_synchronize(s->engine->stream, NULL);
+	dtrain_sync_set_marks(s->engine->sync, NULL, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
 	for (int i = 0; i < HELD; i++) {
@@ -284,9 +285,9 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
 	int status = put_run(stepper, slot, batch, lr, err);
+	slot->launch_ms += milliseconds_since(began);
 	if (status == BETON_OK)
 		status = release_copied(stepper, slot, err);
-	slot->launch_ms += milliseconds_since(began);
 	if (++stepper->run == stepper->engine->job.runs) {
 		stepper->run = 0;
 		stepper->launched++;

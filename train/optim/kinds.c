@@ -30,10 +30,10 @@ const dtrain__optimizer_kind *dtrain__optimizer_kind_find(const char *name)
 
 static int hyper_find(const dtrain_optimizer_kind *kind, const char *name, beton_error *err)
 {
-	for (int32_t i = 0; i < kind->num_hypers; i++)
+	for (int32_t i = 0; i < kind->num_hypers && name; i++)
 		if (strcmp(kind->hypers[i].name, name) == 0)
 			return i;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no number named '%s'", kind->name, name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no number named '%s'", kind->name, name ? name : "");
 }
 
 /* group < 0: of all groups. */

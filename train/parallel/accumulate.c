@@ -2,7 +2,7 @@
  *
  * Gradient accumulation. A run of a program overwrites the gradients, so those of a step's runs are summed in arrays of
  * their own, unit by unit as backward completes them; the last run adds that sum to its own gradients before each unit
- * is reduced. The arrays are zero between steps.
+ * is reduced. The arrays are zero between steps; what a failed or abandoned step has left is zeroed with the next run.
  */
 #include "common/error.h"
 #include "sync.h"
@@ -51,6 +51,18 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 	return BETON_OK;
 }
 
+int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < sync->count && sync->sums && sync->sums_stale && status == BETON_OK; i++)
+		status = sync->api->zero(run->stream, sync->reductions[i].sum, bytes_of(&sync->reductions[i]), err);
+	if (status != BETON_OK)
+		return status;
+	sync->sums_stale = false;
+	sync->sums_open = run->more;
+	return BETON_OK;
+}
+
 int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
 	const dtrain_sync *sync = reduction->sync;
@@ -73,4 +85,5 @@ void dtrain__sync_destroy_sums(dtrain_sync *sync)
 			sync->api->op_destroy(sync->reductions[i].add);
 	sync->api->free(sync->device, sync->add_workspace);
 	sync->api->free(sync->device, sync->sums);
+	sync->add_workspace = sync->sums = NULL;
 }

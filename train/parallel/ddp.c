@@ -15,7 +15,7 @@ static int32_t last_forward_node(const dtrain_graph *graph)
 }
 
 /* The node that completes the last gradient of a unit. A parameter that has none in this graph keeps zeros, which
- * nobody has to wait for. */
+ * nobody has to wait for: no other program of the sync writes it either. */
 static int32_t last_gradient_node(const dtrain_graph *graph, int unit, int32_t least)
 {
 	int32_t node = least;

@@ -89,7 +89,7 @@ void dtrain_mesh_destroy(dtrain_mesh **mesh)
 
 dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 {
-	for (int i = 0; i < mesh->count; i++)
+	for (int i = 0; i < mesh->count && axis; i++)
 		if (strcmp(mesh->axes[i].name, axis) == 0)
 			return mesh->axes[i].group;
 	return NULL;

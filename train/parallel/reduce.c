@@ -17,7 +17,7 @@ static int create_events(dtrain_sync *sync, beton_error *err)
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
 		status = sync->api->event_create(sync->device, events[i], err);
 	if (!sync->last)
-		dtrain_sync_set_marks(sync, sync->own_marks[0], sync->own_marks[1]);
+		dtrain_sync_set_marks(sync, NULL, NULL);
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
 		sync_reduction *reduction = &sync->reductions[i];
 		dtrain_event **own[] = {&reduction->ready, &reduction->begin, &reduction->end};
@@ -76,6 +76,9 @@ void dtrain__sync_destroy_reductions(dtrain_sync *sync)
 	destroy_event(sync, sync->own_marks[1]);
 	destroy_event(sync, sync->packed_ready);
 	free(sync->reductions);
+	sync->reductions = NULL;
+	sync->count = 0;
+	sync->first = sync->own_marks[0] = sync->own_marks[1] = sync->packed_ready = sync->last = sync->resumed = NULL;
 }
 
 static bool is_first(const sync_reduction *reduction)
@@ -93,9 +96,11 @@ static bool sends(const dtrain_sync *sync, const dtrain__run *run)
 	return !run->more && sync->group && dtrain_group_size(sync->group) > 1;
 }
 
-static int begin_step(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
+static int begin_run(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
 {
-	dtrain__sync_drain(sync);
+	int status = dtrain__sync_begin_sums(sync, run, err);
+	if (status != BETON_OK)
+		return status;
 	sync->step = (dtrain_sync_step){0};
 	sync->has_marks = false;
 	for (int i = 0; i < sync->count; i++)
@@ -108,7 +113,7 @@ static int issue(void *context, const dtrain__run *run, beton_error *err)
 	sync_reduction *reduction = context;
 	dtrain_sync *sync = reduction->sync;
 	dtrain_dtype dtype = dtrain_params_dtype(sync->params);
-	int status = is_first(reduction) ? begin_step(sync, run, err) : BETON_OK;
+	int status = is_first(reduction) ? begin_run(sync, run, err) : BETON_OK;
 	if (status == BETON_OK)
 		status = dtrain__sync_accumulate(reduction, run, err);
 	if (status != BETON_OK || !sends(sync, run))
@@ -173,11 +178,16 @@ static int wait(void *context, const dtrain__run *run, beton_error *err)
 	dtrain_sync *sync = reduction->sync;
 	if (!sends(sync, run))
 		return BETON_OK;
-	int status = dtrain__group_is_stream_ordered(sync->group) ? wait_on_stream(reduction, run, err)
-								  : wait_on_host(reduction, run, err);
-	if (status != BETON_OK)
-		dtrain__sync_drain(sync);
-	return status;
+	return dtrain__group_is_stream_ordered(sync->group) ? wait_on_stream(reduction, run, err)
+							    : wait_on_host(reduction, run, err);
+}
+
+static void abandon(void *context)
+{
+	sync_reduction *reduction = context;
+	if (reduction->work)
+		dtrain_work_wait(&reduction->work, NULL);
+	reduction->sync->sums_stale = true;
 }
 
 dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
@@ -185,6 +195,7 @@ dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)
 	return (dtrain__call){.name = sync->reductions[index].label,
 			      .issue = issue,
 			      .wait = wait,
+			      .abandon = abandon,
 			      .context = &sync->reductions[index]};
 }
 
@@ -209,8 +220,9 @@ int dtrain_sync_get_step(dtrain_sync *sync, dtrain_sync_step *out, beton_error *
 
 void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_event *computed, dtrain_event *reduced)
 {
-	sync->last = computed;
-	sync->resumed = reduced;
+	sync->last = computed ? computed : sync->own_marks[0];
+	sync->resumed = reduced ? reduced : sync->own_marks[1];
+	sync->has_marks = false;
 }
 
 double dtrain_sync_unit_exposed_ms(const dtrain_sync *sync, int unit)

@@ -11,6 +11,7 @@
 #include "comm/work.h"
 #include "common/error.h"
 #include "common/sized.h"
+#include "core/graph.h"
 
 #define DEFAULT_FIRST_UNIT_BYTES (1u << 20)
 #define DEFAULT_UNIT_BYTES (25u << 20)
@@ -47,6 +48,8 @@ int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *given, 
 	if (!kind)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: there is no strategy '%s'",
 			       options.strategy ? options.strategy : "");
+	if ((unsigned)options.registration > DTRAIN_REGISTER_NEVER)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: registration %d", (int)options.registration);
 	dtrain_unit_policy_init(&units);
 	units.first_bytes = options.first_unit_bytes;
 	units.bytes = options.unit_bytes;
@@ -73,6 +76,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	dtrain_sync_stop(sync);
 	dtrain__sync_destroy_sums(sync);
 	dtrain__sync_destroy_reductions(sync);
+	free(sync->covered);
 	free(sync);
 	*out = NULL;
 }
@@ -85,7 +89,36 @@ static int prepare(dtrain_sync *sync, beton_error *err)
 	int status = dtrain__sync_create_reductions(sync, err);
 	if (status == BETON_OK && sync->options.accumulates)
 		status = dtrain__sync_create_sums(sync, err);
+	if (status != BETON_OK) {
+		dtrain__sync_destroy_sums(sync);
+		dtrain__sync_destroy_reductions(sync);
+	}
 	return status;
+}
+
+/* What a program does not write would be the sum of the one before, and be added up again. */
+static int compare_covered(dtrain_sync *sync, const dtrain_graph *graph, beton_error *err)
+{
+	int count = dtrain_params_count(sync->params);
+	uint8_t *covered = calloc((size_t)count + DTRAIN_FIGURES, 1);
+	if (!covered)
+		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		const dtrain__tensor *tensor = &graph->tensors[i];
+		if (tensor->role == DTRAIN__GRAD)
+			covered[tensor->index] = 1;
+		else if (tensor->role == DTRAIN__FIGURE)
+			covered[count + tensor->index] = 1;
+	}
+	if (sync->covered && memcmp(covered, sync->covered, (size_t)count + DTRAIN_FIGURES) != 0) {
+		free(covered);
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "sync: the graph does not give gradients to the same parameters, or write the same "
+			       "figures, as the one before");
+	}
+	free(sync->covered);
+	sync->covered = covered;
+	return BETON_OK;
 }
 
 static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
@@ -95,6 +128,8 @@ static int run_pass(void *context, dtrain__schedule *schedule, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "sync: the graph is of %s",
 			       schedule->graph->has_backward ? "other parameters" : "no backward");
 	int status = prepare(sync, err);
+	if (status == BETON_OK)
+		status = compare_covered(sync, schedule->graph, err);
 	return status == BETON_OK ? sync->kind->plan(sync, schedule, err) : status;
 }
 
@@ -158,12 +193,17 @@ int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *e
 	if (status != BETON_OK)
 		return status;
 	sync->group = group;
+	sync->sums_stale = sync->sums_stale || sync->sums_open;
 	status = allocate_packed(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_broadcast(sync, err);
-	return status == BETON_OK ? register_gradients(sync, err) : status;
+	if (status == BETON_OK)
+		status = register_gradients(sync, err);
+	if (status != BETON_OK)
+		dtrain_sync_stop(sync);
+	return status;
 }
 
 void dtrain_sync_stop(dtrain_sync *sync)
@@ -171,6 +211,8 @@ void dtrain_sync_stop(dtrain_sync *sync)
 	if (!sync->group)
 		return;
 	dtrain__sync_drain(sync);
+	sync->sums_stale = sync->sums_stale || sync->sums_open;
+	sync->sums_open = false;
 	dtrain__group_unregister(sync->group, sync->registration);
 	sync->api->free(sync->device, sync->packed);
 	sync->registration = sync->packed = NULL;

@@ -45,6 +45,10 @@ struct dtrain_sync {
 	int count;
 	void *sums; /* of all reductions; NULL: steps have one run */
 	void *add_workspace;
+	bool sums_open;   /* the last run was one that others follow */
+	bool sums_stale;  /* the sums are of a step that failed, or was given up */
+	uint8_t *covered; /* whether the programs write each parameter's gradient, and each figure; NULL: no program yet
+			   */
 
 	dtrain_event *first;          /* mark: forward has ended */
 	dtrain_event *own_marks[2];   /* backward has ended, the reductions have been waited for */
@@ -73,6 +77,8 @@ void dtrain__sync_drain(dtrain_sync *sync);
 
 /* Memory and ops for the sums of a step's runs. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);
+/* At the beginning of a run: zeroes the sums of a step that is not continued. */
+int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
 /* Puts on the stream: with more the array is added to the sum of the step's runs; else that to the array. */
 int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err);
 void dtrain__sync_destroy_sums(dtrain_sync *sync);

@@ -49,7 +49,8 @@ BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_sync_option
 /* After the programs that it compiled. */
 BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
-/* dtrain_graph_compile for a graph of the same parameters with backward.
+/* dtrain_graph_compile for a graph of the same parameters with backward. Several programs must give gradients to the
+ * same parameters, and write the same figures (UNSUPPORTED).
  *
  * Once the sync is started, after each run that no other one of its step follows (dtrain_program_run, more), gradients
  * and figures are the sum over the ranks, the same on every rank bit for bit, for what is put on the stream afterwards.
@@ -64,7 +65,7 @@ BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
  *
  * The host waits for nothing where the group is stream-ordered, so that a run can be captured; elsewhere the run waits
  * for all reductions. A run's errors: those of the group that are known by then; see dtrain_group_check. After an error
- * gradients are worth nothing, and nothing writes to them any more. */
+ * gradients are worth nothing, and nothing writes to them any more; the next run begins a step anew. */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
 /* Collective. Compares what must agree on all ranks (parameter names and shapes, units; MISMATCH names the rank), and
@@ -89,7 +90,7 @@ BETON_API int dtrain_sync_get_step(dtrain_sync *sync, dtrain_sync_step *out, bet
 
 /* Events that the last run of a step marks from here on, where the group is stream-ordered and has several ranks: the
  * end of backward, and the end of the wait for reductions. get_step reads them. For several steps that are under way;
- * the sync has events of its own, which are those at first. They stay the caller's. */
+ * the sync has events of its own, which are those at first. They stay the caller's. NULL: the sync's own again. */
 BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_event *computed, dtrain_event *reduced);
 
 /* Of that step, where the host waits for the units: the milliseconds of exposed_ms that it waited for this unit, behind
