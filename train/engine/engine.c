@@ -3,7 +3,7 @@
 
 #include "common/error.h"
 
-/* The task's losses, and what becomes of them. */
+/* Training adds the backward pass of the mean loss; validation keeps the task's results for the host. */
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
 {
 	dtrain_graph *graph = NULL;

@@ -10,9 +10,9 @@
 #include "feed.h"
 #include "task.h"
 
-/* Figures of a step, which are added up over its runs and over the ranks. */
+/* Figures of a step, summed over its runs and over the ranks. */
 enum {
-	ENGINE_FIGURE_LOSS = 0, /* of each run: the mean over its batch */
+	ENGINE_FIGURE_LOSS = 0, /* each run adds the mean over its batch */
 	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
 };
 
@@ -23,12 +23,12 @@ typedef enum engine_precision {
 	ENGINE_PRECISION_FP16 = 3,
 } engine_precision;
 
-/* What the program around does, in the thread that calls the engine. Each function may be NULL. */
+/* Callbacks, in the thread that calls the engine. Each may be NULL. */
 typedef struct engine_caller {
 	void *context;
-	bool (*is_told)(void *context); /* whether this rank was told to stop */
-	/* This thread waits for the device from arm to disarm. what: the prefix of a message. in_step: as long as a
-	 * step may take, else as long as ranks may wait for each other. */
+	bool (*is_told)(void *context); /* true: this rank was told to stop */
+	/* The thread waits for the device between arm and disarm. what: prefix for a message. in_step: the time limit
+	 * is that of a step; otherwise that of ranks waiting for each other. */
 	void (*arm)(void *context, const char *what, bool in_step);
 	void (*disarm)(void *context);
 } engine_caller;
@@ -40,30 +40,30 @@ struct engine_rank {
 	dtrain_device *device;
 	const dtrain_device_api *api;
 	dtrain_device_caps caps;
-	bool staged;        /* the host cannot reach the device's memory: batches come by way of the feed */
+	bool staged;        /* the host cannot access device memory: batches are copied by the feed */
 	dtrain_dtype dtype; /* of activations */
 	dtrain_stream *stream;
 	dtrain_params *params;
-	dtrain_sync *sync;     /* that compiled the training network; its start is the caller's */
+	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
 	engine_network train;
-	engine_network val; /* where data has validation samples */
+	engine_network val; /* present if the data has validation samples */
 	engine_feed feed;
 };
 
-/* Takes the device over, also on failure. What job and data point to must outlive the engine. sync: how gradients are
- * kept the same; whether they are accumulated goes by the job. On failure everything is closed. UNSUPPORTED: the device
- * does not compute in that precision; those of the device and of the task's build. */
+/* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. sync:
+ * how gradients are synchronized; the job decides whether they are accumulated. On failure everything is closed.
+ * Errors: UNSUPPORTED (the device cannot compute in that precision), those of the device and of the task's build. */
 int engine_open(engine_rank *engine, const engine_job *job, const engine_data *data, dtrain_device *device,
 		engine_precision precision, const dtrain_sync_options *sync, beton_error *err);
-/* Allowed on zeros. */
+/* A zeroed struct is allowed. */
 void engine_close(engine_rank *engine);
 
-/* Puts copies of the batch to the network's inputs on the stream. The batch must stay until something that is put there
- * afterwards is complete. */
+/* Copies the batch to the network's inputs, on the stream. The batch must stay alive until work that is put on the
+ * stream afterwards is complete. */
 int engine_feed_network(engine_rank *engine, const engine_network *network, const beton_batch *batch, beton_error *err);
 
-/* Waits for what is on the stream, outside of steps. what: for a message, where the device hangs. */
+/* Waits for the stream, outside of steps. what: named in the message if the device hangs. */
 int engine_synchronize(const engine_rank *engine, const char *what, beton_error *err);
 
 bool engine_is_told(const engine_rank *engine);

@@ -9,14 +9,14 @@ enum { COUNT, INTERRUPTED, COUNTS };
 
 enum { SLOTS = 2 };
 
-/* One batch on its way, and the host's copies of its results. */
+/* A batch that is being computed, and host memory for its results. */
 struct slot {
 	void *results[ENGINE_RESULTS];
-	beton_batch *batch; /* NULL: nothing is on its way */
+	beton_batch *batch; /* NULL: the slot is free */
 	dtrain_event *done;
 };
 
-/* An asynchronous device computes a batch while the results of the one before are counted. */
+/* On an asynchronous device, results of one batch are counted while the next is computed. */
 struct evaluation {
 	engine_rank *engine;
 	struct slot slots[SLOTS];
@@ -53,7 +53,7 @@ static void close_evaluation(struct evaluation *evaluation)
 	engine_rank *engine = evaluation->engine;
 	for (int i = 0; i < SLOTS; i++) {
 		struct slot *slot = &evaluation->slots[i];
-		/* After an error the device may still write. */
+		/* The device may still be writing after an error. */
 		if (slot->batch)
 			engine_synchronize(engine, "evaluation", NULL);
 		beton_batch_release(&slot->batch);
@@ -64,7 +64,7 @@ static void close_evaluation(struct evaluation *evaluation)
 	}
 }
 
-/* Waits for a batch, if one is on its way, and counts its results. */
+/* Waits for the slot's batch, if there is one, and counts its results. */
 static int settle(struct evaluation *evaluation, struct slot *slot, beton_error *err)
 {
 	engine_rank *engine = evaluation->engine;
@@ -81,7 +81,7 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 	return status;
 }
 
-/* Takes the batch over. */
+/* Takes ownership of the batch. */
 static int launch(struct evaluation *evaluation, struct slot *slot, beton_batch *batch, beton_error *err)
 {
 	engine_rank *engine = evaluation->engine;
@@ -100,7 +100,8 @@ static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_er
 	struct slot *slot = &evaluation->slots[evaluation->next];
 	evaluation->next = (evaluation->next + 1) % SLOTS;
 	int status = launch(evaluation, slot, batch, err);
-	/* The one before, which has been computed meanwhile; or at once, where all is done within the call. */
+	/* An asynchronous device has computed the previous batch meanwhile; a synchronous one has computed this
+	 * batch. */
 	struct slot *due = evaluation->engine->staged ? &evaluation->slots[evaluation->next] : slot;
 	return status == BETON_OK ? settle(evaluation, due, err) : status;
 }

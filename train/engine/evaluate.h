@@ -7,13 +7,13 @@
 #include "engine.h"
 
 typedef struct engine_evaluation {
-	int64_t count;                  /* of samples */
-	double metrics[ENGINE_METRICS]; /* the task's */
+	int64_t count;                  /* samples */
+	double metrics[ENGINE_METRICS]; /* in the order of the task's metrics */
 } engine_evaluation;
 
-/* Passes every validation sample through the model exactly once over all ranks; the result is the same on each.
- * group: on the host's memory. *interrupted: some rank was told to stop, and there is no result. Errors: those of
- * loader, device and group; DIVERGED (a metric is not finite). */
+/* Passes every validation sample through the model exactly once over all ranks; all ranks get the same result. group: a
+ * group of host memory. *interrupted: some rank was told to stop, and there is no result. Errors: those of loader,
+ * device and group; DIVERGED (a metric is not finite). */
 int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
 		    bool *interrupted, beton_error *err);
 

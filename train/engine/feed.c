@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 
-/* The memory's true address stands in front of the one that the loader gets. */
+/* The address to free is stored in front of the memory that the loader gets. */
 static void *allocate_pinned(size_t bytes, size_t alignment, void *context)
 {
 	dtrain_device *device = context;
@@ -101,7 +101,7 @@ void engine_feed_close(engine_feed *feed)
 	*feed = (engine_feed){0};
 }
 
-/* The batch as it lies in one place, and where it goes. */
+/* A batch's tensor and its destination. */
 struct copying {
 	int count;
 	uint32_t rows;
@@ -125,7 +125,7 @@ static int find(const dtrain_program *program, const engine_input *inputs, int c
 	return BETON_OK;
 }
 
-/* On the network's stream. */
+/* Runs on the network's stream. */
 static int copy_to_inputs(engine_feed *feed, const struct copying *copying, dtrain_copy kind, beton_error *err)
 {
 	const dtrain_device_api *api = feed->api;

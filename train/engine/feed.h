@@ -13,39 +13,40 @@ enum { ENGINE_FEED_BUFFERS = 2 };
 
 typedef struct engine_feed_buffer {
 	void *data[ENGINE_INPUTS];
-	dtrain_event *copied; /* from the host */
-	dtrain_event *taken;  /* into the inputs */
+	dtrain_event *copied; /* the copy from the host is complete */
+	dtrain_event *taken;  /* the copy into the inputs is complete */
 } engine_feed_buffer;
 
 typedef struct engine_feed {
 	dtrain_device *device;
 	const dtrain_device_api *api;
-	dtrain_stream *stream; /* of the network's runs */
+	dtrain_stream *stream; /* the network runs on it */
 	dtrain_stream *copies; /* NULL: host memory */
 	engine_feed_buffer buffers[ENGINE_FEED_BUFFERS];
 	uint64_t count;
 	int64_t rows;                    /* of each input */
-	size_t row_bytes[ENGINE_INPUTS]; /* 0: there is no such input */
+	size_t row_bytes[ENGINE_INPUTS]; /* 0: no such input */
 } engine_feed;
 
-/* For the inputs of the network, and for those of others that have the first of them, as large. On failure everything
- * is closed; close is allowed on a feed of zeros. */
+/* Serves the network's inputs, and those of other networks whose inputs are a prefix of the same sizes. On failure
+ * everything is closed; close accepts a zeroed feed. */
 int engine_feed_open(engine_feed *feed, dtrain_device *device, dtrain_stream *stream, const engine_network *network,
 		     beton_error *err);
 void engine_feed_close(engine_feed *feed);
 
-/* Puts the copies on the streams: what is put on `stream` afterwards finds the batch in the inputs, whose rows beyond
- * the batch's are 0. The batch must stay until something behind that is complete. FILE_CHANGED: the batch has no such
- * tensor of the input's type. */
+/* Puts the copies on the streams: work put on `stream` afterwards finds the batch in the inputs; rows beyond the
+ * batch's are 0. The batch must stay alive until such work is complete. FILE_CHANGED: the batch lacks a tensor that has
+ * an input's name and type. */
 int engine_feed_put(engine_feed *feed, const dtrain_program *program, const engine_input *inputs, int count,
 		    const beton_batch *batch, beton_error *err);
 
-/* The loader's memory for such a device, which must outlive the loader. Changes nothing where the device has none. */
+/* Allocates the loader's memory so that the device can copy from it; the device must outlive the loader. Changes
+ * nothing if the device has no such allocator. */
 void engine_feed_allocator(dtrain_device *device, beton_allocator *out);
 
-/* The type of a batch's tensor that goes to an input of that type. */
+/* The type of the batch tensor for an input of type dtype. */
 beton_dtype engine_batch_type(dtrain_dtype dtype);
-/* NULL: there is none. */
+/* NULL: no such tensor. */
 const beton_tensor *engine_find_tensor(const beton_batch *batch, const char *name, beton_dtype dtype);
 
 #endif

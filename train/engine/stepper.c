@@ -11,10 +11,10 @@
 
 enum { SLOTS = 2, HELD = 2, EAGER_STEPS = 2 };
 
-/* Runs of a step: those that others follow, and the last, which ends with the update. */
+/* PART: a run that others of its step follow. LAST: the run that ends with the update. */
 enum run_kind { PART, LAST };
 
-/* What the device writes into the host's memory, and reads from it. */
+/* Host memory that the device writes to or reads from. */
 struct figures {
 	float values[DTRAIN_FIGURES];
 	float scaler[DTRAIN_SCALERS];
@@ -22,17 +22,18 @@ struct figures {
 	float told_to_stop;
 };
 
-/* Steps take turns with the slots. Each has a capture of its own, because a capture has one place for its figures. */
+/* Steps use the slots in turn. Each slot needs its own capture, because a capture has fixed addresses for its
+ * figures. */
 struct slot {
 	struct figures *figures;
-	dtrain_event *done; /* behind the step */
+	dtrain_event *done; /* recorded behind the step */
 	dtrain_event *began, *computed, *reduced, *ended;
-	void *captured[2]; /* by enum run_kind */
+	void *captured[2]; /* indexed by enum run_kind */
 	double data_wait_ms, launch_ms;
 	char what[32];
 };
 
-/* A batch whose copies may be under way: they are complete with the event, or when its step is settled. */
+/* A batch that is possibly still being copied. It may be released after the event, or when its step is settled. */
 struct held {
 	beton_batch *batch;
 	dtrain_event *copied;
@@ -45,9 +46,9 @@ struct engine_stepper {
 	bool captures;
 	bool reduces;
 	uint64_t launched, settled;
-	int run; /* the next of the step that is being launched */
+	int run; /* the next run of the step that is being launched */
 	struct slot slots[SLOTS];
-	struct held held[HELD]; /* runs take turns with them */
+	struct held held[HELD]; /* used by the runs in turn */
 	uint64_t fed;
 };
 
@@ -61,7 +62,7 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 	dtrain_device *device = stepper->engine->device;
 	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
 	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
-	/* The device writes the states of the scaler and of clipping only where there are any. */
+	/* The device writes the states of the scaler and of clipping only if these exist. */
 	if (status == BETON_OK)
 		memset(slot->figures, 0, sizeof(*slot->figures));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
@@ -112,7 +113,7 @@ void engine_stepper_close(engine_stepper **stepper)
 	engine_stepper *s = *stepper;
 	if (!s)
 		return;
-	/* After an error steps may be under way, which use all that is freed here. */
+	/* After an error, steps that are still running use the memory that is freed here. */
 	if (engine_stepper_pending(s) || s->run)
 		s->engine->api->stream_synchronize(s->engine->stream, NULL);
 	dtrain_sync_set_marks(s->engine->sync, NULL, NULL);
@@ -170,7 +171,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	return status == BETON_OK ? api->event_mark(slot->ended, stream, err) : status;
 }
 
-/* What is the same in every step but for its slot, and may be captured. */
+/* The part of a step that is the same every time, except for its slot, so that it can be captured. */
 static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
 {
 	return kind == LAST ? put_last(stepper, slot, err) : put_part(stepper, slot, err);
@@ -200,7 +201,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 	return status;
 }
 
-/* What is new in each step: the learning rate, and whether this rank was told to stop. */
+/* The part of a step that changes: the learning rate, and whether this rank was told to stop. */
 static int put_settings(engine_stepper *stepper, struct slot *slot, double lr, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -221,7 +222,7 @@ static int capture_missing(engine_stepper *stepper, struct slot *slot, beton_err
 	return status;
 }
 
-/* Takes the batch over. */
+/* Takes ownership of the batch. */
 static int feed(engine_stepper *stepper, beton_batch *batch, beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
@@ -232,8 +233,8 @@ static int feed(engine_stepper *stepper, beton_batch *batch, beton_error *err)
 	return status == BETON_OK ? engine->api->event_record(held->copied, engine->stream, err) : status;
 }
 
-/* Where steps have several runs, a loader would run out of batches before any step is settled: the batch of the run
- * before goes back as soon as it is copied. */
+/* With several runs a step, the loader would run out of batches before any step is settled. So the previous run's batch
+ * is released as soon as it is copied. */
 static int release_copied(engine_stepper *stepper, const struct slot *slot, beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
@@ -269,7 +270,7 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 	if (status != BETON_OK || kind == PART)
 		return status;
 	status = engine->api->event_record(slot->done, engine->stream, err);
-	/* The group knows of the operations of a capture when that is made, not when it is launched. */
+	/* The group sees the operations of a capture when it is recorded, not when it is launched. */
 	if (status == BETON_OK && captured && stepper->reduces)
 		status = dtrain_group_watch(stepper->options.group, slot->done, slot->what, err);
 	return status;
@@ -313,12 +314,12 @@ static int read_times(engine_stepper *stepper, const struct slot *slot, engine_s
 	return status;
 }
 
-/* A device goes on when communication failed, with figures that are worth nothing: the group tells. */
+/* A device continues when communication has failed, with invalid figures; only the group reports the failure. */
 static int wait_for(engine_stepper *stepper, const struct slot *slot, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
 	beton_error lost = {0};
-	/* Only a synchronization of the stream reports what a synchronous device found. */
+	/* A synchronous device reports its errors only when the stream is synchronized. */
 	if (!stepper->engine->staged)
 		return stepper->engine->api->stream_synchronize(engine->stream, err);
 	engine_arm(engine, slot->what, true);

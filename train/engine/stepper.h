@@ -11,45 +11,45 @@
 
 typedef struct engine_stepper engine_stepper;
 
-/* What a step is made of besides the engine; all of it must outlive the stepper. */
+/* The parts of a step besides the engine; all must outlive the stepper. */
 typedef struct engine_stepper_options {
 	dtrain_optimizer *optimizer;
-	dtrain_group *group; /* of the ranks, with whom the engine's sync is started; NULL: one rank alone */
-	bool no_capture;     /* put steps on the stream op by op, also where the device could replay them whole */
+	dtrain_group *group; /* of the ranks, also given to the engine's sync; NULL: one rank alone */
+	bool no_capture;     /* put steps on the stream op by op, even if the device can replay captures */
 } engine_stepper_options;
 
-/* Of one step. Times in milliseconds; those of the device are 0 where it has no clock of its own. */
+/* Results of one step. Times in milliseconds; device times are 0 if the device has no clock of its own. */
 typedef struct engine_step_result {
-	double loss; /* mean over the global batch, of all runs */
-	bool stop;   /* some rank was told to */
+	double loss; /* mean over the global batch, over all runs */
+	bool stop;   /* some rank was told to stop */
 	double data_wait_ms;
-	double launch_ms;             /* of this process's time, to put it on the streams */
-	double exposed_ms;            /* the device waited for communication alone */
-	double device_ms;             /* from the device's beginning to its end of it */
-	float grad_norm;              /* where the optimizer has one: before clipping */
-	float scaler[DTRAIN_SCALERS]; /* dtrain_scaler_memory behind the step; zeros without a scaler */
+	double launch_ms;             /* host time to put the step on the streams */
+	double exposed_ms;            /* the device waited for communication only */
+	double device_ms;             /* from the step's beginning to its end on the device */
+	float grad_norm;              /* before clipping; 0 if the optimizer computes none */
+	float scaler[DTRAIN_SCALERS]; /* dtrain_scaler_memory after the step; zeros without a scaler */
 } engine_step_result;
 
 /* The options are copied. Errors: NO_MEMORY, those of the device. */
 int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
 			beton_error *err);
-/* Waits for steps that are under way. */
+/* Waits for running steps. */
 void engine_stepper_close(engine_stepper **stepper);
 
-/* How many steps the caller may leave unsettled when it launches the next. */
+/* Number of steps that may be unsettled when the next is launched. */
 int engine_stepper_lag(const engine_stepper *stepper);
 int engine_stepper_pending(const engine_stepper *stepper);
 
-/* The first steps, which are unlike the others: put on the stream op by op, captured, replayed for the first time. */
+/* Number of first steps that are unlike the others: run op by op, captured, or replayed for the first time. */
 int engine_stepper_warm_up(const engine_stepper *stepper);
 
-/* Puts one run of a step on the stream; so many as the job has runs are a step. Takes over the reference to the batch,
- * also on failure. NULL: the run has what the inputs hold. number (of the step, from 0, for messages) and lr are the
+/* Puts one run on the stream; a step has as many runs as the job says. Takes ownership of the batch reference, also on
+ * failure. batch NULL: the inputs keep their content. number (of the step, from 0, for messages) and lr must be the
  * same for all runs of a step. */
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err);
 
-/* Waits for the oldest step that is pending. DEVICE, PEER_LOST, TIMEOUT: its figures are worth nothing. */
+/* Waits for the oldest pending step. DEVICE, PEER_LOST, TIMEOUT: its figures are invalid. */
 int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beton_error *err);
 
 #endif

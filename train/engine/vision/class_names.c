@@ -21,7 +21,7 @@ int vision_class_names_load(const beton_reader *reader, json_t **out, beton_erro
 	if (!facts)
 		return bt_fail(err, BETON_FORMAT, "%s: the facts: %s", beton_reader_path(reader), where.text);
 	json_t *names = json_object_get(facts, "classes");
-	/* What another writer means by something else is not for us to judge. */
+	/* Another writer may store something else under this key; that is no error. */
 	if (json_is_array(names) && json_array_size(names) > 0)
 		*out = json_incref(names);
 	json_decref(facts);

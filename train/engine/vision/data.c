@@ -10,7 +10,7 @@
 
 #define CLASSES_MAX 1000000
 
-/* The field called `name`, if it has that type, else the first field of the type; -1: none. */
+/* The field called `name` if it has that type, else the first field of that type; -1: none. */
 static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
 {
 	int index = beton_reader_find_field(reader, name);
@@ -19,11 +19,11 @@ static int find_field(const beton_reader *reader, const char *name, beton_field_
 	return beton_reader_find_type(reader, type);
 }
 
-/* What is found in one file, and not needed any longer than the checks. */
+/* Found in one file; needed only for the checks. */
 struct labels {
-	int64_t limit; /* they must lie in 0 .. limit - 1 */
+	int64_t limit; /* valid labels are 0 .. limit - 1 */
 	int64_t highest;
-	bool *used; /* [limit], or NULL: nobody wants to know */
+	bool *used; /* [limit]; NULL: not recorded */
 	json_t *names;
 };
 

@@ -7,8 +7,8 @@
 #include "parts.h"
 #include "topk.h"
 
-/* What the program adds to a view's logits: the sum so far, which with flip-shift is there twice when the views that
- * are moved begin. So the two that are not weigh as much as the four that are. */
+/* Sets the logits that the program adds to a view's: the sum so far. With flip-shift the sum of the first two views
+ * counts twice before the shifted views begin, so that these two weigh as much as the other four. */
 static int add_views(engine_rank *engine, int view, beton_error *err)
 {
 	const engine_network *network = &engine->val;
@@ -26,7 +26,7 @@ static int add_views(engine_rank *engine, int view, beton_error *err)
 	return status;
 }
 
-/* The network on each view of the batch, whose logits are added up on the device. */
+/* Runs the network on each view of the batch. The logits are summed on the device. */
 int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
 {
 	const char *field = engine->data->val.fields[VISION_IMAGE];
@@ -46,7 +46,7 @@ int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error 
 	return status;
 }
 
-/* row: memory for the numbers where they are of another type. */
+/* row: memory for converted logits if they are not float. */
 static const float *widen(dtrain_dtype dtype, const void *logits, int64_t classes, uint32_t index, float *row)
 {
 	if (dtype == DTRAIN_F32)
@@ -61,7 +61,7 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 		     beton_error *err)
 {
 	int64_t classes = engine->data->classes, k = classes < 5 ? classes : 5;
-	/* The feed has found it. */
+	/* Not NULL: the feed has found this tensor before. */
 	const int64_t *labels = engine_find_tensor(batch, engine->data->val.fields[VISION_LABEL], BETON_INT64)->data;
 	const float *losses = results[VISION_LOSSES];
 	float *row = malloc((size_t)classes * sizeof(float));

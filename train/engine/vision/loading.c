@@ -20,8 +20,8 @@ void vision_normalize(const vision_options *options, beton_image_options *image)
 	}
 }
 
-/* Each picture from both sides, and with flip-shift again moved to the lower right and to the upper left. The number of
- * views. shifts: memory for their operations. */
+/* Each picture and its mirror image; with flip-shift also both moved to the lower right and to the upper left. Returns
+ * the number of views. shifts: memory for their operations. */
 static uint32_t make_views(const engine_job *job, const beton_image_options *image,
 			   beton_image_options views[VISION_VIEWS_MAX], beton_operation shifts[2])
 {
@@ -42,8 +42,8 @@ static uint32_t make_views(const engine_job *job, const beton_image_options *ima
 	return count;
 }
 
-/* FFCV's RandomTranslate and Cutout, filled with the mean without its decimals as in its example, unless the picture is
- * to be mirrored. The flip follows them in the loader; the results are as probable either way. The number of
+/* FFCV's RandomTranslate and Cutout, filled with the integer part of the mean as in its example, unless the padding is
+ * reflected. The loader flips afterwards, which gives the same distribution of results. Returns the number of
  * operations. */
 static uint32_t augment(const vision_options *options, beton_operation operations[2])
 {
@@ -69,8 +69,8 @@ bool vision_mixes(const engine_job *job)
 	return vision_options_of(job)->mixup > 0 || vision_options_of(job)->cutmix > 0;
 }
 
-/* As in the recipes of timm and torchvision: of both one is drawn for each batch, with the same chance. The number of
- * operations. */
+/* One of MixUp and CutMix is drawn for each batch with equal probability, as in the recipes of timm and torchvision.
+ * Returns the number of operations. */
 static uint32_t mix(const vision_options *options, beton_batch_operation operations[2])
 {
 	uint32_t count = 0;
@@ -109,7 +109,7 @@ int vision_open_loader(const engine_rank *engine, bool training, beton_loader_op
 		       const engine_files *files, beton_loader **out, beton_error *err)
 {
 	const vision_options *vision = vision_options_of(&engine->job);
-	beton_operation operations[2]; /* in training those that augment, in evaluation the views' */
+	beton_operation operations[2]; /* training: augmentations; evaluation: shifts of the views */
 	beton_batch_operation batch_operations[2];
 	beton_image_options views[VISION_VIEWS_MAX];
 	set_pictures(engine, training, &options->image);

@@ -6,7 +6,7 @@
 #include "parts.h"
 #include "whiten_filters.h"
 
-/* suffix: of the output that the loader makes of the field. */
+/* suffix: of the loader's output for the field. */
 static dtrain_tensor add_input(engine_network *network, const char *field, const char *suffix, dtrain_tensor tensor)
 {
 	engine_input *input = &network->inputs[network->num_inputs++];
@@ -14,7 +14,7 @@ static dtrain_tensor add_input(engine_network *network, const char *field, const
 	return input->tensor = tensor;
 }
 
-/* Normalized pictures, or bytes that the device normalizes. */
+/* Pictures normalized by the loader, or bytes that the device normalizes. */
 static dtrain_tensor add_image(const engine_rank *engine, dtrain_graph *graph, const char *field,
 			       engine_network *network)
 {
@@ -34,7 +34,7 @@ static dtrain_tensor add_image(const engine_rank *engine, dtrain_graph *graph, c
 	return dtrain_normalize(graph, bytes, mean, std);
 }
 
-/* Inputs for the sum of the views before this one: see vision_run_batch. */
+/* Adds inputs for the sum of the previous views' logits: see vision_run_batch. */
 static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
 				engine_network *network)
 {
@@ -51,7 +51,7 @@ static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, 
 	return logits;
 }
 
-/* The loss of pictures that are mixed of two, with inputs for the other label and the share of the first. */
+/* The loss of pictures mixed from two, with inputs for the second label and the first label's share. */
 static dtrain_tensor add_mixed_loss(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
 				    dtrain_tensor label, engine_network *network)
 {
@@ -77,7 +77,7 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 		logits = add_logits(engine, graph, logits, network);
 	if (training && vision_mixes(job))
 		return add_mixed_loss(engine, graph, logits, label, network);
-	/* Validation loss is plain cross-entropy, so that it compares between runs. */
+	/* Validation loss is plain cross-entropy, so that runs can be compared. */
 	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
 	if (!training) {
 		network->results[VISION_LOGITS] = logits;
@@ -87,7 +87,8 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	return losses;
 }
 
-/* A picture too small for the model would be found by every rank: build the graph once, without any memory. */
+/* Builds the graph once, without memory: otherwise every rank would report a picture that is too small for the
+ * model. */
 static int check_model(const engine_job *job, int64_t classes, beton_error *err)
 {
 	dtrain_device_options device_options = {.struct_size = sizeof(device_options), .threads = 1};
@@ -104,7 +105,7 @@ static int check_model(const engine_job *job, int64_t classes, beton_error *err)
 		dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){1, 3, size, size});
 		dtrain_tensor image = dtrain_graph_input(graph, "image", DTRAIN_F32, &shape);
 		dtrain_program *program = NULL;
-		/* A graph with an error reports it when compiled. */
+		/* A graph with an error reports it when it is compiled. */
 		if (dtrain_model_build(graph, job->model, image, classes) < 0)
 			status = dtrain_graph_compile(&graph, &program, err);
 		dtrain_program_destroy(&program);
@@ -118,6 +119,6 @@ static int check_model(const engine_job *job, int64_t classes, beton_error *err)
 int vision_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
 {
 	int status = check_model(job, data->classes, err);
-	/* A checkpoint has the layer that would be computed. */
+	/* A resumed run gets the whitening layer from the checkpoint. */
 	return status == BETON_OK && begins && vision_whitens(job) ? vision_whiten_check(err) : status;
 }

@@ -7,11 +7,12 @@
 #include "../engine.h"
 #include "vision.h"
 
-/* Places in engine_dataset.fields and engine_network.inputs. */
+/* Indices of engine_dataset.fields and engine_network.inputs. */
 enum { VISION_IMAGE = 0, VISION_LABEL = 1 };
-/* Views of a validation picture: with --tta the picture and its mirror image, then those of the picture moved. */
+/* Maximum number of views of a validation picture: with --tta the picture and its mirror image, then the shifted
+ * ones. */
 enum { VISION_VIEWS_MAX = 6 };
-/* Places in engine_network.results and more. */
+/* Indices of engine_network.results and more. */
 enum { VISION_LOGITS = 0, VISION_LOSSES = 1 };
 enum { VISION_ADDED = 0, VISION_ADDED_AGAIN = 1 };
 
@@ -26,10 +27,10 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 
 /* loading.c */
 int vision_count_views(const engine_job *job);
-/* Whether training pictures are mixed with others of their batch, by --mixup or --cutmix: batches then have
- * "LABEL.mixed" and "IMAGE.lambda". */
+/* True if --mixup or --cutmix mixes training pictures of a batch; batches then have "LABEL.mixed" and
+ * "IMAGE.lambda". */
 bool vision_mixes(const engine_job *job);
-/* Has the loader subtract --mean and divide by --std. */
+/* Makes the loader subtract --mean and divide by --std. */
 void vision_normalize(const vision_options *options, beton_image_options *image);
 int vision_open_loader(const engine_rank *engine, bool training, beton_loader_options *options,
 		       const engine_files *files, beton_loader **out, beton_error *err);
@@ -43,9 +44,9 @@ int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error 
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 		     beton_error *err);
 
-/* whiten.c: the first layer of the model airbench94, a convolution that makes the pixels of a patch uncorrelated. It is
- * computed of 5000 pictures of the training set, spread evenly over it (or all, if fewer), cut and normalized as
- * evaluation does it, and not trained; its bias is, for some epochs. */
+/* whiten.c: the first layer of the model airbench94, a convolution that decorrelates the pixels of a patch. Its filters
+ * are computed from 5000 pictures (or all, if fewer) spread evenly over the training set, cut and normalized as in
+ * evaluation, and are not trained; its bias is trained for some epochs. */
 bool vision_whitens(const engine_job *job);
 int vision_prepare(engine_rank *engine, const engine_files *files, beton_error *err);
 const char *vision_find_early(const engine_job *job, double *epochs);

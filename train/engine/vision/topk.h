@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Where the label stands among the classes when their logits fall, from 0: as torch.topk sorts, NaN above every number;
- * equal logits by class. A label whose own logit is NaN stands last. */
+/* The label's position, from 0, among the classes sorted by falling logit: as with torch.topk, NaN sorts above every
+ * number; equal logits are sorted by class. A label whose own logit is NaN comes last. */
 int64_t vision_label_rank(const float *logits, int64_t classes, int64_t label);
 
 #endif

@@ -14,14 +14,14 @@ typedef enum vision_fill {
 
 typedef enum vision_tta {
 	VISION_TTA_NONE = 0,
-	VISION_TTA_FLIP = 1, /* the mirror image's logits are added */
-	/* The mean of both sides of the picture, and that of both sides of it moved by a pixel along both axes, either
-	 * way: half of each. */
+	VISION_TTA_FLIP = 1, /* adds the mirror image's logits */
+	/* Averages two means with equal weight: that over the picture and its mirror image, and that over both moved by
+	 * one pixel along both axes, in either direction. */
 	VISION_TTA_FLIP_SHIFT = 2,
 } vision_tta;
 
 typedef struct vision_options {
-	int64_t image_size; /* pixels a side */
+	int64_t image_size; /* side length in pixels */
 	int crop;           /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
@@ -32,7 +32,7 @@ typedef struct vision_options {
 	int translate_fill; /* vision_fill */
 	int64_t cutout;     /* pixels */
 	double mixup;       /* alpha; 0: none */
-	double cutmix;      /* the same */
+	double cutmix;      /* alpha; 0: none */
 	int tta;            /* vision_tta */
 	double mean[3];
 	double std[3];

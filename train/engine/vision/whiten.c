@@ -11,7 +11,7 @@
 
 enum { PICTURES = 5000, BATCH = 64, PATCH = VISION_WHITEN_PATCH, SIDE = VISION_WHITEN_SIDE };
 
-/* Each batch has sums of its own, so that the total does not depend on which thread is first. */
+/* Each batch has its own sums, so that the total does not depend on the order of the threads. */
 struct sums {
 	const char *field;
 	double (*of_batch)[PATCH * PATCH];
@@ -33,7 +33,7 @@ static void add_picture(const float *pixels, int64_t height, int64_t width, doub
 		}
 }
 
-/* Called by the loader's threads, for several batches at once. */
+/* Called by the loader's threads, concurrently for several batches. */
 static int add_batch(const beton_batch_call *call)
 {
 	const struct sums *sums = call->context;
@@ -75,7 +75,8 @@ static int open_loader(const engine_rank *engine, const engine_files *files, str
 	return files->open(files->context, &loader, out, err);
 }
 
-/* The sums over `count` pictures: of a file that is sorted by class, as folders make it, the first would be of one. */
+/* Sums over `count` pictures, spread over the file: if it is sorted by class, as those made from folders are, the first
+ * pictures would all be of one class. */
 static int sum_patches(const engine_rank *engine, const engine_files *files, uint64_t count,
 		       double total[PATCH * PATCH], beton_error *err)
 {

@@ -25,12 +25,12 @@ int vision_whiten_filters(const double *sums, int64_t count, float *filters, bet
 		if (!isfinite(vectors[i]))
 			return bt_fail(err, BETON_DIVERGED, "whitening: the pictures' pixels are not finite");
 	}
-	/* The eigenvalues rise; vector k is column k. */
+	/* Eigenvalues are in ascending order; vector k is column k. */
 	int status = (int)LAPACKE_dsyev(LAPACK_ROW_MAJOR, 'V', 'U', n, vectors, n, values);
 	if (status != 0)
 		return bt_fail(err, BETON_DIVERGED, "whitening: LAPACK's dsyev returned %d", status);
 	for (int k = 0; k < n; k++) {
-		/* Rounding may leave a value of 0 slightly below it. */
+		/* Rounding may make an eigenvalue of 0 slightly negative. */
 		double scale = 1 / sqrt(fmax(values[n - 1 - k], 0) + EPSILON);
 		for (int i = 0; i < n; i++) {
 			filters[k * n + i] = (float)(vectors[i * n + n - 1 - k] * scale);

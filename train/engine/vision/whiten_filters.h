@@ -8,12 +8,12 @@
 
 enum { VISION_WHITEN_SIDE = 2, VISION_WHITEN_PATCH = 3 * VISION_WHITEN_SIDE * VISION_WHITEN_SIDE };
 
-/* UNSUPPORTED: a build without LAPACKE. */
+/* UNSUPPORTED: built without LAPACKE. */
 int vision_whiten_check(beton_error *err);
 
-/* The filters from the sum of x x^T over count patches x (channels first, then rows): eigenvectors of the mean, each
- * divided by the root of its eigenvalue + 5e-4, from the largest eigenvalue on, and behind them the same negated.
- * Errors: UNSUPPORTED, DIVERGED (the sums are not finite). */
+/* Computes the filters from the sum of x x^T over count patches x (channels first, then rows): eigenvectors of the
+ * mean, by falling eigenvalue, each divided by sqrt(eigenvalue + 5e-4), followed by the same filters negated. Errors:
+ * UNSUPPORTED, DIVERGED (the sums are not finite). */
 int vision_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err);
 
 #endif
