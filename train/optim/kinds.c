@@ -36,7 +36,7 @@ static int hyper_find(const dtrain_optimizer_kind *kind, const char *name, beton
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has no number named '%s'", kind->name, name ? name : "");
 }
 
-/* group < 0: of all groups. */
+/* group < 0: the value is for all groups. */
 static int check_value(const dtrain_optimizer_kind *kind, const dtrain_hyper *hyper, int32_t group, double value,
 		       beton_error *err)
 {

@@ -14,7 +14,7 @@ void dtrain_optimizer_options_init(dtrain_optimizer_options *options)
 		.struct_size = sizeof(*options), .kind = "sgd", .num_groups = 1, .grad_divisor = 1};
 }
 
-/* ---- what ops work with ---- */
+/* ---- arguments of ops ---- */
 
 static dtrain__argument argument_of(dtrain_dtype dtype, int ndim, const int64_t *dims, void *memory)
 {
@@ -143,7 +143,7 @@ void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtr
 
 /* ---- opening ---- */
 
-/* Fills device memory before anything is put on a stream of the caller's. */
+/* Fills device memory on a temporary stream. */
 static int upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err)
 {
 	dtrain_stream *stream;
@@ -157,8 +157,8 @@ static int upload(dtrain_optimizer *optimizer, void *to, const void *from, size_
 	return status;
 }
 
-/* What the range has of a parameter. The padding behind that is of its last run; what lies between parameters stays in
- * group 0: all of that is zero. */
+/* Sets the group of the part of a parameter in the range, including the padding at its end. Elements between parameters
+ * are all zero and stay in group 0. */
 static void place_group(const dtrain_optimizer *optimizer, const dtrain_param *param, uint8_t group, uint8_t *groups)
 {
 	int64_t first = param->offset - optimizer->begin, end = first + param->count;
@@ -226,7 +226,7 @@ static int open_memory(dtrain_optimizer *optimizer, const dtrain_optimizer_optio
 	return status == BETON_OK ? place_groups(optimizer, options->group_of, err) : status;
 }
 
-/* Of the whole flat space: where the range begins. */
+/* The address of the range's first element in a flat array. */
 static void *at_begin(const dtrain_optimizer *optimizer, void *flat)
 {
 	return (char *)flat + (size_t)optimizer->begin * dtrain_dtype_size(dtrain_params_dtype(optimizer->params));

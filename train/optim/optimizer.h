@@ -12,7 +12,7 @@
 
 enum { DTRAIN__MAX_STATES = 4, DTRAIN__MAX_UPDATE_OPS = 8 };
 
-/* An operand and its memory. */
+/* An operand's description and its memory. */
 typedef struct dtrain__argument {
 	dtrain_operand operand;
 	void *memory;
@@ -24,7 +24,7 @@ typedef struct dtrain__update_op {
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS]; /* inputs, then outputs */
 } dtrain__update_op;
 
-/* Ops that are put on a stream one after the other. */
+/* Ops that are put on a stream in order. */
 typedef struct dtrain__update_ops {
 	dtrain__update_op ops[DTRAIN__MAX_UPDATE_OPS];
 	int count;
@@ -32,10 +32,10 @@ typedef struct dtrain__update_ops {
 
 typedef struct dtrain__optimizer_kind {
 	dtrain_optimizer_kind facts;
-	int32_t num_scalars; /* of each group, in device memory */
-	/* A group's scalars in a step of rate lr, which has been multiplied with its lr_scale. */
+	int32_t num_scalars; /* scalars of a group in device memory */
+	/* Computes a group's scalars for a step. lr: already multiplied by the group's lr_scale. */
 	void (*fill)(const double *hypers, double lr, float *scalars);
-	/* What hyper-parameters must be together. NULL: anything. */
+	/* Checks combinations of hyper-parameters. NULL: all are allowed. */
 	int (*check)(const double *hypers, beton_error *err);
 	/* Adds the ops of an update, with dtrain__optimizer_add. */
 	int (*create)(dtrain_optimizer *optimizer, beton_error *err);
@@ -46,32 +46,32 @@ struct dtrain_optimizer {
 	dtrain_device *device;
 	dtrain_params *params;
 	const dtrain__optimizer_kind *kind;
-	int64_t begin, count; /* of the range */
-	void *values, *grads; /* of the range */
+	int64_t begin, count; /* elements of the range */
+	void *values, *grads; /* first elements of the range */
 	double grad_divisor, clip_norm;
 	double *hypers; /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
-	void *scaler; /* state of the loss's scale; NULL */
-	void *clip;   /* DTRAIN_CLIPS; NULL */
+	void *scaler; /* the loss scaler's state; NULL: none */
+	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
 	dtrain_optimizer_state states[DTRAIN__MAX_STATES];
 	int num_states;
 	dtrain__scalars scalars;   /* [num_groups][kind->num_scalars] */
-	uint8_t *group;            /* on the device: of each DTRAIN_PARAM_ALIGN elements */
-	int64_t runs;              /* of such elements */
+	uint8_t *group;            /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
+	int64_t runs;              /* number of these */
 	dtrain__update_ops update; /* what apply puts on the stream */
 	dtrain__update_ops look_ahead;
-	dtrain__scalars weight; /* of the slow side's step */
-	void *workspace;        /* of all ops */
+	dtrain__scalars weight; /* weight of Lookahead's step */
+	void *workspace;        /* shared by all ops */
 	size_t workspace_bytes;
 };
 
-/* Of name; NULL: there is none. */
+/* NULL: no such kind. */
 const dtrain__optimizer_kind *dtrain__optimizer_kind_find(const char *name);
 
 /* ---- options (kinds.c) ---- */
 
 int dtrain__optimizer_check(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err);
-/* Sets the numbers of all groups to what options say and defaults; checks them. */
+/* Sets the numbers of all groups to the options or defaults, and checks them. */
 int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optimizer_options *options,
 				 beton_error *err);
 
@@ -81,24 +81,24 @@ int dtrain__optimizer_set_hypers(dtrain_optimizer *optimizer, const dtrain_optim
 dtrain__argument dtrain__optimizer_values(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_grads(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_state(const dtrain_optimizer *optimizer, int index);
-/* The scalars of the groups; the group of each run of DTRAIN_PARAM_ALIGN elements. */
+/* The scalars of the groups, and the group of each run of DTRAIN_PARAM_ALIGN elements. */
 dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer);
-/* What an update takes as its scaler: memory NULL: it takes none. */
+/* The scaler argument of an update; memory NULL: none. */
 dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer);
 /* Memory of DTRAIN_SCALERS floats. */
 dtrain__argument dtrain__argument_four(void *memory);
 
-/* Inputs and outputs end with memory NULL. attrs NULL: none. */
+/* Inputs and outputs each end with an argument whose memory is NULL. attrs NULL: none. */
 int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err);
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err);
-/* Allocates one more state. with_buffers: it has elements for the buffers, too. */
+/* Allocates another state. with_buffers: it also has elements for the buffers. */
 int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, bool with_buffers, beton_error *err);
 
-/* ---- what any kind may have around it: ops and states ---- */
+/* ---- parts that can be combined with any kind: ops and states ---- */
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err);
 int dtrain__lookahead_create(dtrain_optimizer *optimizer, beton_error *err);

@@ -17,11 +17,11 @@ typedef struct dtrain__scalars {
 	dtrain_event *copied;
 } dtrain__scalars;
 
-/* On failure close is still to be called. */
+/* Call close even on failure. */
 int dtrain__scalars_open(dtrain__scalars *scalars, dtrain_device *device, size_t count, beton_error *err);
-/* What was never opened, all zero, is left alone. */
+/* Accepts a zeroed struct. */
 void dtrain__scalars_close(dtrain__scalars *scalars);
-/* Before scalars->host is written. */
+/* Waits until the previous copy of scalars->host has been made, so that it can be written. */
 int dtrain__scalars_begin(dtrain__scalars *scalars, beton_error *err);
 /* Puts the copy of scalars->host on the stream. */
 int dtrain__scalars_put(dtrain__scalars *scalars, dtrain_stream *stream, beton_error *err);

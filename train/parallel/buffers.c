@@ -7,7 +7,7 @@
 #include "comm/work.h"
 #include "sync.h"
 
-/* fixed: those that no step changes, too. */
+/* fixed: include the buffers that no step changes. */
 static int copy_buffers(dtrain_sync *sync, dtrain_stream *stream, bool pack, bool fixed, beton_error *err)
 {
 	size_t each = dtrain_dtype_size(dtrain_params_dtype(sync->params));
@@ -25,13 +25,13 @@ static int copy_buffers(dtrain_sync *sync, dtrain_stream *stream, bool pack, boo
 	return status;
 }
 
-/* An operation of the group between two parts of the stream; *work is its handle where status is 0. */
+/* Puts an operation of the group between two parts of the stream; *work is its handle if status is BETON_OK. */
 static int join_stream(int status, dtrain_work **work, dtrain_stream *stream, beton_error *err)
 {
 	return status != BETON_OK ? status : dtrain_work_stream_wait(work, stream, err);
 }
 
-/* What the stream has to have done before the group begins. The groups' threads of today take this from the host. */
+/* The group may begin after this event. *after NULL: the group runs on the host, which has waited for the stream. */
 static int mark_ready(dtrain_sync *sync, dtrain_stream *stream, dtrain_event **after, beton_error *err)
 {
 	*after = NULL;

@@ -14,8 +14,8 @@ static int32_t last_forward_node(const dtrain_graph *graph)
 	return node;
 }
 
-/* The node that completes the last gradient of a unit. A parameter that has none in this graph keeps zeros, which
- * nobody has to wait for: no other program of the sync writes it either. */
+/* The node that completes the last gradient of a unit. A parameter without a gradient in this graph keeps zeros,
+ * because no other program of the sync writes it either, and is not waited for. */
 static int32_t last_gradient_node(const dtrain_graph *graph, int unit, int32_t least)
 {
 	int32_t node = least;
@@ -28,8 +28,8 @@ static int32_t last_gradient_node(const dtrain_graph *graph, int unit, int32_t l
 	return node;
 }
 
-/* In one order on every rank, or the ranks would reduce different units with each other: a unit that is complete early
- * waits for those in front of it. */
+/* All ranks must reduce the units in the same order, so a unit that is complete early waits for those in front of
+ * it. */
 static int plan(dtrain_sync *sync, dtrain__schedule *schedule, beton_error *err)
 {
 	const dtrain_graph *graph = schedule->graph;

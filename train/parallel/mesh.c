@@ -39,7 +39,7 @@ static int check(const dtrain_group *world, const dtrain_mesh_axis *axes, int co
 	return BETON_OK;
 }
 
-/* inner: the product of the sizes of the axes behind it. */
+/* inner: the product of the sizes of the axes after this one. */
 static int open_axis(dtrain_mesh *mesh, const dtrain_mesh_axis *given, int inner, beton_error *err)
 {
 	mesh_axis *axis = &mesh->axes[mesh->count++];
@@ -49,7 +49,7 @@ static int open_axis(dtrain_mesh *mesh, const dtrain_mesh_axis *given, int inner
 		axis->group = mesh->world;
 		return BETON_OK;
 	}
-	/* The rank whose coordinate along the axis is 0 names the line. */
+	/* A line is identified by its rank with coordinate 0 along the axis. */
 	int coordinate = rank / inner % given->size;
 	return dtrain_group_split(mesh->world, rank - coordinate * inner, coordinate, NULL, &axis->group, err);
 }

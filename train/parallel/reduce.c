@@ -150,7 +150,7 @@ static int wait_on_host(sync_reduction *reduction, const dtrain__run *run, beton
 	uint64_t now = bt_now_ns();
 	reduction->exposed_ms = (double)(now - sync->waiting_since) / 1e6;
 	sync->waiting_since = now;
-	/* The group's thread runs one at a time, in order: the union is a sum. */
+	/* The group's thread runs one reduction at a time, in order, so the union of the times is their sum. */
 	start = start > sync->comm_until ? start : sync->comm_until;
 	sync->comm_ns += end > start ? end - start : 0;
 	sync->comm_until = end > sync->comm_until ? end : sync->comm_until;
@@ -209,7 +209,7 @@ int dtrain_sync_get_step(dtrain_sync *sync, dtrain_sync_step *out, beton_error *
 	status = api->event_elapsed_ms(sync->first, sync->last, &out->backward_ms, err);
 	if (status == BETON_OK)
 		status = api->event_elapsed_ms(sync->last, sync->resumed, &out->exposed_ms, err);
-	/* One stream runs them in order: the union is a sum. */
+	/* One stream runs the reductions in order, so the union of the times is their sum. */
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
 		double one = 0;
 		status = api->event_elapsed_ms(sync->reductions[i].begin, sync->reductions[i].end, &one, err);

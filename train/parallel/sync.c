@@ -81,7 +81,7 @@ void dtrain_sync_destroy(dtrain_sync **out)
 	*out = NULL;
 }
 
-/* What is known once the parameters are allocated. */
+/* Creates what needs the allocated parameters. */
 static int prepare(dtrain_sync *sync, beton_error *err)
 {
 	if (sync->reductions)
@@ -152,7 +152,7 @@ static int allocate_packed(dtrain_sync *sync, beton_error *err)
 				&sync->packed, err);
 }
 
-/* All ranks or none: NCCL does not say what happens otherwise. */
+/* All ranks register, or none: NCCL does not define what happens otherwise. */
 static int register_gradients(dtrain_sync *sync, beton_error *err)
 {
 	dtrain_group *group = sync->group;

@@ -25,15 +25,14 @@ BETON_API void dtrain_graph_destroy(dtrain_graph **graph);
 BETON_API bool dtrain_graph_training(const dtrain_graph *graph);
 BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtrain_tensor tensor);
 
-/* The type of activations and their gradients, before anything else is added to the graph: that of the parameters (the
- * default), or with parameters in F32 also F16 or BF16, where the device has it (dtrain_device_caps.dtypes).
- * Parameters, their gradients, statistics and the loss keep the parameters' type. Where the device asks for it
- * (weight_copies), a run has a rounded copy of each weight in its arena from the first layer that reads it to the last.
- */
+/* Sets the type of activations and their gradients; call it before anything else is added to the graph. Default: the
+ * parameters' type. With parameters in F32 also F16 or BF16, if the device supports it (dtrain_device_caps.dtypes).
+ * Parameters, their gradients, statistics and the loss keep the parameters' type. If the device asks for weight_copies,
+ * the arena holds a rounded copy of each weight from the first layer that reads it to the last. */
 BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
 
-/* Multiplies the gradients of losses added from here on by a scale that changes from step to step; see
- * <dtrain/optim.h>. scaler: what dtrain_scaler_memory gives, which must outlive the program; NULL: no scale. */
+/* Multiplies the gradients of losses added after this call by a scale that changes from step to step; see
+ * <dtrain/optim.h>. scaler: the result of dtrain_scaler_memory, which must outlive the program; NULL: no scale. */
 BETON_API void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler);
 
 /* Starts the next block of the model: see dtrain_params_next_block. */
@@ -41,27 +40,27 @@ BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
 
 /* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
  */
-/* dtype: that of the graph, that of its parameters, I64 (labels) or U8 (pixels for dtrain_normalize). */
+/* dtype: that of the graph or its parameters, I64 (labels) or U8 (pixels for dtrain_normalize). */
 BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
 					   const dtrain_shape *shape);
 /* Pixels u8 [n, h, w, c], c at most 4, to (x - mean[c]) / std[c] as [n, c, h, w]. mean, std: c values on the 0..255
- * scale, std > 0. For devices that the loader cannot normalize for (dtrain_device_caps.host_memory is false). */
+ * scale, std > 0. Used if the loader cannot normalize for the device (dtrain_device_caps.host_memory is false). */
 BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std);
 BETON_API dtrain_tensor dtrain_conv2d(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_channels,
 				      int kernel, int stride, int padding);
-/* dtrain_conv2d with a weight that is not trained: name.weight is a buffer of the parameters, so that it is saved with
- * the model, and has neither gradient nor optimizer state. It starts as PyTorch's nn.Conv2d does; other values are
- * copied to it (dtrain_params_buffer_at). What is before it gets a gradient only where it needs one. */
+/* dtrain_conv2d with a weight that is not trained: name.weight is a buffer, saved with the model, without gradient or
+ * optimizer state. Its initial values are those of PyTorch's nn.Conv2d; other values can be copied to it
+ * (dtrain_params_buffer_at). The input gets a gradient only if it needs one. */
 BETON_API dtrain_tensor dtrain_conv2d_fixed(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					    int64_t out_channels, int kernel, int stride, int padding);
 /* x [n, c, h, w] + name.bias [c], which starts at zero. */
 BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *name, dtrain_tensor x);
-/* A parameter by its full name, for several layers that use it: its gradient is the sum of what they give. */
+/* A parameter by its full name, for several layers: its gradient is the sum of theirs. */
 BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 					       dtrain_init init, int64_t fan_in);
 /* x [n, ..., in] to [n, ..., out_features]. */
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
-/* The same with a weight w [out, in] and a bias b [out] (negative: none) that are there, and relu behind it or not. */
+/* The same with an existing weight w [out, in] and bias b [out] (negative: none), optionally followed by relu. */
 BETON_API dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
 					 bool relu);
 /* relu(dtrain_linear(...)) as one op. */
@@ -69,7 +68,7 @@ BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name
 					   int64_t out_features);
 BETON_API dtrain_tensor dtrain_linear_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
 						   int64_t out_features);
-/* PyTorch's nn.BatchNorm2d with its defaults, relu after it or not. */
+/* PyTorch's nn.BatchNorm2d with its defaults, optionally followed by relu. */
 BETON_API dtrain_tensor dtrain_batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, bool relu);
 
 typedef struct dtrain_batch_norm_options {
@@ -77,19 +76,19 @@ typedef struct dtrain_batch_norm_options {
 	bool relu;         /* default false */
 	bool fixed_weight; /* name.weight is a buffer of ones that is not trained; default false */
 	double epsilon;    /* > 0, finite; default 1e-5 */
-	double momentum;   /* of the running statistics, 0 .. 1, how much of the new goes in; default 0.1 */
+	double momentum;   /* 0 .. 1, the new value's share in the running statistics; default 0.1 */
 } dtrain_batch_norm_options;
 
 BETON_API void dtrain_batch_norm_options_init(dtrain_batch_norm_options *options);
 BETON_API dtrain_tensor dtrain_batch_norm_with(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					       const dtrain_batch_norm_options *options);
-/* relu(batch norm of x + residual): one op where the device has it, else two. */
+/* relu(batch norm of x + residual): one op if the device has it, else two. */
 BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					      dtrain_tensor residual);
-/* PyTorch's nn.LayerNorm over the last dimension of [n, ..., c]; its default for epsilon is 1e-5. */
+/* PyTorch's nn.LayerNorm over the last dimension of [n, ..., c]. PyTorch's default epsilon is 1e-5. */
 BETON_API dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
-/* x * Phi(x), of the standard normal distribution's function Phi itself (erf), as PyTorch's nn.GELU. */
+/* x * Phi(x), where Phi is the standard normal distribution function (with erf), like PyTorch's nn.GELU. */
 BETON_API dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
 /* x * factor. */
@@ -103,80 +102,79 @@ BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
  */
 /* The same elements in row-major order. */
 BETON_API dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, const dtrain_shape *shape);
-/* Elements begin .. begin + count - 1 of a dimension. Not copied: of the outermost dimension that is not 1, where the
- * part's address is aligned as the device needs it. */
+/* Elements begin .. begin + count - 1 of a dimension. Not copied if the dimension is the outermost one that is not 1
+ * and the part's address has the device's alignment. */
 BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count);
-/* `parts` (at most DTRAIN_OP_MAX_OPERANDS) equal parts of a dimension, which go to out. */
+/* Splits a dimension into `parts` equal parts (at most DTRAIN_OP_MAX_OPERANDS), stored in out. */
 BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
 /* Dimension i of the result is dimension order[i] of x. */
 BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
 /* Loss of each sample [n]; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
-/* The same for samples that are mixed of two, as by MixUp and CutMix: lambda * loss(label) + (1 - lambda) *
- * loss(mixed). It is PyTorch's cross entropy of the target lambda * onehot(label) + (1 - lambda) * onehot(mixed).
- * lambda [n], of the parameters' type, is the share of label, 0 .. 1, which nobody checks. */
+/* The same for samples mixed from two, as by MixUp and CutMix: lambda * loss(label) + (1 - lambda) * loss(mixed).
+ * Equals PyTorch's cross entropy of the target lambda * onehot(label) + (1 - lambda) * onehot(mixed). lambda [n], of
+ * the parameters' type, is the share of label, 0 .. 1; the range is not checked. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits,
 							   dtrain_tensor label, dtrain_tensor mixed,
 							   dtrain_tensor lambda, double label_smoothing);
 BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 
-/* Appends the backward nodes for a scalar loss: every parameter's gradient goes straight into the flat gradient array.
- * A tensor that requires_grad is asked for (gradient checks) also gets one, readable like any kept tensor. */
+/* Appends the backward nodes for a scalar loss. Parameter gradients are written to the flat gradient array.
+ * require_grad requests the gradient of a tensor (for gradient checks), readable like any kept tensor. */
 BETON_API void dtrain_graph_require_grad(dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API dtrain_tensor dtrain_graph_grad(const dtrain_graph *graph, dtrain_tensor tensor);
 BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
-/* The same from `count` tensors of any shape, each with its gradient, a tensor of the same shape and type, which the
- * caller fills (an input) or which the graph computes. */
+/* The same from `count` tensors of any shape, each with a gradient tensor of its shape and type, which is an input or
+ * computed by the graph. */
 BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
 					  const dtrain_tensor *gradients);
 
-/* Keeps a tensor's memory until the end of the program, plain row-major, so that it can be read after a run. */
+/* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
-/* Has the op that makes a scalar (the mean loss) write it as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters
- * (dtrain_params_figures). With <dtrain/sync.h> it is the sum over the ranks after a run. The scalar is of the type of
- * the parameters, and no view. */
+/* Writes a scalar (the mean loss) as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters (dtrain_params_figures).
+ * With <dtrain/sync.h> the figure is the sum over the ranks after a run. The scalar has the parameters' type and is not
+ * a view. */
 BETON_API void dtrain_graph_figure(dtrain_graph *graph, dtrain_tensor scalar, int slot);
 
 typedef struct dtrain_program dtrain_program;
 
-/* Allocates params if that has not been done, plans and creates everything. The graph is consumed into the program (its
- * handles stay valid for dtrain_program_data); on failure it is still the caller's. */
+/* Allocates params if necessary, plans and creates everything. The program takes ownership of the graph, whose handles
+ * stay valid for dtrain_program_data; on failure the caller keeps it. */
 BETON_API int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err);
 BETON_API void dtrain_program_destroy(dtrain_program **program);
 
-/* Device memory of an input or kept tensor, plain and of the type that dtrain_program_dtype tells; fixed for the
- * program's life. NULL for any other tensor. */
+/* Device memory of an input or kept tensor, plain and of the type dtrain_program_dtype; the address never changes. NULL
+ * for any other tensor. */
 BETON_API void *dtrain_program_data(const dtrain_program *program, dtrain_tensor tensor);
 BETON_API const dtrain_shape *dtrain_program_shape(const dtrain_program *program, dtrain_tensor tensor);
-/* tensor: one of the program's. */
+/* tensor: a tensor of the program. */
 BETON_API dtrain_dtype dtrain_program_dtype(const dtrain_program *program, dtrain_tensor tensor);
 
-/* Puts the whole program on the stream. more: other runs of the same step follow, to whose gradients those of this one
- * are to be added (<dtrain/sync.h>; without it the next run overwrites them). Errors: DEVICE, and those of the calls in
- * the program's schedule. */
+/* Puts the whole program on the stream. more: other runs of the same step follow, and gradients accumulate
+ * (<dtrain/sync.h>; without it the next run overwrites them). Errors: DEVICE, and those of the calls in the program's
+ * schedule. */
 BETON_API int dtrain_program_run(dtrain_program *program, dtrain_stream *stream, bool more, beton_error *err);
 
-/* The memory that a program runs in: activations and inputs. A program comes with one instance, which the functions
- * above use. Others are for activations that are alive at the same time, of several batches: parameters, their
- * gradients and buffers are those of the program. An instance belongs to one thread at a time, and so does the program.
- */
+/* The memory that a program runs in: activations and inputs. A program has one instance, used by the functions above.
+ * More instances allow the activations of several batches at the same time; parameters, gradients and buffers are
+ * shared. An instance belongs to one thread at a time, and so does the program. */
 typedef struct dtrain_instance dtrain_instance;
 
-/* program: must outlive the instance. Errors: NO_MEMORY, DEVICE. */
+/* program must outlive the instance. Errors: NO_MEMORY, DEVICE. */
 BETON_API int dtrain_instance_create(const dtrain_program *program, dtrain_instance **out, beton_error *err);
 BETON_API void dtrain_instance_destroy(dtrain_instance **instance); /* NULL allowed */
-/* As dtrain_program_data and dtrain_program_run. */
+/* Like dtrain_program_data and dtrain_program_run. */
 BETON_API void *dtrain_instance_data(const dtrain_instance *instance, dtrain_tensor tensor);
 BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stream, bool more, beton_error *err);
-/* Runs from here on read the input from other device memory, aligned as the device needs it, which stays the caller's;
- * NULL: from the instance's own again. What a stream has captured keeps the memory that it was captured with. Errors:
+/* Later runs read the input from other device memory, which is owned by the caller and has the device's alignment;
+ * NULL: from the instance's own again. A captured run keeps the memory that it was captured with. Errors:
  * INVALID_ARGUMENT. */
 BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
 
-/* Arena bytes, the sum that the activations would need without sharing, scratch bytes, nodes, floating-point operations
- * of one run (2 per multiply-add; convolution and linear only). */
+/* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
+ * flops: of one run (2 per multiply-add; convolution and linear only). */
 typedef struct dtrain_program_facts {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
@@ -187,9 +185,9 @@ typedef struct dtrain_program_facts {
 } dtrain_program_facts;
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 
-/* A text of lines for the reader, which the caller frees: the bytes of the arena; which step has most bytes alive, and
- * what they are, largest first, with the step that writes each and the last that needs it; then each step with the
- * bytes that are alive in it. Errors: NO_MEMORY. */
+/* A text for people, freed by the caller: the arena's bytes; the step with most bytes alive, and the tensors alive
+ * there, largest first, with the steps that write and last read each; then each step with its bytes alive. Errors:
+ * NO_MEMORY. */
 BETON_API int dtrain_program_plan(const dtrain_program *program, char **out, beton_error *err);
 
 #ifdef __cplusplus

@@ -18,19 +18,19 @@ extern "C" {
 typedef struct dtrain_mesh dtrain_mesh;
 
 typedef struct dtrain_mesh_axis {
-	const char *name; /* of 1 to 31 characters; copied */
+	const char *name; /* 1 to 31 characters; copied */
 	int size;         /* >= 1 */
 } dtrain_mesh_axis;
 
-/* Collective over world. count: 1 to DTRAIN_MESH_MAX_AXES axes, the same on all ranks, whose sizes multiply to the
- * ranks of the world. Neighbouring ranks differ along the last axis: what talks most comes last. world must outlive the
- * mesh, which splits it; the group of an axis that has all ranks is world itself. Errors: INVALID_ARGUMENT, and those
- * of dtrain_group_split. */
+/* Collective over world. count: 1 to DTRAIN_MESH_MAX_AXES axes, the same on all ranks; the product of their sizes is
+ * the world size. Neighbouring ranks differ along the last axis, so the axis with most traffic comes last. The mesh
+ * splits world, which must outlive it; an axis with all ranks uses world itself as its group. Errors: INVALID_ARGUMENT,
+ * and those of dtrain_group_split. */
 BETON_API int dtrain_mesh_create(dtrain_group *world, const dtrain_mesh_axis *axes, int count, dtrain_mesh **out,
 				 beton_error *err);
 BETON_API void dtrain_mesh_destroy(dtrain_mesh **mesh); /* NULL allowed */
 
-/* The group of this rank's line along the axis: its rank in it is its coordinate. It is the mesh's. NULL: there is no
+/* The group of this rank's line along the axis: its rank in the group is its coordinate. Owned by the mesh. NULL: no
  * such axis. */
 BETON_API dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis);
 

@@ -12,29 +12,29 @@
 extern "C" {
 #endif
 
-/* Dynamic loss scaling, for graphs in F16: small gradients would be lost there. The loss is given the scaler's memory
- * (dtrain_graph_set_scaler), which multiplies all gradients by its scale; the optimizer is given the scaler, divides by
- * the scale, and leaves a step out when a gradient has become infinite or NaN. All of that goes on on the device: the
- * scale starts at 65536, is halved with each step left out, and doubled after 2000 steps in a row that were not. */
+/* Dynamic loss scaling, for graphs in F16, in which small gradients would become 0. The graph gets the scaler's memory
+ * (dtrain_graph_set_scaler) and multiplies all gradients by its scale. The optimizer gets the scaler, divides by the
+ * scale, and skips a step if a gradient is infinite or NaN. Everything runs on the device: the scale starts at 65536,
+ * is halved with each skipped step, and doubled after 2000 steps in a row that were not skipped. */
 typedef struct dtrain_scaler dtrain_scaler;
 
-/* The device must outlive the scaler, the scaler whoever was given it. The initial state is put on the stream. */
+/* The device must outlive the scaler, and the scaler its graphs and optimizers. The initial state is put on the
+ * stream. */
 BETON_API int dtrain_scaler_create(dtrain_device *device, dtrain_stream *stream, dtrain_scaler **out, beton_error *err);
 BETON_API void dtrain_scaler_destroy(dtrain_scaler **scaler);
 /* The state, f32 [DTRAIN_SCALERS] in device memory (enum dtrain_scaler_element): for graphs, figures and checkpoints.
  */
 BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
 
-/* Lookahead's weight (dtrain_optimizer_look_ahead) for a step that was the step'th (from 1) of total_steps; pure. 1 -
- * 0.95^every * (step / total_steps)^3, as in the CIFAR-10 recipe airbench94 (K. Jordan 2024), where every is 5, when
- * every divides step. At other steps there is nothing to do, which is -1, but at the last, where what is left are the
- * slow weights: 0. */
+/* Lookahead's weight (dtrain_optimizer_look_ahead) after step `step` (from 1) of total_steps; pure. If every divides
+ * step: 1 - 0.95^every * (step / total_steps)^3, as in the CIFAR-10 recipe airbench94 (K. Jordan 2024), where every is
+ * 5. At the last step: 0, which leaves the slow weights. At other steps: -1, nothing to do. */
 BETON_API double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps);
 
 typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_CONSTANT = 0,
-	DTRAIN_SCHEDULE_LINEAR = 1, /* down to final_lr */
-	DTRAIN_SCHEDULE_COSINE = 2, /* half a cosine down to final_lr */
+	DTRAIN_SCHEDULE_LINEAR = 1, /* falls to final_lr */
+	DTRAIN_SCHEDULE_COSINE = 2, /* half a cosine, falls to final_lr */
 } dtrain_schedule_kind;
 
 /* The rate rises linearly over warmup_steps to lr, then follows kind until total_steps. */
@@ -44,11 +44,11 @@ typedef struct dtrain_schedule {
 	double final_lr;
 	int64_t warmup_steps;
 	int64_t total_steps;
-	double initial_lr; /* of step 0, from where it is a line to lr at step warmup_steps; 0: lr / warmup_steps, from
-			      where it is one to lr at the last step of the warm-up */
+	double initial_lr; /* at step 0; rises linearly to lr at step warmup_steps. 0: starts at lr / warmup_steps and
+			      rises linearly to lr at the last step of the warm-up */
 } dtrain_schedule;
 
-/* The rate for a step counted from 0; pure. Step total_steps has final_lr. */
+/* The rate for a step, counted from 0; pure. At total_steps it is final_lr. */
 BETON_API double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step);
 
 #ifdef __cplusplus

@@ -52,7 +52,7 @@ typedef struct dtrain_buffer {
 	dtrain_shape shape;
 	void *data; /* on the device, plain */
 	dtrain_init init;
-	bool fixed; /* no step changes it, so ranks need not average it */
+	bool fixed; /* no step changes it, so ranks do not average it */
 } dtrain_buffer;
 
 typedef struct dtrain_unit {
@@ -60,12 +60,12 @@ typedef struct dtrain_unit {
 	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
 } dtrain_unit;
 
-/* How the flat space is cut, in flat order. A unit has whole parameters, and ends behind the one that fills it. */
+/* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it. */
 typedef struct dtrain_unit_policy {
 	size_t struct_size;
 	size_t first_bytes; /* size at which the first unit is full; default: never */
 	size_t bytes;       /* size at which any other unit is full; default: never */
-	int32_t shards;     /* equal parts that each unit divides into, >= 1; default 1 */
+	int32_t shards;     /* number of equal parts that each unit can be divided into, >= 1; default 1 */
 } dtrain_unit_policy;
 
 typedef struct dtrain_params dtrain_params;
@@ -74,11 +74,11 @@ typedef struct dtrain_params dtrain_params;
 BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_params **out, beton_error *err);
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
-/* Declare a parameter or buffer or, for a second graph of the same model, find it; the shape and the kind must be those
- * of the first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM and DIRAC use fan_in; a buffer's fan_in
- * is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other
- * values than init's can be copied to its data. next_block: parameters from here on are of the model's next block (a
- * residual stage, a transformer layer). */
+/* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be those of the
+ * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM and DIRAC use fan_in; a buffer's fan_in is the
+ * product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other initial
+ * values can be copied to its data. next_block: later parameters belong to the model's next block (a residual stage, a
+ * transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,
@@ -87,22 +87,22 @@ BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *nam
 					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
 
-/* Before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
+/* Call set_units before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
 /* Lays out the flat space and allocates values, gradients and buffers. No new declarations are possible afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
-/* Fills values and buffers as declared, with the device's number of threads. A seed gives the same values on every
- * device, rank and number of threads. */
+/* Fills values and buffers as declared, using the device's threads. A seed gives the same values on every device, rank
+ * and number of threads. */
 BETON_API int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err);
 
 BETON_API int dtrain_params_count(const dtrain_params *params);
 BETON_API const dtrain_param *dtrain_params_at(const dtrain_params *params, int index);
 BETON_API int dtrain_params_buffer_count(const dtrain_params *params);
 BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *params, int index);
-/* In flat order; none before allocation. */
+/* Units in flat order; none before allocation. */
 BETON_API int dtrain_params_unit_count(const dtrain_params *params);
 BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index);
 
@@ -110,7 +110,7 @@ BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, 
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);
-/* On the device too, DTRAIN_FIGURES elements; zero at first. */
+/* Device memory with DTRAIN_FIGURES elements, initially zero. */
 BETON_API void *dtrain_params_figures(const dtrain_params *params);
 BETON_API dtrain_dtype dtrain_params_dtype(const dtrain_params *params);
 BETON_API dtrain_device *dtrain_params_device(const dtrain_params *params);

@@ -23,10 +23,10 @@ extern "C" {
 
 typedef struct dtrain_sync dtrain_sync;
 
-/* When the group's backend is told that it will reduce the gradients' memory, if it likes to know that (NCCL's
- * user-buffer registration). Between machines it has had faults (NVIDIA/nccl#2389), and gains less than over NVLink. */
+/* When the gradients' memory is registered with the group's backend (NCCL's user-buffer registration). Between machines
+ * registration has had faults (NVIDIA/nccl#2389), and gains less than over NVLink. */
 typedef enum dtrain_registration {
-	DTRAIN_REGISTER_WITHIN_MACHINE, /* where all ranks of the group are on one */
+	DTRAIN_REGISTER_WITHIN_MACHINE, /* if all ranks of the group are on one machine */
 	DTRAIN_REGISTER_ALWAYS,
 	DTRAIN_REGISTER_NEVER,
 } dtrain_registration;
@@ -42,71 +42,71 @@ typedef struct dtrain_sync_options {
 
 BETON_API void dtrain_sync_options_init(dtrain_sync_options *options);
 
-/* Before the parameters are allocated, whose units it sets. params must outlive it. Errors: INVALID_ARGUMENT (there is
- * no such strategy), STATE, NO_MEMORY. */
+/* Call it before the parameters are allocated: it sets their units. params must outlive the sync. Errors:
+ * INVALID_ARGUMENT (no such strategy), STATE, NO_MEMORY. */
 BETON_API int dtrain_sync_create(dtrain_params *params, const dtrain_sync_options *options, dtrain_sync **out,
 				 beton_error *err);
-/* After the programs that it compiled. */
+/* Destroy the programs that the sync compiled first. */
 BETON_API void dtrain_sync_destroy(dtrain_sync **sync); /* NULL allowed */
 
 /* dtrain_graph_compile for a graph of the same parameters with backward. Several programs must give gradients to the
  * same parameters, and write the same figures (UNSUPPORTED).
  *
- * Once the sync is started, after each run that no other one of its step follows (dtrain_program_run, more), gradients
- * and figures are the sum over the ranks, the same on every rank bit for bit, for what is put on the stream afterwards.
- * Runs that others follow send nothing. With the option accumulates the gradients and figures of all runs of a step are
- * added up, in memory of their own as large as the gradients; as with PyTorch's no_sync, the sum of k runs calls for a
- * learning rate that is k times smaller, or a grad_divisor that is k times larger. Every rank must do the same runs.
+ * Once the sync is started, the last run of each step (dtrain_program_run with more false) sums gradients and figures
+ * over the ranks, for all work that is put on the stream afterwards; the sums are the same on every rank bit for bit.
+ * Earlier runs of a step send nothing. With the option accumulates, the gradients and figures of all runs of a step are
+ * summed, in extra memory as large as the gradients; as with PyTorch's no_sync, the sum of k runs requires a learning
+ * rate k times smaller, or a grad_divisor k times larger. Every rank must do the same runs.
  *
  * PyTorch's DistributedDataParallel divides here; NCCL has its fastest algorithms (NVLS, symmetric memory) for sums and
- * not for means, and the optimizer divides on its way. A number of ranks that is a power of two gives the same weights
- * bit for bit as the mean would; with another one the mean of NCCL, which multiplies each rank's numbers with 1/n
- * before it adds them, differs in the last bit.
+ * not for means, so the optimizer divides instead. If the number of ranks is a power of two, the weights are the same
+ * bit for bit as with the mean; otherwise they differ in the last bit from NCCL's mean, which multiplies each rank's
+ * numbers by 1/n before it adds them.
  *
- * The host waits for nothing where the group is stream-ordered, so that a run can be captured; elsewhere the run waits
- * for all reductions. A run's errors: those of the group that are known by then; see dtrain_group_check. After an error
- * gradients are worth nothing, and nothing writes to them any more; the next run begins a step anew. */
+ * If the group is stream-ordered the host does not wait, so a run can be captured; otherwise the run waits for all
+ * reductions. A run's errors: those of the group that are known by then; see dtrain_group_check. After an error the
+ * gradients are invalid, and nothing writes to them any more; the next run begins a new step. */
 BETON_API int dtrain_sync_compile(dtrain_sync *sync, dtrain_graph **graph, dtrain_program **out, beton_error *err);
 
-/* Collective. Compares what must agree on all ranks (parameter names and shapes, units; MISMATCH names the rank), and
- * broadcasts rank 0's parameters and buffers: what the caller put on streams to set them must be complete. The ranks
- * are those of the mesh's axis "replicate". Runs before it are those of one rank alone. STATE: no graph was compiled,
- * or the sync is started. */
+/* Collective. Checks that parameter names, shapes and units agree on all ranks (MISMATCH names the rank), and
+ * broadcasts rank 0's parameters and buffers; work on streams that sets them must be complete. The ranks are those of
+ * the mesh's axis "replicate". Runs before the start do not communicate. STATE: no graph was compiled, or the sync is
+ * started. */
 BETON_API int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *err);
-/* Ends the use of the mesh, which must be there until then. Waits for reductions. */
+/* Waits for reductions and ends the use of the mesh, which must exist until then. */
 BETON_API void dtrain_sync_stop(dtrain_sync *sync);
 
-/* Of one step, or one unit. Milliseconds; 0 where nothing was sent. */
+/* Times of one step in milliseconds; 0 if nothing was sent. */
 typedef struct dtrain_sync_step {
-	double exposed_ms;  /* the stream (or, on a CPU, the thread) waited for reductions after backward had ended */
+	double exposed_ms;  /* after backward, the stream (on a CPU: the thread) waited for reductions */
 	double comm_ms;     /* reductions were running (union over the units) */
 	double backward_ms; /* from the end of forward to the last gradient */
 } dtrain_sync_step;
 
-/* Of the step whose runs ended last, or of the last launch of the capture that its last run is part of, when it is
- * complete: after the stream was synchronized, or an event behind it. Errors: those of dtrain_group_check: a step is
- * good only when this says so. */
+/* Gets the times of the last step whose runs are complete; if its last run is captured, those of the capture's last
+ * launch. Call it after the stream, or an event behind the step, was synchronized. Errors: those of dtrain_group_check;
+ * a step is valid only if this returns BETON_OK. */
 BETON_API int dtrain_sync_get_step(dtrain_sync *sync, dtrain_sync_step *out, beton_error *err);
 
-/* Events that the last run of a step marks from here on, where the group is stream-ordered and has several ranks: the
- * end of backward, and the end of the wait for reductions. get_step reads them. For several steps that are under way;
- * the sync has events of its own, which are those at first. They stay the caller's. NULL: the sync's own again. */
+/* Sets the events that the last run of each later step records, if the group is stream-ordered and has several ranks:
+ * the end of backward, and the end of the wait for reductions. get_step reads them. This allows several steps in
+ * progress; NULL: the sync's own events, the default. The caller keeps ownership. */
 BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_event *computed, dtrain_event *reduced);
 
-/* Of that step, where the host waits for the units: the milliseconds of exposed_ms that it waited for this unit, behind
- * those before it. 0 where the group is stream-ordered: its marks tell of all units together. unit: of the parameters.
- */
+/* For the same step, if the host waits for the units: the part of exposed_ms, in milliseconds, spent on this unit after
+ * the previous ones. 0 if the group is stream-ordered: its marks cover all units together. unit: an index of the
+ * parameters' units. */
 BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync *sync, int unit);
 
-/* What was handed to the group since the start, figures included; a run that was captured counts once. */
+/* Data handed to the group since the start, including figures; a captured run counts once. */
 typedef struct dtrain_sync_traffic {
 	uint64_t reductions;
 	uint64_t bytes; /* of the arrays that were reduced */
 } dtrain_sync_traffic;
 BETON_API dtrain_sync_traffic dtrain_sync_get_traffic(const dtrain_sync *sync);
 
-/* Collective: averages floating-point buffers over the ranks (batch norm's running statistics, not fixed weights),
- * before evaluation and checkpoints, for what is put on the stream afterwards. */
+/* Collective: averages the floating-point buffers that are not fixed (batch norm's running statistics) over the ranks,
+ * for work that is put on the stream afterwards. Call it before evaluation and checkpoints. */
 BETON_API int dtrain_sync_buffers(dtrain_sync *sync, dtrain_stream *stream, beton_error *err);
 
 #ifdef __cplusplus
