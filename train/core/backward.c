@@ -39,7 +39,7 @@ bool dtrain__needs_grad(const dtrain_graph *graph, dtrain_tensor tensor)
 
 dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 {
-	/* An op's gradient of a compute copy is the parameter's, in its type. */
+	/* The gradient of a compute copy belongs to the parameter, in its type. */
 	param = dtrain__graph_original(graph, param);
 	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, param);
 	if (!tensor)
@@ -51,7 +51,7 @@ dtrain_tensor dtrain__param_grad(dtrain_graph *graph, dtrain_tensor param)
 	return part;
 }
 
-/* Appends a node whose output has its input's type, which for parts of a parameter's gradient is not the graph's. */
+/* Appends a node whose output has its input's type; for parts of a parameter's gradient this is not the graph's. */
 static dtrain_tensor append_like(dtrain_graph *graph, dtrain__node *node, const dtrain_shape *shape)
 {
 	const dtrain__tensor *input = dtrain__graph_tensor(graph, node->inputs[0]);
@@ -73,7 +73,7 @@ void dtrain__add_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tensor p
 		return;
 	}
 	dtrain__node sum = {.kind = DTRAIN_OP_ADD, .num_inputs = 2, .num_outputs = 1, .inputs = {before, part}};
-	/* The list of tensors, where the gradient is noted, moves when it grows. */
+	/* This call may move the list of tensors, so the gradient is noted afterwards. */
 	dtrain_tensor total = append_like(graph, &sum, dtrain_graph_shape(graph, part));
 	graph->tensors[tensor].grad = total;
 }

@@ -12,7 +12,7 @@
 #include "program.h"
 #include "shape.h"
 
-/* What the caller, the flat space or a view reads must be row-major; the rest is the device's choice. */
+/* The caller, the flat space and views need row-major tensors; the device chooses the layout of others. */
 static bool is_plain(const dtrain__tensor *tensor)
 {
 	return tensor->role != DTRAIN__ACTIVATION || tensor->keep || tensor->plain;
@@ -128,7 +128,7 @@ static bool may_lie_in(const dtrain_program *program, const dtrain__node *node, 
 	       input->layout == output->layout && input->bytes == output->bytes;
 }
 
-/* An op that can work in place writes over the input that nobody reads afterwards. */
+/* An op that can work in place overwrites an input that no later op reads. */
 static void reuse_inputs(dtrain_program *program)
 {
 	dtrain__span *spans = program->spans;
@@ -162,7 +162,7 @@ static int plan_arena(dtrain_program *program, beton_error *err)
 			    err);
 }
 
-/* In the memory of its parameter's unit that has that base. */
+/* The place of a tensor in its parameter's unit, relative to that base. */
 static dtrain__place place_in_unit(const dtrain_params *params, const dtrain__tensor *tensor,
 				   uint32_t (*base_of)(int32_t unit))
 {

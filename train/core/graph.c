@@ -141,7 +141,7 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});
 }
 
-/* A name must be new in this graph: two layers with one name are a mistake, and layers that share a weight use one
+/* A name must be new in this graph: two layers with one name are a mistake, and layers that share a weight share its
  * tensor. */
 static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int index, const char *name,
 				    const dtrain_shape *shape, beton_error *err)
@@ -157,7 +157,7 @@ static dtrain_tensor add_persistent(dtrain_graph *graph, dtrain__role role, int 
 						   .index = index});
 }
 
-/* Nodes since next_block belong to the block of the next parameter. */
+/* Assigns nodes added since next_block to the next parameter's block. */
 static void enter_block(dtrain_graph *graph, int32_t block)
 {
 	if (graph->block_started < 0)
@@ -269,7 +269,7 @@ dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w)
 {
 	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w);
 	dtrain_device_caps caps;
-	/* Backward ops read what the forward op has read. */
+	/* Backward ops read the same tensors as the forward op. */
 	if (!weight || weight->dtype == graph->dtype || graph->in_backward)
 		return w;
 	if (weight->copy >= 0)
@@ -301,7 +301,8 @@ dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const d
 		return -1;
 	if (attrs)
 		node.attrs = *attrs;
-	dtrain_shape own_shape = *shape; /* shape may point into the list of tensors, which moves when it grows */
+	dtrain_shape own_shape =
+		*shape; /* a copy: shape may point into the list of tensors, which moves when it grows */
 	for (int i = 0; i < num_inputs; i++)
 		node.inputs[i] =
 			dtrain__op_input_letter(kind, i) == 'W' ? dtrain__graph_copy(graph, inputs[i]) : inputs[i];

@@ -10,13 +10,13 @@
 #include "plan.h"
 #include "schedule.h"
 
-/* Memory that the places of a program's tensors are in. Each unit and each input has bases of its own. */
+/* The memory that contains a program's tensors. Each unit and each input has its own bases. */
 enum dtrain__base {
-	DTRAIN__BASE_NONE,    /* places are addresses: memory of the caller's */
-	DTRAIN__BASE_BUFFERS, /* of the parameters, as is the next */
+	DTRAIN__BASE_NONE,    /* places are addresses of memory owned by the caller */
+	DTRAIN__BASE_BUFFERS, /* the parameters' buffers; the next: their figures */
 	DTRAIN__BASE_FIGURES,
 	DTRAIN__BASE_ARENA,
-	DTRAIN__BASE_UNITS, /* of each unit its values and its gradients; then those of the inputs */
+	DTRAIN__BASE_UNITS, /* each unit's values and gradients; then each input */
 };
 
 static inline uint32_t dtrain__base_of_values(int32_t unit)
@@ -29,7 +29,7 @@ static inline uint32_t dtrain__base_of_grads(int32_t unit)
 	return DTRAIN__BASE_UNITS + 2 * (uint32_t)unit + 1;
 }
 
-/* Where a tensor is, in every instance. */
+/* The position of a tensor, the same in every instance. */
 typedef struct dtrain__place {
 	uint32_t base;
 	uint64_t offset; /* bytes */
@@ -48,11 +48,11 @@ struct dtrain_program {
 	dtrain_device *device;
 	dtrain__schedule schedule;
 	dtrain__step *steps;      /* one for each node */
-	dtrain_operand *operands; /* one for each tensor, as are the next two */
+	dtrain_operand *operands; /* one for each tensor, like the next two */
 	dtrain__place *places;
-	dtrain__span *spans; /* lives in steps of the schedule, and offsets in the arena */
+	dtrain__span *spans; /* first and last steps of the schedule, and offsets in the arena */
 	uint32_t num_bases;
-	dtrain_instance *first; /* what dtrain_program_run runs */
+	dtrain_instance *first; /* the instance of dtrain_program_run */
 	dtrain_program_facts facts;
 };
 

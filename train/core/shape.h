@@ -9,7 +9,7 @@
 
 #include <dtrain/device.h>
 
-/* Limit of a tensor's elements, below which bytes and offsets cannot overflow. */
+/* Limit of a tensor's elements; below it, bytes and offsets cannot overflow. */
 #define DTRAIN__MAX_ELEMENTS ((int64_t)1 << 40)
 
 static inline bool dtrain__shape_equal(const dtrain_shape *a, const dtrain_shape *b)

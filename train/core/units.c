@@ -29,7 +29,7 @@ int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *giv
 	return BETON_OK;
 }
 
-/* Offsets are in the reverse of the declaration: the last parameter first. */
+/* Offsets are in reverse order of declaration: the last parameter comes first. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
 	const dtrain_unit_policy *policy = &params->policy;

@@ -34,7 +34,7 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 		return -1;
 	graph->tensors[view].parent = parent;
 	graph->tensors[view].offset = offset;
-	/* The op that makes the tensor must make it row-major. */
+	/* The op that writes the parent must write it row-major. */
 	graph->tensors[dtrain__graph_root(graph, parent)].plain = true;
 	graph->num_views++;
 	return view;
@@ -62,7 +62,7 @@ static int64_t stride_of(const dtrain_shape *x, int dim)
 	return stride;
 }
 
-/* Whether the part is one piece of memory whose address is aligned for the device. */
+/* True if the part is contiguous memory with the device's alignment. */
 static bool is_piece(const dtrain_graph *graph, const dtrain__tensor *source, int dim, int64_t begin)
 {
 	dtrain_device_caps caps;
@@ -74,7 +74,7 @@ static bool is_piece(const dtrain_graph *graph, const dtrain__tensor *source, in
 	return outer == 1 && bytes % caps.alignment == 0;
 }
 
-/* Appends slices: `parts` equal parts, one after the other. */
+/* Appends slices: `parts` equal, consecutive parts. */
 static void slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count, int parts,
 		  dtrain_tensor *out)
 {
