@@ -12,21 +12,21 @@
 
 typedef struct run_busy {
 	cpu_set_t cores;
-	int threads; /* 0: nothing is watched any more */
+	int threads; /* 0: no longer watching */
 	uint64_t began_ns;
-	uint64_t used_ns; /* by this process, then */
-	uint64_t busy_ns; /* of these cores, then */
+	uint64_t used_ns; /* CPU time of this process at the last look */
+	uint64_t busy_ns; /* time that these cores were busy at the last look */
 } run_busy;
 
-/* Watches the cores of the calling thread on behalf of that many compute threads; a single one waits for nobody. Does
- * nothing where the system does not tell how busy its cores are. */
+/* Starts watching the calling thread's cores for a number of compute threads; a single thread never waits for others.
+ * Does nothing if the system does not report how busy its cores are. */
 void run_busy_start(run_busy *busy, int threads);
 
-/* Call it now and then. True once at most: others used a quarter of the cores, or more, for seconds; text says so and
- * what may help. */
+/* Call it now and then. True at most once: other processes used a quarter of the cores, or more, for seconds; text says
+ * so and suggests a remedy. */
 bool run_busy_tell(run_busy *busy, char *text, int size);
 
-/* The time in which the cores of the set have not been idle, from the lines of /proc/stat; 0: they are not there. */
+/* The time that the cores of the set were not idle, from the lines of /proc/stat; 0: the lines are missing. */
 uint64_t run_busy_parse(const char *stat, const cpu_set_t *cores, uint64_t ticks_per_second);
 
 #endif

@@ -17,15 +17,15 @@ typedef struct run_device_choice {
 	int32_t index; /* -1: not given */
 } run_device_choice;
 
-/* Whether there is a device of that name is not looked at. */
+/* Does not check that a device of that name exists. */
 int run_parse_device(const char *text, run_device_choice *out, beton_error *err);
 
-/* Which of the devices of that name a rank takes: the one given, or that of the rank's number among the ranks of its
- * machine; the first where ranks share one, and where there can be only one. */
+/* The device index of a rank: the given one, or the rank's number on its machine; 0 if ranks share a device or there
+ * can be only one. */
 int32_t run_device_index(const run_device_choice *choice, int local_rank, bool shared);
 
-/* Opens it, with the index put into options. Where the ranks' launcher gives each a GPU of its own to see (srun
- * --gpus-per-task=1), that is the first one, whatever the rank's number. Errors: those of dtrain_device_open. */
+/* Opens the device, with the index added to options. If the launcher makes a single GPU visible to each rank (srun
+ * --gpus-per-task=1), index 0 is used whatever the rank. Errors: those of dtrain_device_open. */
 int run_open_device(const run_device_choice *choice, const struct rank_env *env, bool shared,
 		    dtrain_device_options *options, dtrain_device **out, beton_error *err);
 

@@ -10,8 +10,8 @@
 
 enum {
 	RUN_GROUP_WEIGHTS = 0,
-	RUN_GROUP_BIASES = 1, /* and batch norm's weights: parameters of one dimension */
-	RUN_GROUP_EARLY = 2,  /* engine_task.find_early: as weights, for a part of the run */
+	RUN_GROUP_BIASES = 1, /* parameters of one dimension: biases, and batch norm's weights */
+	RUN_GROUP_EARLY = 2,  /* engine_task.find_early: like weights, trained for a part of the run */
 	RUN_GROUPS = 3,
 };
 
@@ -21,16 +21,17 @@ typedef struct run_group {
 
 typedef struct run_groups {
 	run_group groups[RUN_GROUPS];
-	uint8_t *of; /* of each parameter, by index */
+	uint8_t *of; /* the group of each parameter, by index */
 } run_groups;
 
-/* --weight-decay, --bias-lr-scale, --no-bias-decay. params must be allocated. */
+/* Applies --weight-decay, --bias-lr-scale, --no-bias-decay. params must be allocated. */
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err);
 void run_groups_free(run_groups *groups);
-/* Gives an optimizer of RUN_GROUPS groups its numbers. */
+/* Sets the numbers of an optimizer with RUN_GROUPS groups. */
 int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err);
 
-/* Before the step of that number, counted from 0 over the whole run: what is trained no longer stays as it is. */
+/* Call it before each step, numbered from 0 over the whole run: stops training the early group when its time is
+ * over. */
 int run_groups_step(const run_options *options, dtrain_optimizer *optimizer, int64_t steps_per_epoch, int64_t step,
 		    beton_error *err);
 

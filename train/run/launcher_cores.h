@@ -5,8 +5,8 @@
 #include <sched.h>
 #include <stdbool.h>
 
-/* Which of the cores in `all` belong to rank: a contiguous share of its own, or, with more ranks than cores, one core
- * in turn. False when there is nothing to hand out. */
+/* The cores of `all` that belong to rank: its own contiguous share or, if there are more ranks than cores, one core in
+ * turn. False if there are no cores to assign. */
 bool dtrain__rank_cores(const cpu_set_t *all, int rank, int world_size, cpu_set_t *out);
 
 #endif

@@ -18,19 +18,19 @@ struct output {
 	int to;
 	char prefix[OUTPUT_PREFIX_SIZE];
 	size_t size;
-	char *line; /* OUTPUT_PREFIX_SIZE + OUTPUT_LINE_BYTES + 1 bytes: prefix, then what came of the line */
+	char *line; /* OUTPUT_PREFIX_SIZE + OUTPUT_LINE_BYTES + 1 bytes: prefix, then the line as far as received */
 	bool keep_last;
 	char last[OUTPUT_LAST_LINES][OUTPUT_LAST_BYTES];
 	unsigned last_count; /* of all lines so far */
 };
 
-/* Takes over from. prefix may be "". False without memory (from stays the caller's). */
+/* Takes ownership of from. prefix may be "". False: no memory, and the caller still owns from. */
 bool dtrain__output_open(struct output *output, int from, int to, const char *prefix, bool keep_last);
 
-/* Passes on what is in the pipe, and closes it at its end. Returns 0, or errno when `to` cannot be written. */
+/* Passes on the pipe's content, and closes the pipe at its end. Returns 0, or errno if `to` cannot be written. */
 int dtrain__output_pump(struct output *output);
 
-/* Passes on the rest, with a newline if there is none, and closes the pipe. */
+/* Passes on the rest, completed with a newline, and closes the pipe. */
 int dtrain__output_finish(struct output *output);
 void dtrain__output_free(struct output *output);
 

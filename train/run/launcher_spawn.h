@@ -17,12 +17,12 @@ struct spawn_job {
 	int world_size;
 	uint16_t port;
 	const char *store_token;
-	const sigset_t *signal_mask; /* what the rank starts with */
-	const cpu_set_t *cores;      /* that this program may use; NULL when not known: ranks are not bound */
-	int null_fd;                 /* /dev/null for their standard input */
+	const sigset_t *signal_mask; /* the rank's initial mask */
+	const cpu_set_t *cores;      /* cores that this program may use; NULL: not known, and ranks are not bound */
+	int null_fd;                 /* /dev/null, the ranks' standard input */
 };
 
-/* The rank is the leader of a process group of its own. out_fd and err_fd: the reading ends, non-blocking. */
+/* Starts a rank as leader of its own process group. out_fd and err_fd: the reading ends of pipes, non-blocking. */
 int dtrain__spawn_rank(const struct spawn_job *job, int rank, pid_t *pid, int *out_fd, int *err_fd, beton_error *err);
 
 #endif

@@ -7,7 +7,7 @@
 #include "order_input.h"
 #include "preflight.h"
 
-/* Who loads, and for what. */
+/* What the loaders of a run share. */
 typedef struct run_loading {
 	const run_options *options;
 	const run_facts *facts;
@@ -19,11 +19,11 @@ typedef struct run_loading {
 /* Opens --data (training) or --val. Errors: those of beton_loader_open_many, and of run_order_input_read. */
 int run_loading_open(const run_loading *loading, bool training, beton_loader **out, beton_error *err);
 
-/* Opens all files of --data as one data set, one behind the other. options must outlive it. */
+/* Opens all files of --data as one data set, concatenated. options must outlive the result. */
 engine_files run_loading_files(const run_options *options);
 
-/* The positions that an epoch of training has: as many as samples, or what the order says. Checks the options of the
- * order on the way. facts: what is known of --data. Errors: those of beton_loader_open_many. */
+/* The number of positions in a training epoch: the number of samples, unless the order's options say otherwise. Also
+ * checks these options. facts: about --data. Errors: those of beton_loader_open_many. */
 int run_loading_epoch_length(const run_options *options, const run_facts *facts, const run_order_input *input,
 			     int world_size, uint64_t *out, beton_error *err);
 

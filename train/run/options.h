@@ -15,12 +15,12 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
-#define RUN_ROWS_MAX 96 /* of the table of options */
+#define RUN_ROWS_MAX 96 /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
 	RUN_RESUME_YES = 1,
-	RUN_RESUME_AUTO = 2, /* where there is a checkpoint */
+	RUN_RESUME_AUTO = 2, /* if there is a checkpoint */
 } run_resume_mode;
 
 typedef enum run_order {
@@ -37,26 +37,26 @@ typedef enum run_order {
 
 #define RUN_FILES_MAX 64
 
-/* Of an option that is a list. */
+/* The value of an option that is a list of files. */
 typedef struct run_files {
 	int count;
 	const char *paths[RUN_FILES_MAX];
 } run_files;
 
-/* The checkpoint that a run is resumed from, and what its options were. */
+/* The checkpoint that a run is resumed from, and its options. */
 typedef struct run_saved {
 	char *path;                  /* of the checkpoint */
-	char *json;                  /* its options, as it has them */
+	char *json;                  /* its options, as stored */
 	char *texts[RUN_ROWS_MAX];   /* by row of the table; NULL: none */
 	char *changes[RUN_ROWS_MAX]; /* "--lr 0.05 (was 0.1)" */
 	int change_count;
 } run_saved;
 
-/* Every option; texts are borrowed from argv, recipe_file, kept or saved. 0 in epochs and steps: not given. */
+/* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {
 	run_files data;
 	const char *data_weights;          /* as given; NULL: none */
-	double data_weight[RUN_FILES_MAX]; /* the same as numbers, for each file of data; 0: none */
+	double data_weight[RUN_FILES_MAX]; /* the numbers in data_weights, for each file of data; 0: none */
 	const char *val;
 	const char *model;
 	const char *recipe; /* as given; NULL: none */
@@ -66,14 +66,14 @@ typedef struct run_options {
 	const char *checkpoint;
 	int precision; /* engine_precision */
 	int64_t world_size;
-	int64_t master_port;   /* 0 = the system chooses */
+	int64_t master_port;   /* 0: chosen by the system */
 	const char *interface; /* NULL: not given */
 	double timeout;        /* seconds */
 	double epochs;
 	int64_t steps;
-	int64_t batch_size; /* per rank and run */
-	int64_t accumulate; /* runs a step */
-	int64_t classes;    /* 0 = from the data */
+	int64_t batch_size; /* samples per rank and run */
+	int64_t accumulate; /* runs per step */
+	int64_t classes;    /* 0: the number in the data */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
@@ -84,24 +84,24 @@ typedef struct run_options {
 	double weight_decay;
 	double bias_lr_scale;
 	double label_smoothing;
-	double clip_norm; /* 0 = off */
+	double clip_norm; /* 0: off */
 	int schedule;     /* dtrain_schedule_kind */
 	double warmup_epochs;
 	int64_t warmup_steps;
-	double warmup_share;     /* of all steps */
-	int64_t lookahead;       /* steps; 0 = off */
+	double warmup_share;     /* share of all steps */
+	int64_t lookahead;       /* steps; 0: off */
 	int order;               /* run_order */
-	const char *indices;     /* a file of sample numbers; NULL: all samples */
-	const char *weights;     /* a field, or a file where it has a slash */
+	const char *indices;     /* file of sample numbers; NULL: all samples */
+	const char *weights;     /* a field, or a file if it has a slash */
 	const char *class_field; /* NULL: the label */
 	int64_t window_pages;
-	int64_t epoch_samples; /* 0: as many as there are samples */
+	int64_t epoch_samples; /* 0: the number of samples */
 	int engine;            /* beton_engine */
 	bool direct;
 	int64_t read_ahead;   /* samples; 0: automatic */
 	int64_t memory_limit; /* bytes; 0: none */
 	int64_t max_pixels;   /* 0: the loader's default */
-	double bucket_mb;     /* MiB; 0: the library's buckets */
+	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
 	int64_t val_every; /* epochs */
 	int64_t checkpoint_every;
@@ -114,39 +114,37 @@ typedef struct run_options {
 	int resume; /* run_resume_mode */
 	bool help;
 	bool version;
-	bool given[RUN_ROWS_MAX]; /* on the command line, by row of the table */
+	bool given[RUN_ROWS_MAX]; /* on the command line; by row of the table */
 	int64_t compute_threads;  /* of this process: see run_cores_count_threads */
 	int64_t loader_threads;
-	bool told_threads;   /* by OMP_NUM_THREADS, and not by --threads */
-	int64_t newest_step; /* of the checkpoints of --checkpoint, for run_options_resume; -1: there was none */
-	bool resuming;       /* there is a checkpoint to go on from; known after run_options_resume */
-	char **kept;         /* texts that are part of others; kept_count of them */
+	bool told_threads;   /* set by OMP_NUM_THREADS, not by --threads */
+	int64_t newest_step; /* of the checkpoints in --checkpoint, for run_options_resume; -1: none */
+	bool resuming;       /* a checkpoint to resume from exists; set by run_options_resume */
+	char **kept;         /* kept_count texts that are parts of others */
 	int kept_count;
-	run_recipe *recipe_file; /* NULL: none was read */
-	run_saved *saved;        /* NULL: the run begins, or what it is resumed from has no options */
+	run_recipe *recipe_file; /* NULL: no recipe */
+	run_saved *saved;        /* NULL: the run is not resumed, or its checkpoint has no options */
 } run_options;
 
-/* Sets the defaults, then what a recipe says, then what argv does; with help or version nothing is required. With
- * resume that is not all: see run_options_resume. Errors: INVALID_ARGUMENT; the message names the option, its value and
- * its range. */
+/* Sets defaults, then the recipe's options, then those in argv; with help or version no option is required. With
+ * resume, call run_options_resume next. Errors: INVALID_ARGUMENT; the message names the option, its value and its
+ * range. */
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err);
 
-/* Of a run that may be resumed, after run_options_parse: sets what the newest checkpoint of --checkpoint was saved with
- * where argv does not say something else, and notes what is changed. world_size: the ranks that somebody else starts;
- * 0: nobody does. Of a checkpoint without options nothing is taken. Errors: INVALID_ARGUMENT, NOT_FOUND (there is no
- * checkpoint, and resume is not RUN_RESUME_AUTO), MISMATCH (what cannot change is given otherwise), those of a damaged
- * checkpoint when there is no good one. */
+/* Call it after run_options_parse if the run may be resumed. Options not given in argv are set to those of the newest
+ * checkpoint of --checkpoint, if it has options; changes are recorded. world_size: ranks started by another launcher;
+ * 0: none. Errors: INVALID_ARGUMENT, NOT_FOUND (no checkpoint, and resume is not RUN_RESUME_AUTO), MISMATCH (an option
+ * that cannot change is given with another value), those of a damaged checkpoint if there is no good one. */
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err);
 
-/* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null where there is none; malloc'ed.
- */
+/* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null for none; malloc'ed. */
 int run_options_to_json(const run_options *options, char **out, beton_error *err);
 
-/* Those of `other`, as run_options_to_json made them, must be the same where all ranks need the same. MISMATCH: the
- * message names the first that is not, and both values. */
+/* Compares with another rank's options, made by run_options_to_json. MISMATCH: an option differs that must be the same
+ * on all ranks; the message names the first one, and both values. */
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
 
-/* What the engine is asked for; options must outlive it. */
+/* The engine's configuration; options must outlive it. */
 static inline engine_job run_options_job(const run_options *options)
 {
 	return (engine_job){.task = &vision_task,

@@ -10,26 +10,26 @@
 typedef struct run_position {
 	int64_t step;     /* optimizer steps done */
 	int64_t epoch;    /* epoch that the next step belongs to */
-	int64_t position; /* samples of that epoch consumed by all ranks: beton_iterator_open's position */
+	int64_t position; /* samples of that epoch consumed by all ranks, as in beton_iterator_open */
 	uint64_t seed;
 	int32_t world_size;
 	int32_t batch_size; /* per rank and step */
 	char model[32];
 	int64_t classes;
 	uint64_t data_samples;
-	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; a scale of 0: none */
+	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; scale 0: none */
 	uint64_t data_fingerprint;    /* beton_reader_fingerprint of the training set; 0: not known */
-	uint64_t data_class_names;    /* a hash of the names of its classes; 0: not known, or it has none */
+	uint64_t data_class_names;    /* a hash of its class names; 0: not known, or none */
 } run_position;
 
 /* The state of a checkpoint, malloc'ed. options: a JSON object, kept as it is; NULL: none. */
 int run_position_to_state(const run_position *position, const char *options, char **out, beton_error *err);
 
-/* The other way round; place: for messages. options (NULL allowed): malloc'ed; NULL: it was saved with none. Errors:
- * FORMAT, NO_MEMORY. */
+/* The reverse of run_position_to_state; place: for messages. *options (options NULL allowed): malloc'ed; NULL: saved
+ * without options. Errors: FORMAT, NO_MEMORY. */
 int run_position_from_state(const char *place, const char *state, run_position *out, char **options, beton_error *err);
 
-/* Of the checkpoint at path. Errors: also those of dtrain_checkpoint_open. */
+/* Reads the position of the checkpoint at path. Errors: also those of dtrain_checkpoint_open. */
 int run_position_read(const char *path, run_position *out, char **options, beton_error *err);
 
 #endif

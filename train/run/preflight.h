@@ -10,24 +10,24 @@
 #include "options.h"
 
 typedef struct run_facts {
-	engine_data data;      /* the fingerprint with what the order of the samples is made of */
-	uint64_t epoch_length; /* positions; without options that say otherwise, as many as samples */
+	engine_data data;      /* the fingerprint includes the input of the samples' order */
+	uint64_t epoch_length; /* positions; by default the number of samples */
 	int64_t global_batch;
 	int64_t steps_per_epoch;
 	int64_t total_steps;
 	int64_t warmup_steps;
 } run_facts;
 
-/* Has the task read what it needs to know of the data files, and checks model and lengths. The same on every rank.
- * Errors name the file or the option. */
+/* Reads the task's facts about the data files, and checks model and lengths. The same on every rank. Errors name the
+ * file or the option. */
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
 
-/* For the launcher or rank 0 alone. Checks that --log can be written. */
+/* Checks that --log can be written. Called by the launcher or rank 0 only. */
 int run_preflight_log(const run_options *options, beton_error *err);
 
-/* The same of --checkpoint, which is made if missing: with its parents, unless --resume=auto says that it may be there;
- * not at all with --resume. A checkpoint's own folder is refused (EXISTS). *lock keeps other jobs out
- * until it is released; NULL: there is no way to. */
+/* The same for --checkpoint. If missing, the folder is made: with its parents, unless --resume=auto says that it may
+ * exist; never with --resume. A checkpoint's own folder is refused (EXISTS). *lock keeps other jobs out until it is
+ * released; NULL: the place has no locks. */
 int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err);
 
 #endif

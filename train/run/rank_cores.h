@@ -8,17 +8,17 @@
 #include "rank_env.h"
 
 typedef struct run_cores {
-	int rank;    /* of this rank */
-	int machine; /* of all the job's ranks on this machine */
+	int rank;    /* number of this rank */
+	int machine; /* number of the job's ranks on this machine */
 } run_cores;
 
-/* The cores of a rank that somebody else started and left on all of the machine's, as torchrun does, become its share
- * of them: this thread is bound to it, and so are those that it starts from here on. A rank that was bound by itself,
- * as by srun or by our launcher, keeps what it has. Shares of a container's processor time are counted in. */
+/* Binds this thread, and threads that it starts later, to the rank's share of the machine's cores, if the rank's
+ * launcher left it on all cores, as torchrun does. A rank that is already bound, for example by srun or our launcher,
+ * keeps its cores. CPU quotas of containers are respected. */
 void run_cores_share(const struct rank_env *env, run_cores *out);
 
-/* Compute and loader threads of this process: what --threads and --workers say, else OMP_NUM_THREADS for the first,
- * else one for each core. INVALID_ARGUMENT: OMP_NUM_THREADS is no number. */
+/* The number of compute and loader threads of this process: --threads and --workers; else OMP_NUM_THREADS for compute
+ * threads; else one for each core. INVALID_ARGUMENT: OMP_NUM_THREADS is not a number. */
 int run_cores_count_threads(run_options *options, const run_cores *cores, beton_error *err);
 
 #endif

@@ -15,26 +15,26 @@
 typedef struct run_recipe_option {
 	int line;          /* counted from 1 */
 	const char *name;  /* without the dashes */
-	const char *value; /* as on the command line; NULL: none is given */
+	const char *value; /* as on the command line; NULL: none */
 } run_recipe_option;
 
 typedef struct run_recipe {
 	char *path;
-	char *title; /* one line; empty: there is none */
-	char *about; /* sentences; empty: there are none */
+	char *title; /* one line; empty: none */
+	char *about; /* sentences; empty: none */
 	run_recipe_option *options;
 	int count;
-	char *text; /* where the names and values are */
+	char *text; /* contains the names and values */
 } run_recipe;
 
-/* name: a file where it has a slash; else one that came with the program. *out is freed with run_recipe_free. Errors:
- * INVALID_ARGUMENT (no such recipe, or a line that is no option: the message names file, line and what stands there),
- * NOT_FOUND, IO, NO_MEMORY. Whether there are such options is not looked at. */
+/* name: a file if it has a slash; else a recipe installed with the program. Free *out with run_recipe_free. Does not
+ * check that the options exist. Errors: INVALID_ARGUMENT (no such recipe, or a line that is not an option: the message
+ * names file, line and text), NOT_FOUND, IO, NO_MEMORY. */
 int run_recipe_read(const char *name, run_recipe **out, beton_error *err);
 void run_recipe_free(run_recipe **recipe);
 
-/* The names of those that came with the program, in order, in an array that ends with NULL; for run_recipe_names_free.
- * NULL: no memory, or there are none. */
+/* The sorted names of the installed recipes, in an array that ends with NULL; free it with run_recipe_names_free. NULL:
+ * no memory, or no recipes. */
 char **run_recipe_names(void);
 void run_recipe_names_free(char **names);
 

@@ -9,25 +9,25 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* A signal that comes again so soon is the same one: timeout(1) sends it to a process and to its group. */
+/* A second signal within this time is a copy: timeout(1) signals both a process and its group. */
 #define RUN_SIGNALS_REPEAT_MS 1000
-/* earlier: of CLOCK_MONOTONIC. May be called by a signal handler. */
+/* earlier: CLOCK_MONOTONIC. Async-signal-safe. */
 bool run_signals_is_repeat(const struct timespec *earlier);
 
-/* The signals that ask a job to stop: SIGTERM, SIGINT, SIGHUP and SIGQUIT, without those that the caller of the program
- * has it ignore (nohup, a shell's background job). */
+/* The signals that ask a job to stop: SIGTERM, SIGINT, SIGHUP and SIGQUIT, except those that the program inherited as
+ * ignored (nohup, a shell's background job). */
 void run_signals_stopping(sigset_t *out);
 
-/* From now on the first of those is noted; a second one of the same kind, which is no repeat, kills. */
+/* Catches these signals: the first is recorded; a second one of the same kind kills, unless it is a copy. */
 void run_signals_catch(void);
 
-/* As if that signal had come, if none has yet. */
+/* Records a signal as if it had come, unless one has. */
 void run_signals_stop(int number);
 
-/* The number of the signal that came, or 0. */
+/* The number of the recorded signal, or 0. */
 int run_signals_caught(void);
 
-/* The process that sent it; 0: the kernel, or one that is not seen from here. */
+/* The process that sent it; 0: the kernel, or a process that is not visible here. */
 pid_t run_signals_sender(void);
 
 #endif

@@ -10,17 +10,17 @@
 
 #include <dtrain/comm.h>
 
-/* In a rank whose signals are caught, when it looks for one: the first time that there is one from somebody else than
- * the launcher, which says so itself, it is printed, and kept in the store for the launcher, unless another rank was
- * first. store NULL: the rank is alone. launcher: 0 where it is another program's. */
+/* Called by a rank that catches signals. The first signal that did not come from the launcher, which reports its own,
+ * is printed, and recorded in the store for the launcher unless another rank has recorded one. store NULL: one rank
+ * alone. launcher: 0: not ours. */
 void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher);
 
-/* In a rank that stops: the signal that it got, or else the one that told the rank which all stop with; SIGTERM if
- * nobody knows. store may be NULL. */
+/* The signal that stops this rank: its own, or else the one recorded in the store, or else SIGTERM. store may be
+ * NULL. */
 int dtrain__told_number(dtrain_store *store);
 
-/* In the launcher, when ranks end as if they had been told to stop: *text, which the caller frees, says which one was,
- * and *number by which signal. False: none has said so. */
+/* Called by the launcher when ranks end as if told to stop: *text, freed by the caller, says which rank received a
+ * signal, and *number is the signal. False: none is recorded. */
 bool dtrain__told_look_up(uint16_t port, const char *token, char **text, int *number);
 
 #endif

@@ -5,8 +5,8 @@
 #include "metrics.h"
 #include "session.h"
 
-/* Trains from the session's position to the end: steps, evaluations, checkpoints. *stopped: the signal that ended it
- * early (all ranks at the same step, with a checkpoint if there is a place for it), or 0. Errors: those of the parts;
+/* Trains from the session's position to the end: steps, evaluations, checkpoints. *stopped: 0, or the signal that ended
+ * training early (all ranks at the same step, with a checkpoint if --checkpoint is given). Errors: those of the parts;
  * DIVERGED names the step. */
 int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_error *err);
 

@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Will ranks processes on this many cores run more threads than that, and have teams of them? threads and workers: of
- * one rank; 0 = its share of the cores. */
+/* True if the threads of all ranks exceed the cores and ranks have several compute threads. threads and workers: of one
+ * rank; 0: its share of the cores. */
 bool run_needs_passive_wait(int ranks, int64_t threads, int64_t workers, int cores);
 
-/* Unless the environment says how threads wait, makes them sleep: in the processes that this one starts and, with
- * restart, in this one, which therefore executes itself anew (with argv) and returns only when that fails. */
+/* Makes waiting compute threads sleep, unless the environment sets a policy: in processes started later and, with
+ * restart, in this one, which therefore executes itself again (with argv) and returns only if that fails. */
 void run_set_passive_wait(bool restart, char *const *argv);
 
 #endif

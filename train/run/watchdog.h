@@ -12,21 +12,21 @@
 
 typedef struct run_watchdog run_watchdog;
 
-/* Watches the group until run_watchdog_leave: seconds after it has failed for good the main thread has to have called
- * that, wherever it is. env must outlive the watchdog. SYSTEM, NO_MEMORY. */
+/* Watches the group. After it has failed for good, the main thread must call run_watchdog_leave within seconds, or the
+ * process ends. env must outlive the watchdog. Errors: SYSTEM, NO_MEMORY. */
 int run_watchdog_start(run_watchdog **out, dtrain_group *group, const struct rank_env *env, beton_error *err);
 
-/* The main thread waits for the device from here to there, and would be told of a failure of the group after wait_ms.
- * Time that a failure takes to settle comes on top. what: the prefix of a message; copied. Time in which the process is
- * stopped does not count. */
+/* Call it before the main thread waits for the device; the group would report a failure to it after wait_ms. Time to
+ * settle a failure is added, and time in which the process is stopped does not count. what: prefix of a message;
+ * copied. */
 void run_watchdog_arm(run_watchdog *watchdog, const char *what, int wait_ms);
 void run_watchdog_disarm(run_watchdog *watchdog);
 
-/* The main thread closes everything, the group too. failure: why; it gets seconds for that, and then the watchdog says
- * so in its place. NULL: it may take its time. Only the first call counts. */
+/* Call it before the main thread closes everything, including the group. failure: the cause; if closing takes longer
+ * than seconds, the watchdog reports it and ends the process. NULL: no time limit. Only the first call counts. */
 void run_watchdog_leave(run_watchdog *watchdog, const beton_error *failure);
 
-/* From here on nobody but the caller prints or exits. */
+/* From here on only the caller prints or exits. */
 void run_watchdog_stop(run_watchdog **watchdog);
 
 #endif

@@ -22,8 +22,8 @@ typedef struct run_weights {
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
-/* See dtrain_checkpoint_load, for one rank alone. Without an optimizer the tensors of its states are left alone. STATE:
- * it was saved with Lookahead's slow weights and the optimizer has none, or the other way round. */
+/* See dtrain_checkpoint_load, for one rank. Without an optimizer its states' tensors are ignored. STATE: it was saved
+ * with Lookahead's slow weights and the optimizer has none, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err);
 
 #endif
