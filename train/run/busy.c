@@ -17,8 +17,7 @@ uint64_t run_busy_parse(const char *stat, const cpu_set_t *cores, uint64_t ticks
 {
 	uint64_t ticks = 0;
 	for (const char *line = stat; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-		/* user, nice, system, idle, waiting for a disk, interrupts of two kinds, taken by other virtual
-		 * machines; what guests use is in the first two. */
+		/* user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of the first two. */
 		uint64_t used[8] = {0};
 		int cpu = -1;
 		if (sscanf(line,

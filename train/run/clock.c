@@ -41,7 +41,7 @@ void run_clock_add_step(run_clock *clock, double data_ms, double compute_ms, dou
 
 uint64_t run_clock_end(run_clock *clock)
 {
-	/* A device's own clock goes a little differently. */
+	/* The parts may exceed the steps' time, because the device's clock runs at another speed. */
 	static const run_part of_steps[] = {RUN_PART_COMPUTE, RUN_PART_COMM, RUN_PART_DATA};
 	uint64_t total = 0;
 	run_clock_enter(clock, RUN_PART_OTHER);

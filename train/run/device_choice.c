@@ -30,7 +30,7 @@ int32_t run_device_index(const run_device_choice *choice, int local_rank, bool s
 	return one || shared ? 0 : local_rank;
 }
 
-/* An index that is too high is refused before anything of the device is started; so is 1 where there is one device. */
+/* A device checks its index before it starts anything, so a refused index 1 means that there is one device. */
 static bool is_alone(const char *name, dtrain_device_options options)
 {
 	dtrain_device *second = NULL;
@@ -46,7 +46,7 @@ int run_open_device(const run_device_choice *choice, const struct rank_env *env,
 	beton_error refused = {0};
 	options->index = run_device_index(choice, env->local_rank, shared);
 	int status = dtrain_device_open(choice->name, options, out, &refused);
-	/* Ranks of our own launcher see what it sees: there are too few devices then. */
+	/* The ranks of our launcher see all its devices, so there are too few. */
 	if (status == BETON_INVALID_ARGUMENT && choice->index < 0 && options->index > 0 && !env->store_hosted &&
 	    is_alone(choice->name, *options)) {
 		options->index = 0;

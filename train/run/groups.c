@@ -19,7 +19,7 @@ static uint8_t group_of(const run_options *options, const dtrain_param *param)
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
-	/* A larger rate of the biases does not let them decay faster: what a step takes off is the product of both. */
+	/* A step's decay is weight decay times rate: the division cancels the biases' larger rate. */
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
 				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay},

@@ -33,9 +33,9 @@
 
 struct rank {
 	pid_t pid;           /* -1: not started, or reaped */
-	bool asked;          /* to stop, when it had not ended by itself */
-	int stop_signal;     /* it is stopped by that; 0: it is not */
-	uint64_t stopped_ns; /* since when, and others were not */
+	bool asked;          /* asked to stop while it was running */
+	int stop_signal;     /* the signal that stopped it; 0: not stopped */
+	uint64_t stopped_ns; /* time since which it is stopped while others are not */
 	struct output out;
 	struct output err;
 };
@@ -51,11 +51,11 @@ struct launch {
 	int running;
 	int signal_fd;
 	int null_fd;
-	int signal; /* the first that came from outside, or 0 */
-	int told;   /* that told a rank to stop, and by it the others; or 0 */
+	int signal; /* the first from outside, or 0 */
+	int told;   /* the signal that told a rank, and so all, to stop; or 0 */
 	struct timespec signalled;
-	int failed_rank;   /* -1: none; the first failure that is its own fault */
-	int affected_rank; /* -1: none; the first that ended because of another */
+	int failed_rank;   /* the first that failed by its own fault; -1: none */
+	int affected_rank; /* the first that ended because of another; -1: none */
 	bool stopping;
 	bool killed;
 	uint64_t kill_at_ns;
@@ -83,14 +83,14 @@ static void kill_ranks(struct launch *launch)
 	signal_ranks(launch, SIGKILL);
 }
 
-/* Has the rank ended, though it has not been reaped yet? What it ended of is none of what it is asked from now on. */
+/* True for a rank that has ended but is not reaped: later requests to stop did not cause its end. */
 static bool has_ended(const struct rank *rank)
 {
 	siginfo_t info = {0};
 	return waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0;
 }
 
-/* A stopped process would only see the signal when it goes on. */
+/* Also sends SIGCONT, because a stopped process gets the signal only when it continues. */
 static void stop_ranks(struct launch *launch, int number)
 {
 	if (launch->stopping)
@@ -130,9 +130,9 @@ static void report(const struct launch *launch)
 		fprintf(stderr, "    %s\n", output->last[i % OUTPUT_LAST_LINES]);
 }
 
-/* The rank that has been stopped for longest, or -1: none, or all that run are, as when somebody has the whole job
- * wait. In a step the others find out by themselves; before the first, in an evaluation and while a checkpoint is
- * written they wait for half an hour, for a rank that works may need that. */
+/* The rank that has been stopped for longest; -1: none, or all running ranks are, for example because the job was
+ * suspended. During a step the others detect it themselves. Before the first step, in evaluations and while a
+ * checkpoint is written they wait for half an hour, because a rank that works may need that. */
 static int longest_stopped(const struct launch *launch)
 {
 	int longest = -1;
@@ -159,7 +159,7 @@ static void blame_stopped(struct launch *launch, int number)
 	report(launch);
 }
 
-/* Is one stopped for too long? */
+/* Fails the job if a rank has been stopped for too long. */
 static void look_at_stopped(struct launch *launch)
 {
 	int number = longest_stopped(launch);
@@ -169,8 +169,8 @@ static void look_at_stopped(struct launch *launch)
 	stop_ranks(launch, SIGTERM);
 }
 
-/* Did the rank end as one does that was told to stop, without being asked from here? All of them end so when one was,
- * and have done what there was to do: they get their time to close. */
+/* True if the rank ended with the status of one that was told to stop, and not by us. All ranks then end like this
+ * after finishing their work, so they get time to close. */
 static bool was_told(struct launch *launch, const siginfo_t *info)
 {
 	sigset_t stopping;
@@ -185,18 +185,18 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 			launch->kill_at_ns = bt_now_ns() + (uint64_t)launch->grace_ms * 1000000;
 		}
 	}
-	/* Two ranks may have got different ones. */
+	/* Two ranks may have got different signals. */
 	run_signals_stopping(&stopping);
 	return launch->told && sigismember(&stopping, info->si_status - 128) == 1;
 }
 
-/* Ranks that end after the first failure, or because a peer was lost, are not to blame. */
+/* A rank that ends after the first failure, or because a peer was lost, is not to blame. */
 static void judge(struct launch *launch, int number, const siginfo_t *info)
 {
 	bool exited = info->si_code == CLD_EXITED;
 	bool affected = exited && info->si_status == LAUNCH_EXIT_PEER_LOST;
-	/* What we asked it to. A rank that goes its own way out may be why another one lost its peer and ended first.
-	 */
+	/* True if the rank ended as we asked it to. If it ended otherwise, it may be the reason why another rank lost
+	 * its peer and ended first. */
 	bool ours = launch->ranks[number].asked &&
 		    (info->si_status == (exited ? 128 + SIGTERM : SIGTERM) ||
 		     (!exited && info->si_status == launch->signal) || (launch->killed && info->si_status == SIGKILL));
@@ -223,7 +223,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 static void end_rank(struct launch *launch, int number, const siginfo_t *info)
 {
 	struct rank *rank = &launch->ranks[number];
-	kill(-rank->pid, SIGKILL); /* what it started and left behind */
+	kill(-rank->pid, SIGKILL); /* processes that the rank started and left behind */
 	note_output(launch, dtrain__output_pump(&rank->out));
 	note_output(launch, dtrain__output_finish(&rank->out));
 	note_output(launch, dtrain__output_pump(&rank->err));
@@ -242,7 +242,7 @@ static int find_rank(const struct launch *launch, pid_t pid)
 	return number;
 }
 
-/* number: of the signal; 0: it goes on. Where all were stopped, they do so one after the other. */
+/* number: of the signal; 0: the rank continues. If all were stopped, they continue one by one. */
 static void note_stop(struct launch *launch, struct rank *rank, int number)
 {
 	uint64_t now = bt_now_ns();
@@ -274,7 +274,7 @@ static void reap(struct launch *launch)
 		if (number < launch->world_size)
 			end_rank(launch, number, &info);
 		else
-			waitpid(info.si_pid, NULL, 0); /* a rank's orphan, which came to us as the subreaper */
+			waitpid(info.si_pid, NULL, 0); /* a rank's orphan, reparented to this subreaper */
 		info.si_pid = 0;
 	}
 }
@@ -286,7 +286,7 @@ static void take_signals(struct launch *launch)
 		int number = (int)info.ssi_signo;
 
 		if (number == SIGCHLD)
-			continue; /* reap runs in any case: several of them may have become one */
+			continue; /* reap always runs, because several SIGCHLD may merge into one */
 		if (launch->signal) {
 			if (!run_signals_is_repeat(&launch->signalled))
 				kill_ranks(launch);
@@ -296,7 +296,7 @@ static void take_signals(struct launch *launch)
 			program_invocation_short_name, sigabbrev_np(number));
 		launch->signal = number;
 		clock_gettime(CLOCK_MONOTONIC, &launch->signalled);
-		launch->stopping = false; /* the grace starts anew */
+		launch->stopping = false; /* restart the grace period */
 		stop_ranks(launch, number);
 	}
 	reap(launch);
@@ -328,7 +328,7 @@ static void run(struct launch *launch)
 			polls[2 + 2 * i] = (struct pollfd){.fd = launch->ranks[i].err.from, .events = POLLIN};
 		}
 		if (poll(polls, 1 + 2 * (nfds_t)launch->world_size, next_timeout_ms(launch)) < 0 && errno != EINTR) {
-			kill_ranks(launch); /* ENOMEM: nothing else can be done for them */
+			kill_ranks(launch); /* ENOMEM: they cannot be handled in any other way */
 			continue;
 		}
 		for (int i = 0; i < launch->world_size; i++) {
@@ -347,8 +347,7 @@ static void run(struct launch *launch)
 	}
 }
 
-/* What left its rank's process group came to this process when its parent ended (the subreaper): nothing outlives the
- * launcher. */
+/* Processes that left their rank's process group are reparented to this subreaper: nothing outlives the launcher. */
 static void kill_orphans(void)
 {
 	char path[64];
@@ -460,7 +459,7 @@ static int start_store(const struct launch_options *options, char token[2 * TOKE
 {
 	dtrain_store_server_options store;
 	uint8_t bytes[TOKEN_BYTES];
-	/* So few are given whole, once the system has any. */
+	/* Once the system's generator is initialized, so few bytes are never returned in part. */
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return bt_fail_errno(err, errno, "launcher: getrandom");
 	for (size_t i = 0; i < sizeof(bytes); i++)
@@ -519,8 +518,8 @@ int dtrain__launch(const struct launch_options *options, int *exit_status, beton
 			       options->world_size, LAUNCH_MAX_RANKS);
 	run_signals_stopping(&signals);
 	sigaddset(&signals, SIGCHLD);
-	signal(SIGCHLD, SIG_DFL); /* ignored by inheritance, it would make the kernel forget how a rank ended */
-	/* The store's thread, too, starts with them blocked: only the signalfd sees them. */
+	signal(SIGCHLD, SIG_DFL); /* if inherited as ignored, the kernel would not keep exit statuses */
+	/* The store's thread inherits the mask: only the signalfd gets the signals. */
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	status = launch_with_signals_blocked(options, &signals, &before, exit_status, err);
 	sigprocmask(SIG_SETMASK, &before, NULL);

@@ -29,9 +29,9 @@ static void remember(struct output *output, const char *line, size_t size)
 	slot[size] = '\0';
 }
 
-/* One write for prefix, line and newline, so that the line stays whole even where others write to the same file. They
- * are put together at the start of output->line; line lies behind the room for the prefix, so what follows it stays as
- * it is. */
+/* Writes prefix, line and newline in one call, so that the line stays whole even if others write to the same file. The
+ * text is built at the start of output->line; line lies after the space for the prefix, so the text after line is not
+ * changed. */
 static int write_line(struct output *output, const char *line, size_t size)
 {
 	size_t prefix = strlen(output->prefix);

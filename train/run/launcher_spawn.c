@@ -34,7 +34,7 @@ static bool is_replaced(const char *entry, char *const *own)
 	return false;
 }
 
-/* Ours first, then what is left of the caller's. NULL without memory. */
+/* Our variables first, then the others of the caller. NULL: no memory. */
 static char **make_environment(const struct spawn_job *job, int rank)
 {
 	size_t count = 0;
@@ -73,17 +73,18 @@ struct child_plan {
 	int out_fd, err_fd, report_fd;
 };
 
-/* In the child of a process with threads: system calls only. */
+/* Runs in the child of a process with threads: only system calls are allowed. */
 static void child_main(const struct spawn_job *job, const struct child_plan *plan)
 {
 	int failure;
 	setpgid(0, 0);
-	/* A rank must not outlive the launcher, however that ends; if it has ended already nobody will tell. */
+	/* A rank must not outlive the launcher, however the launcher ends; if it has ended already, no signal will
+	 * come. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != plan->parent)
 		_exit(127);
 	if (plan->bind)
-		sched_setaffinity(0, sizeof(plan->cores), &plan->cores); /* an aid: a rank runs without, too */
+		sched_setaffinity(0, sizeof(plan->cores), &plan->cores); /* optional: a rank also runs without */
 	if (dup2(job->null_fd, STDIN_FILENO) >= 0 && dup2(plan->out_fd, STDOUT_FILENO) >= 0 &&
 	    dup2(plan->err_fd, STDERR_FILENO) >= 0 && sigprocmask(SIG_SETMASK, job->signal_mask, NULL) == 0)
 		execve("/proc/self/exe", job->argv, plan->environment);
@@ -102,7 +103,7 @@ static void close_pair(int fds[2])
 	}
 }
 
-/* The report pipe closes by itself when exec succeeds. */
+/* exec closes the report pipe on success. */
 static int read_report(int fd)
 {
 	int failure = 0;
@@ -121,7 +122,7 @@ static int start(const struct spawn_job *job, struct child_plan *plan, int repor
 		child_main(job, plan);
 	if (*pid < 0)
 		return bt_fail_errno(err, errno, "cannot start rank %d", rank);
-	setpgid(*pid, *pid); /* the child does it too: whoever is first */
+	setpgid(*pid, *pid); /* the child does the same, because either may run first */
 	close(plan->report_fd);
 	plan->report_fd = -1;
 	errno = read_report(report_fd);

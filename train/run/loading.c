@@ -6,14 +6,14 @@
 #include "common/error.h"
 #include "order_input.h"
 
-/* What the loader has to say, such as of an engine that the system does not allow. */
+/* Prints a message of the loader, for example that the system does not allow an engine. */
 static void tell(const char *line, void *context)
 {
 	fprintf(stderr, "dtrain-ffcv: %s\n", line);
 	(void)context;
 }
 
-/* The same for all loaders of the run: threads, engine, limits. */
+/* Options that are the same for all loaders of the run: threads, engine, limits. */
 static void set_reading(const run_options *options, beton_loader_options *loader)
 {
 	loader->num_threads = (uint32_t)options->loader_threads;
@@ -49,7 +49,7 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 					      : facts->data.train.fields[run_options_job(options).task->class_field];
 }
 
-/* The message of options that do not suit the files names the loader's, and not whose they are. */
+/* Adds our option to the loader's message about options that do not suit the files. */
 static int name_files(const char *option, int status, beton_error *err)
 {
 	if (status == BETON_INVALID_ARGUMENT)
@@ -57,7 +57,7 @@ static int name_files(const char *option, int status, beton_error *err)
 	return status;
 }
 
-/* All files of --data as one data set. weighted: as --data-weights says, else one behind the other. */
+/* Opens all files of --data as one data set. weighted: sampled by --data-weights, else concatenated. */
 static int open_data(const run_options *options, bool weighted, const beton_loader_options *loader, beton_loader **out,
 		     beton_error *err)
 {

@@ -26,9 +26,10 @@
 #include "wait_policy.h"
 
 #define EXIT_USAGE 2
-/* After a signal the ranks finish their step and write a checkpoint; Kubernetes waits as long before it kills. */
+/* Time for the ranks to finish their step and write a checkpoint after a signal; Kubernetes' default is the same. */
 #define GRACE_MS 30000
-/* On top of --timeout, for a rank that is stopped: in a step the others say which one they miss, and where. */
+/* Added to --timeout for a stopped rank: during a step the others time out first, and their message says which rank is
+ * missing and where. */
 #define STOPPED_MS 10000
 
 static int fail(const beton_error *err)
@@ -61,7 +62,7 @@ static void print_start(const run_session *session)
 	fflush(stdout);
 }
 
-/* --device auto takes the CPU where a GPU does not open, or its module cannot be loaded: not in silence. */
+/* Reports why --device auto uses the CPU: a GPU did not open, or the device's module could not be loaded. */
 static void tell_why_no_gpu(const run_session *session)
 {
 	dtrain_device *gpu = NULL;
@@ -74,7 +75,7 @@ static void tell_why_no_gpu(const run_session *session)
 	dtrain_device_close(&gpu);
 }
 
-/* torchrun sets the variable to 1 where it is not set, for programs that do not share the cores themselves. */
+/* torchrun sets OMP_NUM_THREADS to 1 if it is unset, for programs that do not share the cores themselves. */
 static void tell_idle_cores(const run_session *session, const run_cores *cores)
 {
 	const run_options *options = session->options;
@@ -156,7 +157,8 @@ static int launch(const run_options *options, char **argv)
 	return status;
 }
 
-/* Before there are threads. NCCL has its own way to be told; the name is meant as it is. */
+/* Must run before threads are started. NCCL reads the interface from a variable; "=" makes it match the name
+ * exactly. */
 static int set_interface(const run_options *options, beton_error *err)
 {
 	char host[BT_HOST_SIZE], name[64];
@@ -172,7 +174,7 @@ static int set_interface(const run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
-/* Our launcher has decided for its ranks. */
+/* Does nothing for ranks of our launcher, which has decided for them. */
 static void set_wait_policy(const run_options *options, const struct rank_env *env, const run_cores *cores,
 			    bool launches, char **argv)
 {
@@ -182,7 +184,7 @@ static void set_wait_policy(const run_options *options, const struct rank_env *e
 		run_set_passive_wait(!launches, argv);
 }
 
-/* The environment's ranks are what there is; --world-size may say the same. */
+/* The launcher decides how many ranks there are; --world-size may only confirm it. */
 static int check_world_size(const run_options *options, const struct rank_env *env, beton_error *err)
 {
 	if (!env->started || options->world_size == 1 || options->world_size == env->world_size)
@@ -191,8 +193,7 @@ static int check_world_size(const run_options *options, const struct rank_env *e
 		       (int)options->world_size, env->world_size);
 }
 
-/* What stands on the command line is not all where a run is resumed. The folder is this job's before it is looked into.
- */
+/* Adds the options of the run that is resumed. The folder is locked for this job before it is read. */
 static int complete_options(run_options *options, const struct rank_env *env, bool first, int argc, char **argv,
 			    dtrain_checkpoint_lock **lock, beton_error *err)
 {
@@ -229,7 +230,7 @@ static int run(run_options *options, int argc, char **argv)
 	int status = dtrain__rank_env_read(&env, &err);
 	if (status != BETON_OK)
 		return fail(&err);
-	/* The launcher has looked at the outputs before it started ranks. */
+	/* Our launcher has checked the outputs before it started ranks. */
 	bool first = env.rank == 0 && !env.store_hosted;
 	status = complete_options(options, &env, first, argc, argv, &lock, &err);
 	if (status == BETON_INVALID_ARGUMENT) {
@@ -260,7 +261,7 @@ static int run(run_options *options, int argc, char **argv)
 	return exit_status;
 }
 
-/* Started with a closed standard output, the program would print into the file that it opens first. */
+/* Opens /dev/null for closed standard files; otherwise the first file opened would become standard output. */
 static bool fill_standard_files(void)
 {
 	int fd;
@@ -276,10 +277,10 @@ int main(int argc, char **argv)
 	run_options options;
 	if (!fill_standard_files())
 		return EXIT_FAILURE;
-	/* A full file or a reader that went away is an error of the write, not the end of the process. */
+	/* Writing to a closed pipe must return an error, not end the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* A rank is started through /proc/self/exe, and would be called that in ps and top. */
+	/* A rank is started through /proc/self/exe; without this, ps and top would show "exe". */
 	prctl(PR_SET_NAME, program_invocation_short_name);
 	int status = EXIT_SUCCESS;
 	if (run_options_parse(&options, argc, argv, &err) != BETON_OK)

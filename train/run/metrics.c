@@ -26,14 +26,14 @@ void run_metrics_close(run_metrics *metrics)
 	metrics->fd = -1;
 }
 
-/* Takes line over; NULL = out of memory. */
+/* Takes ownership of line; NULL: out of memory. */
 static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
 {
 	char *text = line ? json_dumps(line, JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(line);
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a line of the log", metrics->path);
-	/* One write for the whole line, the end of the text becoming the end of the line: readers see no half ones. */
+	/* A single write for the whole line, in which the newline replaces the NUL: readers never see half a line. */
 	size_t length = strlen(text);
 	text[length] = '\n';
 	int status = BETON_OK;
@@ -43,7 +43,7 @@ static int write_line(run_metrics *metrics, json_t *line, beton_error *err)
 	return status;
 }
 
-/* A killed run may have left half a line. */
+/* A killed run may have left an incomplete line. */
 static int end_line(run_metrics *metrics, beton_error *err)
 {
 	struct stat status;
@@ -64,14 +64,14 @@ static json_t *beginning_line(const run_beginning *beginning)
 		strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	json_t *changes = json_array();
 	for (int i = 0; i < beginning->change_count; i++) {
-		/* A path need not be UTF-8. */
+		/* A path may be invalid UTF-8. */
 		json_t *change = json_string(beginning->changes[i]);
 		if (json_array_append_new(changes, change ? change : json_string("?")) != 0) {
 			json_decref(changes);
 			return NULL;
 		}
 	}
-	/* No key of it is one of a step or an evaluation: whoever searches the log for those finds only those. */
+	/* None of its keys is a key of a step or an evaluation, so that searches for those find only those. */
 	if (!beginning->resumed) {
 		json_decref(changes);
 		return json_pack("{s:s, s:s, s:s, s:i, s:I}", "event", "start", "time", stamp, "version",
@@ -96,7 +96,7 @@ int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning
 	return status == BETON_OK ? write_line(metrics, beginning_line(beginning), err) : status;
 }
 
-/* Nobody reads on, or there is no room: asks training to stop as a signal would, so that it is saved first. */
+/* The reader is gone, or the disk is full: asks training to stop as a signal would, so that a checkpoint is saved. */
 static void check_print(run_metrics *metrics, int printed)
 {
 	if ((printed >= 0 && fflush(stdout) == 0) || metrics->print_error.code)
@@ -119,7 +119,7 @@ static json_t *step_line(const engine_task *task, const run_step_metrics *step)
 			   json_object_set_new(line, "device_busy", json_real(step->device_busy)) == 0;
 	if (complete && step->loss_scale > 0)
 		complete = json_object_set_new(line, "loss_scale", json_real(step->loss_scale)) == 0;
-	/* JSON has no other numbers. */
+	/* JSON has no infinity or NaN. */
 	if (complete && step->normed)
 		complete =
 			json_object_set_new(line, "grad_norm",
@@ -130,7 +130,7 @@ static json_t *step_line(const engine_task *task, const run_step_metrics *step)
 	return NULL;
 }
 
-/* What is not in each line for people. */
+/* Figures that are not in every printed line. */
 static const char *device_text(const run_step_metrics *step, char text[128])
 {
 	*text = 0;
@@ -234,7 +234,7 @@ static json_t *stages_json(const beton_loader_stats *s)
 			 seconds(s->idle_ns));
 }
 
-/* Like the line of a beginning it has none of the keys of a step or an evaluation. */
+/* Like the first line of a run, it has no key of a step or an evaluation. */
 static json_t *epoch_line(const run_epoch_metrics *epoch)
 {
 	json_t *line = json_pack("{s:s, s:I, s:I, s:I, s:o}", "event", "epoch_end", "ended_epoch",

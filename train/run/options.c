@@ -44,7 +44,7 @@ static int check_names(run_options *options, beton_error *err)
 	dtrain_device *none;
 	if (status != BETON_OK || dtrain_device_find(options->chosen.name))
 		return status;
-	/* Opening what is not there says why it is not. */
+	/* Opening a device that does not exist gives the reason. */
 	status = dtrain_device_open(options->chosen.name, NULL, &none, err);
 	bt_prefix(err, "--device");
 	return status;
@@ -140,7 +140,8 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 	for (int i = 0; i < run_row_count; i++) {
 		int argument = run_rows[i].kind == OPTION_FLAG || run_rows[i].kind == OPTION_SWITCH ? optional_argument
 												    : required_argument;
-		/* Each its own value: getopt takes two options of one value as the same when a name is shortened. */
+		/* Different options need different values: getopt does not see that an abbreviation of two options with
+		 * equal values is ambiguous. */
 		if (run_rows[i].kind != OPTION_GROUP)
 			entries[count++] = (struct option){run_rows[i].name, argument, NULL, FIRST_OPTION + i};
 		if (run_rows[i].alias)
@@ -160,7 +161,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 	struct option entries[ENTRIES_MAX];
 	make_entries(entries);
 	opterr = 0;
-	optind = 0; /* glibc: start afresh, also when called a second time */
+	optind = 0; /* glibc: reset for a second call */
 	for (int got; (got = getopt_long(argc, argv, ":hV", entries, NULL)) != -1;) {
 		const char *given = argv[optind - 1];
 		if (got == ':')
@@ -181,7 +182,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 	return BETON_OK;
 }
 
-/* What a recipe cannot say: which recipe, whether to resume, and what ends at once. */
+/* A recipe must not contain --recipe, --resume, or options that end the program at once. */
 static bool is_for_recipes(const option_row *row)
 {
 	static const char *const others[] = {"recipe", "resume", "help", "version"};
@@ -203,7 +204,7 @@ static int apply_line(const run_recipe_option *line, run_options *options, beton
 	return run_row_parse(&run_rows[row], line->value, options, err);
 }
 
-/* The later one would win, which is seldom meant. */
+/* The later one would win, which is rarely intended. */
 static int refuse_again(const run_recipe *recipe, int index, beton_error *err)
 {
 	const run_recipe_option *line = &recipe->options[index];
@@ -228,7 +229,7 @@ static int apply_recipe(run_options *options, beton_error *err)
 	return status;
 }
 
-/* What another order needed. */
+/* Drops options that only another order uses. */
 static void drop_void_order(run_options *options)
 {
 	if (!is_weighted(options) && !is_given(options, "weights"))
@@ -241,7 +242,7 @@ static void drop_void_order(run_options *options)
 		options->epoch_samples = 0;
 }
 
-/* Of the two the one that is given is meant. */
+/* Of two options that conflict, keeps the one on the command line. */
 static void drop_void_engine(run_options *options)
 {
 	if (!options->direct || options->engine != BETON_ENGINE_MMAP)
@@ -252,8 +253,8 @@ static void drop_void_engine(run_options *options)
 		options->engine = BETON_ENGINE_AUTO;
 }
 
-/* The command line wins also where it says the same thing by another option, and where it leaves a value of the recipe,
- * or of the run that is resumed, without meaning. What it says itself stays, for run_options_check() to judge. */
+/* The command line also wins if it sets the same thing by another option, or makes a value of the recipe or of the
+ * resumed run meaningless. Its own options stay and are checked by run_options_check(). */
 void run_options_drop_void(run_options *options)
 {
 	bool steps = is_given(options, "warmup-steps"), epochs = is_given(options, "warmup-epochs"),

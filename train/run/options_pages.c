@@ -22,7 +22,7 @@ static bool is_possible(const option_row *row, const char *word, size_t length)
 
 /* ---- the manual page ---- */
 
-/* Is the word of capitals a part of the row's argument, as MIN of MIN,MAX? */
+/* True if a word in capitals is part of the row's argument, for example MIN of MIN,MAX. */
 static bool is_argument(const option_row *row, const char *word, size_t length)
 {
 	for (const char *at = row->argument; at && *at; at += strcspn(at, ",:[]|."), at += strspn(at, ",:[]|."))
@@ -47,7 +47,7 @@ static void print_bold(const char *text, size_t length)
 	fputs("\\fR", stdout);
 }
 
-/* The word at the text's beginning, if there is something to be done to it; its length, or 0. */
+/* Formats the word at the beginning of the text if it needs that; returns its length, or 0. */
 static size_t print_word(const option_row *row, const char *text)
 {
 	size_t length = capitals(text);
@@ -68,7 +68,7 @@ static size_t print_word(const option_row *row, const char *text)
 	return length;
 }
 
-/* A line for each sentence, as roff wants it. */
+/* Starts each sentence on a new line, as roff recommends. */
 static void print_sentences(const option_row *row, const char *text)
 {
 	char before = ' ';
@@ -187,7 +187,7 @@ static const struct part {
 
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
-/* The part that the line begins or ends; NULL: it does not. */
+/* The part that begins or ends at the line; NULL: none. */
 static const struct part *find_part(const char *line, const char *marker)
 {
 	const char *name = strstr(line, marker);

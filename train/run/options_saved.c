@@ -23,7 +23,7 @@ static bool is_kept(const option_row *row)
 	       strcmp(row->name, "version") != 0;
 }
 
-/* A path may be any bytes; JSON's texts are UTF-8. */
+/* A path may contain any bytes; JSON texts are UTF-8. */
 static json_t *text_to_json(const char *text)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -57,7 +57,7 @@ static char *text_of_hex(const char *hex)
 	return text;
 }
 
-/* NULL: none. */
+/* *out NULL: none. */
 static int json_to_text(const json_t *json, char **out, beton_error *err)
 {
 	*out = NULL;
@@ -154,7 +154,7 @@ void run_options_free(run_options *options)
 	options->kept_count = 0;
 }
 
-/* The newest checkpoint that tells its position; the others are for run_resume to report and to put out of the way. */
+/* The newest checkpoint whose position can be read; run_resume reports damaged newer ones and sets them aside. */
 static int find_newest(const char *dir, char **path, run_position *position, char **json, beton_error *err)
 {
 	beton_error damage = {0};
@@ -178,7 +178,7 @@ static int find_newest(const char *dir, char **path, run_position *position, cha
 	}
 }
 
-/* An option that is not there was saved by a program that did not have it yet: it has its default. */
+/* A missing option was saved by an older program without that option: it keeps its default. */
 static int take_texts(run_saved *saved, bool known[RUN_ROWS_MAX], beton_error *err)
 {
 	json_t *all = json_loads(saved->json, 0, NULL);
@@ -212,7 +212,7 @@ static int apply_texts(run_options *options, const run_saved *saved, beton_error
 	return BETON_OK;
 }
 
-/* A step takes as many samples as before, whatever ranks there are, unless somebody wants it otherwise. */
+/* Keeps the number of samples in a step with another number of ranks, unless an option changes it. */
 static int share_batch(run_options *options, const run_position *position, beton_error *err)
 {
 	int64_t all = (int64_t)position->batch_size * position->world_size;
@@ -234,7 +234,7 @@ static bool is_zero(const char *text)
 	return !text || strcmp(text, "0") == 0;
 }
 
-/* What the run has instead of `was`: refused, or noted. */
+/* Refuses or records a change of an option from `was`. */
 static int judge_change(run_saved *saved, const option_row *row, const char *was, const char *is, beton_error *err)
 {
 	bool refused = row->change == OPTION_FIXED || (row->change == OPTION_SWITCHED && is_zero(was) != is_zero(is));

@@ -324,7 +324,7 @@ const option_row run_rows[] = {
 	      "The default is ImageNet's."),
 
 	GROUP("Output", NULL),
-	/* torchrun takes what its own options begin with for them, and has --log-dir. */
+	/* torchrun matches abbreviations of its own options, such as --log-dir. */
 	PATH("log", FREE, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
 	     "Lines are added to the file: see LOG. Without --resume the file must be new, or empty; with it one "
 	     "that is there has to begin with a line of a log. An empty name means none, as for --val.",

@@ -40,7 +40,7 @@ static int parse_choice(const option_row *row, const char *what, const char *tex
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
 }
 
-/* A part of a text that others own, for as long as the options. NULL: no memory. */
+/* A part of another text, kept as long as the options. NULL: no memory. */
 static const char *keep(run_options *options, const char *text)
 {
 	char **more = realloc(options->kept, ((size_t)options->kept_count + 1) * sizeof(*more));
@@ -51,7 +51,7 @@ static const char *keep(run_options *options, const char *text)
 	return more[options->kept_count] ? more[options->kept_count++] : NULL;
 }
 
-/* The file that the text begins with, into the text's own memory; what follows it. */
+/* Copies the file that the text begins with to path, unescaped; returns the rest of the text. */
 static const char *cut_path(const char *text, char *path)
 {
 	for (; *text && *text != ','; text++) {
@@ -62,7 +62,7 @@ static const char *cut_path(const char *text, char *path)
 	return text + (*text == ',');
 }
 
-/* A name may have commas: where there is such a file, it is meant. */
+/* A name may contain commas: an existing file of the whole name has priority. */
 static int parse_paths(const char *what, const char *text, run_options *options, run_files *files, beton_error *err)
 {
 	*files = (run_files){.count = 1, .paths = {text}};
@@ -131,7 +131,7 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 	return status;
 }
 
-/* The fewest digits that are the same number again. */
+/* Appends the fewest digits that parse to the same number. */
 static void append_real(char *text, size_t size, double value)
 {
 	char digits[32];
@@ -153,7 +153,7 @@ static char *full_path(const char *path)
 	return full;
 }
 
-/* With a backslash in front of what would end it, or is one. */
+/* A copy with a backslash before each comma and backslash. */
 static char *escape(const char *path)
 {
 	char *text = malloc(2 * strlen(path) + 1), *at = text;
@@ -182,7 +182,7 @@ static char *full_paths(const run_files *files)
 	return all;
 }
 
-/* What has a value; NULL without memory. */
+/* The text of a value; NULL: no memory. */
 static char *text_of(const option_row *row, const void *member)
 {
 	char text[128] = "";
@@ -216,7 +216,7 @@ static char *text_of(const option_row *row, const void *member)
 	return strdup("");
 }
 
-/* Not given, and without a default: a number below the least that could be given. */
+/* Not given, and no default: the value is below the smallest allowed one. */
 static bool is_none(const option_row *row, const void *member)
 {
 	switch (row->kind) {

@@ -15,7 +15,7 @@
 
 /* ---- files of numbers ---- */
 
-/* Numbers of 8 bytes, whole or not. */
+/* 8-byte numbers, integers or reals. */
 struct numbers {
 	void *values;
 	uint64_t count;
@@ -49,7 +49,7 @@ static int parse_line(const char *what, char *line, bool whole, struct numbers *
 		     : bt_parse_double(what, line, 0, DBL_MAX, number, err);
 }
 
-/* One number a line; empty lines, and those that begin with a #, do not count. */
+/* Reads one number a line, and skips empty lines and those that begin with #. */
 static int read_numbers(const char *option, const char *path, bool whole, struct numbers *out, beton_error *err)
 {
 	char *line = NULL;
@@ -116,7 +116,7 @@ static int read_field(const run_options *options, struct numbers *out, beton_err
 	return status;
 }
 
-/* Of all samples become those of indices. */
+/* Replaces the values of all samples by those of the samples in indices. */
 static int pick(run_order_input *input, beton_error *err)
 {
 	double *picked = input->indices ? malloc((size_t)input->num_indices * sizeof(*picked)) : NULL;

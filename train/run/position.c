@@ -22,17 +22,17 @@ static json_t *hex(uint64_t value)
 	return json_string(text);
 }
 
-/* Takes value over; false without memory. */
+/* Takes ownership of value; false: no memory. */
 static bool add_member(json_t *state, const char *name, json_t *value)
 {
 	return state && json_object_set_new(state, name, value) == 0;
 }
 
-/* Members that belong to the checkpoint have their place in it. */
+/* Members that the checkpoint itself has, such as the step, are not repeated. */
 static json_t *position_to_json(const run_position *position, const json_t *options)
 {
 	char seed[24];
-	snprintf(seed, sizeof(seed), "%" PRIu64, position->seed); /* JSON's integers end at 2^63 here */
+	snprintf(seed, sizeof(seed), "%" PRIu64, position->seed); /* JSON integers in this library end at 2^63 */
 	json_t *state =
 		json_pack("{s:n, s:I, s:I, s:I, s:s, s:i, s:i, s:s, s:I, s:I, s:n}", "version", "step",
 			  (json_int_t)position->step, "epoch", (json_int_t)position->epoch, "position",
@@ -74,7 +74,7 @@ int run_position_to_state(const run_position *position, const char *options, cha
 
 /* ---- from JSON ---- */
 
-/* A state that was saved before it had the member: 0. False: it is no such number. */
+/* A missing member means 0: only newer programs save it. False: the member is invalid. */
 static bool take_hex(const json_t *state, const char *name, uint64_t *out)
 {
 	const json_t *member = json_object_get(state, name);
@@ -121,7 +121,7 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 	return BETON_OK;
 }
 
-/* Of a checkpoint that was saved without them: NULL. */
+/* *out NULL: the checkpoint was saved without options. */
 static int state_to_options(const char *place, const json_t *state, char **out, beton_error *err)
 {
 	const json_t *options = json_object_get(state, "options");

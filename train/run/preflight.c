@@ -18,7 +18,7 @@
 
 #define LOG_LINE_MAX (1 << 20)
 
-/* What a resumed run must have again, and how long an epoch is. */
+/* Reads the data that a resumed run must match, and computes the length of an epoch. */
 static int read_order(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	run_order_input input;
@@ -41,7 +41,7 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 			       " (--batch-size %" PRId64 ", --accumulate %" PRId64 ", on %d ranks)",
 			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
 			       out->global_batch, options->batch_size, options->accumulate, world_size);
-	/* Part of a step is a step, but not what rounding adds to a whole number of them. */
+	/* A part of a step counts as a step, unless it is a rounding error of a whole number. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--epochs: %g is too many", options->epochs);
@@ -55,7 +55,7 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	return BETON_OK;
 }
 
-/* Fewer steps than are done are nothing that training could do. */
+/* A run cannot end before the steps that are already done. */
 static int check_length(const run_options *options, const run_facts *facts, beton_error *err)
 {
 	char length[64];
@@ -116,13 +116,13 @@ static bool is_dataset(const struct stat *one, const run_options *options)
 	return found;
 }
 
-/* Every line of a log has one of them, those of an evaluation the second. */
+/* Every log line has one of these keys; an evaluation has the second. */
 static bool is_log_line(const json_t *line)
 {
 	return json_object_get(line, "step") || json_object_get(line, "after_step") || json_object_get(line, "event");
 }
 
-/* Judges by the first line, which is far shorter than what is read of it. */
+/* Checks the first line, which is far shorter than the buffer. */
 static int check_old_log(const char *path, int fd, beton_error *err)
 {
 	char *text = malloc(LOG_LINE_MAX);
@@ -143,8 +143,7 @@ static int check_old_log(const char *path, int fd, beton_error *err)
 	return status;
 }
 
-/* A log is never cut. What stands there must not be something else, nor, without --resume, the log of an earlier run.
- */
+/* A log is never truncated, so an existing file must be a log, and without --resume it must be empty. */
 static int check_log(const run_options *options, beton_error *err)
 {
 	const char *path = options->log;
@@ -165,7 +164,7 @@ static int check_log(const run_options *options, beton_error *err)
 	return status;
 }
 
-/* Before anything in the folder is touched. Without locks training goes on: nothing else is wrong with the place. */
+/* Locks the folder before anything in it is changed. If the place has no locks, training continues without. */
 static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock **lock, beton_error *err)
 {
 	int status = dtrain_checkpoint_lock_take(options->checkpoint, lock, err);
@@ -175,7 +174,7 @@ static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock *
 	return BETON_OK;
 }
 
-/* Starting anew there would mix two runs, and a later --resume might take the older one's steps. */
+/* Starting a new run would mix two runs, and a later --resume might use the older one's checkpoints. */
 static int refuse_checkpoints(const run_options *options, beton_error *err)
 {
 	char *path = NULL;
@@ -189,7 +188,7 @@ static int refuse_checkpoints(const run_options *options, beton_error *err)
 	return status == BETON_NOT_FOUND ? BETON_OK : status;
 }
 
-/* The folder that the path is in, malloc'ed. */
+/* The parent folder of the path, malloc'ed. */
 static char *parent_of(const char *path)
 {
 	size_t length = strlen(path);
@@ -202,8 +201,7 @@ static char *parent_of(const char *path)
 	return length ? strndup(path, length) : strdup(".");
 }
 
-/* Names that are mistyped. With --resume=auto one would become a folder, and the run would begin anew without a word.
- */
+/* Refuses mistyped names: with --resume=auto the folder would be made, and the run would silently begin anew. */
 static int check_folder(const run_options *options, beton_error *err)
 {
 	struct stat facts;

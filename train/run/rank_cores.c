@@ -13,7 +13,7 @@
 
 #define THREADS_MAX 4096
 
-/* Whoever binds ranks does it one by one: each then has other cores than the process that started it. */
+/* Launchers bind ranks one by one, so that a bound rank has other cores than its parent process. */
 static bool is_unbound(cpu_set_t *all)
 {
 	cpu_set_t parents;
@@ -35,7 +35,7 @@ void run_cores_share(const struct rank_env *env, run_cores *out)
 	out->machine = shares ? before : out->rank * ranks;
 }
 
-/* The standard's list for nested teams, of which the first counts. */
+/* The variable is a list for nested teams; the first number counts. */
 static int read_omp_threads(int64_t *out, beton_error *err)
 {
 	const char *text = getenv("OMP_NUM_THREADS");

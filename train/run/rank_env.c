@@ -11,22 +11,22 @@
 #include "common/system.h"
 #include "launcher.h"
 
-/* How a launcher tells a process which rank it is. The first convention that is_used() is taken. */
+/* How a launcher tells a process its rank. The first convention for which is_used() is true counts. */
 struct convention {
 	const char *source;
 	const char *rank;
 	const char *world_size;
-	const char *local_rank;       /* may be unset: the rank */
-	const char *local_world_size; /* may be unset, or NULL: the world size */
-	const char *launcher;         /* that does not say where rank 0 is; NULL: it does */
+	const char *local_rank;       /* if unset: the rank */
+	const char *local_world_size; /* NULL or unset: the world size */
+	const char *launcher;         /* of ranks that are not told rank 0's address; NULL: they are */
 };
 
 static const struct convention conventions[] = {
 	{"torchrun's RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
-	/* Before srun's: mpirun may start its own daemons with srun, whose variables the ranks inherit. */
+	/* Before srun's convention: mpirun may start its daemons with srun, whose variables the ranks inherit. */
 	{"mpirun's OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
 	 "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
-	/* A batch script has SLURM_PROCID and SLURM_NTASKS, too, and is no rank; the step's size is srun's alone. */
+	/* A batch script also has SLURM_PROCID and SLURM_NTASKS, but is not a rank; only srun sets the step's size. */
 	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "srun"},
 };
 
@@ -92,8 +92,7 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 	return BETON_OK;
 }
 
-/* RANK alone is taken at its word. With mpirun or srun one rank is a way to put a shell, or a job that starts its own
- * ranks, on a machine. */
+/* RANK is always used. With mpirun or srun, a single rank may be a shell, or a job that starts its own ranks. */
 static bool is_used(const struct convention *names)
 {
 	const char *world = getenv(names->world_size);
@@ -126,7 +125,7 @@ int dtrain__rank_env_failure_status(const struct rank_env *env, int code)
 	return env->started && peer ? LAUNCH_EXIT_PEER_LOST : EXIT_FAILURE;
 }
 
-/* Is it this process that has to host the store? */
+/* True if this process must host the store. */
 static bool hosts_store(const struct rank_env *env)
 {
 	return env->started && env->world_size > 1 && env->rank == 0 && !env->store_hosted;
@@ -137,7 +136,7 @@ bool dtrain__rank_env_is_open(const struct rank_env *env)
 	return hosts_store(env) && !env->store_token && !bt_is_loopback(env->master_addr);
 }
 
-/* Does the name mean this machine alone, here? */
+/* True if the name resolves only to loopback addresses here. */
 static bool means_loopback(const char *name)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
@@ -151,7 +150,7 @@ static bool means_loopback(const char *name)
 	return loopback;
 }
 
-/* Where the store listens, if this process hosts it, and where this process finds it. */
+/* Chooses the address at which the store listens, if hosted here, and the address to connect to. */
 static int choose_hosts(const struct rank_env *env, const char *interface, char listen[BT_HOST_SIZE],
 			char connect[sizeof(env->master_addr)], beton_error *err)
 {
@@ -169,7 +168,7 @@ static int choose_hosts(const struct rank_env *env, const char *interface, char 
 	if (status != BETON_OK)
 		return status;
 	snprintf(listen, BT_HOST_SIZE, "%s", host);
-	/* As on Debian, where a machine's own name is 127.0.1.1 to itself: it is rank 0's machine. */
+	/* On Debian a machine resolves its own name to 127.0.1.1, so this is the machine of rank 0. */
 	if (means_loopback(env->master_addr))
 		snprintf(connect, sizeof(env->master_addr), "%s", host);
 	return BETON_OK;
@@ -190,7 +189,7 @@ static int start_store(const struct rank_env *env, const char *host, uint16_t po
 int dtrain__rank_env_store(const struct rank_env *env, const char *interface, int timeout_ms,
 			   dtrain_store_server **server, dtrain_store **store, beton_error *err)
 {
-	/* Under torchrun's static rendezvous its own agent already listens on MASTER_PORT, and says so. */
+	/* With its static rendezvous, torchrun's agent already listens on MASTER_PORT, and sets this variable. */
 	const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
 	bool taken = !env->store_hosted && agent && strcmp(agent, "True") == 0 && env->master_port < UINT16_MAX;
 	uint16_t port = (uint16_t)(env->master_port + (taken ? 1 : 0));

@@ -24,8 +24,8 @@ static bool is_folder(const char *path)
 	return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
 }
 
-/* Beside the program's own folder, so that an installed tree can be moved; else where the build was to be installed,
- * whatever folders that had. NULL: no memory. */
+/* Relative to the program's own folder, so that an installed tree can be moved; else the configured install folder.
+ * NULL: no memory. */
 static char *find_folder(void)
 {
 	char program[PATH_MAX];
@@ -93,7 +93,7 @@ static int find_file(const char *name, char **out, beton_error *err)
 		free(path);
 		return fail_unknown(name, err);
 	}
-	/* Without the dots of the way from the program. */
+	/* Removes ".." from the path relative to the program. */
 	char *plain = strchr(name, '/') ? NULL : realpath(path, NULL);
 	if (plain)
 		free(path);
@@ -130,7 +130,7 @@ static int read_text(const char *path, char **out, beton_error *err)
 	return BETON_OK;
 }
 
-/* Cuts off the blanks at both ends. */
+/* Removes blanks at both ends. */
 static char *trim(char *text)
 {
 	text += strspn(text, BLANKS);
@@ -150,7 +150,7 @@ static void cut_comment(char *line)
 		}
 }
 
-/* A line of the comment at the top. */
+/* Adds a line of the leading comment. */
 static int add_comment(run_recipe *recipe, const char *text, beton_error *err)
 {
 	bool first = !*recipe->title && !*recipe->about;

@@ -9,7 +9,7 @@
 #include "resume.h"
 #include "session.h"
 
-/* What the fingerprint is of. */
+/* A name for the content that the fingerprint covers. */
 static const char *name_content(const run_options *options)
 {
 	if (options->indices)
@@ -17,7 +17,7 @@ static const char *name_content(const run_options *options)
 	return options->weights ? "it, or what --weights says," : "it";
 }
 
-/* A copy may stand anywhere. What the checkpoint or the file does not tell is not compared. */
+/* The data may be a copy at another path. Facts missing in the checkpoint or the file are not compared. */
 static int check_data(const run_session *session, const char *path, const run_position *found, beton_error *err)
 {
 	const run_position *ours = &session->position;
@@ -48,7 +48,7 @@ static int check_data(const run_session *session, const char *path, const run_po
 		difference);
 }
 
-/* The order of the samples depends on these; the ranks may be more or fewer as long as they take as much together. */
+/* The order of the samples depends on these. The number of ranks may change if the global batch stays the same. */
 static int check_position(const run_session *session, const char *path, const run_position *found, beton_error *err)
 {
 	const run_position *ours = &session->position;
@@ -106,7 +106,7 @@ static void tell(const char *path, const run_saved *saved)
 	printf("\n");
 }
 
-/* The options are those of the newest checkpoint, which may be damaged where only loading it tells. */
+/* The options are those of the newest checkpoint, which may turn out to be damaged when it is loaded. */
 static int check_options(const run_saved *saved, const char *path, beton_error *err)
 {
 	run_position position;
@@ -124,7 +124,7 @@ static int check_options(const run_saved *saved, const char *path, beton_error *
 	return status;
 }
 
-/* All that are newer than the one in use, so that they are not met again. */
+/* Sets aside all checkpoints newer than the one in use, so that they are not tried again. */
 static int set_aside_newer(const char *dir, int64_t step, beton_error *err)
 {
 	for (;;) {

@@ -14,11 +14,11 @@
 #include "signals.h"
 #include "told.h"
 
-/* NCCL's start takes seconds on one machine and can take a minute with many. */
+/* NCCL's start takes seconds on one machine, up to a minute on many. */
 #define JOIN_TIMEOUT_MS (3 * 60 * 1000)
-/* For rank 0's store to be there, which opens before anything else does: machines get a job at different times. */
+/* Time to wait for rank 0's store, which opens first: machines may be assigned to a job at different times. */
 #define CONNECT_TIMEOUT_MS (5 * 60 * 1000)
-/* The same for a rank that has failed, and has nothing else to do there. */
+/* The same for a rank that has failed and only reports it. */
 #define DECLINE_TIMEOUT_MS (30 * 1000)
 #define SLOW_GROUP "slow"
 
@@ -54,7 +54,7 @@ static int open_engine(run_session *session, const struct rank_env *env, beton_e
 	dtrain_device *device = NULL;
 	dtrain_sync_options sync;
 	dtrain_sync_options_init(&sync);
-	/* As with PyTorch's bucket_cap_mb, a size that is given is that of the first bucket, too. */
+	/* As with PyTorch's bucket_cap_mb, a given size also applies to the first bucket. */
 	if (options->bucket_mb > 0)
 		sync.first_unit_bytes = sync.unit_bytes = 1 + (size_t)(options->bucket_mb * (1 << 20));
 	int status = run_open_device(&options->chosen, env, options->share_device, &device_options, &device, err);
@@ -125,7 +125,7 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	dtrain_store_server *server = NULL;
 	dtrain_store *store = NULL;
 	beton_error err;
-	/* Rank 0 takes the store with it; our launcher ends the others. */
+	/* The store ends with rank 0; our launcher ends the others. */
 	if (!env->started || env->rank == 0 || env->store_hosted)
 		return;
 	int status = dtrain__rank_env_store(env, options->interface, DECLINE_TIMEOUT_MS, &server, &store, &err);
@@ -136,7 +136,7 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	dtrain_store_close(&store);
 }
 
-/* The slow group first: ranks that share cores finish their set-up at very different times. */
+/* Creates the slow group first: ranks that share cores finish their set-up at very different times. */
 static int join(run_session *session, const struct rank_env *env, beton_error *err)
 {
 	dtrain_group_options options;
@@ -166,7 +166,7 @@ static int join(run_session *session, const struct rank_env *env, beton_error *e
 	return status;
 }
 
-/* A run in another precision has left no scale. */
+/* A run in another precision has saved no scale. */
 static int restore_scaler(run_session *session, beton_error *err)
 {
 	const run_position *position = &session->position;
@@ -177,7 +177,8 @@ static int restore_scaler(run_session *session, beton_error *err)
 	return status == BETON_OK ? engine_synchronize(&session->engine, "loading", err) : status;
 }
 
-/* Memory of the device, which the group has had from the start of the sync on; the slow group is for the host's. */
+/* Broadcasts device memory, which the steps' group can use once the sync has started; the slow group uses host
+ * memory. */
 static int share(run_session *session, void *memory, int64_t count, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -186,7 +187,7 @@ static int share(run_session *session, void *memory, int64_t count, beton_error 
 	return status == BETON_OK ? wait_for(work, err) : status;
 }
 
-/* What rank 0 has from a checkpoint. */
+/* Broadcasts the states that rank 0 has loaded. */
 static int share_optimizer(run_session *session, beton_error *err)
 {
 	const dtrain_optimizer_state *state;
@@ -202,7 +203,7 @@ static const char *describe_step(int64_t step, char text[32])
 	return text;
 }
 
-/* used: by rank 0, which may have set aside newer ones that are damaged, before this rank looked. */
+/* used: rank 0's checkpoint; rank 0 may have set aside damaged newer ones before this rank looked. */
 static int compare_newest(const run_session *session, int64_t newest, int64_t used, beton_error *err)
 {
 	const run_options *options = session->options;
@@ -217,7 +218,7 @@ static int compare_newest(const run_session *session, int64_t newest, int64_t us
 		describe_step(newest, theirs));
 }
 
-/* Ranks that others start have a command line each, and each looks for the newest checkpoint itself. */
+/* Ranks of other launchers have their own command lines, and each looks for the newest checkpoint itself. */
 static int compare_options(run_session *session, beton_error *err)
 {
 	enum { LENGTH, NEWEST, USED, COUNT };
@@ -252,7 +253,7 @@ static int start_sync(run_session *session, beton_error *err)
 	return status == BETON_OK ? dtrain_sync_start(session->engine.sync, session->mesh, err) : status;
 }
 
-/* Each rank may have the files in a place of its own, but the global batch is drawn from the same samples. */
+/* Each rank may have the files at another path, but all must draw from the same samples. */
 static int compare_data(const run_session *session, const run_position *first, beton_error *err)
 {
 	const run_files *data = &session->options->data;
@@ -266,7 +267,8 @@ static int compare_data(const run_session *session, const run_position *first, b
 		       first->data_samples, first->data_fingerprint);
 }
 
-/* Rank 0 has read the checkpoint, if any: its position and optimizer go to all; values and buffers go with the sync. */
+/* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and
+ * buffers. */
 static int share_start(run_session *session, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -331,7 +333,7 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 		status = open_optimizer(session, err);
 	if (status == BETON_OK && options->resume && session->rank == 0)
 		status = run_resume(session, err);
-	/* The other ranks get what rank 0 has. */
+	/* The other ranks get rank 0's. */
 	if (status == BETON_OK && session->rank == 0 && !session->resumed)
 		status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
 	if (status == BETON_OK && session->rank == 0 && !session->resumed)
@@ -374,8 +376,7 @@ void run_session_close(run_session *session)
 	*session = (run_session){0};
 }
 
-/* Sets the states of fixed buffers to the buffers themselves, because the mean of three equal numbers may differ from
- * them in the last bit. */
+/* Copies fixed buffers to their states, because the mean of equal numbers may differ from them in the last bit. */
 static int restore_fixed(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	const engine_rank *engine = &session->engine;
@@ -391,7 +392,7 @@ static int restore_fixed(run_session *session, const dtrain_optimizer_state *sta
 	return status;
 }
 
-/* What the optimizer keeps of the buffers, which the sync does not know of. */
+/* Averages the optimizer's states of buffers, which the sync does not know. */
 static int sync_buffers_of(run_session *session, const dtrain_optimizer_state *state, beton_error *err)
 {
 	dtrain_work *work = NULL;
@@ -415,7 +416,7 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 		status = sync_buffers_of(session, state, err);
 	if (status != BETON_OK || !session->engine.staged)
 		return status;
-	/* A group on streams tells of a failure when what it was asked for is done. */
+	/* A stream-ordered group reports a failure only after its operations were waited for. */
 	status = engine_synchronize(&session->engine, "averaging statistics", err);
 	return status == BETON_OK ? dtrain_group_check(session->group, err) : status;
 }

@@ -7,7 +7,7 @@
 static volatile sig_atomic_t caught;
 static volatile sig_atomic_t sender;
 static volatile sig_atomic_t seen[NSIG];
-static struct timespec first[NSIG]; /* when they were */
+static struct timespec first[NSIG]; /* time of the first of each kind */
 
 bool run_signals_is_repeat(const struct timespec *earlier)
 {
@@ -17,7 +17,7 @@ bool run_signals_is_repeat(const struct timespec *earlier)
 	       RUN_SIGNALS_REPEAT_MS;
 }
 
-/* The second signal of a kind has its default effect, unless it is a copy of the first. */
+/* A second signal of a kind gets its default action, unless it is a copy of the first. */
 static void note(int number, siginfo_t *info, void *context)
 {
 	(void)context;

@@ -9,11 +9,11 @@
 #include "common/system.h"
 #include "signals.h"
 
-/* The number of the signal, a space, and the text. */
+/* Value: the signal's number, a space, and the text. */
 #define KEY "told"
 #define CONNECT_MS 2000
 
-/* "from pid 4711 (bash)": as far as there is still somebody to look at. */
+/* "from pid 4711 (bash)"; the name only if the process still exists. */
 static void describe_sender(pid_t pid, char *text, size_t size)
 {
 	char path[64], name[64] = "";
@@ -34,7 +34,7 @@ static void describe_sender(pid_t pid, char *text, size_t size)
 static bool is_first(dtrain_store *store)
 {
 	int64_t count = 1;
-	/* A store that is gone has nobody to tell; this rank's own words are worth as much then. */
+	/* If the store is gone, every rank reports its own signal. */
 	if (store)
 		dtrain_store_add(store, KEY, 1, &count, NULL);
 	return count == 1;
@@ -60,7 +60,7 @@ void dtrain__told_note(dtrain_store *store, int rank, pid_t launcher)
 	free(text);
 }
 
-/* The signal's number, and what follows it, or 0 and NULL. */
+/* The signal's number and the text after it; 0 and NULL: none. */
 static int read_note(dtrain_store *store, char **text)
 {
 	void *value = NULL;

@@ -15,31 +15,31 @@
 #include "groups.h"
 #include "told.h"
 
-/* What is measured of an epoch, or of the part that is done of it here. */
+/* Measurements of an epoch, or of the part of it that runs here. */
 struct epoch {
 	run_clock clock;
 	int64_t number;
-	int64_t first_step; /* steps that were done before */
+	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
 	uint64_t comm_bytes_before;
 	double *bucket_ms; /* exposed, by bucket */
-	int bucket_count;  /* 0: the group does not tell */
+	int bucket_count;  /* 0: the group does not report it */
 };
 
 struct training {
 	run_session *session;
-	beton_iterator *iterator; /* of the epoch that is being trained */
+	beton_iterator *iterator; /* of the current epoch */
 	engine_stepper *stepper;
 	run_metrics *metrics;
 	dtrain_schedule schedule;
-	run_position launched; /* the session's position is that of what is settled */
+	run_position launched; /* includes unsettled steps; the session's position does not */
 	uint64_t step_began_ns;
 	uint64_t trained_ns; /* without evaluations */
-	double waited_ms;    /* for data, since a step was settled */
+	double waited_ms;    /* for data, since the last settled step */
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
-	int64_t saved_position; /* an epoch's end and the next one's beginning are the same step */
-	bool stop;              /* some rank was told to */
+	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
+	bool stop;              /* some rank was told to stop */
 	run_busy busy;
 };
 
@@ -54,7 +54,7 @@ static void advance(const run_session *session, run_position *position)
 	position->position += session->facts->global_batch;
 }
 
-/* Behind the step that was just put on the stream. */
+/* Runs Lookahead behind the step that was just put on the stream. */
 static int look_ahead(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -97,7 +97,7 @@ static int launch_step(struct training *training, beton_error *err)
 	return look_ahead(training, err);
 }
 
-/* A device that works while this process goes on waits for data only when it has nothing to do. */
+/* An asynchronous device waits for data only if it is idle. */
 static void account_step(struct training *training, const engine_step_result *result)
 {
 	run_session *session = training->session;
@@ -130,12 +130,12 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .normed = session->options->clip_norm > 0,
 				 .grad_norm = (double)result->grad_norm};
 	training->step_began_ns = now;
-	/* Two steps of which the host sees the ends closer together than they were. */
+	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
 	return session->rank == 0 ? run_metrics_step(training->metrics, &step, err) : BETON_OK;
 }
 
-/* One rank speaks for its machine. */
+/* Only one rank on each machine reports. */
 static void watch_cores(struct training *training)
 {
 	const run_session *session = training->session;
@@ -170,7 +170,7 @@ static int settle_step(struct training *training, beton_error *err)
 	return status;
 }
 
-/* Until nothing is under way: checkpoints and evaluations are of what is settled. */
+/* Settles all running steps: checkpoints and evaluations need a settled state. */
 static int drain(struct training *training, beton_error *err)
 {
 	int status = BETON_OK;
@@ -199,8 +199,8 @@ static bool is_over(const run_session *session, const run_position *position)
 	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
 }
 
-/* One more, and those settled that have to be. The end of an epoch has a checkpoint of its own, after its evaluation.
- */
+/* Launches a step, and settles earlier ones if necessary. No checkpoint at the end of an epoch: one follows its
+ * evaluation. */
 static int step_and_save(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -221,8 +221,8 @@ static int step_and_save(struct training *training, beton_error *err)
 	return status;
 }
 
-/* The steps that are left of the epoch, or up to where training ends. All ranks see a stop in the figures of the same
- * step, and have launched as many behind it. */
+/* Runs the epoch's remaining steps, or those until training ends. All ranks see a stop in the figures of the same step,
+ * and have launched the same number of steps after it. */
 static int run_steps(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -253,7 +253,7 @@ static int evaluate(struct training *training, beton_error *err)
 	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .after_step = session->position.step};
 	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
-	/* A finished run that is resumed stands before an epoch that it never began. */
+	/* A finished run that is resumed is positioned at an epoch that it never began. */
 	if (session->position.position == 0 && session->position.epoch > 0)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
@@ -336,7 +336,7 @@ static int end_epoch(struct training *training, beton_error *err)
 	return run_metrics_epoch(training->metrics, &metrics, err);
 }
 
-/* What is left of an epoch, with its evaluation and its checkpoint. */
+/* Trains the rest of an epoch, evaluates, and saves a checkpoint. */
 static int train_epoch(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -345,7 +345,7 @@ static int train_epoch(struct training *training, beton_error *err)
 		status = run_steps(training, err);
 	if (status == BETON_OK && !training->stop)
 		status = evaluate(training, err);
-	/* An epoch whose evaluation was interrupted stays open: it is evaluated when the run is resumed. */
+	/* An epoch whose evaluation was interrupted stays open: a resumed run evaluates it. */
 	if (status == BETON_OK && !training->stop)
 		close_epoch(session);
 	if (status == BETON_OK)

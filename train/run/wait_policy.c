@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The standard's variable, and those of gcc's and LLVM's libraries that say it more exactly. */
+/* OpenMP's variable, and the more specific ones of gcc's and LLVM's libraries. */
 static const char *const variables[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
 
 bool run_needs_passive_wait(int ranks, int64_t threads, int64_t workers, int cores)
@@ -22,7 +22,8 @@ void run_set_passive_wait(bool restart, char *const *argv)
 	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
 		if (getenv(variables[i]))
 			return;
-	/* Found set the second time, so that there is no third. Without /proc, training is slower and no more. */
+	/* The restarted program finds the variable set, and does not restart again. Without /proc, training is only
+	 * slower. */
 	if (setenv(variables[0], "passive", 1) == 0 && restart)
 		execv("/proc/self/exe", argv);
 }

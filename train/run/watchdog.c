@@ -13,33 +13,33 @@
 #include "common/system.h"
 
 #define TICK_MS 200
-/* Limit of the time between seeing a failure and settling it: the group aborts its operations, and the ranks agree on
- * the cause. Also the limit of the time in which the group does not answer, because a thread is inside the driver,
- * which may be loading a module or instantiating a capture. */
+/* Limit of the time from a failure until it is settled: the group aborts its operations, and the ranks agree on the
+ * cause. Also limits how long the group may not answer because a thread is inside the driver, for example loading a
+ * module or instantiating a capture. */
 #define SETTLE_MS 30000
 /* Limit for the return of the main thread after the operations were aborted. */
 #define RETURN_MS 5000
 /* Limit for closing everything after a failure. Communicators may take seconds, even without a failure. */
 #define LEAVE_MS 15000
-/* Standard error may be a pipe that nobody reads. */
+/* Limit for printing, because standard error may be a pipe that nobody reads. */
 #define PRINT_MS 1000
 
 struct run_watchdog {
 	const struct rank_env *env;
 	pthread_t thread;
-	pthread_mutex_t mutex; /* guards what follows; never held while something is waited for */
+	pthread_mutex_t mutex; /* guards the members below; never held while waiting */
 	pthread_cond_t changed;
-	dtrain_group *group; /* NULL: not watched any more */
-	char what[64];       /* what the main thread waits for; "": not for the device */
-	int limit_ms;        /* of that, or of leaving; 0: none */
-	int waited_ms;       /* of it */
-	int unsettled_ms;    /* the group is failing, or does not tell */
-	int failed_ms;       /* it has failed */
+	dtrain_group *group; /* NULL: no longer watched */
+	char what[64];       /* what the main thread waits for; "": it does not wait for the device */
+	int limit_ms;        /* for waiting or leaving; 0: none */
+	int waited_ms;       /* since arm or leave */
+	int unsettled_ms;    /* time that the group is failing, or does not answer */
+	int failed_ms;       /* time since it has failed */
 	beton_error failure; /* of the group, or why the main thread leaves */
 	bool leaving, stopping;
 };
 
-/* Not by stdio, whose lock the main thread may hold. */
+/* Without stdio, because the main thread may hold its lock. */
 static _Noreturn void end(const struct run_watchdog *watchdog, const beton_error *err)
 {
 	char line[BETON_ERROR_MESSAGE_SIZE + 32];
@@ -101,7 +101,7 @@ static void *watch_main(void *argument)
 		if (watchdog->stopping || passed_ms < TICK_MS)
 			continue;
 		last = bt_now_ns();
-		/* More is time in which the process was stopped, and the others in the same way. */
+		/* A longer tick means that the process was stopped; that time is not counted. */
 		look(watchdog, passed_ms < 2 * TICK_MS ? (int)passed_ms : 2 * TICK_MS);
 	}
 	pthread_mutex_unlock(&watchdog->mutex);

@@ -9,12 +9,12 @@
 #define SLOW "slow"
 #define SLOW_SUFFIX "." SLOW
 
-/* The names are owned. */
+/* The list owns the names. */
 typedef struct view_list {
 	dtrain_checkpoint_view *views;
 	size_t count;
 	const dtrain_params *params;
-	int64_t step; /* memory of the counters of batches */
+	int64_t step; /* value of the batch counters */
 } view_list;
 
 static void list_free(view_list *list)
@@ -32,7 +32,7 @@ static int list_reserve(view_list *list, const dtrain_params *params, size_t cap
 			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a list of %zu tensors", capacity);
 }
 
-/* Takes name over; NULL = out of memory. */
+/* Takes ownership of name; NULL: out of memory. */
 static int list_add(view_list *list, char *name, const dtrain_shape *shape, void *memory, beton_error *err)
 {
 	if (!name)
@@ -47,7 +47,7 @@ static void *flat_at(const dtrain_params *params, void *flat, int64_t offset)
 	return (char *)flat + (size_t)offset * dtrain_dtype_size(dtrain_params_dtype(params));
 }
 
-/* torchvision counts batches beside each running mean. */
+/* torchvision has a batch counter for each running mean. */
 static int add_batch_counter(view_list *list, const char *buffer, beton_error *err)
 {
 	static const char suffix[] = ".running_mean";
@@ -136,13 +136,13 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 	return status;
 }
 
-/* A tensor is missing, or too many, in both cases; this one is no fault of the file. */
+/* A mismatch of Lookahead would appear as a missing or extra tensor, but the file is not at fault. */
 static int check_slow(dtrain_checkpoint *checkpoint, const char *path, bool wanted, beton_error *err)
 {
 	const dtrain_checkpoint_tensor *tensors;
 	size_t count;
 	bool found = false;
-	/* Damage is told of first, and of the model before the optimizer. */
+	/* Damage is reported first, and the model's before the optimizer's. */
 	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
