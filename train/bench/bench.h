@@ -16,13 +16,13 @@ enum { BENCH_DONE = 0, BENCH_FAILED = 1, BENCH_USAGE = 2 };
 /* dtrain-bench step; argv[0] is "step". */
 int bench_step(int argc, char **argv);
 
-/* dtrain-bench comm and link, alike. argv[-1] is the program's name. */
+/* dtrain-bench comm and link. argv[-1] is the program's name. */
 int bench_comm(int argc, char **argv);
 int bench_link(int argc, char **argv);
 
-/* Seconds that one bare oneDNN convolution takes: every tensor in the layout that it likes best, best of `repeats`.
- * kind: DTRAIN_OP_CONV2D or one of its backward kinds. bf16: in that type, not F32; BETON_UNSUPPORTED where oneDNN has
- * no such convolution for the processor. */
+/* Seconds of one bare oneDNN convolution, best of `repeats`, with each tensor in the layout that oneDNN prefers. kind:
+ * DTRAIN_OP_CONV2D or one of its backward kinds. bf16: computes in BF16, not F32; BETON_UNSUPPORTED if oneDNN has no
+ * such convolution for the processor. */
 int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtrain_shape *w, const dtrain_shape *y,
 	       const dtrain_window_attrs *attrs, int repeats, double *seconds, beton_error *err);
 

@@ -56,7 +56,7 @@ static void usage(void)
 	     "In send_recv each rank sends to the next one and receives from the one before it at once.");
 }
 
-/* What is enough to see the bandwidth of memory that is far. */
+/* Enough to show the bandwidth of host memory, and of device memory. */
 #define DEFAULT_MOST (16 << 20)
 #define DEFAULT_MOST_FAR (256 << 20)
 
@@ -128,7 +128,7 @@ static int parse_one(int option, comm_options *o, beton_error *err)
 	case 'h':
 		o->help = true;
 		return BETON_OK;
-	default: /* getopt has said what */
+	default: /* getopt has printed the error */
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench comm --help");
 	}
 }
@@ -156,7 +156,7 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 	return status;
 }
 
-/* Does the operation exist for so many ranks? */
+/* True if the operation exists for that number of ranks. */
 static bool applies(const comm_options *o, comm_op op, int size)
 {
 	return o->ops[op] && !(op == COMM_SEND_RECV && size == 1);
@@ -179,7 +179,7 @@ static int report(const comm_options *o, comm_op op, const comm_figure *figure, 
 	return BETON_OK;
 }
 
-/* --max, or what is usual for the memory. */
+/* --max, or the default for the memory. */
 static uint64_t find_most(const comm_options *o, const comm_place *place)
 {
 	dtrain_device_caps caps = {0};
@@ -321,7 +321,7 @@ int bench_comm(int argc, char **argv)
 		return BENCH_USAGE;
 	}
 	if (!env.started && o.world_size > 1) {
-		/* The ranks get the whole command line: this command's name is the program's first argument. */
+		/* The ranks get the whole command line, whose first argument names this command. */
 		struct launch_options launch = {
 			.world_size = (int)o.world_size, .grace_ms = LAUNCH_DEFAULT_GRACE_MS, .argv = argv - 1};
 		status = dtrain__launch(&launch, &exit_status, &err);

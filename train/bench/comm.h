@@ -16,7 +16,7 @@ typedef enum comm_op {
 	COMM_GATHER,
 	COMM_SCATTER,
 	COMM_ALL_TO_ALL,
-	COMM_SEND_RECV, /* a ring: each rank sends to the next one and receives from the one before it */
+	COMM_SEND_RECV, /* a ring: each rank sends to the next and receives from the previous */
 	COMM_OPS,
 } comm_op;
 
@@ -29,24 +29,24 @@ typedef struct comm_place {
 	dtrain_group *group;
 	int rank, size;
 	dtrain_dtype dtype;
-	size_t bytes; /* of each of: */
+	size_t bytes; /* size of each buffer: */
 	void *input, *output, *host;
 } comm_place;
 
-/* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the larger buffer of the call. */
+/* Sizes and bandwidths as in nccl-tests (doc/PERFORMANCE.md): bytes are those of the call's larger buffer. */
 typedef struct comm_figure {
 	int64_t bytes;
 	int64_t count;       /* elements, as given to the operation */
 	double seconds;      /* of one operation, on the slowest rank */
-	double algbw, busbw; /* bytes a second */
-	int64_t wrong;       /* elements that are not what they have to be, on all ranks */
+	double algbw, busbw; /* bytes per second */
+	int64_t wrong;       /* wrong elements, over all ranks */
 } comm_figure;
 
-/* Memory for messages of up to `bytes`. */
+/* Allocates buffers for messages of up to `bytes`. */
 int comm_place_allocate(comm_place *place, size_t bytes, beton_error *err);
 void comm_place_free(comm_place *place);
 
-/* Collective. Runs the operation on about `bytes`: once to look at the result, then warm_up and iterations times. */
+/* Collective. Runs the operation on about `bytes`: once to check the result, then warm_up and iterations times. */
 int comm_measure(comm_place *place, comm_op op, int64_t bytes, int warm_up, int iterations, comm_figure *out,
 		 beton_error *err);
 

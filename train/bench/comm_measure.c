@@ -15,7 +15,7 @@ const char *const comm_op_names[COMM_OPS] = {
 	"gather",    "scatter",        "all_to_all", "send_recv",
 };
 
-/* At most this many operations are under way at once. */
+/* Limit of operations running at once. */
 #define MOST_IN_FLIGHT 64
 
 /* Small whole numbers: their sums over the ranks are exact in every type. */
@@ -97,7 +97,7 @@ void comm_place_free(comm_place *place)
 	place->host = place->input = place->output = NULL;
 }
 
-/* `elements` between the host's copy and a buffer. */
+/* Copies `elements` between the host's copy and a buffer. */
 static int move(comm_place *place, void *memory, int64_t elements, bool up, beton_error *err)
 {
 	size_t bytes = (size_t)elements * dtrain_dtype_size(place->dtype);
@@ -110,14 +110,14 @@ static int move(comm_place *place, void *memory, int64_t elements, bool up, beto
 	return status == BETON_OK ? place->api->stream_synchronize(place->stream, err) : status;
 }
 
-/* Does a rank's part come for each rank? Then `bytes` are those of all parts. */
+/* True if each rank has a part in the larger buffer; `bytes` counts all parts. */
 static bool has_parts(comm_op op)
 {
 	return op == COMM_REDUCE_SCATTER || op == COMM_ALL_GATHER || op == COMM_GATHER || op == COMM_SCATTER ||
 	       op == COMM_ALL_TO_ALL;
 }
 
-/* Those of the larger buffer of a call. */
+/* Elements of the call's larger buffer. */
 static int64_t elements_of(const comm_place *place, comm_op op, int64_t count)
 {
 	return has_parts(op) ? count * place->size : count;
@@ -128,7 +128,7 @@ static bool is_in_place(comm_op op)
 	return op == COMM_ALLREDUCE || op == COMM_BROADCAST || op == COMM_REDUCE;
 }
 
-/* A message to the next rank and one from the previous, at once. */
+/* Sends a message to the next rank and receives one from the previous, concurrently. */
 static int submit_messages(const comm_place *place, int64_t count, dtrain_work **work, beton_error *err)
 {
 	int next = (place->rank + 1) % place->size, previous = (place->rank + place->size - 1) % place->size;
@@ -191,7 +191,7 @@ static double sum_of(int size, int64_t i)
 	return sum;
 }
 
-/* What element i of the result has to be; -1: anything. */
+/* The expected value of the result's element i; -1: anything. */
 static double expected(const comm_place *place, comm_op op, int64_t count, int64_t i)
 {
 	int source = (int)(i / count);
@@ -261,7 +261,7 @@ int comm_measure(comm_place *place, comm_op op, int64_t bytes, int warm_up, int 
 	out->count = bytes / (each * parts) > 0 ? bytes / (each * parts) : 1;
 	out->bytes = out->count * each * parts;
 	int status = check(place, op, out->count, &mine.wrong, err);
-	/* Sums would grow from run to run, up to where arithmetic is slow. */
+	/* Otherwise sums would grow from run to run, until they overflow and arithmetic becomes slow. */
 	if (status == BETON_OK && is_in_place(op)) {
 		memset(place->host, 0, (size_t)(out->count * each));
 		status = move(place, place->input, out->count, true, err);

@@ -60,14 +60,14 @@ static dnnl_status_t make_primitive(bare_conv *conv, dtrain_op_kind kind, const 
 static void fill_with_ones(void *memory, size_t bytes, dnnl_data_type_t type)
 {
 	const float one = 1;
-	const uint16_t half = 0x3f80; /* the upper half of it */
+	const uint16_t half = 0x3f80; /* the upper half of 1.0f */
 	const bool is_f32 = type == dnnl_f32;
 	const size_t size = is_f32 ? sizeof(one) : sizeof(half);
 	for (size_t k = 0; k + size <= bytes; k += size)
 		memcpy((char *)memory + k, is_f32 ? (const void *)&one : &half, size);
 }
 
-/* Memory of oneDNN's own in the layouts that the primitive chose, filled with ones. */
+/* Memory that oneDNN allocates, in the layouts that the primitive chose, filled with ones. */
 static dnnl_status_t make_memory(bare_conv *conv, dtrain_op_kind kind)
 {
 	const bool data = kind == DTRAIN_OP_CONV2D_BWD_DATA, weight = kind == DTRAIN_OP_CONV2D_BWD_WEIGHT;
@@ -123,7 +123,7 @@ int bench_conv(dtrain_op_kind kind, bool bf16, const dtrain_shape *x, const dtra
 		if (status == dnnl_success)
 			status = dnnl_stream_wait(conv.stream);
 		uint64_t took = bt_now_ns() - start;
-		/* The first one pays for page faults. */
+		/* The first run pays for page faults. */
 		if (i > 0 && took < best)
 			best = took;
 	}

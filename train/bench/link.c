@@ -30,12 +30,12 @@ typedef struct link_end {
 	dtrain_stream *stream;
 	void *memory;
 	dtrain_device_identity identity;
-	char pci[96]; /* what the system says of its link */
+	char pci[96]; /* description of its link */
 } link_end;
 
 typedef struct link_job {
 	const dtrain_device_api *api;
-	const dtrain_group_backend *group; /* NULL: the device's module has none */
+	const dtrain_group_backend *group; /* NULL: the device's module has no backend */
 	link_end ends[LINK_MAX_DEVICES];
 	int count;
 	const link_options *options;
@@ -88,7 +88,7 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 		case 'h':
 			o->help = true;
 			break;
-		default: /* getopt has said what */
+		default: /* getopt has printed the error */
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench link --help");
 		}
 	}
@@ -108,7 +108,7 @@ static int describe(link_job *job, link_end *end, beton_error *err)
 	return status;
 }
 
-/* As many devices as there are: the first index that is refused ends the list. */
+/* Opens all devices: the first index that is refused is past the last. */
 static int open_ends(link_job *job, beton_error *err)
 {
 	int status = BETON_OK;
@@ -145,7 +145,7 @@ static void close_ends(link_job *job)
 	}
 }
 
-/* Seconds of the fastest of the copies, seen from the host. */
+/* Seconds of the fastest copy, measured on the host. */
 static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const void *from, size_t bytes,
 		     dtrain_copy kind, double *seconds, beton_error *err)
 {
@@ -157,7 +157,7 @@ static int time_copy(const link_job *job, dtrain_stream *stream, void *to, const
 		if (status == BETON_OK)
 			status = job->api->stream_synchronize(stream, err);
 		double one = (double)(bt_now_ns() - began) * 1e-9;
-		if (i > 0 && one < *seconds) /* the first touches the memory */
+		if (i > 0 && one < *seconds) /* the first copy touches the memory */
 			*seconds = one;
 	}
 	return status;

@@ -15,7 +15,7 @@ typedef enum link_state { LINK_GOOD, LINK_BAD, LINK_UNKNOWN } link_state;
 typedef struct link_finding {
 	link_state state;
 	char what[200];
-	char fix[240]; /* "" where there is nothing to do */
+	char fix[240]; /* "": nothing to do */
 } link_finding;
 
 typedef struct link_findings {
@@ -23,19 +23,19 @@ typedef struct link_findings {
 	int count;
 } link_findings;
 
-/* Looks at shared memory, locked memory, IOMMU, PCIe bridges, network interfaces and visible devices. root: in front of
- * /proc, /sys and /dev; "" for this machine. What cannot be read is left out. */
+/* Checks shared memory, locked memory, IOMMU, PCIe bridges, network interfaces and visible devices. root: prefix of
+ * /proc, /sys and /dev; "" for this machine. Facts that cannot be read are left out. */
 void link_find(const char *root, link_findings *out);
 
-/* One more, if there is room: what was found, and what to do if it is not good. */
+/* Adds a finding, if there is room: what was found, and how to fix it if it is not good. */
 __attribute__((format(printf, 4, 5))) void link_add(link_findings *out, link_state state, const char *fix,
 						    const char *format, ...);
 
-/* The first line of a file below root; false, and "", where there is none. */
+/* Reads the first line of a file below root; false, and "", if there is none. */
 __attribute__((format(printf, 4, 5))) bool link_read_line(const char *root, char *line, size_t size, const char *format,
 							  ...);
 
-/* What the system says of a PCI device ("0000:18:00.0"): speed, width, NUMA node; "" where it says nothing. */
+/* Describes a PCI device ("0000:18:00.0"): speed, width, NUMA node; "" if the system does not report them. */
 void link_describe_pci(const char *root, const char *address, char *text, size_t size);
 
 #define LINK_MAX_DEVICES 16
@@ -46,11 +46,11 @@ typedef struct link_matrix {
 	double gb_s[LINK_MAX_DEVICES][LINK_MAX_DEVICES];
 } link_matrix;
 
-/* What is between two PCI devices, in the words of `nvidia-smi topo -m`: PIX, PXB, PHB, NODE or SYS; "-" where the
- * system does not say. */
+/* The path between two PCI devices, in the terms of `nvidia-smi topo -m`: PIX, PXB, PHB, NODE or SYS; "-" if the system
+ * does not report it. */
 const char *link_path(const char *root, const char *a, const char *b);
 
-/* All paths, with what was measured, and what the words mean. False: it cannot be written. */
+/* Prints all paths with the measured figures, and explains the terms. False: the output cannot be written. */
 bool link_print_matrix(const char *root, const link_matrix *matrix);
 
 #endif

@@ -11,14 +11,14 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-/* NCCL's ranks of one machine exchange up to about 10 MB a pair through it. */
+/* NCCL's ranks on one machine exchange data through it, up to about 10 MB a pair. */
 #define LEAST_SHM (1ull << 30)
 
-/* PCI Express specification: extended capabilities begin here, and the one of access control has this number. */
+/* PCI Express specification: offset of the extended capabilities, and number of Access Control Services. */
 #define PCI_EXTENDED 0x100
 #define PCI_ACS 0x000d
 #define PCI_CONFIG_SIZE 4096
-/* Of its control word: peers' requests and completions are sent up to the root. */
+/* In its control word: peer requests and completions are redirected to the root. */
 #define ACS_REDIRECTS 0x000c
 
 void link_add(link_findings *out, link_state state, const char *fix, const char *format, ...)
@@ -134,8 +134,8 @@ static unsigned word_at(const uint8_t *config, size_t at)
 	return config[at] | (unsigned)config[at + 1] << 8;
 }
 
-/* Without being root one reads 64 bytes: -1. A device of 256 has no extended capabilities. The list of those is the
- * device's word: it must end. */
+/* -1: not known, because only root can read more than 64 bytes. 0: none, also for a device with 256 bytes, which has no
+ * extended capabilities. A device may report a cyclic list, so the search is bounded. */
 static int acs_control(const uint8_t *config, size_t size)
 {
 	size_t at = PCI_EXTENDED;
@@ -216,7 +216,7 @@ static bool is_inner(const char *name)
 	       strncmp(name, "br-", 3) == 0 || strncmp(name, "virbr", 5) == 0;
 }
 
-/* NCCL takes "ib..." first, then any but docker and lo; Gloo takes one name. */
+/* NCCL tries "ib..." first, then any interface except docker and lo; Gloo uses one name. */
 static void find_interfaces(const char *root, link_findings *out)
 {
 	DIR *folder = open_folder(root, "/sys/class/net");

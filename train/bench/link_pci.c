@@ -27,8 +27,8 @@ void link_describe_pci(const char *root, const char *address, char *text, size_t
 		strcat(text, node);
 }
 
-/* Where a device hangs: "/.../pci0000:00/BRIDGE/.../DEVICE". The folder of its root is returned, inside path; NULL: the
- * system does not say. */
+/* Reads a device's path "/.../pci0000:00/BRIDGE/.../DEVICE" into path. Returns its root's folder, inside path; NULL:
+ * the system does not report it. */
 static char *find_root(const char *root, const char *address, char path[PATH_MAX])
 {
 	char *found = NULL;
@@ -38,7 +38,7 @@ static char *find_root(const char *root, const char *address, char path[PATH_MAX
 	snprintf(name, sizeof(name), "%s/sys/bus/pci/devices/%s", root, address);
 	if (!realpath(name, path))
 		return NULL;
-	/* The last one: a controller may have a domain of its own below another's device. */
+	/* The last one: a controller may have its own domain below another's device. */
 	for (char *at = strstr(path, "/pci"); at; at = strstr(at + 1, "/pci"))
 		found = isxdigit((unsigned char)at[4]) ? at : found;
 	return found;
@@ -58,7 +58,7 @@ static int numa_node(const char *root, const char *address)
 	return link_read_line(root, line, sizeof(line), "/sys/bus/pci/devices/%s/numa_node", address) ? atoi(line) : -1;
 }
 
-/* Two devices of one switch have a bridge of it each to themselves, and the one towards the root in common. */
+/* Two devices behind one switch share its upstream bridge, and each has its own downstream bridge. */
 const char *link_path(const char *root, const char *a, const char *b)
 {
 	char first[PATH_MAX], second[PATH_MAX];
@@ -66,7 +66,7 @@ const char *link_path(const char *root, const char *a, const char *b)
 	size_t same = 0, shared = 0;
 	if (!from || !to)
 		return "-";
-	/* Up to the slash behind the last folder that both are in. */
+	/* Stops after the slash of the last common folder. */
 	for (; from[same] && from[same] == to[same]; same++)
 		shared = from[same] == '/' ? same : shared;
 	if (shared == 0)

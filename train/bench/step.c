@@ -15,7 +15,7 @@
 
 extern void omp_set_num_threads(int count);
 
-/* oneDNN's own speed in one type; 0 where it does not have that. */
+/* oneDNN's own speed in one type; 0: the type is not supported. */
 typedef struct conv_figures {
 	double own_seconds, own_rate; /* the model's own convolutions, bare */
 	double reference_rate;        /* GFLOP/s of a 3x3 convolution, 256 channels, 14 x 14 */
@@ -74,7 +74,7 @@ static int parse_precision(const char *text, bench_step_options *o, beton_error 
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--precision: '%s' is not one of f32, tf32, bf16, fp16", text);
 }
 
-/* Of billions a second. */
+/* Parses billions per second. */
 static int parse_rate(const char *option, double *out, beton_error *err)
 {
 	double number;
@@ -131,7 +131,7 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 	case 'h':
 		o->help = true;
 		return BETON_OK;
-	default: /* getopt has said what */
+	default: /* getopt has printed the error */
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "try dtrain-bench step --help");
 	}
 }
@@ -169,7 +169,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 	return status;
 }
 
-/* Each convolution of the step, forward and backward, as a bare primitive. */
+/* Times each convolution of the step, forward and backward, as a bare primitive. */
 static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f, beton_error *err)
 {
 	const dtrain_graph *graph = j->engine.train.program->graph;
@@ -219,7 +219,7 @@ static int time_convolutions(const bench_job *job, bool bf16, conv_figures *f, b
 	return BETON_OK;
 }
 
-/* The limit of products: the option, or what oneDNN's convolution reached in this run where the device is the host. */
+/* The compute limit is the option or, on the host, the rate that oneDNN's convolution reached in this run. */
 static int profile(bench_job *job, const bench_step_options *o, figures *f, beton_error *err)
 {
 	const conv_figures *measured = job->engine.dtype == DTRAIN_BF16 ? &f->bf16 : &f->f32;
@@ -236,7 +236,7 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->asynchronous = job.engine.staged;
 		f->facts.struct_size = sizeof(f->facts);
 		dtrain_program_get_facts(job.engine.train.program, &f->facts);
-		/* The bare primitives run with as many threads as the device's. */
+		/* The bare primitives use the device's number of threads. */
 		omp_set_num_threads(job.engine.caps.threads);
 		status = bench_job_time(&job, &f->times, err);
 	}

@@ -60,7 +60,7 @@ static int open_loader(bench_job *job, beton_error *err)
 	return status == BETON_OK ? beton_iterator_open(&job->iterator, job->loader, 0, 0, err) : status;
 }
 
-/* Bytes, or numbers around 0 whose upper half is the same for BF16; labels are 0. */
+/* Bytes, or numbers around 0, also in 16 bits; labels are 0. */
 static void *make_up(size_t count, size_t element)
 {
 	char *data = calloc(count, element);
@@ -74,7 +74,7 @@ static void *make_up(size_t count, size_t element)
 	return data;
 }
 
-/* The same batch for all steps. */
+/* Uses the same batch for all steps. */
 static int feed_once(bench_job *job, beton_error *err)
 {
 	const engine_network *network = &job->engine.train;
@@ -160,7 +160,7 @@ static int next_batch(bench_job *job, beton_batch **out, beton_error *err)
 	return status == BETON_OK ? beton_iterator_next(job->iterator, out, -1, err) : status;
 }
 
-/* Until no more steps are under way. */
+/* Waits until at most `under_way` steps are running. */
 static int settle(bench_job *job, int under_way, bench_times *times, beton_error *err)
 {
 	int status = BETON_OK;
@@ -185,7 +185,7 @@ static int one_step(bench_job *job, bench_times *times, beton_error *err)
 	return status == BETON_OK ? settle(job, engine_stepper_lag(job->stepper), times, err) : status;
 }
 
-/* Nothing is under way any more. */
+/* Waits for all steps. */
 static int drain(bench_job *job, bench_times *times, beton_error *err)
 {
 	int status = settle(job, 0, times, err);

@@ -12,13 +12,13 @@
 typedef struct bench_step_options {
 	run_device_choice device;
 	const char *model;
-	const char *data; /* NULL: the same made-up pictures in each step */
+	const char *data; /* NULL: the same synthetic pictures in each step */
 	int precision;    /* engine_precision */
 	uint64_t side, batch, classes, threads, workers, steps;
 	bool no_capture;
-	bool profile;            /* op by op, besides */
-	bool plan;               /* the memory, and nothing else */
-	double bandwidth, flops; /* limits for that; 0: the device's, or measured */
+	bool profile;            /* also measures op by op */
+	bool plan;               /* prints the memory plan only */
+	double bandwidth, flops; /* the profile's limits; 0: the device's, or measured */
 	bool json, help;
 } bench_step_options;
 
@@ -36,13 +36,13 @@ typedef struct bench_job {
 } bench_job;
 
 typedef struct bench_times {
-	double step_seconds;   /* median where the device works within the call and nothing is loaded, else the mean */
-	double launch_seconds; /* of the host, for each step; asynchronous devices only, like the next */
-	double device_seconds; /* between beginning and end of a step */
-	double data_seconds;   /* waited for pictures */
+	double step_seconds;   /* median on a synchronous device without loading, else the mean */
+	double launch_seconds; /* on the host, per step; asynchronous devices only, like the next */
+	double device_seconds; /* from a step's beginning to its end */
+	double data_seconds;   /* waiting for pictures */
 } bench_times;
 
-/* On failure close is still to be called. */
+/* Call close even on failure. */
 int bench_job_open(bench_job *job, const bench_step_options *options, beton_error *err);
 void bench_job_close(bench_job *job);
 int bench_job_time(bench_job *job, bench_times *out, beton_error *err);

@@ -14,13 +14,13 @@
 
 enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20 };
 
-/* What is run and timed. One event more than there are ops: each is the end of one and the beginning of the next. */
+/* The ops that are run and timed. There is one event more than ops: each event ends one op and begins the next. */
 typedef struct timeline {
 	bench_job *job;
 	const dtrain__update_ops *update;
 	int count;
 	dtrain_event **events;
-	double *samples; /* of op i in step s: [i * steps + s]; behind the ops those of the host */
+	double *samples; /* of op i in step s: [i * steps + s]; after the ops, host times */
 } timeline;
 
 /* ---- which ops ---- */
@@ -177,7 +177,7 @@ static int time_ops(timeline *t, bench_profile *out, beton_error *err)
 
 /* ---- limits ---- */
 
-/* The fastest of some additions of arrays that no cache holds, with the device's own threads. */
+/* The fastest addition of arrays larger than any cache, with the device's threads. */
 static int time_adds(bench_job *job, dtrain_op *op, void *const *operands, void *workspace, double *best_ms,
 		     beton_error *err)
 {
@@ -235,7 +235,7 @@ static int measure_bandwidth(bench_job *job, double *out, beton_error *err)
 	return status;
 }
 
-/* Of an op whose products the device has no limit for its bytes alone are one. */
+/* If the device has no limit for an op's products, only its bytes count. */
 static double limit_ms(const bench_profile *profile, const dtrain__op_cost *cost)
 {
 	double memory = profile->bandwidth > 0 ? cost->bytes / profile->bandwidth * 1e3 : 0;
@@ -266,9 +266,9 @@ void bench_profile_free(bench_profile *profile)
 	*profile = (bench_profile){0};
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
-/* Of one kind, or of all. */
+/* Of one kind of op, or of all. */
 typedef struct sum {
 	dtrain_op_kind kind;
 	int count;
@@ -315,7 +315,7 @@ static double share(double part, double whole)
 	return whole > 0 ? part / whole : 0;
 }
 
-/* The figures that an op and a sum have in common. */
+/* Figures of an op or a sum. */
 static void print_figures(double ms, double all_ms, const dtrain__op_cost *cost, double limit)
 {
 	printf("%9.3f %5.1f%% %10.2f %10.3f %8.1f%%", ms, 100 * share(ms, all_ms), cost->bytes * 1e-6,

@@ -12,29 +12,30 @@
 
 typedef struct bench_profile_op {
 	dtrain_op_kind kind;
-	char name[64];  /* of the first parameter that it reads or whose gradient it writes, without the last part */
-	char shape[96]; /* of its first two inputs > its first output */
+	char name[64];  /* of the first parameter that it reads or whose gradient it writes, without the last component
+			 */
+	char shape[96]; /* first two inputs > first output */
 	dtrain__op_cost cost;
-	double ms;       /* median of the steps */
-	double limit_ms; /* what its bytes, or its products, take at the limits */
+	double ms;       /* median over the steps */
+	double limit_ms; /* time for its bytes, or its products, at the limits */
 } bench_profile_op;
 
 typedef struct bench_profile {
-	bench_profile_op *ops; /* in the order of the program, the optimizer's behind it */
+	bench_profile_op *ops; /* in program order, then the optimizer's */
 	int count;
-	double bandwidth; /* limits: bytes a second, */
-	double flops;     /* and products of the step's type a second; 0: not known */
-	double launch_ms; /* of the host, to put a step on an asynchronous device; median of the steps */
+	double bandwidth; /* limit, bytes per second */
+	double flops;     /* limit, products of the step's type per second; 0: not known */
+	double launch_ms; /* host time to put a step on an asynchronous device; median over the steps */
 } bench_profile;
 
-/* Runs the job's steps op by op. bandwidth and flops: limits; 0: the device's own, or of memory what its ADD moves. The
- * caller frees. */
+/* Runs the job's steps op by op. bandwidth and flops: limits; 0: the device's own, or the bandwidth measured with its
+ * ADD. The caller frees out. */
 int bench_profile_steps(bench_job *job, double bandwidth, double flops, bench_profile *out, beton_error *err);
 void bench_profile_free(bench_profile *profile);
 
-/* A table, the slowest op first, which is then the order of the profile, and sums for each kind. */
+/* Prints a table and sums for each kind. Sorts the profile, slowest op first. */
 void bench_profile_print(bench_profile *profile);
-/* The same for one key of an object; NULL: no memory. */
+/* The profile as a JSON object; NULL: no memory. */
 json_t *bench_profile_json(const bench_profile *profile);
 
 #endif
