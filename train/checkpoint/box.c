@@ -9,7 +9,7 @@ int64_t dtrain__box_count(int ndim, const checkpoint_box *box)
 	return count;
 }
 
-/* Elements of one index of dimension `dim`. */
+/* Number of elements for one index of dimension `dim`. */
 static int64_t stride_of(int ndim, const checkpoint_box *box, int dim)
 {
 	int64_t stride = 1;
@@ -18,7 +18,7 @@ static int64_t stride_of(int ndim, const checkpoint_box *box, int dim)
 	return stride;
 }
 
-/* The indices begin .. begin + extent - 1 of dimension dim, those of the dimensions before it as in `at`. */
+/* Adds the box of indices begin .. begin + extent - 1 of dimension dim; earlier dimensions have the indices in `at`. */
 static void put_slab(int ndim, const checkpoint_box *whole, const int64_t *at, int dim, int64_t begin, int64_t extent,
 		     checkpoint_box *out)
 {
@@ -38,7 +38,7 @@ int dtrain__box_split(int ndim, const checkpoint_box *whole, int64_t first, int6
 {
 	int made = 0;
 	while (count) {
-		/* The outermost dimension of which the rest of the range begins with a whole index. */
+		/* The outermost dimension in which the remaining range starts with a whole index. */
 		int dim = 0;
 		while (dim < ndim - 1 &&
 		       (first % stride_of(ndim, whole, dim) != 0 || count < stride_of(ndim, whole, dim)))
@@ -87,7 +87,7 @@ void dtrain__runs_begin(int ndim, const checkpoint_box *part, const checkpoint_b
 {
 	int inner = ndim;
 	*runs = (checkpoint_runs){.count = 1, .left = 1};
-	/* A run goes on to the next index of a dimension where everything inside of it is part of the run in both. */
+	/* A run extends over a dimension if all inner dimensions are whole in both boxes. */
 	bool whole = true;
 	while (inner > 0 && whole) {
 		inner--;

@@ -170,7 +170,7 @@ static int read_manifest(dtrain_checkpoint *checkpoint, beton_error *err)
 	return status;
 }
 
-/* A file with one checksum is read by one rank to check it; all wait until that is done. */
+/* For a file with a single checksum: one rank reads and checks all of it while the others wait. */
 static int check_whole(dtrain_checkpoint *checkpoint, int set, size_t *file, beton_error *err)
 {
 	const char *name = dtrain__set_files[set];

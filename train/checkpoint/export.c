@@ -28,7 +28,7 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 	return dtrain__checkpoint_read_views(job->checkpoint, job->set, &(dtrain_checkpoint_list){&view, 1}, NULL, err);
 }
 
-/* Every chunk of the set. views: of all of its tensors; nothing is put into their memory. */
+/* Checks every chunk of the set. views: set to views of all tensors; their memory is not written. */
 static int list_and_check(const dtrain_checkpoint *checkpoint, int set, safetensors_entry *entries,
 			  dtrain_checkpoint_view *views, beton_error *err)
 {

@@ -18,7 +18,7 @@
 #define STEP_DIGITS 12
 #define REPLACED_PREFIX ".replaced-"
 #define LEFT_PREFIX "left-"
-#define UNUSED_NAMES 100 /* tried, before somebody is told that there is none */
+#define UNUSED_NAMES 100 /* limit of attempts before an error */
 
 const char *const dtrain__set_names[] = {"model", "optimizer"};
 const char *const dtrain__set_files[] = {"model.safetensors", "optimizer.safetensors"};
@@ -44,7 +44,7 @@ bool dtrain__shard_name_is(const char *name)
 	return false;
 }
 
-/* Without the slashes at its end. */
+/* Length without trailing slashes. */
 static int length_of(const char *dir)
 {
 	size_t length = strlen(dir);
@@ -87,7 +87,7 @@ static int make_folders(char *path, beton_error *err)
 	return BETON_OK;
 }
 
-/* The files of a checkpoint. All others in its folder are somebody else's, and are never removed. */
+/* True for files that belong to a checkpoint; others are never removed. */
 static bool is_file_of_ours(const char *name)
 {
 	for (int set = 0; set < DTRAIN_CHECKPOINT_SETS; set++)
@@ -99,12 +99,12 @@ static bool is_file_of_ours(const char *name)
 
 static bool is_ours(const char *name)
 {
-	/* What an NFS client calls a removed file that somebody still has open: it goes away by itself. */
+	/* NFS clients rename removed files that are still open to ".nfs..."; they disappear when closed. */
 	return is_file_of_ours(name) || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
 	       strncmp(name, ".nfs", 4) == 0;
 }
 
-/* Is there anything in the folder that no checkpoint has? */
+/* True if the folder contains anything that does not belong to a checkpoint. */
 static bool has_strangers(const char *path)
 {
 	DIR *stream = opendir(path);
@@ -140,7 +140,7 @@ int dtrain__folder_rename_unused(const char *path, const char *name, char **out,
 	return status;
 }
 
-/* As far as they can be removed. A folder that is read while files go need not tell of all the others. */
+/* Removes files as far as possible. Repeats, because reading a folder while files are removed may skip others. */
 static void unlink_files(const char *path)
 {
 	for (bool removed = true; removed;) {
@@ -169,7 +169,7 @@ void dtrain__folder_discard(const char *dir, const char *path, int64_t step)
 	free(moved);
 }
 
-/* The step of what a killed writer left of a checkpoint in the making or on its way out; -1 for any other name. */
+/* The step of a checkpoint that a killed process left while it was written or removed; -1 for any other name. */
 static int64_t leftover_step(const char *name)
 {
 	static const char *const forms[] = {TEMPORARY_PREFIX "step-%" SCNd64 ".%*[0-9].%*[0-9a-f]%n",
@@ -183,7 +183,7 @@ static int64_t leftover_step(const char *name)
 	return -1;
 }
 
-/* "step-" and digits alone; -1 for any other name. */
+/* The step of "step-" and digits; -1 for any other name. */
 static int64_t step_of(const char *name)
 {
 	uint64_t step;
@@ -201,7 +201,7 @@ static int64_t replaced_step(const char *name)
 									    : -1;
 }
 
-/* A checkpoint that made room for a newer one of its step: where that never came, it is the checkpoint again. */
+/* Handles a checkpoint that was renamed to be replaced: it gets its name back if the replacement is missing. */
 static int restore(const char *dir, const char *path, int64_t step, beton_error *err)
 {
 	char *final = dtrain__folder_path(dir, step);
@@ -287,13 +287,13 @@ static int sync_folder(const char *path, beton_error *err)
 	return status;
 }
 
-/* Not every file system can exchange two names: NFS and FUSE cannot. */
+/* NFS and FUSE cannot exchange two names. */
 static bool is_refused(int error_number)
 {
 	return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP || error_number == EPERM;
 }
 
-/* The older one leaves its name first: a kill between the two leaves it under a name from which tidy() restores it. */
+/* The older one is renamed first: if the process is killed in between, tidy() restores it. */
 static int replace_in_two(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
 {
 	char *aside = named_path(dir, REPLACED_PREFIX, step);
@@ -304,18 +304,18 @@ static int replace_in_two(const char *dir, int64_t step, const char *temporary, 
 		status = bt_fail_errno(err, errno, "%s: cannot be renamed to %s", final, aside);
 	} else if (rename(temporary, final) != 0) {
 		status = bt_fail_errno(err, errno, "%s: cannot rename to the final name", final);
-		rename(aside, final); /* if not now, the next save does it */
+		rename(aside, final); /* on failure, the next save does this */
 	} else {
 		status = bt_sync_parent(final, err);
 	}
-	/* On disk is then what stands there now. */
+	/* The new checkpoint is on disk. */
 	if (status == BETON_OK)
 		dtrain__folder_discard(dir, aside, step);
 	free(aside);
 	return status;
 }
 
-/* Puts the new folder where an older one of the same step stands. */
+/* Replaces an older checkpoint of the same step with the new folder. */
 static int replace(const char *dir, int64_t step, const char *temporary, const char *final, beton_error *err)
 {
 	if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
@@ -392,7 +392,7 @@ static int remove_step(const char *dir, int64_t step, beton_error *err)
 	char *path = dtrain__folder_path(dir, step);
 	char *temporary = temporary_path(dir, "old", step);
 	int status = BETON_OK;
-	/* First out of sight: a removal that is cut short must not leave half a checkpoint under a final name. */
+	/* Renamed first: an interrupted removal must not leave half a checkpoint under a final name. */
 	if (!path || !temporary)
 		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
 	else if (rename(path, temporary) != 0)

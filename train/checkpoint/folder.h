@@ -12,46 +12,45 @@
 #define CHECKPOINT_STATE_FILE "state.json"
 #define CHECKPOINT_MANIFEST_FILE "manifest.json"
 
-/* "model.safetensors", "optimizer.safetensors": what there is of a set when nothing is sharded. */
+/* "model", "optimizer", and their files if nothing is sharded: "model.safetensors", "optimizer.safetensors". */
 extern const char *const dtrain__set_names[DTRAIN_CHECKPOINT_SETS];
 extern const char *const dtrain__set_files[DTRAIN_CHECKPOINT_SETS];
 
-/* Of a rank's part of a set the file of that index (from 0), of `count`:
- * "shard-00001-model-00001-of-00001.safetensors".
- */
+/* Name of file `index` (from 0) of `count` with a rank's part of a set:
+ * "shard-00001-model-00001-of-00001.safetensors". */
 #define CHECKPOINT_SHARD_NAME 80
 void dtrain__shard_name(char name[CHECKPOINT_SHARD_NAME], int rank, int set, int index, int count);
-/* Is it one of these names? */
+/* True for the name of a shard. */
 bool dtrain__shard_name_is(const char *name);
 
-/* Makes dir and its parents if missing. */
+/* Makes dir and its parents if they are missing. */
 int dtrain__folder_make(const char *dir, beton_error *err);
 
-/* The same, and removes what killed writers left, as far as it can be removed. A checkpoint whose replacement was cut
- * short gets its name back. */
+/* The same, and removes what killed processes left, as far as possible. A checkpoint whose replacement was interrupted
+ * gets its name back. */
 int dtrain__folder_prepare(const char *dir, beton_error *err);
 
-/* A new, empty temporary folder inside dir for that step. *path is malloc'ed. */
+/* Makes a new, empty temporary folder inside dir for that step. *path is malloc'ed. */
 int dtrain__folder_begin(const char *dir, int64_t step, char **path, beton_error *err);
 
-/* Syncs the temporary folder, gives it its final name, and syncs dir. If the name is taken, the two folders change
- * their names in one atomic step; in two steps where the file system cannot do that. */
+/* Syncs the temporary folder, gives it its final name, and syncs dir. If the name is taken, the two names are exchanged
+ * atomically, or in two steps if the file system cannot do that. */
 int dtrain__folder_publish(const char *dir, int64_t step, const char *temporary, beton_error *err);
 
-/* Removes a checkpoint's files and its folder, which has no final name any more. With other files in it, the folder
- * stays, as dir/left-step-<step>. What cannot be removed now, the next prepare tries again. */
+/* Removes a checkpoint's files and its folder, which no longer has a final name. If other files are in it, the folder
+ * is kept as dir/left-step-<step>. The next prepare retries what could not be removed. */
 void dtrain__folder_discard(const char *dir, const char *path, int64_t step);
 
-/* Renames path to name, or where that is taken to name.2, name.3...; *out, malloc'ed, is what it became. */
+/* Renames path to name or, if taken, to name.2, name.3...; *out, malloc'ed, is the new name. */
 int dtrain__folder_rename_unused(const char *path, const char *name, char **out, beton_error *err);
 
-/* The steps of the checkpoints in dir, ascending, malloc'ed. NOT_FOUND: no such folder. */
+/* Lists the steps of the checkpoints in dir, ascending, malloc'ed. NOT_FOUND: no such folder. */
 int dtrain__folder_list(const char *dir, int64_t **steps, size_t *count, beton_error *err);
 
-/* dir/step-<step>, malloc'ed; NULL when out of memory. */
+/* dir/step-<step>, malloc'ed; NULL: out of memory. */
 char *dtrain__folder_path(const char *dir, int64_t step);
 
-/* Removes the oldest ones until `keep` are left. */
+/* Removes the oldest checkpoints until `keep` are left. */
 int dtrain__folder_prune(const char *dir, int keep, beton_error *err);
 
 #endif

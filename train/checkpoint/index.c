@@ -73,7 +73,7 @@ int64_t dtrain__index_cover(index_tensor *tensor, size_t clash[2])
 		covered += dtrain__box_count(ndim, box);
 		for (size_t k = i + 1; k < tensor->part_count; k++) {
 			const checkpoint_box *other = &tensor->parts[k].box;
-			/* Those behind it begin no earlier. */
+			/* Later boxes do not begin earlier. */
 			if (ndim && other->offset[0] >= box->offset[0] + box->extent[0])
 				break;
 			if (dtrain__box_intersect(ndim, box, other, &shared)) {

@@ -9,7 +9,7 @@
 #include "plan.h"
 #include "ranks.h"
 
-/* What messages call the place of a set. */
+/* The name of a set's location for messages. */
 static void name_place(const dtrain_checkpoint *checkpoint, int set, char *text, size_t size)
 {
 	*text = 0;
@@ -17,7 +17,7 @@ static void name_place(const dtrain_checkpoint *checkpoint, int set, char *text,
 		  checkpoint->sharded ? CHECKPOINT_MANIFEST_FILE : dtrain__set_files[set]);
 }
 
-/* wanted: of each tensor of the set, whether this rank has a view of it. */
+/* wanted: for each tensor of the set, true if this rank has a view of it. */
 static int check_view(const struct index_set *set, const char *place, const dtrain_checkpoint_view *view,
 		      const dtrain_stream *stream, unsigned char *wanted, beton_error *err)
 {
@@ -39,7 +39,7 @@ static int check_view(const struct index_set *set, const char *place, const dtra
 	return BETON_OK;
 }
 
-/* Each tensor that there is must be one that a rank wants. For all ranks together. */
+/* Collective: each tensor in the set must be wanted by some rank. */
 static int check_set(dtrain_checkpoint *checkpoint, int set, const dtrain_checkpoint_list *list,
 		     const dtrain_stream *stream, beton_error *err)
 {

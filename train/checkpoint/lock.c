@@ -25,7 +25,7 @@ struct dtrain_checkpoint_lock {
 	char started[32];
 };
 
-/* What the holder wrote, which is one line for people. */
+/* Reports the line that the holder wrote. */
 static int fail_taken(const char *dir, int fd, beton_error *err)
 {
 	char holder[HOLDER_BYTES + 1];
@@ -47,7 +47,7 @@ static int lock_file(const char *dir, int fd, beton_error *err)
 		return BETON_OK;
 	if (errno == EAGAIN || errno == EACCES)
 		return fail_taken(dir, fd, err);
-	/* What a server without a lock manager says, and file systems that never heard of locks. */
+	/* Errors of a server without a lock manager, and of file systems without locks. */
 	bool none = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP || errno == EINVAL;
 	int status = bt_fail_errno(err, errno, "%s: cannot be locked", dir);
 	if (none && err)
@@ -55,7 +55,7 @@ static int lock_file(const char *dir, int fd, beton_error *err)
 	return none ? BETON_UNSUPPORTED : status;
 }
 
-/* For whoever is refused later; training goes on where it cannot be written. */
+/* The text is shown to those who are refused later. Failure to write it is ignored. */
 void dtrain_checkpoint_lock_describe(dtrain_checkpoint_lock *lock, int world_size)
 {
 	char host[256] = "?", ranks[32] = "";

@@ -41,7 +41,7 @@ static json_t *numbers(int count, const int64_t *values)
 	return out;
 }
 
-/* The tensor's entry, which is made from `made` where there is none; takes that over. */
+/* The tensor's entry; if missing, `made` becomes the entry. Takes ownership of made. */
 static json_t *entry_of(json_t *manifest, const char *set, const char *name, json_t *made)
 {
 	json_t *tensors = json_object_get(manifest, set), *entry = json_object_get(tensors, name);

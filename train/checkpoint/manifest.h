@@ -21,15 +21,14 @@
 #define CHECKPOINT_CHUNK_BYTES ((uint64_t)4 << 20)
 #define CHECKPOINT_MANIFEST_BYTES_MAX ((uint64_t)1 << 30)
 
-/* NULL and false: out of memory. */
+/* These return NULL or false if out of memory. */
 json_t *dtrain__manifest_new(void);
 bool dtrain__manifest_add_file(json_t *manifest, const char *name, const checkpoint_digest *digest);
-/* file: the index of one that has been added. */
+/* file: index of an added file. */
 bool dtrain__manifest_add_part(json_t *manifest, int set, const char *name, dtrain_dtype dtype,
 			       const dtrain_shape *shape, size_t file, uint64_t at, const checkpoint_box *box);
-/* Adds files and parts of another rank. That one, this rank's words, need not make sense: see
- * dtrain__index_from_manifest.
- */
+/* Adds files and parts of another rank's manifest, whose content is not checked here: see
+ * dtrain__index_from_manifest. */
 bool dtrain__manifest_join(json_t *manifest, const json_t *other);
 
 #endif

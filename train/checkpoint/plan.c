@@ -114,7 +114,7 @@ static int list_pieces(const dtrain_checkpoint_content *content, int rank, check
 	return BETON_OK;
 }
 
-/* A piece as ranks tell it each other; the name follows, with its NUL. */
+/* A piece as sent to other ranks; the tensor's name follows, with its NUL. */
 typedef struct told_piece {
 	int32_t set, dtype;
 	dtrain_shape shape;
@@ -149,7 +149,7 @@ static int tell(const checkpoint_piece *pieces, size_t count, char **out, size_t
 	return BETON_OK;
 }
 
-/* Adds what another rank told; the names are in the text. */
+/* Adds the pieces received from another rank; their names point into the text. */
 static int hear(const char *text, size_t bytes, int rank, checkpoint_piece **pieces, size_t *count, beton_error *err)
 {
 	for (size_t at = 0; at < bytes;) {
@@ -192,7 +192,7 @@ static int compare_pieces(const void *a, const void *b)
 
 /* ---- who writes what ---- */
 
-/* The same box, of one or several ranks. */
+/* A box, and the ranks that have it. */
 typedef struct owners {
 	const checkpoint_piece *first;
 	size_t count;
@@ -207,7 +207,7 @@ static int compare_owners(const void *a, const void *b)
 	return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* All pieces of one tensor: are they of the same tensor, and all of it? */
+/* Checks that the pieces of a tensor agree on the tensor and cover it. */
 static int check_tensor(const checkpoint_piece *pieces, size_t count, beton_error *err)
 {
 	const checkpoint_piece *first = &pieces[0];
@@ -254,7 +254,7 @@ static int check_tensors(const checkpoint_piece *pieces, size_t count, beton_err
 	return status;
 }
 
-/* Of the owners of a box the one that has least to write, the largest boxes first. Keeps what falls to this rank. */
+/* Assigns each box, largest first, to the owner with the least to write. Keeps this rank's boxes. */
 static void assign(owners *boxes, size_t count, int64_t *loads, int self, checkpoint_plan *plan)
 {
 	qsort(boxes, count, sizeof(*boxes), compare_owners);
@@ -303,7 +303,7 @@ static int distribute(const checkpoint_piece *pieces, size_t count, int self, in
 	return status;
 }
 
-/* Adds to own, which it may move, what the others have. told: own, as it is told them. */
+/* Adds the other ranks' pieces to own, which may be reallocated. told: own pieces as sent to them. */
 static int plan_sharded(checkpoint_piece **own, size_t count, const char *told, size_t bytes,
 			const dtrain_checkpoint_ranks *ranks, checkpoint_plan *plan, beton_error *err)
 {

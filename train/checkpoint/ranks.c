@@ -46,7 +46,7 @@ int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, co
 			continue;
 		*err = all[rank].error;
 		status = err->code;
-		/* What all find out alike is nobody's alone. */
+		/* An error that this rank found, too, is not attributed to one rank. */
 		if (strcmp(err->message, mine.error.message) != 0)
 			bt_prefix(err, "rank %d", rank);
 	}

@@ -16,16 +16,16 @@ static inline int dtrain__ranks_size(const dtrain_checkpoint_ranks *ranks)
 	return ranks ? ranks->size : 1;
 }
 
-/* A barrier with a result: what the first rank failed with, if one did, for all of them. MISMATCH, naming `what`: token
- * is not the same on all. */
+/* A barrier that returns the first failing rank's error on all ranks. MISMATCH, naming `what`: token differs between
+ * ranks. */
 int dtrain__ranks_agree(const dtrain_checkpoint_ranks *ranks, uint64_t token, const char *what, int status,
 			beton_error *err);
 
-/* `bytes`, the same on all ranks, of each; malloc'ed. */
+/* Gathers `bytes` bytes (the same number on all ranks) from each rank; malloc'ed. */
 int dtrain__ranks_gather(const dtrain_checkpoint_ranks *ranks, const void *mine, size_t bytes, void **all,
 			 beton_error *err);
 
-/* What each rank has given, of any length: that of rank r is (char *)all + r * stride, and has lengths[r] bytes. */
+/* Texts of any length from each rank: that of rank r is at (char *)all + r * stride, and has lengths[r] bytes. */
 typedef struct ranks_texts {
 	void *all;
 	size_t stride;

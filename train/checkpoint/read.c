@@ -10,18 +10,18 @@
 #include "common/system.h"
 #include "plan.h"
 
-/* Runs that are closer together than GAP_BYTES are read at once, as far as the window goes. */
+/* Runs closer together than GAP_BYTES are read together, up to the size of the window. */
 #define WINDOW_BYTES ((uint64_t)1 << 20)
 #define GAP_BYTES ((uint64_t)64 << 10)
 
-/* ---- which parts of the files a view needs ---- */
+/* ---- parts of the files that a view needs ---- */
 
-/* What a box of a view and a part in a file share. from: the place in the part, to: that in the view's memory. */
+/* The overlap of a view's box and a part in a file. from: position in the part, to: in the view's memory. */
 typedef struct needed_part {
 	const index_tensor *tensor;
 	const index_part *part;
 	checkpoint_runs runs;
-	int64_t to; /* of the box that runs.to counts from, elements */
+	int64_t to; /* start of the box in the view's memory, elements */
 } needed_part;
 
 typedef int needed_function(void *context, const needed_part *needed, beton_error *err);
@@ -46,7 +46,7 @@ static int for_each_needed(const index_tensor *tensor, const dtrain_checkpoint_v
 	return status;
 }
 
-/* The bytes of the file from the first that is needed to the last. */
+/* The range from the file's first needed byte to its last. */
 static void span_of(const needed_part *needed, uint64_t *begin, uint64_t *end)
 {
 	const checkpoint_runs *runs = &needed->runs;
@@ -60,7 +60,7 @@ static void span_of(const needed_part *needed, uint64_t *begin, uint64_t *end)
 
 /* ---- checking ---- */
 
-/* For each file which of its chunks are needed; NULL: none. */
+/* The needed chunks of each file; NULL: none. */
 typedef struct chunk_marks {
 	const checkpoint_index *index;
 	bool **files;
@@ -128,12 +128,12 @@ int dtrain__checkpoint_check_views(const dtrain_checkpoint *checkpoint, int set,
 
 typedef struct part_reader {
 	const dtrain_checkpoint *checkpoint;
-	size_t file; /* the one that is open */
-	int fd;      /* -1: none is */
+	size_t file; /* the open file */
+	int fd;      /* -1: none */
 	char *path;
 	char *window;          /* WINDOW_BYTES */
-	uint64_t begin, bytes; /* of the file, that are in it */
-	char *to;              /* the memory of the view that is filled */
+	uint64_t begin, bytes; /* range of the file in the window */
+	char *to;              /* memory of the view */
 } part_reader;
 
 static void close_file(part_reader *reader)
@@ -167,7 +167,7 @@ static int read_bytes(const part_reader *reader, const needed_part *needed, void
 	return BETON_OK;
 }
 
-/* ahead: up to which byte of the file it makes sense to read. */
+/* ahead: end of the range in the file that may be read in advance. */
 static int read_run(part_reader *reader, const needed_part *needed, void *to, uint64_t at, uint64_t bytes,
 		    uint64_t ahead, beton_error *err)
 {

@@ -16,7 +16,7 @@
 #define HEADER_MAX UINT64_C(100000000)
 #define LENGTH_BYTES 8
 
-/* The format's element types; -1: none of dtrain's. */
+/* The format's element types; -1: dtrain does not have it. */
 static const struct {
 	const char *name;
 	uint32_t bits;
@@ -75,7 +75,7 @@ static json_t *describe(const safetensors_entry *entry, uint64_t begin)
 			 "data_offsets", (json_int_t)begin, (json_int_t)(begin + entry_bytes(entry)));
 }
 
-/* The header's text. Gives the entries their places, counted from the end of the header. */
+/* Makes the header's text, and sets the entries' offsets, counted from the end of the header. */
 static int make_text(const char *path, safetensors_entry *const *sorted, size_t count, json_t *metadata, char **out,
 		     beton_error *err)
 {
@@ -99,7 +99,7 @@ static int make_text(const char *path, safetensors_entry *const *sorted, size_t 
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the header", path);
 }
 
-/* The length, and the header padded with blanks so that the data starts on a multiple of 8. */
+/* Makes the length and the header, padded with blanks so that the data starts at a multiple of 8. */
 static int make_header(const char *path, safetensors_entry *const *sorted, size_t count, json_t *metadata,
 		       unsigned char **out, size_t *size, beton_error *err)
 {
@@ -246,7 +246,7 @@ static int check_metadata(const char *path, json_t *metadata, beton_error *err)
 	return good ? BETON_OK : bt_fail(err, BETON_FORMAT, "%s: __metadata__ is not a list of texts", path);
 }
 
-/* Offsets count from data_start on return. */
+/* On return, offsets count from data_start. */
 static int check_coverage(safetensors_file *file, uint64_t data_start, beton_error *err)
 {
 	uint64_t at = 0;

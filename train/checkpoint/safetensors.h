@@ -14,26 +14,26 @@
 
 typedef struct safetensors_entry {
 	const char *name;
-	dtrain_dtype dtype; /* -1 on reading: one of the format's that dtrain does not use */
+	dtrain_dtype dtype; /* when reading, -1: a type of the format that dtrain does not have */
 	dtrain_shape shape;
-	uint64_t offset;  /* of its bytes in the file; writing sets it, too */
+	uint64_t offset;  /* position in the file; also set by writing */
 	uint64_t bytes;   /* reading only */
-	const char *type; /* as the format calls the dtype; reading only */
+	const char *type; /* the format's name of the dtype; reading only */
 } safetensors_entry;
 
-/* Puts `bytes` of the bytes of entry `index`, from `at` on, into destination. */
+/* Copies `bytes` bytes of entry `index`, from position `at`, to destination. */
 typedef int (*safetensors_fetch)(void *context, size_t index, uint64_t at, void *destination, size_t bytes,
 				 beton_error *err);
 
-/* Writes to fd, an empty file that the messages call path, and syncs it. The file's order is falling element size, then
- * name; fetch is called for the bytes from the first to the last, for at most SAFETENSORS_PIECE of them at once.
- * metadata: texts by name, for readers that look for some; NULL: none. digest: as dtrain__digest_begin made it. Errors:
- * those of fetch, INVALID_ARGUMENT (two entries of one name), NO_SPACE, IO, NO_MEMORY. */
+/* Writes to fd, an empty file called path in messages, and syncs it. The file's order is falling element size, then
+ * name; fetch is called for the bytes in order, for at most SAFETENSORS_PIECE at once. metadata: texts by name, for
+ * other readers; NULL: none. digest: made by dtrain__digest_begin. Errors: those of fetch, INVALID_ARGUMENT (two
+ * entries of one name), NO_SPACE, IO, NO_MEMORY. */
 #define SAFETENSORS_PIECE ((size_t)4 << 20)
 int dtrain__safetensors_write(int fd, const char *path, safetensors_entry *entries, size_t count, json_t *metadata,
 			      safetensors_fetch fetch, void *context, checkpoint_digest *digest, beton_error *err);
 
-/* The format's name of a type, and the other way round: -1 for one that dtrain does not use. */
+/* The format's name of a type, and the type of a name: -1 if dtrain does not have it. */
 const char *dtrain__safetensors_type(dtrain_dtype dtype);
 int dtrain__safetensors_dtype(const char *type);
 
@@ -41,14 +41,14 @@ typedef struct safetensors_file {
 	int fd;
 	char *path;
 	size_t count;
-	safetensors_entry *entries; /* in the order of their bytes */
+	safetensors_entry *entries; /* in file order */
 	uint64_t size;
 } safetensors_file;
 
 /* Reads and checks the header. Errors: NOT_FOUND, ACCESS, IO, TRUNCATED, FORMAT, UNSUPPORTED, NO_MEMORY. */
 int dtrain__safetensors_open(safetensors_file *file, const char *path, beton_error *err);
 void dtrain__safetensors_close(safetensors_file *file);
-/* NULL if there is none of that name. */
+/* NULL: no such tensor. */
 const safetensors_entry *dtrain__safetensors_find(const safetensors_file *file, const char *name);
 /* Reads entry->bytes bytes. Errors: IO, TRUNCATED. */
 int dtrain__safetensors_read(const safetensors_file *file, const safetensors_entry *entry, void *destination,

@@ -21,9 +21,9 @@ typedef struct save_job {
 	const char *dir;
 	dtrain_checkpoint_content content;
 	const dtrain_checkpoint_ranks *ranks;
-	json_t *state; /* of rank 0 */
+	json_t *state; /* on rank 0 */
 	checkpoint_plan plan;
-	char *temporary; /* the folder that is filled */
+	char *temporary; /* the folder to fill */
 	bool published;
 } save_job;
 
@@ -76,7 +76,7 @@ static int fetch(void *context, size_t index, uint64_t at, void *destination, si
 	return status == BETON_OK ? api->stream_synchronize(content->stream, err) : status;
 }
 
-/* A new file in the temporary folder. */
+/* Writes a new file in the temporary folder. */
 static int write_file(const save_job *job, const char *name, file_content *content, json_t *metadata,
 		      uint64_t chunk_bytes, checkpoint_digest *digest, beton_error *err)
 {
@@ -115,7 +115,7 @@ static int write_whole_set(const save_job *job, int set, checkpoint_digest *dige
 	return status;
 }
 
-/* On rank 0. */
+/* Called on rank 0. */
 static int write_whole(const save_job *job, beton_error *err)
 {
 	checkpoint_digest digests[DTRAIN_CHECKPOINT_SETS] = {0};
@@ -134,7 +134,7 @@ static int write_whole(const save_job *job, beton_error *err)
 
 /* ---- each rank its part ---- */
 
-/* What PyTorch's readers look for: where the boxes of a file are in their tensors. */
+/* Metadata for PyTorch's readers: the positions of a file's boxes in their tensors. */
 static json_t *sharding_metadata(const file_content *content)
 {
 	json_t *info = json_object();
@@ -178,7 +178,7 @@ static int write_shard(const save_job *job, const char *name, file_content *cont
 	return status;
 }
 
-/* Which of its tensor's pieces on this rank each piece is, and so in which file. Returns how many files there are. */
+/* Numbers the pieces of each tensor on this rank; the number decides the file. Returns the number of files. */
 static int number_pieces(const checkpoint_plan *plan, int set, int *numbers)
 {
 	int files = 0;
@@ -212,7 +212,7 @@ static int write_shards(const save_job *job, int set, int *numbers, json_t *mani
 	return status;
 }
 
-/* text: what this rank has to say of it, to rank 0. */
+/* text: this rank's manifest, sent to rank 0. */
 static int write_part(const save_job *job, char **text, beton_error *err)
 {
 	int *numbers = calloc(job->plan.count + 1, sizeof(*numbers));
@@ -245,7 +245,7 @@ static int join_parts(const save_job *job, const ranks_texts *texts, char **out,
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the manifest", job->temporary);
 }
 
-/* What nobody could open is no checkpoint. */
+/* Checks that the checkpoint can be opened. */
 static int check_manifest(const char *path, const char *text, beton_error *err)
 {
 	checkpoint_index index = {0};
@@ -257,7 +257,7 @@ static int check_manifest(const char *path, const char *text, beton_error *err)
 	return status;
 }
 
-/* On rank 0, when all have written. */
+/* Called on rank 0 after all ranks have written. */
 static int write_manifest(const save_job *job, const ranks_texts *texts, beton_error *err)
 {
 	char *text = NULL, *path = bt_format("%s/" CHECKPOINT_MANIFEST_FILE, job->temporary);
@@ -301,7 +301,7 @@ static int write_sharded(const save_job *job, beton_error *err)
 	return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole save ---- */
 
 static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_content *given, beton_error *err)
 {
@@ -315,7 +315,7 @@ static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_cont
 	return status;
 }
 
-/* Rank 0 makes the folder, of which the others hear the name. */
+/* Rank 0 makes the folder, and sends its name to the other ranks. */
 static int begin(save_job *job, beton_error *err)
 {
 	char name[128] = "", *names = NULL;

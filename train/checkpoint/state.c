@@ -13,7 +13,7 @@
 #include "common/system.h"
 #include "folder.h"
 
-/* Programs that know of the first alone leave the second one alone. */
+/* Programs that only support the first version refuse the second. */
 #define VERSION_WHOLE 1
 #define VERSION_SHARDED 2
 #define STATE_BYTES_MAX (1 << 20)
@@ -48,7 +48,7 @@ int dtrain__state_parse(const char *text, json_t **out, beton_error *err)
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the state is no JSON object: %.100s", text);
 }
 
-/* Of the state's members in sorted order, "xxh3" left out. 0 when out of memory, which no saved state has. */
+/* The hash of the state's members, sorted, without "xxh3". 0: out of memory; no saved state has this hash. */
 static uint64_t hash_of_state(const json_t *state)
 {
 	json_t *rest = json_copy((json_t *)state);

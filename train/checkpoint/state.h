@@ -9,13 +9,13 @@
 
 #include "digest.h"
 
-/* Of files whose digests are one hash each. */
+/* A file whose digest is a single hash. */
 typedef struct checkpoint_listed {
 	const char *name;
 	const checkpoint_digest *digest;
 } checkpoint_listed;
 
-/* Is text a JSON object? NULL counts as an empty one. */
+/* Parses a JSON object; NULL counts as an empty one. */
 int dtrain__state_parse(const char *text, json_t **out, beton_error *err);
 
 /* Sets the library's members in state, and writes it to folder/state.json. sharded: there is a manifest. */
@@ -25,11 +25,11 @@ int dtrain__state_write(const char *folder, json_t *state, bool sharded, const c
 /* Reads and checks folder/state.json; hash: of its content. Errors: NOT_FOUND, FORMAT, UNSUPPORTED_VERSION, ... */
 int dtrain__state_read(const char *folder, json_t **out, bool *sharded, uint64_t *hash, beton_error *err);
 
-/* What the state says of a file, in a digest that has been zeroed. FORMAT: nothing that makes sense. */
+/* Reads the state's entry of a file into a zeroed digest. FORMAT: the entry is invalid. */
 int dtrain__state_digest(const char *folder, const json_t *state, const char *name, checkpoint_digest *out,
 			 beton_error *err);
 
-/* 16 hexadecimal digits; NULL without memory. False: text is something else. */
+/* A hash as 16 hexadecimal digits; NULL: no memory. The reverse returns false if the text is not a hash. */
 json_t *dtrain__hash_to_json(uint64_t hash);
 bool dtrain__hash_from_json(const json_t *text, uint64_t *out);
 
