@@ -165,7 +165,8 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 				      : !has_bias(self) ? CUBLASLT_EPILOGUE_RELU
 							: CUBLASLT_EPILOGUE_RELU_BIAS;
 	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
-	/* A placeholder until the op runs, because heuristics may find nothing for a null bias. */
+	/* The op sets the bias when it runs. Heuristics get an address that is not null: for null they may find
+	 * nothing. */
 	const void *nowhere = (const void *)LEAST_ALIGNMENT;
 	int status = set(self, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue), err);
 	if (status == BETON_OK && fused && has_bias(self))

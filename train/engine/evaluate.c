@@ -25,11 +25,11 @@ struct evaluation {
 	double sums[ENGINE_METRICS];
 };
 
-static size_t row_bytes(const engine_network *network, int status)
+static size_t row_bytes(const engine_network *network, int index)
 {
-	const dtrain_shape *shape = dtrain_program_shape(network->program, network->results[status]);
+	const dtrain_shape *shape = dtrain_program_shape(network->program, network->results[index]);
 	return (size_t)(dtrain_shape_count(shape) / shape->dim[0]) *
-	       dtrain_dtype_size(dtrain_program_dtype(network->program, network->results[status]));
+	       dtrain_dtype_size(dtrain_program_dtype(network->program, network->results[index]));
 }
 
 static int open_evaluation(struct evaluation *evaluation, beton_error *err)

@@ -143,12 +143,6 @@ int engine_stepper_warm_up(const engine_stepper *stepper)
 	return stepper->captures ? EAGER_STEPS + 2 * SLOTS : EAGER_STEPS;
 }
 
-static int put_part(engine_stepper *stepper, struct slot *slot, beton_error *err)
-{
-	(void)slot;
-	return dtrain_program_run(stepper->engine->train.program, stepper->engine->stream, true, err);
-}
-
 static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	const engine_rank *engine = stepper->engine;
@@ -174,7 +168,9 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 /* The part of a step that is the same every time, except for its slot, so that it can be captured. */
 static int put_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)
 {
-	return kind == LAST ? put_last(stepper, slot, err) : put_part(stepper, slot, err);
+	const engine_rank *engine = stepper->engine;
+	return kind == LAST ? put_last(stepper, slot, err)
+			    : dtrain_program_run(engine->train.program, engine->stream, true, err);
 }
 
 static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kind kind, beton_error *err)

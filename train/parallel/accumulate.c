@@ -31,14 +31,14 @@ static int create_add(sync_reduction *reduction, size_t *workspace, beton_error 
 
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 {
-	size_t bytes = 0, workspace = 0;
+	size_t workspace = 0;
 	int status = BETON_OK;
 	for (int i = 0; i < sync->count && status == BETON_OK; i++) {
 		status = create_add(&sync->reductions[i], &workspace, err);
-		bytes += bytes_of(&sync->reductions[i]);
+		sync->sums_bytes += bytes_of(&sync->reductions[i]);
 	}
 	if (status == BETON_OK)
-		status = sync->api->alloc(sync->device, bytes, &sync->sums, err);
+		status = sync->api->alloc(sync->device, sync->sums_bytes, &sync->sums, err);
 	if (status == BETON_OK && workspace)
 		status = sync->api->alloc(sync->device, workspace, &sync->add_workspace, err);
 	if (status != BETON_OK)
@@ -53,19 +53,23 @@ int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err)
 
 int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err)
 {
-	int status = BETON_OK;
-	for (int i = 0; i < sync->count && sync->sums && sync->sums_stale && status == BETON_OK; i++)
-		status = sync->api->zero(run->stream, sync->reductions[i].sum, bytes_of(&sync->reductions[i]), err);
+	int status = sync->sums_stale ? sync->api->zero(run->stream, sync->sums, sync->sums_bytes, err) : BETON_OK;
 	if (status != BETON_OK)
 		return status;
 	sync->sums_stale = false;
-	sync->sums_open = run->more;
+	sync->sums_open = sync->sums != NULL;
 	return BETON_OK;
+}
+
+void dtrain__sync_give_up_step(dtrain_sync *sync)
+{
+	sync->sums_stale = sync->sums_stale || sync->sums_open;
+	sync->sums_open = false;
 }
 
 int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, beton_error *err)
 {
-	const dtrain_sync *sync = reduction->sync;
+	dtrain_sync *sync = reduction->sync;
 	void *to = run->more ? reduction->sum : reduction->memory;
 	void *from = run->more ? reduction->memory : reduction->sum;
 	if (!reduction->sum)
@@ -75,6 +79,9 @@ int dtrain__sync_accumulate(sync_reduction *reduction, const dtrain__run *run, b
 	int status = sync->api->op_run(reduction->add, run->stream, (void *[]){to, from, to}, sync->add_workspace, err);
 	if (status == BETON_OK && !run->more)
 		status = sync->api->zero(run->stream, reduction->sum, bytes_of(reduction), err);
+	bool last = reduction == &sync->reductions[sync->count - 1];
+	if (status == BETON_OK && !run->more && last)
+		sync->sums_open = false;
 	return status;
 }
 
@@ -86,4 +93,5 @@ void dtrain__sync_destroy_sums(dtrain_sync *sync)
 	sync->api->free(sync->device, sync->add_workspace);
 	sync->api->free(sync->device, sync->sums);
 	sync->add_workspace = sync->sums = NULL;
+	sync->sums_bytes = 0;
 }

@@ -187,7 +187,7 @@ static void abandon(void *context)
 	sync_reduction *reduction = context;
 	if (reduction->work)
 		dtrain_work_wait(&reduction->work, NULL);
-	reduction->sync->sums_stale = true;
+	dtrain__sync_give_up_step(reduction->sync);
 }
 
 dtrain__call dtrain__sync_reduce_call(dtrain_sync *sync, int index)

@@ -193,7 +193,7 @@ int dtrain_sync_start(dtrain_sync *sync, const dtrain_mesh *mesh, beton_error *e
 	if (status != BETON_OK)
 		return status;
 	sync->group = group;
-	sync->sums_stale = sync->sums_stale || sync->sums_open;
+	dtrain__sync_give_up_step(sync);
 	status = allocate_packed(sync, err);
 	if (status == BETON_OK)
 		status = dtrain__sync_compare(sync, err);
@@ -211,8 +211,7 @@ void dtrain_sync_stop(dtrain_sync *sync)
 	if (!sync->group)
 		return;
 	dtrain__sync_drain(sync);
-	sync->sums_stale = sync->sums_stale || sync->sums_open;
-	sync->sums_open = false;
+	dtrain__sync_give_up_step(sync);
 	dtrain__group_unregister(sync->group, sync->registration);
 	sync->api->free(sync->device, sync->packed);
 	sync->registration = sync->packed = NULL;

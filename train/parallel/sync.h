@@ -44,9 +44,10 @@ struct dtrain_sync {
 	sync_reduction *reductions; /* the figures, then each unit; created with the first program */
 	int count;
 	void *sums; /* memory of all reductions' sums; NULL: steps have one run */
+	size_t sums_bytes;
 	void *add_workspace;
-	bool sums_open;   /* the last run did not end its step */
-	bool sums_stale;  /* the sums belong to a step that failed or was abandoned */
+	bool sums_open;   /* a step has begun, and the sums are not zero again */
+	bool sums_stale;  /* the sums belong to a step that is not continued */
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
 	dtrain_event *first;          /* mark: end of forward */
@@ -76,7 +77,9 @@ void dtrain__sync_drain(dtrain_sync *sync);
 
 /* Memory and ops for the sums of a step's runs. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);
-/* At the beginning of a run: zeroes the sums of a step that is not continued. */
+/* The next run begins a step, whatever was summed so far. */
+void dtrain__sync_give_up_step(dtrain_sync *sync);
+/* At the beginning of a run: zeroes the sums of a step that was given up. */
 int dtrain__sync_begin_sums(dtrain_sync *sync, const dtrain__run *run, beton_error *err);
 /* Puts an addition on the stream. With run->more the array is added to the sum of the step's runs; otherwise the sum is
  * added to the array. */
