@@ -24,6 +24,8 @@ const char *beton_section_name(uint32_t kind)
 		return "facts";
 	case SECTION_DICTIONARIES:
 		return "dictionaries";
+	case SECTION_SOURCES:
+		return "sources";
 	default:
 		return "section of an unknown kind";
 	}
@@ -140,6 +142,7 @@ static int read_block(beton_reader *reader, const uint8_t *footer, uint64_t foot
 	info->has_extension = true;
 	info->has_checksums = known[SECTION_BLOB_SUMS].offset != 0;
 	info->has_facts = known[SECTION_FACTS].offset != 0;
+	info->has_sources = known[SECTION_SOURCES].offset != 0;
 	info->ordered = load_u64(footer + FOOTER_FLAGS) & EXTENSION_TABLE_IN_ORDER;
 	reader->metadata.sums = known[SECTION_METADATA_SUMS].offset;
 	reader->table.sums = known[SECTION_TABLE_SUMS].offset;

@@ -22,6 +22,9 @@
 /* Limit of the payload of parts other than SAMPLES. */
 #define PAYLOAD_MAX (UINT32_C(1) << 20)
 
+/* Names to collect before a write; one fits. */
+#define SOURCES_SIZE (UINT32_C(256) << 10)
+
 #define BLOB_SIZE 16 /* u64 size, u64 checksum */
 
 static size_t sample_size(const journal *self)
@@ -101,10 +104,26 @@ static bool unpack_part(const uint8_t *from, journal_part *part)
 	return load_u64(from + 48) == XXH3_64bits(from, 48);
 }
 
-int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
-			 beton_error *err)
+/* From the first sample with a source on, all have a name; of those without it is empty. */
+static int begin_sources(journal *self, beton_error *err)
 {
-	if (self->used + sample_size(self) > self->capacity) {
+	int result = beton_journal_flush(self, NULL, NULL, err);
+	if (result != BETON_OK)
+		return result;
+	self->sources = malloc(SOURCES_SIZE);
+	return self->sources ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: no memory for the journal", self->path);
+}
+
+int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
+			 const char *source, beton_error *err)
+{
+	size_t length = source ? strlen(source) : 0;
+	if (length && !self->sources) {
+		int result = begin_sources(self, err);
+		if (result != BETON_OK)
+			return result;
+	}
+	if (self->used + sample_size(self) > self->capacity || self->sources_used + length + 1 > SOURCES_SIZE) {
 		int result = beton_journal_flush(self, NULL, NULL, err);
 		if (result != BETON_OK)
 			return result;
@@ -116,14 +135,39 @@ int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, c
 		store_u64(to, blobs[i].size);
 		store_u64(to + 8, blobs[i].sum);
 	}
+	if (self->sources) {
+		memcpy(self->sources + self->sources_used, length ? source : "", length + 1);
+		self->sources_used += length + 1;
+	}
 	self->used += sample_size(self);
 	self->samples++;
 	self->position = index + 1;
 	return BETON_OK;
 }
 
+static int write_sources(journal *self, beton_error *err)
+{
+	uint8_t packed[PART_SIZE];
+	const journal_part part = {.kind = JOURNAL_SOURCES,
+				   .count = self->samples,
+				   .payload = self->sources_used,
+				   .sum = XXH3_64bits(self->sources, self->sources_used)};
+	pack_part(packed, &part);
+	int result = write_out(self, packed, sizeof(packed), err);
+	if (result == BETON_OK)
+		result = write_out(self, self->sources, self->sources_used, err);
+	self->sources_used = 0;
+	self->has_sources = true;
+	return result;
+}
+
 int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err)
 {
+	if (self->sources_used) {
+		int result = write_sources(self, err);
+		if (result != BETON_OK)
+			return result;
+	}
 	uint8_t *from = self->buffer;
 	uint8_t *to = self->buffer + PART_SIZE + self->used;
 	if (self->samples) {
@@ -186,8 +230,24 @@ uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_bl
 	return record;
 }
 
+char *beton_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number)
+{
+	char *names = malloc((size_t)part->payload + 1);
+	*error_number = names ? 0 : ENOMEM;
+	uint64_t count = 0;
+	bool good = names && beton_journal_payload(self, part, end, names, error_number);
+	for (uint64_t i = 0; good && i < part->payload; i++)
+		count += names[i] == 0;
+	if (good && count == part->count && part->payload && names[part->payload - 1] == 0)
+		return names;
+	free(names);
+	return NULL;
+}
+
 void beton_journal_free(journal *self)
 {
+	free(self->sources);
+	self->sources = NULL;
 	free(self->buffer);
 	self->buffer = NULL;
 }

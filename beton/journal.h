@@ -29,12 +29,14 @@ enum journal_kind {
 	JOURNAL_PAGE = 2,
 	JOURNAL_DICTIONARY =
 		3, /* the dictionary of one field; all of them come before the first sample that may use one */
+	JOURNAL_SOURCES = 4, /* where the samples of the next part come from: names, with a NUL behind each */
 };
 
 /* One part without its payload. */
 typedef struct journal_part {
 	uint32_t kind;
-	uint32_t count; /* SAMPLES: how many; PAGE: 1 if finish wrote it; DICTIONARY: number of the compressed field */
+	uint32_t count; /* SAMPLES, SOURCES: how many; PAGE: 1 if finish wrote it; DICTIONARY: number of the compressed
+			   field */
 	uint64_t payload;  /* bytes */
 	uint64_t position; /* SAMPLES: the next index */
 	uint64_t page;     /* PAGE: its index */
@@ -53,6 +55,9 @@ typedef struct journal {
 	size_t capacity;   /* for payload */
 	uint32_t samples;  /* samples in the buffer */
 	uint64_t position; /* the next index */
+	char *sources;     /* names of the samples in the buffer; NULL: no sample had one so far */
+	size_t sources_used;
+	bool has_sources; /* there is a SOURCES part */
 } journal;
 
 /* fd, path: borrowed. Free it after a failure too. Errors: NO_MEMORY. */
@@ -66,9 +71,9 @@ int beton_journal_start(journal *self, const XXH128_hash_t *fingerprint, bool re
  * behind the head. */
 bool beton_journal_matches(journal *self, const XXH128_hash_t *fingerprint);
 
-/* Adds sample `index`. Errors: NO_SPACE, IO. */
+/* Adds sample `index`. source: NULL or "" for none. Errors: NO_SPACE, IO, NO_MEMORY. */
 int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,
-			 beton_error *err);
+			 const char *source, beton_error *err);
 
 /* Writes the samples in the buffer, then `part`, if any, with its payload. Errors: NO_SPACE, IO. */
 int beton_journal_flush(journal *self, const journal_part *part, const void *payload, beton_error *err);
@@ -83,6 +88,10 @@ bool beton_journal_payload(const journal *self, const journal_part *part, uint64
 /* Sample `number` of a SAMPLES part that was read. Returns its record. blobs: room for blob_fields blobs; pointers are
  * not filled. */
 uint8_t *beton_journal_sample_at(const journal *self, uint32_t number, output_blob *blobs);
+
+/* Reads the names of a SOURCES part that ends at `end`: new memory of part->payload bytes, the caller's; NULL: it is
+ * not intact (*error_number is 0), reading failed, or there is no memory. */
+char *beton_journal_sources(const journal *self, const journal_part *part, uint64_t end, int *error_number);
 
 void beton_journal_free(journal *self);
 

@@ -36,12 +36,17 @@ typedef struct output_job {
 	const char *facts;           /* JSON text; NULL without the extension */
 	const uint8_t *dictionaries; /* content of that section; NULL: none */
 	size_t dictionaries_size;
+	uint64_t sources_size; /* of that section, which stands at beton_output_tail already; 0: none */
+	uint64_t sources_sum;
 } output_job;
+
+/* Where the extension block begins: behind pages and metadata. */
+uint64_t beton_output_tail(const output_job *job);
 
 typedef struct output {
 	output_job job;
 	uint64_t samples; /* written so far */
-	uint64_t tail;    /* where the sections begin: the end of pages and metadata */
+	uint64_t tail;    /* where the sections that it writes begin */
 	uint64_t table_offset;
 	section metadata;
 	section table;

@@ -345,6 +345,9 @@ void beton_reader_close(beton_reader **out)
 	free(atomic_load(&reader->index));
 	beton_cache_close(&reader->cache);
 	free(reader->facts);
+	if (reader->sources)
+		beton_sources_cursor_free(reader->sources);
+	free(reader->sources);
 	free(reader->metadata.good);
 	free(reader->table.good);
 	free(reader->blob_index);

@@ -10,6 +10,7 @@
 #include "cache.h"
 #include "decompress.h"
 #include "extension.h"
+#include "sources.h"
 #include "sums.h"
 
 #include "common/system.h"
@@ -37,6 +38,7 @@ struct beton_reader {
 	_Atomic(alloc_index *) index; /* NULL until first needed */
 	dictionary_cache dictionaries;
 	char *facts;
+	sources_cursor *sources; /* NULL until first needed; guarded by lock */
 };
 
 /* Flags to open a file that may be damaged. */

@@ -115,6 +115,18 @@ static bool never_written(const repair *self)
 	return !written;
 }
 
+/* Damaged sources are left out, like damaged facts. */
+static int read_source(const repair *self, uint64_t sample, char *source, beton_error *err)
+{
+	beton_error fault;
+	int result = beton_reader_source(self->reader, sample, source, &fault);
+	if (result == BETON_OK || result == BETON_FORMAT)
+		return BETON_OK;
+	if (err)
+		*err = fault;
+	return result;
+}
+
 static int repair_sample(repair *self, uint64_t sample, beton_error *err)
 {
 	const beton_file_info *info = &self->reader->info;
@@ -131,8 +143,11 @@ static int repair_sample(repair *self, uint64_t sample, beton_error *err)
 				      "%s: sample %llu: its record holds only zeros: it was never written",
 				      self->reader->path, (unsigned long long)sample);
 	result = take_sample(self, err);
+	char source[BETON_SOURCE_MAX + 1];
 	if (result == BETON_OK)
-		result = beton_writer_append(self->writer, self->inputs, err);
+		result = read_source(self, sample, source, err);
+	if (result == BETON_OK)
+		result = beton_writer_append_from(self->writer, self->inputs, source, err);
 	self->report->kept += result == BETON_OK;
 	self->report->unverified += result == BETON_OK && unverified;
 	return result;

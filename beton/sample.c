@@ -157,12 +157,16 @@ static size_t head_size(const sample_schema *schema)
 }
 
 int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
-		      beton_error *err)
+		      const char *source, beton_error *err)
 {
 	*out = NULL;
 	uint64_t used;
 	size_t texts;
 	int result = check_sample(schema, index, values, &used, &texts, err);
+	if (result == BETON_OK && source && strlen(source) > BETON_SOURCE_MAX)
+		result = bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index,
+					"%s: sample %llu: its source has %zu bytes, at most %d are stored",
+					schema->path, (unsigned long long)index, strlen(source), BETON_SOURCE_MAX);
 	if (result != BETON_OK)
 		return result;
 	sample *self = calloc(1, head_size(schema) + schema->record_size + texts);
@@ -171,6 +175,7 @@ int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index,
 				      schema->path, (unsigned long long)index);
 	self->index = index;
 	self->used = used;
+	self->source = source;
 	self->record = (uint8_t *)self + head_size(schema);
 	uint8_t *text = self->record + schema->record_size;
 	sample_blob *blob = self->blobs;
@@ -212,7 +217,7 @@ size_t beton_sample_bytes(const sample *self, const sample_schema *schema)
 	size_t bytes = head_size(schema) + schema->record_size;
 	for (uint32_t i = 0; i < schema->blob_fields; i++)
 		bytes += (size_t)self->blobs[i].size;
-	return bytes;
+	return bytes + (self->source ? strlen(self->source) + 1 : 0);
 }
 
 sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_t bytes)
@@ -235,6 +240,8 @@ sample *beton_sample_copy(const sample *self, const sample_schema *schema, size_
 		copy->blobs[i].data = to;
 		to += size;
 	}
+	if (self->source)
+		copy->source = strcpy((char *)to, self->source);
 	return copy;
 }
 

@@ -40,13 +40,15 @@ typedef struct sample {
 	uint64_t used;       /* bytes of page that it needs; for a raw sample, without values to be compressed */
 	uint8_t *record;     /* complete except pointers, and sizes of values to be compressed */
 	void *packed;        /* compressed bytes, owned; or NULL */
+	const char *source;  /* borrowed like data; NULL: none */
 	sample_blob blobs[];
 } sample;
 
-/* Checks the values and makes a sample of them. Its blobs point to the caller's data, except JSON, which is copied to
- * get its NUL. The caller frees *out, which is NULL on failure. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+/* Checks the values and makes a sample of them; source may be NULL. Its blobs point to the caller's data, except JSON,
+ * which is copied to get its NUL. The caller frees *out, which is NULL on failure. Errors: INVALID_ARGUMENT, NO_MEMORY.
+ */
 int beton_sample_make(sample **out, const sample_schema *schema, uint64_t index, const beton_input *values,
-		      beton_error *err);
+		      const char *source, beton_error *err);
 
 /* Marks an index as skipped. The caller frees the result; NULL: out of memory. */
 sample *beton_sample_skip(uint64_t index);

@@ -71,6 +71,14 @@ static int check_sections(check *self, beton_error *err)
 		else if (result != BETON_OK && err)
 			*err = fault;
 	}
+	if (result == BETON_OK && self->faults == 0 && self->reader->info.has_sources) {
+		beton_error fault;
+		result = beton_sources_check(self->reader, &fault);
+		if (result == BETON_FORMAT)
+			result = found(self, "extension block", block->known[SECTION_SOURCES].offset, -1, &fault);
+		else if (result != BETON_OK && err)
+			*err = fault;
+	}
 	return result;
 }
 

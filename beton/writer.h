@@ -35,7 +35,6 @@ struct beton_writer {
 	uint64_t data_offset; /* of the first page */
 	size_t window_limit;
 	bool resumable;
-	bool keep;    /* an unfinished file stays for a later writer */
 	bool started; /* the temporary files belong to this writer, new or continued */
 
 	/* Guarded by mutex. */
@@ -50,6 +49,7 @@ struct beton_writer {
 	bool prepared; /* the data file is complete and synced */
 	bool finished; /* the data file has its final name */
 	bool cancelled;
+	bool keep;           /* an unfinished file stays for a later writer */
 	beton_error failure; /* that ended the writer's work; code BETON_OK: none */
 
 	/* Used by the thread that has set `placing`. */
@@ -59,7 +59,8 @@ struct beton_writer {
 	output_blob *blobs;     /* blobs of one sample */
 	uint8_t *page;          /* being filled: zeros behind page_used; NULL without blob fields */
 	uint32_t page_used;
-	uint64_t pages; /* written so far */
+	uint64_t pages;   /* written so far */
+	uint64_t flushed; /* samples in them */
 };
 
 /* The move of pages that are in the metadata's way: pages in front of `limit` move by `delta` bytes. */

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "sources_write.h"
 #include "writer.h"
 
 static uint64_t metadata_end(const beton_writer *writer, uint64_t samples)
@@ -92,28 +93,85 @@ static int write_samples(beton_writer *writer, output *file, const page_move *mo
 	return BETON_OK;
 }
 
+static int put_names(sources_writer *sources, const char *names, uint64_t size, beton_error *err)
+{
+	int result = BETON_OK;
+	for (const char *at = names; at < names + size && result == BETON_OK;) {
+		size_t length = strlen(at);
+		result = beton_sources_put(sources, at, length, err);
+		at += length + 1;
+	}
+	return result;
+}
+
+/* Puts the journal's names. Samples in front of the first that has a source have none. */
+static int copy_sources(beton_writer *writer, sources_writer *sources, beton_error *err)
+{
+	uint64_t offset = BETON_JOURNAL_HEAD_SIZE;
+	uint64_t samples = 0;
+	int result = BETON_OK;
+	while (samples < writer->samples && result == BETON_OK) {
+		journal_part part;
+		int error_number;
+		char *names = NULL;
+		bool good = beton_journal_read(&writer->journal, &offset, &part, &error_number);
+		if (good && part.kind == JOURNAL_SOURCES)
+			good = (names = beton_journal_sources(&writer->journal, &part, offset, &error_number));
+		if (!good)
+			return bt_fail_errno(err, error_number ? error_number : EIO,
+					     "%s: the journal is damaged at offset %llu", writer->path,
+					     (unsigned long long)offset);
+		if (names)
+			result = put_names(sources, names, part.payload, err);
+		free(names);
+		if (part.kind == JOURNAL_SAMPLES)
+			samples += part.count;
+		while (sources->put < samples && result == BETON_OK)
+			result = beton_sources_put(sources, "", 0, err);
+	}
+	return result;
+}
+
+/* Writes the section of sources, whose size decides where the others stand. */
+static int write_sources(beton_writer *writer, output_job *job, beton_error *err)
+{
+	sources_writer *sources = malloc(sizeof(*sources));
+	if (!sources)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory to write the sources", writer->path);
+	int result = beton_sources_begin(sources, job->fd, job->path, beton_output_tail(job), err);
+	if (result == BETON_OK)
+		result = copy_sources(writer, sources, err);
+	if (result == BETON_OK)
+		result = beton_sources_end(sources, &job->sources_size, &job->sources_sum, err);
+	beton_sources_free(sources);
+	free(sources);
+	return result;
+}
+
 static int write_output(beton_writer *writer, const page_move *move, const uint8_t *dictionaries,
 			size_t dictionaries_size, beton_error *err)
 {
-	const output_job job = {.fd = writer->files.data_fd,
-				.path = writer->path,
-				.descriptors = writer->descriptors,
-				.num_fields = writer->schema.num_fields,
-				.record_size = writer->schema.record_size,
-				.blob_fields = writer->schema.blob_fields,
-				.page_size = writer->schema.page_size,
-				.num_samples = writer->samples,
-				.pages_end = move->end,
-				.has_pages = writer->pages > 0,
-				.extension = writer->facts != NULL,
-				.facts = writer->facts,
-				.dictionaries = dictionaries,
-				.dictionaries_size = dictionaries_size};
+	output_job job = {.fd = writer->files.data_fd,
+			  .path = writer->path,
+			  .descriptors = writer->descriptors,
+			  .num_fields = writer->schema.num_fields,
+			  .record_size = writer->schema.record_size,
+			  .blob_fields = writer->schema.blob_fields,
+			  .page_size = writer->schema.page_size,
+			  .num_samples = writer->samples,
+			  .pages_end = move->end,
+			  .has_pages = writer->pages > 0,
+			  .extension = writer->facts != NULL,
+			  .facts = writer->facts,
+			  .dictionaries = dictionaries,
+			  .dictionaries_size = dictionaries_size};
 	if (!beton_output_fits(&job))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples are more than a file can hold",
 			       writer->path, (unsigned long long)writer->samples);
-	output file;
-	int result = beton_output_begin(&file, &job, err);
+	output file = {0};
+	int result = writer->journal.has_sources ? write_sources(writer, &job, err) : BETON_OK;
+	if (result == BETON_OK)
+		result = beton_output_begin(&file, &job, err);
 	if (result == BETON_OK)
 		result = write_samples(writer, &file, move, err);
 	if (result == BETON_OK)

@@ -25,6 +25,7 @@ int beton_writer_flush_page(beton_writer *writer, bool last, beton_error *err)
 				   .sum = writer->resumable ? XXH3_64bits(writer->page, page_size) : 0};
 	int result = beton_journal_flush(&writer->journal, &part, NULL, err);
 	writer->pages++;
+	writer->flushed = writer->samples;
 	memset(writer->page, 0, writer->page_used);
 	writer->page_used = 0;
 	return result;
@@ -49,7 +50,8 @@ static int place(beton_writer *writer, const sample *one, beton_error *err)
 		writer->blobs[i] = (output_blob){pointer, blob->size, blob->sum};
 		store_u64(one->record + schema->blob_slots[i], pointer);
 	}
-	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs, err);
+	return beton_journal_sample(&writer->journal, one->index, one->record, writer->blobs,
+				    writer->facts ? one->source : NULL, err);
 }
 
 /* Trains dictionaries from the samples placed so far, and adds them to the journal. */
@@ -229,15 +231,17 @@ static int take(beton_writer *writer, sample **one, bool next, beton_error *err)
 
 /* The public functions lock the mutex. */
 
-static int make(beton_writer *writer, sample **one, uint64_t index, const beton_input *values, beton_error *err)
+static int make(beton_writer *writer, sample **one, uint64_t index, const beton_input *values, const char *source,
+		beton_error *err)
 {
-	int result = beton_sample_make(one, &writer->schema, index, values, err);
+	int result = beton_sample_make(one, &writer->schema, index, values, source, err);
 	if (result != BETON_OK || !(*one)->raw || !beton_compressor_trained(writer->compressor))
 		return result;
 	return beton_compress_sample(writer->compressor, *one, err);
 }
 
-static int put(beton_writer *writer, uint64_t index, const beton_input *values, bool next, beton_error *err)
+static int put(beton_writer *writer, uint64_t index, const beton_input *values, const char *source, bool next,
+	       beton_error *err)
 {
 	beton_error own; /* the writer stores the error even if the caller passes NULL */
 	if (!err)
@@ -245,7 +249,7 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	sample *one = NULL;
 	int result = BETON_OK;
 	if (values)
-		result = make(writer, &one, index, values, err);
+		result = make(writer, &one, index, values, source, err);
 	else if (!(one = beton_sample_skip(index)))
 		result = bt_fail_sample(err, BETON_NO_MEMORY, (int64_t)index, "%s: no memory for sample %llu",
 					writer->path, (unsigned long long)index);
@@ -261,22 +265,44 @@ static int put(beton_writer *writer, uint64_t index, const beton_input *values, 
 	return result;
 }
 
-int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *values, beton_error *err)
+int beton_writer_put_from(beton_writer *writer, uint64_t index, const beton_input *values, const char *source,
+			  beton_error *err)
 {
 	if (!values)
 		return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)index, "%s: sample %llu has no values",
 				      writer->path, (unsigned long long)index);
-	return put(writer, index, values, false, err);
+	return put(writer, index, values, source, false, err);
+}
+
+int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *values, beton_error *err)
+{
+	return beton_writer_put_from(writer, index, values, NULL, err);
 }
 
 int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err)
 {
-	return put(writer, index, NULL, false, err);
+	return put(writer, index, NULL, NULL, false, err);
+}
+
+int beton_writer_append_from(beton_writer *writer, const beton_input *values, const char *source, beton_error *err)
+{
+	return put(writer, beton_writer_position(writer), values, source, true, err);
 }
 
 int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err)
 {
-	return put(writer, beton_writer_position(writer), values, true, err);
+	return beton_writer_append_from(writer, values, NULL, err);
+}
+
+uint64_t beton_writer_keep(beton_writer *writer)
+{
+	pthread_mutex_lock(&writer->mutex);
+	while (writer->placing)
+		wait_for_change(writer);
+	uint64_t samples = writer->resumable ? writer->flushed : 0;
+	writer->keep |= samples > 0;
+	pthread_mutex_unlock(&writer->mutex);
+	return samples;
 }
 
 void beton_writer_cancel(beton_writer *writer)

@@ -20,6 +20,7 @@ typedef struct progress {
 	uint64_t pages;
 	uint32_t page_used;    /* of a last page that is not full */
 	uint32_t dictionaries; /* number of dictionaries passed */
+	bool sources;          /* there is a SOURCES part */
 } progress;
 
 /* Reads a page to writer->page; returns whether it matches its checksum. */
@@ -58,6 +59,14 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 		if (part.kind == JOURNAL_SAMPLES) {
 			now.samples += part.count;
 			now.position = part.position;
+		} else if (part.kind == JOURNAL_SOURCES) {
+			char *names = beton_journal_sources(&writer->journal, &part, now.offset, &error_number);
+			free(names);
+			now.sources = true;
+			if (!names)
+				return error_number ? bt_fail_errno(err, error_number, "%s: cannot read the journal",
+								    writer->path)
+						    : BETON_OK;
 		} else if (part.kind == JOURNAL_DICTIONARY) {
 			if (part.count != now.dictionaries++)
 				return BETON_OK;
@@ -72,7 +81,7 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 				now.offset = begin;
 			more = !last;
 		}
-		if (part.kind == JOURNAL_PAGE || !has_blobs)
+		if (part.kind == JOURNAL_PAGE || (!has_blobs && part.kind != JOURNAL_SOURCES))
 			*whole = now;
 	}
 	return BETON_OK;
@@ -144,7 +153,9 @@ int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, 
 	if (result == BETON_OK)
 		result = cut(writer, writer->files.data_fd, data_size, err);
 	writer->journal.end = whole.offset;
+	writer->journal.has_sources = whole.sources;
 	writer->samples = whole.samples;
+	writer->flushed = whole.samples;
 	writer->position = whole.position;
 	writer->pages = whole.pages;
 	writer->page_used = whole.page_used;

@@ -85,6 +85,12 @@ void exercise_reader(const char *path)
 		return;
 	int structure = beton_reader_check_structure(reader, &err);
 	require(structure == BETON_OK || (structure == BETON_FORMAT && err.message[0]), "a damaged structure says so");
+	char source[BETON_SOURCE_MAX + 1];
+	for (uint64_t i = 0; i < beton_reader_info(reader)->num_samples && i < 3; i++) {
+		result = beton_reader_source(reader, i, source, &err);
+		require(result == BETON_OK ? strlen(source) <= BETON_SOURCE_MAX : err.message[0] != 0,
+			"a source is a text, or there is an error");
+	}
 	const char *facts = beton_reader_facts(reader, &err);
 	require(facts || err.code == BETON_NOT_FOUND || err.code == BETON_FORMAT, "facts are there, or an error is");
 	require(!facts || (facts[0] && strchr(facts, '{')), "facts are an object");

@@ -82,6 +82,7 @@ typedef struct beton_file_info {
 	bool has_checksums; /* for every blob: see beton_reader_check */
 	bool has_facts;     /* see beton_reader_facts */
 	bool ordered;       /* the allocation table is in the order of samples and fields */
+	bool has_sources;   /* see beton_reader_source */
 } beton_file_info;
 
 /* A validated range of the file: it lies inside one page and ends before data_end. */
@@ -209,16 +210,26 @@ BETON_API int beton_reader_check_structure(const beton_reader *reader, beton_err
  * on an error: NOT_FOUND (there are none), FORMAT (damaged), IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API const char *beton_reader_facts(const beton_reader *reader, beton_error *err);
 
+/* Bytes of a source's name, without the NUL. */
+#define BETON_SOURCE_MAX 4095
+
+/* Where a sample comes from: the name that its writer gave to beton_writer_put_from, by convention the path of a file
+ * below the folder or archive that the dataset was made of. Any bytes but NUL, not checked in any way: do not take it
+ * for a path that may be opened or written. source: room for BETON_SOURCE_MAX + 1 bytes; "" if there is none. Fastest
+ * in the order of the samples. Any thread. Errors: INVALID_ARGUMENT (no such sample), FORMAT (damaged), IO,
+ * FILE_CHANGED, NO_MEMORY. */
+BETON_API int beton_reader_source(const beton_reader *reader, uint64_t sample, char *source, beton_error *err);
+
 /* The section of dictionaries of compressed fields (see docs/format.md), checked against its checksum. The caller frees
  * *out, which is NULL, with size 0, if the file has none. Stored values of two files with identical sections can be
  * copied into one file. Errors: FORMAT, IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_dictionaries(const beton_reader *reader, void **out, uint64_t *size, beton_error *err);
 
-/* A hash of the dataset's content. It does not depend on the file's name or its facts. For a file with checksums it
- * covers the fields and the checksums of metadata, blobs and dictionaries, which open has read already, so later damage
- * does not change it. For any other file (FFCV's) it covers the fields, 32 evenly spread pieces each of metadata and
- * allocation table, and the beginnings of 32 values, each at most 4 KiB. So 384 KiB are read, and files that differ
- * elsewhere have the same hash. Errors: IO, FILE_CHANGED, NO_MEMORY. */
+/* A hash of the dataset's content. It does not depend on the file's name, its facts or the samples' sources. For a file
+ * with checksums it covers the fields and the checksums of metadata, blobs and dictionaries, which open has read
+ * already, so later damage does not change it. For any other file (FFCV's) it covers the fields, 32 evenly spread
+ * pieces each of metadata and allocation table, and the beginnings of 32 values, each at most 4 KiB. So 384 KiB are
+ * read, and files that differ elsewhere have the same hash. Errors: IO, FILE_CHANGED, NO_MEMORY. */
 BETON_API int beton_reader_fingerprint(const beton_reader *reader, uint64_t *out, beton_error *err);
 
 /* The descriptor of the open file, for I/O engines: read only, owned by the reader; do not close it. */
@@ -291,11 +302,21 @@ BETON_API int beton_writer_open(beton_writer **out, const char *path, const beto
  * after finish. */
 BETON_API int beton_writer_put(beton_writer *writer, uint64_t index, const beton_input *values, beton_error *err);
 
+/* beton_writer_put of a sample with its source, which beton_reader_source gives back: at most BETON_SOURCE_MAX bytes
+ * and a NUL, copied; NULL or "": none. Without the extension block it is not stored. Further errors: INVALID_ARGUMENT
+ * (the source is too long). */
+BETON_API int beton_writer_put_from(beton_writer *writer, uint64_t index, const beton_input *values, const char *source,
+				    beton_error *err);
+
 /* Leaves out an index: the samples behind it move up by one. Threads and errors: as put. */
 BETON_API int beton_writer_skip(beton_writer *writer, uint64_t index, beton_error *err);
 
 /* Puts the next sample. */
 BETON_API int beton_writer_append(beton_writer *writer, const beton_input *values, beton_error *err);
+
+/* Puts the next sample with its source, as beton_writer_put_from does. */
+BETON_API int beton_writer_append_from(beton_writer *writer, const beton_input *values, const char *source,
+				       beton_error *err);
 
 /* Gives up: calls of put that wait or come later return CANCELLED, and the writer can only be closed. For a thread that
  * cannot put its sample while others wait for it. Any thread; not in a signal handler. */
@@ -318,9 +339,14 @@ BETON_API int beton_writer_prepare(beton_writer *writer, beton_error *err);
  * the sync of the folder: then the new file is there, but may not survive a power failure. */
 BETON_API int beton_writer_finish(beton_writer *writer, beton_error *err);
 
+/* Lets close keep an unfinished file for a later writer of the same job, as options->resume does: for a run that was
+ * asked to stop. Returns how many samples that writer will find, those of complete pages; 0: nothing is kept. */
+BETON_API uint64_t beton_writer_keep(beton_writer *writer);
+
 /* Closes *writer and sets it to NULL; NULL is allowed. Without a successful finish the temporary files are removed or,
- * if options->resume was set and no sync failed, kept for a later writer. No thread may still use the writer. A child
- * of fork may only close a writer, or ignore it: its files and its lock belong to the parent. */
+ * if options->resume was set or beton_writer_keep called, and no sync failed, kept for a later writer. No thread may
+ * still use the writer. A child of fork may only close a writer, or ignore it: its files and its lock belong to the
+ * parent. */
 BETON_API void beton_writer_close(beton_writer **writer);
 
 #ifdef __cplusplus
