@@ -27,10 +27,11 @@ expect() {
 	[ "$status$text" != 0 ] || [ ! -s err ] || fail "$*: said something"
 }
 
-# content FILE...: every sample of the files, without where it is stored.
+# content FILE...: every sample of the files, without where it is stored and comes from.
 content() {
 	for file in "$@"; do
-		"$beton_info" --json --samples "$file" | sed -n '/"samples": \[/,$p' | sed '1d; s/,$//' | grep '^  {' || :
+		"$beton_info" --json --samples "$file" | sed -n '/"samples": \[/,$p' |
+			sed '1d; s/,$//; s/"__source__": "[^"]*", //' | grep '^  {' || :
 	done
 }
 

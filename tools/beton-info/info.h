@@ -6,9 +6,12 @@
 
 #include <beton/beton.h>
 
+#include "tools/common/selection.h"
+
 /* What to print besides the header and the fields. */
 typedef struct info_options {
 	bool samples;
+	selection chosen; /* of the samples; bound */
 	bool histogram;
 } info_options;
 

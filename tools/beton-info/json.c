@@ -15,6 +15,7 @@
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
 #include "tools/common/progress.h"
+#include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 #define REAL_DIGITS JSON_REAL_PRECISION(17)
@@ -58,7 +59,9 @@ static json_t *make_extension(const beton_reader *reader, beton_error *err)
 	json_t *facts;
 	if (facts_load(&facts, reader, err) != BETON_OK)
 		return NULL;
-	return json_pack("{s:b, s:o}", "checksums", beton_reader_info(reader)->has_checksums, "facts", facts);
+	const beton_file_info *info = beton_reader_info(reader);
+	return json_pack("{s:b, s:b, s:o}", "checksums", info->has_checksums, "sources", info->has_sources, "facts",
+			 facts);
 }
 
 static json_t *make_head(const beton_reader *reader)
@@ -158,6 +161,11 @@ static int make_value(const beton_reader *reader, uint64_t sample, uint32_t inde
 static int make_sample(const beton_reader *reader, uint64_t sample, buffer *bytes, json_t *object, uint64_t *damaged,
 		       beton_error *err)
 {
+	char *source = source_text(reader, sample);
+	/* No field of FFCV's has such a name, and WebDataset writes `__key__`. */
+	if (source && *source)
+		json_object_set_new(object, "__source__", json_string(source));
+	free(source);
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
 		json_t *value = NULL;
 		beton_error fault;
@@ -180,7 +188,7 @@ static int make_sample(const beton_reader *reader, uint64_t sample, buffer *byte
 	return BETON_OK;
 }
 
-static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_error *err)
+static int print_samples(const beton_reader *reader, const selection *chosen, uint64_t *damaged, beton_error *err)
 {
 	buffer bytes = {0};
 	int result = BETON_OK;
@@ -189,17 +197,25 @@ static int print_samples(const beton_reader *reader, uint64_t *damaged, beton_er
 	/* On a terminal the samples themselves are the progress. */
 	progress_start(&bar, count, isatty(STDOUT_FILENO));
 	fputs(",\n \"samples\": [", stdout);
-	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
+	selection_cursor cursor = {0};
+	uint64_t printed = 0;
+	for (;;) {
+		uint64_t i;
+		bool found = false;
+		if (result == BETON_OK)
+			result = selection_next(chosen, reader, &cursor, &i, &found, err);
+		if (result != BETON_OK || !found)
+			break;
 		json_t *object = json_object();
 		result = make_sample(reader, i, &bytes, object, damaged, err);
-		fputs(i ? ",\n  " : "\n  ", stdout);
+		fputs(printed++ ? ",\n  " : "\n  ", stdout);
 		if (json_dumpf(object, stdout, REAL_DIGITS) != 0 && result == BETON_OK)
 			result = bt_fail(err, BETON_IO, "cannot print sample %llu", (unsigned long long)i);
 		json_decref(object);
 		progress_sample(&bar, 0);
 	}
 	progress_clear(&bar);
-	fputs(count ? "\n ]" : "]", stdout);
+	fputs(printed ? "\n ]" : "]", stdout);
 	free(bytes.data);
 	return result;
 }
@@ -239,7 +255,7 @@ int info_print_json(const beton_reader *reader, const info_options *options, uin
 	printf("%.*s", (int)strlen(text) - 2, text);
 	free(text);
 	if (options->samples && result == BETON_OK)
-		result = print_samples(reader, damaged, err);
+		result = print_samples(reader, &options->chosen, damaged, err);
 	fputs("\n}\n", stdout);
 	return result;
 }

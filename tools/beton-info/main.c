@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/error.h"
 #include "info.h"
 #include "tools/common/program.h"
 #include "tools/common/text.h"
@@ -15,7 +16,10 @@ static const char *const usage_text =
 	"Show what is in a .beton file.\n"
 	"\n"
 	"  -j, --json         as JSON\n"
-	"  -s, --samples      every sample too; with --json, the SHA-256 of what is stored\n"
+	"  -s, --samples      every sample too, and where it comes from; with --json, the SHA-256 of what is stored\n"
+	"  -i, --index=LIST   these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
+	"  -w, --where=CONDITION\n"
+	"                     those for which it holds: \"label == 'cat' and width < 64\", \"source ~ 'cat/*'\"\n"
 	"  -H, --histogram    how sizes and classes are spread\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
@@ -23,7 +27,7 @@ static const char *const usage_text =
 	"Exit status: 0 success, 1 failure or damaged samples, 2 wrong usage.\n";
 
 /* Of a damaged file, prints what can be read, then the fault. */
-static int show(const char *path, bool json, const info_options *options)
+static int show(const char *path, bool json, info_options *options)
 {
 	beton_error err;
 	beton_error fault;
@@ -34,6 +38,8 @@ static int show(const char *path, bool json, const info_options *options)
 	int result = beton_reader_open(&reader, path, &err);
 	if (result == BETON_OK)
 		structure = beton_reader_check_structure(reader, &fault);
+	if (result == BETON_OK)
+		result = selection_bind(&options->chosen, reader, &err);
 	if (result == BETON_OK)
 		result = json ? info_print_json(reader, options, &damaged, &err)
 			      : info_print_text(reader, options, &damaged, &err);
@@ -49,38 +55,66 @@ static int show(const char *path, bool json, const info_options *options)
 	return structure != BETON_OK || damaged ? 1 : status;
 }
 
+static int wrong(info_options *options, const char *message)
+{
+	selection_free(&options->chosen);
+	if (message)
+		fprintf(stderr, "beton-info: %s\n", message);
+	fputs("Try 'beton-info --help'.\n", stderr);
+	return 2;
+}
+
+static int parse_option(info_options *options, bool *json, int option, const char *text, beton_error *err)
+{
+	int result = BETON_OK;
+	switch (option) {
+	case 'j':
+		*json = true;
+		break;
+	case 'i':
+		options->samples = true;
+		result = selection_add_ranges(&options->chosen, text, err);
+		if (result != BETON_OK)
+			bt_prefix(err, "--index");
+		break;
+	case 'w':
+		options->samples = true;
+		return condition_parse(&options->chosen.where, text, err);
+	case 's':
+		options->samples = true;
+		break;
+	default:
+		options->histogram = true;
+		break;
+	}
+	return result;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option long_options[] = {
-		{"json", no_argument, NULL, 'j'},      {"samples", no_argument, NULL, 's'},
-		{"histogram", no_argument, NULL, 'H'}, {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},   {NULL, 0, NULL, 0}};
+		{"json", no_argument, NULL, 'j'},        {"samples", no_argument, NULL, 's'},
+		{"index", required_argument, NULL, 'i'}, {"where", required_argument, NULL, 'w'},
+		{"histogram", no_argument, NULL, 'H'},   {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},     {NULL, 0, NULL, 0}};
 	bool json = false;
 	info_options options = {0};
+	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "jsHhV", long_options, NULL)) != -1) {
-		switch (option) {
-		case 'j':
-			json = true;
-			break;
-		case 's':
-			options.samples = true;
-			break;
-		case 'H':
-			options.histogram = true;
-			break;
-		case 'h':
-		case 'V':
+	while ((option = getopt_long(argc, argv, "jsi:w:HhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return wrong(&options, NULL);
+		if (option == 'h' || option == 'V') {
+			selection_free(&options.chosen);
 			fputs(option == 'h' ? usage_text : "beton-info " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
-		default:
-			fputs("Try 'beton-info --help'.\n", stderr);
-			return 2;
 		}
+		if (parse_option(&options, &json, option, optarg, &err) != BETON_OK)
+			return wrong(&options, err.message);
 	}
-	if (argc - optind != 1) {
-		fputs("beton-info: expected FILE\nTry 'beton-info --help'.\n", stderr);
-		return 2;
-	}
-	return show(argv[optind], json, &options);
+	if (argc - optind != 1)
+		return wrong(&options, "expected FILE");
+	int status = show(argv[optind], json, &options);
+	selection_free(&options.chosen);
+	return status;
 }

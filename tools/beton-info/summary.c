@@ -3,12 +3,14 @@
  * The file as text for people. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "histogram.h"
 #include "info.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
 #include "tools/common/progress.h"
+#include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 /* Facts common to a field's values. */
@@ -129,6 +131,28 @@ static void print_value(const beton_reader *reader, uint64_t sample, uint32_t in
 		printf("=%" PRIu64 "B@%" PRIu64, value.blob.size, value.blob.offset);
 }
 
+static int print_samples(const beton_reader *reader, const selection *chosen, beton_error *err)
+{
+	selection_cursor cursor = {0};
+	for (;;) {
+		uint64_t sample;
+		bool found;
+		int result = selection_next(chosen, reader, &cursor, &sample, &found, err);
+		if (result != BETON_OK || !found)
+			return result;
+		char *source = source_text(reader, sample);
+		printf("%" PRIu64 ":", sample);
+		if (source && *source)
+			printf(" source=%s", source);
+		free(source);
+		for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++) {
+			putchar(' ');
+			print_value(reader, sample, i);
+		}
+		putchar('\n');
+	}
+}
+
 static int print_extension(const beton_reader *reader, beton_error *err)
 {
 	enum { NAMES_SHOWN = 5 };
@@ -150,7 +174,8 @@ static int print_extension(const beton_reader *reader, beton_error *err)
 		fputs(i ? ", " : "", stdout);
 		text_print_utf8(stdout, facts_class_name(facts, (int64_t)i), 0);
 	}
-	fputs(classes > NAMES_SHOWN ? ", ...\n" : "\n", stdout);
+	fputs(classes > NAMES_SHOWN ? ", ..." : "", stdout);
+	fputs(info->has_sources ? "; sources: yes\n" : "\n", stdout);
 	json_decref(facts);
 	return BETON_OK;
 }
@@ -182,13 +207,5 @@ int info_print_text(const beton_reader *reader, const info_options *options, uin
 		*err = fault;
 		result = fault.code;
 	}
-	for (uint64_t sample = 0; options->samples && sample < info->num_samples; sample++) {
-		printf("%" PRIu64 ":", sample);
-		for (uint32_t i = 0; i < info->num_fields; i++) {
-			putchar(' ');
-			print_value(reader, sample, i);
-		}
-		putchar('\n');
-	}
-	return result;
+	return options->samples && result == BETON_OK ? print_samples(reader, &options->chosen, err) : result;
 }

@@ -16,6 +16,7 @@
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
@@ -53,6 +54,7 @@ typedef struct repair_job {
 	bool quiet;
 	bool any; /* something was listed */
 	progress bar;
+	source_lookup sources; /* of the input */
 } repair_job;
 
 static bool take_lost(void *context, uint64_t first, uint64_t count, const char *reason)
@@ -62,18 +64,23 @@ static bool take_lost(void *context, uint64_t first, uint64_t count, const char 
 		return !*program_stop_signal();
 	if (job->bar.draw)
 		fputs("\r\033[K", stderr);
+	char *source = count == 1 ? source_lookup_text(&job->sources, job->input, first) : NULL;
+	bool known = source && *source;
 	if (job->json) {
 		json_t *object = json_pack("{s:I, s:I, s:s}", "first", (json_int_t)first, "count", (json_int_t)count,
 					   "reason", reason);
+		if (known)
+			json_object_set_new(object, "source", json_string(source));
 		fputs(job->any ? ",\n  " : "\n  ", stdout);
 		json_dumpf(object, stdout, 0);
 		json_decref(object);
 	} else if (count == 1) {
-		printf("lost: %s\n", reason);
+		printf("lost: %s%s%s%s\n", reason, known ? " (" : "", known ? source : "", known ? ")" : "");
 	} else {
 		printf("lost: samples %llu to %llu: %s\n", (unsigned long long)first,
 		       (unsigned long long)(first + count - 1), reason);
 	}
+	free(source);
 	job->any = true;
 	return !*program_stop_signal();
 }
@@ -146,6 +153,7 @@ static int repair(repair_job *job, beton_repair_options *options, beton_error *e
 	if (job->json && job->list)
 		fputs("{\"lost\": [", stdout);
 	result = beton_repair(job->input, job->output, options, &report, err);
+	source_lookup_close(&job->sources);
 	progress_clear(&job->bar);
 	if (job->json)
 		end_json(job, &report, result, err);

@@ -18,13 +18,16 @@
 #include "tools/common/text.h"
 
 static const char *const usage_text =
-	"Usage: beton-split {-n N | -c N | -s SIZE} [OPTION]... IN.beton [OUT.beton]\n"
+	"Usage: beton-split {-n N | -c N | -s SIZE | -r SHARES} [OPTION]... IN.beton [OUT.beton]\n"
 	"Copy the samples of a .beton file, in their order, to several: OUT-00000-of-00004.beton and so on.\n"
 	"Without OUT they stand beside IN. Nothing is encoded anew.\n"
 	"\n"
 	"  -n, --shards=N          N files of (nearly) the same number of samples\n"
 	"  -c, --samples=N         files of N samples\n"
-	"  -s, --size=SIZE         files of at most SIZE bytes, as many samples in each as fit\n"
+	"  -s, --size=SIZE         files of at most SIZE (30MB, 4GiB), as many samples in each as fit\n"
+	"  -r, --random=SHARES     files of these shares of each class, drawn by chance: 0.9,0.1; with names,\n"
+	"                          train=0.9,val=0.1, they are OUT.train.beton and OUT.val.beton\n"
+	"  -S, --seed=N            which samples these are (default 0)\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
 	"  -F, --force             replace files that exist\n"
 	"  -j, --json              the summary as JSON, a line for each file\n"
@@ -36,7 +39,8 @@ static const char *const usage_text =
 
 static const struct option long_options[] = {
 	{"shards", required_argument, NULL, 'n'}, {"samples", required_argument, NULL, 'c'},
-	{"size", required_argument, NULL, 's'},   {"page-size", required_argument, NULL, 'p'},
+	{"size", required_argument, NULL, 's'},   {"random", required_argument, NULL, 'r'},
+	{"seed", required_argument, NULL, 'S'},   {"page-size", required_argument, NULL, 'p'},
 	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
 	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
@@ -50,43 +54,49 @@ typedef struct split_job {
 	bool force;
 	bool json;
 	bool quiet;
+	bool has_seed;
 } split_job;
 
-/* OUT.beton -> OUT-00002-of-00010.beton. NULL: no memory. */
-static char *shard_name(const char *output, uint64_t shard, uint64_t shards)
+/* OUT.beton -> OUT-00002-of-00010.beton, or OUT.train.beton for a part with a name. NULL: no memory. */
+static char *shard_name(const split_job *job, uint64_t shard, uint64_t shards)
 {
 	static const char suffix[] = ".beton";
+	const char *output = job->output;
 	size_t length = strlen(output);
 	size_t stem = length > strlen(suffix) ? length - strlen(suffix) : 0;
 	if (stem == 0 || strcmp(output + stem, suffix) != 0)
 		stem = length;
+	const split_shares *random = &job->rule.random;
+	if (random->count && random->names[shard])
+		return bt_format("%.*s.%s%s", (int)stem, output, random->names[shard], output + stem);
 	return bt_format("%.*s-%05llu-of-%05llu%s", (int)stem, output, (unsigned long long)shard,
 			 (unsigned long long)shards, output + stem);
 }
 
 /* Of staging_publish. */
 typedef struct shard_names {
-	const char *output;
+	const split_job *job;
 	uint64_t shards;
 } shard_names;
 
 static char *make_name(void *context, uint64_t shard)
 {
 	const shard_names *self = context;
-	return shard_name(self->output, shard, self->shards);
+	return shard_name(self->job, shard, self->shards);
 }
 
 static int write_shard(const split_job *job, const beton_reader *reader, const split_plan *plan, const char *facts,
 		       uint64_t shard, const staging *place, progress *bar, beton_error *err)
 {
-	uint64_t end = plan->first[shard + 1];
-	char *name = shard_name(job->output, shard, plan->shards);
+	uint64_t end = beton_reader_info(reader)->num_samples;
+	char *name = shard_name(job, shard, plan->shards);
 	char *path = name ? staging_path(place, name) : NULL;
 	copier copy = {0};
-	int result =
-		path ? copier_open(&copy, path, reader, job->page_size, end - plan->first[shard], facts, false, err)
-		     : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
-	for (uint64_t i = plan->first[shard]; i < end && result == BETON_OK; i++)
+	int result = path ? copier_open(&copy, path, reader, job->page_size, split_plan_samples(plan, shard), facts,
+					false, err)
+			  : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
+	for (uint64_t i = split_plan_next(plan, shard, 0, end); i < end && result == BETON_OK;
+	     i = split_plan_next(plan, shard, i + 1, end))
 		result = copier_add(&copy, reader, i, bar, err);
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
@@ -101,7 +111,7 @@ static int check_names(const split_job *job, const beton_reader *reader, const s
 {
 	int result = BETON_OK;
 	for (uint64_t k = 0; k < plan->shards && result == BETON_OK; k++) {
-		char *name = shard_name(job->output, k, plan->shards);
+		char *name = shard_name(job, k, plan->shards);
 		result = name ? output_check(name, reader, job->force, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->output);
 		free(name);
@@ -116,7 +126,7 @@ static int write_shards(const split_job *job, const beton_reader *reader, const 
 {
 	progress bar;
 	staging place = {0};
-	shard_names names = {job->output, plan->shards};
+	shard_names names = {job, plan->shards};
 	int result = staging_recover(job->output, err);
 	if (result == BETON_OK)
 		result = check_names(job, reader, plan, err);
@@ -138,9 +148,9 @@ static int write_shards(const split_job *job, const beton_reader *reader, const 
 static void print_summary(const split_job *job, const split_plan *plan)
 {
 	for (uint64_t k = 0; k < plan->shards; k++) {
-		char *name = shard_name(job->output, k, plan->shards);
+		char *name = shard_name(job, k, plan->shards);
 		if (name)
-			summary_print_file(name, plan->first[k + 1] - plan->first[k], job->json);
+			summary_print_file(name, split_plan_samples(plan, k), job->json);
 		free(name);
 	}
 }
@@ -174,7 +184,12 @@ static int parse_option(split_job *job, int option, const char *text, beton_erro
 	case 'c':
 		return bt_parse_u64("--samples", text, 1, INT64_MAX, &job->rule.samples, err);
 	case 's':
-		return text_parse_size("--size", text, &job->rule.bytes, err);
+		return text_parse_size("--size", text, 1, &job->rule.bytes, err);
+	case 'r':
+		return split_shares_parse(&job->rule.random, text, err);
+	case 'S':
+		job->has_seed = true;
+		return bt_parse_u64("--seed", text, 0, UINT64_MAX, &job->rule.random.seed, err);
 	case 'p':
 		return text_parse_page_size("--page-size", text, &job->page_size, err);
 	case 'F':
@@ -190,8 +205,9 @@ static int parse_option(split_job *job, int option, const char *text, beton_erro
 	return BETON_OK;
 }
 
-static int wrong(const char *message)
+static int wrong(split_job *job, const char *message)
 {
+	split_shares_free(&job->rule.random);
 	if (message)
 		fprintf(stderr, "beton-split: %s\n", message);
 	fputs("Try 'beton-split --help'.\n", stderr);
@@ -203,25 +219,29 @@ int main(int argc, char **argv)
 	split_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:c:s:p:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "n:c:s:r:S:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
-			return wrong(NULL);
+			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {
+			split_shares_free(&job.rule.random);
 			fputs(option == 'h' ? usage_text : "beton-split " PROJECT_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;
 		}
 		if (parse_option(&job, option, optarg, &err) != BETON_OK)
-			return wrong(err.message);
+			return wrong(&job, err.message);
 	}
 	if (argc - optind != 1 && argc - optind != 2)
-		return wrong("expected IN.beton, and OUT.beton if you like");
-	if (!!job.rule.shards + !!job.rule.samples + !!job.rule.bytes != 1)
-		return wrong("one of --shards, --samples and --size is needed");
+		return wrong(&job, "expected IN.beton, and OUT.beton if you like");
+	if (!!job.rule.shards + !!job.rule.samples + !!job.rule.bytes + !!job.rule.random.count != 1)
+		return wrong(&job, "one of --shards, --samples, --size and --random is needed");
+	if (job.has_seed && !job.rule.random.count)
+		return wrong(&job, "--seed goes with --random");
 	job.input = argv[optind];
 	job.output = argc - optind == 2 ? argv[optind + 1] : job.input;
 	if (argc - optind == 2 && output_check_dataset_name(job.output, &err) != BETON_OK)
-		return wrong(err.message);
+		return wrong(&job, err.message);
 	program_start();
 	int result = split(&job, &err);
+	split_shares_free(&job.rule.random);
 	return program_end("beton-split", result, &err);
 }

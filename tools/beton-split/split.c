@@ -2,10 +2,13 @@
 #include "split.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/program.h"
+#include "tools/common/shares.h"
 
 enum {
 	HEADER_BYTES = 24,
@@ -117,12 +120,34 @@ static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t l
 	return result;
 }
 
+static int divide(split_plan *plan, const beton_reader *reader, const split_shares *random, beton_error *err)
+{
+	const selection all = {0};
+	uint64_t count = beton_reader_info(reader)->num_samples;
+	plan->part = calloc((size_t)count + 1, sizeof(*plan->part));
+	plan->sizes = calloc(random->count, sizeof(*plan->sizes));
+	plan->shards = random->count;
+	if (!plan->part || !plan->sizes)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples", beton_reader_path(reader),
+			       (unsigned long long)count);
+	int result = shares_divide(reader, &all, count, random->shares, random->count, random->seed, plan->part,
+				   plan->sizes, err);
+	for (uint32_t k = 0; k < random->count && result == BETON_OK; k++)
+		if (plan->sizes[k] == 0)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "%s: --random: %g of %llu samples is less than one", beton_reader_path(reader),
+					 random->shares[k], (unsigned long long)count);
+	return result;
+}
+
 int split_plan_make(split_plan *plan, const beton_reader *reader, const split_rule *rule, uint64_t facts_size,
 		    uint32_t page_size, beton_error *err)
 {
 	uint64_t count = beton_reader_info(reader)->num_samples;
 	int result = BETON_OK;
 	*plan = (split_plan){0};
+	if (rule->random.count)
+		return divide(plan, reader, &rule->random, err);
 	if (rule->bytes) {
 		result = cut_by_bytes(plan, reader, rule->bytes, facts_size, page_size, err);
 	} else if (rule->samples) {
@@ -145,8 +170,81 @@ int split_plan_make(split_plan *plan, const beton_reader *reader, const split_ru
 	return result;
 }
 
+uint64_t split_plan_samples(const split_plan *plan, uint64_t k)
+{
+	return plan->part ? plan->sizes[k] : plan->first[k + 1] - plan->first[k];
+}
+
+uint64_t split_plan_next(const split_plan *plan, uint64_t k, uint64_t sample, uint64_t count)
+{
+	if (!plan->part)
+		return sample < plan->first[k] ? plan->first[k] : sample < plan->first[k + 1] ? sample : count;
+	while (sample < count && plan->part[sample] != k)
+		sample++;
+	return sample;
+}
+
+static int add_share(split_shares *self, char *text, beton_error *err)
+{
+	double share;
+	char *number = strchr(text, '=');
+	if (number)
+		*number++ = 0;
+	if (number && (!*text || strchr(text, '/')))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--random: '%s' is no name of a part", text);
+	int result = bt_parse_double("--random", number ? number : text, 1e-9, 1, &share, err);
+	for (uint32_t i = 0; i < self->count && result == BETON_OK; i++)
+		if (number ? !self->names[i] || strcmp(self->names[i], text) == 0 : self->names[i] != NULL)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "--random: '%s': all parts have names, each its own, or none", text);
+	if (result != BETON_OK)
+		return result;
+	double *shares = reallocarray(self->shares, self->count + 1, sizeof(*shares));
+	if (shares)
+		self->shares = shares;
+	char **names = reallocarray(self->names, self->count + 1, sizeof(*names));
+	if (names)
+		self->names = names;
+	char *name = number ? strdup(text) : NULL;
+	if (!shares || !names || (number && !name)) {
+		free(name);
+		return bt_fail(err, BETON_NO_MEMORY, "--random: out of memory");
+	}
+	shares[self->count] = share;
+	names[self->count++] = name;
+	return BETON_OK;
+}
+
+int split_shares_parse(split_shares *self, const char *text, beton_error *err)
+{
+	char *copy = strdup(text);
+	char *rest = copy;
+	double sum = 0;
+	int result = copy ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "--random: out of memory");
+	split_shares_free(self);
+	while (rest && result == BETON_OK)
+		result = add_share(self, strsep(&rest, ","), err);
+	free(copy);
+	for (uint32_t i = 0; i < self->count; i++)
+		sum += self->shares[i];
+	if (result == BETON_OK && (sum < 1 - 1e-6 || sum > 1 + 1e-6))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--random: '%s' adds up to %g, not to 1", text, sum);
+	return result;
+}
+
+void split_shares_free(split_shares *self)
+{
+	for (uint32_t i = 0; i < self->count; i++)
+		free(self->names[i]);
+	free(self->names);
+	free(self->shares);
+	*self = (split_shares){.seed = self->seed};
+}
+
 void split_plan_free(split_plan *plan)
 {
+	free(plan->part);
+	free(plan->sizes);
 	free(plan->first);
 	*plan = (split_plan){0};
 }

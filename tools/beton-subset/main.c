@@ -13,6 +13,7 @@
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/selection.h"
+#include "tools/common/shares.h"
 #include "tools/common/summary.h"
 #include "tools/common/text.h"
 
@@ -24,7 +25,10 @@ static const char *const usage_text =
 	"  -i, --index=LIST        these samples in this order, as 3,10-19,100- (from 0, ends included),\n"
 	"                          or @FILE with such a list (@-: standard input)\n"
 	"  -c, --class=CLASS       samples of this class, by name or number; more than once for more classes\n"
-	"  -w, --where=CONDITION   samples for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -w, --where=CONDITION   samples for which it holds: \"label == 'cat' and (width < 64 or score > 0.5)\";\n"
+	"                          fields, width, height, bytes, source ~ 'cat/*'; and, or, not, ( )\n"
+	"  -r, --fraction=F        this part of them, drawn by chance from each class, in their order\n"
+	"  -S, --seed=N            which samples that are (default 0)\n"
 	"  -l, --limit=N           the first N of all these\n"
 	"  -p, --page-size=SIZE    power of two, 2MiB to 2GiB (default: that of IN)\n"
 	"  -F, --force             replace OUT.beton if it exists\n"
@@ -38,6 +42,8 @@ static const char *const usage_text =
 static const struct option long_options[] = {{"index", required_argument, NULL, 'i'},
 					     {"class", required_argument, NULL, 'c'},
 					     {"where", required_argument, NULL, 'w'},
+					     {"fraction", required_argument, NULL, 'r'},
+					     {"seed", required_argument, NULL, 'S'},
 					     {"limit", required_argument, NULL, 'l'},
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"force", no_argument, NULL, 'F'},
@@ -47,10 +53,16 @@ static const struct option long_options[] = {{"index", required_argument, NULL, 
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
 
+/* What --fraction makes of a selection. */
+enum { PART_TAKEN, PART_LEFT, NUM_PARTS };
+
 typedef struct subset_job {
 	const char *input;
 	const char *output;
 	selection selection;
+	double fraction; /* 1: all */
+	uint64_t seed;
+	bool has_seed;
 	uint64_t limit;
 	uint32_t page_size; /* 0: that of the input */
 	bool force;
@@ -58,8 +70,9 @@ typedef struct subset_job {
 	bool quiet;
 } subset_job;
 
-static int copy_samples(const subset_job *job, const beton_reader *reader, uint64_t count, progress *bar,
-			beton_error *err)
+/* drawn: which of the selection are taken, or NULL: all. */
+static int copy_samples(const subset_job *job, const beton_reader *reader, const uint32_t *drawn, uint64_t count,
+			progress *bar, beton_error *err)
 {
 	copier copy = {0};
 	selection_cursor cursor = {0};
@@ -68,16 +81,36 @@ static int copy_samples(const subset_job *job, const beton_reader *reader, uint6
 	if (result == BETON_OK)
 		result = copier_open(&copy, job->output, reader, job->page_size, count, facts, false, err);
 	free(facts);
-	for (uint64_t i = 0; i < count && result == BETON_OK; i++) {
+	for (uint64_t i = 0, taken = 0; taken < count && result == BETON_OK; i++) {
 		uint64_t sample;
 		bool found;
 		result = selection_next(&job->selection, reader, &cursor, &sample, &found, err);
+		if (result != BETON_OK || (drawn && drawn[i] != PART_TAKEN))
+			continue;
+		taken++;
 		if (result == BETON_OK)
 			result = copier_add(&copy, reader, sample, bar, err);
 	}
 	if (result == BETON_OK)
 		result = copier_finish(&copy, err);
 	copier_close(&copy);
+	return result;
+}
+
+/* --fraction: *drawn is the caller's; *count becomes the number of samples that are taken. */
+static int draw(const subset_job *job, const beton_reader *reader, uint32_t **drawn, uint64_t *count, beton_error *err)
+{
+	const double shares[NUM_PARTS] = {job->fraction, 1 - job->fraction};
+	uint64_t totals[NUM_PARTS];
+	*drawn = calloc((size_t)*count + 1, sizeof(**drawn));
+	if (!*drawn)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: no memory for %llu samples", job->input,
+			       (unsigned long long)*count);
+	int result = shares_divide(reader, &job->selection, *count, shares, NUM_PARTS, job->seed, *drawn, totals, err);
+	if (result == BETON_OK && totals[PART_TAKEN] == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--fraction: %g of %llu samples is less than one",
+			       job->fraction, (unsigned long long)*count);
+	*count = totals[PART_TAKEN];
 	return result;
 }
 
@@ -94,11 +127,18 @@ static int subset(subset_job *job, beton_error *err)
 	/* Their number, before they are copied, tells where the pages begin. */
 	if (result == BETON_OK)
 		result = selection_count(&job->selection, reader, &count, err);
+	if (result == BETON_OK && count == 0 && (job->selection.where || job->selection.num_classes))
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: none of its %llu samples fits", job->input,
+				 (unsigned long long)beton_reader_info(reader)->num_samples);
+	uint32_t *drawn = NULL;
+	if (result == BETON_OK && job->fraction < 1)
+		result = draw(job, reader, &drawn, &count, err);
 	if (count > job->limit)
 		count = job->limit;
 	progress_start(&bar, count, job->quiet);
 	if (result == BETON_OK)
-		result = copy_samples(job, reader, count, &bar, err);
+		result = copy_samples(job, reader, drawn, count, &bar, err);
+	free(drawn);
 	progress_clear(&bar);
 	beton_reader_close(&reader);
 	if (result == BETON_OK && !job->quiet)
@@ -119,6 +159,11 @@ static int parse_option(subset_job *job, int option, const char *text, beton_err
 		return selection_add_class(&job->selection, text, err);
 	case 'w':
 		return condition_parse(&job->selection.where, text, err);
+	case 'r':
+		return bt_parse_double("--fraction", text, 1e-9, 1, &job->fraction, err);
+	case 'S':
+		job->has_seed = true;
+		return bt_parse_u64("--seed", text, 0, UINT64_MAX, &job->seed, err);
 	case 'l':
 		return bt_parse_u64("--limit", text, 0, INT64_MAX, &job->limit, err);
 	case 'p':
@@ -147,10 +192,10 @@ static int wrong(subset_job *job, const char *message)
 
 int main(int argc, char **argv)
 {
-	subset_job job = {.limit = UINT64_MAX};
+	subset_job job = {.limit = UINT64_MAX, .fraction = 1};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "i:c:w:l:p:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "i:c:w:r:S:l:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {
@@ -163,6 +208,8 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return wrong(&job, "expected IN.beton and OUT.beton");
+	if (job.has_seed && job.fraction == 1)
+		return wrong(&job, "--seed goes with --fraction");
 	job.input = argv[optind];
 	job.output = argv[optind + 1];
 	if (output_check_dataset_name(job.output, &err) != BETON_OK)

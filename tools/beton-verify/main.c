@@ -15,6 +15,7 @@
 #include "common/system.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
+#include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
@@ -43,6 +44,7 @@ typedef struct file_check {
 	bool json;
 	bool any;
 	progress bar;
+	source_lookup sources;
 } file_check;
 
 /* The message without the name of its file. */
@@ -53,22 +55,26 @@ static const char *without_path(const char *message, const char *path)
 											      : message;
 }
 
-static void print_text(const char *path, const beton_finding *finding)
+static void print_text(const char *path, const beton_finding *finding, const char *source)
 {
 	text_print(stdout, path, 0);
 	printf(": %s at offset %llu", finding->section, (unsigned long long)finding->offset);
 	if (finding->sample >= 0)
 		printf(", sample %lld", (long long)finding->sample);
+	if (*source)
+		printf(" (%s)", source);
 	printf(": %s\n", without_path(finding->message, path));
 }
 
-static void print_json(const beton_finding *finding, bool first)
+static void print_json(const beton_finding *finding, const char *source, bool first)
 {
 	json_t *object =
 		json_pack("{s:s, s:s, s:I, s:s}", "code", beton_status_name(finding->code), "section", finding->section,
 			  "offset", (json_int_t)finding->offset, "message", finding->message);
 	if (finding->sample >= 0)
 		json_object_set_new(object, "sample", json_integer(finding->sample));
+	if (*source)
+		json_object_set_new(object, "source", json_string(source));
 	if (finding->field >= 0)
 		json_object_set_new(object, "field", json_integer(finding->field));
 	fputs(first ? "\n  " : ",\n  ", stdout);
@@ -81,10 +87,13 @@ static bool take_finding(void *context, const beton_finding *finding)
 	file_check *self = context;
 	if (self->bar.draw)
 		fputs("\r\033[K", stderr);
+	char *source =
+		finding->sample >= 0 ? source_lookup_text(&self->sources, self->path, (uint64_t)finding->sample) : NULL;
 	if (self->json)
-		print_json(finding, !self->any);
+		print_json(finding, source ? source : "", !self->any);
 	else
-		print_text(self->path, finding);
+		print_text(self->path, finding, source ? source : "");
+	free(source);
 	self->any = true;
 	return !*program_stop_signal();
 }
@@ -184,6 +193,7 @@ static int verify(const char *path, beton_verify_options *options, bool json, bo
 	if (json)
 		begin_json(path);
 	int result = beton_verify(path, options, &report, err);
+	source_lookup_close(&self.sources);
 	progress_clear(&self.bar);
 	if (json)
 		end_json(&self, &report, options->deep, result, err);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "condition.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -8,74 +6,123 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "condition_tree.h"
 
-typedef enum relation { LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, NOT_EQUAL } relation;
+/* Parentheses and `not` inside of each other: each takes some of the stack. */
+enum { DEPTH_MAX = 100 };
 
-struct condition {
-	condition *next;
-	char name[BETON_NAME_MAX + 1];
-	uint32_t field;
-	relation relation;
-	bool whole; /* the number is one that `integer` holds exactly */
-	int64_t integer;
-	double real;
-};
+typedef struct parser {
+	const char *text;
+	const char *at;
+	int depth;
+} parser;
 
-static int wrong(const char *text, const char *at, const char *expected, beton_error *err)
+static int wrong(const parser *self, const char *at, const char *expected, beton_error *err)
 {
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "condition '%s': expected %s at character %zu ('%.20s')", text,
-		       expected, (size_t)(at - text) + 1, at);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "condition '%s': expected %s at character %zu ('%.20s')",
+		       self->text, expected, (size_t)(at - self->text) + 1, at);
 }
 
-static const char *skip_blanks(const char *at)
+static void skip_blanks(parser *self)
 {
-	return at + strspn(at, " \t\n");
+	self->at += strspn(self->at, " \t\n");
 }
 
-static int parse_name(const char *text, const char **at, char *name, beton_error *err)
+static bool is_name_character(char letter)
 {
-	const char *start = skip_blanks(*at);
+	return isalnum((unsigned char)letter) || (letter && strchr("_-.", letter));
+}
+
+/* Takes the sign or the word, if it is next. */
+static bool take(parser *self, const char *sign, const char *word)
+{
+	skip_blanks(self);
+	size_t length = strlen(word);
+	if (*sign && strncmp(self->at, sign, strlen(sign)) == 0) {
+		self->at += strlen(sign);
+		return true;
+	}
+	if (length == 0 || strncmp(self->at, word, length) != 0 || is_name_character(self->at[length]))
+		return false;
+	self->at += length;
+	return true;
+}
+
+static condition *make(condition_kind kind, condition *left, const parser *self, beton_error *err)
+{
+	condition *made = calloc(1, sizeof(*made));
+	if (!made) {
+		bt_fail(err, BETON_NO_MEMORY, "condition '%s': out of memory", self->text);
+		condition_free(&left);
+		return NULL;
+	}
+	made->kind = kind;
+	made->left = left;
+	return made;
+}
+
+static int parse_name(parser *self, char *name, beton_error *err)
+{
+	skip_blanks(self);
+	const char *start = self->at;
 	size_t length = 0;
 	if (*start == '\'') {
 		start++;
 		length = strcspn(start, "'");
 		if (start[length] != '\'')
-			return wrong(text, start - 1, "a name that ends with '", err);
-		*at = start + length + 1;
+			return wrong(self, start - 1, "a name that ends with '", err);
+		self->at = start + length + 1;
 	} else {
-		while (isalnum((unsigned char)start[length]) || (start[length] && strchr("_-.", start[length])))
+		while (is_name_character(start[length]))
 			length++;
 		if (length == 0)
-			return wrong(text, start, "the name of a field", err);
-		*at = start + length;
+			return wrong(self, start, "the name of a field", err);
+		self->at = start + length;
 	}
-	if (length > BETON_NAME_MAX)
-		return wrong(text, start, "a name of at most 16 bytes", err);
+	if (length > CONDITION_SUBJECT_MAX)
+		return wrong(self, start, "a name of at most 16 bytes", err);
 	memcpy(name, start, length);
 	name[length] = 0;
 	return BETON_OK;
 }
 
-static int parse_relation(const char *text, const char **at, relation *out, beton_error *err)
+static int parse_relation(parser *self, condition_relation *out, beton_error *err)
 {
 	static const struct {
 		const char *sign;
-		relation relation;
-	} signs[] = {{"<=", LESS_EQUAL}, {">=", GREATER_EQUAL}, {"==", EQUAL},
-		     {"!=", NOT_EQUAL},  {"<", LESS},           {">", GREATER}};
-	*at = skip_blanks(*at);
+		condition_relation relation;
+	} signs[] = {{"<=", CONDITION_LESS_EQUAL}, {">=", CONDITION_GREATER_EQUAL}, {"==", CONDITION_EQUAL},
+		     {"!=", CONDITION_NOT_EQUAL},  {"<", CONDITION_LESS},           {">", CONDITION_GREATER},
+		     {"~", CONDITION_LIKE}};
 	for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++)
-		if (strncmp(*at, signs[i].sign, strlen(signs[i].sign)) == 0) {
+		if (take(self, signs[i].sign, "")) {
 			*out = signs[i].relation;
-			*at += strlen(signs[i].sign);
 			return BETON_OK;
 		}
-	return wrong(text, *at, "one of < <= > >= == !=", err);
+	return wrong(self, self->at, "one of < <= > >= == != ~", err);
 }
 
-static int parse_number(const char *text, const char **at, condition *out, beton_error *err)
+static int parse_text(parser *self, condition *out, beton_error *err)
 {
-	const char *start = skip_blanks(*at);
+	char quote = *self->at;
+	const char *end = strchr(self->at + 1, quote);
+	if (!end)
+		return wrong(self, self->at, "a text that ends as it begins", err);
+	out->text = strndup(self->at + 1, (size_t)(end - self->at - 1));
+	if (!out->text)
+		return bt_fail(err, BETON_NO_MEMORY, "condition '%s': out of memory", self->text);
+	self->at = end + 1;
+	return BETON_OK;
+}
+
+static int parse_value(parser *self, condition *out, beton_error *err)
+{
+	skip_blanks(self);
+	if (*self->at == '\'' || *self->at == '"')
+		return parse_text(self, out, err);
+	if (out->relation == CONDITION_LIKE)
+		return wrong(self, self->at, "a pattern between two '", err);
+	const char *start = self->at;
 	char *end;
 	char *real_end;
 	errno = 0;
@@ -83,131 +130,102 @@ static int parse_number(const char *text, const char **at, condition *out, beton
 	out->whole = errno == 0 && end != start;
 	out->real = strtod(start, &real_end);
 	if (real_end == start || isnan(out->real))
-		return wrong(text, start, "a number", err);
-	/* 5.0 and 1e3 are reals, whose comparison with an integer is no less exact (see compare). */
+		return wrong(self, start, "a number, or a text between two '", err);
+	/* 5.0 and 1e3 are reals, whose comparison with an integer is no less exact. */
 	if (real_end != end)
 		out->whole = false;
-	*at = real_end;
+	self->at = real_end;
 	return BETON_OK;
 }
 
-static bool parse_and(const char **at)
-{
-	if (strncmp(*at, "&&", 2) == 0)
-		*at += 2;
-	else if (strncmp(*at, "and", 3) == 0 && strchr(" \t\n'", (*at)[3]))
-		*at += 3;
-	else
-		return false;
-	return true;
-}
+static int parse_condition(parser *self, condition **out, beton_error *err);
 
-int condition_parse(condition **list, const char *text, beton_error *err)
+static int parse_factor(parser *self, condition **out, beton_error *err)
 {
-	const char *at = text;
-	for (;;) {
-		condition *one = calloc(1, sizeof(*one));
-		if (!one)
-			return bt_fail(err, BETON_NO_MEMORY, "condition '%s': out of memory", text);
-		one->next = *list;
-		*list = one;
-		int result = parse_name(text, &at, one->name, err);
-		if (result == BETON_OK)
-			result = parse_relation(text, &at, &one->relation, err);
-		if (result == BETON_OK)
-			result = parse_number(text, &at, one, err);
-		if (result != BETON_OK)
-			return result;
-		at = skip_blanks(at);
-		if (!*at)
-			return BETON_OK;
-		if (!parse_and(&at))
-			return wrong(text, at, "'and' or the end", err);
+	int result;
+	skip_blanks(self);
+	if (self->depth == DEPTH_MAX)
+		return wrong(self, self->at, "fewer parentheses", err);
+	if (take(self, "(", "")) {
+		self->depth++;
+		result = parse_condition(self, out, err);
+		self->depth--;
+		if (result == BETON_OK && !take(self, ")", ""))
+			result = wrong(self, self->at, "'and', 'or' or ')'", err);
+		return result;
 	}
-}
-
-void condition_free(condition **list)
-{
-	while (*list) {
-		condition *next = (*list)->next;
-		free(*list);
-		*list = next;
+	/* A field may have the name `not`. */
+	const char *start = self->at;
+	if (take(self, "", "not") && !strchr("<>=!~", (skip_blanks(self), *self->at))) {
+		self->depth++;
+		*out = make(CONDITION_NOT, NULL, self, err);
+		result = *out ? parse_factor(self, &(*out)->left, err) : BETON_NO_MEMORY;
+		self->depth--;
+		return result;
 	}
+	self->at = start;
+	*out = make(CONDITION_COMPARISON, NULL, self, err);
+	if (!*out)
+		return BETON_NO_MEMORY;
+	result = parse_name(self, (*out)->name, err);
+	if (result == BETON_OK)
+		result = parse_relation(self, &(*out)->relation, err);
+	return result == BETON_OK ? parse_value(self, *out, err) : result;
 }
 
-int condition_bind(condition *list, const beton_reader *reader, beton_error *err)
+static int parse_term(parser *self, condition **out, beton_error *err)
 {
-	for (; list; list = list->next) {
-		int index = beton_reader_find_field(reader, list->name);
-		if (index < 0)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'",
-				       beton_reader_path(reader), list->name);
-		list->field = (uint32_t)index;
-		beton_field_type type = beton_reader_field(reader, list->field)->type;
-		if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
-			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "%s: field '%s' is neither an integer nor a float; it cannot be compared",
-				       beton_reader_path(reader), list->name);
+	int result = parse_factor(self, out, err);
+	while (result == BETON_OK && take(self, "&&", "and")) {
+		*out = make(CONDITION_AND, *out, self, err);
+		result = *out ? parse_factor(self, &(*out)->right, err) : BETON_NO_MEMORY;
 	}
-	return BETON_OK;
+	return result;
 }
 
-/* -1, 0 or 1; neither is a NaN. */
-static int order_reals(double a, double b)
+static int parse_condition(parser *self, condition **out, beton_error *err)
 {
-	return (a > b) - (a < b);
-}
-
-/* The order of an integer and a real, exact where a conversion to double would round. */
-static int order_integer(int64_t a, double b)
-{
-	if (b >= 0x1p63)
-		return -1;
-	if (b < -0x1p63)
-		return 1;
-	int64_t whole = (int64_t)b; /* towards zero */
-	if (a != whole)
-		return a > whole ? 1 : -1;
-	return order_reals(0, b - (double)whole);
-}
-
-static bool holds_for(const condition *one, const beton_value *value)
-{
-	int order;
-	if (value->type == BETON_FIELD_FLOAT && isnan(value->real))
-		return one->relation == NOT_EQUAL;
-	if (value->type == BETON_FIELD_FLOAT)
-		order = one->whole ? -order_integer(one->integer, value->real) : order_reals(value->real, one->real);
-	else if (one->whole)
-		order = (value->integer > one->integer) - (value->integer < one->integer);
-	else
-		order = order_integer(value->integer, one->real);
-	switch (one->relation) {
-	case LESS:
-		return order < 0;
-	case LESS_EQUAL:
-		return order <= 0;
-	case GREATER:
-		return order > 0;
-	case GREATER_EQUAL:
-		return order >= 0;
-	case EQUAL:
-		return order == 0;
-	case NOT_EQUAL:
-		break;
+	int result = parse_term(self, out, err);
+	while (result == BETON_OK && take(self, "||", "or")) {
+		*out = make(CONDITION_OR, *out, self, err);
+		result = *out ? parse_term(self, &(*out)->right, err) : BETON_NO_MEMORY;
 	}
-	return order != 0;
+	return result;
 }
 
-int condition_test(const condition *list, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err)
+int condition_parse(condition **all, const char *text, beton_error *err)
 {
-	*holds = true;
-	for (; list && *holds; list = list->next) {
-		beton_value value;
-		int result = beton_reader_value(reader, sample, list->field, &value, err);
-		if (result != BETON_OK)
-			return result;
-		*holds = holds_for(list, &value);
+	parser self = {.text = text, .at = text};
+	condition *parsed = NULL;
+	int result = parse_condition(&self, &parsed, err);
+	skip_blanks(&self);
+	if (result == BETON_OK && *self.at)
+		result = wrong(&self, self.at, "'and', 'or' or the end", err);
+	if (result == BETON_OK && *all) {
+		*all = make(CONDITION_AND, *all, &self, err);
+		result = *all ? BETON_OK : BETON_NO_MEMORY;
+		if (*all)
+			(*all)->right = parsed;
+		else
+			condition_free(&parsed);
+	} else if (result == BETON_OK) {
+		*all = parsed;
+	} else {
+		condition_free(&parsed);
 	}
-	return BETON_OK;
+	return result;
+}
+
+void condition_free(condition **all)
+{
+	condition *freed = *all;
+	*all = NULL;
+	/* `a and b and c ...` leans to the left, and may be long. */
+	while (freed) {
+		condition *left = freed->left;
+		condition_free(&freed->right);
+		free(freed->text);
+		free(freed);
+		freed = left;
+	}
 }

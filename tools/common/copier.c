@@ -173,7 +173,9 @@ int copier_add(copier *self, const beton_reader *reader, uint64_t sample, progre
 		result = read_sample(self, reader, sample, &bytes, err);
 	if (result != BETON_OK)
 		return result;
-	result = beton_writer_append(self->writer, self->values, err);
+	result = beton_reader_source(reader, sample, self->source, err);
+	if (result == BETON_OK)
+		result = beton_writer_append_from(self->writer, self->values, self->source, err);
 	if (result == BETON_INVALID_ARGUMENT)
 		bt_prefix(err, "sample %llu of %s", (unsigned long long)sample, beton_reader_path(reader));
 	progress_sample(bar, bytes);

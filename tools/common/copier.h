@@ -28,7 +28,8 @@ typedef struct copier {
 	bool keep_packed;   /* compressed values are copied as they are stored */
 	void *dictionaries; /* that these need */
 	uint64_t dictionaries_size;
-	label_map labels; /* set by the caller before copier_add */
+	char source[BETON_SOURCE_MAX + 1]; /* of the sample */
+	label_map labels;                  /* set by the caller before copier_add */
 } copier;
 
 /* Starts the file path with the schema of like, for about `samples` samples. page_size: 0 takes that of like. facts: a

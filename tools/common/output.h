@@ -9,6 +9,9 @@
 
 #include <beton/beton.h>
 
+/* A hidden file of beton-extract's in a folder that it made: what was extracted. */
+#define OUTPUT_EXTRACT_MARK ".beton-extract"
+
 /* Checks whether a tool may write a file at path. INVALID_ARGUMENT: it is input's file, or something that a file must
  * not replace (a folder, a pipe). EXISTS, naming --force: there is a file, and force is not given. input NULL: skip the
  * first check. */

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/system.h"
+#include "text.h"
 
 #define DRAW_INTERVAL_NS UINT64_C(200000000)
 #define BAR_WIDTH 30
+#define BAR_LEAST 5
+#define BAR_FRAME 3 /* brackets and a blank */
+#define WIDTH_DEFAULT 80
 
 void progress_start(progress *self, uint64_t total, bool quiet)
 {
@@ -20,20 +28,44 @@ double progress_seconds(const progress *self)
 	return (double)(bt_now_ns() - self->started_ns) / 1e9;
 }
 
+/* Columns of the terminal, which the user may change at any time. */
+static size_t terminal_width(void)
+{
+	struct winsize size;
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : WIDTH_DEFAULT;
+}
+
+/* A line as long as the terminal is wide would wrap, and each redraw would leave one behind. First the bar gets
+ * shorter, then it goes, then the end of the text. */
+static void print_line(double share, const char *text)
+{
+	size_t room = terminal_width() - 1;
+	size_t length = strlen(text);
+	size_t bar = room > length + BAR_FRAME ? room - length - BAR_FRAME : 0;
+	bar = bar > BAR_WIDTH ? BAR_WIDTH : bar;
+	int filled = (int)(share * (double)bar);
+	if (share >= 0 && bar >= BAR_LEAST)
+		fprintf(stderr, "\r[%.*s%*s] %s\033[K", filled, "##############################", (int)bar - filled, "",
+			text);
+	else
+		fprintf(stderr, "\r%.*s\033[K", room < INT_MAX ? (int)room : INT_MAX, text);
+}
+
 static void draw(const progress *self)
 {
+	char text[160];
+	text_buffer size;
 	double rate = (double)self->done / ((double)(self->drawn_ns - self->started_ns) / 1e9);
-	if (self->total >= self->done) {
-		int filled = (int)((double)self->done / (double)self->total * BAR_WIDTH);
-		uint64_t left = (uint64_t)((double)(self->total - self->done) / rate);
-		fprintf(stderr, "\r[%.*s%*s] %llu/%llu  %.0f samples/s  %.1f MB  %llu:%02llu left \033[K", filled,
-			"##############################", BAR_WIDTH - filled, "", (unsigned long long)self->done,
-			(unsigned long long)self->total, rate, (double)self->bytes / 1e6,
-			(unsigned long long)(left / 60), (unsigned long long)(left % 60));
-	} else {
-		fprintf(stderr, "\r%llu  %.0f samples/s  %.1f MB \033[K", (unsigned long long)self->done, rate,
-			(double)self->bytes / 1e6);
+	text_size(size, self->bytes);
+	if (self->total < self->done) {
+		snprintf(text, sizeof(text), "%" PRIu64 "  %.0f samples/s  %s", self->done, rate, size);
+		print_line(-1, text);
+		return;
 	}
+	uint64_t left = (uint64_t)((double)(self->total - self->done) / rate);
+	snprintf(text, sizeof(text), "%" PRIu64 "/%" PRIu64 "  %.0f samples/s  %s  %" PRIu64 ":%02" PRIu64 " left",
+		 self->done, self->total, rate, size, left / 60, left % 60);
+	print_line((double)self->done / (double)self->total, text);
 }
 
 void progress_sample(progress *self, uint64_t bytes)
@@ -49,9 +81,14 @@ void progress_sample(progress *self, uint64_t bytes)
 	draw(self);
 }
 
-void progress_clear(progress *self)
+void progress_pause(const progress *self)
 {
 	if (self->draw)
 		fputs("\r\033[K", stderr);
+}
+
+void progress_clear(progress *self)
+{
+	progress_pause(self);
 	self->draw = false;
 }

@@ -19,6 +19,9 @@ typedef struct progress {
 void progress_start(progress *self, uint64_t total, bool quiet);
 void progress_sample(progress *self, uint64_t bytes);
 
+/* Removes the line until it is drawn again, so that a message can be printed. */
+void progress_pause(const progress *self);
+
 /* Removes the line. */
 void progress_clear(progress *self);
 

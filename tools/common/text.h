@@ -32,9 +32,10 @@ typedef char text_buffer[96];
 const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many);
 const char *text_size(text_buffer buffer, uint64_t bytes);
 
-/* A number of bytes, or with K, M, G or T (and iB, if one likes) of powers of 1024. Errors: INVALID_ARGUMENT naming
- * `what` and the text. */
-int text_parse_size(const char *what, const char *text, uint64_t *out, beton_error *err);
+/* A number of bytes, at least `least`, or one with a unit and, if one likes, a decimal fraction: kB, MB, GB and TB are
+ * powers of 1000, as text_size prints them; K, M, G and T, alone or with iB, powers of 1024. Errors: INVALID_ARGUMENT
+ * naming `what` and the text. */
+int text_parse_size(const char *what, const char *text, uint64_t least, uint64_t *out, beton_error *err);
 
 /* The same for the size of pages: a power of two, 2 MiB to 2 GiB. */
 int text_parse_page_size(const char *what, const char *text, uint32_t *out, beton_error *err);

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Conditions and samples: looking up what a condition names, and testing. */
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "condition_tree.h"
+#include "dataset.h"
+#include "facts.h"
+
+static const struct {
+	const char *name;
+	condition_subject subject;
+} parts[] = {{"width", SUBJECT_WIDTH}, {"height", SUBJECT_HEIGHT}, {"bytes", SUBJECT_BYTES}};
+
+static bool is_text(condition_subject subject)
+{
+	return subject == SUBJECT_TEXT || subject == SUBJECT_JSON || subject == SUBJECT_SOURCE;
+}
+
+/* A field by its name. */
+static bool find_field(condition *one, const beton_reader *reader)
+{
+	static const condition_subject subjects[] = {
+		[BETON_FIELD_FLOAT] = SUBJECT_REAL,         [BETON_FIELD_INT] = SUBJECT_INTEGER,
+		[BETON_FIELD_IMAGE] = SUBJECT_BYTES,        [BETON_FIELD_BYTES] = SUBJECT_TEXT,
+		[BETON_FIELD_NDARRAY] = SUBJECT_BYTES,      [BETON_FIELD_JSON] = SUBJECT_JSON,
+		[BETON_FIELD_TORCH_TENSOR] = SUBJECT_BYTES,
+	};
+	int index = beton_reader_find_field(reader, one->name);
+	if (index < 0)
+		return false;
+	one->field = (uint32_t)index;
+	one->subject = subjects[beton_reader_field(reader, one->field)->type];
+	return true;
+}
+
+/* width, FIELD.width and the like. */
+static bool find_part(condition *one, const beton_reader *reader)
+{
+	const char *dot = strrchr(one->name, '.');
+	char field[BETON_NAME_MAX + 1] = "";
+	if (dot && (size_t)(dot - one->name) > BETON_NAME_MAX)
+		return false;
+	if (dot)
+		memcpy(field, one->name, (size_t)(dot - one->name));
+	int index = dot ? beton_reader_find_field(reader, field) : dataset_picture_field(reader);
+	for (size_t i = 0; index >= 0 && i < sizeof(parts) / sizeof(*parts); i++) {
+		beton_field_type type = beton_reader_field(reader, (uint32_t)index)->type;
+		if (strcmp(dot ? dot + 1 : one->name, parts[i].name) != 0)
+			continue;
+		one->field = (uint32_t)index;
+		one->subject = parts[i].subject;
+		return one->subject == SUBJECT_BYTES ? dataset_has_blob(type) : type == BETON_FIELD_IMAGE;
+	}
+	return false;
+}
+
+static int find_subject(condition *one, const beton_reader *reader, beton_error *err)
+{
+	if (find_field(one, reader)) {
+		if (one->subject != SUBJECT_BYTES)
+			return BETON_OK;
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: field '%s' is neither a number nor a text; it cannot be compared, but %s.bytes can",
+			       beton_reader_path(reader), one->name, one->name);
+	}
+	if (find_part(one, reader))
+		return BETON_OK;
+	if (strcmp(one->name, "sample") == 0) {
+		one->subject = SUBJECT_SAMPLE;
+		return BETON_OK;
+	}
+	one->subject = SUBJECT_SOURCE;
+	if (strcmp(one->name, "source") != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'", beton_reader_path(reader),
+			       one->name);
+	return BETON_OK;
+}
+
+/* The name of a class stands for its number. */
+static int find_class(condition *one, const beton_reader *reader, beton_error *err)
+{
+	json_t *facts;
+	if (one->relation != CONDITION_EQUAL && one->relation != CONDITION_NOT_EQUAL)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%s: '%s': names of classes can be compared by == and !=", beton_reader_path(reader),
+			       one->text);
+	int result = facts_load(&facts, reader, err);
+	if (result != BETON_OK)
+		return result;
+	result = facts_find_class(facts, one->text, &one->integer, err);
+	if (result != BETON_OK)
+		bt_prefix(err, "%s", beton_reader_path(reader));
+	one->whole = true;
+	json_decref(facts);
+	return result;
+}
+
+static int bind_comparison(condition *one, const beton_reader *reader, beton_error *err)
+{
+	int result = find_subject(one, reader, err);
+	if (result != BETON_OK || is_text(one->subject) == (one->text != NULL))
+		return result;
+	if (one->subject == SUBJECT_INTEGER && one->text && (int)one->field == dataset_label_field(reader))
+		return find_class(one, reader, err);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is compared with %s, and is a %s",
+		       beton_reader_path(reader), one->name, one->text ? "a text" : "a number",
+		       one->text ? "number" : "text");
+}
+
+int condition_bind(condition *all, const beton_reader *reader, beton_error *err)
+{
+	int result = BETON_OK;
+	for (; all && result == BETON_OK; all = all->left) {
+		if (all->kind == CONDITION_COMPARISON)
+			result = bind_comparison(all, reader, err);
+		else
+			result = condition_bind(all->right, reader, err);
+	}
+	return result;
+}
+
+/* -1, 0 or 1; neither is a NaN. */
+static int order_reals(double a, double b)
+{
+	return (a > b) - (a < b);
+}
+
+/* The order of an integer and a real, exact where a conversion to double would round. */
+static int order_integer(int64_t a, double b)
+{
+	if (b >= 0x1p63)
+		return -1;
+	if (b < -0x1p63)
+		return 1;
+	int64_t whole = (int64_t)b; /* towards zero */
+	if (a != whole)
+		return a > whole ? 1 : -1;
+	return order_reals(0, b - (double)whole);
+}
+
+static bool order_holds(condition_relation relation, int order)
+{
+	switch (relation) {
+	case CONDITION_LESS:
+		return order < 0;
+	case CONDITION_LESS_EQUAL:
+		return order <= 0;
+	case CONDITION_GREATER:
+		return order > 0;
+	case CONDITION_GREATER_EQUAL:
+		return order >= 0;
+	case CONDITION_EQUAL:
+		return order == 0;
+	default:
+		return order != 0;
+	}
+}
+
+static bool integer_holds(const condition *one, int64_t integer)
+{
+	int order =
+		one->whole ? (integer > one->integer) - (integer < one->integer) : order_integer(integer, one->real);
+	return order_holds(one->relation, order);
+}
+
+static bool real_holds(const condition *one, double real)
+{
+	if (isnan(real))
+		return one->relation == CONDITION_NOT_EQUAL;
+	return order_holds(one->relation,
+			   one->whole ? -order_integer(one->integer, real) : order_reals(real, one->real));
+}
+
+/* text: size bytes and a NUL. NULs that fill up a text do not count. */
+static bool text_holds(const condition *one, const char *text, size_t size)
+{
+	while (size > 0 && text[size - 1] == 0)
+		size--;
+	if (one->relation == CONDITION_LIKE)
+		return strlen(text) == size && fnmatch(one->text, text, 0) == 0;
+	size_t wanted = strlen(one->text);
+	int order = memcmp(text, one->text, size < wanted ? size : wanted);
+	if (order == 0)
+		order = (size > wanted) - (size < wanted);
+	return order_holds(one->relation, order);
+}
+
+/* Values of JSON that are no strings equal no text. */
+static bool json_holds(const condition *one, const char *text, size_t size)
+{
+	json_t *value = json_loadb(text, size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+	bool holds = json_is_string(value) ? text_holds(one, json_string_value(value), json_string_length(value))
+					   : one->relation == CONDITION_NOT_EQUAL;
+	json_decref(value);
+	return holds;
+}
+
+static int test_text(const condition *one, const beton_reader *reader, const beton_value *value, bool *holds,
+		     beton_error *err)
+{
+	char *text = value->size < SIZE_MAX ? malloc((size_t)value->size + 1) : NULL;
+	if (!text)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: sample %llu: no memory for %llu bytes",
+			       beton_reader_path(reader), (unsigned long long)value->sample,
+			       (unsigned long long)value->size);
+	int result = beton_reader_read_value(reader, value, text, err);
+	size_t size = (size_t)value->size;
+	text[size] = 0;
+	if (result == BETON_OK && one->subject == SUBJECT_JSON)
+		*holds = json_holds(one, text, size ? size - 1 : 0);
+	else if (result == BETON_OK)
+		*holds = text_holds(one, text, size);
+	free(text);
+	return result;
+}
+
+static int test_source(const condition *one, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err)
+{
+	char source[BETON_SOURCE_MAX + 1];
+	int result = beton_reader_source(reader, sample, source, err);
+	if (result == BETON_OK)
+		*holds = text_holds(one, source, strlen(source));
+	return result;
+}
+
+static int test_comparison(const condition *one, const beton_reader *reader, uint64_t sample, bool *holds,
+			   beton_error *err)
+{
+	beton_value value;
+	if (one->subject == SUBJECT_SAMPLE) {
+		*holds = integer_holds(one, (int64_t)sample);
+		return BETON_OK;
+	}
+	if (one->subject == SUBJECT_SOURCE)
+		return test_source(one, reader, sample, holds, err);
+	int result = beton_reader_value(reader, sample, one->field, &value, err);
+	if (result != BETON_OK)
+		return result;
+	switch (one->subject) {
+	case SUBJECT_INTEGER:
+		*holds = integer_holds(one, value.integer);
+		return BETON_OK;
+	case SUBJECT_REAL:
+		*holds = real_holds(one, value.real);
+		return BETON_OK;
+	case SUBJECT_WIDTH:
+	case SUBJECT_HEIGHT:
+		*holds = integer_holds(one, one->subject == SUBJECT_WIDTH ? value.width : value.height);
+		return BETON_OK;
+	case SUBJECT_BYTES:
+		*holds = integer_holds(one, (int64_t)value.blob.size);
+		return BETON_OK;
+	default:
+		return test_text(one, reader, &value, holds, err);
+	}
+}
+
+int condition_test(const condition *all, const beton_reader *reader, uint64_t sample, bool *holds, beton_error *err)
+{
+	*holds = true;
+	if (!all)
+		return BETON_OK;
+	if (all->kind == CONDITION_COMPARISON)
+		return test_comparison(all, reader, sample, holds, err);
+	int result = condition_test(all->left, reader, sample, holds, err);
+	if (result == BETON_OK && all->kind == CONDITION_NOT)
+		*holds = !*holds;
+	else if (result == BETON_OK && *holds == (all->kind == CONDITION_AND))
+		result = condition_test(all->right, reader, sample, holds, err);
+	return result;
+}
