@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -25,7 +26,8 @@ static const char *const usage_text =
 	"  -n, --number=N          how many (default 64)\n"
 	"  -i, --index=LIST        of these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
 	"  -c, --class=CLASS       of this class, by name or number; more than once for more\n"
-	"  -w, --where=CONDITION   for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -w, --where=CONDITION   for which it holds: \"label == 'cat' and width < 64\"\n"
+	"  -S, --sources           captions tell where the samples come from, not their classes\n"
 	"  -f, --field=NAME        the field of pictures (default: image, or the only one)\n"
 	"  -k, --columns=N         pictures in a row (default 8)\n"
 	"  -s, --side=N            pixels of the longer side of each picture (default 160)\n"
@@ -39,21 +41,15 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure or damaged pictures, 2 wrong usage.\n";
 
-static const struct option long_options[] = {{"number", required_argument, NULL, 'n'},
-					     {"index", required_argument, NULL, 'i'},
-					     {"class", required_argument, NULL, 'c'},
-					     {"where", required_argument, NULL, 'w'},
-					     {"field", required_argument, NULL, 'f'},
-					     {"columns", required_argument, NULL, 'k'},
-					     {"side", required_argument, NULL, 's'},
-					     {"format", required_argument, NULL, 't'},
-					     {"max-pixels", required_argument, NULL, 'm'},
-					     {"force", no_argument, NULL, 'F'},
-					     {"json", no_argument, NULL, 'j'},
-					     {"quiet", no_argument, NULL, 'Q'},
-					     {"help", no_argument, NULL, 'h'},
-					     {"version", no_argument, NULL, 'V'},
-					     {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+	{"number", required_argument, NULL, 'n'},  {"index", required_argument, NULL, 'i'},
+	{"class", required_argument, NULL, 'c'},   {"where", required_argument, NULL, 'w'},
+	{"sources", no_argument, NULL, 'S'},       {"field", required_argument, NULL, 'f'},
+	{"columns", required_argument, NULL, 'k'}, {"side", required_argument, NULL, 's'},
+	{"format", required_argument, NULL, 't'},  {"max-pixels", required_argument, NULL, 'm'},
+	{"force", no_argument, NULL, 'F'},         {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},         {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0}};
 
 enum { COLUMNS_MAX = 1000, SIDE_LEAST = 16, SIDE_MAX = 1000 };
 
@@ -69,6 +65,7 @@ typedef struct view_options {
 	uint64_t side;
 	uint64_t max_pixels;
 	view_format format;
+	bool sources;
 	bool force;
 	bool json;
 	bool quiet;
@@ -94,8 +91,10 @@ static int write_view(view_job *job, view_format format, beton_error *err)
 	return result;
 }
 
-static int write_file(view_job *job, const view_options *options, beton_error *err)
+/* *written: bytes of the file. */
+static int write_file(view_job *job, const view_options *options, uint64_t *written, beton_error *err)
 {
+	struct stat status;
 	bt_atomic_file file;
 	int result = output_check(options->output, job->reader, options->force, err);
 	if (result == BETON_OK)
@@ -116,8 +115,12 @@ static int write_file(view_job *job, const view_options *options, beton_error *e
 		bt_prefix(err, "%s", options->output);
 	if (fclose(job->stream) != 0 && result == BETON_OK)
 		result = bt_fail_errno(err, errno, "%s: cannot close", options->output);
-	if (result == BETON_OK)
+	if (result == BETON_OK && fstat(file.fd, &status) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be looked at", options->output);
+	if (result == BETON_OK) {
+		*written = (uint64_t)status.st_size;
 		return bt_atomic_commit(&file, err);
+	}
 	bt_atomic_abandon(&file);
 	return result;
 }
@@ -148,22 +151,25 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 			.columns = (uint32_t)options->columns,
 			.side = (uint32_t)options->side,
 			.max_pixels = options->max_pixels,
+			.sources = options->sources,
 			.stream = stdout,
 			.bar = &bar};
 	bool standard = strcmp(options->output, "-") == 0;
+	uint64_t written = 0;
 	int result = beton_reader_open(&reader, options->input, err);
 	job.reader = reader;
 	if (result == BETON_OK)
 		result = prepare(&job, options, &facts, err);
 	progress_start(&bar, job.shown, options->quiet);
 	if (result == BETON_OK)
-		result = standard ? write_view(&job, options->format, err) : write_file(&job, options, err);
+		result = standard ? write_view(&job, options->format, err) : write_file(&job, options, &written, err);
 	progress_clear(&bar);
 	json_decref(facts);
 	beton_reader_close(&reader);
 	*damaged = job.damaged;
 	if (result == BETON_OK && job.damaged)
 		*err = job.first_damage;
+	bar.bytes = written; /* the summary tells of the file */
 	if (result == BETON_OK && !options->quiet && !standard)
 		summary_print(options->output, &bar, options->json);
 	return result;
@@ -200,6 +206,9 @@ static int parse_option(view_options *options, int option, const char *text, bet
 		return selection_add_class(&options->selection, text, err);
 	case 'w':
 		return condition_parse(&options->selection.where, text, err);
+	case 'S':
+		options->sources = true;
+		break;
 	case 'f':
 		options->field = text;
 		break;
@@ -243,7 +252,7 @@ int main(int argc, char **argv)
 	uint64_t damaged = 0;
 	text_buffer count;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:i:c:w:f:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "n:i:c:w:Sf:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&options, NULL);
 		if (option == 'h' || option == 'V') {

@@ -10,6 +10,7 @@
 #include <nettle/base64.h>
 
 #include "common/error.h"
+#include "tile.h"
 #include "tools/common/png_writer.h"
 #include "view.h"
 
@@ -26,6 +27,7 @@ static const char *const style =
 	"figure { margin: 0; }\n"
 	"figure div { width: %upx; height: %upx; display: flex; align-items: center; justify-content: center; }\n"
 	"img { max-width: 100%%; max-height: 100%%; }\n"
+	".enlarged { image-rendering: pixelated; }\n"
 	"figcaption { font-size: 80%%; overflow-wrap: anywhere; }\n"
 	".damaged { color: #c00; font-size: 70%%; overflow: hidden; }\n"
 	"</style>\n</head>\n<body>\n<h1>";
@@ -69,8 +71,18 @@ static int put_picture(const view_job *job, const view_sample *sample, png_bytes
 		size = png->size;
 		type = "png";
 	}
-	fprintf(job->stream, "<img alt=\"\" title=\"%u x %u pixels, %" PRIu64 " bytes\" src=\"data:image/%s;base64,",
-		sample->value.width, sample->value.height, sample->value.blob.size, type);
+	uint32_t factor = tile_factor(sample->value.width, sample->value.height, job->side);
+	fputs("<img alt=\"\" ", job->stream);
+	if (factor > 1)
+		fprintf(job->stream, "class=\"enlarged\" width=\"%u\" height=\"%u\" ", sample->value.width * factor,
+			sample->value.height * factor);
+	fprintf(job->stream, "title=\"%u x %u pixels, %" PRIu64 " bytes", sample->value.width, sample->value.height,
+		sample->value.blob.size);
+	if (sample->source && *sample->source) {
+		fputs(", ", job->stream);
+		put_text(job->stream, sample->source);
+	}
+	fprintf(job->stream, "\" src=\"data:image/%s;base64,", type);
 	put_base64(job->stream, data, size);
 	fputs("\"/>", job->stream);
 	return BETON_OK;

@@ -5,16 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "caption.h"
 #include "common/error.h"
-#include "font.h"
 #include "tile.h"
 #include "tools/common/png_writer.h"
 #include "view.h"
 
-enum { MARGIN = 4, LARGE_TILE = 128 };
+enum { MARGIN = 4, LARGE_TILE = 128, LINE = 12, LARGE_LINE = 18 };
 
 static const uint8_t paper[3] = {255, 255, 255};
-static const uint8_t ink[3] = {0, 0, 0};
 static const uint8_t alarm_ink[3] = {200, 0, 0};
 
 /* One row of tiles. */
@@ -22,7 +21,7 @@ typedef struct strip {
 	uint8_t *data;
 	uint32_t width;
 	uint32_t height;
-	uint32_t text_scale; /* pixels of a dot */
+	caption_painter *captions;
 } strip;
 
 static uint32_t tile_width(const view_job *job)
@@ -33,20 +32,6 @@ static uint32_t tile_width(const view_job *job)
 static void set_pixel(strip *self, uint32_t x, uint32_t y, const uint8_t *colour)
 {
 	memcpy(self->data + ((size_t)y * self->width + x) * 3, colour, 3);
-}
-
-static void draw_text(strip *self, const char *text, uint32_t x, uint32_t y, uint32_t width)
-{
-	uint32_t advance = FONT_ADVANCE * self->text_scale;
-	for (uint32_t at = 0; *text && at + advance <= width; text++, at += advance) {
-		const uint8_t *rows = font_glyph(*text);
-		for (uint32_t dy = 0; dy < FONT_HEIGHT * self->text_scale; dy++)
-			for (uint32_t dx = 0; dx < FONT_WIDTH * self->text_scale; dx++)
-				if (rows[dy / self->text_scale] >> (FONT_WIDTH - 1 - dx / self->text_scale) & 1)
-					set_pixel(self, x + at + dx, y + dy, ink);
-		while ((text[1] & 0xc0) == 0x80) /* the rest of a character that is not ASCII */
-			text++;
-	}
 }
 
 /* The picture in the middle of its square; without one, a cross. */
@@ -89,7 +74,9 @@ static int draw_strip(view_job *job, view_walk *walk, view_sample *sample, strip
 		uint32_t x = column * tile_width(job) + MARGIN;
 		draw_tile(self, &picture, x, job->side);
 		if (sample->caption)
-			draw_text(self, sample->caption, x, job->side + 2 * MARGIN, job->side);
+			caption_paint(self->captions, sample->caption,
+				      self->data + ((size_t)(job->side + 2 * MARGIN) * self->width + x) * 3,
+				      (size_t)self->width * 3);
 		free(picture.data);
 		progress_sample(job->bar, sample->value.blob.size);
 	}
@@ -106,8 +93,9 @@ static int put(void *context, const void *data, size_t size, beton_error *err)
 int view_write_png(view_job *job, beton_error *err)
 {
 	uint64_t rows = (job->shown + job->columns - 1) / job->columns;
-	strip band = {.width = job->columns * tile_width(job), .text_scale = job->side >= LARGE_TILE ? 2 : 1};
-	band.height = job->side + 3 * MARGIN + FONT_HEIGHT * band.text_scale;
+	strip band = {.width = job->columns * tile_width(job)};
+	uint32_t line = job->side >= LARGE_TILE ? LARGE_LINE : LINE;
+	band.height = job->side + 3 * MARGIN + line;
 	if (job->shown == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no samples to be shown",
 			       beton_reader_path(job->reader));
@@ -117,10 +105,12 @@ int view_write_png(view_job *job, beton_error *err)
 	band.data = malloc((size_t)band.width * band.height * 3);
 	if (!band.data)
 		return bt_fail(err, BETON_NO_MEMORY, "no memory for a row of %u pictures", job->columns);
-	png_writer *writer;
+	png_writer *writer = NULL;
 	view_walk walk = {0};
 	view_sample sample = {0};
-	int result = png_writer_open(&writer, band.width, (uint32_t)rows * band.height, put, job->stream, err);
+	int result = caption_open(&band.captions, job->side, line, err);
+	if (result == BETON_OK)
+		result = png_writer_open(&writer, band.width, (uint32_t)rows * band.height, put, job->stream, err);
 	for (uint64_t row = 0; row < rows && result == BETON_OK; row++) {
 		result = draw_strip(job, &walk, &sample, &band, err);
 		if (result == BETON_OK)
@@ -129,6 +119,7 @@ int view_write_png(view_job *job, beton_error *err)
 	if (result == BETON_OK)
 		result = png_writer_finish(writer, err);
 	png_writer_close(&writer);
+	caption_close(&band.captions);
 	view_sample_free(&sample);
 	free(band.data);
 	return result;

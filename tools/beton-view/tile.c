@@ -108,6 +108,31 @@ static int shrink(pixels *out, const pixels *from, uint32_t side)
 	return BETON_OK;
 }
 
+uint32_t tile_factor(uint32_t width, uint32_t height, uint32_t side)
+{
+	uint32_t longer = width > height ? width : height;
+	return longer && longer < side ? side / longer : 1;
+}
+
+static int enlarge(pixels *out, const pixels *from, uint32_t factor)
+{
+	*out = (pixels){.width = from->width * factor, .height = from->height * factor};
+	out->data = malloc((size_t)out->width * out->height * 3);
+	if (!out->data)
+		return BETON_NO_MEMORY;
+	uint8_t *to = out->data;
+	for (uint32_t y = 0; y < out->height; y++)
+		for (uint32_t x = 0; x < out->width; x++, to += 3)
+			memcpy(to, from->data + ((size_t)(y / factor) * from->width + x / factor) * 3, 3);
+	return BETON_OK;
+}
+
+static int fit(pixels *out, const pixels *from, uint32_t side)
+{
+	uint32_t factor = tile_factor(from->width, from->height, side);
+	return factor > 1 ? enlarge(out, from, factor) : shrink(out, from, side);
+}
+
 int tile_decode(pixels *out, const beton_reader *reader, const beton_value *value, const uint8_t *stored,
 		uint64_t max_pixels, uint32_t side, beton_error *err)
 {
@@ -118,7 +143,7 @@ int tile_decode(pixels *out, const beton_reader *reader, const beton_value *valu
 		full = (pixels){.data = (uint8_t *)stored, .width = value->width, .height = value->height};
 	else
 		result = decode_jpeg(&full, reader, value, stored, max_pixels, side, err);
-	if (result == BETON_OK && shrink(out, &full, side) != BETON_OK)
+	if (result == BETON_OK && fit(out, &full, side) != BETON_OK)
 		result = fail(reader, value, BETON_NO_MEMORY, "no memory for its pixels", err);
 	if (full.data != stored)
 		free(full.data);

@@ -8,13 +8,19 @@
 #include "common/system.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
+#include "tools/common/sources.h"
 
 static int make_caption(const view_job *job, view_sample *sample, beton_error *err)
 {
 	beton_value label;
 	beton_error line; /* a message is one line, harmless and not too long */
 	bt_fail(&line, BETON_OK, "%" PRIu64, sample->sample);
-	if (job->label >= 0) {
+	sample->source = source_text(job->reader, sample->sample);
+	if (!sample->source)
+		return bt_fail(err, BETON_NO_MEMORY, "no memory for a label");
+	if (job->sources && *sample->source) {
+		bt_fail(&line, BETON_OK, "%" PRIu64 " %s", sample->sample, sample->source);
+	} else if (job->label >= 0) {
 		int result = beton_reader_value(job->reader, sample->sample, (uint32_t)job->label, &label, err);
 		if (result != BETON_OK)
 			return result;
@@ -41,7 +47,8 @@ static int load(const view_job *job, view_sample *sample, beton_error *err)
 int view_next(const view_job *job, view_walk *walk, view_sample *sample, bool *found, beton_error *err)
 {
 	free(sample->caption);
-	sample->caption = NULL;
+	free(sample->source);
+	sample->caption = sample->source = NULL;
 	*found = false;
 	if (walk->shown == job->shown)
 		return BETON_OK;
@@ -60,6 +67,7 @@ void view_sample_free(view_sample *sample)
 {
 	free(sample->stored);
 	free(sample->caption);
+	free(sample->source);
 	*sample = (view_sample){0};
 }
 

@@ -19,6 +19,7 @@ typedef struct view_job {
 	uint64_t shown;        /* samples to show, evenly spread */
 	uint32_t picture;      /* field */
 	int label;             /* field, or -1 */
+	bool sources;          /* captions tell where samples come from, not their classes */
 	uint32_t columns;
 	uint32_t side;       /* pixels of a tile */
 	uint64_t max_pixels; /* of a JPEG */
@@ -35,6 +36,7 @@ typedef struct view_sample {
 	uint8_t *stored;   /* its bytes; grows from sample to sample, the caller frees it */
 	uint64_t capacity;
 	char *caption; /* "12 cat", one line of harmless UTF-8; the caller frees it */
+	char *source;  /* likewise */
 } view_sample;
 
 typedef struct view_walk {
