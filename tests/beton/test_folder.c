@@ -19,7 +19,7 @@ static void test_interrupted(void **state)
 	assert_int_equal(mkdir(in_folder("root/class"), 0755), 0);
 	write_file(in_folder("root/class/one.jpg"), "x", 1);
 	assert_int_equal(folder_plan_make(&plan, &request, &err), BETON_OK);
-	assert_int_equal(plan.train.count, 1);
+	assert_int_equal(plan.sets[SET_TRAIN].count, 1);
 	folder_plan_free(&plan);
 	signal_number = 15;
 	assert_int_equal(folder_plan_make(&plan, &request, &err), BETON_CANCELLED);

@@ -559,7 +559,17 @@ static void cifar(void **state)
 	beton_reader_close(&reader);
 
 	run_badly("'cifar/data_batch_{1,7}.bin' out.beton", "data_batch_7.bin: no such file");
-	run_badly("--val-fraction=0.5 cifar out.beton", "--val-fraction");
+	/* The test batch is the test set then; of the classes with one sample, that one stays for training. */
+	run_well("--val-fraction=0.5 cifar out.beton");
+	const struct {
+		const char *path;
+		uint64_t samples;
+	} sets[] = {{"out.beton", 10}, {"out.val.beton", 2}, {"out.test.beton", 4}};
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+		reader = open_good(in_folder(sets[i].path));
+		assert_int_equal(beton_reader_info(reader)->num_samples, sets[i].samples);
+		beton_reader_close(&reader);
+	}
 	run_badly("--subset=1 cifar out.beton", "a training and a validation set");
 	patch_file(in_folder("cifar/data_batch_2.bin"), 2 * CIFAR_RECORD, "\12", 1);
 	run_badly("cifar out.beton", "data_batch_2.bin: record 2: the label is 10");

@@ -41,7 +41,7 @@ char *member_folder(const char *path)
 
 bool member_is_picture(const char *path)
 {
-	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"};
 	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings); i++)
 		if (path_ends_with(path, endings[i]))
 			return true;

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "file_bytes.h"
@@ -27,6 +28,11 @@ typedef struct context {
 	raw_value *raw;
 	beton_input *input;
 	void **owned;
+	const field_plan *plan;
+	uint32_t number;  /* of the field */
+	char **source;    /* of the sample */
+	uint64_t *files;  /* bytes of picture files of the sample so far */
+	uint64_t *pixels; /* bytes of raw pixels that were made of them */
 } context;
 
 int converted_make(converted *values, uint32_t count, beton_error *err)
@@ -47,7 +53,9 @@ void converted_clear(converted *values)
 		values->owned[i] = NULL;
 		values->inputs[i] = (beton_input){0};
 	}
-	values->bytes = 0;
+	values->bytes = values->files = values->pixels = 0;
+	free(values->source);
+	values->source = NULL;
 }
 
 void converted_free(converted *values)
@@ -60,12 +68,29 @@ void converted_free(converted *values)
 
 BETON_PRINTF(3, 4) static int bad_value(const context *self, beton_error *err, const char *format, ...)
 {
-	char text[256];
+	char text[512];
 	va_list arguments;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: '%s' %s", self->name, self->column->name, text);
+}
+
+/* The same for a value that is not of the type that its column was taken for: says with which option it would be. */
+BETON_PRINTF(4, 5)
+static int wrong_guess(const context *self, const char *type, beton_error *err, const char *format, ...)
+{
+	char text[256];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	char *fields =
+		self->plan->guessed[self->number] ? field_plan_text(self->plan, self->from, self->number, type) : NULL;
+	int result = fields ? bad_value(self, err, "%s; --fields=%s takes it", text, fields)
+			    : bad_value(self, err, "%s", text);
+	free(fields);
+	return result;
 }
 
 int convert_path(const source *from, const char *item_name, const char *text, size_t size, char **path,
@@ -141,7 +166,7 @@ static int number_text(const context *self, char text[NUMBER_MAX], beton_error *
 	if (size == 0)
 		return bad_value(self, err, "is empty, not a number");
 	if (size >= NUMBER_MAX || memchr(begin, 0, size))
-		return bad_value(self, err, "is not a number: %.*s", size < 40 ? (int)size : 40, begin);
+		return wrong_guess(self, "text", err, "is not a number: %.*s", size < 40 ? (int)size : 40, begin);
 	memcpy(text, begin, size);
 	text[size] = 0;
 	return BETON_OK;
@@ -153,9 +178,22 @@ static bool is_scalar(const raw_value *raw)
 	return raw->kind == RAW_ARRAY && raw->size == raw->array->item_size;
 }
 
+static bool is_table(const source *from)
+{
+	return from->root != NULL;
+}
+
+static int convert_class(const context *self, beton_error *err)
+{
+	self->input->integer = class_names_find(&self->from->classes, self->raw);
+	return self->input->integer >= 0 ? BETON_OK : bad_value(self, err, "names no class");
+}
+
 static int convert_int(const context *self, beton_error *err)
 {
 	const raw_value *raw = self->raw;
+	if (self->plan->classes[self->number])
+		return convert_class(self, err);
 	if (raw->kind == RAW_INT) {
 		self->input->integer = raw->integer;
 		return BETON_OK;
@@ -165,6 +203,8 @@ static int convert_int(const context *self, beton_error *err)
 			return bad_value(self, err, "is not a whole number that fits 64 bits with a sign");
 		return BETON_OK;
 	}
+	if (raw->kind == RAW_REAL)
+		return wrong_guess(self, "float", err, "is not a whole number: %.17g", raw->real);
 	if (raw->kind != RAW_TEXT && raw->kind != RAW_FILE)
 		return bad_value(self, err, "is not a whole number");
 	char text[NUMBER_MAX];
@@ -174,10 +214,14 @@ static int convert_int(const context *self, beton_error *err)
 	char *end;
 	errno = 0;
 	self->input->integer = strtoll(text, &end, 10);
-	if (*end || errno)
-		return bad_value(self, err, "is not a whole number%s: %s",
-				 errno == ERANGE ? " of 64 bits with a sign" : "", text);
-	return BETON_OK;
+	if (*end == 0 && errno == 0)
+		return BETON_OK;
+	strtod(text, &end);
+	return wrong_guess(self,
+			   *end == 0              ? "float"
+			   : is_table(self->from) ? "class"
+						  : "text",
+			   err, "is not a whole number%s: %s", errno == ERANGE ? " of 64 bits with a sign" : "", text);
 }
 
 static int convert_float(const context *self, beton_error *err)
@@ -202,7 +246,8 @@ static int convert_float(const context *self, beton_error *err)
 	errno = 0;
 	self->input->real = strtod(text, &end);
 	if (*end || (errno == ERANGE && (self->input->real > 1 || self->input->real < -1)))
-		return bad_value(self, err, "is not a number%s: %s", *end ? "" : " that 64 bits can hold", text);
+		return wrong_guess(self, "text", err, "is not a number%s: %s", *end ? "" : " that 64 bits can hold",
+				   text);
 	return BETON_OK;
 }
 
@@ -226,6 +271,21 @@ static int take_pixels(const context *self, rgb_image *image, beton_error *err)
 	return BETON_OK;
 }
 
+/* The path in a table, below its root: where the sample comes from, if its row has nothing else to say. */
+static int note_source(const context *self, beton_error *err)
+{
+	const char *path = self->raw->data;
+	if (self->raw->kind != RAW_TEXT || *self->source)
+		return BETON_OK;
+	/* convert_path has seen to it that an absolute one begins with root. */
+	if (*path == '/')
+		for (const char *root = self->from->root; *root && *path == *root; root++)
+			path++;
+	path += strspn(path, "/");
+	*self->source = strdup(path);
+	return *self->source ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->name);
+}
+
 static int convert_picture_file(const context *self, stored_image *stored, beton_error *err)
 {
 	/* The row of a table says nothing about the picture. */
@@ -236,7 +296,13 @@ static int convert_picture_file(const context *self, stored_image *stored, beton
 	file_bytes file;
 	int result = take_file(self->from, self->name, self->raw, &file, err);
 	if (result == BETON_OK)
+		result = note_source(self, err);
+	if (result == BETON_OK)
+		*self->files += file.size;
+	if (result == BETON_OK)
 		result = image_convert(&file, name, self->images, stored, err);
+	if (result == BETON_OK && stored->mode == BETON_IMAGE_RAW)
+		*self->pixels += stored->size;
 	free(file.data);
 	free(name);
 	return result;
@@ -413,6 +479,8 @@ static int convert_value(const context *self, beton_error *err)
 
 int convert_item(const converter *self, source_item *item, converted *values, beton_error *err)
 {
+	values->source = item->source;
+	item->source = NULL;
 	for (uint32_t i = 0; i < self->plan->count; i++) {
 		uint32_t column = self->plan->columns[i];
 		const context value = {.from = self->from,
@@ -422,7 +490,12 @@ int convert_item(const converter *self, source_item *item, converted *values, be
 				       .name = item->name,
 				       .raw = &item->values[column],
 				       .input = &values->inputs[i],
-				       .owned = &values->owned[i]};
+				       .owned = &values->owned[i],
+				       .plan = self->plan,
+				       .number = i,
+				       .source = &values->source,
+				       .files = &values->files,
+				       .pixels = &values->pixels};
 		int result = convert_value(&value, err);
 		if (result != BETON_OK)
 			return result;

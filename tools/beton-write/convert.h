@@ -20,7 +20,10 @@ typedef struct converted {
 	beton_input *inputs;
 	void **owned;
 	uint32_t count;
-	uint64_t bytes; /* of all blobs */
+	uint64_t bytes;  /* of all blobs */
+	uint64_t files;  /* bytes of picture files */
+	uint64_t pixels; /* bytes of raw pixels that they became */
+	char *source;    /* where the sample comes from, or NULL; owned */
 } converted;
 
 /* The file that a table's text names. Tables are untrusted and must not name files outside of their folder: the path

@@ -71,6 +71,13 @@ static bool add_options(json_t *object, const write_options *options)
 	bool good = set_text(object, "fields", options->fields) && add_selection(object, &options->selected);
 	if (options->val_fraction > 0)
 		good = good && set(object, "val_fraction", json_real(options->val_fraction));
+	if (options->val_fraction > 0) {
+		char seed[24]; /* as above */
+		snprintf(seed, sizeof(seed), "%llu", (unsigned long long)options->val_seed);
+		good = good && set(object, "val_seed", json_string(seed));
+	}
+	if (options->no_sources)
+		good = good && set(object, "no_sources", json_true());
 	if (options->skip_bad)
 		good = good && set(object, "on_error", json_string("skip"));
 	if (options->compress) {

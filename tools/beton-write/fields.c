@@ -6,23 +6,37 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "convert.h"
 
 static const struct {
 	const char *name;
 	beton_field_type type;
+	bool classes;
 } type_names[] = {
-	{"int", BETON_FIELD_INT},       {"float", BETON_FIELD_FLOAT}, {"image", BETON_FIELD_IMAGE},
-	{"bytes", BETON_FIELD_BYTES},   {"text", BETON_FIELD_BYTES},  {"json", BETON_FIELD_JSON},
-	{"array", BETON_FIELD_NDARRAY},
+	{"int", BETON_FIELD_INT},       {"float", BETON_FIELD_FLOAT},     {"image", BETON_FIELD_IMAGE},
+	{"bytes", BETON_FIELD_BYTES},   {"text", BETON_FIELD_BYTES},      {"json", BETON_FIELD_JSON},
+	{"array", BETON_FIELD_NDARRAY}, {"class", BETON_FIELD_INT, true},
 };
 
 static const beton_field_type natural_types[] = {
-	[COLUMN_INT] = BETON_FIELD_INT,     [COLUMN_FLOAT] = BETON_FIELD_FLOAT, [COLUMN_IMAGE] = BETON_FIELD_IMAGE,
-	[COLUMN_BYTES] = BETON_FIELD_BYTES, [COLUMN_JSON] = BETON_FIELD_JSON,   [COLUMN_ARRAY] = BETON_FIELD_NDARRAY,
+	[COLUMN_INT] = BETON_FIELD_INT,       [COLUMN_CLASS] = BETON_FIELD_INT,   [COLUMN_FLOAT] = BETON_FIELD_FLOAT,
+	[COLUMN_IMAGE] = BETON_FIELD_IMAGE,   [COLUMN_BYTES] = BETON_FIELD_BYTES, [COLUMN_JSON] = BETON_FIELD_JSON,
+	[COLUMN_ARRAY] = BETON_FIELD_NDARRAY,
 };
 
-static int add_field(field_plan *plan, const char *name, uint32_t column, beton_field_type type, beton_error *err)
+/* Room for one more in *array. False: no memory. */
+static bool grow(void *array, uint32_t count, size_t size)
+{
+	void **memory = array;
+	void *grown = reallocarray(*memory, count + 1, size);
+	if (grown)
+		*memory = grown;
+	return grown;
+}
+
+/* The last field gets the type of its column, or the given one. */
+static int add_field(field_plan *plan, const char *name, uint32_t column, beton_error *err)
 {
 	size_t length = strlen(name);
 	if (length < 1 || length > BETON_NAME_MAX)
@@ -33,17 +47,25 @@ static int add_field(field_plan *plan, const char *name, uint32_t column, beton_
 		if (plan->columns[i] == column)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: '%s' and '%s' come from the same column",
 				       plan->fields[i].name, name);
-	beton_field *fields = reallocarray(plan->fields, plan->count + 1, sizeof(*fields));
-	if (fields)
-		plan->fields = fields;
-	uint32_t *columns = reallocarray(plan->columns, plan->count + 1, sizeof(*columns));
-	if (columns)
-		plan->columns = columns;
-	if (!fields || !columns)
+	if (!grow(&plan->fields, plan->count, sizeof(*plan->fields)) ||
+	    !grow(&plan->columns, plan->count, sizeof(*plan->columns)) ||
+	    !grow(&plan->classes, plan->count, sizeof(*plan->classes)) ||
+	    !grow(&plan->guessed, plan->count, sizeof(*plan->guessed)))
 		return bt_fail(err, BETON_NO_MEMORY, "field '%s': out of memory", name);
-	fields[plan->count] = (beton_field){.type = type};
-	memcpy(fields[plan->count].name, name, length);
-	columns[plan->count++] = column;
+	plan->fields[plan->count] = (beton_field){0};
+	memcpy(plan->fields[plan->count].name, name, length);
+	plan->columns[plan->count++] = column;
+	return BETON_OK;
+}
+
+static int add_natural(field_plan *plan, const char *name, const source *from, uint32_t column, beton_error *err)
+{
+	int result = add_field(plan, name, column, err);
+	if (result != BETON_OK)
+		return result;
+	plan->fields[plan->count - 1].type = natural_types[from->columns[column].type];
+	plan->classes[plan->count - 1] = from->columns[column].type == COLUMN_CLASS;
+	plan->guessed[plan->count - 1] = true;
 	return BETON_OK;
 }
 
@@ -53,7 +75,7 @@ static int plan_natural(field_plan *plan, const source *from, beton_error *err)
 	for (uint32_t i = 0; i < from->num_columns && result == BETON_OK; i++) {
 		const source_column *column = &from->columns[i];
 		if (column->field)
-			result = add_field(plan, column->field, i, natural_types[column->type], err);
+			result = add_natural(plan, column->field, from, i, err);
 	}
 	if (result == BETON_OK && plan->count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -98,14 +120,23 @@ static int plan_part(field_plan *plan, char *part, source *from, beton_error *er
 	if (column < 0)
 		return no_such_column(from, column_name, err);
 	if (!type_name)
-		return add_field(plan, part, (uint32_t)column, natural_types[from->columns[column].type], err);
-	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
-		if (strcmp(type_name, type_names[i].name) == 0)
-			return add_field(plan, part, (uint32_t)column, type_names[i].type, err);
+		return add_natural(plan, part, from, (uint32_t)column, err);
+	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++) {
+		if (strcmp(type_name, type_names[i].name) != 0)
+			continue;
+		int result = add_field(plan, part, (uint32_t)column, err);
+		if (result != BETON_OK)
+			return result;
+		plan->fields[plan->count - 1].type = type_names[i].type;
+		plan->classes[plan->count - 1] = type_names[i].classes;
+		plan->guessed[plan->count - 1] = false;
+		return BETON_OK;
+	}
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
-		"--fields: '%s' has the unknown type '%s'; there are int, float, image, bytes, text, json, array", part,
-		type_name);
+		"--fields: '%s' has the unknown type '%s'; there are int, class, float, image, bytes, text, json, "
+		"array",
+		part, type_name);
 }
 
 bool field_text_names(const char *text, const char *column)
@@ -135,6 +166,26 @@ static int plan_text(field_plan *plan, const char *text, source *from, beton_err
 	}
 	free(copy);
 	return result;
+}
+
+char *field_plan_text(const field_plan *plan, const source *from, uint32_t changed, const char *type)
+{
+	char *text = strdup("");
+	for (uint32_t i = 0; i < plan->count && text; i++) {
+		const char *name = plan->fields[i].name;
+		const char *column = from->columns[plan->columns[i]].name;
+		const char *own = type;
+		for (size_t t = 0; i != changed && t < sizeof(type_names) / sizeof(*type_names); t++)
+			if (type_names[t].type == plan->fields[i].type && type_names[t].classes == plan->classes[i])
+				own = type_names[t].name;
+		bool same = strcmp(name, column) == 0;
+		bool said = i == changed || !plan->guessed[i];
+		char *longer = bt_format("%s%s%s%s%s%s%s", text, i ? "," : "", name, same ? "" : "=",
+					 same ? "" : column, said ? ":" : "", said ? own : "");
+		free(text);
+		text = longer;
+	}
+	return text;
 }
 
 static int first_item_array(source *from, uint32_t column, array_type *array, beton_error *err)
@@ -209,5 +260,7 @@ void field_plan_free(field_plan *plan)
 {
 	free(plan->fields);
 	free(plan->columns);
+	free(plan->classes);
+	free(plan->guessed);
 	*plan = (field_plan){0};
 }

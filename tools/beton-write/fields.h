@@ -11,8 +11,14 @@
 typedef struct field_plan {
 	beton_field *fields;
 	uint32_t *columns;
+	bool *classes; /* an integer for each name in the column */
+	bool *guessed; /* the type is what the column looks like */
 	uint32_t count;
 } field_plan;
+
+/* The value of --fields that gives the plan's fields, but takes column for field `changed` of type:
+ * "image,score:float". The caller frees it; NULL: no memory. */
+char *field_plan_text(const field_plan *plan, const source *from, uint32_t changed, const char *type);
 
 /* Plans the fields that text (--fields: NAME[=COLUMN][:TYPE],...) asks for, or, if it is NULL, the source's default
  * fields, and marks the wanted columns of the source. If the shape of an array is read from the first item, that item

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "faults.h"
+#include "tools/common/output.h"
 
 /* Takes path, which it frees on failure (NULL: out of memory). */
 static int add_file(folder_list *list, char *path, uint32_t label, beton_error *err)
@@ -37,7 +38,8 @@ static int read_entries(DIR *folder, const char *path, name_list *names, passed_
 		const struct dirent *entry = readdir(folder);
 		if (!entry)
 			return errno ? bt_fail_errno(err, errno, "%s: cannot read the folder", path) : BETON_OK;
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+		    strcmp(entry->d_name, OUTPUT_EXTRACT_MARK) == 0)
 			continue;
 		int result = BETON_OK;
 		if (name_is_litter(entry->d_name))
@@ -182,47 +184,18 @@ static int add_classes(folder_plan *plan, const folder_request *request, folder_
 	return result;
 }
 
-/* A class of the validation set that training has not would have no label. */
-static int check_val_classes(folder_plan *plan, const folder_request *request, const char *val, beton_error *err)
+/* A class that training has not would have no label. */
+static int check_set_classes(folder_plan *plan, const folder_request *request, const char *folder, beton_error *err)
 {
 	const name_list *train_classes = &plan->classes;
 	name_list classes = {0};
-	int result = find_classes(plan, request, val, &classes, err);
+	int result = find_classes(plan, request, folder, &classes, err);
 	for (size_t i = 0; i < classes.count && result == BETON_OK; i++)
 		if (!bsearch(&classes.names[i], train_classes->names, train_classes->count, sizeof(char *),
 			     compare_names))
 			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s/%s: a class that the training set has not",
-					 val, classes.names[i]);
+					 folder, classes.names[i]);
 	name_list_free(&classes);
-	return result;
-}
-
-/* Moves val_fraction of each class, evenly spread over its files, from train to val; one file at least stays. */
-static int hold_out(folder_plan *plan, double fraction, beton_error *err)
-{
-	folder_list all = plan->train;
-	plan->train = (folder_list){0};
-	int result = BETON_OK;
-	for (size_t first = 0, end; first < all.count; first = end) {
-		for (end = first; end < all.count && all.files[end].label == all.files[first].label;)
-			end++;
-		size_t count = end - first;
-		size_t held = (size_t)((double)count * fraction + 0.5);
-		if (held >= count)
-			held = count - 1;
-		for (size_t i = 0; i < count; i++) {
-			bool val = (i + 1) * held / count > i * held / count;
-			folder_file *file = &all.files[first + i];
-			if (result == BETON_OK)
-				result = add_file(val ? &plan->val : &plan->train, file->path, file->label, err);
-			else
-				free(file->path);
-		}
-	}
-	free(all.files);
-	if (result == BETON_OK && plan->val.count == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "a validation fraction of %g holds out no picture",
-			       fraction);
 	return result;
 }
 
@@ -232,43 +205,87 @@ static bool is_folder(const char *path)
 	return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int plan_folders(folder_plan *plan, const folder_request *request, const char *train, const char *val,
-			beton_error *err)
+/* Adds the files of another set than training's. */
+static int add_set(folder_plan *plan, const folder_request *request, int set, const char *folder, beton_error *err)
 {
-	int result = find_classes(plan, request, train, &plan->classes, err);
+	int result = check_set_classes(plan, request, folder, err);
+	plan->has[set] = true;
 	if (result == BETON_OK)
-		result = add_classes(plan, request, &plan->train, train, true, err);
-	if (result == BETON_OK && val)
-		result = check_val_classes(plan, request, val, err);
-	if (result == BETON_OK && val)
-		result = add_classes(plan, request, &plan->val, val, false, err);
-	if (result == BETON_OK && val && plan->val.count == 0)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no pictures in its class folders", val);
+		result = add_classes(plan, request, &plan->sets[set], folder, false, err);
+	if (result == BETON_OK && plan->sets[set].count == 0)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no pictures in its class folders", folder);
+	return result;
+}
+
+static int add_training(folder_plan *plan, const folder_request *request, const char *folder, beton_error *err)
+{
+	int result = find_classes(plan, request, folder, &plan->classes, err);
+	plan->has[SET_TRAIN] = true;
+	return result == BETON_OK ? add_classes(plan, request, &plan->sets[SET_TRAIN], folder, true, err) : result;
+}
+
+/* The folders of root that are sets, as datasets are laid out. */
+typedef struct set_folders {
+	char *train;
+	char *val;
+	char *test;
+} set_folders;
+
+static void free_set_folders(set_folders *found)
+{
+	free(found->train);
+	free(found->val);
+	free(found->test);
+}
+
+/* *path: the folder NAME of root, or NULL if there is none. */
+static int find_set(const char *root, const char *name, char **path, beton_error *err)
+{
+	*path = bt_format("%s/%s", root, name);
+	if (!*path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
+	if (!is_folder(*path)) {
+		free(*path);
+		*path = NULL;
+	}
+	return BETON_OK;
+}
+
+static int find_sets(const char *root, set_folders *found, beton_error *err)
+{
+	static const char *const val_names[] = {"val", "valid", "validation"};
+	int result = find_set(root, "train", &found->train, err);
+	if (result == BETON_OK)
+		result = find_set(root, "test", &found->test, err);
+	for (size_t i = 0; i < sizeof(val_names) / sizeof(*val_names) && result == BETON_OK; i++) {
+		char *path;
+		result = find_set(root, val_names[i], &path, err);
+		if (result == BETON_OK && path && found->val && found->train)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s and %s: both are a validation set",
+					 found->val, path);
+		if (result == BETON_OK && !found->val) {
+			found->val = path;
+			path = NULL;
+		}
+		free(path);
+	}
 	return result;
 }
 
 int folder_plan_make(folder_plan *plan, const folder_request *request, beton_error *err)
 {
-	const char *root = request->root;
-	*plan = (folder_plan){.has_val = request->val_fraction > 0};
-	char *train = bt_format("%s/train", root);
-	char *val = bt_format("%s/val", root);
-	int result = BETON_OK;
-	if (!train || !val)
-		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", root);
-	else if (!is_folder(train) || !is_folder(val))
-		result = plan_folders(plan, request, root, NULL, err);
-	else if (plan->has_val)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is a validation set, so none can be held out",
-				 val);
-	else {
-		plan->has_val = true;
-		result = plan_folders(plan, request, train, val, err);
-	}
-	if (result == BETON_OK && request->val_fraction > 0)
-		result = hold_out(plan, request->val_fraction, err);
-	free(train);
-	free(val);
+	*plan = (folder_plan){0};
+	set_folders found = {0};
+	int result = find_sets(request->root, &found, err);
+	bool sets = found.train && (found.val || found.test);
+	if (result == BETON_OK)
+		result = add_training(plan, request, sets ? found.train : request->root, err);
+	if (result == BETON_OK && sets && found.val)
+		result = add_set(plan, request, SET_VAL, found.val, err);
+	/* A test set is the validation set if there is no other. */
+	if (result == BETON_OK && sets && found.test)
+		result = add_set(plan, request, found.val || request->holds_out ? SET_TEST : SET_VAL, found.test, err);
+	free_set_folders(&found);
 	return result;
 }
 
@@ -283,7 +300,7 @@ void folder_list_free(folder_list *list)
 void folder_plan_free(folder_plan *plan)
 {
 	name_list_free(&plan->classes);
-	folder_list_free(&plan->train);
-	folder_list_free(&plan->val);
+	for (int set = 0; set < NUM_SETS; set++)
+		folder_list_free(&plan->sets[set]);
 	source_notes_free(&plan->notes);
 }

@@ -13,6 +13,7 @@
 
 #include "name_list.h"
 #include "notes.h"
+#include "source.h"
 
 typedef struct folder_file {
 	char *path;
@@ -28,26 +29,26 @@ typedef struct folder_list {
 /* What is to be written: class names in byte order, and the files in the order of class and name. */
 typedef struct folder_plan {
 	name_list classes;
-	folder_list train;
-	folder_list val;
-	bool has_val;
-	source_notes notes; /* of both */
+	folder_list sets[NUM_SETS];
+	bool has[NUM_SETS];
+	source_notes notes; /* of all */
 } folder_plan;
 
 /* The parameters of a search. */
 typedef struct folder_request {
 	const char *root;
-	double val_fraction; /* 0: nothing is held out */
-	bool skip;           /* --on-error=skip */
+	bool holds_out; /* a validation set is made of the training set */
+	bool skip;      /* --on-error=skip */
 	const atomic_int *interrupt;
 } folder_request;
 
-/* Searches root. Folders train and val in it are the two sets, and train defines the classes. Otherwise root is the
- * training set, and val_fraction of each class, evenly spread, becomes the validation set. Symbolic links are followed;
- * litter is counted and left out. Errors are entries of a class folder that are no files, dangling links, and classes
- * that are empty or unreadable. With skip, such a class keeps its label and the fault is noted, and such an entry is
- * listed as a file, which fails when it is read. Errors: NOT_FOUND, ACCESS, IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED
- * (*interrupt became another number than 0). The caller frees the plan, on failure too. */
+/* Searches root. If it has a folder train and one of val, valid, validation and test, these are the sets; test is the
+ * validation set, if there is no other, nor will be (holds_out). train defines the classes. Otherwise root is the
+ * training set. Symbolic links are followed; litter is counted and left out. Errors are entries of a class folder that
+ * are no files, dangling links, and classes that are empty or unreadable. With skip, such a class keeps its label and
+ * the fault is noted, and such an entry is listed as a file, which fails when it is read. Errors: NOT_FOUND, ACCESS,
+ * IO, INVALID_ARGUMENT, NO_MEMORY, CANCELLED (*interrupt became another number than 0). The caller frees the plan, on
+ * failure too. */
 int folder_plan_make(folder_plan *plan, const folder_request *request, beton_error *err);
 void folder_plan_free(folder_plan *plan);
 void folder_list_free(folder_list *list);

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "jpeg.h"
+#include "more_readers.h"
 #include "orientation.h"
 #include "png_reader.h"
 #include "resize.h"
@@ -44,7 +45,8 @@ int image_check_size(const image_settings *settings, uint64_t width, uint64_t he
 	/* Sides are below 2^32. */
 	if (width * height <= settings->max_pixels)
 		return BETON_OK;
-	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: it has %llu x %llu pixels, more than max_pixels (%llu)", name,
+	return bt_fail(err, BETON_SAMPLE_CORRUPT,
+		       "%s: it has %llu x %llu pixels, more than max_pixels (%llu); --max-pixels=N allows more", name,
 		       (unsigned long long)width, (unsigned long long)height, (unsigned long long)settings->max_pixels);
 }
 
@@ -246,6 +248,14 @@ image_kind image_kind_of(const uint8_t *head, size_t size)
 		return IMAGE_PNG;
 	if (size >= 12 && memcmp(head, "RIFF", 4) == 0 && memcmp(head + 8, "WEBP", 4) == 0)
 		return IMAGE_WEBP;
+	if (size >= 6 && (memcmp(head, "GIF87a", 6) == 0 || memcmp(head, "GIF89a", 6) == 0))
+		return IMAGE_GIF;
+	/* Two letters are little; but four bytes behind the file's size are zeros. */
+	if (size >= 10 && memcmp(head, "BM", 2) == 0 && memcmp(head + 6, "\0\0\0\0", 4) == 0)
+		return IMAGE_BMP;
+	if (size >= 4 && (memcmp(head, "II*\0", 4) == 0 || memcmp(head, "MM\0*", 4) == 0 ||
+			  memcmp(head, "II+\0", 4) == 0 || memcmp(head, "MM\0+", 4) == 0))
+		return IMAGE_TIFF;
 	return IMAGE_UNKNOWN;
 }
 
@@ -258,7 +268,14 @@ static int decode_other(picture *self, image_kind kind, beton_error *err)
 	if (kind == IMAGE_WEBP)
 		return webp_decode(file->data, file->size, self->settings, self->name, &self->pixels,
 				   &self->orientation, err);
-	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG, PNG or WebP picture", self->name);
+	if (kind == IMAGE_GIF)
+		return gif_decode(file->data, file->size, self->settings, self->name, &self->pixels, err);
+	if (kind == IMAGE_BMP)
+		return bmp_decode(file->data, file->size, self->settings, self->name, &self->pixels, err);
+	if (kind == IMAGE_TIFF)
+		return tiff_decode(file->data, file->size, self->settings, self->name, &self->pixels,
+				   &self->orientation, err);
+	return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: not a JPEG, PNG, WebP, GIF, BMP or TIFF picture", self->name);
 }
 
 int image_convert(file_bytes *file, const char *name, const image_settings *settings, stored_image *out,

@@ -66,7 +66,15 @@ typedef struct stored_image {
 	uint32_t height;
 } stored_image;
 
-typedef enum image_kind { IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP } image_kind;
+typedef enum image_kind {
+	IMAGE_UNKNOWN,
+	IMAGE_JPEG,
+	IMAGE_PNG,
+	IMAGE_WEBP,
+	IMAGE_GIF,
+	IMAGE_BMP,
+	IMAGE_TIFF,
+} image_kind;
 
 /* The kind of a file with this beginning, of which 12 bytes are enough. */
 image_kind image_kind_of(const uint8_t *head, size_t size);

@@ -8,14 +8,15 @@
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "common/system.h"
+#include "tools/common/text.h"
 
 const char *const image_options_usage =
-	"Pictures (JPEG, PNG, WebP):\n"
+	"Pictures (JPEG, PNG, WebP, GIF, BMP, TIFF):\n"
 	"  -m, --write-mode=MODE     original: JPEG stays JPEG with the same pixels, others as raw pixels (default)\n"
 	"                            jpg: encode every picture; raw: store pixels\n"
-	"                            smart: encode those whose pixels take more than --smart-threshold bytes\n"
+	"                            smart: encode those whose pixels take more than --smart-threshold\n"
 	"                            proportion: encode a random part of them, --compress-probability\n"
-	"      --smart-threshold=N   bytes of pixels\n"
+	"      --smart-threshold=SIZE bytes of pixels\n"
 	"      --compress-probability=P, --compress-seed=N\n"
 	"                            default 0.5 and 0; the seed and a picture's own bytes decide\n"
 	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
@@ -136,7 +137,7 @@ int image_option_parse(image_settings *settings, int option, const char *text, b
 		return result;
 	case IMAGE_OPTION_SMART_THRESHOLD:
 		settings->has_threshold = true;
-		return bt_parse_u64("--smart-threshold", text, 0, UINT64_MAX, &settings->smart_threshold, err);
+		return text_parse_size("--smart-threshold", text, 0, &settings->smart_threshold, err);
 	case IMAGE_OPTION_COMPRESS_PROBABILITY:
 		return bt_parse_double("--compress-probability", text, 0, 1, &settings->compress_probability, err);
 	case IMAGE_OPTION_COMPRESS_SEED:

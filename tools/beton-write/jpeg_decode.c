@@ -43,7 +43,10 @@ int jpeg_inspect(const uint8_t *data, size_t size, uint64_t max_pixels, const ch
 	jpeg_reader_start(&self, data, size);
 	char why[JMSG_LENGTH_MAX];
 	if (!bt_jpeg_header_check(&self.info, max_pixels, why, sizeof(why)))
-		jpeg_escape_leave(&self.escape, "%s", why);
+		jpeg_escape_leave(&self.escape, "%s%s", why,
+				  (uint64_t)self.info.image_width * self.info.image_height > max_pixels
+					  ? "; --max-pixels=N allows more"
+					  : "");
 	facts->width = self.info.image_width;
 	facts->height = self.info.image_height;
 	facts->colour = colour_of(&self.info);

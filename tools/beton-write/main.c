@@ -7,12 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "class_names.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "convert.h"
 #include "dataset_facts.h"
 #include "faults.h"
 #include "fields.h"
+#include "hold_out.h"
 #include "job.h"
 #include "options.h"
 #include "pipeline.h"
@@ -23,21 +25,22 @@
 #include "tools/common/progress.h"
 #include "tools/common/text.h"
 
-/* OUT.beton -> OUT.val.beton; any other name gets .val behind it. NULL: no memory. */
-static char *val_name(const char *output)
+/* OUT.beton -> OUT.SET.beton; any other name gets .SET behind it. NULL: no memory. */
+static char *set_name(const char *output, const char *set)
 {
 	static const char suffix[] = ".beton";
 	size_t length = strlen(output);
 	size_t stem = length - strlen(suffix);
 	if (length > strlen(suffix) && strcmp(output + stem, suffix) == 0)
-		return bt_format("%.*s.val%s", (int)stem, output, suffix);
-	return bt_format("%s.val", output);
+		return bt_format("%.*s.%s%s", (int)stem, output, set, suffix);
+	return bt_format("%s.%s", output, set);
 }
 
 /* One set of samples on its way into one file. */
 typedef struct dataset {
-	const char *path;
+	char *path;
 	source *from; /* NULL: there is no such set */
+	bool shared;  /* the source is the training set's */
 	selection selected;
 	beton_writer *writer;
 	uint64_t written;
@@ -46,8 +49,7 @@ typedef struct dataset {
 /* All objects of a run; zero before they are made. */
 typedef struct write_run {
 	const write_options *options;
-	dataset train;
-	dataset val;
+	dataset sets[NUM_SETS];
 	field_plan plan;
 	fault_policy faults;
 	progress bar;
@@ -81,35 +83,118 @@ static int check_outputs(const write_options *options, beton_error *err)
 	return result;
 }
 
+static source_spec make_spec(const write_run *self)
+{
+	const write_options *options = self->options;
+	return (source_spec){.argument = options->source,
+			     .format = options->format,
+			     .root = options->root,
+			     .has_fields = options->fields != NULL,
+			     .wants_label = field_text_names(options->fields, "label"),
+			     .output = self->sets[SET_TRAIN].path,
+			     .val_output = self->sets[SET_VAL].path,
+			     .test_output = self->sets[SET_TEST].path,
+			     .error_list = options->error_list,
+			     .skip_bad = options->skip_bad,
+			     .holds_out = options->val_fraction > 0,
+			     .interrupt = program_stop_signal()};
+}
+
+/* The training set once more, with the same columns: of a source that can only be read from its begin to its end. */
+static int open_again(const write_run *self, source **out, field_plan *plan, beton_error *err)
+{
+	const source_spec spec = make_spec(self);
+	source *sets[NUM_SETS];
+	int result = source_open(&spec, sets, err);
+	if (result == BETON_OK)
+		result = field_plan_make(plan, self->options->fields, sets[SET_TRAIN], err);
+	*out = sets[SET_TRAIN];
+	source_close(&sets[SET_VAL]);
+	source_close(&sets[SET_TEST]);
+	return result;
+}
+
+/* --val-fraction: selects what is written to either set. */
+static int divide_training_set(write_run *self, beton_error *err)
+{
+	const write_options *options = self->options;
+	dataset *train = &self->sets[SET_TRAIN];
+	dataset *val = &self->sets[SET_VAL];
+	bool again = !train->from->ops->at;
+	source *counted = train->from;
+	field_plan plans[2] = {0};
+	int result = BETON_OK;
+	if (again && strcmp(options->source, "-") == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--val-fraction: standard input can be read only once; give a file");
+	if (again)
+		result = open_again(self, &counted, &plans[0], err);
+	const hold_out_request request = {.from = counted,
+					  .plan = again ? &plans[0] : &self->plan,
+					  .selected = &options->selected,
+					  .fraction = options->val_fraction,
+					  .seed = options->val_seed,
+					  .interrupt = program_stop_signal()};
+	if (result == BETON_OK)
+		result = hold_out(&request, &train->selected, &val->selected, err);
+	if (result == BETON_OK && again)
+		result = open_again(self, &val->from, &plans[1], err);
+	if (!again) {
+		val->from = train->from;
+		val->shared = true;
+	} else {
+		source_close(&counted);
+	}
+	field_plan_free(&plans[0]);
+	field_plan_free(&plans[1]);
+	return result;
+}
+
+static int select_samples(write_run *self, beton_error *err)
+{
+	const write_options *options = self->options;
+	if (options->val_fraction > 0)
+		return divide_training_set(self, err);
+	const dataset *train = &self->sets[SET_TRAIN];
+	return selection_make(&self->sets[SET_TRAIN].selected, &options->selected, train->from->count,
+			      train->from->name, err);
+}
+
 static int open_sources(write_run *self, beton_error *err)
 {
 	const write_options *options = self->options;
-	const source_spec spec = {.argument = options->source,
-				  .format = options->format,
-				  .root = options->root,
-				  .has_fields = options->fields != NULL,
-				  .wants_label = field_text_names(options->fields, "label"),
-				  .output = self->train.path,
-				  .val_output = self->val.path,
-				  .error_list = options->error_list,
-				  .skip_bad = options->skip_bad,
-				  .val_fraction = options->val_fraction,
-				  .interrupt = program_stop_signal()};
+	const source_spec spec = make_spec(self);
+	source *sets[NUM_SETS] = {0};
 	int result = check_outputs(options, err);
 	if (result == BETON_OK)
-		result = source_open(&spec, &self->train.from, &self->val.from, err);
-	if (result == BETON_OK && self->val.from)
-		result = output_check(self->val.path, NULL, options->force, err);
+		result = source_open(&spec, sets, err);
+	for (int i = 0; i < NUM_SETS; i++)
+		self->sets[i].from = sets[i];
+	source *train = sets[SET_TRAIN];
 	if (result == BETON_OK)
-		result = field_plan_make(&self->plan, options->fields, self->train.from, err);
+		result = field_plan_make(&self->plan, options->fields, train, err);
+	if (result == BETON_OK)
+		result = class_names_read(train, &self->plan, program_stop_signal(), err);
 	if (result == BETON_OK && options->compress)
 		result = compress_fields(&self->plan, options->compression_level, err);
-	if (result == BETON_OK && self->val.from)
-		result = field_plan_apply(&self->plan, self->train.from, self->val.from, err);
-	if (result == BETON_OK && self->val.from && options->selected.subset)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "--subset: %s has a training and a validation set; give one of them as the source",
-				 options->source);
+	if (result == BETON_OK)
+		result = select_samples(self, err);
+	for (int i = SET_TRAIN + 1; i < NUM_SETS && result == BETON_OK; i++) {
+		dataset *set = &self->sets[i];
+		if (set->from)
+			result = output_check(set->path, NULL, options->force, err);
+		if (result != BETON_OK || !sets[i])
+			continue;
+		result = field_plan_apply(&self->plan, train, set->from, err);
+		if (result == BETON_OK && options->selected.subset)
+			result = bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "--subset: %s has a training and a validation set; give one of them as the "
+					 "source",
+					 options->source);
+		if (result == BETON_OK)
+			result = selection_make(&set->selected, &options->selected, set->from->count, set->from->name,
+						err);
+	}
 	return result;
 }
 
@@ -117,20 +202,18 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 {
 	if (!set->from)
 		return BETON_OK;
-	int result = selection_make(&set->selected, &self->options->selected, set->from->count, set->from->name, err);
-	if (result != BETON_OK)
-		return result;
 	beton_writer_options options;
 	beton_writer_options_init(&options);
 	options.page_size = self->options->page_size;
-	if (set->from->count != SOURCE_COUNT_UNKNOWN)
+	if (set->selected.count != SOURCE_COUNT_UNKNOWN)
 		options.expected_samples = set->selected.count;
-	char *facts = dataset_facts_make(self->options, set->from, &self->train.from->classes);
+	char *facts = dataset_facts_make(self->options, set->from, &self->sets[SET_TRAIN].from->classes);
 	char *job = facts ? job_make(facts, self->options, set->from, &set->selected) : NULL;
 	options.facts = facts;
 	options.job = job;
 	options.resume = self->options->resume;
 	options.max_pixels = self->options->image.max_pixels;
+	int result;
 	if (!job)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
 	else
@@ -152,6 +235,10 @@ static int write_set(write_run *self, dataset *set, beton_error *err)
 				  .writer = set->writer,
 				  .progress = &self->bar,
 				  .faults = &self->faults,
+				  .page_size = self->options->page_size,
+				  .compressed = self->options->compress,
+				  .quiet = self->options->quiet,
+				  .sources = !self->options->no_sources,
 				  .interrupt = program_stop_signal()};
 	int result = pipeline_run(&job, err);
 	set->written = beton_writer_samples(set->writer);
@@ -163,14 +250,21 @@ static int write_set(write_run *self, dataset *set, beton_error *err)
 /* 0: not known. */
 static uint64_t total_samples(const write_run *self)
 {
-	uint64_t train = self->train.selected.count;
-	return train == UINT64_MAX ? 0 : train + self->val.selected.count;
+	uint64_t total = 0;
+	for (int i = 0; i < NUM_SETS; i++) {
+		if (self->sets[i].selected.count == SOURCE_COUNT_UNKNOWN)
+			return 0;
+		total += self->sets[i].selected.count;
+	}
+	return total;
 }
 
 static bool is_continued(const write_run *self)
 {
-	return beton_writer_position(self->train.writer) > 0 ||
-	       (self->val.writer && beton_writer_position(self->val.writer) > 0);
+	for (int i = 0; i < NUM_SETS; i++)
+		if (self->sets[i].writer && beton_writer_position(self->sets[i].writer) > 0)
+			return true;
+	return false;
 }
 
 /* Notes faults of the sources that belong to no sample. A continued run has them in its list already. */
@@ -179,28 +273,38 @@ static int note_faults(write_run *self, beton_error *err)
 	int result = BETON_OK;
 	if (self->options->error_list && is_continued(self))
 		return result;
-	const source_notes *notes = &self->train.from->notes;
+	const source_notes *notes = &self->sets[SET_TRAIN].from->notes;
 	for (size_t i = 0; i < notes->num_faults && result == BETON_OK; i++)
 		result = fault_policy_note(&self->faults, FAULT_OF_NO_ITEM, &notes->faults[i], err);
 	return result;
 }
 
-/* Both files are complete before the first of them appears under its name. */
+/* Everything is complete before the first file appears under its name. */
+static int finish_sets(write_run *self, beton_error *err)
+{
+	int result = BETON_OK;
+	for (int i = 1; i < NUM_SETS && result == BETON_OK; i++)
+		if (self->sets[i].writer)
+			result = beton_writer_prepare(self->sets[i].writer, err);
+	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++)
+		if (self->sets[i].writer)
+			result = beton_writer_finish(self->sets[i].writer, err);
+	return result;
+}
+
 static int write_sets(write_run *self, beton_error *err)
 {
-	int result = open_writer(self, &self->train, err);
-	if (result == BETON_OK)
-		result = open_writer(self, &self->val, err);
+	int result = BETON_OK;
+	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++)
+		result = open_writer(self, &self->sets[i], err);
 	if (result == BETON_OK)
 		result = fault_policy_open(&self->faults, self->options->skip_bad, self->options->error_list,
 					   is_continued(self), err);
 	if (result == BETON_OK)
 		result = note_faults(self, err);
 	progress_start(&self->bar, total_samples(self), self->options->quiet);
-	if (result == BETON_OK)
-		result = write_set(self, &self->train, err);
-	if (result == BETON_OK)
-		result = write_set(self, &self->val, err);
+	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++)
+		result = write_set(self, &self->sets[i], err);
 	progress_clear(&self->bar);
 	beton_error list_error;
 	int list_result = fault_policy_close(&self->faults, &list_error);
@@ -208,23 +312,37 @@ static int write_sets(write_run *self, beton_error *err)
 		*err = list_error;
 		result = list_result;
 	}
-	if (result == BETON_OK && self->val.writer)
-		result = beton_writer_prepare(self->val.writer, err);
-	if (result == BETON_OK)
-		result = beton_writer_finish(self->train.writer, err);
-	if (result == BETON_OK && self->val.writer)
-		result = beton_writer_finish(self->val.writer, err);
-	return result;
+	return result == BETON_OK ? finish_sets(self, err) : result;
+}
+
+/* A signal may come in the middle of a long run: what is written stays, so that the next one need not begin anew. */
+static void keep_written(write_run *self, beton_error *err)
+{
+	beton_error stopped = *err;
+	uint64_t samples = 0;
+	text_buffer count;
+	for (int i = 0; i < NUM_SETS; i++)
+		if (self->sets[i].writer)
+			samples += beton_writer_keep(self->sets[i].writer);
+	if (samples)
+		bt_fail(err, BETON_CANCELLED,
+			"%s; %s kept beside %s, in hidden files: the same command with --resume goes on with them, "
+			"without it they are replaced",
+			stopped.message, text_count(count, samples, "sample is", "samples are"),
+			self->sets[SET_TRAIN].path);
+	else
+		bt_fail(err, BETON_CANCELLED, "%s; too few to be kept: the same command begins anew", stopped.message);
 }
 
 static void print_summary(const write_run *self)
 {
 	double seconds = progress_seconds(&self->bar);
-	size_t classes = self->train.from->classes.count;
+	size_t classes = self->sets[SET_TRAIN].from->classes.count;
 	text_buffer text;
-	printf("%s: %s", self->train.path, text_count(text, self->train.written, "sample", "samples"));
-	if (self->val.from)
-		printf("; %s: %s", self->val.path, text_count(text, self->val.written, "sample", "samples"));
+	for (int i = 0; i < NUM_SETS; i++)
+		if (self->sets[i].from)
+			printf("%s%s: %s", i ? "; " : "", self->sets[i].path,
+			       text_count(text, self->sets[i].written, "sample", "samples"));
 	if (classes)
 		printf("; %s", text_count(text, classes, "class", "classes"));
 	if (self->faults.skipped)
@@ -255,7 +373,9 @@ static void close_set(dataset *set)
 {
 	beton_writer_close(&set->writer);
 	selection_free(&set->selected);
-	source_close(&set->from);
+	if (!set->shared)
+		source_close(&set->from);
+	free(set->path);
 }
 
 /* Before the work begins, which may take hours. */
@@ -270,21 +390,29 @@ static void print_remarks(const source *from)
 
 static int run(const write_options *options, beton_error *err)
 {
-	char *val_path = val_name(options->output);
-	write_run self = {.options = options, .train.path = options->output, .val.path = val_path};
-	int result = val_path ? open_sources(&self, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	write_run self = {.options = options};
+	self.sets[SET_TRAIN].path = strdup(options->output);
+	self.sets[SET_VAL].path = set_name(options->output, "val");
+	self.sets[SET_TEST].path = set_name(options->output, "test");
+	int result = BETON_OK;
+	for (int i = 0; i < NUM_SETS; i++)
+		if (!self.sets[i].path)
+			result = bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	if (result == BETON_OK)
+		result = open_sources(&self, err);
 	if (result == BETON_OK && !options->quiet)
-		print_remarks(self.train.from);
+		print_remarks(self.sets[SET_TRAIN].from);
 	if (result == BETON_OK)
 		result = write_sets(&self, err);
+	if (result == BETON_CANCELLED && *program_stop_signal())
+		keep_written(&self, err);
 	if (result == BETON_OK && !options->quiet) {
-		print_notes(self.train.from);
+		print_notes(self.sets[SET_TRAIN].from);
 		print_summary(&self);
 	}
-	close_set(&self.train);
-	close_set(&self.val);
+	for (int i = NUM_SETS - 1; i >= 0; i--)
+		close_set(&self.sets[i]);
 	field_plan_free(&self.plan);
-	free(val_path);
 	return result;
 }
 

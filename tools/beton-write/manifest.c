@@ -72,25 +72,40 @@ static column_type type_of_text(const raw_value *value)
 	return *end == 0 ? COLUMN_FLOAT : COLUMN_BYTES;
 }
 
-/* Whether the name suggests a column of picture paths, like "image_path" or "FileName". */
-static bool is_picture_name(const char *name)
+/* Whether the name, without blanks and the like and in any case, is one of the list, which ends with NULL. */
+static bool is_one_of(const char *name, const char *const *names)
 {
-	static const char *const names[] = {
-		"image",       "img",         "picture",       "photo",       "path",          "file",
-		"filename",    "filepath",    "imagepath",     "imgpath",     "imagefile",     "imgfile",
-		"imagename",   "imgname",     "imagefilename", "imgfilename", "imagefilepath", "imgfilepath",
-		"picturepath", "picturefile", "photopath",     "photofile",
-	};
 	char plain[24];
 	size_t length = 0;
 	for (; *name && length + 1 < sizeof(plain); name++)
 		if (!strchr("_- ", *name))
 			plain[length++] = *name;
 	plain[length] = 0;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !*name; i++)
-		if (strcasecmp(plain, names[i]) == 0)
+	for (; *names && !*name; names++)
+		if (strcasecmp(plain, *names) == 0)
 			return true;
 	return false;
+}
+
+/* Whether the name suggests a column of names of classes, like "label" or "class_name". */
+static bool is_class_name(const char *name)
+{
+	static const char *const names[] = {"label",      "labels",   "labelname",    "labeltext", "class", "classname",
+					    "classlabel", "category", "categoryname", "target",    NULL};
+	return is_one_of(name, names);
+}
+
+/* Whether the name suggests a column of picture paths, like "image_path" or "FileName". */
+static bool is_picture_name(const char *name)
+{
+	static const char *const names[] = {
+		"image",       "img",           "picture",     "photo",       "path",
+		"file",        "filename",      "filepath",    "imagepath",   "imgpath",
+		"imagefile",   "imgfile",       "imagename",   "imgname",     "imagefilename",
+		"imgfilename", "imagefilepath", "imgfilepath", "picturepath", "picturefile",
+		"photopath",   "photofile",     NULL,
+	};
+	return is_one_of(name, names);
 }
 
 /* Whether the text names a picture that is there. */
@@ -114,7 +129,7 @@ static bool names_picture(const manifest *self, const raw_value *text)
 /* Whether it seems to. */
 static bool looks_like_picture(const raw_value *text)
 {
-	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"};
 	for (size_t i = 0; i < sizeof(endings) / sizeof(*endings) && text->kind == RAW_TEXT; i++)
 		if (path_ends_with(text->data, endings[i]))
 			return true;
@@ -150,6 +165,8 @@ int manifest_add_column(manifest *self, const char *name, const raw_value *first
 	column_type type = guess ? type_of_text(first) : types[first->kind];
 	if (names_picture(self, first))
 		type = COLUMN_IMAGE;
+	else if (type == COLUMN_BYTES && first->kind == RAW_TEXT && first->size > 0 && is_class_name(name))
+		type = COLUMN_CLASS;
 	int result = source_add_column(&self->base, name, name, type, err);
 	return result == BETON_OK ? add_remark(self, name, first, err) : result;
 }
@@ -173,6 +190,33 @@ static source_column *choose_picture(manifest *self)
 	return !chosen ? called : taken ? NULL : chosen;
 }
 
+/* Chooses the column that becomes the field `label`: classes by name, the column `label` before others. The others are
+ * text. */
+static int choose_class(manifest *self, beton_error *err)
+{
+	source *base = &self->base;
+	int64_t label = source_find_column(base, "label");
+	int64_t chosen = label >= 0 && base->columns[label].type == COLUMN_CLASS ? label : -1;
+	for (uint32_t i = 0; i < base->num_columns; i++) {
+		source_column *column = &base->columns[i];
+		if (column->type != COLUMN_CLASS)
+			continue;
+		/* A column `label` of numbers is the label. */
+		if (chosen < 0 && label < 0)
+			chosen = i;
+		if (i != chosen)
+			column->type = COLUMN_BYTES;
+	}
+	if (chosen < 0)
+		return BETON_OK;
+	char *field = strdup("label");
+	if (!field)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", base->name);
+	free(base->columns[chosen].field);
+	base->columns[chosen].field = field;
+	return BETON_OK;
+}
+
 int manifest_end_columns(manifest *self, beton_error *err)
 {
 	source_column *chosen = choose_picture(self);
@@ -184,7 +228,7 @@ int manifest_end_columns(manifest *self, beton_error *err)
 		chosen->field = field;
 		chosen->type = COLUMN_IMAGE;
 	}
-	int result = BETON_OK;
+	int result = choose_class(self, err);
 	for (uint32_t i = 0; i < self->base.num_columns && result == BETON_OK && !self->has_fields; i++)
 		if (self->base.columns[i].type != COLUMN_IMAGE && *self->remarks.names[i])
 			result = name_list_add(&self->base.notes.remarks, self->remarks.names[i], err);

@@ -11,11 +11,13 @@
 #include "image_options.h"
 #include "paths.h"
 #include "tools/common/output.h"
+#include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-write [OPTION]... SOURCE OUT.beton\n"
 	"Write SOURCE as a .beton dataset; if it has a validation set, write OUT.val.beton too. SOURCE is\n"
-	"  a folder of class folders with pictures, or one with train/ and val/ of this kind\n"
+	"  a folder of class folders with pictures, or one with train/ and val/ (valid/, validation/) or\n"
+	"  test/ of this kind; with all three, OUT.test.beton is written as well\n"
 	"  WebDataset's shards: .tar, .tar.gz, .tar.zst; a pattern such as 'shard-{000..099}.tar'; - for\n"
 	"  standard input; or tar files of class folders\n"
 	"  a manifest, .csv, .tsv or .jsonl: paths of pictures and any other columns\n"
@@ -26,13 +28,15 @@ static const char *const usage_text =
 	"      --format=KIND         of SOURCE, if its name does not say it: folder, tar, csv, jsonl, npy, npz, "
 	"cifar10, idx\n"
 	"      --fields=LIST         NAME[=COLUMN][:TYPE],...: the fields, of which columns of SOURCE; types: int,\n"
-	"                            float, image, bytes, text, json, array\n"
+	"                            class (names, which become numbers), float, image, bytes, text, json, array\n"
 	"      --root=FOLDER         the paths in a manifest begin here, not in its folder, and lead nowhere else\n"
 	"      --subset=LIST         only these: FIRST-LAST, FIRST-, N, with commas between, or @FILE with such a "
 	"list\n"
 	"      --shuffle=SEED        in a random order, which depends on SEED alone\n"
 	"      --limit=N             the first N of those\n"
-	"  -f, --val-fraction=F      hold out this part of each class as OUT.val.beton\n"
+	"  -f, --val-fraction=F      hold out this part of each class, drawn by chance, as OUT.val.beton\n"
+	"      --val-seed=N          which samples these are (default 0)\n"
+	"      --no-sources          do not store which file or archive member each sample comes from\n"
 	"      --on-error=stop|skip  a bad sample or class folder ends the program (default), or is left out\n"
 	"      --error-list=FILE     list what was left out here, not on standard error\n"
 	"\n";
@@ -61,6 +65,8 @@ enum {
 	OPTION_SUBSET,
 	OPTION_SHUFFLE,
 	OPTION_LIMIT,
+	OPTION_VAL_SEED,
+	OPTION_NO_SOURCES,
 	OPTION_ON_ERROR,
 	OPTION_ERROR_LIST,
 	OPTION_COMPRESS,
@@ -76,6 +82,8 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"on-error", required_argument, NULL, OPTION_ON_ERROR},
 					     {"error-list", required_argument, NULL, OPTION_ERROR_LIST},
 					     {"val-fraction", required_argument, NULL, 'f'},
+					     {"val-seed", required_argument, NULL, OPTION_VAL_SEED},
+					     {"no-sources", no_argument, NULL, OPTION_NO_SOURCES},
 					     IMAGE_LONG_OPTIONS,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"compress", required_argument, NULL, OPTION_COMPRESS},
@@ -86,29 +94,6 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"help", no_argument, NULL, 'h'},
 					     {"version", no_argument, NULL, 'V'},
 					     {NULL, 0, NULL, 0}};
-
-/* A number of bytes, or with K, M or G (and iB, if one likes) of 1024, 1024^2, 1024^3 bytes. */
-static int parse_page_size(const char *text, uint32_t *page_size, beton_error *err)
-{
-	static const char units[] = "KMG";
-	char number[24] = "";
-	size_t digits = strspn(text, "0123456789");
-	const char *unit = text + digits;
-	int shift = 0;
-	if (*unit && strchr(units, *unit) && (unit[1] == 0 || strcmp(unit + 1, "iB") == 0))
-		shift = 10 * (int)(strchr(units, *unit) - units + 1);
-	else if (*unit)
-		digits = 0;
-	if (digits < sizeof(number))
-		memcpy(number, text, digits);
-	uint64_t size = 0;
-	if (bt_parse_u64("--page-size", number, 1, UINT32_MAX, &size, NULL) != BETON_OK || size << shift > UINT32_MAX ||
-	    size << shift < BETON_PAGE_SIZE_MIN || (size & (size - 1)))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--page-size: '%s' is not a power of two from 2MiB to 2GiB",
-			       text);
-	*page_size = (uint32_t)(size << shift);
-	return BETON_OK;
-}
 
 static int parse_compress(const char *text, write_options *options, beton_error *err)
 {
@@ -146,6 +131,12 @@ static int parse_sample_option(write_options *options, int option, const char *t
 		return bt_parse_u64("--limit", text, 1, INT64_MAX, &options->selected.limit, err);
 	case 'f':
 		return bt_parse_double("--val-fraction", text, 1e-6, 1 - 1e-6, &options->val_fraction, err);
+	case OPTION_VAL_SEED:
+		options->has_val_seed = true;
+		return bt_parse_u64("--val-seed", text, 0, UINT64_MAX, &options->val_seed, err);
+	case OPTION_NO_SOURCES:
+		options->no_sources = true;
+		return BETON_OK;
 	case OPTION_ERROR_LIST:
 		options->error_list = text;
 		return BETON_OK;
@@ -165,7 +156,7 @@ static int parse_option(write_options *options, int option, const char *text, be
 		return image_option_parse(&options->image, option, text, err);
 	switch (option) {
 	case 'p':
-		return parse_page_size(text, &options->page_size, err);
+		return text_parse_page_size("--page-size", text, &options->page_size, err);
 	case 't':
 		result = bt_parse_u64("--threads", text, 1, 1024, &number, err);
 		options->threads = (int)number;
@@ -242,6 +233,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return wrong(err.message);
 	if (options->error_list && !options->skip_bad)
 		return wrong("--error-list goes with --on-error=skip");
+	if (options->has_val_seed && options->val_fraction == 0)
+		return wrong("--val-seed goes with --val-fraction");
 	options->source = argv[optind];
 	options->output = argv[optind + 1];
 	if (options->error_list && strcmp(options->error_list, options->output) == 0)

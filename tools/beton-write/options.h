@@ -16,6 +16,9 @@ typedef struct write_options {
 	uint32_t page_size;
 	int threads;
 	double val_fraction; /* 0: hold nothing out */
+	uint64_t val_seed;
+	bool has_val_seed;
+	bool no_sources; /* do not store where samples come from */
 	bool skip_bad;
 	const char *error_list; /* NULL: standard error */
 	bool compress;          /* bytes, JSON and array fields, with zstd */

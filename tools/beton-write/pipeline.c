@@ -2,9 +2,18 @@
 #include "pipeline.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "common/system.h"
+#include "tools/common/text.h"
+
+#define PAGE_SIZE_MAX (UINT64_C(1) << 31)
+
+/* Raw pixels are announced from so many bytes on, if they are so many times those of the files. */
+#define PIXELS_TOLD (UINT64_C(32) << 20)
+#define PIXELS_TOLD_RATIO 4
 
 /* The error that is reported: of those that no other one caused, the one of the first item. */
 typedef struct failure {
@@ -14,7 +23,7 @@ typedef struct failure {
 } failure;
 
 /* The reading mutex guards next, and reads of a source that returns items one after the other. The other mutex guards
- * stop, failed, and the job's progress and faults. */
+ * stop, failed, the figures about pixels, and the job's progress and faults. */
 typedef struct pipeline {
 	const pipeline_job *job;
 	pthread_mutex_t reading;
@@ -24,6 +33,9 @@ typedef struct pipeline {
 	pthread_mutex_t mutex;
 	bool stop;
 	failure failed;
+	uint64_t files;  /* bytes of the picture files that became raw pixels */
+	uint64_t pixels; /* bytes of these */
+	bool announced;
 	struct worker *workers;
 	int started;
 } pipeline;
@@ -81,8 +93,9 @@ static int read_selected(pipeline *self, worker *own)
 		if (*self->job->interrupt)
 			return bt_fail(&own->error, BETON_CANCELLED, "interrupted after %llu samples",
 				       (unsigned long long)self->next);
-		int result = from->ops->next(from, &own->item, &own->error);
 		bool selected = self->read++ == own->index;
+		int result = selected || !from->ops->skip ? from->ops->next(from, &own->item, &own->error)
+							  : from->ops->skip(from, &own->error);
 		if (selected || (result != BETON_OK && result != BETON_SAMPLE_CORRUPT))
 			return result;
 		source_item_clear(&own->item);
@@ -128,13 +141,57 @@ static bool take(pipeline *self, worker *own, int *result)
 	return taken;
 }
 
+/* A sample larger than a page: says which options make room for it. */
+static int too_large(const pipeline_job *job, worker *own)
+{
+	text_buffer bytes;
+	uint64_t size = own->values.bytes;
+	uint64_t page = job->page_size;
+	while (page < size && page <= PAGE_SIZE_MAX)
+		page *= 2;
+	bt_fail(&own->error, BETON_INVALID_ARGUMENT, "%s: %s, which do not fit a page of %u MiB: ", own->item.name,
+		text_size(bytes, size), job->page_size >> 20);
+	if (page <= PAGE_SIZE_MAX)
+		bt_append(own->error.message, sizeof(own->error.message), "--page-size=%uMiB makes room",
+			  (uint32_t)(page >> 20));
+	else
+		bt_append(own->error.message, sizeof(own->error.message), "no page is that large");
+	if (own->values.pixels)
+		bt_append(own->error.message, sizeof(own->error.message),
+			  "; --max-resolution=N shrinks large pictures, --write-mode=jpg encodes them");
+	return BETON_INVALID_ARGUMENT;
+}
+
+/* Raw pixels may take a thousand times the bytes of the files that they are made of: says so once, when it matters. */
+static void announce_pixels(pipeline *self, const worker *own)
+{
+	const pipeline_job *job = self->job;
+	text_buffer files;
+	text_buffer pixels;
+	beton_error name; /* harmless for a terminal, as every message is */
+	self->files += own->values.pixels ? own->values.files : 0;
+	self->pixels += own->values.pixels;
+	if (self->announced || self->pixels < PIXELS_TOLD || self->pixels / PIXELS_TOLD_RATIO < self->files)
+		return;
+	self->announced = true;
+	bt_fail(&name, BETON_OK, "%s", own->item.name);
+	progress_pause(job->progress);
+	fprintf(stderr,
+		"beton-write: %s of pictures take %s as raw pixels so far, up to %s; --write-mode=jpg encodes them, "
+		"--max-resolution=N shrinks them\n",
+		text_size(files, self->files), text_size(pixels, self->pixels), name.message);
+}
+
 static int write_item(pipeline *self, worker *own)
 {
 	const pipeline_job *job = self->job;
 	int result = convert_item(job->convert, &own->item, &own->values, &own->error);
 	if (result != BETON_OK)
 		return result;
-	result = beton_writer_put(job->writer, own->position, own->values.inputs, &own->error);
+	if (own->values.bytes > job->page_size && !job->compressed)
+		return too_large(job, own);
+	result = beton_writer_put_from(job->writer, own->position, own->values.inputs,
+				       job->sources ? own->values.source : NULL, &own->error);
 	if (result == BETON_INVALID_ARGUMENT)
 		bt_prefix(&own->error, "%s", own->item.name);
 	return result;
@@ -173,6 +230,8 @@ static void *write_items(void *argument)
 			pass_over(self, own, result);
 		pthread_mutex_lock(&self->mutex);
 		progress_sample(self->job->progress, result == BETON_OK ? own->values.bytes : 0);
+		if (result == BETON_OK && !self->job->quiet)
+			announce_pixels(self, own);
 		pthread_mutex_unlock(&self->mutex);
 		converted_clear(&own->values);
 		source_item_clear(&own->item);

@@ -19,8 +19,12 @@ typedef struct pipeline_job {
 	const selection *selected;
 	int threads;
 	beton_writer *writer;
-	progress *progress;          /* told of each sample */
-	fault_policy *faults;        /* what to do about a bad item */
+	progress *progress;   /* told of each sample */
+	fault_policy *faults; /* what to do about a bad item */
+	uint32_t page_size;   /* of the writer */
+	bool compressed;      /* a field is, so that a sample takes less of a page than its values */
+	bool quiet;
+	bool sources;                /* store where samples come from */
 	const atomic_int *interrupt; /* not 0: stop, with CANCELLED */
 } pipeline_job;
 

@@ -136,7 +136,7 @@ static uint64_t draw_below(uint64_t seed, uint64_t draw, uint64_t bound)
 /* Fisher and Yates' way: each permutation is equally likely, and depends on seed and count alone. */
 static int shuffle(selection *self, uint64_t seed, beton_error *err)
 {
-	if (self->count > SIZE_MAX / sizeof(*self->shuffled))
+	if (self->count > SIZE_MAX / sizeof(*self->listed))
 		return bt_fail(err, BETON_NO_MEMORY, "--shuffle: out of memory");
 	uint64_t *indices = malloc(self->count ? (size_t)self->count * sizeof(*indices) : 1);
 	if (!indices)
@@ -150,7 +150,7 @@ static int shuffle(selection *self, uint64_t seed, beton_error *err)
 		indices[i - 1] = indices[other];
 		indices[other] = moved;
 	}
-	self->shuffled = indices;
+	self->listed = indices;
 	return BETON_OK;
 }
 
@@ -183,14 +183,14 @@ int selection_make(selection *self, const selection_options *options, uint64_t i
 void selection_free(selection *self)
 {
 	free(self->ranges);
-	free(self->shuffled);
+	free(self->listed);
 	*self = (selection){0};
 }
 
 uint64_t selection_at(const selection *self, uint64_t position)
 {
-	if (self->shuffled)
-		return self->shuffled[position];
+	if (self->listed)
+		return self->listed[position];
 	/* The last range that begins at or before position. */
 	size_t low = 0;
 	size_t high = self->num_ranges;

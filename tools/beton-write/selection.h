@@ -21,8 +21,8 @@ typedef struct selection {
 	index_range *ranges;
 	size_t num_ranges;
 	size_t capacity;
-	uint64_t *shuffled; /* or NULL: the order of the ranges */
-	uint64_t count;     /* how many are selected; UINT64_MAX: not known */
+	uint64_t *listed; /* the indices in their order, or NULL: those of the ranges */
+	uint64_t count;   /* how many are selected; UINT64_MAX: not known */
 } selection;
 
 typedef struct selection_options {

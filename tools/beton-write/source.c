@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,25 +13,25 @@
 #include "paths.h"
 #include "sources.h"
 
-/* The kinds of one file, and those that may have several or a validation set. */
+/* The kinds of one set, and those that may have several. */
 typedef int (*open_one)(const source_spec *spec, source **train, beton_error *err);
-typedef int (*open_two)(const source_spec *spec, source **train, source **val, beton_error *err);
+typedef int (*open_sets)(const source_spec *spec, source *sets[], beton_error *err);
 
 static const struct kind {
 	const char *name;
 	open_one one;
-	open_two two;
+	open_sets sets;
 	bool pattern; /* resolves the argument itself */
 	bool root;    /* has paths in it */
 } kinds[] = {
-	{.name = "folder", .two = folder_source_open, .pattern = true},
+	{.name = "folder", .sets = folder_source_open, .pattern = true},
 	{.name = "tar", .one = tar_source_open, .pattern = true},
 	{.name = "csv", .one = csv_source_open, .root = true},
 	{.name = "jsonl", .one = jsonl_source_open, .root = true},
 	{.name = "npy", .one = npy_source_open},
 	{.name = "npz", .one = npz_source_open},
-	{.name = "cifar10", .two = cifar_source_open, .pattern = true},
-	{.name = "idx", .two = idx_source_open},
+	{.name = "cifar10", .sets = cifar_source_open, .pattern = true},
+	{.name = "idx", .sets = idx_source_open},
 };
 
 static const struct {
@@ -110,7 +111,7 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 /* Refuses outputs that would overwrite an input, or be part of the source in the next run. */
 static int check_not_written(const source_spec *spec, const name_list *paths, beton_error *err)
 {
-	const char *const written[] = {spec->output, spec->val_output, spec->error_list};
+	const char *const written[] = {spec->output, spec->val_output, spec->test_output, spec->error_list};
 	for (size_t i = 0; i < paths->count; i++) {
 		const char *path = paths->names[i];
 		bool folder = path_is_folder(path);
@@ -129,8 +130,8 @@ static int check_not_written(const source_spec *spec, const name_list *paths, be
 	return BETON_OK;
 }
 
-static int open_kind(const struct kind *kind, const source_spec *given, const name_list *paths, source **train,
-		     source **val, beton_error *err)
+static int open_kind(const struct kind *kind, const source_spec *given, const name_list *paths, source *sets[],
+		     beton_error *err)
 {
 	source_spec spec = *given;
 	if (!kind->pattern && paths->count > 1)
@@ -141,20 +142,17 @@ static int open_kind(const struct kind *kind, const source_spec *given, const na
 	if (spec.root && !kind->root)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--root: a source of kind %s has no paths in it",
 			       kind->name);
-	if (spec.val_fraction > 0 && strcmp(kind->name, "folder") != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--val-fraction: for folders of class folders only, and this is of kind %s", kind->name);
 	if (!kind->pattern)
 		spec.argument = paths->names[0];
-	return kind->one ? kind->one(&spec, train, err) : kind->two(&spec, train, val, err);
+	return kind->one ? kind->one(&spec, &sets[SET_TRAIN], err) : kind->sets(&spec, sets, err);
 }
 
-int source_open(const source_spec *spec, source **train, source **val, beton_error *err)
+int source_open(const source_spec *spec, source *sets[], beton_error *err)
 {
 	name_list paths = {0};
 	const struct kind *kind;
-	*train = NULL;
-	*val = NULL;
+	for (int i = 0; i < NUM_SETS; i++)
+		sets[i] = NULL;
 	int result = BETON_OK;
 	if (strcmp(spec->argument, "-") != 0)
 		result = paths_expand(spec->argument, &paths, err);
@@ -163,11 +161,12 @@ int source_open(const source_spec *spec, source **train, source **val, beton_err
 	if (result == BETON_OK)
 		result = find_kind(spec, &paths, &kind, err);
 	if (result == BETON_OK)
-		result = open_kind(kind, spec, &paths, train, val, err);
-	if (result != BETON_OK) {
-		source_close(train);
-		source_close(val);
-	}
+		result = open_kind(kind, spec, &paths, sets, err);
+	if (result == BETON_OK && spec->holds_out && sets[SET_VAL])
+		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is a validation set, so none can be held out",
+				 spec->argument);
+	for (int i = 0; i < NUM_SETS && result != BETON_OK; i++)
+		source_close(&sets[i]);
 	name_list_free(&paths);
 	return result;
 }
@@ -200,7 +199,8 @@ int source_item_make(const source *self, source_item *item, beton_error *err)
 void source_item_clear(source_item *item)
 {
 	free(item->name);
-	item->name = NULL;
+	free(item->source);
+	item->name = item->source = NULL;
 	for (uint32_t i = 0; i < item->num_values; i++) {
 		free(item->values[i].owned);
 		item->values[i] = (raw_value){.kind = RAW_MISSING};
@@ -212,6 +212,20 @@ void source_item_free(source_item *item)
 	source_item_clear(item);
 	free(item->values);
 	*item = (source_item){0};
+}
+
+int source_item_set_member(source_item *item, const char *path, const char *name, beton_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	item->source = strcmp(path, "-") == 0 ? strdup(name) : bt_format("%s/%s", slash ? slash + 1 : path, name);
+	return item->source ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+}
+
+int source_item_set_record(source_item *item, const char *path, uint64_t index, beton_error *err)
+{
+	char number[24];
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)index);
+	return source_item_set_member(item, path, number, err);
 }
 
 int source_init(source *self, const char *kind, const source_ops *ops, const char *name, beton_error *err)

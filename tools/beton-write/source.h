@@ -52,6 +52,7 @@ typedef struct raw_value {
 
 typedef struct source_item {
 	char *name;        /* for messages: a path, or "archive.tar: member" */
+	char *source;      /* to be stored: "cat/1.jpg", below the folder that is read; NULL: none */
 	raw_value *values; /* one for each column of the source */
 	uint32_t num_values;
 } source_item;
@@ -59,6 +60,7 @@ typedef struct source_item {
 /* The natural type of a column; --fields may override it. */
 typedef enum column_type {
 	COLUMN_INT,
+	COLUMN_CLASS, /* names of classes */
 	COLUMN_FLOAT,
 	COLUMN_IMAGE,
 	COLUMN_BYTES,
@@ -77,6 +79,9 @@ typedef struct source_column {
 
 typedef struct source source;
 
+/* The sets that a source may have; only the first is always there. */
+enum { SET_TRAIN, SET_VAL, SET_TEST, NUM_SETS };
+
 typedef struct source_ops {
 	/* Item index (below count). Errors: SAMPLE_CORRUPT, NOT_FOUND or ACCESS when that item alone is bad. */
 	int (*at)(source *self, uint64_t index, source_item *item, beton_error *err);
@@ -85,6 +90,8 @@ typedef struct source_ops {
 	int (*next)(source *self, source_item *item, beton_error *err);
 	/* The first item, which next returns again; only for sources with next. Valid until then; do not clear it. */
 	int (*peek)(source *self, const source_item **item, beton_error *err);
+	/* Passes over the next item without reading its content; results as next. NULL: next is used. */
+	int (*skip)(source *self, beton_error *err);
 	/* Adds the column of that name, which is none of those known so far. NULL: there are no further columns. */
 	int (*add_column)(source *self, const char *name, beton_error *err);
 	void (*close)(source *self);
@@ -111,15 +118,16 @@ typedef struct source_spec {
 	bool wants_label;            /* there is none, or it names the column `label` */
 	const char *output;          /* unpacked arrays go into unnamed files in its folder */
 	const char *val_output;      /* that of a validation set, if there is one */
+	const char *test_output;     /* that of a test set */
 	const char *error_list;      /* --error-list, or NULL */
-	double val_fraction;         /* 0: hold nothing out */
+	bool holds_out;              /* --val-fraction: a validation set is made of the training set */
 	bool skip_bad;               /* --on-error=skip */
 	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
 
-/* Opens the source that spec names; *val is the validation set, or NULL. The caller closes both; on failure both are
- * NULL. */
-int source_open(const source_spec *spec, source **train, source **val, beton_error *err);
+/* Opens the source that spec names: sets[NUM_SETS], NULL where there is none. The caller closes them; on failure all
+ * are NULL. */
+int source_open(const source_spec *spec, source *sets[], beton_error *err);
 
 /* Closes *self, if any, and sets it to NULL. */
 void source_close(source **self);
@@ -130,6 +138,13 @@ int source_item_make(const source *self, source_item *item, beton_error *err);
 /* Frees the item's memory; its values are MISSING again. */
 void source_item_clear(source_item *item);
 void source_item_free(source_item *item);
+
+/* Gives the item the source FILE/NAME: a member of the archive at path, of which only the last part counts. path "-",
+ * standard input: NAME. Errors: NO_MEMORY. */
+int source_item_set_member(source_item *item, const char *path, const char *name, beton_error *err);
+
+/* The same for record `index` of the file at path: FILE/INDEX. */
+int source_item_set_record(source_item *item, const char *path, uint64_t index, beton_error *err);
 
 /* ---- for the kinds of sources ---- */
 

@@ -65,6 +65,9 @@ static int at(source *base, uint64_t index, source_item *item, beton_error *err)
 	item->values[COLUMN_OF_LABEL] = (raw_value){.kind = RAW_INT, .integer = record[0]};
 	if (!item->name || !pixels)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", base->name);
+	result = source_item_set_record(item, self->paths.names[file], index, err);
+	if (result != BETON_OK)
+		return result;
 	for (int i = 0; i < PLANE; i++)
 		for (int colour = 0; colour < 3; colour++)
 			pixels[3 * i + colour] = record[1 + colour * PLANE + i];
@@ -199,16 +202,17 @@ static int open_set(const char *folder, const char *pattern, bool required, sour
 	return result;
 }
 
-int cifar_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
+int cifar_source_open(const source_spec *spec, source *sets[], beton_error *err)
 {
 	if (path_is_folder(spec->argument)) {
-		int result = open_set(spec->argument, "data_batch_[1-5].bin", true, train, err);
-		return result == BETON_OK ? open_set(spec->argument, "test_batch.bin", false, val, err) : result;
+		int result = open_set(spec->argument, "data_batch_[1-5].bin", true, &sets[SET_TRAIN], err);
+		source **test = spec->holds_out ? &sets[SET_TEST] : &sets[SET_VAL];
+		return result == BETON_OK ? open_set(spec->argument, "test_batch.bin", false, test, err) : result;
 	}
 	name_list paths = {0};
 	int result = paths_expand(spec->argument, &paths, err);
 	if (result == BETON_OK)
-		result = make_source(spec->argument, &paths, train, err);
+		result = make_source(spec->argument, &paths, &sets[SET_TRAIN], err);
 	name_list_free(&paths);
 	return result;
 }

@@ -368,7 +368,27 @@ static int next(source *base, source_item *item, beton_error *err)
 		item->name = bt_format("%s: %s", shard, path);
 		if (!item->name)
 			return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", base->name);
-		return take_member(self, &member, inner, label, item, err);
+		result = source_item_set_member(item, shard, path, err);
+		return result == BETON_OK ? take_member(self, &member, inner, label, item, err) : result;
+	}
+}
+
+/* Members that next would give, bad ones included. */
+static int skip(source *base, beton_error *err)
+{
+	class_tar *self = (class_tar *)base;
+	for (;;) {
+		archive_member member;
+		const char *shard;
+		const char *inner;
+		int result = next_member(self, &member, &shard, err);
+		if (result != BETON_OK)
+			return result;
+		if (!is_counted(&member) || replaced_members_has(&self->replaced, self->next_number++))
+			continue;
+		if (find_class(self, member_path(member.name), &inner) >= 0)
+			return BETON_OK;
+		passed_over_add(&base->notes.beside, NULL, member_path(member.name));
 	}
 }
 
@@ -389,7 +409,7 @@ static void close_class_tar(source *base)
 	free(self);
 }
 
-static const source_ops class_tar_ops = {.next = next, .peek = peek, .close = close_class_tar};
+static const source_ops class_tar_ops = {.next = next, .peek = peek, .skip = skip, .close = close_class_tar};
 
 static int open_scanned(const source_spec *spec, name_list *shards, name_scan *names, source **train, beton_error *err)
 {

@@ -19,6 +19,10 @@ static int at(source *base, uint64_t index, source_item *item, beton_error *err)
 	item->name = strdup(file->path);
 	if (!item->name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", file->path);
+	const char *below = file->path + strlen(base->name);
+	item->source = strdup(below + strspn(below, "/"));
+	if (!item->source)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", file->path);
 	item->values[COLUMN_OF_IMAGE] = (raw_value){.kind = RAW_PATH, .data = file->path, .size = strlen(file->path)};
 	item->values[COLUMN_OF_LABEL] = (raw_value){.kind = RAW_INT, .integer = file->label};
 	return BETON_OK;
@@ -51,21 +55,20 @@ static int make_source(folder_list *list, const char *name, source **out, beton_
 	return result;
 }
 
-int folder_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
+int folder_source_open(const source_spec *spec, source *sets[], beton_error *err)
 {
 	folder_plan plan;
 	const folder_request request = {.root = spec->argument,
-					.val_fraction = spec->val_fraction,
+					.holds_out = spec->holds_out,
 					.skip = spec->skip_bad,
 					.interrupt = spec->interrupt};
 	int result = folder_plan_make(&plan, &request, err);
-	if (result == BETON_OK)
-		result = make_source(&plan.train, spec->argument, train, err);
-	if (result == BETON_OK && plan.has_val)
-		result = make_source(&plan.val, spec->argument, val, err);
+	for (int i = 0; i < NUM_SETS && result == BETON_OK; i++)
+		if (plan.has[i])
+			result = make_source(&plan.sets[i], spec->argument, &sets[i], err);
 	if (result == BETON_OK) {
-		(*train)->classes = plan.classes;
-		(*train)->notes = plan.notes;
+		sets[SET_TRAIN]->classes = plan.classes;
+		sets[SET_TRAIN]->notes = plan.notes;
 		plan.classes = (name_list){0};
 		plan.notes = (source_notes){0};
 	}

@@ -60,7 +60,7 @@ static int at(source *base, uint64_t index, source_item *item, beton_error *err)
 	for (uint32_t i = 0; i < base->num_columns && result == BETON_OK; i++)
 		if (base->columns[i].wanted)
 			result = array_file_read(&self->arrays[i], index, &item->values[i], err);
-	return result;
+	return result == BETON_OK ? source_item_set_record(item, base->name, index, err) : result;
 }
 
 static void close_idx(source *base)
@@ -187,7 +187,7 @@ bool idx_source_is_folder(const char *folder)
 	return found;
 }
 
-static int open_folder(const source_spec *spec, source **train, source **val, beton_error *err)
+static int open_folder(const source_spec *spec, source *sets[], beton_error *err)
 {
 	char *train_path = NULL;
 	char *val_path = NULL;
@@ -197,16 +197,16 @@ static int open_folder(const source_spec *spec, source **train, source **val, be
 	if (result == BETON_OK && !train_path)
 		result = bt_fail(err, BETON_NOT_FOUND, "%s: no train-images-idx3-ubyte in it", spec->argument);
 	if (result == BETON_OK)
-		result = open_pair(train_path, spec, train, err);
+		result = open_pair(train_path, spec, &sets[SET_TRAIN], err);
 	if (result == BETON_OK && val_path)
-		result = open_pair(val_path, spec, val, err);
+		result = open_pair(val_path, spec, &sets[spec->holds_out ? SET_TEST : SET_VAL], err);
 	free(train_path);
 	free(val_path);
 	return result;
 }
 
-int idx_source_open(const source_spec *spec, source **train, source **val, beton_error *err)
+int idx_source_open(const source_spec *spec, source *sets[], beton_error *err)
 {
-	return path_is_folder(spec->argument) ? open_folder(spec, train, val, err)
-					      : open_pair(spec->argument, spec, train, err);
+	return path_is_folder(spec->argument) ? open_folder(spec, sets, err)
+					      : open_pair(spec->argument, spec, &sets[SET_TRAIN], err);
 }

@@ -30,7 +30,7 @@ static int at(source *base, uint64_t index, source_item *item, beton_error *err)
 	for (uint32_t i = 0; i < self->num_arrays && result == BETON_OK; i++)
 		if (base->columns[i].wanted)
 			result = array_file_read(&self->arrays[i], index, &item->values[i], err);
-	return result;
+	return result == BETON_OK ? source_item_set_record(item, base->name, index, err) : result;
 }
 
 static void close_npy(source *base)

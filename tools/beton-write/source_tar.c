@@ -22,7 +22,7 @@
 #define COLUMNS_MAX 1024
 
 /* The first columns of each such source: the picture, whatever its ending, and the endings that it may have. */
-static const char *const picture_columns[] = {"image", "jpg", "jpeg", "png", "webp"};
+static const char *const picture_columns[] = {"image", "jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"};
 enum { COLUMN_OF_PICTURE, FIRST_ENDING, END_OF_ENDINGS = sizeof(picture_columns) / sizeof(*picture_columns) };
 
 static const struct {
@@ -30,7 +30,8 @@ static const struct {
 	column_type type;
 } known_endings[] = {
 	{"image", COLUMN_IMAGE}, {"jpg", COLUMN_IMAGE}, {"jpeg", COLUMN_IMAGE},  {"png", COLUMN_IMAGE},
-	{"webp", COLUMN_IMAGE},  {"cls", COLUMN_INT},   {"cls2", COLUMN_INT},    {"int", COLUMN_INT},
+	{"webp", COLUMN_IMAGE},  {"gif", COLUMN_IMAGE}, {"bmp", COLUMN_IMAGE},   {"tif", COLUMN_IMAGE},
+	{"tiff", COLUMN_IMAGE},  {"cls", COLUMN_INT},   {"cls2", COLUMN_INT},    {"int", COLUMN_INT},
 	{"id", COLUMN_INT},      {"index", COLUMN_INT}, {"float", COLUMN_FLOAT}, {"json", COLUMN_JSON},
 	{"npy", COLUMN_ARRAY},
 };
@@ -45,6 +46,7 @@ typedef struct tar_source {
 	bool learned_only; /* without --fields: a sample may have no other columns than the first one */
 	bool in_folder;    /* the first sample is in a folder */
 	bool skip_bad;
+	bool skipping;    /* the sample that is read is passed over */
 	beton_error *bad; /* samples in front of the first good one */
 	size_t num_bad;
 	size_t bad_capacity;
@@ -165,6 +167,8 @@ static int read_member(tar_source *self, group *sample, raw_value *value, beton_
 static bool is_wanted(const tar_source *self, uint32_t column)
 {
 	const source_column *columns = self->base.columns;
+	if (self->skipping)
+		return false;
 	return self->learning || columns[column].wanted ||
 	       (column >= FIRST_ENDING && column < END_OF_ENDINGS && columns[COLUMN_OF_PICTURE].wanted);
 }
@@ -238,7 +242,10 @@ static int match_key(tar_source *self, group *sample, size_t length, bool *ours,
 		self->in_folder = strchr(member_path(name), '/') != NULL;
 	if (sample->key)
 		sample->item->name = bt_format("%s: %s", shard_name(self), sample->key);
-	return sample->item->name ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	if (!sample->item->name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", self->base.name);
+	return source_item_set_member(sample->item, self->shards.names[self->next_shard - 1], member_path(sample->key),
+				      err);
 }
 
 /* Reads members as long as they belong to one sample. END: there was none. */
@@ -287,7 +294,8 @@ static int give_first(tar_source *self, source_item *item, beton_error *err)
 {
 	self->has_first = false;
 	item->name = self->first.name;
-	self->first.name = NULL;
+	item->source = self->first.source;
+	self->first.name = self->first.source = NULL;
 	for (uint32_t i = 0; i < item->num_values && i < self->first.num_values; i++) {
 		item->values[i] = self->first.values[i];
 		self->first.values[i] = (raw_value){.kind = RAW_MISSING};
@@ -315,6 +323,19 @@ static int next(source *base, source_item *item, beton_error *err)
 	return self->has_first ? give_first(self, item, err) : read_sample(self, item, err);
 }
 
+static int skip(source *base, beton_error *err)
+{
+	tar_source *self = (tar_source *)base;
+	source_item item;
+	int result = source_item_make(base, &item, err);
+	self->skipping = !self->has_first && self->given == self->num_bad;
+	if (result == BETON_OK)
+		result = next(base, &item, err);
+	self->skipping = false;
+	source_item_free(&item);
+	return result;
+}
+
 static int peek(source *base, const source_item **item, beton_error *err)
 {
 	tar_source *self = (tar_source *)base;
@@ -334,7 +355,8 @@ static void close_tar(source *base)
 	free(self);
 }
 
-static const source_ops tar_ops = {.next = next, .peek = peek, .add_column = add_column, .close = close_tar};
+static const source_ops tar_ops = {
+	.next = next, .peek = peek, .skip = skip, .add_column = add_column, .close = close_tar};
 
 /* The first sample's members become the fields: its picture `image`, its class `label`, the others by their endings. */
 static int name_fields(tar_source *self, beton_error *err)

@@ -8,7 +8,7 @@
 #include "source.h"
 
 /* A folder of class folders (folder.h): columns image and label. */
-int folder_source_open(const source_spec *spec, source **train, source **val, beton_error *err);
+int folder_source_open(const source_spec *spec, source *sets[], beton_error *err);
 
 /* WebDataset's tar shards: a column for each ending, and `image` for any picture. */
 int tar_source_open(const source_spec *spec, source **train, beton_error *err);
@@ -22,11 +22,11 @@ int npy_source_open(const source_spec *spec, source **train, beton_error *err);
 int npz_source_open(const source_spec *spec, source **train, beton_error *err);
 
 /* CIFAR-10's binary batches, files or a folder with data_batch_1.bin and test_batch.bin: columns image and label. */
-int cifar_source_open(const source_spec *spec, source **train, source **val, beton_error *err);
+int cifar_source_open(const source_spec *spec, source *sets[], beton_error *err);
 bool cifar_source_is_folder(const char *folder);
 
 /* MNIST's idx files, the pictures' file or a folder with train- and t10k-images: columns image (or data) and label. */
-int idx_source_open(const source_spec *spec, source **train, source **val, beton_error *err);
+int idx_source_open(const source_spec *spec, source *sets[], beton_error *err);
 bool idx_source_is_folder(const char *folder);
 
 #endif
