@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/system.h"
+#include "naming.h"
 #include "tools/common/dataset.h"
 #include "tools/common/facts.h"
 #include "tools/common/program.h"
+#include "tools/common/sources.h"
 #include "tools/common/text.h"
 
 static int no_memory(const layout *self, beton_error *err)
@@ -168,6 +171,125 @@ static int measure_labels(layout *self, const selection *chosen, beton_error *er
 	return result;
 }
 
+/* ---- names of files ---- */
+
+static char *picture_name(const layout *self, uint64_t sample, const char *path, const char *ending)
+{
+	return self->sources ? naming_picture(path, ending)
+			     : bt_format("%0*" PRIu64 ".%s", self->key_digits, sample, ending);
+}
+
+/* The folder and the name of a sample's files: CLASS and NAME.jpg, or that of the source and the key. Both are the
+ * caller's; *group NULL: none. */
+static int name_sample(const layout *self, const beton_value *label, const beton_value *picture, uint64_t sample,
+		       char **group, char **name, beton_error *err)
+{
+	char source[BETON_SOURCE_MAX + 1];
+	char *path = NULL;
+	*group = *name = NULL;
+	if (self->sources) {
+		int result = beton_reader_source(self->reader, sample, source, err);
+		if (result != BETON_OK)
+			return result;
+		path = naming_path(source);
+	}
+	bool good = path || !self->sources;
+	if (good && self->kind == LAYOUT_CLASSES) {
+		*group = group_name(self, label->integer);
+		*name = picture_name(self, sample, path, picture->mode == BETON_IMAGE_JPEG ? "jpg" : "png");
+		good = *group && *name;
+	} else if (good && self->sources) {
+		char *key = naming_key(path);
+		const char *last = key ? source_last_part(key) : NULL;
+		*name = last ? strdup(last) : NULL;
+		*group = last && last > key ? strndup(key, (size_t)(last - key - 1)) : NULL;
+		good = *name && (last == key || *group);
+		free(key);
+	} else if (good) {
+		*name = bt_format("%0*" PRIu64, self->key_digits, sample);
+		good = *name;
+	}
+	free(path);
+	return good ? BETON_OK : no_memory(self, err);
+}
+
+typedef struct name_hashes {
+	uint64_t *hashes;
+	uint64_t count;
+	uint64_t capacity;
+} name_hashes;
+
+static int compare_hashes(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a;
+	uint64_t other = *(const uint64_t *)b;
+	return (one > other) - (one < other);
+}
+
+/* Adds the name of the sample's file. *usable false: it has none. */
+static int add_name(const layout *self, uint64_t sample, name_hashes *seen, bool *usable, beton_error *err)
+{
+	char source[BETON_SOURCE_MAX + 1];
+	beton_value label = {0};
+	beton_value picture = {0};
+	char *group = NULL;
+	char *name = NULL;
+	int result = beton_reader_source(self->reader, sample, source, err);
+	char *path = result == BETON_OK ? naming_path(source) : NULL;
+	if (result == BETON_OK && !path)
+		result = no_memory(self, err);
+	*usable = path && *path;
+	free(path);
+	if (result == BETON_OK && *usable && self->kind == LAYOUT_CLASSES) {
+		result = beton_reader_value(self->reader, sample, (uint32_t)self->label, &label, err);
+		if (result == BETON_OK)
+			result = beton_reader_value(self->reader, sample, (uint32_t)self->picture, &picture, err);
+	}
+	if (result == BETON_OK && *usable)
+		result = name_sample(self, &label, &picture, sample, &group, &name, err);
+	if (result == BETON_OK && *usable && seen->count == seen->capacity) {
+		uint64_t capacity = seen->capacity * 2 + 1024;
+		uint64_t *grown = reallocarray(seen->hashes, (size_t)capacity, sizeof(*grown));
+		result = grown ? BETON_OK : no_memory(self, err);
+		seen->hashes = grown ? grown : seen->hashes;
+		seen->capacity = grown ? capacity : seen->capacity;
+	}
+	char *full = result == BETON_OK && *usable ? bt_format("%s/%s", group ? group : "", name) : NULL;
+	if (full)
+		seen->hashes[seen->count++] = XXH3_64bits(full, strlen(full));
+	else if (result == BETON_OK && *usable)
+		result = no_memory(self, err);
+	free(full);
+	free(group);
+	free(name);
+	return result;
+}
+
+/* Whether the sources give each sample of the selection a name of its own. */
+static int check_sources(layout *self, const selection *chosen, beton_error *err)
+{
+	selection_cursor cursor = {0};
+	name_hashes seen = {0};
+	bool usable = true;
+	int result = BETON_OK;
+	while (usable && result == BETON_OK) {
+		uint64_t sample;
+		bool found;
+		result = selection_next(chosen, self->reader, &cursor, &sample, &found, err);
+		if (result != BETON_OK || !found)
+			break;
+		result = add_name(self, sample, &seen, &usable, err);
+	}
+	if (seen.count)
+		qsort(seen.hashes, (size_t)seen.count, sizeof(*seen.hashes), compare_hashes);
+	for (uint64_t i = 1; i < seen.count && usable; i++)
+		usable = seen.hashes[i] != seen.hashes[i - 1];
+	free(seen.hashes);
+	self->sources = usable;
+	self->sources_fail = !usable;
+	return result;
+}
+
 static int open_classes(layout *self, const selection *chosen, beton_error *err)
 {
 	int result = facts_load(&self->facts, self->reader, err);
@@ -188,16 +310,18 @@ static int open_samples(layout *self, beton_error *err)
 	return self->fields ? BETON_OK : no_memory(self, err);
 }
 
-int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool numbers, const selection *chosen,
+int layout_open(layout *self, const beton_reader *reader, const layout_request *request, const selection *chosen,
 		beton_error *err)
 {
+	layout_kind kind = request->kind;
 	const beton_file_info *info = beton_reader_info(reader);
 	*self = (layout){.reader = reader,
 			 .kind = kind,
 			 .picture = dataset_picture_field(reader),
 			 .label = dataset_label_field(reader),
 			 .key_digits = digits_of(info->num_samples),
-			 .numbers = numbers};
+			 .sources = info->has_sources && !request->file_numbers,
+			 .numbers = request->class_numbers};
 	if (self->key_digits < LAYOUT_KEY_DIGITS)
 		self->key_digits = LAYOUT_KEY_DIGITS;
 	bool fits_classes = self->picture >= 0 && self->label >= 0;
@@ -211,7 +335,8 @@ int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool
 	self->values = calloc(info->num_fields, sizeof(*self->values));
 	if (!self->values)
 		return no_memory(self, err);
-	return self->kind == LAYOUT_CLASSES ? open_classes(self, chosen, err) : open_samples(self, err);
+	int result = self->kind == LAYOUT_CLASSES ? open_classes(self, chosen, err) : open_samples(self, err);
+	return result == BETON_OK && self->sources ? check_sources(self, chosen, err) : result;
 }
 
 void layout_free(layout *self)
@@ -244,23 +369,23 @@ int layout_lost_names(const layout *self, uint64_t *count, beton_error *err)
 }
 
 /* KEY.ENDING; a field of another name than its ending's: KEY.FIELD.ENDING. */
-static char *file_name(const layout *self, uint64_t sample, uint32_t field, const char *ending)
+static char *file_name(const layout *self, const char *key, uint32_t field, const char *ending)
 {
-	const char *name = self->kind == LAYOUT_CLASSES || (int)field == self->picture ? ending : self->fields[field];
-	if (self->kind == LAYOUT_SAMPLES && (int)field == self->label)
+	const char *name = (int)field == self->picture ? ending : self->fields[field];
+	if ((int)field == self->label)
 		name = ending = "cls";
 	bool one = strcmp(name, ending) == 0;
-	return bt_format("%0*" PRIu64 ".%s%s%s", self->key_digits, sample, name, one ? "" : ".", one ? "" : ending);
+	return bt_format("%s.%s%s%s", key, name, one ? "" : ".", one ? "" : ending);
 }
 
-static int add_value(layout *self, uint32_t field, const char *group, extract_target *target, uint64_t *bytes,
-		     beton_error *err)
+/* key: of the sample, or the name of its only file. */
+static int add_value(layout *self, uint32_t field, const char *group, const char *key, extract_target *target,
+		     uint64_t *bytes, beton_error *err)
 {
-	const beton_value *value = &self->values[field];
-	int result = content_make(&self->content, self->reader, value, err);
+	int result = content_make(&self->content, self->reader, &self->values[field], err);
 	if (result != BETON_OK)
 		return result;
-	char *name = file_name(self, value->sample, field, self->content.ending);
+	char *name = self->kind == LAYOUT_CLASSES ? strdup(key) : file_name(self, key, field, self->content.ending);
 	result = name ? target->add(target, group, name, self->content.data, self->content.size, err)
 		      : no_memory(self, err);
 	*bytes += self->content.size;
@@ -270,18 +395,20 @@ static int add_value(layout *self, uint32_t field, const char *group, extract_ta
 
 int layout_add(layout *self, uint64_t sample, extract_target *target, uint64_t *bytes, beton_error *err)
 {
+	char *group;
+	char *key;
 	*bytes = 0;
 	int result = beton_reader_sample(self->reader, sample, self->values, err);
 	if (result != BETON_OK)
 		return result;
-	if (self->kind == LAYOUT_CLASSES) {
-		char *group = group_name(self, self->values[self->label].integer);
-		result = group ? add_value(self, (uint32_t)self->picture, group, target, bytes, err)
-			       : no_memory(self, err);
-		free(group);
-		return result;
-	}
-	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields && result == BETON_OK; i++)
-		result = add_value(self, i, NULL, target, bytes, err);
+	bool classes = self->kind == LAYOUT_CLASSES;
+	result = name_sample(self, classes ? &self->values[self->label] : NULL,
+			     classes ? &self->values[self->picture] : NULL, sample, &group, &key, err);
+	if (result == BETON_OK && classes)
+		result = add_value(self, (uint32_t)self->picture, group, key, target, bytes, err);
+	for (uint32_t i = 0; i < beton_reader_info(self->reader)->num_fields && result == BETON_OK && !classes; i++)
+		result = add_value(self, i, group, key, target, bytes, err);
+	free(group);
+	free(key);
 	return result;
 }

@@ -2,10 +2,11 @@
  *
  * The files that a sample is extracted to, and their names.
  *
- * classes: CLASS/KEY.jpg, as beton-write reads a folder: the picture and the label, nothing else.
+ * classes: CLASS/NAME.jpg, as beton-write reads a folder: the picture and the label, nothing else.
  * samples: KEY.jpg, KEY.cls, KEY.FIELD.npy ..., like WebDataset: every field, in one folder.
  *
- * KEY is the sample's number with leading zeros. Names from the dataset cannot lead out of the target: see
+ * NAME and KEY follow from the source of the sample (naming.h); without sources, or where two samples would have one
+ * name, they are the sample's number with leading zeros. Names from the dataset cannot lead out of the target: see
  * text_file_name.
  */
 #ifndef BETON_EXTRACT_LAYOUT_H
@@ -17,7 +18,7 @@
 #include "target.h"
 #include "tools/common/selection.h"
 
-/* Least digits of KEY. */
+/* Least digits of a number as NAME or KEY. */
 enum { LAYOUT_KEY_DIGITS = 8 };
 
 typedef enum layout_kind { LAYOUT_AUTOMATIC, LAYOUT_CLASSES, LAYOUT_SAMPLES } layout_kind;
@@ -28,9 +29,11 @@ typedef struct layout {
 	int picture;      /* the only field of pictures, or the one named 'image'; -1: none */
 	int label;        /* the field that holds the class, or -1 */
 	int key_digits;
-	char **fields; /* samples: names of fields as parts of file names */
-	json_t *facts; /* classes: the names */
-	bool numbers;  /* classes: folders are called by numbers */
+	char **fields;     /* samples: names of fields as parts of file names */
+	json_t *facts;     /* classes: the names */
+	bool numbers;      /* classes: folders are called by numbers */
+	bool sources;      /* files have the names of the samples' sources */
+	bool sources_fail; /* they have not, as two samples would have one name, or one has none */
 	int label_digits;
 	uint64_t used_classes; /* classes: of the selection */
 	uint64_t renumbered;   /* labels of the selection that would change when beton-write reads the folders */
@@ -38,10 +41,17 @@ typedef struct layout {
 	content content;
 } layout;
 
-/* Chooses the layout from the dataset and, for numbered class folders, from the labels of the selection. numbers:
- * number the folders even if classes have names. The caller frees self, on failure too. Errors: INVALID_ARGUMENT
- * (CLASSES without pictures or labels, two classes of one name), those of reading, NO_MEMORY. */
-int layout_open(layout *self, const beton_reader *reader, layout_kind kind, bool numbers, const selection *chosen,
+/* What the user wants. */
+typedef struct layout_request {
+	layout_kind kind;
+	bool class_numbers; /* number the folders even if classes have names */
+	bool file_numbers;  /* number the files even if samples have sources */
+} layout_request;
+
+/* Chooses the layout from the dataset and, for numbered class folders, from the labels of the selection. The caller
+ * frees self, on failure too. Errors: INVALID_ARGUMENT (CLASSES without pictures or labels, two classes of one name),
+ * those of reading, NO_MEMORY. */
+int layout_open(layout *self, const beton_reader *reader, const layout_request *request, const selection *chosen,
 		beton_error *err);
 void layout_free(layout *self);
 

@@ -23,14 +23,17 @@ static const char *const usage_text =
 	"Write the samples of a .beton file to a new folder, or to a tar file if OUT ends with .tar, .tar.gz, .tgz,\n"
 	".tar.zst or .tar.xz, or is - (standard output). JPEGs are copied as they are stored; raw pixels become PNGs.\n"
 	"\n"
-	"  -L, --layout=LAYOUT     classes: CLASS/NUMBER.jpg, pictures and labels only (default of folders,\n"
+	"  -L, --layout=LAYOUT     classes: CLASS/NAME.jpg, pictures and labels only (default of folders,\n"
 	"                          where there are both)\n"
-	"                          samples: NUMBER.jpg, NUMBER.cls, NUMBER.FIELD.npy, ...: every field\n"
+	"                          samples: NAME.jpg, NAME.cls, NAME.FIELD.npy, ...: every field\n"
 	"                          (default of tar)\n"
+	"                          NAME is that of the file or WebDataset key that the sample was made of, where\n"
+	"                          the dataset has it, else the sample's number\n"
 	"  -N, --class-numbers     call class folders by numbers, also if the classes have names\n"
+	"  -K, --file-numbers      call files by numbers, also if the dataset knows where its samples come from\n"
 	"  -i, --index=LIST        only these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
 	"  -c, --class=CLASS       only samples of this class, by name or number; more than once for more\n"
-	"  -w, --where=CONDITION   only samples for which it holds: 'label < 10 and score >= 0.5'\n"
+	"  -w, --where=CONDITION   only samples for which it holds: \"label == 'cat' and width < 64\"\n"
 	"  -n, --sample=N          with --field: one value, to FILE or standard output\n"
 	"  -f, --field=NAME\n"
 	"  -F, --force             replace a file that exists, or a folder that holds nothing but extracted files\n"
@@ -41,19 +44,14 @@ static const char *const usage_text =
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
-static const struct option long_options[] = {{"layout", required_argument, NULL, 'L'},
-					     {"class-numbers", no_argument, NULL, 'N'},
-					     {"index", required_argument, NULL, 'i'},
-					     {"class", required_argument, NULL, 'c'},
-					     {"where", required_argument, NULL, 'w'},
-					     {"sample", required_argument, NULL, 'n'},
-					     {"field", required_argument, NULL, 'f'},
-					     {"force", no_argument, NULL, 'F'},
-					     {"json", no_argument, NULL, 'j'},
-					     {"quiet", no_argument, NULL, 'Q'},
-					     {"help", no_argument, NULL, 'h'},
-					     {"version", no_argument, NULL, 'V'},
-					     {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+	{"layout", required_argument, NULL, 'L'}, {"class-numbers", no_argument, NULL, 'N'},
+	{"file-numbers", no_argument, NULL, 'K'}, {"index", required_argument, NULL, 'i'},
+	{"class", required_argument, NULL, 'c'},  {"where", required_argument, NULL, 'w'},
+	{"sample", required_argument, NULL, 'n'}, {"field", required_argument, NULL, 'f'},
+	{"force", no_argument, NULL, 'F'},        {"json", no_argument, NULL, 'j'},
+	{"quiet", no_argument, NULL, 'Q'},        {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
 
 typedef struct extract_job {
 	const char *input;
@@ -64,6 +62,7 @@ typedef struct extract_job {
 	uint64_t sample;
 	bool one_sample;
 	bool class_numbers;
+	bool file_numbers;
 	bool force;
 	bool json;
 	bool quiet;
@@ -79,6 +78,11 @@ static int tell_left_out(const extract_job *job, const layout *files, const beto
 	if (names && job->layout == LAYOUT_AUTOMATIC && !job->class_numbers)
 		fprintf(stderr, "beton-extract: %s left out; --layout=classes has them\n",
 			text_count(count, names, "class has a name that is", "classes have names that are"));
+	if (files->sources_fail)
+		fputs("beton-extract: the files get numbers for names, as the names of what the samples were made of "
+		      "do "
+		      "not tell all of them apart\n",
+		      stderr);
 	if (files->renumbered)
 		fputs("beton-extract: who reads the folders as beton-write does, in the order of their names, "
 		      "gives the classes other numbers; --layout=samples keeps them\n",
@@ -135,11 +139,13 @@ static int extract_all(extract_job *job, const beton_reader *reader, beton_error
 	extract_target *target = NULL;
 	progress bar = {0};
 	uint64_t count = 0;
+	const layout_request request = {
+		.kind = wanted_layout(job), .class_numbers = job->class_numbers, .file_numbers = job->file_numbers};
 	int result = selection_bind(&job->selection, reader, err);
 	if (result == BETON_OK)
 		result = selection_count(&job->selection, reader, &count, err);
 	if (result == BETON_OK)
-		result = layout_open(&files, reader, wanted_layout(job), job->class_numbers, &job->selection, err);
+		result = layout_open(&files, reader, &request, &job->selection, err);
 	if (result == BETON_OK)
 		result = open_target(job, reader, &target, err);
 	if (result == BETON_OK && !job->quiet)
@@ -233,6 +239,9 @@ static int parse_option(extract_job *job, int option, const char *text, beton_er
 	case 'f':
 		job->field = text;
 		break;
+	case 'K':
+		job->file_numbers = true;
+		break;
 	case 'N':
 		job->class_numbers = true;
 		break;
@@ -263,7 +272,7 @@ int main(int argc, char **argv)
 	extract_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "L:Ni:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "L:NKi:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {

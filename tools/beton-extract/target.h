@@ -14,7 +14,8 @@ typedef struct extract_target extract_target;
 
 /* Operations of a kind of target. */
 struct extract_target {
-	/* Adds a file. group: the folder inside the target, or NULL; name: of the file; neither has a slash. */
+	/* Adds a file. group: the folder inside the target, with slashes between folders in each other, or NULL; name:
+	 * of the file, without a slash. */
 	int (*add)(extract_target *self, const char *group, const char *name, const void *data, size_t size,
 		   beton_error *err);
 	int (*finish)(extract_target *self, beton_error *err);
