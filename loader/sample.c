@@ -365,6 +365,20 @@ void bt_sample_begin(bt_tools *tools, bt_slot *slot, uint32_t index)
 	tools->stats.submit_ns += bt_now_ns() - found;
 }
 
+/* Adds where a damaged sample comes from, so that the user need not look for its file. */
+static void name_source(const beton_loader *loader, bt_ticket *ticket)
+{
+	char source[BETON_SOURCE_MAX + 1];
+	uint64_t number;
+	if (ticket->result != BETON_SAMPLE_CORRUPT || ticket->sample == BT_NO_SAMPLE)
+		return;
+	uint32_t of_file = bt_dataset_locate(&loader->dataset, ticket->sample, &number);
+	if (beton_reader_source(loader->dataset.readers[of_file], number, source, NULL) == BETON_OK && *source) {
+		beton_error given = ticket->err;
+		bt_fail_sample(&ticket->err, given.code, given.sample, "%s (from %.200s)", given.message, source);
+	}
+}
+
 int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err)
 {
 	bt_ticket *ticket = &tools->tickets[tools->first % tools->capacity];
@@ -387,6 +401,7 @@ int bt_sample_finish(bt_tools *tools, bool *bad, beton_error *err)
 		return ticket->result;
 	}
 	bt_note_bad(tools->loader, ticket->sample);
+	name_source(loader, ticket);
 	if (loader->options.on_error == BETON_ON_ERROR_SKIP)
 		ticket->slot->ids[ticket->index] = BT_NO_SAMPLE;
 	if (loader->options.on_error == BETON_ON_ERROR_SUBSTITUTE && substitute(tools, ticket) == BETON_OK)

@@ -187,6 +187,7 @@ static void a_corrupt_sample_costs_its_batch_only(void **state)
 				assert_non_null(strstr(fault.message, "sample 13"));
 				assert_non_null(strstr(fault.message, file));
 				assert_non_null(strstr(fault.message, "'image'"));
+				assert_non_null(strstr(fault.message, "(from pictures/13.jpg)"));
 				assert_null(batch);
 				continue;
 			}

@@ -139,7 +139,9 @@ static void append(beton_writer *writer, uint64_t i, bool damaged)
 		{.real = (double)i / 2},
 		{.data = "note", .size = 4},
 	};
-	assert_ok(beton_writer_append(writer, inputs, err));
+	char source[40];
+	snprintf(source, sizeof(source), "pictures/%d.jpg", (int)i);
+	assert_ok(beton_writer_append_from(writer, inputs, source, err));
 	if (bytes != pixels)
 		free(bytes);
 	free(pixels);
