@@ -5,6 +5,7 @@
 
 #include "bench.h"
 #include "common/system.h"
+#include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-bench load [OPTION]... FILE\n"
@@ -21,7 +22,7 @@ static const char *const usage_text =
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
 	"      --direct            read past the page cache\n"
 	"      --read-ahead N      samples that each thread reads ahead; 0, the default: automatic\n"
-	"      --memory-limit N    bytes for batches and work; 0, the default: what they need\n"
+	"      --memory-limit SIZE for batches and work, like 500MB; 0, the default: what they need\n"
 	"      --max-pixels N      of a JPEG; one that has more is a bad sample (default 89478485)\n"
 	"      --on-error NAME     of bad samples: fail (default), skip or substitute\n"
 	"      --seed N            of order and augmentation (default 0)\n"
@@ -82,6 +83,15 @@ static bool number(const char *option, const char *text, uint64_t least, uint64_
 {
 	beton_error err;
 	if (bt_parse_u64(option, text, least, most, value, &err) == BETON_OK)
+		return true;
+	fprintf(stderr, "beton-bench: %s\n", err.message);
+	return false;
+}
+
+static bool size(const char *option, const char *text, uint64_t *value)
+{
+	beton_error err;
+	if (text_parse_size(option, text, 0, value, &err) == BETON_OK)
 		return true;
 	fprintf(stderr, "beton-bench: %s\n", err.message);
 	return false;
@@ -158,7 +168,7 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		loader->read_ahead = (uint32_t)count;
 		return good;
 	case 'm':
-		return number("--memory-limit", text, 0, UINT64_MAX, &loader->memory_limit);
+		return size("--memory-limit", text, &loader->memory_limit);
 	case 'x':
 		return number("--max-pixels", text, 1, UINT64_MAX, &loader->max_pixels);
 	case 'E':
