@@ -170,6 +170,14 @@ static int take_part(const item_list *list, const uint32_t *part, uint32_t wante
 	return BETON_OK;
 }
 
+/* Whether the field that holds the class is surely one. Another integer may be a number for each sample, of which no
+ * class would have one to spare. */
+static bool is_label(const field_plan *plan)
+{
+	int64_t field = find_label(plan);
+	return field >= 0 && (plan->classes[field] || strcmp(plan->fields[field].name, "label") == 0);
+}
+
 static int divide(const hold_out_request *request, const item_list *list, bool classes, selection *train,
 		  selection *val, beton_error *err)
 {
@@ -177,9 +185,10 @@ static int divide(const hold_out_request *request, const item_list *list, bool c
 	const double shares[NUM_PARTS] = {request->fraction, 1 - request->fraction};
 	uint64_t totals[NUM_PARTS];
 	stratify_totals(totals, shares, NUM_PARTS, list->count);
+	bool keep_one = is_label(request->plan);
 	uint32_t *part = calloc((size_t)list->count + 1, sizeof(*part));
 	int result = part ? stratify(part, classes ? list->labels : NULL, list->count, totals, NUM_PARTS, request->seed,
-				     true, err)
+				     keep_one, err)
 			  : bt_fail(err, BETON_NO_MEMORY, "--val-fraction: no memory for %llu samples",
 				    (unsigned long long)list->count);
 	if (result == BETON_OK)
@@ -190,7 +199,7 @@ static int divide(const hold_out_request *request, const item_list *list, bool c
 	if (result == BETON_OK && val->count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "--val-fraction: %g of %llu samples holds out none%s",
 				 request->fraction, (unsigned long long)list->count,
-				 classes ? ", as one of each class at least stays for training" : "");
+				 keep_one ? ", as one of each class at least stays for training" : "");
 	return result;
 }
 
