@@ -16,7 +16,7 @@ const char *const image_options_usage =
 	"                            jpg: encode every picture; raw: store pixels\n"
 	"                            smart: encode those whose pixels take more than --smart-threshold\n"
 	"                            proportion: encode a random part of them, --compress-probability\n"
-	"      --smart-threshold=SIZE bytes of pixels\n"
+	"      --smart-threshold=N   bytes of pixels, like 100kB\n"
 	"      --compress-probability=P, --compress-seed=N\n"
 	"                            default 0.5 and 0; the seed and a picture's own bytes decide\n"
 	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
