@@ -394,6 +394,45 @@ static int make_mesh(dtrain_group *world, int count, const dtrain_mesh_axis *axe
 	return status;
 }
 
+static void expect_placement(const dtrain_mesh *mesh, int rank)
+{
+	dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
+	REQUIRE(strcmp(placement.axis, "shard") == 0 && placement.dim == 1 && placement.parts == 3 &&
+		placement.part == rank % 3);
+	REQUIRE(dtrain_mesh_placement(mesh, "pipeline", 1).axis == NULL);
+}
+
+/* Ranks with copies of a parameter have the same part of it. */
+static void expect_same_parts(const dtrain_mesh *mesh, int rank)
+{
+	const dtrain_shape shape = {2, {6, 6}}, input = {2, {1, 2}};
+	for (int different = 0; different < 2; different++) {
+		dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
+		dtrain_device *device = NULL;
+		dtrain_params *params = NULL;
+		dtrain_sync *sync = NULL;
+		dtrain_graph *graph = NULL;
+		dtrain_program *program = NULL;
+		if (different)
+			placement.part = rank % 2;
+		MUST(dtrain_device_open("ref", NULL, &device, &err));
+		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+		MUST(dtrain_sync_create(params, NULL, &sync, &err));
+		MUST(dtrain_graph_create(params, true, &graph, &err));
+		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &input);
+		dtrain_tensor w = dtrain_graph_placed_parameter(graph, "w", &shape, &placement, DTRAIN_INIT_ZERO, 6);
+		dtrain_tensor y = dtrain_linear_of(graph, x, w, -1, false);
+		dtrain_graph_backward_from(graph, 1, &y, &y);
+		MUST(dtrain_sync_compile(sync, &graph, &program, &err));
+		REQUIRE(dtrain_sync_start(sync, mesh, &err) == (different ? BETON_MISMATCH : BETON_OK));
+		REQUIRE(!different || strstr(err.message, "placements"));
+		dtrain_program_destroy(&program);
+		dtrain_sync_destroy(&sync);
+		dtrain_params_destroy(&params);
+		dtrain_device_close(&device);
+	}
+}
+
 /* Six ranks, two by three; gradients are added up along one axis alone. */
 static void rank_meshes(struct rank *r)
 {
@@ -411,6 +450,8 @@ static void rank_meshes(struct rank *r)
 	expect_axis(mesh, "one", 0, 1);
 	expect_axis(mesh, "shard", r->rank % 3, 3);
 	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
+	expect_placement(mesh, r->rank);
+	expect_same_parts(mesh, r->rank);
 	open_model(&model, NULL, 32, 2);
 	MUST(dtrain_sync_start(model.sync, mesh, &err));
 	sync_model_fill(&model, r->rank / 3 * 3, 1);

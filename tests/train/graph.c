@@ -121,6 +121,7 @@ static void initial_values_do_not_depend_on_threads(void **state)
 	const dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){7, 11, 7, 13});
 	const dtrain__init_piece whole = {.out = one,
 					  .count = (int64_t)PIECES * EACH,
+					  .run = (int64_t)PIECES * EACH,
 					  .init = DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT,
 					  .shape = &shape,
 					  .name = "conv.weight"};

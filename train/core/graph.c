@@ -171,13 +171,20 @@ static void enter_block(dtrain_graph *graph, int32_t block)
 dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape, dtrain_init init,
 				     int64_t fan_in)
 {
+	return dtrain_graph_placed_parameter(graph, name, shape, NULL, init, fan_in);
+}
+
+dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+					    const dtrain_placement *placement, dtrain_init init, int64_t fan_in)
+{
 	if (dtrain__graph_failed(graph))
 		return -1;
 	beton_error error = {0};
-	int index = dtrain_params_declare(graph->params, name, shape, init, fan_in, &error);
-	if (index >= 0)
-		enter_block(graph, dtrain_params_at(graph->params, index)->block);
-	return add_persistent(graph, DTRAIN__PARAM, index, name, shape, &error);
+	int index = dtrain_params_declare_placed(graph->params, name, shape, placement, init, fan_in, &error);
+	const dtrain_param *param = dtrain_params_at(graph->params, index);
+	if (param)
+		enter_block(graph, param->block);
+	return add_persistent(graph, DTRAIN__PARAM, index, name, param ? &param->shape : shape, &error);
 }
 
 dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,

@@ -58,6 +58,11 @@ BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *nam
 /* A parameter by its full name, for several layers: its gradient is the sum of theirs. */
 BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 					       dtrain_init init, int64_t fan_in);
+/* The same for a parameter of which this rank has a part: the tensor has the part's shape. shape, fan_in: the whole
+ * parameter's. placement: see dtrain_params_declare_placed. */
+BETON_API dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+						      const dtrain_placement *placement, dtrain_init init,
+						      int64_t fan_in);
 /* x [n, ..., in] to [n, ..., out_features]. */
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
 /* The same with an existing weight w [out, in] and bias b [out] (negative: none), optionally followed by relu. */

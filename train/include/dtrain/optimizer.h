@@ -50,9 +50,10 @@ typedef struct dtrain_optimizer_options {
 	const dtrain_scaler *scaler; /* the scaler of the loss; default NULL */
 	double grad_divisor; /* > 0 and finite: gradients are divided by it first; default 1. With DDP, which sums over
 				the ranks, the size of the group */
-	/* > 0: gradients are clipped to this norm like torch.nn.utils.clip_grad_norm_ with norm_type 2 (see
-	 * dtrain_clip_element in <dtrain/device.h>), after division by grad_divisor and the scaler's scale. Infinity:
-	 * the norm is computed, but gradients are not clipped. 0 (default): neither. */
+	/* > 0: gradients (of whole parameters: see dtrain_placement) are clipped to this norm like
+	 * torch.nn.utils.clip_grad_norm_ with norm_type 2 (see dtrain_clip_element in <dtrain/device.h>), after
+	 * division by grad_divisor and the scaler's scale. Infinity: the norm is computed, but gradients are not
+	 * clipped. 0 (default): neither. */
 	double clip_norm;
 	bool lookahead; /* default false; see dtrain_optimizer_look_ahead */
 	/* Elements begin to end - 1 of the flat space are updated; both must be multiples of DTRAIN_PARAM_ALIGN, except

@@ -14,6 +14,9 @@
  * Figures are a few numbers of a step (the loss, whether a rank was told to stop). They have an array of their own, of
  * the parameters' type.
  *
+ * A parameter that several ranks share (tensor parallelism) has a placement: each of them declares the whole parameter
+ * and has one part of it. Initial values and checkpoints are those of the whole, whatever the number of parts.
+ *
  * Graphs for training and for evaluation share one dtrain_params.
  */
 #ifndef DTRAIN_PARAMS_H
@@ -36,9 +39,20 @@ typedef enum dtrain_init {
 			      nn.init.dirac_); the others LINEAR_UNIFORM */
 } dtrain_init;
 
+/* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
+ * indices starts at index p * n / parts, so the parts' sizes differ by at most one. */
+typedef struct dtrain_placement {
+	const char *axis; /* of the mesh (<dtrain/mesh.h>), "tensor" for example; NULL: each rank has all of it */
+	int32_t dim;
+	int32_t parts, part;
+} dtrain_placement;
+
 typedef struct dtrain_param {
-	const char *name; /* torchvision's: "layer1.0.conv1.weight" */
-	dtrain_shape shape;
+	const char *name;   /* torchvision's: "layer1.0.conv1.weight" */
+	dtrain_shape shape; /* of this rank's part, which is what graphs, units and optimizers see */
+	dtrain_shape global_shape;
+	int64_t first; /* the part's first index along the placement's dimension */
+	dtrain_placement placement;
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;
 	int32_t block; /* of the model: see dtrain_params_next_block */
@@ -86,6 +100,11 @@ BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *na
 BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
+/* Declares a parameter of which this rank has a part. shape and fan_in: the whole parameter's. The placement is copied
+ * (NULL: the whole parameter). Each part must have at least one index: INVALID_ARGUMENT. */
+BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
+					   const dtrain_placement *placement, dtrain_init init, int64_t fan_in,
+					   beton_error *err);
 
 /* Call set_units before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
