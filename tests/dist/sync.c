@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -50,14 +51,6 @@ static dtrain_sync_options small_units(void)
 	return options;
 }
 
-static double sum_of_units(const sync_model *model)
-{
-	double sum = 0;
-	for (int i = 0; i < dtrain_params_unit_count(model->params); i++)
-		sum += dtrain_sync_unit_exposed_ms(model->sync, i);
-	return sum;
-}
-
 static void rank_adds_up(struct rank *r)
 {
 	const dtrain_sync_options options = small_units();
@@ -73,13 +66,12 @@ static void rank_adds_up(struct rank *r)
 	for (int i = 0; i < 5; i++) {
 		sync_model_fill(&model, r->rank, i);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
-		MUST(dtrain_sync_get_step(model.sync, &step, &err));
+		step = sync_model_times(&model, model.marks);
 		sync_model_check(&model, r->size, 1, i, i);
 		REQUIRE((step.comm_ms > 0) == (r->size > 1) && (step.backward_ms > 0) == (r->size > 1));
-		REQUIRE(step.exposed_ms >= 0 && sum_of_units(&model) <= step.exposed_ms + 1e-6);
-		REQUIRE((sum_of_units(&model) > 0) == (r->size > 1));
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, -1) == 0);
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, 1000) == 0);
+		REQUIRE((step.exposed_ms > 0) == (r->size > 1));
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, -1) == 0);
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, 1000) == 0);
 	}
 	close_model(&model);
 }
@@ -93,25 +85,24 @@ static void rank_accumulates(struct rank *r)
 	options.accumulates = true;
 	open_model(&model, &options, 100, LAYERS);
 	MUST(sync_model_start(&model, r->group, &err));
-	uint64_t each = r->size > 1 ? (uint64_t)dtrain_params_unit_count(model.params) + 1 : 0;
 	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_FIGURES) : 0;
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
 			sync_model_fill(&model, r->rank, i);
 			MUST(dtrain_program_run(model.program, model.stream, true, &err));
-			MUST(dtrain_sync_get_step(model.sync, &step, &err));
-			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0 && sum_of_units(&model) == 0);
-			REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == 2 * (uint64_t)round * each);
+			/* The step before is still the last one that ended. */
+			MUST(dtrain_sync_get_step(model.marks, &step, &err));
+			REQUIRE(step.bytes == (round ? bytes : 0) && (step.exposed_ms > 0) == (step.bytes > 0));
 		}
 		sync_model_fill(&model, r->rank, 3);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
 		sync_model_check(&model, r->size, 1, 0, 3);
-		REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == (2 * (uint64_t)round + 1) * each);
+		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 		/* Nothing is left of it. */
 		sync_model_fill(&model, r->rank, 4);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
 		sync_model_check(&model, r->size, 1, 4, 4);
-		REQUIRE(dtrain_sync_get_traffic(model.sync).bytes == 2 * ((uint64_t)round + 1) * bytes);
+		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 	}
 	close_model(&model);
 }
@@ -259,10 +250,11 @@ static int rank_differs(struct rank *r)
 	return -status;
 }
 
-/* A device whose op of that number fails once. */
+/* A device whose op of that number fails once, or comes late. */
 static dtrain_device_api failing;
 static const dtrain_device_api *inner;
-static int fails_in = -1;
+static int fails_in = -1, late_in = -1;
+static long late_us;
 
 static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,
 		       beton_error *failure)
@@ -271,6 +263,8 @@ static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operan
 		*failure = (beton_error){.code = BETON_DEVICE, .message = "made to fail"};
 		return BETON_DEVICE;
 	}
+	if (late_in >= 0 && late_in-- == 0)
+		usleep((useconds_t)late_us);
 	return inner->op_run(op, stream, operands, workspace, failure);
 }
 
@@ -318,6 +312,32 @@ static void rank_fails(struct rank *r)
 	sync_model_fill(&model, r->rank, 3);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, r->size, 1, 3, 3);
+	close_model(&model);
+}
+
+/* The unit that another rank completes late has most of the step's time, as soon as that is late enough. */
+static void rank_waits_for_late_unit(struct rank *r)
+{
+	const dtrain_sync_options options = small_units();
+	sync_model model;
+	int round = 0;
+	open_failing_model(&model, &options);
+	MUST(sync_model_start(&model, r->group, &err));
+	sync_model_fill(&model, r->rank, 0);
+	late_in = 1000;
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	int ops = 1000 - late_in, units = dtrain_params_unit_count(model.params);
+	for (int last = 0; last < 2; last++) {
+		bool has_most = false;
+		for (late_us = 10000; !has_most; late_us *= 2) {
+			REQUIRE(late_us < 10000000);
+			/* Backward has an op for each layer. */
+			late_in = r->rank == 1 ? ops - (last ? 1 : LAYERS) : -1;
+			MUST(dtrain_program_run(model.program, model.stream, false, &err));
+			has_most = sync_model_unit_has_most(&model, r, last ? units - 1 : 0, round++);
+		}
+	}
+	late_in = -1;
 	close_model(&model);
 }
 
@@ -548,6 +568,8 @@ static int rank_main(struct rank *r)
 		rank_trains(r);
 	else if (strcmp(r->mode, "fails") == 0)
 		rank_fails(r);
+	else if (strcmp(r->mode, "late-unit") == 0)
+		rank_waits_for_late_unit(r);
 	else if (strcmp(r->mode, "shares") == 0)
 		check_shared(r, 1);
 	else if (strcmp(r->mode, "shares-two") == 0)
@@ -609,6 +631,12 @@ static void failed_runs_leave_nothing_behind(void **state)
 	run_ranks("fails", 3);
 }
 
+static void late_unit_has_the_time(void **state)
+{
+	(void)state;
+	run_ranks("late-unit", 2);
+}
+
 static void shared_gradients_are_reduced_once(void **state)
 {
 	(void)state;
@@ -647,6 +675,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
 		cmocka_unit_test(failed_runs_leave_nothing_behind),
+		cmocka_unit_test(late_unit_has_the_time),
 		cmocka_unit_test(shared_gradients_are_reduced_once),
 		cmocka_unit_test(meshes_have_a_group_for_each_axis),
 		cmocka_unit_test(other_model_is_named),

@@ -243,7 +243,7 @@ static json_t *epoch_line(const run_epoch_metrics *epoch)
 	bool complete = line != NULL;
 	for (int i = 0; i < RUN_PARTS && complete; i++)
 		complete = json_object_set_new(line, parts[i], seconds(epoch->part_ns[i])) == 0;
-	if (complete && epoch->bucket_count)
+	if (complete)
 		complete = json_object_set_new(line, "comm_exposed_buckets_seconds", buckets_json(epoch)) == 0 &&
 			   json_object_set_new(line, "comm_bytes", json_integer((json_int_t)epoch->comm_bytes)) == 0;
 	if (complete)

@@ -43,8 +43,8 @@ typedef struct run_epoch_metrics {
 	int64_t steps;
 	uint64_t total_ns; /* the sum of the parts */
 	uint64_t part_ns[RUN_PARTS];
-	const double *bucket_ms;   /* RUN_PART_COMM by bucket; borrowed */
-	int bucket_count;          /* 0: not known, nor is the next */
+	const double *bucket_ms; /* RUN_PART_COMM by bucket; borrowed */
+	int bucket_count;
 	uint64_t comm_bytes;       /* size of the arrays that were reduced */
 	beton_bottleneck limit;    /* the loader's bottleneck in this epoch */
 	const char *diagnosis;     /* a sentence */

@@ -21,9 +21,9 @@ struct epoch {
 	int64_t number;
 	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
-	uint64_t comm_bytes_before;
+	uint64_t comm_bytes;
 	double *bucket_ms; /* exposed, by bucket */
-	int bucket_count;  /* 0: the group does not report it */
+	int bucket_count;
 };
 
 struct training {
@@ -107,8 +107,9 @@ static void account_step(struct training *training, const engine_step_result *re
 	run_clock_add_step(&training->epoch.clock, training->waited_ms < idle_ms ? training->waited_ms : idle_ms,
 			   busy_ms - result->exposed_ms, result->exposed_ms);
 	training->waited_ms = 0;
+	training->epoch.comm_bytes += result->comm_bytes;
 	for (int i = 0; i < training->epoch.bucket_count; i++)
-		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(session->engine.sync, i);
+		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->marks, i);
 }
 
 static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
@@ -283,9 +284,9 @@ static void close_epoch(run_session *session)
 static int begin_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
-	int buckets = session->engine.staged ? 0 : dtrain_params_unit_count(session->engine.params);
+	int buckets = dtrain_params_unit_count(session->engine.params);
 	struct epoch *epoch = &training->epoch;
-	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets + 1, sizeof(*epoch->bucket_ms))))
+	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets, sizeof(*epoch->bucket_ms))))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an epoch's figures");
 	memset(epoch->bucket_ms, 0, (size_t)buckets * sizeof(*epoch->bucket_ms));
 	epoch->bucket_count = buckets;
@@ -293,7 +294,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	epoch->first_step = session->position.step;
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
-	epoch->comm_bytes_before = dtrain_sync_get_traffic(session->engine.sync).bytes;
+	epoch->comm_bytes = 0;
 	run_clock_begin(&epoch->clock);
 	return BETON_OK;
 }
@@ -322,8 +323,7 @@ static int end_epoch(struct training *training, beton_error *err)
 				     .steps = session->position.step - epoch->first_step,
 				     .bucket_ms = epoch->bucket_ms,
 				     .bucket_count = epoch->bucket_count,
-				     .comm_bytes = dtrain_sync_get_traffic(session->engine.sync).bytes -
-						   epoch->comm_bytes_before,
+				     .comm_bytes = epoch->comm_bytes,
 				     .diagnosis = diagnosis};
 	if (session->rank != 0 || metrics.steps == 0)
 		return BETON_OK;

@@ -13,6 +13,7 @@
  *   DTRAIN_FAR_SHARING=1      ranks may share a device
  *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
+ *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
  *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture or launch
  */
