@@ -142,6 +142,22 @@ int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset)
 	return 0;
 }
 
+int bt_make_parents(const char *path, beton_error *err)
+{
+	char *copy = strdup(path);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int status = BETON_OK;
+	for (char *slash = strchr(copy + 1, '/'); slash && status == BETON_OK; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+			status = bt_fail_errno(err, errno, "%s: cannot create the folder", copy);
+		*slash = '/';
+	}
+	free(copy);
+	return status;
+}
+
 int bt_sync_parent(const char *path, beton_error *err)
 {
 	const char *slash = strrchr(path, '/');

@@ -57,6 +57,9 @@ int bt_atomic_open(bt_atomic_file *file, const char *path, beton_error *err);
 int bt_atomic_commit(bt_atomic_file *file, beton_error *err);
 void bt_atomic_abandon(bt_atomic_file *file);
 
+/* Creates the folders that path is in, if they are missing. */
+int bt_make_parents(const char *path, beton_error *err);
+
 /* fsync of the folder that holds path, which makes a rename or creation in it durable. */
 int bt_sync_parent(const char *path, beton_error *err);
 

@@ -65,16 +65,16 @@ wait_for() {
 
 # check_times LOG: the parts of each epoch's time are all of it, and what is told of its steps adds up to them.
 check_times() {
-	grep -q '"event": "epoch_end"' "$1" || fail "$1 tells of no epoch: $(cat "$1")"
+	grep -q '"type": "epoch"' "$1" || fail "$1 tells of no epoch: $(cat "$1")"
 	awk '
 	function value(key) {
 		return match($0, "\"" key "\": [-0-9.e+]+") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : -1
 	}
 	function differ(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
 	function complain(what) { print what ": " $0; wrong = 1 }
-	/"event": "(start|resume)"/ { waited = exposed = steps = 0 }
-	/"step":/ { asynchronous = /"launch_ms"/; waited += value("data_wait_ms") / 1e3; exposed += value("comm_exposed_ms") / 1e3; steps++ }
-	/"event": "epoch_end"/ {
+	/"type": "(start|resume)"/ { waited = exposed = steps = 0 }
+	/"type": "step"/ { asynchronous = /"launch_ms"/; waited += value("data_wait_ms") / 1e3; exposed += value("comm_exposed_ms") / 1e3; steps++ }
+	/"type": "epoch"/ {
 		count = split("data_wait compute comm_exposed evaluation checkpoint other", parts, " ")
 		sum = 0
 		for (i = 1; i <= count; i++) {
@@ -101,5 +101,5 @@ check_times() {
 
 # part LOG EPOCH KEY: a number of the line that tells where the time of an epoch went.
 part() {
-	sed -n 's/.*"event": "epoch_end", "ended_epoch": '"$2"',.*"'"$3"'": \([-0-9.e+]*\).*/\1/p' "$1"
+	sed -n 's/.*"type": "epoch", .*"epoch": '"$2"',.*"'"$3"'": \([-0-9.e+]*\).*/\1/p' "$1"
 }

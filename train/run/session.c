@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,9 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.group_of = groups.of;
 	optimizer.scaler = session->engine.scaler;
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
-	optimizer.clip_norm = options->clip_norm;
+	/* The log has the norm of each step; computing it reads the gradients once. */
+	bool logs = options->log || options->tensorboard;
+	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
 	optimizer.lookahead = options->lookahead > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
 	if (status == BETON_OK)

@@ -97,12 +97,18 @@ static int launch_step(struct training *training, beton_error *err)
 	return look_ahead(training, err);
 }
 
+/* The time that the device computed or waited for communication. */
+static double busy_of(const run_session *session, const engine_step_result *result)
+{
+	return session->engine.staged ? result->device_ms : result->launch_ms;
+}
+
 /* An asynchronous device waits for data only if it is idle. */
 static void account_step(struct training *training, const engine_step_result *result)
 {
 	run_session *session = training->session;
 	double took_ms = milliseconds(bt_now_ns() - training->step_began_ns);
-	double busy_ms = session->engine.staged ? result->device_ms : result->launch_ms;
+	double busy_ms = busy_of(session, result);
 	double idle_ms = took_ms > busy_ms ? took_ms - busy_ms : 0;
 	run_clock_add_step(&training->epoch.clock, training->waited_ms < idle_ms ? training->waited_ms : idle_ms,
 			   busy_ms - result->exposed_ms, result->exposed_ms);
@@ -122,14 +128,17 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .loss = result->loss,
 				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
 				 .samples_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
+				 .step_ms = took_ms,
 				 .data_wait_ms = result->data_wait_ms,
+				 .compute_ms = busy_of(session, result) - result->exposed_ms,
 				 .comm_exposed_ms = result->exposed_ms,
 				 .asynchronous = session->engine.staged,
 				 .launch_ms = result->launch_ms,
 				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
 				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE],
-				 .normed = session->options->clip_norm > 0,
+				 .normed = dtrain_optimizer_clip(session->optimizer) != NULL,
 				 .grad_norm = (double)result->grad_norm};
+	step.memory = run_memory_read();
 	training->step_began_ns = now;
 	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
@@ -251,7 +260,7 @@ static int evaluate(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
-	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .after_step = session->position.step};
+	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .step = session->position.step};
 	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
 	/* A finished run that is resumed is positioned at an epoch that it never began. */
@@ -319,7 +328,7 @@ static int end_epoch(struct training *training, beton_error *err)
 	beton_loader_stats now = {.struct_size = sizeof(now)};
 	char diagnosis[512];
 	run_epoch_metrics metrics = {.epoch = epoch->number,
-				     .at_step = session->position.step,
+				     .step = session->position.step,
 				     .steps = session->position.step - epoch->first_step,
 				     .bucket_ms = epoch->bucket_ms,
 				     .bucket_count = epoch->bucket_count,
@@ -373,7 +382,8 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (status != BETON_OK)
 		return status;
 	watch_cores(&training);
-	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
+	if (session->resumed && session->rank == 0 && !options->quiet &&
+	    session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
 	do
 		status = train_epoch(&training, err);
