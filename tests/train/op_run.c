@@ -330,13 +330,14 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		result(s, "mean", PARAMETER, dtrain_shape_of(0, NULL), -1);
 		add_scaler(s);
 		add_mixed_label(s);
+		result(s, "hits", PARAMETER, rows, -1);
 	}
 	if (s->c->mixed && s->c->scaled)
-		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8, 6), LIST(3, 4));
+		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8, 6), LIST(3, 4, 9));
 	else if (s->c->mixed)
 		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8), LIST(3, 4));
 	else if (s->c->scaled)
-		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4));
+		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4, 9));
 	else
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1), LIST(3, 4));
 	RUN(DTRAIN_OP_MEAN, LIST(3), LIST(5));

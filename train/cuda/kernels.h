@@ -115,13 +115,14 @@ typedef struct cuda_loss {
 	const float *lambda;  /* label's part of the loss; with mixed alone */
 	const float *scaler;  /* NULL: scale 1 */
 	float *loss;
+	float *hits; /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
 } cuda_loss;
 
 /* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits has the logits' type. For a label outside 0 ..
  * classes-1, one store writes 1 + its row to the lower half of *fault, and the label (or the nearest 32-bit number) to
- * the upper half; that row's loss and d_logits are 0. */
+ * the upper half; that row's loss, d_logits and hits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss, const void *logits,
 				     void *d_logits, double label_smoothing);
 /* DTRAIN_OP_SGD in one launch. w, g, m: F32; scaler NULL: none. Multiplies gradients by the divisor's reciprocal. */

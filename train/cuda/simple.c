@@ -204,6 +204,7 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 				.lambda = mixed ? operands[3] : NULL,
 				.scaler = desc->num_inputs > scaler ? operands[scaler] : NULL,
 				.loss = outputs[0],
+				.hits = desc->num_outputs > 2 ? outputs[2] : NULL,
 				.fault = k->fault,
 				.rows = desc->inputs[0].shape.dim[0],
 				.classes = desc->inputs[0].shape.dim[1]};

@@ -16,8 +16,10 @@ static int make_network(engine_rank *engine, bool training, engine_network *netw
 	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
 	if (training) {
 		dtrain_tensor loss = dtrain_mean(graph, losses);
-		dtrain_graph_backward(graph, loss);
 		dtrain_graph_figure(graph, loss, ENGINE_FIGURE_LOSS);
+		if (network->has_hits)
+			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
+		dtrain_graph_backward(graph, loss);
 	}
 	for (int i = 0; i < network->num_results; i++)
 		dtrain_graph_keep(graph, network->results[i]);

@@ -345,6 +345,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 	int losses =
 		stepper->engine->job.runs * (stepper->options.group ? dtrain_group_size(stepper->options.group) : 1);
 	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
+	out->hits = (double)(figures[ENGINE_FIGURE_HITS] / (float)losses);
 	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);
 	out->grad_norm = slot->figures->clip[DTRAIN_CLIP_NORM];
 	memcpy(out->scaler, slot->figures->scaler, sizeof(slot->figures->scaler));

@@ -21,6 +21,7 @@ typedef struct engine_stepper_options {
 /* Results of one step. Times in milliseconds; device times are 0 if the device has no clock of its own. */
 typedef struct engine_step_result {
 	double loss; /* mean over the global batch, over all runs */
+	double hits; /* share of the global batch that the model got right; 0 if the task does not say */
 	bool stop;   /* some rank was told to stop */
 	double data_wait_ms;
 	double launch_ms;               /* host time to put the step on the streams */

@@ -16,7 +16,9 @@
 typedef struct run_step_metrics {
 	int64_t step;
 	int64_t epoch;
-	double loss; /* mean over the global batch */
+	double loss;   /* mean over the global batch */
+	bool has_hits; /* the next is valid */
+	double hits;   /* share of the global batch that the model got right */
 	double lr;
 	double samples_per_second; /* over all ranks */
 	double step_ms;            /* from the end of the step before to the end of this one */

@@ -131,6 +131,8 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	snprintf(rate, sizeof(rate), "%s_per_second", task->unit);
 	add(&self, "epoch", json_integer((json_int_t)step->epoch));
 	add(&self, "loss", single(step->loss));
+	if (step->has_hits)
+		add(&self, "train_top1", single(step->hits));
 	add(&self, "lr", number(step->lr));
 	add(&self, rate, rounded(step->samples_per_second, 3));
 	add(&self, "step_ms", milliseconds(step->step_ms));

@@ -138,6 +138,10 @@ BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const 
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
+/* For the losses of one of the two: 1 for each row whose label has the highest logit (of equal ones the first), else 0.
+ * With mixed labels it is the first label that counts. */
+BETON_API dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses);
+
 /* Writes a scalar (the mean loss) as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters (dtrain_params_figures).
  * With <dtrain/sync.h> the figure is the sum over the ranks after a run. The scalar has the parameters' type and is not
  * a view. */
