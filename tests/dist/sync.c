@@ -18,6 +18,9 @@
 #include <dtrain/model.h>
 #include <dtrain/sync.h>
 
+#include "common/half.h"
+#include "core/params.h"
+
 #include "ranks.h"
 #include "sync_model.h"
 
@@ -134,6 +137,40 @@ static void rank_gets_values(struct rank *r)
 		REQUIRE(fabsf(buffer[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f &&
 			fixed[i] == (float)(i + r->rank));
 	close_model(&model);
+}
+
+/* The compute copies are of the values that came from rank 0. */
+static void rank_gets_copies(struct rank *r)
+{
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_graph *graph = NULL;
+	dtrain_program *program = NULL;
+	dtrain_mesh *mesh = NULL;
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 8});
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	MUST(dtrain_sync_create(params, NULL, &sync, &err));
+	MUST(dtrain_graph_create(params, true, &graph, &err));
+	dtrain_graph_set_dtype(graph, DTRAIN_BF16);
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_BF16, &row), y = dtrain_linear(graph, "fc", x, 8);
+	dtrain_graph_backward_from(graph, 1, &y, &x);
+	MUST(dtrain_sync_compile(sync, &graph, &program, &err));
+	MUST(dtrain_params_initialize(params, (uint64_t)r->rank, stream, &err));
+	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
+	MUST(dtrain_sync_start(sync, mesh, &err));
+	REQUIRE(params->copies.memory);
+	for (int64_t i = 0; i < params->flat_count; i++)
+		REQUIRE(((uint16_t *)params->copies.memory)[i] == bt_bfloat16(((float *)params->values)[i]));
+	dtrain_program_destroy(&program);
+	dtrain_sync_destroy(&sync);
+	dtrain_mesh_destroy(&mesh);
+	dtrain_params_destroy(&params);
+	dtrain_device_get_api(device)->stream_destroy(stream);
+	dtrain_device_close(&device);
 }
 
 /* A unit is issued behind its last gradient, in front of the next layer's. */
@@ -560,6 +597,8 @@ static int rank_main(struct rank *r)
 		rank_accumulates(r);
 	else if (strcmp(r->mode, "values") == 0)
 		rank_gets_values(r);
+	else if (strcmp(r->mode, "copies") == 0)
+		rank_gets_copies(r);
 	else if (strcmp(r->mode, "plans") == 0)
 		rank_plans(r);
 	else if (strcmp(r->mode, "misuses") == 0)
@@ -603,6 +642,12 @@ static void values_come_from_rank_0(void **state)
 	(void)state;
 	run_ranks("values", 1);
 	run_ranks("values", 3);
+}
+
+static void copies_are_of_what_came(void **state)
+{
+	(void)state;
+	run_ranks("copies", 2);
 }
 
 static void units_are_issued_when_they_are_complete(void **state)
@@ -672,6 +717,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(gradients_become_the_sum),
 		cmocka_unit_test(runs_of_a_step_add_up),
 		cmocka_unit_test(values_come_from_rank_0),
+		cmocka_unit_test(copies_are_of_what_came),
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
 		cmocka_unit_test(failed_runs_leave_nothing_behind),

@@ -53,6 +53,8 @@ static int create_ops(dtrain_program *program, beton_error *err)
 							.shape = tensor->shape,
 							.bytes = (size_t)dtrain_shape_count(&tensor->shape) *
 								 dtrain_dtype_size(tensor->dtype)};
+		if (tensor->role == DTRAIN__COPY)
+			program->operands[i].layout = dtrain__copies_layout(graph->params, tensor->index);
 	}
 	int status = BETON_OK;
 	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++)
@@ -186,6 +188,8 @@ static dtrain__place place_of(dtrain_program *program, int32_t index)
 		return place_in_unit(params, tensor, dtrain__base_of_values);
 	case DTRAIN__GRAD:
 		return place_in_unit(params, tensor, dtrain__base_of_grads);
+	case DTRAIN__COPY:
+		return place_in_unit(params, tensor, dtrain__base_of_copies);
 	case DTRAIN__FIGURE:
 		return (dtrain__place){DTRAIN__BASE_FIGURES,
 				       (uint64_t)tensor->index * dtrain_dtype_size(tensor->dtype)};

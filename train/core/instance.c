@@ -32,10 +32,12 @@ static void set_bases(dtrain_instance *instance)
 	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
-		uintptr_t offset =
-			(uintptr_t)dtrain_params_unit_at(params, i)->offset * dtrain_dtype_size(params->dtype);
+		uintptr_t first = (uintptr_t)dtrain_params_unit_at(params, i)->offset;
+		uintptr_t offset = first * dtrain_dtype_size(params->dtype);
 		bases[dtrain__base_of_values(i)] = (uintptr_t)dtrain_params_values(params) + offset;
 		bases[dtrain__base_of_grads(i)] = (uintptr_t)dtrain_params_grads(params) + offset;
+		bases[dtrain__base_of_copies(i)] =
+			(uintptr_t)params->copies.memory + first * dtrain_dtype_size(params->copies.dtype);
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].role == DTRAIN__INPUT)

@@ -20,7 +20,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameters");
 	params->device = device;
 	params->api = api;
-	params->dtype = dtype;
+	params->dtype = params->copies.dtype = dtype;
 	dtrain_unit_policy_init(&params->policy);
 	*out = params;
 	return BETON_OK;
@@ -28,6 +28,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 
 static void free_memory(dtrain_params *params)
 {
+	dtrain__copies_free(params);
 	params->api->free(params->device, params->values);
 	params->api->free(params->device, params->grads);
 	params->api->free(params->device, params->figures);
@@ -235,6 +236,8 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 		status = params->api->alloc(params->device, DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)
 		status = allocate_buffers(params, err);
+	if (status == BETON_OK)
+		status = dtrain__copies_allocate(params, err);
 	if (status != BETON_OK) {
 		free_memory(params);
 		return status;
@@ -346,6 +349,8 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	}
 	if (status == BETON_OK && params->buffer_elements)
 		status = copy_to_device(params, params->buffer_memory, buffers, params->buffer_elements, stream, err);
+	if (status == BETON_OK)
+		status = dtrain_params_changed(params, stream, err);
 	if (status == BETON_OK)
 		status = params->api->stream_synchronize(stream, err);
 	free(pieces);

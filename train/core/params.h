@@ -5,7 +5,7 @@
 #ifndef DTRAIN_CORE_PARAMS_H
 #define DTRAIN_CORE_PARAMS_H
 
-#include <dtrain/params.h>
+#include "copies.h"
 
 struct dtrain_params {
 	dtrain_device *device;
@@ -30,6 +30,7 @@ struct dtrain_params {
 	void *figures;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
+	dtrain__copies copies;
 };
 
 /* Offsets of all parameters, and the units. */

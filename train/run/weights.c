@@ -188,6 +188,8 @@ int run_weights_load(const run_weights *weights, const char *path, beton_error *
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};
 		status = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
 	}
+	if (status == BETON_OK)
+		status = dtrain_params_changed(weights->params, weights->stream, err);
 	dtrain_checkpoint_close(&checkpoint);
 	list_free(&model);
 	list_free(&optimizer);

@@ -27,8 +27,9 @@ BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtra
 
 /* Sets the type of activations and their gradients; call it before anything else is added to the graph. Default: the
  * parameters' type. With parameters in F32 also F16 or BF16, if the device supports it (dtrain_device_caps.dtypes).
- * Parameters, their gradients, statistics and the loss keep the parameters' type. If the device asks for weight_copies,
- * the arena holds a rounded copy of each weight from the first layer that reads it to the last. */
+ * Parameters, their gradients, statistics and the loss keep the parameters' type. Layers
+ * read the parameters' compute copies, if there are any in this type (<dtrain/params.h>), and round weights themselves
+ * otherwise. */
 BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
 
 /* Multiplies the gradients of losses added after this call by a scale that changes from step to step; see

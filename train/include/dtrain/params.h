@@ -17,6 +17,12 @@
  * A parameter that several ranks share (tensor parallelism) has a placement: each of them declares the whole parameter
  * and has one part of it. Initial values and checkpoints are those of the whole, whatever the number of parts.
  *
+ * Compute copies are all values once more, rounded to a 16-bit type, which graphs of that type (dtrain_graph_set_dtype)
+ * read as their weights. They exist if, before the parameters are allocated, such a graph is begun on a device with
+ * weight_copies; the first one decides the type. An optimizer of the parameters makes them anew with each update, in
+ * captured steps too, and so does every function that is given the parameters and writes values. Whoever else writes
+ * values calls dtrain_params_changed.
+ *
  * Graphs for training and for evaluation share one dtrain_params.
  */
 #ifndef DTRAIN_PARAMS_H
@@ -110,7 +116,8 @@ BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *na
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
-/* Lays out the flat space and allocates values, gradients and buffers. No new declarations are possible afterwards. */
+/* Lays out the flat space and allocates values, compute copies, gradients and buffers. No new declarations are possible
+ * afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
 /* Fills values and buffers as declared, using the device's threads. A seed gives the same values on every device, rank
@@ -125,7 +132,15 @@ BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *para
 BETON_API int dtrain_params_unit_count(const dtrain_params *params);
 BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index);
 
-/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. */
+/* Puts an op on the stream that makes all compute copies; nothing if there are none. Call it after memory of
+ * dtrain_params_values was written (by the caller or by dtrain_checkpoint_load), on the same stream, before a program
+ * runs. A captured call makes the copies at each launch. Errors: DEVICE. */
+BETON_API int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err);
+/* Bytes of the compute copies, for facts; 0: there are none. */
+BETON_API size_t dtrain_params_copy_bytes(const dtrain_params *params);
+
+/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. After values were written:
+ * dtrain_params_changed. */
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);
