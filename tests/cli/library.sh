@@ -19,12 +19,17 @@ fail() {
 	exit 1
 }
 
+# rank_processes: the folders in /proc of the program's processes in this folder (other tests run beside this one, elsewhere).
+rank_processes() {
+	for process in $(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$folder" -printf '%h\n' 2>/dev/null); do
+		[ "$(readlink "$process/exe")" != "$dtrain" ] || echo "$process"
+	done
+}
+
 # What a test that failed left running.
 end_ranks() {
-	for process in /proc/[0-9]*; do
-		if [ "$(readlink "$process/cwd")" = "$folder" ] && [ "$(readlink "$process/exe")" = "$dtrain" ]; then
-			kill -KILL "${process#/proc/}" || :
-		fi
+	for process in $(rank_processes); do
+		kill -KILL "${process#/proc/}" || :
 	done
 }
 
@@ -43,13 +48,11 @@ train() {
 	expect 0 '' "$dtrain" --image-size 16 --crop none --device ref --lr 0.02 "$@"
 }
 
-# no_ranks: no process of the program is left in this folder (other tests run beside this one, elsewhere).
+# no_ranks: no process of the program is left in this folder.
 no_ranks() {
-	for process in /proc/[0-9]*; do
-		if [ "$(readlink "$process/cwd")" = "$folder" ] && [ "$(readlink "$process/exe")" = "$dtrain" ]; then
-			echo "left running: $process $(tr '\0' ' ' <"$process/cmdline")" >&2
-			return 1
-		fi
+	for process in $(rank_processes); do
+		echo "left running: $process $(tr '\0' ' ' <"$process/cmdline")" >&2
+		return 1
 	done
 }
 
