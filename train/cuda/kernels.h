@@ -125,7 +125,7 @@ typedef struct cuda_loss {
 	const float *lambda;  /* label's part of the loss; with mixed alone */
 	const float *scaler;  /* NULL: scale 1 */
 	float *loss;
-	float *hits; /* NULL: not wanted */
+	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
 } cuda_loss;
