@@ -17,8 +17,14 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	if (!instance->bases)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
 	int status = program->api->alloc(program->device, facts->arena_bytes, &instance->arena, err);
-	if (status == BETON_OK && facts->workspace_bytes)
+	if (status != BETON_OK) {
+		bt_prefix(err, "activations");
+		return status;
+	}
+	if (facts->workspace_bytes)
 		status = program->api->alloc(program->device, facts->workspace_bytes, &instance->workspace, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "scratch memory of ops");
 	return status;
 }
 

@@ -203,13 +203,21 @@ void dtrain_params_next_block(dtrain_params *params)
 	params->block_used = false;
 }
 
+static int allocate(dtrain_params *params, const char *what, size_t bytes, void **out, beton_error *err)
+{
+	int status = params->api->alloc(params->device, bytes, out, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s", what);
+	return status;
+}
+
 static int allocate_buffers(dtrain_params *params, beton_error *err)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
 	size_t total = 0;
 	for (int i = 0; i < params->buffer_count; i++)
 		total += dtrain__round_up((size_t)dtrain_shape_count(&params->buffers[i].shape), DTRAIN_PARAM_ALIGN);
-	int status = params->api->alloc(params->device, total * element, &params->buffer_memory, err);
+	int status = allocate(params, "buffers", total * element, &params->buffer_memory, err);
 	if (status != BETON_OK)
 		return status;
 	params->buffer_elements = (int64_t)total;
@@ -229,11 +237,11 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	size_t element = dtrain_dtype_size(params->dtype);
 	int status = dtrain__units_lay_out(params, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->values, err);
+		status = allocate(params, "parameters", (size_t)params->flat_count * element, &params->values, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->grads, err);
+		status = allocate(params, "gradients", (size_t)params->flat_count * element, &params->grads, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, DTRAIN_FIGURES * element, &params->figures, err);
+		status = allocate(params, "figures", DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)
 		status = allocate_buffers(params, err);
 	if (status == BETON_OK)

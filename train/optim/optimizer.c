@@ -114,6 +114,8 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 	*state = (dtrain_optimizer_state){.name = name, .count = optimizer->count + buffers};
 	int status = optimizer->api->alloc(optimizer->device, (size_t)state->count * each, &state->memory, err);
 	if (status != BETON_OK)
+		bt_prefix(err, "optimizer state '%s'", state->name);
+	if (status != BETON_OK)
 		return status;
 	state->buffers = buffers ? (char *)state->memory + (size_t)optimizer->count * each : NULL;
 	optimizer->num_states++;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/system.h"
+#include "engine/batch_limit.h"
 #include "groups.h"
 #include "loading.h"
 #include "resume.h"
@@ -87,6 +88,8 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
 	optimizer.lookahead = options->lookahead > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
+	if (status == BETON_NO_MEMORY)
+		engine_explain_memory(&session->engine, err);
 	if (status == BETON_OK)
 		status = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);

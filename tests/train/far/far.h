@@ -33,10 +33,11 @@ struct dtrain_device {
 	const dtrain_device_api *api;
 	int index;
 	uint32_t delay_us;
-	int failing;               /* enum far_call; -1: none */
-	uint64_t failing_at;       /* which call, from 1 */
-	atomic_uint_fast64_t made; /* calls of that kind so far */
-	pthread_mutex_t mutex;     /* guards what follows */
+	atomic_uint_fast64_t allocated; /* bytes of device memory */
+	int failing;                    /* enum far_call; -1: none */
+	uint64_t failing_at;            /* which call, from 1 */
+	atomic_uint_fast64_t made;      /* calls of that kind so far */
+	pthread_mutex_t mutex;          /* guards what follows */
 	dtrain_stream *streams;
 	struct far_capture *capture; /* the one that is being recorded; one at a time */
 	uint64_t captures;           /* so far */

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 12
+#define DTRAIN_DEVICE_API_VERSION 13
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -237,6 +237,9 @@ typedef struct dtrain_device_api {
 	int (*open)(const dtrain_device_options *options, dtrain_device **out, beton_error *err);
 	void (*close)(dtrain_device *device); /* NULL allowed; all objects of the device must be destroyed */
 	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
+
+	/* Bytes of device memory that can still be allocated; UINT64_MAX: not known. */
+	uint64_t (*free_memory)(dtrain_device *device);
 
 	/* Device memory (zeroed), and host memory for fast copies, which must not be freed while a copy uses it.
 	 * Freeing NULL is allowed. */

@@ -193,6 +193,9 @@ typedef struct dtrain_program_facts {
 	int32_t nodes;
 	double flops;
 } dtrain_program_facts;
+/* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
+ * used up, also on failure. Errors: those of dtrain_graph_compile. */
+BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 
 /* A text for people, freed by the caller: the arena's bytes; the step with most bytes alive, and the tensors alive
