@@ -105,8 +105,10 @@ void dtrain__replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tens
 /* Gradients are needed for parameters, for requested tensors, and for all tensors that depend on these. */
 static void mark_needed(dtrain_graph *graph)
 {
-	for (int32_t i = 0; i < graph->num_tensors; i++)
-		graph->tensors[i].needs_grad = graph->tensors[i].role == DTRAIN__PARAM || graph->tensors[i].want_grad;
+	for (int32_t i = 0; i < graph->num_tensors; i++) {
+		dtrain__tensor *tensor = &graph->tensors[i];
+		tensor->needs_grad = tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__COPY || tensor->want_grad;
+	}
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		const dtrain__node *node = &graph->nodes[i];
 		bool needs = false;
