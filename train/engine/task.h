@@ -73,9 +73,11 @@ typedef struct engine_metric {
 } engine_metric;
 
 struct engine_task {
-	const char *sample; /* singular, "picture"; the plural adds an s */
-	const char *unit;   /* of throughput, "images"; log key: UNIT_per_second */
-	int class_field;    /* index of the field with a sample's class */
+	const char *sample;                     /* singular, "picture"; the plural adds an s */
+	const char *unit;                       /* of throughput, "images"; log key: UNIT_per_second */
+	const char *field_names[ENGINE_FIELDS]; /* printed names of the fields */
+	int num_fields;
+	int class_field; /* index of the field with a sample's class */
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;
 

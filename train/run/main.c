@@ -50,6 +50,29 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 	return dtrain__rank_env_failure_status(env, err->code);
 }
 
+/* --val may have other names for its fields. */
+static void print_fields(const run_session *session)
+{
+	const engine_task *task = session->engine.job.task;
+	const engine_data *data = &session->facts->data;
+	printf("fields of --data:");
+	for (int i = 0; i < task->num_fields; i++)
+		printf("%s %s '%s'", i ? "," : "", task->field_names[i], data->train.fields[i]);
+	for (int i = 0; i < task->num_fields && data->val.samples; i++)
+		printf("%s %s '%s'", i ? "," : "; of --val:", task->field_names[i], data->val.fields[i]);
+	printf("\n");
+}
+
+static void print_rate(const run_session *session)
+{
+	static const char *const rules[] = {[RUN_LR_SCALE_LINEAR] = "", [RUN_LR_SCALE_SQRT] = "the root of "};
+	const run_options *options = session->options;
+	if (options->lr_scale != RUN_LR_SCALE_NONE)
+		printf("learning rate %g: --lr %g times %s%" PRId64 " / %" PRId64 "\n",
+		       options->lr * session->facts->lr_factor, options->lr, rules[options->lr_scale],
+		       session->facts->global_batch, options->lr_base_batch);
+}
+
 static void print_start(const run_session *session)
 {
 	const run_facts *facts = session->facts;
@@ -59,6 +82,8 @@ static void print_start(const run_session *session)
 	       session->engine.api->name, session->engine.caps.description, (int64_t)facts->data.train.samples,
 	       facts->data.classes, facts->total_steps, facts->global_batch, session->engine.job.task->sample,
 	       facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+	print_fields(session);
+	print_rate(session);
 	fflush(stdout);
 }
 
@@ -204,7 +229,7 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
-	return status;
+	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
 
 static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,18 @@ static const char *find_order_problem(const run_options *options)
 	return NULL;
 }
 
+static bool is_given(const run_options *options, const char *name)
+{
+	int row = run_row_find(name);
+	return row >= 0 && options->given[row];
+}
+
+/* A standard deviation of 0..1, on the scale 0..255; the default and other large ones are there already. */
+static double scaled(double std)
+{
+	return std <= 1 ? std * 255 : std;
+}
+
 static int read_data_weights(run_options *options, beton_error *err)
 {
 	const char *text = options->data_weights;
@@ -108,6 +121,43 @@ static int read_data_weights(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
+/* Recipes of other programs have these numbers on the scale 0 .. 1. Zeros and ones are also used to leave pixels as
+ * they are. A run that is resumed keeps what it was trained with. */
+static int check_scale(const run_options *options, beton_error *err)
+{
+	const double *mean = options->vision.mean, *std = options->vision.std;
+	bool fraction = false, large = false, small_std = false;
+	for (int i = 0; i < 3; i++) {
+		fraction = fraction || (mean[i] > 0 && mean[i] < 1);
+		large = large || mean[i] > 1;
+		small_std = small_std || std[i] < 1;
+	}
+	bool kept = options->saved && !is_given(options, "mean") && !is_given(options, "std");
+	if (kept || (!small_std && (!fraction || large)))
+		return BETON_OK;
+	double factor = large ? 1 : 255;
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"--mean %g,%g,%g --std %g,%g,%g: that is the scale 0..1, but pixels here are 0..255: give --mean "
+		"%g,%g,%g --std %g,%g,%g",
+		mean[0], mean[1], mean[2], std[0], std[1], std[2], mean[0] * factor, mean[1] * factor, mean[2] * factor,
+		scaled(std[0]), scaled(std[1]), scaled(std[2]));
+}
+
+int run_options_divide_batch(run_options *options, beton_error *err)
+{
+	int64_t batches = options->world_size * options->accumulate;
+	if (!options->global_batch)
+		return BETON_OK;
+	if (options->global_batch % batches != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--global-batch %" PRId64 ": %" PRId64 " ranks with --accumulate %" PRId64
+			       " cannot share it evenly",
+			       options->global_batch, options->world_size, options->accumulate);
+	options->batch_size = options->global_batch / batches;
+	return BETON_OK;
+}
+
 int run_options_check(run_options *options, beton_error *err)
 {
 	const engine_job job = run_options_job(options);
@@ -126,11 +176,15 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = of_task;
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
+	else if (is_given(options, "batch-size") && is_given(options, "global-batch"))
+		problem = "give either --batch-size or --global-batch";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
-	int status = read_data_weights(options, err);
+	int status = check_scale(options, err);
+	if (status == BETON_OK)
+		status = read_data_weights(options, err);
 	return status == BETON_OK ? check_names(options, err) : status;
 }
 
@@ -148,12 +202,6 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 			entries[count++] = (struct option){run_rows[i].alias, argument, NULL, FIRST_OPTION + i};
 	}
 	entries[count] = (struct option){0};
-}
-
-static bool is_given(const run_options *options, const char *name)
-{
-	int row = run_row_find(name);
-	return row >= 0 && options->given[row];
 }
 
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
@@ -271,6 +319,8 @@ void run_options_drop_void(run_options *options)
 		options->warmup_share = 0;
 	if (!has_warmup(options) && !is_given(options, "initial-lr"))
 		options->initial_lr = 0;
+	if (is_given(options, "batch-size") && !is_given(options, "global-batch"))
+		options->global_batch = 0;
 	if (options->momentum == 0 && !is_given(options, "nesterov"))
 		options->nesterov = false;
 	if (options->vision.flip == 0 && !is_given(options, "flip-mode"))

@@ -15,7 +15,7 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
-#define RUN_ROWS_MAX 96 /* maximum number of rows in the table of options */
+#define RUN_ROWS_MAX 128 /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -34,6 +34,13 @@ typedef enum run_order {
 	RUN_ORDER_FFCV_RANDOM = 7,
 	RUN_ORDER_TORCH_DISTRIBUTED = 8,
 } run_order;
+
+/* The rule by which the learning rate depends on the global batch. */
+typedef enum run_lr_scale {
+	RUN_LR_SCALE_NONE = 0,
+	RUN_LR_SCALE_LINEAR = 1,
+	RUN_LR_SCALE_SQRT = 2,
+} run_lr_scale;
 
 #define RUN_FILES_MAX 64
 
@@ -71,13 +78,16 @@ typedef struct run_options {
 	double timeout;        /* seconds */
 	double epochs;
 	int64_t steps;
-	int64_t batch_size; /* samples per rank and run */
-	int64_t accumulate; /* runs per step */
-	int64_t classes;    /* 0: the number in the data */
+	int64_t batch_size;   /* samples per rank and run */
+	int64_t global_batch; /* samples per step; 0: not given. See run_options_divide_batch */
+	int64_t accumulate;   /* runs per step */
+	int64_t classes;      /* 0: the number in the data */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
 	double lr;
+	int lr_scale; /* run_lr_scale */
+	int64_t lr_base_batch;
 	double initial_lr; /* 0: not given */
 	double final_lr;
 	double momentum;
@@ -136,6 +146,10 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
  * 0: none. Errors: INVALID_ARGUMENT, NOT_FOUND (no checkpoint, and resume is not RUN_RESUME_AUTO), MISMATCH (an option
  * that cannot change is given with another value), those of a damaged checkpoint if there is no good one. */
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err);
+
+/* With --global-batch, sets batch_size to a rank's share. Call it when world_size is final. INVALID_ARGUMENT: the ranks
+ * cannot share it evenly. */
+int run_options_divide_batch(run_options *options, beton_error *err);
 
 /* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null for none; malloc'ed. */
 int run_options_to_json(const run_options *options, char **out, beton_error *err);

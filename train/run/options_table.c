@@ -16,6 +16,12 @@ static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_COSINE] = "cosine",
 	NULL,
 };
+static const char *const lr_scales[] = {
+	[RUN_LR_SCALE_NONE] = "none",
+	[RUN_LR_SCALE_LINEAR] = "linear",
+	[RUN_LR_SCALE_SQRT] = "sqrt",
+	NULL,
+};
 static const char *const precisions[] = {
 	[ENGINE_PRECISION_F32] = "f32",
 	[ENGINE_PRECISION_TF32] = "tf32",
@@ -110,8 +116,8 @@ const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels (required)",
-	    "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
-	    "`label`, or the first integer field. The samples of an epoch that do not fill a global batch are left "
+	    "The fields are those of --image-field and --label-field. The samples of an epoch that do not fill a "
+	    "global batch are left "
 	    "out; each epoch leaves out others. Several files are one data set, one behind the other; their fields "
 	    "must be the same. A comma that is in a name of several has a backslash in front of it.",
 	    .none = false),
@@ -120,6 +126,11 @@ const option_row run_rows[] = {
 	     "often as that says, at places that are drawn; its samples come in passes, each of which permutes them "
 	     "anew, as often as they are needed.",
 	     .none = true),
+	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
+	     "picture field of --data and --val (default: `image`, or the first picture field)",
+	     "The first lines of the output say which fields are used.", .none = true),
+	TEXT("label-field", FIXED, vision.label_field, "NAME", NULL,
+	     "label field of --data and --val (default: `label`, or the first integer field)", NULL, .none = true),
 	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
 	     "Where both files have names for their classes, a label must have the same name in both. An empty name "
 	     "means none, where the run that is resumed has one.",
@@ -146,6 +157,9 @@ const option_row run_rows[] = {
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
 	      "Counted in the same way."),
 	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures in a batch of one rank", NULL),
+	WHOLE("global-batch", TOLD, global_batch, "N", 0, 1e12, "0",
+	      "pictures in a step of all ranks together, in place of --batch-size; 0 = not given",
+	      "Each rank's share is N / (ranks * --accumulate), which must be a whole number."),
 	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1", "batches of each rank in a step",
 	      "Their gradients are added up, and sent to the other ranks once a step; the update is that of their "
 	      "mean. "
@@ -199,6 +213,15 @@ const option_row run_rows[] = {
 
 	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
 	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
+	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none", "how the rate depends on the global batch: %s",
+	       "`none`: --lr is the rate, whatever the number of ranks. `linear`: the rate is --lr times the global "
+	       "batch "
+	       "(--batch-size * --accumulate * ranks) / --lr-base-batch (Goyal et al. 2017). `sqrt`: --lr times the "
+	       "root "
+	       "of that. --initial-lr and --final-lr are multiplied by the same factor. The first lines of the output "
+	       "and the log's lr say what came out."),
+	WHOLE("lr-base-batch", TOLD, lr_base_batch, "N", 1, 1e12, "256", "global batch for which --lr is meant",
+	      "It is used by --lr-scale `linear` and `sqrt`."),
 	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s",
 	       "How the rate goes on after the warm-up."),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,

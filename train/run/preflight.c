@@ -31,9 +31,18 @@ static int read_order(const run_options *options, int world_size, run_facts *out
 	return status;
 }
 
+static double scale_lr(const run_options *options, int64_t global_batch)
+{
+	double ratio = (double)global_batch / (double)options->lr_base_batch;
+	if (options->lr_scale == RUN_LR_SCALE_NONE)
+		return 1;
+	return options->lr_scale == RUN_LR_SCALE_SQRT ? sqrt(ratio) : ratio;
+}
+
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	out->global_batch = options->batch_size * options->accumulate * world_size;
+	out->lr_factor = scale_lr(options, out->global_batch);
 	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

@@ -362,9 +362,9 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
-						 .lr = options->lr,
-						 .initial_lr = options->initial_lr,
-						 .final_lr = options->final_lr,
+						 .lr = options->lr * session->facts->lr_factor,
+						 .initial_lr = options->initial_lr * session->facts->lr_factor,
+						 .final_lr = options->final_lr * session->facts->lr_factor,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
 	const engine_stepper_options stepper = {

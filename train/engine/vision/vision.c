@@ -26,6 +26,8 @@ static const char *find_problem(const engine_job *job, bool validates)
 const engine_task vision_task = {
 	.sample = "picture",
 	.unit = "images",
+	.field_names = {[VISION_IMAGE] = "pictures", [VISION_LABEL] = "labels"},
+	.num_fields = 2,
 	.class_field = VISION_LABEL,
 	.metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
 	.num_metrics = 3,

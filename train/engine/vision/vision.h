@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The task of telling the classes of pictures. A picture is the field named "image", or the first picture field; its
- * label the integer field named "label", or the first integer field. */
+ * The task of telling the classes of pictures. */
 #ifndef VISION_VISION_H
 #define VISION_VISION_H
 
@@ -21,8 +20,10 @@ typedef enum vision_tta {
 } vision_tta;
 
 typedef struct vision_options {
-	int64_t image_size; /* side length in pixels */
-	int crop;           /* beton_crop */
+	const char *image_field; /* NULL: "image", or the first picture field */
+	const char *label_field; /* NULL: "label", or the first integer field */
+	int64_t image_size;      /* side length in pixels */
+	int crop;                /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;
