@@ -6,6 +6,7 @@
 #include "checkpoint.h"
 #include "common/system.h"
 #include "safetensors.h"
+#include "state.h"
 
 typedef struct export_job {
 	const dtrain_checkpoint *checkpoint;
@@ -52,10 +53,14 @@ static int write_export(export_job *job, safetensors_entry *entries, const char 
 	int status = bt_atomic_open(&file, path, err);
 	if (status != BETON_OK)
 		return status;
-	status = dtrain__digest_begin(&digest, UINT64_MAX, err);
+	json_t *metadata =
+		job->set == DTRAIN_CHECKPOINT_MODEL ? json_object_get(job->checkpoint->state, "metadata") : NULL;
+	status = dtrain__state_check_metadata(job->checkpoint->path, job->checkpoint->state, err);
+	if (status == BETON_OK)
+		status = dtrain__digest_begin(&digest, UINT64_MAX, err);
 	if (status == BETON_OK)
 		status = dtrain__safetensors_write(file.fd, file.temporary, entries,
-						   job->checkpoint->index.sets[job->set].count, NULL, fetch, job,
+						   job->checkpoint->index.sets[job->set].count, metadata, fetch, job,
 						   &digest, err);
 	if (status == BETON_OK)
 		status = bt_atomic_commit(&file, err);

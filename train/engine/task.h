@@ -88,6 +88,9 @@ struct engine_task {
 	int (*read_data)(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 			 beton_error *err);
 
+	/* The names of the data's classes as a JSON array, malloc'ed; NULL: it has none. */
+	int (*class_names)(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err);
+
 	/* Checks that the model can be built and, with begins, that training can start. */
 	int (*check)(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 

@@ -178,6 +178,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (is_given(options, "batch-size") && is_given(options, "global-batch"))
 		problem = "give either --batch-size or --global-batch";
+	else if (options->keep_best && (!options->checkpoint || !options->val))
+		problem = "--keep-best needs --checkpoint and --val";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
@@ -327,6 +329,8 @@ void run_options_drop_void(run_options *options)
 		options->vision.flip_mode = BETON_FLIP_RANDOM;
 	if (!options->val && !is_given(options, "tta"))
 		options->vision.tta = VISION_TTA_NONE;
+	if ((!options->val || !options->checkpoint) && !is_given(options, "keep-best"))
+		options->keep_best = false;
 	drop_void_order(options);
 	drop_void_engine(options);
 }

@@ -116,6 +116,7 @@ typedef struct run_options {
 	int64_t val_every; /* epochs */
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
+	bool keep_best;
 	bool nesterov;
 	bool no_bias_decay;
 	bool deterministic;

@@ -358,6 +358,9 @@ const option_row run_rows[] = {
 	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0", "and every N steps; 0 = not",
 	      NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N; 0 = all", NULL),
+	FLAG("keep-best", FREE, keep_best, "keep the checkpoint with the best top-1, too: DIR/best",
+	     "By the evaluations on --val; of equal ones the first. `best` is a link to its folder, which counts for "
+	     "none of --keep-checkpoints, and is kept until a better one is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin",
 	       "See RESUMING. Where there is none it is an error, or with `auto` the beginning of a run, so that a "

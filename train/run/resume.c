@@ -93,6 +93,10 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	session->position.step = found.step;
 	session->position.epoch = found.epoch;
 	session->position.position = found.position;
+	if (session->options->keep_best) {
+		session->position.best_step = found.best_step;
+		session->position.best_metric = found.best_metric;
+	}
 	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
 	return BETON_OK;

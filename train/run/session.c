@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "best.h"
 #include "common/system.h"
 #include "groups.h"
 #include "loading.h"
+#include "metadata.h"
 #include "resume.h"
 #include "signals.h"
 #include "told.h"
@@ -327,6 +329,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 	int status = open_store(session, env, err);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);
+	if (status == BETON_OK && options->checkpoint && session->rank == 0)
+		status = run_metadata_make(options, facts, &session->metadata, err);
 	if (status == BETON_OK)
 		status = open_engine(session, env, err);
 	if (status == BETON_OK)
@@ -373,6 +377,7 @@ void run_session_close(run_session *session)
 	engine_close(&session->engine);
 	run_watchdog_stop(&session->watchdog);
 	free(session->options_json);
+	free(session->metadata);
 	*session = (run_session){0};
 }
 
@@ -423,8 +428,10 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 
 run_weights run_session_weights(const run_session *session)
 {
-	return (run_weights){
-		.params = session->engine.params, .optimizer = session->optimizer, .stream = session->engine.stream};
+	return (run_weights){.params = session->engine.params,
+			     .optimizer = session->optimizer,
+			     .stream = session->engine.stream,
+			     .metadata = session->metadata};
 }
 
 static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)
@@ -447,6 +454,8 @@ int run_session_save(run_session *session, beton_error *err)
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
 	status = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
 				  &session->position, session->options_json, &ranks, err);
+	if (status == BETON_OK && session->rank == 0 && session->position.best_step == session->position.step)
+		status = run_best_link(session->options->checkpoint, &session->position, err);
 	run_watchdog_disarm(session->watchdog);
 	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");

@@ -37,6 +37,7 @@ typedef struct run_session {
 	run_position position;
 	bool resumed;
 	char *options_json;   /* the options to store in checkpoints */
+	char *metadata;       /* rank 0: of the model, for checkpoints; NULL: none */
 	uint64_t prepared_ns; /* rank 0: time spent to compute weights that are not trained */
 } run_session;
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "best.h"
 #include "busy.h"
 #include "clock.h"
 #include "common/system.h"
@@ -267,6 +268,8 @@ static int evaluate(struct training *training, beton_error *err)
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
+	if (status == BETON_OK && !training->stop && session->options->keep_best)
+		run_best_note(&session->position, evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
 	return status;

@@ -115,7 +115,7 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 {
 	view_list model = {0}, optimizer = {0};
 	char *state = NULL;
-	int status = run_position_to_state(position, options, &state, err);
+	int status = run_position_to_state(position, options, weights->metadata, &state, err);
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK)
@@ -127,7 +127,8 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 			.step = position->step,
 			.sets = {{model.views, model.count}, {optimizer.views, optimizer.count}},
 			.state = state,
-			.stream = weights->stream};
+			.stream = weights->stream,
+			.keep_step = position->best_step};
 		status = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
 	}
 	list_free(&model);

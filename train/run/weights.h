@@ -16,9 +16,10 @@ typedef struct run_weights {
 	dtrain_params *params;
 	dtrain_optimizer *optimizer;
 	dtrain_stream *stream;
+	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
 } run_weights;
 
-/* See dtrain_checkpoint_save; options: see run_position_to_state. */
+/* See dtrain_checkpoint_save; options: see run_position_to_state. The position's best checkpoint is kept, too. */
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -166,5 +167,28 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	if (status == BETON_OK && val)
 		status = read_val(vision_options_of(job), paths[0], val, labels.names, out, err);
 	json_decref(labels.names);
+	return status;
+}
+
+int vision_class_names(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err)
+{
+	json_t *names = NULL;
+	int status = BETON_OK;
+	(void)job;
+	*out = NULL;
+	/* Files that have names have the same ones: see add_dataset. */
+	for (int i = 0; i < count && status == BETON_OK && !names; i++) {
+		beton_reader *reader = NULL;
+		status = beton_reader_open(&reader, paths[i], err);
+		if (status == BETON_OK)
+			status = vision_class_names_load(reader, &names, err);
+		beton_reader_close(&reader);
+	}
+	if (names) {
+		*out = json_dumps(names, JSON_COMPACT);
+		if (!*out)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of classes");
+	}
+	json_decref(names);
 	return status;
 }

@@ -33,6 +33,7 @@ const engine_task vision_task = {
 	.num_metrics = 3,
 	.find_problem = find_problem,
 	.read_data = vision_read_data,
+	.class_names = vision_class_names,
 	.check = vision_check,
 	.open_loader = vision_open_loader,
 	.build = vision_build,

@@ -87,10 +87,12 @@ typedef struct dtrain_checkpoint_content {
 	size_t struct_size; /* set by the caller */
 	int64_t step;       /* at least 0; the same on all ranks */
 	dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS];
-	/* A JSON object; rank 0's is saved. The library replaces its members "version", "files" and "xxh3", or adds
-	 * them at the end. */
+	/* A JSON object of at most 16 MiB; rank 0's is saved. The library replaces its members "version", "files" and
+	 * "xxh3", or adds them at the end. A member "metadata", an object of texts, is also written to the files of the
+	 * set "model", and to what dtrain_checkpoint_export makes of it, as the metadata of safetensors. */
 	const char *state;
 	dtrain_stream *stream; /* of the views' device; NULL if all views are in host memory */
+	int64_t keep_step;     /* > 0: the checkpoint of this step is kept besides the newest ones; default 0 */
 } dtrain_checkpoint_content;
 
 /* Writes dir/step-<content.step>, and replaces an existing one; creates dir if missing. Rank 0 then keeps the newest
