@@ -39,11 +39,12 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && engine->data->train.samples)
 		status = make_network(engine, true, &engine->train, err);
 	if (status == BETON_OK && engine->data->val.samples)
 		status = make_network(engine, false, &engine->val, err);
-	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, &engine->train, err)
+	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
+	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, largest, err)
 				  : status;
 }
 

@@ -46,8 +46,8 @@ struct engine_rank {
 	dtrain_params *params;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
-	engine_network train;
-	engine_network val; /* present if the data has validation samples */
+	engine_network train;  /* present if the data has training samples */
+	engine_network val;    /* present if the data has validation samples */
 	engine_feed feed;
 };
 

@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
+#include "evaluation.h"
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
@@ -55,11 +56,16 @@ static void print_fields(const run_session *session)
 {
 	const engine_task *task = session->engine.job.task;
 	const engine_data *data = &session->facts->data;
-	printf("fields of --data:");
-	for (int i = 0; i < task->num_fields; i++)
-		printf("%s %s '%s'", i ? "," : "", task->field_names[i], data->train.fields[i]);
-	for (int i = 0; i < task->num_fields && data->val.samples; i++)
-		printf("%s %s '%s'", i ? "," : "; of --val:", task->field_names[i], data->val.fields[i]);
+	const engine_dataset *sets[] = {&data->train, &data->val};
+	static const char *const names[] = {"--data", "--val"};
+	const char *before = "fields of";
+	for (int set = 0; set < 2; set++)
+		for (int i = 0; i < task->num_fields && sets[set]->samples; i++) {
+			if (i == 0)
+				printf("%s %s:", before, names[set]);
+			printf("%s %s '%s'", i ? "," : "", task->field_names[i], sets[set]->fields[i]);
+			before = "; of";
+		}
 	printf("\n");
 }
 
@@ -73,17 +79,31 @@ static void print_rate(const run_session *session)
 		       session->facts->global_batch, options->lr_base_batch);
 }
 
-static void print_start(const run_session *session)
+/* The length of the run. */
+static void print_length(const run_session *session)
 {
 	const run_facts *facts = session->facts;
-	printf("%s on %d rank%s, device %s (%s), %" PRId64 " samples, %" PRId64 " classes, %" PRId64
-	       " steps of %" PRId64 " %s%s, %" PRId64 " steps an epoch\n",
-	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s",
-	       session->engine.api->name, session->engine.caps.description, (int64_t)facts->data.train.samples,
-	       facts->data.classes, facts->total_steps, facts->global_batch, session->engine.job.task->sample,
-	       facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+	const engine_task *task = session->engine.job.task;
+	if (session->options->evaluate)
+		printf("an evaluation of %" PRId64 " %s%s, %" PRId64 " classes\n", (int64_t)facts->data.val.samples,
+		       task->sample, facts->data.val.samples == 1 ? "" : "s", facts->data.classes);
+	else
+		printf("%" PRId64 " samples, %" PRId64 " classes, %" PRId64 " steps of %" PRId64 " %s%s, %" PRId64
+		       " steps an epoch\n",
+		       (int64_t)facts->data.train.samples, facts->data.classes, facts->total_steps, facts->global_batch,
+		       task->sample, facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+}
+
+static void print_start(const run_session *session)
+{
+	printf("%s on %d rank%s, device %s (%s), ", session->options->model, session->world_size,
+	       session->world_size == 1 ? "" : "s", session->engine.api->name, session->engine.caps.description);
+	print_length(session);
 	print_fields(session);
-	print_rate(session);
+	if (!session->options->evaluate)
+		print_rate(session);
+	if (session->source.path)
+		run_init_tell(&session->init, &session->source);
 	fflush(stdout);
 }
 
@@ -122,7 +142,10 @@ static int open_log(run_metrics *metrics, const run_session *session, beton_erro
 					 .task = session->engine.job.task,
 					 .world_size = session->world_size,
 					 .changes = saved ? saved->changes : NULL,
-					 .change_count = saved ? saved->change_count : 0};
+					 .change_count = saved ? saved->change_count : 0,
+					 .evaluates = session->options->evaluate,
+					 .init = session->source.path ? run_init_json(&session->init, &session->source)
+								      : NULL};
 	return run_metrics_open(metrics, session->options->log, &beginning, err);
 }
 
@@ -153,10 +176,13 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	}
 	run_signals_catch();
 	if (status == BETON_OK)
-		status = run_train(&session, &metrics, &stopped, &err);
+		status = options->evaluate ? run_evaluate(&session, &metrics, &stopped, &err)
+					   : run_train(&session, &metrics, &stopped, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
-	if (status == BETON_OK && stopped && env->rank == 0)
+	if (status == BETON_OK && stopped && env->rank == 0 && options->evaluate)
+		printf("stopped by signal %d\n", stopped);
+	else if (status == BETON_OK && stopped && env->rank == 0)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
 		       options->checkpoint ? ", which is saved" : "");
 	run_metrics_close(&metrics);
@@ -238,7 +264,7 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 	int status = run_preflight(options, (int)options->world_size, facts, err);
 	if (status == BETON_OK && first)
 		status = run_preflight_log(options, err);
-	if (status == BETON_OK && first && options->checkpoint && !options->resume)
+	if (status == BETON_OK && first && options->checkpoint && !options->resume && !options->evaluate)
 		status = run_preflight_checkpoints(options, lock, err);
 	if (status == BETON_OK)
 		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);

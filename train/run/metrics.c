@@ -74,9 +74,10 @@ static json_t *beginning_line(const run_beginning *beginning)
 	/* None of its keys is a key of a step or an evaluation, so that searches for those find only those. */
 	if (!beginning->resumed) {
 		json_decref(changes);
-		return json_pack("{s:s, s:s, s:s, s:i, s:I}", "event", "start", "time", stamp, "version",
-				 DTRAIN_VERSION, "world_size", beginning->world_size, "total_steps",
-				 (json_int_t)beginning->total_steps);
+		return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o*}", "event",
+				 beginning->evaluates ? "evaluate" : "start", "time", stamp, "version", DTRAIN_VERSION,
+				 "world_size", beginning->world_size, "total_steps", (json_int_t)beginning->total_steps,
+				 "init", beginning->init);
 	}
 	return json_pack("{s:s, s:I, s:s, s:s, s:i, s:I, s:o}", "event", "resume", "after_step",
 			 (json_int_t)beginning->after_step, "time", stamp, "version", DTRAIN_VERSION, "world_size",
@@ -87,8 +88,10 @@ int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning
 {
 	*metrics =
 		(run_metrics){.fd = -1, .path = path, .total_steps = beginning->total_steps, .task = beginning->task};
-	if (!path)
+	if (!path) {
+		json_decref(beginning->init);
 		return BETON_OK;
+	}
 	metrics->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (metrics->fd < 0)
 		return bt_fail_errno(err, errno, "--log: cannot write '%s'", path);
@@ -193,7 +196,10 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 		bt_append(text, sizeof(text), metric->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
 			  metric->name, metric->share ? 100 * value : value);
 	}
-	if (status == BETON_OK)
+	if (status == BETON_OK && !evaluation->epoch)
+		check_print(metrics, printf("validation%s (%" PRId64 " %s%s); %.1f s\n", text, count, task->sample,
+					    count == 1 ? "" : "s", evaluation->val_seconds));
+	else if (status == BETON_OK)
 		check_print(metrics, printf("epoch %" PRId64 ": validation%s (%" PRId64
 					    " %s%s); %.1f s of training, %.1f s of evaluation\n",
 					    evaluation->epoch, text, count, task->sample, count == 1 ? "" : "s",

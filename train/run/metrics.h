@@ -4,6 +4,7 @@
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,7 +29,7 @@ typedef struct run_step_metrics {
 } run_step_metrics;
 
 typedef struct run_evaluation {
-	int64_t epoch;
+	int64_t epoch; /* from 1; 0: of an evaluation alone */
 	int64_t after_step;
 	engine_evaluation result;
 	/* Of this process: training so far without evaluations, and this evaluation. */
@@ -70,6 +71,8 @@ typedef struct run_beginning {
 	int world_size;
 	char *const *changes; /* of options; NULL: none */
 	int change_count;
+	bool evaluates; /* there is no training */
+	json_t *init;   /* run_init_json, which run_metrics_open takes over; NULL: no --init */
 } run_beginning;
 
 /* path NULL: no file; borrowed. The file's content is kept; a line is appended that the run begins, or from which step

@@ -12,6 +12,7 @@
 #include "common/system.h"
 #include "options_table.h"
 #include "recipes.h"
+#include "source.h"
 
 enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
@@ -23,6 +24,7 @@ int run_options_set_defaults(run_options *options, beton_error *err)
 				 .recipe_file = old.recipe_file,
 				 .kept = old.kept,
 				 .kept_count = old.kept_count,
+				 .facts = old.facts,
 				 .resuming = old.resuming,
 				 .newest_step = old.newest_step};
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
@@ -162,11 +164,19 @@ int run_options_check(run_options *options, beton_error *err)
 {
 	const engine_job job = run_options_job(options);
 	const char *problem = find_order_problem(options), *of_task;
-	if (options->data.count == 0)
+	if (options->evaluate && !options->val)
+		problem = "--evaluate needs --val";
+	else if (options->evaluate && !options->init == !options->checkpoint)
+		problem = "--evaluate needs either --init or --checkpoint";
+	else if (options->evaluate && !options->model)
+		problem = "--model is missing: the weights do not say which it is";
+	else if (options->evaluate && !options->classes)
+		problem = "--classes is missing: the weights do not say how many there are";
+	else if (options->data.count == 0 && !options->evaluate)
 		problem = "--data is missing";
 	else if (!options->model)
 		problem = "--model is missing";
-	else if (!options->epochs == !options->steps)
+	else if (!options->epochs == !options->steps && !options->evaluate)
 		problem = "give either --epochs or --steps";
 	else if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
 		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
@@ -335,18 +345,59 @@ void run_options_drop_void(run_options *options)
 	drop_void_engine(options);
 }
 
+/* Sets what the weights say of their model. */
+static int apply_facts(run_options *options, beton_error *err)
+{
+	static const char *const names[][2] = {{"model", "model"}, {"classes", "classes"}, {"image_size", "image-size"},
+					       {"mean", "mean"},   {"std", "std"},         {"val_ratio", "val-ratio"}};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status == BETON_OK; i++) {
+		const char *text = json_string_value(json_object_get(options->facts, names[i][0]));
+		status = text ? run_row_parse(&run_rows[run_row_find(names[i][1])], text, options, err) : BETON_OK;
+	}
+	if (status != BETON_OK)
+		bt_prefix(err, "%s: its metadata", run_options_weights(options));
+	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
+	return status;
+}
+
+/* A file of another program tells the number of classes by its last layer alone. */
+static int read_facts(run_options *options, beton_error *err)
+{
+	run_source source;
+	int status = run_source_open_facts(run_options_weights(options), &source, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "--evaluate");
+		return status;
+	}
+	const run_source_tensor *head = run_source_find(&source, "fc.weight");
+	if (head && head->shape.ndim == 2 && !run_source_fact(&source, "classes"))
+		json_object_set_new(source.facts, "classes", json_sprintf("%" PRId64, head->shape.dim[0]));
+	options->facts = json_incref(source.facts);
+	run_source_close(&source);
+	return BETON_OK;
+}
+
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
 {
-	if (!options->recipe)
-		return run_options_check(options, err);
+	int status = BETON_OK;
+	if (options->evaluate && run_options_weights(options))
+		status = read_facts(options, err);
+	if (status != BETON_OK || (!options->recipe && !options->facts))
+		return status == BETON_OK ? run_options_check(options, err) : status;
 	run_recipe_free(&options->recipe_file);
-	int status = run_recipe_read(options->recipe, &options->recipe_file, err);
+	if (options->recipe)
+		status = run_recipe_read(options->recipe, &options->recipe_file, err);
 	if (status == BETON_OK)
 		status = run_options_set_defaults(options, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && options->facts)
+		status = apply_facts(options, err);
+	if (status == BETON_OK && options->recipe_file)
 		status = apply_recipe(options, err);
 	if (status == BETON_OK)
 		status = run_options_apply_arguments(options, argc, argv, err);
+	if (options->evaluate)
+		options->vision.weights = run_options_weights(options);
 	run_options_drop_void(options);
 	return status == BETON_OK ? run_options_check(options, err) : status;
 }
@@ -362,6 +413,8 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);
+	if (options->resume && options->evaluate)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--evaluate and --resume do not go together");
 	if (!options->resume)
 		return run_options_combine(options, argc, argv, err);
 	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");

@@ -4,6 +4,7 @@
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include <beton/loader.h>
@@ -67,6 +68,8 @@ typedef struct run_options {
 	const char *val;
 	const char *model;
 	const char *recipe; /* as given; NULL: none */
+	const char *init;   /* a file of weights, or a checkpoint's folder; NULL: none */
+	bool evaluate;
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;
@@ -134,6 +137,7 @@ typedef struct run_options {
 	char **kept;         /* kept_count texts that are parts of others */
 	int kept_count;
 	run_recipe *recipe_file; /* NULL: no recipe */
+	json_t *facts;           /* with evaluate: what the weights say of their model; NULL: not read yet */
 	run_saved *saved;        /* NULL: the run is not resumed, or its checkpoint has no options */
 } run_options;
 
@@ -160,6 +164,12 @@ int run_options_to_json(const run_options *options, char **out, beton_error *err
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
 
 /* The engine's configuration; options must outlive it. */
+/* The weights of --evaluate: --init, or the newest checkpoint of --checkpoint. */
+static inline const char *run_options_weights(const run_options *options)
+{
+	return options->init ? options->init : options->checkpoint;
+}
+
 static inline engine_job run_options_job(const run_options *options)
 {
 	return (engine_job){.task = &vision_task,

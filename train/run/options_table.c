@@ -145,6 +145,20 @@ const option_row run_rows[] = {
 	     "over it and cut as those of --val are. `resnet9` is that of FFCV's CIFAR-10 example, for pictures of "
 	     "11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
 	     .name_at = dtrain_model_name),
+	PATH("init", FREE, init, "FILE", "begin with the weights of a safetensors file, or of a checkpoint's folder",
+	     "Names are torchvision's, which timm's resnets have, too; `module.`, `_orig_mod.` and `model.` in front "
+	     "of "
+	     "all of them are passed over. Numbers of 16 or 64 bits are converted. Where the number of classes differs "
+	     "the head, which is the last layer, begins anew. A tensor that is missing elsewhere, or has another "
+	     "shape, "
+	     "is an error. The output and the log say what was taken and what was not. Of a folder of checkpoints the "
+	     "newest is taken, and of one with moving averages those. A run that is resumed has the weights of its "
+	     "checkpoint.",
+	     .none = true),
+	FLAG("evaluate", FREE, evaluate, "only evaluate --init, or the newest of --checkpoint, on --val",
+	     "What the weights' metadata say need not be given: the model, its classes, --image-size, --mean, --std "
+	     "and "
+	     "--val-ratio. Nothing is trained or saved; --data, --epochs and what belongs to training are not needed."),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
 	      "classes of the model (default: the data's highest label + 1)", NULL),
 	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),

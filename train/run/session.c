@@ -309,6 +309,40 @@ static int prepare(run_session *session, beton_error *err)
 	return status;
 }
 
+/* Gives the model the weights of --init or, for an evaluation, of --checkpoint. */
+static int take_weights(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	int status = run_source_open(run_options_weights(options), &session->source, err);
+	if (status == BETON_OK)
+		status = run_init_apply(&session->source, session->engine.params, session->engine.stream,
+					options->evaluate, &session->init, err);
+	for (size_t i = 0; i < session->source.count; i++) {
+		free(session->source.tensors[i].values);
+		session->source.tensors[i].values = NULL;
+	}
+	if (options->evaluate)
+		session->position.step = session->source.step;
+	if (status != BETON_OK)
+		bt_prefix(err, options->init ? "--init" : "--evaluate");
+	return status;
+}
+
+/* Makes the optimizer and, on rank 0, everything's first values; the other ranks get rank 0's. */
+static int begin(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	int status = open_optimizer(session, err);
+	if (status == BETON_OK && options->resume && session->rank == 0)
+		status = run_resume(session, err);
+	if (status != BETON_OK || session->rank != 0 || session->resumed)
+		return status;
+	status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
+	if (status == BETON_OK)
+		status = options->init ? take_weights(session, err) : prepare(session, err);
+	return status;
+}
+
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err)
 {
@@ -329,26 +363,19 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 	int status = open_store(session, env, err);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);
-	if (status == BETON_OK && options->checkpoint && session->rank == 0)
+	if (status == BETON_OK && options->checkpoint && !options->evaluate && session->rank == 0)
 		status = run_metadata_make(options, facts, &session->metadata, err);
 	if (status == BETON_OK)
 		status = open_engine(session, env, err);
 	if (status == BETON_OK)
-		status = open_optimizer(session, err);
-	if (status == BETON_OK && options->resume && session->rank == 0)
-		status = run_resume(session, err);
-	/* The other ranks get rank 0's. */
-	if (status == BETON_OK && session->rank == 0 && !session->resumed)
-		status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
-	if (status == BETON_OK && session->rank == 0 && !session->resumed)
-		status = prepare(session, err);
+		status = options->evaluate ? take_weights(session, err) : begin(session, err);
 	if (status == BETON_OK)
 		status = join(session, env, err);
 	if (status == BETON_OK)
 		status = compare_options(session, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->evaluate)
 		status = share_start(session, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->evaluate)
 		status = open_loader(session, true, &session->train_loader, err);
 	if (status == BETON_OK && facts->data.val.samples)
 		status = open_loader(session, false, &session->val_loader, err);
@@ -378,6 +405,8 @@ void run_session_close(run_session *session)
 	run_watchdog_stop(&session->watchdog);
 	free(session->options_json);
 	free(session->metadata);
+	run_init_free(&session->init);
+	run_source_close(&session->source);
 	*session = (run_session){0};
 }
 

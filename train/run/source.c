@@ -212,7 +212,7 @@ static int find_path(const char *given, char **out, bool *folder, beton_error *e
 
 static int open_source(const char *given, bool values, run_source *out, beton_error *err)
 {
-	bool folder;
+	bool folder = false;
 	*out = (run_source){.facts = json_object()};
 	int status = out->facts ? find_path(given, &out->path, &folder, err)
 				: bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", given);

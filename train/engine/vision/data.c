@@ -164,8 +164,11 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_dataset(vision_options_of(job), paths[i], i, &out->train, &labels, err);
 	out->classes = job->classes ? job->classes : labels.highest + 1;
+	const vision_options *options = vision_options_of(job);
+	if (count == 0 && options->class_names)
+		labels.names = json_loads(options->class_names, 0, NULL);
 	if (status == BETON_OK && val)
-		status = read_val(vision_options_of(job), paths[0], val, labels.names, out, err);
+		status = read_val(options, count ? paths[0] : options->weights, val, labels.names, out, err);
 	json_decref(labels.names);
 	return status;
 }

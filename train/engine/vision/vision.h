@@ -38,6 +38,8 @@ typedef struct vision_options {
 	double mean[3];
 	double std[3];
 	double whiten_bias_epochs;
+	const char *weights;     /* of an evaluation alone: the file of weights, for messages; NULL: training */
+	const char *class_names; /* a JSON array: the names of its classes; NULL: not known */
 } vision_options;
 
 extern const engine_task vision_task;
