@@ -171,6 +171,8 @@ static json_t *evaluation_line(const engine_task *task, const run_evaluation *ev
 	json_t *rest = json_pack("{s:I, s:f, s:f}", "val_count", (json_int_t)evaluation->result.count, "train_seconds",
 				 evaluation->train_seconds, "val_seconds", evaluation->val_seconds);
 	bool complete = line && rest;
+	if (complete && evaluation->average)
+		complete = json_object_set_new(line, "ema", json_true()) == 0;
 	for (int i = 0; i < task->num_metrics && complete; i++) {
 		char key[64];
 		snprintf(key, sizeof(key), "val_%s", task->metrics[i].key);
@@ -188,6 +190,7 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 {
 	const engine_task *task = metrics->task;
 	int64_t count = evaluation->result.count;
+	const char *average = evaluation->average ? " of the moving average" : "";
 	char text[256] = "";
 	int status = metrics->fd >= 0 ? write_line(metrics, evaluation_line(task, evaluation), err) : BETON_OK;
 	for (int i = 0; i < task->num_metrics; i++) {
@@ -197,13 +200,13 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 			  metric->name, metric->share ? 100 * value : value);
 	}
 	if (status == BETON_OK && !evaluation->epoch)
-		check_print(metrics, printf("validation%s (%" PRId64 " %s%s); %.1f s\n", text, count, task->sample,
-					    count == 1 ? "" : "s", evaluation->val_seconds));
+		check_print(metrics, printf("validation%s%s (%" PRId64 " %s%s); %.1f s\n", average, text, count,
+					    task->sample, count == 1 ? "" : "s", evaluation->val_seconds));
 	else if (status == BETON_OK)
-		check_print(metrics, printf("epoch %" PRId64 ": validation%s (%" PRId64
+		check_print(metrics, printf("epoch %" PRId64 ": validation%s%s (%" PRId64
 					    " %s%s); %.1f s of training, %.1f s of evaluation\n",
-					    evaluation->epoch, text, count, task->sample, count == 1 ? "" : "s",
-					    evaluation->train_seconds, evaluation->val_seconds));
+					    evaluation->epoch, average, text, count, task->sample,
+					    count == 1 ? "" : "s", evaluation->train_seconds, evaluation->val_seconds));
 	return status;
 }
 

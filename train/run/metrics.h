@@ -31,6 +31,7 @@ typedef struct run_step_metrics {
 typedef struct run_evaluation {
 	int64_t epoch; /* from 1; 0: of an evaluation alone */
 	int64_t after_step;
+	bool average; /* the weights were the moving average */
 	engine_evaluation result;
 	/* Of this process: training so far without evaluations, and this evaluation. */
 	double train_seconds;

@@ -188,6 +188,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--nesterov needs a --momentum above 0";
 	else if (is_given(options, "batch-size") && is_given(options, "global-batch"))
 		problem = "give either --batch-size or --global-batch";
+	else if (options->ema_warmup && options->ema == 0)
+		problem = "--ema-warmup needs an --ema above 0";
 	else if (options->keep_best && (!options->checkpoint || !options->val))
 		problem = "--keep-best needs --checkpoint and --val";
 	else if (options->checkpoint_every && !options->checkpoint)
@@ -333,6 +335,8 @@ void run_options_drop_void(run_options *options)
 		options->initial_lr = 0;
 	if (is_given(options, "batch-size") && !is_given(options, "global-batch"))
 		options->global_batch = 0;
+	if (options->ema == 0 && !is_given(options, "ema-warmup"))
+		options->ema_warmup = false;
 	if (options->momentum == 0 && !is_given(options, "nesterov"))
 		options->nesterov = false;
 	if (options->vision.flip == 0 && !is_given(options, "flip-mode"))

@@ -101,8 +101,11 @@ typedef struct run_options {
 	int schedule;     /* dtrain_schedule_kind */
 	double warmup_epochs;
 	int64_t warmup_steps;
-	double warmup_share;     /* share of all steps */
-	int64_t lookahead;       /* steps; 0: off */
+	double warmup_share; /* share of all steps */
+	int64_t lookahead;   /* steps; 0: off */
+	double ema;          /* decay; 0: off */
+	bool ema_warmup;
+	int64_t ema_every;       /* steps */
 	int order;               /* run_order */
 	const char *indices;     /* file of sample numbers; NULL: all samples */
 	const char *weights;     /* a field, or a file if it has a slash */

@@ -270,6 +270,16 @@ const option_row run_rows[] = {
 	      "after every N steps they become d times slow + (1 - d) times weights, and training goes on from "
 	      "there; after the last step the slow weights are what is left. The factor d is 0.95 to the power of N, "
 	      "times the cube of the part of the steps that is done."),
+	REALS("ema", SWITCHED, ema, "DECAY", 1, 0, 1 - DBL_EPSILON, "0",
+	      "a moving average of the weights, which is what is evaluated; 0 = none",
+	      "An exponential one of parameters and batch norm's statistics, as timm's and torchvision's: after a step "
+	      "it "
+	      "becomes DECAY times average + (1 - DECAY) times weights. Training goes on with the weights themselves. "
+	      "Evaluations are of the average. Checkpoints have both; see CHECKPOINTS."),
+	FLAG("ema-warmup", TOLD, ema_warmup, "the average's decay begins at 0 and rises to --ema",
+	     "As in timm: after n updates it is 1 - (n + 1)^(-2/3), if that is less. Without it a short run's average "
+	     "is mostly the initial weights."),
+	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "steps from one update of the average to the next", NULL),
 	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
 	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),

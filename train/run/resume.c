@@ -85,9 +85,7 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	if (status == BETON_OK)
 		status = run_weights_load(&weights, path, err);
 	if (status == BETON_STATE)
-		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
-			       session->options->lookahead ? "without" : "with",
-			       session->options->lookahead ? "with" : "without");
+		return err->code = BETON_MISMATCH;
 	if (status != BETON_OK)
 		return status;
 	session->position.step = found.step;

@@ -85,6 +85,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
 	optimizer.clip_norm = options->clip_norm;
 	optimizer.lookahead = options->lookahead > 0;
+	optimizer.average = options->ema > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
 	if (status == BETON_OK)
 		status = run_groups_set(&groups, session->optimizer, err);

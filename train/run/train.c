@@ -67,6 +67,17 @@ static int look_ahead(struct training *training, beton_error *err)
 			  : dtrain_optimizer_look_ahead(session->optimizer, weight, session->engine.stream, err);
 }
 
+/* Updates the moving average behind that. */
+static int average(struct training *training, beton_error *err)
+{
+	const run_options *options = training->session->options;
+	int64_t step = training->launched.step;
+	if (options->ema == 0 || step % options->ema_every != 0)
+		return BETON_OK;
+	double weight = dtrain_average_weight(options->ema, options->ema_warmup, step / options->ema_every);
+	return dtrain_optimizer_average(training->session->optimizer, weight, training->session->engine.stream, err);
+}
+
 static int launch_run(struct training *training, beton_error *err)
 {
 	const run_position *position = &training->launched;
@@ -95,7 +106,8 @@ static int launch_step(struct training *training, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	advance(session, position);
-	return look_ahead(training, err);
+	status = look_ahead(training, err);
+	return status == BETON_OK ? average(training, err) : status;
 }
 
 /* An asynchronous device waits for data only if it is idle. */
@@ -247,11 +259,32 @@ static int run_steps(struct training *training, beton_error *err)
 	return status;
 }
 
+/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. After an error nobody uses them
+ * any more. */
+static int evaluate_weights(struct training *training, engine_evaluation *out, beton_error *err)
+{
+	run_session *session = training->session;
+	bool averages = session->options->ema > 0;
+	int status = run_session_sync_buffers(session, err);
+	if (status == BETON_OK && averages)
+		status = dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "evaluation");
+		return status;
+	}
+	status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, out, &training->stop, err);
+	return status == BETON_OK && averages
+		       ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err)
+		       : status;
+}
+
 static int evaluate(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
-	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .after_step = session->position.step};
+	run_evaluation evaluation = {.epoch = session->position.epoch + 1,
+				     .after_step = session->position.step,
+				     .average = session->options->ema > 0};
 	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
 	/* A finished run that is resumed is positioned at an epoch that it never began. */
@@ -259,12 +292,7 @@ static int evaluate(struct training *training, beton_error *err)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	uint64_t began = bt_now_ns();
-	int status = run_session_sync_buffers(session, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "evaluation");
-	else
-		status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
-					 &training->stop, err);
+	int status = evaluate_weights(training, &evaluation.result, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);

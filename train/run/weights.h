@@ -2,7 +2,7 @@
  *
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
- * parameter or buffer + "." + the state's: ".momentum", ".slow". */
+ * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema". */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
@@ -24,7 +24,7 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
 /* See dtrain_checkpoint_load, for one rank. Without an optimizer its states' tensors are ignored. STATE: it was saved
- * with Lookahead's slow weights and the optimizer has none, or the reverse. */
+ * with Lookahead's slow weights or a moving average and the optimizer has none, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err);
 
 #endif

@@ -149,6 +149,12 @@ BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
 				       int (*check)(beton_error *err), beton_error *err);
 
+/* The same for the tensors of one state of the optimizer, "NAME.state", under the names of the model's: a moving
+ * average
+ * ("ema") as a model. NOT_FOUND: there are none. */
+BETON_API int dtrain_checkpoint_export_state(dtrain_checkpoint *checkpoint, const char *state, const char *file,
+					     int (*check)(beton_error *err), beton_error *err);
+
 /* Renames a damaged checkpoint to "damaged-step-...", so that it is not found any more. Errors: ACCESS, IO, EXISTS. */
 BETON_API int dtrain_checkpoint_set_aside(const char *path, beton_error *err);
 
