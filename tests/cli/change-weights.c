@@ -3,7 +3,8 @@
  * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, in which the weights are
  * changed: "f16", "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with
  * "module." in front of each name; "drop": without the tensors whose names begin with NAME; "flat": tensor NAME has one
- * dimension; "extra": with a tensor more, called NAME. */
+ * dimension; "extra": with a tensor more, called NAME. change-weights A B differ: prints the names of the tensors
+ * that differ. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +72,34 @@ static char *convert(const safetensors_file *in, size_t index, safetensors_entry
 	return out;
 }
 
+/* Prints the names of the tensors of one file that are others in the other one. */
+static int tell_differences(const char *first, const char *second)
+{
+	safetensors_file files[2];
+	beton_error err;
+	if (dtrain__safetensors_open(&files[0], first, &err) != BETON_OK ||
+	    dtrain__safetensors_open(&files[1], second, &err) != BETON_OK)
+		return 2;
+	for (size_t i = 0; i < files[0].count; i++) {
+		const safetensors_entry *a = &files[0].entries[i], *b = dtrain__safetensors_find(&files[1], a->name);
+		char *bytes[2] = {malloc(a->bytes + 1), malloc(a->bytes + 1)};
+		if (!b || b->bytes != a->bytes || dtrain__safetensors_read(&files[0], a, bytes[0], &err) != BETON_OK ||
+		    dtrain__safetensors_read(&files[1], b, bytes[1], &err) != BETON_OK)
+			return 2;
+		if (memcmp(bytes[0], bytes[1], a->bytes) != 0)
+			puts(a->name);
+		free(bytes[0]);
+		free(bytes[1]);
+	}
+	dtrain__safetensors_close(&files[0]);
+	dtrain__safetensors_close(&files[1]);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 4 && strcmp(argv[3], "differ") == 0)
+		return tell_differences(argv[1], argv[2]);
 	safetensors_file in;
 	beton_error err;
 	checkpoint_digest digest = {0};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
+#include <string.h>
+
 #include "common/error.h"
 
 /* Training adds the backward pass of the mean loss; validation keeps the task's results for the host. */
@@ -27,6 +29,23 @@ static int make_network(engine_rank *engine, bool training, engine_network *netw
 	return status;
 }
 
+int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err)
+{
+	int status = BETON_OK;
+	for (const char *at = job->freeze; at && *at && status == BETON_OK; at += strspn(at, ",")) {
+		char pattern[128];
+		size_t length = strcspn(at, ",");
+		if (length >= sizeof(pattern))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: '%.*s' is longer than %d bytes",
+				       (int)length, at, (int)sizeof(pattern) - 1);
+		memcpy(pattern, at, length);
+		pattern[length] = 0;
+		status = dtrain_params_freeze(params, pattern, err);
+		at += length;
+	}
+	return status;
+}
+
 static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beton_error *err)
 {
 	if (!(engine->caps.dtypes & 1u << engine->dtype))
@@ -37,6 +56,8 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 		status = dtrain_scaler_create(engine->device, engine->stream, &engine->scaler, err);
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
+	if (status == BETON_OK)
+		status = engine_freeze(&engine->job, engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
 	if (status == BETON_OK && engine->data->train.samples)

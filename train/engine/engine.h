@@ -51,6 +51,9 @@ struct engine_rank {
 	engine_feed feed;
 };
 
+/* Gives the job's patterns to parameters of which none has been declared. */
+int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
+
 /* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. sync:
  * how gradients are synchronized; the job decides whether they are accumulated. On failure everything is closed.
  * Errors: UNSUPPORTED (the device cannot compute in that precision), those of the device and of the task's build. */

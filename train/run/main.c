@@ -94,6 +94,21 @@ static void print_length(const run_session *session)
 		       task->sample, facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
 }
 
+static void print_frozen(const dtrain_params *params)
+{
+	int count = dtrain_params_count(params), frozen = 0;
+	int64_t elements = 0, all = 0;
+	for (int i = 0; i < count; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		frozen += param->frozen;
+		elements += param->frozen ? param->count : 0;
+		all += param->count;
+	}
+	if (frozen)
+		printf("frozen: %d of %d parameters, %" PRId64 " of %" PRId64 " elements\n", frozen, count, elements,
+		       all);
+}
+
 static void print_start(const run_session *session)
 {
 	printf("%s on %d rank%s, device %s (%s), ", session->options->model, session->world_size,
@@ -102,6 +117,7 @@ static void print_start(const run_session *session)
 	print_fields(session);
 	if (!session->options->evaluate)
 		print_rate(session);
+	print_frozen(session->engine.params);
 	if (session->source.path)
 		run_init_tell(&session->init, &session->source);
 	fflush(stdout);

@@ -69,6 +69,7 @@ typedef struct run_options {
 	const char *model;
 	const char *recipe; /* as given; NULL: none */
 	const char *init;   /* a file of weights, or a checkpoint's folder; NULL: none */
+	const char *freeze; /* patterns; NULL: none */
 	bool evaluate;
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
@@ -181,7 +182,8 @@ static inline engine_job run_options_job(const run_options *options)
 			    .batch_size = options->batch_size,
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
-			    .label_smoothing = options->label_smoothing};
+			    .label_smoothing = options->label_smoothing,
+			    .freeze = options->freeze};
 }
 
 void run_options_free(run_options *options);

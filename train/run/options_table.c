@@ -155,6 +155,17 @@ const option_row run_rows[] = {
 	     "newest is taken, and of one with moving averages those. A run that is resumed has the weights of its "
 	     "checkpoint.",
 	     .none = true),
+	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "layers and parameters that are not trained",
+	     "A pattern is as in a shell, and matches a parameter's name or what is in front of one of its dots: "
+	     "`layer1`, "
+	     "`layer[1-3]`, `*.bias`. What it matches has no gradient, update or decay, and no part in --clip-norm, "
+	     "and is "
+	     "not sent to other ranks where whole buckets of it are; backward ends at the first layer that is trained. "
+	     "Batch norm's running statistics go by their own names: `layer1` freezes those of its layers, too, which "
+	     "then normalize with them, as in evaluation, while they go on to move behind a pattern such as "
+	     "`*.weight`. "
+	     "Frozen statistics of a layer that is trained, or has such in front of it, are refused.",
+	     .none = true),
 	FLAG("evaluate", FREE, evaluate, "only evaluate --init, or the newest of --checkpoint, on --val",
 	     "What the weights' metadata say need not be given: the model, its classes, --image-size, --mean, --std "
 	     "and "

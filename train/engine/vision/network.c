@@ -3,6 +3,7 @@
 
 #include <dtrain/model.h>
 
+#include "common/error.h"
 #include "parts.h"
 #include "whiten_filters.h"
 
@@ -87,6 +88,22 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	return losses;
 }
 
+static int check_frozen(const engine_job *job, const dtrain_params *params, beton_error *err)
+{
+	const char *unused = dtrain_params_unused_pattern(params);
+	int count = dtrain_params_count(params), frozen = 0;
+	for (int i = 0; i < count; i++)
+		frozen += dtrain_params_at(params, i)->frozen;
+	if (unused)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--freeze: '%s' is none of the names of %s, which are those of '%s', '%s', ...", unused,
+			       job->model, dtrain_params_at(params, 0)->name,
+			       dtrain_params_at(params, count - 1)->name);
+	return frozen < count
+		       ? BETON_OK
+		       : bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: nothing of %s is left to train", job->model);
+}
+
 /* Builds the graph once, without memory: otherwise every rank would report a picture that is too small for the
  * model. */
 static int check_model(const engine_job *job, int64_t classes, beton_error *err)
@@ -100,6 +117,8 @@ static int check_model(const engine_job *job, int64_t classes, beton_error *err)
 	if (status == BETON_OK)
 		status = dtrain_params_create(device, DTRAIN_F32, &params, err);
 	if (status == BETON_OK)
+		status = engine_freeze(job, params, err);
+	if (status == BETON_OK)
 		status = dtrain_graph_create(params, false, &graph, err);
 	if (status == BETON_OK) {
 		dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){1, 3, size, size});
@@ -108,6 +127,8 @@ static int check_model(const engine_job *job, int64_t classes, beton_error *err)
 		/* A graph with an error reports it when it is compiled. */
 		if (dtrain_model_build(graph, job->model, image, classes) < 0)
 			status = dtrain_graph_compile(&graph, &program, err);
+		else
+			status = check_frozen(job, params, err);
 		dtrain_program_destroy(&program);
 	}
 	dtrain_graph_destroy(&graph);
