@@ -173,6 +173,8 @@ static json_t *evaluation_line(const engine_task *task, const run_evaluation *ev
 	bool complete = line && rest;
 	if (complete && evaluation->average)
 		complete = json_object_set_new(line, "ema", json_true()) == 0;
+	if (complete && evaluation->result.bad)
+		complete = json_object_set_new(rest, "val_bad_samples", json_integer(evaluation->result.bad)) == 0;
 	for (int i = 0; i < task->num_metrics && complete; i++) {
 		char key[64];
 		snprintf(key, sizeof(key), "val_%s", task->metrics[i].key);
@@ -199,6 +201,8 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 		bt_append(text, sizeof(text), metric->share ? "%s %s %.2f %%" : "%s %s %.4f", i ? "," : "",
 			  metric->name, metric->share ? 100 * value : value);
 	}
+	if (evaluation->result.bad)
+		bt_append(text, sizeof(text), ", without %" PRId64 " bad", evaluation->result.bad);
 	if (status == BETON_OK && !evaluation->epoch)
 		check_print(metrics, printf("validation%s%s (%" PRId64 " %s%s); %.1f s\n", average, text, count,
 					    task->sample, count == 1 ? "" : "s", evaluation->val_seconds));
@@ -255,6 +259,8 @@ static json_t *epoch_line(const run_epoch_metrics *epoch)
 	if (complete && epoch->bucket_count)
 		complete = json_object_set_new(line, "comm_exposed_buckets_seconds", buckets_json(epoch)) == 0 &&
 			   json_object_set_new(line, "comm_bytes", json_integer((json_int_t)epoch->comm_bytes)) == 0;
+	if (complete && epoch->bad)
+		complete = json_object_set_new(line, "bad_samples", json_integer(epoch->bad)) == 0;
 	if (complete)
 		complete = json_object_set_new(line, "data_limit", json_string(limits[epoch->limit])) == 0 &&
 			   json_object_set_new(line, "data_diagnosis", json_string(epoch->diagnosis)) == 0 &&

@@ -48,6 +48,7 @@ typedef struct run_epoch_metrics {
 	const double *bucket_ms;   /* RUN_PART_COMM by bucket; borrowed */
 	int bucket_count;          /* 0: not known, nor is the next */
 	uint64_t comm_bytes;       /* size of the arrays that were reduced */
+	int64_t bad;               /* samples that others took the place of, on all ranks */
 	beton_bottleneck limit;    /* the loader's bottleneck in this epoch */
 	const char *diagnosis;     /* a sentence */
 	beton_loader_stats stages; /* the loader's, of this epoch */

@@ -43,6 +43,11 @@ typedef enum run_lr_scale {
 	RUN_LR_SCALE_SQRT = 2,
 } run_lr_scale;
 
+typedef enum run_bad_samples {
+	RUN_BAD_FAIL = 0,
+	RUN_BAD_SKIP = 1,
+} run_bad_samples;
+
 #define RUN_FILES_MAX 64
 
 /* The value of an option that is a list of files. */
@@ -118,6 +123,7 @@ typedef struct run_options {
 	int64_t read_ahead;   /* samples; 0: automatic */
 	int64_t memory_limit; /* bytes; 0: none */
 	int64_t max_pixels;   /* 0: the loader's default */
+	int bad_samples;      /* run_bad_samples */
 	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
 	int64_t val_every; /* epochs */

@@ -48,6 +48,11 @@ static const char *const engines[] = {
 	[BETON_ENGINE_URING] = "uring",
 	NULL,
 };
+static const char *const bad_samples[] = {
+	[RUN_BAD_FAIL] = "fail",
+	[RUN_BAD_SKIP] = "skip",
+	NULL,
+};
 static const char *const crops[] = {
 	[BETON_CROP_NONE] = "none",
 	[BETON_CROP_RANDOM] = "random",
@@ -333,6 +338,13 @@ const option_row run_rows[] = {
 	      "--data and --val have as much each. A limit that cannot work is refused, with the least that can."),
 	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
 	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
+
+	CHOICE("bad-samples", TOLD, bad_samples, "NAME", bad_samples, "fail",
+	       "pictures that cannot be read or decoded: %s, which counts and names them",
+	       "`fail` ends the run with the sample's number. With `skip` another picture of the epoch takes the place "
+	       "of "
+	       "one of --data, so that each batch is full, and evaluations leave those of --val out. The output names "
+	       "them after each epoch, and the log has their number."),
 
 	GROUP("Pictures", NULL),
 	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s, in training",

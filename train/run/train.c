@@ -23,6 +23,7 @@ struct epoch {
 	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
 	uint64_t comm_bytes_before;
+	int64_t bad;       /* samples on this rank that others took the place of */
 	double *bucket_ms; /* exposed, by bucket */
 	int bucket_count;  /* 0: the group does not report it */
 };
@@ -91,6 +92,7 @@ static int launch_run(struct training *training, beton_error *err)
 			       position->position);
 	if (status != BETON_OK)
 		return status;
+	training->epoch.bad += batch->bad;
 	return engine_stepper_launch(training->stepper, batch, position->step,
 				     dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 }
@@ -321,6 +323,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	memset(epoch->bucket_ms, 0, (size_t)buckets * sizeof(*epoch->bucket_ms));
 	epoch->bucket_count = buckets;
 	epoch->number = session->position.epoch + 1;
+	epoch->bad = 0;
 	epoch->first_step = session->position.step;
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
@@ -342,6 +345,30 @@ static beton_loader_stats subtract(const beton_loader_stats *now, const beton_lo
 				    .read_ahead = now->read_ahead};
 }
 
+/* Names the bad samples that this rank has met so far, and adds up the epoch's over the ranks. */
+static int count_bad(struct training *training, int64_t *out, beton_error *err)
+{
+	enum { TOLD = 8 };
+	const run_session *session = training->session;
+	dtrain_work *work = NULL;
+	uint64_t ids[TOLD];
+	size_t count = 0;
+	char text[256] = "";
+	*out = training->epoch.bad;
+	if (session->options->bad_samples == RUN_BAD_FAIL)
+		return BETON_OK;
+	beton_loader_bad_samples(session->train_loader, ids, TOLD, &count);
+	for (size_t i = 0; i < count && i < TOLD; i++)
+		bt_append(text, sizeof(text), "%s%" PRIu64, i ? ", " : "", ids[i]);
+	if (training->epoch.bad)
+		fprintf(stderr,
+			"dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
+			" bad samples were replaced; bad are %s%s\n",
+			session->rank, training->epoch.number, training->epoch.bad, text, count > TOLD ? ", ..." : "");
+	int status = dtrain_allreduce(session->slow_group, out, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
+	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
+}
+
 static int end_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
@@ -356,8 +383,9 @@ static int end_epoch(struct training *training, beton_error *err)
 				     .comm_bytes = dtrain_sync_get_traffic(session->engine.sync).bytes -
 						   epoch->comm_bytes_before,
 				     .diagnosis = diagnosis};
-	if (session->rank != 0 || metrics.steps == 0)
-		return BETON_OK;
+	int status = count_bad(training, &metrics.bad, err);
+	if (status != BETON_OK || session->rank != 0 || metrics.steps == 0)
+		return status;
 	metrics.limit =
 		beton_loader_diagnose_since(session->train_loader, &epoch->before, diagnosis, sizeof(diagnosis));
 	beton_loader_get_stats(session->train_loader, &now);
