@@ -69,6 +69,17 @@ static const char *const fills[] = {
 	[VISION_FILL_REFLECT] = "reflect",
 	NULL,
 };
+static const char *const auto_augments[] = {
+	[VISION_AUTO_NONE] = "none",
+	[VISION_AUTO_RAND] = "rand-augment",
+	[VISION_AUTO_TRIVIAL] = "trivial-augment",
+	NULL,
+};
+static const char *const erases[] = {
+	[VISION_ERASE_MEAN] = "mean",
+	[VISION_ERASE_NOISE] = "noise",
+	NULL,
+};
 static const char *const ttas[] = {
 	[VISION_TTA_NONE] = "none",
 	[VISION_TTA_FLIP] = "flip",
@@ -367,6 +378,28 @@ const option_row run_rows[] = {
 	       "edge."),
 	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
 	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
+	REALS("vertical-flip", TOLD, vision.vertical_flip, "P", 1, 0, 1, "0", "chance of a top-bottom flip in training",
+	      NULL),
+	CHOICE("auto-augment", TOLD, vision.auto_augment, "NAME", auto_augments, "none", "%s, in training",
+	       "torchvision's RandAugment (14 operations, 31 bins) and TrivialAugmentWide, with nearest pixels and "
+	       "black "
+	       "where a picture is moved away."),
+	WHOLE("ra-ops", TOLD, vision.ra_ops, "N", 1, 14, "2", "operations of `rand-augment` for each picture", NULL),
+	WHOLE("ra-magnitude", TOLD, vision.ra_magnitude, "N", 0, 30, "9", "their magnitude", NULL),
+	REALS("color-jitter", TOLD, vision.color_jitter, "B,C,S,H", 4, 0, 100, "0,0,0,0",
+	      "jitter of brightness, contrast, saturation and hue in training; 0 = not",
+	      "torchvision's ColorJitter: factors are drawn from max(0, 1 - X) to 1 + X, the hue from -H to H, which "
+	      "is "
+	      "0.5 at most; in random order."),
+	REALS("grayscale", TOLD, vision.grayscale, "P", 1, 0, 1, "0", "chance of a grey picture in training", NULL),
+	REALS("random-erase", TOLD, vision.random_erase, "P", 1, 0, 1, "0",
+	      "chance of a rectangle that is erased in training",
+	      "torchvision's RandomErasing with its defaults: 2 to 33 % of the area, height / width of 0.3 to 3.3. It "
+	      "is "
+	      "the last operation."),
+	CHOICE("erase-mode", TOLD, vision.erase_mode, "NAME", erases, "mean", "what it becomes: the mean, or noise",
+	       "`noise` is a normal number for each pixel and colour after --mean and --std, as torchvision's value "
+	       "`random` and timm's mode `pixel`."),
 	REALS("mixup", TOLD, vision.mixup, "ALPHA", 1, 0, 1000, "0",
 	      "mixes training pictures and labels with others' of the batch; 0 = not",
 	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision: for each batch a share is "

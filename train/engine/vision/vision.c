@@ -16,6 +16,8 @@ static const char *find_problem(const engine_job *job, bool validates)
 		return "--flip-mode alternate needs a --flip above 0";
 	if (options->cutout > options->image_size)
 		return "--cutout is above --image-size";
+	if (options->color_jitter[3] > 0.5)
+		return "--color-jitter: the hue's is above 0.5";
 	if (options->tta != VISION_TTA_NONE && !validates)
 		return "--tta needs --val";
 	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)

@@ -11,6 +11,17 @@ typedef enum vision_fill {
 	VISION_FILL_REFLECT = 1,
 } vision_fill;
 
+typedef enum vision_auto_augment {
+	VISION_AUTO_NONE = 0,
+	VISION_AUTO_RAND = 1,
+	VISION_AUTO_TRIVIAL = 2,
+} vision_auto_augment;
+
+typedef enum vision_erase {
+	VISION_ERASE_MEAN = 0,
+	VISION_ERASE_NOISE = 1,
+} vision_erase;
+
 typedef enum vision_tta {
 	VISION_TTA_NONE = 0,
 	VISION_TTA_FLIP = 1, /* adds the mirror image's logits */
@@ -32,9 +43,17 @@ typedef struct vision_options {
 	int64_t translate;  /* pixels */
 	int translate_fill; /* vision_fill */
 	int64_t cutout;     /* pixels */
-	double mixup;       /* alpha; 0: none */
-	double cutmix;      /* alpha; 0: none */
-	int tta;            /* vision_tta */
+	int auto_augment;   /* vision_auto_augment */
+	int64_t ra_ops;
+	int64_t ra_magnitude;
+	double color_jitter[4]; /* brightness, contrast, saturation, hue; 0: not */
+	double grayscale;       /* these three: chance for each picture */
+	double vertical_flip;
+	double random_erase;
+	int erase_mode; /* vision_erase */
+	double mixup;   /* alpha; 0: none */
+	double cutmix;  /* alpha; 0: none */
+	int tta;        /* vision_tta */
 	double mean[3];
 	double std[3];
 	double whiten_bias_epochs;
