@@ -60,7 +60,7 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 		status = engine_freeze(&engine->job, engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
-	if (status == BETON_OK && engine->data->train.samples)
+	if (status == BETON_OK && !engine->job.evaluates)
 		status = make_network(engine, true, &engine->train, err);
 	if (status == BETON_OK && engine->data->val.samples)
 		status = make_network(engine, false, &engine->val, err);

@@ -46,7 +46,7 @@ struct engine_rank {
 	dtrain_params *params;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
-	engine_network train;  /* present if the data has training samples */
+	engine_network train;  /* not present if the job only evaluates */
 	engine_network val;    /* present if the data has validation samples */
 	engine_feed feed;
 };

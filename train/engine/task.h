@@ -28,6 +28,7 @@ typedef struct engine_job {
 	int runs;           /* runs of a rank in a step, each with its own batch; >= 1 */
 	int64_t classes;    /* 0: the number of classes in the data */
 	double label_smoothing;
+	bool evaluates;     /* nothing is trained */
 	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
 

@@ -51,21 +51,24 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 	return dtrain__rank_env_failure_status(env, err->code);
 }
 
+static void print_fields_of(const engine_task *task, const engine_dataset *dataset)
+{
+	for (int i = 0; i < task->num_fields; i++)
+		printf("%s %s '%s'", i ? "," : "", task->field_names[i], dataset->fields[i]);
+}
+
 /* --val may have other names for its fields. */
 static void print_fields(const run_session *session)
 {
 	const engine_task *task = session->engine.job.task;
 	const engine_data *data = &session->facts->data;
-	const engine_dataset *sets[] = {&data->train, &data->val};
-	static const char *const names[] = {"--data", "--val"};
-	const char *before = "fields of";
-	for (int set = 0; set < 2; set++)
-		for (int i = 0; i < task->num_fields && sets[set]->samples; i++) {
-			if (i == 0)
-				printf("%s %s:", before, names[set]);
-			printf("%s %s '%s'", i ? "," : "", task->field_names[i], sets[set]->fields[i]);
-			before = "; of";
-		}
+	const engine_dataset *first = data->train.samples ? &data->train : &data->val;
+	printf("; fields:");
+	print_fields_of(task, first);
+	if (data->val.samples && memcmp(first->fields, data->val.fields, sizeof(first->fields)) != 0) {
+		printf("; of --val:");
+		print_fields_of(task, &data->val);
+	}
 	printf("\n");
 }
 
@@ -85,11 +88,11 @@ static void print_length(const run_session *session)
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
 	if (session->options->evaluate)
-		printf("an evaluation of %" PRId64 " %s%s, %" PRId64 " classes\n", (int64_t)facts->data.val.samples,
+		printf("an evaluation of %" PRId64 " %s%s, %" PRId64 " classes", (int64_t)facts->data.val.samples,
 		       task->sample, facts->data.val.samples == 1 ? "" : "s", facts->data.classes);
 	else
 		printf("%" PRId64 " samples, %" PRId64 " classes, %" PRId64 " steps of %" PRId64 " %s%s, %" PRId64
-		       " steps an epoch\n",
+		       " steps an epoch",
 		       (int64_t)facts->data.train.samples, facts->data.classes, facts->total_steps, facts->global_batch,
 		       task->sample, facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
 }

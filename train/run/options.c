@@ -132,7 +132,7 @@ static int check_scale(const run_options *options, beton_error *err)
 	for (int i = 0; i < 3; i++) {
 		fraction = fraction || (mean[i] > 0 && mean[i] < 1);
 		large = large || mean[i] > 1;
-		small_std = small_std || std[i] < 1;
+		small_std = small_std || (std[i] > 0.01 && std[i] < 1);
 	}
 	bool kept = options->saved && !is_given(options, "mean") && !is_given(options, "std");
 	if (kept || (!small_std && (!fraction || large)))
@@ -247,7 +247,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 /* A recipe must not contain --recipe, --resume, or options that end the program at once. */
 static bool is_for_recipes(const option_row *row)
 {
-	static const char *const others[] = {"recipe", "resume", "help", "version"};
+	static const char *const others[] = {"recipe", "resume", "evaluate", "help", "version"};
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(others[i], row->name) == 0)
 			return false;

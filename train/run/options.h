@@ -189,6 +189,7 @@ static inline engine_job run_options_job(const run_options *options)
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
 			    .label_smoothing = options->label_smoothing,
+			    .evaluates = options->evaluate,
 			    .freeze = options->freeze};
 }
 

@@ -144,7 +144,7 @@ const option_row run_rows[] = {
 	     .none = true),
 	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
 	     "picture field of --data and --val (default: `image`, or the first picture field)",
-	     "The first lines of the output say which fields are used.", .none = true),
+	     "The first line of the output says which fields are used.", .none = true),
 	TEXT("label-field", FIXED, vision.label_field, "NAME", NULL,
 	     "label field of --data and --val (default: `label`, or the first integer field)", NULL, .none = true),
 	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
