@@ -125,5 +125,14 @@ int main(int argc, char **argv)
 		status = dtrain__safetensors_write(fd, argv[2], entries, count, NULL, fetch, memory, &digest, &err);
 	if (status != BETON_OK)
 		fprintf(stderr, "change-weights: %s\n", err.message);
+	for (size_t i = 0; i < count; i++) {
+		free(memory[i]);
+		if (is_change("prefix"))
+			free((char *)entries[i].name);
+	}
+	free(memory);
+	free(entries);
+	dtrain__digest_free(&digest);
+	dtrain__safetensors_close(&in);
 	return status != BETON_OK || close(fd) != 0;
 }
