@@ -45,21 +45,52 @@ static int limit_of(const char *folder, bool second)
 	return INT_MAX;
 }
 
-/* The least limit of a group and its ancestors. In a container the path may be the host's, which does not exist there;
- * then the limit is that of the mount's root. */
-static int least_limit(const char *mount, const char *path, bool second)
+/* The memory that one group of version 2 still allows. */
+static uint64_t memory_of(const char *folder)
+{
+	char text[64], path[PATH_SIZE + 32], key[64];
+	unsigned long long most, used, cached = 0, value;
+	if (!read_text(folder, "memory.max", text, sizeof(text)) || sscanf(text, "%llu", &most) != 1 ||
+	    !read_text(folder, "memory.current", text, sizeof(text)) || sscanf(text, "%llu", &used) != 1)
+		return UINT64_MAX;
+	if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= (int)sizeof(path))
+		return UINT64_MAX;
+	FILE *stream = fopen(path, "re");
+	while (stream && fscanf(stream, "%63s %llu", key, &value) == 2)
+		if (strcmp(key, "inactive_file") == 0 || strcmp(key, "active_file") == 0)
+			cached += value;
+	if (stream)
+		fclose(stream);
+	used = used > cached ? used - cached : 0;
+	return most > used ? most - used : 0;
+}
+
+/* What a group and its ancestors allow: the least of each. */
+typedef struct limits {
+	int cores;
+	uint64_t memory;
+} limits;
+
+static void take_limits(const char *folder, bool second, limits *least)
+{
+	int cores = limit_of(folder, second);
+	uint64_t memory = second ? memory_of(folder) : UINT64_MAX;
+	least->cores = cores < least->cores ? cores : least->cores;
+	least->memory = memory < least->memory ? memory : least->memory;
+}
+
+/* In a container the path may be the host's, which does not exist there; then the limit is that of the mount's root. */
+static void take_all_limits(const char *mount, const char *path, bool second, limits *least)
 {
 	char folder[PATH_SIZE];
 	size_t root = strlen(mount);
 	if (snprintf(folder, sizeof(folder), "%s%s", mount, path) >= (int)sizeof(folder))
-		return INT_MAX;
-	int least = INT_MAX;
+		return;
 	for (;;) {
-		int limit = limit_of(folder, second);
-		least = limit < least ? limit : least;
+		take_limits(folder, second, least);
 		char *slash = strrchr(folder, '/');
 		if (!slash || (size_t)(slash - folder) < root)
-			return least;
+			return;
 		*slash = 0;
 	}
 }
@@ -73,13 +104,13 @@ static bool has_cpu(const char *controllers)
 	return false;
 }
 
-int bt_cgroup_cores(const char *membership, const char *root)
+static limits read_limits(const char *membership, const char *root)
 {
+	limits least = {.cores = INT_MAX, .memory = UINT64_MAX};
 	FILE *stream = fopen(membership, "re");
 	if (!stream)
-		return INT_MAX;
+		return least;
 	char line[PATH_SIZE], mount[PATH_SIZE];
-	int least = INT_MAX;
 	while (fgets(line, sizeof(line), stream)) {
 		/* "4:cpu,cpuacct:/path", and "0::/path" in version 2 */
 		char *controllers = strchr(line, ':');
@@ -94,9 +125,18 @@ int bt_cgroup_cores(const char *membership, const char *root)
 		if (snprintf(mount, sizeof(mount), "%s%s%s", root, second ? "" : "/", controllers) >=
 		    (int)sizeof(mount))
 			continue;
-		int limit = least_limit(mount, path, second);
-		least = limit < least ? limit : least;
+		take_all_limits(mount, path, second, &least);
 	}
 	fclose(stream);
 	return least;
+}
+
+int bt_cgroup_cores(const char *membership, const char *root)
+{
+	return read_limits(membership, root).cores;
+}
+
+uint64_t bt_cgroup_memory(const char *membership, const char *root)
+{
+	return read_limits(membership, root).memory;
 }

@@ -40,6 +40,39 @@ bool bt_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t nano
 	return pthread_cond_timedwait(condition, mutex, &deadline) != ETIMEDOUT;
 }
 
+/* What RLIMIT_AS leaves to this process. */
+static uint64_t available_addresses(void)
+{
+	struct rlimit limit;
+	unsigned long long pages = 0;
+	if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	FILE *file = fopen("/proc/self/statm", "re");
+	if (file && fscanf(file, "%llu", &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	uint64_t used = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+uint64_t bt_available_memory(void)
+{
+	char line[128];
+	unsigned long long kib;
+	uint64_t system = 0, groups = bt_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+	FILE *file = fopen("/proc/meminfo", "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1 || sscanf(line, "SwapFree: %llu", &kib) == 1)
+			system += (uint64_t)kib * 1024;
+	if (file)
+		fclose(file);
+	if (!system)
+		system = UINT64_MAX;
+	uint64_t process = available_addresses(), least = system < groups ? system : groups;
+	return process < least ? process : least;
+}
+
 void bt_block_signals(sigset_t *before)
 {
 	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
@@ -140,6 +173,22 @@ int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset)
 		size -= (size_t)put;
 	}
 	return 0;
+}
+
+int bt_make_parents(const char *path, beton_error *err)
+{
+	char *copy = strdup(path);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	int status = BETON_OK;
+	for (char *slash = strchr(copy + 1, '/'); slash && status == BETON_OK; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+			status = bt_fail_errno(err, errno, "%s: cannot create the folder", copy);
+		*slash = '/';
+	}
+	free(copy);
+	return status;
 }
 
 int bt_sync_parent(const char *path, beton_error *err)

@@ -25,6 +25,10 @@ bool bt_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t nano
 /* Cores that this thread may run on (its affinity mask), limited by its control group; at least 1. */
 int bt_available_cores(void);
 
+/* Memory that can still be had, in bytes: of the system, swap included, of the process's control groups and of its
+ * address space. UINT64_MAX: not known. */
+uint64_t bt_available_memory(void);
+
 /* Blocks signals before a library starts a thread, so that the application's threads get them. Signals that a thread
  * causes itself stay unblocked, because the application's handler must get them, and so does a profiler's. SIGPIPE is
  * blocked, because an error code says the same. The caller restores the old mask with pthread_sigmask. */
@@ -56,6 +60,9 @@ typedef struct bt_atomic_file {
 int bt_atomic_open(bt_atomic_file *file, const char *path, beton_error *err);
 int bt_atomic_commit(bt_atomic_file *file, beton_error *err);
 void bt_atomic_abandon(bt_atomic_file *file);
+
+/* Creates the folders that path is in, if they are missing. */
+int bt_make_parents(const char *path, beton_error *err);
 
 /* fsync of the folder that holds path, which makes a rename or creation in it durable. */
 int bt_sync_parent(const char *path, beton_error *err);

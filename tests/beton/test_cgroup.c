@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many cores a container may use: both versions of control groups, in a folder that stands for /sys/fs/cgroup. */
+ * How many cores, and how much memory, a container may use: both versions of control groups, in a folder that stands
+ * for /sys/fs/cgroup. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,6 +40,14 @@ static int cores(const char *membership)
 	put("self", membership);
 	snprintf(path, sizeof(path), "%s/self", root);
 	return bt_cgroup_cores(path, root);
+}
+
+static uint64_t memory(const char *membership)
+{
+	char path[512];
+	put("self", membership);
+	snprintf(path, sizeof(path), "%s/self", root);
+	return bt_cgroup_memory(path, root);
 }
 
 static int set_up(void **state)
@@ -93,8 +102,27 @@ static void version_1(void **state)
 	assert_int_equal(cores("5:cpuset:/job\n6:cpuacct:/job\n"), INT_MAX);
 }
 
+static void memory_of_version_2(void **state)
+{
+	(void)state;
+	put("outer/memory.max", "1000000\n");
+	put("outer/memory.current", "400000\n");
+	put("outer/inner/memory.max", "max\n");
+	put("outer/inner/memory.current", "300000\n");
+	assert_true(memory("0::/outer/inner\n") == 600000);
+	/* The page cache can be had. */
+	put("outer/memory.stat", "anon 100000\ninactive_file 50000\nactive_file 25000\n");
+	assert_true(memory("0::/outer/inner\n") == 675000);
+	put("outer/inner/memory.max", "310000\n");
+	assert_true(memory("0::/outer/inner\n") == 10000);
+	put("outer/inner/memory.max", "200000\n");
+	assert_true(memory("0::/outer/inner\n") == 0);
+	assert_true(memory("0::/none\n") == UINT64_MAX);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(version_1), cmocka_unit_test(version_2)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(version_1), cmocka_unit_test(version_2),
+					   cmocka_unit_test(memory_of_version_2)};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -26,45 +26,44 @@ static void forget(json_t **row)
 }
 
 /* Rows that the run which begins here does not go on from. */
-static int begin(const json_t *event, const json_t *row, story *out)
+static void begin(bool resumes, json_int_t after, story *out)
 {
-	if (strcmp(json_string_value(event), "epoch_end") == 0)
-		return 0;
-	bool resumes = strcmp(json_string_value(event), "resume") == 0;
-	json_int_t after = resumes ? json_integer_value(json_object_get(row, "after_step")) : 0;
-	if (resumes && !json_is_integer(json_object_get(row, "after_step")))
-		return 1;
 	for (json_int_t i = 0; i < ROWS; i++) {
-		const json_t *made = json_object_get(out->evaluations[i], "after_step");
+		const json_t *made = json_object_get(out->evaluations[i], "step");
 		if (i > after)
 			forget(&out->steps[i]);
 		if (!resumes || json_integer_value(made) > after)
 			forget(&out->evaluations[i]);
 	}
-	return 0;
 }
 
 static int read_story(const char *path, story *out)
 {
-	char line[4096];
+	char line[65536];
 	FILE *file = fopen(path, "r");
 	if (!file)
 		return fprintf(stderr, "%s: cannot open\n", path);
 	while (fgets(line, sizeof(line), file)) {
 		json_error_t problem;
 		json_t *row = json_loads(line, 0, &problem);
-		json_t *step = json_object_get(row, "step");
-		json_t *event = json_object_get(row, "event");
-		if (json_is_string(event) && begin(event, row, out) == 0) {
+		const char *type = json_string_value(json_object_get(row, "type"));
+		const json_t *step = json_object_get(row, "step");
+		if (!type || !json_is_integer(step))
+			return fprintf(stderr, "%s: a wrong line: %s", path, line);
+		bool starts = strcmp(type, "start") == 0, resumes = strcmp(type, "resume") == 0;
+		if (starts || resumes)
+			begin(resumes, json_integer_value(step), out);
+		if (starts || resumes || strcmp(type, "epoch") == 0) {
 			json_decref(row);
 			continue;
 		}
-		json_t *key = step ? step : json_object_get(row, "epoch");
+		bool is_step = strcmp(type, "step") == 0;
+		const json_t *key = is_step ? step : json_object_get(row, "epoch");
 		json_int_t index = json_integer_value(key);
 		if (!json_is_integer(key) || index < 1 || index >= ROWS)
 			return fprintf(stderr, "%s: a wrong line: %s", path, line);
-		json_t **place = &(step ? out->steps : out->evaluations)[index];
-		if (step && *place)
+		json_t **place = &(is_step ? out->steps : out->evaluations)[index];
+		if (is_step && *place)
 			return fprintf(stderr, "%s: step %d twice\n", path, (int)index);
 		json_decref(*place);
 		*place = row;

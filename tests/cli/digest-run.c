@@ -37,6 +37,9 @@ static double hash_log(const char *path, XXH3_state_t *hash)
 			double number = json_number_value(value);
 			if (!json_is_number(value))
 				continue;
+			/* The loss of a step is printed with the digits of a float. */
+			if (i == 0)
+				number = (float)number;
 			XXH3_64bits_update(hash, figures[i], strlen(figures[i]));
 			XXH3_64bits_update(hash, &number, sizeof(number));
 			last = i == 0 ? number : last;

@@ -11,9 +11,11 @@
 
 #include <cmocka.h>
 
+#include "core/params.h"
 #include "run/weights.h"
 
-/* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. */
+/* A "model" with the tensors of one linear and one batch norm layer, and of a convolution that is not trained. Its
+ * parameters have compute copies. */
 typedef struct setup {
 	dtrain_device *device;
 	const dtrain_device_api *api;
@@ -53,6 +55,7 @@ static inline setup make_with(uint64_t seed, int64_t outputs, bool lookahead)
 	assert_int_equal(made.api->stream_create(made.device, &made.stream, NULL), BETON_OK);
 	assert_int_equal(dtrain_params_create(made.device, DTRAIN_F32, &made.params, NULL), BETON_OK);
 	declare(made.params, outputs);
+	dtrain__copies_want(made.params, DTRAIN_BF16);
 	assert_int_equal(dtrain_params_allocate(made.params, NULL), BETON_OK);
 	assert_int_equal(dtrain_params_initialize(made.params, seed, made.stream, NULL), BETON_OK);
 	assert_int_equal(dtrain_optimizer_create(made.params, &optimizer, &made.optimizer, NULL), BETON_OK);
@@ -116,6 +119,8 @@ static inline void assert_same(const setup *a, const setup *b)
 		assert_memory_equal((float *)dtrain_params_values(a->params) + param->offset,
 				    (float *)dtrain_params_values(b->params) + param->offset, size);
 		assert_memory_equal(momentum_of(a) + param->offset, momentum_of(b) + param->offset, size);
+		assert_memory_equal((uint16_t *)a->params->copies.memory + param->offset,
+				    (uint16_t *)b->params->copies.memory + param->offset, size / 2);
 	}
 	for (int i = 0; i < dtrain_params_buffer_count(a->params); i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(a->params, i);

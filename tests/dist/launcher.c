@@ -168,6 +168,10 @@ static int rank_main(const char *mode)
 	if (peer_lost && env.rank == 3)
 		signal(SIGTERM, ignore_signal);
 	print_pid();
+	if (strcmp(mode, "all-say") == 0) {
+		fprintf(stderr, "%sall say this\nrank %d says this\n", env.rank == 2 ? "" : "but one ", env.rank);
+		return 0;
+	}
 	if (strcmp(mode, "one-fails") == 0 && env.rank == 2) {
 		fprintf(stderr, "the reason of rank 2\n");
 		return 7;
@@ -411,9 +415,24 @@ static void failing_rank_is_named_and_others_stop(void **state)
 	start_job(&job, 4, "one-fails", 0, 5000);
 	assert_int_equal(end_job(&job), 1);
 	assert_non_null(strstr(job.err, ": rank 2 exited with status 7; stopping the others\n"));
-	assert_non_null(strstr(job.err, "    the reason of rank 2\n"));
+	assert_non_null(strstr(job.err, "[rank 2] the reason of rank 2\n"));
 	assert_null(strstr(job.err, "rank 1 "));
 	expect_all_gone(&job);
+	free_job(&job);
+}
+
+static void lines_that_ranks_share_are_one(void **state)
+{
+	struct job job;
+
+	(void)state;
+	start_job(&job, 4, "all-say", 0, 5000);
+	assert_int_equal(end_job(&job), 0);
+	assert_non_null(strstr(job.err, "[ranks 0-1, 3] but one all say this\n"));
+	assert_non_null(strstr(job.err, "[rank 2] all say this\n"));
+	assert_non_null(strstr(job.err, "[rank 3] rank 3 says this\n"));
+	/* A rank's own lines stay in order. */
+	assert_true(strstr(job.err, "[rank 2] all say this\n") < strstr(job.err, "[rank 2] rank 2 says this\n"));
 	free_job(&job);
 }
 
@@ -706,6 +725,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(long_lines_pass_in_bounded_pieces),
 		cmocka_unit_test(ranks_know_themselves_and_meet),
 		cmocka_unit_test(failing_rank_is_named_and_others_stop),
+		cmocka_unit_test(lines_that_ranks_share_are_one),
 		cmocka_unit_test(killed_rank_is_named),
 		cmocka_unit_test(affected_rank_is_not_blamed),
 		cmocka_unit_test(killed_from_outside),

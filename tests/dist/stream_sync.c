@@ -47,7 +47,7 @@ static void open_model_with(struct rank *r, struct place *place, sync_model *mod
 		values[i] = (float)(100 * r->rank + i);
 	sync_model_upload(model, dtrain_params_values(model->params), values, sizeof(values));
 	MUST(sync_model_start(model, r->group, &err));
-	REQUIRE(dtrain_params_unit_count(model->params) >= 3);
+	REQUIRE(dtrain_params_unit_count(model->params) >= 2);
 	memset(values, 0, sizeof(values));
 	sync_model_download(model, values, dtrain_params_values(model->params), sizeof(values));
 	REQUIRE(values[0] == 0 && values[WIDTH - 1] == WIDTH - 1);
@@ -74,12 +74,13 @@ static void run(const sync_model *model, bool more)
 	MUST(dtrain_program_run(model->program, model->stream, more, &err));
 }
 
-static void check_step(const struct rank *r, const sync_model *model)
+static void check_step(const struct rank *r, const sync_model *model, dtrain_sync_marks *marks)
 {
-	dtrain_sync_step step;
-	MUST(dtrain_sync_get_step(model->sync, &step, &err));
-	REQUIRE((step.backward_ms > 0) == (r->size > 1) && step.exposed_ms >= 0);
+	const dtrain_sync_step step = sync_model_times(model, marks);
+	REQUIRE((step.backward_ms > 0) == (r->size > 1) && (step.exposed_ms > 0) == (r->size > 1));
 	REQUIRE((step.comm_ms > 0) == (r->size > 1));
+	REQUIRE(step.bytes ==
+		(r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model->params) + DTRAIN_FIGURES) : 0));
 }
 
 static void rank_adds_up(struct rank *r)
@@ -92,7 +93,7 @@ static void rank_adds_up(struct rank *r)
 		sync_model_fill(&model, r->rank, step);
 		run(&model, false);
 		sync_model_check(&model, r->size, 1, step, step);
-		check_step(r, &model);
+		check_step(r, &model, model.marks);
 	}
 	for (int step = 4; step < 7; step++) {
 		sync_model_fill(&model, r->rank, step);
@@ -101,6 +102,7 @@ static void rank_adds_up(struct rank *r)
 		MUST(place.api->stream_synchronize(place.stream, &err));
 	}
 	sync_model_check(&model, r->size, 1, 4, 6);
+	check_step(r, &model, model.marks);
 	void *buffer = dtrain_params_buffer_at(model.params, 1)->data;
 	for (int i = 0; i < WIDTH; i++)
 		values[i] = (float)(i + r->rank);
@@ -126,7 +128,6 @@ static void rank_adds_up_captured(struct rank *r)
 {
 	struct place place;
 	sync_model model;
-	dtrain_event *marks[2];
 	open_model(r, &place, &model);
 	for (int step = 0; step < 2; step++) {
 		sync_model_fill(&model, r->rank, step);
@@ -134,9 +135,6 @@ static void rank_adds_up_captured(struct rank *r)
 		sync_model_check(&model, r->size, 1, step, step);
 	}
 	void *part = capture(&model, true);
-	for (int i = 0; i < 2; i++)
-		MUST(place.api->event_create(place.device, &marks[i], &err));
-	dtrain_sync_set_marks(model.sync, marks[0], marks[1]);
 	void *last = capture(&model, false);
 	for (int step = 2; step < 10; step++) {
 		/* The first of three is a step of one run, the others are one of two. */
@@ -148,7 +146,7 @@ static void rank_adds_up_captured(struct rank *r)
 			continue;
 		MUST(dtrain_group_watch(r->group, after(&place), "a step", &err));
 		sync_model_check(&model, r->size, 1, step % 3 == 2 && step > 2 ? step - 1 : step, step);
-		check_step(r, &model);
+		check_step(r, &model, model.marks);
 	}
 	dtrain_group_forget(r->group, place.event);
 	/* And eager again. */
@@ -157,10 +155,126 @@ static void rank_adds_up_captured(struct rank *r)
 	sync_model_check(&model, r->size, 1, 10, 10);
 	place.api->capture_destroy(part);
 	place.api->capture_destroy(last);
-	sync_model_close(&model);
-	for (int i = 0; i < 2; i++)
-		place.api->event_destroy(marks[i]);
-	close_place(r, &place);
+	close_model(r, &place, &model);
+}
+
+static void expect_same(const dtrain_sync_step *a, const dtrain_sync_step *b)
+{
+	REQUIRE(a->exposed_ms == b->exposed_ms && a->comm_ms == b->comm_ms && a->backward_ms == b->backward_ms);
+}
+
+/* Two steps in progress, each with marks of its own: put on the stream one by one, then captured. */
+static void rank_has_two_steps(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	dtrain_sync_marks *marks[2];
+	void *captured[2];
+	open_model(r, &place, &model);
+	marks[0] = model.marks;
+	MUST(dtrain_sync_marks_create(model.sync, &marks[1], &err));
+	sync_model_fill(&model, r->rank, 0);
+	for (int i = 0; i < 2; i++) {
+		dtrain_sync_set_marks(model.sync, marks[i]);
+		run(&model, false);
+	}
+	MUST(place.api->stream_synchronize(place.stream, &err));
+	check_step(r, &model, marks[0]);
+	check_step(r, &model, marks[1]);
+	for (int i = 0; i < 2; i++) {
+		dtrain_sync_set_marks(model.sync, marks[i]);
+		captured[i] = capture(&model, false);
+	}
+	for (int i = 0; i < 4; i++)
+		MUST(place.api->capture_launch(captured[i % 2], place.stream, &err));
+	MUST(place.api->stream_synchronize(place.stream, &err));
+	check_step(r, &model, marks[0]);
+	check_step(r, &model, marks[1]);
+	/* A step leaves the other's times alone, whether it has marks or not. */
+	const dtrain_sync_step before = sync_model_times(&model, marks[0]);
+	MUST(place.api->capture_launch(captured[1], place.stream, &err));
+	for (int i = 0; i < 2; i++) {
+		run(&model, false);
+		MUST(place.api->stream_synchronize(place.stream, &err));
+		const dtrain_sync_step now = sync_model_times(&model, marks[0]);
+		expect_same(&before, &now);
+		place.api->capture_destroy(captured[1 - i]);
+		dtrain_sync_marks_destroy(&marks[1]);
+	}
+	sync_model_check(&model, r->size, 1, 0, 0);
+	close_model(r, &place, &model);
+}
+
+/* The unit whose reduction is slow has most of the step's time, as soon as it is slow enough. */
+static void unit_has_most_when_slow(struct rank *r, const sync_model *model, void *captured, int unit)
+{
+	static int round;
+	char slow[64];
+	for (long us = 10000, has_most = 0; !has_most; us *= 2) {
+		REQUIRE(us < 10000000);
+		snprintf(slow, sizeof(slow), "%lld:%ld", (long long)dtrain_params_unit_at(model->params, unit)->count,
+			 us);
+		setenv("DTRAIN_FAR_SLOW", slow, 1);
+		if (captured)
+			MUST(model->api->capture_launch(captured, model->stream, &err));
+		else
+			run(model, false);
+		MUST(model->api->stream_synchronize(model->stream, &err));
+		unsetenv("DTRAIN_FAR_SLOW");
+		has_most = sync_model_unit_has_most(model, r, unit, round++);
+	}
+}
+
+static void rank_waits_for_slow_unit(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	dtrain_sync_options options;
+	dtrain_sync_options_init(&options);
+	/* Of one layer and four, so that their sizes differ. */
+	options.first_unit_bytes = 1000;
+	open_model_with(r, &place, &model, &options);
+	REQUIRE(dtrain_params_unit_count(model.params) == 2);
+	sync_model_fill(&model, r->rank, 0);
+	for (int unit = 0; unit < 2; unit++)
+		unit_has_most_when_slow(r, &model, NULL, unit);
+	void *captured = capture(&model, false);
+	for (int unit = 0; unit < 2; unit++)
+		unit_has_most_when_slow(r, &model, captured, unit);
+	model.api->capture_destroy(captured);
+	close_model(r, &place, &model);
+}
+
+/* What a failed step has recorded is not read; nor is there anything of a step behind the stop. */
+static void rank_fails(struct rank *r)
+{
+	struct place place;
+	sync_model model;
+	int status = BETON_OK, steps = 0;
+	/* In backward, on all ranks. */
+	setenv("DTRAIN_FAR_FAIL", "op:43", 1);
+	open_model(r, &place, &model);
+	sync_model_fill(&model, r->rank, 0);
+	while (status == BETON_OK && steps++ < 100) {
+		status = dtrain_program_run(model.program, model.stream, false, &err);
+		if (status != BETON_OK)
+			break;
+		MUST(place.api->stream_synchronize(place.stream, &err));
+		check_step(r, &model, model.marks);
+	}
+	REQUIRE(status == BETON_DEVICE && steps > 1);
+	MUST(place.api->stream_synchronize(place.stream, &err));
+	REQUIRE(sync_model_times(&model, model.marks).exposed_ms == 0);
+	run(&model, false);
+	sync_model_check(&model, r->size, 1, 0, 0);
+	check_step(r, &model, model.marks);
+	dtrain_sync_stop(model.sync);
+	check_step(r, &model, model.marks);
+	run(&model, false);
+	MUST(place.api->stream_synchronize(place.stream, &err));
+	const dtrain_sync_step alone = sync_model_times(&model, model.marks);
+	REQUIRE(alone.exposed_ms == 0 && alone.comm_ms == 0 && alone.bytes == 0);
+	close_model(r, &place, &model);
 }
 
 /* A rank that dies: the others learn it, with the bucket, before they use a gradient, some of them before they have put
@@ -181,7 +295,7 @@ static int rank_loses_another(struct rank *r)
 		if (status == BETON_OK)
 			status = place.api->stream_synchronize(place.stream, &err);
 		if (status == BETON_OK)
-			status = dtrain_sync_get_step(model.sync, &step, &err);
+			status = dtrain_sync_get_step(model.marks, &step, &err);
 	}
 	fprintf(stderr, "%s\n", err.message);
 	close_model(r, &place, &model);
@@ -220,6 +334,12 @@ static int rank_main(struct rank *r)
 		rank_adds_up(r);
 	else if (strcmp(mode, "sums-captured") == 0)
 		rank_adds_up_captured(r);
+	else if (strcmp(mode, "two-steps") == 0)
+		rank_has_two_steps(r);
+	else if (strcmp(mode, "slow-unit") == 0)
+		rank_waits_for_slow_unit(r);
+	else if (strcmp(mode, "fails") == 0)
+		rank_fails(r);
 	else if (strncmp(mode, "registers-", 10) == 0)
 		rank_registers(r, mode + 10);
 	else if (strcmp(mode, "loses") == 0)
@@ -238,6 +358,20 @@ static void gradients_become_the_sum(void **state)
 	run_ranks("no-group-sums-captured", 1);
 	run_ranks("no-group-sums-captured", 3);
 	unsetenv("DTRAIN_FAR_DELAY_US");
+}
+
+static void steps_have_times_of_their_own(void **state)
+{
+	(void)state;
+	run_ranks("no-group-two-steps", 1);
+	run_ranks("no-group-two-steps", 2);
+	run_ranks("no-group-fails", 2);
+}
+
+static void slow_unit_has_the_time(void **state)
+{
+	(void)state;
+	run_ranks("no-group-slow-unit", 2);
 }
 
 static void lost_gradients_are_not_used(void **state)
@@ -281,6 +415,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gradients_become_the_sum),
+		cmocka_unit_test(steps_have_times_of_their_own),
+		cmocka_unit_test(slow_unit_has_the_time),
 		cmocka_unit_test(gradients_are_registered_within_a_machine),
 		cmocka_unit_test(lost_gradients_are_not_used),
 	};

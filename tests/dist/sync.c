@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include <dtrain/model.h>
 #include <dtrain/sync.h>
+
+#include "common/half.h"
+#include "core/params.h"
 
 #include "ranks.h"
 #include "sync_model.h"
@@ -50,14 +54,6 @@ static dtrain_sync_options small_units(void)
 	return options;
 }
 
-static double sum_of_units(const sync_model *model)
-{
-	double sum = 0;
-	for (int i = 0; i < dtrain_params_unit_count(model->params); i++)
-		sum += dtrain_sync_unit_exposed_ms(model->sync, i);
-	return sum;
-}
-
 static void rank_adds_up(struct rank *r)
 {
 	const dtrain_sync_options options = small_units();
@@ -73,13 +69,12 @@ static void rank_adds_up(struct rank *r)
 	for (int i = 0; i < 5; i++) {
 		sync_model_fill(&model, r->rank, i);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
-		MUST(dtrain_sync_get_step(model.sync, &step, &err));
+		step = sync_model_times(&model, model.marks);
 		sync_model_check(&model, r->size, 1, i, i);
 		REQUIRE((step.comm_ms > 0) == (r->size > 1) && (step.backward_ms > 0) == (r->size > 1));
-		REQUIRE(step.exposed_ms >= 0 && sum_of_units(&model) <= step.exposed_ms + 1e-6);
-		REQUIRE((sum_of_units(&model) > 0) == (r->size > 1));
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, -1) == 0);
-		REQUIRE(dtrain_sync_unit_exposed_ms(model.sync, 1000) == 0);
+		REQUIRE((step.exposed_ms > 0) == (r->size > 1));
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, -1) == 0);
+		REQUIRE(dtrain_sync_unit_exposed_ms(model.marks, 1000) == 0);
 	}
 	close_model(&model);
 }
@@ -93,25 +88,24 @@ static void rank_accumulates(struct rank *r)
 	options.accumulates = true;
 	open_model(&model, &options, 100, LAYERS);
 	MUST(sync_model_start(&model, r->group, &err));
-	uint64_t each = r->size > 1 ? (uint64_t)dtrain_params_unit_count(model.params) + 1 : 0;
 	uint64_t bytes = r->size > 1 ? 4 * ((uint64_t)dtrain_params_flat_count(model.params) + DTRAIN_FIGURES) : 0;
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < 3; i++) {
 			sync_model_fill(&model, r->rank, i);
 			MUST(dtrain_program_run(model.program, model.stream, true, &err));
-			MUST(dtrain_sync_get_step(model.sync, &step, &err));
-			REQUIRE(step.comm_ms == 0 && step.exposed_ms == 0 && sum_of_units(&model) == 0);
-			REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == 2 * (uint64_t)round * each);
+			/* The step before is still the last one that ended. */
+			MUST(dtrain_sync_get_step(model.marks, &step, &err));
+			REQUIRE(step.bytes == (round ? bytes : 0) && (step.exposed_ms > 0) == (step.bytes > 0));
 		}
 		sync_model_fill(&model, r->rank, 3);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
 		sync_model_check(&model, r->size, 1, 0, 3);
-		REQUIRE(dtrain_sync_get_traffic(model.sync).reductions == (2 * (uint64_t)round + 1) * each);
+		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 		/* Nothing is left of it. */
 		sync_model_fill(&model, r->rank, 4);
 		MUST(dtrain_program_run(model.program, model.stream, false, &err));
 		sync_model_check(&model, r->size, 1, 4, 4);
-		REQUIRE(dtrain_sync_get_traffic(model.sync).bytes == 2 * ((uint64_t)round + 1) * bytes);
+		REQUIRE(sync_model_times(&model, model.marks).bytes == bytes);
 	}
 	close_model(&model);
 }
@@ -143,6 +137,40 @@ static void rank_gets_values(struct rank *r)
 		REQUIRE(fabsf(buffer[i] - (float)i - (float)(r->size - 1) / 2) < 1e-4f &&
 			fixed[i] == (float)(i + r->rank));
 	close_model(&model);
+}
+
+/* The compute copies are of the values that came from rank 0. */
+static void rank_gets_copies(struct rank *r)
+{
+	dtrain_device *device = NULL;
+	dtrain_stream *stream = NULL;
+	dtrain_params *params = NULL;
+	dtrain_sync *sync = NULL;
+	dtrain_graph *graph = NULL;
+	dtrain_program *program = NULL;
+	dtrain_mesh *mesh = NULL;
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){1, 8});
+	MUST(dtrain_device_open("ref", NULL, &device, &err));
+	MUST(dtrain_device_get_api(device)->stream_create(device, &stream, &err));
+	MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+	MUST(dtrain_sync_create(params, NULL, &sync, &err));
+	MUST(dtrain_graph_create(params, true, &graph, &err));
+	dtrain_graph_set_dtype(graph, DTRAIN_BF16);
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_BF16, &row), y = dtrain_linear(graph, "fc", x, 8);
+	dtrain_graph_backward_from(graph, 1, &y, &x);
+	MUST(dtrain_sync_compile(sync, &graph, &program, &err));
+	MUST(dtrain_params_initialize(params, (uint64_t)r->rank, stream, &err));
+	MUST(dtrain_mesh_create(r->group, &(dtrain_mesh_axis){"replicate", r->size}, 1, &mesh, &err));
+	MUST(dtrain_sync_start(sync, mesh, &err));
+	REQUIRE(params->copies.memory);
+	for (int64_t i = 0; i < params->flat_count; i++)
+		REQUIRE(((uint16_t *)params->copies.memory)[i] == bt_bfloat16(((float *)params->values)[i]));
+	dtrain_program_destroy(&program);
+	dtrain_sync_destroy(&sync);
+	dtrain_mesh_destroy(&mesh);
+	dtrain_params_destroy(&params);
+	dtrain_device_get_api(device)->stream_destroy(stream);
+	dtrain_device_close(&device);
 }
 
 /* A unit is issued behind its last gradient, in front of the next layer's. */
@@ -259,10 +287,11 @@ static int rank_differs(struct rank *r)
 	return -status;
 }
 
-/* A device whose op of that number fails once. */
+/* A device whose op of that number fails once, or comes late. */
 static dtrain_device_api failing;
 static const dtrain_device_api *inner;
-static int fails_in = -1;
+static int fails_in = -1, late_in = -1;
+static long late_us;
 
 static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operands, void *workspace,
 		       beton_error *failure)
@@ -271,6 +300,8 @@ static int run_or_fail(dtrain_op *op, dtrain_stream *stream, void *const *operan
 		*failure = (beton_error){.code = BETON_DEVICE, .message = "made to fail"};
 		return BETON_DEVICE;
 	}
+	if (late_in >= 0 && late_in-- == 0)
+		usleep((useconds_t)late_us);
 	return inner->op_run(op, stream, operands, workspace, failure);
 }
 
@@ -318,6 +349,32 @@ static void rank_fails(struct rank *r)
 	sync_model_fill(&model, r->rank, 3);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
 	sync_model_check(&model, r->size, 1, 3, 3);
+	close_model(&model);
+}
+
+/* The unit that another rank completes late has most of the step's time, as soon as that is late enough. */
+static void rank_waits_for_late_unit(struct rank *r)
+{
+	const dtrain_sync_options options = small_units();
+	sync_model model;
+	int round = 0;
+	open_failing_model(&model, &options);
+	MUST(sync_model_start(&model, r->group, &err));
+	sync_model_fill(&model, r->rank, 0);
+	late_in = 1000;
+	MUST(dtrain_program_run(model.program, model.stream, false, &err));
+	int ops = 1000 - late_in, units = dtrain_params_unit_count(model.params);
+	for (int last = 0; last < 2; last++) {
+		bool has_most = false;
+		for (late_us = 10000; !has_most; late_us *= 2) {
+			REQUIRE(late_us < 10000000);
+			/* Backward has an op for each layer. */
+			late_in = r->rank == 1 ? ops - (last ? 1 : LAYERS) : -1;
+			MUST(dtrain_program_run(model.program, model.stream, false, &err));
+			has_most = sync_model_unit_has_most(&model, r, last ? units - 1 : 0, round++);
+		}
+	}
+	late_in = -1;
 	close_model(&model);
 }
 
@@ -394,6 +451,45 @@ static int make_mesh(dtrain_group *world, int count, const dtrain_mesh_axis *axe
 	return status;
 }
 
+static void expect_placement(const dtrain_mesh *mesh, int rank)
+{
+	dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
+	REQUIRE(strcmp(placement.axis, "shard") == 0 && placement.dim == 1 && placement.parts == 3 &&
+		placement.part == rank % 3);
+	REQUIRE(dtrain_mesh_placement(mesh, "pipeline", 1).axis == NULL);
+}
+
+/* Ranks with copies of a parameter have the same part of it. */
+static void expect_same_parts(const dtrain_mesh *mesh, int rank)
+{
+	const dtrain_shape shape = {2, {6, 6}}, input = {2, {1, 2}};
+	for (int different = 0; different < 2; different++) {
+		dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
+		dtrain_device *device = NULL;
+		dtrain_params *params = NULL;
+		dtrain_sync *sync = NULL;
+		dtrain_graph *graph = NULL;
+		dtrain_program *program = NULL;
+		if (different)
+			placement.part = rank % 2;
+		MUST(dtrain_device_open("ref", NULL, &device, &err));
+		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
+		MUST(dtrain_sync_create(params, NULL, &sync, &err));
+		MUST(dtrain_graph_create(params, true, &graph, &err));
+		dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F32, &input);
+		dtrain_tensor w = dtrain_graph_placed_parameter(graph, "w", &shape, &placement, DTRAIN_INIT_ZERO, 6);
+		dtrain_tensor y = dtrain_linear_of(graph, x, w, -1, false);
+		dtrain_graph_backward_from(graph, 1, &y, &y);
+		MUST(dtrain_sync_compile(sync, &graph, &program, &err));
+		REQUIRE(dtrain_sync_start(sync, mesh, &err) == (different ? BETON_MISMATCH : BETON_OK));
+		REQUIRE(!different || strstr(err.message, "placements"));
+		dtrain_program_destroy(&program);
+		dtrain_sync_destroy(&sync);
+		dtrain_params_destroy(&params);
+		dtrain_device_close(&device);
+	}
+}
+
 /* Six ranks, two by three; gradients are added up along one axis alone. */
 static void rank_meshes(struct rank *r)
 {
@@ -411,6 +507,8 @@ static void rank_meshes(struct rank *r)
 	expect_axis(mesh, "one", 0, 1);
 	expect_axis(mesh, "shard", r->rank % 3, 3);
 	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
+	expect_placement(mesh, r->rank);
+	expect_same_parts(mesh, r->rank);
 	open_model(&model, NULL, 32, 2);
 	MUST(dtrain_sync_start(model.sync, mesh, &err));
 	sync_model_fill(&model, r->rank / 3 * 3, 1);
@@ -499,6 +597,8 @@ static int rank_main(struct rank *r)
 		rank_accumulates(r);
 	else if (strcmp(r->mode, "values") == 0)
 		rank_gets_values(r);
+	else if (strcmp(r->mode, "copies") == 0)
+		rank_gets_copies(r);
 	else if (strcmp(r->mode, "plans") == 0)
 		rank_plans(r);
 	else if (strcmp(r->mode, "misuses") == 0)
@@ -507,6 +607,8 @@ static int rank_main(struct rank *r)
 		rank_trains(r);
 	else if (strcmp(r->mode, "fails") == 0)
 		rank_fails(r);
+	else if (strcmp(r->mode, "late-unit") == 0)
+		rank_waits_for_late_unit(r);
 	else if (strcmp(r->mode, "shares") == 0)
 		check_shared(r, 1);
 	else if (strcmp(r->mode, "shares-two") == 0)
@@ -542,6 +644,12 @@ static void values_come_from_rank_0(void **state)
 	run_ranks("values", 3);
 }
 
+static void copies_are_of_what_came(void **state)
+{
+	(void)state;
+	run_ranks("copies", 2);
+}
+
 static void units_are_issued_when_they_are_complete(void **state)
 {
 	(void)state;
@@ -566,6 +674,12 @@ static void failed_runs_leave_nothing_behind(void **state)
 	(void)state;
 	run_ranks("fails", 1);
 	run_ranks("fails", 3);
+}
+
+static void late_unit_has_the_time(void **state)
+{
+	(void)state;
+	run_ranks("late-unit", 2);
 }
 
 static void shared_gradients_are_reduced_once(void **state)
@@ -603,9 +717,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(gradients_become_the_sum),
 		cmocka_unit_test(runs_of_a_step_add_up),
 		cmocka_unit_test(values_come_from_rank_0),
+		cmocka_unit_test(copies_are_of_what_came),
 		cmocka_unit_test(misuse_is_named),
 		cmocka_unit_test(ranks_have_the_gradients_of_the_whole_batch),
 		cmocka_unit_test(failed_runs_leave_nothing_behind),
+		cmocka_unit_test(late_unit_has_the_time),
 		cmocka_unit_test(shared_gradients_are_reduced_once),
 		cmocka_unit_test(meshes_have_a_group_for_each_axis),
 		cmocka_unit_test(other_model_is_named),

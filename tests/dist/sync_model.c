@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sync_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,8 @@ void sync_model_open(sync_model *model, dtrain_device *device, dtrain_stream *st
 	REQUIRE(dtrain_params_declare_fixed(model->params, "fixed", &vector, DTRAIN_INIT_ZERO, &err) == 0);
 	REQUIRE(dtrain_params_declare_buffer(model->params, "statistics", &vector, DTRAIN_INIT_ZERO, &err) >= 0);
 	make_program(model);
+	MUST(dtrain_sync_marks_create(model->sync, &model->marks, &err));
+	dtrain_sync_set_marks(model->sync, model->marks);
 	model->inputs = calloc((size_t)(layers + 2) * (size_t)width, sizeof(float));
 	REQUIRE(model->inputs);
 }
@@ -73,6 +76,7 @@ int sync_model_start(sync_model *model, dtrain_group *group, beton_error *failur
 void sync_model_close(sync_model *model)
 {
 	dtrain_program_destroy(&model->program);
+	dtrain_sync_marks_destroy(&model->marks);
 	dtrain_sync_destroy(&model->sync);
 	if (model->mesh)
 		dtrain_mesh_destroy(&model->mesh);
@@ -141,4 +145,34 @@ void sync_model_check(const sync_model *model, int ranks, int stride, int first,
 	for (int i = 0; i < DTRAIN_FIGURES; i++)
 		REQUIRE(figures[i] == (i == FIGURE ? number : 0));
 	free(grads);
+}
+
+dtrain_sync_step sync_model_times(const sync_model *model, dtrain_sync_marks *marks)
+{
+	dtrain_sync_step step;
+	double sum = 0;
+	MUST(dtrain_sync_get_step(marks, &step, &err));
+	for (int i = 0; i < dtrain_params_unit_count(model->params); i++) {
+		double part = dtrain_sync_unit_exposed_ms(marks, i);
+		REQUIRE(part >= 0);
+		sum += part;
+	}
+	REQUIRE(fabs(sum - step.exposed_ms) <= 1e-9 * step.exposed_ms);
+	return step;
+}
+
+bool sync_model_unit_has_most(const sync_model *model, struct rank *r, int unit, int round)
+{
+	char key[32];
+	void *answer = NULL;
+	size_t size;
+	dtrain_sync_step step = sync_model_times(model, model->marks);
+	bool has_most = dtrain_sync_unit_exposed_ms(model->marks, unit) > step.exposed_ms / 2;
+	snprintf(key, sizeof(key), "most-%d", round);
+	if (r->rank == 0)
+		MUST(dtrain_store_set(r->store, key, &has_most, sizeof(has_most), &err));
+	MUST(dtrain_store_get(r->store, key, r->timeout_ms, &answer, &size, &err));
+	memcpy(&has_most, answer, sizeof(has_most));
+	free(answer);
+	return has_most;
 }

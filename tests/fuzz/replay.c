@@ -14,7 +14,7 @@
 #include <zstd.h>
 
 typedef struct input {
-	uint8_t *data;
+	uint8_t *data; /* in memory of its own size, so that sanitizers see each byte beyond */
 	size_t size;
 } input;
 
@@ -41,6 +41,9 @@ static input read_stream(FILE *file, const char *path)
 	}
 	if (ferror(file))
 		fail(path, "cannot be read");
+	in.data = realloc(in.data, in.size ? in.size : 1);
+	if (!in.data)
+		fail(path, "does not fit the memory");
 	return in;
 }
 
@@ -56,20 +59,24 @@ static input read_input(const char *path)
 	unsigned long long unpacked = ZSTD_getFrameContentSize(raw.data, raw.size);
 	if (unpacked > 1u << 30)
 		fail(path, "is no zstd file of a known size");
-	input result = {malloc((size_t)unpacked + 1), (size_t)unpacked};
+	input result = {malloc(unpacked ? (size_t)unpacked : 1), (size_t)unpacked};
 	if (!result.data || ZSTD_decompress(result.data, result.size, raw.data, raw.size) != result.size)
 		fail(path, "cannot be unpacked");
 	free(raw.data);
 	return result;
 }
 
-/* In memory of its own size, so that sanitizers see each byte beyond. */
-static void run(const uint8_t *data, size_t size)
+static void run(input in)
+{
+	LLVMFuzzerTestOneInput(in.data, in.size);
+}
+
+static void run_beginning(input in, size_t size)
 {
 	uint8_t *copy = malloc(size ? size : 1);
 	if (!copy)
 		fail("replay", "out of memory");
-	memcpy(copy, data, size);
+	memcpy(copy, in.data, size);
 	LLVMFuzzerTestOneInput(copy, size);
 	free(copy);
 }
@@ -97,7 +104,10 @@ static void run_edited(input in, unsigned long rounds)
 			edits[i].old = in.data[edits[i].at];
 			in.data[edits[i].at] = (uint8_t)(draw(&random) % 4 ? draw(&random) >> 9 : 0xff);
 		}
-		run(in.data, draw(&random) % 8 ? in.size : draw(&random) % in.size);
+		if (draw(&random) % 8)
+			run(in);
+		else
+			run_beginning(in, draw(&random) % in.size);
 		for (int i = 4; i-- > 0;)
 			in.data[edits[i].at] = edits[i].old;
 	}
@@ -105,7 +115,7 @@ static void run_edited(input in, unsigned long rounds)
 
 static void replay(input in, unsigned long rounds)
 {
-	run(in.data, in.size);
+	run(in);
 	run_edited(in, rounds);
 	free(in.data);
 }

@@ -121,6 +121,7 @@ static void initial_values_do_not_depend_on_threads(void **state)
 	const dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){7, 11, 7, 13});
 	const dtrain__init_piece whole = {.out = one,
 					  .count = (int64_t)PIECES * EACH,
+					  .run = (int64_t)PIECES * EACH,
 					  .init = DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT,
 					  .shape = &shape,
 					  .name = "conv.weight"};
@@ -669,6 +670,48 @@ static void fused_residuals_equal_additions(void **state)
 	dtrain_device_close(&device);
 }
 
+/* Of equal logits the first is the highest; a logit that is not a number is not. */
+static void labels_with_the_highest_logit_are_hits(void **state)
+{
+	enum { ROWS = 6, CLASSES = 3 };
+	static const double logits[ROWS][CLASSES] = {{1, 2, 3}, {3, 2, 1},   {3, 3, 1},
+						     {3, 3, 1}, {NAN, 1, 2}, {NAN, 1, 2}};
+	static const int64_t labels[ROWS] = {2, 2, 0, 1, 0, 2};
+	static const double expected[ROWS] = {1, 0, 1, 0, 0, 1};
+	beton_error err = {0};
+	dtrain_device *device;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_graph *graph;
+	dtrain_program *program;
+	(void)state;
+	expect_ok(dtrain_device_open("ref", NULL, &device, &err), &err);
+	expect_ok(dtrain_device_get_api(device)->stream_create(device, &stream, &err), &err);
+	expect_ok(dtrain_params_create(device, DTRAIN_F64, &params, &err), &err);
+	expect_ok(dtrain_graph_create(params, false, &graph, &err), &err);
+	dtrain_tensor x = dtrain_graph_input(graph, "x", DTRAIN_F64, &(dtrain_shape){2, {ROWS, CLASSES}});
+	dtrain_tensor label = dtrain_graph_input(graph, "y", DTRAIN_I64, &(dtrain_shape){1, {ROWS}});
+	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, x, label, 0);
+	dtrain_tensor hits = dtrain_label_hits(graph, losses);
+	assert_int_equal(dtrain_label_hits(graph, losses), hits);
+	dtrain_graph_keep(graph, hits);
+	expect_ok(dtrain_graph_compile(&graph, &program, &err), &err);
+	memcpy(dtrain_program_data(program, x), logits, sizeof(logits));
+	memcpy(dtrain_program_data(program, label), labels, sizeof(labels));
+	expect_ok(dtrain_program_run(program, stream, false, &err), &err);
+	assert_memory_equal(dtrain_program_data(program, hits), expected, sizeof(expected));
+	dtrain_program_destroy(&program);
+	/* Only such losses have hits. */
+	expect_ok(dtrain_graph_create(params, false, &graph, &err), &err);
+	x = dtrain_graph_input(graph, "x", DTRAIN_F64, &(dtrain_shape){1, {ROWS}});
+	assert_true(dtrain_label_hits(graph, x) < 0);
+	assert_int_equal(dtrain_graph_compile(&graph, &program, &err), BETON_INVALID_ARGUMENT);
+	dtrain_graph_destroy(&graph);
+	dtrain_params_destroy(&params);
+	dtrain_device_get_api(device)->stream_destroy(stream);
+	dtrain_device_close(&device);
+}
+
 /* Whether or not batch norm takes the residual. */
 static void parameters_have_one_order_on_all_devices(void **state)
 {
@@ -709,6 +752,7 @@ int main(void)
 		cmocka_unit_test(halves_stay_halves),
 		cmocka_unit_test(gradients_are_summed_wherever_the_list_grows),
 		cmocka_unit_test(fused_residuals_equal_additions),
+		cmocka_unit_test(labels_with_the_highest_logit_are_hits),
 		cmocka_unit_test(parameters_have_one_order_on_all_devices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ typedef struct op_case {
 	spoil spoil;                    /* of SCALER; SGD takes anything but NOTHING as a step to leave out */
 	dtrain_op_kind kind;            /* of EXAMPLE */
 	const dtrain__op_case *example; /* the same */
-	bool copies;                    /* the example's weights go through a CAST */
+	bool copies;                    /* the example reads its weights from a CAST, each the only segment */
 	char name[48];                  /* for messages; the list of all cases has it */
 } op_case;
 

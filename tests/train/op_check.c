@@ -80,11 +80,6 @@ static const trial trials[] = {
 	{NULL, DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F16), KERNEL(F16)}, {PICTURES(F16)}},
 	{NULL, DTRAIN_OP_LINEAR_BWD_DATA, false, 2, 1, {MATRIX(BF16), SQUARE(BF16)}, {MATRIX(BF16)}},
 	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F16), KERNEL(BF16)}, {PICTURES(F16)}},
-	{NULL, DTRAIN_OP_CAST, false, 1, 1, {KERNEL(F32)}, {KERNEL(BF16)}},
-	{NULL, DTRAIN_OP_CAST, false, 1, 1, {KERNEL(F16)}, {KERNEL(F16)}},
-	{"wrong type of the operand", DTRAIN_OP_CAST, false, 1, 1, {KERNEL(F16)}, {KERNEL(F32)}},
-	{"wrong type of the operand", DTRAIN_OP_CAST, false, 1, 1, {KERNEL(F16)}, {KERNEL(BF16)}},
-	{"shape does not match", DTRAIN_OP_CAST, false, 1, 1, {KERNEL(F32)}, {SQUARE(BF16)}},
 	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(BF16), KERNEL(F32)}, {PICTURES(F16)}},
 	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(BF16), KERNEL(F32)}, {PICTURES(F32)}},
 	{"wrong type of the operand", DTRAIN_OP_CONV2D, false, 2, 1, {PICTURES(F32), KERNEL(F64)}, {PICTURES(F32)}},
@@ -414,6 +409,12 @@ static const trial trials[] = {
 	{"shape does not match", DTRAIN_OP_CLIP, false, 2, 1, {FOUR(F32), ONE(F32)}, {FOUR(F32)}},
 	{"too many operands", DTRAIN_OP_CLIP, false, 3, 1, {FOUR(F32), FOUR(F32), FOUR(F32)}, {FOUR(F32)}},
 	{"scaler of four elements", DTRAIN_OP_SCALER_UPDATE, false, 1, 1, {FLAT(F32)}, {FLAT(F32)}},
+	{NULL, DTRAIN_OP_CAST, false, 1, 1, {FLAT(F32)}, {FLAT(BF16)}},
+	{NULL, DTRAIN_OP_CAST, false, 1, 1, {FLAT(F64)}, {FLAT(F64)}},
+	{"wrong type of the operand", DTRAIN_OP_CAST, false, 1, 1, {FLAT(F16)}, {FLAT(F32)}},
+	{"wrong type of the operand", DTRAIN_OP_CAST, false, 1, 1, {FLAT(F16)}, {FLAT(BF16)}},
+	{"shape does not match", DTRAIN_OP_CAST, false, 1, 1, {FLAT(F32)}, {FOUR(BF16)}},
+	{"shape does not match", DTRAIN_OP_CAST, false, 1, 1, {SQUARE(F32)}, {SQUARE(BF16)}},
 };
 
 static void gradients_are_divided_by_a_number(void **state)
@@ -460,6 +461,41 @@ static void norms_have_a_divisor_and_a_limit(void **state)
 	assert_int_equal(dtrain__op_check(&clip, &err), BETON_OK);
 }
 
+static void segments_lie_in_order(void **state)
+{
+	(void)state;
+	static const struct {
+		int32_t count;
+		dtrain_segment segments[2];
+	} bad[] = {
+		{0, {{0}}},
+		{1, {{1, {1, {16}}, NULL}}},                        /* not at a multiple of 16 */
+		{1, {{-16, {1, {16}}, NULL}}},                      /* in front of the range */
+		{1, {{48, {1, {17}}, NULL}}},                       /* behind it */
+		{1, {{0, {2, {1 << 30, 1 << 30}}, NULL}}},          /* larger than memory */
+		{1, {{0, {2, {4, 0}}, NULL}}},                      /* nothing */
+		{2, {{16, {1, {16}}, NULL}, {0, {1, {16}}, NULL}}}, /* in the wrong order */
+		{2, {{0, {1, {17}}, NULL}, {16, {1, {16}}, NULL}}}, /* one over the other */
+	};
+	dtrain_op_desc desc = {.kind = DTRAIN_OP_CAST,
+			       .num_inputs = 1,
+			       .num_outputs = 1,
+			       .inputs = {FLAT(F32)},
+			       .outputs = {FLAT(F16)}};
+	beton_error err = {0};
+	dtrain_segment segments[] = {{0, {4, {2, 2, 2, 2}}, NULL}, {32, {1, {32}}, NULL}};
+	desc.attrs.cast = (dtrain_cast_attrs){.segments = segments, .num_segments = 2};
+	assert_int_equal(dtrain__op_check(&desc, &err), BETON_OK);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		memcpy(segments, bad[i].segments, sizeof(segments));
+		desc.attrs.cast.num_segments = bad[i].count;
+		assert_int_equal(dtrain__op_check(&desc, &err), BETON_INVALID_ARGUMENT);
+		assert_non_null(strstr(err.message, "op cast: "));
+	}
+	desc.attrs.cast = (dtrain_cast_attrs){.num_segments = 1};
+	assert_int_equal(dtrain__op_check(&desc, &err), BETON_INVALID_ARGUMENT);
+}
+
 static void operands_follow_the_rules(void **state)
 {
 	(void)state;
@@ -472,6 +508,9 @@ static void operands_follow_the_rules(void **state)
 				       .num_outputs = t->num_outputs};
 		if (t->kind == DTRAIN_OP_SGD)
 			desc.attrs.sgd.grad_divisor = 1;
+		dtrain_segment first = {.shape = {1, {4}}};
+		if (t->kind == DTRAIN_OP_CAST)
+			desc.attrs.cast = (dtrain_cast_attrs){.segments = &first, .num_segments = 1};
 		if (t->kind == DTRAIN_OP_GRAD_NORM || t->kind == DTRAIN_OP_CLIP)
 			desc.attrs.clip = (dtrain_clip_attrs){.grad_divisor = 1, .max_norm = 1};
 		else if (t->kind == DTRAIN_OP_CONV2D)
@@ -489,8 +528,8 @@ static void operands_follow_the_rules(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(operands_follow_the_rules),
-					   cmocka_unit_test(norms_have_a_divisor_and_a_limit),
-					   cmocka_unit_test(gradients_are_divided_by_a_number)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(operands_follow_the_rules), cmocka_unit_test(norms_have_a_divisor_and_a_limit),
+		cmocka_unit_test(segments_lie_in_order), cmocka_unit_test(gradients_are_divided_by_a_number)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

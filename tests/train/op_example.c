@@ -61,7 +61,7 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 	return x;
 }
 
-/* The rounded copy of a weight. */
+/* The rounded copy of a weight; run_op knows such a node by its lack of segments. */
 static dtrain_tensor cast(dtrain_graph *graph, dtrain_tensor w)
 {
 	dtrain_shape shape = *dtrain_graph_shape(graph, w);
@@ -129,7 +129,9 @@ static tensor_kind kind_of_tensor(const dtrain_graph *graph, dtrain_tensor t)
 	for (int32_t n = 0; n < graph->num_nodes; n++) {
 		const dtrain__node *node = &graph->nodes[n];
 		for (int i = 0; i < node->num_inputs; i++)
-			if (node->inputs[i] == t)
+			if (node->inputs[i] == t && node->kind == DTRAIN_OP_CAST)
+				return WEIGHT;
+			else if (node->inputs[i] == t)
 				return kind_of(dtrain__op_input_letter(node->kind, i), graph->tensors[t].role);
 		for (int i = 0; i < node->num_outputs; i++)
 			if (node->outputs[i] == t)

@@ -194,12 +194,25 @@ static void give_operands(setting *s, dtrain_op_desc *desc, const int *inputs, c
 	}
 }
 
+/* A CAST of one tensor of any shape. */
+static void make_segment(dtrain_op_desc *desc, dtrain_segment *segment)
+{
+	const dtrain_shape shape = desc->inputs[0].shape;
+	int64_t count = dtrain_shape_count(&shape);
+	*segment = (dtrain_segment){.shape = shape};
+	desc->attrs.cast = (dtrain_cast_attrs){.segments = segment, .num_segments = 1};
+	desc->inputs[0].shape = desc->outputs[0].shape = dtrain_shape_of(1, &count);
+}
+
 int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const int *inputs, const int *outputs,
 	   beton_error *err)
 {
 	dtrain_op_desc desc = {.kind = kind, .attrs = *attrs};
 	void *operands[2 * DTRAIN_OP_MAX_OPERANDS];
 	give_operands(s, &desc, inputs, outputs);
+	dtrain_segment segment = {.layout = NULL};
+	if (kind == DTRAIN_OP_CAST && !attrs->cast.segments)
+		make_segment(&desc, &segment);
 	dtrain_op *op = NULL;
 	int status = s->api->op_create(s->device, &desc, &op, err);
 	if (status != BETON_OK)
@@ -209,7 +222,7 @@ int run_op(setting *s, dtrain_op_kind kind, const dtrain_op_attrs *attrs, const 
 	kinds_run[kind] = true;
 	for (int i = 0; i < desc.num_outputs; i++) {
 		tensor *t = &s->tensors[outputs[i]];
-		t->layout = desc.outputs[i].layout;
+		t->layout = segment.layout ? segment.layout : desc.outputs[i].layout;
 		assert_true(!t->result || !t->layout);
 		if (!t->block)
 			allocate(s, t, desc.outputs[i].bytes, false);
@@ -330,13 +343,14 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		result(s, "mean", PARAMETER, dtrain_shape_of(0, NULL), -1);
 		add_scaler(s);
 		add_mixed_label(s);
+		result(s, "hits", PARAMETER, rows, -1);
 	}
 	if (s->c->mixed && s->c->scaled)
-		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8, 6), LIST(3, 4));
+		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8, 6), LIST(3, 4, 9));
 	else if (s->c->mixed)
 		RUN(DTRAIN_OP_SOFTMAX_XENT_MIXED, LIST(0, 1, 7, 8), LIST(3, 4));
 	else if (s->c->scaled)
-		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4));
+		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4, 9));
 	else
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1), LIST(3, 4));
 	RUN(DTRAIN_OP_MEAN, LIST(3), LIST(5));

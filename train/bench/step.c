@@ -26,6 +26,7 @@ typedef struct figures {
 	bool asynchronous;
 	conv_figures f32, bf16;
 	dtrain_program_facts facts;
+	size_t copy_bytes;     /* of the compute copies of parameters */
 	bench_profile profile; /* no ops: none */
 	char description[128];
 } figures;
@@ -236,6 +237,7 @@ static int measure(const bench_step_options *o, figures *f, beton_error *err)
 		f->asynchronous = job.engine.staged;
 		f->facts.struct_size = sizeof(f->facts);
 		dtrain_program_get_facts(job.engine.train.program, &f->facts);
+		f->copy_bytes = dtrain_params_copy_bytes(job.engine.params);
 		/* The bare primitives use the device's number of threads. */
 		omp_set_num_threads(job.engine.caps.threads);
 		status = bench_job_time(&job, &f->times, err);
@@ -254,12 +256,12 @@ static int print_json(const bench_step_options *o, const figures *f)
 {
 	const bench_times *t = &f->times;
 	double rate = f->facts.flops / t->step_seconds * 1e-9;
-	json_t *object =
-		json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "model", o->model, "device",
-			  f->description, "precision", precisions[o->precision], "image_size", (json_int_t)o->side,
-			  "batch_size", (json_int_t)o->batch, "step_ms", t->step_seconds * 1e3, "images_per_second",
-			  (double)o->batch / t->step_seconds, "gflops", rate, "arena_bytes",
-			  (json_int_t)f->facts.arena_bytes, "unshared_bytes", (json_int_t)f->facts.unshared_bytes);
+	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "model", o->model,
+				   "device", f->description, "precision", precisions[o->precision], "image_size",
+				   (json_int_t)o->side, "batch_size", (json_int_t)o->batch, "step_ms",
+				   t->step_seconds * 1e3, "images_per_second", (double)o->batch / t->step_seconds,
+				   "gflops", rate, "arena_bytes", (json_int_t)f->facts.arena_bytes, "unshared_bytes",
+				   (json_int_t)f->facts.unshared_bytes, "copy_bytes", (json_int_t)f->copy_bytes);
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
@@ -310,6 +312,9 @@ static void print(const bench_step_options *o, figures *f)
 		printf("waiting for pictures        %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->facts.arena_bytes * 1e-6,
 	       (double)f->facts.unshared_bytes * 1e-6);
+	if (f->copy_bytes)
+		printf("parameters in %-4s          %8.1f MB\n", precisions[o->precision],
+		       (double)f->copy_bytes * 1e-6);
 	if (f->profile.ops)
 		bench_profile_print(&f->profile);
 }

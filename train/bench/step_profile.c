@@ -9,6 +9,7 @@
 #include "bench.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "core/params.h"
 #include "core/program.h"
 #include "optim/optimizer.h"
 
@@ -18,7 +19,8 @@ enum { WARM_UP = 2, BANDWIDTH_RUNS = 5, BANDWIDTH_ELEMENTS = 16 << 20 };
 typedef struct timeline {
 	bench_job *job;
 	const dtrain__update_ops *update;
-	int count;
+	int count;  /* of the program's nodes, the ops of the update, and the compute copies if there are any */
+	bool casts; /* there are */
 	dtrain_event **events;
 	double *samples; /* of op i in step s: [i * steps + s]; after the ops, host times */
 } timeline;
@@ -81,13 +83,23 @@ static void describe_update(bench_profile_op *op, const dtrain__update_op *updat
 	describe_shapes(op, inputs, update->desc.num_inputs, &update->desc.outputs[0].shape);
 }
 
+static void describe_copies(bench_profile_op *op, const dtrain_params *params)
+{
+	dtrain_op_desc cast;
+	dtrain__copies_describe(params, &cast);
+	op->kind = cast.kind;
+	op->cost = dtrain__op_cost_of(&cast);
+	describe_shapes(op, (const dtrain_shape *const[]){&cast.inputs[0].shape}, 1, &cast.outputs[0].shape);
+}
+
 static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_error *err)
 {
 	const dtrain_program *program = job->engine.train.program;
 	int nodes = program->graph->num_nodes;
 	*t = (timeline){.job = job};
 	t->update = &job->optimizer->update;
-	t->count = out->count = nodes + t->update->count;
+	t->casts = dtrain_params_copy_bytes(job->engine.params) > 0;
+	t->count = out->count = nodes + t->update->count + t->casts;
 	out->ops = calloc((size_t)t->count, sizeof(*out->ops));
 	t->events = calloc((size_t)t->count + 1, sizeof(dtrain_event *));
 	t->samples = calloc(((size_t)t->count + 1) * job->options->steps, sizeof(double));
@@ -97,6 +109,8 @@ static int open_timeline(timeline *t, bench_job *job, bench_profile *out, beton_
 		describe_node(&out->ops[i], program, i);
 	for (int i = 0; i < t->update->count; i++)
 		describe_update(&out->ops[nodes + i], &t->update->ops[i]);
+	if (t->casts)
+		describe_copies(&out->ops[t->count - 1], job->engine.params);
 	int status = BETON_OK;
 	for (int i = 0; i <= t->count && status == BETON_OK; i++)
 		status = job->engine.api->event_create(job->engine.device, &t->events[i], err);
@@ -121,6 +135,8 @@ static int put_op(const timeline *t, int index, beton_error *err)
 	int nodes = program->graph->num_nodes;
 	if (index < nodes)
 		return dtrain__instance_run_node(program->first, index, job->engine.stream, err);
+	if (t->casts && index == t->count - 1)
+		return dtrain_params_changed(job->engine.params, job->engine.stream, err);
 	const dtrain__update_op *update = &t->update->ops[index - nodes];
 	return job->engine.api->op_run(update->op, job->engine.stream, update->operands, job->optimizer->workspace,
 				       err);

@@ -63,20 +63,11 @@ char *dtrain__folder_path(const char *dir, int64_t step)
 	return named_path(dir, "", step);
 }
 
-static int make_folders(char *path, beton_error *err)
+static int make_folders(const char *path, beton_error *err)
 {
-	for (char *at = path + 1; *at; at++) {
-		if (*at != '/')
-			continue;
-		*at = 0;
-		int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
-		int error_number = errno;
-		if (failed)
-			bt_fail_errno(err, error_number, "%s: cannot create the folder", path);
-		*at = '/';
-		if (failed)
-			return err ? err->code : BETON_IO;
-	}
+	int result = bt_make_parents(path, err);
+	if (result != BETON_OK)
+		return result;
 	struct stat status;
 	if (mkdir(path, 0777) == 0)
 		return bt_sync_parent(path, err);

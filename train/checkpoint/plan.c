@@ -149,16 +149,27 @@ static int tell(const checkpoint_piece *pieces, size_t count, char **out, size_t
 	return BETON_OK;
 }
 
+static size_t count_told(const char *text, size_t bytes)
+{
+	size_t count = 0;
+	for (size_t at = 0; at < bytes; count++) {
+		told_piece told;
+		memcpy(&told, text + at, sizeof(told));
+		at += sizeof(told) + told.name_bytes;
+	}
+	return count;
+}
+
 /* Adds the pieces received from another rank; their names point into the text. */
 static int hear(const char *text, size_t bytes, int rank, checkpoint_piece **pieces, size_t *count, beton_error *err)
 {
+	checkpoint_piece *grown = realloc(*pieces, (*count + count_told(text, bytes) + 1) * sizeof(*grown));
+	if (!grown)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for what rank %d has of the tensors", rank);
+	*pieces = grown;
 	for (size_t at = 0; at < bytes;) {
 		told_piece told;
 		memcpy(&told, text + at, sizeof(told));
-		checkpoint_piece *grown = realloc(*pieces, (*count + 1) * sizeof(*grown));
-		if (!grown)
-			return bt_fail(err, BETON_NO_MEMORY, "out of memory for what rank %d has of the tensors", rank);
-		*pieces = grown;
 		grown[(*count)++] = (checkpoint_piece){.set = told.set,
 						       .name = text + at + sizeof(told),
 						       .dtype = (dtrain_dtype)told.dtype,

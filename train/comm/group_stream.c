@@ -291,11 +291,11 @@ static int put(group_streams *streams, dtrain_work *work, const work_item *items
 		status = streams->backend->stream_capturing(stream, &work->captured, err);
 	if (status == BETON_OK && streams->state && !work->captured)
 		status = api->event_record(work->begun, stream, err);
-	if (status == BETON_OK && notes)
+	if (status == BETON_OK && notes && notes->begin)
 		status = api->event_mark(notes->begin, stream, err);
 	if (status == BETON_OK)
 		status = put_items(streams, items, work->count, err);
-	if (status == BETON_OK && notes)
+	if (status == BETON_OK && notes && notes->end)
 		status = api->event_mark(notes->end, stream, err);
 	return status == BETON_OK ? api->event_record(work->ended, stream, err) : status;
 }

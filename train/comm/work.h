@@ -10,7 +10,7 @@
 #define WORK_LABEL_SIZE 64
 
 /* Extra arguments of an operation. begin and end: events that a stream-ordered group marks in front of and behind the
- * operation on its stream; other groups ignore them. label: replaces the group's. */
+ * operation on its stream, or NULL; other groups ignore them. label: replaces the group's. */
 typedef struct work_notes {
 	dtrain_event *begin, *end;
 	const char *label;

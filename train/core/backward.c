@@ -104,7 +104,8 @@ void dtrain__replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tens
 
 static bool is_trained(const dtrain_graph *graph, const dtrain__tensor *tensor)
 {
-	return tensor->role == DTRAIN__PARAM && !dtrain_params_at(graph->params, tensor->index)->frozen;
+	return (tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__COPY) &&
+	       !dtrain_params_at(graph->params, tensor->index)->frozen;
 }
 
 /* Gradients are needed for parameters that are not frozen, for requested tensors, and for all tensors that depend on

@@ -53,6 +53,8 @@ static int create_ops(dtrain_program *program, beton_error *err)
 							.shape = tensor->shape,
 							.bytes = (size_t)dtrain_shape_count(&tensor->shape) *
 								 dtrain_dtype_size(tensor->dtype)};
+		if (tensor->role == DTRAIN__COPY)
+			program->operands[i].layout = dtrain__copies_layout(graph->params, tensor->index);
 	}
 	int status = BETON_OK;
 	for (int32_t i = 0; i < graph->num_nodes && status == BETON_OK; i++)
@@ -186,6 +188,8 @@ static dtrain__place place_of(dtrain_program *program, int32_t index)
 		return place_in_unit(params, tensor, dtrain__base_of_values);
 	case DTRAIN__GRAD:
 		return place_in_unit(params, tensor, dtrain__base_of_grads);
+	case DTRAIN__COPY:
+		return place_in_unit(params, tensor, dtrain__base_of_copies);
 	case DTRAIN__FIGURE:
 		return (dtrain__place){DTRAIN__BASE_FIGURES,
 				       (uint64_t)tensor->index * dtrain_dtype_size(tensor->dtype)};
@@ -219,7 +223,7 @@ static int place_tensors(dtrain_program *program, beton_error *err)
 		for (int k = 0; k < node->num_outputs; k++)
 			step->operands[step->num_operands++] = program->places[node->outputs[k]];
 	}
-	return dtrain_instance_create(program, &program->first, err);
+	return BETON_OK;
 }
 
 static int allocate_tables(dtrain_program *program, beton_error *err)
@@ -244,31 +248,26 @@ static int make_schedule(dtrain_program *program, const dtrain__pass *passes, in
 	return status;
 }
 
-int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
-{
-	return dtrain__graph_compile(graph, NULL, 0, out, err);
-}
-
-int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
-			  beton_error *err)
+/* Everything but memory to run in. */
+static int make_program(dtrain_graph *graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			beton_error *err)
 {
 	*out = NULL;
-	dtrain_graph *g = *graph;
-	if (dtrain__graph_failed(g)) {
+	if (dtrain__graph_failed(graph)) {
 		if (err)
-			*err = g->error;
-		return g->error.code;
+			*err = graph->error;
+		return graph->error.code;
 	}
-	if (g->num_nodes == 0)
+	if (graph->num_nodes == 0)
 		return bt_fail(err, BETON_STATE, "the graph is empty");
-	int status = dtrain_params_allocate(g->params, err);
+	int status = dtrain_params_allocate(graph->params, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_program *program = calloc(1, sizeof(*program));
 	if (!program)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a program");
-	program->graph = g;
-	program->device = dtrain_params_device(g->params);
+	program->graph = graph;
+	program->device = dtrain_params_device(graph->params);
 	program->api = dtrain_device_get_api(program->device);
 	status = allocate_tables(program, err);
 	if (status == BETON_OK)
@@ -281,7 +280,41 @@ int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int 
 		dtrain__program_release(program);
 		return status;
 	}
+	*out = program;
+	return BETON_OK;
+}
+
+int dtrain__graph_compile(dtrain_graph **graph, const dtrain__pass *passes, int num_passes, dtrain_program **out,
+			  beton_error *err)
+{
+	dtrain_program *program = NULL;
+	*out = NULL;
+	int status = make_program(*graph, passes, num_passes, &program, err);
+	if (status == BETON_OK)
+		status = dtrain_instance_create(program, &program->first, err);
+	if (status != BETON_OK) {
+		if (program)
+			dtrain__program_release(program);
+		return status;
+	}
 	*graph = NULL;
 	*out = program;
 	return BETON_OK;
+}
+
+int dtrain_graph_compile(dtrain_graph **graph, dtrain_program **out, beton_error *err)
+{
+	return dtrain__graph_compile(graph, NULL, 0, out, err);
+}
+
+int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err)
+{
+	dtrain_program *program = NULL;
+	int status = make_program(*graph, NULL, 0, &program, err);
+	if (status == BETON_OK) {
+		dtrain_program_get_facts(program, out);
+		dtrain__program_release(program);
+	}
+	dtrain_graph_destroy(graph);
+	return status;
 }

@@ -93,6 +93,8 @@ void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype)
 				   graph->params->api->name, dtrain_dtype_name(dtype), dtrain_dtype_name(real));
 	else
 		graph->dtype = dtype;
+	if (!dtrain__graph_failed(graph) && dtype != real)
+		dtrain__copies_want(graph->params, dtype);
 }
 
 void dtrain_graph_set_scaler(dtrain_graph *graph, void *scaler)
@@ -122,6 +124,7 @@ static dtrain_tensor add_tensor(dtrain_graph *graph, const dtrain__tensor *tenso
 	graph->tensors[graph->num_tensors].grad = -1;
 	graph->tensors[graph->num_tensors].parent = -1;
 	graph->tensors[graph->num_tensors].copy = -1;
+	graph->tensors[graph->num_tensors].original = -1;
 	return graph->num_tensors++;
 }
 
@@ -171,13 +174,20 @@ static void enter_block(dtrain_graph *graph, int32_t block)
 dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape, dtrain_init init,
 				     int64_t fan_in)
 {
+	return dtrain_graph_placed_parameter(graph, name, shape, NULL, init, fan_in);
+}
+
+dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+					    const dtrain_placement *placement, dtrain_init init, int64_t fan_in)
+{
 	if (dtrain__graph_failed(graph))
 		return -1;
 	beton_error error = {0};
-	int index = dtrain_params_declare(graph->params, name, shape, init, fan_in, &error);
-	if (index >= 0)
-		enter_block(graph, dtrain_params_at(graph->params, index)->block);
-	return add_persistent(graph, DTRAIN__PARAM, index, name, shape, &error);
+	int index = dtrain_params_declare_placed(graph->params, name, shape, placement, init, fan_in, &error);
+	const dtrain_param *param = dtrain_params_at(graph->params, index);
+	if (param)
+		enter_block(graph, param->block);
+	return add_persistent(graph, DTRAIN__PARAM, index, name, param ? &param->shape : shape, &error);
 }
 
 dtrain_tensor dtrain__graph_param(dtrain_graph *graph, const char *prefix, const char *suffix,
@@ -265,32 +275,44 @@ dtrain_tensor dtrain__graph_node(dtrain_graph *graph, const dtrain__node *node)
 	return node->outputs[0];
 }
 
+/* The copy of a view is the same part of its parameter's copy, which must be row-major for that: copies of four
+ * dimensions may not be. */
+static bool has_copy(const dtrain_graph *graph, dtrain_tensor w)
+{
+	const dtrain__tensor *root = &graph->tensors[dtrain__graph_root(graph, w)];
+	bool whole = graph->tensors[w].parent < 0;
+	return dtrain__copies_are_in(graph->params, graph->dtype) && root->role == DTRAIN__PARAM &&
+	       (whole || root->shape.ndim != 4);
+}
+
 dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w)
 {
 	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w);
-	dtrain_device_caps caps;
 	/* Backward ops read the same tensors as the forward op. */
-	if (!weight || weight->dtype == graph->dtype || graph->in_backward)
+	if (!weight || graph->in_backward || !has_copy(graph, w))
 		return w;
 	if (weight->copy >= 0)
 		return weight->copy;
-	graph->params->api->caps(graph->params->device, &caps);
-	if (!caps.weight_copies)
-		return w;
-	dtrain_shape shape = weight->shape;
-	dtrain__node cast = {.kind = DTRAIN_OP_CAST, .num_inputs = 1, .num_outputs = 1, .inputs = {w}};
-	cast.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	dtrain_tensor copy = dtrain__graph_node(graph, &cast);
-	if (copy >= 0)
-		graph->tensors[w].copy = copy;
+	const dtrain__tensor of = *weight; /* the list of tensors moves when it grows */
+	dtrain_tensor copy;
+	if (of.parent >= 0)
+		copy = dtrain__graph_view(graph, dtrain__graph_copy(graph, of.parent), &of.shape, of.offset);
+	else
+		copy = add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__COPY,
+							   .dtype = graph->dtype,
+							   .shape = of.shape,
+							   .index = of.index});
+	if (copy < 0)
+		return -1;
+	graph->tensors[w].copy = copy;
+	graph->tensors[copy].original = w;
 	return copy;
 }
 
 dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor)
 {
-	int32_t producer = tensor >= 0 ? graph->tensors[tensor].producer : -1;
-	bool copied = producer >= 0 && graph->nodes[producer].kind == DTRAIN_OP_CAST;
-	return copied ? graph->nodes[producer].inputs[0] : tensor;
+	bool is_copy = tensor >= 0 && graph->tensors[tensor].original >= 0;
+	return is_copy ? graph->tensors[tensor].original : tensor;
 }
 
 dtrain_tensor dtrain__graph_op(dtrain_graph *graph, dtrain_op_kind kind, const dtrain_op_attrs *attrs,

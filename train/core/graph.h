@@ -11,6 +11,7 @@ typedef enum dtrain__role {
 	DTRAIN__INPUT,      /* filled by the caller; lives as long as the program */
 	DTRAIN__PARAM,      /* values of params[index] */
 	DTRAIN__GRAD,       /* gradient of params[index], in the flat array */
+	DTRAIN__COPY,       /* compute copy of params[index] */
 	DTRAIN__BUFFER,     /* params' buffers[index] */
 	DTRAIN__FIGURE,     /* params' figures[index] */
 	DTRAIN__ACTIVATION, /* in the arena */
@@ -21,13 +22,14 @@ typedef struct dtrain__tensor {
 	dtrain__role role;
 	dtrain_dtype dtype;
 	dtrain_shape shape;
-	int32_t index;        /* of the parameter, buffer or figure */
-	void *memory;         /* of DTRAIN__MEMORY */
-	int32_t producer;     /* the node that writes it; -1: none */
-	dtrain_tensor parent; /* of a view: the tensor that contains it; -1: not a view */
-	int64_t offset;       /* in elements, in that memory */
-	bool plain;           /* views need it row-major */
-	dtrain_tensor copy;   /* of a weight: its compute copy; -1: none */
+	int32_t index;          /* of the parameter, buffer or figure */
+	void *memory;           /* of DTRAIN__MEMORY */
+	int32_t producer;       /* the node that writes it; -1: none */
+	dtrain_tensor parent;   /* of a view: the tensor that contains it; -1: not a view */
+	int64_t offset;         /* in elements, in that memory */
+	bool plain;             /* views need it row-major */
+	dtrain_tensor copy;     /* of a weight: its compute copy; -1: none */
+	dtrain_tensor original; /* of a compute copy: the weight; -1: no copy */
 	dtrain_tensor grad;
 	bool keep;
 	bool want_grad;  /* requested by the caller */
@@ -104,9 +106,9 @@ int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 /* A tensor in device memory that the graph does not own. */
 dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);
 
-/* copy: the tensor that an op reads as its weight, which is w rounded to the graph's type by a CAST in front of the
- * first op that reads it, or w itself if the device wants no copy or the types are equal. original: the tensor that was
- * copied; any other tensor itself. */
+/* copy: the tensor that an op reads as its weight: the compute copy of w, which is a parameter or a view of one, or w
+ * itself if there is none in the graph's type. Ops round such a w as they read it. original: the tensor that a copy is
+ * of; any other tensor itself. */
 dtrain_tensor dtrain__graph_copy(dtrain_graph *graph, dtrain_tensor w);
 dtrain_tensor dtrain__graph_original(const dtrain_graph *graph, dtrain_tensor tensor);
 

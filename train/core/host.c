@@ -15,10 +15,23 @@ struct dtrain_event {
 	uint64_t recorded_ns; /* 0: never recorded */
 };
 
-int dtrain__host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+/* Smaller sizes are not compared with what is free, which would take longer than to allocate them. */
+#define LARGE_BYTES ((size_t)64 << 20)
+
+uint64_t dtrain__host_free_memory(dtrain_device *device)
 {
 	(void)device;
+	return bt_available_memory();
+}
+
+/* Linux promises more memory than it has, and kills a process that uses it. */
+int dtrain__host_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
+{
+	uint64_t available = bytes >= LARGE_BYTES ? dtrain__host_free_memory(device) : UINT64_MAX;
 	*out = NULL;
+	if (bytes > available)
+		return bt_fail(err, BETON_NO_MEMORY, "cannot allocate %.1f MiB: %.1f MiB are free",
+			       (double)bytes * 0x1p-20, (double)available * 0x1p-20);
 	if (bytes > SIZE_MAX - DTRAIN__HOST_ALIGNMENT)
 		return bt_fail(err, BETON_NO_MEMORY, "cannot allocate %zu bytes", bytes);
 	size_t rounded = dtrain__round_up(bytes ? bytes : 1, DTRAIN__HOST_ALIGNMENT);

@@ -17,6 +17,7 @@ void dtrain__host_free(dtrain_device *device, void *memory);
 int dtrain__host_stream_create(dtrain_device *device, dtrain_stream **out, beton_error *err);
 void dtrain__host_stream_destroy(dtrain_stream *stream);
 int dtrain__host_stream_synchronize(dtrain_stream *stream, beton_error *err);
+uint64_t dtrain__host_free_memory(dtrain_device *device);
 int dtrain__host_stream_wait(dtrain_stream *stream, dtrain_event *event, beton_error *err);
 
 int dtrain__host_event_create(dtrain_device *device, dtrain_event **out, beton_error *err);
@@ -30,13 +31,13 @@ int dtrain__host_copy(dtrain_stream *stream, void *destination, const void *sour
 int dtrain__host_zero(dtrain_stream *stream, void *memory, size_t bytes, beton_error *err);
 
 /* All slots above, for a device's table. Host memory and device memory are the same. */
-#define DTRAIN__HOST_SLOTS                                                                                      \
-	.alloc = dtrain__host_alloc, .free = dtrain__host_free, .host_alloc = dtrain__host_alloc,               \
-	.host_free = dtrain__host_free, .stream_create = dtrain__host_stream_create,                            \
-	.stream_destroy = dtrain__host_stream_destroy, .stream_synchronize = dtrain__host_stream_synchronize,   \
-	.stream_wait = dtrain__host_stream_wait, .event_create = dtrain__host_event_create,                     \
-	.event_destroy = dtrain__host_event_destroy, .event_record = dtrain__host_event_record,                 \
-	.event_synchronize = dtrain__host_event_synchronize, .event_elapsed_ms = dtrain__host_event_elapsed_ms, \
+#define DTRAIN__HOST_SLOTS                                                                                             \
+	.free_memory = dtrain__host_free_memory, .alloc = dtrain__host_alloc, .free = dtrain__host_free,               \
+	.host_alloc = dtrain__host_alloc, .host_free = dtrain__host_free, .stream_create = dtrain__host_stream_create, \
+	.stream_destroy = dtrain__host_stream_destroy, .stream_synchronize = dtrain__host_stream_synchronize,          \
+	.stream_wait = dtrain__host_stream_wait, .event_create = dtrain__host_event_create,                            \
+	.event_destroy = dtrain__host_event_destroy, .event_record = dtrain__host_event_record,                        \
+	.event_synchronize = dtrain__host_event_synchronize, .event_elapsed_ms = dtrain__host_event_elapsed_ms,        \
 	.event_mark = dtrain__host_event_record, .copy = dtrain__host_copy, .zero = dtrain__host_zero
 
 #endif

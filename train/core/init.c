@@ -76,7 +76,9 @@ static void fill(const dtrain__init_piece *piece, dtrain_dtype dtype, uint64_t s
 	uint64_t key = XXH3_64bits_withSeed(piece->name, strlen(piece->name), seed);
 	double scale = scale_of(piece->init, piece->shape, piece->fan_in);
 	for (int64_t i = 0; i < piece->count; i++) {
-		float value = (float)element_value(piece->init, piece->shape, scale, key, piece->first + i);
+		int64_t mine = piece->first + i;
+		int64_t element = piece->base + mine / piece->run * piece->pitch + mine % piece->run;
+		float value = (float)element_value(piece->init, piece->shape, scale, key, element);
 		if (dtype == DTRAIN_F64)
 			((double *)piece->out)[i] = value;
 		else

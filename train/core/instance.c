@@ -17,8 +17,14 @@ static int allocate(dtrain_instance *instance, beton_error *err)
 	if (!instance->bases)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an instance");
 	int status = program->api->alloc(program->device, facts->arena_bytes, &instance->arena, err);
-	if (status == BETON_OK && facts->workspace_bytes)
+	if (status != BETON_OK) {
+		bt_prefix(err, "activations");
+		return status;
+	}
+	if (facts->workspace_bytes)
 		status = program->api->alloc(program->device, facts->workspace_bytes, &instance->workspace, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "scratch memory of ops");
 	return status;
 }
 
@@ -32,10 +38,12 @@ static void set_bases(dtrain_instance *instance)
 	bases[DTRAIN__BASE_FIGURES] = (uintptr_t)dtrain_params_figures(params);
 	bases[DTRAIN__BASE_ARENA] = arena;
 	for (int i = 0; i < dtrain_params_unit_count(params); i++) {
-		uintptr_t offset =
-			(uintptr_t)dtrain_params_unit_at(params, i)->offset * dtrain_dtype_size(params->dtype);
+		uintptr_t first = (uintptr_t)dtrain_params_unit_at(params, i)->offset;
+		uintptr_t offset = first * dtrain_dtype_size(params->dtype);
 		bases[dtrain__base_of_values(i)] = (uintptr_t)dtrain_params_values(params) + offset;
 		bases[dtrain__base_of_grads(i)] = (uintptr_t)dtrain_params_grads(params) + offset;
+		bases[dtrain__base_of_copies(i)] =
+			(uintptr_t)params->copies.memory + first * dtrain_dtype_size(params->copies.dtype);
 	}
 	for (int32_t i = 0; i < graph->num_tensors; i++)
 		if (graph->tensors[i].role == DTRAIN__INPUT)

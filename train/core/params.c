@@ -21,7 +21,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameters");
 	params->device = device;
 	params->api = api;
-	params->dtype = dtype;
+	params->dtype = params->copies.dtype = dtype;
 	dtrain_unit_policy_init(&params->policy);
 	*out = params;
 	return BETON_OK;
@@ -29,6 +29,7 @@ int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dtrain_param
 
 static void free_memory(dtrain_params *params)
 {
+	dtrain__copies_free(params);
 	params->api->free(params->device, params->values);
 	params->api->free(params->device, params->grads);
 	params->api->free(params->device, params->figures);
@@ -39,6 +40,12 @@ static void free_memory(dtrain_params *params)
 	params->unit_count = 0;
 }
 
+static void free_names(dtrain_param *param)
+{
+	free((char *)param->name);
+	free((char *)param->placement.axis);
+}
+
 void dtrain_params_destroy(dtrain_params **params)
 {
 	dtrain_params *p = *params;
@@ -46,7 +53,7 @@ void dtrain_params_destroy(dtrain_params **params)
 		return;
 	free_memory(p);
 	for (int i = 0; i < p->count; i++)
-		free((char *)p->params[i].name);
+		free_names(&p->params[i]);
 	for (int i = 0; i < p->buffer_count; i++)
 		free((char *)p->buffers[i].name);
 	for (int i = 0; i < p->pattern_count; i++)
@@ -156,30 +163,51 @@ static int check_known(const char *name, const dtrain_shape *known, const dtrain
 		       dtrain__shape_text(known, a), dtrain__shape_text(shape, b));
 }
 
+static int check_known_parameter(const dtrain_param *known, const dtrain_shape *shape,
+				 const dtrain_placement *placement, int index, beton_error *err)
+{
+	const dtrain_placement whole = {0};
+	if (!dtrain__placement_equal(&known->placement, placement ? placement : &whole))
+		return bt_fail(err, BETON_MISMATCH, "parameter '%s' is declared again with another placement",
+			       known->name);
+	return check_known(known->name, &known->global_shape, shape, index, err);
+}
+
 int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 			  int64_t fan_in, beton_error *err)
 {
+	return dtrain_params_declare_placed(params, name, shape, NULL, init, fan_in, err);
+}
+
+int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
+				 const dtrain_placement *placement, dtrain_init init, int64_t fan_in, beton_error *err)
+{
 	for (int i = 0; i < params->count; i++)
 		if (strcmp(params->params[i].name, name) == 0)
-			return check_known(name, &params->params[i].shape, shape, i, err);
+			return check_known_parameter(&params->params[i], shape, placement, i, err);
 	for (int i = 0; i < params->buffer_count; i++)
 		if (strcmp(params->buffers[i].name, name) == 0)
 			return fail_kind(name, err);
 	int status = check_declaration(params, name, shape, init, err);
 	if (status == BETON_OK)
 		status = reserve((void **)&params->params, params->count, &params->capacity, sizeof(dtrain_param), err);
+	dtrain_param param = {.global_shape = *shape, .block = params->block, .init = init, .fan_in = fan_in};
+	if (status == BETON_OK)
+		status = dtrain__placement_part(name, shape, placement, &param.shape, &param.first, err);
 	if (status != BETON_OK)
 		return status;
-	char *copy = strdup(name);
-	if (!copy)
+	bool placed = placement && placement->axis;
+	if (placed)
+		param.placement = *placement;
+	param.count = dtrain_shape_count(&param.shape);
+	param.name = strdup(name);
+	param.placement.axis = placed ? strdup(placement->axis) : NULL;
+	if (!param.name || (placed && !param.placement.axis)) {
+		free_names(&param);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameter '%s'", name);
-	params->params[params->count] = (dtrain_param){.name = copy,
-						       .shape = *shape,
-						       .count = dtrain_shape_count(shape),
-						       .block = params->block,
-						       .init = init,
-						       .fan_in = fan_in,
-						       .frozen = is_frozen(params, name)};
+	}
+	param.frozen = is_frozen(params, name);
+	params->params[params->count] = param;
 	params->block_used = true;
 	return params->count++;
 }
@@ -230,13 +258,21 @@ void dtrain_params_next_block(dtrain_params *params)
 	params->block_used = false;
 }
 
+static int allocate(dtrain_params *params, const char *what, size_t bytes, void **out, beton_error *err)
+{
+	int status = params->api->alloc(params->device, bytes, out, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s", what);
+	return status;
+}
+
 static int allocate_buffers(dtrain_params *params, beton_error *err)
 {
 	size_t element = dtrain_dtype_size(params->dtype);
 	size_t total = 0;
 	for (int i = 0; i < params->buffer_count; i++)
 		total += dtrain__round_up((size_t)dtrain_shape_count(&params->buffers[i].shape), DTRAIN_PARAM_ALIGN);
-	int status = params->api->alloc(params->device, total * element, &params->buffer_memory, err);
+	int status = allocate(params, "buffers", total * element, &params->buffer_memory, err);
 	if (status != BETON_OK)
 		return status;
 	params->buffer_elements = (int64_t)total;
@@ -256,13 +292,15 @@ int dtrain_params_allocate(dtrain_params *params, beton_error *err)
 	size_t element = dtrain_dtype_size(params->dtype);
 	int status = dtrain__units_lay_out(params, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->values, err);
+		status = allocate(params, "parameters", (size_t)params->flat_count * element, &params->values, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, (size_t)params->flat_count * element, &params->grads, err);
+		status = allocate(params, "gradients", (size_t)params->flat_count * element, &params->grads, err);
 	if (status == BETON_OK)
-		status = params->api->alloc(params->device, DTRAIN_FIGURES * element, &params->figures, err);
+		status = allocate(params, "figures", DTRAIN_FIGURES * element, &params->figures, err);
 	if (status == BETON_OK)
 		status = allocate_buffers(params, err);
+	if (status == BETON_OK)
+		status = dtrain__copies_allocate(params, err);
 	if (status != BETON_OK) {
 		free_memory(params);
 		return status;
@@ -289,6 +327,18 @@ static dtrain__init_piece *cut(dtrain__init_piece *at, const dtrain__init_piece 
 	return at;
 }
 
+/* Where the elements of a rank's part lie in the whole parameter. */
+static void map_part(const dtrain_param *param, dtrain__init_piece *piece)
+{
+	int dim = param->placement.dim;
+	int64_t inner = 1;
+	for (int i = dim + 1; i < param->shape.ndim; i++)
+		inner *= param->shape.dim[i];
+	piece->base = param->first * inner;
+	piece->run = param->shape.dim[dim] * inner;
+	piece->pitch = param->global_shape.dim[dim] * inner;
+}
+
 /* Cuts all parameters, which begin at values, and all buffers, which begin at buffers. */
 static int cut_all(const dtrain_params *params, char *values, char *buffers, dtrain__init_piece **out, int64_t *count,
 		   beton_error *err)
@@ -304,12 +354,15 @@ static int cut_all(const dtrain_params *params, char *values, char *buffers, dtr
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values");
 	for (int i = 0; i < params->count; i++) {
 		const dtrain_param *param = &params->params[i];
-		const dtrain__init_piece whole = {.out = values + (size_t)param->offset * element,
-						  .count = param->count,
-						  .init = param->init,
-						  .shape = &param->shape,
-						  .fan_in = param->fan_in,
-						  .name = param->name};
+		dtrain__init_piece whole = {.out = values + (size_t)param->offset * element,
+					    .count = param->count,
+					    .run = param->count,
+					    .init = param->init,
+					    .shape = &param->global_shape,
+					    .fan_in = param->fan_in,
+					    .name = param->name};
+		if (param->placement.axis)
+			map_part(param, &whole);
 		at = cut(at, &whole, element);
 	}
 	for (int i = 0; i < params->buffer_count; i++) {
@@ -318,6 +371,7 @@ static int cut_all(const dtrain_params *params, char *values, char *buffers, dtr
 		size_t offset = (size_t)((char *)buffer->data - (char *)params->buffer_memory);
 		const dtrain__init_piece whole = {.out = buffers + offset,
 						  .count = elements,
+						  .run = elements,
 						  .init = buffer->init,
 						  .shape = &buffer->shape,
 						  .fan_in = buffer->shape.ndim ? elements / buffer->shape.dim[0] : 1,
@@ -358,6 +412,8 @@ int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream
 	}
 	if (status == BETON_OK && params->buffer_elements)
 		status = copy_to_device(params, params->buffer_memory, buffers, params->buffer_elements, stream, err);
+	if (status == BETON_OK)
+		status = dtrain_params_changed(params, stream, err);
 	if (status == BETON_OK)
 		status = params->api->stream_synchronize(stream, err);
 	free(pieces);

@@ -5,7 +5,7 @@
 #ifndef DTRAIN_CORE_PARAMS_H
 #define DTRAIN_CORE_PARAMS_H
 
-#include <dtrain/params.h>
+#include "copies.h"
 
 struct dtrain_params {
 	dtrain_device *device;
@@ -36,17 +36,26 @@ struct dtrain_params {
 	void *figures;
 	void *buffer_memory;
 	int64_t buffer_elements; /* in buffer_memory, with the padding between buffers, which is zero */
+	dtrain__copies copies;
 };
 
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 
-/* Elements of a parameter or buffer, from one element on, and where their initial values go. */
+/* What a placement makes of a parameter's shape: the part's shape and first index. NULL: the whole parameter. Errors:
+ * INVALID_ARGUMENT, which names the parameter. */
+int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
+			   dtrain_shape *part, int64_t *first, beton_error *err);
+bool dtrain__placement_equal(const dtrain_placement *a, const dtrain_placement *b);
+
+/* Elements of a parameter or buffer, and where their initial values go. */
 typedef struct dtrain__init_piece {
 	void *out;
-	int64_t first, count;
+	int64_t first, count; /* in the part that this rank has */
+	/* Element i of the part is element base + i / run * pitch + i % run of the whole. */
+	int64_t base, run, pitch;
 	dtrain_init init;
-	const dtrain_shape *shape;
+	const dtrain_shape *shape; /* of the whole */
 	int64_t fan_in;
 	const char *name;
 } dtrain__init_piece;

@@ -16,17 +16,22 @@ enum dtrain__base {
 	DTRAIN__BASE_BUFFERS, /* the parameters' buffers; the next: their figures */
 	DTRAIN__BASE_FIGURES,
 	DTRAIN__BASE_ARENA,
-	DTRAIN__BASE_UNITS, /* each unit's values and gradients; then each input */
+	DTRAIN__BASE_UNITS, /* each unit's values, gradients and compute copies; then each input */
 };
 
 static inline uint32_t dtrain__base_of_values(int32_t unit)
 {
-	return DTRAIN__BASE_UNITS + 2 * (uint32_t)unit;
+	return DTRAIN__BASE_UNITS + 3 * (uint32_t)unit;
 }
 
 static inline uint32_t dtrain__base_of_grads(int32_t unit)
 {
-	return DTRAIN__BASE_UNITS + 2 * (uint32_t)unit + 1;
+	return DTRAIN__BASE_UNITS + 3 * (uint32_t)unit + 1;
+}
+
+static inline uint32_t dtrain__base_of_copies(int32_t unit)
+{
+	return DTRAIN__BASE_UNITS + 3 * (uint32_t)unit + 2;
 }
 
 /* The position of a tensor, the same in every instance. */

@@ -31,22 +31,6 @@ void cuda_cache_make_harmless(char *name)
 			*name = '_';
 }
 
-int cuda_cache_make_folders(const char *path, beton_error *err)
-{
-	char *copy = strdup(path);
-	if (!copy)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", path);
-	int status = BETON_OK;
-	for (char *slash = strchr(copy + 1, '/'); slash && status == BETON_OK; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-			status = bt_fail_errno(err, errno, "cannot make the folder '%s'", copy);
-		*slash = '/';
-	}
-	free(copy);
-	return status;
-}
-
 char *cuda_cache_read(const char *path, size_t most, size_t *length)
 {
 	/* O_NONBLOCK: the path may be a pipe without a writer. */
@@ -70,7 +54,7 @@ char *cuda_cache_read(const char *path, size_t most, size_t *length)
 int cuda_cache_write(const char *path, const char *text, size_t length, beton_error *err)
 {
 	bt_atomic_file file = {0};
-	int status = cuda_cache_make_folders(path, err);
+	int status = bt_make_parents(path, err);
 	if (status == BETON_OK)
 		status = bt_atomic_open(&file, path, err);
 	if (status != BETON_OK)
@@ -87,7 +71,7 @@ enum { LOCK_PAUSE_MS = 2 };
 
 int cuda_cache_lock(const char *path, int patience_ms, int *fd, beton_error *err)
 {
-	int result = -1, status = cuda_cache_make_folders(path, err);
+	int result = -1, status = bt_make_parents(path, err);
 	if (status != BETON_OK)
 		return status;
 	*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);

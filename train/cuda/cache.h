@@ -15,8 +15,6 @@
 char *cuda_cache_folder(void);
 /* Replaces characters that are unsafe in a file name. */
 void cuda_cache_make_harmless(char *name);
-/* Makes the folder of a file, and those above it. */
-int cuda_cache_make_folders(const char *path, beton_error *err);
 /* The content of a file of at most `most` bytes, which the caller frees; NULL: it does not exist, or cannot be read. */
 char *cuda_cache_read(const char *path, size_t most, size_t *length);
 /* Writes a whole file, and makes its folders. Readers see the old content or the new. */

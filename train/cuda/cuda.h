@@ -91,6 +91,7 @@ int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
 
 /* Reserves `bytes` more of an op's workspace; returns their offset, a multiple of 256. */

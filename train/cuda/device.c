@@ -269,6 +269,13 @@ static void cuda_caps(const dtrain_device *device, dtrain_device_caps *out)
 		bt_append(out->description, sizeof(out->description), ", %d stored algorithms damaged", damaged);
 }
 
+static uint64_t cuda_free_memory(dtrain_device *device)
+{
+	size_t available = 0, total = 0;
+	bool known = cuda_enter(device, NULL) == BETON_OK && cudaMemGetInfo(&available, &total) == cudaSuccess;
+	return known ? available : UINT64_MAX;
+}
+
 static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
@@ -281,11 +288,10 @@ static int cuda_alloc(dtrain_device *device, size_t bytes, void **out, beton_err
 		size_t available = 0, total = 0;
 		(void)cudaGetLastError();
 		(void)cudaMemGetInfo(&available, &total);
-		return bt_fail(
-			err, BETON_NO_MEMORY,
-			"device 'cuda' %d: cannot allocate %.1f MiB: of %.1f MiB %.1f MiB are free; a smaller batch "
-			"needs less",
-			device->index, (double)bytes * 0x1p-20, (double)total * 0x1p-20, (double)available * 0x1p-20);
+		return bt_fail(err, BETON_NO_MEMORY,
+			       "device 'cuda' %d: cannot allocate %.1f MiB: of %.1f MiB %.1f MiB are free",
+			       device->index, (double)bytes * 0x1p-20, (double)total * 0x1p-20,
+			       (double)available * 0x1p-20);
 	}
 	status = cuda_check(answer, err, "device 'cuda' %d: cannot allocate %zu bytes", device->index, bytes);
 	if (status != BETON_OK)
@@ -337,6 +343,7 @@ const dtrain_device_api cuda_device_api = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.caps = cuda_caps,
+	.free_memory = cuda_free_memory,
 	.alloc = cuda_alloc,
 	.free = cuda_free,
 	.host_alloc = cuda_host_alloc,

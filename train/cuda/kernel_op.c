@@ -77,9 +77,9 @@ int cuda_kernel_op_create(dtrain_op *op, dtrain_op_desc *desc, const cuda_kernel
 	*own = *k;
 	own->fault = op->device->fault;
 	size_t workspace = 0;
-	for (int i = 0; i < desc->num_inputs && !k->any_layout; i++)
+	for (int i = 0; i < desc->num_inputs; i++)
 		own->turns[i] = turn_of(&desc->inputs[i], cuda_is_nhwc(&desc->inputs[i]), k->nhwc, &workspace);
-	for (int i = 0; i < desc->num_outputs && !k->any_layout; i++)
+	for (int i = 0; i < desc->num_outputs; i++)
 		own->turns[desc->num_inputs + i] =
 			turn_of(&desc->outputs[i], k->nhwc, cuda_is_nhwc(&desc->outputs[i]), &workspace);
 	own->own_offset = cuda_reserve(&workspace, k->own_bytes);

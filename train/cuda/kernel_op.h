@@ -25,7 +25,6 @@ typedef cudaError_t cuda_kernel_launch(const cuda_kernel_op *k, const dtrain_op_
 struct cuda_kernel_op {
 	cuda_kernel_launch *launch;
 	bool nhwc;
-	bool any_layout; /* the launch takes operands as they are; nhwc is of no account */
 	size_t own_bytes, own_offset;
 	int64_t *fault; /* the device's */
 	cuda_turn turns[2 * DTRAIN_OP_MAX_OPERANDS];

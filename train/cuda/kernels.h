@@ -27,6 +27,16 @@ cudaError_t cuda_kernel_transpose(cudaStream_t stream, const void *x, dtrain_dty
 /* A copy if the types are equal. */
 cudaError_t cuda_kernel_cast(cudaStream_t stream, const void *x, dtrain_dtype from, void *y, dtrain_dtype to,
 			     int64_t count);
+/* Elements first .. first + count - 1 of two arrays. With an area above 1 they are [filters][channels][area] in x, and
+ * [filters][area][channels] in y; otherwise the order stays. channels, area >= 1; filters * channels below 2^31. */
+typedef struct cuda_cast_part {
+	int64_t first, count;
+	int64_t channels, area;
+} cuda_cast_part;
+#define CUDA_CAST_LARGEST_AREA 4096
+/* y is x, rounded, in each part; parts do not overlap. One launch for each 72 parts. */
+cudaError_t cuda_kernel_cast_parts(cudaStream_t stream, const float *x, void *y, dtrain_dtype to,
+				   const cuda_cast_part *parts, int count);
 /* x u8 [n][area][c], c 1 to 4 -> y = x * scale[c] + shift[c], nhwc: [n][area][c], else [n][c][area]. */
 cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype, bool nhwc,
 				  int64_t n, int64_t area, int channels, const float scale[4], const float shift[4]);
@@ -115,13 +125,14 @@ typedef struct cuda_loss {
 	const float *lambda;  /* label's part of the loss; with mixed alone */
 	const float *scaler;  /* NULL: scale 1 */
 	float *loss;
+	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
 } cuda_loss;
 
 /* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits has the logits' type. For a label outside 0 ..
  * classes-1, one store writes 1 + its row to the lower half of *fault, and the label (or the nearest 32-bit number) to
- * the upper half; that row's loss and d_logits are 0. */
+ * the upper half; that row's loss, d_logits and hits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss, const void *logits,
 				     void *d_logits, double label_smoothing);
 /* DTRAIN_OP_SGD in one launch. w, g, m: F32; scaler NULL: none. Multiplies gradients by the divisor's reciprocal. */

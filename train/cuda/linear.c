@@ -21,8 +21,8 @@
 #include "dnn_run.h"
 #include "kernels.h"
 
-/* Of parameters in their flat array; activations have more. */
-#define LEAST_ALIGNMENT 64
+/* Of parameters' compute copies in their flat array: DTRAIN_PARAM_ALIGN elements. All else has more. */
+#define LEAST_ALIGNMENT 32
 enum { MAX_CANDIDATES = 8 };
 static const uint64_t WORKSPACE_LIMIT = 32 << 20; /* NVIDIA's recommendation for the H100, and more */
 

@@ -67,6 +67,8 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 			d_x[c] = from_float<T>(0);
 		if (threadIdx.x == 0) {
 			a.of.loss[row] = 0;
+			if (a.of.hits)
+				a.of.hits[row] = 0;
 			*a.of.fault = fault_of(row, is_class(a.of, label) ? other : label);
 		}
 		return;
@@ -79,6 +81,15 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 		const float distance = to_float(x[c]) - most;
 		exponentials += expf(distance);
 		total += distance;
+	}
+	if (a.of.hits) {
+		const float mine = to_float(x[label]);
+		float higher = 0; /* logits that count as higher than the label's */
+		for (int64_t c = threadIdx.x; c < classes; c += N)
+			higher += to_float(x[c]) > mine || (to_float(x[c]) == mine && c < label);
+		higher = reduce<N>(higher, sum());
+		if (threadIdx.x == 0)
+			a.of.hits[row] = higher == 0 && mine == mine;
 	}
 	exponentials = reduce<N>(exponentials, sum());
 	total = reduce<N>(total, sum());

@@ -11,8 +11,8 @@
 const char cuda_nhwc[] = "NHWC";
 const char cuda_dnn_private[] = "cuDNN's own";
 
-/* Between two ops activations and compute copies of weights may have 4 dimensions, and both are channels-last; a
- * weight's gradient belongs to the caller. */
+/* Between two ops activations may have 4 dimensions, and are channels-last; a weight's gradient belongs to the
+ * caller. */
 static bool is_weight_gradient(const dtrain_op_desc *desc)
 {
 	return desc->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT;
@@ -59,7 +59,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
 	[DTRAIN_OP_GELU] = cuda_build_simple,
 	[DTRAIN_OP_GELU_BWD] = cuda_build_simple,
-	[DTRAIN_OP_CAST] = cuda_build_simple,
+	[DTRAIN_OP_CAST] = cuda_build_cast,
 	[DTRAIN_OP_CHANNEL_BIAS] = cuda_build_simple,
 	[DTRAIN_OP_CHANNEL_BIAS_BWD] = cuda_build_simple,
 	[DTRAIN_OP_ADD] = cuda_build_simple,

@@ -129,23 +129,6 @@ static cudaError_t flatten_bwd(const cuda_kernel_op *k, const dtrain_op_desc *de
 	return cuda_kernel_cast(stream, operands[0], dtype, operands[1], dtype, x.n * x.channels * x.area);
 }
 
-/* ---- weights: from KCRS to KRSC in the pass that rounds ---- */
-
-static cudaError_t cast(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
-			void *workspace)
-{
-	(void)k;
-	(void)workspace;
-	const dtrain_operand *w = &desc->inputs[0], *y = &desc->outputs[0];
-	if (cuda_is_nhwc(w) == cuda_is_nhwc(y))
-		return cuda_kernel_cast(stream, operands[0], w->dtype, operands[1], y->dtype,
-					dtrain_shape_count(&w->shape));
-	cuda_extent g = cuda_extent_of(w);
-	bool to_nhwc = cuda_is_nhwc(y);
-	return cuda_kernel_transpose(stream, operands[0], w->dtype, operands[1], y->dtype, g.n,
-				     to_nhwc ? g.channels : g.area, to_nhwc ? g.area : g.channels);
-}
-
 /* ---- biases: of NHWC channels; plain operands are transposed ---- */
 
 static cudaError_t channel_bias(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
@@ -204,6 +187,7 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 				.lambda = mixed ? operands[3] : NULL,
 				.scaler = desc->num_inputs > scaler ? operands[scaler] : NULL,
 				.loss = outputs[0],
+				.hits = desc->num_outputs > 2 ? outputs[2] : NULL,
 				.fault = k->fault,
 				.rows = desc->inputs[0].shape.dim[0],
 				.classes = desc->inputs[0].shape.dim[1]};
@@ -287,7 +271,6 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALE] = scale,
 	[DTRAIN_OP_GLOBAL_AVG_POOL] = global_avg_pool,
 	[DTRAIN_OP_GLOBAL_AVG_POOL_BWD] = global_avg_pool_bwd,
-	[DTRAIN_OP_CAST] = cast,
 	[DTRAIN_OP_FLATTEN] = flatten,
 	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
 	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
@@ -327,9 +310,6 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_CHANNEL_BIAS_BWD:
 		k.nhwc = true;
 		k.own_bytes = bias_workspace(desc);
-		break;
-	case DTRAIN_OP_CAST:
-		k.any_layout = true;
 		break;
 	case DTRAIN_OP_FLATTEN:
 		k.nhwc = cuda_is_nhwc(&desc->inputs[0]);

@@ -3,29 +3,32 @@
 
 #include <string.h>
 
+#include "batch_limit.h"
 #include "common/error.h"
+#include "network.h"
 
-/* Training adds the backward pass of the mean loss; validation keeps the task's results for the host. */
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
 {
 	dtrain_graph *graph = NULL;
-	int status = dtrain_graph_create(engine->params, training, &graph, err);
+	int status = engine_build_graph(engine, training, network, &graph, err);
 	if (status != BETON_OK)
 		return status;
-	dtrain_graph_set_dtype(graph, engine->dtype);
-	if (training && engine->scaler)
-		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(engine->scaler));
-	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
-	if (training) {
-		dtrain_tensor loss = dtrain_mean(graph, losses);
-		dtrain_graph_backward(graph, loss);
-		dtrain_graph_figure(graph, loss, ENGINE_FIGURE_LOSS);
-	}
-	for (int i = 0; i < network->num_results; i++)
-		dtrain_graph_keep(graph, network->results[i]);
 	status = training ? dtrain_sync_compile(engine->sync, &graph, &network->program, err)
 			  : dtrain_graph_compile(&graph, &network->program, err);
 	dtrain_graph_destroy(&graph);
+	if (status != BETON_OK)
+		bt_prefix(err, "%s with batches of %lld", training ? "training" : "evaluation",
+			  (long long)engine->job.batch_size);
+	return status;
+}
+
+static int make_networks(engine_rank *engine, beton_error *err)
+{
+	int status = engine->job.evaluates ? BETON_OK : make_network(engine, true, &engine->train, err);
+	if (status == BETON_OK && engine->data->val.samples)
+		status = make_network(engine, false, &engine->val, err);
+	if (status == BETON_NO_MEMORY)
+		engine_explain_memory(engine, err);
 	return status;
 }
 
@@ -60,10 +63,8 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 		status = engine_freeze(&engine->job, engine->params, err);
 	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
-	if (status == BETON_OK && !engine->job.evaluates)
-		status = make_network(engine, true, &engine->train, err);
-	if (status == BETON_OK && engine->data->val.samples)
-		status = make_network(engine, false, &engine->val, err);
+	if (status == BETON_OK)
+		status = make_networks(engine, err);
 	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
 	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, largest, err)
 				  : status;

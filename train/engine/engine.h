@@ -14,6 +14,7 @@
 enum {
 	ENGINE_FIGURE_LOSS = 0, /* each run adds the mean over its batch */
 	ENGINE_FIGURE_STOP = 1, /* above 0: some rank was told to stop */
+	ENGINE_FIGURE_HITS = 2, /* each run adds the mean over its batch */
 };
 
 typedef enum engine_precision {

@@ -27,7 +27,8 @@ struct figures {
 struct slot {
 	struct figures *figures;
 	dtrain_event *done; /* recorded behind the step */
-	dtrain_event *began, *computed, *reduced, *ended;
+	dtrain_event *began, *ended;
+	dtrain_sync_marks *marks;
 	void *captured[2]; /* indexed by enum run_kind */
 	double data_wait_ms, launch_ms;
 	char what[32];
@@ -60,14 +61,14 @@ static double milliseconds_since(uint64_t began_ns)
 static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *err)
 {
 	dtrain_device *device = stepper->engine->device;
-	dtrain_event **events[] = {&slot->done, &slot->began, &slot->computed, &slot->reduced, &slot->ended};
+	dtrain_event **events[] = {&slot->done, &slot->began, &slot->ended};
 	int status = stepper->engine->api->host_alloc(device, sizeof(*slot->figures), (void **)&slot->figures, err);
 	/* The device writes the states of the scaler and of clipping only if these exist. */
 	if (status == BETON_OK)
 		memset(slot->figures, 0, sizeof(*slot->figures));
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]) && status == BETON_OK; i++)
 		status = stepper->engine->api->event_create(device, events[i], err);
-	return status;
+	return status == BETON_OK ? dtrain_sync_marks_create(stepper->engine->sync, &slot->marks, err) : status;
 }
 
 int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
@@ -96,7 +97,7 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 
 static void close_slot(engine_stepper *stepper, struct slot *slot)
 {
-	dtrain_event *events[] = {slot->done, slot->began, slot->computed, slot->reduced, slot->ended};
+	dtrain_event *events[] = {slot->done, slot->began, slot->ended};
 	if (slot->done && stepper->options.group)
 		dtrain_group_forget(stepper->options.group, slot->done);
 	for (int i = 0; i < 2; i++)
@@ -105,6 +106,7 @@ static void close_slot(engine_stepper *stepper, struct slot *slot)
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i])
 			stepper->engine->api->event_destroy(events[i]);
+	dtrain_sync_marks_destroy(&slot->marks);
 	stepper->engine->api->host_free(stepper->engine->device, slot->figures);
 }
 
@@ -116,7 +118,6 @@ void engine_stepper_close(engine_stepper **stepper)
 	/* After an error, steps that are still running use the memory that is freed here. */
 	if (engine_stepper_pending(s) || s->run)
 		s->engine->api->stream_synchronize(s->engine->stream, NULL);
-	dtrain_sync_set_marks(s->engine->sync, NULL, NULL);
 	for (int i = 0; i < SLOTS; i++)
 		close_slot(s, &s->slots[i]);
 	for (int i = 0; i < HELD; i++) {
@@ -148,7 +149,7 @@ static int put_last(engine_stepper *stepper, struct slot *slot, beton_error *err
 	const engine_rank *engine = stepper->engine;
 	const dtrain_device_api *api = engine->api;
 	dtrain_stream *stream = engine->stream;
-	dtrain_sync_set_marks(engine->sync, slot->computed, slot->reduced);
+	dtrain_sync_set_marks(engine->sync, slot->marks);
 	int status = dtrain_program_run(engine->train.program, stream, false, err);
 	if (status == BETON_OK)
 		status = dtrain_optimizer_apply(stepper->options.optimizer, stream, err);
@@ -296,18 +297,16 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 
 static int read_times(engine_stepper *stepper, const struct slot *slot, engine_step_result *out, beton_error *err)
 {
+	dtrain_sync_step communication;
+	int status = dtrain_sync_get_step(slot->marks, &communication, err);
 	out->data_wait_ms = slot->data_wait_ms;
 	out->launch_ms = slot->launch_ms;
-	if (!stepper->engine->staged) {
-		dtrain_sync_step communication;
-		int status = dtrain_sync_get_step(stepper->engine->sync, &communication, err);
-		out->exposed_ms = communication.exposed_ms;
-		return status;
-	}
-	int status = stepper->engine->api->event_elapsed_ms(slot->began, slot->ended, &out->device_ms, err);
-	if (status == BETON_OK && stepper->reduces)
-		status = stepper->engine->api->event_elapsed_ms(slot->computed, slot->reduced, &out->exposed_ms, err);
-	return status;
+	out->exposed_ms = communication.exposed_ms;
+	out->comm_bytes = communication.bytes;
+	out->marks = slot->marks;
+	return status == BETON_OK && stepper->engine->staged
+		       ? stepper->engine->api->event_elapsed_ms(slot->began, slot->ended, &out->device_ms, err)
+		       : status;
 }
 
 /* A device continues when communication has failed, with invalid figures; only the group reports the failure. */
@@ -346,6 +345,7 @@ int engine_stepper_settle(engine_stepper *stepper, engine_step_result *out, beto
 	int losses =
 		stepper->engine->job.runs * (stepper->options.group ? dtrain_group_size(stepper->options.group) : 1);
 	out->loss = (double)(figures[ENGINE_FIGURE_LOSS] / (float)losses);
+	out->hits = (double)(figures[ENGINE_FIGURE_HITS] / (float)losses);
 	out->stop = !(figures[ENGINE_FIGURE_STOP] <= 0);
 	out->grad_norm = slot->figures->clip[DTRAIN_CLIP_NORM];
 	memcpy(out->scaler, slot->figures->scaler, sizeof(slot->figures->scaler));

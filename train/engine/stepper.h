@@ -21,13 +21,16 @@ typedef struct engine_stepper_options {
 /* Results of one step. Times in milliseconds; device times are 0 if the device has no clock of its own. */
 typedef struct engine_step_result {
 	double loss; /* mean over the global batch, over all runs */
+	double hits; /* share of the global batch that the model got right; 0 if the task does not say */
 	bool stop;   /* some rank was told to stop */
 	double data_wait_ms;
-	double launch_ms;             /* host time to put the step on the streams */
-	double exposed_ms;            /* the device waited for communication only */
-	double device_ms;             /* from the step's beginning to its end on the device */
-	float grad_norm;              /* before clipping; 0 if the optimizer computes none */
-	float scaler[DTRAIN_SCALERS]; /* dtrain_scaler_memory after the step; zeros without a scaler */
+	double launch_ms;               /* host time to put the step on the streams */
+	double exposed_ms;              /* the device waited for communication only */
+	uint64_t comm_bytes;            /* of the arrays that were reduced */
+	double device_ms;               /* from the step's beginning to its end on the device */
+	float grad_norm;                /* before clipping; 0 if the optimizer computes none */
+	float scaler[DTRAIN_SCALERS];   /* dtrain_scaler_memory after the step; zeros without a scaler */
+	const dtrain_sync_marks *marks; /* exposed_ms by unit; valid until the next launch */
 } engine_step_result;
 
 /* The options are copied. Errors: NO_MEMORY, those of the device. */

@@ -58,6 +58,8 @@ typedef struct engine_network {
 	int num_inputs;
 	dtrain_tensor results[ENGINE_RESULTS]; /* of validation, [batch size, ...]; copied to the host */
 	int num_results;
+	dtrain_tensor hits; /* of training, [batch size]: 1 for each sample that the model gets right, else 0 */
+	bool has_hits;
 	dtrain_tensor more[2]; /* used by the task */
 } engine_network;
 

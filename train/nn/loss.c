@@ -58,6 +58,28 @@ dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_ten
 			label_smoothing);
 }
 
+dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses)
+{
+	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, losses);
+	if (!tensor)
+		return -1;
+	int32_t producer = tensor->producer;
+	dtrain__node *node = producer >= 0 ? &graph->nodes[producer] : NULL;
+	bool is_loss = node && (node->kind == DTRAIN_OP_SOFTMAX_XENT || node->kind == DTRAIN_OP_SOFTMAX_XENT_MIXED);
+	if (!is_loss || node->outputs[0] != losses)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "label hits: the tensor is no loss of softmax cross entropy");
+	if (node->num_outputs > 2)
+		return node->outputs[2];
+	dtrain_shape rows = tensor->shape; /* a copy: the list of tensors moves when it grows */
+	dtrain_tensor hits = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &rows);
+	if (hits < 0)
+		return -1;
+	node->outputs[node->num_outputs++] = hits;
+	graph->tensors[hits].producer = producer;
+	return hits;
+}
+
 dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
 {
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);

@@ -143,6 +143,8 @@ int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream
 	int status = optimizer->api->alloc(optimizer->device, room, &bounce, err);
 	for (int i = 0; i < SIDES && status == BETON_OK; i++)
 		status = exchange(optimizer, &sides[i], bounce, room, stream, err);
+	if (status == BETON_OK && optimizer->of_params)
+		status = dtrain_params_changed(optimizer->params, stream, err);
 	/* The copies must be done before their memory is freed. */
 	if (status == BETON_OK)
 		status = optimizer->api->stream_synchronize(stream, err);

@@ -118,6 +118,19 @@ static int check_range(const dtrain_params *params, const dtrain_optimizer_optio
 	return BETON_OK;
 }
 
+static int check_clip_norm(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
+{
+	if (!(options->clip_norm >= 0))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: gradients clipped to a norm of %g, not one >= 0",
+			       options->kind, options->clip_norm);
+	for (int i = 0; options->clip_norm > 0 && i < dtrain_params_count(params); i++)
+		if (dtrain_params_at(params, i)->placement.axis)
+			return bt_fail(err, BETON_UNSUPPORTED,
+				       "%s: gradients are not clipped to a norm when ranks have parts of '%s'",
+				       options->kind, dtrain_params_at(params, i)->name);
+	return BETON_OK;
+}
+
 int dtrain__optimizer_check(const dtrain_params *params, const dtrain_optimizer_options *options, beton_error *err)
 {
 	if (!options->kind || !dtrain__optimizer_kind_find(options->kind))
@@ -126,12 +139,11 @@ int dtrain__optimizer_check(const dtrain_params *params, const dtrain_optimizer_
 	if (!(options->grad_divisor > 0 && isfinite(options->grad_divisor)))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: gradients divided by %g, not by a number > 0",
 			       options->kind, options->grad_divisor);
-	if (!(options->clip_norm >= 0))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: gradients clipped to a norm of %g, not one >= 0",
-			       options->kind, options->clip_norm);
 	if (options->num_hypers < 0 || (options->num_hypers && !options->hypers))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %d numbers without what they are", options->kind,
 			       options->num_hypers);
-	int status = check_groups(params, options, err);
+	int status = check_clip_norm(params, options, err);
+	if (status == BETON_OK)
+		status = check_groups(params, options, err);
 	return status == BETON_OK ? check_range(params, options, err) : status;
 }

@@ -100,7 +100,8 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 	for (int i = 0; i < ops->count && status == BETON_OK; i++)
 		status =
 			optimizer->api->op_run(ops->ops[i].op, stream, ops->ops[i].operands, optimizer->workspace, err);
-	return status;
+	return status == BETON_OK && optimizer->of_params ? dtrain_params_changed(optimizer->params, stream, err)
+							  : status;
 }
 
 /* ---- states ---- */
@@ -112,6 +113,8 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 	int64_t buffers = with_buffers ? optimizer->params->buffer_elements : 0;
 	*state = (dtrain_optimizer_state){.name = name, .count = optimizer->count + buffers};
 	int status = optimizer->api->alloc(optimizer->device, (size_t)state->count * each, &state->memory, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "optimizer state '%s'", state->name);
 	if (status != BETON_OK)
 		return status;
 	state->buffers = buffers ? (char *)state->memory + (size_t)optimizer->count * each : NULL;
@@ -255,7 +258,9 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->begin = options.begin;
 	optimizer->count = (options.end ? options.end : dtrain_params_flat_count(params)) - options.begin;
 	optimizer->runs = (optimizer->count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
-	optimizer->values = options.values ? options.values : at_begin(optimizer, dtrain_params_values(params));
+	void *own = at_begin(optimizer, dtrain_params_values(params));
+	optimizer->values = options.values ? options.values : own;
+	optimizer->of_params = optimizer->values == own;
 	optimizer->grads = options.grads ? options.grads : at_begin(optimizer, dtrain_params_grads(params));
 	optimizer->grad_divisor = options.grad_divisor;
 	optimizer->clip_norm = options.clip_norm;

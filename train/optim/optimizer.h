@@ -56,6 +56,7 @@ struct dtrain_optimizer {
 	const dtrain__optimizer_kind *kind;
 	int64_t begin, count; /* elements of the range */
 	void *values, *grads; /* first elements of the range */
+	bool of_params;       /* the values are the parameters' own, which have compute copies */
 	double grad_divisor, clip_norm;
 	double *hypers; /* [num_groups][kind->facts.num_hypers] */
 	int32_t num_groups;
@@ -100,6 +101,7 @@ dtrain__argument dtrain__argument_four(void *memory);
 int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err);
+/* Puts the ops on the stream, and the compute copies of what they changed. */
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err);
 /* Allocates another state. with_buffers: it also has elements for the buffers. */

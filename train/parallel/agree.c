@@ -15,9 +15,9 @@
 enum { PARAMETERS, ELEMENTS, BUFFERS, TYPE, MODEL, UNITS, PLAN, FACTS };
 
 static const char *const fact_names[FACTS] = {
-	[PARAMETERS] = "number of parameters", [ELEMENTS] = "elements",
-	[BUFFERS] = "number of buffers",       [TYPE] = "type of element",
-	[MODEL] = "names and shapes",          [UNITS] = "number of units",
+	[PARAMETERS] = "number of parameters",    [ELEMENTS] = "elements",
+	[BUFFERS] = "number of buffers",          [TYPE] = "type of element",
+	[MODEL] = "names, shapes and placements", [UNITS] = "number of units",
 	[PLAN] = "limits of the units",
 };
 
@@ -26,6 +26,17 @@ static void hash_tensor(XXH3_state_t *state, const char *name, const dtrain_shap
 	XXH3_64bits_update(state, name, strlen(name) + 1);
 	XXH3_64bits_update(state, &shape->ndim, sizeof(shape->ndim));
 	XXH3_64bits_update(state, shape->dim, sizeof(shape->dim[0]) * (size_t)shape->ndim);
+}
+
+/* Ranks that reduce a parameter's gradient have the same part of the parameter. */
+static void hash_placement(XXH3_state_t *state, const dtrain_param *param)
+{
+	const dtrain_placement *placement = &param->placement;
+	const int64_t part[] = {placement->dim, placement->parts, placement->part};
+	if (!placement->axis)
+		return;
+	hash_tensor(state, placement->axis, &param->global_shape);
+	XXH3_64bits_update(state, part, sizeof(part));
 }
 
 static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_error *err)
@@ -44,6 +55,7 @@ static int collect_facts(const dtrain_sync *sync, int64_t facts[FACTS], beton_er
 		const dtrain_param *param = dtrain_params_at(sync->params, i);
 		hash_tensor(state, param->name, &param->shape);
 		XXH3_64bits_update(state, &param->offset, sizeof(param->offset));
+		hash_placement(state, param);
 	}
 	for (int i = 0; i < facts[BUFFERS]; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(sync->params, i);

@@ -76,6 +76,8 @@ static int broadcast_all(dtrain_sync *sync, dtrain_stream *stream, beton_error *
 	if (status == BETON_OK)
 		status = copy_buffers(sync, stream, false, true, err);
 	if (status == BETON_OK)
+		status = dtrain_params_changed(sync->params, stream, err);
+	if (status == BETON_OK)
 		status = sync->api->stream_synchronize(stream, err);
 	return status != BETON_OK ? status : dtrain_group_check(sync->group, err);
 }

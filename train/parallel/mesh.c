@@ -87,6 +87,16 @@ void dtrain_mesh_destroy(dtrain_mesh **mesh)
 	*mesh = NULL;
 }
 
+dtrain_placement dtrain_mesh_placement(const dtrain_mesh *mesh, const char *axis, int dim)
+{
+	const dtrain_group *group = dtrain_mesh_group(mesh, axis);
+	return group ? (dtrain_placement){.axis = axis,
+					  .dim = dim,
+					  .parts = dtrain_group_size(group),
+					  .part = dtrain_group_rank(group)}
+		     : (dtrain_placement){0};
+}
+
 dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis)
 {
 	for (int i = 0; i < mesh->count && axis; i++)

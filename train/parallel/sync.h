@@ -18,10 +18,23 @@ typedef struct sync_reduction {
 	dtrain_op *add;      /* adds the array to sum, or sum to the array */
 	dtrain_event *ready; /* on the stream, after the op that completes the array */
 	dtrain_work *work;
-	dtrain_event *begin, *end; /* marks around the reduction, if the group is stream-ordered */
-	double exposed_ms;         /* of the last complete step: see dtrain_sync_unit_exposed_ms */
-	char label[48];            /* "bucket 2 of 7" */
+	char label[48]; /* "bucket 2 of 7" */
 } sync_reduction;
+
+/* The times of one reduction of a step. The events are marked if the group is stream-ordered. */
+typedef struct sync_mark {
+	dtrain_event *begin, *end; /* around the reduction, on the group's stream */
+	dtrain_event *passed;      /* on the run's stream, behind the wait; of the figures: in front of all waits */
+	double exposed_ms;         /* see dtrain_sync_unit_exposed_ms */
+} sync_mark;
+
+struct dtrain_sync_marks {
+	dtrain_sync *sync;
+	dtrain_event *forward; /* mark: the end of forward */
+	sync_mark *reductions; /* as many as the sync's */
+	bool recorded;         /* the last step marked all events, which have its times */
+	dtrain_sync_step step; /* what is not in the events */
+};
 
 /* A strategy for synchronizing gradients. */
 typedef struct dtrain__sync_kind {
@@ -50,14 +63,9 @@ struct dtrain_sync {
 	bool sums_stale;  /* the sums belong to a step that is not continued */
 	uint8_t *covered; /* for each parameter, then each figure: the programs write it; NULL: no program yet */
 
-	dtrain_event *first;          /* mark: end of forward */
-	dtrain_event *own_marks[2];   /* marks: end of backward, end of the wait for the reductions */
-	dtrain_event *last, *resumed; /* own_marks, or those of dtrain_sync_set_marks */
-	bool has_marks;               /* the last complete step recorded its marks */
-	dtrain_sync_step step;        /* the last complete step, if it has no marks */
-	uint64_t waiting_since, comm_until, comm_ns;
-	dtrain_sync_traffic traffic;
-	void *registration; /* of the gradients, with the group; NULL: none */
+	dtrain_sync_marks *marks;           /* of the next steps; the caller's, NULL: none */
+	uint64_t waiting_since, comm_until; /* of a step whose reductions the host waits for */
+	void *registration;                 /* of the gradients, with the group; NULL: none */
 
 	dtrain_event *packed_ready; /* recorded when the buffers are packed */
 	void *packed;               /* all buffers, for a single reduction; in device memory, as the group requires */
@@ -74,6 +82,17 @@ int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err);
 void dtrain__sync_destroy_reductions(dtrain_sync *sync);
 /* Waits for running reductions: the group still writes to the arrays and waits for the events. */
 void dtrain__sync_drain(dtrain_sync *sync);
+
+/* The times of the last run of a step, for the marks that are set; without marks nothing is done.
+ * At the end of forward; sends: the run reduces. */
+int dtrain__sync_mark_forward(dtrain_sync *sync, dtrain_stream *stream, bool sends, beton_error *err);
+/* If the group is stream-ordered: in front of the wait for the figures (index 0), and behind the wait for each unit
+ * (1 + u). */
+int dtrain__sync_mark_passed(dtrain_sync *sync, int index, dtrain_stream *stream, beton_error *err);
+/* If the host waits: in front of the first wait, when the stream is synchronized, and behind each. start_ns and end_ns:
+ * when the reduction ran. */
+int dtrain__sync_time_begin(dtrain_sync *sync, beton_error *err);
+void dtrain__sync_time_passed(dtrain_sync *sync, int index, uint64_t start_ns, uint64_t end_ns);
 
 /* Memory and ops for the sums of a step's runs. */
 int dtrain__sync_create_sums(dtrain_sync *sync, beton_error *err);

@@ -80,6 +80,8 @@ static int ref_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 		output->layout = NULL;
 		output->bytes = (size_t)dtrain_shape_count(&output->shape) * dtrain_dtype_size(output->dtype);
 	}
+	for (int32_t i = 0; desc->kind == DTRAIN_OP_CAST && i < desc->attrs.cast.num_segments; i++)
+		desc->attrs.cast.segments[i].layout = NULL;
 	desc->workspace_bytes = is_half(op) ? dtrain__ref_half_workspace(op) : 0;
 	*out = op;
 	return BETON_OK;

@@ -19,9 +19,11 @@ static bool is_weight(const struct dtrain_op *op, int operand)
 	return operand < op->num_inputs && dtrain__op_input_letter(op->kind, operand) == 'W';
 }
 
-/* Whether the float function gets a copy of the operand. */
+/* Whether the float function gets a copy of the operand. CAST runs here, since rounding is all that it does. */
 static bool is_copied(const struct dtrain_op *op, int operand)
 {
+	if (op->kind == DTRAIN_OP_CAST)
+		return false;
 	return op->dtypes[operand] == op->dtype || is_weight(op, operand);
 }
 
@@ -65,6 +67,10 @@ int dtrain__ref_half_run(const struct dtrain_op *op, void *const *operands, void
 	void *wide[2 * DTRAIN_OP_MAX_OPERANDS];
 	char *place = workspace;
 	int count = op->num_inputs + op->num_outputs;
+	if (op->kind == DTRAIN_OP_CAST) {
+		copy_output(op, 1, operands[0], operands[1]);
+		return BETON_OK;
+	}
 	for (int i = 0; i < count; i++) {
 		wide[i] = operands[i];
 		if (!is_copied(op, i))

@@ -6,7 +6,7 @@
 
 int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton_error *err)
 {
-	run_evaluation evaluation = {.after_step = session->position.step, .average = session->source.average};
+	run_evaluation evaluation = {.step = session->position.step, .average = session->source.average};
 	bool interrupted = false;
 	uint64_t began = bt_now_ns();
 	int status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,

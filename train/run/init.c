@@ -206,6 +206,8 @@ static int copy_all(const struct job *job, const struct target *targets, int cou
 			status = api->copy(stream, targets[i].memory, targets[i].from->values,
 					   (size_t)dtrain_shape_count(targets[i].shape) * sizeof(float),
 					   DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK)
+		status = dtrain_params_changed(job->params, stream, err);
 	return status == BETON_OK ? api->stream_synchronize(stream, err) : status;
 }
 

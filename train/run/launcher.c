@@ -56,10 +56,14 @@ struct launch {
 	struct timespec signalled;
 	int failed_rank;   /* the first that failed by its own fault; -1: none */
 	int affected_rank; /* the first that ended because of another; -1: none */
+	bool reports;      /* the failure is not printed yet */
 	bool stopping;
 	bool killed;
 	uint64_t kill_at_ns;
 	int output_error;
+	struct merge merge; /* of standard error */
+	status_line terminal;
+	status_line *status; /* &terminal; NULL: standard output is no terminal */
 	char failure[160];
 };
 
@@ -117,13 +121,19 @@ static void describe(const siginfo_t *info, char *out, size_t size)
 		 info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
-static void report(const struct launch *launch)
+static void report(struct launch *launch)
 {
 	int number = launch->failed_rank >= 0 ? launch->failed_rank : launch->affected_rank;
 	const struct output *output = &launch->ranks[number].err;
 	unsigned count = output->last_count, first = count > OUTPUT_LAST_LINES ? count - OUTPUT_LAST_LINES : 0;
 	const char *program = program_invocation_short_name;
+	launch->reports = false;
+	if (launch->status)
+		status_line_clear(launch->status);
 	fprintf(stderr, "%s: rank %d %s; stopping the others\n", program, number, launch->failure);
+	/* Lines that are just above need not be repeated. */
+	if (launch->merge.printed - output->last_place <= OUTPUT_LAST_LINES)
+		return;
 	if (count)
 		fprintf(stderr, "%s: the last lines that rank %d wrote to its standard error:\n", program, number);
 	for (unsigned i = first; i < count; i++)
@@ -215,7 +225,7 @@ static void judge(struct launch *launch, int number, const siginfo_t *info)
 	} else {
 		launch->failed_rank = number;
 		describe(info, launch->failure, sizeof(launch->failure));
-		report(launch);
+		launch->reports = true;
 	}
 	stop_ranks(launch, SIGTERM);
 }
@@ -302,7 +312,8 @@ static void take_signals(struct launch *launch)
 	reap(launch);
 }
 
-static int next_timeout_ms(const struct launch *launch)
+/* Until ranks that were told to stop are killed, or a stopped one is given up. -1: never. */
+static int next_deadline_ms(const struct launch *launch)
 {
 	uint64_t now = bt_now_ns(), until = launch->kill_at_ns;
 	if (launch->killed)
@@ -315,6 +326,12 @@ static int next_timeout_ms(const struct launch *launch)
 		until = launch->ranks[stopped].stopped_ns + (uint64_t)launch->stopped_ms * 1000000;
 	}
 	return now >= until ? 0 : (int)((until - now) / 1000000 + 1);
+}
+
+static int next_timeout_ms(const struct launch *launch)
+{
+	int deadline = next_deadline_ms(launch), line = dtrain__merge_timeout_ms(&launch->merge);
+	return deadline < 0 || (line >= 0 && line < deadline) ? line : deadline;
 }
 
 static void run(struct launch *launch)
@@ -342,7 +359,11 @@ static void run(struct launch *launch)
 		if (launch->output_error)
 			stop_ranks(launch, SIGTERM);
 		look_at_stopped(launch);
-		if (launch->stopping && next_timeout_ms(launch) == 0)
+		note_output(launch, dtrain__merge_flush(&launch->merge, false));
+		/* Behind the lines that the rank has written. */
+		if (launch->reports && !launch->merge.count)
+			report(launch);
+		if (launch->stopping && next_deadline_ms(launch) == 0)
 			kill_ranks(launch);
 	}
 }
@@ -373,19 +394,17 @@ static void kill_orphans(void)
 static int start_rank(struct launch *launch, const struct spawn_job *job, int number, beton_error *err)
 {
 	struct rank *rank = &launch->ranks[number];
-	char prefix[OUTPUT_PREFIX_SIZE];
 	int out_fd = -1, err_fd = -1, status;
 	status = dtrain__spawn_rank(job, number, &rank->pid, &out_fd, &err_fd, err);
 	if (rank->pid > 0)
 		launch->running++;
 	if (status != BETON_OK)
 		return status;
-	snprintf(prefix, sizeof(prefix), "[rank %d] ", number);
-	if (!dtrain__output_open(&rank->out, out_fd, STDOUT_FILENO, number ? prefix : "", false)) {
+	if (!dtrain__output_open(&rank->out, out_fd, number, launch->status, NULL)) {
 		close(out_fd);
 		status = BETON_NO_MEMORY;
 	}
-	if (!dtrain__output_open(&rank->err, err_fd, STDERR_FILENO, prefix, true)) {
+	if (!dtrain__output_open(&rank->err, err_fd, number, launch->status, &launch->merge)) {
 		close(err_fd);
 		status = BETON_NO_MEMORY;
 	}
@@ -418,6 +437,11 @@ static int prepare(struct launch *launch, const sigset_t *signals, beton_error *
 		launch->ranks[i].pid = -1;
 		launch->ranks[i].out.from = launch->ranks[i].err.from = -1;
 	}
+	launch->merge.to = STDERR_FILENO;
+	launch->merge.world_size = launch->world_size;
+	launch->terminal = (status_line){.fd = STDOUT_FILENO};
+	launch->status = status_line_is_possible(STDOUT_FILENO) ? &launch->terminal : NULL;
+	launch->merge.status = launch->status;
 	launch->signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	launch->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (launch->signal_fd < 0 || launch->null_fd < 0)
@@ -427,6 +451,7 @@ static int prepare(struct launch *launch, const sigset_t *signals, beton_error *
 
 static void release(struct launch *launch)
 {
+	dtrain__merge_flush(&launch->merge, true);
 	for (int i = 0; launch->ranks && i < launch->world_size; i++) {
 		dtrain__output_free(&launch->ranks[i].out);
 		dtrain__output_free(&launch->ranks[i].err);
@@ -442,7 +467,8 @@ static void release(struct launch *launch)
 static int finish(struct launch *launch, int *exit_status, beton_error *err)
 {
 	kill_orphans();
-	if (launch->failed_rank < 0 && launch->affected_rank >= 0)
+	note_output(launch, dtrain__merge_flush(&launch->merge, true));
+	if (launch->reports || (launch->failed_rank < 0 && launch->affected_rank >= 0))
 		report(launch);
 	*exit_status = launch->failed_rank >= 0 || launch->affected_rank >= 0 ? 1 : 0;
 	if (launch->told && !*exit_status)
@@ -494,6 +520,7 @@ static int launch_with_signals_blocked(const struct launch_options *options, con
 		launch.port = job.port = dtrain_store_server_port(server);
 		launch.token = token;
 		job.null_fd = launch.null_fd;
+		job.shows_status = launch.status != NULL;
 		job.cores = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? &cores : NULL;
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		status = start_ranks(&launch, &job, err);

@@ -9,10 +9,12 @@
 
 #include "common/system.h"
 
-bool dtrain__output_open(struct output *output, int from, int to, const char *prefix, bool keep_last)
+bool dtrain__output_open(struct output *output, int from, int rank, status_line *status, struct merge *merge)
 {
-	*output = (struct output){.from = -1, .to = to, .keep_last = keep_last};
-	snprintf(output->prefix, sizeof(output->prefix), "%s", prefix);
+	*output = (struct output){.from = -1, .rank = rank, .status = status, .merge = merge};
+	/* Rank 0 speaks for the job. */
+	if (rank)
+		snprintf(output->prefix, sizeof(output->prefix), "[rank %d] ", rank);
 	output->line = malloc(OUTPUT_PREFIX_SIZE + OUTPUT_LINE_BYTES + 1);
 	if (!output->line)
 		return false;
@@ -36,12 +38,18 @@ static int write_line(struct output *output, const char *line, size_t size)
 {
 	size_t prefix = strlen(output->prefix);
 	char *start = output->line;
-	if (output->keep_last)
+	if (output->merge) {
 		remember(output, line, size);
+		output->last_place = output->merge->printed + (unsigned long)output->merge->count;
+		return dtrain__merge_add(output->merge, output->rank, line, size);
+	}
+	if (output->status && size && *line == STATUS_LINE_MARK)
+		return status_line_show(output->status, line + 1, size - 1);
+	int failure = output->status ? status_line_clear(output->status) : 0;
 	memcpy(start, output->prefix, prefix);
 	memmove(start + prefix, line, size);
 	start[prefix + size] = '\n';
-	return bt_write_full(output->to, start, prefix + size + 1) ? errno : 0;
+	return bt_write_full(STDOUT_FILENO, start, prefix + size + 1) ? errno : failure;
 }
 
 static int take_lines(struct output *output)

@@ -11,10 +11,11 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "launcher_cores.h"
+#include "status_line.h"
 
 extern char **environ;
 
-enum { OWN_VARIABLES = 8 };
+enum { OWN_VARIABLES = 9 };
 
 static void free_environment(char **environment)
 {
@@ -52,6 +53,7 @@ static char **make_environment(const struct spawn_job *job, int rank)
 	all[5] = bt_format("MASTER_PORT=%u", job->port);
 	all[6] = bt_format("DTRAIN_STORE_HOSTED=1");
 	all[7] = bt_format("DTRAIN_STORE_TOKEN=%s", job->store_token);
+	all[8] = bt_format(STATUS_LINE_VARIABLE "=%d", job->shows_status && rank == 0);
 	for (int i = 0; i < OWN_VARIABLES; i++) {
 		if (!all[i]) {
 			free_environment(all);

@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -19,6 +20,7 @@ struct spawn_job {
 	const char *store_token;
 	const sigset_t *signal_mask; /* the rank's initial mask */
 	const cpu_set_t *cores;      /* cores that this program may use; NULL: not known, and ranks are not bound */
+	bool shows_status;           /* the launcher shows rank 0's status lines */
 	int null_fd;                 /* /dev/null, the ranks' standard input */
 };
 

@@ -152,20 +152,44 @@ static void tell_idle_cores(const run_session *session, const run_cores *cores)
 			cores->rank);
 }
 
-static int open_log(run_metrics *metrics, const run_session *session, beton_error *err)
+static int open_metrics(run_metrics **metrics, const run_session *session, beton_error *err)
 {
-	const run_saved *saved = session->options->saved;
+	const run_options *options = session->options;
+	const run_facts *facts = session->facts;
+	const run_saved *saved = options->saved;
+	const run_metrics_options wanted = {.log = options->log,
+					    .tensorboard = options->tensorboard,
+					    .log_every = options->log_every,
+					    .quiet = options->quiet,
+					    .print_every = options->print_every};
+	dtrain_program_facts program = {.struct_size = sizeof(program)};
+	const engine_rank *engine = &session->engine;
+	dtrain_program_get_facts(engine->train.program ? engine->train.program : engine->val.program, &program);
+	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
 	const run_beginning beginning = {.resumed = session->resumed,
 					 .after_step = session->position.step,
-					 .total_steps = session->facts->total_steps,
+					 .total_steps = facts->total_steps,
+					 .steps_per_epoch = facts->steps_per_epoch,
+					 .global_batch = facts->global_batch,
+					 .samples = (int64_t)facts->data.train.samples,
+					 .classes = facts->data.classes,
 					 .task = session->engine.job.task,
 					 .world_size = session->world_size,
+					 .device = session->engine.api->name,
+					 .processor = session->engine.caps.description,
+					 .arena_bytes = program.arena_bytes,
+					 .data = (char *const *)options->data.paths,
+					 .data_count = options->data.count,
+					 .val = options->val,
+					 .val_every = options->val_every,
+					 .options = session->options_json,
 					 .changes = saved ? saved->changes : NULL,
 					 .change_count = saved ? saved->change_count : 0,
-					 .evaluates = session->options->evaluate,
-					 .init = session->source.path ? run_init_json(&session->init, &session->source)
-								      : NULL};
-	return run_metrics_open(metrics, session->options->log, &beginning, err);
+					 .evaluates = options->evaluate,
+					 .init = init};
+	int status = run_metrics_open(&wanted, &beginning, metrics, err);
+	json_decref(init);
+	return status;
 }
 
 static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env,
@@ -173,7 +197,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 {
 	beton_error err;
 	run_session session;
-	run_metrics metrics = {.fd = -1};
+	run_metrics *metrics = NULL;
 	int stopped = 0;
 	if (env->started && env->world_size > 1 && !env->store_hosted && env->rank == 0)
 		fprintf(stderr, "dtrain-ffcv: waiting for %d ranks at %s:%u\n", env->world_size, env->master_addr,
@@ -188,28 +212,31 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	if (status != BETON_OK)
 		return fail_rank(env, &err);
 	if (env->rank == 0) {
-		print_start(&session);
+		if (!options->quiet)
+			print_start(&session);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
-		status = open_log(&metrics, &session, &err);
+		status = open_metrics(&metrics, &session, &err);
 	}
 	run_signals_catch();
 	if (status == BETON_OK)
-		status = options->evaluate ? run_evaluate(&session, &metrics, &stopped, &err)
-					   : run_train(&session, &metrics, &stopped, &err);
+		status = options->evaluate ? run_evaluate(&session, metrics, &stopped, &err)
+					   : run_train(&session, metrics, &stopped, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
-	if (status == BETON_OK && stopped && env->rank == 0 && options->evaluate)
+	beton_error output = {0};
+	run_metrics_close(&metrics, &output);
+	bool tells = status == BETON_OK && stopped && env->rank == 0 && !options->quiet;
+	if (tells && options->evaluate)
 		printf("stopped by signal %d\n", stopped);
-	else if (status == BETON_OK && stopped && env->rank == 0)
+	else if (tells)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
 		       options->checkpoint ? ", which is saved" : "");
-	run_metrics_close(&metrics);
 	run_session_close(&session);
 	if (status != BETON_OK)
 		return fail_rank(env, &err);
-	if (metrics.print_error.code)
-		return fail(&metrics.print_error);
+	if (output.code)
+		return fail(&output);
 	return stopped ? 128 + stopped : EXIT_SUCCESS;
 }
 

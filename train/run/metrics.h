@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of a run: one JSON object a line for each step, evaluation and epoch, and short lines for people. */
+ * What a run tells of itself: records of each step, evaluation and epoch for the log and for TensorBoard, and lines for
+ * people. */
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
@@ -10,15 +11,20 @@
 
 #include "clock.h"
 #include "engine/evaluate.h"
+#include "memory.h"
 
 /* steps and epochs count from 1. */
 typedef struct run_step_metrics {
 	int64_t step;
 	int64_t epoch;
-	double loss; /* mean over the global batch */
+	double loss;   /* mean over the global batch */
+	bool has_hits; /* the next is valid */
+	double hits;   /* share of the global batch that the model got right */
 	double lr;
 	double samples_per_second; /* over all ranks */
+	double step_ms;            /* from the end of the step before to the end of this one */
 	double data_wait_ms;
+	double compute_ms;
 	double comm_exposed_ms;
 	bool asynchronous;  /* the device works asynchronously: the next two are valid */
 	double launch_ms;   /* to put the step on the device's streams */
@@ -26,12 +32,13 @@ typedef struct run_step_metrics {
 	double loss_scale;  /* 0: none */
 	bool normed;        /* the next is valid */
 	double grad_norm;   /* of the mean gradients, before clipping; may be infinite or NaN */
+	run_memory memory;
 } run_step_metrics;
 
 typedef struct run_evaluation {
 	int64_t epoch; /* from 1; 0: of an evaluation alone */
-	int64_t after_step;
-	bool average; /* the weights were the moving average */
+	int64_t step;  /* completed before it */
+	bool average;  /* the weights were the moving average */
 	engine_evaluation result;
 	/* Of this process: training so far without evaluations, and this evaluation. */
 	double train_seconds;
@@ -41,12 +48,12 @@ typedef struct run_evaluation {
 /* How the time of an epoch, or of this process's part of it, was spent. */
 typedef struct run_epoch_metrics {
 	int64_t epoch;
-	int64_t at_step; /* the last completed step */
+	int64_t step; /* the last completed step */
 	int64_t steps;
 	uint64_t total_ns; /* the sum of the parts */
 	uint64_t part_ns[RUN_PARTS];
-	const double *bucket_ms;   /* RUN_PART_COMM by bucket; borrowed */
-	int bucket_count;          /* 0: not known, nor is the next */
+	const double *bucket_ms; /* RUN_PART_COMM by bucket; borrowed */
+	int bucket_count;
 	uint64_t comm_bytes;       /* size of the arrays that were reduced */
 	int64_t bad;               /* samples that others took the place of, on all ranks */
 	beton_bottleneck limit;    /* the loader's bottleneck in this epoch */
@@ -54,39 +61,50 @@ typedef struct run_epoch_metrics {
 	beton_loader_stats stages; /* the loader's, of this epoch */
 } run_epoch_metrics;
 
-typedef struct run_metrics {
-	const engine_task *task; /* names of its samples and metrics */
-	int fd;                  /* -1: no log file */
-	const char *path;
-	uint64_t printed_ns;
-	uint64_t epoch_printed_ns;
-	int64_t total_steps;
-	beton_error print_error; /* of standard output; code 0: none */
-} run_metrics;
-
-/* The first line that a process writes to a log. */
+/* A run, or the part of it that this process does. Everything is borrowed. */
 typedef struct run_beginning {
 	bool resumed;
 	int64_t after_step; /* the step that a resumed run continues from */
-	int64_t total_steps;
+	int64_t total_steps, steps_per_epoch, global_batch;
+	int64_t samples; /* of the training set */
+	int64_t classes;
 	const engine_task *task;
 	int world_size;
+	const char *device, *processor;
+	size_t arena_bytes; /* of training */
+	char *const *data;
+	int data_count;
+	const char *val; /* NULL: no evaluation */
+	int64_t val_every;
+	const char *options;  /* a JSON object */
 	char *const *changes; /* of options; NULL: none */
 	int change_count;
 	bool evaluates; /* there is no training */
-	json_t *init;   /* run_init_json, which run_metrics_open takes over; NULL: no --init */
+	json_t *init;   /* run_init_json; NULL: no --init */
 } run_beginning;
 
-/* path NULL: no file; borrowed. The file's content is kept; a line is appended that the run begins, or from which step
- * it continues. */
-int run_metrics_open(run_metrics *metrics, const char *path, const run_beginning *beginning, beton_error *err);
-void run_metrics_close(run_metrics *metrics);
+typedef struct run_metrics_options {
+	const char *log;         /* a file; NULL: none. Its content is kept */
+	const char *tensorboard; /* a folder; NULL: none */
+	int64_t log_every;       /* steps between records of steps, >= 1; the last step has one too */
+	bool quiet;              /* nothing is printed */
+	int64_t print_every;     /* see run_progress_open */
+} run_metrics_options;
 
-/* Write the log's line at once. Print every evaluation; print steps and the division of an epoch's time every few
- * seconds, and the first and the last. Errors: NO_SPACE, IO (naming the file). If standard output fails, training is
- * asked to stop and print_error says why. */
+typedef struct run_metrics run_metrics;
+
+/* Writes the record that the run begins. The options and the beginning are copied but for the texts of the options.
+ * Errors: those of run_tensorboard_open; NO_SPACE, IO (naming the file). */
+int run_metrics_open(const run_metrics_options *options, const run_beginning *beginning, run_metrics **out,
+		     beton_error *err);
+
+/* Write the record at once. Errors: NO_SPACE, IO (naming the file). */
 int run_metrics_step(run_metrics *metrics, const run_step_metrics *step, beton_error *err);
 int run_metrics_epoch(run_metrics *metrics, const run_epoch_metrics *epoch, beton_error *err);
 int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluation, beton_error *err);
+
+/* NULL allowed. Everything is closed in any case. Errors: NO_SPACE, IO (a file, or standard output, which had asked
+ * training to stop). */
+int run_metrics_close(run_metrics **metrics, beton_error *err);
 
 #endif

@@ -79,6 +79,10 @@ typedef struct run_options {
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;
+	const char *tensorboard;
+	int64_t log_every;   /* steps */
+	int64_t print_every; /* steps; 0: by time */
+	bool quiet;
 	const char *checkpoint;
 	int precision; /* engine_precision */
 	int64_t world_size;

@@ -432,6 +432,17 @@ const option_row run_rows[] = {
 	     "Lines are added to the file: see LOG. Without --resume the file must be new, or empty; with it one "
 	     "that is there has to begin with a line of a log. An empty name means none, as for --val.",
 	     .none = true, .alias = "log-file"),
+	WHOLE("log-every", FREE, log_every, "N", 1, RUN_STEPS_MAX, "1", "log every N-th step, and the last",
+	      "Evaluations and epochs are always logged; an epoch's times cover all of its steps."),
+	PATH("tensorboard", FREE, tensorboard, "DIR", "write the numbers of --log for TensorBoard, too",
+	     "An event file is added to the folder, which is created if it is missing. Losses and rates are under "
+	     "`train/`, evaluations under `val/`, and where the time of an epoch went under `epoch/`.",
+	     .none = true),
+	FLAG("quiet", FREE, quiet, "print nothing but errors and warnings", NULL),
+	WHOLE("print-every", FREE, print_every, "N", 0, RUN_STEPS_MAX, "0",
+	      "print a line every N steps; 0 = every two seconds",
+	      "This is for output to a file or a pipe. On a terminal one line shows the current step, and is rewritten "
+	      "in place."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end",
 	     "And when a signal ends training: see CHECKPOINTS.", .none = false),

@@ -141,10 +141,11 @@ static bool is_dataset(const struct stat *one, const run_options *options)
 	return found;
 }
 
-/* Every log line has one of these keys; an evaluation has the second. */
+/* A log begins with the record that a run began. */
 static bool is_log_line(const json_t *line)
 {
-	return json_object_get(line, "step") || json_object_get(line, "after_step") || json_object_get(line, "event");
+	const char *type = json_string_value(json_object_get(line, "type"));
+	return type && (strcmp(type, "start") == 0 || strcmp(type, "resume") == 0);
 }
 
 /* Checks the first line, which is far shorter than the buffer. */

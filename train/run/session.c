@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "best.h"
 #include "common/system.h"
+#include "engine/batch_limit.h"
 #include "groups.h"
 #include "loading.h"
 #include "metadata.h"
@@ -83,10 +85,14 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.group_of = groups.of;
 	optimizer.scaler = session->engine.scaler;
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
-	optimizer.clip_norm = options->clip_norm;
+	/* The log has the norm of each step; computing it reads the gradients once. */
+	bool logs = options->log || options->tensorboard;
+	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
 	optimizer.lookahead = options->lookahead > 0;
 	optimizer.average = options->ema > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
+	if (status == BETON_NO_MEMORY)
+		engine_explain_memory(&session->engine, err);
 	if (status == BETON_OK)
 		status = run_groups_set(&groups, session->optimizer, err);
 	run_groups_free(&groups);

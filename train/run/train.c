@@ -22,10 +22,10 @@ struct epoch {
 	int64_t number;
 	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
-	uint64_t comm_bytes_before;
+	uint64_t comm_bytes;
 	int64_t bad;       /* samples on this rank that others took the place of */
 	double *bucket_ms; /* exposed, by bucket */
-	int bucket_count;  /* 0: the group does not report it */
+	int bucket_count;
 };
 
 struct training {
@@ -112,18 +112,25 @@ static int launch_step(struct training *training, beton_error *err)
 	return status == BETON_OK ? average(training, err) : status;
 }
 
+/* The time that the device computed or waited for communication. */
+static double busy_of(const run_session *session, const engine_step_result *result)
+{
+	return session->engine.staged ? result->device_ms : result->launch_ms;
+}
+
 /* An asynchronous device waits for data only if it is idle. */
 static void account_step(struct training *training, const engine_step_result *result)
 {
 	run_session *session = training->session;
 	double took_ms = milliseconds(bt_now_ns() - training->step_began_ns);
-	double busy_ms = session->engine.staged ? result->device_ms : result->launch_ms;
+	double busy_ms = busy_of(session, result);
 	double idle_ms = took_ms > busy_ms ? took_ms - busy_ms : 0;
 	run_clock_add_step(&training->epoch.clock, training->waited_ms < idle_ms ? training->waited_ms : idle_ms,
 			   busy_ms - result->exposed_ms, result->exposed_ms);
 	training->waited_ms = 0;
+	training->epoch.comm_bytes += result->comm_bytes;
 	for (int i = 0; i < training->epoch.bucket_count; i++)
-		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(session->engine.sync, i);
+		training->epoch.bucket_ms[i] += dtrain_sync_unit_exposed_ms(result->marks, i);
 }
 
 static int log_step(struct training *training, const engine_step_result *result, beton_error *err)
@@ -134,16 +141,21 @@ static int log_step(struct training *training, const engine_step_result *result,
 	run_step_metrics step = {.step = session->position.step + 1,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,
+				 .has_hits = session->engine.train.has_hits,
+				 .hits = result->hits,
 				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
 				 .samples_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
+				 .step_ms = took_ms,
 				 .data_wait_ms = result->data_wait_ms,
+				 .compute_ms = busy_of(session, result) - result->exposed_ms,
 				 .comm_exposed_ms = result->exposed_ms,
 				 .asynchronous = session->engine.staged,
 				 .launch_ms = result->launch_ms,
 				 .device_busy = (result->device_ms - result->exposed_ms) / took_ms,
 				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE],
-				 .normed = session->options->clip_norm > 0,
+				 .normed = dtrain_optimizer_clip(session->optimizer) != NULL,
 				 .grad_norm = (double)result->grad_norm};
+	step.memory = run_memory_read();
 	training->step_began_ns = now;
 	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
@@ -285,7 +297,7 @@ static int evaluate(struct training *training, beton_error *err)
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
 	run_evaluation evaluation = {.epoch = session->position.epoch + 1,
-				     .after_step = session->position.step,
+				     .step = session->position.step,
 				     .average = session->options->ema > 0};
 	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
@@ -316,9 +328,9 @@ static void close_epoch(run_session *session)
 static int begin_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
-	int buckets = session->engine.staged ? 0 : dtrain_params_unit_count(session->engine.params);
+	int buckets = dtrain_params_unit_count(session->engine.params);
 	struct epoch *epoch = &training->epoch;
-	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets + 1, sizeof(*epoch->bucket_ms))))
+	if (!epoch->bucket_ms && !(epoch->bucket_ms = calloc((size_t)buckets, sizeof(*epoch->bucket_ms))))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for an epoch's figures");
 	memset(epoch->bucket_ms, 0, (size_t)buckets * sizeof(*epoch->bucket_ms));
 	epoch->bucket_count = buckets;
@@ -327,7 +339,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	epoch->first_step = session->position.step;
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
-	epoch->comm_bytes_before = dtrain_sync_get_traffic(session->engine.sync).bytes;
+	epoch->comm_bytes = 0;
 	run_clock_begin(&epoch->clock);
 	return BETON_OK;
 }
@@ -377,12 +389,11 @@ static int end_epoch(struct training *training, beton_error *err)
 	beton_loader_stats now = {.struct_size = sizeof(now)};
 	char diagnosis[512];
 	run_epoch_metrics metrics = {.epoch = epoch->number,
-				     .at_step = session->position.step,
+				     .step = session->position.step,
 				     .steps = session->position.step - epoch->first_step,
 				     .bucket_ms = epoch->bucket_ms,
 				     .bucket_count = epoch->bucket_count,
-				     .comm_bytes = dtrain_sync_get_traffic(session->engine.sync).bytes -
-						   epoch->comm_bytes_before,
+				     .comm_bytes = epoch->comm_bytes,
 				     .diagnosis = diagnosis};
 	int status = count_bad(training, &metrics.bad, err);
 	if (status != BETON_OK || session->rank != 0 || metrics.steps == 0)
@@ -433,7 +444,8 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	if (status != BETON_OK)
 		return status;
 	watch_cores(&training);
-	if (session->resumed && session->rank == 0 && session->position.step >= session->facts->total_steps)
+	if (session->resumed && session->rank == 0 && !options->quiet &&
+	    session->position.step >= session->facts->total_steps)
 		printf("training was complete at step %" PRId64 "\n", session->position.step);
 	do
 		status = train_epoch(&training, err);

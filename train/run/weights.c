@@ -39,6 +39,19 @@ static int list_add(view_list *list, char *name, const dtrain_shape *shape, void
 	return BETON_OK;
 }
 
+/* The same for this rank's part of a parameter, or of the optimizer's state of one. */
+static int list_add_part(view_list *list, char *name, const dtrain_param *param, void *memory, beton_error *err)
+{
+	int status = list_add(list, name, &param->global_shape, memory, err);
+	if (status != BETON_OK || !param->placement.axis)
+		return status;
+	dtrain_checkpoint_view *view = &list->views[list->count - 1];
+	view->offset[param->placement.dim] = param->first;
+	view->extent[param->placement.dim] = param->shape.dim[param->placement.dim];
+	view->count = param->count;
+	return BETON_OK;
+}
+
 static void *flat_at(const dtrain_params *params, void *flat, int64_t offset)
 {
 	return (char *)flat + (size_t)offset * dtrain_dtype_size(dtrain_params_dtype(params));
@@ -65,8 +78,8 @@ static int list_model(view_list *list, const dtrain_params *params, beton_error 
 	int status = list_reserve(list, params, (size_t)dtrain_params_count(params) + 2 * (size_t)buffers, err);
 	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		status = list_add(list, strdup(param->name), &param->shape,
-				  flat_at(params, dtrain_params_values(params), param->offset), err);
+		status = list_add_part(list, strdup(param->name), param,
+				       flat_at(params, dtrain_params_values(params), param->offset), err);
 	}
 	for (int i = 0; i < buffers && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
@@ -84,8 +97,8 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 	int status = BETON_OK;
 	for (int i = 0; i < dtrain_params_count(params) && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
-		status = list_add(list, bt_format("%s.%s", param->name, state->name), &param->shape,
-				  flat_at(params, state->memory, param->offset), err);
+		status = list_add_part(list, bt_format("%s.%s", param->name, state->name), param,
+				       flat_at(params, state->memory, param->offset), err);
 	}
 	for (int i = 0; state->buffers && i < dtrain_params_buffer_count(params) && status == BETON_OK; i++) {
 		const dtrain_buffer *buffer = dtrain_params_buffer_at(params, i);
@@ -183,6 +196,8 @@ int run_weights_load(const run_weights *weights, const char *path, beton_error *
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};
 		status = dtrain_checkpoint_load(checkpoint, sets, weights->stream, err);
 	}
+	if (status == BETON_OK)
+		status = dtrain_params_changed(weights->params, weights->stream, err);
 	dtrain_checkpoint_close(&checkpoint);
 	list_free(&model);
 	list_free(&optimizer);

@@ -75,6 +75,53 @@ static void transpose_moves_each_element(void **state)
 				large[i / 9][2], 0);
 }
 
+/* Filters and vectors in turn, with 3 elements between them that stay as they are. */
+enum { CAST_PARTS = 100 };
+
+static int64_t make_parts(cuda_cast_part *parts, int64_t apart)
+{
+	static const int64_t filters[][3] = {{16, 8, 9},    {1, 1, 9},     {3, 2, 4},     {2, 900, 9},  {5, 31, 15},
+					     {2, 3, 4096},  {1, 70, 2048}, {4, 3, 49},    {1, 5000, 3}, {33, 1, 4},
+					     {1, 33, 1089}, {2, 64, 64},   {300, 2, 1025}};
+	const int n = sizeof(filters) / sizeof(filters[0]);
+	int64_t end = 0;
+	for (int i = 0; i < CAST_PARTS; i++) {
+		const int64_t *f = i < 2 * n ? filters[i / 2] : filters[i % 5];
+		bool turned = i % 2 == 0;
+		int64_t count = turned ? f[0] * f[1] * f[2] : counts[i / 2 % (int)(COUNTS - 1)];
+		parts[i] = (cuda_cast_part){end, count, turned ? f[1] : 1, turned ? f[2] : 1};
+		end += (count + apart + 15) / 16 * 16;
+	}
+	return end;
+}
+
+static void copies_of_parameters_are_made_at_once(void **state)
+{
+	(void)state;
+	cuda_cast_part parts[CAST_PARTS];
+	int64_t count = make_parts(parts, 3);
+	for (int i = 0; i < 3 * 2; i++) {
+		dtrain_dtype to = test_types[i % 3];
+		array x = numbers("x", DTRAIN_F32, count, i / 3), y = array_make("y", to, count, i / 3);
+		array right = array_copy(&y);
+		for (int p = 0; p < CAST_PARTS; p++) {
+			const cuda_cast_part *part = &parts[p];
+			for (int64_t k = 0; k < part->count; k++) {
+				int64_t pixel = k % part->area, channel = k / part->area % part->channels;
+				int64_t filter = k / part->area / part->channels;
+				array_set(&right,
+					  part->first + (filter * part->area + pixel) * part->channels + channel,
+					  array_get(&x, part->first + k));
+			}
+		}
+		CHECK_CUDA(cuda_kernel_cast_parts(NULL, x.memory, y.memory, to, parts, CAST_PARTS));
+		array_compare_exact(&y, &right);
+		array_free(&x);
+		array_free(&y);
+		array_free(&right);
+	}
+}
+
 typedef cudaError_t binary(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
 			   int64_t count);
 
@@ -171,6 +218,7 @@ static void element_ops_equal_ref(void **state)
 static void other_types_are_refused(void **state)
 {
 	(void)state;
+	float f = 0;
 	double x = 0, y = 0;
 	assert_int_equal(cuda_kernel_relu(NULL, DTRAIN_F64, &x, &y, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_scale(NULL, DTRAIN_F64, &x, &y, 2, 1), cudaErrorInvalidValue);
@@ -178,6 +226,8 @@ static void other_types_are_refused(void **state)
 	assert_int_equal(cuda_kernel_gelu_bwd(NULL, DTRAIN_I64, &x, &x, &y, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_cast(NULL, &x, DTRAIN_F32, &y, DTRAIN_U8, 1), cudaErrorInvalidValue);
 	assert_int_equal(cuda_kernel_transpose(NULL, &x, DTRAIN_I64, &y, DTRAIN_F32, 1, 1, 1), cudaErrorInvalidValue);
+	assert_int_equal(cuda_kernel_cast_parts(NULL, &f, &y, DTRAIN_F64, &(cuda_cast_part){0, 1, 1, 1}, 1),
+			 cudaErrorInvalidValue);
 	/* Nothing to do is no error. */
 	CHECK_CUDA(cuda_kernel_relu(NULL, DTRAIN_F32, NULL, NULL, 0));
 }
@@ -187,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cast_rounds_to_the_nearest),
 		cmocka_unit_test(transpose_moves_each_element),
+		cmocka_unit_test(copies_of_parameters_are_made_at_once),
 		cmocka_unit_test(element_ops_equal_ref),
 		cmocka_unit_test(other_types_are_refused),
 	};

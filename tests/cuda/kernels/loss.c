@@ -56,13 +56,14 @@ static array mixed_of(int64_t rows, int64_t classes)
 	return mixed;
 }
 
-static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inputs[5], array *loss64, array *d_logits64)
+static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inputs[5], array *loss64, array *d_logits64,
+			    array *hits64)
 {
 	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){loss->rows, loss->classes});
 	dtrain_shape row = dtrain_shape_of(1, &loss->rows), four = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS});
-	dtrain_shape of_inputs[] = {square, row, row, row, four}, shapes[7];
+	dtrain_shape of_inputs[] = {square, row, row, row, four}, shapes[8];
 	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
-	array *operands[7];
+	array *operands[8];
 	int count = 0;
 	for (int i = 0; i < 5; i++) {
 		if (((i == 2 || i == 3) && !loss->mixed) || (i == 4 && !loss->scaler))
@@ -74,7 +75,9 @@ static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inpu
 	operands[count] = loss64;
 	shapes[count + 1] = square;
 	operands[count + 1] = d_logits64;
-	ref_run(loss->mixed ? DTRAIN_OP_SOFTMAX_XENT_MIXED : DTRAIN_OP_SOFTMAX_XENT, &attrs, count, 2, shapes,
+	shapes[count + 2] = row;
+	operands[count + 2] = hits64;
+	ref_run(loss->mixed ? DTRAIN_OP_SOFTMAX_XENT_MIXED : DTRAIN_OP_SOFTMAX_XENT, &attrs, count, 3, shapes,
 		operands);
 }
 
@@ -85,12 +88,19 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 	array mixed = mixed_of(rows, classes), lambda = lambda_of(DTRAIN_F32, rows);
 	array scaler = scaler_of(1024, 0, 0), losses = array_make("loss", DTRAIN_F32, rows, 0);
 	array d_logits = array_make("d_logits", type, logits.count, 0), fault = array_make("fault", DTRAIN_I64, 1, 0);
+	array hits = array_make("hits", DTRAIN_F32, rows, 0), hits64 = array_make("hits", DTRAIN_F64, rows, 0);
 	*(int64_t *)fault.memory = 0;
+	/* Two classes have the highest logit. */
+	if (classes > 2 && !mix) {
+		array_set(&logits, 0, most);
+		array_set(&logits, 1, most);
+	}
 	const cuda_loss loss = {.label = label.memory,
 				.mixed = mix ? mixed.memory : NULL,
 				.lambda = mix ? lambda.memory : NULL,
 				.scaler = scaled ? scaler.memory : NULL,
 				.loss = losses.memory,
+				.hits = hits.memory,
 				.fault = fault.memory,
 				.rows = rows,
 				.classes = classes};
@@ -100,12 +110,13 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 	array logits64 = array_as(&logits, DTRAIN_F64), loss64 = array_make("loss", DTRAIN_F64, rows, 0);
 	array lambda64 = lambda_of(DTRAIN_F64, rows), d_logits64 = array_make("d_logits", DTRAIN_F64, logits.count, 0);
 	run_loss_on_ref(&loss, smoothing, (array *[]){&logits64, &label, &mixed, &lambda64, &scaler}, &loss64,
-			&d_logits64);
+			&d_logits64, &hits64);
+	array_compare(&hits, &hits64, 0);
 	array_compare(&losses, &loss64, 2e-6 * (1 + most));
 	/* F16 has no finer step than 2^-24 near 0. */
 	array_compare(&d_logits, &d_logits64, (scaled ? 1024 : 1) * 1e-6 * (1 + most / 20) / (double)rows + 0x1p-25);
 	free_all((array *[]){&logits, &label, &mixed, &lambda, &scaler, &losses, &d_logits, &fault, &logits64, &loss64,
-			     &lambda64, &d_logits64, NULL});
+			     &lambda64, &d_logits64, &hits, &hits64, NULL});
 }
 
 static void loss_equals_ref(void **state)

@@ -165,6 +165,7 @@ const dtrain_device_api cuda_device_api = {
 	.open = open_device,
 	.close = close_device,
 	.caps = caps,
+	.free_memory = dtrain__host_free_memory,
 	.alloc = allocate,
 	.free = dtrain__host_free,
 	.host_alloc = dtrain__host_alloc,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "far.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,12 +104,23 @@ static void far_caps(const dtrain_device *device, dtrain_device_caps *out)
 		 device->delay_us);
 }
 
+/* DTRAIN_FAR_MEMORY: the device's bytes. */
+static uint64_t far_free_memory(dtrain_device *device)
+{
+	const char *text = getenv("DTRAIN_FAR_MEMORY");
+	uint64_t bytes = text ? strtoull(text, NULL, 10) : UINT64_MAX;
+	return device->allocated < bytes ? bytes - device->allocated : 0;
+}
+
 int far_alloc(dtrain_device *device, size_t bytes, void **out, beton_error *err)
 {
 	*out = NULL;
 	if (far_fails(device, FAR_ALLOC, err))
 		return BETON_NO_MEMORY;
+	if (bytes > far_free_memory(device))
+		return bt_fail(err, BETON_NO_MEMORY, "device 'far': cannot allocate %zu bytes", bytes);
 	int status = dtrain__host_alloc(device, bytes, out, err);
+	device->allocated += status == BETON_OK ? malloc_usable_size(*out) : 0;
 	if (status == BETON_OK)
 		*out = (void *)((uintptr_t)*out | FAR_BIT);
 	return status;
@@ -119,6 +131,7 @@ void far_free(dtrain_device *device, void *memory)
 	if (!memory)
 		return;
 	far_settle(device);
+	device->allocated -= malloc_usable_size(far_to_host(memory));
 	dtrain__host_free(device, far_to_host(memory));
 }
 
@@ -144,6 +157,7 @@ const dtrain_device_api far_api = {
 	.open = far_open,
 	.close = far_close,
 	.caps = far_caps,
+	.free_memory = far_free_memory,
 	.alloc = far_alloc,
 	.free = far_free,
 	.host_alloc = far_host_alloc,

@@ -13,6 +13,7 @@
  *   DTRAIN_FAR_SHARING=1      ranks may share a device
  *   DTRAIN_FAR_SILENT=1       a failed operation of a group just hangs, and nothing tells of it
  *   DTRAIN_FAR_DEAF=1         nor can it be aborted
+ *   DTRAIN_FAR_SLOW=COUNT:US  a group's operations on COUNT elements begin US microseconds late
  *   DTRAIN_FAR_STUCK=1        after a failed operation of a group questions about events do not return
  *   DTRAIN_FAR_FAIL=WHAT:N    the Nth call of WHAT fails: alloc, host_alloc, op, copy, capture or launch
  */
@@ -32,10 +33,11 @@ struct dtrain_device {
 	const dtrain_device_api *api;
 	int index;
 	uint32_t delay_us;
-	int failing;               /* enum far_call; -1: none */
-	uint64_t failing_at;       /* which call, from 1 */
-	atomic_uint_fast64_t made; /* calls of that kind so far */
-	pthread_mutex_t mutex;     /* guards what follows */
+	atomic_uint_fast64_t allocated; /* bytes of device memory */
+	int failing;                    /* enum far_call; -1: none */
+	uint64_t failing_at;            /* which call, from 1 */
+	atomic_uint_fast64_t made;      /* calls of that kind so far */
+	pthread_mutex_t mutex;          /* guards what follows */
 	dtrain_stream *streams;
 	struct far_capture *capture; /* the one that is being recorded; one at a time */
 	uint64_t captures;           /* so far */

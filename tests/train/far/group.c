@@ -185,6 +185,17 @@ struct far_calls {
 	work_item items[];
 };
 
+/* Read for each call, so that a test may change it between two steps. */
+static void wait_if_slow(const struct far_calls *calls)
+{
+	const char *slow = getenv("DTRAIN_FAR_SLOW");
+	char *end = NULL;
+	long long elements = slow ? strtoll(slow, &end, 10) : -1;
+	for (int i = 0; i < calls->count; i++)
+		if (calls->items[i].call.count == elements && *end == ':')
+			usleep((useconds_t)strtoul(end + 1, NULL, 10));
+}
+
 /* On a stream's thread. */
 static int execute(void *context, const void *copied, beton_error *err)
 {
@@ -195,6 +206,7 @@ static int execute(void *context, const void *copied, beton_error *err)
 	bool messages = false;
 	int status = items ? BETON_OK : bt_fail(&failure, BETON_NO_MEMORY, "far: out of memory");
 	(void)err;
+	wait_if_slow(calls);
 	for (int i = 0; i < calls->count && items; i++) {
 		items[i] = calls->items[i];
 		items[i].call.sequence = dtrain__sequence_next(&group->executed, &items[i].call);

@@ -24,10 +24,18 @@ static int check_mean(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return BETON_OK;
 }
 
-const dtrain__op_rules dtrain__op_softmax_xent = {
-	.inputs = "Ll", .optional_inputs = "A", .outputs = "NL", .check = check_loss, .is_loss = true};
+const dtrain__op_rules dtrain__op_softmax_xent = {.inputs = "Ll",
+						  .optional_inputs = "A",
+						  .outputs = "NL",
+						  .optional_outputs = "N",
+						  .check = check_loss,
+						  .is_loss = true};
 
-const dtrain__op_rules dtrain__op_softmax_xent_mixed = {
-	.inputs = "LllN", .optional_inputs = "A", .outputs = "NL", .check = check_loss, .is_loss = true};
+const dtrain__op_rules dtrain__op_softmax_xent_mixed = {.inputs = "LllN",
+							.optional_inputs = "A",
+							.outputs = "NL",
+							.optional_outputs = "N",
+							.check = check_loss,
+							.is_loss = true};
 
 const dtrain__op_rules dtrain__op_mean = {.inputs = "N", .outputs = "S", .check = check_mean};

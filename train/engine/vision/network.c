@@ -76,11 +76,16 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	dtrain_tensor logits = dtrain_model_build(graph, job->model, image, engine->data->classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
-	if (training && vision_mixes(job))
-		return add_mixed_loss(engine, graph, logits, label, network);
+	dtrain_tensor losses;
 	/* Validation loss is plain cross-entropy, so that runs can be compared. */
-	dtrain_tensor losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
-	if (!training) {
+	if (training && vision_mixes(job))
+		losses = add_mixed_loss(engine, graph, logits, label, network);
+	else
+		losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
+	if (training) {
+		network->hits = dtrain_label_hits(graph, losses);
+		network->has_hits = true;
+	} else {
 		network->results[VISION_LOGITS] = logits;
 		network->results[VISION_LOSSES] = losses;
 		network->num_results = 2;

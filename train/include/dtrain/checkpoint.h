@@ -137,7 +137,8 @@ BETON_API int dtrain_checkpoint_tensors(dtrain_checkpoint *checkpoint, enum dtra
 /* Fills the views' memory. sets: NULL for sets to skip, the same ones on all ranks. A rank reads and checks the chunks
  * that it needs; one rank checks a file that has a single checksum. Names, shapes and dtypes must be the checkpoint's,
  * and for each of its tensors a rank must have a view, which may be empty: MISMATCH names the first exception. All
- * ranks check everything before any value is changed. Errors: as open; INVALID_ARGUMENT, those of the device. */
+ * ranks check everything before any value is changed. After values of parameters were loaded: dtrain_params_changed.
+ * Errors: as open; INVALID_ARGUMENT, those of the device. */
 BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
 				     const dtrain_checkpoint_list *const sets[DTRAIN_CHECKPOINT_SETS],
 				     dtrain_stream *stream, beton_error *err);

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 12
+#define DTRAIN_DEVICE_API_VERSION 13
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -57,7 +57,7 @@ BETON_API int64_t dtrain_shape_count(const dtrain_shape *shape);
 
 /* Description of one operand. layout NULL: plain row-major. Otherwise a description of the device's own, which belongs
  * to the op that produces the tensor and lives as long as that op; only tensors between two ops of a graph may have
- * one. bytes: size of the memory with padding. */
+ * one, and the segments of a CAST. bytes: size of the memory with padding. */
 typedef struct dtrain_operand {
 	dtrain_dtype dtype;
 	dtrain_shape shape;
@@ -113,6 +113,19 @@ typedef struct dtrain_permute_attrs {
 	int32_t order[DTRAIN_MAX_DIMS];
 } dtrain_permute_attrs;
 
+/* A tensor in a flat range. */
+typedef struct dtrain_segment {
+	int64_t offset; /* in the range, elements: a multiple of DTRAIN_PARAM_ALIGN */
+	dtrain_shape shape;
+	const void *layout; /* of y's part, set by op_create: one for equal shapes, as long as the device lives */
+} dtrain_segment;
+
+/* Elements of y outside of the segments are not specified. With plain_output all layouts are NULL. */
+typedef struct dtrain_cast_attrs {
+	dtrain_segment *segments; /* by offset, without overlap; the op keeps no pointer to them */
+	int32_t num_segments;     /* >= 1 */
+} dtrain_cast_attrs;
+
 /* The op's kind selects the member of the union. */
 typedef struct dtrain_op_attrs {
 	bool relu; /* LINEAR, ADD, batch norm: y = max(result, 0) */
@@ -126,6 +139,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_pixel_attrs pixels;    /* NORMALIZE */
 		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */
 		dtrain_permute_attrs permute; /* PERMUTE */
+		dtrain_cast_attrs cast;       /* CAST */
 	};
 } dtrain_op_attrs;
 
@@ -198,7 +212,7 @@ typedef struct dtrain_device_caps {
 	bool host_memory;    /* the host may read and write device memory (after synchronizing) */
 	bool batch_norm_add; /* batch norm accepts a residual */
 	bool conv_bwd_add;   /* CONV2D_BWD_DATA accepts an addend */
-	bool weight_copies;  /* in F16 and BF16, ops should get weights that CAST has rounded */
+	bool weight_copies;  /* in F16 and BF16, ops should get weights that CAST has rounded; the device has it */
 	uint32_t dtypes;     /* bit 1 << dtrain_dtype */
 	size_t alignment;    /* of allocations and of arena offsets, bytes */
 	int32_t threads;
@@ -223,6 +237,9 @@ typedef struct dtrain_device_api {
 	int (*open)(const dtrain_device_options *options, dtrain_device **out, beton_error *err);
 	void (*close)(dtrain_device *device); /* NULL allowed; all objects of the device must be destroyed */
 	void (*caps)(const dtrain_device *device, dtrain_device_caps *out);
+
+	/* Bytes of device memory that can still be allocated; UINT64_MAX: not known. */
+	uint64_t (*free_memory)(dtrain_device *device);
 
 	/* Device memory (zeroed), and host memory for fast copies, which must not be freed while a copy uses it.
 	 * Freeing NULL is allowed. */

@@ -27,8 +27,9 @@ BETON_API const dtrain_shape *dtrain_graph_shape(const dtrain_graph *graph, dtra
 
 /* Sets the type of activations and their gradients; call it before anything else is added to the graph. Default: the
  * parameters' type. With parameters in F32 also F16 or BF16, if the device supports it (dtrain_device_caps.dtypes).
- * Parameters, their gradients, statistics and the loss keep the parameters' type. If the device asks for weight_copies,
- * the arena holds a rounded copy of each weight from the first layer that reads it to the last. */
+ * Parameters, their gradients, statistics and the loss keep the parameters' type. Layers
+ * read the parameters' compute copies, if there are any in this type (<dtrain/params.h>), and round weights themselves
+ * otherwise. */
 BETON_API void dtrain_graph_set_dtype(dtrain_graph *graph, dtrain_dtype dtype);
 
 /* Multiplies the gradients of losses added after this call by a scale that changes from step to step; see
@@ -58,6 +59,11 @@ BETON_API dtrain_tensor dtrain_channel_bias(dtrain_graph *graph, const char *nam
 /* A parameter by its full name, for several layers: its gradient is the sum of theirs. */
 BETON_API dtrain_tensor dtrain_graph_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
 					       dtrain_init init, int64_t fan_in);
+/* The same for a parameter of which this rank has a part: the tensor has the part's shape. shape, fan_in: the whole
+ * parameter's. placement: see dtrain_params_declare_placed. */
+BETON_API dtrain_tensor dtrain_graph_placed_parameter(dtrain_graph *graph, const char *name, const dtrain_shape *shape,
+						      const dtrain_placement *placement, dtrain_init init,
+						      int64_t fan_in);
 /* x [n, ..., in] to [n, ..., out_features]. */
 BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtrain_tensor x, int64_t out_features);
 /* The same with an existing weight w [out, in] and bias b [out] (negative: none), optionally followed by relu. */
@@ -133,6 +139,10 @@ BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const 
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
+/* For the losses of one of the two: 1 for each row whose label has the highest logit (of equal ones the first), else 0.
+ * With mixed labels it is the first label that counts. */
+BETON_API dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses);
+
 /* Writes a scalar (the mean loss) as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters (dtrain_params_figures).
  * With <dtrain/sync.h> the figure is the sum over the ranks after a run. The scalar has the parameters' type and is not
  * a view. */
@@ -183,6 +193,9 @@ typedef struct dtrain_program_facts {
 	int32_t nodes;
 	double flops;
 } dtrain_program_facts;
+/* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
+ * used up, also on failure. Errors: those of dtrain_graph_compile. */
+BETON_API int dtrain_graph_measure(dtrain_graph **graph, dtrain_program_facts *out, beton_error *err);
 BETON_API void dtrain_program_get_facts(const dtrain_program *program, dtrain_program_facts *out);
 
 /* A text for people, freed by the caller: the arena's bytes; the step with most bytes alive, and the tensors alive

@@ -8,6 +8,7 @@
 #define DTRAIN_MESH_H
 
 #include <dtrain/comm.h>
+#include <dtrain/params.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +34,10 @@ BETON_API void dtrain_mesh_destroy(dtrain_mesh **mesh); /* NULL allowed */
 /* The group of this rank's line along the axis: its rank in the group is its coordinate. Owned by the mesh. NULL: no
  * such axis. */
 BETON_API dtrain_group *dtrain_mesh_group(const dtrain_mesh *mesh, const char *axis);
+
+/* The placement of a parameter whose dimension dim is divided among the ranks of the axis. Without such an axis each
+ * rank has the whole parameter, so a model needs no case for a mesh that does not divide it. axis is borrowed. */
+BETON_API dtrain_placement dtrain_mesh_placement(const dtrain_mesh *mesh, const char *axis, int dim);
 
 #ifdef __cplusplus
 }

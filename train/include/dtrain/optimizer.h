@@ -50,9 +50,10 @@ typedef struct dtrain_optimizer_options {
 	const dtrain_scaler *scaler; /* the scaler of the loss; default NULL */
 	double grad_divisor; /* > 0 and finite: gradients are divided by it first; default 1. With DDP, which sums over
 				the ranks, the size of the group */
-	/* > 0: gradients are clipped to this norm like torch.nn.utils.clip_grad_norm_ with norm_type 2 (see
-	 * dtrain_clip_element in <dtrain/device.h>), after division by grad_divisor and the scaler's scale. Infinity:
-	 * the norm is computed, but gradients are not clipped. 0 (default): neither. */
+	/* > 0: gradients (of whole parameters: see dtrain_placement) are clipped to this norm like
+	 * torch.nn.utils.clip_grad_norm_ with norm_type 2 (see dtrain_clip_element in <dtrain/device.h>), after
+	 * division by grad_divisor and the scaler's scale. Infinity: the norm is computed, but gradients are not
+	 * clipped. 0 (default): neither. */
 	double clip_norm;
 	bool lookahead; /* default false; see dtrain_optimizer_look_ahead */
 	/* Elements begin to end - 1 of the flat space are updated; both must be multiples of DTRAIN_PARAM_ALIGN, except
@@ -60,7 +61,8 @@ typedef struct dtrain_optimizer_options {
 	 * not count in the norm. */
 	int64_t begin, end;
 	/* Device memory of the range's values and gradients, of the parameters' type; must outlive the optimizer. NULL
-	 * (default): those of the parameters. */
+	 * (default): those of the parameters. With values of the caller's, the parameters' compute copies stay as they
+	 * are. */
 	void *values, *grads;
 	bool average; /* default false; see dtrain_optimizer_average */
 } dtrain_optimizer_options;
@@ -84,7 +86,8 @@ BETON_API int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream 
 /* One update of all parameters of the range, in two parts. set_rate copies the step's numbers to the device. apply puts
  * only ops on the stream, the same in each step, so that it can be captured. With a scaler, apply first inspects the
  * gradients (reduced over the ranks, so that all ranks see the same), and finally updates the scaler; with clip_norm it
- * computes the norm before the update. */
+ * computes the norm before the update. The last op makes the parameters' compute copies, of all values, whatever the
+ * range. */
 BETON_API int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream,
 					beton_error *err);
 BETON_API int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);

@@ -14,6 +14,15 @@
  * Figures are a few numbers of a step (the loss, whether a rank was told to stop). They have an array of their own, of
  * the parameters' type.
  *
+ * A parameter that several ranks share (tensor parallelism) has a placement: each of them declares the whole parameter
+ * and has one part of it. Initial values and checkpoints are those of the whole, whatever the number of parts.
+ *
+ * Compute copies are all values once more, rounded to a 16-bit type, which graphs of that type (dtrain_graph_set_dtype)
+ * read as their weights. They exist if, before the parameters are allocated, such a graph is begun on a device with
+ * weight_copies; the first one decides the type. An optimizer of the parameters makes them anew with each update, in
+ * captured steps too, and so does every function that is given the parameters and writes values. Whoever else writes
+ * values calls dtrain_params_changed.
+ *
  * Graphs for training and for evaluation share one dtrain_params.
  */
 #ifndef DTRAIN_PARAMS_H
@@ -36,9 +45,20 @@ typedef enum dtrain_init {
 			      nn.init.dirac_); the others LINEAR_UNIFORM */
 } dtrain_init;
 
+/* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
+ * indices starts at index p * n / parts, so the parts' sizes differ by at most one. */
+typedef struct dtrain_placement {
+	const char *axis; /* of the mesh (<dtrain/mesh.h>), "tensor" for example; NULL: each rank has all of it */
+	int32_t dim;
+	int32_t parts, part;
+} dtrain_placement;
+
 typedef struct dtrain_param {
-	const char *name; /* torchvision's: "layer1.0.conv1.weight" */
-	dtrain_shape shape;
+	const char *name;   /* torchvision's: "layer1.0.conv1.weight" */
+	dtrain_shape shape; /* of this rank's part, which is what graphs, units and optimizers see */
+	dtrain_shape global_shape;
+	int64_t first; /* the part's first index along the placement's dimension */
+	dtrain_placement placement;
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;
 	int32_t block; /* of the model: see dtrain_params_next_block */
@@ -88,6 +108,11 @@ BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *na
 BETON_API int dtrain_params_declare_fixed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					  dtrain_init init, beton_error *err);
 BETON_API void dtrain_params_next_block(dtrain_params *params);
+/* Declares a parameter of which this rank has a part. shape and fan_in: the whole parameter's. The placement is copied
+ * (NULL: the whole parameter). Each part must have at least one index: INVALID_ARGUMENT. */
+BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
+					   const dtrain_placement *placement, dtrain_init init, int64_t fan_in,
+					   beton_error *err);
 
 /* Freezes parameters and buffers that are declared later and whose name, or the part of it before some dot, matches
  * the pattern (fnmatch; * matches dots, too): "conv1", "layer[12]", "*.bias". A frozen parameter gets no gradient, so
@@ -103,7 +128,8 @@ BETON_API const char *dtrain_params_unused_pattern(const dtrain_params *params);
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);
 BETON_API int dtrain_params_set_units(dtrain_params *params, const dtrain_unit_policy *policy, beton_error *err);
 
-/* Lays out the flat space and allocates values, gradients and buffers. No new declarations are possible afterwards. */
+/* Lays out the flat space and allocates values, compute copies, gradients and buffers. No new declarations are possible
+ * afterwards. */
 BETON_API int dtrain_params_allocate(dtrain_params *params, beton_error *err);
 
 /* Fills values and buffers as declared, using the device's threads. A seed gives the same values on every device, rank
@@ -118,7 +144,15 @@ BETON_API const dtrain_buffer *dtrain_params_buffer_at(const dtrain_params *para
 BETON_API int dtrain_params_unit_count(const dtrain_params *params);
 BETON_API const dtrain_unit *dtrain_params_unit_at(const dtrain_params *params, int index);
 
-/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. */
+/* Puts an op on the stream that makes all compute copies; nothing if there are none. Call it after memory of
+ * dtrain_params_values was written (by the caller or by dtrain_checkpoint_load), on the same stream, before a program
+ * runs. A captured call makes the copies at each launch. Errors: DEVICE. */
+BETON_API int dtrain_params_changed(dtrain_params *params, dtrain_stream *stream, beton_error *err);
+/* Bytes of the compute copies, for facts; 0: there are none. */
+BETON_API size_t dtrain_params_copy_bytes(const dtrain_params *params);
+
+/* The flat arrays on the device: index 0 is offset 0. flat_count includes padding. After values were written:
+ * dtrain_params_changed. */
 BETON_API int64_t dtrain_params_flat_count(const dtrain_params *params);
 BETON_API void *dtrain_params_values(const dtrain_params *params);
 BETON_API void *dtrain_params_grads(const dtrain_params *params);

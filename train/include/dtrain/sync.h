@@ -81,29 +81,29 @@ typedef struct dtrain_sync_step {
 	double exposed_ms;  /* after backward, the stream (on a CPU: the thread) waited for reductions */
 	double comm_ms;     /* reductions were running (union over the units) */
 	double backward_ms; /* from the end of forward to the last gradient */
+	uint64_t bytes;     /* of the arrays that were reduced, including the figures */
 } dtrain_sync_step;
 
-/* Gets the times of the last step whose runs are complete; if its last run is captured, those of the capture's last
+/* Records the times of one step, as events if the group is stream-ordered; a step that is captured records them at each
+ * launch. With several marks, several steps may be in progress. Create them after the first compilation; destroy them
+ * before the sync, and behind captures that record them. Errors: STATE (no graph was compiled), NO_MEMORY, those of the
+ * device. */
+typedef struct dtrain_sync_marks dtrain_sync_marks;
+BETON_API int dtrain_sync_marks_create(dtrain_sync *sync, dtrain_sync_marks **out, beton_error *err);
+BETON_API void dtrain_sync_marks_destroy(dtrain_sync_marks **marks); /* NULL allowed */
+
+/* The last run of each later step records these marks. NULL: none, the default. The caller keeps ownership. */
+BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_sync_marks *marks);
+
+/* Gets the times of the last step that recorded the marks; if its last run is captured, those of the capture's last
  * launch. Call it after the stream, or an event behind the step, was synchronized. Errors: those of dtrain_group_check;
  * a step is valid only if this returns BETON_OK. */
-BETON_API int dtrain_sync_get_step(dtrain_sync *sync, dtrain_sync_step *out, beton_error *err);
+BETON_API int dtrain_sync_get_step(dtrain_sync_marks *marks, dtrain_sync_step *out, beton_error *err);
 
-/* Sets the events that the last run of each later step records, if the group is stream-ordered and has several ranks:
- * the end of backward, and the end of the wait for reductions. get_step reads them. This allows several steps in
- * progress; NULL: the sync's own events, the default. The caller keeps ownership. */
-BETON_API void dtrain_sync_set_marks(dtrain_sync *sync, dtrain_event *computed, dtrain_event *reduced);
-
-/* For the same step, if the host waits for the units: the part of exposed_ms, in milliseconds, spent on this unit after
- * the previous ones. 0 if the group is stream-ordered: its marks cover all units together. unit: an index of the
- * parameters' units. */
-BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync *sync, int unit);
-
-/* Data handed to the group since the start, including figures; a captured run counts once. */
-typedef struct dtrain_sync_traffic {
-	uint64_t reductions;
-	uint64_t bytes; /* of the arrays that were reduced */
-} dtrain_sync_traffic;
-BETON_API dtrain_sync_traffic dtrain_sync_get_traffic(const dtrain_sync *sync);
+/* For the step that get_step got: the part of exposed_ms, in milliseconds, from the end of the wait for the previous
+ * unit (for the first: from the end of backward) to the end of the wait for this one. So the parts of all units sum up
+ * to exposed_ms; the first includes the wait for the figures. unit: an index of the parameters' units, otherwise 0. */
+BETON_API double dtrain_sync_unit_exposed_ms(const dtrain_sync_marks *marks, int unit);
 
 /* Collective: averages the floating-point buffers that are not fixed (batch norm's running statistics) over the ranks,
  * for work that is put on the stream afterwards. Call it before evaluation and checkpoints. */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compute copies of parameters: all parameters once more, rounded to the 16-bit type that graphs compute in, at the
+ * same elements of the flat space, each in the layout that the device's ops want of a weight. Ops read them in place of
+ * the parameters. <dtrain/params.h> says when they exist, and who keeps them true.
+ */
+#ifndef DTRAIN_CORE_COPIES_H
+#define DTRAIN_CORE_COPIES_H
+
+#include <dtrain/params.h>
+
+typedef struct dtrain__copies {
+	dtrain_dtype dtype; /* that of the parameters: there are no copies, and none are wanted */
+	void *memory;       /* [flat_count] */
+	/* Each parameter, in flat order, with the layout of its copy. */
+	dtrain_segment *segments;
+	dtrain_op *op; /* makes all copies */
+	void *workspace;
+} dtrain__copies;
+
+/* A graph of that 16-bit type is begun: if the parameters are not allocated yet, and no graph of another such type was
+ * begun before, they will have copies. For devices that ask for weight_copies. */
+void dtrain__copies_want(dtrain_params *params, dtrain_dtype dtype);
+
+/* Whether the parameters have copies in a type, or will have them when they are allocated. */
+bool dtrain__copies_are_in(const dtrain_params *params, dtrain_dtype dtype);
+
+/* Allocates the copies that are wanted. The units must be laid out. Call free even on failure. */
+int dtrain__copies_allocate(dtrain_params *params, beton_error *err);
+void dtrain__copies_free(dtrain_params *params);
+
+/* The layout of a parameter's copy, by the parameter's index. */
+const void *dtrain__copies_layout(const dtrain_params *params, int index);
+
+/* Description of the op that makes all copies: from the values to the copies. The copies must be allocated. The
+ * description points to a table that op_create writes, and that lives as long as the parameters. */
+void dtrain__copies_describe(const dtrain_params *params, dtrain_op_desc *out);
+
+#endif

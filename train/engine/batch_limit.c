@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The largest batch whose activations fit into memory: networks are planned, without their memory, for two sizes, since
+ * bytes grow with the batch in a straight line.
+ */
+#include "batch_limit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "network.h"
+
+/* Of the free memory; the rest is for the feed, events and what the device's libraries allocate. */
+#define USABLE 0.95
+
+static int measure(engine_rank *engine, bool training, double *bytes)
+{
+	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
+	engine_network network = {0};
+	dtrain_graph *graph = NULL;
+	int status = engine_build_graph(engine, training, &network, &graph, NULL);
+	if (status == BETON_OK)
+		status = dtrain_graph_measure(&graph, &facts, NULL);
+	*bytes += (double)facts.arena_bytes + (double)facts.workspace_bytes;
+	return status;
+}
+
+/* Bytes of both networks for a batch size. */
+static int measure_batch(engine_rank *engine, int64_t batch_size, double *bytes)
+{
+	int64_t wanted = engine->job.batch_size;
+	*bytes = 0;
+	engine->job.batch_size = batch_size;
+	int status = engine->job.evaluates ? BETON_OK : measure(engine, true, bytes);
+	if (status == BETON_OK && engine->data->val.samples)
+		status = measure(engine, false, bytes);
+	engine->job.batch_size = wanted;
+	return status;
+}
+
+/* 0: none fits; -1: not known. */
+static int64_t find_largest(engine_rank *engine)
+{
+	int64_t wanted = engine->job.batch_size, half = wanted / 2;
+	double of_wanted, of_half;
+	if (half < 1)
+		return 0;
+	if (measure_batch(engine, wanted, &of_wanted) != BETON_OK || measure_batch(engine, half, &of_half) != BETON_OK)
+		return -1;
+	uint64_t available = engine->api->free_memory(engine->device);
+	if (available == UINT64_MAX)
+		return -1;
+	/* The optimizer has a state as large as the parameters. */
+	double state = (double)dtrain_params_flat_count(engine->params) *
+		       (double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
+	double each = (of_wanted - of_half) / (double)(wanted - half), fixed = of_half - each * (double)half;
+	double room = (double)available * USABLE - state - fixed;
+	if (room < each)
+		return 0;
+	int64_t largest = (int64_t)(room / each);
+	return largest < wanted ? largest : wanted - 1;
+}
+
+void engine_explain_memory(engine_rank *engine, beton_error *err)
+{
+	dtrain_program_destroy(&engine->train.program);
+	dtrain_program_destroy(&engine->val.program);
+	/* Without parameters no batch helps. */
+	bool allocated = engine->params && dtrain_params_values(engine->params);
+	int64_t largest = allocated ? find_largest(engine) : 0;
+	if (!err || largest < 0)
+		return;
+	if (largest > 0)
+		bt_append(err->message, sizeof(err->message), "; --batch-size %" PRId64 " fits", largest);
+	else
+		bt_append(err->message, sizeof(err->message), "; the model does not fit, whatever the --batch-size");
+}

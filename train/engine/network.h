@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ENGINE_NETWORK_H
+#define ENGINE_NETWORK_H
+
+#include "engine.h"
+
+/* Builds the graph of a network for the job's batch size, and fills network but for its program. Training adds the
+ * backward pass of the mean loss; validation keeps the task's results for the host. The graph belongs to the caller. */
+int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
+		       beton_error *err);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "status_line.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/system.h"
+
+#define CLEAR "\r\033[K"
+#define COLUMNS_DEFAULT 80
+#define COLUMNS_MOST 400
+
+bool status_line_is_possible(int fd)
+{
+	const char *terminal = getenv("TERM");
+	return isatty(fd) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+/* The last column stays empty: some terminals begin a new line behind it. */
+static size_t columns_of(int fd)
+{
+	struct winsize size;
+	size_t columns = COLUMNS_DEFAULT;
+	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+		columns = size.ws_col;
+	return (columns < COLUMNS_MOST ? columns : COLUMNS_MOST) - 1;
+}
+
+int status_line_show(status_line *self, const char *text, size_t size)
+{
+	char line[sizeof(CLEAR) + COLUMNS_MOST] = CLEAR;
+	size_t columns = columns_of(self->fd), used = strlen(CLEAR);
+	for (size_t i = 0; i < size && i < columns; i++)
+		line[used++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	self->shown = true;
+	return bt_write_full(self->fd, line, used) ? errno : 0;
+}
+
+int status_line_clear(status_line *self)
+{
+	if (!self->shown)
+		return 0;
+	self->shown = false;
+	return bt_write_full(self->fd, CLEAR, strlen(CLEAR)) ? errno : 0;
+}
