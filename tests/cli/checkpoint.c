@@ -76,7 +76,7 @@ static void slow_weights_come_back(void **state)
 	assert_int_equal(save(&from, 120, 0, &err), BETON_OK);
 	/* A run without slow weights has no use for them, and one with them cannot do without. */
 	assert_int_equal(load(&without, STEP, &err), BETON_STATE);
-	assert_non_null(strstr(err.message, "saved with Lookahead's slow weights"));
+	assert_non_null(strstr(err.message, "saved with --lookahead"));
 	assert_int_equal(load(&to, STEP, &err), BETON_OK);
 	assert_same(&from, &to);
 	for (int i = 0; i < dtrain_params_count(to.params); i++) {
@@ -91,7 +91,7 @@ static void slow_weights_come_back(void **state)
 	}
 	assert_int_equal(save(&without, 120, 0, &err), BETON_OK);
 	assert_int_equal(load(&to, STEP, &err), BETON_STATE);
-	assert_non_null(strstr(err.message, "saved without Lookahead's slow weights"));
+	assert_non_null(strstr(err.message, "saved without --lookahead"));
 	unmake(&from);
 	unmake(&to);
 	unmake(&without);

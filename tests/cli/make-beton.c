@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE [FACTS]]]]: a small .beton with raw 16 x 16 pictures, in
- * which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that are no JPEG.
- * CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3: all of the
- * first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the edge; 6 and
- * 7: the mirror images of these; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a picture. The
- * same arguments give the same file. */
+ * make-beton OUT SAMPLES CLASSES [CORRUPT [FIRST_LABEL [CHANGE [FACTS [MORE]]]]]: a small .beton with raw 16 x 16
+ * pictures, in which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that
+ * are no JPEG. CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3:
+ * all of the first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the
+ * edge; 6 and 7: the mirror images of these; MORE: with fields "flat", pictures of one colour, and "coarse", half of
+ * the label; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a picture. The same arguments give
+ * the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,29 +63,35 @@ int main(int argc, char **argv)
 	int changed = argc > 6 ? atoi(argv[6]) : 0;
 	const char *facts = argc > 7 ? argv[7] : NULL;
 	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
-				      {.name = "label", .type = BETON_FIELD_INT}};
+				      {.name = "label", .type = BETON_FIELD_INT},
+				      {.name = "flat", .type = BETON_FIELD_IMAGE},
+				      {.name = "coarse", .type = BETON_FIELD_INT}};
 	beton_writer_options options;
 	beton_writer *writer = NULL;
 	beton_error err;
 	beton_writer_options_init(&options);
 	options.page_size = BETON_PAGE_SIZE_MIN;
-	options.facts = facts;
-	int result = beton_writer_open(&writer, argv[1], fields, 2, &options, &err);
+	options.facts = facts && *facts ? facts : NULL;
+	int result = beton_writer_open(&writer, argv[1], fields, argc > 8 ? 4 : 2, &options, &err);
 	unsigned state = 1;
 	for (long i = 0; i < samples && result == BETON_OK; i++) {
-		unsigned char pixels[SIZE * SIZE * 3];
+		unsigned char pixels[SIZE * SIZE * 3], flat[SIZE * SIZE * 3];
 		int label = (int)(i * 7 % classes);
 		draw(pixels, label, &state);
 		if (changed && changed != 8)
 			change(pixels, changed);
 		if (changed == 8 && i == corrupt)
 			memcpy(pixels, jpeg_header, sizeof(jpeg_header));
-		beton_input values[2] = {{.data = pixels,
-					  .size = sizeof(pixels),
-					  .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,
-					  .width = SIZE,
-					  .height = SIZE},
-					 {.integer = first_label + label}};
+		memset(flat, label * 20, sizeof(flat));
+		beton_input values[4] = {
+			{.data = pixels,
+			 .size = sizeof(pixels),
+			 .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,
+			 .width = SIZE,
+			 .height = SIZE},
+			{.integer = first_label + label},
+			{.data = flat, .size = sizeof(flat), .mode = BETON_IMAGE_RAW, .width = SIZE, .height = SIZE},
+			{.integer = label / 2}};
 		result = beton_writer_append(writer, values, &err);
 	}
 	if (result == BETON_OK)

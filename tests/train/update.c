@@ -251,6 +251,97 @@ static void check_lookahead(const char *device)
 	net_close(&n);
 }
 
+/* The k'th of the parameters and buffers, and its average. */
+static int64_t find_average(net *n, const dtrain_optimizer *optimizer, int k, float **trained, float **average)
+{
+	const dtrain_optimizer_state *state = dtrain_optimizer_state_find(optimizer, "ema");
+	if (k < PARAMS) {
+		const dtrain_param *param = dtrain_params_at(n->params, k);
+		*trained = (float *)dtrain_params_values(n->params) + param->offset;
+		*average = (float *)state->memory + param->offset;
+		return param->count;
+	}
+	*trained = dtrain_params_buffer_at(n->params, k - PARAMS)->data;
+	*average = dtrain_optimizer_state_buffer(optimizer, state, k - PARAMS);
+	return buffer_sizes[k - PARAMS];
+}
+
+/* The trained weights are those of a step, and their average what is right. */
+static void compare_average(net *n, const dtrain_optimizer *optimizer, double right[][64], int step, bool exchanged)
+{
+	for (int k = 0; k < PARAMS + BUFFERS; k++) {
+		float *sides[2], host[2][64];
+		int64_t count = find_average(n, optimizer, k, &sides[exchanged], &sides[!exchanged]);
+		for (int side = 0; side < 2; side++)
+			net_copy(n, host[side], sides[side], (size_t)count * sizeof(float), DTRAIN_DEVICE_TO_HOST);
+		for (int64_t i = 0; i < count; i++) {
+			assert_true(host[0][i] == (float)fast_value(k, i, step));
+			assert_true(fabs((double)host[1][i] - right[k][i]) < 1e-6);
+		}
+	}
+}
+
+/* With slow weights, too, as both have the same op. */
+static void check_average(const char *device)
+{
+	static const double weights[] = {1, 0.001, 0.75, 0.5, 0};
+	net n;
+	beton_error err = {0};
+	dtrain_optimizer *optimizer = NULL;
+	dtrain_optimizer_options options;
+	double right[PARAMS + BUFFERS][64];
+	dtrain_optimizer_options_init(&options);
+	options.average = options.lookahead = true;
+	open_net(&n, device);
+	expect_ok(dtrain_params_allocate(n.params, &err), &err);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
+	set_fast(&n, optimizer, 0);
+	expect_ok(dtrain_optimizer_start(optimizer, n.stream, &err), &err);
+	for (int k = 0; k < PARAMS + BUFFERS; k++)
+		for (int64_t i = 0; i < 64; i++)
+			right[k][i] = fast_value(k, i, 0);
+	for (int step = 0; step < 5; step++) {
+		set_fast(&n, optimizer, step + 1);
+		expect_ok(dtrain_optimizer_average(optimizer, weights[step], n.stream, &err), &err);
+		for (int k = 0; k < PARAMS + BUFFERS; k++)
+			for (int64_t i = 0; i < 64; i++)
+				right[k][i] += weights[step] * (fast_value(k, i, step + 1) - right[k][i]);
+		compare_average(&n, optimizer, right, step + 1, false);
+		expect_ok(dtrain_optimizer_exchange_average(optimizer, n.stream, &err), &err);
+		compare_average(&n, optimizer, right, step + 1, true);
+		expect_ok(dtrain_optimizer_exchange_average(optimizer, n.stream, &err), &err);
+		compare_average(&n, optimizer, right, step + 1, false);
+	}
+	assert_int_equal(dtrain_optimizer_average(optimizer, -0.1, n.stream, &err), BETON_INVALID_ARGUMENT);
+	dtrain_optimizer_destroy(&optimizer);
+	dtrain_optimizer_options_init(&options);
+	expect_ok(dtrain_optimizer_create(n.params, &options, &optimizer, &err), &err);
+	assert_int_equal(dtrain_optimizer_average(optimizer, 0.5, n.stream, &err), BETON_STATE);
+	assert_int_equal(dtrain_optimizer_exchange_average(optimizer, n.stream, &err), BETON_STATE);
+	dtrain_optimizer_destroy(&optimizer);
+	net_close(&n);
+}
+
+static void averages_follow(void **state)
+{
+	(void)state;
+	if (the_device)
+		check_average(the_device);
+	for (int k = 0; !the_device && dtrain_device_at(k); k++)
+		check_average(dtrain_device_at(k)->name);
+}
+
+/* timm's ModelEmaV2, and ModelEmaV3 with use_warmup: get_decay(step) for step 1, 2, ... with its defaults. */
+static void average_weights(void **state)
+{
+	(void)state;
+	assert_true(dtrain_average_weight(0.75, false, 1) == 0.25 && dtrain_average_weight(0.75, false, 99) == 0.25);
+	assert_true(dtrain_average_weight(0.9998, true, 1) == 1);
+	assert_true(fabs(dtrain_average_weight(0.9998, true, 2) - 0.6299605249474366) < 1e-12);
+	assert_true(fabs(dtrain_average_weight(0.9998, true, 1000) - 0.01) < 1e-12);
+	assert_true(fabs(dtrain_average_weight(0.98, true, 1000) - 0.02) < 1e-12);
+}
+
 static void lookahead_keeps_slow_weights(void **state)
 {
 	(void)state;
@@ -307,6 +398,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_are_torchs),
 		cmocka_unit_test(bad_groups_are_errors),
 		cmocka_unit_test(lookahead_keeps_slow_weights),
+		cmocka_unit_test(averages_follow),
+		cmocka_unit_test(average_weights),
 		cmocka_unit_test(lookahead_weights),
 	};
 	the_device = argc > 1 ? argv[1] : NULL;

@@ -20,7 +20,7 @@ static const char *const usage_text =
 	"Write the tensors of a checkpoint, which may lie in many files, to one.\n"
 	"CHECKPOINT is a checkpoint's own folder (step-...), or that of all: then the newest is taken.\n"
 	"\n"
-	"  -s, --set=SET      model (the default) or optimizer\n"
+	"  -s, --set=SET      model (the default), optimizer, or ema: the moving average as a model\n"
 	"  -F, --force        replace the file if it exists\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
@@ -53,7 +53,7 @@ static int find_checkpoint(const char *given, char **path, beton_error *err)
 	return result;
 }
 
-static int export(const char *given, enum dtrain_checkpoint_set set, const char *file, bool force, beton_error *err)
+static int export(const char *given, const char *set, const char *file, bool force, beton_error *err)
 {
 	dtrain_checkpoint *checkpoint = NULL;
 	char *path = NULL;
@@ -62,8 +62,12 @@ static int export(const char *given, enum dtrain_checkpoint_set set, const char 
 		result = find_checkpoint(given, &path, err);
 	if (result == BETON_OK)
 		result = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
-	if (result == BETON_OK)
-		result = dtrain_checkpoint_export(checkpoint, set, file, program_check_signals, err);
+	if (result == BETON_OK && strcmp(set, "ema") == 0)
+		result = dtrain_checkpoint_export_state(checkpoint, set, file, program_check_signals, err);
+	else if (result == BETON_OK)
+		result = dtrain_checkpoint_export(
+			checkpoint, strcmp(set, "model") == 0 ? DTRAIN_CHECKPOINT_MODEL : DTRAIN_CHECKPOINT_OPTIMIZER,
+			file, program_check_signals, err);
 	dtrain_checkpoint_close(&checkpoint);
 	free(path);
 	return result;
@@ -71,18 +75,19 @@ static int export(const char *given, enum dtrain_checkpoint_set set, const char 
 
 int main(int argc, char **argv)
 {
-	enum dtrain_checkpoint_set set = DTRAIN_CHECKPOINT_MODEL;
+	const char *set = "model";
 	beton_error err = {0};
 	bool force = false;
 	int option;
 	while ((option = getopt_long(argc, argv, "s:FhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 's':
-			if (strcmp(optarg, "model") != 0 && strcmp(optarg, "optimizer") != 0) {
-				fprintf(stderr, "dtrain-export: --set: '%s' is neither model nor optimizer\n", optarg);
+			if (strcmp(optarg, "model") != 0 && strcmp(optarg, "optimizer") != 0 &&
+			    strcmp(optarg, "ema") != 0) {
+				fprintf(stderr, "dtrain-export: --set: '%s' is not model, optimizer or ema\n", optarg);
 				return 2;
 			}
-			set = *optarg == 'm' ? DTRAIN_CHECKPOINT_MODEL : DTRAIN_CHECKPOINT_OPTIMIZER;
+			set = optarg;
 			break;
 		case 'F':
 			force = true;

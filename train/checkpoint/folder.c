@@ -395,13 +395,14 @@ static int remove_step(const char *dir, int64_t step, beton_error *err)
 	return status;
 }
 
-int dtrain__folder_prune(const char *dir, int keep, beton_error *err)
+int dtrain__folder_prune(const char *dir, int keep, int64_t keep_step, beton_error *err)
 {
 	int64_t *steps = NULL;
 	size_t count = 0;
 	int status = dtrain__folder_list(dir, &steps, &count, err);
 	for (size_t i = 0; status == BETON_OK && i + (size_t)keep < count; i++)
-		status = remove_step(dir, steps[i], err);
+		if (steps[i] != keep_step)
+			status = remove_step(dir, steps[i], err);
 	free(steps);
 	return status;
 }

@@ -50,7 +50,7 @@ int dtrain__folder_list(const char *dir, int64_t **steps, size_t *count, beton_e
 /* dir/step-<step>, malloc'ed; NULL: out of memory. */
 char *dtrain__folder_path(const char *dir, int64_t step);
 
-/* Removes the oldest checkpoints until `keep` are left. */
-int dtrain__folder_prune(const char *dir, int keep, beton_error *err);
+/* Removes all checkpoints but the newest `keep` and that of keep_step (0: none). */
+int dtrain__folder_prune(const char *dir, int keep, int64_t keep_step, beton_error *err);
 
 #endif

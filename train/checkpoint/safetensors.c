@@ -282,6 +282,8 @@ static int parse_header(safetensors_file *file, json_t *header, uint64_t data_st
 				      : parse_entry(file->path, name, value, &file->entries[file->count], err);
 		if (status != BETON_OK)
 			return status;
+		if (metadata)
+			file->metadata = json_incref(value);
 		file->count += !metadata;
 	}
 	qsort(file->entries, file->count, sizeof(*file->entries), compare_for_reading);
@@ -348,6 +350,7 @@ void dtrain__safetensors_close(safetensors_file *file)
 	for (size_t i = 0; i < file->count; i++)
 		free((void *)file->entries[i].name);
 	free(file->entries);
+	json_decref(file->metadata);
 	free(file->path);
 	if (file->fd >= 0)
 		close(file->fd);

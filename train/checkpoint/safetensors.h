@@ -42,6 +42,7 @@ typedef struct safetensors_file {
 	char *path;
 	size_t count;
 	safetensors_entry *entries; /* in file order */
+	json_t *metadata;           /* texts by name; NULL: none */
 	uint64_t size;
 } safetensors_file;
 

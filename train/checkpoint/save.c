@@ -110,7 +110,8 @@ static int write_whole_set(const save_job *job, int set, checkpoint_digest *dige
 	for (size_t i = 0; i < job->plan.count; i++)
 		if (job->plan.pieces[i].set == set)
 			content_add(&content, &job->plan.pieces[i]);
-	status = write_file(job, dtrain__set_files[set], &content, NULL, UINT64_MAX, digest, err);
+	json_t *metadata = set == DTRAIN_CHECKPOINT_MODEL ? json_object_get(job->state, "metadata") : NULL;
+	status = write_file(job, dtrain__set_files[set], &content, metadata, UINT64_MAX, digest, err);
 	content_free(&content);
 	return status;
 }
@@ -163,6 +164,12 @@ static int write_shard(const save_job *job, const char *name, file_content *cont
 	checkpoint_digest digest = {0};
 	size_t file = json_array_size(json_object_get(manifest, "files"));
 	json_t *metadata = sharding_metadata(content);
+	json_t *common =
+		content->pieces[0]->set == DTRAIN_CHECKPOINT_MODEL ? json_object_get(job->state, "metadata") : NULL;
+	if (metadata && common && json_object_update_missing(metadata, common) != 0) {
+		json_decref(metadata);
+		metadata = NULL;
+	}
 	int status = metadata ? write_file(job, name, content, metadata, CHECKPOINT_CHUNK_BYTES, &digest, err)
 			      : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
 	bool described = status == BETON_OK && dtrain__manifest_add_file(manifest, name, &digest);
@@ -312,7 +319,7 @@ static int check_arguments(save_job *job, int keep, const dtrain_checkpoint_cont
 				 keep, job->content.step);
 	if (status == BETON_OK && dtrain__ranks_self(job->ranks) == 0)
 		status = dtrain__state_parse(job->content.state, &job->state, err);
-	return status;
+	return status == BETON_OK ? dtrain__state_check_metadata("checkpoint", job->state, err) : status;
 }
 
 /* Rank 0 makes the folder, and sends its name to the other ranks. */
@@ -343,7 +350,8 @@ static int publish(save_job *job, int keep, beton_error *err)
 {
 	int status = dtrain__folder_publish(job->dir, job->content.step, job->temporary, err);
 	job->published = status == BETON_OK;
-	return status == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, err) : status;
+	return status == BETON_OK && keep > 0 ? dtrain__folder_prune(job->dir, keep, job->content.keep_step, err)
+					      : status;
 }
 
 static int save(save_job *job, int keep, beton_error *err)

@@ -16,7 +16,7 @@
 /* Programs that only support the first version refuse the second. */
 #define VERSION_WHOLE 1
 #define VERSION_SHARDED 2
-#define STATE_BYTES_MAX (1 << 20)
+#define STATE_BYTES_MAX (16 << 20)
 #define HEX_DIGITS 16
 
 json_t *dtrain__hash_to_json(uint64_t hash)
@@ -46,6 +46,16 @@ int dtrain__state_parse(const char *text, json_t **out, beton_error *err)
 	if (!text)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the state of a checkpoint");
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the state is no JSON object: %.100s", text);
+}
+
+int dtrain__state_check_metadata(const char *place, const json_t *state, beton_error *err)
+{
+	json_t *metadata = json_object_get(state, "metadata");
+	const char *key;
+	json_t *value;
+	bool good = !metadata || json_is_object(metadata);
+	json_object_foreach(metadata, key, value) good = good && json_is_string(value);
+	return good ? BETON_OK : bt_fail(err, BETON_FORMAT, "%s: its metadata are not an object of texts", place);
 }
 
 /* The hash of the state's members, sorted, without "xxh3". 0: out of memory; no saved state has this hash. */

@@ -18,6 +18,9 @@ typedef struct checkpoint_listed {
 /* Parses a JSON object; NULL counts as an empty one. */
 int dtrain__state_parse(const char *text, json_t **out, beton_error *err);
 
+/* FORMAT: the state's member "metadata" is not an object of texts. place: for messages. state may be NULL. */
+int dtrain__state_check_metadata(const char *place, const json_t *state, beton_error *err);
+
 /* Sets the library's members in state, and writes it to folder/state.json. sharded: there is a manifest. */
 int dtrain__state_write(const char *folder, json_t *state, bool sharded, const checkpoint_listed *files, size_t count,
 			beton_error *err);

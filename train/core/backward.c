@@ -102,13 +102,18 @@ void dtrain__replace_grad(dtrain_graph *graph, dtrain_tensor tensor, dtrain_tens
 		graph->tensors[tensor].grad = sum;
 }
 
-/* Gradients are needed for parameters, for requested tensors, and for all tensors that depend on these. */
+static bool is_trained(const dtrain_graph *graph, const dtrain__tensor *tensor)
+{
+	return (tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__COPY) &&
+	       !dtrain_params_at(graph->params, tensor->index)->frozen;
+}
+
+/* Gradients are needed for parameters that are not frozen, for requested tensors, and for all tensors that depend on
+ * these. */
 static void mark_needed(dtrain_graph *graph)
 {
-	for (int32_t i = 0; i < graph->num_tensors; i++) {
-		dtrain__tensor *tensor = &graph->tensors[i];
-		tensor->needs_grad = tensor->role == DTRAIN__PARAM || tensor->role == DTRAIN__COPY || tensor->want_grad;
-	}
+	for (int32_t i = 0; i < graph->num_tensors; i++)
+		graph->tensors[i].needs_grad = is_trained(graph, &graph->tensors[i]) || graph->tensors[i].want_grad;
 	for (int32_t i = 0; i < graph->num_nodes; i++) {
 		const dtrain__node *node = &graph->nodes[i];
 		bool needs = false;
@@ -192,6 +197,11 @@ static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 	graph->block = node.block;
 	for (int i = 0; i < node.num_outputs; i++)
 		fold_views(graph, node.outputs[i], count);
+	if (node.kind == DTRAIN_OP_BATCH_NORM_EVAL && has_grad(graph, &node) &&
+	    dtrain__needs_grad(graph, node.outputs[0]))
+		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+				   "the statistics '%s' are frozen, but their layer, or one in front of it, is trained",
+				   dtrain_params_buffer_at(graph->params, graph->tensors[node.inputs[3]].index)->name);
 	if (!gradients[node.kind] || !has_grad(graph, &node))
 		return;
 	gradients[node.kind](graph, &node);

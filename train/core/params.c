@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,9 @@ void dtrain_params_destroy(dtrain_params **params)
 		free_names(&p->params[i]);
 	for (int i = 0; i < p->buffer_count; i++)
 		free((char *)p->buffers[i].name);
+	for (int i = 0; i < p->pattern_count; i++)
+		free(p->patterns[i].text);
+	free(p->patterns);
 	free(p->params);
 	free(p->buffers);
 	free(p);
@@ -73,6 +77,55 @@ static int reserve(void **array, int count, int *capacity, size_t size, beton_er
 	*array = memory;
 	*capacity = grown;
 	return BETON_OK;
+}
+
+int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error *err)
+{
+	if (params->count || params->buffer_count)
+		return bt_fail(err, BETON_STATE, "pattern '%s' for frozen parameters comes after the first declaration",
+			       pattern);
+	int status = reserve((void **)&params->patterns, params->pattern_count, &params->pattern_capacity,
+			     sizeof(*params->patterns), err);
+	if (status != BETON_OK)
+		return status;
+	char *copy = strdup(pattern);
+	if (!copy)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for pattern '%s'", pattern);
+	params->patterns[params->pattern_count++] = (struct frozen_pattern){.text = copy};
+	return BETON_OK;
+}
+
+const char *dtrain_params_unused_pattern(const dtrain_params *params)
+{
+	for (int i = 0; i < params->pattern_count; i++)
+		if (!params->patterns[i].used)
+			return params->patterns[i].text;
+	return NULL;
+}
+
+/* True if the pattern matches the name, or its part before a dot. */
+static bool matches(const char *pattern, const char *name)
+{
+	char part[256];
+	if (fnmatch(pattern, name, 0) == 0)
+		return true;
+	for (const char *dot = strchr(name, '.'); dot && (size_t)(dot - name) < sizeof(part);
+	     dot = strchr(dot + 1, '.')) {
+		memcpy(part, name, (size_t)(dot - name));
+		part[dot - name] = 0;
+		if (fnmatch(pattern, part, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_frozen(dtrain_params *params, const char *name)
+{
+	bool frozen = false;
+	for (int i = 0; i < params->pattern_count; i++)
+		if (matches(params->patterns[i].text, name))
+			frozen = params->patterns[i].used = true;
+	return frozen;
 }
 
 static int check_declaration(const dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
@@ -153,6 +206,7 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 		free_names(&param);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for parameter '%s'", name);
 	}
+	param.frozen = is_frozen(params, name);
 	params->params[params->count] = param;
 	params->block_used = true;
 	return params->count++;
@@ -161,6 +215,7 @@ int dtrain_params_declare_placed(dtrain_params *params, const char *name, const 
 static int declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape, dtrain_init init,
 			  bool fixed, beton_error *err)
 {
+	fixed = is_frozen(params, name) || fixed;
 	for (int i = 0; i < params->buffer_count; i++)
 		if (strcmp(params->buffers[i].name, name) == 0)
 			return params->buffers[i].fixed == fixed

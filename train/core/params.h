@@ -21,6 +21,12 @@ struct dtrain_params {
 	dtrain_unit *units; /* in flat order; made by allocate */
 	int unit_count;
 
+	struct frozen_pattern {
+		char *text;
+		bool used;
+	} * patterns;
+	int pattern_count, pattern_capacity;
+
 	int32_t block; /* block of the next parameter */
 	bool block_used;
 

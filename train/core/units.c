@@ -34,10 +34,13 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 {
 	const dtrain_unit_policy *policy = &params->policy;
 	size_t element = dtrain_dtype_size(params->dtype), offset = 0;
+	int trained = 0; /* the first declared parameter that is; those before it get units of their own */
 	params->units = calloc((size_t)params->count + 1, sizeof(*params->units));
 	if (!params->units)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the units of %d parameters", params->count);
 	params->unit_count = 0;
+	while (trained < params->count && params->params[trained].frozen)
+		trained++;
 	for (int i = params->count - 1; i >= 0; i--) {
 		dtrain_param *param = &params->params[i];
 		dtrain_unit *unit = &params->units[params->unit_count];
@@ -45,7 +48,8 @@ int dtrain__units_lay_out(dtrain_params *params, beton_error *err)
 		param->offset = (int64_t)offset;
 		offset += dtrain__round_up((size_t)param->count, DTRAIN_PARAM_ALIGN);
 		size_t limit = params->unit_count ? policy->bytes : policy->first_bytes;
-		if (i == 0 || (offset - (size_t)unit->offset) * element >= limit) {
+		unit->frozen = i < trained;
+		if (i == 0 || i == trained || (offset - (size_t)unit->offset) * element >= limit) {
 			size_t count = offset - (size_t)unit->offset;
 			unit->count = (int64_t)dtrain__round_up(count, DTRAIN_PARAM_ALIGN * (size_t)policy->shards);
 			offset = (size_t)(unit->offset + unit->count);

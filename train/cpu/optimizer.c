@@ -76,6 +76,30 @@ static void look_ahead(float *restrict slow, float *restrict w, int64_t count, f
 			w[i] = slow[i] = w[i] - (1 - weight) * (w[i] - slow[i]);
 }
 
+static void average(float *restrict slow, const float *restrict w, int64_t count, float weight)
+{
+	if (weight < 0.5f)
+		for (int64_t i = 0; i < count; i++)
+			slow[i] += weight * (w[i] - slow[i]);
+	else
+		for (int64_t i = 0; i < count; i++)
+			slow[i] = w[i] - (1 - weight) * (w[i] - slow[i]);
+}
+
+static int run_average(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)workspace;
+	(void)err;
+	float *slow = operands[0], *w = operands[1], weight = *(const float *)operands[2];
+	int64_t count = op->count;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#endif
+	for (int64_t start = 0; start < count; start += PIECE)
+		average(slow + start, w + start, count - start < PIECE ? count - start : PIECE, weight);
+	return BETON_OK;
+}
+
 static int run_lookahead(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)workspace;
@@ -140,7 +164,10 @@ void cpu_build_grad_norm(cpu_build *build)
 
 void cpu_build_optimizer(cpu_build *build)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < build->desc->num_outputs; i++)
 		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
-	build->op->finish = build->desc->kind == DTRAIN_OP_SGD ? run_sgd : run_lookahead;
+	if (build->desc->kind == DTRAIN_OP_SGD)
+		build->op->finish = run_sgd;
+	else
+		build->op->finish = build->desc->num_outputs > 1 ? run_lookahead : run_average;
 }

@@ -139,8 +139,9 @@ cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, co
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
 			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,
 			    bool nesterov);
-/* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. */
-cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count);
+/* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. back: the op has its second output. */
+cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count,
+				  bool back);
 cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count);
 cudaError_t cuda_kernel_scaler_update(cudaStream_t stream, float *scaler);
 /* DTRAIN_OP_GRAD_NORM, in two launches, and DTRAIN_OP_CLIP. scaler NULL: none; after may be before. workspace: on a

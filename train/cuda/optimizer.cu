@@ -63,7 +63,7 @@ template <int V> __global__ void __launch_bounds__(THREADS) sgd(sgd_op a, int64_
 		sgd_step<1, 1>(a, inverse, vectors * V + thread, 0);
 }
 
-template <int N, int V>
+template <int N, int V, bool BACK>
 __device__ inline void look_ahead(float *slow, float *w, float weight, int64_t first, int64_t stride)
 {
 	typedef vector<float, V> numbers;
@@ -81,23 +81,24 @@ __device__ inline void look_ahead(float *slow, float *w, float weight, int64_t f
 			s[k].v[i] = weight < 0.5f ? s[k].v[i] + weight * apart : x[k].v[i] - (1 - weight) * apart;
 		}
 		store_vector(slow + (first + k * stride) * V, s[k].v);
-		store_vector(w + (first + k * stride) * V, s[k].v);
+		if (BACK)
+			store_vector(w + (first + k * stride) * V, s[k].v);
 	}
 }
 
-/* Like torch.lerp, which is exact at both ends. */
-template <int V>
+/* Like torch.lerp, which is exact at both ends. BACK: w becomes slow. */
+template <int V, bool BACK>
 __global__ void __launch_bounds__(THREADS) lookahead(float *slow, float *w, const float *weight, int64_t count)
 {
 	const int64_t vectors = count / V, stride = (int64_t)gridDim.x * THREADS;
 	const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
 	int64_t i = thread;
 	for (; i + stride < vectors; i += 2 * stride)
-		look_ahead<2, V>(slow, w, *weight, i, stride);
+		look_ahead<2, V, BACK>(slow, w, *weight, i, stride);
 	if (i < vectors)
-		look_ahead<1, V>(slow, w, *weight, i, 0);
+		look_ahead<1, V, BACK>(slow, w, *weight, i, 0);
 	if (thread < count - vectors * V)
-		look_ahead<1, 1>(slow, w, *weight, vectors * V + thread, 0);
+		look_ahead<1, 1, BACK>(slow, w, *weight, vectors * V + thread, 0);
 }
 
 __device__ inline bool is_finite(float x)
@@ -235,11 +236,15 @@ extern "C" cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const floa
 }
 
 extern "C" cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight,
-					     int64_t count)
+					     int64_t count, bool back)
 {
-	if (is_aligned(slow, 16) && is_aligned(w, 16))
-		return launch(lookahead<4>, blocks_of((count + 7) / 8), dim3(THREADS), stream, slow, w, weight, count);
-	return launch(lookahead<1>, blocks_of((count + 1) / 2), dim3(THREADS), stream, slow, w, weight, count);
+	const bool aligned = is_aligned(slow, 16) && is_aligned(w, 16);
+	const int64_t blocks = aligned ? blocks_of((count + 7) / 8) : blocks_of((count + 1) / 2);
+	if (back)
+		return launch(aligned ? lookahead<4, true> : lookahead<1, true>, blocks, dim3(THREADS), stream, slow, w,
+			      weight, count);
+	return launch(aligned ? lookahead<4, false> : lookahead<1, false>, blocks, dim3(THREADS), stream, slow, w,
+		      weight, count);
 }
 
 extern "C" cudaError_t cuda_kernel_scaler_inspect(cudaStream_t stream, const float *g, float *scaler, int64_t count)

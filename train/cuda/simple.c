@@ -220,7 +220,7 @@ static cudaError_t lookahead(const cuda_kernel_op *k, const dtrain_op_desc *desc
 	(void)k;
 	(void)workspace;
 	return cuda_kernel_lookahead(stream, operands[0], operands[1], operands[2],
-				     dtrain_shape_count(&desc->inputs[0].shape));
+				     dtrain_shape_count(&desc->inputs[0].shape), desc->num_outputs > 1);
 }
 
 static cudaError_t scaler_inspect(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,

@@ -33,7 +33,7 @@ static int measure_batch(engine_rank *engine, int64_t batch_size, double *bytes)
 	int64_t wanted = engine->job.batch_size;
 	*bytes = 0;
 	engine->job.batch_size = batch_size;
-	int status = measure(engine, true, bytes);
+	int status = engine->job.evaluates ? BETON_OK : measure(engine, true, bytes);
 	if (status == BETON_OK && engine->data->val.samples)
 		status = measure(engine, false, bytes);
 	engine->job.batch_size = wanted;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
+#include <string.h>
+
 #include "batch_limit.h"
 #include "common/error.h"
 #include "network.h"
@@ -22,11 +24,28 @@ static int make_network(engine_rank *engine, bool training, engine_network *netw
 
 static int make_networks(engine_rank *engine, beton_error *err)
 {
-	int status = make_network(engine, true, &engine->train, err);
+	int status = engine->job.evaluates ? BETON_OK : make_network(engine, true, &engine->train, err);
 	if (status == BETON_OK && engine->data->val.samples)
 		status = make_network(engine, false, &engine->val, err);
 	if (status == BETON_NO_MEMORY)
 		engine_explain_memory(engine, err);
+	return status;
+}
+
+int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err)
+{
+	int status = BETON_OK;
+	for (const char *at = job->freeze; at && *at && status == BETON_OK; at += strspn(at, ",")) {
+		char pattern[128];
+		size_t length = strcspn(at, ",");
+		if (length >= sizeof(pattern))
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: '%.*s' is longer than %d bytes",
+				       (int)length, at, (int)sizeof(pattern) - 1);
+		memcpy(pattern, at, length);
+		pattern[length] = 0;
+		status = dtrain_params_freeze(params, pattern, err);
+		at += length;
+	}
 	return status;
 }
 
@@ -41,10 +60,13 @@ static int open_parts(engine_rank *engine, const dtrain_sync_options *sync, beto
 	if (status == BETON_OK)
 		status = dtrain_params_create(engine->device, DTRAIN_F32, &engine->params, err);
 	if (status == BETON_OK)
+		status = engine_freeze(&engine->job, engine->params, err);
+	if (status == BETON_OK)
 		status = dtrain_sync_create(engine->params, sync, &engine->sync, err);
 	if (status == BETON_OK)
 		status = make_networks(engine, err);
-	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, &engine->train, err)
+	const engine_network *largest = engine->train.program ? &engine->train : &engine->val;
+	return status == BETON_OK ? engine_feed_open(&engine->feed, engine->device, engine->stream, largest, err)
 				  : status;
 }
 

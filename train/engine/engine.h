@@ -47,10 +47,13 @@ struct engine_rank {
 	dtrain_params *params;
 	dtrain_sync *sync;     /* compiled the training network; started by the caller */
 	dtrain_scaler *scaler; /* NULL: the loss is not scaled */
-	engine_network train;
-	engine_network val; /* present if the data has validation samples */
+	engine_network train;  /* not present if the job only evaluates */
+	engine_network val;    /* present if the data has validation samples */
 	engine_feed feed;
 };
+
+/* Gives the job's patterns to parameters of which none has been declared. */
+int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err);
 
 /* Takes ownership of the device, even on failure. The data that job and data point to must outlive the engine. sync:
  * how gradients are synchronized; the job decides whether they are accumulated. On failure everything is closed.

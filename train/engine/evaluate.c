@@ -5,7 +5,7 @@
 
 #include "common/error.h"
 
-enum { COUNT, INTERRUPTED, COUNTS };
+enum { COUNT, INTERRUPTED, BAD, COUNTS };
 
 enum { SLOTS = 2 };
 
@@ -106,9 +106,24 @@ static int run_batch(struct evaluation *evaluation, beton_batch *batch, beton_er
 	return status == BETON_OK ? settle(evaluation, due, err) : status;
 }
 
+static uint64_t count_bad(const beton_loader *loader)
+{
+	beton_loader_stats stats = {.struct_size = sizeof(stats)};
+	beton_loader_get_stats(loader, &stats);
+	return stats.bad_samples;
+}
+
+/* A loader that skips bad samples loses a batch that has no good one. */
+static bool is_skipped(const beton_loader *loader, int status)
+{
+	return beton_loader_get_options(loader)->on_error == BETON_ON_ERROR_SKIP &&
+	       (status == BETON_SAMPLE_CORRUPT || status == BETON_IO);
+}
+
 static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_error *err)
 {
 	beton_iterator *iterator;
+	uint64_t bad = count_bad(loader);
 	int status = beton_iterator_open(&iterator, loader, 0, 0, err);
 	while (status == BETON_OK) {
 		beton_batch *batch = NULL;
@@ -120,12 +135,15 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 		status = beton_iterator_next(iterator, &batch, -1, err);
 		if (status == BETON_OK)
 			status = run_batch(evaluation, batch, err);
+		else if (is_skipped(loader, status))
+			status = BETON_OK;
 	}
 	if (status == BETON_END)
 		status = BETON_OK;
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = settle(evaluation, &evaluation->slots[(evaluation->next + i) % SLOTS], err);
 	beton_iterator_close(&iterator);
+	evaluation->counts[BAD] = (int64_t)(count_bad(loader) - bad);
 	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
 }
 
@@ -146,9 +164,12 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	const engine_task *task = evaluation->engine->job.task;
 	uint64_t samples = evaluation->engine->data->val.samples;
 	out->count = evaluation->counts[COUNT];
-	if ((uint64_t)out->count != samples)
+	out->bad = evaluation->counts[BAD];
+	if ((uint64_t)(out->count + out->bad) != samples)
 		return bt_fail(err, BETON_STATE, "evaluation: %ld samples were counted of %ld", (long)out->count,
 			       (long)samples);
+	if (out->count == 0)
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: none of the %ld samples is good", (long)samples);
 	for (int i = 0; i < task->num_metrics; i++) {
 		out->metrics[i] = evaluation->sums[i] / (double)out->count;
 		if (!isfinite(out->metrics[i]))

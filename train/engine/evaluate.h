@@ -8,6 +8,7 @@
 
 typedef struct engine_evaluation {
 	int64_t count;                  /* samples */
+	int64_t bad;                    /* samples that were left out, if the loader skips bad ones */
 	double metrics[ENGINE_METRICS]; /* in the order of the task's metrics */
 } engine_evaluation;
 

@@ -28,6 +28,8 @@ typedef struct engine_job {
 	int runs;           /* runs of a rank in a step, each with its own batch; >= 1 */
 	int64_t classes;    /* 0: the number of classes in the data */
 	double label_smoothing;
+	bool evaluates;     /* nothing is trained */
+	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
 
 typedef struct engine_dataset {
@@ -75,9 +77,11 @@ typedef struct engine_metric {
 } engine_metric;
 
 struct engine_task {
-	const char *sample; /* singular, "picture"; the plural adds an s */
-	const char *unit;   /* of throughput, "images"; log key: UNIT_per_second */
-	int class_field;    /* index of the field with a sample's class */
+	const char *sample;                     /* singular, "picture"; the plural adds an s */
+	const char *unit;                       /* of throughput, "images"; log key: UNIT_per_second */
+	const char *field_names[ENGINE_FIELDS]; /* printed names of the fields */
+	int num_fields;
+	int class_field; /* index of the field with a sample's class */
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;
 
@@ -87,6 +91,9 @@ struct engine_task {
 	/* Reads and checks the facts about the files. val NULL: none. Errors name the file. */
 	int (*read_data)(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 			 beton_error *err);
+
+	/* The names of the data's classes as a JSON array, malloc'ed; NULL: it has none. */
+	int (*class_names)(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err);
 
 	/* Checks that the model can be built and, with begins, that training can start. */
 	int (*check)(const engine_job *job, const engine_data *data, bool begins, beton_error *err);

@@ -26,6 +26,16 @@ static void add_training_outputs(dtrain_graph *graph, dtrain__node *node, const 
 	node->kind = DTRAIN_OP_BATCH_NORM_TRAIN;
 }
 
+static bool has_frozen_statistics(dtrain_graph *graph, const dtrain__node *node)
+{
+	bool frozen = false;
+	for (int i = 3; i <= 4; i++) {
+		const dtrain__tensor *tensor = dtrain__graph_tensor(graph, node->inputs[i]);
+		frozen = frozen || (tensor && dtrain_params_buffer_at(graph->params, tensor->index)->fixed);
+	}
+	return frozen;
+}
+
 /* residual: -1 for none. */
 static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, dtrain_tensor residual,
 				const dtrain_batch_norm_options *options)
@@ -53,7 +63,7 @@ static dtrain_tensor batch_norm(dtrain_graph *graph, const char *name, dtrain_te
 	if (residual >= 0)
 		node.inputs[node.num_inputs++] = residual;
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
-	if (graph->training)
+	if (graph->training && !has_frozen_statistics(graph, &node))
 		add_training_outputs(graph, &node, &shape, &channels);
 	return dtrain__graph_node(graph, &node);
 }

@@ -207,7 +207,9 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_SCALER_UPDATE, NULL, scalers,
 					       scalers, err);
 	if (status == BETON_OK && options->lookahead)
-		status = dtrain__lookahead_create(optimizer, err);
+		status = dtrain__average_create(optimizer, DTRAIN__SLOW, err);
+	if (status == BETON_OK && options->average)
+		status = dtrain__average_create(optimizer, DTRAIN__EMA, err);
 	if (status == BETON_OK && optimizer->workspace_bytes)
 		status = optimizer->api->alloc(optimizer->device, optimizer->workspace_bytes, &optimizer->workspace,
 					       err);
@@ -282,11 +284,10 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 		return;
 	for (int i = 0; i < o->update.count; i++)
 		o->api->op_destroy(o->update.ops[i].op);
-	for (int i = 0; i < o->look_ahead.count; i++)
-		o->api->op_destroy(o->look_ahead.ops[i].op);
+	for (int which = 0; which < DTRAIN__AVERAGES; which++)
+		dtrain__average_close(o, which);
 	for (int i = 0; i < o->num_states; i++)
 		o->api->free(o->device, o->states[i].memory);
-	dtrain__scalars_close(&o->weight);
 	dtrain__scalars_close(&o->scalars);
 	o->api->free(o->device, o->group);
 	o->api->free(o->device, o->clip);

@@ -30,6 +30,14 @@ typedef struct dtrain__update_ops {
 	int count;
 } dtrain__update_ops;
 
+/* A second set of weights: see average.c. */
+typedef struct dtrain__average {
+	dtrain__update_ops ops; /* none: the optimizer was made without it */
+	dtrain__scalars weight; /* of the next addition */
+} dtrain__average;
+
+enum { DTRAIN__SLOW, DTRAIN__EMA, DTRAIN__AVERAGES };
+
 typedef struct dtrain__optimizer_kind {
 	dtrain_optimizer_kind facts;
 	int32_t num_scalars; /* scalars of a group in device memory */
@@ -60,9 +68,8 @@ struct dtrain_optimizer {
 	uint8_t *group;            /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
 	int64_t runs;              /* number of these */
 	dtrain__update_ops update; /* what apply puts on the stream */
-	dtrain__update_ops look_ahead;
-	dtrain__scalars weight; /* weight of Lookahead's step */
-	void *workspace;        /* shared by all ops */
+	dtrain__average averages[DTRAIN__AVERAGES];
+	void *workspace; /* shared by all ops */
 	size_t workspace_bytes;
 };
 
@@ -103,6 +110,8 @@ int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, b
 /* ---- parts that can be combined with any kind: ops and states ---- */
 
 int dtrain__clip_create(dtrain_optimizer *optimizer, beton_error *err);
-int dtrain__lookahead_create(dtrain_optimizer *optimizer, beton_error *err);
+/* which: DTRAIN__SLOW or DTRAIN__EMA. close accepts one that was not created. */
+int dtrain__average_create(dtrain_optimizer *optimizer, int which, beton_error *err);
+void dtrain__average_close(dtrain_optimizer *optimizer, int which);
 
 #endif

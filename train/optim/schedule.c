@@ -28,3 +28,9 @@ double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps)
 		return step < total_steps ? -1 : 0;
 	return 1 - pow(0.95, (double)every) * pow((double)step / (double)total_steps, 3);
 }
+
+double dtrain_average_weight(double decay, bool warm_up, int64_t update)
+{
+	double rising = update > 1 ? 1 - pow((double)update, -2.0 / 3) : 0;
+	return 1 - (warm_up && rising < decay ? rising : decay);
+}

@@ -24,6 +24,9 @@ int dtrain__sync_create_reductions(dtrain_sync *sync, beton_error *err)
 	sync->reductions = calloc((size_t)units + 1, sizeof(*sync->reductions));
 	if (!sync->reductions)
 		return bt_fail(err, BETON_NO_MEMORY, "sync: out of memory");
+	/* These are the last ones. Frozen parameters in other units have zeros. */
+	while (units > 0 && dtrain_params_unit_at(sync->params, units - 1)->frozen)
+		units--;
 	sync->count = units + 1;
 	sync->reductions[0] = (sync_reduction){.sync = sync,
 					       .memory = dtrain_params_figures(sync->params),

@@ -11,6 +11,8 @@ static uint8_t group_of(const run_options *options, const dtrain_param *param)
 	const engine_job job = run_options_job(options);
 	double epochs;
 	const char *early = job.task->find_early(&job, &epochs);
+	if (param->frozen)
+		return RUN_GROUP_FROZEN;
 	if (early && strcmp(param->name, early) == 0)
 		return RUN_GROUP_EARLY;
 	return param->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
@@ -23,7 +25,8 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 	double decay = options->no_bias_decay ? 0 : options->weight_decay / options->bias_lr_scale;
 	*out = (run_groups){.groups = {[RUN_GROUP_WEIGHTS] = {1, options->weight_decay},
 				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay},
-				       [RUN_GROUP_EARLY] = {1, options->weight_decay}},
+				       [RUN_GROUP_EARLY] = {1, options->weight_decay},
+				       [RUN_GROUP_FROZEN] = {0, 0}},
 			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
 	if (!out->of)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);

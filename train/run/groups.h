@@ -12,7 +12,8 @@ enum {
 	RUN_GROUP_WEIGHTS = 0,
 	RUN_GROUP_BIASES = 1, /* parameters of one dimension: biases, and batch norm's weights */
 	RUN_GROUP_EARLY = 2,  /* engine_task.find_early: like weights, trained for a part of the run */
-	RUN_GROUPS = 3,
+	RUN_GROUP_FROZEN = 3, /* parameters that are not trained */
+	RUN_GROUPS = 4,
 };
 
 typedef struct run_group {

@@ -110,6 +110,8 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	loader.rank = (uint32_t)loading->rank;
 	loader.world_size = (uint32_t)loading->world_size;
 	loader.last = training ? BETON_LAST_DROP : BETON_LAST_SHORT;
+	if (options->bad_samples == RUN_BAD_SKIP)
+		loader.on_error = training ? BETON_ON_ERROR_SUBSTITUTE : BETON_ON_ERROR_SKIP;
 	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;
 	if (status == BETON_OK && training)
 		set_order(options, loading->facts, &input, &loader);

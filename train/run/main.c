@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/net.h"
 #include "common/system.h"
+#include "evaluation.h"
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
@@ -50,15 +51,78 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 	return dtrain__rank_env_failure_status(env, err->code);
 }
 
-static void print_start(const run_session *session)
+static void print_fields_of(const engine_task *task, const engine_dataset *dataset)
+{
+	for (int i = 0; i < task->num_fields; i++)
+		printf("%s %s '%s'", i ? "," : "", task->field_names[i], dataset->fields[i]);
+}
+
+/* --val may have other names for its fields. */
+static void print_fields(const run_session *session)
+{
+	const engine_task *task = session->engine.job.task;
+	const engine_data *data = &session->facts->data;
+	const engine_dataset *first = data->train.samples ? &data->train : &data->val;
+	printf("; fields:");
+	print_fields_of(task, first);
+	if (data->val.samples && memcmp(first->fields, data->val.fields, sizeof(first->fields)) != 0) {
+		printf("; of --val:");
+		print_fields_of(task, &data->val);
+	}
+	printf("\n");
+}
+
+static void print_rate(const run_session *session)
+{
+	static const char *const rules[] = {[RUN_LR_SCALE_LINEAR] = "", [RUN_LR_SCALE_SQRT] = "the root of "};
+	const run_options *options = session->options;
+	if (options->lr_scale != RUN_LR_SCALE_NONE)
+		printf("learning rate %g: --lr %g times %s%" PRId64 " / %" PRId64 "\n",
+		       options->lr * session->facts->lr_factor, options->lr, rules[options->lr_scale],
+		       session->facts->global_batch, options->lr_base_batch);
+}
+
+/* The length of the run. */
+static void print_length(const run_session *session)
 {
 	const run_facts *facts = session->facts;
-	printf("%s on %d rank%s, device %s (%s), %" PRId64 " samples, %" PRId64 " classes, %" PRId64
-	       " steps of %" PRId64 " %s%s, %" PRId64 " steps an epoch\n",
-	       session->options->model, session->world_size, session->world_size == 1 ? "" : "s",
-	       session->engine.api->name, session->engine.caps.description, (int64_t)facts->data.train.samples,
-	       facts->data.classes, facts->total_steps, facts->global_batch, session->engine.job.task->sample,
-	       facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+	const engine_task *task = session->engine.job.task;
+	if (session->options->evaluate)
+		printf("an evaluation of %" PRId64 " %s%s, %" PRId64 " classes", (int64_t)facts->data.val.samples,
+		       task->sample, facts->data.val.samples == 1 ? "" : "s", facts->data.classes);
+	else
+		printf("%" PRId64 " samples, %" PRId64 " classes, %" PRId64 " steps of %" PRId64 " %s%s, %" PRId64
+		       " steps an epoch",
+		       (int64_t)facts->data.train.samples, facts->data.classes, facts->total_steps, facts->global_batch,
+		       task->sample, facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+}
+
+static void print_frozen(const dtrain_params *params)
+{
+	int count = dtrain_params_count(params), frozen = 0;
+	int64_t elements = 0, all = 0;
+	for (int i = 0; i < count; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		frozen += param->frozen;
+		elements += param->frozen ? param->count : 0;
+		all += param->count;
+	}
+	if (frozen)
+		printf("frozen: %d of %d parameters, %" PRId64 " of %" PRId64 " elements\n", frozen, count, elements,
+		       all);
+}
+
+static void print_start(const run_session *session)
+{
+	printf("%s on %d rank%s, device %s (%s), ", session->options->model, session->world_size,
+	       session->world_size == 1 ? "" : "s", session->engine.api->name, session->engine.caps.description);
+	print_length(session);
+	print_fields(session);
+	if (!session->options->evaluate)
+		print_rate(session);
+	print_frozen(session->engine.params);
+	if (session->source.path)
+		run_init_tell(&session->init, &session->source);
 	fflush(stdout);
 }
 
@@ -99,7 +163,9 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					    .quiet = options->quiet,
 					    .print_every = options->print_every};
 	dtrain_program_facts program = {.struct_size = sizeof(program)};
-	dtrain_program_get_facts(session->engine.train.program, &program);
+	const engine_rank *engine = &session->engine;
+	dtrain_program_get_facts(engine->train.program ? engine->train.program : engine->val.program, &program);
+	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
 	const run_beginning beginning = {.resumed = session->resumed,
 					 .after_step = session->position.step,
 					 .total_steps = facts->total_steps,
@@ -118,8 +184,12 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					 .val_every = options->val_every,
 					 .options = session->options_json,
 					 .changes = saved ? saved->changes : NULL,
-					 .change_count = saved ? saved->change_count : 0};
-	return run_metrics_open(&wanted, &beginning, metrics, err);
+					 .change_count = saved ? saved->change_count : 0,
+					 .evaluates = options->evaluate,
+					 .init = init};
+	int status = run_metrics_open(&wanted, &beginning, metrics, err);
+	json_decref(init);
+	return status;
 }
 
 static int run_rank(const run_options *options, const run_facts *facts, const struct rank_env *env,
@@ -150,12 +220,16 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 	}
 	run_signals_catch();
 	if (status == BETON_OK)
-		status = run_train(&session, metrics, &stopped, &err);
+		status = options->evaluate ? run_evaluate(&session, metrics, &stopped, &err)
+					   : run_train(&session, metrics, &stopped, &err);
 	if (status != BETON_OK)
 		run_watchdog_leave(session.watchdog, &err);
 	beton_error output = {0};
 	run_metrics_close(&metrics, &output);
-	if (status == BETON_OK && stopped && env->rank == 0 && !options->quiet)
+	bool tells = status == BETON_OK && stopped && env->rank == 0 && !options->quiet;
+	if (tells && options->evaluate)
+		printf("stopped by signal %d\n", stopped);
+	else if (tells)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
 		       options->checkpoint ? ", which is saved" : "");
 	run_session_close(&session);
@@ -227,7 +301,7 @@ static int complete_options(run_options *options, const struct rank_env *env, bo
 		status = run_options_resume(options, argc, argv, env->started ? env->world_size : 0, err);
 	if (status == BETON_OK && env->started)
 		options->world_size = env->world_size;
-	return status;
+	return status == BETON_OK ? run_options_divide_batch(options, err) : status;
 }
 
 static int check(const run_options *options, bool first, run_facts *facts, dtrain_checkpoint_lock **lock,
@@ -236,7 +310,7 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 	int status = run_preflight(options, (int)options->world_size, facts, err);
 	if (status == BETON_OK && first)
 		status = run_preflight_log(options, err);
-	if (status == BETON_OK && first && options->checkpoint && !options->resume)
+	if (status == BETON_OK && first && options->checkpoint && !options->resume && !options->evaluate)
 		status = run_preflight_checkpoints(options, lock, err);
 	if (status == BETON_OK)
 		dtrain_checkpoint_lock_describe(*lock, (int)options->world_size);

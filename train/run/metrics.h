@@ -5,6 +5,7 @@
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -35,8 +36,9 @@ typedef struct run_step_metrics {
 } run_step_metrics;
 
 typedef struct run_evaluation {
-	int64_t epoch;
-	int64_t step; /* completed before it */
+	int64_t epoch; /* from 1; 0: of an evaluation alone */
+	int64_t step;  /* completed before it */
+	bool average;  /* the weights were the moving average */
 	engine_evaluation result;
 	/* Of this process: training so far without evaluations, and this evaluation. */
 	double train_seconds;
@@ -53,6 +55,7 @@ typedef struct run_epoch_metrics {
 	const double *bucket_ms; /* RUN_PART_COMM by bucket; borrowed */
 	int bucket_count;
 	uint64_t comm_bytes;       /* size of the arrays that were reduced */
+	int64_t bad;               /* samples that others took the place of, on all ranks */
 	beton_bottleneck limit;    /* the loader's bottleneck in this epoch */
 	const char *diagnosis;     /* a sentence */
 	beton_loader_stats stages; /* the loader's, of this epoch */
@@ -76,6 +79,8 @@ typedef struct run_beginning {
 	const char *options;  /* a JSON object */
 	char *const *changes; /* of options; NULL: none */
 	int change_count;
+	bool evaluates; /* there is no training */
+	json_t *init;   /* run_init_json; NULL: no --init */
 } run_beginning;
 
 typedef struct run_metrics_options {

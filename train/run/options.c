@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "common/system.h"
 #include "options_table.h"
 #include "recipes.h"
+#include "source.h"
 
 enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
@@ -22,6 +24,7 @@ int run_options_set_defaults(run_options *options, beton_error *err)
 				 .recipe_file = old.recipe_file,
 				 .kept = old.kept,
 				 .kept_count = old.kept_count,
+				 .facts = old.facts,
 				 .resuming = old.resuming,
 				 .newest_step = old.newest_step};
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
@@ -86,6 +89,18 @@ static const char *find_order_problem(const run_options *options)
 	return NULL;
 }
 
+static bool is_given(const run_options *options, const char *name)
+{
+	int row = run_row_find(name);
+	return row >= 0 && options->given[row];
+}
+
+/* A standard deviation of 0..1, on the scale 0..255; the default and other large ones are there already. */
+static double scaled(double std)
+{
+	return std <= 1 ? std * 255 : std;
+}
+
 static int read_data_weights(run_options *options, beton_error *err)
 {
 	const char *text = options->data_weights;
@@ -108,15 +123,60 @@ static int read_data_weights(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
+/* Recipes of other programs have these numbers on the scale 0 .. 1. Zeros and ones are also used to leave pixels as
+ * they are. A run that is resumed keeps what it was trained with. */
+static int check_scale(const run_options *options, beton_error *err)
+{
+	const double *mean = options->vision.mean, *std = options->vision.std;
+	bool fraction = false, large = false, small_std = false;
+	for (int i = 0; i < 3; i++) {
+		fraction = fraction || (mean[i] > 0 && mean[i] < 1);
+		large = large || mean[i] > 1;
+		small_std = small_std || (std[i] > 0.01 && std[i] < 1);
+	}
+	bool kept = options->saved && !is_given(options, "mean") && !is_given(options, "std");
+	if (kept || (!small_std && (!fraction || large)))
+		return BETON_OK;
+	double factor = large ? 1 : 255;
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"--mean %g,%g,%g --std %g,%g,%g: that is the scale 0..1, but pixels here are 0..255: give --mean "
+		"%g,%g,%g --std %g,%g,%g",
+		mean[0], mean[1], mean[2], std[0], std[1], std[2], mean[0] * factor, mean[1] * factor, mean[2] * factor,
+		scaled(std[0]), scaled(std[1]), scaled(std[2]));
+}
+
+int run_options_divide_batch(run_options *options, beton_error *err)
+{
+	int64_t batches = options->world_size * options->accumulate;
+	if (!options->global_batch)
+		return BETON_OK;
+	if (options->global_batch % batches != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--global-batch %" PRId64 ": %" PRId64 " ranks with --accumulate %" PRId64
+			       " cannot share it evenly",
+			       options->global_batch, options->world_size, options->accumulate);
+	options->batch_size = options->global_batch / batches;
+	return BETON_OK;
+}
+
 int run_options_check(run_options *options, beton_error *err)
 {
 	const engine_job job = run_options_job(options);
 	const char *problem = find_order_problem(options), *of_task;
-	if (options->data.count == 0)
+	if (options->evaluate && !options->val)
+		problem = "--evaluate needs --val";
+	else if (options->evaluate && !options->init == !options->checkpoint)
+		problem = "--evaluate needs either --init or --checkpoint";
+	else if (options->evaluate && !options->model)
+		problem = "--model is missing: the weights do not say which it is";
+	else if (options->evaluate && !options->classes)
+		problem = "--classes is missing: the weights do not say how many there are";
+	else if (options->data.count == 0 && !options->evaluate)
 		problem = "--data is missing";
 	else if (!options->model)
 		problem = "--model is missing";
-	else if (!options->epochs == !options->steps)
+	else if (!options->epochs == !options->steps && !options->evaluate)
 		problem = "give either --epochs or --steps";
 	else if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
 		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
@@ -126,11 +186,19 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = of_task;
 	else if (options->nesterov && options->momentum == 0)
 		problem = "--nesterov needs a --momentum above 0";
+	else if (is_given(options, "batch-size") && is_given(options, "global-batch"))
+		problem = "give either --batch-size or --global-batch";
+	else if (options->ema_warmup && options->ema == 0)
+		problem = "--ema-warmup needs an --ema above 0";
+	else if (options->keep_best && (!options->checkpoint || !options->val))
+		problem = "--keep-best needs --checkpoint and --val";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
-	int status = read_data_weights(options, err);
+	int status = check_scale(options, err);
+	if (status == BETON_OK)
+		status = read_data_weights(options, err);
 	return status == BETON_OK ? check_names(options, err) : status;
 }
 
@@ -148,12 +216,6 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 			entries[count++] = (struct option){run_rows[i].alias, argument, NULL, FIRST_OPTION + i};
 	}
 	entries[count] = (struct option){0};
-}
-
-static bool is_given(const run_options *options, const char *name)
-{
-	int row = run_row_find(name);
-	return row >= 0 && options->given[row];
 }
 
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
@@ -185,7 +247,7 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 /* A recipe must not contain --recipe, --resume, or options that end the program at once. */
 static bool is_for_recipes(const option_row *row)
 {
-	static const char *const others[] = {"recipe", "resume", "help", "version"};
+	static const char *const others[] = {"recipe", "resume", "evaluate", "help", "version"};
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(others[i], row->name) == 0)
 			return false;
@@ -271,28 +333,75 @@ void run_options_drop_void(run_options *options)
 		options->warmup_share = 0;
 	if (!has_warmup(options) && !is_given(options, "initial-lr"))
 		options->initial_lr = 0;
+	if (is_given(options, "batch-size") && !is_given(options, "global-batch"))
+		options->global_batch = 0;
+	if (options->ema == 0 && !is_given(options, "ema-warmup"))
+		options->ema_warmup = false;
 	if (options->momentum == 0 && !is_given(options, "nesterov"))
 		options->nesterov = false;
 	if (options->vision.flip == 0 && !is_given(options, "flip-mode"))
 		options->vision.flip_mode = BETON_FLIP_RANDOM;
 	if (!options->val && !is_given(options, "tta"))
 		options->vision.tta = VISION_TTA_NONE;
+	if ((!options->val || !options->checkpoint) && !is_given(options, "keep-best"))
+		options->keep_best = false;
 	drop_void_order(options);
 	drop_void_engine(options);
 }
 
+/* Sets what the weights say of their model. */
+static int apply_facts(run_options *options, beton_error *err)
+{
+	static const char *const names[][2] = {{"model", "model"}, {"classes", "classes"}, {"image_size", "image-size"},
+					       {"mean", "mean"},   {"std", "std"},         {"val_ratio", "val-ratio"}};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status == BETON_OK; i++) {
+		const char *text = json_string_value(json_object_get(options->facts, names[i][0]));
+		status = text ? run_row_parse(&run_rows[run_row_find(names[i][1])], text, options, err) : BETON_OK;
+	}
+	if (status != BETON_OK)
+		bt_prefix(err, "%s: its metadata", run_options_weights(options));
+	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
+	return status;
+}
+
+/* A file of another program tells the number of classes by its last layer alone. */
+static int read_facts(run_options *options, beton_error *err)
+{
+	run_source source;
+	int status = run_source_open_facts(run_options_weights(options), &source, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "--evaluate");
+		return status;
+	}
+	const run_source_tensor *head = run_source_find(&source, "fc.weight");
+	if (head && head->shape.ndim == 2 && !run_source_fact(&source, "classes"))
+		json_object_set_new(source.facts, "classes", json_sprintf("%" PRId64, head->shape.dim[0]));
+	options->facts = json_incref(source.facts);
+	run_source_close(&source);
+	return BETON_OK;
+}
+
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
 {
-	if (!options->recipe)
-		return run_options_check(options, err);
+	int status = BETON_OK;
+	if (options->evaluate && run_options_weights(options))
+		status = read_facts(options, err);
+	if (status != BETON_OK || (!options->recipe && !options->facts))
+		return status == BETON_OK ? run_options_check(options, err) : status;
 	run_recipe_free(&options->recipe_file);
-	int status = run_recipe_read(options->recipe, &options->recipe_file, err);
+	if (options->recipe)
+		status = run_recipe_read(options->recipe, &options->recipe_file, err);
 	if (status == BETON_OK)
 		status = run_options_set_defaults(options, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && options->facts)
+		status = apply_facts(options, err);
+	if (status == BETON_OK && options->recipe_file)
 		status = apply_recipe(options, err);
 	if (status == BETON_OK)
 		status = run_options_apply_arguments(options, argc, argv, err);
+	if (options->evaluate)
+		options->vision.weights = run_options_weights(options);
 	run_options_drop_void(options);
 	return status == BETON_OK ? run_options_check(options, err) : status;
 }
@@ -308,6 +417,8 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 	if (optind < argc)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
 			       argv[optind]);
+	if (options->resume && options->evaluate)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--evaluate and --resume do not go together");
 	if (!options->resume)
 		return run_options_combine(options, argc, argv, err);
 	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");

@@ -4,6 +4,7 @@
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include <beton/loader.h>
@@ -15,7 +16,7 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
-#define RUN_ROWS_MAX 96 /* maximum number of rows in the table of options */
+#define RUN_ROWS_MAX 128 /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -34,6 +35,18 @@ typedef enum run_order {
 	RUN_ORDER_FFCV_RANDOM = 7,
 	RUN_ORDER_TORCH_DISTRIBUTED = 8,
 } run_order;
+
+/* The rule by which the learning rate depends on the global batch. */
+typedef enum run_lr_scale {
+	RUN_LR_SCALE_NONE = 0,
+	RUN_LR_SCALE_LINEAR = 1,
+	RUN_LR_SCALE_SQRT = 2,
+} run_lr_scale;
+
+typedef enum run_bad_samples {
+	RUN_BAD_FAIL = 0,
+	RUN_BAD_SKIP = 1,
+} run_bad_samples;
 
 #define RUN_FILES_MAX 64
 
@@ -60,6 +73,9 @@ typedef struct run_options {
 	const char *val;
 	const char *model;
 	const char *recipe; /* as given; NULL: none */
+	const char *init;   /* a file of weights, or a checkpoint's folder; NULL: none */
+	const char *freeze; /* patterns; NULL: none */
+	bool evaluate;
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;
@@ -75,13 +91,16 @@ typedef struct run_options {
 	double timeout;        /* seconds */
 	double epochs;
 	int64_t steps;
-	int64_t batch_size; /* samples per rank and run */
-	int64_t accumulate; /* runs per step */
-	int64_t classes;    /* 0: the number in the data */
+	int64_t batch_size;   /* samples per rank and run */
+	int64_t global_batch; /* samples per step; 0: not given. See run_options_divide_batch */
+	int64_t accumulate;   /* runs per step */
+	int64_t classes;      /* 0: the number in the data */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
 	double lr;
+	int lr_scale; /* run_lr_scale */
+	int64_t lr_base_batch;
 	double initial_lr; /* 0: not given */
 	double final_lr;
 	double momentum;
@@ -92,8 +111,11 @@ typedef struct run_options {
 	int schedule;     /* dtrain_schedule_kind */
 	double warmup_epochs;
 	int64_t warmup_steps;
-	double warmup_share;     /* share of all steps */
-	int64_t lookahead;       /* steps; 0: off */
+	double warmup_share; /* share of all steps */
+	int64_t lookahead;   /* steps; 0: off */
+	double ema;          /* decay; 0: off */
+	bool ema_warmup;
+	int64_t ema_every;       /* steps */
 	int order;               /* run_order */
 	const char *indices;     /* file of sample numbers; NULL: all samples */
 	const char *weights;     /* a field, or a file if it has a slash */
@@ -105,11 +127,13 @@ typedef struct run_options {
 	int64_t read_ahead;   /* samples; 0: automatic */
 	int64_t memory_limit; /* bytes; 0: none */
 	int64_t max_pixels;   /* 0: the loader's default */
+	int bad_samples;      /* run_bad_samples */
 	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
 	int64_t val_every; /* epochs */
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
+	bool keep_best;
 	bool nesterov;
 	bool no_bias_decay;
 	bool deterministic;
@@ -127,6 +151,7 @@ typedef struct run_options {
 	char **kept;         /* kept_count texts that are parts of others */
 	int kept_count;
 	run_recipe *recipe_file; /* NULL: no recipe */
+	json_t *facts;           /* with evaluate: what the weights say of their model; NULL: not read yet */
 	run_saved *saved;        /* NULL: the run is not resumed, or its checkpoint has no options */
 } run_options;
 
@@ -141,6 +166,10 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
  * that cannot change is given with another value), those of a damaged checkpoint if there is no good one. */
 int run_options_resume(run_options *options, int argc, char **argv, int world_size, beton_error *err);
 
+/* With --global-batch, sets batch_size to a rank's share. Call it when world_size is final. INVALID_ARGUMENT: the ranks
+ * cannot share it evenly. */
+int run_options_divide_batch(run_options *options, beton_error *err);
+
 /* All options as a JSON object {"lr": "0.1", ...} of texts as on the command line, null for none; malloc'ed. */
 int run_options_to_json(const run_options *options, char **out, beton_error *err);
 
@@ -149,6 +178,12 @@ int run_options_to_json(const run_options *options, char **out, beton_error *err
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
 
 /* The engine's configuration; options must outlive it. */
+/* The weights of --evaluate: --init, or the newest checkpoint of --checkpoint. */
+static inline const char *run_options_weights(const run_options *options)
+{
+	return options->init ? options->init : options->checkpoint;
+}
+
 static inline engine_job run_options_job(const run_options *options)
 {
 	return (engine_job){.task = &vision_task,
@@ -157,7 +192,9 @@ static inline engine_job run_options_job(const run_options *options)
 			    .batch_size = options->batch_size,
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
-			    .label_smoothing = options->label_smoothing};
+			    .label_smoothing = options->label_smoothing,
+			    .evaluates = options->evaluate,
+			    .freeze = options->freeze};
 }
 
 void run_options_free(run_options *options);

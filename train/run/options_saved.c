@@ -147,6 +147,8 @@ void run_options_free(run_options *options)
 	free_saved(options->saved);
 	options->saved = NULL;
 	run_recipe_free(&options->recipe_file);
+	json_decref(options->facts);
+	options->facts = NULL;
 	for (int i = 0; i < options->kept_count; i++)
 		free(options->kept[i]);
 	free(options->kept);

@@ -16,6 +16,12 @@ static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_COSINE] = "cosine",
 	NULL,
 };
+static const char *const lr_scales[] = {
+	[RUN_LR_SCALE_NONE] = "none",
+	[RUN_LR_SCALE_LINEAR] = "linear",
+	[RUN_LR_SCALE_SQRT] = "sqrt",
+	NULL,
+};
 static const char *const precisions[] = {
 	[ENGINE_PRECISION_F32] = "f32",
 	[ENGINE_PRECISION_TF32] = "tf32",
@@ -42,6 +48,11 @@ static const char *const engines[] = {
 	[BETON_ENGINE_URING] = "uring",
 	NULL,
 };
+static const char *const bad_samples[] = {
+	[RUN_BAD_FAIL] = "fail",
+	[RUN_BAD_SKIP] = "skip",
+	NULL,
+};
 static const char *const crops[] = {
 	[BETON_CROP_NONE] = "none",
 	[BETON_CROP_RANDOM] = "random",
@@ -56,6 +67,17 @@ static const char *const flip_modes[] = {
 static const char *const fills[] = {
 	[VISION_FILL_MEAN] = "mean",
 	[VISION_FILL_REFLECT] = "reflect",
+	NULL,
+};
+static const char *const auto_augments[] = {
+	[VISION_AUTO_NONE] = "none",
+	[VISION_AUTO_RAND] = "rand-augment",
+	[VISION_AUTO_TRIVIAL] = "trivial-augment",
+	NULL,
+};
+static const char *const erases[] = {
+	[VISION_ERASE_MEAN] = "mean",
+	[VISION_ERASE_NOISE] = "noise",
 	NULL,
 };
 static const char *const ttas[] = {
@@ -110,8 +132,8 @@ const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels (required)",
-	    "Pictures are the field named `image`, or the first picture field; labels are the integer field named "
-	    "`label`, or the first integer field. The samples of an epoch that do not fill a global batch are left "
+	    "The fields are those of --image-field and --label-field. The samples of an epoch that do not fill a "
+	    "global batch are left "
 	    "out; each epoch leaves out others. Several files are one data set, one behind the other; their fields "
 	    "must be the same. A comma that is in a name of several has a backslash in front of it.",
 	    .none = false),
@@ -120,6 +142,11 @@ const option_row run_rows[] = {
 	     "often as that says, at places that are drawn; its samples come in passes, each of which permutes them "
 	     "anew, as often as they are needed.",
 	     .none = true),
+	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
+	     "picture field of --data and --val (default: `image`, or the first picture field)",
+	     "The first line of the output says which fields are used.", .none = true),
+	TEXT("label-field", FIXED, vision.label_field, "NAME", NULL,
+	     "label field of --data and --val (default: `label`, or the first integer field)", NULL, .none = true),
 	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
 	     "Where both files have names for their classes, a label must have the same name in both. An empty name "
 	     "means none, where the run that is resumed has one.",
@@ -134,6 +161,31 @@ const option_row run_rows[] = {
 	     "over it and cut as those of --val are. `resnet9` is that of FFCV's CIFAR-10 example, for pictures of "
 	     "11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
 	     .name_at = dtrain_model_name),
+	PATH("init", FREE, init, "FILE", "begin with the weights of a safetensors file, or of a checkpoint's folder",
+	     "Names are torchvision's, which timm's resnets have, too; `module.`, `_orig_mod.` and `model.` in front "
+	     "of "
+	     "all of them are passed over. Numbers of 16 or 64 bits are converted. Where the number of classes differs "
+	     "the head, which is the last layer, begins anew. A tensor that is missing elsewhere, or has another "
+	     "shape, "
+	     "is an error. The output and the log say what was taken and what was not. Of a folder of checkpoints the "
+	     "newest is taken, and of one with moving averages those. A run that is resumed has the weights of its "
+	     "checkpoint.",
+	     .none = true),
+	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "layers and parameters that are not trained",
+	     "A pattern is as in a shell, and matches a parameter's name or what is in front of one of its dots: "
+	     "`layer1`, "
+	     "`layer[1-3]`, `*.bias`. What it matches has no gradient, update or decay, and no part in --clip-norm, "
+	     "and is "
+	     "not sent to other ranks where whole buckets of it are; backward ends at the first layer that is trained. "
+	     "Batch norm's running statistics go by their own names: `layer1` freezes those of its layers, too, which "
+	     "then normalize with them, as in evaluation, while they go on to move behind a pattern such as "
+	     "`*.weight`. "
+	     "Frozen statistics of a layer that is trained, or has such in front of it, are refused.",
+	     .none = true),
+	FLAG("evaluate", FREE, evaluate, "only evaluate --init, or the newest of --checkpoint, on --val",
+	     "What the weights' metadata say need not be given: the model, its classes, --image-size, --mean, --std "
+	     "and "
+	     "--val-ratio. Nothing is trained or saved; --data, --epochs and what belongs to training are not needed."),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
 	      "classes of the model (default: the data's highest label + 1)", NULL),
 	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),
@@ -146,6 +198,9 @@ const option_row run_rows[] = {
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
 	      "Counted in the same way."),
 	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures in a batch of one rank", NULL),
+	WHOLE("global-batch", TOLD, global_batch, "N", 0, 1e12, "0",
+	      "pictures in a step of all ranks together, in place of --batch-size; 0 = not given",
+	      "Each rank's share is N / (ranks * --accumulate), which must be a whole number."),
 	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1", "batches of each rank in a step",
 	      "Their gradients are added up, and sent to the other ranks once a step; the update is that of their "
 	      "mean. "
@@ -199,6 +254,15 @@ const option_row run_rows[] = {
 
 	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
 	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
+	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none", "how the rate depends on the global batch: %s",
+	       "`none`: --lr is the rate, whatever the number of ranks. `linear`: the rate is --lr times the global "
+	       "batch "
+	       "(--batch-size * --accumulate * ranks) / --lr-base-batch (Goyal et al. 2017). `sqrt`: --lr times the "
+	       "root "
+	       "of that. --initial-lr and --final-lr are multiplied by the same factor. The first lines of the output "
+	       "and the log's lr say what came out."),
+	WHOLE("lr-base-batch", TOLD, lr_base_batch, "N", 1, 1e12, "256", "global batch for which --lr is meant",
+	      "It is used by --lr-scale `linear` and `sqrt`."),
 	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s",
 	       "How the rate goes on after the warm-up."),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
@@ -233,6 +297,16 @@ const option_row run_rows[] = {
 	      "after every N steps they become d times slow + (1 - d) times weights, and training goes on from "
 	      "there; after the last step the slow weights are what is left. The factor d is 0.95 to the power of N, "
 	      "times the cube of the part of the steps that is done."),
+	REALS("ema", SWITCHED, ema, "DECAY", 1, 0, 1 - DBL_EPSILON, "0",
+	      "a moving average of the weights, which is what is evaluated; 0 = none",
+	      "An exponential one of parameters and batch norm's statistics, as timm's and torchvision's: after a step "
+	      "it "
+	      "becomes DECAY times average + (1 - DECAY) times weights. Training goes on with the weights themselves. "
+	      "Evaluations are of the average. Checkpoints have both; see CHECKPOINTS."),
+	FLAG("ema-warmup", TOLD, ema_warmup, "the average's decay begins at 0 and rises to --ema",
+	     "As in timm: after n updates it is 1 - (n + 1)^(-2/3), if that is less. Without it a short run's average "
+	     "is mostly the initial weights."),
+	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "steps from one update of the average to the next", NULL),
 	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
 	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
@@ -276,6 +350,13 @@ const option_row run_rows[] = {
 	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
 	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
 
+	CHOICE("bad-samples", TOLD, bad_samples, "NAME", bad_samples, "fail",
+	       "pictures that cannot be read or decoded: %s, which counts and names them",
+	       "`fail` ends the run with the sample's number. With `skip` another picture of the epoch takes the place "
+	       "of "
+	       "one of --data, so that each batch is full, and evaluations leave those of --val out. The output names "
+	       "them after each epoch, and the log has their number."),
+
 	GROUP("Pictures", NULL),
 	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s, in training",
 	       "`random` is random-resized-crop, `none` the whole picture."),
@@ -297,6 +378,28 @@ const option_row run_rows[] = {
 	       "edge."),
 	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
 	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
+	REALS("vertical-flip", TOLD, vision.vertical_flip, "P", 1, 0, 1, "0", "chance of a top-bottom flip in training",
+	      NULL),
+	CHOICE("auto-augment", TOLD, vision.auto_augment, "NAME", auto_augments, "none", "%s, in training",
+	       "torchvision's RandAugment (14 operations, 31 bins) and TrivialAugmentWide, with nearest pixels and "
+	       "black "
+	       "where a picture is moved away."),
+	WHOLE("ra-ops", TOLD, vision.ra_ops, "N", 1, 14, "2", "operations of `rand-augment` for each picture", NULL),
+	WHOLE("ra-magnitude", TOLD, vision.ra_magnitude, "N", 0, 30, "9", "their magnitude", NULL),
+	REALS("color-jitter", TOLD, vision.color_jitter, "B,C,S,H", 4, 0, 100, "0,0,0,0",
+	      "jitter of brightness, contrast, saturation and hue in training; 0 = not",
+	      "torchvision's ColorJitter: factors are drawn from max(0, 1 - X) to 1 + X, the hue from -H to H, which "
+	      "is "
+	      "0.5 at most; in random order."),
+	REALS("grayscale", TOLD, vision.grayscale, "P", 1, 0, 1, "0", "chance of a grey picture in training", NULL),
+	REALS("random-erase", TOLD, vision.random_erase, "P", 1, 0, 1, "0",
+	      "chance of a rectangle that is erased in training",
+	      "torchvision's RandomErasing with its defaults: 2 to 33 % of the area, height / width of 0.3 to 3.3. It "
+	      "is "
+	      "the last operation."),
+	CHOICE("erase-mode", TOLD, vision.erase_mode, "NAME", erases, "mean", "what it becomes: the mean, or noise",
+	       "`noise` is a normal number for each pixel and colour after --mean and --std, as torchvision's value "
+	       "`random` and timm's mode `pixel`."),
 	REALS("mixup", TOLD, vision.mixup, "ALPHA", 1, 0, 1000, "0",
 	      "mixes training pictures and labels with others' of the batch; 0 = not",
 	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision: for each batch a share is "
@@ -346,6 +449,9 @@ const option_row run_rows[] = {
 	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0", "and every N steps; 0 = not",
 	      NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N; 0 = all", NULL),
+	FLAG("keep-best", FREE, keep_best, "keep the checkpoint with the best top-1, too: DIR/best",
+	     "By the evaluations on --val; of equal ones the first. `best` is a link to its folder, which counts for "
+	     "none of --keep-checkpoints, and is kept until a better one is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",
 	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin",
 	       "See RESUMING. Where there is none it is an error, or with `auto` the beginning of a run, so that a "

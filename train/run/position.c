@@ -29,7 +29,7 @@ static bool add_member(json_t *state, const char *name, json_t *value)
 }
 
 /* Members that the checkpoint itself has, such as the step, are not repeated. */
-static json_t *position_to_json(const run_position *position, const json_t *options)
+static json_t *position_to_json(const run_position *position, const json_t *options, const json_t *metadata)
 {
 	char seed[24];
 	snprintf(seed, sizeof(seed), "%" PRIu64, position->seed); /* JSON integers in this library end at 2^63 */
@@ -48,28 +48,49 @@ static json_t *position_to_json(const run_position *position, const json_t *opti
 		complete = add_member(state, "data_fingerprint", hex(position->data_fingerprint));
 	if (complete && position->data_class_names)
 		complete = add_member(state, "data_class_names", hex(position->data_class_names));
+	if (complete && position->best_step)
+		complete = add_member(state, "best",
+				      json_pack("{s:I, s:f}", "step", (json_int_t)position->best_step, "metric",
+						position->best_metric));
 	if (complete && options)
 		complete = add_member(state, "options", json_deep_copy(options));
+	if (complete && metadata)
+		complete = add_member(state, "metadata", json_deep_copy(metadata));
 	if (complete)
 		return state;
 	json_decref(state);
 	return NULL;
 }
 
-int run_position_to_state(const run_position *position, const char *options, char **out, beton_error *err)
+/* *out NULL: text is NULL. */
+static int parse_object(const char *text, const char *what, json_t **out, beton_error *err)
 {
-	json_t *parsed = options ? json_loads(options, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	*out = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	if (!text || json_is_object(*out))
+		return BETON_OK;
+	json_decref(*out);
 	*out = NULL;
-	if (options && !json_is_object(parsed)) {
-		json_decref(parsed);
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the options are no JSON object: %.100s",
-			       options);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the %s are no JSON object: %.100s", what, text);
+}
+
+int run_position_to_state(const run_position *position, const char *options, const char *metadata, char **out,
+			  beton_error *err)
+{
+	json_t *parsed = NULL, *described = NULL;
+	*out = NULL;
+	int status = parse_object(options, "options", &parsed, err);
+	if (status == BETON_OK)
+		status = parse_object(metadata, "metadata", &described, err);
+	if (status == BETON_OK) {
+		json_t *state = position_to_json(position, parsed, described);
+		*out = state ? json_dumps(state, JSON_COMPACT) : NULL;
+		json_decref(state);
+		if (!*out)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the position");
 	}
-	json_t *state = position_to_json(position, parsed);
-	*out = state ? json_dumps(state, JSON_COMPACT) : NULL;
-	json_decref(state);
 	json_decref(parsed);
-	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the position");
+	json_decref(described);
+	return status;
 }
 
 /* ---- from JSON ---- */
@@ -101,6 +122,12 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 	if (scaler && (json_unpack(scaler, "[F, F!]", &scale, &good_steps) != 0 ||
 		       !(scale > 0 && scale <= (double)FLT_MAX) || !(good_steps >= 0 && good_steps < 2000)))
 		return bt_fail(err, BETON_FORMAT, "%s: the loss scaler's state is out of its range", place);
+	json_t *best = json_object_get(state, "best");
+	json_int_t best_step = 0;
+	if (best && (json_unpack(best, "{s:I, s:F}", "step", &best_step, "metric", &position.best_metric) != 0 ||
+		     best_step < 1 || best_step > step))
+		return bt_fail(err, BETON_FORMAT, "%s: the best evaluation is out of its range", place);
+	position.best_step = best_step;
 	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
 	if (step < 0 || epoch < 0 || consumed < 0 || classes < 1 || samples < 0 || position.world_size < 1 ||

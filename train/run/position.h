@@ -20,10 +20,14 @@ typedef struct run_position {
 	float scaler[DTRAIN_SCALERS]; /* of dynamic loss scaling, see dtrain_scaler_element; scale 0: none */
 	uint64_t data_fingerprint;    /* beton_reader_fingerprint of the training set; 0: not known */
 	uint64_t data_class_names;    /* a hash of its class names; 0: not known, or none */
+	int64_t best_step;            /* with --keep-best: the step after which the evaluation was best; 0: none */
+	double best_metric;           /* its first metric */
 } run_position;
 
-/* The state of a checkpoint, malloc'ed. options: a JSON object, kept as it is; NULL: none. */
-int run_position_to_state(const run_position *position, const char *options, char **out, beton_error *err);
+/* The state of a checkpoint, malloc'ed. options: a JSON object, kept as it is; NULL: none. metadata: the same, for the
+ * state's member of that name. */
+int run_position_to_state(const run_position *position, const char *options, const char *metadata, char **out,
+			  beton_error *err);
 
 /* The reverse of run_position_to_state; place: for messages. *options (options NULL allowed): malloc'ed; NULL: saved
  * without options. Errors: FORMAT, NO_MEMORY. */

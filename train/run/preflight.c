@@ -15,6 +15,7 @@
 #include "common/system.h"
 #include "loading.h"
 #include "order_input.h"
+#include "source.h"
 
 #define LOG_LINE_MAX (1 << 20)
 
@@ -31,9 +32,18 @@ static int read_order(const run_options *options, int world_size, run_facts *out
 	return status;
 }
 
+static double scale_lr(const run_options *options, int64_t global_batch)
+{
+	double ratio = (double)global_batch / (double)options->lr_base_batch;
+	if (options->lr_scale == RUN_LR_SCALE_NONE)
+		return 1;
+	return options->lr_scale == RUN_LR_SCALE_SQRT ? sqrt(ratio) : ratio;
+}
+
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	out->global_batch = options->batch_size * options->accumulate * world_size;
+	out->lr_factor = scale_lr(options, out->global_batch);
 	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
@@ -83,22 +93,37 @@ static int check_world(int world_size, beton_error *err)
 	return BETON_OK;
 }
 
+/* What does not need the model. */
+static int check_init(const run_options *options, beton_error *err)
+{
+	run_source source;
+	int status = run_source_open_facts(options->init, &source, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "--init");
+	else
+		run_source_close(&source);
+	return status;
+}
+
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	const engine_job job = run_options_job(options);
 	*out = (run_facts){0};
 	int status = check_world(world_size, err);
 	if (status == BETON_OK)
-		status = job.task->read_data(&job, options->data.paths, options->data.count, options->val, &out->data,
-					     err);
-	if (status == BETON_OK)
+		status = job.task->read_data(&job, options->data.paths, options->evaluate ? 0 : options->data.count,
+					     options->val, &out->data, err);
+	if (status == BETON_OK && !options->evaluate)
 		status = read_order(options, world_size, out, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->evaluate)
 		status = find_lengths(options, world_size, out, err);
 	if (status == BETON_OK)
 		status = check_length(options, out, err);
 	if (status == BETON_OK)
-		status = job.task->check(&job, &out->data, !options->resuming, err);
+		status = job.task->check(&job, &out->data, !options->resuming && !options->init && !options->evaluate,
+					 err);
+	if (status == BETON_OK && options->init && !options->resuming)
+		status = check_init(options, err);
 	return status;
 }
 

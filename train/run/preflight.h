@@ -13,6 +13,7 @@ typedef struct run_facts {
 	engine_data data;      /* the fingerprint includes the input of the samples' order */
 	uint64_t epoch_length; /* positions; by default the number of samples */
 	int64_t global_batch;
+	double lr_factor; /* by --lr-scale: of every learning rate */
 	int64_t steps_per_epoch;
 	int64_t total_steps;
 	int64_t warmup_steps;

@@ -166,6 +166,7 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 	const engine_task *task = self->task;
 	const double *values = evaluation->result.metrics;
 	int64_t count = evaluation->result.count;
+	const char *average = evaluation->average ? " of the moving average" : "";
 	char text[256] = "";
 	/* A share is the better the higher it is; another metric is a loss. */
 	bool better = task->metrics[0].share ? values[0] > self->best : values[0] < self->best;
@@ -177,9 +178,17 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 		bt_append(text, sizeof(text), "%s %s ", i ? "," : "", task->metrics[i].name);
 		append_metric(&task->metrics[i], values[i], text, sizeof(text));
 	}
-	print_line(self, "epoch %" PRId64 ": validation%s (%" PRId64 " %s%s); %.1f s of training, %.1f s of evaluation",
-		   evaluation->epoch, text, count, task->sample, count == 1 ? "" : "s", evaluation->train_seconds,
-		   evaluation->val_seconds);
+	if (evaluation->result.bad)
+		bt_append(text, sizeof(text), ", without %" PRId64 " bad", evaluation->result.bad);
+	if (!evaluation->epoch)
+		print_line(self, "validation%s%s (%" PRId64 " %s%s); %.1f s", average, text, count, task->sample,
+			   count == 1 ? "" : "s", evaluation->val_seconds);
+	else
+		print_line(self,
+			   "epoch %" PRId64 ": validation%s%s (%" PRId64
+			   " %s%s); %.1f s of training, %.1f s of evaluation",
+			   evaluation->epoch, average, text, count, task->sample, count == 1 ? "" : "s",
+			   evaluation->train_seconds, evaluation->val_seconds);
 }
 
 void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch)

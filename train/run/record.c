@@ -119,6 +119,8 @@ json_t *run_record_beginning(const run_beginning *beginning)
 	add(&self, "data", texts_of(beginning->data, beginning->data_count));
 	add(&self, "val", beginning->val ? text_of(beginning->val) : json_null());
 	add(&self, "options", json_loads(beginning->options, 0, NULL));
+	if (beginning->init)
+		add(&self, "init", json_incref(beginning->init));
 	if (beginning->resumed)
 		add(&self, "changes", texts_of(beginning->changes, beginning->change_count));
 	return finish(&self);
@@ -156,12 +158,16 @@ json_t *run_record_evaluation(const engine_task *task, const run_evaluation *eva
 {
 	builder self = begin("evaluation", evaluation->step);
 	add(&self, "epoch", json_integer((json_int_t)evaluation->epoch));
+	if (evaluation->average)
+		add(&self, "ema", json_true());
 	for (int i = 0; i < task->num_metrics; i++) {
 		char key[64];
 		snprintf(key, sizeof(key), "val_%s", task->metrics[i].key);
 		add(&self, key, number(evaluation->result.metrics[i]));
 	}
 	add(&self, "val_count", json_integer((json_int_t)evaluation->result.count));
+	if (evaluation->result.bad)
+		add(&self, "val_bad_samples", json_integer((json_int_t)evaluation->result.bad));
 	add(&self, "train_seconds", rounded(evaluation->train_seconds, 9));
 	add(&self, "val_seconds", rounded(evaluation->val_seconds, 9));
 	return finish(&self);
@@ -203,6 +209,8 @@ json_t *run_record_epoch(const run_epoch_metrics *epoch)
 	}
 	add(&self, "comm_exposed_buckets_seconds", buckets_of(epoch));
 	add(&self, "comm_bytes", json_integer((json_int_t)epoch->comm_bytes));
+	if (epoch->bad)
+		add(&self, "bad_samples", json_integer((json_int_t)epoch->bad));
 	add(&self, "data_limit", json_string(run_limit_names[epoch->limit]));
 	add(&self, "data_diagnosis", text_of(epoch->diagnosis));
 	add(&self, "loader_seconds", stages_of(&epoch->stages));

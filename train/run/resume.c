@@ -85,14 +85,16 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	if (status == BETON_OK)
 		status = run_weights_load(&weights, path, err);
 	if (status == BETON_STATE)
-		return bt_fail(err, BETON_MISMATCH, "%s: was saved %s --lookahead, this run is %s it", path,
-			       session->options->lookahead ? "without" : "with",
-			       session->options->lookahead ? "with" : "without");
+		return err->code = BETON_MISMATCH;
 	if (status != BETON_OK)
 		return status;
 	session->position.step = found.step;
 	session->position.epoch = found.epoch;
 	session->position.position = found.position;
+	if (session->options->keep_best) {
+		session->position.best_step = found.best_step;
+		session->position.best_metric = found.best_metric;
+	}
 	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
 	return BETON_OK;

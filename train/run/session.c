@@ -8,10 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "best.h"
 #include "common/system.h"
 #include "engine/batch_limit.h"
 #include "groups.h"
 #include "loading.h"
+#include "metadata.h"
 #include "resume.h"
 #include "signals.h"
 #include "told.h"
@@ -87,6 +89,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	bool logs = options->log || options->tensorboard;
 	optimizer.clip_norm = options->clip_norm > 0 || !logs ? options->clip_norm : INFINITY;
 	optimizer.lookahead = options->lookahead > 0;
+	optimizer.average = options->ema > 0;
 	status = dtrain_optimizer_create(session->engine.params, &optimizer, &session->optimizer, err);
 	if (status == BETON_NO_MEMORY)
 		engine_explain_memory(&session->engine, err);
@@ -313,6 +316,40 @@ static int prepare(run_session *session, beton_error *err)
 	return status;
 }
 
+/* Gives the model the weights of --init or, for an evaluation, of --checkpoint. */
+static int take_weights(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	int status = run_source_open(run_options_weights(options), &session->source, err);
+	if (status == BETON_OK)
+		status = run_init_apply(&session->source, session->engine.params, session->engine.stream,
+					options->evaluate, &session->init, err);
+	for (size_t i = 0; i < session->source.count; i++) {
+		free(session->source.tensors[i].values);
+		session->source.tensors[i].values = NULL;
+	}
+	if (options->evaluate)
+		session->position.step = session->source.step;
+	if (status != BETON_OK)
+		bt_prefix(err, options->init ? "--init" : "--evaluate");
+	return status;
+}
+
+/* Makes the optimizer and, on rank 0, everything's first values; the other ranks get rank 0's. */
+static int begin(run_session *session, beton_error *err)
+{
+	const run_options *options = session->options;
+	int status = open_optimizer(session, err);
+	if (status == BETON_OK && options->resume && session->rank == 0)
+		status = run_resume(session, err);
+	if (status != BETON_OK || session->rank != 0 || session->resumed)
+		return status;
+	status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
+	if (status == BETON_OK)
+		status = options->init ? take_weights(session, err) : prepare(session, err);
+	return status;
+}
+
 int run_session_open(run_session *session, const struct rank_env *env, const run_options *options,
 		     const run_facts *facts, beton_error *err)
 {
@@ -333,24 +370,19 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 	int status = open_store(session, env, err);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);
+	if (status == BETON_OK && options->checkpoint && !options->evaluate && session->rank == 0)
+		status = run_metadata_make(options, facts, &session->metadata, err);
 	if (status == BETON_OK)
 		status = open_engine(session, env, err);
 	if (status == BETON_OK)
-		status = open_optimizer(session, err);
-	if (status == BETON_OK && options->resume && session->rank == 0)
-		status = run_resume(session, err);
-	/* The other ranks get rank 0's. */
-	if (status == BETON_OK && session->rank == 0 && !session->resumed)
-		status = dtrain_params_initialize(session->engine.params, options->seed, session->engine.stream, err);
-	if (status == BETON_OK && session->rank == 0 && !session->resumed)
-		status = prepare(session, err);
+		status = options->evaluate ? take_weights(session, err) : begin(session, err);
 	if (status == BETON_OK)
 		status = join(session, env, err);
 	if (status == BETON_OK)
 		status = compare_options(session, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->evaluate)
 		status = share_start(session, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->evaluate)
 		status = open_loader(session, true, &session->train_loader, err);
 	if (status == BETON_OK && facts->data.val.samples)
 		status = open_loader(session, false, &session->val_loader, err);
@@ -379,6 +411,9 @@ void run_session_close(run_session *session)
 	engine_close(&session->engine);
 	run_watchdog_stop(&session->watchdog);
 	free(session->options_json);
+	free(session->metadata);
+	run_init_free(&session->init);
+	run_source_close(&session->source);
 	*session = (run_session){0};
 }
 
@@ -429,8 +464,10 @@ int run_session_sync_buffers(run_session *session, beton_error *err)
 
 run_weights run_session_weights(const run_session *session)
 {
-	return (run_weights){
-		.params = session->engine.params, .optimizer = session->optimizer, .stream = session->engine.stream};
+	return (run_weights){.params = session->engine.params,
+			     .optimizer = session->optimizer,
+			     .stream = session->engine.stream,
+			     .metadata = session->metadata};
 }
 
 static int gather_bytes(void *group, const void *mine, size_t bytes, void *all, beton_error *err)
@@ -453,6 +490,8 @@ int run_session_save(run_session *session, beton_error *err)
 	run_watchdog_arm(session->watchdog, "saving", RUN_SLOW_TIMEOUT_MS);
 	status = run_weights_save(&weights, session->options->checkpoint, (int)session->options->keep_checkpoints,
 				  &session->position, session->options_json, &ranks, err);
+	if (status == BETON_OK && session->rank == 0 && session->position.best_step == session->position.step)
+		status = run_best_link(session->options->checkpoint, &session->position, err);
 	run_watchdog_disarm(session->watchdog);
 	if (status != BETON_OK)
 		bt_prefix(err, "--checkpoint");

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "engine/engine.h"
+#include "init.h"
 #include "position.h"
 #include "preflight.h"
 #include "rank_env.h"
@@ -36,7 +37,10 @@ typedef struct run_session {
 	beton_loader *val_loader;
 	run_position position;
 	bool resumed;
-	char *options_json;   /* the options to store in checkpoints */
+	char *options_json; /* the options to store in checkpoints */
+	char *metadata;     /* rank 0: of the model, for checkpoints; NULL: none */
+	run_source source;  /* of --init, without the tensors' values; path NULL: none was read */
+	run_init init;
 	uint64_t prepared_ns; /* rank 0: time spent to compute weights that are not trained */
 } run_session;
 

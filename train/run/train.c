@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "best.h"
 #include "busy.h"
 #include "clock.h"
 #include "common/system.h"
@@ -22,6 +23,7 @@ struct epoch {
 	int64_t first_step; /* steps done before */
 	beton_loader_stats before;
 	uint64_t comm_bytes;
+	int64_t bad;       /* samples on this rank that others took the place of */
 	double *bucket_ms; /* exposed, by bucket */
 	int bucket_count;
 };
@@ -66,6 +68,17 @@ static int look_ahead(struct training *training, beton_error *err)
 			  : dtrain_optimizer_look_ahead(session->optimizer, weight, session->engine.stream, err);
 }
 
+/* Updates the moving average behind that. */
+static int average(struct training *training, beton_error *err)
+{
+	const run_options *options = training->session->options;
+	int64_t step = training->launched.step;
+	if (options->ema == 0 || step % options->ema_every != 0)
+		return BETON_OK;
+	double weight = dtrain_average_weight(options->ema, options->ema_warmup, step / options->ema_every);
+	return dtrain_optimizer_average(training->session->optimizer, weight, training->session->engine.stream, err);
+}
+
 static int launch_run(struct training *training, beton_error *err)
 {
 	const run_position *position = &training->launched;
@@ -79,6 +92,7 @@ static int launch_run(struct training *training, beton_error *err)
 			       position->position);
 	if (status != BETON_OK)
 		return status;
+	training->epoch.bad += batch->bad;
 	return engine_stepper_launch(training->stepper, batch, position->step,
 				     dtrain_schedule_lr(&training->schedule, position->step), waited_ms, err);
 }
@@ -94,7 +108,8 @@ static int launch_step(struct training *training, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	advance(session, position);
-	return look_ahead(training, err);
+	status = look_ahead(training, err);
+	return status == BETON_OK ? average(training, err) : status;
 }
 
 /* The time that the device computed or waited for communication. */
@@ -258,11 +273,32 @@ static int run_steps(struct training *training, beton_error *err)
 	return status;
 }
 
+/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. After an error nobody uses them
+ * any more. */
+static int evaluate_weights(struct training *training, engine_evaluation *out, beton_error *err)
+{
+	run_session *session = training->session;
+	bool averages = session->options->ema > 0;
+	int status = run_session_sync_buffers(session, err);
+	if (status == BETON_OK && averages)
+		status = dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "evaluation");
+		return status;
+	}
+	status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, out, &training->stop, err);
+	return status == BETON_OK && averages
+		       ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err)
+		       : status;
+}
+
 static int evaluate(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	bool last = session->position.step >= session->facts->total_steps;
-	run_evaluation evaluation = {.epoch = session->position.epoch + 1, .step = session->position.step};
+	run_evaluation evaluation = {.epoch = session->position.epoch + 1,
+				     .step = session->position.step,
+				     .average = session->options->ema > 0};
 	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
 		return BETON_OK;
 	/* A finished run that is resumed is positioned at an epoch that it never began. */
@@ -270,15 +306,12 @@ static int evaluate(struct training *training, beton_error *err)
 		evaluation.epoch--;
 	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
 	uint64_t began = bt_now_ns();
-	int status = run_session_sync_buffers(session, err);
-	if (status != BETON_OK)
-		bt_prefix(err, "evaluation");
-	else
-		status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
-					 &training->stop, err);
+	int status = evaluate_weights(training, &evaluation.result, err);
 	evaluation.train_seconds = (double)training->trained_ns / 1e9;
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
+	if (status == BETON_OK && !training->stop && session->options->keep_best)
+		run_best_note(&session->position, evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
 	return status;
@@ -302,6 +335,7 @@ static int begin_epoch(struct training *training, beton_error *err)
 	memset(epoch->bucket_ms, 0, (size_t)buckets * sizeof(*epoch->bucket_ms));
 	epoch->bucket_count = buckets;
 	epoch->number = session->position.epoch + 1;
+	epoch->bad = 0;
 	epoch->first_step = session->position.step;
 	epoch->before.struct_size = sizeof(epoch->before);
 	beton_loader_get_stats(session->train_loader, &epoch->before);
@@ -323,6 +357,31 @@ static beton_loader_stats subtract(const beton_loader_stats *now, const beton_lo
 				    .read_ahead = now->read_ahead};
 }
 
+/* Names the bad samples that this rank has met so far, and adds up the epoch's over the ranks. */
+static int count_bad(struct training *training, int64_t *out, beton_error *err)
+{
+	enum { TOLD = 8 };
+	const run_session *session = training->session;
+	dtrain_work *work = NULL;
+	uint64_t ids[TOLD];
+	size_t count = 0;
+	char text[256] = "";
+	*out = training->epoch.bad;
+	if (session->options->bad_samples == RUN_BAD_FAIL)
+		return BETON_OK;
+	beton_loader_bad_samples(session->train_loader, ids, TOLD, &count);
+	for (size_t i = 0; i < count && i < TOLD; i++)
+		bt_append(text, sizeof(text), "%s%" PRIu64, i ? ", " : "", ids[i]);
+	if (training->epoch.bad)
+		fprintf(stderr,
+			"dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
+			" bad sample%s replaced; bad so far: %s%s\n",
+			session->rank, training->epoch.number, training->epoch.bad, training->epoch.bad == 1 ? "" : "s",
+			text, count > TOLD ? ", ..." : "");
+	int status = dtrain_allreduce(session->slow_group, out, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
+	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
+}
+
 static int end_epoch(struct training *training, beton_error *err)
 {
 	const run_session *session = training->session;
@@ -336,8 +395,9 @@ static int end_epoch(struct training *training, beton_error *err)
 				     .bucket_count = epoch->bucket_count,
 				     .comm_bytes = epoch->comm_bytes,
 				     .diagnosis = diagnosis};
-	if (session->rank != 0 || metrics.steps == 0)
-		return BETON_OK;
+	int status = count_bad(training, &metrics.bad, err);
+	if (status != BETON_OK || session->rank != 0 || metrics.steps == 0)
+		return status;
 	metrics.limit =
 		beton_loader_diagnose_since(session->train_loader, &epoch->before, diagnosis, sizeof(diagnosis));
 	beton_loader_get_stats(session->train_loader, &now);
@@ -373,9 +433,9 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
-						 .lr = options->lr,
-						 .initial_lr = options->initial_lr,
-						 .final_lr = options->final_lr,
+						 .lr = options->lr * session->facts->lr_factor,
+						 .initial_lr = options->initial_lr * session->facts->lr_factor,
+						 .final_lr = options->final_lr * session->facts->lr_factor,
 						 .warmup_steps = session->facts->warmup_steps,
 						 .total_steps = session->facts->total_steps}};
 	const engine_stepper_options stepper = {

@@ -6,9 +6,6 @@
 
 #include "common/system.h"
 
-#define SLOW "slow"
-#define SLOW_SUFFIX "." SLOW
-
 /* The list owns the names. */
 typedef struct view_list {
 	dtrain_checkpoint_view *views;
@@ -128,7 +125,7 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 {
 	view_list model = {0}, optimizer = {0};
 	char *state = NULL;
-	int status = run_position_to_state(position, options, &state, err);
+	int status = run_position_to_state(position, options, weights->metadata, &state, err);
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK)
@@ -140,7 +137,8 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 			.step = position->step,
 			.sets = {{model.views, model.count}, {optimizer.views, optimizer.count}},
 			.state = state,
-			.stream = weights->stream};
+			.stream = weights->stream,
+			.keep_step = position->best_step};
 		status = dtrain_checkpoint_save(dir, keep, &content, ranks, err);
 	}
 	list_free(&model);
@@ -149,26 +147,36 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 	return status;
 }
 
-/* A mismatch of Lookahead would appear as a missing or extra tensor, but the file is not at fault. */
-static int check_slow(dtrain_checkpoint *checkpoint, const char *path, bool wanted, beton_error *err)
+static bool has_state(const dtrain_checkpoint_tensor *tensors, size_t count, const char *state)
 {
+	for (size_t i = 0; i < count; i++) {
+		const char *dot = strrchr(tensors[i].name, '.');
+		if (dot && strcmp(dot + 1, state) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A second set of weights that only one side has would appear as a missing or extra tensor, but the file is not at
+ * fault. */
+static int check_states(dtrain_checkpoint *checkpoint, const char *path, const dtrain_optimizer *optimizer,
+			beton_error *err)
+{
+	static const char *const states[][2] = {{"slow", "--lookahead"}, {"ema", "--ema"}};
 	const dtrain_checkpoint_tensor *tensors;
 	size_t count;
-	bool found = false;
 	/* Damage is reported first, and the model's before the optimizer's. */
 	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
-	if (status != BETON_OK)
-		return status;
-	for (size_t i = 0; i < count && !found; i++) {
-		size_t length = strlen(tensors[i].name);
-		found = length > strlen(SLOW_SUFFIX) &&
-			strcmp(tensors[i].name + length - strlen(SLOW_SUFFIX), SLOW_SUFFIX) == 0;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]) && status == BETON_OK; i++) {
+		bool found = has_state(tensors, count, states[i][0]);
+		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL;
+		if (found != wanted)
+			status = bt_fail(err, BETON_STATE, "%s: was saved %s %s, this run is %s it", path,
+					 found ? "with" : "without", states[i][1], wanted ? "with" : "without");
 	}
-	if (found == wanted)
-		return BETON_OK;
-	return bt_fail(err, BETON_STATE, "%s: was saved %s Lookahead's slow weights", path, found ? "with" : "without");
+	return status;
 }
 
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err)
@@ -178,7 +186,7 @@ int run_weights_load(const run_weights *weights, const char *path, beton_error *
 	const dtrain_optimizer *wanted = weights->optimizer;
 	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
 	if (status == BETON_OK && wanted)
-		status = check_slow(checkpoint, path, dtrain_optimizer_state_find(wanted, SLOW) != NULL, err);
+		status = check_states(checkpoint, path, wanted, err);
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK && wanted)

@@ -2,7 +2,7 @@
  *
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
- * parameter or buffer + "." + the state's: ".momentum", ".slow". */
+ * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema". */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 
@@ -16,14 +16,15 @@ typedef struct run_weights {
 	dtrain_params *params;
 	dtrain_optimizer *optimizer;
 	dtrain_stream *stream;
+	const char *metadata; /* of the model, a JSON object of texts; NULL: none */
 } run_weights;
 
-/* See dtrain_checkpoint_save; options: see run_position_to_state. */
+/* See dtrain_checkpoint_save; options: see run_position_to_state. The position's best checkpoint is kept, too. */
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
 		     const char *options, const dtrain_checkpoint_ranks *ranks, beton_error *err);
 
 /* See dtrain_checkpoint_load, for one rank. Without an optimizer its states' tensors are ignored. STATE: it was saved
- * with Lookahead's slow weights and the optimizer has none, or the reverse. */
+ * with Lookahead's slow weights or a moving average and the optimizer has none, or the reverse. */
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err);
 
 #endif

@@ -35,11 +35,12 @@ void dtrain__scale_gradient(dtrain_graph *graph, const dtrain__node *node)
 void dtrain__channel_bias_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], d_y = dtrain_graph_grad(graph, node->outputs[0]);
-	dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CHANNEL_BIAS_BWD,
-						  .num_inputs = 1,
-						  .num_outputs = 1,
-						  .inputs = {d_y},
-						  .outputs = {dtrain__param_grad(graph, node->inputs[1])}});
+	if (dtrain__needs_grad(graph, node->inputs[1]))
+		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_CHANNEL_BIAS_BWD,
+							  .num_inputs = 1,
+							  .num_outputs = 1,
+							  .inputs = {d_y},
+							  .outputs = {dtrain__param_grad(graph, node->inputs[1])}});
 	/* Both inputs share one gradient tensor. */
 	if (dtrain__needs_grad(graph, x))
 		dtrain__add_grad(graph, x, d_y);

@@ -30,7 +30,8 @@ static int check_lookahead(const dtrain_op_desc *desc, const dtrain__op_roles *r
 const dtrain__op_rules dtrain__op_sgd = {
 	.inputs = "FFFRG", .optional_inputs = "A", .outputs = "FF", .check = check_sgd};
 
-const dtrain__op_rules dtrain__op_lookahead = {.inputs = "FFH", .outputs = "FF", .check = check_lookahead};
+const dtrain__op_rules dtrain__op_lookahead = {
+	.inputs = "FFH", .outputs = "F", .optional_outputs = "F", .check = check_lookahead};
 
 const dtrain__op_rules dtrain__op_scaler_inspect = {.inputs = "FA", .outputs = "A"};
 

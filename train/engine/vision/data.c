@@ -1,22 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "class_names.h"
-#include "common/error.h"
+#include "common/system.h"
 #include "parts.h"
 
 #define CLASSES_MAX 1000000
 
-/* The field called `name` if it has that type, else the first field of that type; -1: none. */
-static int find_field(const beton_reader *reader, const char *name, beton_field_type type)
+/* Lists the names of all fields of that type. */
+static const char *list_fields(const beton_reader *reader, beton_field_type type, char *text, size_t size)
 {
-	int index = beton_reader_find_field(reader, name);
-	if (index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == type)
-		return index;
-	return beton_reader_find_type(reader, type);
+	*text = 0;
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+		if (beton_reader_field(reader, i)->type == type)
+			bt_append(text, size, "%s%s", *text ? ", " : "", beton_reader_field(reader, i)->name);
+	return *text ? text : "none";
+}
+
+/* A field that the task reads. */
+struct wanted {
+	const char *option; /* that names it */
+	const char *given;  /* NULL: `usual` if it has the type, else the first field of the type */
+	const char *usual;
+	const char *what;
+	beton_field_type type;
+};
+
+static int find_field(const beton_reader *reader, const struct wanted *wanted, char out[BETON_NAME_MAX + 1],
+		      beton_error *err)
+{
+	char others[256];
+	int index = beton_reader_find_field(reader, wanted->given ? wanted->given : wanted->usual);
+	bool fits = index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == wanted->type;
+	if (!fits && wanted->given)
+		return bt_fail(err, index < 0 ? BETON_NOT_FOUND : BETON_MISMATCH,
+			       "%s '%s': %s has no %s field of that name; its %s fields: %s", wanted->option,
+			       wanted->given, beton_reader_path(reader), wanted->what, wanted->what,
+			       list_fields(reader, wanted->type, others, sizeof(others)));
+	if (!fits)
+		index = beton_reader_find_type(reader, wanted->type);
+	if (index < 0)
+		return bt_fail(err, BETON_NOT_FOUND, "%s: has no %s field", beton_reader_path(reader), wanted->what);
+	strcpy(out, beton_reader_field(reader, (uint32_t)index)->name);
+	return BETON_OK;
+}
+
+static int find_fields(const beton_reader *reader, const vision_options *options, engine_dataset *out, beton_error *err)
+{
+	const struct wanted image = {"--image-field", options->image_field, "image", "picture", BETON_FIELD_IMAGE};
+	const struct wanted label = {"--label-field", options->label_field, "label", "integer (label)",
+				     BETON_FIELD_INT};
+	int status = find_field(reader, &image, out->fields[VISION_IMAGE], err);
+	return status == BETON_OK ? find_field(reader, &label, out->fields[VISION_LABEL], err) : status;
 }
 
 /* Found in one file; needed only for the checks. */
@@ -52,27 +91,20 @@ static int read_labels(const beton_reader *reader, uint32_t field, struct labels
 	return BETON_OK;
 }
 
-static int read_dataset(const char *path, engine_dataset *out, struct labels *labels, beton_error *err)
+static int read_dataset(const vision_options *options, const char *path, engine_dataset *out, struct labels *labels,
+			beton_error *err)
 {
 	beton_reader *reader = NULL;
 	int status = beton_reader_open(&reader, path, err);
 	if (status != BETON_OK)
 		return status;
-	int image = find_field(reader, "image", BETON_FIELD_IMAGE);
-	int label = find_field(reader, "label", BETON_FIELD_INT);
 	out->samples = beton_reader_info(reader)->num_samples;
-	if (image < 0 || label < 0) {
-		status = bt_fail(err, BETON_NOT_FOUND, "%s: has no %s field", path,
-				 image < 0 ? "picture" : "integer (label)");
-	} else if (out->samples == 0) {
+	status = find_fields(reader, options, out, err);
+	if (status == BETON_OK && out->samples == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", path);
-	} else {
-		memcpy(out->fields[VISION_IMAGE], beton_reader_field(reader, (uint32_t)image)->name,
-		       sizeof(out->fields[0]));
-		memcpy(out->fields[VISION_LABEL], beton_reader_field(reader, (uint32_t)label)->name,
-		       sizeof(out->fields[0]));
-		status = read_labels(reader, (uint32_t)label, labels, err);
-	}
+	if (status == BETON_OK)
+		status = read_labels(reader, (uint32_t)beton_reader_find_field(reader, out->fields[VISION_LABEL]),
+				     labels, err);
 	if (status == BETON_OK)
 		status = beton_reader_fingerprint(reader, &out->fingerprint, err);
 	if (status == BETON_OK)
@@ -83,12 +115,13 @@ static int read_dataset(const char *path, engine_dataset *out, struct labels *la
 	return status;
 }
 
-static int read_val(const char *data, const char *val, const json_t *names, engine_data *out, beton_error *err)
+static int read_val(const vision_options *options, const char *data, const char *val, const json_t *names,
+		    engine_data *out, beton_error *err)
 {
 	struct labels labels = {.limit = out->classes, .used = calloc((size_t)out->classes, sizeof(bool))};
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
-		status = read_dataset(val, &out->val, &labels, err);
+		status = read_dataset(options, val, &out->val, &labels, err);
 	if (status == BETON_OK)
 		status = vision_class_names_compare(data, names, val, labels.names, labels.used, labels.limit, err);
 	json_decref(labels.names);
@@ -96,11 +129,12 @@ static int read_val(const char *data, const char *val, const json_t *names, engi
 	return status;
 }
 
-static int add_dataset(const char *path, int index, engine_dataset *out, struct labels *labels, beton_error *err)
+static int add_dataset(const vision_options *options, const char *path, int index, engine_dataset *out,
+		       struct labels *labels, beton_error *err)
 {
 	struct labels found = {.limit = labels->limit};
 	engine_dataset dataset = {0};
-	int status = read_dataset(path, &dataset, &found, err);
+	int status = read_dataset(options, path, &dataset, &found, err);
 	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
 		status = bt_fail(err, BETON_MISMATCH,
 				 "--data: %s has other names for its classes than the files before it", path);
@@ -128,10 +162,36 @@ int vision_read_data(const engine_job *job, const char *const *paths, int count,
 	int status = BETON_OK;
 	*out = (engine_data){0};
 	for (int i = 0; i < count && status == BETON_OK; i++)
-		status = add_dataset(paths[i], i, &out->train, &labels, err);
+		status = add_dataset(vision_options_of(job), paths[i], i, &out->train, &labels, err);
 	out->classes = job->classes ? job->classes : labels.highest + 1;
+	const vision_options *options = vision_options_of(job);
+	if (count == 0 && options->class_names)
+		labels.names = json_loads(options->class_names, 0, NULL);
 	if (status == BETON_OK && val)
-		status = read_val(paths[0], val, labels.names, out, err);
+		status = read_val(options, count ? paths[0] : options->weights, val, labels.names, out, err);
 	json_decref(labels.names);
+	return status;
+}
+
+int vision_class_names(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err)
+{
+	json_t *names = NULL;
+	int status = BETON_OK;
+	(void)job;
+	*out = NULL;
+	/* Files that have names have the same ones: see add_dataset. */
+	for (int i = 0; i < count && status == BETON_OK && !names; i++) {
+		beton_reader *reader = NULL;
+		status = beton_reader_open(&reader, paths[i], err);
+		if (status == BETON_OK)
+			status = vision_class_names_load(reader, &names, err);
+		beton_reader_close(&reader);
+	}
+	if (names) {
+		*out = json_dumps(names, JSON_COMPACT);
+		if (!*out)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the names of classes");
+	}
+	json_decref(names);
 	return status;
 }

@@ -4,6 +4,8 @@
 
 #include "parts.h"
 
+enum { OPERATIONS_MAX = 8 };
+
 int vision_count_views(const engine_job *job)
 {
 	static const int views[] = {
@@ -42,26 +44,89 @@ static uint32_t make_views(const engine_job *job, const beton_image_options *ima
 	return count;
 }
 
-/* FFCV's RandomTranslate and Cutout, filled with the integer part of the mean as in its example, unless the padding is
- * reflected. The loader flips afterwards, which gives the same distribution of results. Returns the number of
- * operations. */
-static uint32_t augment(const vision_options *options, beton_operation operations[2])
+/* Training operations, in order. */
+struct operations {
+	beton_operation list[OPERATIONS_MAX];
+	uint32_t count;
+};
+
+static beton_operation *add(struct operations *operations, beton_operation_kind kind)
 {
-	uint32_t count = 0;
+	beton_operation *operation = &operations->list[operations->count++];
+	beton_loader_operation_init(operation, kind);
+	return operation;
+}
+
+static beton_operation *add_chance(struct operations *operations, beton_operation_kind kind, double probability)
+{
+	beton_operation *operation = add(operations, kind);
+	operation->probability = probability;
+	return operation;
+}
+
+/* The integer part of the mean, as in FFCV's example. */
+static void fill_with_mean(const vision_options *options, beton_operation *operation)
+{
+	for (int channel = 0; channel < 3; channel++)
+		operation->fill[channel] = (uint8_t)fmin(fmax(options->mean[channel], 0), 255);
+}
+
+/* torchvision's, with its black fill. */
+static void add_auto_augment(const vision_options *options, struct operations *operations)
+{
+	if (options->auto_augment == VISION_AUTO_TRIVIAL)
+		add(operations, BETON_TRIVIAL_AUGMENT);
+	if (options->auto_augment != VISION_AUTO_RAND)
+		return;
+	beton_operation *operation = add(operations, BETON_RAND_AUGMENT);
+	operation->count = (uint32_t)options->ra_ops;
+	operation->size = (uint32_t)options->ra_magnitude;
+}
+
+static void add_colours(const vision_options *options, struct operations *operations)
+{
+	bool jitters = false;
+	for (int i = 0; i < 4; i++)
+		jitters = jitters || options->color_jitter[i] > 0;
+	if (jitters)
+		memcpy(add(operations, BETON_COLOR_JITTER)->jitter, options->color_jitter,
+		       sizeof(options->color_jitter));
+	if (options->grayscale > 0)
+		add_chance(operations, BETON_GRAYSCALE, options->grayscale);
+}
+
+/* FFCV's RandomTranslate and Cutout, filled with the mean unless the padding is reflected; torchvision's RandomErasing,
+ * whose value 0 is the mean, as it comes after normalization. */
+static void add_covers(const vision_options *options, struct operations *operations)
+{
 	if (options->translate) {
-		beton_loader_operation_init(&operations[count], BETON_TRANSLATE);
+		beton_operation *operation = add(operations, BETON_TRANSLATE);
+		operation->size = (uint32_t)options->translate;
 		if (options->translate_fill == VISION_FILL_REFLECT)
-			operations[count].padding = BETON_PADDING_REFLECT;
-		operations[count++].size = (uint32_t)options->translate;
+			operation->padding = BETON_PADDING_REFLECT;
+		fill_with_mean(options, operation);
 	}
 	if (options->cutout) {
-		beton_loader_operation_init(&operations[count], BETON_CUTOUT);
-		operations[count++].size = (uint32_t)options->cutout;
+		beton_operation *operation = add(operations, BETON_CUTOUT);
+		operation->size = (uint32_t)options->cutout;
+		fill_with_mean(options, operation);
 	}
-	for (uint32_t i = 0; i < count; i++)
-		for (int channel = 0; channel < 3; channel++)
-			operations[i].fill[channel] = (uint8_t)fmin(fmax(options->mean[channel], 0), 255);
-	return count;
+	if (options->random_erase > 0) {
+		beton_operation *operation = add_chance(operations, BETON_ERASE, options->random_erase);
+		operation->noise = options->erase_mode == VISION_ERASE_NOISE;
+		fill_with_mean(options, operation);
+	}
+}
+
+/* The order of torchvision's and timm's recipes, but for the horizontal flip, which the loader does afterwards: that
+ * gives the same distribution of results. */
+static void augment(const vision_options *options, struct operations *operations)
+{
+	if (options->vertical_flip > 0)
+		add_chance(operations, BETON_FLIP_VERTICAL, options->vertical_flip);
+	add_auto_augment(options, operations);
+	add_colours(options, operations);
+	add_covers(options, operations);
 }
 
 bool vision_mixes(const engine_job *job)
@@ -101,25 +166,28 @@ static void set_pictures(const engine_rank *engine, bool training, beton_image_o
 	image->flip_mode = training ? (uint64_t)options->flip_mode : BETON_FLIP_RANDOM;
 	image->dtype = engine_batch_type(engine->staged ? DTRAIN_U8 : engine->dtype);
 	image->layout = engine->staged ? BETON_NHWC : BETON_NCHW;
-	if (!engine->staged)
-		vision_normalize(options, image);
+	/* Operations need mean and std, too. */
+	vision_normalize(options, image);
+	image->normalize = !engine->staged;
 }
 
 int vision_open_loader(const engine_rank *engine, bool training, beton_loader_options *options,
 		       const engine_files *files, beton_loader **out, beton_error *err)
 {
 	const vision_options *vision = vision_options_of(&engine->job);
-	beton_operation operations[2]; /* training: augmentations; evaluation: shifts of the views */
+	struct operations operations = {.count = 0};
+	beton_operation shifts[2];
 	beton_batch_operation batch_operations[2];
 	beton_image_options views[VISION_VIEWS_MAX];
 	set_pictures(engine, training, &options->image);
 	if (training) {
-		options->image.num_operations = augment(vision, operations);
-		options->image.operations = operations;
+		augment(vision, &operations);
+		options->image.num_operations = operations.count;
+		options->image.operations = operations.list;
 		options->num_batch_operations = mix(vision, batch_operations);
 		options->batch_operations = batch_operations;
 	} else if (vision_count_views(&engine->job) > 1) {
-		options->num_views = make_views(&engine->job, &options->image, views, operations);
+		options->num_views = make_views(&engine->job, &options->image, views, shifts);
 		options->views = views;
 	}
 	return files->open(files->context, options, out, err);

@@ -25,6 +25,8 @@ static inline const vision_options *vision_options_of(const engine_job *job)
 int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		     beton_error *err);
 
+int vision_class_names(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err);
+
 /* loading.c */
 int vision_count_views(const engine_job *job);
 /* True if --mixup or --cutmix mixes training pictures of a batch; batches then have "LABEL.mixed" and

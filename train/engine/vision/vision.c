@@ -16,6 +16,8 @@ static const char *find_problem(const engine_job *job, bool validates)
 		return "--flip-mode alternate needs a --flip above 0";
 	if (options->cutout > options->image_size)
 		return "--cutout is above --image-size";
+	if (options->color_jitter[3] > 0.5)
+		return "--color-jitter: the hue's is above 0.5";
 	if (options->tta != VISION_TTA_NONE && !validates)
 		return "--tta needs --val";
 	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
@@ -26,11 +28,14 @@ static const char *find_problem(const engine_job *job, bool validates)
 const engine_task vision_task = {
 	.sample = "picture",
 	.unit = "images",
+	.field_names = {[VISION_IMAGE] = "pictures", [VISION_LABEL] = "labels"},
+	.num_fields = 2,
 	.class_field = VISION_LABEL,
 	.metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
 	.num_metrics = 3,
 	.find_problem = find_problem,
 	.read_data = vision_read_data,
+	.class_names = vision_class_names,
 	.check = vision_check,
 	.open_loader = vision_open_loader,
 	.build = vision_build,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The task of telling the classes of pictures. A picture is the field named "image", or the first picture field; its
- * label the integer field named "label", or the first integer field. */
+ * The task of telling the classes of pictures. */
 #ifndef VISION_VISION_H
 #define VISION_VISION_H
 
@@ -12,6 +11,17 @@ typedef enum vision_fill {
 	VISION_FILL_REFLECT = 1,
 } vision_fill;
 
+typedef enum vision_auto_augment {
+	VISION_AUTO_NONE = 0,
+	VISION_AUTO_RAND = 1,
+	VISION_AUTO_TRIVIAL = 2,
+} vision_auto_augment;
+
+typedef enum vision_erase {
+	VISION_ERASE_MEAN = 0,
+	VISION_ERASE_NOISE = 1,
+} vision_erase;
+
 typedef enum vision_tta {
 	VISION_TTA_NONE = 0,
 	VISION_TTA_FLIP = 1, /* adds the mirror image's logits */
@@ -21,8 +31,10 @@ typedef enum vision_tta {
 } vision_tta;
 
 typedef struct vision_options {
-	int64_t image_size; /* side length in pixels */
-	int crop;           /* beton_crop */
+	const char *image_field; /* NULL: "image", or the first picture field */
+	const char *label_field; /* NULL: "label", or the first integer field */
+	int64_t image_size;      /* side length in pixels */
+	int crop;                /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;
@@ -31,12 +43,22 @@ typedef struct vision_options {
 	int64_t translate;  /* pixels */
 	int translate_fill; /* vision_fill */
 	int64_t cutout;     /* pixels */
-	double mixup;       /* alpha; 0: none */
-	double cutmix;      /* alpha; 0: none */
-	int tta;            /* vision_tta */
+	int auto_augment;   /* vision_auto_augment */
+	int64_t ra_ops;
+	int64_t ra_magnitude;
+	double color_jitter[4]; /* brightness, contrast, saturation, hue; 0: not */
+	double grayscale;       /* these three: chance for each picture */
+	double vertical_flip;
+	double random_erase;
+	int erase_mode; /* vision_erase */
+	double mixup;   /* alpha; 0: none */
+	double cutmix;  /* alpha; 0: none */
+	int tta;        /* vision_tta */
 	double mean[3];
 	double std[3];
 	double whiten_bias_epochs;
+	const char *weights;     /* of an evaluation alone: the file of weights, for messages; NULL: training */
+	const char *class_names; /* a JSON array: the names of its classes; NULL: not known */
 } vision_options;
 
 extern const engine_task vision_task;

@@ -87,10 +87,12 @@ typedef struct dtrain_checkpoint_content {
 	size_t struct_size; /* set by the caller */
 	int64_t step;       /* at least 0; the same on all ranks */
 	dtrain_checkpoint_list sets[DTRAIN_CHECKPOINT_SETS];
-	/* A JSON object; rank 0's is saved. The library replaces its members "version", "files" and "xxh3", or adds
-	 * them at the end. */
+	/* A JSON object of at most 16 MiB; rank 0's is saved. The library replaces its members "version", "files" and
+	 * "xxh3", or adds them at the end. A member "metadata", an object of texts, is also written to the files of the
+	 * set "model", and to what dtrain_checkpoint_export makes of it, as the metadata of safetensors. */
 	const char *state;
 	dtrain_stream *stream; /* of the views' device; NULL if all views are in host memory */
+	int64_t keep_step;     /* > 0: the checkpoint of this step is kept besides the newest ones; default 0 */
 } dtrain_checkpoint_content;
 
 /* Writes dir/step-<content.step>, and replaces an existing one; creates dir if missing. Rank 0 then keeps the newest
@@ -147,6 +149,12 @@ BETON_API int dtrain_checkpoint_load(dtrain_checkpoint *checkpoint,
  * (an element type that dtrain does not have). */
 BETON_API int dtrain_checkpoint_export(dtrain_checkpoint *checkpoint, enum dtrain_checkpoint_set set, const char *file,
 				       int (*check)(beton_error *err), beton_error *err);
+
+/* The same for the tensors of one state of the optimizer, "NAME.state", under the names of the model's: a moving
+ * average
+ * ("ema") as a model. NOT_FOUND: there are none. */
+BETON_API int dtrain_checkpoint_export_state(dtrain_checkpoint *checkpoint, const char *state, const char *file,
+					     int (*check)(beton_error *err), beton_error *err);
 
 /* Renames a damaged checkpoint to "damaged-step-...", so that it is not found any more. Errors: ACCESS, IO, EXISTS. */
 BETON_API int dtrain_checkpoint_set_aside(const char *path, beton_error *err);

@@ -31,6 +31,11 @@ BETON_API void *dtrain_scaler_memory(const dtrain_scaler *scaler);
  * 5. At the last step: 0, which leaves the slow weights. At other steps: -1, nothing to do. */
 BETON_API double dtrain_lookahead_weight(int64_t every, int64_t step, int64_t total_steps);
 
+/* The weight of a moving average's (dtrain_optimizer_average) update number `update`, from 1; pure. Without warm_up:
+ * 1 - decay, as timm's ModelEmaV2. With it the average begins as a copy and its decay rises to `decay`, as timm's
+ * ModelEmaV3 with use_warmup: after n updates 1 - (n + 1)^(-2/3), if that is less. */
+BETON_API double dtrain_average_weight(double decay, bool warm_up, int64_t update);
+
 typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_CONSTANT = 0,
 	DTRAIN_SCHEDULE_LINEAR = 1, /* falls to final_lr */

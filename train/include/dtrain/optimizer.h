@@ -64,6 +64,7 @@ typedef struct dtrain_optimizer_options {
 	 * (default): those of the parameters. With values of the caller's, the parameters' compute copies stay as they
 	 * are. */
 	void *values, *grads;
+	bool average; /* default false; see dtrain_optimizer_average */
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
@@ -78,8 +79,8 @@ BETON_API int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimi
 /* The optimizer's work on streams must be complete. */
 BETON_API void dtrain_optimizer_destroy(dtrain_optimizer **optimizer);
 
-/* Puts the initialization of states on the stream, unless they come from a checkpoint: Lookahead's slow weights are set
- * to the current values and buffers. Other states need none. */
+/* Puts the initialization of states on the stream, unless they come from a checkpoint: Lookahead's slow weights and the
+ * moving average are set to the current values and buffers. Other states need none. */
 BETON_API int dtrain_optimizer_start(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 
 /* One update of all parameters of the range, in two parts. set_rate copies the step's numbers to the device. apply puts
@@ -105,6 +106,15 @@ BETON_API int dtrain_optimizer_set(dtrain_optimizer *optimizer, int32_t group, c
 BETON_API int dtrain_optimizer_look_ahead(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream,
 					  beton_error *err);
 
+/* An exponential moving average (the state "ema") of each value and each element of a buffer. average puts on the
+ * stream: ema += weight * (value - ema). weight: 0 to 1; see dtrain_average_weight. It waits only for the copy of the
+ * previous call's weight. exchange swaps the average and what is trained, bit for bit, and waits for the stream: called
+ * once before an evaluation and once after it, it makes the evaluation that of the average. STATE: the optimizer was
+ * created without average. */
+BETON_API int dtrain_optimizer_average(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream,
+				       beton_error *err);
+BETON_API int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
+
 /* The state of clipping, f32 [DTRAIN_CLIPS] in device memory (enum dtrain_clip_element), for figures; NULL: none. */
 BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
 
@@ -116,7 +126,7 @@ typedef struct dtrain_optimizer_state {
 	void *buffers; /* the buffers' elements in memory; NULL: none */
 } dtrain_optimizer_state;
 
-/* The state at an index from 0: those of the kind, then "slow"; NULL: no more. */
+/* The state at an index from 0: those of the kind, then "slow" and "ema"; NULL: no more. */
 BETON_API const dtrain_optimizer_state *dtrain_optimizer_state_at(const dtrain_optimizer *optimizer, int index);
 /* NULL: no state of that name. */
 BETON_API const dtrain_optimizer_state *dtrain_optimizer_state_find(const dtrain_optimizer *optimizer,

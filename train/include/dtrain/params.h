@@ -65,6 +65,7 @@ typedef struct dtrain_param {
 	int32_t unit;
 	dtrain_init init;
 	int64_t fan_in;
+	bool frozen; /* see dtrain_params_freeze */
 } dtrain_param;
 
 typedef struct dtrain_buffer {
@@ -78,6 +79,7 @@ typedef struct dtrain_buffer {
 typedef struct dtrain_unit {
 	int64_t offset; /* in the flat space, elements */
 	int64_t count;  /* including padding: a multiple of DTRAIN_PARAM_ALIGN times the shards */
+	bool frozen;    /* all its parameters are, and those of all units behind it */
 } dtrain_unit;
 
 /* How the flat space is divided, in flat order. A unit has whole parameters, and ends with the one that fills it. */
@@ -111,6 +113,16 @@ BETON_API void dtrain_params_next_block(dtrain_params *params);
 BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *name, const dtrain_shape *shape,
 					   const dtrain_placement *placement, dtrain_init init, int64_t fan_in,
 					   beton_error *err);
+
+/* Freezes parameters and buffers that are declared later and whose name, or the part of it before some dot, matches
+ * the pattern (fnmatch; * matches dots, too): "conv1", "layer[12]", "*.bias". A frozen parameter gets no gradient, so
+ * that backward ends in front of the last trained layer; its part of the gradients stays zero, and its units are not
+ * reduced; optimizers have to have it in a group with lr_scale and weight_decay 0. A frozen buffer does not change: a
+ * batch norm whose running statistics are frozen normalizes with them in training, too, and then neither it nor a
+ * layer in front of it can be trained. STATE: something has been declared. */
+BETON_API int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error *err);
+/* A pattern that has matched nothing so far; NULL: none. */
+BETON_API const char *dtrain_params_unused_pattern(const dtrain_params *params);
 
 /* Call set_units before allocation. INVALID_ARGUMENT: shards; STATE: the parameters are allocated. */
 BETON_API void dtrain_unit_policy_init(dtrain_unit_policy *policy);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "best.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/system.h"
+
+void run_best_note(run_position *position, double metric)
+{
+	if (position->best_step && metric <= position->best_metric)
+		return;
+	position->best_step = position->step;
+	position->best_metric = metric;
+}
+
+int run_best_link(const char *dir, const run_position *position, beton_error *err)
+{
+	char target[32];
+	char *link = bt_format("%s/best", dir), *temporary = bt_format("%s/.best", dir);
+	int status = BETON_OK;
+	snprintf(target, sizeof(target), "step-%012" PRId64, position->best_step);
+	if (!link || !temporary)
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	else if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(target, temporary) != 0)
+		status = bt_fail_errno(err, errno, "%s: cannot make the link", temporary);
+	else if (rename(temporary, link) != 0)
+		status = bt_fail_errno(err, errno, "%s: cannot make the link", link);
+	else
+		status = bt_sync_parent(link, err);
+	free(link);
+	free(temporary);
+	return status;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The best checkpoint of a run, by the first metric of its evaluations. */
+#ifndef RUN_BEST_H
+#define RUN_BEST_H
+
+#include <stdbool.h>
+
+#include <beton/error.h>
+
+#include "position.h"
+
+/* Notes the evaluation after the position's step if it is better than all before; of equals the first is the best. */
+void run_best_note(run_position *position, double metric);
+
+/* Makes dir/best a link to the best checkpoint, which must have been saved. Errors: those of the file system. */
+int run_best_link(const char *dir, const run_position *position, beton_error *err);
+
+#endif

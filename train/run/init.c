@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "init.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/system.h"
+
+enum { SHAPE_TEXT = 128, UNUSED_TOLD = 3 };
+
+/* A parameter or buffer of the model. */
+struct target {
+	const char *name;
+	const dtrain_shape *shape;
+	void *memory;
+	const run_source_tensor *from; /* NULL: keeps its initial values */
+};
+
+struct job {
+	const run_source *source;
+	dtrain_params *params;
+	bool whole;
+	char head[64]; /* what the names of the head's tensors begin with: "fc." */
+	bool fresh_head;
+};
+
+static const char *shape_text(const dtrain_shape *shape, char text[SHAPE_TEXT])
+{
+	snprintf(text, SHAPE_TEXT, "[");
+	for (int i = 0; i < shape->ndim; i++)
+		bt_append(text, SHAPE_TEXT, "%s%" PRId64, i ? ", " : "", shape->dim[i]);
+	bt_append(text, SHAPE_TEXT, "]");
+	return text;
+}
+
+static bool is_equal(const dtrain_shape *a, const dtrain_shape *b, int first)
+{
+	bool equal = a->ndim == b->ndim;
+	for (int i = first; i < a->ndim && equal; i++)
+		equal = a->dim[i] == b->dim[i];
+	return equal;
+}
+
+/* ---- targets ---- */
+
+static int count_targets(const dtrain_params *params)
+{
+	return dtrain_params_count(params) + dtrain_params_buffer_count(params);
+}
+
+static struct target target_at(const dtrain_params *params, int index)
+{
+	int count = dtrain_params_count(params);
+	if (index < count) {
+		const dtrain_param *param = dtrain_params_at(params, index);
+		float *values = dtrain_params_values(params);
+		return (struct target){.name = param->name, .shape = &param->shape, .memory = values + param->offset};
+	}
+	const dtrain_buffer *buffer = dtrain_params_buffer_at(params, index - count);
+	return (struct target){.name = buffer->name, .shape = &buffer->shape, .memory = buffer->data};
+}
+
+static bool is_head(const struct job *job, const struct target *target)
+{
+	return *job->head && strncmp(target->name, job->head, strlen(job->head)) == 0;
+}
+
+static void find_head(struct job *job)
+{
+	const dtrain_param *last = dtrain_params_at(job->params, dtrain_params_count(job->params) - 1);
+	const char *dot = last ? strrchr(last->name, '.') : NULL;
+	if (dot && (size_t)(dot - last->name) + 2 <= sizeof(job->head))
+		memcpy(job->head, last->name, (size_t)(dot - last->name) + 1);
+}
+
+/* ---- the plan ---- */
+
+/* True if the tensor is for another number of classes, or missing: the whole head begins anew. */
+static bool is_of_other_classes(const struct job *job, const struct target *target)
+{
+	const run_source_tensor *found = run_source_find(job->source, target->name);
+	return is_head(job, target) && (!found || (found->shape.ndim > 0 && is_equal(&found->shape, target->shape, 1) &&
+						   !is_equal(&found->shape, target->shape, 0)));
+}
+
+static int fail_missing(const struct job *job, const struct target *targets, int count, const char *first,
+			beton_error *err)
+{
+	int missing = 0;
+	for (int i = 0; i < count; i++)
+		missing += !run_source_find(job->source, targets[i].name);
+	return bt_fail(err, BETON_MISMATCH,
+		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)",
+		       job->source->path, first, missing, count,
+		       missing == count ? ": the file is of another model" : "");
+}
+
+static int find_sources(struct job *job, struct target *targets, int count, beton_error *err)
+{
+	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT];
+	for (int i = 0; i < count && !job->whole; i++)
+		job->fresh_head = job->fresh_head || is_of_other_classes(job, &targets[i]);
+	for (int i = 0; i < count; i++) {
+		struct target *target = &targets[i];
+		const run_source_tensor *found = run_source_find(job->source, target->name);
+		if (job->fresh_head && is_head(job, target))
+			continue;
+		if (!found)
+			return fail_missing(job, targets, count, target->name, err);
+		if (!is_equal(&found->shape, target->shape, 0))
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
+				       job->source->path, target->name, shape_text(&found->shape, theirs),
+				       shape_text(target->shape, ours));
+		if (!found->values)
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is of no floating-point type",
+				       job->source->path, target->name);
+		target->from = found;
+	}
+	return BETON_OK;
+}
+
+/* ---- the report ---- */
+
+static void note_fresh(const struct job *job, const struct target *target, json_t *list)
+{
+	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT];
+	const run_source_tensor *found = run_source_find(job->source, target->name);
+	if (!found)
+		json_array_append_new(
+			list, json_sprintf("%s %s (the file has none)", target->name, shape_text(target->shape, ours)));
+	else
+		json_array_append_new(list,
+				      json_sprintf("%s %s (the file has %s)", target->name,
+						   shape_text(target->shape, ours), shape_text(&found->shape, theirs)));
+}
+
+/* PyTorch counts the batches of each batch norm; nothing here depends on it. */
+static bool is_counter(const char *name)
+{
+	static const char counter[] = ".num_batches_tracked";
+	size_t length = strlen(name);
+	return length >= sizeof(counter) && strcmp(name + length - strlen(counter), counter) == 0;
+}
+
+static int make_report(const struct job *job, const struct target *targets, int count, run_init *out, beton_error *err)
+{
+	*out = (run_init){.fresh = json_array(), .unused = json_array()};
+	if (!out->fresh || !out->unused)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->source->path);
+	for (int i = 0; i < count; i++) {
+		out->taken += targets[i].from != NULL;
+		if (!targets[i].from)
+			note_fresh(job, &targets[i], out->fresh);
+	}
+	for (size_t i = 0; i < job->source->count; i++) {
+		const char *name = job->source->tensors[i].name;
+		bool known = is_counter(name);
+		for (int k = 0; k < count && !known; k++)
+			known = strcmp(targets[k].name, name) == 0;
+		if (!known)
+			json_array_append_new(out->unused, json_string(name));
+	}
+	return BETON_OK;
+}
+
+void run_init_free(run_init *init)
+{
+	json_decref(init->fresh);
+	json_decref(init->unused);
+	*init = (run_init){0};
+}
+
+void run_init_tell(const run_init *init, const run_source *source)
+{
+	size_t unused = json_array_size(init->unused);
+	printf("weights from %s%s: %d tensors taken", source->path, source->average ? " (moving averages)" : "",
+	       init->taken);
+	for (size_t i = 0; i < json_array_size(init->fresh); i++)
+		printf("%s%s", i ? ", " : "; begins anew: ", json_string_value(json_array_get(init->fresh, i)));
+	for (size_t i = 0; i < unused && i < UNUSED_TOLD; i++)
+		printf("%s%s", i ? ", " : "; not in the model: ", json_string_value(json_array_get(init->unused, i)));
+	if (unused > UNUSED_TOLD)
+		printf(" and %zu others", unused - UNUSED_TOLD);
+	printf("\n");
+}
+
+json_t *run_init_json(const run_init *init, const run_source *source)
+{
+	/* A path may be invalid UTF-8. */
+	json_t *path = json_string(source->path);
+	return json_pack("{s:o, s:i, s:O, s:O}", "file", path ? path : json_string("?"), "taken", init->taken, "fresh",
+			 init->fresh, "unused", init->unused);
+}
+
+/* ---- copying ---- */
+
+static int copy_all(const struct job *job, const struct target *targets, int count, dtrain_stream *stream,
+		    beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(job->params));
+	int status = BETON_OK;
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		if (targets[i].from)
+			status = api->copy(stream, targets[i].memory, targets[i].from->values,
+					   (size_t)dtrain_shape_count(targets[i].shape) * sizeof(float),
+					   DTRAIN_HOST_TO_DEVICE, err);
+	if (status == BETON_OK)
+		status = dtrain_params_changed(job->params, stream, err);
+	return status == BETON_OK ? api->stream_synchronize(stream, err) : status;
+}
+
+int run_init_apply(const run_source *source, dtrain_params *params, dtrain_stream *stream, bool whole, run_init *out,
+		   beton_error *err)
+{
+	struct job job = {.source = source, .params = params, .whole = whole};
+	int count = count_targets(params);
+	*out = (run_init){0};
+	struct target *targets = calloc((size_t)count + 1, sizeof(*targets));
+	if (!targets)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
+	for (int i = 0; i < count; i++)
+		targets[i] = target_at(params, i);
+	find_head(&job);
+	int status = find_sources(&job, targets, count, err);
+	if (status == BETON_OK)
+		status = make_report(&job, targets, count, out, err);
+	if (status == BETON_OK)
+		status = copy_all(&job, targets, count, stream, err);
+	free(targets);
+	if (status != BETON_OK)
+		run_init_free(out);
+	return status;
+}

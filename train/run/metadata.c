@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metadata.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "options_table.h"
+
+#define NAMES_BYTES_MAX (8 << 20) /* the state of a checkpoint has room for twice that */
+
+static int add_option(json_t *metadata, const char *key, const char *option, const run_options *options,
+		      beton_error *err)
+{
+	char *text = NULL;
+	int status = run_row_text(&run_rows[run_row_find(option)], options, &text, err);
+	/* Of a recipe's path the name alone: it may be no UTF-8, and is then left out. */
+	const char *name = text ? strrchr(text, '/') : NULL;
+	if (status == BETON_OK && text)
+		json_object_set_new(metadata, key, json_string(name ? name + 1 : text));
+	free(text);
+	return status;
+}
+
+static int add_names(json_t *metadata, const run_options *options, beton_error *err)
+{
+	const engine_job job = run_options_job(options);
+	char *names = NULL;
+	int status = job.task->class_names(&job, options->data.paths, options->data.count, &names, err);
+	if (status == BETON_OK && names && strlen(names) <= NAMES_BYTES_MAX)
+		json_object_set_new(metadata, "class_names", json_string(names));
+	free(names);
+	return status;
+}
+
+int run_metadata_make(const run_options *options, const run_facts *facts, char **out, beton_error *err)
+{
+	static const char *const names[][2] = {
+		{"model", "model"}, {"image_size", "image-size"}, {"val_ratio", "val-ratio"}, {"mean", "mean"},
+		{"std", "std"},     {"recipe", "recipe"},
+	};
+	*out = NULL;
+	json_t *metadata = json_pack("{s:s, s:s, s:o}", "format", "pt", "producer", "dtrain-ffcv " DTRAIN_VERSION,
+				     "classes", json_sprintf("%" PRId64, facts->data.classes));
+	int status = metadata ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the metadata");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status == BETON_OK; i++)
+		status = add_option(metadata, names[i][0], names[i][1], options, err);
+	if (status == BETON_OK)
+		status = add_names(metadata, options, err);
+	*out = status == BETON_OK ? json_dumps(metadata, JSON_COMPACT) : NULL;
+	json_decref(metadata);
+	if (status == BETON_OK && !*out)
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the metadata");
+	return status;
+}

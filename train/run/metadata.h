@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What whoever uses a trained model has to know of it, as texts in the metadata of safetensors files. */
+#ifndef RUN_METADATA_H
+#define RUN_METADATA_H
+
+#include "preflight.h"
+
+/* Makes a JSON object of texts, malloc'ed: "format" ("pt"), "producer", "model", "classes", "class_names" (a JSON
+ * array, if the data has names, of at most 8 MiB), "image_size", "val_ratio", "mean" and "std" (as given to --mean and
+ * --std: of pixels 0 .. 255), "recipe" (its name, if any). Errors: those of reading the names, NO_MEMORY. */
+int run_metadata_make(const run_options *options, const run_facts *facts, char **out, beton_error *err);
+
+#endif

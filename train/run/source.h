@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trained weights in host memory, from a safetensors file of any program or from a checkpoint's folder, and what is
+ * known about the model they belong to. */
+#ifndef RUN_SOURCE_H
+#define RUN_SOURCE_H
+
+#include <jansson.h>
+
+#include <dtrain/tensor_file.h>
+
+typedef struct run_source_tensor {
+	char *name; /* without what DistributedDataParallel and torch.compile put in front of it */
+	dtrain_shape shape;
+	float *values; /* NULL: not of a floating-point type */
+} run_source_tensor;
+
+typedef struct run_source {
+	char *path;    /* of the file, or of the checkpoint */
+	json_t *facts; /* texts by the names of dtrain's metadata (see run_metadata_make); empty: nothing is known */
+	int64_t step;  /* of a checkpoint; 0: not known */
+	bool average;  /* the tensors are a checkpoint's moving averages */
+	run_source_tensor *tensors;
+	size_t count;
+} run_source;
+
+/* given: a safetensors file, a checkpoint's folder, or the folder that checkpoints are in, of which the newest is
+ * taken. A checkpoint of a run with --ema gives its averages. Errors name the file: those of dtrain_tensor_file_open
+ * and dtrain_checkpoint_load. */
+int run_source_open(const char *given, run_source *out, beton_error *err);
+/* Reads only the facts and the shapes. */
+int run_source_open_facts(const char *given, run_source *out, beton_error *err);
+/* Accepts a zeroed struct. */
+void run_source_close(run_source *source);
+
+/* NULL: no such tensor. */
+const run_source_tensor *run_source_find(const run_source *source, const char *name);
+/* NULL: not known. */
+const char *run_source_fact(const run_source *source, const char *name);
+
+#endif
