@@ -65,9 +65,10 @@ static int run_batch(engine_rank *engine, const beton_batch *batch, beton_error 
 }
 
 static int add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
-		     beton_error *err)
+		     engine_class_count *classes, beton_error *err)
 {
 	(void)engine;
+	assert_null(classes);
 	(void)err;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		sums[0] += caller.nothing_finite ? NAN : (double)((const float *)results[0])[i];

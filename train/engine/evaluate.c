@@ -2,6 +2,7 @@
 #include "evaluate.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/error.h"
 
@@ -23,6 +24,7 @@ struct evaluation {
 	int next;
 	int64_t counts[COUNTS];
 	double sums[ENGINE_METRICS];
+	engine_class_count *classes; /* NULL: not wanted */
 };
 
 static size_t row_bytes(const engine_network *network, int index)
@@ -75,7 +77,8 @@ static int settle(struct evaluation *evaluation, struct slot *slot, beton_error 
 				    : engine->api->stream_synchronize(engine->stream, err);
 	engine_disarm(engine);
 	if (status == BETON_OK)
-		status = engine->job.task->add_batch(engine, slot->batch, slot->results, evaluation->sums, err);
+		status = engine->job.task->add_batch(engine, slot->batch, slot->results, evaluation->sums,
+						     evaluation->classes, err);
 	evaluation->counts[COUNT] += slot->batch->count;
 	beton_batch_release(&slot->batch);
 	return status;
@@ -147,16 +150,23 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 	return status == BETON_OK ? engine_synchronize(evaluation->engine, "evaluation", err) : status;
 }
 
-static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
+static int add_array(dtrain_group *group, void *array, size_t count, dtrain_dtype dtype, beton_error *err)
 {
 	dtrain_work *work = NULL;
-	int status = dtrain_allreduce(group, evaluation->counts, COUNTS, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
-	if (status == BETON_OK)
-		status = dtrain_work_wait(&work, err);
-	if (status == BETON_OK)
-		status = dtrain_allreduce(group, evaluation->sums, ENGINE_METRICS, DTRAIN_F64, DTRAIN_SUM, NULL, &work,
-					  err);
+	int status = dtrain_allreduce(group, array, count, dtype, DTRAIN_SUM, NULL, &work, err);
 	return status == BETON_OK ? dtrain_work_wait(&work, err) : status;
+}
+
+static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_error *err)
+{
+	size_t classes = (size_t)evaluation->engine->data->classes;
+	int status = add_array(group, evaluation->counts, COUNTS, DTRAIN_I64, err);
+	if (status == BETON_OK)
+		status = add_array(group, evaluation->sums, ENGINE_METRICS, DTRAIN_F64, err);
+	if (status == BETON_OK && evaluation->classes)
+		status = add_array(group, evaluation->classes, classes * sizeof(*evaluation->classes) / sizeof(int64_t),
+				   DTRAIN_I64, err);
+	return status;
 }
 
 static int find_means(const struct evaluation *evaluation, engine_evaluation *out, beton_error *err)
@@ -179,11 +189,26 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	return BETON_OK;
 }
 
+void engine_evaluation_clear(engine_evaluation *evaluation)
+{
+	free(evaluation->classes);
+	*evaluation = (engine_evaluation){0};
+}
+
 int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
 		    bool *interrupted, beton_error *err)
 {
 	struct evaluation evaluation = {.engine = engine};
-	int status = open_evaluation(&evaluation, err);
+	int status = BETON_OK;
+	out->classes = NULL;
+	if (engine->job.per_class) {
+		out->classes = evaluation.classes = calloc((size_t)engine->data->classes, sizeof(*out->classes));
+		if (!out->classes)
+			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the results of %ld classes",
+					 (long)engine->data->classes);
+	}
+	if (status == BETON_OK)
+		status = open_evaluation(&evaluation, err);
 	if (status == BETON_OK)
 		status = run_shard(&evaluation, loader, err);
 	close_evaluation(&evaluation);

@@ -10,11 +10,15 @@ typedef struct engine_evaluation {
 	int64_t count;                  /* samples */
 	int64_t bad;                    /* samples that were left out, if the loader skips bad ones */
 	double metrics[ENGINE_METRICS]; /* in the order of the task's metrics */
+	engine_class_count *classes;    /* one for each class of the model, if the job counts by class; else NULL */
 } engine_evaluation;
+
+/* Frees what the evaluation has. */
+void engine_evaluation_clear(engine_evaluation *evaluation);
 
 /* Passes every validation sample through the model exactly once over all ranks; all ranks get the same result. group: a
  * group of host memory. *interrupted: some rank was told to stop, and there is no result. Errors: those of loader,
- * device and group; DIVERGED (a metric is not finite). */
+ * device and group; DIVERGED (a metric is not finite). out needs engine_evaluation_clear, also on failure. */
 int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
 		    bool *interrupted, beton_error *err);
 

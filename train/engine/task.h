@@ -16,6 +16,12 @@ enum {
 	ENGINE_METRICS = 4, /* metrics of an evaluation */
 };
 
+/* Of an evaluation's samples of one class. */
+typedef struct engine_class_count {
+	int64_t samples;
+	int64_t hits; /* samples that the model gets right */
+} engine_class_count;
+
 typedef struct engine_rank engine_rank; /* engine.h */
 typedef struct engine_task engine_task;
 
@@ -29,6 +35,7 @@ typedef struct engine_job {
 	int64_t classes;    /* 0: the number of classes in the data */
 	double label_smoothing;
 	bool evaluates;     /* nothing is trained */
+	bool per_class;     /* evaluations count by class */
 	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
 
@@ -116,10 +123,10 @@ struct engine_task {
 	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors. */
 	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);
 
-	/* Adds the metrics of the batch's samples to sums. results: host copies, as many rows as the batch. Errors:
-	 * NO_MEMORY. */
+	/* Adds the metrics of the batch's samples to sums, and to the counts of their classes (NULL: not wanted).
+	 * results: host copies, as many rows as the batch. Errors: NO_MEMORY. */
 	int (*add_batch)(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
-			 beton_error *err);
+			 engine_class_count *classes, beton_error *err);
 };
 
 #endif

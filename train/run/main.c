@@ -166,6 +166,14 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	const engine_rank *engine = &session->engine;
 	dtrain_program_get_facts(engine->train.program ? engine->train.program : engine->val.program, &program);
 	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
+	char *names = NULL;
+	if (options->val_per_class && options->val) {
+		int found = engine->job.task->class_names(&engine->job, &options->val, 1, &names, err);
+		if (found != BETON_OK) {
+			json_decref(init);
+			return found;
+		}
+	}
 	const run_beginning beginning = {.resumed = session->resumed,
 					 .after_step = session->position.step,
 					 .total_steps = facts->total_steps,
@@ -186,8 +194,10 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					 .changes = saved ? saved->changes : NULL,
 					 .change_count = saved ? saved->change_count : 0,
 					 .evaluates = options->evaluate,
+					 .class_names = names,
 					 .init = init};
 	int status = run_metrics_open(&wanted, &beginning, metrics, err);
+	free(names);
 	json_decref(init);
 	return status;
 }

@@ -21,6 +21,8 @@ struct run_metrics {
 	int fd; /* of the log; -1: none */
 	run_tensorboard *tensorboard;
 	run_progress progress;
+	int64_t classes;
+	json_t *class_names; /* NULL: none */
 };
 
 /* A single write for the whole line: readers never see half of one. */
@@ -86,6 +88,8 @@ int run_metrics_open(const run_metrics_options *options, const run_beginning *be
 	metrics->task = beginning->task;
 	metrics->total_steps = beginning->total_steps;
 	metrics->fd = -1;
+	metrics->classes = beginning->classes;
+	metrics->class_names = beginning->class_names ? json_loads(beginning->class_names, 0, NULL) : NULL;
 	run_progress_open(&metrics->progress, beginning, options->quiet, options->print_every);
 	int status = open_log(metrics, err);
 	if (status == BETON_OK && options->tensorboard)
@@ -112,9 +116,14 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 {
 	int status = BETON_OK;
 	if (records(metrics))
-		status = write_record(metrics, run_record_evaluation(metrics->task, evaluation), err);
+		status = write_record(
+			metrics,
+			run_record_evaluation(metrics->task, evaluation, metrics->classes, metrics->class_names), err);
 	if (status == BETON_OK)
 		run_progress_evaluation(&metrics->progress, evaluation);
+	if (status == BETON_OK && !evaluation->epoch && evaluation->result.classes)
+		run_progress_classes(&metrics->progress, evaluation->result.classes, metrics->classes,
+				     metrics->class_names);
 	return status;
 }
 
@@ -143,6 +152,7 @@ int run_metrics_close(run_metrics **metrics, beton_error *err)
 	status = status == BETON_OK ? later : status;
 	if (closed->fd >= 0 && close(closed->fd) != 0 && status == BETON_OK)
 		status = bt_fail_errno(err, errno, "%s: cannot close", closed->options.log);
+	json_decref(closed->class_names);
 	free(closed);
 	return status;
 }

@@ -76,8 +76,9 @@ typedef struct run_beginning {
 	int data_count;
 	const char *val; /* NULL: no evaluation */
 	int64_t val_every;
-	const char *options;  /* a JSON object */
-	char *const *changes; /* of options; NULL: none */
+	const char *options;     /* a JSON object */
+	const char *class_names; /* of --val, a JSON array; NULL: none */
+	char *const *changes;    /* of options; NULL: none */
 	int change_count;
 	bool evaluates; /* there is no training */
 	json_t *init;   /* run_init_json; NULL: no --init */

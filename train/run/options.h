@@ -131,6 +131,7 @@ typedef struct run_options {
 	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
 	int64_t val_every; /* epochs */
+	bool val_per_class;
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;
 	bool keep_best;
@@ -192,6 +193,7 @@ static inline engine_job run_options_job(const run_options *options)
 			    .batch_size = options->batch_size,
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
+			    .per_class = options->val_per_class,
 			    .label_smoothing = options->label_smoothing,
 			    .evaluates = options->evaluate,
 			    .freeze = options->freeze};

@@ -444,6 +444,8 @@ const option_row run_rows[] = {
 	      "This is for output to a file or a pipe. On a terminal one line shows the current step, and is rewritten "
 	      "in place."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
+	FLAG("val-per-class", FREE, val_per_class, "also log the accuracy of each class",
+	     "Each evaluation's record has a list `val_classes`. With --evaluate the list is printed."),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end",
 	     "And when a signal ends training: see CHECKPOINTS.", .none = false),
 	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0", "and every N steps; 0 = not",

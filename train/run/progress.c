@@ -191,6 +191,17 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 			   evaluation->train_seconds, evaluation->val_seconds);
 }
 
+void run_progress_classes(run_progress *self, const engine_class_count *counts, int64_t classes, const json_t *names)
+{
+	for (int64_t i = 0; i < classes; i++) {
+		const char *name = json_string_value(json_array_get(names, (size_t)i));
+		if (counts[i].samples)
+			print_line(self, "class %" PRId64 "%s%s: %s %.2f %% of %" PRId64, i, name ? " " : "",
+				   name ? name : "", self->task->metrics[0].name,
+				   100 * (double)counts[i].hits / (double)counts[i].samples, counts[i].samples);
+	}
+}
+
 void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch)
 {
 	double percent = epoch->total_ns ? 100 / (double)epoch->total_ns : 0;

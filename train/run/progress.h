@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <beton/error.h>
+#include <jansson.h>
 
 #include "metrics.h"
 #include "status_line.h"
@@ -32,6 +33,8 @@ void run_progress_open(run_progress *self, const run_beginning *beginning, bool 
 /* If standard output fails, training is asked to stop as if a signal had come, so that a checkpoint is saved. */
 void run_progress_step(run_progress *self, const run_step_metrics *step);
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation);
+/* A line for each class that has samples. names: an array; NULL: none. */
+void run_progress_classes(run_progress *self, const engine_class_count *counts, int64_t classes, const json_t *names);
 void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch);
 /* Removes the line that is rewritten. */
 void run_progress_close(run_progress *self);

@@ -154,7 +154,30 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	return finish(&self);
 }
 
-json_t *run_record_evaluation(const engine_task *task, const run_evaluation *evaluation)
+/* Classes without a sample are left out. */
+static json_t *classes_of(const engine_class_count *counts, int64_t classes, const json_t *names)
+{
+	builder list = {.record = json_array()};
+	for (int64_t i = 0; i < classes; i++) {
+		builder one = {.record = json_object()};
+		json_t *name = json_array_get(names, (size_t)i);
+		if (counts[i].samples == 0) {
+			json_decref(one.record);
+			continue;
+		}
+		add(&one, "class", json_integer((json_int_t)i));
+		if (json_is_string(name))
+			add(&one, "name", json_incref(name));
+		add(&one, "count", json_integer((json_int_t)counts[i].samples));
+		add(&one, "top1", number((double)counts[i].hits / (double)counts[i].samples));
+		if (json_array_append_new(list.record, finish(&one)) != 0)
+			list.failed = true;
+	}
+	return finish(&list);
+}
+
+json_t *run_record_evaluation(const engine_task *task, const run_evaluation *evaluation, int64_t classes,
+			      const json_t *names)
 {
 	builder self = begin("evaluation", evaluation->step);
 	add(&self, "epoch", json_integer((json_int_t)evaluation->epoch));
@@ -166,6 +189,8 @@ json_t *run_record_evaluation(const engine_task *task, const run_evaluation *eva
 		add(&self, key, number(evaluation->result.metrics[i]));
 	}
 	add(&self, "val_count", json_integer((json_int_t)evaluation->result.count));
+	if (evaluation->result.classes)
+		add(&self, "val_classes", classes_of(evaluation->result.classes, classes, names));
 	if (evaluation->result.bad)
 		add(&self, "val_bad_samples", json_integer((json_int_t)evaluation->result.bad));
 	add(&self, "train_seconds", rounded(evaluation->train_seconds, 9));

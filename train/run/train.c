@@ -314,6 +314,7 @@ static int evaluate(struct training *training, beton_error *err)
 		run_best_note(&session->position, evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
+	engine_evaluation_clear(&evaluation.result);
 	return status;
 }
 

@@ -58,7 +58,7 @@ static const float *widen(dtrain_dtype dtype, const void *logits, int64_t classe
 }
 
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
-		     beton_error *err)
+		     engine_class_count *by_class, beton_error *err)
 {
 	int64_t classes = engine->data->classes, k = classes < 5 ? classes : 5;
 	/* Not NULL: the feed has found this tensor before. */
@@ -73,6 +73,10 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 		sums[0] += rank < 1;
 		sums[1] += rank < k;
 		sums[2] += (double)losses[i];
+		if (by_class) {
+			by_class[labels[i]].samples++;
+			by_class[labels[i]].hits += rank < 1;
+		}
 	}
 	free(row);
 	return BETON_OK;

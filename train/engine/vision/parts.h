@@ -44,7 +44,7 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 /* evaluate.c */
 int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err);
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
-		     beton_error *err);
+		     engine_class_count *by_class, beton_error *err);
 
 /* whiten.c: the first layer of the model airbench94, a convolution that decorrelates the pixels of a patch. Its filters
  * are computed from 5000 pictures (or all, if fewer) spread evenly over the training set, cut and normalized as in
