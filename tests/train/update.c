@@ -322,13 +322,18 @@ static void check_average(const char *device)
 	net_close(&n);
 }
 
+static void on_each_device(void (*check)(const char *device))
+{
+	if (the_device)
+		check(the_device);
+	for (int k = 0; !the_device && dtrain_device_at(k); k++)
+		check(dtrain_device_at(k)->name);
+}
+
 static void averages_follow(void **state)
 {
 	(void)state;
-	if (the_device)
-		check_average(the_device);
-	for (int k = 0; !the_device && dtrain_device_at(k); k++)
-		check_average(dtrain_device_at(k)->name);
+	on_each_device(check_average);
 }
 
 /* timm's ModelEmaV2, and ModelEmaV3 with use_warmup: get_decay(step) for step 1, 2, ... with its defaults. */
@@ -345,10 +350,7 @@ static void average_weights(void **state)
 static void lookahead_keeps_slow_weights(void **state)
 {
 	(void)state;
-	if (the_device)
-		check_lookahead(the_device);
-	for (int k = 0; !the_device && dtrain_device_at(k); k++)
-		check_lookahead(dtrain_device_at(k)->name);
+	on_each_device(check_lookahead);
 }
 
 /* Of airbench94, whose alpha_schedule of 475 steps is 0.95 ** 5 * (step / 475) ** 3. */

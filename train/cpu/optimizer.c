@@ -66,16 +66,6 @@ static int run_sgd(const struct dtrain_op *op, void *const *operands, void *work
 }
 
 /* Like torch.lerp, which is exact at both ends. */
-static void look_ahead(float *restrict slow, float *restrict w, int64_t count, float weight)
-{
-	if (weight < 0.5f)
-		for (int64_t i = 0; i < count; i++)
-			w[i] = slow[i] += weight * (w[i] - slow[i]);
-	else
-		for (int64_t i = 0; i < count; i++)
-			w[i] = slow[i] = w[i] - (1 - weight) * (w[i] - slow[i]);
-}
-
 static void average(float *restrict slow, const float *restrict w, int64_t count, float weight)
 {
 	if (weight < 0.5f)
@@ -86,31 +76,23 @@ static void average(float *restrict slow, const float *restrict w, int64_t count
 			slow[i] = w[i] - (1 - weight) * (w[i] - slow[i]);
 }
 
+/* With a second output the values go back to their average, which is still in the cache. */
 static int run_average(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)workspace;
 	(void)err;
 	float *slow = operands[0], *w = operands[1], weight = *(const float *)operands[2];
-	int64_t count = op->count;
+	bool back = op->num_outputs > 1;
+	int64_t all = op->count;
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#pragma omp parallel for num_threads(op->device->threads) if (all > 4 * PIECE)
 #endif
-	for (int64_t start = 0; start < count; start += PIECE)
-		average(slow + start, w + start, count - start < PIECE ? count - start : PIECE, weight);
-	return BETON_OK;
-}
-
-static int run_lookahead(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
-{
-	(void)workspace;
-	(void)err;
-	float *slow = operands[0], *w = operands[1], weight = *(const float *)operands[2];
-	int64_t count = op->count;
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
-#endif
-	for (int64_t start = 0; start < count; start += PIECE)
-		look_ahead(slow + start, w + start, count - start < PIECE ? count - start : PIECE, weight);
+	for (int64_t start = 0; start < all; start += PIECE) {
+		int64_t count = all - start < PIECE ? all - start : PIECE;
+		average(slow + start, w + start, count, weight);
+		if (back)
+			memcpy(w + start, slow + start, (size_t)count * sizeof(float));
+	}
 	return BETON_OK;
 }
 
@@ -169,5 +151,5 @@ void cpu_build_optimizer(cpu_build *build)
 	if (build->desc->kind == DTRAIN_OP_SGD)
 		build->op->finish = run_sgd;
 	else
-		build->op->finish = build->desc->num_outputs > 1 ? run_lookahead : run_average;
+		build->op->finish = run_average;
 }
