@@ -17,7 +17,7 @@ struct convention {
 	const char *rank;
 	const char *world_size;
 	const char *local_rank;       /* if unset: the rank */
-	const char *local_world_size; /* NULL or unset: the world size */
+	const char *local_world_size; /* if unset: the world size. "": it is never set */
 	const char *launcher;         /* of ranks that are not told rank 0's address; NULL: they are */
 };
 
@@ -27,7 +27,7 @@ static const struct convention conventions[] = {
 	{"mpirun's OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
 	 "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
 	/* A batch script also has SLURM_PROCID and SLURM_NTASKS, but is not a rank; only srun sets the step's size. */
-	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "srun"},
+	{"srun's SLURM_PROCID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "srun"},
 };
 
 static int read_number(const char *name, uint64_t least, uint64_t most, const char *fallback, int *out,
@@ -52,9 +52,9 @@ static int read_number(const char *name, uint64_t least, uint64_t most, const ch
 static int read_ranks(const struct convention *names, struct rank_env *out, beton_error *err)
 {
 	const char *rank_text = getenv(names->rank), *world_text = getenv(names->world_size);
-	const char *local = names->local_world_size ? names->local_world_size : names->world_size;
+	const char *local = *names->local_world_size ? names->local_world_size : names->world_size;
 	int status = read_number(names->world_size, 1, LAUNCH_MAX_RANKS, NULL, &out->world_size, err);
-	out->local_known = names->local_world_size && getenv(local);
+	out->local_known = *names->local_world_size && getenv(local);
 
 	if (status == BETON_OK)
 		status = read_number(names->rank, 0, (uint64_t)out->world_size - 1, NULL, &out->rank, err);
