@@ -18,6 +18,7 @@
 #include "launcher.h"
 #include "metrics.h"
 #include "options.h"
+#include "plan.h"
 #include "preflight.h"
 #include "rank_cores.h"
 #include "rank_env.h"
@@ -226,10 +227,10 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 			print_start(&session);
 		tell_why_no_gpu(&session);
 		tell_idle_cores(&session, cores);
-		status = open_metrics(&metrics, &session, &err);
+		status = options->plan ? run_plan_print(&session, &err) : open_metrics(&metrics, &session, &err);
 	}
 	run_signals_catch();
-	if (status == BETON_OK)
+	if (status == BETON_OK && !options->plan)
 		status = options->evaluate ? run_evaluate(&session, metrics, &stopped, &err)
 					   : run_train(&session, metrics, &stopped, &err);
 	if (status != BETON_OK)

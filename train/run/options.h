@@ -76,6 +76,7 @@ typedef struct run_options {
 	const char *init;   /* a file of weights, or a checkpoint's folder; NULL: none */
 	const char *freeze; /* patterns; NULL: none */
 	bool evaluate;
+	bool plan;
 	const char *device; /* as given: NAME or NAME:INDEX */
 	run_device_choice chosen;
 	const char *log;

@@ -186,6 +186,9 @@ const option_row run_rows[] = {
 	     "What the weights' metadata say need not be given: the model, its classes, --image-size, --mean, --std "
 	     "and "
 	     "--val-ratio. Nothing is trained or saved; --data, --epochs and what belongs to training are not needed."),
+	FLAG("plan", FREE, plan, "print what memory the run needs, and exit",
+	     "Parameters, gradients, optimizer state and activations of a rank; then the tensors that are alive in the "
+	     "step with most bytes, and each step of the program with its bytes."),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
 	      "classes of the model (default: the data's highest label + 1)", NULL),
 	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef RUN_PLAN_H
+#define RUN_PLAN_H
+
+#include "session.h"
+
+/* Prints what a rank has in its device's memory, and what of the activations is there in which step of the program. */
+int run_plan_print(const run_session *session, beton_error *err);
+
+#endif
