@@ -166,7 +166,7 @@ static void blame_stopped(struct launch *launch, int number)
 	launch->failed_rank = number;
 	snprintf(launch->failure, sizeof(launch->failure), "has been stopped by SIG%s for %.3g s",
 		 sigabbrev_np(rank->stop_signal), (double)(bt_now_ns() - rank->stopped_ns) / 1e9);
-	report(launch);
+	launch->reports = true;
 }
 
 /* Fails the job if a rank has been stopped for too long. */
