@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "ranks.h"
+#include "train/comm/gloo_module.h"
 #include "train/comm/gloo_place.h"
-#include "train/comm/gloo_shim.h"
 
 /* There a stranger would have to guess a number of 63 bits as well, and is left alone otherwise. */
 #if __has_include(<gloo/transport/tcp/listener.h>)
@@ -41,6 +41,7 @@ static bool late;        /* peers, not strangers: kind is how the rank that wait
 static int stranger = -1;
 static int groups; /* that Gloo has been asked for */
 static struct rank *self;
+static const gloo_api *gloo; /* as the module has it */
 
 static void speak(int fd)
 {
@@ -72,11 +73,6 @@ static void speak(int fd)
 		stranger = fd;
 	}
 }
-
-int __real_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				gloo_failure *failure);
-int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size,
-				gloo_failure *failure);
 
 /* For the test to know that the rank is there, where rank 1 never comes. */
 static void wait_for_ever(void)
@@ -157,7 +153,7 @@ static int connect_nowhere(gloo_group *group, int peer, in_port_t own, const uin
 	last = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	REQUIRE(connect(last, (struct sockaddr *)&to, sizeof(to)) == 0);
 	mark(self);
-	status = __real_dtrain__gloo_connect(group, peer, nowhere, size, failure);
+	status = gloo->connect(group, peer, nowhere, size, failure);
 	close(last);
 	while (count-- > 0)
 		close(fds[count]);
@@ -187,7 +183,7 @@ static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *
 		snprintf(failure->message, sizeof(failure->message), "it fails once");
 		return failure->code;
 	}
-	REQUIRE(dtrain__gloo_listens_at(group, peer, own) == size);
+	REQUIRE(gloo->listens_at(group, peer, own) == size);
 	if (port_of(own) < port_of(address)) {
 		if (strcmp(kind, "nowhere") != 0)
 			mark(self);
@@ -196,13 +192,10 @@ static int connect_in_first_attempt(gloo_group *group, int peer, const uint8_t *
 	} else {
 		connect_late(address, size);
 	}
-	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
+	return gloo->connect(group, peer, address, size, failure);
 }
 
-int __real_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
-int __wrap_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure);
-
-int __wrap_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
+static int create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
 {
 	gloo_options own = *options;
 
@@ -211,11 +204,10 @@ int __wrap_dtrain__gloo_create(const gloo_options *options, gloo_group **out, gl
 	/* It does not say where it is before rank 0, which waits for that, has gone on to the next attempt. */
 	if (groups == 1 && self->rank == 1 && strcmp(kind, "absent") == 0)
 		wait_for("world/gloo/1/at/0");
-	return __real_dtrain__gloo_create(&own, out, failure);
+	return gloo->create(&own, out, failure);
 }
 
-/* The linker puts this in the place of each call in the library. */
-int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
+static int connect_peer(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
 {
 	struct sockaddr_storage to;
 	int fd;
@@ -234,24 +226,38 @@ int __wrap_dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *addr
 		else
 			close(fd);
 	}
-	return __real_dtrain__gloo_connect(group, peer, address, size, failure);
+	return gloo->connect(group, peer, address, size, failure);
 }
 
-int __real_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   gloo_failure *failure);
-int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   gloo_failure *failure);
-
 /* Rank 1 does not know the others' secrets, or says that it is another rank. */
-int __wrap_dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-				   gloo_failure *failure)
+static int all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+		      gloo_failure *failure)
 {
 	bool secret = strcmp(kind, "wrong secret") == 0, rank = strcmp(kind, "wrong rank") == 0;
 	uint8_t *wrong = (uint8_t *)(uintptr_t)input;
 
 	for (int peer = 0; self->rank == 1 && groups == 1 && (secret || rank) && peer < self->size; peer++)
 		wrong[size * (size_t)peer + (secret ? 0 : GLOO_SECRET_SIZE)] ^= 1;
-	return __real_dtrain__gloo_all_to_all(group, output, input, size, tag, failure);
+	return gloo->all_to_all(group, output, input, size, tag, failure);
+}
+
+int __real_dtrain__gloo_load(const gloo_api **out, beton_error *error);
+int __wrap_dtrain__gloo_load(const gloo_api **out, beton_error *error);
+
+/* The linker puts this in the place of each call in the library. */
+int __wrap_dtrain__gloo_load(const gloo_api **out, beton_error *error)
+{
+	static gloo_api ours;
+	int status = __real_dtrain__gloo_load(&gloo, error);
+
+	if (status)
+		return status;
+	ours = *gloo;
+	ours.create = create;
+	ours.connect = connect_peer;
+	ours.all_to_all = all_to_all;
+	*out = &ours;
+	return BETON_OK;
 }
 
 /* Waits for all ranks to be there. */

@@ -19,6 +19,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "gloo_module.h"
 #include "gloo_place.h"
 #include "socket.h"
 #include "store.h"
@@ -44,6 +45,7 @@ typedef struct join_attempt {
 	const group_membership *member;
 	uint64_t deadline;
 	int number;
+	const gloo_api *gloo;
 	gloo_group *group;
 	gloo_place *mine;
 	introduction *say, *heard; /* to and from each rank */
@@ -101,7 +103,7 @@ static void *watch_main(void *argument)
 		return NULL;
 	eventfd_write(attempt->over_fd, 1); /* the only write, so it cannot fail */
 	while (!atomic_load(&attempt->outside)) {
-		dtrain__gloo_abort(attempt->group);
+		attempt->gloo->abort(attempt->group);
 		poll(NULL, 0, CALL_MS);
 	}
 	return NULL;
@@ -118,7 +120,7 @@ static int publish(join_attempt *attempt, beton_error *err)
 	for (int peer = 0; peer < member->size && status == BETON_OK; peer++) {
 		if (peer != member->rank &&
 		    !dtrain__gloo_place_add(attempt->mine, peer, address,
-					    dtrain__gloo_listens_at(attempt->group, peer, address)))
+					    attempt->gloo->listens_at(attempt->group, peer, address)))
 			status = bt_fail(err, BETON_UNSUPPORTED, "gloo: an unknown kind of address");
 	}
 	if (status == BETON_OK)
@@ -174,7 +176,7 @@ static int connect_peer(join_attempt *attempt, int peer, beton_error *err)
 	free(place);
 	if (!size)
 		return bt_fail(err, BETON_MISMATCH, "gloo: rank %d published an unknown kind of address", peer);
-	if (dtrain__gloo_connect(attempt->group, peer, address, size, &failure) != BETON_OK)
+	if (attempt->gloo->connect(attempt->group, peer, address, size, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	return BETON_OK;
 }
@@ -185,8 +187,8 @@ static int introduce(join_attempt *attempt, beton_error *err)
 {
 	const group_membership *member = attempt->member;
 	gloo_failure failure = {0};
-	if (dtrain__gloo_all_to_all(attempt->group, attempt->heard, attempt->say, sizeof(*attempt->say),
-				    INTRODUCTION_TAG, &failure) != BETON_OK)
+	if (attempt->gloo->all_to_all(attempt->group, attempt->heard, attempt->say, sizeof(*attempt->say),
+				      INTRODUCTION_TAG, &failure) != BETON_OK)
 		return bt_fail(err, failure.code, "%s", failure.message);
 	for (int peer = 0; peer < member->size; peer++) {
 		const introduction *heard = &attempt->heard[peer];
@@ -257,9 +259,11 @@ static int begin(join_attempt *attempt, beton_error *err)
 	if (status == BETON_OK && attempt->over_fd < 0)
 		status = bt_fail_errno(err, errno, "gloo: eventfd");
 	sigset_t before;
-	/* Gloo starts a thread as well, so block signals for both. */
+	/* Gloo and its libraries start threads as well, so block signals for all. */
 	bt_block_signals(&before);
-	if (status == BETON_OK && dtrain__gloo_create(&options, &attempt->group, &failure) != BETON_OK)
+	if (status == BETON_OK)
+		status = dtrain__gloo_load(&attempt->gloo, err);
+	if (status == BETON_OK && attempt->gloo->create(&options, &attempt->group, &failure) != BETON_OK)
 		status = bt_fail(err, failure.code == BETON_NO_MEMORY ? BETON_NO_MEMORY : BETON_UNSUPPORTED,
 				 "gloo cannot listen on %s: %s", member->host, failure.message);
 	int number;
@@ -299,8 +303,8 @@ static int judge(join_attempt *attempt, bool *again, beton_error *err)
 }
 
 /* *group: what was created, on failure too. */
-static int try_once(const group_membership *member, int number, uint64_t deadline, gloo_group **group, bool *again,
-		    beton_error *err)
+static int try_once(const group_membership *member, int number, uint64_t deadline, const gloo_api **gloo,
+		    gloo_group **group, bool *again, beton_error *err)
 {
 	join_attempt attempt = {.member = member, .deadline = deadline, .number = number, .will = -1, .over_fd = -1};
 	beton_error own = {0};
@@ -321,12 +325,14 @@ static int try_once(const group_membership *member, int number, uint64_t deadlin
 	}
 	if (status == BETON_OK || *again)
 		forget_place(&attempt);
+	*gloo = attempt.gloo;
 	*group = attempt.group;
 	end(&attempt);
 	return status;
 }
 
-int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **note, beton_error *err)
+int dtrain__gloo_join(const group_membership *member, const gloo_api **gloo, gloo_group **out, char **note,
+		      beton_error *err)
 {
 	uint64_t deadline = bt_now_ns() + (uint64_t)member->join_timeout_ms * 1000000;
 	gloo_group *groups[ATTEMPTS] = {0};
@@ -335,7 +341,8 @@ int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **n
 	*note = NULL;
 	int status, number = 0;
 	bool again;
-	while ((status = try_once(member, number, deadline, &groups[number], &again, &last)) != BETON_OK && again) {
+	while ((status = try_once(member, number, deadline, gloo, &groups[number], &again, &last)) != BETON_OK &&
+	       again) {
 		if (number == 0)
 			first = last;
 		if (++number == ATTEMPTS)
@@ -356,6 +363,6 @@ int dtrain__gloo_join(const group_membership *member, gloo_group **out, char **n
 	/* Only after all ranks have given up these ports: newer Gloo may be about to hand a pair a connection. */
 	for (int i = 0; i < ATTEMPTS; i++)
 		if (groups[i])
-			dtrain__gloo_close(groups[i]);
+			(*gloo)->close(groups[i]);
 	return status;
 }

@@ -38,8 +38,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/types.h>
 
-#include <beton/error.h>
-
 #include "common/half.h"
 
 #include "gloo_connector.h"
@@ -378,9 +376,7 @@ std::unique_ptr<gloo_message> begin_message(gloo_group *group, uint8_t *data, si
 	return message;
 }
 
-} // namespace
-
-int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
+int gloo_create(const gloo_options *options, gloo_group **out, gloo_failure *failure)
 {
 	*out = nullptr;
 	return guarded(failure, [&] {
@@ -396,7 +392,7 @@ int dtrain__gloo_create(const gloo_options *options, gloo_group **out, gloo_fail
 	});
 }
 
-size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
+size_t gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO_MAX_ADDRESS])
 {
 	size_t size = 0;
 	gloo_failure ignored;
@@ -411,7 +407,7 @@ size_t dtrain__gloo_listens_at(gloo_group *group, int peer, uint8_t address[GLOO
 	return size;
 }
 
-int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
+int gloo_connect(gloo_group *group, int peer, const uint8_t *address, size_t size, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto &pair = group->context->getPair(peer);
@@ -429,7 +425,7 @@ int dtrain__gloo_connect(gloo_group *group, int peer, const uint8_t *address, si
 	});
 }
 
-void dtrain__gloo_abort(gloo_group *group)
+void gloo_abort(gloo_group *group)
 {
 	if (!pairs_listen && !group->connector.abort())
 		return;
@@ -444,7 +440,7 @@ void dtrain__gloo_abort(gloo_group *group)
 	});
 }
 
-void dtrain__gloo_close(gloo_group *group)
+void gloo_close(gloo_group *group)
 {
 	gloo_failure ignored;
 	guarded(&ignored, [&] {
@@ -453,8 +449,8 @@ void dtrain__gloo_close(gloo_group *group)
 	});
 }
 
-int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction,
-			   uint32_t tag, gloo_failure *failure)
+int gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, uint32_t tag,
+		   gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		switch (type) {
@@ -474,8 +470,8 @@ int dtrain__gloo_allreduce(gloo_group *group, void *data, size_t count, gloo_typ
 	});
 }
 
-int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
-			uint32_t tag, gloo_failure *failure)
+int gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type type, gloo_reduction reduction, int root,
+		uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		switch (type) {
@@ -495,8 +491,8 @@ int dtrain__gloo_reduce(gloo_group *group, void *data, size_t count, gloo_type t
 	});
 }
 
-int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    gloo_failure *failure)
+int gloo_all_gather(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+		    gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::AllgatherOptions options(group->context);
@@ -508,7 +504,7 @@ int dtrain__gloo_all_gather(gloo_group *group, void *output, const void *input, 
 	});
 }
 
-int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag, gloo_failure *failure)
+int gloo_broadcast(gloo_group *group, void *data, size_t size, int root, uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::BroadcastOptions options(group->context);
@@ -520,8 +516,8 @@ int dtrain__gloo_broadcast(gloo_group *group, void *data, size_t size, int root,
 	});
 }
 
-int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			gloo_failure *failure)
+int gloo_gather(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
+		gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::GatherOptions options(group->context);
@@ -535,8 +531,8 @@ int dtrain__gloo_gather(gloo_group *group, void *output, const void *input, size
 	});
 }
 
-int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
-			 gloo_failure *failure)
+int gloo_scatter(gloo_group *group, void *output, const void *input, size_t size, int root, uint32_t tag,
+		 gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::ScatterOptions options(group->context);
@@ -555,8 +551,8 @@ int dtrain__gloo_scatter(gloo_group *group, void *output, const void *input, siz
 	});
 }
 
-int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
-			    gloo_failure *failure)
+int gloo_all_to_all(gloo_group *group, void *output, const void *input, size_t size, uint32_t tag,
+		    gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::AlltoallOptions options(group->context);
@@ -569,8 +565,8 @@ int dtrain__gloo_all_to_all(gloo_group *group, void *output, const void *input, 
 	});
 }
 
-int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      gloo_failure *failure)
+int gloo_send(gloo_group *group, const void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
+	      gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto message = begin_message(group, bytes(data), size, true);
@@ -580,8 +576,8 @@ int dtrain__gloo_send(gloo_group *group, const void *data, size_t size, int peer
 	});
 }
 
-int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
-		      gloo_failure *failure)
+int gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint32_t tag, gloo_message **out,
+	      gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		auto message = begin_message(group, bytes(data), size, false);
@@ -591,7 +587,7 @@ int dtrain__gloo_recv(gloo_group *group, void *data, size_t size, int peer, uint
 	});
 }
 
-int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure)
+int gloo_message_wait(gloo_message *message, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		/* Leave a moment after the deadline: otherwise a message that has long arrived would count as late. */
@@ -606,13 +602,13 @@ int dtrain__gloo_message_wait(gloo_message *message, gloo_failure *failure)
 	});
 }
 
-void dtrain__gloo_message_free(gloo_message *message)
+void gloo_message_free(gloo_message *message)
 {
 	gloo_failure ignored;
 	guarded(&ignored, [&] { delete message; });
 }
 
-int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, gloo_failure *failure)
+int gloo_barrier(gloo_group *group, uint32_t tag, gloo_failure *failure)
 {
 	return guarded(failure, [&] {
 		gloo::BarrierOptions options(group->context);
@@ -620,4 +616,16 @@ int dtrain__gloo_barrier(gloo_group *group, uint32_t tag, gloo_failure *failure)
 		set_common(options, group, tag);
 		gloo::barrier(options);
 	});
+}
+
+} // namespace
+
+const gloo_api *dtrain_gloo_entry()
+{
+	static const gloo_api api = {
+		GLOO_API_VERSION, gloo_create, gloo_listens_at, gloo_connect,      gloo_abort,        gloo_close,
+		gloo_allreduce,   gloo_reduce, gloo_all_gather, gloo_broadcast,    gloo_gather,       gloo_scatter,
+		gloo_all_to_all,  gloo_send,   gloo_recv,       gloo_message_wait, gloo_message_free, gloo_barrier,
+	};
+	return &api;
 }

@@ -19,11 +19,11 @@ const group_backend *dtrain__group_backend_find(const char *name)
 	return NULL;
 }
 
-static void drop_messages(const group_backend *backend, work_item *items, int count)
+static void drop_messages(const group_backend *backend, void *state, work_item *items, int count)
 {
 	for (int i = 0; i < count; i++) {
 		if (items[i].message)
-			backend->drop(items[i].message);
+			backend->drop(state, items[i].message);
 		items[i].message = NULL;
 	}
 }
@@ -45,7 +45,7 @@ int dtrain__backend_begin(const group_backend *backend, void *state, work_item *
 			status = backend->run(state, call, err);
 	}
 	if (status != BETON_OK)
-		drop_messages(backend, items, count);
+		drop_messages(backend, state, items, count);
 	return status;
 }
 
@@ -58,7 +58,7 @@ int dtrain__backend_finish(const group_backend *backend, void *state, work_item 
 		if (message)
 			status = backend->finish(state, message, err);
 	}
-	drop_messages(backend, items, count);
+	drop_messages(backend, state, items, count);
 	return status;
 }
 

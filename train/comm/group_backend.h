@@ -41,7 +41,7 @@ typedef struct group_backend {
 	/* Begins a send or receive, without waiting for the peer. Then call finish or drop. */
 	int (*post)(void *state, const dtrain_group_call *call, void **message, beton_error *err);
 	int (*finish)(void *state, void *message, beton_error *err); /* waits for the end, and frees the message */
-	void (*drop)(void *message);
+	void (*drop)(void *state, void *message);
 	void (*abort)(void *state); /* ends running operations, and refuses later ones */
 	void (*close)(void *state);
 	const char *(*note)(const void *state); /* see dtrain_group_note; NULL: never a note */

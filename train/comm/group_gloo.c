@@ -18,6 +18,7 @@
 #define ABORT_PAUSE_MS 10
 
 typedef struct gloo_state {
+	const gloo_api *gloo;
 	gloo_group *group;
 	char *note; /* NULL: none */
 	int size;
@@ -39,7 +40,7 @@ static int gloo_connect(const group_membership *member, void **out, beton_error 
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &before);
-	int status = dtrain__gloo_join(member, &state->group, &state->note, err);
+	int status = dtrain__gloo_join(member, &state->gloo, &state->group, &state->note, err);
 	static const struct timespec at_once = {0, 0};
 	if (!sigismember(&before, SIGPIPE))
 		while (sigtimedwait(&pipe, NULL, &at_once) == SIGPIPE)
@@ -81,7 +82,7 @@ static int reduce_scatter(const gloo_state *state, const dtrain_group_call *call
 		*failure = (gloo_failure){.code = BETON_NO_MEMORY, .message = "out of memory"};
 		return BETON_NO_MEMORY;
 	}
-	if (dtrain__gloo_all_to_all(state->group, parts, call->input, size, call->sequence, failure) == BETON_OK) {
+	if (state->gloo->all_to_all(state->group, parts, call->input, size, call->sequence, failure) == BETON_OK) {
 		dtrain__elements_reduce(call->output, parts, count, state->size, call->dtype, call->reduce);
 	}
 	free(parts);
@@ -95,25 +96,25 @@ static int dispatch(const gloo_state *state, const dtrain_group_call *call, gloo
 	uint32_t tag = call->sequence;
 	switch (call->op) {
 	case DTRAIN_GROUP_ALLREDUCE:
-		return dtrain__gloo_allreduce(group, call->output, count, type_of(call->dtype),
+		return state->gloo->allreduce(group, call->output, count, type_of(call->dtype),
 					      reduction_of(call->reduce), tag, failure);
 	case DTRAIN_GROUP_REDUCE_SCATTER:
 		return reduce_scatter(state, call, failure);
 	case DTRAIN_GROUP_ALL_GATHER:
-		return dtrain__gloo_all_gather(group, call->output, call->input, size, tag, failure);
+		return state->gloo->all_gather(group, call->output, call->input, size, tag, failure);
 	case DTRAIN_GROUP_BROADCAST:
-		return dtrain__gloo_broadcast(group, call->output, size, call->root, tag, failure);
+		return state->gloo->broadcast(group, call->output, size, call->root, tag, failure);
 	case DTRAIN_GROUP_REDUCE:
-		return dtrain__gloo_reduce(group, call->output, count, type_of(call->dtype), reduction_of(call->reduce),
+		return state->gloo->reduce(group, call->output, count, type_of(call->dtype), reduction_of(call->reduce),
 					   call->root, tag, failure);
 	case DTRAIN_GROUP_GATHER:
-		return dtrain__gloo_gather(group, call->output, call->input, size, call->root, tag, failure);
+		return state->gloo->gather(group, call->output, call->input, size, call->root, tag, failure);
 	case DTRAIN_GROUP_SCATTER:
-		return dtrain__gloo_scatter(group, call->output, call->input, size, call->root, tag, failure);
+		return state->gloo->scatter(group, call->output, call->input, size, call->root, tag, failure);
 	case DTRAIN_GROUP_ALL_TO_ALL:
-		return dtrain__gloo_all_to_all(group, call->output, call->input, size, tag, failure);
+		return state->gloo->all_to_all(group, call->output, call->input, size, tag, failure);
 	default:
-		return dtrain__gloo_barrier(group, tag, failure);
+		return state->gloo->barrier(group, tag, failure);
 	}
 }
 
@@ -151,16 +152,17 @@ static int gloo_post(void *memory, const dtrain_group_call *call, void **message
 	if (atomic_load(&state->aborted))
 		return bt_fail(err, BETON_CANCELLED, "the connections were closed");
 	if (call->op == DTRAIN_GROUP_SEND)
-		dtrain__gloo_send(state->group, call->input, size, call->root, (uint32_t)call->tag, &begun, &failure);
+		state->gloo->send(state->group, call->input, size, call->root, (uint32_t)call->tag, &begun, &failure);
 	else
-		dtrain__gloo_recv(state->group, call->output, size, call->root, (uint32_t)call->tag, &begun, &failure);
+		state->gloo->recv(state->group, call->output, size, call->root, (uint32_t)call->tag, &begun, &failure);
 	*message = begun;
 	return failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
 }
 
-static void gloo_drop(void *message)
+static void gloo_drop(void *memory, void *message)
 {
-	dtrain__gloo_message_free(message);
+	const gloo_state *state = memory;
+	state->gloo->message_free(message);
 }
 
 static int gloo_finish(void *memory, void *message, beton_error *err)
@@ -169,8 +171,8 @@ static int gloo_finish(void *memory, void *message, beton_error *err)
 	gloo_failure failure = {.code = BETON_CANCELLED, .message = "the connections were closed"};
 	atomic_fetch_add(&state->running, 1);
 	if (!atomic_load(&state->aborted))
-		dtrain__gloo_message_wait(message, &failure);
-	gloo_drop(message);
+		state->gloo->message_wait(message, &failure);
+	gloo_drop(state, message);
 	atomic_fetch_sub(&state->running, 1);
 	return failure.code ? bt_fail(err, failure.code, "%s", failure.message) : BETON_OK;
 }
@@ -181,7 +183,7 @@ static void gloo_abort(void *memory)
 	gloo_state *state = memory;
 	atomic_store(&state->aborted, true);
 	for (int tries = 0; tries < ABORT_TRIES; tries++) {
-		dtrain__gloo_abort(state->group);
+		state->gloo->abort(state->group);
 		if (!atomic_load(&state->running))
 			return;
 		poll(NULL, 0, ABORT_PAUSE_MS);
@@ -191,7 +193,7 @@ static void gloo_abort(void *memory)
 static void gloo_close(void *memory)
 {
 	gloo_state *state = memory;
-	dtrain__gloo_close(state->group);
+	state->gloo->close(state->group);
 	free(state->note);
 	free(state);
 }

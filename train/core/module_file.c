@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,22 @@ static bool find_file(const char *name, char path[PATH_MAX])
 	return is_beside_library(name, path) || is_there(DTRAIN_MODULE_DIR, sizeof(DTRAIN_MODULE_DIR) - 1, name, path);
 }
 
+/* Opens the library, and undoes what it does to signals: UCX, which some Gloo brings, installs handlers of SIGHUP and
+ * of faults when it is loaded, in the place of the program's. */
+static void *open_library(const char *path)
+{
+	struct sigaction before[NSIG], now;
+	bool known[NSIG];
+	for (int i = 1; i < NSIG; i++)
+		known[i] = sigaction(i, NULL, &before[i]) == 0;
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	for (int i = 1; i < NSIG; i++) {
+		if (known[i] && sigaction(i, NULL, &now) == 0 && now.sa_sigaction != before[i].sa_sigaction)
+			sigaction(i, &before[i], NULL);
+	}
+	return library;
+}
+
 int dtrain__module_file_open(const char *name, const char *entry, module_file *out, beton_error *err)
 {
 	if (!find_file(name, out->path))
@@ -70,7 +87,7 @@ int dtrain__module_file_open(const char *name, const char *entry, module_file *o
 			       "there is no module dtrain-%s.so in DTRAIN_MODULE_PATH, beside this library or "
 			       "in " DTRAIN_MODULE_DIR,
 			       name);
-	out->library = dlopen(out->path, RTLD_NOW | RTLD_LOCAL);
+	out->library = open_library(out->path);
 	if (!out->library)
 		return bt_fail(err, BETON_NOT_FOUND, "module %s cannot be loaded: %s", out->path, dlerror());
 	out->entry = dlsym(out->library, entry);

@@ -86,8 +86,9 @@ BETON_API void dtrain_group_options_init(dtrain_group_options *options);
 
 /* Joins the group as rank of world_size; returns when all ranks have joined. Every rank must make the same calls on a
  * group in the same order. Errors: TIMEOUT (names the missing ranks), PEER_LOST, MISMATCH, UNSUPPORTED,
- * INVALID_ARGUMENT (also for two ranks on one GPU, which the message names). A group of one rank needs no store (NULL)
- * and no backend. The store must outlive the group, and the device the group and its handles.
+ * INVALID_ARGUMENT (also for two ranks on one GPU, which the message names), NOT_FOUND (the module dtrain-gloo.so, or a
+ * library that it needs). A group of one rank needs no store (NULL) and no backend. The store must outlive the group,
+ * and the device the group and its handles.
  *
  * A group on a device whose module has a backend is stream-ordered: the calling thread puts operations on the group's
  * stream, and a thread of the group watches them. Operations can be captured if `after` is part of the capture, and the

@@ -5,7 +5,8 @@
  * The device "cuda" is a shared object dtrain-cuda.so with one symbol, dtrain_module_entry. It is searched for in the
  * folders of the environment variable DTRAIN_MODULE_PATH (separated by colons), in the folder dtrain beside libdtrain,
  * and in the installation's folder. The first one found is loaded, and stays loaded. A module is built against this
- * header alone, needs no symbol of libdtrain, and is refused if its version differs from the library's.
+ * header alone, needs no symbol of libdtrain, and is refused if its version differs from the library's. The part of
+ * libdtrain that calls Gloo, dtrain-gloo.so, is found in the same way, but its interface is private.
  */
 #ifndef DTRAIN_MODULE_H
 #define DTRAIN_MODULE_H
