@@ -460,19 +460,17 @@ static void expect_placement(const dtrain_mesh *mesh, int rank)
 }
 
 /* Ranks with copies of a parameter have the same part of it. */
-static void expect_same_parts(const dtrain_mesh *mesh, int rank)
+static void expect_same_parts(const dtrain_mesh *mesh, dtrain_device *device, int rank)
 {
 	const dtrain_shape shape = {2, {6, 6}}, input = {2, {1, 2}};
 	for (int different = 0; different < 2; different++) {
 		dtrain_placement placement = dtrain_mesh_placement(mesh, "shard", 1);
-		dtrain_device *device = NULL;
 		dtrain_params *params = NULL;
 		dtrain_sync *sync = NULL;
 		dtrain_graph *graph = NULL;
 		dtrain_program *program = NULL;
 		if (different)
 			placement.part = rank % 2;
-		MUST(dtrain_device_open("ref", NULL, &device, &err));
 		MUST(dtrain_params_create(device, DTRAIN_F32, &params, &err));
 		MUST(dtrain_sync_create(params, NULL, &sync, &err));
 		MUST(dtrain_graph_create(params, true, &graph, &err));
@@ -486,7 +484,6 @@ static void expect_same_parts(const dtrain_mesh *mesh, int rank)
 		dtrain_program_destroy(&program);
 		dtrain_sync_destroy(&sync);
 		dtrain_params_destroy(&params);
-		dtrain_device_close(&device);
 	}
 }
 
@@ -508,8 +505,8 @@ static void rank_meshes(struct rank *r)
 	expect_axis(mesh, "shard", r->rank % 3, 3);
 	REQUIRE(dtrain_mesh_group(mesh, "pipeline") == NULL);
 	expect_placement(mesh, r->rank);
-	expect_same_parts(mesh, r->rank);
 	open_model(&model, NULL, 32, 2);
+	expect_same_parts(mesh, model.device, r->rank);
 	MUST(dtrain_sync_start(model.sync, mesh, &err));
 	sync_model_fill(&model, r->rank / 3 * 3, 1);
 	MUST(dtrain_program_run(model.program, model.stream, false, &err));
