@@ -53,7 +53,7 @@ void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, i
 static void print_recipes(FILE *out)
 {
 	char **names = run_recipe_names();
-	fputs("\nRecipes (--batch-size is for one rank: on N ranks give an N-th of it):\n", out);
+	fputs("\nRecipes (--batch-size is per rank: on N ranks, divide it by N):\n", out);
 	for (int i = 0; names && names[i]; i++) {
 		beton_error err;
 		run_recipe *recipe = NULL;
@@ -84,9 +84,9 @@ void run_options_help(FILE *out)
 		run_row_describe(row, false, text, sizeof(text));
 		fprintf(out, "  %-24s %s\n", left, text);
 	}
-	fputs("\nWhat a recipe, or the run that is resumed, has turned on, --OPTION=no turns off.\n", out);
+	fputs("\n--OPTION=no turns off what a recipe or the resumed run has turned on.\n", out);
 	print_recipes(out);
-	fputs("\nExit status: 0 done, 1 failed, 2 wrong usage, 75 a rank whose peer was lost,\n"
+	fputs("\nExit status: 0 success, 1 failure, 2 wrong usage, 75 another rank was lost,\n"
 	      "128 + N stopped by signal N.\n",
 	      out);
 }

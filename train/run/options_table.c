@@ -132,336 +132,339 @@ const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
 	    "training set: .beton files with pictures and labels (required)",
-	    "The fields are those of --image-field and --label-field. The samples of an epoch that do not fill a "
-	    "global batch are left "
-	    "out; each epoch leaves out others. Several files are one data set, one behind the other; their fields "
-	    "must be the same. A comma that is in a name of several has a backslash in front of it.",
+	    "The fields are named by --image-field and --label-field. Several files are concatenated into "
+	    "one data set; their fields must be the same. With several files, a comma in a name needs a backslash "
+	    "before it. Samples that do not fill a global batch at the end of an epoch are left out; each epoch "
+	    "leaves out different ones.",
 	    .none = false),
-	TEXT("data-weights", FIXED, data_weights, "X,...", NULL, "how often samples of each --data come",
-	     "One number for each file, in proportion to the others. In every 65536 positions each file comes as "
-	     "often as that says, at places that are drawn; its samples come in passes, each of which permutes them "
-	     "anew, as often as they are needed.",
+	TEXT("data-weights", FIXED, data_weights, "X,...", NULL,
+	     "how often to draw from each --data file, relative to the others",
+	     "One number per file. In every 65536 positions each file gets its share, at positions drawn at "
+	     "random. The samples of a file come in passes, as many as needed; each pass is a new permutation of "
+	     "the file.",
 	     .none = true),
 	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
 	     "picture field of --data and --val (default: `image`, or the first picture field)",
-	     "The first line of the output says which fields are used.", .none = true),
+	     "The first line of the output shows the fields in use.", .none = true),
 	TEXT("label-field", FIXED, vision.label_field, "NAME", NULL,
 	     "label field of --data and --val (default: `label`, or the first integer field)", NULL, .none = true),
-	PATH("val", PLACE, val, "FILE", "validation set; none: no evaluation",
-	     "Where both files have names for their classes, a label must have the same name in both. An empty name "
-	     "means none, where the run that is resumed has one.",
+	PATH("val", PLACE, val, "FILE", "validation set (default: no evaluation)",
+	     "If both files name their classes, a label must have the same name in both. When a run with a "
+	     "validation set is resumed, an empty name means none.",
 	     .none = true),
-	ROW("recipe", FIXED, OPTION_NAME, recipe, "NAME|FILE", NULL, "options from a recipe, for all that is not given",
-	    "A name is that of a recipe which came with the program; a file is named with a slash, as in `./recipe`. "
-	    "See RECIPES.",
+	ROW("recipe", FIXED, OPTION_NAME, recipe, "NAME|FILE", NULL,
+	    "take options from a recipe; the command line wins",
+	    "NAME is a recipe that comes with the program. FILE needs a slash, as in `./recipe`. See RECIPES.",
 	    .none = false),
 	TEXT("model", FIXED, model, "NAME", NULL, "%s (required)",
-	     "`airbench94` is the network of airbench94, for CIFAR-10, and takes pictures of 9 to 136 pixels a side; "
-	     "its first layer is computed before the first step, from 5000 pictures of --data that are spread evenly "
-	     "over it and cut as those of --val are. `resnet9` is that of FFCV's CIFAR-10 example, for pictures of "
-	     "11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
+	     "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
+	     "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
+	     "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
+	     "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
 	     .name_at = dtrain_model_name),
-	PATH("init", FREE, init, "FILE", "begin with the weights of a safetensors file, or of a checkpoint's folder",
-	     "Names are torchvision's, which timm's resnets have, too; `module.`, `_orig_mod.` and `model.` in front "
-	     "of "
-	     "all of them are passed over. Numbers of 16 or 64 bits are converted. Where the number of classes differs "
-	     "the head, which is the last layer, begins anew. A tensor that is missing elsewhere, or has another "
-	     "shape, "
-	     "is an error. The output and the log say what was taken and what was not. Of a folder of checkpoints the "
-	     "newest is taken, and of one with moving averages those. A run that is resumed has the weights of its "
-	     "checkpoint.",
+	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
+	     "Tensor names are torchvision's, which timm's resnets share. A prefix `module.`, `_orig_mod.` or "
+	     "`model.` of all names is ignored. Numbers of 16 or 64 bits are converted. If the number of classes "
+	     "differs, the head (the last layer) is initialized as in a new run. Any other tensor that is missing "
+	     "or has another shape is an error. The output and the log list what was loaded and what was not. In "
+	     "a folder of checkpoints the newest one is used. In a checkpoint with moving averages, the averages "
+	     "are used. A resumed run has the weights of its checkpoint.",
 	     .none = true),
-	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "layers and parameters that are not trained",
-	     "A pattern is as in a shell, and matches a parameter's name or what is in front of one of its dots: "
-	     "`layer1`, "
-	     "`layer[1-3]`, `*.bias`. What it matches has no gradient, update or decay, and no part in --clip-norm, "
-	     "and is "
-	     "not sent to other ranks where whole buckets of it are; backward ends at the first layer that is trained. "
-	     "Batch norm's running statistics go by their own names: `layer1` freezes those of its layers, too, which "
-	     "then normalize with them, as in evaluation, while they go on to move behind a pattern such as "
-	     "`*.weight`. "
-	     "Frozen statistics of a layer that is trained, or has such in front of it, are refused.",
+	TEXT("freeze", TOLD, freeze, "PATTERN[,...]", NULL, "do not train the layers and parameters that match",
+	     "A PATTERN is a shell pattern. It matches a parameter's name, or the part of the name before one of "
+	     "its dots: `layer1`, `layer[1-3]`, `*.bias`. A frozen parameter has no gradient, update or weight "
+	     "decay, and does not count for --clip-norm. A bucket with only frozen parameters is not sent to "
+	     "other ranks, and backward ends at the first layer that is trained. Batch norm's running statistics "
+	     "match by their own names. `layer1` freezes the statistics of its layers, too, which then normalize "
+	     "with them as in evaluation; a pattern such as `*.weight` leaves the statistics changing. It is an "
+	     "error to freeze the statistics of a layer that is trained, or of a layer after one that is trained.",
 	     .none = true),
-	FLAG("evaluate", FREE, evaluate, "only evaluate --init, or the newest of --checkpoint, on --val",
-	     "What the weights' metadata say need not be given: the model, its classes, --image-size, --mean, --std "
-	     "and "
-	     "--val-ratio. Nothing is trained or saved; --data, --epochs and what belongs to training are not needed."),
-	FLAG("plan", FREE, plan, "print what memory the run needs, and exit",
-	     "Parameters, gradients, optimizer state and activations of a rank; then the tensors that are alive in the "
-	     "step with most bytes, and each step of the program with its bytes."),
+	FLAG("evaluate", FREE, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
+	     "The weights' metadata supply what they have of the model, its classes, --image-size, --mean, --std "
+	     "and --val-ratio; these need not be given. Nothing is trained or saved. Training options such as "
+	     "--data and --epochs are not needed."),
+	FLAG("plan", FREE, plan, "print the memory that the run needs, and exit",
+	     "The list has a rank's parameters, gradients, optimizer state and activations, then the tensors that are "
+	     "alive in the step with the most bytes, then each step of the program with its bytes."),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
-	      "classes of the model (default: the data's highest label + 1)", NULL),
-	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "pictures are scaled to N x N pixels", NULL),
+	      "number of classes (default: highest label of the data + 1)", NULL),
+	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "scale pictures to N x N pixels", NULL),
 
 	GROUP("Length", NULL),
-	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL,
-	      "train X epochs, in whole steps; this or --steps is required",
-	      "Counted from the start of the run, not from where it was resumed. A fraction is possible, and ends "
-	      "with a whole step."),
-	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as that takes",
-	      "Counted in the same way."),
-	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "pictures in a batch of one rank", NULL),
+	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL, "train X epochs; this or --steps is required",
+	      "Counted from the start of the run, also after a resume. X may be a fraction, and is rounded up to a "
+	      "whole step."),
+	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as needed",
+	      "Counted from the start of the run, also after a resume."),
+	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "batch size of each rank, in pictures", NULL),
 	WHOLE("global-batch", TOLD, global_batch, "N", 0, 1e12, "0",
-	      "pictures in a step of all ranks together, in place of --batch-size; 0 = not given",
-	      "Each rank's share is N / (ranks * --accumulate), which must be a whole number."),
-	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1", "batches of each rank in a step",
-	      "Their gradients are added up, and sent to the other ranks once a step; the update is that of their "
-	      "mean. "
-	      "Batch norm has the statistics of each batch by itself. What an epoch has beyond whole steps is left "
-	      "out."),
+	      "pictures in a step over all ranks, instead of --batch-size; 0 = not given",
+	      "Each rank's batch size becomes N / (ranks * --accumulate), which must be a whole number."),
+	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1",
+	      "accumulate the gradients of K batches per rank in a step",
+	      "Each rank adds up the gradients of its batches, and the ranks reduce them once a step; the update "
+	      "uses the mean. Batch norm computes its statistics for each batch separately. Samples that do not "
+	      "fill a step at the end of an epoch are left out."),
 
 	GROUP("Ranks and device", NULL),
 	WHOLE("world-size", TOLD, world_size, "N", 1, DTRAIN_MAX_RANKS, "1", "start N ranks on this machine",
-	      "One rank trains in the process itself."),
-	TEXT("device", PLACE, device, "NAME[:INDEX]", "auto", "cuda, cpu, ref or auto, the fastest there is",
-	     "`cuda`: NVIDIA's GPUs, by a module that is loaded when it is asked for. `cpu`: oneDNN. `ref`: plain C, "
-	     "slow, to compare with. Each rank takes the GPU of its number among the ranks of its machine, unless an "
-	     "INDEX is given.",
+	      "A single rank trains in the process itself."),
+	TEXT("device", PLACE, device, "NAME[:INDEX]", "auto", "cuda, cpu, ref, or auto: the fastest one available",
+	     "`cuda`: NVIDIA's GPUs; their module is loaded on request. `cpu`: oneDNN. `ref`: plain C, slow, for "
+	     "comparison. Each rank uses the GPU whose number is its local rank (its number on its machine), "
+	     "unless INDEX is given.",
 	     .name_at = device_name),
-	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, for what is computed",
-	       "The type of activations and their gradients; parameters, their gradients, statistics and the loss "
-	       "stay in 32 bits. `tf32` is `f32` with the inputs of convolutions and products rounded where the "
-	       "device is faster then. With `fp16` the loss is scaled as torch.amp.GradScaler does, and steps whose "
-	       "gradients are not finite are left out; the scale is saved with checkpoints."),
-	FLAG("deterministic", TOLD, deterministic, "the same bits in each run on the same device, where that is slower",
+	CHOICE("precision", TOLD, precision, "NAME", precisions, "f32", "%s, the type to compute in",
+	       "The type of activations and their gradients. Parameters, their gradients, statistics and the loss "
+	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
+	       "the device is faster that way. `fp16` scales the loss as torch.amp.GradScaler does: a step whose "
+	       "gradients are not finite is skipped, and checkpoints save the scale."),
+	FLAG("deterministic", TOLD, deterministic, "the same bits in every run on the same device; may be slower",
 	     "The versions of the device's libraries must be the same, too."),
-	FLAG("no-capture", FREE, no_capture, "put each step on a GPU op by op, not as a whole",
-	     "Without it only the first two steps are; the others are captured and launched as a whole."),
+	FLAG("no-capture", FREE, no_capture, "launch the ops of each step on a GPU one by one",
+	     "By default only the first two steps run this way; later steps are captured and launched as a whole."),
 	FLAG("share-device", FREE, share_device, "let several ranks use one GPU",
-	     "For tests; each rank takes the first GPU unless an index is given."),
-	WHOLE("threads", PLACE, threads, "N", 0, 4096, "0", "compute threads per rank; 0 = its cores",
-	      "With 0, OMP_NUM_THREADS decides where it is set. They wait for each other many times in a step: where "
-	      "other processes use a quarter of their cores or more, that is said, once, as fewer threads may be "
-	      "several times faster then."),
-	WHOLE("workers", FREE, workers, "N", 0, 4096, "0", "loader threads per rank; 0 = its cores",
+	     "For tests. Each rank uses the first GPU, unless --device has an index."),
+	WHOLE("threads", PLACE, threads, "N", 0, 4096, "0", "compute threads per rank; 0 = one per core of the rank",
+	      "With 0, OMP_NUM_THREADS applies if it is set. Compute threads wait for each other many times in a "
+	      "step. If other processes use a quarter of the rank's cores or more, a warning says so once: fewer "
+	      "threads may then be several times faster."),
+	WHOLE("workers", FREE, workers, "N", 0, 4096, "0", "loader threads per rank; 0 = one per core of the rank",
 	      "They read and decode pictures."),
 	WHOLE("master-port", FREE, master_port, "N", 0, 65535, "0", "TCP port where ranks meet; 0 = a free one", NULL),
 	TEXT("interface", FREE, interface, "NAME", NULL,
-	     "network interface between ranks (default: the one on the way to rank 0's machine)",
-	     "Where something else starts the ranks, rank 0's store listens on it, too; by default the store listens "
-	     "on "
-	     "all of them, or on the loopback interface where MASTER_ADDR is an address of that. The store of ranks "
-	     "that this program starts is on the loopback interface. Where NCCL_SOCKET_IFNAME is not set, it becomes "
-	     "that name.",
+	     "network interface between ranks (default: the one towards rank 0's machine)",
+	     "If another launcher starts the ranks, rank 0's store listens on this interface, too. By default "
+	     "that store listens on all interfaces, or only on the loopback interface if MASTER_ADDR is a "
+	     "loopback address. If this program starts the ranks, their store is on the loopback interface. The "
+	     "variable NCCL_SOCKET_IFNAME is set to NAME, unless it is set already.",
 	     .none = false),
 	REALS("timeout", FREE, timeout, "SECONDS", 1, 1, 86400, "30", "longest wait for another rank in a step",
-	      "After it the job is given up. Set-up, evaluation and saving have half an hour, finding rank 0's store "
-	      "has five minutes, joining has three. A rank of this program's own that is stopped (SIGSTOP) for ten "
-	      "seconds more ends the job in all of them, unless all ranks are. A device that is not done with a step "
-	      "35 seconds after that ends the rank, too."),
+	      "The job fails after this time. Set-up, evaluation and saving have half an hour, finding rank 0's "
+	      "store has five minutes, and joining has three. A rank of this program's launcher that is stopped "
+	      "(SIGSTOP) for SECONDS + 10 ends the job in any of these phases, unless all ranks are stopped. A "
+	      "device that has not completed a step after SECONDS + 35 ends its rank."),
 
 	REALS("bucket-mb", TOLD, bucket_mb, "X", 1, 0, 4096, "0",
-	      "MiB of gradients that are reduced at once; 0 = 1 for the first, then 25",
-	      "A parameter is never cut, so a bucket may be larger. Where ranks reduce in a ring, sums of other "
-	      "buckets may differ in the last bits."),
+	      "MiB of gradients in a bucket; 0 = 1 for the first, then 25",
+	      "The ranks reduce a bucket as a whole. A parameter is never split, so a bucket may be larger. With "
+	      "ring reduction, another size may change the last bits of the sums."),
 
-	GROUP("Optimizer: SGD", "SGD as PyTorch's."),
+	GROUP("Optimizer: SGD", "The same as PyTorch's SGD."),
 	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
-	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none", "how the rate depends on the global batch: %s",
-	       "`none`: --lr is the rate, whatever the number of ranks. `linear`: the rate is --lr times the global "
-	       "batch "
-	       "(--batch-size * --accumulate * ranks) / --lr-base-batch (Goyal et al. 2017). `sqrt`: --lr times the "
-	       "root "
-	       "of that. --initial-lr and --final-lr are multiplied by the same factor. The first lines of the output "
-	       "and the log's lr say what came out."),
-	WHOLE("lr-base-batch", TOLD, lr_base_batch, "N", 1, 1e12, "256", "global batch for which --lr is meant",
-	      "It is used by --lr-scale `linear` and `sqrt`."),
-	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s",
-	       "How the rate goes on after the warm-up."),
+	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none",
+	       "how the learning rate depends on the global batch: %s",
+	       "`none`: the rate is --lr for any number of ranks. `linear`: the rate is --lr times the global batch "
+	       "(--batch-size * --accumulate * ranks) / --lr-base-batch (Goyal et al. 2017). `sqrt`: the rate is "
+	       "--lr times the square root of that ratio. The same factor applies to --initial-lr and --final-lr. "
+	       "The first lines of the output and `lr` in the log show the resulting rate."),
+	WHOLE("lr-base-batch", TOLD, lr_base_batch, "N", 1, 1e12, "256", "global batch that --lr is meant for",
+	      "Used by --lr-scale `linear` and `sqrt`."),
+	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s: the learning rate after the warm-up",
+	       NULL),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
-	      "of the first step, where the warm-up begins (default: --lr / its steps)",
-	      "From there it is a straight line to --lr at the first step behind the warm-up. By default the last "
-	      "step of the warm-up has --lr already. A warm-up is required; where that is rounded to no step at all, "
-	      "the run begins at --lr."),
-	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "where `linear` and `cosine` end", NULL),
-	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "the rate rises for that long",
-	      "It rises linearly; a fraction is possible. Only one of the three options for a warm-up may be given. "
-	      "With --schedule `linear` this is a triangle: the rate is changed in every step, reaches --lr when the "
-	      "warm-up ends, and falls in a straight line to --final-lr."),
-	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "0", "the same in steps", NULL),
-	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "the same as a share of the run",
+	      "learning rate of the warm-up's first step (default: --lr / warm-up steps)",
+	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default "
+	      "it reaches --lr at the last step of the warm-up. A warm-up is required. If the warm-up rounds to no "
+	      "steps, the run starts at --lr."),
+	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of `linear` and `cosine`",
+	      NULL),
+	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "length of the warm-up in epochs",
+	      "The learning rate rises linearly. X may be a fraction. Only one of the three warm-up options may be "
+	      "given. With --schedule `linear` the rate follows a triangle: it changes at every step, reaches --lr "
+	      "at the end of the warm-up, and falls linearly to --final-lr."),
+	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "0", "length of the warm-up in steps", NULL),
+	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "length of the warm-up as a share of the run",
 	      "Rounded to a step."),
 	REALS("momentum", TOLD, momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9", "momentum", NULL),
-	FLAG("nesterov", TOLD, nesterov, "Nesterov's form of momentum", NULL),
-	REALS("weight-decay", TOLD, weight_decay, "X", 1, 0, FLT_MAX, "1e-4", "of the parameters", NULL),
+	FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL),
+	REALS("weight-decay", TOLD, weight_decay, "X", 1, 0, FLT_MAX, "1e-4", "weight decay of the parameters", NULL),
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
-	      "times --lr: of biases and batch norm; their decay is by so much less",
-	      "These are the parameters of one dimension; a step takes off as much of each."),
-	REALS("clip-norm", TOLD, clip_norm, "X", 1, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = not",
-	      "As torch.nn.utils.clip_grad_norm_: where the norm of all gradients (of their means over the ranks, "
-	      "without the scale of `fp16`) is larger than X, they are multiplied with X / (norm + 1e-6). The log has "
-	      "the norm of each step, so a very large X only shows it. A norm that is infinite makes gradients 0, and "
-	      "those that are infinite themselves NaN, as they all are where the norm is NaN; with `fp16` such a step "
-	      "is left out."),
+	      "factor on the learning rate of biases and batch norm",
+	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "
+	      "decays them as much as the other parameters."),
+	REALS("clip-norm", TOLD, clip_norm, "X", 1, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = no clipping",
+	      "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are "
+	      "multiplied by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale "
+	      "of `fp16`. The log has the norm of each step; a very large X only logs it. If the norm is infinite, "
+	      "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
+	      "`fp16` such a step is skipped."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
-	     "As recipes for ImageNet have it."),
-	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0", "every N steps go back to slow weights; 0 = never",
-	      "Slow weights beside the parameters and batch norm's statistics, as in Lookahead (Zhang et al. 2019): "
-	      "after every N steps they become d times slow + (1 - d) times weights, and training goes on from "
-	      "there; after the last step the slow weights are what is left. The factor d is 0.95 to the power of N, "
-	      "times the cube of the part of the steps that is done."),
+	     "Common in recipes for ImageNet."),
+	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0",
+	      "Lookahead: go back to slow weights every N steps; 0 = never",
+	      "Lookahead (Zhang et al. 2019) keeps slow weights of the parameters and of batch norm's statistics. "
+	      "After every N steps they become d * slow + (1 - d) * weights, and training continues from them. The "
+	      "run ends with the slow weights. The factor d is 0.95 to the power of N, times the cube of the "
+	      "completed share of the steps."),
 	REALS("ema", SWITCHED, ema, "DECAY", 1, 0, 1 - DBL_EPSILON, "0",
-	      "a moving average of the weights, which is what is evaluated; 0 = none",
-	      "An exponential one of parameters and batch norm's statistics, as timm's and torchvision's: after a step "
-	      "it "
-	      "becomes DECAY times average + (1 - DECAY) times weights. Training goes on with the weights themselves. "
-	      "Evaluations are of the average. Checkpoints have both; see CHECKPOINTS."),
-	FLAG("ema-warmup", TOLD, ema_warmup, "the average's decay begins at 0 and rises to --ema",
-	     "As in timm: after n updates it is 1 - (n + 1)^(-2/3), if that is less. Without it a short run's average "
-	     "is mostly the initial weights."),
-	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "steps from one update of the average to the next", NULL),
+	      "decay of a moving average of the weights, for evaluation; 0 = no average",
+	      "An exponential moving average of parameters and batch norm's statistics, as in timm and "
+	      "torchvision: after a step it becomes DECAY * average + (1 - DECAY) * weights. Training continues "
+	      "with the weights themselves. Evaluation uses the average. Checkpoints have both; see CHECKPOINTS."),
+	FLAG("ema-warmup", TOLD, ema_warmup, "raise the average's decay from 0 to --ema",
+	     "As in timm: after n updates the decay is the smaller of --ema and 1 - (n + 1)^(-2/3). Without this "
+	     "option, the average of a short run is mostly the initial weights."),
+	WHOLE("ema-every", TOLD, ema_every, "N", 1, 1e6, "1", "update the average every N steps", NULL),
 	REALS("whiten-bias-epochs", TOLD, vision.whiten_bias_epochs, "X", 1, 0, 1e6, "3",
-	      "`airbench94` trains its first layer's bias for that long", "Then the bias stays as it is."),
-	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "in the training loss", NULL),
-	SEED("seed", FIXED, seed, "N", "0", "of weights, order and augmentation", NULL),
+	      "epochs in which `airbench94` trains its first layer's bias", "After them the bias is frozen."),
+	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "label smoothing of the training loss",
+	      NULL),
+	SEED("seed", FIXED, seed, "N", "0", "seed of weights, order and augmentation", NULL),
 
 	GROUP("Order and loading", NULL),
-	CHOICE("order", FIXED, order, "NAME", orders, "random", "of the training set: %s",
-	       "`random` is another permutation in each epoch. `quasi-random` puts --window-pages pages of the file "
-	       "together, drawn at random, and permutes their samples: for files larger than memory on disks that "
-	       "want to be read in order. `weighted` draws with replacement, `weighted-unique` without, by "
-	       "--weights. `balanced` comes in rounds, in each of which every class comes once. `list` is --indices "
-	       "as they stand. `ffcv-random` is FFCV's order, and `torch-distributed` PyTorch's "
-	       "DistributedSampler's, number for number."),
-	PATH("indices", PLACE, indices, "FILE", "the samples to train on, one number a line; none: all",
-	     "Any order is made of them alone; they may repeat. Samples count from 0, over all files of --data.",
+	CHOICE("order", FIXED, order, "NAME", orders, "random", "order of the training set: %s",
+	       "`random` is a new permutation in each epoch. `quasi-random` draws --window-pages pages of the file "
+	       "at a time and permutes their samples; it suits files larger than memory on disks that are fast only "
+	       "in order. `weighted` draws samples by --weights with replacement, `weighted-unique` without. "
+	       "`balanced` has rounds with one sample of each class. `list` is the order of --indices. "
+	       "`ffcv-random` is FFCV's order, and `torch-distributed` is that of PyTorch's DistributedSampler, "
+	       "number for number."),
+	PATH("indices", PLACE, indices, "FILE", "train on these samples only, one number per line (default: all)",
+	     "They apply to every order, and may repeat. Samples are numbered from 0, over all files of --data.",
 	     .none = true),
-	ROW("weights", PLACE, OPTION_NAME, weights, "FIELD|FILE", NULL, "of samples, for the orders that draw by them",
-	    "A field of --data with whole or real numbers; or a file, which is named with a slash, with one number a "
-	    "line: of each sample, or of each of --indices. A weight of 0 is never.",
+	ROW("weights", PLACE, OPTION_NAME, weights, "FIELD|FILE", NULL,
+	    "weights of the samples, for the weighted orders",
+	    "FIELD is an integer or floating-point field of --data. FILE needs a slash, and has one number per "
+	    "line: for each sample, or for each of --indices. A sample of weight 0 is never drawn.",
 	    .none = true),
-	TEXT("class-field", FIXED, class_field, "NAME", NULL, "classes of the order `balanced` (default: the label)",
-	     NULL, .none = true),
-	WHOLE("window-pages", FIXED, window_pages, "N", 1, UINT32_MAX, "64", "pages of the order `quasi-random`", NULL),
+	TEXT("class-field", FIXED, class_field, "NAME", NULL,
+	     "class of a sample for the order `balanced` (default: the label)", NULL, .none = true),
+	WHOLE("window-pages", FIXED, window_pages, "N", 1, UINT32_MAX, "64",
+	      "pages in a window of the order `quasi-random`", NULL),
 	WHOLE("epoch-samples", FIXED, epoch_samples, "N", 0, 1e12, "0",
-	      "length of an epoch where samples are drawn; 0 = as many as there are",
-	      "In the orders `weighted`, `weighted-unique` and `balanced`, and with --data-weights."),
-	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how files are read: %s",
-	       "`mmap` maps them into memory; a file that becomes shorter meanwhile ends the process. `threads` copies "
-	       "from the page cache, and a pool of threads reads what is not there. `uring` is io_uring; where the "
-	       "system forbids it, a message says so and `threads` takes its place. `auto` is `uring` with --direct, "
-	       "else `threads`."),
-	FLAG("direct", FREE, direct, "read past the page cache",
-	     "For files much larger than memory. Where the file system cannot do it, a message says so."),
+	      "samples per epoch where samples are drawn; 0 = as many as there are",
+	      "For the orders `weighted`, `weighted-unique` and `balanced`, and for --data-weights."),
+	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how to read files: %s",
+	       "`mmap` maps files into memory; a file that becomes shorter during the run kills the process. "
+	       "`threads` copies from the page cache, and a pool of threads reads what is not cached. `uring` is "
+	       "io_uring; if the system forbids it, a message says so and `threads` is used. `auto` is `uring` with "
+	       "--direct, else `threads`."),
+	FLAG("direct", FREE, direct, "read files without the page cache",
+	     "For files much larger than memory. If the file system does not support it, a message says so."),
 	WHOLE("read-ahead", FREE, read_ahead, "N", 0, 1024, "0",
 	      "samples that each loader thread reads ahead; 0 = automatic",
-	      "The automatic number is 0 where the file is in memory, and grows while data is late."),
-	WHOLE("memory-limit", FREE, memory_limit, "N", 0, 1e15, "0", "bytes for each rank's loader; 0 = what it needs",
-	      "It covers batches, what is read ahead, what is kept of the files' metadata, and decoding; the loaders "
-	      "of "
-	      "--data and --val have as much each. A limit that cannot work is refused, with the least that can."),
+	      "The automatic number is 0 while the file is in memory, and grows while training waits for data."),
+	WHOLE("memory-limit", FREE, memory_limit, "N", 0, 1e15, "0",
+	      "memory limit of each rank's loader in bytes; 0 = no limit",
+	      "The limit covers batches, read-ahead, cached metadata of the files, and decoding. It applies to the "
+	      "loaders of --data and --val separately. A limit that is too small is an error, which names the "
+	      "smallest possible one."),
 	WHOLE("max-pixels", FREE, max_pixels, "N", 0, 1e15, "0",
-	      "a JPEG that has more pixels is a bad sample; 0 = 89478485", "Nothing of it is decoded."),
+	      "a JPEG with more pixels is a bad sample; 0 = 89478485", "It is not decoded."),
 
 	CHOICE("bad-samples", TOLD, bad_samples, "NAME", bad_samples, "fail",
-	       "pictures that cannot be read or decoded: %s, which counts and names them",
-	       "`fail` ends the run with the sample's number. With `skip` another picture of the epoch takes the place "
-	       "of "
-	       "one of --data, so that each batch is full, and evaluations leave those of --val out. The output names "
-	       "them after each epoch, and the log has their number."),
+	       "action on a picture that cannot be read or decoded: %s",
+	       "`fail` ends the run and names the sample. `skip` replaces a bad training picture by another picture "
+	       "of the epoch, so that batches are full, and leaves bad validation pictures out. The output lists "
+	       "the bad samples after each epoch, and the log has their number."),
 
 	GROUP("Pictures", NULL),
-	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s, in training",
-	       "`random` is random-resized-crop, `none` the whole picture."),
-	REALS("crop-scale", TOLD, vision.crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1", "random crop's share of the area",
-	      NULL),
+	CHOICE("crop", TOLD, vision.crop, "NAME", crops, "random", "%s crop of training pictures",
+	       "`random` is the random resized crop, `none` the whole picture."),
+	REALS("crop-scale", TOLD, vision.crop_scale, "MIN,MAX", 2, 1e-6, 1, "0.08,1",
+	      "area of a random crop, as a share of the picture", NULL),
 	REALS("crop-ratio", TOLD, vision.crop_ratio, "MIN,MAX", 2, 1e-3, 1e3, "0.75,1.3333333333333333",
-	      "random crop's width / height", NULL),
-	REALS("flip", TOLD, vision.flip, "P", 1, 0, 1, "0.5", "chance of a left-right flip in training", NULL),
+	      "aspect ratio (width / height) of a random crop", NULL),
+	REALS("flip", TOLD, vision.flip, "P", 1, 0, 1, "0.5", "probability of a left-right flip in training", NULL),
 	CHOICE("flip-mode", TOLD, vision.flip_mode, "NAME", flip_modes, "random",
-	       "random, or alternate: every picture's other side in every other epoch",
-	       "With `random` it is drawn for each epoch anew. With `alternate` it is drawn once for each picture: "
-	       "those drawn are flipped in the first epoch, the third, and so on, the others in those between, so "
-	       "that two epochs show every picture from both sides."),
-	WHOLE("translate", TOLD, vision.translate, "N", 0, 4096, "0", "moves training pictures by up to N pixels",
-	      "In both directions, every place being equally likely."),
+	       "random, or alternate: flip each picture in every second epoch",
+	       "`random` draws the flips anew in each epoch. `alternate` draws once for each picture: the drawn "
+	       "pictures are flipped in the first epoch, the third, and so on, the others in the second, the "
+	       "fourth, and so on. Two epochs so show each picture from both sides."),
+	WHOLE("translate", TOLD, vision.translate, "N", 0, 4096, "0", "shift training pictures by up to N pixels",
+	      "In both directions; all offsets are equally likely."),
 	CHOICE("translate-fill", TOLD, vision.translate_fill, "NAME", fills, "mean",
-	       "what a move uncovers: the mean, or reflect, the picture mirrored",
-	       "`mean` is --mean without its decimals; `reflect` is what lies on the other side of the picture's "
-	       "edge."),
-	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "covers a square of N x N pixels of training pictures",
-	      "The square is drawn for each picture, lies inside, and becomes the mean. It comes after --translate."),
-	REALS("vertical-flip", TOLD, vision.vertical_flip, "P", 1, 0, 1, "0", "chance of a top-bottom flip in training",
-	      NULL),
-	CHOICE("auto-augment", TOLD, vision.auto_augment, "NAME", auto_augments, "none", "%s, in training",
-	       "torchvision's RandAugment (14 operations, 31 bins) and TrivialAugmentWide, with nearest pixels and "
-	       "black "
-	       "where a picture is moved away."),
-	WHOLE("ra-ops", TOLD, vision.ra_ops, "N", 1, 14, "2", "operations of `rand-augment` for each picture", NULL),
-	WHOLE("ra-magnitude", TOLD, vision.ra_magnitude, "N", 0, 30, "9", "their magnitude", NULL),
+	       "fill of what a shift uncovers: mean, or reflect (mirrored)",
+	       "`mean` is --mean without its decimals. `reflect` mirrors the picture at its edge."),
+	WHOLE("cutout", TOLD, vision.cutout, "N", 0, 4096, "0", "cover a square of N x N pixels in training pictures",
+	      "The square's place is drawn for each picture, inside the picture. The square is filled with the "
+	      "mean. Cutout comes after --translate."),
+	REALS("vertical-flip", TOLD, vision.vertical_flip, "P", 1, 0, 1, "0",
+	      "probability of a top-bottom flip in training", NULL),
+	CHOICE("auto-augment", TOLD, vision.auto_augment, "NAME", auto_augments, "none",
+	       "automatic augmentation in training: %s",
+	       "These are torchvision's RandAugment (14 operations, 31 bins) and TrivialAugmentWide, with "
+	       "nearest-neighbour sampling. Uncovered pixels become black."),
+	WHOLE("ra-ops", TOLD, vision.ra_ops, "N", 1, 14, "2", "operations of `rand-augment` per picture", NULL),
+	WHOLE("ra-magnitude", TOLD, vision.ra_magnitude, "N", 0, 30, "9",
+	      "magnitude of the operations of `rand-augment`", NULL),
 	REALS("color-jitter", TOLD, vision.color_jitter, "B,C,S,H", 4, 0, 100, "0,0,0,0",
-	      "jitter of brightness, contrast, saturation and hue in training; 0 = not",
-	      "torchvision's ColorJitter: factors are drawn from max(0, 1 - X) to 1 + X, the hue from -H to H, which "
-	      "is "
-	      "0.5 at most; in random order."),
-	REALS("grayscale", TOLD, vision.grayscale, "P", 1, 0, 1, "0", "chance of a grey picture in training", NULL),
+	      "jitter of brightness, contrast, saturation, hue in training; 0 = none",
+	      "torchvision's ColorJitter, in random order: a factor is drawn from max(0, 1 - X) to 1 + X, where X "
+	      "is B, C or S; the hue shift is drawn from -H to H. The largest H is 0.5."),
+	REALS("grayscale", TOLD, vision.grayscale, "P", 1, 0, 1, "0", "probability of a grey picture in training",
+	      NULL),
 	REALS("random-erase", TOLD, vision.random_erase, "P", 1, 0, 1, "0",
-	      "chance of a rectangle that is erased in training",
-	      "torchvision's RandomErasing with its defaults: 2 to 33 % of the area, height / width of 0.3 to 3.3. It "
-	      "is "
-	      "the last operation."),
-	CHOICE("erase-mode", TOLD, vision.erase_mode, "NAME", erases, "mean", "what it becomes: the mean, or noise",
-	       "`noise` is a normal number for each pixel and colour after --mean and --std, as torchvision's value "
-	       "`random` and timm's mode `pixel`."),
+	      "probability that a rectangle is erased in training",
+	      "torchvision's RandomErasing with its defaults: 2 to 33 % of the area, height / width of 0.3 to 3.3. "
+	      "It is the last operation on a picture."),
+	CHOICE("erase-mode", TOLD, vision.erase_mode, "NAME", erases, "mean",
+	       "fill of an erased rectangle: mean, or noise",
+	       "`noise` is a normal number for each pixel and colour, after --mean and --std are applied, as "
+	       "torchvision's value `random` and timm's mode `pixel`."),
 	REALS("mixup", TOLD, vision.mixup, "ALPHA", 1, 0, 1000, "0",
-	      "mixes training pictures and labels with others' of the batch; 0 = not",
-	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision: for each batch a share is "
-	      "drawn from Beta(ALPHA, ALPHA); each picture becomes that share of itself and the rest of another one of "
-	      "its batch, and its loss that share of the loss of its own label and the rest of that of the other. "
-	      "Pictures are mixed after all that is done to each of them. The log has the loss of mixed labels; "
-	      "evaluation mixes nothing."),
+	      "mix pictures and labels within each training batch; 0 = no MixUp",
+	      "MixUp (Zhang et al. 2018), with the meaning of alpha in timm and torchvision. For each batch a "
+	      "share s is drawn from Beta(ALPHA, ALPHA). Each picture becomes s * itself + (1 - s) * another "
+	      "picture of the batch. The loss is s * the loss of its own label + (1 - s) * the loss of the other "
+	      "label. Pictures are mixed after all other operations. The log has the loss of the mixed labels. "
+	      "Evaluation does not mix."),
 	REALS("cutmix", TOLD, vision.cutmix, "ALPHA", 1, 0, 1000, "0",
-	      "puts a box of another picture into each; 0 = not",
-	      "CutMix (Yun et al. 2019): the box's place, and its share of the area from Beta(ALPHA, ALPHA), are drawn "
-	      "for each batch; what lies outside of the picture is cut off. The loss is as with --mixup, by the share "
-	      "that is left. With --mixup and --cutmix each batch has one of them, with the same chance."),
+	      "paste a box of another picture into each training picture; 0 = no CutMix",
+	      "CutMix (Yun et al. 2019). For each batch the box's place is drawn, and its share of the area is "
+	      "drawn from Beta(ALPHA, ALPHA). The part of the box outside the picture is cut off. The loss is as "
+	      "with --mixup, with the area that is left as the share. With both --mixup and --cutmix, each batch "
+	      "has one of the two, with equal probability."),
 	REALS("val-ratio", TOLD, vision.val_ratio, "X", 1, 1e-6, 1, "0.875",
-	      "validation's centre crop: share of the shorter side",
-	      "Training pictures are cut in the same way with --crop `center`."),
+	      "side of validation's centre crop, as a share of the shorter side",
+	      "Also used for training pictures with --crop `center`."),
 	CHOICE("tta", TOLD, vision.tta, "NAME", ttas, "none",
-	       "evaluation's views: none, flip (and the mirror image), flip-shift (and both moved)",
-	       "With `flip` the logits of a validation picture and those of its mirror image are added, before its "
-	       "class and loss are computed. With `flip-shift` they are computed of a mean: half of it is the mean "
-	       "of these two, half of it that of four others, the picture moved by one pixel to the lower right and "
-	       "to the upper left (its edges being mirrored), and the mirror images of these."),
+	       "test-time augmentation: none, flip, or flip-shift (flipped and shifted views)",
+	       "`flip` adds the logits of a validation picture and of its mirror image, and computes class and loss "
+	       "from the sum. `flip-shift` computes class and loss from a mean of logits. Half of it is the mean of "
+	       "those two views. The other half is the mean of four views: the picture shifted by one pixel to the "
+	       "lower right and to the upper left, with mirrored edges, and the mirror images of both."),
 	REALS("mean", TOLD, vision.mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53",
-	      "subtracted, on the scale 0..255", "The default is ImageNet's."),
-	REALS("std", TOLD, vision.std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375", "then divided by",
-	      "The default is ImageNet's."),
+	      "mean to subtract from each channel, on the scale 0..255", "The default is ImageNet's."),
+	REALS("std", TOLD, vision.std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375",
+	      "standard deviation to divide each channel by, on the scale 0..255", "The default is ImageNet's."),
 
 	GROUP("Output", NULL),
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */
-	PATH("log", FREE, log, "FILE", "a line of JSON for each step and evaluation (or --log-file)",
-	     "Lines are added to the file: see LOG. Without --resume the file must be new, or empty; with it one "
-	     "that is there has to begin with a line of a log. An empty name means none, as for --val.",
+	PATH("log", FREE, log, "FILE", "append a line of JSON for each step and evaluation (or --log-file)",
+	     "See LOG. Without --resume the file must be new or empty. With --resume an existing file must begin "
+	     "with a line of a log. When a run with a log is resumed, an empty name means none.",
 	     .none = true, .alias = "log-file"),
-	WHOLE("log-every", FREE, log_every, "N", 1, RUN_STEPS_MAX, "1", "log every N-th step, and the last",
-	      "Evaluations and epochs are always logged; an epoch's times cover all of its steps."),
-	PATH("tensorboard", FREE, tensorboard, "DIR", "write the numbers of --log for TensorBoard, too",
-	     "An event file is added to the folder, which is created if it is missing. Losses and rates are under "
-	     "`train/`, evaluations under `val/`, and where the time of an epoch went under `epoch/`.",
+	WHOLE("log-every", FREE, log_every, "N", 1, RUN_STEPS_MAX, "1", "log every N-th step and the last one",
+	      "Evaluations and epochs are always logged. The times of an epoch cover all its steps."),
+	PATH("tensorboard", FREE, tensorboard, "DIR", "also write the numbers of --log for TensorBoard",
+	     "An event file is added to the folder, which is created if it is missing. Losses and learning rates "
+	     "are under `train/`, evaluations under `val/`, and the times of an epoch under `epoch/`.",
 	     .none = true),
-	FLAG("quiet", FREE, quiet, "print nothing but errors and warnings", NULL),
+	FLAG("quiet", FREE, quiet, "print only errors and warnings", NULL),
 	WHOLE("print-every", FREE, print_every, "N", 0, RUN_STEPS_MAX, "0",
 	      "print a line every N steps; 0 = every two seconds",
-	      "This is for output to a file or a pipe. On a terminal one line shows the current step, and is rewritten "
-	      "in place."),
+	      "For output to a file or a pipe. On a terminal, one line shows the current step and is updated in "
+	      "place."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
 	FLAG("val-per-class", FREE, val_per_class, "also log the accuracy of each class",
-	     "Each evaluation's record has a list `val_classes`. With --evaluate the list is printed."),
-	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints there, at each epoch's end and at the end",
-	     "And when a signal ends training: see CHECKPOINTS.", .none = false),
-	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0", "and every N steps; 0 = not",
+	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),
+	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints to DIR, at the end of each epoch and of the run",
+	     "Also when a signal ends training; see CHECKPOINTS.", .none = false),
+	WHOLE("checkpoint-every", FREE, checkpoint_every, "N", 0, RUN_STEPS_MAX, "0",
+	      "also write a checkpoint every N steps; 0 = no", NULL),
+	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
-	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N; 0 = all", NULL),
-	FLAG("keep-best", FREE, keep_best, "keep the checkpoint with the best top-1, too: DIR/best",
-	     "By the evaluations on --val; of equal ones the first. `best` is a link to its folder, which counts for "
-	     "none of --keep-checkpoints, and is kept until a better one is saved."),
+	FLAG("keep-best", FREE, keep_best, "also keep the checkpoint with the best top-1, as DIR/best",
+	     "The top-1 is that of the evaluations on --val; of equal ones the first is kept. `best` is a link to "
+	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
+	     "is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",
-	       "go on from the newest checkpoint of --checkpoint, with the options it was saved with; auto: or begin",
-	       "See RESUMING. Where there is none it is an error, or with `auto` the beginning of a run, so that a "
-	       "scheduler can give the same command each time."),
-	FLAG("help", FREE, help, "show this and exit (-h)", NULL),
+	       "continue from the newest checkpoint of --checkpoint, with its options; auto: or start a new run",
+	       "See RESUMING. If there is no checkpoint, that is an error, or with `auto` the start of a new run, "
+	       "so that a scheduler can give the same command each time."),
+	FLAG("help", FREE, help, "show this help and exit (-h)", NULL),
 	FLAG("version", FREE, version, "show the version and exit (-V)", NULL),
 };
 
