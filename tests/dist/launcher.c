@@ -714,7 +714,7 @@ static void world_size_is_checked(void **state)
 	(void)state;
 	start_job(&job, 0, "sleeps", 0, 5000);
 	assert_int_equal(end_job(&job), 99);
-	assert_non_null(strstr(job.err, "world size of 0"));
+	assert_non_null(strstr(job.err, "world size 0"));
 	free_job(&job);
 }
 

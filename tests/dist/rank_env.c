@@ -129,7 +129,7 @@ static void other_launchers_are_understood(void **state)
 	unsetenv("MASTER_ADDR");
 	unsetenv("MASTER_PORT");
 	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
-	assert_non_null(strstr(err.message, "MASTER_PORT is not set: srun does not tell ranks where rank 0 is"));
+	assert_non_null(strstr(err.message, "MASTER_PORT is not set: srun does not tell the ranks where rank 0 is"));
 	setenv("MASTER_PORT", "29500", 1);
 	assert_int_equal(dtrain__rank_env_read(&env, &err), BETON_INVALID_ARGUMENT);
 	assert_non_null(strstr(err.message, "MASTER_ADDR is not set: srun does not"));

@@ -75,5 +75,5 @@ void engine_explain_memory(engine_rank *engine, beton_error *err)
 	if (largest > 0)
 		bt_append(err->message, sizeof(err->message), "; --batch-size %" PRId64 " fits", largest);
 	else
-		bt_append(err->message, sizeof(err->message), "; the model does not fit, whatever the --batch-size");
+		bt_append(err->message, sizeof(err->message), "; the model does not fit with any --batch-size");
 }

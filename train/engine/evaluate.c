@@ -176,10 +176,10 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	out->count = evaluation->counts[COUNT];
 	out->bad = evaluation->counts[BAD];
 	if ((uint64_t)(out->count + out->bad) != samples)
-		return bt_fail(err, BETON_STATE, "evaluation: %ld samples were counted of %ld", (long)out->count,
+		return bt_fail(err, BETON_STATE, "evaluation: %ld of %ld samples were counted", (long)out->count,
 			       (long)samples);
 	if (out->count == 0)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: none of the %ld samples is good", (long)samples);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)samples);
 	for (int i = 0; i < task->num_metrics; i++) {
 		out->metrics[i] = evaluation->sums[i] / (double)out->count;
 		if (!isfinite(out->metrics[i]))

@@ -194,7 +194,7 @@ static int capture_body(engine_stepper *stepper, struct slot *slot, enum run_kin
 			api->capture_destroy(captured);
 	}
 	if (status != BETON_OK)
-		bt_prefix(err, "capturing a step (--no-capture does without)");
+		bt_prefix(err, "capturing a step (--no-capture avoids this)");
 	return status;
 }
 

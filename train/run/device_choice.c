@@ -12,7 +12,7 @@ int run_parse_device(const char *text, run_device_choice *out, beton_error *err)
 	uint64_t index = 0;
 	*out = (run_device_choice){.index = -1};
 	if (length == 0 || length >= sizeof(out->name))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is no device", text);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--device: '%s' is not a device", text);
 	memcpy(out->name, text, length);
 	if (!text[length])
 		return BETON_OK;

@@ -94,7 +94,7 @@ static int fail_missing(const struct job *job, const struct target *targets, int
 	return bt_fail(err, BETON_MISMATCH,
 		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)",
 		       job->source->path, first, missing, count,
-		       missing == count ? ": the file is of another model" : "");
+		       missing == count ? ": the file is for another model" : "");
 }
 
 static int find_sources(struct job *job, struct target *targets, int count, beton_error *err)
@@ -114,7 +114,7 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 				       job->source->path, target->name, shape_text(&found->shape, theirs),
 				       shape_text(target->shape, ours));
 		if (!found->values)
-			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' is of no floating-point type",
+			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' does not have a floating-point type",
 				       job->source->path, target->name);
 		target->from = found;
 	}
@@ -175,10 +175,10 @@ void run_init_free(run_init *init)
 void run_init_tell(const run_init *init, const run_source *source)
 {
 	size_t unused = json_array_size(init->unused);
-	printf("weights from %s%s: %d tensors taken", source->path, source->average ? " (moving averages)" : "",
+	printf("weights from %s%s: %d tensors loaded", source->path, source->average ? " (moving averages)" : "",
 	       init->taken);
 	for (size_t i = 0; i < json_array_size(init->fresh); i++)
-		printf("%s%s", i ? ", " : "; begins anew: ", json_string_value(json_array_get(init->fresh, i)));
+		printf("%s%s", i ? ", " : "; initialized: ", json_string_value(json_array_get(init->fresh, i)));
 	for (size_t i = 0; i < unused && i < UNUSED_TOLD; i++)
 		printf("%s%s", i ? ", " : "; not in the model: ", json_string_value(json_array_get(init->unused, i)));
 	if (unused > UNUSED_TOLD)

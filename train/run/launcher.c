@@ -188,7 +188,7 @@ static bool was_told(struct launch *launch, const siginfo_t *info)
 	if (info->si_code != CLD_EXITED || info->si_status <= 128 || launch->failed_rank >= 0)
 		return false;
 	if (!launch->told && dtrain__told_look_up(launch->port, launch->token, &text, &launch->told)) {
-		fprintf(stderr, "%s: %s; the others stop with it\n", program_invocation_short_name, text);
+		fprintf(stderr, "%s: %s; all ranks stop\n", program_invocation_short_name, text);
 		free(text);
 		if (!launch->stopping) {
 			launch->stopping = true;
@@ -476,7 +476,7 @@ static int finish(struct launch *launch, int *exit_status, beton_error *err)
 	if (launch->signal)
 		*exit_status = 128 + launch->signal;
 	if (launch->output_error)
-		return bt_fail_errno(err, launch->output_error, "launcher: cannot pass on what the ranks print");
+		return bt_fail_errno(err, launch->output_error, "launcher: cannot forward the output of the ranks");
 	return BETON_OK;
 }
 
@@ -541,7 +541,7 @@ int dtrain__launch(const struct launch_options *options, int *exit_status, beton
 	sigset_t signals, before;
 	int status;
 	if (options->world_size < 1 || options->world_size > LAUNCH_MAX_RANKS)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "launcher: a world size of %d; 1 to %d are possible",
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "launcher: the world size %d is not from 1 to %d",
 			       options->world_size, LAUNCH_MAX_RANKS);
 	run_signals_stopping(&signals);
 	sigaddset(&signals, SIGCHLD);

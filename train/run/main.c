@@ -67,7 +67,7 @@ static void print_fields(const run_session *session)
 	printf("; fields:");
 	print_fields_of(task, first);
 	if (data->val.samples && memcmp(first->fields, data->val.fields, sizeof(first->fields)) != 0) {
-		printf("; of --val:");
+		printf("; fields of --val:");
 		print_fields_of(task, &data->val);
 	}
 	printf("\n");
@@ -75,7 +75,7 @@ static void print_fields(const run_session *session)
 
 static void print_rate(const run_session *session)
 {
-	static const char *const rules[] = {[RUN_LR_SCALE_LINEAR] = "", [RUN_LR_SCALE_SQRT] = "the root of "};
+	static const char *const rules[] = {[RUN_LR_SCALE_LINEAR] = "", [RUN_LR_SCALE_SQRT] = "the square root of "};
 	const run_options *options = session->options;
 	if (options->lr_scale != RUN_LR_SCALE_NONE)
 		printf("learning rate %g: --lr %g times %s%" PRId64 " / %" PRId64 "\n",
@@ -89,7 +89,7 @@ static void print_length(const run_session *session)
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
 	if (session->options->evaluate)
-		printf("an evaluation of %" PRId64 " %s%s, %" PRId64 " classes", (int64_t)facts->data.val.samples,
+		printf("evaluating %" PRId64 " %s%s, %" PRId64 " classes", (int64_t)facts->data.val.samples,
 		       task->sample, facts->data.val.samples == 1 ? "" : "s", facts->data.classes);
 	else
 		printf("%" PRId64 " samples, %" PRId64 " classes, %" PRId64 " steps of %" PRId64 " %s%s, %" PRId64
@@ -147,8 +147,8 @@ static void tell_idle_cores(const run_session *session, const run_cores *cores)
 	if (options->told_threads && options->compute_threads < cores->rank &&
 	    strcmp(session->engine.api->name, "cpu") == 0)
 		fprintf(stderr,
-			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, as OMP_NUM_THREADS says, "
-			"which torchrun sets to 1 where it is not set: --threads %d takes them all\n",
+			"dtrain-ffcv: each rank computes with %d thread%s on its %d cores, because of OMP_NUM_THREADS, "
+			"which torchrun sets to 1 by default; --threads %d uses all cores\n",
 			(int)options->compute_threads, options->compute_threads == 1 ? "" : "s", cores->rank,
 			cores->rank);
 }
@@ -215,9 +215,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 			(unsigned)env->master_port);
 	if (dtrain__rank_env_is_open(env))
 		fprintf(stderr,
-			"dtrain-ffcv: without DTRAIN_STORE_TOKEN whoever can reach port %u here can join this job, "
-			"change what its ranks tell each other, and end it: set it to 32 hexadecimal digits, the same "
-			"for all ranks\n",
+			"dtrain-ffcv: without DTRAIN_STORE_TOKEN, anyone who can reach port %u here can join this job, "
+			"change what its ranks exchange, and end it; set the variable to 32 hexadecimal digits, the "
+			"same for all ranks\n",
 			(unsigned)env->master_port);
 	int status = run_session_open(&session, env, options, facts, &err);
 	if (status != BETON_OK)
@@ -242,7 +242,7 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 		printf("stopped by signal %d\n", stopped);
 	else if (tells)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
-		       options->checkpoint ? ", which is saved" : "");
+		       options->checkpoint ? "; the checkpoint is saved" : "");
 	run_session_close(&session);
 	if (status != BETON_OK)
 		return fail_rank(env, &err);
@@ -297,7 +297,7 @@ static int check_world_size(const run_options *options, const struct rank_env *e
 {
 	if (!env->started || options->world_size == 1 || options->world_size == env->world_size)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--world-size is %d, the environment says %d",
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--world-size is %d, but the environment has a world size of %d",
 		       (int)options->world_size, env->world_size);
 }
 

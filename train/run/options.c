@@ -81,11 +81,11 @@ static const char *find_order_problem(const run_options *options)
 	if (options->data_weights && options->order != RUN_ORDER_RANDOM)
 		return "--data-weights needs --order random";
 	if (options->data_weights && options->indices)
-		return "--data-weights and --indices do not go together";
+		return "--data-weights and --indices cannot be combined";
 	if (options->epoch_samples && !draws(options))
 		return "--epoch-samples needs --order weighted, weighted-unique or balanced, or --data-weights";
 	if (options->direct && options->engine == BETON_ENGINE_MMAP)
-		return "--direct does not go with --engine mmap, which is the page cache";
+		return "--direct cannot be combined with --engine mmap, which uses the page cache";
 	return NULL;
 }
 
@@ -118,7 +118,7 @@ static int read_data_weights(run_options *options, beton_error *err)
 	}
 	if (options->data_weights && count != options->data.count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--data-weights: '%s' is not one number for each of %d files of --data",
+			       "--data-weights: '%s' does not have one number for each of the %d files of --data",
 			       options->data_weights, options->data.count);
 	return BETON_OK;
 }
@@ -140,7 +140,7 @@ static int check_scale(const run_options *options, beton_error *err)
 	double factor = large ? 1 : 255;
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
-		"--mean %g,%g,%g --std %g,%g,%g: that is the scale 0..1, but pixels here are 0..255: give --mean "
+		"--mean %g,%g,%g --std %g,%g,%g: these are on the scale 0..1, but pixels are 0..255: give --mean "
 		"%g,%g,%g --std %g,%g,%g",
 		mean[0], mean[1], mean[2], std[0], std[1], std[2], mean[0] * factor, mean[1] * factor, mean[2] * factor,
 		scaled(std[0]), scaled(std[1]), scaled(std[2]));
@@ -154,7 +154,7 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 	if (options->global_batch % batches != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--global-batch %" PRId64 ": %" PRId64 " ranks with --accumulate %" PRId64
-			       " cannot share it evenly",
+			       " cannot divide it evenly",
 			       options->global_batch, options->world_size, options->accumulate);
 	options->batch_size = options->global_batch / batches;
 	return BETON_OK;
@@ -169,9 +169,9 @@ int run_options_check(run_options *options, beton_error *err)
 	else if (options->evaluate && !options->init == !options->checkpoint)
 		problem = "--evaluate needs either --init or --checkpoint";
 	else if (options->evaluate && !options->model)
-		problem = "--model is missing: the weights do not say which it is";
+		problem = "--model is missing: the metadata of the weights do not name it";
 	else if (options->evaluate && !options->classes)
-		problem = "--classes is missing: the weights do not say how many there are";
+		problem = "--classes is missing: the metadata of the weights do not have it";
 	else if (options->data.count == 0 && !options->evaluate)
 		problem = "--data is missing";
 	else if (!options->model)
@@ -227,13 +227,13 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 	for (int got; (got = getopt_long(argc, argv, ":hV", entries, NULL)) != -1;) {
 		const char *given = argv[optind - 1];
 		if (got == ':')
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: its value is missing", given);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the value is missing", given);
 		if (got == 'h')
 			options->help = true;
 		if (got == 'V')
 			options->version = true;
 		if (got < FIRST_OPTION && got != 'h' && got != 'V')
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or not clear which", given);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or ambiguous", given);
 		if (got < FIRST_OPTION)
 			continue;
 		int status = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
@@ -262,7 +262,7 @@ static int apply_line(const run_recipe_option *line, run_options *options, beton
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: %s", line->name, value,
 			       row < 0 ? "no such option" : "a recipe cannot have this option");
 	if (!line->value && run_rows[row].kind != OPTION_FLAG)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: its value is missing", line->name);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: the value is missing", line->name);
 	return run_row_parse(&run_rows[row], line->value, options, err);
 }
 
@@ -272,8 +272,8 @@ static int refuse_again(const run_recipe *recipe, int index, beton_error *err)
 	const run_recipe_option *line = &recipe->options[index];
 	for (int i = 0; i < index; i++)
 		if (strcmp(recipe->options[i].name, line->name) == 0)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: stands in line %d already", line->name,
-				       line->value ? line->value : "", recipe->options[i].line);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: line %d has this option already",
+				       line->name, line->value ? line->value : "", recipe->options[i].line);
 	return BETON_OK;
 }
 
@@ -360,7 +360,7 @@ static int apply_facts(run_options *options, beton_error *err)
 		status = text ? run_row_parse(&run_rows[run_row_find(names[i][1])], text, options, err) : BETON_OK;
 	}
 	if (status != BETON_OK)
-		bt_prefix(err, "%s: its metadata", run_options_weights(options));
+		bt_prefix(err, "%s: metadata", run_options_weights(options));
 	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
 	return status;
 }
@@ -415,10 +415,9 @@ int run_options_parse(run_options *options, int argc, char **argv, beton_error *
 	if (status != BETON_OK || options->help || options->version)
 		return status;
 	if (optind < argc)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': there is no argument without an option",
-			       argv[optind]);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "'%s': a value without an option", argv[optind]);
 	if (options->resume && options->evaluate)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--evaluate and --resume do not go together");
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--evaluate and --resume cannot be combined");
 	if (!options->resume)
 		return run_options_combine(options, argc, argv, err);
 	return options->checkpoint ? BETON_OK : bt_fail(err, BETON_INVALID_ARGUMENT, "--resume needs --checkpoint");

@@ -68,7 +68,7 @@ static int json_to_text(const json_t *json, char **out, beton_error *err)
 	else if (json_is_object(json))
 		*out = text_of_hex(json_string_value(json_object_get(json, "hex")));
 	else
-		return bt_fail(err, BETON_FORMAT, "the value of an option is no text");
+		return bt_fail(err, BETON_FORMAT, "the value of an option is not text");
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the value of an option");
 }
 
@@ -108,7 +108,7 @@ static char *describe(const option_row *row, const char *text)
 int run_options_compare(const run_options *options, const char *other, beton_error *err)
 {
 	json_t *theirs = json_loads(other, 0, NULL);
-	int status = theirs ? BETON_OK : bt_fail(err, BETON_FORMAT, "the options of rank 0 are no JSON");
+	int status = theirs ? BETON_OK : bt_fail(err, BETON_FORMAT, "the options of rank 0 are not JSON");
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		char *ours = NULL, *text = NULL;
@@ -165,7 +165,7 @@ static int find_newest(const char *dir, char **path, run_position *position, cha
 		int status = dtrain_checkpoint_latest(dir, step, path, &step, err);
 		if (status == BETON_NOT_FOUND && damage.code != BETON_OK) {
 			*err = damage;
-			bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+			bt_prefix(err, "all checkpoints in %s are damaged; the oldest", dir);
 			return damage.code == BETON_NOT_FOUND ? BETON_FORMAT : damage.code;
 		}
 		if (status == BETON_OK)
@@ -224,7 +224,7 @@ static int share_batch(run_options *options, const run_position *position, beton
 		return BETON_OK;
 	if (all % batches != 0)
 		return bt_fail(err, BETON_MISMATCH,
-			       "%s: a step takes %" PRId64 " %ss, which %" PRId64 " ranks%s cannot share evenly",
+			       "%s: a step has %" PRId64 " %ss, which %" PRId64 " ranks%s cannot divide evenly",
 			       options->saved->path, all, run_options_job(options).task->sample, options->world_size,
 			       options->accumulate > 1 ? " with --accumulate" : "");
 	options->batch_size = all / batches;
@@ -246,9 +246,9 @@ static int judge_change(run_saved *saved, const option_row *row, const char *was
 	if (!change)
 		status = bt_fail(err, BETON_NO_MEMORY, "--%s: out of memory", row->name);
 	else if (refused)
-		status = bt_fail(err, BETON_MISMATCH,
-				 "%s: %s was trained with %s, and a run that is resumed cannot change that", now,
-				 saved->path, before);
+		status =
+			bt_fail(err, BETON_MISMATCH, "%s: %s was trained with %s, and a resumed run cannot change this",
+				now, saved->path, before);
 	if (status == BETON_OK)
 		saved->changes[saved->change_count++] = change;
 	else
@@ -306,8 +306,7 @@ int run_options_resume(run_options *options, int argc, char **argv, int world_si
 		return run_options_combine(options, argc, argv, err);
 	if (status == BETON_NOT_FOUND)
 		return bt_fail(err, BETON_NOT_FOUND,
-			       "--resume: '%s' holds no checkpoint to go on from (--resume=auto begins a run there)",
-			       dir);
+			       "--resume: '%s' holds no checkpoint (--resume=auto starts a new run)", dir);
 	if (status != BETON_OK)
 		return status;
 	options->resuming = true;

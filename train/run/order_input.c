@@ -67,7 +67,7 @@ static int read_numbers(const char *option, const char *path, bool whole, struct
 	if (status == BETON_OK && ferror(file))
 		status = bt_fail_errno(err, errno, "%s: cannot read '%s'", option, path);
 	if (status == BETON_OK && out->count == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no number", option, path);
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' holds no numbers", option, path);
 	free(line);
 	fclose(file);
 	return status;
@@ -85,7 +85,7 @@ static int read_field_of(const char *path, const char *name, struct numbers *out
 	beton_field_type type = field < 0 ? BETON_FIELD_IMAGE : beton_reader_field(reader, (uint32_t)field)->type;
 	if (type != BETON_FIELD_INT && type != BETON_FIELD_FLOAT)
 		status = bt_fail(err, BETON_NOT_FOUND,
-				 "--weights: %s has no field '%s' of numbers; a file is named with a slash, as in "
+				 "--weights: %s has no numeric field '%s'; the name of a file needs a slash, as in "
 				 "./weights",
 				 path, name);
 	uint64_t samples = status == BETON_OK ? beton_reader_info(reader)->num_samples : 0;
@@ -101,7 +101,7 @@ static int read_field_of(const char *path, const char *name, struct numbers *out
 		*weight = type == BETON_FIELD_INT ? (double)value.integer : value.real;
 		if (!(*weight >= 0 && *weight <= DBL_MAX))
 			status = bt_fail(err, BETON_INVALID_ARGUMENT,
-					 "--weights: %s: sample %" PRIu64 " has %s %g, which is no weight", path,
+					 "--weights: %s: sample %" PRIu64 " has %s %g, which is not a weight", path,
 					 sample, name, *weight);
 	}
 	beton_reader_close(&reader);
@@ -128,7 +128,7 @@ static int pick(run_order_input *input, beton_error *err)
 		if (input->indices[i] >= input->num_weights) {
 			free(picked);
 			return bt_fail(err, BETON_INVALID_ARGUMENT,
-				       "--indices: there is no sample %" PRIu64 "; they are 0 to %" PRIu64,
+				       "--indices: there is no sample %" PRIu64 "; samples are 0 to %" PRIu64,
 				       input->indices[i], input->num_weights - 1);
 		}
 		picked[i] = input->weights[input->indices[i]];

@@ -70,7 +70,7 @@ static int parse_object(const char *text, const char *what, json_t **out, beton_
 		return BETON_OK;
 	json_decref(*out);
 	*out = NULL;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the %s are no JSON object: %.100s", what, text);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "checkpoint: the %s are not a JSON object: %.100s", what, text);
 }
 
 int run_position_to_state(const run_position *position, const char *options, const char *metadata, char **out,
@@ -121,12 +121,12 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 	double scale = 0, good_steps = 0;
 	if (scaler && (json_unpack(scaler, "[F, F!]", &scale, &good_steps) != 0 ||
 		       !(scale > 0 && scale <= (double)FLT_MAX) || !(good_steps >= 0 && good_steps < 2000)))
-		return bt_fail(err, BETON_FORMAT, "%s: the loss scaler's state is out of its range", place);
+		return bt_fail(err, BETON_FORMAT, "%s: the loss scaler's state is out of range", place);
 	json_t *best = json_object_get(state, "best");
 	json_int_t best_step = 0;
 	if (best && (json_unpack(best, "{s:I, s:F}", "step", &best_step, "metric", &position.best_metric) != 0 ||
 		     best_step < 1 || best_step > step))
-		return bt_fail(err, BETON_FORMAT, "%s: the best evaluation is out of its range", place);
+		return bt_fail(err, BETON_FORMAT, "%s: the best evaluation is out of range", place);
 	position.best_step = best_step;
 	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
@@ -134,7 +134,7 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 	    position.batch_size < 1 || strlen(model) >= sizeof(position.model) ||
 	    !take_hex(state, "data_fingerprint", &position.data_fingerprint) ||
 	    !take_hex(state, "data_class_names", &position.data_class_names))
-		return bt_fail(err, BETON_FORMAT, "%s: a value is out of its range", place);
+		return bt_fail(err, BETON_FORMAT, "%s: a value is out of range", place);
 	int status = bt_parse_u64("seed", seed, 0, UINT64_MAX, &position.seed, err);
 	if (status != BETON_OK)
 		return bt_fail(err, BETON_FORMAT, "%s: the seed is not a number", place);
@@ -156,7 +156,7 @@ static int state_to_options(const char *place, const json_t *state, char **out, 
 	if (!options)
 		return BETON_OK;
 	if (!json_is_object(options))
-		return bt_fail(err, BETON_FORMAT, "%s: the options are no JSON object", place);
+		return bt_fail(err, BETON_FORMAT, "%s: the options are not a JSON object", place);
 	*out = json_dumps(options, JSON_COMPACT);
 	return *out ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", place);
 }

@@ -76,7 +76,7 @@ static int check_length(const run_options *options, const run_facts *facts, beto
 	else
 		snprintf(length, sizeof(length), "--epochs %g", options->epochs);
 	return bt_fail(err, BETON_MISMATCH,
-		       "%s: %s has a checkpoint of step %" PRId64 ", and the run would end with step %" PRId64, length,
+		       "%s: %s has a checkpoint of step %" PRId64 ", but the run would end at step %" PRId64, length,
 		       options->checkpoint, options->newest_step, facts->total_steps);
 }
 
@@ -85,8 +85,8 @@ static int check_world(int world_size, beton_error *err)
 #ifndef DTRAIN_HAVE_GLOO
 	if (world_size > 1)
 		return bt_fail(err, BETON_UNSUPPORTED,
-			       "--world-size: this build has no Gloo and knows one rank only; install Gloo "
-			       "(libgloo-dev) and build anew: meson setup --wipe");
+			       "--world-size: this build has no Gloo and supports only one rank; install Gloo "
+			       "(libgloo-dev) and rebuild: meson setup --wipe");
 #endif
 	(void)world_size;
 	(void)err;
@@ -160,10 +160,9 @@ static int check_old_log(const char *path, int fd, beton_error *err)
 		status = bt_fail_errno(err, errno, "--log: cannot read '%s'", path);
 	json_t *line = status == BETON_OK ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 	if (status == BETON_OK && !is_log_line(line))
-		status = bt_fail(
-			err, BETON_EXISTS,
-			"--log: '%s' does not begin with a line of such a log, and is left alone; give another name",
-			path);
+		status =
+			bt_fail(err, BETON_EXISTS,
+				"--log: '%s' does not begin with a line of a dtrain-ffcv log; give another name", path);
 	json_decref(line);
 	free(text);
 	return status;
@@ -182,7 +181,7 @@ static int check_log(const run_options *options, beton_error *err)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--log: '%s' is the dataset", path);
 	else if (S_ISREG(facts.st_mode) && facts.st_size > 0 && !options->resume)
 		status = bt_fail(err, BETON_EXISTS,
-				 "--log: '%s' is there already and not empty; give another name or remove it", path);
+				 "--log: '%s' already exists and is not empty; give another name or remove it", path);
 	else if (S_ISREG(facts.st_mode) && facts.st_size > 0)
 		status = check_old_log(path, fd, err);
 	if (fd >= 0)
@@ -196,7 +195,8 @@ static int lock_checkpoints(const run_options *options, dtrain_checkpoint_lock *
 	int status = dtrain_checkpoint_lock_take(options->checkpoint, lock, err);
 	if (status != BETON_UNSUPPORTED)
 		return status;
-	fprintf(stderr, "dtrain-ffcv: --checkpoint: %s; nothing keeps a second job out of it\n", err->message);
+	fprintf(stderr, "dtrain-ffcv: --checkpoint: %s; a second job may use the folder at the same time\n",
+		err->message);
 	return BETON_OK;
 }
 
@@ -237,14 +237,14 @@ static int check_folder(const run_options *options, beton_error *err)
 	if (!parent || !state)
 		status = bt_fail(err, BETON_NO_MEMORY, "--checkpoint: out of memory");
 	else if (stat(state, &facts) == 0)
-		status = bt_fail(err, BETON_EXISTS,
-				 "--checkpoint: '%s' is a checkpoint itself: give the folder that it is in, '%s'", dir,
-				 parent);
+		status =
+			bt_fail(err, BETON_EXISTS,
+				"--checkpoint: '%s' is itself a checkpoint; give its parent folder, '%s'", dir, parent);
 	else if (options->resume == RUN_RESUME_YES && stat(dir, &facts) != 0)
 		status = bt_fail_errno(err, errno, "--resume: '%s'", dir);
 	else if (options->resume == RUN_RESUME_AUTO && stat(dir, &facts) != 0 && stat(parent, &facts) != 0)
 		status = bt_fail(err, BETON_NOT_FOUND,
-				 "--resume=auto: '%s' is not there, and '%s' is not made: is the name right?", parent,
+				 "--resume=auto: '%s' does not exist, and '%s' is not created: check the name", parent,
 				 dir);
 	free(parent);
 	free(state);

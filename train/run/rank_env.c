@@ -73,12 +73,12 @@ static int read_address(const struct convention *names, struct rank_env *out, be
 	if (out->world_size == 1 && (!address || !number))
 		return BETON_OK;
 	if (names->launcher && (!address || !*address || !number))
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "the environment variable %s is not set: %s does not tell ranks where rank 0 is: set "
-			       "MASTER_ADDR to its machine and MASTER_PORT to a port that is free there, for all "
-			       "ranks; or unset %s, "
-			       "and each trains by itself",
-			       !number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher, names->rank);
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"the environment variable %s is not set: %s does not tell the ranks where rank 0 is; on all "
+			"ranks, set MASTER_ADDR to its machine and MASTER_PORT to a free port there; or "
+			"unset %s to train in each process separately",
+			!number ? "MASTER_PORT" : "MASTER_ADDR", names->launcher, names->rank);
 	status = read_number("MASTER_PORT", 1, UINT16_MAX, NULL, &port, err);
 	if (status != BETON_OK)
 		return status;

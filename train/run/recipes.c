@@ -78,7 +78,7 @@ static int fail_unknown(const char *name, beton_error *err)
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", names[i]);
 	run_recipe_names_free(names);
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s%s", name, *list ? list : "none",
-		       access(name, F_OK) == 0 ? "; a file is named with a slash, as in ./recipe" : "");
+		       access(name, F_OK) == 0 ? "; the name of a file needs a slash, as in ./recipe" : "");
 }
 
 static int find_file(const char *name, char **out, beton_error *err)
@@ -117,8 +117,8 @@ static int read_text(const char *path, char **out, beton_error *err)
 	else if (size < 0)
 		status = bt_fail_errno(err, errno, "--recipe: cannot read '%s'", path);
 	else if (size > RUN_RECIPE_BYTES_MAX || memchr(text, 0, (size_t)size))
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is no text, or more than %d bytes", path,
-				 RUN_RECIPE_BYTES_MAX);
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not text, or has more than %d bytes",
+				 path, RUN_RECIPE_BYTES_MAX);
 	if (fd >= 0)
 		close(fd);
 	if (status != BETON_OK) {

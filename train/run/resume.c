@@ -13,8 +13,8 @@
 static const char *name_content(const run_options *options)
 {
 	if (options->indices)
-		return options->weights ? "it, or what --indices or --weights says," : "it, or what --indices says,";
-	return options->weights ? "it, or what --weights says," : "it";
+		return options->weights ? "it, --indices or --weights" : "it or --indices";
+	return options->weights ? "it or --weights" : "it";
 }
 
 /* The data may be a copy at another path. Facts missing in the checkpoint or the file are not compared. */
@@ -36,16 +36,15 @@ static int check_data(const run_session *session, const char *path, const run_po
 			 found->data_fingerprint);
 	} else if (found->data_class_names && ours->data_class_names &&
 		   found->data_class_names != ours->data_class_names) {
-		snprintf(difference, sizeof(difference), "other names for its classes");
+		snprintf(difference, sizeof(difference), "other class names");
 	} else {
 		return BETON_OK;
 	}
-	return bt_fail(
-		err, BETON_MISMATCH,
-		"--data: %s is not what %s was trained on%s%s: %s has %s; resume with that data or a copy of it, or "
-		"begin a run in another --checkpoint",
-		now->count == 1 ? now->paths[0] : "what is given", path, before ? ", " : "", before ? before : "", what,
-		difference);
+	return bt_fail(err, BETON_MISMATCH,
+		       "--data: %s is not the data of %s%s%s%s: %s has %s; resume with that data or a copy of it, or "
+		       "start a new run in another --checkpoint",
+		       now->count == 1 ? now->paths[0] : "the list of files", path, before ? " (" : "",
+		       before ? before : "", before ? ")" : "", what, difference);
 }
 
 /* The order of the samples depends on these. The number of ranks may change if the global batch stays the same. */
@@ -54,7 +53,7 @@ static int check_position(const run_session *session, const char *path, const ru
 	const run_position *ours = &session->position;
 	int64_t their_batch = (int64_t)found->batch_size * found->world_size;
 	if (strcmp(found->model, ours->model) != 0)
-		return bt_fail(err, BETON_MISMATCH, "%s: is of model %s, not %s", path, found->model, ours->model);
+		return bt_fail(err, BETON_MISMATCH, "%s: is for model %s, not %s", path, found->model, ours->model);
 	if (found->classes != ours->classes)
 		return bt_fail(err, BETON_MISMATCH, "%s: has %" PRId64 " classes, this run has %" PRId64, path,
 			       found->classes, ours->classes);
@@ -70,7 +69,7 @@ static int check_position(const run_session *session, const char *path, const ru
 			       " in all; this run has %" PRId64,
 			       path, found->batch_size, found->world_size, their_batch, session->facts->global_batch);
 	if (found->position > session->facts->steps_per_epoch * their_batch || found->position % their_batch != 0)
-		return bt_fail(err, BETON_FORMAT, "%s: position %" PRId64 " is not one of an epoch", path,
+		return bt_fail(err, BETON_FORMAT, "%s: position %" PRId64 " is outside the epoch", path,
 			       found->position);
 	return BETON_OK;
 }
@@ -119,8 +118,8 @@ static int check_options(const run_saved *saved, const char *path, beton_error *
 	if (status == BETON_OK && (!json || strcmp(json, saved->json) != 0))
 		status = bt_fail(
 			err, BETON_MISMATCH,
-			"%s: was saved with other options than what is newer and damaged, and now out of the way; "
-			"start again to go on with them",
+			"%s: was saved with other options than a newer checkpoint, which is damaged and was set "
+			"aside; start again to continue with these options",
 			path);
 	free(json);
 	return status;
@@ -146,12 +145,12 @@ static int fail_none(const run_session *session, const beton_error *damage, beto
 	const char *dir = session->options->checkpoint;
 	if (damage->code != BETON_OK) {
 		*err = *damage;
-		bt_prefix(err, "no good checkpoint is left in %s; the oldest", dir);
+		bt_prefix(err, "all checkpoints in %s are damaged; the oldest", dir);
 		return damage->code;
 	}
 	if (session->options->resuming)
-		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed meanwhile", dir);
-	printf("%s holds no checkpoint: starting from the beginning\n", dir);
+		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed during the start", dir);
+	printf("%s holds no checkpoint: starting a new run\n", dir);
 	return BETON_OK;
 }
 
@@ -186,7 +185,7 @@ int run_resume(struct run_session *session, beton_error *err)
 		free(path);
 		if (!run_is_damage(status))
 			return status;
-		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the one before: %s\n", err->message);
+		fprintf(stderr, "dtrain-ffcv: damaged checkpoint, trying the previous one: %s\n", err->message);
 		damage = *err;
 	}
 }

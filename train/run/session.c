@@ -141,7 +141,7 @@ void run_session_decline(const struct rank_env *env, const run_options *options,
 	if (status == BETON_OK)
 		status = dtrain_group_decline(store, env->rank, SLOW_GROUP, why->message, &err);
 	if (status != BETON_OK)
-		fprintf(stderr, "dtrain-ffcv: the other ranks could not be told: %s\n", err.message);
+		fprintf(stderr, "dtrain-ffcv: cannot tell the other ranks: %s\n", err.message);
 	dtrain_store_close(&store);
 }
 
@@ -221,7 +221,7 @@ static int compare_newest(const run_session *session, int64_t newest, int64_t us
 		return BETON_OK;
 	return bt_fail(
 		err, BETON_MISMATCH,
-		"--resume: the newest checkpoint in '%s' is %s for rank %d and %s for rank 0: --checkpoint has to be "
+		"--resume: the newest checkpoint in '%s' is %s for rank %d and %s for rank 0: --checkpoint must be "
 		"the same folder for all ranks",
 		options->checkpoint, describe_step(options->newest_step, ours), session->rank,
 		describe_step(newest, theirs));
@@ -270,10 +270,10 @@ static int compare_data(const run_session *session, const run_position *first, b
 	if (ours->data_samples == first->data_samples && ours->data_fingerprint == first->data_fingerprint)
 		return BETON_OK;
 	return bt_fail(err, BETON_MISMATCH,
-		       "--data: %s is not what rank 0 trains on: it has %" PRIu64 " samples and fingerprint %016" PRIx64
+		       "--data: %s is not the data of rank 0: it has %" PRIu64 " samples and fingerprint %016" PRIx64
 		       ", not %" PRIu64 " and %016" PRIx64,
-		       data->count == 1 ? data->paths[0] : "what is given", ours->data_samples, ours->data_fingerprint,
-		       first->data_samples, first->data_fingerprint);
+		       data->count == 1 ? data->paths[0] : "the list of files", ours->data_samples,
+		       ours->data_fingerprint, first->data_samples, first->data_fingerprint);
 }
 
 /* Rank 0 has read the checkpoint, if any. Its position and optimizer are broadcast here; the sync broadcasts values and

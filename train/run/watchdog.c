@@ -69,8 +69,8 @@ static void look_at_group(struct run_watchdog *watchdog, int passed_ms)
 	watchdog->unsettled_ms =
 		state == DTRAIN_GROUP_FAILING || state == DTRAIN_GROUP_BUSY ? watchdog->unsettled_ms + passed_ms : 0;
 	if (watchdog->failed_ms > RETURN_MS)
-		end_waiting(watchdog, watchdog->what[0] ? "the device does not end what was aborted"
-							: "this rank has not come back since");
+		end_waiting(watchdog, watchdog->what[0] ? "the device does not finish the aborted operations"
+							: "this rank has not returned since");
 	if (watchdog->unsettled_ms > SETTLE_MS)
 		end_waiting(watchdog, "the device's driver does not return");
 }
@@ -84,7 +84,7 @@ static void look(struct run_watchdog *watchdog, int passed_ms)
 		return;
 	if (watchdog->leaving)
 		end(watchdog, &watchdog->failure);
-	end_waiting(watchdog, "the device is not done in time");
+	end_waiting(watchdog, "the device did not finish in time");
 }
 
 static void *watch_main(void *argument)

@@ -173,7 +173,7 @@ static int check_states(dtrain_checkpoint *checkpoint, const char *path, const d
 		bool found = has_state(tensors, count, states[i][0]);
 		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL;
 		if (found != wanted)
-			status = bt_fail(err, BETON_STATE, "%s: was saved %s %s, this run is %s it", path,
+			status = bt_fail(err, BETON_STATE, "%s: was saved %s %s, but this run is %s it", path,
 					 found ? "with" : "without", states[i][1], wanted ? "with" : "without");
 	}
 	return status;

@@ -48,8 +48,8 @@ int vision_class_names_compare(const char *data_path, const json_t *data, const 
 			continue;
 		return bt_fail(err, BETON_MISMATCH,
 			       "--val: label %" PRId64
-			       " is %s%.60s%s in %s and %s%.60s%s in %s: the two do not number their "
-			       "classes alike",
+			       " is %s%.60s%s in %s and %s%.60s%s in %s: the two files number their "
+			       "classes differently",
 			       label, theirs ? "'" : "", theirs ? theirs : "no class", theirs ? "'" : "", val_path,
 			       ours ? "'" : "", ours ? ours : "no class", ours ? "'" : "", data_path);
 	}

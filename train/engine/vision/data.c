@@ -136,8 +136,7 @@ static int add_dataset(const vision_options *options, const char *path, int inde
 	engine_dataset dataset = {0};
 	int status = read_dataset(options, path, &dataset, &found, err);
 	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
-		status = bt_fail(err, BETON_MISMATCH,
-				 "--data: %s has other names for its classes than the files before it", path);
+		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other class names than the previous files", path);
 	if (status == BETON_OK && !labels->names) {
 		labels->names = json_incref(found.names);
 		out->class_names = dataset.class_names;

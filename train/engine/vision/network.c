@@ -101,12 +101,12 @@ static int check_frozen(const engine_job *job, const dtrain_params *params, beto
 		frozen += dtrain_params_at(params, i)->frozen;
 	if (unused)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--freeze: '%s' is none of the names of %s, which are those of '%s', '%s', ...", unused,
+			       "--freeze: '%s' matches no name of %s, whose parameters are '%s' to '%s'", unused,
 			       job->model, dtrain_params_at(params, 0)->name,
 			       dtrain_params_at(params, count - 1)->name);
-	return frozen < count
-		       ? BETON_OK
-		       : bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: nothing of %s is left to train", job->model);
+	return frozen < count ? BETON_OK
+			      : bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: no parameter of %s is left to train",
+					job->model);
 }
 
 /* Builds the graph once for a small batch, and with its backward pass if something is frozen: otherwise every rank

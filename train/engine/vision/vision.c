@@ -17,7 +17,7 @@ static const char *find_problem(const engine_job *job, bool validates)
 	if (options->cutout > options->image_size)
 		return "--cutout is above --image-size";
 	if (options->color_jitter[3] > 0.5)
-		return "--color-jitter: the hue's is above 0.5";
+		return "--color-jitter: the hue is above 0.5";
 	if (options->tta != VISION_TTA_NONE && !validates)
 		return "--tta needs --val";
 	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)

@@ -44,10 +44,9 @@ int vision_whiten_filters(const double *sums, int64_t count, float *filters, bet
 
 int vision_whiten_check(beton_error *err)
 {
-	return bt_fail(
-		err, BETON_UNSUPPORTED,
-		"--model airbench94: its first layer needs LAPACKE (Debian: liblapacke-dev), which this build is "
-		"without");
+	return bt_fail(err, BETON_UNSUPPORTED,
+		       "--model airbench94: its first layer needs LAPACKE (Debian: liblapacke-dev), which this build "
+		       "does not have");
 }
 
 int vision_whiten_filters(const double *sums, int64_t count, float *filters, beton_error *err)
