@@ -69,9 +69,14 @@ static int end_line(const run_metrics *metrics, beton_error *err)
 
 static int open_log(run_metrics *metrics, beton_error *err)
 {
+	struct stat facts;
 	if (!metrics->options.log)
 		return BETON_OK;
-	metrics->fd = open(metrics->options.log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	/* A process that can read a FIFO is a reader of it: writing would fill it and wait, instead of failing when the
+	 * real reader has ended. */
+	bool fifo = stat(metrics->options.log, &facts) == 0 && S_ISFIFO(facts.st_mode);
+	int access = fifo ? O_WRONLY : O_RDWR;
+	metrics->fd = open(metrics->options.log, access | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (metrics->fd < 0)
 		return bt_fail_errno(err, errno, "--log: cannot write '%s'", metrics->options.log);
 	return end_line(metrics, err);
