@@ -172,15 +172,23 @@ void run_init_free(run_init *init)
 	*init = (run_init){0};
 }
 
+/* The names of a file may contain anything. */
+static void print_name(const char *before, const char *name)
+{
+	beton_error harmless; /* as every message is */
+	bt_fail(&harmless, BETON_OK, "%s", name);
+	printf("%s%s", before, harmless.message);
+}
+
 void run_init_tell(const run_init *init, const run_source *source)
 {
 	size_t unused = json_array_size(init->unused);
-	printf("weights from %s%s: %d tensors loaded", source->path, source->average ? " (moving averages)" : "",
-	       init->taken);
+	print_name("weights from ", source->path);
+	printf("%s: %d tensors loaded", source->average ? " (moving averages)" : "", init->taken);
 	for (size_t i = 0; i < json_array_size(init->fresh); i++)
 		printf("%s%s", i ? ", " : "; initialized: ", json_string_value(json_array_get(init->fresh, i)));
 	for (size_t i = 0; i < unused && i < UNUSED_TOLD; i++)
-		printf("%s%s", i ? ", " : "; not in the model: ", json_string_value(json_array_get(init->unused, i)));
+		print_name(i ? ", " : "; not in the model: ", json_string_value(json_array_get(init->unused, i)));
 	if (unused > UNUSED_TOLD)
 		printf(" and %zu others", unused - UNUSED_TOLD);
 	printf("\n");
