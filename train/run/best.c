@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/system.h"
@@ -34,4 +35,21 @@ int run_best_link(const char *dir, const run_position *position, beton_error *er
 	free(link);
 	free(temporary);
 	return status;
+}
+
+int run_best_resume(const char *dir, run_position *position, beton_error *err)
+{
+	struct stat facts;
+	if (!position->best_step)
+		return BETON_OK;
+	char *path = bt_format("%s/step-%012" PRId64, dir, position->best_step);
+	if (!path)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", dir);
+	bool kept = stat(path, &facts) == 0;
+	free(path);
+	if (kept)
+		return run_best_link(dir, position, err);
+	position->best_step = 0;
+	position->best_metric = 0;
+	return BETON_OK;
 }

@@ -456,7 +456,7 @@ const option_row run_rows[] = {
 	      "also write a checkpoint every N steps; 0 = no", NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
-	FLAG("keep-best", FREE, keep_best, "also keep the checkpoint with the best top-1, as DIR/best",
+	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best top-1, as DIR/best",
 	     "The top-1 is that of the evaluations on --val; of equal ones the first is kept. `best` is a link to "
 	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
 	     "is saved."),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "best.h"
 #include "common/system.h"
 #include "options_table.h"
 #include "resume.h"
@@ -90,10 +91,8 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	session->position.step = found.step;
 	session->position.epoch = found.epoch;
 	session->position.position = found.position;
-	if (session->options->keep_best) {
-		session->position.best_step = found.best_step;
-		session->position.best_metric = found.best_metric;
-	}
+	session->position.best_step = found.best_step;
+	session->position.best_metric = found.best_metric;
 	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
 	return BETON_OK;
@@ -150,7 +149,8 @@ static int fail_none(const run_session *session, const beton_error *damage, beto
 	}
 	if (session->options->resuming)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: its checkpoints were removed during the start", dir);
-	printf("%s holds no checkpoint: starting a new run\n", dir);
+	if (!session->options->quiet)
+		printf("%s holds no checkpoint: starting a new run\n", dir);
 	return BETON_OK;
 }
 
@@ -161,6 +161,8 @@ static int take_checkpoint(run_session *session, const char *path, bool older, b
 	if (status == BETON_OK)
 		status = check_options(session->options->saved, path, err);
 	if (status == BETON_OK)
+		status = run_best_resume(session->options->checkpoint, &session->position, err);
+	if (status == BETON_OK && !session->options->quiet)
 		tell(path, session->options->saved);
 	return status;
 }

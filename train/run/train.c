@@ -41,6 +41,7 @@ struct training {
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
+	int64_t saved_best;     /* an evaluation may find that the saved step is the best */
 	bool stop;              /* some rank was told to stop */
 	run_busy busy;
 };
@@ -207,14 +208,21 @@ static int drain(struct training *training, beton_error *err)
 				  : status;
 }
 
+static bool is_saved(const struct training *training)
+{
+	const run_position *position = &training->session->position;
+	return training->saved_step == position->step && training->saved_position == position->position &&
+	       training->saved_best == position->best_step;
+}
+
 static int save(struct training *training, beton_error *err)
 {
 	const run_position *position = &training->session->position;
-	if (!training->session->options->checkpoint ||
-	    (training->saved_step == position->step && training->saved_position == position->position))
+	if (!training->session->options->checkpoint || is_saved(training))
 		return BETON_OK;
 	training->saved_step = position->step;
 	training->saved_position = position->position;
+	training->saved_best = position->best_step;
 	run_clock_enter(&training->epoch.clock, RUN_PART_CHECKPOINT);
 	int status = run_session_save(training->session, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
@@ -433,6 +441,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 				    .trained_ns = session->prepared_ns,
 				    .saved_step = session->resumed ? session->position.step : -1,
 				    .saved_position = session->position.position,
+				    .saved_best = session->position.best_step,
 				    .schedule = {.kind = (dtrain_schedule_kind)options->schedule,
 						 .lr = options->lr * session->facts->lr_factor,
 						 .initial_lr = options->initial_lr * session->facts->lr_factor,
