@@ -3,6 +3,7 @@
  * make-datasets FOLDER: the golden files, which FFCV wrote, as FOLDER/NAME.beton, and files of our own:
  *   numbers.beton     100 samples: label (sample % 7 - 1), score (sample / 4, the last a NaN), data (10 bytes)
  *   large.beton       the same with 100 KB of data
+ *   deep-source.beton one sample, whose source is the deepest folder
  *   cats.beton        4 samples of the classes cat and dog; cats-too.beton: cat, dog and emu; dogs.beton: dog, emu and
  *                     cat; twice.beton: cat and cat; one-name.beton: cat; no-names.beton: the same samples, whose
  * classes have no names odd-names.beton   a picture and a text for each class, whose names try to be anything but a
@@ -147,6 +148,22 @@ static void write_odd_names(const char *folder)
 	json_decref(facts);
 }
 
+/* One sample, whose source is as many folders as fit, each with a name that has to be written in three bytes. */
+static void write_deep_source(const char *folder)
+{
+	const beton_field fields[] = {{.name = "label", .type = BETON_FIELD_INT}};
+	const beton_input value = {.integer = 1};
+	char source[BETON_SOURCE_MAX + 1] = "";
+	beton_error err;
+	for (int i = 0; i + 2 <= BETON_SOURCE_MAX; i += 2)
+		memcpy(source + i, "\n/", 3);
+	source[BETON_SOURCE_MAX - 1] = 'x';
+	beton_writer *writer = open_writer(folder, "deep-source", fields, 1, NULL);
+	if (beton_writer_append_from(writer, &value, source, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	finish(writer);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const golden[] = {"every-field",     "image-jpg-int", "image-mixed",
@@ -160,6 +177,7 @@ int main(int argc, char **argv)
 		copy_golden(golden[i], argv[1]);
 	write_numbers(argv[1], "numbers", 10);
 	write_numbers(argv[1], "large", 100000);
+	write_deep_source(argv[1]);
 	write_animals(argv[1], "cats", 4, "{\"classes\": [\"cat\", \"dog\"], \"source\": \"a zoo\", \"year\": 1}");
 	write_animals(argv[1], "cats-too", 4,
 		      "{\"classes\": [\"cat\", \"dog\", \"emu\"], \"year\": 2, \"source\": \"a zoo\"}");

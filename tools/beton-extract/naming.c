@@ -10,8 +10,9 @@
 #include "tools/common/sources.h"
 #include "tools/common/text.h"
 
-/* Of a part of a path; file systems take 255, and an ending follows. */
-enum { PART_MAX = 230 };
+/* PART_MAX: of a part of a path; file systems take 255, and an ending follows. WHOLE_MAX: of all of it; system calls
+ * take 4095, and the output's own path is in front of it when the folder is removed. */
+enum { PART_MAX = 230, WHOLE_MAX = 2048 };
 
 /* The ending of a picture's name, from its dot on; NULL: it has none. */
 static const char *picture_ending(const char *name)
@@ -50,7 +51,7 @@ char *naming_path(const char *source)
 		path = add_part(path, at, size, &fits);
 		at += size;
 	}
-	if (path && !fits)
+	if (path && (!fits || strlen(path) > WHOLE_MAX))
 		*path = 0;
 	return path;
 }
