@@ -349,8 +349,8 @@ void run_options_drop_void(run_options *options)
 	drop_void_engine(options);
 }
 
-/* Sets what the weights say of their model. */
-static int apply_facts(run_options *options, beton_error *err)
+/* Sets what the weights say of their model. weights: their file, which the options do not have again yet. */
+static int apply_facts(run_options *options, const char *weights, beton_error *err)
 {
 	static const char *const names[][2] = {{"model", "model"}, {"classes", "classes"}, {"image_size", "image-size"},
 					       {"mean", "mean"},   {"std", "std"},         {"val_ratio", "val-ratio"}};
@@ -360,7 +360,7 @@ static int apply_facts(run_options *options, beton_error *err)
 		status = text ? run_row_parse(&run_rows[run_row_find(names[i][1])], text, options, err) : BETON_OK;
 	}
 	if (status != BETON_OK)
-		bt_prefix(err, "%s: metadata", run_options_weights(options));
+		bt_prefix(err, "%s: metadata", weights);
 	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
 	return status;
 }
@@ -384,8 +384,9 @@ static int read_facts(run_options *options, beton_error *err)
 
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
 {
+	const char *weights = run_options_weights(options);
 	int status = BETON_OK;
-	if (options->evaluate && run_options_weights(options))
+	if (options->evaluate && weights)
 		status = read_facts(options, err);
 	if (status != BETON_OK || (!options->recipe && !options->facts))
 		return status == BETON_OK ? run_options_check(options, err) : status;
@@ -395,7 +396,7 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 	if (status == BETON_OK)
 		status = run_options_set_defaults(options, err);
 	if (status == BETON_OK && options->facts)
-		status = apply_facts(options, err);
+		status = apply_facts(options, weights, err);
 	if (status == BETON_OK && options->recipe_file)
 		status = apply_recipe(options, err);
 	if (status == BETON_OK)
