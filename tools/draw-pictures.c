@@ -36,16 +36,16 @@ typedef struct {
 
 static const char usage[] =
 	"Usage: draw-pictures [OPTION]... FOLDER\n"
-	"Draws pictures of ten kinds of shapes and writes them to FOLDER/train/KIND and FOLDER/val/KIND.\n"
+	"Draw pictures of ten kinds of shapes, and write them to FOLDER/train/KIND and FOLDER/val/KIND.\n"
 	"\n"
-	"  --train N   pictures of each kind to train on (default 350)\n"
-	"  --val N     pictures of each kind to validate on (default 50)\n"
+	"  --train N   number of training pictures of each kind (default 350)\n"
+	"  --val N     number of validation pictures of each kind (default 50)\n"
 	"  --size N    width and height in pixels, 16 to 1024 (default 64)\n"
-	"  --seed N    another number gives other pictures (default 0)\n"
-	"  --force     into FOLDER/train and FOLDER/val that exist, over pictures in them\n"
-	"  --help      print this\n"
+	"  --seed N    seed of the random numbers; another seed gives other pictures (default 0)\n"
+	"  --force     write into FOLDER/train and FOLDER/val even if they exist, and replace pictures in them\n"
+	"  --help      show this text\n"
 	"\n"
-	"Exit status: 0 = done, 1 = a failure, 2 = wrong use.\n";
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 /* The folder may be there already. */
 static int make_folder(const char *path, beton_error *err)

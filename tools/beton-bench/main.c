@@ -8,10 +8,10 @@
 
 static const char *const usage_text = "Usage: beton-bench COMMAND [OPTION]... [FILE]\n"
 				      "\n"
-				      "  load   batches from the loader\n"
-				      "  order  what the order of the samples costs\n"
+				      "  load   measure how fast the loader delivers batches\n"
+				      "  order  measure how long each order takes to find a sample\n"
 				      "\n"
-				      "  -h, --help     show this text; behind a command, its options\n"
+				      "  -h, --help     show this text; after a command, show its options\n"
 				      "  -V, --version  show the version\n"
 				      "\n"
 				      "Exit status: 0 success, 1 failure, 2 wrong usage.\n";

@@ -20,14 +20,14 @@
 
 static const char *const usage_text =
 	"Usage: beton-bench order [OPTION]...\n"
-	"Print what one sample costs in each order, in nanoseconds, and what beginning costs.\n"
+	"Print the time that each order takes for one sample, in nanoseconds, and the time to start an epoch.\n"
 	"\n"
-	"      --samples N   of the data set (default 1000000000); at most 10000000 for the orders\n"
-	"                    that keep something for each sample\n"
-	"      --json        one JSON object instead of text\n"
+	"      --samples N   number of samples in the data set (default 1000000000); at most 10000000\n"
+	"                    for the orders that store something for each sample\n"
+	"      --json        print one JSON object instead of text\n"
 	"  -h, --help        show this text\n"
 	"\n"
-	"It makes a file of holes in TMPDIR (or /tmp), which takes next to no room.\n"
+	"The program makes a sparse file in TMPDIR (or /tmp), which takes almost no disk space.\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 enum { HEADER = 24, FIELD = 1041, RECORD = 8, LARGE = 10000000, STRETCH = 256, STRETCHES = 4096 };

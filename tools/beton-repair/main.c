@@ -21,19 +21,20 @@
 
 static const char *const usage_text =
 	"Usage: beton-repair [OPTION]... IN.beton OUT.beton\n"
-	"Save what is whole in a damaged, cut or unfinished .beton file, FFCV's too. Nothing is encoded anew.\n"
+	"Save the undamaged samples of a damaged, truncated or unfinished .beton file, also one of FFCV.\n"
+	"Stored values are copied, not encoded again.\n"
 	"\n"
-	"  -l, --list       list the samples that are lost, with the reason\n"
-	"  -s, --strict     leave out samples whose numbers are under a damaged checksum\n"
+	"  -l, --list       list the lost samples and the reasons\n"
+	"  -s, --strict     leave out samples whose numbers are covered by a checksum that does not match\n"
 	"  -m, --max-pixels=N\n"
-	"                   a JPEG that has more is lost (default 89478485)\n"
+	"                   a sample whose JPEG has more pixels is lost (default 89478485)\n"
 	"  -F, --force      replace OUT.beton if it exists\n"
 	"  -j, --json       print one JSON object\n"
-	"  -Q, --quiet      no progress and no summary\n"
+	"  -Q, --quiet      print no progress and no summary\n"
 	"  -h, --help       show this text\n"
 	"  -V, --version    show the version\n"
 	"\n"
-	"Exit status: 0 success, also when samples were lost; 1 failure, and no output; 2 wrong usage.\n";
+	"Exit status: 0 success, also if samples were lost; 1 failure, without an output; 2 wrong usage.\n";
 
 static const struct option long_options[] = {{"list", no_argument, NULL, 'l'},
 					     {"strict", no_argument, NULL, 's'},

@@ -20,18 +20,18 @@
 
 static const char *const usage_text =
 	"Usage: beton-verify [OPTION]... FILE...\n"
-	"Check .beton files; list every fault with its section, offset and sample. Without --deep the structure is\n"
-	"checked, and what is stored in the pages is not read.\n"
+	"Check .beton files, and list every fault with its section, offset and sample. Without --deep the program\n"
+	"checks the structure, and does not read the values in the pages.\n"
 	"\n"
-	"  -d, --deep         read all of it: compare checksums, decode every picture\n"
-	"  -m, --max-pixels=N a JPEG that has more is a fault, and not decoded (default 89478485)\n"
-	"  -t, --threads=N    default: one for each core\n"
-	"  -j, --json         one JSON object for each file\n"
-	"  -Q, --quiet        no progress, and nothing about files without a fault\n"
+	"  -d, --deep         also read every value: compare checksums, decode every picture\n"
+	"  -m, --max-pixels=N a JPEG with more pixels is a fault and is not decoded (default 89478485)\n"
+	"  -t, --threads=N    number of threads (default: one for each core)\n"
+	"  -j, --json         print one JSON object for each file\n"
+	"  -Q, --quiet        print no progress, and nothing about files without a fault\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
 	"\n"
-	"Exit status: 0 no fault was found, 1 there is one or a file cannot be read, 2 wrong usage.\n";
+	"Exit status: 0 no fault, 1 a fault or a file that cannot be read, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
 	{"deep", no_argument, NULL, 'd'},          {"max-pixels", required_argument, NULL, 'm'},

@@ -12,23 +12,23 @@
 
 const char *const image_options_usage =
 	"Pictures (JPEG, PNG, WebP, GIF, BMP, TIFF):\n"
-	"  -m, --write-mode=MODE     original: JPEG stays JPEG with the same pixels, others as raw pixels (default)\n"
-	"                            jpg: encode every picture; raw: store pixels\n"
-	"                            smart: encode those whose pixels take more than --smart-threshold\n"
-	"                            proportion: encode a random part of them, --compress-probability\n"
-	"      --smart-threshold=N   bytes of pixels, like 100kB\n"
+	"  -m, --write-mode=MODE     original: keep JPEGs with the same pixels, store others as raw pixels (default)\n"
+	"                            jpg: encode every picture as JPEG; raw: store pixels\n"
+	"                            smart: encode pictures whose pixels take more than --smart-threshold\n"
+	"                            proportion: encode a random part of the pictures\n"
+	"      --smart-threshold=N   bytes of pixels, such as 100kB\n"
 	"      --compress-probability=P, --compress-seed=N\n"
-	"                            default 0.5 and 0; the seed and a picture's own bytes decide\n"
+	"                            for proportion (default 0.5 and 0); seed and bytes of a picture decide\n"
 	"  -r, --max-resolution=N    shrink pictures whose longer side has more than N pixels\n"
-	"      --min-resolution=N    or: those whose shorter side has more than N\n"
+	"      --min-resolution=N    shrink pictures whose shorter side has more than N pixels\n"
 	"      --resize-filter=NAME  area (default), bilinear, bicubic, lanczos\n"
-	"  -q, --quality=N           of pictures encoded as JPEG, 1 to 100 (default 90)\n"
-	"      --subsampling=420|444 of their colour (default 420)\n"
-	"      --keep-bytes          original: copy JPEG files as they are, do not rewrite them for loading\n"
-	"      --no-check            with --keep-bytes: do not read them for damage\n"
-	"      --ignore-orientation  do not turn pictures upright by their EXIF\n"
-	"      --max-pixels=N        a picture that has more is a bad sample (default 89478485)\n"
-	"      --background=RRGGBB   behind what is transparent (default FFFFFF); none: drop transparency\n";
+	"  -q, --quality=N           quality of pictures encoded as JPEG, 1 to 100 (default 90)\n"
+	"      --subsampling=420|444 chroma subsampling of these JPEGs (default 420)\n"
+	"      --keep-bytes          with original: copy JPEG files as they are, do not rewrite them for loading\n"
+	"      --no-check            with --keep-bytes: do not read JPEGs to find damage\n"
+	"      --ignore-orientation  do not turn pictures upright according to their EXIF\n"
+	"      --max-pixels=N        a picture with more pixels is a bad sample (default 89478485)\n"
+	"      --background=RRGGBB   colour behind transparent pixels (default FFFFFF); none: drop transparency\n";
 
 static const char *const mode_names[] = {
 	[WRITE_ORIGINAL] = "original",     [WRITE_JPG] = "jpg", [WRITE_RAW] = "raw", [WRITE_SMART] = "smart",

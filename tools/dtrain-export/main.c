@@ -17,10 +17,10 @@
 
 static const char *const usage_text =
 	"Usage: dtrain-export [OPTION]... CHECKPOINT FILE.safetensors\n"
-	"Write the tensors of a checkpoint, which may lie in many files, to one.\n"
-	"CHECKPOINT is a checkpoint's own folder (step-...), or that of all: then the newest is taken.\n"
+	"Write the tensors of a checkpoint, which may consist of many files, to one file.\n"
+	"CHECKPOINT is the folder of one checkpoint (step-...), or a folder of checkpoints; the newest is used then.\n"
 	"\n"
-	"  -s, --set=SET      model (the default), optimizer, or ema: the moving average as a model\n"
+	"  -s, --set=SET      model (default), optimizer, or ema (the moving average, under the names of the model)\n"
 	"  -F, --force        replace the file if it exists\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
