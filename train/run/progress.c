@@ -113,7 +113,7 @@ static void show_step(run_progress *self, const run_step_metrics *step)
 		 self->step_ms > 0 ? step->samples_per_second * step->step_ms / self->step_ms : 0, self->task->unit,
 		 left);
 	if (self->evaluated) {
-		bt_append(text, sizeof(text), ", validation %s ", self->task->metrics[0].name);
+		bt_append(text, sizeof(text), ", val ");
 		append_metric(&self->task->metrics[0], self->latest, text, sizeof(text));
 		bt_append(text, sizeof(text), " (best ");
 		append_metric(&self->task->metrics[0], self->best, text, sizeof(text));

@@ -30,11 +30,23 @@ static size_t columns_of(int fd)
 	return (columns < COLUMNS_MOST ? columns : COLUMNS_MOST) - 1;
 }
 
+/* The size of the text's items that fit, which commas separate; of one item, as much as fits. */
+static size_t size_that_fits(const char *text, size_t size, size_t columns)
+{
+	if (size <= columns)
+		return size;
+	for (size_t i = columns; i > 0; i--)
+		if (text[i] == ',')
+			return i;
+	return columns;
+}
+
 int status_line_show(status_line *self, const char *text, size_t size)
 {
 	char line[sizeof(CLEAR) + COLUMNS_MOST] = CLEAR;
 	size_t columns = columns_of(self->fd), used = strlen(CLEAR);
-	for (size_t i = 0; i < size && i < columns; i++)
+	size = size_that_fits(text, size, columns);
+	for (size_t i = 0; i < size; i++)
 		line[used++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 	self->shown = true;
 	return bt_write_full(self->fd, line, used) ? errno : 0;

@@ -20,8 +20,8 @@ typedef struct status_line {
 /* Whether a line can be rewritten there. */
 bool status_line_is_possible(int fd);
 
-/* Shows the text, without control characters and as much as the terminal is wide, in place of the line before. Returns
- * 0, or errno. */
+/* Shows the text in place of the line before, without control characters. If the text is wider than the terminal, the
+ * last of its items, which commas separate, are left out. Returns 0, or errno. */
 int status_line_show(status_line *self, const char *text, size_t size);
 
 /* Removes the line, so that other output can follow. Returns 0, or errno. */

@@ -384,7 +384,7 @@ static int count_bad(struct training *training, int64_t *out, beton_error *err)
 	if (training->epoch.bad)
 		fprintf(stderr,
 			"dtrain-ffcv: rank %d, epoch %" PRId64 ": %" PRId64
-			" bad sample%s replaced; bad so far: %s%s\n",
+			" bad sample%s replaced; numbers of the samples that were bad so far: %s%s\n",
 			session->rank, training->epoch.number, training->epoch.bad, training->epoch.bad == 1 ? "" : "s",
 			text, count > TOLD ? ", ..." : "");
 	int status = dtrain_allreduce(session->slow_group, out, 1, DTRAIN_I64, DTRAIN_SUM, NULL, &work, err);
