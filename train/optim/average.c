@@ -108,7 +108,8 @@ static int add(dtrain_optimizer *optimizer, int which, const char *what, double 
 
 int dtrain_optimizer_look_ahead(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream, beton_error *err)
 {
-	return add(optimizer, DTRAIN__SLOW, "lookahead", weight, stream, err);
+	int status = add(optimizer, DTRAIN__SLOW, "lookahead", weight, stream, err);
+	return status == BETON_OK ? dtrain__optimizer_changed(optimizer, stream, err) : status;
 }
 
 int dtrain_optimizer_average(dtrain_optimizer *optimizer, double weight, dtrain_stream *stream, beton_error *err)
@@ -143,8 +144,8 @@ int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtrain_stream
 	int status = optimizer->api->alloc(optimizer->device, room, &bounce, err);
 	for (int i = 0; i < SIDES && status == BETON_OK; i++)
 		status = exchange(optimizer, &sides[i], bounce, room, stream, err);
-	if (status == BETON_OK && optimizer->of_params)
-		status = dtrain_params_changed(optimizer->params, stream, err);
+	if (status == BETON_OK)
+		status = dtrain__optimizer_changed(optimizer, stream, err);
 	/* The copies must be done before their memory is freed. */
 	if (status == BETON_OK)
 		status = optimizer->api->stream_synchronize(stream, err);

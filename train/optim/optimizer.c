@@ -100,8 +100,12 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 	for (int i = 0; i < ops->count && status == BETON_OK; i++)
 		status =
 			optimizer->api->op_run(ops->ops[i].op, stream, ops->ops[i].operands, optimizer->workspace, err);
-	return status == BETON_OK && optimizer->of_params ? dtrain_params_changed(optimizer->params, stream, err)
-							  : status;
+	return status;
+}
+
+int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
+{
+	return optimizer->of_params ? dtrain_params_changed(optimizer->params, stream, err) : BETON_OK;
 }
 
 /* ---- states ---- */
@@ -316,7 +320,8 @@ int dtrain_optimizer_set_rate(dtrain_optimizer *optimizer, double lr, dtrain_str
 
 int dtrain_optimizer_apply(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err)
 {
-	return dtrain__optimizer_run(optimizer, &optimizer->update, stream, err);
+	int status = dtrain__optimizer_run(optimizer, &optimizer->update, stream, err);
+	return status == BETON_OK ? dtrain__optimizer_changed(optimizer, stream, err) : status;
 }
 
 int dtrain_optimizer_step(dtrain_optimizer *optimizer, double lr, dtrain_stream *stream, beton_error *err)

@@ -101,9 +101,11 @@ dtrain__argument dtrain__argument_four(void *memory);
 int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, dtrain_op_kind kind,
 			  const dtrain_op_attrs *attrs, const dtrain__argument *inputs, const dtrain__argument *outputs,
 			  beton_error *err);
-/* Puts the ops on the stream, and the compute copies of what they changed. */
+/* Puts the ops on the stream. */
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err);
+/* To be called after ops that have changed the values: puts the compute copies of them on the stream. */
+int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
 /* Allocates another state. with_buffers: it also has elements for the buffers. */
 int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, bool with_buffers, beton_error *err);
 
