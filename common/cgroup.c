@@ -21,36 +21,37 @@ static bool read_text(const char *folder, const char *name, char *out, int size)
 	return good;
 }
 
-static int divide_up(long long quota, long long period)
+/* A limit of one group, of version 2 or 1; UINT64_MAX: none. */
+typedef uint64_t limit_function(const char *folder, bool second);
+
+static uint64_t divide_up(long long quota, long long period)
 {
 	if (quota <= 0 || period <= 0)
-		return INT_MAX;
-	long long cores = quota / period + (quota % period > 0);
-	return cores < INT_MAX ? (int)cores : INT_MAX;
+		return UINT64_MAX;
+	return (uint64_t)(quota / period + (quota % period > 0));
 }
 
-/* The limit of one group. Both versions say "no limit" by something other than a number above 0. */
-static int limit_of(const char *folder, bool second)
+/* Both versions say "no limit" by something other than a number above 0. */
+static uint64_t cores_of(const char *folder, bool second)
 {
 	char text[64];
 	long long quota = 0, period = 0;
 	if (second) {
 		if (read_text(folder, "cpu.max", text, sizeof(text)) && sscanf(text, "%lld %lld", &quota, &period) == 2)
 			return divide_up(quota, period);
-		return INT_MAX;
+		return UINT64_MAX;
 	}
 	if (read_text(folder, "cpu.cfs_quota_us", text, sizeof(text)) && sscanf(text, "%lld", &quota) == 1 &&
 	    read_text(folder, "cpu.cfs_period_us", text, sizeof(text)) && sscanf(text, "%lld", &period) == 1)
 		return divide_up(quota, period);
-	return INT_MAX;
+	return UINT64_MAX;
 }
 
-/* The memory that one group of version 2 still allows. */
-static uint64_t memory_of(const char *folder)
+static uint64_t memory_of(const char *folder, bool second)
 {
 	char text[64], path[PATH_SIZE + 32], key[64];
 	unsigned long long most, used, cached = 0, value;
-	if (!read_text(folder, "memory.max", text, sizeof(text)) || sscanf(text, "%llu", &most) != 1 ||
+	if (!second || !read_text(folder, "memory.max", text, sizeof(text)) || sscanf(text, "%llu", &most) != 1 ||
 	    !read_text(folder, "memory.current", text, sizeof(text)) || sscanf(text, "%llu", &used) != 1)
 		return UINT64_MAX;
 	if (snprintf(path, sizeof(path), "%s/memory.stat", folder) >= (int)sizeof(path))
@@ -65,32 +66,21 @@ static uint64_t memory_of(const char *folder)
 	return most > used ? most - used : 0;
 }
 
-/* What a group and its ancestors allow: the least of each. */
-typedef struct limits {
-	int cores;
-	uint64_t memory;
-} limits;
-
-static void take_limits(const char *folder, bool second, limits *least)
-{
-	int cores = limit_of(folder, second);
-	uint64_t memory = second ? memory_of(folder) : UINT64_MAX;
-	least->cores = cores < least->cores ? cores : least->cores;
-	least->memory = memory < least->memory ? memory : least->memory;
-}
-
-/* In a container the path may be the host's, which does not exist there; then the limit is that of the mount's root. */
-static void take_all_limits(const char *mount, const char *path, bool second, limits *least)
+/* The least limit of a group and its ancestors. In a container the path may be the host's, which does not exist there;
+ * then the limit is that of the mount's root. */
+static uint64_t least_above(const char *mount, const char *path, bool second, limit_function *limit_of)
 {
 	char folder[PATH_SIZE];
 	size_t root = strlen(mount);
+	uint64_t least = UINT64_MAX;
 	if (snprintf(folder, sizeof(folder), "%s%s", mount, path) >= (int)sizeof(folder))
-		return;
+		return least;
 	for (;;) {
-		take_limits(folder, second, least);
+		uint64_t limit = limit_of(folder, second);
+		least = limit < least ? limit : least;
 		char *slash = strrchr(folder, '/');
 		if (!slash || (size_t)(slash - folder) < root)
-			return;
+			return least;
 		*slash = 0;
 	}
 }
@@ -104,9 +94,9 @@ static bool has_cpu(const char *controllers)
 	return false;
 }
 
-static limits read_limits(const char *membership, const char *root)
+static uint64_t least_of_all(const char *membership, const char *root, limit_function *limit_of)
 {
-	limits least = {.cores = INT_MAX, .memory = UINT64_MAX};
+	uint64_t least = UINT64_MAX;
 	FILE *stream = fopen(membership, "re");
 	if (!stream)
 		return least;
@@ -125,7 +115,8 @@ static limits read_limits(const char *membership, const char *root)
 		if (snprintf(mount, sizeof(mount), "%s%s%s", root, second ? "" : "/", controllers) >=
 		    (int)sizeof(mount))
 			continue;
-		take_all_limits(mount, path, second, &least);
+		uint64_t limit = least_above(mount, path, second, limit_of);
+		least = limit < least ? limit : least;
 	}
 	fclose(stream);
 	return least;
@@ -133,10 +124,11 @@ static limits read_limits(const char *membership, const char *root)
 
 int bt_cgroup_cores(const char *membership, const char *root)
 {
-	return read_limits(membership, root).cores;
+	uint64_t cores = least_of_all(membership, root, cores_of);
+	return cores < INT_MAX ? (int)cores : INT_MAX;
 }
 
 uint64_t bt_cgroup_memory(const char *membership, const char *root)
 {
-	return read_limits(membership, root).memory;
+	return least_of_all(membership, root, memory_of);
 }
