@@ -63,11 +63,13 @@ static bool put_row(const GifFileType *gif, const GifPixelType *row, int y, int 
 	const GifImageDesc *frame = &gif->Image;
 	const ColorMapObject *colours = frame->ColorMap ? frame->ColorMap : gif->SColorMap;
 	for (int x = 0; x < frame->Width; x++) {
+		if (row[x] == transparent)
+			continue;
 		if (row[x] >= colours->ColorCount)
 			return false;
 		uint32_t to_x = (uint32_t)(frame->Left + x);
 		uint32_t to_y = (uint32_t)(frame->Top + y);
-		if (to_x >= canvas->width || to_y >= canvas->height || row[x] == transparent)
+		if (to_x >= canvas->width || to_y >= canvas->height)
 			continue;
 		const GifColorType *colour = &colours->Colors[row[x]];
 		uint8_t *to = canvas->data + ((size_t)to_y * canvas->width + to_x) * 4;
