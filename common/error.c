@@ -32,8 +32,7 @@ static size_t printable_length(const unsigned char *text)
 	return 0;
 }
 
-/* Messages may contain names from a file or a folder: makes them one line of UTF-8 without control characters. */
-static void sanitize(char *message)
+void bt_sanitize(char *message)
 {
 	unsigned char *text = (unsigned char *)message;
 	while (*text) {
@@ -52,7 +51,7 @@ static int fill(beton_error *err, int code, int64_t sample, const char *format, 
 		err->reserved = 0;
 		err->sample = sample;
 		vsnprintf(err->message, sizeof(err->message), format, arguments);
-		sanitize(err->message);
+		bt_sanitize(err->message);
 	}
 	return code;
 }
@@ -146,6 +145,6 @@ void bt_prefix(beton_error *err, const char *format, ...)
 	fill(&context, err->code, err->sample, format, arguments);
 	va_end(arguments);
 	append(&context, ": ", err->message);
-	sanitize(context.message); /* cutting may have split a character */
+	bt_sanitize(context.message); /* cutting may have split a character */
 	*err = context;
 }

@@ -8,6 +8,9 @@
  * not fit is cut; line breaks and control characters are replaced. */
 BETON_PRINTF(3, 4) int bt_fail(beton_error *err, int code, const char *format, ...);
 
+/* Replaces control characters, and bytes that are not UTF-8, by '?': what is printed may come from a file. */
+void bt_sanitize(char *text);
+
 /* bt_fail for a failed system call: the code comes from error_number (ENOENT -> NOT_FOUND ...), whose text is appended.
  */
 BETON_PRINTF(3, 4) int bt_fail_errno(beton_error *err, int error_number, const char *format, ...);

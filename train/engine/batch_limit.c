@@ -52,11 +52,10 @@ static int64_t find_largest(engine_rank *engine)
 	uint64_t available = engine->api->free_memory(engine->device);
 	if (available == UINT64_MAX)
 		return -1;
-	/* The optimizer has a state as large as the parameters. */
-	double state = (double)dtrain_params_flat_count(engine->params) *
-		       (double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
+	double states = engine->job.states * (double)dtrain_params_flat_count(engine->params) *
+			(double)dtrain_dtype_size(dtrain_params_dtype(engine->params));
 	double each = (of_wanted - of_half) / (double)(wanted - half), fixed = of_half - each * (double)half;
-	double room = (double)available * USABLE - state - fixed;
+	double room = (double)available * USABLE - states - fixed;
 	if (room < each)
 		return 0;
 	int64_t largest = (int64_t)(room / each);

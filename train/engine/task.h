@@ -36,6 +36,7 @@ typedef struct engine_job {
 	double label_smoothing;
 	bool evaluates;     /* nothing is trained */
 	bool per_class;     /* evaluations count by class */
+	int states;         /* of the optimizer, each as large as the parameters; for estimates of memory */
 	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
 
@@ -82,6 +83,12 @@ typedef struct engine_metric {
 	const char *name; /* printed name */
 	bool share;       /* 0 .. 1, printed as a percentage */
 } engine_metric;
+
+/* A share is the better the higher it is; another metric is a loss. */
+static inline bool engine_metric_is_better(const engine_metric *metric, double value, double than)
+{
+	return metric->share ? value > than : value < than;
+}
 
 struct engine_task {
 	const char *sample;                     /* singular, "picture"; the plural adds an s */

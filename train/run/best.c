@@ -10,12 +10,12 @@
 
 #include "common/system.h"
 
-void run_best_note(run_position *position, double metric)
+void run_best_note(run_position *position, const engine_metric *metric, double value)
 {
-	if (position->best_step && metric <= position->best_metric)
+	if (position->best_step && !engine_metric_is_better(metric, value, position->best_metric))
 		return;
 	position->best_step = position->step;
-	position->best_metric = metric;
+	position->best_metric = value;
 }
 
 int run_best_link(const char *dir, const run_position *position, beton_error *err)

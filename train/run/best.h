@@ -8,10 +8,11 @@
 
 #include <beton/error.h>
 
+#include "engine/task.h"
 #include "position.h"
 
 /* Notes the evaluation after the position's step if it is better than all before; of equals the first is the best. */
-void run_best_note(run_position *position, double metric);
+void run_best_note(run_position *position, const engine_metric *metric, double value);
 
 /* Makes dir/best a link to the best checkpoint, which must have been saved. Errors: those of the file system. */
 int run_best_link(const char *dir, const run_position *position, beton_error *err);

@@ -175,9 +175,10 @@ void run_init_free(run_init *init)
 /* The names of a file may contain anything. */
 static void print_name(const char *before, const char *name)
 {
-	beton_error harmless; /* as every message is */
-	bt_fail(&harmless, BETON_OK, "%s", name);
-	printf("%s%s", before, harmless.message);
+	char harmless[BETON_ERROR_MESSAGE_SIZE];
+	snprintf(harmless, sizeof(harmless), "%s", name);
+	bt_sanitize(harmless);
+	printf("%s%s", before, harmless);
 }
 
 void run_init_tell(const run_init *init, const run_source *source)

@@ -54,8 +54,12 @@ static int fail_rank(const struct rank_env *env, const beton_error *err)
 
 static void print_fields_of(const engine_task *task, const engine_dataset *dataset)
 {
-	for (int i = 0; i < task->num_fields; i++)
-		printf("%s %s '%s'", i ? "," : "", task->field_names[i], dataset->fields[i]);
+	for (int i = 0; i < task->num_fields; i++) {
+		char name[sizeof(dataset->fields[0])];
+		memcpy(name, dataset->fields[i], sizeof(name));
+		bt_sanitize(name);
+		printf("%s %s '%s'", i ? "," : "", task->field_names[i], name);
+	}
 }
 
 /* --val may have other names for its fields. */
@@ -194,7 +198,6 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					 .options = session->options_json,
 					 .changes = saved ? saved->changes : NULL,
 					 .change_count = saved ? saved->change_count : 0,
-					 .evaluates = options->evaluate,
 					 .class_names = names,
 					 .init = init};
 	int status = run_metrics_open(&wanted, &beginning, metrics, err);
@@ -320,7 +323,7 @@ static int check(const run_options *options, bool first, run_facts *facts, dtrai
 {
 	int status = run_preflight(options, (int)options->world_size, facts, err);
 	if (status == BETON_OK && first)
-		status = run_preflight_log(options, err);
+		status = run_preflight_logs(options, err);
 	if (status == BETON_OK && first && options->checkpoint && !options->resume && !options->evaluate)
 		status = run_preflight_checkpoints(options, lock, err);
 	if (status == BETON_OK)

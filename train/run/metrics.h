@@ -11,7 +11,6 @@
 
 #include "clock.h"
 #include "engine/evaluate.h"
-#include "memory.h"
 
 /* steps and epochs count from 1. */
 typedef struct run_step_metrics {
@@ -32,7 +31,6 @@ typedef struct run_step_metrics {
 	double loss_scale;  /* 0: none */
 	bool normed;        /* the next is valid */
 	double grad_norm;   /* of the mean gradients, before clipping; may be infinite or NaN */
-	run_memory memory;
 } run_step_metrics;
 
 typedef struct run_evaluation {
@@ -80,8 +78,7 @@ typedef struct run_beginning {
 	const char *class_names; /* of --val, a JSON array; NULL: none */
 	char *const *changes;    /* of options; NULL: none */
 	int change_count;
-	bool evaluates; /* there is no training */
-	json_t *init;   /* run_init_json; NULL: no --init */
+	json_t *init; /* run_init_json; NULL: no --init */
 } run_beginning;
 
 typedef struct run_metrics_options {

@@ -195,6 +195,8 @@ static inline engine_job run_options_job(const run_options *options)
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
 			    .per_class = options->val_per_class,
+			    /* Momentum, slow weights, moving average. */
+			    .states = options->evaluate ? 0 : 1 + (options->lookahead > 0) + (options->ema > 0),
 			    .label_smoothing = options->label_smoothing,
 			    .evaluates = options->evaluate,
 			    .freeze = options->freeze};

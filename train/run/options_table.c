@@ -179,11 +179,11 @@ const option_row run_rows[] = {
 	     "with them as in evaluation; a pattern such as `*.weight` leaves the statistics changing. It is an "
 	     "error to freeze the statistics of a layer that is trained, or of a layer after one that is trained.",
 	     .none = true),
-	FLAG("evaluate", FREE, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
+	FLAG("evaluate", TOLD, evaluate, "evaluate --init or the newest of --checkpoint on --val; do not train",
 	     "The weights' metadata supply what they have of the model, its classes, --image-size, --mean, --std "
 	     "and --val-ratio; these need not be given. Nothing is trained or saved. Training options such as "
 	     "--data and --epochs are not needed."),
-	FLAG("plan", FREE, plan, "print the memory that the run needs, and exit",
+	FLAG("plan", TOLD, plan, "print the memory that the run needs, and exit",
 	     "The list has a rank's parameters, gradients, optimizer state and activations, then the tensors that are "
 	     "alive in the step with the most bytes, then each step of the program with its bytes."),
 	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
@@ -448,7 +448,7 @@ const option_row run_rows[] = {
 	      "For output to a file or a pipe. On a terminal, one line shows the current step and is updated in "
 	      "place."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
-	FLAG("val-per-class", FREE, val_per_class, "also log the accuracy of each class",
+	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
 	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints to DIR, at the end of each epoch and of the run",
 	     "Also when a signal ends training; see CHECKPOINTS.", .none = false),

@@ -16,6 +16,7 @@
 #include "loading.h"
 #include "order_input.h"
 #include "source.h"
+#include "tensorboard.h"
 
 #define LOG_LINE_MAX (1 << 20)
 
@@ -267,7 +268,8 @@ int run_preflight_checkpoints(const run_options *options, dtrain_checkpoint_lock
 	return status == BETON_OK && !options->resume ? refuse_checkpoints(options, err) : status;
 }
 
-int run_preflight_log(const run_options *options, beton_error *err)
+int run_preflight_logs(const run_options *options, beton_error *err)
 {
-	return options->log ? check_log(options, err) : BETON_OK;
+	int status = options->log ? check_log(options, err) : BETON_OK;
+	return status == BETON_OK && options->tensorboard ? run_tensorboard_check(options->tensorboard, err) : status;
 }

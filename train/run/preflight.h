@@ -23,8 +23,8 @@ typedef struct run_facts {
  * file or the option. */
 int run_preflight(const run_options *options, int world_size, run_facts *out, beton_error *err);
 
-/* Checks that --log can be written. Called by the launcher or rank 0 only. */
-int run_preflight_log(const run_options *options, beton_error *err);
+/* Checks that --log and --tensorboard can be written. Called by the launcher or rank 0 only. */
+int run_preflight_logs(const run_options *options, beton_error *err);
 
 /* The same for --checkpoint. If missing, the folder is made: with its parents, unless --resume=auto says that it may
  * exist; never with --resume. A checkpoint's own folder is refused (EXISTS). *lock keeps other jobs out until it is

@@ -168,9 +168,8 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 	int64_t count = evaluation->result.count;
 	const char *average = evaluation->average ? " of the moving average" : "";
 	char text[256] = "";
-	/* A share is the better the higher it is; another metric is a loss. */
-	bool better = task->metrics[0].share ? values[0] > self->best : values[0] < self->best;
-	self->best = self->evaluated && !better ? self->best : values[0];
+	if (!self->evaluated || engine_metric_is_better(&task->metrics[0], values[0], self->best))
+		self->best = values[0];
 	self->latest = values[0];
 	self->evaluated = true;
 	self->val_seconds = evaluation->val_seconds;
@@ -194,10 +193,14 @@ void run_progress_evaluation(run_progress *self, const run_evaluation *evaluatio
 void run_progress_classes(run_progress *self, const engine_class_count *counts, int64_t classes, const json_t *names)
 {
 	for (int64_t i = 0; i < classes; i++) {
-		const char *name = json_string_value(json_array_get(names, (size_t)i));
+		const char *known = json_string_value(json_array_get(names, (size_t)i));
+		char name[256] = "";
+		if (known)
+			snprintf(name, sizeof(name), " %s", known);
+		bt_sanitize(name);
 		if (counts[i].samples)
-			print_line(self, "class %" PRId64 "%s%s: %s %.2f %% of %" PRId64, i, name ? " " : "",
-				   name ? name : "", self->task->metrics[0].name,
+			print_line(self, "class %" PRId64 "%s: %s %.2f %% of %" PRId64, i, name,
+				   self->task->metrics[0].name,
 				   100 * (double)counts[i].hits / (double)counts[i].samples, counts[i].samples);
 	}
 }

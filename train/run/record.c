@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "memory.h"
+
 const char *const run_part_names[RUN_PARTS] = {
 	[RUN_PART_DATA] = "data_wait",        [RUN_PART_COMPUTE] = "compute",       [RUN_PART_COMM] = "comm_exposed",
 	[RUN_PART_EVALUATION] = "evaluation", [RUN_PART_CHECKPOINT] = "checkpoint", [RUN_PART_OTHER] = "other",
@@ -129,6 +131,7 @@ json_t *run_record_beginning(const run_beginning *beginning)
 json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 {
 	char rate[64];
+	const run_memory memory = run_memory_read();
 	builder self = begin("step", step->step);
 	snprintf(rate, sizeof(rate), "%s_per_second", task->unit);
 	add(&self, "epoch", json_integer((json_int_t)step->epoch));
@@ -149,8 +152,8 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 		add(&self, "loss_scale", single(step->loss_scale));
 	if (step->normed)
 		add(&self, "grad_norm", single(step->grad_norm));
-	add(&self, "memory_bytes", json_integer((json_int_t)step->memory.now_bytes));
-	add(&self, "memory_peak_bytes", json_integer((json_int_t)step->memory.peak_bytes));
+	add(&self, "memory_bytes", json_integer((json_int_t)memory.now_bytes));
+	add(&self, "memory_peak_bytes", json_integer((json_int_t)memory.peak_bytes));
 	return finish(&self);
 }
 

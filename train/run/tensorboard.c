@@ -55,6 +55,18 @@ static int write_event(const run_tensorboard *self, const Tensorboard__Event *ev
 	return status;
 }
 
+int run_tensorboard_check(const char *folder, beton_error *err)
+{
+	char *path = bt_format("%s/file", folder);
+	int status = path ? bt_make_parents(path, err) : bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	free(path);
+	if (status != BETON_OK)
+		bt_prefix(err, "--tensorboard");
+	else if (access(folder, W_OK | X_OK) != 0)
+		status = bt_fail_errno(err, errno, "--tensorboard: cannot create a file in '%s'", folder);
+	return status;
+}
+
 int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error *err)
 {
 	char host[256] = "";
@@ -168,11 +180,16 @@ int run_tensorboard_close(run_tensorboard **self, beton_error *err)
 
 #else
 
-int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error *err)
+int run_tensorboard_check(const char *folder, beton_error *err)
 {
 	(void)folder;
-	*out = NULL;
 	return bt_fail(err, BETON_UNSUPPORTED, "--tensorboard: this program was built without protobuf-c and ISA-L");
+}
+
+int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error *err)
+{
+	*out = NULL;
+	return run_tensorboard_check(folder, err);
 }
 
 int run_tensorboard_add(run_tensorboard *self, const json_t *record, beton_error *err)

@@ -10,6 +10,9 @@
 
 typedef struct run_tensorboard run_tensorboard;
 
+/* Creates the folder if it is missing, and checks that a file can be created there. Errors: as open. */
+int run_tensorboard_check(const char *folder, beton_error *err);
+
 /* Creates a new event file in folder, which is created if it is missing. Errors: UNSUPPORTED (built without the
  * libraries), ACCESS, NO_SPACE, IO, NO_MEMORY. */
 int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error *err);

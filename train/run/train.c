@@ -57,7 +57,7 @@ static void advance(const run_session *session, run_position *position)
 	position->position += session->facts->global_batch;
 }
 
-/* Runs Lookahead behind the step that was just put on the stream. */
+/* Puts Lookahead on the stream, after the step that was just put there. */
 static int look_ahead(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
@@ -69,7 +69,7 @@ static int look_ahead(struct training *training, beton_error *err)
 			  : dtrain_optimizer_look_ahead(session->optimizer, weight, session->engine.stream, err);
 }
 
-/* Updates the moving average behind that. */
+/* Puts the update of the moving average on the stream, after Lookahead. */
 static int average(struct training *training, beton_error *err)
 {
 	const run_options *options = training->session->options;
@@ -156,7 +156,6 @@ static int log_step(struct training *training, const engine_step_result *result,
 				 .loss_scale = (double)result->scaler[DTRAIN_SCALER_SCALE],
 				 .normed = dtrain_optimizer_clip(session->optimizer) != NULL,
 				 .grad_norm = (double)result->grad_norm};
-	step.memory = run_memory_read();
 	training->step_began_ns = now;
 	/* The host may see the ends of two steps closer together than they were. */
 	step.device_busy = step.device_busy > 1 ? 1 : step.device_busy;
@@ -319,7 +318,7 @@ static int evaluate(struct training *training, beton_error *err)
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	if (status == BETON_OK && !training->stop && session->options->keep_best)
-		run_best_note(&session->position, evaluation.result.metrics[0]);
+		run_best_note(&session->position, &session->engine.job.task->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
 	engine_evaluation_clear(&evaluation.result);
