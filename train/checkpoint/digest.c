@@ -113,7 +113,7 @@ int dtrain__digest_check(const checkpoint_digest *digest, const char *path, int 
 		return bt_fail(err, size < digest->size ? BETON_TRUNCATED : BETON_FORMAT,
 			       "%s: has %" PRIu64 " bytes, %" PRIu64 " were written", path, size, digest->size);
 	XXH3_state_t *state = XXH3_createState();
-	void *buffer = malloc(READ_BYTES);
+	void *buffer = malloc(size < READ_BYTES ? (size_t)size + 1 : READ_BYTES);
 	int status = state && buffer ? BETON_OK : fail_memory(err);
 	for (size_t chunk = first; chunk < last && status == BETON_OK; chunk++)
 		status = check_chunk(digest, path, fd, chunk, state, buffer, err);

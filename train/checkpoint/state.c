@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -124,15 +125,20 @@ static int read_file(const char *path, json_t **out, beton_error *err)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
-	char *text = malloc(STATE_BYTES_MAX);
-	ssize_t size = text ? bt_pread_full(fd, text, STATE_BYTES_MAX, 0) : 0;
+	struct stat facts;
+	char *text = NULL;
+	ssize_t size = 0;
 	int status = BETON_OK;
 	json_error_t problem;
-	if (!text)
-		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
-	else if (size < 0)
+	if (fstat(fd, &facts) != 0)
 		status = bt_fail_errno(err, errno, "%s: cannot read", path);
-	else if (size == STATE_BYTES_MAX || !(*out = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES, &problem)))
+	else if (facts.st_size > STATE_BYTES_MAX)
+		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
+	else if (!(text = malloc((size_t)facts.st_size + 1)))
+		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+	else if ((size = bt_pread_full(fd, text, (size_t)facts.st_size, 0)) < 0)
+		status = bt_fail_errno(err, errno, "%s: cannot read", path);
+	else if (!(*out = json_loadb(text, (size_t)size, JSON_REJECT_DUPLICATES, &problem)))
 		status = bt_fail(err, BETON_FORMAT, "%s: is not the state of a checkpoint", path);
 	close(fd);
 	free(text);
