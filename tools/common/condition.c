@@ -99,10 +99,10 @@ static int parse_relation(parser *self, condition_relation *out, beton_error *er
 			*out = signs[i].relation;
 			return BETON_OK;
 		}
-	return wrong(self, self->at, "one of < <= > >= == != ~", err);
+	return wrong(self, self->at, "one of < <= > >= == != ~ in", err);
 }
 
-static int parse_text(parser *self, condition *out, beton_error *err)
+static int parse_text(parser *self, condition_value *out, beton_error *err)
 {
 	char quote = *self->at;
 	const char *end = strchr(self->at + 1, quote);
@@ -115,13 +115,8 @@ static int parse_text(parser *self, condition *out, beton_error *err)
 	return BETON_OK;
 }
 
-static int parse_value(parser *self, condition *out, beton_error *err)
+static int parse_number(parser *self, condition_value *out, beton_error *err)
 {
-	skip_blanks(self);
-	if (*self->at == '\'' || *self->at == '"')
-		return parse_text(self, out, err);
-	if (out->relation == CONDITION_LIKE)
-		return wrong(self, self->at, "a pattern between two '", err);
 	const char *start = self->at;
 	char *end;
 	char *real_end;
@@ -136,6 +131,58 @@ static int parse_value(parser *self, condition *out, beton_error *err)
 		out->whole = false;
 	self->at = real_end;
 	return BETON_OK;
+}
+
+/* Adds the next value. */
+static int parse_value(parser *self, condition *to, beton_error *err)
+{
+	condition_value *values = reallocarray(to->values, to->num_values + 1, sizeof(*values));
+	if (!values)
+		return bt_fail(err, BETON_NO_MEMORY, "condition '%s': out of memory", self->text);
+	to->values = values;
+	condition_value *value = &values[to->num_values++];
+	*value = (condition_value){0};
+	skip_blanks(self);
+	if (*self->at == '\'' || *self->at == '"')
+		return parse_text(self, value, err);
+	if (to->relation == CONDITION_LIKE)
+		return wrong(self, self->at, "a pattern between two '", err);
+	return parse_number(self, value, err);
+}
+
+/* The values behind `in`. */
+static int parse_values(parser *self, condition *to, beton_error *err)
+{
+	to->relation = CONDITION_EQUAL;
+	if (!take(self, "(", ""))
+		return wrong(self, self->at, "'(' and values with commas between them", err);
+	int result = parse_value(self, to, err);
+	while (result == BETON_OK && take(self, ",", ""))
+		result = parse_value(self, to, err);
+	if (result == BETON_OK && !take(self, ")", ""))
+		result = wrong(self, self->at, "',' or ')'", err);
+	return result;
+}
+
+/* A comparison, or its negation. */
+static int parse_comparison(parser *self, condition **out, beton_error *err)
+{
+	condition *one = *out = make(CONDITION_COMPARISON, NULL, self, err);
+	if (!one)
+		return BETON_NO_MEMORY;
+	int result = parse_name(self, one->name, err);
+	if (result != BETON_OK)
+		return result;
+	if (take(self, "", "not")) {
+		if (!take(self, "", "in"))
+			return wrong(self, self->at, "'in'", err);
+		*out = make(CONDITION_NOT, one, self, err);
+		return *out ? parse_values(self, one, err) : BETON_NO_MEMORY;
+	}
+	if (take(self, "", "in"))
+		return parse_values(self, one, err);
+	result = parse_relation(self, &one->relation, err);
+	return result == BETON_OK ? parse_value(self, one, err) : result;
 }
 
 static int parse_condition(parser *self, condition **out, beton_error *err);
@@ -164,13 +211,7 @@ static int parse_factor(parser *self, condition **out, beton_error *err)
 		return result;
 	}
 	self->at = start;
-	*out = make(CONDITION_COMPARISON, NULL, self, err);
-	if (!*out)
-		return BETON_NO_MEMORY;
-	result = parse_name(self, (*out)->name, err);
-	if (result == BETON_OK)
-		result = parse_relation(self, &(*out)->relation, err);
-	return result == BETON_OK ? parse_value(self, *out, err) : result;
+	return parse_comparison(self, out, err);
 }
 
 static int parse_term(parser *self, condition **out, beton_error *err)
@@ -224,7 +265,9 @@ void condition_free(condition **all)
 	while (freed) {
 		condition *left = freed->left;
 		condition_free(&freed->right);
-		free(freed->text);
+		for (size_t i = 0; i < freed->num_values; i++)
+			free(freed->values[i].text);
+		free(freed->values);
 		free(freed);
 		freed = left;
 	}

@@ -4,14 +4,16 @@
  *
  *     condition:  term { ("or" | "||") term }
  *     term:       factor { ("and" | "&&") factor }
- *     factor:     "not" factor | "(" condition ")" | subject relation value
+ *     factor:     "not" factor | "(" condition ")" | subject relation value |
+ *                 subject [ "not" ] "in" "(" value { "," value } ")"
  *     relation:   "<" | "<=" | ">" | ">=" | "==" | "!=" | "~"
  *     value:      a number, or text between two ' or two "
  *     subject:    letters, digits and the characters _ - . or any text without ' between two '
  *
  * A subject is a field; or, unless a field has that name: FIELD.width and FIELD.height of a picture, in pixels,
  * FIELD.bytes, the stored bytes of any field but a number, all three without FIELD for the dataset's pictures; source,
- * where the sample comes from; sample, its number.
+ * where the sample comes from; sample, its number; class, the field of the class. `in` holds if the subject equals one
+ * of the values.
  *
  * Numbers are compared exactly; nothing but `!=` holds for a NaN. The text for the field of the class is a class's
  * name. Otherwise text is compared byte by byte with bytes, with JSON strings and with the source, without NULs at

@@ -76,6 +76,12 @@ static int find_subject(condition *one, const beton_reader *reader, beton_error 
 		one->subject = SUBJECT_SAMPLE;
 		return BETON_OK;
 	}
+	int label = strcmp(one->name, "class") == 0 ? dataset_label_field(reader) : -1;
+	if (label >= 0) {
+		one->subject = SUBJECT_INTEGER;
+		one->field = (uint32_t)label;
+		return BETON_OK;
+	}
 	one->subject = SUBJECT_SOURCE;
 	if (strcmp(one->name, "source") != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'", beton_reader_path(reader),
@@ -84,34 +90,51 @@ static int find_subject(condition *one, const beton_reader *reader, beton_error 
 }
 
 /* The name of a class stands for its number. */
-static int find_class(condition *one, const beton_reader *reader, beton_error *err)
+static int find_class(condition_value *value, json_t *facts, beton_error *err)
+{
+	value->whole = true;
+	return facts_find_class(facts, value->text, &value->integer, err);
+}
+
+/* All values of the comparison with the field of the class, which are names. */
+static int find_classes(condition *one, const beton_reader *reader, beton_error *err)
 {
 	json_t *facts;
 	if (one->relation != CONDITION_EQUAL && one->relation != CONDITION_NOT_EQUAL)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: '%s': names of classes can be compared by == and !=", beton_reader_path(reader),
-			       one->text);
+			       "%s: '%s': names of classes can be compared by ==, != and in", beton_reader_path(reader),
+			       one->values->text);
 	int result = facts_load(&facts, reader, err);
 	if (result != BETON_OK)
 		return result;
-	result = facts_find_class(facts, one->text, &one->integer, err);
+	for (size_t i = 0; i < one->num_values && result == BETON_OK; i++)
+		if (one->values[i].text)
+			result = find_class(&one->values[i], facts, err);
 	if (result != BETON_OK)
 		bt_prefix(err, "%s", beton_reader_path(reader));
-	one->whole = true;
 	json_decref(facts);
 	return result;
+}
+
+/* The first value that is a text, or a number. NULL: there is none. */
+static const condition_value *find_value(const condition *one, bool text)
+{
+	for (size_t i = 0; i < one->num_values; i++)
+		if (text == (one->values[i].text != NULL))
+			return &one->values[i];
+	return NULL;
 }
 
 static int bind_comparison(condition *one, const beton_reader *reader, beton_error *err)
 {
 	int result = find_subject(one, reader, err);
-	if (result != BETON_OK || is_text(one->subject) == (one->text != NULL))
+	if (result != BETON_OK || !find_value(one, !is_text(one->subject)))
 		return result;
-	if (one->subject == SUBJECT_INTEGER && one->text && (int)one->field == dataset_label_field(reader))
-		return find_class(one, reader, err);
+	if (one->subject == SUBJECT_INTEGER && (int)one->field == dataset_label_field(reader))
+		return find_classes(one, reader, err);
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is compared with %s, and is a %s",
-		       beton_reader_path(reader), one->name, one->text ? "a text" : "a number",
-		       one->text ? "number" : "text");
+		       beton_reader_path(reader), one->name, is_text(one->subject) ? "a number" : "a text",
+		       is_text(one->subject) ? "text" : "number");
 }
 
 int condition_bind(condition *all, const beton_reader *reader, beton_error *err)
@@ -163,19 +186,46 @@ static bool order_holds(condition_relation relation, int order)
 	}
 }
 
+/* The order of the integer and the value. */
+static int order_integer_value(int64_t integer, const condition_value *value)
+{
+	return value->whole ? (integer > value->integer) - (integer < value->integer)
+			    : order_integer(integer, value->real);
+}
+
 static bool integer_holds(const condition *one, int64_t integer)
 {
-	int order =
-		one->whole ? (integer > one->integer) - (integer < one->integer) : order_integer(integer, one->real);
-	return order_holds(one->relation, order);
+	for (size_t i = 0; i < one->num_values; i++)
+		if (order_holds(one->relation, order_integer_value(integer, &one->values[i])))
+			return true;
+	return false;
+}
+
+/* The order of the real, which is no NaN, and the value. */
+static int order_real_value(double real, const condition_value *value)
+{
+	return value->whole ? -order_integer(value->integer, real) : order_reals(real, value->real);
 }
 
 static bool real_holds(const condition *one, double real)
 {
 	if (isnan(real))
 		return one->relation == CONDITION_NOT_EQUAL;
-	return order_holds(one->relation,
-			   one->whole ? -order_integer(one->integer, real) : order_reals(real, one->real));
+	for (size_t i = 0; i < one->num_values; i++)
+		if (order_holds(one->relation, order_real_value(real, &one->values[i])))
+			return true;
+	return false;
+}
+
+static bool text_value_holds(condition_relation relation, const char *value, const char *text, size_t size)
+{
+	if (relation == CONDITION_LIKE)
+		return strlen(text) == size && fnmatch(value, text, 0) == 0;
+	size_t wanted = strlen(value);
+	int order = memcmp(text, value, size < wanted ? size : wanted);
+	if (order == 0)
+		order = (size > wanted) - (size < wanted);
+	return order_holds(relation, order);
 }
 
 /* text: size bytes and a NUL. NULs that fill up a text do not count. */
@@ -183,13 +233,10 @@ static bool text_holds(const condition *one, const char *text, size_t size)
 {
 	while (size > 0 && text[size - 1] == 0)
 		size--;
-	if (one->relation == CONDITION_LIKE)
-		return strlen(text) == size && fnmatch(one->text, text, 0) == 0;
-	size_t wanted = strlen(one->text);
-	int order = memcmp(text, one->text, size < wanted ? size : wanted);
-	if (order == 0)
-		order = (size > wanted) - (size < wanted);
-	return order_holds(one->relation, order);
+	for (size_t i = 0; i < one->num_values; i++)
+		if (text_value_holds(one->relation, one->values[i].text, text, size))
+			return true;
+	return false;
 }
 
 /* Values of JSON that are no strings equal no text. */

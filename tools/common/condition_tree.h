@@ -34,17 +34,23 @@ typedef enum condition_subject {
 	SUBJECT_SAMPLE,
 } condition_subject;
 
-struct condition {
-	condition_kind kind;
-	condition *left; /* of AND, OR and NOT */
-	condition *right;
-	/* COMPARISON: */
-	char name[CONDITION_SUBJECT_MAX + 1];
-	condition_relation relation;
+/* What is compared with. */
+typedef struct condition_value {
 	char *text; /* NULL: a number */
 	bool whole; /* the number is one that `integer` holds exactly */
 	int64_t integer;
 	double real;
+} condition_value;
+
+struct condition {
+	condition_kind kind;
+	condition *left; /* of AND, OR and NOT */
+	condition *right;
+	/* COMPARISON: holds if the relation holds for one of the values, which are several for `in`. */
+	char name[CONDITION_SUBJECT_MAX + 1];
+	condition_relation relation;
+	condition_value *values;
+	size_t num_values;
 	condition_subject subject; /* from condition_bind on */
 	uint32_t field;
 };
