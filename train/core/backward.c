@@ -7,6 +7,7 @@
 #include "gradients/gradients.h"
 #include "graph.h"
 #include "op.h"
+#include "params.h"
 #include "shape.h"
 
 static dtrain__gradient *const gradients[DTRAIN_OP_KIND_COUNT] = {
@@ -191,6 +192,36 @@ static void fold_views(dtrain_graph *graph, dtrain_tensor root, int32_t count)
 			fold_view(graph, i);
 }
 
+/* The trained parameter nearest to the node: its own, or of a node in front of it. NULL: there is none. */
+static const char *find_trained(const dtrain_graph *graph, const dtrain__node *node)
+{
+	while (node) {
+		int32_t before = -1;
+		for (int k = 0; k < node->num_inputs; k++) {
+			dtrain_tensor root = dtrain__graph_original(graph, dtrain__graph_root(graph, node->inputs[k]));
+			const dtrain__tensor *tensor = &graph->tensors[root];
+			if (is_trained(graph, tensor))
+				return dtrain_params_at(graph->params, tensor->index)->name;
+			if (before < 0 && dtrain__needs_grad(graph, node->inputs[k]))
+				before = tensor->producer;
+		}
+		node = before >= 0 ? &graph->nodes[before] : NULL;
+	}
+	return NULL;
+}
+
+/* Statistics that are frozen, of a batch norm whose gradient is needed. */
+static void refuse_frozen(dtrain_graph *graph, const dtrain__node *node)
+{
+	const char *statistics = dtrain_params_buffer_at(graph->params, graph->tensors[node->inputs[3]].index)->name;
+	const char *pattern = dtrain__params_pattern_of(graph->params, statistics);
+	const char *trained = find_trained(graph, node);
+	dtrain__graph_fail(graph, BETON_UNSUPPORTED,
+			   "the pattern '%s' freezes the statistics '%s', but '%s', which is in their layer or in "
+			   "front of it, is trained: freeze that, too, or leave the statistics out",
+			   pattern ? pattern : "", statistics, trained ? trained : "a tensor");
+}
+
 static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 {
 	dtrain__node node = graph->nodes[index]; /* a copy: the list moves when it grows */
@@ -199,9 +230,7 @@ static void append_gradients(dtrain_graph *graph, int32_t index, int32_t count)
 		fold_views(graph, node.outputs[i], count);
 	if (node.kind == DTRAIN_OP_BATCH_NORM_EVAL && has_grad(graph, &node) &&
 	    dtrain__needs_grad(graph, node.outputs[0]))
-		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
-				   "the statistics '%s' are frozen, but their layer, or one in front of it, is trained",
-				   dtrain_params_buffer_at(graph->params, graph->tensors[node.inputs[3]].index)->name);
+		refuse_frozen(graph, &node);
 	if (!gradients[node.kind] || !has_grad(graph, &node))
 		return;
 	gradients[node.kind](graph, &node);

@@ -119,6 +119,14 @@ static bool matches(const char *pattern, const char *name)
 	return false;
 }
 
+const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name)
+{
+	for (int i = 0; i < params->pattern_count; i++)
+		if (matches(params->patterns[i].text, name))
+			return params->patterns[i].text;
+	return NULL;
+}
+
 static bool is_frozen(dtrain_params *params, const char *name)
 {
 	bool frozen = false;

@@ -42,6 +42,9 @@ struct dtrain_params {
 /* Offsets of all parameters, and the units. */
 int dtrain__units_lay_out(dtrain_params *params, beton_error *err);
 
+/* The first pattern of dtrain_params_freeze that matches the name; NULL: none. */
+const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name);
+
 /* What a placement makes of a parameter's shape: the part's shape and first index. NULL: the whole parameter. Errors:
  * INVALID_ARGUMENT, which names the parameter. */
 int dtrain__placement_part(const char *name, const dtrain_shape *shape, const dtrain_placement *placement,
