@@ -245,7 +245,9 @@ static int run_rank(const run_options *options, const run_facts *facts, const st
 		printf("stopped by signal %d\n", stopped);
 	else if (tells)
 		printf("stopped by signal %d after step %" PRId64 "%s\n", stopped, session.position.step,
-		       options->checkpoint ? "; the checkpoint is saved" : "");
+		       options->checkpoint
+			       ? "; the checkpoint is saved"
+			       : "; nothing is saved: with --checkpoint a run that is stopped can be continued");
 	run_session_close(&session);
 	if (status != BETON_OK)
 		return fail_rank(env, &err);

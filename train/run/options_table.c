@@ -446,7 +446,7 @@ const option_row run_rows[] = {
 	WHOLE("print-every", FREE, print_every, "N", 0, RUN_STEPS_MAX, "0",
 	      "print a line every N steps; 0 = every two seconds",
 	      "For output to a file or a pipe. On a terminal, one line shows the current step and is updated in "
-	      "place."),
+	      "place. Each evaluation and each epoch has a line of its own in any case."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
 	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
 	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),

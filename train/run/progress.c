@@ -209,8 +209,6 @@ void run_progress_epoch(run_progress *self, const run_epoch_metrics *epoch)
 {
 	double percent = epoch->total_ns ? 100 / (double)epoch->total_ns : 0;
 	const uint64_t *ns = epoch->part_ns;
-	if (!is_due(&self->epoch_printed_ns, PRINT_EVERY_NS, epoch->step == self->total_steps))
-		return;
 	print_line(self,
 		   "epoch %" PRId64 ": %.1f s, of which %.0f %% computing, %.0f %% waiting for data (limited by "
 		   "%s), %.0f %% exposed communication, %.0f %% evaluation, %.0f %% checkpoints",

@@ -19,7 +19,7 @@ typedef struct run_progress {
 	status_line status;
 	int64_t print_every;
 	int64_t total_steps, steps_per_epoch, val_every;
-	uint64_t printed_ns, epoch_printed_ns;
+	uint64_t printed_ns;
 	double step_ms;      /* a running mean; 0: no step yet */
 	double val_seconds;  /* of the last evaluation; 0: none */
 	double best, latest; /* the first metric of evaluations */
