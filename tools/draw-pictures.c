@@ -3,7 +3,6 @@
  * draw-pictures: writes a small picture set for trying out training, as JPEG files in class folders. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "picture.h"
@@ -149,7 +149,7 @@ static int parse_options(int argc, char **argv, settings *s, beton_error *err)
 	};
 	int option, rc = BETON_OK;
 
-	while (rc == BETON_OK && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while (rc == BETON_OK && (option = bt_getopt(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case 't':
 			rc = bt_parse_u64("--train", optarg, 1, 99999, &s->train, err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench.h"
+#include "common/arguments.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/text.h"
 
@@ -73,9 +74,13 @@ static bool choose(const char *option, const choice *choices, const char *text, 
 		}
 	}
 	fprintf(stderr, "beton-bench: --%s: '%s' is none of", option, text);
-	for (const choice *c = choices; c->name; c++)
+	bt_suggestion like;
+	bt_suggest_begin(&like, text);
+	for (const choice *c = choices; c->name; c++) {
 		fprintf(stderr, " %s", c->name);
-	fputs("\n", stderr);
+		bt_suggest_try(&like, c->name);
+	}
+	fprintf(stderr, "%s\n", bt_suggest_text(&like));
 	return false;
 }
 
@@ -244,7 +249,7 @@ int load_options_parse(load_options *out, int argc, char **argv)
 	out->loader.log = print_line;
 	set_pipeline(&out->loader, PIPELINE_TRAIN);
 	int option, index = 0;
-	while ((option = getopt_long(argc, argv, "h", names, &index)) != -1) {
+	while ((option = bt_getopt(argc, argv, "h", names, &index)) != -1) {
 		if (option == 'h') {
 			fputs(usage_text, stdout);
 			return fflush(stdout) == 0 ? 0 : 1;

@@ -3,7 +3,6 @@
  * Times the loader's orders, on a sparse file of this many samples.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <jansson.h>
 
 #include "bench.h"
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/program.h"
@@ -166,7 +166,7 @@ int bench_order(int argc, char **argv)
 	uint64_t samples = 1000000000;
 	bool json = false;
 	beton_error err;
-	for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
+	for (int option; (option = bt_getopt(argc, argv, "h", names, NULL)) != -1;) {
 		bool good = option != '?';
 		if (option == 'h') {
 			fputs(usage_text, stdout);

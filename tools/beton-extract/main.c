@@ -2,12 +2,12 @@
  *
  * beton-extract: the samples of a dataset become files again. */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "layout.h"
@@ -190,7 +190,7 @@ static int extract_one(const extract_job *job, const beton_reader *reader, beton
 	beton_value value;
 	int field = beton_reader_find_field(reader, job->field);
 	if (field < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'", job->input, job->field);
+		return dataset_no_field(reader, job->field, err);
 	int result = beton_reader_value(reader, job->sample, (uint32_t)field, &value, err);
 	if (result == BETON_OK)
 		result = content_make(&file, reader, &value, err);
@@ -272,7 +272,7 @@ int main(int argc, char **argv)
 	extract_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "L:NKi:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "L:NKi:c:w:n:f:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {

@@ -2,10 +2,10 @@
  *
  * beton-info: prints the content of a .beton file.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "info.h"
 #include "tools/common/program.h"
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 	info_options options = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "jsi:w:HhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "jsi:w:HhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&options, NULL);
 		if (option == 'h' || option == 'V') {

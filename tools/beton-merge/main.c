@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-merge: several datasets with one schema become one. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "merged.h"
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 	merge_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "rp:zFjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "rp:zFjQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'r':
 			job.facts.remap = true;

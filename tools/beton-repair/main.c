@@ -2,7 +2,6 @@
  *
  * beton-repair: copies the intact samples of a damaged file to a new one.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,6 +10,7 @@
 #include <beton/beton.h>
 #include <beton/verify.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/output.h"
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	beton_repair_options_init(&options);
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "lsm:FjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "lsm:FjQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
 			job.list = true;

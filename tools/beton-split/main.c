@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-split: one dataset becomes several files. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "split.h"
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
 	split_job job = {0};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:c:s:r:S:p:FjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "n:c:s:r:S:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-subset: some samples of a dataset become a new one. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/copier.h"
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 	subset_job job = {.limit = UINT64_MAX, .fraction = 1};
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "i:c:w:r:S:l:p:FjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "i:c:w:r:S:l:p:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&job, NULL);
 		if (option == 'h' || option == 'V') {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * beton-verify: which faults .beton files have. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <beton/beton.h>
 #include <beton/verify.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/program.h"
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
 	beton_error err;
 	uint64_t threads = 0;
 	int option;
-	while ((option = getopt_long(argc, argv, "dm:t:jQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "dm:t:jQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 'd':
 			options.deep = true;

@@ -2,11 +2,11 @@
  *
  * beton-view: pictures of a dataset side by side, as a PNG or a page for a browser. */
 #include <errno.h>
-#include <getopt.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/jpeg.h"
 #include "common/system.h"
@@ -74,6 +74,8 @@ typedef struct view_options {
 static int choose_field(const view_options *options, const beton_reader *reader, uint32_t *field, beton_error *err)
 {
 	int found = options->field ? beton_reader_find_field(reader, options->field) : dataset_picture_field(reader);
+	if (found < 0 && options->field)
+		return dataset_no_field(reader, options->field, err);
 	if (found < 0 || beton_reader_field(reader, (uint32_t)found)->type != BETON_FIELD_IMAGE)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s%s%s", options->input,
 			       options->field ? "no field of pictures has the name '"
@@ -252,7 +254,7 @@ int main(int argc, char **argv)
 	uint64_t damaged = 0;
 	text_buffer count;
 	int option;
-	while ((option = getopt_long(argc, argv, "n:i:c:w:Sf:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "n:i:c:w:Sf:k:s:m:t:FjQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&options, NULL);
 		if (option == 'h' || option == 'V') {

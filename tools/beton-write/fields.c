@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "convert.h"
 
@@ -89,11 +90,15 @@ static int no_such_column(const source *from, const char *name, beton_error *err
 {
 	char list[256] = "";
 	size_t used = 0;
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (uint32_t i = 0; i < from->num_columns; i++)
+		bt_suggest_try(&like, from->columns[i].name);
 	for (uint32_t i = 0; i < from->num_columns && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
 					 from->columns[i].name);
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: %s has no column '%s'; it has %s", from->name, name,
-		       list);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--fields: %s has no column '%s'; it has %s%s", from->name, name,
+		       list, bt_suggest_text(&like));
 }
 
 /* One part of --fields, NAME[=COLUMN][:TYPE]; changes part. */
@@ -132,11 +137,15 @@ static int plan_part(field_plan *plan, char *part, source *from, beton_error *er
 		plan->guessed[plan->count - 1] = false;
 		return BETON_OK;
 	}
+	bt_suggestion like;
+	bt_suggest_begin(&like, type_name);
+	for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
+		bt_suggest_try(&like, type_names[i].name);
 	return bt_fail(
 		err, BETON_INVALID_ARGUMENT,
 		"--fields: '%s' has the unknown type '%s'; there are int, class, float, image, bytes, text, json, "
-		"array",
-		part, type_name);
+		"array%s",
+		part, type_name, bt_suggest_text(&like));
 }
 
 bool field_text_names(const char *text, const char *column)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "image_options.h"
@@ -215,7 +215,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	image_settings_init(&options->image);
 	beton_error err;
 	int option;
-	while ((option = getopt_long(argc, argv, "m:r:q:p:t:f:FQhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "m:r:q:p:t:f:FQhV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(NULL);
 		if (option == 'h' || option == 'V') {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "paths.h"
 #include "sources.h"
@@ -102,10 +103,14 @@ static int find_kind(const source_spec *spec, const name_list *paths, const stru
 							      : "folder";
 	if (result != BETON_OK)
 		return result;
-	for (*kind = kinds; *kind < kinds + sizeof(kinds) / sizeof(*kinds); (*kind)++)
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (*kind = kinds; *kind < kinds + sizeof(kinds) / sizeof(*kinds); (*kind)++) {
 		if (strcmp((*kind)->name, name) == 0)
 			return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'", name);
+		bt_suggest_try(&like, (*kind)->name);
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: there is no kind '%s'%s", name, bt_suggest_text(&like));
 }
 
 /* Refuses outputs that would overwrite an input, or be part of the source in the next run. */

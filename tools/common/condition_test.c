@@ -83,10 +83,7 @@ static int find_subject(condition *one, const beton_reader *reader, beton_error 
 		return BETON_OK;
 	}
 	one->subject = SUBJECT_SOURCE;
-	if (strcmp(one->name, "source") != 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'", beton_reader_path(reader),
-			       one->name);
-	return BETON_OK;
+	return strcmp(one->name, "source") == 0 ? BETON_OK : dataset_no_field(reader, one->name, err);
 }
 
 /* The name of a class stands for its number. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 
 const char *dataset_type_name(beton_field_type type)
 {
@@ -64,6 +65,16 @@ static bool same_field(const beton_field *a, const beton_field *b)
 	return strcmp(a->name, b->name) == 0 && a->type == b->type && a->compression == b->compression &&
 	       strcmp(a->dtype, b->dtype) == 0 && a->ndim == b->ndim &&
 	       memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
+}
+
+int dataset_no_field(const beton_reader *reader, const char *name, beton_error *err)
+{
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+		bt_suggest_try(&like, beton_reader_field(reader, i)->name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: there is no field '%s'%s", beton_reader_path(reader), name,
+		       bt_suggest_text(&like));
 }
 
 int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err)

@@ -19,6 +19,9 @@ int dataset_label_field(const beton_reader *reader);
  */
 int dataset_picture_field(const beton_reader *reader);
 
+/* INVALID_ARGUMENT: there is no field of that name; and which one is most like it. */
+int dataset_no_field(const beton_reader *reader, const char *name, beton_error *err);
+
 /* INVALID_ARGUMENT naming the first difference between the two schemas: names, types, shapes and order. */
 int dataset_check_same_schema(const beton_reader *first, const beton_reader *other, beton_error *err);
 

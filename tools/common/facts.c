@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 
 int facts_load(json_t **out, const beton_reader *reader, beton_error *err)
 {
@@ -51,8 +52,12 @@ int facts_find_class(const json_t *facts, const char *name, int64_t *label, beto
 		}
 	if (found == 1)
 		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%llu of %llu classes have the name '%s'",
-		       (unsigned long long)found, (unsigned long long)count, name);
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (uint64_t i = 0; i < count && found == 0; i++)
+		bt_suggest_try(&like, facts_class_name(facts, (int64_t)i));
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%llu of %llu classes have the name '%s'%s",
+		       (unsigned long long)found, (unsigned long long)count, name, bt_suggest_text(&like));
 }
 
 int facts_copy(char **out, const beton_reader *reader, beton_error *err)

@@ -4,7 +4,6 @@
  */
 #include "comm.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <jansson.h>
 
 #include "bench.h"
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "run/device_choice.h"
@@ -146,7 +146,7 @@ static int parse(int argc, char **argv, comm_options *o, beton_error *err)
 		{"help", no_argument, NULL, 'h'},          {0}};
 	int option, status = BETON_OK;
 	memset(o->ops, 1, sizeof(o->ops));
-	while (status == BETON_OK && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
+	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1)
 		status = parse_one(option, o, err);
 	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);

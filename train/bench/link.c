@@ -5,7 +5,6 @@
  */
 #include "link.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <jansson.h>
 
 #include "bench.h"
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "core/module.h"
@@ -68,7 +68,7 @@ static int parse(int argc, char **argv, link_options *o, beton_error *err)
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
 	int option, status = BETON_OK;
-	while (status == BETON_OK && (option = getopt_long(argc, argv, "", names, NULL)) != -1) {
+	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1) {
 		switch (option) {
 		case 'd':
 			o->device = optarg;

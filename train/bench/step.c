@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "core/program.h"
@@ -159,7 +159,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 					      {"help", no_argument, NULL, 'h'},
 					      {0}};
 	int option, status = BETON_OK;
-	while (status == BETON_OK && (option = getopt_long(argc, argv, "", names, NULL)) != -1)
+	while (status == BETON_OK && (option = bt_getopt(argc, argv, "", names, NULL)) != -1)
 		status = parse_option(option, o, err);
 	if (status == BETON_OK && optind < argc)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);

@@ -9,6 +9,7 @@
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
 
+#include "common/suggest.h"
 #include "common/system.h"
 #include "options_table.h"
 #include "recipes.h"
@@ -37,12 +38,16 @@ static int check_names(run_options *options, beton_error *err)
 {
 	char list[160] = "";
 	bool known = false;
+	bt_suggestion like;
+	bt_suggest_begin(&like, options->model);
 	for (int i = 0; dtrain_model_name(i); i++) {
 		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
+		bt_suggest_try(&like, dtrain_model_name(i));
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
 	}
 	if (!known)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s", options->model, list);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s%s", options->model, list,
+			       bt_suggest_text(&like));
 	int status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;
 	if (status != BETON_OK || dtrain_device_find(options->chosen.name))
@@ -221,6 +226,7 @@ static void make_entries(struct option entries[ENTRIES_MAX])
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err)
 {
 	struct option entries[ENTRIES_MAX];
+	bt_suggestion like;
 	make_entries(entries);
 	opterr = 0;
 	optind = 0; /* glibc: reset for a second call */
@@ -233,7 +239,8 @@ int run_options_apply_arguments(run_options *options, int argc, char **argv, bet
 		if (got == 'V')
 			options->version = true;
 		if (got < FIRST_OPTION && got != 'h' && got != 'V')
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or ambiguous", given);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no such option, or ambiguous%s", given,
+				       bt_suggest_option(&like, given, entries));
 		if (got < FIRST_OPTION)
 			continue;
 		int status = run_row_parse(&run_rows[got - FIRST_OPTION], optarg, options, err);
@@ -254,13 +261,25 @@ static bool is_for_recipes(const option_row *row)
 	return true;
 }
 
+static int refuse_unknown(const char *name, const char *value, beton_error *err)
+{
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (int i = 0; i < run_row_count; i++)
+		if (run_rows[i].kind != OPTION_GROUP)
+			bt_suggest_try(&like, run_rows[i].name);
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: no such option%s", name, value, bt_suggest_text(&like));
+}
+
 static int apply_line(const run_recipe_option *line, run_options *options, beton_error *err)
 {
 	int row = run_row_find(line->name);
 	const char *value = line->value ? line->value : "";
-	if (row < 0 || !is_for_recipes(&run_rows[row]))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: %s", line->name, value,
-			       row < 0 ? "no such option" : "a recipe cannot have this option");
+	if (row < 0)
+		return refuse_unknown(line->name, value, err);
+	if (!is_for_recipes(&run_rows[row]))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s %s: a recipe cannot have this option", line->name,
+			       value);
 	if (!line->value && run_rows[row].kind != OPTION_FLAG)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: the value is missing", line->name);
 	return run_row_parse(&run_rows[row], line->value, options, err);

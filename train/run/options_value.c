@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/suggest.h"
 #include "common/system.h"
 #include "options_table.h"
 
@@ -37,7 +38,9 @@ static int parse_choice(const option_row *row, const char *what, const char *tex
 		}
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
 	}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s", what, text, list);
+	bt_suggestion like;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s%s", what, text, list,
+		       bt_suggest_of(&like, text, row->choices));
 }
 
 /* A part of another text, kept as long as the options. NULL: no memory. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 
 #define BLANKS " \t\r"
@@ -74,11 +75,16 @@ static int fail_unknown(const char *name, beton_error *err)
 {
 	char list[256] = "";
 	char **names = run_recipe_names();
-	for (int i = 0; names && names[i]; i++)
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	for (int i = 0; names && names[i]; i++) {
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", names[i]);
+		bt_suggest_try(&like, names[i]);
+	}
 	run_recipe_names_free(names);
 	return bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not one of %s%s", name, *list ? list : "none",
-		       access(name, F_OK) == 0 ? "; the name of a file needs a slash, as in ./recipe" : "");
+		       access(name, F_OK) == 0 ? "; the name of a file needs a slash, as in ./recipe"
+					       : bt_suggest_text(&like));
 }
 
 static int find_file(const char *name, char **out, beton_error *err)

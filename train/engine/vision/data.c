@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "class_names.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "parts.h"
 
@@ -30,17 +31,29 @@ struct wanted {
 	beton_field_type type;
 };
 
+/* Like `list_fields`: the field of the type whose name is most like the one that is wanted. */
+static const char *suggest_field(const beton_reader *reader, const struct wanted *wanted, bt_suggestion *like)
+{
+	bt_suggest_begin(like, wanted->given);
+	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+		if (beton_reader_field(reader, i)->type == wanted->type)
+			bt_suggest_try(like, beton_reader_field(reader, i)->name);
+	return bt_suggest_text(like);
+}
+
 static int find_field(const beton_reader *reader, const struct wanted *wanted, char out[BETON_NAME_MAX + 1],
 		      beton_error *err)
 {
 	char others[256];
+	bt_suggestion like;
 	int index = beton_reader_find_field(reader, wanted->given ? wanted->given : wanted->usual);
 	bool fits = index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == wanted->type;
 	if (!fits && wanted->given)
 		return bt_fail(err, index < 0 ? BETON_NOT_FOUND : BETON_MISMATCH,
-			       "%s '%s': %s has no %s field of that name; its %s fields: %s", wanted->option,
+			       "%s '%s': %s has no %s field of that name; its %s fields: %s%s", wanted->option,
 			       wanted->given, beton_reader_path(reader), wanted->what, wanted->what,
-			       list_fields(reader, wanted->type, others, sizeof(others)));
+			       list_fields(reader, wanted->type, others, sizeof(others)),
+			       suggest_field(reader, wanted, &like));
 	if (!fits)
 		index = beton_reader_find_type(reader, wanted->type);
 	if (index < 0)
