@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/file_kind.h"
 #include "common/hash.h"
 #include "common/sized.h"
 #include "common/system.h"
@@ -33,7 +34,10 @@ static int open_regular(beton_reader *reader, const char *path, beton_error *err
 	if (fstat(reader->fd, &status) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot read its status", path);
 	if (!S_ISREG(status.st_mode))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: not a regular file", path);
+		return S_ISDIR(status.st_mode)
+			       ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a folder, not a .beton file; %s", path,
+					 bt_file_kind_folder()->use)
+			       : bt_fail(err, BETON_INVALID_ARGUMENT, "%s: not a regular file", path);
 	reader->info.file_size = (uint64_t)status.st_size;
 	return BETON_OK;
 }
@@ -73,9 +77,6 @@ static int check_table_offset(const beton_reader *reader, beton_error *err)
 static int check_header(const beton_reader *reader, int flags, beton_error *err)
 {
 	const beton_file_info *info = &reader->info;
-	if (info->version != BETON_FORMAT_VERSION)
-		return bt_fail(err, BETON_UNSUPPORTED_VERSION, "%s: not a .beton file of version %d (it says %u)",
-			       reader->path, BETON_FORMAT_VERSION, info->version);
 	if (info->num_fields == 0)
 		return bt_fail(err, BETON_FORMAT, "%s: the header says 0 fields", reader->path);
 	if (info->page_size < BETON_PAGE_SIZE_MIN || (info->page_size & (info->page_size - 1)))
@@ -87,12 +88,30 @@ static int check_header(const beton_reader *reader, int flags, beton_error *err)
 	return result;
 }
 
+/* The fault of a header that no .beton file has: what the file is instead, if that is known, else `fault`. */
+static int refuse_kind(const beton_reader *reader, const beton_error *fault, beton_error *err)
+{
+	uint8_t head[BT_FILE_HEAD];
+	uint64_t there = reader->info.file_size;
+	size_t size = there < sizeof(head) ? (size_t)there : sizeof(head);
+	int result = beton_read_section(reader, "header", head, size, 0, err);
+	const bt_file_kind *kind = result == BETON_OK ? bt_file_kind_of(reader->path, head, size) : NULL;
+	if (result != BETON_OK)
+		return result;
+	if (kind)
+		return bt_fail(err, fault->code, "%s: %s, not a .beton file; %s", reader->path, kind->what, kind->use);
+	return bt_fail(err, fault->code, "%s", fault->message);
+}
+
 static int read_header(beton_reader *reader, int flags, beton_error *err)
 {
 	beton_file_info *info = &reader->info;
 	uint8_t header[HEADER_SIZE];
-	if (info->file_size < HEADER_SIZE)
-		return truncated(reader, "header", HEADER_SIZE, err);
+	beton_error fault;
+	if (info->file_size < HEADER_SIZE) {
+		truncated(reader, "header", HEADER_SIZE, &fault);
+		return refuse_kind(reader, &fault, err);
+	}
 	int result = beton_read_section(reader, "header", header, HEADER_SIZE, 0, err);
 	if (result != BETON_OK)
 		return result;
@@ -102,6 +121,11 @@ static int read_header(beton_reader *reader, int flags, beton_error *err)
 	info->num_samples = load_u64(header + HEADER_NUM_SAMPLES);
 	info->alloc_table_offset = load_u64(header + HEADER_ALLOC_TABLE);
 	info->metadata_offset = HEADER_SIZE + (uint64_t)info->num_fields * FIELD_SIZE;
+	if (info->version != BETON_FORMAT_VERSION) {
+		bt_fail(&fault, BETON_UNSUPPORTED_VERSION, "%s: not a .beton file of version %d (it says %u)",
+			reader->path, BETON_FORMAT_VERSION, info->version);
+		return refuse_kind(reader, &fault, err);
+	}
 	return check_header(reader, flags, err);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/file_kind.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "paths.h"
@@ -84,6 +85,10 @@ static int kind_of_file(const char *path, const char **kind, beton_error *err)
 	for (size_t i = 0; i < sizeof(magics) / sizeof(*magics) && !*kind; i++)
 		if (memcmp(head + magics[i].offset, magics[i].bytes, magics[i].size) == 0)
 			*kind = magics[i].kind;
+	const bt_file_kind *other = *kind ? NULL : bt_file_kind_of(path, head, (size_t)got);
+	if (other)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s, not a source of samples; %s", path, other->what,
+			       other->use);
 	return *kind ? BETON_OK
 		     : bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: neither a folder nor a file of a known kind; say what it is with --format", path);

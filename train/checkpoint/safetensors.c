@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file_kind.h"
 #include "common/system.h"
 
 #define HEADER_MAX UINT64_C(100000000)
@@ -330,6 +331,16 @@ static int read_header(safetensors_file *file, beton_error *err)
 	return status;
 }
 
+/* Replaces the fault of a header by what the file is instead, if that is known. */
+static void tell_kind(const safetensors_file *file, int status, beton_error *err)
+{
+	uint8_t head[BT_FILE_HEAD];
+	ssize_t size = bt_pread_full(file->fd, head, sizeof(head), 0);
+	const bt_file_kind *kind = size < 0 ? NULL : bt_file_kind_of(file->path, head, (size_t)size);
+	if (kind && !bt_file_kind_is_safetensors(kind))
+		bt_fail(err, status, "%s: %s, not a safetensors file; %s", file->path, kind->what, kind->use);
+}
+
 int dtrain__safetensors_open(safetensors_file *file, const char *path, beton_error *err)
 {
 	*file = (safetensors_file){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path)};
@@ -340,6 +351,8 @@ int dtrain__safetensors_open(safetensors_file *file, const char *path, beton_err
 		status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
 	else
 		status = read_header(file, err);
+	if (status == BETON_FORMAT || status == BETON_TRUNCATED)
+		tell_kind(file, status, err);
 	if (status != BETON_OK)
 		dtrain__safetensors_close(file);
 	return status;
