@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dtrain-export: one safetensors file of a checkpoint. */
-#include <getopt.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <dtrain/checkpoint.h>
+#include <dtrain/tensor_file.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
+#include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: dtrain-export [OPTION]... CHECKPOINT FILE.safetensors\n"
@@ -22,17 +26,15 @@ static const char *const usage_text =
 	"\n"
 	"  -s, --set=SET      model (default), optimizer, or ema (the moving average, under the names of the model)\n"
 	"  -F, --force        replace the file if it exists\n"
+	"  -Q, --quiet        print no summary\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-	{"set", required_argument, NULL, 's'},
-	{"force", no_argument, NULL, 'F'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	{"set", required_argument, NULL, 's'}, {"force", no_argument, NULL, 'F'},   {"quiet", no_argument, NULL, 'Q'},
+	{"help", no_argument, NULL, 'h'},      {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0},
 };
 
 /* malloc'ed. */
@@ -53,7 +55,26 @@ static int find_checkpoint(const char *given, char **path, beton_error *err)
 	return result;
 }
 
-static int export(const char *given, const char *set, const char *file, bool force, beton_error *err)
+/* Says what was written: the tensors of the checkpoint at path. */
+static int tell(const char *file, const char *path, beton_error *err)
+{
+	dtrain_tensor_file *written = NULL;
+	struct stat status;
+	size_t count = 0;
+	text_buffer tensors, size;
+	int result = dtrain_tensor_file_open(file, &written, err);
+	while (result == BETON_OK && dtrain_tensor_file_at(written, count))
+		count++;
+	dtrain_tensor_file_close(&written);
+	if (result == BETON_OK && stat(file, &status) != 0)
+		result = bt_fail_errno(err, errno, "%s: cannot be looked at", file);
+	if (result == BETON_OK)
+		printf("%s: %s of %s, %s\n", file, text_count(tensors, count, "tensor", "tensors"), path,
+		       text_size(size, (uint64_t)status.st_size));
+	return result;
+}
+
+static int export(const char *given, const char *set, const char *file, bool force, bool quiet, beton_error *err)
 {
 	dtrain_checkpoint *checkpoint = NULL;
 	char *path = NULL;
@@ -69,6 +90,8 @@ static int export(const char *given, const char *set, const char *file, bool for
 			checkpoint, strcmp(set, "model") == 0 ? DTRAIN_CHECKPOINT_MODEL : DTRAIN_CHECKPOINT_OPTIMIZER,
 			file, program_check_signals, err);
 	dtrain_checkpoint_close(&checkpoint);
+	if (result == BETON_OK && !quiet)
+		result = tell(file, path, err);
 	free(path);
 	return result;
 }
@@ -77,9 +100,9 @@ int main(int argc, char **argv)
 {
 	const char *set = "model";
 	beton_error err = {0};
-	bool force = false;
+	bool force = false, quiet = false;
 	int option;
-	while ((option = getopt_long(argc, argv, "s:FhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "s:FQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 's':
 			if (strcmp(optarg, "model") != 0 && strcmp(optarg, "optimizer") != 0 &&
@@ -91,6 +114,9 @@ int main(int argc, char **argv)
 			break;
 		case 'F':
 			force = true;
+			break;
+		case 'Q':
+			quiet = true;
 			break;
 		case 'h':
 		case 'V':
@@ -106,6 +132,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	program_start();
-	int result = export(argv[optind], set, argv[optind + 1], force, &err);
+	int result = export(argv[optind], set, argv[optind + 1], force, quiet, &err);
 	return program_end("dtrain-export", result, &err);
 }
