@@ -68,7 +68,8 @@ static bool add_selection(json_t *object, const selection_options *selected)
 
 static bool add_options(json_t *object, const write_options *options)
 {
-	bool good = set_text(object, "fields", options->fields) && add_selection(object, &options->selected);
+	bool good = set_text(object, "fields", options->fields) && set_text(object, "columns", options->columns) &&
+		    add_selection(object, &options->selected);
 	if (options->val_fraction > 0)
 		good = good && set(object, "val_fraction", json_real(options->val_fraction));
 	if (options->val_fraction > 0) {

@@ -89,6 +89,7 @@ static source_spec make_spec(const write_run *self)
 	return (source_spec){.argument = options->source,
 			     .format = options->format,
 			     .root = options->root,
+			     .columns = options->columns,
 			     .has_fields = options->fields != NULL,
 			     .wants_label = field_text_names(options->fields, "label"),
 			     .output = self->sets[SET_TRAIN].path,

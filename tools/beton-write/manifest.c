@@ -136,6 +136,15 @@ static bool looks_like_picture(const raw_value *text)
 	return false;
 }
 
+bool manifest_is_value(const manifest *self, const raw_value *text)
+{
+	column_type type = type_of_text(text);
+	const char *first = text->data;
+	/* A column may be called "inf". */
+	bool number = (type == COLUMN_INT || type == COLUMN_FLOAT) && strpbrk(first, "0123456789");
+	return number || looks_like_picture(text) || names_picture(self, text);
+}
+
 static int add_remark(manifest *self, const char *name, const raw_value *first, beton_error *err)
 {
 	char *remark = strdup("");

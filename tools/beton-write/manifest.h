@@ -30,6 +30,9 @@ char *manifest_row_name(const manifest *self, uint64_t row);
 /* The value of a cell: a copy of text. Errors: NO_MEMORY. */
 int manifest_set_text(raw_value *value, raw_kind kind, const char *text, size_t size, beton_error *err);
 
+/* Whether the text is what cells have and names of columns have not: a number, or the path of a picture. */
+bool manifest_is_value(const manifest *self, const raw_value *text);
+
 /* Adds a column whose first value is *first: pictures, if that names a picture below root, else the type that it looks
  * like. */
 int manifest_add_column(manifest *self, const char *name, const raw_value *first, beton_error *err);

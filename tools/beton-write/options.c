@@ -30,6 +30,7 @@ static const char *const usage_text =
 	"      --fields=LIST         the fields and their columns, NAME[=COLUMN][:TYPE],...; types: int, class "
 	"(names,\n"
 	"                            which become numbers), float, image, bytes, text, json, array\n"
+	"      --columns=NAME,...    names of the columns of a .csv or .tsv file whose first row is a sample\n"
 	"      --root=FOLDER         paths in a manifest are relative to FOLDER (default: the manifest's folder), and\n"
 	"                            may not leave it\n"
 	"      --subset=LIST         only these samples: FIRST-LAST, FIRST-, N, separated by commas, or @FILE with "
@@ -64,6 +65,7 @@ static const char *const usage_end =
 enum {
 	OPTION_FORMAT = 256,
 	OPTION_FIELDS,
+	OPTION_COLUMNS,
 	OPTION_ROOT,
 	OPTION_SUBSET,
 	OPTION_SHUFFLE,
@@ -77,6 +79,7 @@ enum {
 };
 
 static const struct option long_options[] = {{"format", required_argument, NULL, OPTION_FORMAT},
+					     {"columns", required_argument, NULL, OPTION_COLUMNS},
 					     {"root", required_argument, NULL, OPTION_ROOT},
 					     {"fields", required_argument, NULL, OPTION_FIELDS},
 					     {"subset", required_argument, NULL, OPTION_SUBSET},
@@ -117,6 +120,9 @@ static int parse_sample_option(write_options *options, int option, const char *t
 	switch (option) {
 	case OPTION_FORMAT:
 		options->format = text;
+		return BETON_OK;
+	case OPTION_COLUMNS:
+		options->columns = text;
 		return BETON_OK;
 	case OPTION_ROOT:
 		options->root = text;

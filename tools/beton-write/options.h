@@ -8,9 +8,10 @@
 typedef struct write_options {
 	const char *source;
 	const char *output;
-	const char *format; /* NULL: what source looks like */
-	const char *fields; /* NULL: the source's default */
-	const char *root;   /* NULL: the folder of the manifest */
+	const char *format;  /* NULL: what source looks like */
+	const char *fields;  /* NULL: the source's default */
+	const char *root;    /* NULL: the folder of the manifest */
+	const char *columns; /* NULL: the first row of a table has the names */
 	selection_options selected;
 	image_settings image;
 	uint32_t page_size;

@@ -25,10 +25,11 @@ static const struct kind {
 	open_sets sets;
 	bool pattern; /* resolves the argument itself */
 	bool root;    /* has paths in it */
+	bool columns; /* is a table */
 } kinds[] = {
 	{.name = "folder", .sets = folder_source_open, .pattern = true},
 	{.name = "tar", .one = tar_source_open, .pattern = true},
-	{.name = "csv", .one = csv_source_open, .root = true},
+	{.name = "csv", .one = csv_source_open, .root = true, .columns = true},
 	{.name = "jsonl", .one = jsonl_source_open, .root = true},
 	{.name = "npy", .one = npy_source_open},
 	{.name = "npz", .one = npz_source_open},
@@ -151,6 +152,9 @@ static int open_kind(const struct kind *kind, const source_spec *given, const na
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "standard input can only be a tar, not %s", kind->name);
 	if (spec.root && !kind->root)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--root: a source of kind %s has no paths in it",
+			       kind->name);
+	if (spec.columns && !kind->columns)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--columns: a source of kind %s has no row of names",
 			       kind->name);
 	if (!kind->pattern)
 		spec.argument = paths->names[0];

@@ -114,6 +114,7 @@ typedef struct source_spec {
 	const char *argument;        /* as the user gave it: a file, folder, pattern or "-" */
 	const char *format;          /* a kind, or NULL: what the argument looks like */
 	const char *root;            /* --root, or NULL */
+	const char *columns;         /* --columns, or NULL: the first row of a table has the names */
 	bool has_fields;             /* there is --fields */
 	bool wants_label;            /* there is none, or it names the column `label` */
 	const char *output;          /* unpacked arrays go into unnamed files in its folder */
