@@ -12,7 +12,7 @@
 /* Head: u8 magic[8], u32 version, u32 resumable, u64 fingerprint[2], u64 0, u64 checksum. */
 #define HEAD_SIZE BETON_JOURNAL_HEAD_SIZE
 #define HEAD_MAGIC "BETONJRN"
-#define HEAD_VERSION 1
+#define HEAD_VERSION 2
 
 #define PART_SIZE 56 /* u32 kind, u32 count, u64 payload, position, page, used, sum, u64 checksum of these */
 
@@ -52,32 +52,16 @@ static int write_out(journal *self, const void *data, size_t size, beton_error *
 	return BETON_OK;
 }
 
-static void pack_head(uint8_t *head, const XXH128_hash_t *fingerprint, bool resumable)
+static void pack_head(uint8_t *head, const char *job, bool resumable)
 {
+	XXH128_hash_t fingerprint = XXH3_128bits(job, strlen(job));
 	memset(head, 0, HEAD_SIZE);
 	memcpy(head, HEAD_MAGIC, 8);
 	store_u32(head + 8, HEAD_VERSION);
 	store_u32(head + 12, resumable);
-	store_u64(head + 16, fingerprint->low64);
-	store_u64(head + 24, fingerprint->high64);
+	store_u64(head + 16, fingerprint.low64);
+	store_u64(head + 24, fingerprint.high64);
 	store_u64(head + 40, XXH3_64bits(head, 40));
-}
-
-int beton_journal_start(journal *self, const XXH128_hash_t *fingerprint, bool resumable, beton_error *err)
-{
-	uint8_t head[HEAD_SIZE];
-	pack_head(head, fingerprint, resumable);
-	self->end = 0;
-	return write_out(self, head, sizeof(head), err);
-}
-
-bool beton_journal_matches(journal *self, const XXH128_hash_t *fingerprint)
-{
-	uint8_t expected[HEAD_SIZE];
-	uint8_t found[HEAD_SIZE];
-	pack_head(expected, fingerprint, true);
-	self->end = HEAD_SIZE;
-	return bt_pread_full(self->fd, found, HEAD_SIZE, 0) == HEAD_SIZE && memcmp(found, expected, HEAD_SIZE) == 0;
 }
 
 static void pack_part(uint8_t *to, const journal_part *part)
@@ -102,6 +86,65 @@ static bool unpack_part(const uint8_t *from, journal_part *part)
 			       .used = load_u64(from + 32),
 			       .sum = load_u64(from + 40)};
 	return load_u64(from + 48) == XXH3_64bits(from, 48);
+}
+
+int beton_journal_start(journal *self, const char *job, bool resumable, beton_error *err)
+{
+	uint8_t head[HEAD_SIZE + PART_SIZE];
+	size_t length = strlen(job);
+	pack_head(head, job, resumable);
+	const journal_part part = {.kind = JOURNAL_JOB,
+				   .payload = length < PAYLOAD_MAX ? length : PAYLOAD_MAX,
+				   .sum = XXH3_64bits(job, length < PAYLOAD_MAX ? length : PAYLOAD_MAX)};
+	pack_part(head + HEAD_SIZE, &part);
+	self->end = 0;
+	int result = write_out(self, head, resumable ? sizeof(head) : HEAD_SIZE, err);
+	if (result == BETON_OK && resumable)
+		result = write_out(self, job, (size_t)part.payload, err);
+	self->start = self->end;
+	return result;
+}
+
+/* The text of the job behind the head, and where it ends. NULL: there is none, or no memory. */
+static char *read_job(const journal *self, uint64_t *end)
+{
+	uint8_t packed[PART_SIZE];
+	journal_part part;
+	int error_number;
+	*end = HEAD_SIZE;
+	if (bt_pread_full(self->fd, packed, PART_SIZE, HEAD_SIZE) != PART_SIZE || !unpack_part(packed, &part) ||
+	    part.kind != JOURNAL_JOB || part.payload > PAYLOAD_MAX)
+		return NULL;
+	*end += PART_SIZE + part.payload;
+	char *text = malloc((size_t)part.payload + 1);
+	if (text && beton_journal_payload(self, &part, *end, text, &error_number)) {
+		text[part.payload] = 0;
+		return text;
+	}
+	free(text);
+	return NULL;
+}
+
+journal_match beton_journal_find(journal *self, const char *job, char **other)
+{
+	uint8_t expected[HEAD_SIZE];
+	uint8_t found[HEAD_SIZE];
+	uint8_t byte;
+	uint64_t end;
+	*other = NULL;
+	pack_head(expected, job, true);
+	self->end = HEAD_SIZE;
+	if (bt_pread_full(self->fd, found, HEAD_SIZE, 0) != HEAD_SIZE || memcmp(found, expected, 8) != 0 ||
+	    load_u64(found + 40) != XXH3_64bits(found, 40) || !load_u32(found + 12))
+		return JOURNAL_NONE;
+	if (memcmp(found, expected, HEAD_SIZE) == 0)
+		return JOURNAL_SAME;
+	*other = read_job(self, &end);
+	if (bt_pread_full(self->fd, &byte, 1, end) == 1)
+		return JOURNAL_OTHER;
+	free(*other);
+	*other = NULL;
+	return JOURNAL_NONE;
 }
 
 /* From the first sample with a source on, all have a name; of those without it is empty. */

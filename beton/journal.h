@@ -4,7 +4,7 @@
  * finish streams the samples' facts from it, and a later writer of the same job continues from it. Only this library
  * reads it, so its layout may change with any version.
  *
- *   head: magic, version, fingerprint of the job | SAMPLES | PAGE | SAMPLES | SAMPLES | PAGE ...
+ *   head: magic, version, fingerprint of the job | JOB | SAMPLES | PAGE | SAMPLES | SAMPLES | PAGE ...
  *
  * Every part has a checksum; the journal ends at the first part that is not intact. A PAGE follows the samples in that
  * page.
@@ -30,6 +30,7 @@ enum journal_kind {
 	JOURNAL_DICTIONARY =
 		3, /* the dictionary of one field; all of them come before the first sample that may use one */
 	JOURNAL_SOURCES = 4, /* where the samples of the next part come from: names, with a NUL behind each */
+	JOURNAL_JOB = 5, /* the text of job.h, cut if it is very long; follows the head of one that may be continued */
 };
 
 /* One part without its payload. */
@@ -49,7 +50,8 @@ typedef struct journal {
 	const char *path; /* borrowed: for messages */
 	uint32_t record_size;
 	uint32_t blob_fields;
-	uint64_t end; /* file offset of the next part */
+	uint64_t start; /* file offset behind the job, if beton_journal_start wrote it */
+	uint64_t end;   /* file offset of the next part */
 	uint8_t *buffer;
 	size_t used;       /* bytes in the buffer that are not written yet */
 	size_t capacity;   /* for payload */
@@ -64,12 +66,15 @@ typedef struct journal {
 int beton_journal_begin(journal *self, int fd, const char *path, uint32_t record_size, uint32_t blob_fields,
 			beton_error *err);
 
-/* Writes the head; resumable: whether a later writer may continue. Errors: NO_SPACE, IO. */
-int beton_journal_start(journal *self, const XXH128_hash_t *fingerprint, bool resumable, beton_error *err);
+/* Writes head and job; resumable: whether a later writer may continue. Errors: NO_SPACE, IO. */
+int beton_journal_start(journal *self, const char *job, bool resumable, beton_error *err);
 
-/* Whether the file begins with the head of a journal with this fingerprint that may be continued. If so, sets `end`
- * behind the head. */
-bool beton_journal_matches(journal *self, const XXH128_hash_t *fingerprint);
+/* What the file begins with: the head of a journal of this job that may be continued, or of another job. */
+typedef enum journal_match { JOURNAL_NONE, JOURNAL_SAME, JOURNAL_OTHER } journal_match;
+
+/* SAME: sets `end` behind the head. OTHER: there is something behind head and job, and *other is the text of its job,
+ * which the caller frees; NULL if it has none. */
+journal_match beton_journal_find(journal *self, const char *job, char **other);
 
 /* Adds sample `index`. source: NULL or "" for none. Errors: NO_SPACE, IO, NO_MEMORY. */
 int beton_journal_sample(journal *self, uint64_t index, const uint8_t *record, const output_blob *blobs,

@@ -12,6 +12,7 @@
 #include "common/sized.h"
 #include "facts.h"
 #include "fields.h"
+#include "job.h"
 #include "layout.h"
 
 #define WINDOW_DEFAULT ((size_t)64 << 20)
@@ -117,52 +118,25 @@ static int place_pages(beton_writer *writer, uint64_t expected_samples, beton_er
 				      schema->page_size);
 }
 
-/* Everything but the samples that the file depends on: only a writer with the same fingerprint may continue. */
-static int make_fingerprint(const beton_writer *writer, const beton_writer_options *options, XXH128_hash_t *out,
-			    beton_error *err)
-{
-	XXH3_state_t *state = XXH3_createState();
-	if (!state)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", writer->path);
-	uint8_t numbers[32];
-	store_u32(numbers, options->page_size);
-	store_u32(numbers + 4, options->flags);
-	store_u64(numbers + 8, options->expected_samples);
-	store_u64(numbers + 16, writer->schema.num_fields);
-	store_u64(numbers + 24, beton_compressor_version(writer->compressor));
-	XXH3_128bits_reset(state);
-	XXH3_128bits_update(state, BETON_VERSION, sizeof(BETON_VERSION));
-	XXH3_128bits_update(state, numbers, sizeof(numbers));
-	XXH3_128bits_update(state, writer->descriptors, (size_t)writer->schema.num_fields * FIELD_SIZE);
-	for (uint32_t i = 0; i < writer->schema.num_fields; i++) {
-		store_u32(numbers, (uint32_t)writer->schema.fields[i].compression_level);
-		XXH3_128bits_update(state, numbers, sizeof(uint32_t));
-	}
-	if (options->job)
-		XXH3_128bits_update(state, options->job, strlen(options->job));
-	*out = XXH3_128bits_digest(state);
-	XXH3_freeState(state);
-	return BETON_OK;
-}
-
 static int open_files(beton_writer *writer, const beton_writer_options *options, beton_error *err)
 {
-	XXH128_hash_t fingerprint;
+	char *job;
 	bool continued = false;
-	int result = make_fingerprint(writer, options, &fingerprint, err);
+	int result = beton_job_describe(writer, options, &job, err);
 	if (result == BETON_OK)
 		result = beton_spool_open(&writer->files, writer->path, err);
 	if (result == BETON_OK)
 		result = beton_journal_begin(&writer->journal, writer->files.journal_fd, writer->path,
 					     writer->schema.record_size, writer->schema.blob_fields, err);
 	if (result == BETON_OK && options->resume)
-		result = beton_writer_resume(writer, &fingerprint, &continued, err);
+		result = beton_writer_resume(writer, job, &continued, err);
 	/* A writer that fails before it reads an earlier writer's files must keep them. */
 	writer->started = result == BETON_OK;
 	if (result == BETON_OK && !continued)
 		result = beton_spool_restart(&writer->files, err);
 	if (result == BETON_OK && !continued)
-		result = beton_journal_start(&writer->journal, &fingerprint, writer->resumable, err);
+		result = beton_journal_start(&writer->journal, job, writer->resumable, err);
+	free(job);
 	return result;
 }
 
@@ -226,7 +200,7 @@ void beton_writer_close(beton_writer **out)
 		return;
 	beton_writer *writer = *out;
 	/* Files that cannot be continued are not kept. */
-	bool worth = writer->keep && writer->journal.end > BETON_JOURNAL_HEAD_SIZE;
+	bool worth = writer->keep && writer->journal.end > writer->journal.start;
 	beton_spool_close(&writer->files, writer->started ? worth : writer->files.found);
 	beton_journal_free(&writer->journal);
 	beton_compressor_close(&writer->compressor);

@@ -90,6 +90,6 @@ int beton_writer_complete(beton_writer *writer, beton_error *err);
 
 /* Continues the file of an earlier writer of the same job, as far as it is intact. *continued: false if there is
  * nothing to continue. Errors: ACCESS, IO, SYSTEM. */
-int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, bool *continued, beton_error *err);
+int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "job.h"
 #include "writer.h"
 
 /* Progress in following the journal. */
@@ -67,6 +68,8 @@ static int follow(beton_writer *writer, const page_move *move, progress *whole, 
 				return error_number ? bt_fail_errno(err, error_number, "%s: cannot read the journal",
 								    writer->path)
 						    : BETON_OK;
+		} else if (part.kind == JOURNAL_JOB) {
+			continue;
 		} else if (part.kind == JOURNAL_DICTIONARY) {
 			if (part.count != now.dictionaries++)
 				return BETON_OK;
@@ -119,11 +122,16 @@ static int cut(beton_writer *writer, int fd, uint64_t size, beton_error *err)
 	return BETON_OK;
 }
 
-int beton_writer_resume(beton_writer *writer, const XXH128_hash_t *fingerprint, bool *continued, beton_error *err)
+int beton_writer_resume(beton_writer *writer, const char *job, bool *continued, beton_error *err)
 {
+	char *other;
 	*continued = false;
-	if (!beton_journal_matches(&writer->journal, fingerprint))
-		return BETON_OK;
+	journal_match match = beton_journal_find(&writer->journal, job, &other);
+	if (match == JOURNAL_OTHER)
+		beton_job_refuse(writer->path, other, job, err);
+	free(other);
+	if (match != JOURNAL_SAME)
+		return match == JOURNAL_OTHER ? BETON_MISMATCH : BETON_OK;
 	int result = beton_spool_continue(&writer->files, err);
 	if (result == BETON_NOT_FOUND)
 		return BETON_OK;

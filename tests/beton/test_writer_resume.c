@@ -78,6 +78,26 @@ static void test_another_job(void **state)
 {
 	(void)state;
 	leave(800);
+	/* One of another job is left alone. */
+	const beton_field field = {.name = "n", .type = BETON_FIELD_INT};
+	beton_writer_options options;
+	beton_writer_options_init(&options);
+	options.job = "another job";
+	options.resume = true;
+	beton_writer *writer;
+	beton_error err;
+	file_content left = read_file(in_folder(JOURNAL));
+	assert_int_equal(beton_writer_open(&writer, in_folder("new.beton"), &field, 1, &options, &err), BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "without 'another job'"));
+	options.job = "the job";
+	assert_int_equal(beton_writer_open(&writer, in_folder("new.beton"), &field, 1, &options, &err), BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "of 'page size: 2097152', not of 'page size: 8388608'"));
+	file_content still = read_file(in_folder(JOURNAL));
+	assert_int_equal(still.size, left.size);
+	assert_memory_equal(still.data, left.data, left.size);
+	free(still.data);
+	free(left.data);
+	assert_int_equal(access(in_folder(DATA), F_OK), 0);
 	/* Without a job it starts again, and so does one that does not ask to continue. */
 	assert_int_equal(job_write(&(job_settings){.path = in_folder("new.beton")}, NULL), BETON_OK);
 	expect_whole(in_folder("new.beton"));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include <jansson.h>
 #include <xxhash.h>
 
 #include "common/system.h"
@@ -45,29 +47,72 @@ static void add_file(XXH3_state_t *state, const char *path)
 	add_number(state, (uint64_t)status.st_mtim.tv_nsec);
 }
 
-char *job_make(const char *facts, const write_options *options, source *from, const selection *selected)
+/* "--write-mode: raw", a line for each option that the facts of the dataset have. NULL: no memory. */
+static char *list_options(const json_t *facts)
 {
-	XXH3_state_t *state = XXH3_createState();
-	if (!state)
-		return NULL;
+	char *text = strdup("");
+	const char *key;
+	json_t *value;
+	json_object_foreach(json_object_get(facts, "options"), key, value)
+	{
+		char *shown = json_is_string(value) ? strdup(json_string_value(value))
+						    : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+		size_t begin = text ? strlen(text) : 0;
+		char *longer = text && shown ? bt_format("%s--%s: %s\n", text, key, shown) : NULL;
+		for (char *at = longer ? longer + begin : NULL; at && *at && *at != ':'; at++)
+			if (*at == '_')
+				*at = '-';
+		free(shown);
+		free(text);
+		text = longer;
+	}
+	return text;
+}
+
+static XXH128_hash_t hash_selection(XXH3_state_t *state, const selection *selected)
+{
 	XXH3_128bits_reset(state);
-	add_text(state, facts);
-	add_text(state, options->source);
-	add_text(state, options->root);
-	add_number(state, from->count);
-	add_number(state, selected->count);
 	for (size_t i = 0; i < selected->num_ranges; i++) {
 		add_number(state, selected->ranges[i].first);
 		add_number(state, selected->ranges[i].last);
 	}
+	return XXH3_128bits_digest(state);
+}
+
+/* *hash: of everything in the source that can be known before it is read. False: no memory. */
+static bool hash_source(XXH3_state_t *state, const char *facts, const write_options *options, source *from,
+			XXH128_hash_t *hash)
+{
 	bool good = true;
+	XXH3_128bits_reset(state);
+	add_text(state, facts); /* with the names of classes */
 	if (strcmp(from->kind, "folder") == 0)
 		good = add_names(state, from);
 	else
 		add_file(state, options->source);
-	XXH128_hash_t hash = XXH3_128bits_digest(state);
+	*hash = XXH3_128bits_digest(state);
+	return good;
+}
+
+char *job_make(const char *facts, const write_options *options, source *from, const selection *selected)
+{
+	XXH3_state_t *state = XXH3_createState();
+	json_t *object = json_loads(facts, 0, NULL);
+	char *listed = object ? list_options(object) : NULL;
+	char *text = NULL;
+	XXH128_hash_t content;
+	if (state && listed && hash_source(state, facts, options, from, &content)) {
+		XXH128_hash_t chosen = hash_selection(state, selected);
+		text = bt_format("%ssource: %s\n--root: %s\nsamples of the source: %llu\nsamples to write: %llu\n"
+				 "list of samples to write: %016llx%016llx\n"
+				 "names of the source's files and classes, or its size and time: %016llx%016llx",
+				 listed, options->source, options->root ? options->root : "its folder",
+				 (unsigned long long)from->count, (unsigned long long)selected->count,
+				 (unsigned long long)chosen.high64, (unsigned long long)chosen.low64,
+				 (unsigned long long)content.high64, (unsigned long long)content.low64);
+	}
 	XXH3_freeState(state);
-	return good ? bt_format("beton-write %016llx%016llx", (unsigned long long)hash.high64,
-				(unsigned long long)hash.low64)
-		    : NULL;
+	free(listed);
+	json_decref(object);
+	return text;
 }

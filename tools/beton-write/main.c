@@ -219,6 +219,12 @@ static int open_writer(write_run *self, dataset *set, beton_error *err)
 		result = bt_fail(err, BETON_NO_MEMORY, "%s: no memory for its facts", set->path);
 	else
 		result = beton_writer_open(&set->writer, set->path, self->plan.fields, self->plan.count, &options, err);
+	if (result == BETON_MISMATCH) {
+		beton_error refused = *err;
+		bt_fail(err, BETON_MISMATCH,
+			"--resume: %s; the same command as before continues it, and without --resume it is replaced",
+			refused.message);
+	}
 	free(job);
 	free(facts);
 	return result;

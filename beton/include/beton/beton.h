@@ -250,11 +250,12 @@ typedef struct beton_writer_options {
 	const char
 		*facts; /* a JSON object about the dataset, for example {"classes": ["cat", "dog"]}, or NULL; copied */
 	/* Identifies the job, so that a later writer can resume what a killed one left. Two writers may have the same
-	 * text only if they get the same samples in the same order. NULL (default): not resumable. */
+	 * text only if they get the same samples in the same order. If it has several lines "what: value", MISMATCH
+	 * names the first that differs. NULL (default): not resumable. */
 	const char *job;
 	/* Continue an unfinished file of the same job, schema and options beside the target, from beton_writer_position
-	 * on, or start if there is none; close keeps an unfinished file for the next writer. Default false: start, and
-	 * let close remove an unfinished file. */
+	 * on, or start if there is none; one of another job is left alone, and open fails with MISMATCH. close keeps an
+	 * unfinished file for the next writer. Default false: start, and let close remove an unfinished file. */
 	bool resume;
 	size_t window; /* bytes of samples that wait for earlier ones; default 64 MiB */
 	/* The inputs of compressed fields are this file's stored bytes (beton_reader_read; value_size is
@@ -287,7 +288,7 @@ BETON_API void beton_writer_options_init(beton_writer_options *options);
 /* Starts a file that appears at path only when beton_writer_finish succeeds. Until then there are two locked files in
  * the same folder, .NAME.partial and .NAME.partial.journal. Such files of a killed writer are replaced or, with
  * options->resume, continued. A symbolic link at path is replaced, not followed. options may be NULL. Errors:
- * INVALID_ARGUMENT (schema or options), EXISTS (another writer uses this target), ACCESS, NOT_FOUND (no such folder),
+ * INVALID_ARGUMENT (schema or options), EXISTS (another writer uses this target), MISMATCH (see resume), ACCESS, NOT_FOUND (no such folder),
  * NO_SPACE, IO, SYSTEM, NO_MEMORY. */
 BETON_API int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
 				const beton_writer_options *options, beton_error *err);
