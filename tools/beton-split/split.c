@@ -9,6 +9,7 @@
 #include "tools/common/dataset.h"
 #include "tools/common/program.h"
 #include "tools/common/shares.h"
+#include "tools/common/text.h"
 
 enum {
 	HEADER_BYTES = 24,
@@ -84,6 +85,17 @@ static int add_cut(split_plan *plan, uint64_t first, beton_error *err)
 	return BETON_OK;
 }
 
+static int refuse_size(const beton_reader *reader, uint64_t sample, uint64_t bytes, uint32_t page_size, uint64_t limit,
+		       beton_error *err)
+{
+	text_buffer needed, page, given;
+	return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
+			      "%s: sample %llu alone needs a file of %s with pages of %s; --size is %s: raise it%s",
+			      beton_reader_path(reader), (unsigned long long)sample, text_size(needed, bytes),
+			      text_page_size(page, page_size), text_size(given, limit),
+			      page_size > BETON_PAGE_SIZE_MIN ? ", or make the pages smaller with --page-size" : "");
+}
+
 static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t limit, uint64_t facts_size,
 			uint32_t page_size, beton_error *err)
 {
@@ -110,11 +122,7 @@ static int cut_by_bytes(split_plan *plan, const beton_reader *reader, uint64_t l
 			more = with_sample(&empty, used);
 		}
 		if (bytes_of(&more) > limit && result == BETON_OK)
-			result = bt_fail_sample(
-				err, BETON_INVALID_ARGUMENT, (int64_t)i,
-				"%s: sample %llu alone needs a file of %llu bytes (pages of %u); --size is %llu",
-				beton_reader_path(reader), (unsigned long long)i, (unsigned long long)bytes_of(&more),
-				page_size, (unsigned long long)limit);
+			result = refuse_size(reader, i, bytes_of(&more), page_size, limit, err);
 		size = more;
 	}
 	return result;

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "dataset.h"
 #include "program.h"
+#include "text.h"
 
 int copier_open(copier *self, const char *path, const beton_reader *like, uint32_t page_size, uint64_t samples,
 		const char *facts, bool recompress, beton_error *err)
@@ -75,10 +76,12 @@ static int reserve(copier *self, const beton_reader *reader, uint64_t sample, ui
 		const beton_value *value = &self->stored[i];
 		bool as_stored = value->compression == BETON_COMPRESSION_NONE || self->keep_packed;
 		uint64_t size = as_stored ? value->blob.size : value->size;
+		text_buffer page;
 		if (as_stored && size > self->page_size - stored)
 			return bt_fail_sample(err, BETON_INVALID_ARGUMENT, (int64_t)sample,
-					      "%s: sample %llu does not fit a page of %u bytes; raise --page-size",
-					      beton_reader_path(reader), (unsigned long long)sample, self->page_size);
+					      "%s: sample %llu does not fit a page of %s; raise --page-size",
+					      beton_reader_path(reader), (unsigned long long)sample,
+					      text_page_size(page, self->page_size));
 		stored += as_stored ? size : 0;
 		if (size > SIZE_MAX - *sum)
 			return no_memory(reader, sample, size, err);

@@ -48,6 +48,14 @@ const char *text_size(text_buffer buffer, uint64_t bytes)
 	return buffer;
 }
 
+const char *text_page_size(text_buffer buffer, uint64_t bytes)
+{
+	bool whole = bytes % (UINT64_C(1) << 30) == 0;
+	snprintf(buffer, sizeof(text_buffer), "%llu%s", (unsigned long long)(bytes >> (whole ? 30 : 20)),
+		 whole ? "GiB" : "MiB");
+	return buffer;
+}
+
 /* Replaces each byte for which `bad` says so by the mark and two digits. */
 static char *escape(const char *bytes, const char *mark, bool (*bad)(const char *bytes, size_t at))
 {

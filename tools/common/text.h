@@ -32,6 +32,9 @@ typedef char text_buffer[96];
 const char *text_count(text_buffer buffer, uint64_t count, const char *one, const char *many);
 const char *text_size(text_buffer buffer, uint64_t bytes);
 
+/* A power of two as --page-size takes it: "8MiB". */
+const char *text_page_size(text_buffer buffer, uint64_t bytes);
+
 /* A number of bytes, at least `least`, or one with a unit and, if one likes, a decimal fraction: kB, MB, GB and TB are
  * powers of 1000, as text_size prints them; K, M, G and T, alone or with iB, powers of 1024. Errors: INVALID_ARGUMENT
  * naming `what` and the text. */
