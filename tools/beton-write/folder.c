@@ -94,6 +94,18 @@ static int look_at_entry(folder_plan *plan, const folder_request *request, const
 	return known ? BETON_OK : pass_fault(plan, request, &fault, err);
 }
 
+/* What to do about a folder without class folders. */
+static int refuse_flat(const char *root, size_t files, beton_error *err)
+{
+	if (files == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no class folders in it, nor anything else", root);
+	return bt_fail(
+		err, BETON_INVALID_ARGUMENT,
+		"%s: %zu file%s and no class folders in it: classes are folders of pictures; --fields=image writes "
+		"the pictures of one folder without labels",
+		root, files, files == 1 ? "" : "s");
+}
+
 /* Adds the folders in root to classes; files beside them are not looked at. */
 static int find_classes(folder_plan *plan, const folder_request *request, const char *root, name_list *classes,
 			beton_error *err)
@@ -106,9 +118,9 @@ static int find_classes(folder_plan *plan, const folder_request *request, const 
 		if (result == BETON_OK && folder)
 			result = name_list_add(classes, entries.names[i], err);
 	}
-	name_list_free(&entries);
 	if (result == BETON_OK && classes->count == 0)
-		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no class folders in it", root);
+		result = refuse_flat(root, entries.count, err);
+	name_list_free(&entries);
 	if (result == BETON_OK && classes->count > UINT32_MAX)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: too many class folders", root);
 	return result;
@@ -208,12 +220,67 @@ static bool is_folder(const char *path)
 /* Adds the files of another set than training's. */
 static int add_set(folder_plan *plan, const folder_request *request, int set, const char *folder, beton_error *err)
 {
-	int result = check_set_classes(plan, request, folder, err);
+	beton_error fault;
+	int result = check_set_classes(plan, request, folder, &fault);
 	plan->has[set] = true;
+	if (result != BETON_OK)
+		return bt_fail(err, result, "%s; it is the %s set of %s, which is left out if %s/train is the source",
+			       fault.message, set == SET_VAL ? "validation" : "test", request->root, request->root);
 	if (result == BETON_OK)
 		result = add_classes(plan, request, &plan->sets[set], folder, false, err);
 	if (result == BETON_OK && plan->sets[set].count == 0)
 		result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: no pictures in its class folders", folder);
+	return result;
+}
+
+/* Whether the folder has folders in it, and no more than `most`. */
+static int has_folders(const char *path, size_t most, bool *has, beton_error *err)
+{
+	name_list entries = {0};
+	passed_over litter = {0};
+	size_t folders = 0;
+	int result = list_folder(path, &entries, &litter, err);
+	for (size_t i = 0; i < entries.count && result == BETON_OK; i++) {
+		char *entry = bt_format("%s/%s", path, entries.names[i]);
+		if (!entry)
+			result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", path);
+		folders += is_folder(entry);
+		free(entry);
+	}
+	*has = folders > 0 && folders <= most;
+	name_list_free(&entries);
+	free(litter.first);
+	return result;
+}
+
+/* The pictures of a folder without class folders, if no labels are wanted. */
+static int add_flat(folder_plan *plan, const folder_request *request, beton_error *err)
+{
+	folder_list *list = &plan->sets[SET_TRAIN];
+	plan->has[SET_TRAIN] = plan->flat = true;
+	int result = add_class(plan, request, list, request->root, 0, err);
+	return result == BETON_OK && list->count == 0 ? refuse_flat(request->root, 0, err) : result;
+}
+
+/* A folder of nothing but train/, which has class folders, is a training set without another set. */
+static int is_only_train(const folder_request *request, const char *train, bool *only, beton_error *err)
+{
+	int result = has_folders(request->root, 1, only, err);
+	return result == BETON_OK && *only ? has_folders(train, SIZE_MAX, only, err) : result;
+}
+
+static int add_remark(folder_plan *plan, const char *train, const folder_request *request, beton_error *err)
+{
+	char *remark =
+		request->holds_out
+			? strdup("")
+			: bt_format("%s: there is no validation set beside it (val/, valid/, validation/ or test/); "
+				    "--val-fraction=0.1 makes one",
+				    train);
+	int result = remark ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", train);
+	if (remark && *remark)
+		result = name_list_add(&plan->notes.remarks, remark, err);
+	free(remark);
 	return result;
 }
 
@@ -278,7 +345,16 @@ int folder_plan_make(folder_plan *plan, const folder_request *request, beton_err
 	set_folders found = {0};
 	int result = find_sets(request->root, &found, err);
 	bool sets = found.train && (found.val || found.test);
-	if (result == BETON_OK)
+	bool classes = true;
+	if (result == BETON_OK && found.train && !sets)
+		result = is_only_train(request, found.train, &sets, err);
+	if (result == BETON_OK && sets && !found.val && !found.test)
+		result = add_remark(plan, found.train, request, err);
+	if (result == BETON_OK && !request->wants_label && !sets)
+		result = has_folders(request->root, SIZE_MAX, &classes, err);
+	if (result == BETON_OK && !classes)
+		result = add_flat(plan, request, err);
+	else if (result == BETON_OK)
 		result = add_training(plan, request, sets ? found.train : request->root, err);
 	if (result == BETON_OK && sets && found.val)
 		result = add_set(plan, request, SET_VAL, found.val, err);

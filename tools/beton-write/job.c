@@ -29,7 +29,7 @@ static bool add_names(XXH3_state_t *state, source *from)
 		good = from->ops->at(from, i, &item, NULL) == BETON_OK;
 		if (good) {
 			add_text(state, item.name);
-			add_number(state, (uint64_t)item.values[1].integer);
+			add_number(state, item.num_values > 1 ? (uint64_t)item.values[1].integer : 0);
 		}
 		source_item_clear(&item);
 	}
