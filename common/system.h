@@ -72,6 +72,12 @@ int bt_sync_parent(const char *path, beton_error *err);
 int bt_parse_u64(const char *what, const char *text, uint64_t least, uint64_t most, uint64_t *out, beton_error *err);
 int bt_parse_double(const char *what, const char *text, double least, double most, double *out, beton_error *err);
 
+/* The ending of a noun behind the count: "1 sample", "2 samples". */
+static inline const char *bt_plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 /* printf into new memory, which the caller frees. NULL: out of memory. */
 BETON_PRINTF(1, 2) char *bt_format(const char *format, ...);
 

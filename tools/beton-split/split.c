@@ -164,8 +164,8 @@ int split_plan_make(split_plan *plan, const beton_reader *reader, const split_ru
 			result = add_cut(plan, k * rule->samples, err);
 	} else {
 		if (rule->shards > (count ? count : 1))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu samples cannot fill %llu shards",
-				       beton_reader_path(reader), (unsigned long long)count,
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %llu sample%s cannot fill %llu shards",
+				       beton_reader_path(reader), (unsigned long long)count, bt_plural(count),
 				       (unsigned long long)rule->shards);
 		/* count / shards each, and one more in the first count % shards. */
 		uint64_t least = count / rule->shards;

@@ -10,6 +10,7 @@
 #include <nettle/base64.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "tile.h"
 #include "tools/common/png_writer.h"
 #include "view.h"
@@ -115,8 +116,8 @@ static void put_head(const view_job *job)
 	put_text(job->stream, name.message);
 	fprintf(job->stream, style, job->columns, job->side, job->side, job->side);
 	put_text(job->stream, name.message);
-	fprintf(job->stream, "</h1>\n<p>%" PRIu64 " of %" PRIu64 " samples</p>\n<div class=\"sheet\">\n", job->shown,
-		beton_reader_info(job->reader)->num_samples);
+	fprintf(job->stream, "</h1>\n<p>%" PRIu64 " of %" PRIu64 " sample%s</p>\n<div class=\"sheet\">\n", job->shown,
+		beton_reader_info(job->reader)->num_samples, bt_plural(beton_reader_info(job->reader)->num_samples));
 }
 
 int view_write_html(view_job *job, beton_error *err)

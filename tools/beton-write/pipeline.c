@@ -91,8 +91,8 @@ static int read_selected(pipeline *self, worker *own)
 	source *from = self->job->from;
 	for (;;) {
 		if (*self->job->interrupt)
-			return bt_fail(&own->error, BETON_CANCELLED, "interrupted after %llu samples",
-				       (unsigned long long)self->next);
+			return bt_fail(&own->error, BETON_CANCELLED, "interrupted after %llu sample%s",
+				       (unsigned long long)self->next, bt_plural(self->next));
 		bool selected = self->read++ == own->index;
 		int result = selected || !from->ops->skip ? from->ops->next(from, &own->item, &own->error)
 							  : from->ops->skip(from, &own->error);
@@ -125,7 +125,8 @@ static bool take(pipeline *self, worker *own, int *result)
 	bool taken = own->position < self->end && !stopped(self);
 	if (taken && *job->interrupt) {
 		taken = false;
-		bt_fail(&own->error, BETON_CANCELLED, "interrupted after %llu samples", (unsigned long long)self->next);
+		bt_fail(&own->error, BETON_CANCELLED, "interrupted after %llu sample%s", (unsigned long long)self->next,
+			bt_plural(self->next));
 		fail(self, BETON_CANCELLED, own->position, &own->error);
 	}
 	if (taken) {

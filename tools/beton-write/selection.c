@@ -61,8 +61,8 @@ static int take_range(selection *self, const char *text, uint64_t items, const c
 	if (result != BETON_OK)
 		return result;
 	if (items != UNKNOWN && (first >= items || last >= items))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--subset: '%.60s': %s has %llu samples, counted from 0",
-			       text, name, (unsigned long long)items);
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--subset: '%.60s': %s has %llu sample%s, counted from 0",
+			       text, name, (unsigned long long)items, bt_plural(items));
 	if (items == UNKNOWN && self->num_ranges && first <= self->ranges[self->num_ranges - 1].last)
 		return bt_fail(
 			err, BETON_INVALID_ARGUMENT,

@@ -185,7 +185,8 @@ void run_init_tell(const run_init *init, const run_source *source)
 {
 	size_t unused = json_array_size(init->unused);
 	print_name("weights from ", source->path);
-	printf("%s: %d tensors loaded", source->average ? " (moving averages)" : "", init->taken);
+	printf("%s: %d tensor%s loaded", source->average ? " (moving averages)" : "", init->taken,
+	       bt_plural((uint64_t)init->taken));
 	for (size_t i = 0; i < json_array_size(init->fresh); i++)
 		printf("%s%s", i ? ", " : "; initialized: ", json_string_value(json_array_get(init->fresh, i)));
 	for (size_t i = 0; i < unused && i < UNUSED_TOLD; i++)

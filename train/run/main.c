@@ -92,14 +92,17 @@ static void print_length(const run_session *session)
 {
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
+	const char *classes = facts->data.classes == 1 ? "" : "es";
 	if (session->options->evaluate)
-		printf("evaluating %" PRId64 " %s%s, %" PRId64 " classes", (int64_t)facts->data.val.samples,
-		       task->sample, facts->data.val.samples == 1 ? "" : "s", facts->data.classes);
+		printf("evaluating %" PRId64 " %s%s, %" PRId64 " class%s", (int64_t)facts->data.val.samples,
+		       task->sample, bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);
 	else
-		printf("%" PRId64 " samples, %" PRId64 " classes, %" PRId64 " steps of %" PRId64 " %s%s, %" PRId64
-		       " steps an epoch",
-		       (int64_t)facts->data.train.samples, facts->data.classes, facts->total_steps, facts->global_batch,
-		       task->sample, facts->global_batch == 1 ? "" : "s", facts->steps_per_epoch);
+		printf("%" PRId64 " sample%s, %" PRId64 " class%s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
+		       " step%s an epoch",
+		       (int64_t)facts->data.train.samples, bt_plural((uint64_t)facts->data.train.samples),
+		       facts->data.classes, classes, facts->total_steps, bt_plural((uint64_t)facts->total_steps),
+		       facts->global_batch, task->sample, bt_plural((uint64_t)facts->global_batch),
+		       facts->steps_per_epoch, bt_plural((uint64_t)facts->steps_per_epoch));
 }
 
 static void print_frozen(const dtrain_params *params)

@@ -48,10 +48,11 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 	out->steps_per_epoch = (int64_t)(out->epoch_length / (uint64_t)out->global_batch);
 	if (out->steps_per_epoch == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "%s: an epoch has %" PRIu64 " samples, fewer than one step needs: %" PRId64
-			       " (--batch-size %" PRId64 ", --accumulate %" PRId64 ", on %d ranks)",
+			       "%s: an epoch has %" PRIu64 " sample%s, fewer than one step needs: %" PRId64
+			       " (--batch-size %" PRId64 ", --accumulate %" PRId64 ", on %d rank%s)",
 			       options->data.count == 1 ? options->data.paths[0] : "--data", out->epoch_length,
-			       out->global_batch, options->batch_size, options->accumulate, world_size);
+			       bt_plural(out->epoch_length), out->global_batch, options->batch_size,
+			       options->accumulate, world_size, bt_plural((uint64_t)world_size));
 	/* A part of a step counts as a step, unless it is a rounding error of a whole number. */
 	double steps = ceil(options->epochs * (double)out->steps_per_epoch - 1e-6);
 	if (steps > RUN_STEPS_MAX)

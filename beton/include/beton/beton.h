@@ -288,8 +288,8 @@ BETON_API void beton_writer_options_init(beton_writer_options *options);
 /* Starts a file that appears at path only when beton_writer_finish succeeds. Until then there are two locked files in
  * the same folder, .NAME.partial and .NAME.partial.journal. Such files of a killed writer are replaced or, with
  * options->resume, continued. A symbolic link at path is replaced, not followed. options may be NULL. Errors:
- * INVALID_ARGUMENT (schema or options), EXISTS (another writer uses this target), MISMATCH (see resume), ACCESS, NOT_FOUND (no such folder),
- * NO_SPACE, IO, SYSTEM, NO_MEMORY. */
+ * INVALID_ARGUMENT (schema or options), EXISTS (another writer uses this target), MISMATCH (see resume), ACCESS,
+ * NOT_FOUND (no such folder), NO_SPACE, IO, SYSTEM, NO_MEMORY. */
 BETON_API int beton_writer_open(beton_writer **out, const char *path, const beton_field *fields, uint32_t num_fields,
 				const beton_writer_options *options, beton_error *err);
 
