@@ -71,15 +71,15 @@ void bt_thread_end(beton_loader *loader)
 /* With the lock held. */
 static int describe(const beton_loader *loader, uint64_t begin_ns, beton_error *err)
 {
-	const char *path = beton_reader_path(loader->reader);
+	const char *path = bt_dataset_name(&loader->dataset);
 	double seconds = (double)(bt_now_ns() - begin_ns) * 1e-9;
 	bt_stall stall;
 	if (bt_workers_stalled(loader, &stall))
 		return bt_fail(err, BETON_TIMEOUT,
 			       "%s: not closed after %.3f s: a read at offset %llu takes %.3f s by now; what it needs "
 			       "is freed when it ends",
-			       beton_reader_path(loader->dataset.readers[stall.file]), seconds,
-			       (unsigned long long)stall.offset, (double)(bt_now_ns() - stall.since_ns) * 1e-9);
+			       loader->dataset.files[stall.file].path, seconds, (unsigned long long)stall.offset,
+			       (double)(bt_now_ns() - stall.since_ns) * 1e-9);
 	if (loader->running > 0)
 		return bt_fail(err, BETON_TIMEOUT,
 			       "%s: not closed after %.3f s: %u threads of the loader have not ended; what they need "

@@ -54,8 +54,14 @@ static int open_file(bt_dataset *dataset, const char *path, uint64_t cache_bytes
 		beton_reader_close(&dataset->readers[i]);
 		return result;
 	}
+	const beton_file_info *info = beton_reader_info(dataset->readers[i]);
+	dataset->files[i] = (bt_file){.path = beton_reader_path(dataset->readers[i]),
+				      .fd = beton_reader_fd(dataset->readers[i]),
+				      .size = info->file_size,
+				      .end = info->data_end,
+				      .largest = info->page_size};
 	/* No overflow: a file has fewer than 2^59 samples, because each has a record or an allocation in it. */
-	dataset->first[i + 1] = dataset->first[i] + beton_reader_info(dataset->readers[i])->num_samples;
+	dataset->first[i + 1] = dataset->first[i] + info->num_samples;
 	dataset->count++;
 	if (dataset->first[i + 1] > INT64_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more", path);
@@ -67,6 +73,7 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 {
 	if (count == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
+	out->files = calloc(count, sizeof(*out->files));
 	out->readers = calloc(count, sizeof(*out->readers));
 	out->metadata = calloc(count, sizeof(*out->metadata));
 	out->first = calloc((size_t)count + 1, sizeof(*out->first));
@@ -74,7 +81,7 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 	for (uint32_t i = 0; i < count; i++)
 		mixed |= sources[i].weight != 0;
 	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
-	if (!out->readers || !out->metadata || !out->first || (mixed && !out->mix))
+	if (!out->files || !out->readers || !out->metadata || !out->first || (mixed && !out->mix))
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
@@ -90,11 +97,17 @@ void bt_dataset_close(bt_dataset *dataset)
 {
 	for (uint32_t i = 0; i < dataset->count; i++)
 		beton_reader_close(&dataset->readers[i]);
+	free(dataset->files);
 	free(dataset->readers);
 	free(dataset->metadata);
 	free(dataset->first);
 	free(dataset->mix);
 	*dataset = (bt_dataset){0};
+}
+
+const char *bt_dataset_name(const bt_dataset *dataset)
+{
+	return dataset->files[0].path;
 }
 
 uint64_t bt_dataset_samples(const bt_dataset *dataset)
@@ -114,6 +127,11 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 	}
 	*index = sample - dataset->first[low];
 	return low;
+}
+
+int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values, beton_error *err)
+{
+	return beton_reader_sample(dataset->readers[file], number, values, err);
 }
 
 /* ---- what orders need ---- */
@@ -197,7 +215,7 @@ int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *opt
 		result = read_classes(dataset, options->class_field, &classes, err);
 	if (options->order == BETON_ORDER_QUASI_RANDOM)
 		result = storage_order(dataset, &storage, err);
-	bt_order_data data = {.name = beton_reader_path(dataset->readers[0]),
+	bt_order_data data = {.name = bt_dataset_name(dataset),
 			      .num_samples = bt_dataset_samples(dataset),
 			      .run = samples_per_page(dataset),
 			      .storage = storage,

@@ -8,12 +8,14 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
+#include "file.h"
 #include "metadata.h"
 #include "order.h"
 
 /* Constant after open. */
 typedef struct bt_dataset {
 	uint32_t count;
+	bt_file *files;         /* [count] */
 	beton_reader **readers; /* [count] */
 	bt_metadata *metadata;  /* [count]: the way in which each reader reads */
 	uint64_t *first;        /* [count + 1]: the first sample of each file */
@@ -27,10 +29,18 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 		    const struct bt_io *io, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
 
+/* The first file's path, for messages about all of them. */
+const char *bt_dataset_name(const bt_dataset *dataset);
+
 uint64_t bt_dataset_samples(const bt_dataset *dataset);
 
 /* The file that holds a sample < bt_dataset_samples, and the sample's number in that file. */
 uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t *index);
+
+/* Looks up sample `number` of a file: fills its values, whose blobs are then read. Errors: those of
+ * beton_reader_sample. */
+int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values,
+		       beton_error *err);
 
 /* Opens the order that the options name, with the facts that it needs. The data set must outlive the order.
  * class_field, if the order needs it, must be an INT field. Errors: those of bt_orders_open, NOT_FOUND or

@@ -15,8 +15,7 @@ static int open_threads_instead(bt_engine **out, const bt_engine_config *config,
 {
 	if (config->log) {
 		beton_error line;
-		bt_fail(&line, BETON_SYSTEM, "%s: reading with threads, not io_uring: %s",
-			beton_reader_path(config->reader), why);
+		bt_fail(&line, BETON_SYSTEM, "%s: reading with threads, not io_uring: %s", config->file->path, why);
 		config->log(line.message, config->log_context);
 	}
 	return bt_engine_threads.open(out, config, err);

@@ -16,6 +16,8 @@
 #include <beton/beton.h>
 #include <beton/loader.h>
 
+#include "file.h"
+
 typedef struct bt_engine bt_engine;
 typedef struct bt_lane bt_lane;
 struct bt_io;
@@ -57,11 +59,11 @@ typedef struct bt_read {
 } bt_read;
 
 typedef struct bt_engine_config {
-	const beton_reader *reader; /* must outlive the engine */
-	bool direct;                /* bypass the page cache, where the file system can */
-	uint32_t lanes;             /* >= 1 */
-	uint32_t depth;             /* reads that a lane may have in flight, >= 1; the engine holds back more */
-	uint32_t readers;           /* threads that an engine may start to read with, up to 32; 0: 32 */
+	const bt_file *file; /* must outlive the engine */
+	bool direct;         /* bypass the page cache, where the file system can */
+	uint32_t lanes;      /* >= 1 */
+	uint32_t depth;      /* reads that a lane may have in flight, >= 1; the engine holds back more */
+	uint32_t readers;    /* threads that an engine may start to read with, up to 32; 0: 32 */
 	void (*log)(const char *line, void *context); /* NULL: no log. Called by any thread */
 	void *log_context;
 	const struct bt_io *io; /* NULL: the system's */

@@ -50,7 +50,7 @@ void bt_engine_file_tell(bt_engine_file *file, const char *format, ...)
 	char text[256];
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	bt_fail(&line, BETON_SYSTEM, "%s: %s", beton_reader_path(file->reader), text);
+	bt_fail(&line, BETON_SYSTEM, "%s: %s", file->file->path, text);
 	file->log(line.message, file->log_context);
 }
 
@@ -69,7 +69,7 @@ static uint32_t direct_alignment(const bt_io *io, int fd)
 	return ALIGNMENT_MAX; /* the largest common block size; Linux before 6.1 does not report it */
 }
 
-/* Opens the reader's file again through its descriptor, because its name may mean another file by now. */
+/* Opens the file again through its descriptor, because its name may mean another file by now. */
 static int open_direct(const bt_io *io, int fd)
 {
 	char path[32];
@@ -79,11 +79,11 @@ static int open_direct(const bt_io *io, int fd)
 
 void bt_engine_file_open(bt_engine_file *file, const bt_engine_config *config)
 {
-	*file = (bt_engine_file){.reader = config->reader,
+	*file = (bt_engine_file){.file = config->file,
 				 .io = config->io ? config->io : &bt_io_system,
 				 .log = config->log,
 				 .log_context = config->log_context,
-				 .fd = beton_reader_fd(config->reader),
+				 .fd = config->file->fd,
 				 .direct_fd = -1,
 				 .alignment = 1};
 	if (!config->direct)
@@ -237,7 +237,7 @@ int bt_read_outcome(const bt_engine_file *file, bt_read *read, beton_error *err)
 	read->bytes = read->size > 0 ? read->buffer + (read->offset - read->start) : read->buffer;
 	if (!read->fault && !read->ended)
 		return BETON_OK;
-	const char *path = beton_reader_path(file->reader);
+	const char *path = file->file->path;
 	unsigned long long size = read->size, offset = read->offset;
 	if (read->ended)
 		return bt_fail(err, BETON_FILE_CHANGED,

@@ -13,11 +13,11 @@
 #include "io.h"
 
 typedef struct bt_engine_file {
-	const beton_reader *reader;
+	const bt_file *file;
 	const bt_io *io;
 	void (*log)(const char *line, void *context);
 	void *log_context;
-	int fd;               /* through the page cache; the reader's */
+	int fd;               /* through the page cache; the file's */
 	int direct_fd;        /* -1: none */
 	uint32_t alignment;   /* of offsets and lengths of direct reads; 1 if there are none */
 	atomic_bool direct;   /* direct reads have worked so far */

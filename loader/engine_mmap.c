@@ -16,7 +16,7 @@
 #include "common/error.h"
 
 struct bt_engine {
-	const beton_reader *reader;
+	const bt_file *file;
 	uint8_t *map;
 	size_t size;
 };
@@ -28,16 +28,16 @@ typedef struct mmap_lane {
 
 static int mmap_open(bt_engine **out, const bt_engine_config *config, beton_error *err)
 {
-	const char *path = beton_reader_path(config->reader);
+	const char *path = config->file->path;
 	bt_engine *engine = malloc(sizeof(*engine));
 	*out = NULL;
 	if (!engine)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", path);
-	uint64_t size = beton_reader_info(config->reader)->file_size;
-	*engine = (bt_engine){.reader = config->reader, .map = MAP_FAILED, .size = (size_t)size};
+	uint64_t size = config->file->size;
+	*engine = (bt_engine){.file = config->file, .map = MAP_FAILED, .size = (size_t)size};
 	errno = ENOMEM; /* the file is larger than the address space */
 	if (size <= SIZE_MAX)
-		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, beton_reader_fd(config->reader), 0);
+		engine->map = mmap(NULL, engine->size, PROT_READ, MAP_SHARED, config->file->fd, 0);
 	if (engine->map == MAP_FAILED) {
 		int result = bt_fail_errno(err, errno, "%s: cannot map %llu bytes", path, (unsigned long long)size);
 		free(engine);
@@ -59,7 +59,7 @@ static int mmap_lane_open(bt_engine *engine, uint32_t index, void *arena, size_t
 	mmap_lane *lane = calloc(1, sizeof(*lane));
 	*out = NULL;
 	if (!lane)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", beton_reader_path(engine->reader));
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", engine->file->path);
 	lane->engine = engine;
 	*out = &lane->base;
 	return BETON_OK;
@@ -74,9 +74,9 @@ static void mmap_submit(bt_lane *base, bt_read *read, void *buffer)
 static int mmap_wait(bt_lane *base, bt_read *read, beton_error *err)
 {
 	const bt_engine *engine = ((mmap_lane *)base)->engine;
-	const char *path = beton_reader_path(engine->reader);
+	const char *path = engine->file->path;
 	struct stat status;
-	if (fstat(beton_reader_fd(engine->reader), &status) != 0)
+	if (fstat(engine->file->fd, &status) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot read the file's size", path);
 	if ((uint64_t)status.st_size < engine->size)
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: shrank from %zu to %llu bytes while it was open", path,

@@ -53,8 +53,7 @@ static int threads_open(bt_engine **out, const bt_engine_config *config, beton_e
 	bt_engine *engine = calloc(1, sizeof(*engine));
 	*out = NULL;
 	if (!engine)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine",
-			       beton_reader_path(config->reader));
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", config->file->path);
 	bt_engine_file_open(&engine->file, config);
 	engine->owner = getpid();
 	atomic_store(&engine->nowait, true);
@@ -81,8 +80,7 @@ static int threads_lane_open(bt_engine *engine, uint32_t index, void *arena, siz
 	threads_lane *lane = calloc(1, sizeof(*lane));
 	*out = NULL;
 	if (!lane)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane",
-			       beton_reader_path(engine->file.reader));
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for a lane", engine->file.file->path);
 	lane->engine = engine;
 	pthread_cond_init(&lane->over, NULL);
 	*out = &lane->base;

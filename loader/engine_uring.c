@@ -108,7 +108,7 @@ static void uring_close(bt_engine **out)
 
 static int open_rings(bt_engine *engine, const bt_engine_config *config, uint32_t entries, beton_error *err)
 {
-	const char *path = beton_reader_path(config->reader);
+	const char *path = config->file->path;
 	uint32_t least = entries;
 	for (uint32_t i = 0; i < config->lanes; i++) {
 		uring_lane *lane = &engine->lanes[i];
@@ -134,8 +134,7 @@ static int uring_open(bt_engine **out, const bt_engine_config *config, beton_err
 	bt_engine *engine = calloc(1, sizeof(*engine) + config->lanes * sizeof(uring_lane));
 	*out = engine;
 	if (!engine)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine",
-			       beton_reader_path(config->reader));
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for the engine", config->file->path);
 	engine->owner = getpid();
 	engine->num_lanes = config->lanes;
 	engine->file.direct_fd = -1;

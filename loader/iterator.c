@@ -67,7 +67,7 @@ static int enter(beton_loader *loader, beton_iterator *iterator, beton_error *er
 
 static int open_at(beton_iterator **out, beton_loader *loader, uint64_t epoch, uint64_t position, beton_error *err)
 {
-	const char *path = beton_reader_path(loader->reader);
+	const char *path = bt_dataset_name(&loader->dataset);
 	uint32_t ahead = loader->options.batches_ahead;
 	beton_iterator *iterator = calloc(1, sizeof(*iterator) + ahead * sizeof(bt_slot *));
 	if (!iterator || !bt_condition_open(&iterator->ready)) {
@@ -100,13 +100,13 @@ int beton_iterator_open(beton_iterator **out, beton_loader *loader, uint64_t epo
 	*out = NULL;
 	int result = bt_refuse_child(loader->pool, err);
 	if (result) {
-		bt_prefix(err, "%s", beton_reader_path(loader->reader));
+		bt_prefix(err, "%s", bt_dataset_name(&loader->dataset));
 		return result;
 	}
 	uint64_t n = bt_orders_length(loader->orders);
 	if (position > n)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: position %llu is beyond the %llu of an epoch",
-			       beton_reader_path(loader->reader), (unsigned long long)position, (unsigned long long)n);
+			       bt_dataset_name(&loader->dataset), (unsigned long long)position, (unsigned long long)n);
 	return open_at(out, loader, epoch, position, err);
 }
 
@@ -114,7 +114,7 @@ int beton_iterator_open_state(beton_iterator **out, beton_loader *loader, const 
 			      beton_error *err)
 {
 	bt_place place;
-	const char *path = beton_reader_path(loader->reader);
+	const char *path = bt_dataset_name(&loader->dataset);
 	*out = NULL;
 	int result = bt_place_unpack(&place, state, err);
 	if (result)
@@ -173,11 +173,10 @@ static int describe_wait(const beton_iterator *iterator, uint64_t waited_ns, bet
 			   count, (double)waited_ns * 1e-9);
 	bt_stall stall;
 	if (waited_ns >= LATE_NS && bt_workers_stalled(loader, &stall))
-		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now",
-			  beton_reader_path(loader->dataset.readers[stall.file]), (unsigned long long)stall.offset,
-			  (double)(bt_now_ns() - stall.since_ns) * 1e-9);
+		bt_prefix(err, "%s: a read at offset %llu takes %.3f s by now", loader->dataset.files[stall.file].path,
+			  (unsigned long long)stall.offset, (double)(bt_now_ns() - stall.since_ns) * 1e-9);
 	else
-		bt_prefix(err, "%s: no read is late", beton_reader_path(loader->reader));
+		bt_prefix(err, "%s: no read is late", bt_dataset_name(&loader->dataset));
 	return code;
 }
 
@@ -255,7 +254,7 @@ static int deliver(beton_iterator *iterator, beton_batch **out, beton_error *err
 static int next(beton_iterator *iterator, beton_batch **out, int64_t timeout_ms, beton_error *err)
 {
 	beton_loader *loader = iterator->loader;
-	const char *path = beton_reader_path(loader->reader);
+	const char *path = bt_dataset_name(&loader->dataset);
 	if (iterator->delivered == iterator->batches)
 		return bt_fail(err, BETON_END, "%s: epoch %llu has ended", path, (unsigned long long)iterator->epoch);
 	if (loader->pool->leased >= loader->num_iterators * loader->options.batches_leased)

@@ -74,7 +74,7 @@ static beton_engine choose_engine(beton_loader *loader)
 		beton_error line;
 		bt_fail(&line, BETON_SYSTEM,
 			"%s: reading with threads, not io_uring: %u files and %u threads take %llu rings",
-			beton_reader_path(loader->reader), loader->dataset.count, options->num_threads,
+			bt_dataset_name(&loader->dataset), loader->dataset.count, options->num_threads,
 			(unsigned long long)rings);
 		tell_once(line.message, loader);
 	}
@@ -100,7 +100,7 @@ static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 	beton_engine engine = choose_engine(loader);
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
-		config.reader = dataset->readers[i];
+		config.file = &dataset->files[i];
 		result = bt_engine_open(&loader->engines[i].api, &loader->engines[i].engine, engine, &config, err);
 	}
 	if (result == BETON_OK)
@@ -227,14 +227,14 @@ int beton_loader_samples_at(const beton_loader *loader, uint64_t epoch, uint64_t
 {
 	int result = bt_refuse_child(loader->pool, err);
 	if (result) {
-		bt_prefix(err, "%s", beton_reader_path(loader->reader));
+		bt_prefix(err, "%s", bt_dataset_name(&loader->dataset));
 		return result;
 	}
 	uint64_t length = bt_orders_length(loader->orders);
 	if (position > length || count > length - position)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "%s: %llu positions from %llu on are beyond the %llu of an epoch",
-			       beton_reader_path(loader->reader), (unsigned long long)count,
+			       bt_dataset_name(&loader->dataset), (unsigned long long)count,
 			       (unsigned long long)position, (unsigned long long)length);
 	bt_order order;
 	result = bt_order_begin(&order, loader->orders, epoch, err);

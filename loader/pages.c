@@ -39,13 +39,13 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 {
 	uint64_t number;
 	*file = bt_dataset_locate(&loader->dataset, sample, &number);
-	int result = beton_reader_sample(loader->dataset.readers[*file], number, values, NULL);
+	int result = bt_dataset_look_up(&loader->dataset, *file, number, values, NULL);
 	*begin = UINT64_MAX;
 	*end = 0;
 	for (uint32_t i = 0; i < loader->outputs->num_reads && (result == BETON_OK || result == BETON_SAMPLE_CORRUPT);
 	     i++) {
 		const beton_value *value = &values[loader->outputs->read_field[i]];
-		if (value->status)
+		if (value->status || value->blob.size == 0)
 			continue;
 		uint64_t behind = value->blob.offset + value->blob.size;
 		*begin = value->blob.offset < *begin ? value->blob.offset : *begin;
@@ -56,7 +56,7 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 
 static void announce_part(const beton_loader *loader, uint32_t file, uint64_t begin, uint64_t end)
 {
-	int fd = beton_reader_fd(loader->dataset.readers[file]);
+	int fd = loader->dataset.files[file].fd;
 	/* Only a hint: without it the workers read all the same. */
 	if (begin < end && !is_cached(loader, fd, begin, end))
 		io_of(loader)->fadvise(fd, (off_t)begin, (off_t)(end - begin), POSIX_FADV_WILLNEED);
@@ -76,7 +76,7 @@ static void announce_run(const beton_loader *loader, beton_value *values, const 
 		announce_part(loader, first_file, begin, last_end);
 		return;
 	}
-	announce_part(loader, first_file, begin, beton_reader_info(loader->dataset.readers[first_file])->data_end);
+	announce_part(loader, first_file, begin, loader->dataset.files[first_file].end);
 	announce_part(loader, last_file, 0, last_end);
 }
 

@@ -112,7 +112,7 @@ int bt_reads_now(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	char *buffer = bt_buffer_reserve(&tools->substitute_blob, bytes);
 	if (!buffer)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %zu bytes",
-			       beton_reader_path(tools->loader->dataset.readers[ticket->file]), bytes);
+			       tools->loader->dataset.files[ticket->file].path, bytes);
 	buffer += -(uintptr_t)buffer % BT_ARENA_ALIGNMENT;
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {

@@ -268,7 +268,7 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 	if (result)
 		return result;
 	ticket->file = bt_dataset_locate(&loader->dataset, ticket->sample, &ticket->number);
-	result = beton_reader_sample(loader->dataset.readers[ticket->file], ticket->number, ticket->values, err);
+	result = bt_dataset_look_up(&loader->dataset, ticket->file, ticket->number, ticket->values, err);
 	if (result != BETON_SAMPLE_CORRUPT)
 		return result;
 	/* Damage in a field without outputs does not matter; a damaged field with outputs is looked at again, for its

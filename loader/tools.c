@@ -48,7 +48,7 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 {
 	uint32_t capacity = loader->resources.tickets;
 	size_t arena_bytes = loader->resources.arena_bytes;
-	const char *path = beton_reader_path(loader->reader);
+	const char *path = bt_dataset_name(&loader->dataset);
 	uint32_t fields = loader->outputs->num_fields;
 	*tools = (bt_tools){.loader = loader,
 			    .capacity = capacity,

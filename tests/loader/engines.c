@@ -59,12 +59,10 @@ typedef struct opened {
 
 static void open_engine(opened *o, const variant *v, uint32_t depth)
 {
-	bt_engine_config config = {.reader = reader,
-				   .direct = v->direct,
-				   .lanes = LANES,
-				   .depth = depth,
-				   .log = count_line,
-				   .io = &fault_io};
+	static bt_file file;
+	file = (bt_file){.path = beton_reader_path(reader), .fd = beton_reader_fd(reader), .size = file_size};
+	bt_engine_config config = {
+		.file = &file, .direct = v->direct, .lanes = LANES, .depth = depth, .log = count_line, .io = &fault_io};
 	assert_ok(bt_engine_open(&o->api, &o->engine, v->which, &config, err));
 	for (uint32_t i = 0; i < LANES; i++) {
 		o->arenas[i] = aligned_alloc(BT_ARENA_ALIGNMENT, ARENA);
