@@ -190,6 +190,9 @@ static int take_beton(beton_tokens *tokens, const beton_tokens_options *options,
 	const beton_file_info *file = beton_reader_info(tokens->reader);
 	info->file_size = file->file_size;
 	info->data_end = file->data_end;
+	/* A blob lies in one page. */
+	bool packed = beton_reader_field(tokens->reader, tokens->field)->compression != BETON_COMPRESSION_NONE;
+	info->chunk_bytes = packed ? file->page_size : info->chunk_tokens * info->token_size;
 	if (file->num_samples == 0)
 		return BETON_OK;
 	result = read_length(tokens, file->num_samples - 1, &tokens->last_length, err);

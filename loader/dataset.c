@@ -37,11 +37,8 @@ static int compare_schemas(const beton_reader *one, const beton_reader *other, b
 	return BETON_OK;
 }
 
-static int open_file(bt_dataset *dataset, const char *path, uint64_t cache_bytes, beton_error *err)
+static int open_samples(bt_dataset *dataset, uint32_t i, const char *path, uint64_t cache_bytes, beton_error *err)
 {
-	uint32_t i = dataset->count;
-	if (!path)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is NULL", i);
 	beton_reader_options options;
 	beton_reader_options_init(&options);
 	options.cache_bytes = cache_bytes;
@@ -60,45 +57,94 @@ static int open_file(bt_dataset *dataset, const char *path, uint64_t cache_bytes
 				      .size = info->file_size,
 				      .end = info->data_end,
 				      .largest = info->page_size};
-	/* No overflow: a file has fewer than 2^59 samples, because each has a record or an allocation in it. */
 	dataset->first[i + 1] = dataset->first[i] + info->num_samples;
+	return BETON_OK;
+}
+
+static int open_stream(bt_dataset *dataset, uint32_t i, const char *path, const beton_token_options *options,
+		       uint64_t cache_bytes, beton_error *err)
+{
+	bt_windows *windows = &dataset->windows;
+	int result = bt_windows_open(windows, i, path, options, cache_bytes, &dataset->metadata[i], err);
+	if (result)
+		return result;
+	const beton_tokens_info *info = beton_tokens_get_info(windows->streams[i]);
+	dataset->files[i] =
+		(bt_file){.path = beton_tokens_path(windows->streams[i]),
+			  .fd = beton_tokens_fd(windows->streams[i]),
+			  .size = info->file_size,
+			  .end = info->data_end,
+			  .largest = info->chunk_tokens ? info->chunk_bytes : (windows->window + 1) * info->token_size};
+	dataset->first[i + 1] = dataset->first[i] + bt_windows_in(info->num_tokens, windows->window, windows->stride);
+	return BETON_OK;
+}
+
+static int open_file(bt_dataset *dataset, const char *path, const beton_token_options *options, uint64_t cache_bytes,
+		     beton_error *err)
+{
+	uint32_t i = dataset->count;
+	if (!path)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "sources[%u]: path is NULL", i);
+	int result = dataset->readers ? open_samples(dataset, i, path, cache_bytes, err)
+				      : open_stream(dataset, i, path, options, cache_bytes, err);
+	if (result)
+		return result;
 	dataset->count++;
+	/* No overflow before: a file has fewer than 2^62 samples, because each has a record, an allocation or a token
+	 * in it. */
 	if (dataset->first[i + 1] > INT64_MAX)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the sources have 2^63 samples or more", path);
 	return BETON_OK;
 }
 
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, uint64_t cache_bytes,
-		    const struct bt_io *io, beton_error *err)
+static int allocate(bt_dataset *out, uint32_t count, bool streams, bool mixed, beton_error *err)
 {
-	if (count == 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
 	out->files = calloc(count, sizeof(*out->files));
-	out->readers = calloc(count, sizeof(*out->readers));
+	if (streams)
+		out->windows.streams = calloc(count, sizeof(*out->windows.streams));
+	else
+		out->readers = calloc(count, sizeof(*out->readers));
 	out->metadata = calloc(count, sizeof(*out->metadata));
 	out->first = calloc((size_t)count + 1, sizeof(*out->first));
+	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
+	if (!out->files || !(streams ? (void *)out->windows.streams : (void *)out->readers) || !out->metadata ||
+	    !out->first || (mixed && !out->mix))
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
+	return BETON_OK;
+}
+
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
+		    uint64_t cache_bytes, const struct bt_io *io, beton_error *err)
+{
+	const beton_token_options *tokens = &options->tokens;
+	if (count == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "no sources were given");
 	bool mixed = false;
 	for (uint32_t i = 0; i < count; i++)
 		mixed |= sources[i].weight != 0;
-	out->mix = mixed ? calloc(count, sizeof(*out->mix)) : NULL;
-	if (!out->files || !out->readers || !out->metadata || !out->first || (mixed && !out->mix))
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u sources", count);
-	int result = BETON_OK;
+	int result = allocate(out, count, tokens->window > 0, mixed, err);
+	out->windows.window = tokens->window;
+	out->windows.stride = tokens->stride;
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		if (mixed)
 			out->mix[i] = sources[i].weight;
 		out->metadata[i].io = io;
-		result = open_file(out, sources[i].path, cache_bytes / count, err);
+		result = open_file(out, sources[i].path, tokens, cache_bytes / count, err);
 	}
 	return result;
 }
 
 void bt_dataset_close(bt_dataset *dataset)
 {
-	for (uint32_t i = 0; i < dataset->count; i++)
-		beton_reader_close(&dataset->readers[i]);
+	for (uint32_t i = 0; i < dataset->count; i++) {
+		if (dataset->readers)
+			beton_reader_close(&dataset->readers[i]);
+		else
+			beton_tokens_close(&dataset->windows.streams[i]);
+	}
 	free(dataset->files);
 	free(dataset->readers);
+	free(dataset->windows.streams);
 	free(dataset->metadata);
 	free(dataset->first);
 	free(dataset->mix);
@@ -131,16 +177,24 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 
 int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values, beton_error *err)
 {
-	return beton_reader_sample(dataset->readers[file], number, values, err);
+	const bt_windows *windows = &dataset->windows;
+	return dataset->readers ? beton_reader_sample(dataset->readers[file], number, values, err)
+				: beton_tokens_locate(windows->streams[file], number * windows->stride,
+						      windows->window + 1, values, err);
 }
 
 /* ---- what orders need ---- */
 
-/* Mean number of samples in a page of data, or of records if nothing else is stored. */
+/* Mean number of samples in a page of data, or of records if nothing else is stored. Streams are read in pieces of the
+ * default page's size. */
 static uint64_t samples_per_page(const bt_dataset *dataset)
 {
-	double bytes = 0, page = 0;
-	for (uint32_t i = 0; i < dataset->count; i++) {
+	double bytes = 0, page = dataset->readers ? 0 : BETON_PAGE_SIZE_DEFAULT;
+	for (uint32_t i = 0; !dataset->readers && i < dataset->count; i++) {
+		const beton_tokens_info *info = beton_tokens_get_info(dataset->windows.streams[i]);
+		bytes += (double)info->num_tokens * info->token_size;
+	}
+	for (uint32_t i = 0; dataset->readers && i < dataset->count; i++) {
 		const beton_file_info *info = beton_reader_info(dataset->readers[i]);
 		uint64_t head = info->metadata_offset + info->num_samples * info->record_size;
 		bool blobs = info->alloc_entries > 0 && info->data_end > head;
@@ -206,17 +260,33 @@ static int read_classes(const bt_dataset *dataset, const char *name, int64_t **o
 	return result;
 }
 
+/* Positions of an epoch of the order UNIFORM: windows that overlap are not needed for an epoch to have as many tokens
+ * as the streams. */
+static uint64_t default_draws(const bt_dataset *dataset)
+{
+	const bt_windows *windows = &dataset->windows;
+	uint64_t draws = dataset->readers ? bt_dataset_samples(dataset) : 0;
+	for (uint32_t i = 0; !dataset->readers && i < dataset->count; i++)
+		draws += bt_windows_in(beton_tokens_get_info(windows->streams[i])->num_tokens, windows->window,
+				       windows->window);
+	return draws;
+}
+
 int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *options, bt_orders **out, beton_error *err)
 {
 	int64_t *classes = NULL;
 	uint64_t *storage = NULL;
 	int result = BETON_OK;
+	if (options->order == BETON_ORDER_BALANCED && !dataset->readers)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: order is BALANCED, but windows of tokens have no classes");
 	if (options->order == BETON_ORDER_BALANCED)
 		result = read_classes(dataset, options->class_field, &classes, err);
-	if (options->order == BETON_ORDER_QUASI_RANDOM)
+	if (options->order == BETON_ORDER_QUASI_RANDOM && dataset->readers)
 		result = storage_order(dataset, &storage, err);
 	bt_order_data data = {.name = bt_dataset_name(dataset),
 			      .num_samples = bt_dataset_samples(dataset),
+			      .draws = default_draws(dataset),
 			      .run = samples_per_page(dataset),
 			      .storage = storage,
 			      .classes = classes,
@@ -232,12 +302,18 @@ int bt_dataset_orders(const bt_dataset *dataset, const beton_loader_options *opt
 
 int bt_dataset_fingerprint(const bt_dataset *dataset, uint64_t *out, beton_error *err)
 {
+	const bt_windows *windows = &dataset->windows;
 	*out = dataset->count;
 	int result = BETON_OK;
 	for (uint32_t i = 0; i < dataset->count && result == BETON_OK; i++) {
 		uint64_t file = 0;
-		result = beton_reader_fingerprint(dataset->readers[i], &file, err);
+		result = dataset->readers ? beton_reader_fingerprint(dataset->readers[i], &file, err)
+					  : beton_tokens_fingerprint(windows->streams[i], &file, err);
 		*out = XXH3_64bits_withSeed(&file, sizeof(file), *out);
 	}
+	/* Windows of another length or stride are other samples. */
+	const uint64_t shape[] = {windows->window, windows->stride};
+	if (!dataset->readers)
+		*out = XXH3_64bits_withSeed(shape, sizeof(shape), *out);
 	return result;
 }

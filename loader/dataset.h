@@ -11,22 +11,25 @@
 #include "file.h"
 #include "metadata.h"
 #include "order.h"
+#include "windows.h"
 
 /* Constant after open. */
 typedef struct bt_dataset {
 	uint32_t count;
 	bt_file *files;         /* [count] */
-	beton_reader **readers; /* [count] */
+	beton_reader **readers; /* [count]; NULL: streams of tokens */
+	bt_windows windows;     /* of the streams */
 	bt_metadata *metadata;  /* [count]: the way in which each reader reads */
 	uint64_t *first;        /* [count + 1]: the first sample of each file */
 	double *mix;            /* [count] weights; NULL: none was given */
 } bt_dataset;
 
-/* Opens the files in this order. Their fields must agree in name, type and shape. cache_bytes: for all files together;
- * io: NULL for the system's. mix: see above; copied. Zero-initialise *out, and close it after a failure too. Errors:
- * those of beton_reader_open, INVALID_ARGUMENT (no source, no path), MISMATCH (naming the field), NO_MEMORY. */
-int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, uint64_t cache_bytes,
-		    const struct bt_io *io, beton_error *err);
+/* Opens the files in this order. Their fields must agree in name, type and shape. options: tokens decides what the
+ * files hold. cache_bytes: for all files together; io: NULL for the system's. mix: see above; copied. Zero-initialise
+ * *out, and close it after a failure too. Errors: those of beton_reader_open or bt_windows_open, INVALID_ARGUMENT (no
+ * source, no path), MISMATCH (naming the field), NO_MEMORY. */
+int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count, const beton_loader_options *options,
+		    uint64_t cache_bytes, const struct bt_io *io, beton_error *err);
 void bt_dataset_close(bt_dataset *dataset);
 
 /* The first file's path, for messages about all of them. */
@@ -37,8 +40,9 @@ uint64_t bt_dataset_samples(const bt_dataset *dataset);
 /* The file that holds a sample < bt_dataset_samples, and the sample's number in that file. */
 uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t *index);
 
-/* Looks up sample `number` of a file: fills its values, whose blobs are then read. Errors: those of
- * beton_reader_sample. */
+/* Looks up sample `number` of a file: fills its values, whose blobs are then read (one for each field of the file, or
+ * windows.parts of a window). Errors: those of
+ * beton_reader_sample or beton_tokens_locate. */
 int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values,
 		       beton_error *err);
 

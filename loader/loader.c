@@ -26,6 +26,7 @@ static void drop_borrowed(beton_loader *loader)
 	options->indices = NULL;
 	options->weights = NULL;
 	options->fields = NULL;
+	options->tokens.field = NULL;
 	options->cpus = NULL;
 	options->replacements = NULL;
 	options->num_indices = options->num_weights = 0;
@@ -112,7 +113,10 @@ static int open_engines(beton_loader *loader, uint32_t ahead, beton_error *err)
 static int open_pool(beton_loader *loader, beton_error *err)
 {
 	bt_outputs outputs;
-	int result = bt_outputs_init(&outputs, loader->reader, &loader->options, err);
+	const bt_windows *windows = &loader->dataset.windows;
+	int result = loader->reader ? bt_outputs_init(&outputs, loader->reader, &loader->options, err)
+				    : bt_outputs_init_windows(&outputs, bt_dataset_name(&loader->dataset),
+							      windows->parts, &loader->options, err);
 	if (result)
 		return result;
 	result = bt_pool_open(&loader->pool, &outputs, &loader->options.allocator, err);
@@ -142,16 +146,35 @@ static int open_workers(beton_loader *loader, beton_error *err)
 	return result;
 }
 
+/* Tokens that no window has should not go unnoticed. */
+static void tell_rest(const beton_loader *loader)
+{
+	const beton_loader_options *options = &loader->options;
+	const bt_windows *windows = &loader->dataset.windows;
+	uint64_t rest = 0;
+	for (uint32_t i = 0; windows->streams && i < loader->dataset.count; i++)
+		rest += bt_windows_rest(beton_tokens_get_info(windows->streams[i])->num_tokens, windows->window,
+					windows->stride);
+	if (rest == 0 || !options->log)
+		return;
+	beton_error line;
+	bt_fail(&line, BETON_OK, "%s: %llu windows of %llu tokens; the last %llu tokens of the %u file%s are in none",
+		bt_dataset_name(&loader->dataset), (unsigned long long)bt_dataset_samples(&loader->dataset),
+		(unsigned long long)windows->window, (unsigned long long)rest, loader->dataset.count,
+		loader->dataset.count == 1 ? "" : "s");
+	options->log(line.message, options->log_context);
+}
+
 static int open_parts(beton_loader *loader, const beton_source *sources, uint32_t num_sources,
 		      const beton_loader_options *options, beton_error *err)
 {
 	int result = bt_options_resolve(&loader->options, options, err);
 	if (result == BETON_OK)
-		result = bt_dataset_open(&loader->dataset, sources, num_sources, bt_cache_bytes(&loader->options),
-					 loader->io, err);
+		result = bt_dataset_open(&loader->dataset, sources, num_sources, &loader->options,
+					 bt_cache_bytes(&loader->options), loader->io, err);
 	if (result)
 		return result;
-	loader->reader = loader->dataset.readers[0];
+	loader->reader = loader->dataset.readers ? loader->dataset.readers[0] : NULL;
 	result = open_pool(loader, err);
 	if (result == BETON_OK)
 		result = bt_dataset_orders(&loader->dataset, &loader->options, &loader->orders, err);
@@ -168,7 +191,11 @@ static int open_parts(beton_loader *loader, const beton_source *sources, uint32_
 	result = bt_views_open(&loader->views, &loader->options, loader->outputs, loader->reader, err);
 	if (result == BETON_OK)
 		result = keep_batch_operations(loader, err);
-	return result == BETON_OK ? open_workers(loader, err) : result;
+	if (result == BETON_OK)
+		result = open_workers(loader, err);
+	if (result == BETON_OK)
+		tell_rest(loader);
+	return result;
 }
 
 int bt_loader_open(beton_loader **out, const beton_source *sources, uint32_t num_sources,

@@ -41,6 +41,7 @@ void beton_loader_options_init(beton_loader_options *options)
 			  .std = {58.395f, 57.12f, 57.375f}},
 		.verify = true,
 		.window_pages = 64,
+		.tokens = {.dtype = BETON_INT64, .end_of_text = -1},
 	};
 }
 
@@ -81,7 +82,7 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	    (result = check_count("read_ahead", o->read_ahead, 0, READ_AHEAD_MAX, err)) ||
 	    (result = check_count("on_error", o->on_error, 0, BETON_ON_ERROR_SUBSTITUTE, err)) ||
 	    (result = check_threads(o, err)) ||
-	    (result = check_count("order", o->order, 0, BETON_ORDER_TORCH_DISTRIBUTED, err)) ||
+	    (result = check_count("order", o->order, 0, BETON_ORDER_UNIFORM, err)) ||
 	    (result = check_count("engine", o->engine, 0, BETON_ENGINE_URING, err)) ||
 	    (result = check_count("last", o->last, 0, BETON_LAST_PAD, err)) ||
 	    (result = check_count("window_pages", o->window_pages, 1, UINT32_MAX, err)) ||
@@ -100,6 +101,54 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
+/* Windows have no fields. */
+static int check_no_fields(const beton_loader_options *o, beton_error *err)
+{
+	const char *option = o->fields                    ? "fields"
+			     : o->num_replacements        ? "replacements"
+			     : o->max_bytes               ? "max_bytes"
+			     : o->num_views               ? "views"
+			     : o->drawn                   ? "drawn"
+			     : bt_batch_operations_mix(o) ? "batch_operations"
+							  : NULL;
+	return option ? bt_fail(err, BETON_INVALID_ARGUMENT,
+				"loader options: %s is given, but windows of tokens (tokens.window) have no fields",
+				option)
+		      : BETON_OK;
+}
+
+static int check_tokens(const beton_token_options *o, beton_error *err)
+{
+	static const beton_token_options none = {.dtype = BETON_INT64, .end_of_text = -1};
+	int result;
+	if (o->window == 0 && (o->stride || o->format || o->field || o->vocabulary || o->segment || o->position ||
+			       o->dtype != none.dtype || o->end_of_text != none.end_of_text))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.window is 0, but other options of tokens are given");
+	if (o->window == 0)
+		return BETON_OK;
+	if ((result = check_count("tokens.window", o->window, 1, INT32_MAX - 1, err)) ||
+	    (result = check_count("tokens.stride", o->stride, 0, o->window, err)) ||
+	    (result = check_count("tokens.format", o->format, 0, BETON_TOKENS_BETON, err)) ||
+	    (result = check_count("tokens.vocabulary", o->vocabulary, 0, UINT64_C(1) << 32, err)))
+		return result;
+	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(*o->reserved); i++)
+		if (o->reserved[i])
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: tokens.reserved is not 0");
+	if (o->dtype != BETON_INT64 && o->dtype != BETON_INT32)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.dtype is %d, not BETON_INT64 or BETON_INT32", (int)o->dtype);
+	if (o->end_of_text < -1 || o->end_of_text > UINT32_MAX)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.end_of_text is %lld, not -1 to 4294967295",
+			       (long long)o->end_of_text);
+	if ((o->segment || o->position) && o->end_of_text < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.%s needs tokens.end_of_text, which is -1",
+			       o->segment ? "segment" : "position");
+	return BETON_OK;
+}
+
 int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in, beton_error *err)
 {
 	beton_loader_options_init(out);
@@ -110,9 +159,15 @@ int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in
 		result = bt_options_check_images(out, err);
 	if (result == BETON_OK)
 		result = bt_batch_operations_check(out, err);
+	if (result == BETON_OK)
+		result = check_tokens(&out->tokens, err);
+	if (result == BETON_OK && out->tokens.window > 0)
+		result = check_no_fields(out, err);
 	if (result)
 		return result;
 	bt_options_resolve_image(&out->image);
+	if (out->tokens.stride == 0)
+		out->tokens.stride = out->tokens.window;
 	if (out->max_pixels == 0)
 		out->max_pixels = BT_MAX_PIXELS_DEFAULT;
 	if (out->num_threads == 0) {

@@ -61,7 +61,8 @@ static bool weighted(const beton_loader_options *o)
 /* An option without effect is a mistake of the caller. */
 static int check_presence(const beton_loader_options *o, const bt_order_data *data, beton_error *err)
 {
-	bool draws = weighted(o) || o->order == BETON_ORDER_BALANCED || o->order == BETON_ORDER_CALLBACK || data->mix;
+	bool draws = weighted(o) || o->order == BETON_ORDER_UNIFORM || o->order == BETON_ORDER_BALANCED ||
+		     o->order == BETON_ORDER_CALLBACK || data->mix;
 	if (!o->indices && o->num_indices)
 		return refuse(err, "num_indices", "is not 0, but indices is NULL");
 	if (o->order == BETON_ORDER_LIST && !o->indices)
@@ -227,6 +228,10 @@ static int make_kind(bt_orders *orders, const beton_loader_options *o, const bt_
 		return make_weighted(orders, o, err);
 	case BETON_ORDER_BALANCED:
 		return make_balanced(orders, data, err);
+	case BETON_ORDER_UNIFORM:
+		if (!o->num_draws && !o->indices)
+			orders->length = data->draws;
+		return BETON_OK;
 	case BETON_ORDER_TORCH_DISTRIBUTED:
 		orders->length = (orders->m + o->world_size - 1) / o->world_size * o->world_size;
 		return BETON_OK;
@@ -399,6 +404,13 @@ void bt_order_end(bt_order *order)
 	*order = (bt_order){0};
 }
 
+/* With 64 bits a number is at most m / 2^64 too frequent. */
+static uint64_t uniform_at(const bt_order *order, uint64_t position)
+{
+	uint64_t bits = bt_draw(order->key, BT_PURPOSE_UNIFORM, 0, position);
+	return (uint64_t)((unsigned __int128)bits * order->orders->m >> 64);
+}
+
 static uint64_t entry_at(const bt_order *order, uint64_t position)
 {
 	const bt_orders *orders = order->orders;
@@ -411,6 +423,8 @@ static uint64_t entry_at(const bt_order *order, uint64_t position)
 		return bt_quasi_at(&order->quasi, position);
 	case BETON_ORDER_WEIGHTED:
 		return bt_alias_at(&orders->alias, order->key, position);
+	case BETON_ORDER_UNIFORM:
+		return uniform_at(order, position);
 	case BETON_ORDER_BALANCED:
 		return bt_balanced_at(&orders->balanced, order->key, position);
 	case BETON_ORDER_CALLBACK:

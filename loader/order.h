@@ -18,7 +18,8 @@
 typedef struct bt_order_data {
 	const char *name; /* of the data set, for messages */
 	uint64_t num_samples;
-	uint64_t run; /* QUASI_RANDOM: mean number of samples in a page, >= 1 */
+	uint64_t draws; /* UNIFORM: positions of an epoch, unless the options say so */
+	uint64_t run;   /* QUASI_RANDOM: mean number of samples in a page, >= 1 */
 	const uint64_t
 		*storage; /* QUASI_RANDOM: [num_samples] in the order of the file; NULL: in order of their numbers */
 	const int64_t *classes; /* BALANCED: [num_samples] */

@@ -339,8 +339,8 @@ static bool needs_blob(bt_output_kind kind)
 /* Plans one read for each blob. Outputs that are made from the same blob follow each other. */
 static int plan_reads(bt_outputs *outputs, beton_error *err)
 {
-	outputs->read_field = calloc(outputs->count, sizeof(*outputs->read_field));
-	if (!outputs->read_field)
+	outputs->read_value = calloc(outputs->count, sizeof(*outputs->read_value));
+	if (!outputs->read_value)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u outputs", outputs->count);
 	for (uint32_t i = 0; i < outputs->count; i++) {
 		bt_output *output = &outputs->list[i];
@@ -348,8 +348,8 @@ static int plan_reads(bt_outputs *outputs, beton_error *err)
 		if (!needs_blob(output->kind))
 			continue;
 		uint32_t reads = outputs->num_reads;
-		if (reads == 0 || outputs->read_field[reads - 1] != output->field)
-			outputs->read_field[outputs->num_reads++] = output->field;
+		if (reads == 0 || outputs->read_value[reads - 1] != output->field)
+			outputs->read_value[outputs->num_reads++] = output->field;
 		output->read = (int)outputs->num_reads - 1;
 		output->first = outputs->num_reads > reads;
 	}
@@ -362,7 +362,7 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 	const char *path = beton_reader_path(reader);
 	uint32_t fields = beton_reader_info(reader)->num_fields;
 	*outputs = BT_OUTPUTS_NONE;
-	outputs->num_fields = fields;
+	outputs->num_values = fields;
 	int result = choose_fields(outputs, reader, options, err);
 	if (result == BETON_OK)
 		result = check_names(reader, options, err);
@@ -394,9 +394,45 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 	return result;
 }
 
+int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t parts, const beton_loader_options *options,
+			    beton_error *err)
+{
+	const beton_token_options *tokens = &options->tokens;
+	const struct {
+		const char *name;
+		bt_output_kind kind;
+		beton_dtype dtype;
+		bool wanted;
+	} kinds[] = {{"input", BT_OUTPUT_INPUT, tokens->dtype, true},
+		     {"target", BT_OUTPUT_TARGET, tokens->dtype, true},
+		     {"segment", BT_OUTPUT_SEGMENT, BETON_INT32, tokens->segment},
+		     {"position", BT_OUTPUT_POSITION, BETON_INT64, tokens->position}};
+	const uint32_t count = sizeof(kinds) / sizeof(*kinds);
+	*outputs = BT_OUTPUTS_NONE;
+	for (uint32_t i = 0; i < BETON_VIEWS_MAX; i++)
+		outputs->view_field[i] = outputs->drawn[i] = -1;
+	outputs->num_values = outputs->num_reads = parts;
+	outputs->list = calloc(count, sizeof(*outputs->list));
+	outputs->read_value = calloc(parts, sizeof(*outputs->read_value));
+	bool failed = !outputs->list || !outputs->read_value;
+	for (uint32_t i = 0; !failed && i < parts; i++)
+		outputs->read_value[i] = i;
+	for (uint32_t i = 0; !failed && i < count; i++) {
+		beton_tensor tensor = {
+			.dtype = kinds[i].dtype, .ndim = 2, .shape = {options->batch_size, (int64_t)tokens->window}};
+		failed = kinds[i].wanted && add_output(outputs, 0, kinds[i].kind, kinds[i].name, "", &tensor);
+	}
+	if (failed || place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset)) {
+		bt_outputs_free(outputs);
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for batches of %u windows", path,
+			       options->batch_size);
+	}
+	return BETON_OK;
+}
+
 void bt_outputs_free(bt_outputs *outputs)
 {
 	free(outputs->list);
-	free(outputs->read_field);
+	free(outputs->read_value);
 	*outputs = BT_OUTPUTS_NONE;
 }

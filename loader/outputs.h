@@ -22,6 +22,11 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_RAGGED,  /* bytes of all values, concatenated; see ragged.h */
 	BT_OUTPUT_OFFSETS, /* of the values in the output before */
 	BT_OUTPUT_DRAWN,
+	/* Of a window of tokens. */
+	BT_OUTPUT_INPUT,
+	BT_OUTPUT_TARGET,
+	BT_OUTPUT_SEGMENT,
+	BT_OUTPUT_POSITION,
 	/* Filled when all samples of the batch are done. */
 	BT_OUTPUT_MIXED, /* the partner's value of the output before */
 	BT_OUTPUT_LAMBDA,
@@ -54,9 +59,9 @@ typedef struct bt_outputs {
 	int lambda;                      /* the output of this kind; -1 without; so the next two */
 	int partner;
 	int box;
-	uint32_t num_fields;  /* of the file */
+	uint32_t num_values;  /* that a look-up of a sample fills: the fields of the file, or parts of a window */
 	uint32_t num_reads;   /* blobs that a sample's outputs need */
-	uint32_t *read_field; /* [num_reads]: field of each, rising with the outputs */
+	uint32_t *read_value; /* [num_reads]: index of the value that is read, rising with the outputs */
 	size_t slot_bytes;    /* memory of one slot, sample ids included */
 	size_t ids_offset;
 } bt_outputs;
@@ -67,6 +72,9 @@ typedef struct bt_outputs {
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */
 int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
 		    beton_error *err);
+/* Chooses the outputs of windows that lie in up to `parts` values. Errors: NO_MEMORY. */
+int bt_outputs_init_windows(bt_outputs *outputs, const char *path, uint32_t parts, const beton_loader_options *options,
+			    beton_error *err);
 void bt_outputs_free(bt_outputs *outputs);
 
 #endif

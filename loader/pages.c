@@ -44,7 +44,7 @@ static bool find_blobs(const beton_loader *loader, beton_value *values, uint64_t
 	*end = 0;
 	for (uint32_t i = 0; i < loader->outputs->num_reads && (result == BETON_OK || result == BETON_SAMPLE_CORRUPT);
 	     i++) {
-		const beton_value *value = &values[loader->outputs->read_field[i]];
+		const beton_value *value = &values[loader->outputs->read_value[i]];
 		if (value->status || value->blob.size == 0)
 			continue;
 		uint64_t behind = value->blob.offset + value->blob.size;
@@ -135,9 +135,9 @@ int bt_pages_start(beton_loader *loader, beton_error *err)
 	/* Direct reads bypass the page cache. */
 	if (!in_runs || loader->options.direct || loader->outputs->num_reads == 0)
 		return BETON_OK;
-	pages->values = calloc(loader->outputs->num_fields, sizeof(*pages->values));
+	pages->values = calloc(loader->outputs->num_values, sizeof(*pages->values));
 	if (!pages->values)
-		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", loader->outputs->num_fields);
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %u fields", loader->outputs->num_values);
 	if (pthread_cond_init(&pages->due, NULL) != 0)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for a condition");
 	sigset_t before;

@@ -16,6 +16,7 @@ enum bt_purpose {
 	BT_PURPOSE_MEMBERS = 6, /* balanced: the order of a class's members in a pass */
 	BT_PURPOSE_CYCLE = 7,   /* mixed: the order of the sources in a cycle */
 	BT_PURPOSE_SOURCE = 8,  /* mixed: the order of a source's samples in a pass */
+	BT_PURPOSE_UNIFORM = 9,
 };
 
 /* 64 random bits: a hash of the arguments. */

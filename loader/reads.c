@@ -21,7 +21,7 @@ void bt_reads_plan(const beton_loader *loader, bt_ticket *ticket)
 		*blob = (bt_blob_read){0};
 		if (ticket->result != BETON_OK)
 			continue;
-		const beton_value *value = &ticket->values[loader->outputs->read_field[i]];
+		const beton_value *value = &ticket->values[loader->outputs->read_value[i]];
 		blob->read.offset = value->blob.offset;
 		blob->read.size = value->blob.size;
 	}

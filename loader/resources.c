@@ -70,7 +70,7 @@ static int share_out(bt_resources *plan, const beton_loader_options *options, co
 	/* No overflow: there are at most 128 batches of less than 2^57 bytes, and 1024 workers. */
 	unsigned __int128 batches = (unsigned __int128)bt_slots_of(options, 1) * outputs->slot_bytes;
 	size_t tickets = plan->tickets * (sizeof(bt_ticket) + outputs->num_reads * sizeof(bt_blob_read) +
-					  outputs->num_fields * sizeof(beton_value));
+					  outputs->num_values * sizeof(beton_value));
 	/* A substitute is read into a buffer of its own, which grows by a quarter more than it needs. */
 	size_t spare = options->on_error == BETON_ON_ERROR_SUBSTITUTE ? least_arena_bytes / 4 * 5 + SPARE_BYTES : 0;
 	unsigned __int128 fixed =

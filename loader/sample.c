@@ -269,7 +269,7 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 		return result;
 	ticket->file = bt_dataset_locate(&loader->dataset, ticket->sample, &ticket->number);
 	result = bt_dataset_look_up(&loader->dataset, ticket->file, ticket->number, ticket->values, err);
-	if (result != BETON_SAMPLE_CORRUPT)
+	if (result != BETON_SAMPLE_CORRUPT || !loader->dataset.readers)
 		return result;
 	/* Damage in a field without outputs does not matter; a damaged field with outputs is looked at again, for its
 	 * message. */
@@ -283,8 +283,8 @@ static int look_up(const beton_loader *loader, bt_ticket *ticket, uint64_t posit
 	return result;
 }
 
-/* Fills the row of a ticket whose blobs are read. */
-static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
+/* Fills the row from the values of a file's fields. */
+static int fill_outputs(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 {
 	const bt_outputs *outputs = tools->loader->outputs;
 	const uint8_t *bytes = NULL;
@@ -299,6 +299,14 @@ static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	}
 	if (result == BETON_OK && outputs->ragged)
 		put_ragged(tools, ticket);
+	return result;
+}
+
+/* Fills the row of a ticket whose blobs are read. */
+static int fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
+{
+	int result =
+		tools->loader->dataset.readers ? fill_outputs(tools, ticket, err) : bt_window_fill(tools, ticket, err);
 	ticket->slot->ids[ticket->index] = ticket->sample;
 	/* Not every error names its sample, and files count their own samples. */
 	if (result && err)
@@ -370,7 +378,7 @@ static void name_source(const beton_loader *loader, bt_ticket *ticket)
 {
 	char source[BETON_SOURCE_MAX + 1];
 	uint64_t number;
-	if (ticket->result != BETON_SAMPLE_CORRUPT || ticket->sample == BT_NO_SAMPLE)
+	if (ticket->result != BETON_SAMPLE_CORRUPT || ticket->sample == BT_NO_SAMPLE || !loader->dataset.readers)
 		return;
 	uint32_t of_file = bt_dataset_locate(&loader->dataset, ticket->sample, &number);
 	if (beton_reader_source(loader->dataset.readers[of_file], number, source, NULL) == BETON_OK && *source) {

@@ -32,7 +32,7 @@ typedef struct bt_ticket {
 	uint64_t number; /* index in its file */
 	int result;      /* status of the first step */
 	beton_error err;
-	beton_value *values; /* [num_fields] */
+	beton_value *values; /* [outputs.num_values] */
 	bt_blob_read *reads; /* [outputs.num_reads] */
 } bt_ticket;
 
@@ -50,6 +50,7 @@ typedef struct bt_tools {
 	bt_lane **lanes;  /* to each file */
 	bt_transformer transformer;
 	bt_operator operator;     /* applies operations to pictures */
+	bt_buffer chunk;          /* a decompressed chunk of tokens */
 	bt_ragged_value *ragged;  /* [outputs.count], of the present sample; NULL without ragged outputs */
 	beton_loader_stats stats; /* not yet added to the loader's */
 

@@ -31,7 +31,7 @@ typedef struct bt_pages {
 	bool is_running;
 	pthread_t thread;
 	pthread_cond_t due;  /* signals the thread: a batch was begun, or stop */
-	beton_value *values; /* the thread's, of one sample: [num_fields] */
+	beton_value *values; /* the thread's, of one sample: [num_values] */
 } bt_pages;
 
 /* Samples tried as substitutes of a bad one. */
@@ -70,7 +70,7 @@ struct beton_loader {
 	pid_t owner;
 	beton_loader_options options;
 	bt_dataset dataset;
-	beton_reader *reader; /* of the first file, for fields and names */
+	beton_reader *reader; /* of the first file, for fields and names; NULL: the files are streams of tokens */
 	bt_orders *orders;
 	uint64_t fingerprint;    /* of the data set */
 	const struct bt_io *io;  /* of the engines; NULL: the system's */

@@ -6,9 +6,9 @@
 #include "sample.h"
 #include "state.h"
 
-static bool open_ticket(bt_ticket *ticket, uint32_t num_fields, uint32_t num_reads)
+static bool open_ticket(bt_ticket *ticket, uint32_t num_values, uint32_t num_reads)
 {
-	ticket->values = calloc(num_fields, sizeof(*ticket->values));
+	ticket->values = calloc(num_values, sizeof(*ticket->values));
 	/* One more, because calloc of 0 bytes may return NULL. */
 	ticket->reads = calloc((size_t)num_reads + 1, sizeof(*ticket->reads));
 	return ticket->values && ticket->reads;
@@ -40,6 +40,7 @@ static void share_budget(bt_tools *tools)
 {
 	bt_transformer_limit(&tools->transformer, &tools->budget);
 	bt_operator_limit(&tools->operator, & tools->budget);
+	tools->chunk.budget = &tools->budget;
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
 		tools->ragged[i].unpacked.budget = &tools->budget;
 }
@@ -49,7 +50,7 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 	uint32_t capacity = loader->resources.tickets;
 	size_t arena_bytes = loader->resources.arena_bytes;
 	const char *path = bt_dataset_name(&loader->dataset);
-	uint32_t fields = loader->outputs->num_fields;
+	uint32_t values = loader->outputs->num_values;
 	*tools = (bt_tools){.loader = loader,
 			    .capacity = capacity,
 			    .ahead = loader->resources.ahead,
@@ -65,9 +66,9 @@ int bt_tools_open(bt_tools *tools, const beton_loader *loader, beton_error *err)
 	if (result)
 		return result;
 	tools->tickets = calloc(capacity, sizeof(*tools->tickets));
-	bool ok = tools->tickets && open_ticket(&tools->substitute, fields, loader->outputs->num_reads);
+	bool ok = tools->tickets && open_ticket(&tools->substitute, values, loader->outputs->num_reads);
 	for (uint32_t i = 0; ok && i < capacity; i++)
-		ok = open_ticket(&tools->tickets[i], fields, loader->outputs->num_reads);
+		ok = open_ticket(&tools->tickets[i], values, loader->outputs->num_reads);
 	if (ok && open_arena(&tools->arena, arena_bytes))
 		return BETON_OK;
 	bt_tools_close(tools);
@@ -81,6 +82,7 @@ void bt_tools_close(bt_tools *tools)
 	bt_transformer_free(&tools->transformer);
 	bt_operator_free(&tools->operator);
 	bt_buffer_free(&tools->substitute_blob);
+	bt_buffer_free(&tools->chunk);
 	for (uint32_t i = 0; tools->ragged && i < tools->loader->outputs->count; i++)
 		bt_buffer_free(&tools->ragged[i].unpacked);
 	free(tools->ragged);

@@ -75,7 +75,11 @@ static void test_formats(void **state)
 	assert_int_equal(write_llmc_tokens(in_folder("wide.bin"), COUNT, 1), 0);
 	check_all(in_folder("wide.bin"), BETON_TOKENS_LLMC, 4);
 	for (int wide = 0; wide < 2; wide++) {
-		assert_int_equal(write_token_chunks(in_folder("chunks.beton"), COUNT, CHUNK, wide, -1, 0), BETON_OK);
+		assert_int_equal(
+			write_token_chunks(
+				in_folder("chunks.beton"),
+				(token_chunks){.count = COUNT, .chunk = CHUNK, .wide = wide, .short_chunk = -1}),
+			BETON_OK);
 		check_all(in_folder("chunks.beton"), BETON_TOKENS_BETON, wide ? 4 : 2);
 	}
 }
@@ -84,7 +88,10 @@ static void test_formats(void **state)
 static void test_parts(void **state)
 {
 	(void)state;
-	assert_int_equal(write_token_chunks(in_folder("chunks.beton"), COUNT, CHUNK, 0, -1, 0), BETON_OK);
+	assert_int_equal(
+		write_token_chunks(in_folder("chunks.beton"),
+				   (token_chunks){.count = COUNT, .chunk = CHUNK, .wide = 0, .short_chunk = -1}),
+		BETON_OK);
 	beton_tokens *tokens = open_tokens(in_folder("chunks.beton"), BETON_TOKENS_AUTO);
 	for (uint64_t count = 1; count <= 3 * CHUNK + 2; count++) {
 		uint64_t parts = beton_tokens_parts(tokens, count), most = 0;
@@ -148,7 +155,9 @@ static void test_empty(void **state)
 	(void)state;
 	write_file(in_folder("empty.bin"), "", 0);
 	assert_int_equal(write_llmc_tokens(in_folder("none-in-it.bin"), 0, 1), 0);
-	assert_int_equal(write_token_chunks(in_folder("empty.beton"), 0, CHUNK, 0, -1, 0), BETON_OK);
+	assert_int_equal(write_token_chunks(in_folder("empty.beton"),
+					    (token_chunks){.count = 0, .chunk = CHUNK, .wide = 0, .short_chunk = -1}),
+			 BETON_OK);
 	const char *paths[] = {in_folder("empty.bin"), in_folder("none-in-it.bin"), in_folder("empty.beton")};
 	for (int i = 0; i < 3; i++) {
 		uint64_t sum;
@@ -168,7 +177,9 @@ static void test_chunks(void **state)
 	const char *path = in_folder("short.beton");
 	uint32_t read[COUNT];
 	beton_error err = {0};
-	assert_int_equal(write_token_chunks(path, COUNT, CHUNK, 0, 3, 0), BETON_OK);
+	assert_int_equal(
+		write_token_chunks(path, (token_chunks){.count = COUNT, .chunk = CHUNK, .wide = 0, .short_chunk = 3}),
+		BETON_OK);
 	beton_tokens *tokens = open_tokens(path, BETON_TOKENS_AUTO);
 	assert_int_equal(beton_tokens_read(tokens, 0, 3 * CHUNK, read, &err), BETON_OK);
 	assert_int_equal(beton_tokens_read(tokens, 0, 3 * CHUNK + 1, read, &err), BETON_SAMPLE_CORRUPT);
@@ -176,7 +187,10 @@ static void test_chunks(void **state)
 	assert_non_null(strstr(err.message, "only the last chunk may have fewer than 64 tokens, and this one has 63"));
 	beton_tokens_close(&tokens);
 	/* The last one may, so its stream is one token shorter. */
-	assert_int_equal(write_token_chunks(path, COUNT, CHUNK, 0, COUNT / CHUNK, 0), BETON_OK);
+	assert_int_equal(
+		write_token_chunks(
+			path, (token_chunks){.count = COUNT, .chunk = CHUNK, .wide = 0, .short_chunk = COUNT / CHUNK}),
+		BETON_OK);
 	tokens = open_tokens(path, BETON_TOKENS_AUTO);
 	assert_int_equal(beton_tokens_get_info(tokens)->num_tokens, COUNT - 1);
 	beton_tokens_close(&tokens);

@@ -36,29 +36,32 @@ int write_llmc_tokens(const char *path, uint64_t count, int wide)
 	return write_tokens(path, head, sizeof(head), count, wide);
 }
 
-int write_token_chunks(const char *path, uint64_t count, uint32_t chunk, int wide, int64_t short_chunk, uint32_t flags)
+int write_token_chunks(const char *path, token_chunks what)
 {
 	beton_field fields[] = {
-		{.name = "tokens", .type = BETON_FIELD_NDARRAY, .ndim = 1, .shape = {chunk}},
+		{.name = "tokens", .type = BETON_FIELD_NDARRAY, .ndim = 1, .shape = {what.chunk}},
 		{.name = BETON_TOKENS_LENGTH_FIELD, .type = BETON_FIELD_INT},
 	};
-	strcpy(fields[0].dtype, wide ? "<u4" : "<u2");
+	strcpy(fields[0].dtype, what.wide ? "<u4" : "<u2");
+	fields[0].compression = what.compressed ? BETON_COMPRESSION_ZSTD : BETON_COMPRESSION_NONE;
 	beton_writer_options options;
 	beton_writer_options_init(&options);
-	options.flags = flags;
+	options.page_size = BETON_PAGE_SIZE_MIN;
+	options.flags = what.without_checksums ? BETON_WRITER_NO_EXTENSION : 0;
 	beton_writer *writer;
-	uint32_t size = wide ? 4 : 2;
-	uint8_t *row = malloc((size_t)chunk * size);
+	uint32_t size = what.wide ? 4 : 2;
+	uint64_t bytes = (uint64_t)what.chunk * size;
+	uint8_t *row = malloc(bytes);
 	int result = beton_writer_open(&writer, path, fields, 2, &options, NULL);
-	for (uint64_t from = 0; from < count && result == BETON_OK; from += chunk) {
-		uint64_t length = count - from < chunk ? count - from : chunk;
-		memset(row, 0, (size_t)chunk * size);
+	for (uint64_t from = 0; from < what.count && result == BETON_OK; from += what.chunk) {
+		uint64_t length = what.count - from < what.chunk ? what.count - from : what.chunk;
+		memset(row, 0, bytes);
 		for (uint64_t i = 0; i < length; i++) {
 			uint32_t token = token_at(from + i);
 			memcpy(row + i * size, &token, size);
 		}
-		length -= (int64_t)(from / chunk) == short_chunk;
-		beton_input values[] = {{.data = row, .size = (uint64_t)chunk * size}, {.integer = (int64_t)length}};
+		length -= (int64_t)(from / what.chunk) == what.short_chunk;
+		beton_input values[] = {{.data = row, .size = bytes}, {.integer = (int64_t)length}};
 		result = beton_writer_append(writer, values, NULL);
 	}
 	if (result == BETON_OK)

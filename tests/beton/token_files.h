@@ -14,8 +14,16 @@ uint32_t token_at(uint64_t i);
 int write_raw_tokens(const char *path, uint64_t count);
 int write_llmc_tokens(const char *path, uint64_t count, int wide);
 
-/* Writes chunks of `chunk` tokens of 2 or 4 bytes, the last one filled up with zeros. short_chunk: a chunk that says it
- * has one token less, or -1. flags: the writer's. Returns a status. */
-int write_token_chunks(const char *path, uint64_t count, uint32_t chunk, int wide, int64_t short_chunk, uint32_t flags);
+typedef struct token_chunks {
+	uint64_t count;      /* tokens */
+	uint32_t chunk;      /* tokens in a chunk; the last one is filled up with zeros */
+	int wide;            /* 4 bytes each, not 2 */
+	int64_t short_chunk; /* a chunk that says it has one token less; -1: none */
+	int compressed;      /* with zstd */
+	int without_checksums;
+} token_chunks;
+
+/* Writes a .beton file of chunks. Returns a status. */
+int write_token_chunks(const char *path, token_chunks what);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* The number of calls that succeed before the one that fails; below 0: all succeed. */
 static atomic_long countdown = -1;
@@ -152,7 +153,7 @@ static void every_allocation_of_orders_may_fail(void **state)
 		weights[i] = 1;
 		list[i] = i;
 	}
-	for (int order = 0; order <= BETON_ORDER_TORCH_DISTRIBUTED; order++) {
+	for (int order = 0; order <= BETON_ORDER_UNIFORM; order++) {
 		beton_loader_options options = fixture_options(4, 1);
 		bool weighted = order == BETON_ORDER_WEIGHTED || order == BETON_ORDER_WEIGHTED_UNIQUE;
 		options.order = (beton_order)order;
@@ -166,9 +167,28 @@ static void every_allocation_of_orders_may_fail(void **state)
 	fixture_remove(file);
 }
 
+static void every_allocation_of_windows_may_fail(void **state)
+{
+	(void)state;
+	char file[] = "/tmp/beton-allocation-XXXXXX";
+	const uint16_t tokens[16 * 5 + 1] = {1, 2, 3};
+	int fd = mkstemp(file);
+	assert_true(fd >= 0 && write(fd, tokens, sizeof(tokens)) == sizeof(tokens));
+	assert_int_equal(close(fd), 0);
+	beton_loader_options options;
+	beton_loader_options_init(&options);
+	options.batch_size = 4;
+	options.num_threads = 1;
+	options.tokens.window = 5;
+	options.tokens.format = BETON_TOKENS_RAW;
+	check_all(file, &options);
+	assert_int_equal(unlink(file), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail),
-					   cmocka_unit_test(every_allocation_of_orders_may_fail)};
+					   cmocka_unit_test(every_allocation_of_orders_may_fail),
+					   cmocka_unit_test(every_allocation_of_windows_may_fail)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

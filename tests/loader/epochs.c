@@ -158,7 +158,7 @@ static void check_same_sequence(beton_order order, bool listed, uint64_t epoch)
 static void every_world_gets_the_same_sequence(void **state)
 {
 	(void)state;
-	for (int order = 0; order <= BETON_ORDER_TORCH_DISTRIBUTED; order++)
+	for (int order = 0; order <= BETON_ORDER_UNIFORM; order++)
 		for (int listed = order == BETON_ORDER_LIST; listed < 2; listed++)
 			check_same_sequence((beton_order)order, listed, (uint64_t)order * 3);
 }
@@ -289,7 +289,7 @@ static void check_resumed(beton_order order, uint32_t batches)
 static void a_state_goes_on_in_another_world(void **state)
 {
 	(void)state;
-	for (int order = 0; order <= BETON_ORDER_TORCH_DISTRIBUTED; order++)
+	for (int order = 0; order <= BETON_ORDER_UNIFORM; order++)
 		for (uint32_t batches = 0; order != BETON_ORDER_LIST && batches < 12; batches += 4)
 			check_resumed((beton_order)order, batches);
 	check_resumed(BETON_ORDER_RANDOM, 100);
@@ -415,7 +415,7 @@ static void options_of_orders_are_checked(void **state)
 static void an_empty_list_is_an_empty_epoch(void **state)
 {
 	(void)state;
-	for (int order = 0; order <= BETON_ORDER_TORCH_DISTRIBUTED; order++) {
+	for (int order = 0; order <= BETON_ORDER_UNIFORM; order++) {
 		beton_loader_options options = make_options((beton_order)order, true);
 		options.num_indices = options.num_weights = options.num_draws = 0;
 		uint64_t got[ROOM];

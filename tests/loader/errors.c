@@ -64,7 +64,7 @@ static void every_option_is_checked(void **state)
 	check_option(batches_ahead, 65, "is 65");
 	check_option(batches_leased, 0, "is 0");
 	check_option(batches_leased, 65, "is 65");
-	check_option(order, (beton_order)10, "is 10");
+	check_option(order, (beton_order)11, "is 11");
 	check_option(last, (beton_last)3, "is 3");
 	check_option(window_pages, 0, "is 0");
 	check_option(engine, (beton_engine)4, "is 4");

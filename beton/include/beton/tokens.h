@@ -57,6 +57,7 @@ typedef struct beton_tokens_info {
 	uint64_t data_offset;  /* RAW and LLMC: of the first token, in bytes; BETON: 0 */
 	uint64_t data_end;     /* the stream ends at or before this byte of the file */
 	uint64_t chunk_tokens; /* BETON: tokens of each sample but the last, which may have fewer; RAW and LLMC: 0 */
+	uint64_t chunk_bytes;  /* BETON: most stored bytes of a chunk; RAW and LLMC: 0 */
 	uint64_t file_size;    /* bytes */
 } beton_tokens_info;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libbeton-loader: shuffled, decoded, augmented batches from .beton files.
+ * libbeton-loader: shuffled, decoded, augmented batches from .beton files, and windows of streams of tokens.
  *
  *   order(seed, epoch, position) -> sample   pure function, O(1) memory, seekable
  *   -> I/O engine, which reads ahead -> worker threads: decode the crop, resize, flip, normalize, convert
@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include <beton/error.h>
+#include <beton/tokens.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,6 +63,9 @@ typedef enum beton_order {
 	 * RANDOM: torch.randperm seeded with seed + epoch, repeated from its start to a multiple of world_size; a rank
 	 * gets what its sampler would give. At most 214,748,363 samples; 4 bytes for each. */
 	BETON_ORDER_TORCH_DISTRIBUTED = 9,
+	/* Draws with replacement, each sample equally likely. With option tokens and a stride of 1 that is how nanoGPT
+	 * draws windows. */
+	BETON_ORDER_UNIFORM = 10,
 } beton_order;
 
 /* What happens at the end of an epoch of n positions, n = beton_loader_epoch_length. */
@@ -336,6 +340,28 @@ typedef struct beton_batch_operation {
 /* Sets the kind, with alpha 1 and probability 1. */
 BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind);
 
+/* Windows of token streams. With a window T above 0 the data set's files are streams (see beton/tokens.h), and sample i
+ * of a file is the window of T + 1 tokens from token i * stride on: its inputs are the first T of them, its targets the
+ * last T. A file of n tokens has (n - 1 - T) / stride + 1 windows; with stride T that is (n - 1) / T, each token is the
+ * target of one window, and neighbours share one token. The option log is told how many tokens at the ends of files are
+ * in no window. A window lies in one file. All options but those of fields and pictures work as for other samples; a
+ * sample id is the number of a window. */
+typedef struct beton_token_options {
+	uint64_t window;            /* T, 1..2^31 - 2; 0 (default): the files hold samples */
+	uint64_t stride;            /* tokens from one window to the next, 1..T; 0 (default): T */
+	beton_tokens_format format; /* of all files; default AUTO: of each file by itself */
+	const char *field; /* of .beton files; borrowed until open returns. NULL (default): see beton_tokens_options */
+	beton_dtype dtype; /* of input and target: INT64 (default), or INT32, in which a window with a token above
+			      2^31 - 1 is a bad sample */
+	uint64_t vocabulary; /* a window with this token or a larger one is a bad sample; 0 (default): not checked */
+	/* The token behind each document, 0..2^32 - 1; -1 (default): none. A document ends with it, as in Megatron-LM:
+	 * the token behind it is the first of the next document. */
+	int64_t end_of_text;
+	bool segment;         /* also output `segment`; needs end_of_text. See beton_batch */
+	bool position;        /* also output `position`; needs end_of_text */
+	uint64_t reserved[8]; /* 0 */
+} beton_token_options;
+
 /* Initialise with beton_loader_options_init, then change any field. Strings are borrowed until open returns. */
 typedef struct beton_loader_options {
 	size_t struct_size;      /* sizeof(beton_loader_options) */
@@ -407,8 +433,10 @@ typedef struct beton_loader_options {
 	uint64_t num_indices;
 	const double *weights; /* WEIGHTED...: of all samples, or of those in indices; finite, >= 0 */
 	uint64_t num_weights;
-	/* WEIGHTED..., BALANCED, CALLBACK, sources with weights: positions of an epoch. 0 (default): the number of
-	 * samples (WEIGHTED_UNIQUE: of samples with a weight above 0, which is also its limit). */
+	/* WEIGHTED..., UNIFORM, BALANCED, CALLBACK, sources with weights: positions of an epoch. 0 (default): the
+	 * number of samples (WEIGHTED_UNIQUE: of samples with a weight above 0, which is also its limit; UNIFORM of
+	 * token windows without indices: of windows with a stride of T, so that an epoch has as many tokens as the
+	 * data set). */
 	uint64_t num_draws;
 	const char *class_field; /* BALANCED: an INT field; NULL (default): the first one */
 	uint32_t window_pages;   /* QUASI_RANDOM: pages in a window, >= 1; default 64 */
@@ -423,6 +451,8 @@ typedef struct beton_loader_options {
 	 * RGB crop. 0 (default): 89,478,485 (2^28 / 3, Pillow's MAX_IMAGE_PIXELS), which is 512 MiB of coefficients in
 	 * three components. memory_limit may refuse smaller pictures. */
 	uint64_t max_pixels;
+
+	beton_token_options tokens; /* default: none, the files hold samples. See there */
 } beton_loader_options;
 
 /* One file of a data set that has several. */
@@ -454,6 +484,11 @@ typedef struct beton_tensor {
  *                    with the option ragged uint8, [bytes of all], which may be 0; then "NAME.offsets", int64,
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
  *                    one, but a bytes field holds what the user packs and unpacks
+ * With the option tokens instead:
+ *   input, target    int64 or int32, [count, T]
+ *   segment          int32, [count, T]: to which document of the window an input belongs: 0, 1, 2...
+ *   position         int64, [count, T]: the input's place in its document, from 0; in the first document of a window
+ *                    from the beginning of the window
  * With a MIXUP or CUTMIX among batch_operations each INT or FLOAT is followed by "NAME.mixed", of its dtype: the
  * partner's; and these follow: "IMAGE.lambda", float32, [count]: the share of the sample itself, a multiple of 2^-14
  * with MIXUP (so the loss is lambda * loss(NAME) + (1 - lambda) * loss(NAME.mixed)); "IMAGE.partner", int64, [count]:
@@ -526,7 +561,8 @@ BETON_API void beton_loader_options_init(beton_loader_options *options);
 /* Opens the file, checks the options (naming the bad one and its value) and starts the worker threads. Errors: those of
  * beton_reader_open, INVALID_ARGUMENT, NOT_FOUND (a field that an option names), SAMPLE_CORRUPT, IO, FILE_CHANGED (of
  * orders that read the file: BALANCED, QUASI_RANDOM), UNSUPPORTED_FIELD (no field that a batch could hold),
- * NO_MEMORY, SYSTEM (a thread did not start). options may be NULL: the defaults. */
+ * NO_MEMORY, SYSTEM (a thread did not start). With the option tokens also those of beton_tokens_open, and
+ * INVALID_ARGUMENT for a file that has no window. options may be NULL: the defaults. */
 BETON_API int beton_loader_open(beton_loader **out, const char *path, const beton_loader_options *options,
 				beton_error *err);
 

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "windows.h"
+
+#include <string.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "metadata.h"
+#include "reads.h"
+#include "state.h"
+
+/* Most chunks that hold one window: each is a read of its own. */
+enum { PARTS_MAX = 4096 };
+
+uint64_t bt_windows_in(uint64_t tokens, uint64_t window, uint64_t stride)
+{
+	return (tokens - 1 - window) / stride + 1;
+}
+
+uint64_t bt_windows_rest(uint64_t tokens, uint64_t window, uint64_t stride)
+{
+	return (tokens - 1 - window) % stride;
+}
+
+int bt_windows_open(bt_windows *windows, uint32_t file, const char *path, const beton_token_options *options,
+		    uint64_t cache_bytes, bt_metadata *metadata, beton_error *err)
+{
+	beton_tokens_options how;
+	beton_tokens_options_init(&how);
+	how.format = options->format;
+	how.field = options->field;
+	how.cache_bytes = cache_bytes;
+	how.read = bt_metadata_read;
+	how.context = metadata;
+	beton_tokens **stream = &windows->streams[file];
+	int result = beton_tokens_open(stream, path, &how, err);
+	if (result)
+		return result;
+	const beton_tokens_info *info = beton_tokens_get_info(*stream);
+	if (info->num_tokens <= windows->window)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: has %llu tokens, and a window of %llu needs %llu (option tokens.window)", path,
+				 (unsigned long long)info->num_tokens, (unsigned long long)windows->window,
+				 (unsigned long long)windows->window + 1);
+	uint64_t parts = beton_tokens_parts(*stream, windows->window + 1);
+	if (result == BETON_OK && parts > PARTS_MAX)
+		result = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: a window of %llu tokens needs %llu chunks of %llu tokens, more than %d; write "
+				 "the file with larger chunks",
+				 path, (unsigned long long)windows->window, (unsigned long long)parts,
+				 (unsigned long long)info->chunk_tokens, PARTS_MAX);
+	if (result)
+		beton_tokens_close(stream);
+	else if (parts > windows->parts)
+		windows->parts = (uint32_t)parts;
+	return result;
+}
+
+/* ---- filling ---- */
+
+/* Tokens of a stream, as they are stored. */
+typedef struct stretch {
+	const uint8_t *bytes; /* at any address */
+	uint64_t count;
+	uint32_t size; /* bytes of a token */
+} stretch;
+
+static uint32_t token_of(const stretch *from, uint64_t i)
+{
+	uint16_t narrow;
+	uint32_t wide;
+	if (from->size == 4) {
+		memcpy(&wide, from->bytes + 4 * i, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, from->bytes + 2 * i, sizeof(narrow));
+	return narrow;
+}
+
+static uint32_t largest(const stretch *from)
+{
+	uint32_t most = 0;
+	if (from->size == 4)
+		for (uint64_t i = 0; i < from->count; i++) {
+			uint32_t token;
+			memcpy(&token, from->bytes + 4 * i, sizeof(token));
+			most = token > most ? token : most;
+		}
+	else
+		for (uint64_t i = 0; i < from->count; i++) {
+			uint16_t token;
+			memcpy(&token, from->bytes + 2 * i, sizeof(token));
+			most = token > most ? token : most;
+		}
+	return most;
+}
+
+/* Loops of their own, which compilers vectorize. */
+#define WIDEN(row_type, token_type)                                                     \
+	do {                                                                            \
+		row_type *to = row;                                                     \
+		for (uint64_t i = 0; i < from->count; i++) {                            \
+			token_type token;                                               \
+			memcpy(&token, from->bytes + i * sizeof(token), sizeof(token)); \
+			to[i] = (row_type)token;                                        \
+		}                                                                       \
+	} while (0)
+
+static void widen(void *row, beton_dtype dtype, const stretch *from)
+{
+	if (dtype == BETON_INT64 && from->size == 2)
+		WIDEN(int64_t, uint16_t);
+	else if (dtype == BETON_INT64)
+		WIDEN(int64_t, uint32_t);
+	else if (from->size == 2)
+		WIDEN(int32_t, uint16_t);
+	else
+		WIDEN(int32_t, uint32_t);
+}
+
+/* first: the place of the stretch in its stream. */
+static int check_range(const beton_loader *loader, const bt_ticket *ticket, const stretch *from, uint64_t first,
+		       beton_error *err)
+{
+	const beton_token_options *options = &loader->options.tokens;
+	uint64_t limit = options->dtype == BETON_INT32 ? UINT64_C(1) << 31 : UINT64_C(1) << 32;
+	bool named = options->vocabulary > 0 && options->vocabulary < limit;
+	limit = named ? options->vocabulary : limit;
+	if (limit > (from->size == 2 ? UINT16_MAX : UINT32_MAX) || largest(from) < limit)
+		return BETON_OK;
+	uint64_t i = 0;
+	while (token_of(from, i) < limit)
+		i++;
+	return bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)ticket->sample,
+			      "%s: token %llu is %u, not below %llu (option tokens.%s)",
+			      loader->dataset.files[ticket->file].path, (unsigned long long)(first + i),
+			      token_of(from, i), (unsigned long long)limit, named ? "vocabulary" : "dtype");
+}
+
+/* The plain bytes of a part that was read. */
+static int plain_bytes(bt_tools *tools, const beton_reader *reader, const beton_value *value, const uint8_t **bytes,
+		       beton_error *err)
+{
+	bool verify = tools->loader->options.verify;
+	if (!reader)
+		return BETON_OK;
+	uint64_t begin = bt_now_ns();
+	int result = BETON_OK;
+	if (value->compression == BETON_COMPRESSION_NONE) {
+		result = verify ? beton_reader_check(reader, value, *bytes, err) : BETON_OK;
+		tools->stats.verify_ns += bt_now_ns() - begin;
+		return result;
+	}
+	uint8_t *plain = bt_buffer_reserve(&tools->chunk, (size_t)value->size);
+	if (!plain)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %llu bytes", beton_reader_path(reader),
+			       (unsigned long long)value->size);
+	result = beton_reader_unpack(reader, value, *bytes, verify, plain, err);
+	*bytes = plain;
+	tools->stats.decode_ns += bt_now_ns() - begin;
+	return result;
+}
+
+static char *row_of(const bt_ticket *ticket, const bt_output *output, uint32_t number)
+{
+	return (char *)ticket->slot->tensors[number].data + ticket->index * output->sample_bytes;
+}
+
+/* Stores tokens `at`, at + 1... of the window. */
+static void store(const bt_tools *tools, const bt_ticket *ticket, const stretch *from, uint64_t at)
+{
+	const bt_outputs *outputs = tools->loader->outputs;
+	uint64_t window = tools->loader->dataset.windows.window;
+	for (uint32_t i = 0; i < outputs->count; i++) {
+		const bt_output *output = &outputs->list[i];
+		stretch part = *from;
+		uint64_t to = at;
+		if (output->kind == BT_OUTPUT_INPUT && at + part.count > window) {
+			part.count = window - at;
+		} else if (output->kind == BT_OUTPUT_TARGET && at == 0) {
+			part.bytes += part.size;
+			part.count--;
+		} else if (output->kind == BT_OUTPUT_TARGET) {
+			to--;
+		}
+		if (output->kind == BT_OUTPUT_INPUT || output->kind == BT_OUTPUT_TARGET)
+			widen(row_of(ticket, output, i) + to * output->sample_bytes / window, output->tensor.dtype,
+			      &part);
+	}
+}
+
+/* Counts the documents of a window whose inputs are stored. */
+static void store_documents(const bt_tools *tools, const bt_ticket *ticket)
+{
+	const bt_outputs *outputs = tools->loader->outputs;
+	const beton_loader *loader = tools->loader;
+	uint64_t window = loader->dataset.windows.window;
+	int64_t end = loader->options.tokens.end_of_text;
+	bool wide = outputs->list[0].tensor.dtype == BETON_INT64;
+	const void *input = row_of(ticket, &outputs->list[0], 0);
+	for (uint32_t k = 0; k < outputs->count; k++) {
+		bt_output_kind kind = outputs->list[k].kind;
+		if (kind != BT_OUTPUT_SEGMENT && kind != BT_OUTPUT_POSITION)
+			continue;
+		int32_t *segment = (int32_t *)row_of(ticket, &outputs->list[k], k), document = 0;
+		int64_t *position = (int64_t *)row_of(ticket, &outputs->list[k], k), place = 0;
+		for (uint64_t i = 0; i < window; i++) {
+			if (kind == BT_OUTPUT_SEGMENT)
+				segment[i] = document;
+			else
+				position[i] = place;
+			bool last = (wide ? ((const int64_t *)input)[i] : ((const int32_t *)input)[i]) == end;
+			document += last;
+			place = last ? 0 : place + 1;
+		}
+	}
+}
+
+int bt_window_fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
+{
+	const beton_loader *loader = tools->loader;
+	const bt_windows *windows = &loader->dataset.windows;
+	const beton_tokens *stream = windows->streams[ticket->file];
+	const beton_tokens_info *info = beton_tokens_get_info(stream);
+	uint64_t first = ticket->number * windows->stride, wanted = windows->window + 1, done = 0;
+	int result = BETON_OK;
+	for (uint32_t i = 0; done < wanted && result == BETON_OK; i++) {
+		const beton_value *value = &ticket->values[i];
+		stretch part = {.size = info->token_size};
+		result = bt_reads_wait(tools, ticket, i, &part.bytes, err);
+		if (result == BETON_OK)
+			result = plain_bytes(tools, beton_tokens_reader(stream), value, &part.bytes, err);
+		if (result)
+			break;
+		uint64_t begin = bt_now_ns();
+		uint64_t skip = info->chunk_tokens && i == 0 ? first % info->chunk_tokens : 0;
+		part.bytes += skip * part.size;
+		part.count = value->size / part.size - skip;
+		part.count = part.count < wanted - done ? part.count : wanted - done;
+		result = check_range(loader, ticket, &part, first + done, err);
+		if (result == BETON_OK)
+			store(tools, ticket, &part, done);
+		done += part.count;
+		tools->stats.transform_ns += bt_now_ns() - begin;
+	}
+	uint64_t begin = bt_now_ns();
+	if (result == BETON_OK)
+		store_documents(tools, ticket);
+	tools->stats.transform_ns += bt_now_ns() - begin;
+	return result;
+}
