@@ -19,14 +19,16 @@ typedef struct load_run {
 	beton_loader *loader;
 	XXH3_state_t *digest; /* NULL: not wanted */
 	double *seconds;      /* of each epoch */
-	uint64_t images;      /* of an epoch */
+	uint64_t images;      /* of an epoch; or windows */
 	double first_batch_ms;
 } load_run;
 
 static size_t tensor_bytes(const beton_tensor *tensor)
 {
-	static const size_t sizes[] = {[BETON_UINT8] = 1,   [BETON_FLOAT32] = 4, [BETON_INT64] = 8,
-				       [BETON_FLOAT64] = 8, [BETON_FLOAT16] = 2, [BETON_BFLOAT16] = 2};
+	static const size_t sizes[] = {
+		[BETON_UINT8] = 1,    [BETON_FLOAT32] = 4, [BETON_INT64] = 8, [BETON_FLOAT64] = 8, [BETON_FLOAT16] = 2,
+		[BETON_BFLOAT16] = 2, [BETON_INT8] = 1,    [BETON_INT16] = 2, [BETON_INT32] = 4,   [BETON_UINT16] = 2,
+		[BETON_UINT32] = 4,   [BETON_UINT64] = 8,  [BETON_BOOL] = 1};
 	size_t bytes = sizes[tensor->dtype];
 	for (uint32_t i = 0; i < tensor->ndim; i++)
 		bytes *= (size_t)tensor->shape[i];
@@ -81,6 +83,18 @@ static int run_epochs(load_run *self, beton_error *err)
 	return result;
 }
 
+/* What a rate counts: tokens of windows, else images. */
+static const char *unit_of(const load_run *self)
+{
+	return self->options->loader.tokens.window ? "tokens" : "images";
+}
+
+static double units_of(const load_run *self)
+{
+	uint64_t window = self->options->loader.tokens.window;
+	return (double)self->images * (double)(window ? window : 1);
+}
+
 static double peak_rss_mb(void)
 {
 	struct rusage usage;
@@ -131,10 +145,11 @@ static json_t *stages_json(const beton_loader_stats *stats)
 static int print_json(const load_run *self, const beton_loader_stats *stats, beton_error *err)
 {
 	json_t *epochs = json_array();
+	char rate[32];
+	snprintf(rate, sizeof(rate), "%s_per_second", unit_of(self));
 	for (uint32_t i = 0; i < self->options->epochs; i++)
-		json_array_append_new(epochs,
-				      json_pack("{s:f, s:f}", "images_per_second",
-						(double)self->images / self->seconds[i], "seconds", self->seconds[i]));
+		json_array_append_new(epochs, json_pack("{s:f, s:f}", rate, units_of(self) / self->seconds[i],
+							"seconds", self->seconds[i]));
 	json_t *root = json_pack("{s:o, s:f, s:f, s:o}", "epochs", epochs, "peak_rss_mb", peak_rss_mb(),
 				 "first_batch_ms", self->first_batch_ms, "stages", stages_json(stats));
 	char digest[33], diagnosis[512];
@@ -156,8 +171,8 @@ static int print_json(const load_run *self, const beton_loader_stats *stats, bet
 static void print_text(const load_run *self, const beton_loader_stats *stats)
 {
 	for (uint32_t i = 0; i < self->options->epochs; i++)
-		printf("epoch %u: %.0f images/s (%" PRIu64 " images, %.3f s)\n", i,
-		       (double)self->images / self->seconds[i], self->images, self->seconds[i]);
+		printf("epoch %u: %.0f %s/s (%.0f %s, %.3f s)\n", i, units_of(self) / self->seconds[i], unit_of(self),
+		       units_of(self), unit_of(self), self->seconds[i]);
 	printf("first batch after %.1f ms, peak memory %.0f MB\n", self->first_batch_ms, peak_rss_mb());
 	printf("%u threads, seconds in all:", beton_loader_get_options(self->loader)->num_threads);
 	for (int i = 0; i < STAGES; i++)

@@ -10,7 +10,7 @@
 
 static const char *const usage_text =
 	"Usage: beton-bench load [OPTION]... FILE\n"
-	"Load FILE as training does, and print the images per second of each epoch.\n"
+	"Load FILE as training does, and print the images (or tokens) per second of each epoch.\n"
 	"\n"
 	"      --pipeline NAME     train: random-resized-crop and flip (default); eval: centre crop\n"
 	"      --image-size N      height and width of the output in pixels (default 224)\n"
@@ -19,7 +19,9 @@ static const char *const usage_text =
 	"      --dtype NAME        u8 (default), or f32, f16 or bf16; the last three are normalized\n"
 	"      --filter NAME       resizing filter: auto (default), area, bilinear or nearest\n"
 	"      --layout NAME       nhwc (default) or nchw\n"
-	"      --order NAME        random (default), quasi or sequential\n"
+	"      --order NAME        random (default), quasi, sequential or uniform (with replacement)\n"
+	"      --window N          FILE is a stream of tokens: load windows of N tokens; see beton-info --window\n"
+	"      --stride N          tokens from one window to the next (default: the window)\n"
 	"      --engine NAME       auto (default), mmap, threads or uring\n"
 	"      --direct            bypass the page cache (O_DIRECT)\n"
 	"      --read-ahead N      samples that each thread reads ahead; 0 (default) means automatic\n"
@@ -53,6 +55,7 @@ static const choice layouts[] = {{"nhwc", BETON_NHWC}, {"nchw", BETON_NCHW}, {NU
 static const choice orders[] = {{"random", BETON_ORDER_RANDOM},
 				{"quasi", BETON_ORDER_QUASI_RANDOM},
 				{"sequential", BETON_ORDER_SEQUENTIAL},
+				{"uniform", BETON_ORDER_UNIFORM},
 				{NULL, 0}};
 static const choice engines[] = {{"auto", BETON_ENGINE_AUTO},
 				 {"mmap", BETON_ENGINE_MMAP},
@@ -165,6 +168,10 @@ static bool take_loader(beton_loader_options *loader, int option, const char *na
 		good = choose(name, engines, text, &value);
 		loader->engine = (beton_engine)value;
 		return good;
+	case 'T':
+		return number("--window", text, 1, INT32_MAX - 1, &loader->tokens.window);
+	case 'S':
+		return number("--stride", text, 1, INT32_MAX - 1, &loader->tokens.stride);
 	case 'u':
 		loader->direct = true;
 		return good;
@@ -231,6 +238,8 @@ int load_options_parse(load_options *out, int argc, char **argv)
 					      {"filter", required_argument, NULL, 'F'},
 					      {"layout", required_argument, NULL, 'l'},
 					      {"order", required_argument, NULL, 'o'},
+					      {"window", required_argument, NULL, 'T'},
+					      {"stride", required_argument, NULL, 'S'},
 					      {"engine", required_argument, NULL, 'e'},
 					      {"direct", no_argument, NULL, 'u'},
 					      {"read-ahead", required_argument, NULL, 'a'},

@@ -48,6 +48,7 @@ static const order_case cases[] = {
 	{"balanced", BETON_ORDER_BALANCED, true, false},
 	{"ffcv-random", BETON_ORDER_FFCV_RANDOM, true, false},
 	{"torch-distributed", BETON_ORDER_TORCH_DISTRIBUTED, true, false},
+	{"uniform", BETON_ORDER_UNIFORM, false, false},
 };
 
 typedef struct order_result {

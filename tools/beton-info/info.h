@@ -13,11 +13,15 @@ typedef struct info_options {
 	bool samples;
 	selection chosen; /* of the samples; bound */
 	bool histogram;
+	uint64_t window; /* tokens; above 0: the file is a stream of tokens */
 } info_options;
 
 /* Print the file to standard output. A damaged value is shown in its place, and the print goes on; *damaged counts
  * them, and err has the first. Errors: IO, FILE_CHANGED, NO_MEMORY, and FORMAT for damaged facts. */
 int info_print_json(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err);
 int info_print_text(const beton_reader *reader, const info_options *options, uint64_t *damaged, beton_error *err);
+
+/* Prints what a stream of tokens has, and the number of its windows. Errors: those of beton_tokens_open. */
+int info_print_tokens(const char *path, const info_options *options, bool json, beton_error *err);
 
 #endif

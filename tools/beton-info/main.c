@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beton-info: prints the content of a .beton file.
+ * beton-info: prints the content of a .beton file, or of a file of tokens.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/system.h"
 #include "info.h"
 #include "tools/common/program.h"
 #include "tools/common/text.h"
 
 static const char *const usage_text =
 	"Usage: beton-info [OPTION]... FILE\n"
-	"Show the contents of a .beton file.\n"
+	"Show the contents of a .beton file, or of a .bin file of tokens (nanoGPT's, llm.c's).\n"
 	"\n"
 	"  -j, --json         print JSON\n"
 	"  -s, --samples      print every sample and where it comes from; with --json, also the SHA-256 of stored "
@@ -21,6 +23,7 @@ static const char *const usage_text =
 	"  -i, --index=LIST   print these samples: 3,10-19,100- (from 0, ends included), or @FILE\n"
 	"  -w, --where=CONDITION\n"
 	"                     print samples that meet it: \"label == 'cat' and width < 64\", \"source ~ 'cat/*'\"\n"
+	"  -T, --window=N     FILE is a stream of tokens: print its number of tokens, and of windows of N tokens\n"
 	"  -H, --histogram    print the distribution of sizes and classes\n"
 	"  -h, --help         show this text\n"
 	"  -V, --version      show the version\n"
@@ -56,6 +59,13 @@ static int show(const char *path, bool json, info_options *options)
 	return structure != BETON_OK || damaged ? 1 : status;
 }
 
+/* Whether the file is a stream of tokens for sure. */
+static bool is_stream(const char *path)
+{
+	size_t length = strlen(path);
+	return length > 4 && strcmp(path + length - 4, ".bin") == 0;
+}
+
 static int wrong(info_options *options, const char *message)
 {
 	selection_free(&options->chosen);
@@ -84,6 +94,8 @@ static int parse_option(info_options *options, bool *json, int option, const cha
 	case 's':
 		options->samples = true;
 		break;
+	case 'T':
+		return bt_parse_u64("--window", text, 1, INT32_MAX - 1, &options->window, err);
 	default:
 		options->histogram = true;
 		break;
@@ -93,16 +105,20 @@ static int parse_option(info_options *options, bool *json, int option, const cha
 
 int main(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-		{"json", no_argument, NULL, 'j'},        {"samples", no_argument, NULL, 's'},
-		{"index", required_argument, NULL, 'i'}, {"where", required_argument, NULL, 'w'},
-		{"histogram", no_argument, NULL, 'H'},   {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},     {NULL, 0, NULL, 0}};
+	static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
+						     {"samples", no_argument, NULL, 's'},
+						     {"index", required_argument, NULL, 'i'},
+						     {"where", required_argument, NULL, 'w'},
+						     {"histogram", no_argument, NULL, 'H'},
+						     {"window", required_argument, NULL, 'T'},
+						     {"help", no_argument, NULL, 'h'},
+						     {"version", no_argument, NULL, 'V'},
+						     {NULL, 0, NULL, 0}};
 	bool json = false;
 	info_options options = {0};
 	beton_error err;
 	int option;
-	while ((option = bt_getopt(argc, argv, "jsi:w:HhV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "jsi:w:HT:hV", long_options, NULL)) != -1) {
 		if (option == '?')
 			return wrong(&options, NULL);
 		if (option == 'h' || option == 'V') {
@@ -115,7 +131,12 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return wrong(&options, "expected FILE");
-	int status = show(argv[optind], json, &options);
+	const char *path = argv[optind];
+	bool stream = options.window || is_stream(path);
+	if (stream && (options.samples || options.histogram))
+		return wrong(&options, "a stream of tokens has no samples and no histogram");
+	int status = stream ? program_end("beton-info", info_print_tokens(path, &options, json, &err), &err)
+			    : show(path, json, &options);
 	selection_free(&options.chosen);
 	return status;
 }
