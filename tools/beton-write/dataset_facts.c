@@ -106,6 +106,8 @@ char *dataset_facts_make(const write_options *options, const source *from, const
 	json_t *how = json_object();
 	bool good = set_text(facts, "writer", "beton-write " PROJECT_VERSION) &&
 		    set_text(facts, "source", last_part(from->name)) && set_text(facts, "kind", from->kind);
+	if (from->num_tokens)
+		good = good && set(facts, "tokens", json_pack("{s:I}", "count", (json_int_t)from->num_tokens));
 	if (classes->count)
 		good = good && add_classes(names, classes) && json_object_set(facts, "classes", names) == 0;
 	good = good && add_options(how, options) && json_object_set(facts, "options", how) == 0;

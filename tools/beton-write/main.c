@@ -97,6 +97,7 @@ static source_spec make_spec(const write_run *self)
 			     .test_output = self->sets[SET_TEST].path,
 			     .error_list = options->error_list,
 			     .skip_bad = options->skip_bad,
+			     .chunk_tokens = options->chunk_tokens,
 			     .holds_out = options->val_fraction > 0,
 			     .interrupt = program_stop_signal()};
 }
@@ -161,6 +162,21 @@ static int select_samples(write_run *self, beton_error *err)
 			      train->from->name, err);
 }
 
+/* A stream is written whole: without a chunk, or in another order, it would be another text. */
+static int check_stream(const write_options *options, const source *from, beton_error *err)
+{
+	const char *option = options->selected.subset                ? "--subset"
+			     : options->selected.shuffle             ? "--shuffle"
+			     : options->selected.limit != UINT64_MAX ? "--limit"
+			     : options->val_fraction > 0             ? "--val-fraction"
+			     : options->fields                       ? "--fields"
+			     : options->skip_bad                     ? "--on-error=skip"
+								     : NULL;
+	return option ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s is a stream of tokens, which is written whole",
+				option, from->name)
+		      : BETON_OK;
+}
+
 static int open_sources(write_run *self, beton_error *err)
 {
 	const write_options *options = self->options;
@@ -172,6 +188,8 @@ static int open_sources(write_run *self, beton_error *err)
 	for (int i = 0; i < NUM_SETS; i++)
 		self->sets[i].from = sets[i];
 	source *train = sets[SET_TRAIN];
+	if (result == BETON_OK && train->num_tokens > 0)
+		result = check_stream(options, train, err);
 	if (result == BETON_OK)
 		result = field_plan_make(&self->plan, options->fields, train, err);
 	if (result == BETON_OK)

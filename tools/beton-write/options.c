@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <beton/tokens.h>
+
 #include "common/arguments.h"
 #include "common/error.h"
 #include "common/system.h"
@@ -26,7 +28,7 @@ static const char *const usage_text =
 	"\n"
 	"Samples:\n"
 	"      --format=KIND         kind of SOURCE, if its name does not tell it: folder, tar, csv, jsonl, npy, npz,\n"
-	"                            cifar10, idx\n"
+	"                            cifar10, idx, tokens\n"
 	"      --fields=LIST         the fields and their columns, NAME[=COLUMN][:TYPE],...; types: int, class "
 	"(names,\n"
 	"                            which become numbers), float, image, bytes, text, json, array\n"
@@ -48,6 +50,7 @@ static const char *const usage_text =
 static const char *const usage_end =
 	"\n"
 	"File and program:\n"
+	"      --chunk-tokens=N      tokens in a sample of a stream of tokens (default 4096)\n"
 	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger than a page\n"
 	"      --compress=zstd[:N]   compress bytes, JSON and array fields, at level N; FFCV cannot read such a file\n"
 	"      --resume              continue an earlier run of the same command, and keep the output of this run if "
@@ -60,6 +63,9 @@ static const char *const usage_end =
 	"  -V, --version             show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+/* A window of a thousand tokens, which language models often have, then reads little more than itself. */
+enum { CHUNK_TOKENS_DEFAULT = 4096 };
 
 /* Options without a letter. */
 enum {
@@ -75,6 +81,7 @@ enum {
 	OPTION_ON_ERROR,
 	OPTION_ERROR_LIST,
 	OPTION_COMPRESS,
+	OPTION_CHUNK_TOKENS,
 	OPTION_RESUME,
 };
 
@@ -93,6 +100,7 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     IMAGE_LONG_OPTIONS,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"compress", required_argument, NULL, OPTION_COMPRESS},
+					     {"chunk-tokens", required_argument, NULL, OPTION_CHUNK_TOKENS},
 					     {"resume", no_argument, NULL, OPTION_RESUME},
 					     {"force", no_argument, NULL, 'F'},
 					     {"threads", required_argument, NULL, 't'},
@@ -172,6 +180,8 @@ static int parse_option(write_options *options, int option, const char *text, be
 		return result;
 	case OPTION_COMPRESS:
 		return parse_compress(text, options, err);
+	case OPTION_CHUNK_TOKENS:
+		return bt_parse_u64("--chunk-tokens", text, 1, BETON_TOKENS_CHUNK_MAX, &options->chunk_tokens, err);
 	case OPTION_RESUME:
 		options->resume = true;
 		return result;
@@ -217,6 +227,7 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 {
 	*options = (write_options){.selected = {.limit = UINT64_MAX},
 				   .page_size = BETON_PAGE_SIZE_DEFAULT,
+				   .chunk_tokens = CHUNK_TOKENS_DEFAULT,
 				   .threads = bt_available_cores()};
 	image_settings_init(&options->image);
 	beton_error err;

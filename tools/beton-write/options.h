@@ -15,6 +15,7 @@ typedef struct write_options {
 	selection_options selected;
 	image_settings image;
 	uint32_t page_size;
+	uint64_t chunk_tokens; /* of a stream of tokens */
 	int threads;
 	double val_fraction; /* 0: hold nothing out */
 	uint64_t val_seed;

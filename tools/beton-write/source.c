@@ -35,16 +35,17 @@ static const struct kind {
 	{.name = "npz", .one = npz_source_open},
 	{.name = "cifar10", .sets = cifar_source_open, .pattern = true},
 	{.name = "idx", .sets = idx_source_open},
+	{.name = "tokens", .one = tokens_source_open},
 };
 
 static const struct {
 	const char *ending;
 	const char *kind;
 } endings[] = {
-	{".tar", "tar"},       {".tar.gz", "tar"},       {".tgz", "tar"},     {".tar.zst", "tar"}, {".tzst", "tar"},
-	{".tar.xz", "tar"},    {".txz", "tar"},          {".tar.bz2", "tar"}, {".csv", "csv"},     {".tsv", "csv"},
-	{".jsonl", "jsonl"},   {".ndjson", "jsonl"},     {".npy", "npy"},     {".npz", "npz"},     {".bin", "cifar10"},
-	{"idx3-ubyte", "idx"}, {"idx3-ubyte.gz", "idx"},
+	{".tar", "tar"},  {".tar.gz", "tar"}, {".tgz", "tar"},       {".tar.zst", "tar"},
+	{".tzst", "tar"}, {".tar.xz", "tar"}, {".txz", "tar"},       {".tar.bz2", "tar"},
+	{".csv", "csv"},  {".tsv", "csv"},    {".jsonl", "jsonl"},   {".ndjson", "jsonl"},
+	{".npy", "npy"},  {".npz", "npz"},    {"idx3-ubyte", "idx"}, {"idx3-ubyte.gz", "idx"},
 };
 
 static const struct {
@@ -64,6 +65,8 @@ static const struct {
 	{"BZh", 3, 0, "tar"},
 	{"{", 1, 0, "jsonl"},
 	{"\0\0\x08\3", 4, 0, "idx"},
+	{"\x88\xd8\x34\x01\1\0\0", 8, 0, "tokens"}, /* llm.c's numbers: see beton/tokens.h */
+	{"\xa1\xd9\x34\x01\7\0\0", 8, 0, "tokens"},
 };
 
 /* The kind of the file at path: what its name says, else its first bytes. */
@@ -86,6 +89,9 @@ static int kind_of_file(const char *path, const char **kind, beton_error *err)
 	for (size_t i = 0; i < sizeof(magics) / sizeof(*magics) && !*kind; i++)
 		if (memcmp(head + magics[i].offset, magics[i].bytes, magics[i].size) == 0)
 			*kind = magics[i].kind;
+	/* A raw stream of tokens has no mark, and the first bytes of a CIFAR batch may look like any. */
+	if (path_ends_with(path, ".bin") && !(*kind && strcmp(*kind, "tokens") == 0))
+		*kind = "cifar10";
 	const bt_file_kind *other = *kind ? NULL : bt_file_kind_of(path, head, (size_t)got);
 	if (other)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s, not a source of samples; %s", path, other->what,

@@ -100,10 +100,11 @@ typedef struct source_ops {
 /* The part that all sources share; each kind has its own struct that begins with it. */
 struct source {
 	const source_ops *ops;
-	const char *kind; /* what --format calls it; static */
-	char *name;       /* for messages */
-	char *root;       /* where the paths in RAW_TEXT begin; NULL: it has none */
-	uint64_t count;   /* items, or SOURCE_COUNT_UNKNOWN */
+	const char *kind;    /* what --format calls it; static */
+	char *name;          /* for messages */
+	char *root;          /* where the paths in RAW_TEXT begin; NULL: it has none */
+	uint64_t count;      /* items, or SOURCE_COUNT_UNKNOWN */
+	uint64_t num_tokens; /* above 0: the items are the chunks of a stream, to be written whole and in their order */
 	source_column *columns;
 	uint32_t num_columns;
 	name_list classes; /* names of the labels, if the source has such */
@@ -123,6 +124,7 @@ typedef struct source_spec {
 	const char *error_list;      /* --error-list, or NULL */
 	bool holds_out;              /* --val-fraction: a validation set is made of the training set */
 	bool skip_bad;               /* --on-error=skip */
+	uint64_t chunk_tokens;       /* --chunk-tokens */
 	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
 } source_spec;
 

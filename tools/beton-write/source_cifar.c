@@ -39,8 +39,10 @@ static int read_record(const cifar_source *self, size_t file, uint64_t index, ui
 		return bt_fail(err, BETON_FILE_CHANGED, "%s: the file became shorter while it was read",
 			       self->paths.names[file]);
 	if (record[0] >= CLASSES)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "%s: record %llu: the label is %u, not 0 to %d",
-			       self->paths.names[file], (unsigned long long)index, record[0], CLASSES - 1);
+		return bt_fail(
+			err, BETON_SAMPLE_CORRUPT,
+			"%s: record %llu: the label is %u, not 0 to %d; a stream of tokens needs --format=tokens",
+			self->paths.names[file], (unsigned long long)index, record[0], CLASSES - 1);
 	return BETON_OK;
 }
 
@@ -98,8 +100,10 @@ static int open_file(cifar_source *self, const char *path, beton_error *err)
 	if (fstat(file->fd, &status) != 0)
 		return bt_fail_errno(err, errno, "%s: cannot open", path);
 	if (!S_ISREG(status.st_mode) || status.st_size == 0 || status.st_size % RECORD != 0)
-		return bt_fail(err, BETON_FORMAT, "%s: %lld bytes, which are not whole records of %d bytes", path,
-			       (long long)status.st_size, RECORD);
+		return bt_fail(err, BETON_FORMAT,
+			       "%s: %lld bytes, which are not whole records of %d bytes; a stream of tokens needs "
+			       "--format=tokens",
+			       path, (long long)status.st_size, RECORD);
 	self->base.count += (uint64_t)status.st_size / RECORD;
 	return BETON_OK;
 }

@@ -29,4 +29,7 @@ bool cifar_source_is_folder(const char *folder);
 int idx_source_open(const source_spec *spec, source *sets[], beton_error *err);
 bool idx_source_is_folder(const char *folder);
 
+/* A stream of tokens, as <beton/tokens.h> knows them: columns tokens and length. */
+int tokens_source_open(const source_spec *spec, source **train, beton_error *err);
+
 #endif
