@@ -455,7 +455,7 @@ static void wrong_types_are_errors(void **state)
 	expect_graph_error(floats, DTRAIN_I64, build_nothing, BETON_UNSUPPORTED, "no i64");
 	expect_graph_error(floats, DTRAIN_F32, build_late_type, BETON_STATE, "after tensors");
 	expect_graph_error(floats, DTRAIN_BF16, build_double_input, BETON_INVALID_ARGUMENT,
-			   "type f64 is neither the graph's (bf16), its parameters' (f32), i64 nor u8");
+			   "type f64 is neither the graph's (bf16), its parameters' (f32), i64, i32 nor u8");
 	expect_graph_error(floats, DTRAIN_BF16, build_conv_of_floats, BETON_INVALID_ARGUMENT,
 			   "conv1: its input is f32, the graph computes in bf16");
 	expect_graph_error(floats, DTRAIN_BF16, build_byte_label, BETON_INVALID_ARGUMENT,

@@ -32,6 +32,7 @@ typedef struct op_case {
 	double smoothing;
 	bool mixed; /* LOSS of two labels for each row */
 	bool nesterov;
+	int64_t ignored;                /* the label of rows that LOSS leaves out; 0: none */
 	double bound;                   /* normalised error allowed in f32 */
 	bool scaled;                    /* LOSS and SGD with a scaler */
 	double scale;                   /* of the scaler; the weight of LOOKAHEAD */

@@ -20,6 +20,9 @@ static const op_case op_cases[] = {
 	{LOSS, {2, 1000}, .smoothing = 1, .bound = 2e-6},
 	{LOSS, {4, 10}, .scaled = true, .scale = 1024, .bound = 2e-6},
 	{LOSS, {3, 129}, .smoothing = 0.1, .scaled = true, .scale = 8, .bound = 2e-6},
+	{LOSS, {7, 10}, .ignored = -100, .bound = 2e-6},
+	{LOSS, {5, 129}, .smoothing = 0.1, .ignored = -1, .scaled = true, .scale = 8, .bound = 2e-6},
+	{LOSS, {1, 3}, .ignored = -100, .bound = 2e-6},
 	{LOSS, {4, 10}, .mixed = true, .bound = 2e-6},
 	{LOSS, {3, 7}, .mixed = true, .smoothing = 0.1, .bound = 2e-6},
 	{LOSS, {1, 1}, .mixed = true, .smoothing = 0.3, .bound = 2e-6},
@@ -62,7 +65,7 @@ static bool runs_with_copy(dtrain_op_kind kind, int index)
 
 const op_case *all_cases(int *count)
 {
-	static op_case list[256];
+	static op_case list[512];
 	int n = 0;
 	for (int k = 0; k < DTRAIN_OP_KIND_COUNT; k++) {
 		const dtrain__op_rules *rules = dtrain__op_rules_of((dtrain_op_kind)k);

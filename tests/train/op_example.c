@@ -49,11 +49,13 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 {
 	char letter = dtrain__op_input_letter(c->kind, index), name[2] = {(char)('0' + index), 0};
 	const dtrain_shape *shape = shape_of(c, letter);
-	bool activation = letter == 'X' || letter == 'Y' || letter == 'L';
+	bool activation = letter && strchr("XYKL", letter);
 	if (letter == 'A')
 		return dtrain__graph_activation(graph, DTRAIN_F32, shape);
 	if (dtrain__op_rules_of(c->kind)->updates >> index & 1)
 		return dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO);
+	if (letter && strchr("leqrg", letter))
+		return dtrain_graph_input(graph, name, dtrain__op_letter_type(letter, graph->dtype), shape);
 	if (!activation)
 		return dtrain__graph_param(graph, "p", name, shape, DTRAIN_INIT_ZERO, 0);
 	dtrain_tensor x = dtrain_graph_input(graph, name, graph->dtype, shape);
@@ -112,8 +114,16 @@ static tensor_kind kind_of(char letter, dtrain__role role)
 	switch (letter) {
 	case 'X':
 	case 'Y':
+	case 'K':
 	case 'L':
 		return ACTIVATION;
+	case 'l':
+	case 'e':
+	case 'q':
+	case 'r':
+		return LABELS;
+	case 'g':
+		return SEGMENTS;
 	case 'm':
 	case 'i':
 		return PRIVATE;
@@ -149,6 +159,24 @@ static void make_distinct(const tensor *t)
 		t->values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
 }
 
+/* The gradients of a loss are those of the mean over the rows that count, times the scaler's scale. */
+static void weigh_losses(setting *s, const dtrain__node *op, int gradients)
+{
+	const double *label = s->tensors[op->inputs[2]].values;
+	const dtrain_shape rows = s->tensors[s->output].shape;
+	double scale = 1;
+	int64_t counted = 0;
+	if (s->c->example->optional_inputs)
+		scale = s->tensors[op->inputs[3]].values[DTRAIN_SCALER_SCALE] = 8;
+	for (int64_t i = 0; i < rows.dim[0]; i++)
+		counted += (int64_t)label[i] != op->attrs.loss.ignored;
+	s->output_gradient = add_tensor(s, "d_y", PARAMETER, rows, false);
+	for (int64_t i = 0; i < rows.dim[0] && counted; i++)
+		s->tensors[s->output_gradient].values[i] = scale / (double)counted;
+	for (int i = 0; i < gradients; i++)
+		s->tensors[i].gradient = op->outputs[1 + i];
+}
+
 static void declare_tensors(setting *s)
 {
 	const dtrain_graph *graph = s->example->graph;
@@ -158,8 +186,9 @@ static void declare_tensors(setting *s)
 		const dtrain__tensor *t = &graph->tensors[i];
 		tensor_kind kind = kind_of_tensor(graph, i);
 		dtrain__op_range range = {-1, 1};
-		if (i < op->num_inputs && rules->ranges)
-			range = rules->ranges[i];
+		const dtrain__op_range *ranges = s->c->example->ranges ? s->c->example->ranges : rules->ranges;
+		if (i < op->num_inputs && ranges)
+			range = ranges[i];
 		if (i < op->num_inputs || i == s->output_gradient)
 			input(s, "operand", kind, t->shape, range.least, range.most);
 		else
@@ -170,6 +199,8 @@ static void declare_tensors(setting *s)
 	}
 	for (int i = 0; i < op->num_inputs; i++)
 		s->tensors[i].gradient = graph->tensors[i].grad;
+	if (rules->loss_gradients)
+		weigh_losses(s, op, rules->loss_gradients);
 	for (int i = 0; i < rules->num_edges && i < dtrain_shape_count(&s->tensors[0].shape); i++)
 		s->tensors[0].values[i] = rules->edges[i];
 	if (rules->distinct)

@@ -66,6 +66,8 @@ static dtrain_dtype type_of(const setting *s, const tensor *t)
 		return DTRAIN_F32;
 	case LABELS:
 		return DTRAIN_I64;
+	case SEGMENTS:
+		return DTRAIN_I32;
 	default:
 		return DTRAIN_U8;
 	}
@@ -91,6 +93,8 @@ static double read_element(dtrain_dtype dtype, const void *memory, int64_t i)
 		return (double)bt_widen_bfloat16(((const uint16_t *)memory)[i]);
 	case DTRAIN_I64:
 		return (double)((const int64_t *)memory)[i];
+	case DTRAIN_I32:
+		return ((const int32_t *)memory)[i];
 	default:
 		return ((const uint8_t *)memory)[i];
 	}
@@ -113,6 +117,9 @@ static void write_element(dtrain_dtype dtype, void *memory, int64_t i, double va
 		break;
 	case DTRAIN_I64:
 		((int64_t *)memory)[i] = (int64_t)value;
+		break;
+	case DTRAIN_I32:
+		((int32_t *)memory)[i] = (int32_t)value;
 		break;
 	default:
 		((uint8_t *)memory)[i] = (uint8_t)value;
@@ -267,7 +274,7 @@ static dtrain_op_attrs attrs_of(const op_case *c)
 {
 	switch (c->family) {
 	case LOSS:
-		return (dtrain_op_attrs){.label_smoothing = c->smoothing};
+		return (dtrain_op_attrs){.loss = {.label_smoothing = c->smoothing, .ignored = c->ignored}};
 	case SGD:
 		return (dtrain_op_attrs){.sgd = {.momentum = 0.9, .grad_divisor = 3, .nesterov = c->nesterov}};
 	case NORMALIZE:
@@ -323,7 +330,13 @@ static void add_mixed_label(setting *s)
 	}
 }
 
-/* d_y is the 1 / n of the mean that the loss op's gradient is of, times the scale. */
+static bool is_left_out(const setting *s, int64_t row)
+{
+	return s->c->ignored && row % 3 == 0;
+}
+
+/* Every third row is ignored, if the case ignores any. d_y is the 1 / n of the mean that the loss op's gradient is of,
+ * times the scale. */
 static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 {
 	const int64_t *x = s->c->x;
@@ -334,10 +347,12 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "logits", ACTIVATION, logits, -5, 5);
 		int label = add_tensor(s, "label", LABELS, rows, false);
 		for (int64_t i = 0; i < x[0]; i++)
-			s->tensors[label].values[i] = (double)((i * 7 + 3) % x[1]);
+			s->tensors[label].values[i] =
+				is_left_out(s, i) ? (double)s->c->ignored : (double)((i * 7 + 3) % x[1]);
 		double *d_y = input(s, "d_y", PARAMETER, rows, 0, 0);
+		int64_t counted = s->c->ignored ? x[0] - (x[0] + 2) / 3 : x[0];
 		for (int64_t i = 0; i < x[0]; i++)
-			d_y[i] = (s->c->scaled ? s->c->scale : 1) / (double)x[0];
+			d_y[i] = is_left_out(s, i) ? 0 : (s->c->scaled ? s->c->scale : 1) / (double)counted;
 		result(s, "loss", PARAMETER, rows, -1);
 		result(s, "d_logits", ACTIVATION, logits, 0);
 		result(s, "mean", PARAMETER, dtrain_shape_of(0, NULL), -1);
@@ -353,7 +368,10 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1, 6), LIST(3, 4, 9));
 	else
 		RUN(DTRAIN_OP_SOFTMAX_XENT, LIST(0, 1), LIST(3, 4));
-	RUN(DTRAIN_OP_MEAN, LIST(3), LIST(5));
+	if (s->c->ignored)
+		RUN(DTRAIN_OP_MEAN, LIST(3, 1), LIST(5));
+	else
+		RUN(DTRAIN_OP_MEAN, LIST(3), LIST(5));
 	return BETON_OK;
 }
 
@@ -459,8 +477,17 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 
 bool case_is_lacking(const setting *s)
 {
-	static const dtrain_op_kind cuda_lacks[] = {DTRAIN_OP_SLICE, DTRAIN_OP_PERMUTE, DTRAIN_OP_LAYER_NORM};
+	static const dtrain_op_kind cuda_lacks[] = {
+		DTRAIN_OP_SLICE,     DTRAIN_OP_PERMUTE, DTRAIN_OP_LAYER_NORM,  DTRAIN_OP_RMS_NORM,
+		DTRAIN_OP_SILU,      DTRAIN_OP_SWIGLU,  DTRAIN_OP_EMBEDDING,   DTRAIN_OP_ROTARY,
+		DTRAIN_OP_ATTENTION, DTRAIN_OP_DROPOUT, DTRAIN_OP_LINEAR_XENT, DTRAIN_OP_LINEAR_XENT_EVAL,
+		DTRAIN_OP_MATMUL};
 	bool cuda = strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0;
+	const dtrain_op_attrs *attrs = s->c->example ? &s->c->example->attrs : NULL;
+	if (cuda &&
+	    ((s->c->kind == DTRAIN_OP_LINEAR && attrs && (attrs->linear.activation || attrs->linear.weight_in_out)) ||
+	     (s->c->kind == DTRAIN_OP_GELU && attrs && attrs->gelu.tanh) || s->c->ignored))
+		return true;
 	for (size_t i = 0; cuda && s->c->example && i < sizeof(cuda_lacks) / sizeof(cuda_lacks[0]); i++)
 		if (s->c->kind == cuda_lacks[i])
 			return true;

@@ -15,7 +15,8 @@ typedef enum tensor_kind {
 	PARAMETER,  /* F32, and F64 with that */
 	WEIGHT,     /* the same, but ops round it to the type that they compute in */
 	SCALARS,    /* F32 */
-	LABELS,     /* I64 */
+	LABELS,     /* I64: whatever is whole numbers */
+	SEGMENTS,   /* I32 */
 	PIXELS,     /* U8; groups of SGD as well */
 	PRIVATE,    /* U8: mask and index, which only the device can read */
 } tensor_kind;

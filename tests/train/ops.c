@@ -26,13 +26,20 @@ static double normalised_error(const double *values, const double *right, int64_
 	return difference == 0 ? 0 : sqrt(difference) / (sqrt(length) + 1e-30);
 }
 
+/* Whether the case has an op that reads a rounded result of another one. */
+static bool rounds_twice(const op_case *c)
+{
+	return c->family == BIASED_GELU || c->kind == DTRAIN_OP_ATTENTION ||
+	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
+}
+
 static double bound_of(const setting *s, const tensor *t, bool tf32)
 {
 	double bound = s->c->bound;
 	bool half = s->dtype == DTRAIN_F16 || s->dtype == DTRAIN_BF16;
 	if (bound == 0)
 		return 0;
-	bool rounded = t->kind == ACTIVATION || s->c->family == BIASED_GELU ||
+	bool rounded = t->kind == ACTIVATION || rounds_twice(s->c) ||
 		       (s->c->kind == DTRAIN_OP_CONV2D && s->c->example && !s->caps.host_memory);
 	if (half && rounded)
 		return s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND;
@@ -59,8 +66,7 @@ static void compare(const setting *got, const setting *right, bool tf32)
  * two numbers that rounding to float before decides: weights that were not rounded, say, change most of them. */
 static void compare_roundings(const setting *got, const setting *right)
 {
-	/* Of two ops, the result of the first was rounded too. */
-	for (int i = 0; i < got->count && got->c->family != BIASED_GELU; i++) {
+	for (int i = 0; i < got->count && !rounds_twice(got->c); i++) {
 		const tensor *a = &got->tensors[i], *b = &right->tensors[i];
 		int64_t count = dtrain_shape_count(&a->shape), different = 0;
 		for (int64_t k = 0; a->result && a->kind == ACTIVATION && k < count; k++)
@@ -198,7 +204,7 @@ static double layer_norm(const setting *s, int64_t at)
 	for (int64_t c = 0; c < columns; c++)
 		square += (row[c] - mean) * (row[c] - mean);
 	return (row[column] - mean) / sqrt(square / (double)columns + 1e-5) * s->tensors[1].values[column] +
-	       s->tensors[2].values[column];
+	       (s->c->example->optional_inputs ? s->tensors[2].values[column] : 0);
 }
 
 /* NULL: the case is checked by its gradient alone. */

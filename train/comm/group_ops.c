@@ -18,6 +18,8 @@ static int check_call(const dtrain_group *group, const dtrain_group_call *call, 
 	if (dtrain_dtype_size(call->dtype) == 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: no such type of element: %d",
 			       group->name, op, (int)call->dtype);
+	if (call->dtype == DTRAIN_I32)
+		return bt_fail(err, BETON_UNSUPPORTED, "group \"%s\": %s of i32", group->name, op);
 	if (reduces && ((int)call->reduce < DTRAIN_SUM || call->reduce > DTRAIN_PRODUCT))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "group \"%s\": %s: no such reduction: %d", group->name, op,
 			       (int)call->reduce);

@@ -135,9 +135,10 @@ static const dtrain__node *loss_node(dtrain_graph *graph, dtrain_tensor loss)
 	const dtrain__node *node = NULL;
 	if (mean && mean->kind == DTRAIN_OP_MEAN && graph->tensors[mean->inputs[0]].producer >= 0)
 		node = &graph->nodes[graph->tensors[mean->inputs[0]].producer];
-	if (!node || !dtrain__op_rules_of(node->kind)->is_loss) {
-		dtrain__graph_fail(graph, BETON_UNSUPPORTED,
-				   "backward starts at the mean of a softmax cross entropy, and at nothing else");
+	if (!node || !dtrain__op_rules_of(node->kind)->loss_gradients) {
+		dtrain__graph_fail(
+			graph, BETON_UNSUPPORTED,
+			"backward starts at the mean of a cross entropy that has gradients, and at nothing else");
 		return NULL;
 	}
 	return node;
@@ -303,7 +304,11 @@ void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss)
 	if (!start || !begin_backward(graph))
 		return;
 	int32_t last = (int32_t)(start - graph->nodes) - 1;
-	dtrain__add_grad(graph, start->inputs[0], start->outputs[1]);
+	for (int i = 0; i < dtrain__op_rules_of(start->kind)->loss_gradients; i++) {
+		dtrain_tensor input = dtrain__graph_original(graph, start->inputs[i]);
+		if (dtrain__needs_grad(graph, input))
+			dtrain__add_grad(graph, input, start->outputs[1 + i]);
+	}
 	append_backward(graph, last);
 }
 

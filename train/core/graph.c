@@ -135,10 +135,11 @@ dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_d
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "input '%s': bad shape %s", name,
 					  dtrain__shape_text(shape, text));
 	dtrain_dtype of_params = dtrain_params_dtype(graph->params);
-	if (dtype != graph->dtype && dtype != of_params && dtype != DTRAIN_I64 && dtype != DTRAIN_U8)
+	if (dtype != graph->dtype && dtype != of_params && dtype != DTRAIN_I64 && dtype != DTRAIN_I32 &&
+	    dtype != DTRAIN_U8)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-					  "input '%s': type %s is neither the graph's (%s), its parameters' (%s), i64 "
-					  "nor u8",
+					  "input '%s': type %s is neither the graph's (%s), its parameters' (%s), i64, "
+					  "i32 nor u8",
 					  name, dtrain_dtype_name(dtype), dtrain_dtype_name(graph->dtype),
 					  dtrain_dtype_name(of_params));
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__INPUT, .dtype = dtype, .shape = *shape});

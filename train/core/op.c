@@ -54,10 +54,16 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 	switch (letter) {
 	case 'X':
 	case 'Y':
+	case 'K':
 	case 'L':
 		return compute;
 	case 'l':
+	case 'e':
+	case 'q':
+	case 'r':
 		return DTRAIN_I64;
+	case 'g':
+		return DTRAIN_I32;
 	case 'm':
 	case 'i':
 	case 'u':
@@ -74,7 +80,8 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 
 dtrain_dtype dtrain__op_compute_type(const dtrain_op_desc *desc)
 {
-	bool of_output = desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST;
+	bool of_output =
+		desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST || desc->kind == DTRAIN_OP_EMBEDDING;
 	return of_output ? desc->outputs[0].dtype : desc->inputs[0].dtype;
 }
 
@@ -120,7 +127,8 @@ static bool is_real(dtrain_dtype dtype)
 
 static bool is_type_of(dtrain_dtype dtype, char letter, bool input, dtrain_dtype compute)
 {
-	return dtype == dtrain__op_letter_type(letter, compute) || (letter == 'W' && input && dtype == compute);
+	return dtype == dtrain__op_letter_type(letter, compute) || (letter == 'W' && input && dtype == compute) ||
+	       (letter == 'e' && dtype == DTRAIN_I32);
 }
 
 static int check_operands(const dtrain_op_desc *desc, const char *letters, const char *optional, int count,
@@ -163,5 +171,7 @@ int dtrain__op_check(const dtrain_op_desc *desc, beton_error *err)
 					&roles, err);
 	if (status == BETON_OK && roles.of['A'] && !dtrain__op_is_vector(roles.of['A'], DTRAIN_SCALERS))
 		status = dtrain__op_bad(desc, "needs a scaler of four elements, not", roles.of['A'], err);
+	if (status == BETON_OK && roles.of['r'] && !dtrain__op_is_vector(roles.of['r'], DTRAIN_RANDOMS))
+		status = dtrain__op_bad(desc, "needs seed, step, first row and row stride, not", roles.of['r'], err);
 	return status == BETON_OK && rules->check ? rules->check(desc, &roles, err) : status;
 }

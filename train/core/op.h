@@ -14,7 +14,11 @@ typedef struct dtrain__op_roles {
 	const dtrain_operand *of[128];
 } dtrain__op_roles;
 
-enum { DTRAIN__OP_CASE_SHAPES = 4 };
+enum { DTRAIN__OP_CASE_SHAPES = 5 };
+
+typedef struct dtrain__op_range {
+	double least, most;
+} dtrain__op_range;
 
 /* An example that the tests run on every device: the shapes of the rules' letters, in the order of their first use by
  * inputs, optional inputs, outputs and optional outputs. */
@@ -23,18 +27,16 @@ typedef struct dtrain__op_case {
 	dtrain_op_attrs attrs;
 	int optional_inputs, optional_outputs; /* number of each that the example has */
 	double bound;                          /* normalised error that a device may make in F32 */
+	const dtrain__op_range *ranges;        /* of this example; NULL: those of the rules */
 } dtrain__op_case;
 
-typedef struct dtrain__op_range {
-	double least, most;
-} dtrain__op_range;
-
 /* One letter for each operand. A shape is checked by naming it: equal letters are equal shapes.
- *   X, Y: any tensor      P, B: what check says
+ *   X, Y, K: any tensor   P, B, E: what check says
  *   W: a weight; as an input F32, which the op rounds to the type of x, or of that type
  *   C: [channels of x]    N: [n]                S: []                    L: [n, c]           F: flat
  *   R: f32 [groups, 2]    H: f32 [1]            A: f32 [4], a scaler, clip  m: u8 of x's shape  i: u8 of y's shape
- *   l: i64 [n]            u: u8 [n, h, w, c]    G: u8 [n / 16] */
+ *   l: i64 [n]            u: u8 [n, h, w, c]    G: u8 [n / 16]
+ *   e: i64 or i32         q: i64                g: i32                  r: i64 [4], seed, step, first row, stride */
 typedef struct dtrain__op_rules {
 	const char *inputs, *optional_inputs; /* the latter NULL: none */
 	const char *outputs, *optional_outputs;
@@ -42,7 +44,7 @@ typedef struct dtrain__op_rules {
 	int (*check)(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err);
 	/* Floating-point operations of the op's products. NULL: it has none. */
 	double (*flops)(const dtrain_op_desc *desc);
-	bool is_loss;        /* output 1 is the gradient of input 0 for the mean of output 0 */
+	int loss_gradients;  /* 0: no loss. Outputs 1, 2 ... are so many inputs' gradients for the mean of output 0 */
 	uint32_t updates;    /* bits of inputs that the op changes, so it must run exactly once */
 	uint32_t in_place;   /* bits of inputs that output 0 may overwrite */
 	uint32_t read_twice; /* bits of inputs that are read twice from memory, because sums must be complete first */
@@ -50,8 +52,9 @@ typedef struct dtrain__op_rules {
 	/* For the tests. An op without cases is run as the backward op of another one's cases. */
 	const dtrain__op_case *cases;
 	int num_cases;
-	const dtrain__op_range *ranges; /* of the values of each input and optional input; NULL: -1 .. 1 */
-	const double *edges;            /* first values of input 0: where the function bends, and its tails */
+	/* Of the values of each input and optional input, cut off where it has whole numbers. NULL: -1 .. 1. */
+	const dtrain__op_range *ranges;
+	const double *edges; /* first values of input 0: where the function bends, and its tails */
 	int num_edges;
 	bool distinct; /* input 0 needs distinct values, because equal ones leave the device a choice */
 } dtrain__op_rules;

@@ -7,8 +7,8 @@ static const struct {
 	size_t bytes;
 	const char *name;
 } dtypes[] = {
-	[DTRAIN_F32] = {4, "f32"},   [DTRAIN_F64] = {8, "f64"}, [DTRAIN_F16] = {2, "f16"},
-	[DTRAIN_BF16] = {2, "bf16"}, [DTRAIN_I64] = {8, "i64"}, [DTRAIN_U8] = {1, "u8"},
+	[DTRAIN_F32] = {4, "f32"}, [DTRAIN_F64] = {8, "f64"}, [DTRAIN_F16] = {2, "f16"}, [DTRAIN_BF16] = {2, "bf16"},
+	[DTRAIN_I64] = {8, "i64"}, [DTRAIN_U8] = {1, "u8"},   [DTRAIN_I32] = {4, "i32"},
 };
 
 size_t dtrain_dtype_size(dtrain_dtype dtype)

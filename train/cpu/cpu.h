@@ -113,8 +113,10 @@ dnnl_primitive_desc_t cpu_made(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_
 /* y = a + b; b may have dimensions of 1 where a and y have more. */
 dnnl_primitive_desc_t cpu_add_pd(cpu_build *build, const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
 				 const_dnnl_memory_desc_t y, const_dnnl_primitive_attr_t attr);
-/* Attributes of a primitive with a relu behind it; the caller destroys them. */
-dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build);
+/* Attributes of a primitive with an activation behind it; the caller destroys them. */
+dnnl_primitive_attr_t cpu_activation_attr(cpu_build *build, dnnl_alg_kind_t algorithm);
+/* An activation of x as a step of its own, into that output. */
+void cpu_activate(cpu_build *build, dnnl_alg_kind_t algorithm, cpu_view x, int output);
 const_dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
 typedef struct cpu_argument {

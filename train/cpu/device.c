@@ -72,7 +72,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 {
 	*out = (dtrain_device_caps){.host_memory = true,
-				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
 				    .threads = device->threads};
 	const dnnl_version_t *version = dnnl_version();
@@ -136,6 +136,21 @@ static const struct {
 	[DTRAIN_OP_PERMUTE] = {build_on_ref},
 	[DTRAIN_OP_LAYER_NORM] = {build_on_ref},
 	[DTRAIN_OP_LAYER_NORM_BWD] = {build_on_ref},
+	[DTRAIN_OP_RMS_NORM] = {build_on_ref},
+	[DTRAIN_OP_RMS_NORM_BWD] = {build_on_ref},
+	[DTRAIN_OP_SILU] = {cpu_build_elementwise},
+	[DTRAIN_OP_SILU_BWD] = {cpu_build_elementwise},
+	[DTRAIN_OP_SWIGLU] = {build_on_ref},
+	[DTRAIN_OP_SWIGLU_BWD] = {build_on_ref},
+	[DTRAIN_OP_EMBEDDING] = {build_on_ref},
+	[DTRAIN_OP_EMBEDDING_BWD] = {build_on_ref},
+	[DTRAIN_OP_ROTARY] = {build_on_ref},
+	[DTRAIN_OP_ATTENTION] = {build_on_ref},
+	[DTRAIN_OP_ATTENTION_BWD] = {build_on_ref},
+	[DTRAIN_OP_DROPOUT] = {build_on_ref},
+	[DTRAIN_OP_LINEAR_XENT] = {build_on_ref},
+	[DTRAIN_OP_LINEAR_XENT_EVAL] = {build_on_ref},
+	[DTRAIN_OP_MATMUL] = {build_on_ref},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)

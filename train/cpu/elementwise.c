@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu.h"
 
+/* The parameter of an activation: oneDNN's swish is x / (1 + exp(-alpha x)), relu's alpha the slope of its other side.
+ */
+static float alpha_of(dnnl_alg_kind_t algorithm)
+{
+	return algorithm == dnnl_eltwise_swish ? 1 : 0;
+}
+
 /* alpha: the algorithm's parameter. */
 static dnnl_primitive_desc_t forward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
 					float alpha, const char *what)
@@ -14,25 +21,35 @@ static dnnl_primitive_desc_t forward_pd(cpu_build *build, dnnl_alg_kind_t algori
 static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t x,
 					 const char *what)
 {
-	dnnl_primitive_desc_t hint = forward_pd(build, algorithm, x, 0, what), pd = NULL;
-	dnnl_status_t status = dnnl_eltwise_backward_primitive_desc_create(&pd, build->device->engine, algorithm, x, x,
-									   x, 0, 0, hint, build->attr);
+	dnnl_primitive_desc_t hint = forward_pd(build, algorithm, x, alpha_of(algorithm), what), pd = NULL;
+	dnnl_status_t status = dnnl_eltwise_backward_primitive_desc_create(
+		&pd, build->device->engine, algorithm, x, x, x, alpha_of(algorithm), 0, hint, build->attr);
 	return cpu_made(build, pd, status, what);
+}
+
+static void add_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, cpu_view x, int output,
+		      const char *what)
+{
+	dnnl_primitive_desc_t pd = forward_pd(build, algorithm, x.md, alpha, what);
+	cpu_view y = cpu_output(build, output, x.md);
+	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+	cpu_store(build, output, y);
+}
+
+void cpu_activate(cpu_build *build, dnnl_alg_kind_t algorithm, cpu_view x, int output)
+{
+	add_unary(build, algorithm, alpha_of(algorithm), x, output, "activation");
 }
 
 static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, const char *what)
 {
-	cpu_view x = cpu_input(build, 0);
-	dnnl_primitive_desc_t pd = forward_pd(build, algorithm, x.md, alpha, what);
-	cpu_view y = cpu_output(build, 0, x.md);
-	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-	cpu_store(build, 0, y);
+	add_unary(build, algorithm, alpha, cpu_input(build, 0), 0, what);
 }
 
-static void build_gelu_backward(cpu_build *build)
+static void build_activation_backward(cpu_build *build, dnnl_alg_kind_t algorithm)
 {
 	cpu_view x = cpu_input(build, 0), d_y = cpu_input(build, 1);
-	dnnl_primitive_desc_t pd = backward_pd(build, dnnl_eltwise_gelu_erf, x.md, "gelu");
+	dnnl_primitive_desc_t pd = backward_pd(build, algorithm, x.md, "activation");
 	cpu_view d_x = cpu_output(build, 0, x.md);
 	cpu_step_add(build, pd, 3,
 		     (cpu_argument[]){{DNNL_ARG_SRC, x},
@@ -53,7 +70,7 @@ static void build_relu_backward(cpu_build *build)
 	cpu_store(build, 0, d_x);
 }
 
-dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
+dnnl_primitive_attr_t cpu_activation_attr(cpu_build *build, dnnl_alg_kind_t algorithm)
 {
 	dnnl_primitive_attr_t attr = NULL;
 	dnnl_post_ops_t ops = NULL;
@@ -61,12 +78,12 @@ dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
 	if (status == dnnl_success)
 		status = dnnl_post_ops_create(&ops);
 	if (status == dnnl_success)
-		status = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
+		status = dnnl_post_ops_append_eltwise(ops, algorithm, alpha_of(algorithm), 0);
 	if (status == dnnl_success)
 		status = dnnl_primitive_attr_set_post_ops(attr, ops);
 	if (ops)
 		dnnl_post_ops_destroy(ops);
-	cpu_check(build, status, "relu");
+	cpu_check(build, status, "activation");
 	return attr;
 }
 
@@ -84,7 +101,7 @@ static void build_add(cpu_build *build)
 	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
 	/* If the layouts differ, use the blocked one. */
 	const_dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
-	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_relu_attr(build) : NULL;
+	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_activation_attr(build, dnnl_eltwise_relu) : NULL;
 	dnnl_primitive_desc_t pd = cpu_add_pd(build, md, md, md, attr ? attr : build->attr);
 	cpu_view y = cpu_output(build, 0, md);
 	cpu_step_add(build, pd, 3,
@@ -98,16 +115,31 @@ static void build_add(cpu_build *build)
 
 void cpu_build_elementwise(cpu_build *build)
 {
-	if (build->desc->kind == DTRAIN_OP_RELU)
+	const dtrain_op_attrs *attrs = &build->desc->attrs;
+	dnnl_alg_kind_t gelu = attrs->gelu.tanh ? dnnl_eltwise_gelu_tanh : dnnl_eltwise_gelu_erf;
+	switch (build->desc->kind) {
+	case DTRAIN_OP_RELU:
 		build_unary(build, dnnl_eltwise_relu, 0, "relu");
-	else if (build->desc->kind == DTRAIN_OP_GELU)
-		build_unary(build, dnnl_eltwise_gelu_erf, 0, "gelu");
-	else if (build->desc->kind == DTRAIN_OP_GELU_BWD)
-		build_gelu_backward(build);
-	else if (build->desc->kind == DTRAIN_OP_SCALE)
-		build_unary(build, dnnl_eltwise_linear, (float)build->desc->attrs.factor, "scaling");
-	else if (build->desc->kind == DTRAIN_OP_RELU_BWD)
+		break;
+	case DTRAIN_OP_GELU:
+		build_unary(build, gelu, 0, "gelu");
+		break;
+	case DTRAIN_OP_GELU_BWD:
+		build_activation_backward(build, gelu);
+		break;
+	case DTRAIN_OP_SILU:
+		build_unary(build, dnnl_eltwise_swish, 1, "silu");
+		break;
+	case DTRAIN_OP_SILU_BWD:
+		build_activation_backward(build, dnnl_eltwise_swish);
+		break;
+	case DTRAIN_OP_SCALE:
+		build_unary(build, dnnl_eltwise_linear, (float)attrs->factor, "scaling");
+		break;
+	case DTRAIN_OP_RELU_BWD:
 		build_relu_backward(build);
-	else
+		break;
+	default:
 		build_add(build);
+	}
 }

@@ -192,7 +192,7 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 				.rows = desc->inputs[0].shape.dim[0],
 				.classes = desc->inputs[0].shape.dim[1]};
 	return cuda_kernel_softmax_xent(stream, desc->inputs[0].dtype, &loss, operands[0], outputs[1],
-					desc->attrs.label_smoothing);
+					desc->attrs.loss.label_smoothing);
 }
 
 static cudaError_t mean(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,

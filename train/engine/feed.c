@@ -38,7 +38,8 @@ beton_dtype engine_batch_type(dtrain_dtype dtype)
 {
 	static const beton_dtype types[] = {
 		[DTRAIN_F32] = BETON_FLOAT32,   [DTRAIN_F64] = BETON_FLOAT64, [DTRAIN_F16] = BETON_FLOAT16,
-		[DTRAIN_BF16] = BETON_BFLOAT16, [DTRAIN_I64] = BETON_INT64,   [DTRAIN_U8] = BETON_UINT8};
+		[DTRAIN_BF16] = BETON_BFLOAT16, [DTRAIN_I64] = BETON_INT64,   [DTRAIN_U8] = BETON_UINT8,
+		[DTRAIN_I32] = BETON_INT32};
 	return types[dtype];
 }
 

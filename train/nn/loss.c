@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "common/sized.h"
 #include "core/graph.h"
+#include "core/op.h"
+#include "core/shape.h"
 
 static bool is_of_rows(const dtrain__tensor *tensor, dtrain_dtype dtype, int64_t rows)
 {
 	return tensor->dtype == dtype && tensor->shape.ndim == 1 && tensor->shape.dim[0] == rows;
 }
 
+static void add_scaler(dtrain_graph *graph, dtrain__node *node)
+{
+	if (graph->scaler)
+		node->inputs[node->num_inputs++] = dtrain__graph_memory(
+			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
+}
+
 /* The loss op also computes the gradient of the logits, so it has no backward node. inputs: the
  * logits, and for each row a label, or two labels and lambda. */
 static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_inputs, const dtrain_tensor *inputs,
-			      double label_smoothing)
+			      const dtrain_loss_attrs *attrs)
 {
 	const dtrain__tensor *logits = dtrain__graph_operand(graph, "softmax cross entropy", inputs[0]);
 	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
@@ -20,7 +30,7 @@ static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 					  "softmax cross entropy: logits of %d dimensions; needs [n, c]", shape.ndim);
 	dtrain__node node = {.kind = kind,
-			     .attrs = {.label_smoothing = label_smoothing},
+			     .attrs = {.loss = *attrs},
 			     .num_inputs = num_inputs,
 			     .num_outputs = 2,
 			     .inputs = {inputs[0]}};
@@ -37,9 +47,7 @@ static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_
 		node.inputs[i] = inputs[i];
 	}
 	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
-	if (graph->scaler)
-		node.inputs[node.num_inputs++] = dtrain__graph_memory(
-			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
+	add_scaler(graph, &node);
 	node.outputs[0] = dtrain__graph_activation(graph, dtype, &rows);
 	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	return dtrain__graph_node(graph, &node);
@@ -48,39 +56,125 @@ static dtrain_tensor add_loss(dtrain_graph *graph, dtrain_op_kind kind, int num_
 dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 					   double label_smoothing)
 {
-	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label}, label_smoothing);
+	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label},
+			&(dtrain_loss_attrs){.label_smoothing = label_smoothing});
 }
 
 dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						 dtrain_tensor mixed, dtrain_tensor lambda, double label_smoothing)
 {
 	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT_MIXED, 4, (dtrain_tensor[]){logits, label, mixed, lambda},
-			label_smoothing);
+			&(dtrain_loss_attrs){.label_smoothing = label_smoothing});
+}
+
+void dtrain_loss_options_init(dtrain_loss_options *options)
+{
+	*options = (dtrain_loss_options){.struct_size = sizeof(*options), .ignored = -100};
+}
+
+/* False after a failure. */
+static bool take_options(dtrain_graph *graph, const dtrain_loss_options *given, dtrain_loss_attrs *out)
+{
+	dtrain_loss_options options;
+	beton_error fault;
+	dtrain_loss_options_init(&options);
+	if (bt_sized_take(&options, given, "options", &fault) != BETON_OK) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "cross entropy: %s", fault.message);
+		return false;
+	}
+	*out = (dtrain_loss_attrs){options.label_smoothing, options.ignored, options.chunk};
+	return true;
+}
+
+dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
+						const dtrain_loss_options *options)
+{
+	dtrain_loss_attrs attrs;
+	if (!take_options(graph, options, &attrs))
+		return -1;
+	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label}, &attrs);
+}
+
+/* All dimensions but the last one as one. */
+static dtrain_tensor as_rows(dtrain_graph *graph, dtrain_tensor tensor, int64_t rows, int64_t columns)
+{
+	dtrain_shape shape = dtrain_shape_of(columns ? 2 : 1, (int64_t[]){rows, columns});
+	return dtrain__shape_equal(&shape, dtrain_graph_shape(graph, tensor)) ? tensor
+									      : dtrain_reshape(graph, tensor, &shape);
+}
+
+dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor label,
+					  const dtrain_loss_options *options)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "linear cross entropy", x);
+	const dtrain__tensor *weight = dtrain__graph_tensor(graph, w), *labels = dtrain__graph_tensor(graph, label);
+	dtrain_loss_attrs attrs;
+	if (!source || !weight || !labels || !take_options(graph, options, &attrs))
+		return -1;
+	dtrain_shape shape = source->shape, of_w = weight->shape;
+	int64_t columns = shape.ndim < 2 ? 0 : shape.dim[shape.ndim - 1];
+	int64_t rows = columns ? dtrain_shape_count(&shape) / columns : 0;
+	if (of_w.ndim != 2 || of_w.dim[1] != columns || labels->dtype != DTRAIN_I64 ||
+	    dtrain_shape_count(&labels->shape) != rows) {
+		char text[2][DTRAIN__SHAPE_TEXT];
+		return dtrain__graph_fail(
+			graph, BETON_INVALID_ARGUMENT,
+			"linear cross entropy: %s with a weight of %s; needs [n, ..., c], [v, c] and an "
+			"i64 label for each row",
+			dtrain__shape_text(&shape, text[0]), dtrain__shape_text(&of_w, text[1]));
+	}
+	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
+	dtrain_shape of_x = dtrain_shape_of(2, (int64_t[]){rows, columns}), of_loss = dtrain_shape_of(1, &rows);
+	dtrain__node node = {.kind = graph->training ? DTRAIN_OP_LINEAR_XENT : DTRAIN_OP_LINEAR_XENT_EVAL,
+			     .attrs = {.loss = attrs},
+			     .num_inputs = 3,
+			     .num_outputs = graph->training ? 3 : 1,
+			     .inputs = {as_rows(graph, x, rows, columns), dtrain__graph_copy(graph, w),
+					as_rows(graph, label, rows, 0)}};
+	if (graph->training)
+		add_scaler(graph, &node);
+	node.outputs[0] = dtrain__graph_activation(graph, dtype, &of_loss);
+	if (graph->training) {
+		node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &of_x);
+		node.outputs[2] = dtrain__graph_activation(graph, dtype, &of_w);
+	}
+	return dtrain__graph_node(graph, &node);
+}
+
+/* The node whose losses they are; NULL, and the graph has failed. */
+static dtrain__node *node_of(dtrain_graph *graph, const char *what, dtrain_tensor losses)
+{
+	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, losses);
+	if (!tensor)
+		return NULL;
+	dtrain__node *node = tensor->producer >= 0 ? &graph->nodes[tensor->producer] : NULL;
+	bool is_loss =
+		node && (dtrain__op_rules_of(node->kind)->loss_gradients || node->kind == DTRAIN_OP_LINEAR_XENT_EVAL);
+	if (is_loss && node->outputs[0] == losses)
+		return node;
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is no loss of softmax cross entropy", what);
+	return NULL;
 }
 
 dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses)
 {
-	const dtrain__tensor *tensor = dtrain__graph_tensor(graph, losses);
-	if (!tensor)
+	dtrain__node *node = node_of(graph, "label hits", losses);
+	if (!node)
 		return -1;
-	int32_t producer = tensor->producer;
-	dtrain__node *node = producer >= 0 ? &graph->nodes[producer] : NULL;
-	bool is_loss = node && (node->kind == DTRAIN_OP_SOFTMAX_XENT || node->kind == DTRAIN_OP_SOFTMAX_XENT_MIXED);
-	if (!is_loss || node->outputs[0] != losses)
-		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-					  "label hits: the tensor is no loss of softmax cross entropy");
-	if (node->num_outputs > 2)
-		return node->outputs[2];
-	dtrain_shape rows = tensor->shape; /* a copy: the list of tensors moves when it grows */
+	int place = 1 + dtrain__op_rules_of(node->kind)->loss_gradients;
+	if (node->num_outputs > place)
+		return node->outputs[place];
+	dtrain_shape rows = graph->tensors[losses].shape; /* a copy: the list of tensors moves when it grows */
 	dtrain_tensor hits = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &rows);
 	if (hits < 0)
 		return -1;
 	node->outputs[node->num_outputs++] = hits;
-	graph->tensors[hits].producer = producer;
+	graph->tensors[hits].producer = graph->tensors[losses].producer;
 	return hits;
 }
 
-dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
+/* label: negative for none. */
+static dtrain_tensor mean_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor label, const dtrain_loss_attrs *attrs)
 {
 	const dtrain__tensor *source = dtrain__graph_tensor(graph, x);
 	if (!source)
@@ -89,7 +183,32 @@ dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "mean: %d dimensions; needs a vector",
 					  source->shape.ndim);
 	dtrain_shape scalar = dtrain_shape_of(0, NULL);
-	dtrain__node node = {.kind = DTRAIN_OP_MEAN, .num_inputs = 1, .num_outputs = 1, .inputs = {x}};
+	dtrain__node node = {.kind = DTRAIN_OP_MEAN,
+			     .attrs = {.loss = *attrs},
+			     .num_inputs = label < 0 ? 1 : 2,
+			     .num_outputs = 1,
+			     .inputs = {x, label}};
 	node.outputs[0] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &scalar);
 	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x)
+{
+	return mean_of(graph, x, -1, &(dtrain_loss_attrs){0});
+}
+
+/* Index of the label among the inputs of a loss that can ignore rows. */
+static int label_index(dtrain_op_kind kind)
+{
+	return kind == DTRAIN_OP_SOFTMAX_XENT ? 1 : 2;
+}
+
+dtrain_tensor dtrain_mean_loss(dtrain_graph *graph, dtrain_tensor losses)
+{
+	const dtrain__node *node = node_of(graph, "mean loss", losses);
+	if (!node)
+		return -1;
+	bool ignores = node->attrs.loss.ignored < 0 && node->kind != DTRAIN_OP_SOFTMAX_XENT_MIXED;
+	dtrain_loss_attrs attrs = {.ignored = ignores ? node->attrs.loss.ignored : 0};
+	return mean_of(graph, losses, ignores ? node->inputs[label_index(node->kind)] : -1, &attrs);
 }

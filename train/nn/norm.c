@@ -115,28 +115,47 @@ dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *name, dtrai
 	return dtrain_add(graph, batch_norm(graph, name, x, -1, &options), residual, true);
 }
 
-dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
+/* The norm of rows, with one or two parameters, and as many statistics of a row as LAYER_NORM or RMS_NORM have. */
+static dtrain_tensor row_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon,
+			      dtrain_op_kind kind, bool biased)
 {
+	const char *what = kind == DTRAIN_OP_RMS_NORM ? "rms norm" : "layer norm";
 	const dtrain__tensor *source = dtrain__graph_operand(graph, name, x);
 	if (!source)
 		return -1;
 	dtrain_shape shape = source->shape;
 	if (shape.ndim < 2 || !(epsilon > 0) || !isfinite(epsilon))
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-					  "layer norm '%s': %d dimensions, epsilon %g; needs [n, ..., c]", name,
+					  "%s '%s': %d dimensions, epsilon %g; needs [n, ..., c]", what, name,
 					  shape.ndim, epsilon);
 	int64_t columns = shape.dim[shape.ndim - 1], rows = dtrain_shape_count(&shape) / columns;
 	dtrain_shape row = dtrain_shape_of(1, &columns), statistics = dtrain_shape_of(1, &rows);
 	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
-	dtrain__node node = {
-		.kind = DTRAIN_OP_LAYER_NORM, .attrs.norm.epsilon = epsilon, .num_inputs = 3, .num_outputs = 3};
+	dtrain__node node = {.kind = kind, .attrs.norm.epsilon = epsilon, .num_inputs = 2, .num_outputs = 2};
 	node.inputs[0] = x;
 	node.inputs[1] = dtrain__graph_param(graph, name, "weight", &row, DTRAIN_INIT_ONE, 0);
-	node.inputs[2] = dtrain__graph_param(graph, name, "bias", &row, DTRAIN_INIT_ZERO, 0);
+	if (biased)
+		node.inputs[node.num_inputs++] = dtrain__graph_param(graph, name, "bias", &row, DTRAIN_INIT_ZERO, 0);
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	node.outputs[1] = dtrain__graph_activation(graph, dtype, &statistics);
-	node.outputs[2] = dtrain__graph_activation(graph, dtype, &statistics);
+	if (kind == DTRAIN_OP_LAYER_NORM)
+		node.outputs[node.num_outputs++] = dtrain__graph_activation(graph, dtype, &statistics);
 	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
+{
+	return row_norm(graph, name, x, epsilon, DTRAIN_OP_LAYER_NORM, true);
+}
+
+dtrain_tensor dtrain_layer_norm_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
+{
+	return row_norm(graph, name, x, epsilon, DTRAIN_OP_LAYER_NORM, false);
+}
+
+dtrain_tensor dtrain_rms_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon)
+{
+	return row_norm(graph, name, x, epsilon, DTRAIN_OP_RMS_NORM, false);
 }
 
 dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std)

@@ -40,7 +40,7 @@ static void ref_caps(const dtrain_device *device, dtrain_device_caps *out)
 	(void)device;
 	*out = (dtrain_device_caps){.host_memory = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F64 | 1u << DTRAIN_F16 |
-					      1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+					      1u << DTRAIN_BF16 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8 | 1u << DTRAIN_I32,
 				    .alignment = DTRAIN__HOST_ALIGNMENT,
 				    .batch_norm_add = true,
 				    .weight_copies = true,

@@ -62,7 +62,7 @@ static void run_loss_on_ref(const cuda_loss *loss, double smoothing, array *inpu
 	dtrain_shape square = dtrain_shape_of(2, (int64_t[]){loss->rows, loss->classes});
 	dtrain_shape row = dtrain_shape_of(1, &loss->rows), four = dtrain_shape_of(1, (int64_t[]){DTRAIN_SCALERS});
 	dtrain_shape of_inputs[] = {square, row, row, row, four}, shapes[8];
-	dtrain_op_attrs attrs = {.label_smoothing = smoothing};
+	dtrain_op_attrs attrs = {.loss.label_smoothing = smoothing};
 	array *operands[8];
 	int count = 0;
 	for (int i = 0; i < 5; i++) {

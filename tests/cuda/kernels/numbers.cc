@@ -17,6 +17,8 @@ double number_get(dtrain_dtype dtype, const void *array, int64_t i)
 		return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[i]);
 	case DTRAIN_I64:
 		return (double)static_cast<const int64_t *>(array)[i];
+	case DTRAIN_I32:
+		return static_cast<const int32_t *>(array)[i];
 	case DTRAIN_U8:
 		return static_cast<const uint8_t *>(array)[i];
 	}
@@ -40,6 +42,9 @@ void number_set(dtrain_dtype dtype, void *array, int64_t i, double value)
 		break;
 	case DTRAIN_I64:
 		static_cast<int64_t *>(array)[i] = (int64_t)value;
+		break;
+	case DTRAIN_I32:
+		static_cast<int32_t *>(array)[i] = (int32_t)value;
 		break;
 	case DTRAIN_U8:
 		static_cast<uint8_t *>(array)[i] = (uint8_t)value;

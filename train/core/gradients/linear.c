@@ -4,12 +4,27 @@
 /* Index of the bias among the forward op's inputs. */
 #define BIAS 2
 
+/* The gradient of the value before the activation. */
+static dtrain_tensor grad_of_product(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_activation activation = node->attrs.linear.activation;
+	if (activation == DTRAIN_ACTIVATION_NONE)
+		return dtrain__grad_before_relu(graph, node);
+	dtrain_tensor y = node->outputs[0], z = node->outputs[1];
+	dtrain_op_attrs attrs = {.gelu = {.tanh = activation == DTRAIN_ACTIVATION_GELU_TANH}};
+	bool silu = activation == DTRAIN_ACTIVATION_SILU;
+	return dtrain__graph_op(graph, silu ? DTRAIN_OP_SILU_BWD : DTRAIN_OP_GELU_BWD, silu ? NULL : &attrs,
+				dtrain_graph_shape(graph, y), 2, (dtrain_tensor[]){z, dtrain_graph_grad(graph, y)});
+}
+
 void dtrain__linear_gradient(dtrain_graph *graph, const dtrain__node *node)
 {
 	dtrain_tensor x = node->inputs[0], w = node->inputs[1], b = node->num_inputs > BIAS ? node->inputs[BIAS] : -1;
-	dtrain_tensor d_y = dtrain__grad_before_relu(graph, node);
+	dtrain_tensor d_y = grad_of_product(graph, node);
+	dtrain_op_attrs attrs = {.linear = {.weight_in_out = node->attrs.linear.weight_in_out}};
 	if (dtrain__needs_grad(graph, w) || dtrain__needs_grad(graph, b)) {
 		dtrain__node weight = {.kind = DTRAIN_OP_LINEAR_BWD_WEIGHT,
+				       .attrs = attrs,
 				       .num_inputs = 2,
 				       .num_outputs = 1,
 				       .inputs = {x, d_y},
@@ -18,5 +33,5 @@ void dtrain__linear_gradient(dtrain_graph *graph, const dtrain__node *node)
 			weight.outputs[weight.num_outputs++] = dtrain__param_grad(graph, b);
 		dtrain__graph_node(graph, &weight);
 	}
-	dtrain__append_grad(graph, x, DTRAIN_OP_LINEAR_BWD_DATA, NULL, 2, (dtrain_tensor[]){d_y, w});
+	dtrain__append_grad(graph, x, DTRAIN_OP_LINEAR_BWD_DATA, &attrs, 2, (dtrain_tensor[]){d_y, w});
 }

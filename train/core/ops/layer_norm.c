@@ -17,19 +17,24 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 /* x, gamma, beta */
 static const dtrain__op_range ranges[] = {{-2, 3}, {0.5, 1.5}, {-1, 1}};
 
-#define CASE(ndim, columns, rows, ...)                                                                      \
+#define CASE(beta, ndim, columns, rows, ...)                                                                \
 	{                                                                                                   \
 		.shapes = {{ndim, {__VA_ARGS__}}, {1, {columns}}, {1, {rows}}}, .attrs.norm.epsilon = 1e-5, \
-		.bound = 1e-5                                                                               \
+		.optional_inputs = (beta), .bound = 1e-5                                                    \
 	}
 static const dtrain__op_case cases[] = {
-	CASE(2, 64, 5, 5, 64),
-	CASE(3, 17, 6, 2, 3, 17),
-	CASE(4, 9, 12, 3, 2, 2, 9),
-	CASE(2, 3, 33, 33, 3),
+	CASE(1, 2, 64, 5, 5, 64), CASE(1, 3, 17, 6, 2, 3, 17), CASE(1, 4, 9, 12, 3, 2, 2, 9),
+	CASE(1, 2, 3, 33, 33, 3), CASE(0, 2, 64, 5, 5, 64),    CASE(0, 3, 35, 21, 7, 3, 35),
+};
+static const dtrain__op_case rms_cases[] = {
+	CASE(0, 2, 64, 5, 5, 64),
+	CASE(0, 3, 17, 6, 2, 3, 17),
+	CASE(0, 2, 3, 33, 33, 3),
+	CASE(0, 3, 7, 1, 1, 1, 7),
 };
 
-const dtrain__op_rules dtrain__op_layer_norm = {.inputs = "XPP",
+const dtrain__op_rules dtrain__op_layer_norm = {.inputs = "XP",
+						.optional_inputs = "P",
 						.outputs = "XNN",
 						.check = check,
 						.read_twice = 1u << 0,
@@ -37,4 +42,14 @@ const dtrain__op_rules dtrain__op_layer_norm = {.inputs = "XPP",
 						DTRAIN__OP_CASES(cases)};
 
 const dtrain__op_rules dtrain__op_layer_norm_bwd = {
-	.inputs = "XXPNN", .outputs = "XPP", .check = check, .read_twice = 1u << 0 | 1u << 1};
+	.inputs = "XXPNN", .outputs = "XP", .optional_outputs = "P", .check = check, .read_twice = 1u << 0 | 1u << 1};
+
+const dtrain__op_rules dtrain__op_rms_norm = {.inputs = "XP",
+					      .outputs = "XN",
+					      .check = check,
+					      .read_twice = 1u << 0,
+					      .ranges = ranges,
+					      DTRAIN__OP_CASES(rms_cases)};
+
+const dtrain__op_rules dtrain__op_rms_norm_bwd = {
+	.inputs = "XXPN", .outputs = "XP", .check = check, .read_twice = 1u << 0 | 1u << 1};

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 13
+#define DTRAIN_DEVICE_API_VERSION 14
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -37,6 +37,7 @@ typedef enum dtrain_dtype {
 	DTRAIN_BF16 = 3,
 	DTRAIN_I64 = 4,
 	DTRAIN_U8 = 5,
+	DTRAIN_I32 = 6, /* operands of ops only: no parameter has it, and no group moves it */
 } dtrain_dtype;
 
 BETON_API size_t dtrain_dtype_size(dtrain_dtype dtype);      /* bytes per element */
@@ -120,6 +121,53 @@ typedef struct dtrain_segment {
 	const void *layout; /* of y's part, set by op_create: one for equal shapes, as long as the device lives */
 } dtrain_segment;
 
+/* Activations whose gradient needs what they were given. */
+typedef enum dtrain_activation {
+	DTRAIN_ACTIVATION_NONE = 0,
+	DTRAIN_ACTIVATION_GELU,
+	DTRAIN_ACTIVATION_GELU_TANH,
+	DTRAIN_ACTIVATION_SILU,
+} dtrain_activation;
+
+typedef struct dtrain_linear_attrs {
+	dtrain_activation activation; /* of LINEAR, without relu */
+	bool weight_in_out;
+} dtrain_linear_attrs;
+
+typedef struct dtrain_gelu_attrs {
+	bool tanh;
+} dtrain_gelu_attrs;
+
+typedef struct dtrain_rotary_attrs {
+	int32_t head_dim; /* even */
+	bool interleaved; /* pairs are neighbours (GPT-NeoX's are not); false: element i and i + head_dim / 2 */
+	bool inverse;     /* rotates back */
+	double theta;     /* > 0 */
+} dtrain_rotary_attrs;
+
+typedef struct dtrain_attention_attrs {
+	int32_t heads, kv_heads; /* heads is a multiple of kv_heads */
+	bool causal, packed;
+	double scale; /* 0: 1 / sqrt(d) */
+} dtrain_attention_attrs;
+
+typedef struct dtrain_dropout_attrs {
+	double p;      /* share of what becomes 0: 0 <= p < 1 */
+	int32_t layer; /* different layers of a model draw different numbers */
+	bool per_row;  /* a row is kept or dropped as a whole (stochastic depth) */
+} dtrain_dropout_attrs;
+
+typedef struct dtrain_loss_attrs {
+	double label_smoothing; /* 0 .. 1 */
+	int64_t ignored;        /* < 0: rows with this label do not count; 0: all rows count */
+	int64_t chunk;          /* LINEAR_XENT: rows */
+} dtrain_loss_attrs;
+
+typedef struct dtrain_matmul_attrs {
+	bool transpose_a, transpose_b;
+	double alpha;
+} dtrain_matmul_attrs;
+
 /* Elements of y outside of the segments are not specified. With plain_output all layouts are NULL. */
 typedef struct dtrain_cast_attrs {
 	dtrain_segment *segments; /* by offset, without overlap; the op keeps no pointer to them */
@@ -130,16 +178,22 @@ typedef struct dtrain_cast_attrs {
 typedef struct dtrain_op_attrs {
 	bool relu; /* LINEAR, ADD, batch norm: y = max(result, 0) */
 	union {
-		dtrain_window_attrs window;   /* CONV2D and MAX_POOL with their backward ops */
-		dtrain_norm_attrs norm;       /* BATCH_NORM_...; of LAYER_NORM the epsilon */
-		double factor;                /* SCALE */
-		double label_smoothing;       /* SOFTMAX_XENT and SOFTMAX_XENT_MIXED: 0 .. 1 */
-		dtrain_sgd_attrs sgd;         /* SGD */
-		dtrain_clip_attrs clip;       /* GRAD_NORM, CLIP */
-		dtrain_pixel_attrs pixels;    /* NORMALIZE */
-		dtrain_slice_attrs slice;     /* SLICE, SLICE_BWD */
-		dtrain_permute_attrs permute; /* PERMUTE */
-		dtrain_cast_attrs cast;       /* CAST */
+		dtrain_window_attrs window;       /* CONV2D and MAX_POOL with their backward ops */
+		dtrain_norm_attrs norm;           /* BATCH_NORM_...; of LAYER_NORM and RMS_NORM the epsilon */
+		double factor;                    /* SCALE */
+		dtrain_loss_attrs loss;           /* SOFTMAX_XENT, SOFTMAX_XENT_MIXED, LINEAR_XENT, MEAN */
+		dtrain_sgd_attrs sgd;             /* SGD */
+		dtrain_clip_attrs clip;           /* GRAD_NORM, CLIP */
+		dtrain_pixel_attrs pixels;        /* NORMALIZE */
+		dtrain_slice_attrs slice;         /* SLICE, SLICE_BWD */
+		dtrain_permute_attrs permute;     /* PERMUTE */
+		dtrain_cast_attrs cast;           /* CAST */
+		dtrain_linear_attrs linear;       /* LINEAR with its backward ops */
+		dtrain_gelu_attrs gelu;           /* GELU, GELU_BWD */
+		dtrain_rotary_attrs rotary;       /* ROTARY */
+		dtrain_attention_attrs attention; /* ATTENTION, ATTENTION_BWD */
+		dtrain_dropout_attrs dropout;     /* DROPOUT */
+		dtrain_matmul_attrs matmul;       /* MATMUL */
 	};
 } dtrain_op_attrs;
 
@@ -177,6 +231,16 @@ enum dtrain_clip_element {
 	DTRAIN_CLIP_INFINITE = DTRAIN_SCALER_INFINITE,
 	DTRAIN_CLIP_SQUARES = 3, /* 0 at first */
 	DTRAIN_CLIPS = DTRAIN_SCALERS,
+};
+
+/* The operand random of DROPOUT, i64 [DTRAIN_RANDOMS] in device memory, so that a captured step is replayed with other
+ * numbers. Row i of this rank is row first + i * stride of the batch of all ranks. */
+enum dtrain_random_element {
+	DTRAIN_RANDOM_SEED = 0,
+	DTRAIN_RANDOM_STEP = 1, /* its low 32 bits count */
+	DTRAIN_RANDOM_FIRST_ROW = 2,
+	DTRAIN_RANDOM_ROW_STRIDE = 3,
+	DTRAIN_RANDOMS = 4,
 };
 
 #define DTRAIN_OP_MAX_OPERANDS 8

@@ -41,7 +41,8 @@ BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
 
 /* ---- layers; name is the torchvision prefix ("layer1.0.conv1"), parameters are declared as name.weight and so on ----
  */
-/* dtype: that of the graph or its parameters, I64 (labels) or U8 (pixels for dtrain_normalize). */
+/* dtype: that of the graph or its parameters, I64 (labels, indices), I32 (indices, segments) or U8 (pixels for
+ * dtrain_normalize). */
 BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
 					   const dtrain_shape *shape);
 /* Pixels u8 [n, h, w, c], c at most 4, to (x - mean[c]) / std[c] as [n, c, h, w]. mean, std: c values on the 0..255
@@ -69,6 +70,17 @@ BETON_API dtrain_tensor dtrain_linear(dtrain_graph *graph, const char *name, dtr
 /* The same with an existing weight w [out, in] and bias b [out] (negative: none), optionally followed by relu. */
 BETON_API dtrain_tensor dtrain_linear_of(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
 					 bool relu);
+
+typedef struct dtrain_linear_options {
+	size_t struct_size;
+	dtrain_activation activation; /* default: none */
+	bool weight_in_out;           /* w is [in, out], as Hugging Face's Conv1D (GPT-2); default false */
+} dtrain_linear_options;
+
+BETON_API void dtrain_linear_options_init(dtrain_linear_options *options);
+/* dtrain_linear_of with options. In training the value before the activation is kept for the gradient. */
+BETON_API dtrain_tensor dtrain_linear_with(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w, dtrain_tensor b,
+					   const dtrain_linear_options *options);
 /* relu(dtrain_linear(...)) as one op. */
 BETON_API dtrain_tensor dtrain_linear_relu(dtrain_graph *graph, const char *name, dtrain_tensor x,
 					   int64_t out_features);
@@ -93,9 +105,19 @@ BETON_API dtrain_tensor dtrain_batch_norm_add(dtrain_graph *graph, const char *n
 					      dtrain_tensor residual);
 /* PyTorch's nn.LayerNorm over the last dimension of [n, ..., c]. PyTorch's default epsilon is 1e-5. */
 BETON_API dtrain_tensor dtrain_layer_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon);
+/* The same without name.bias (nn.LayerNorm's bias=False). */
+BETON_API dtrain_tensor dtrain_layer_norm_without_bias(dtrain_graph *graph, const char *name, dtrain_tensor x,
+						       double epsilon);
+/* x / sqrt(mean of x^2 + epsilon) * name.weight over the last dimension, like PyTorch's nn.RMSNorm. */
+BETON_API dtrain_tensor dtrain_rms_norm(dtrain_graph *graph, const char *name, dtrain_tensor x, double epsilon);
 BETON_API dtrain_tensor dtrain_relu(dtrain_graph *graph, dtrain_tensor x);
 /* x * Phi(x), where Phi is the standard normal distribution function (with erf), like PyTorch's nn.GELU. */
 BETON_API dtrain_tensor dtrain_gelu(dtrain_graph *graph, dtrain_tensor x);
+/* The approximation with tanh, like PyTorch's nn.GELU(approximate="tanh") and Hugging Face's gelu_new. */
+BETON_API dtrain_tensor dtrain_gelu_tanh(dtrain_graph *graph, dtrain_tensor x);
+/* x / (1 + exp(-x)), like PyTorch's nn.SiLU; silu(a) * b as one op. */
+BETON_API dtrain_tensor dtrain_silu(dtrain_graph *graph, dtrain_tensor x);
+BETON_API dtrain_tensor dtrain_swiglu(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b);
 BETON_API dtrain_tensor dtrain_add(dtrain_graph *graph, dtrain_tensor a, dtrain_tensor b, bool relu);
 /* x * factor. */
 BETON_API dtrain_tensor dtrain_scale(dtrain_graph *graph, dtrain_tensor x, double factor);
@@ -104,6 +126,44 @@ BETON_API dtrain_tensor dtrain_max_pool(dtrain_graph *graph, dtrain_tensor x, in
 BETON_API dtrain_tensor dtrain_global_max_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_global_avg_pool(dtrain_graph *graph, dtrain_tensor x);
 BETON_API dtrain_tensor dtrain_flatten(dtrain_graph *graph, dtrain_tensor x);
+/* ---- transformers ----
+ */
+/* The rows of w [v, c] that index (i64 or i32, [n, ...]) names: [n, ..., c]. w may also be the weight of another layer:
+ * its gradient is the sum of both. An index outside of 0 .. v - 1 is an error of the run. */
+BETON_API dtrain_tensor dtrain_embedding(dtrain_graph *graph, dtrain_tensor w, dtrain_tensor index);
+
+typedef struct dtrain_attention_options {
+	size_t struct_size;
+	int32_t heads;    /* >= 1; no default */
+	int32_t kv_heads; /* divides heads; default 0: heads */
+	bool causal;      /* query i of t attends to keys 0 .. i + s - t of s; default false */
+	double scale;     /* of the products, >= 0; default 0: 1 / sqrt(head size) */
+} dtrain_attention_options;
+
+BETON_API void dtrain_attention_options_init(dtrain_attention_options *options);
+/* Multi-head attention of q [b, t, heads * d] to k, v [b, s, kv_heads * d]: [b, t, heads * d]. Head h reads head h *
+ * kv_heads / heads of k and v. segment (negative: none): i32 [b, t], with s = t; a position attends only to positions
+ * with its own segment. */
+BETON_API dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
+					 dtrain_tensor segment, const dtrain_attention_options *options);
+/* The same with q, k and v next to each other in rows: qkv [b, t, (heads + 2 * kv_heads) * d]. */
+BETON_API dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
+						const dtrain_attention_options *options);
+/* Rotary position embedding of x [b, t, heads * head_dim]: pair i of a head is rotated by position * theta^(-2 i /
+ * head_dim). position (negative: 0 .. t - 1 in each row): i64 [b, t] or [t]. interleaved: a pair is two neighbours
+ * instead of elements i and i + head_dim / 2, which are Hugging Face's. */
+BETON_API dtrain_tensor dtrain_rotary(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor position, int head_dim,
+				      double theta, bool interleaved);
+/* x with a share p (0 <= p < 1) of its elements set to zero, the others divided by 1 - p; with per_row of its rows x[i]
+ * (stochastic depth). x itself in graphs for evaluation and with p = 0. random: i64 [DTRAIN_RANDOMS], see enum
+ * dtrain_random_element: an input whose step the caller changes. layer: another number for each call in a model. What
+ * is kept depends on p, layer, random's numbers and the position in the batch of all ranks. */
+BETON_API dtrain_tensor dtrain_dropout(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor random, double p, int layer,
+				       bool per_row);
+/* alpha * a b for matrices a [..., m, k], b [..., k, n] with the same leading dimensions; a [..., k, m] with
+ * transpose_a, b [..., n, k] with transpose_b. */
+BETON_API dtrain_tensor dtrain_matmul(dtrain_graph *graph, dtrain_tensor a, bool transpose_a, dtrain_tensor b,
+				      bool transpose_b, double alpha);
 /* ---- other shapes and parts; what is a piece of x's memory is not copied ----
  */
 /* The same elements in row-major order. */
@@ -115,7 +175,26 @@ BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int d
 BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
 /* Dimension i of the result is dimension order[i] of x. */
 BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
-/* Loss of each sample [n]; mean of a vector []. */
+
+typedef struct dtrain_loss_options {
+	size_t struct_size;
+	double label_smoothing; /* 0 .. 1; default 0 */
+	int64_t ignored;        /* rows with this label have loss 0 and do not count; negative, default -100; 0: none */
+	int64_t chunk; /* of dtrain_linear_cross_entropy: rows whose logits exist at a time; default 0: automatic */
+} dtrain_loss_options;
+
+BETON_API void dtrain_loss_options_init(dtrain_loss_options *options);
+/* Softmax cross entropy of the logits x w^T without the memory for all of them: x [n, ..., c], w [v, c], label i64
+ * [n, ...]; the result has one dimension, a loss for each row. */
+BETON_API dtrain_tensor dtrain_linear_cross_entropy(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w,
+						    dtrain_tensor label, const dtrain_loss_options *options);
+BETON_API dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tensor logits,
+							  dtrain_tensor label, const dtrain_loss_options *options);
+/* The mean of losses over the rows whose label is not ignored; 0 if there are none. losses: the result of a cross
+ * entropy.
+ */
+BETON_API dtrain_tensor dtrain_mean_loss(dtrain_graph *graph, dtrain_tensor losses);
+/* Loss of each sample [n], none of which is ignored; mean of a vector []. */
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor label,
 						     double label_smoothing);
 /* The same for samples mixed from two, as by MixUp and CutMix: lambda * loss(label) + (1 - lambda) * loss(mixed).

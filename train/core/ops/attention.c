@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention, and the rotation of its queries and keys.
+ */
+#include <math.h>
+
+#include "common/error.h"
+#include "core/op.h"
+#include "core/shape.h"
+
+static bool is_rows(const dtrain_shape *shape, int64_t batch, int64_t rows, int64_t columns)
+{
+	return shape->ndim == 3 && shape->dim[0] == batch && shape->dim[1] == rows && shape->dim[2] == columns;
+}
+
+static int check_shapes(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_attention_attrs *a = &desc->attrs.attention;
+	const dtrain_shape *q = &roles->of['X']->shape, *k = &roles->of['K']->shape, *y = &roles->of['Y']->shape;
+	const dtrain_shape *lse = &roles->of['E']->shape;
+	int64_t all = a->heads + 2 * (int64_t)a->kv_heads;
+	bool rows = q->ndim == 3 && k->ndim == 3 && y->ndim == 3;
+	int64_t d = rows ? y->dim[2] / a->heads : 0, b = rows ? q->dim[0] : 0, t = rows ? q->dim[1] : 0;
+	if (!rows || y->dim[2] != d * a->heads || !is_rows(y, b, t, d * a->heads) ||
+	    !is_rows(q, b, t, d * (a->packed ? all : a->heads)))
+		return dtrain__op_bad(desc, "needs queries [b, t, heads * d], not", roles->of['X'], err);
+	if (a->packed ? !dtrain__shape_equal(q, k) : !is_rows(k, b, k->dim[1], d * a->kv_heads))
+		return dtrain__op_bad(desc, "needs keys [b, s, kv_heads * d], not", roles->of['K'], err);
+	if (lse->ndim != 3 || lse->dim[0] != b || lse->dim[1] != a->heads || lse->dim[2] != t)
+		return dtrain__op_bad(desc, "needs logarithms [b, heads, t], not", roles->of['E'], err);
+	if (a->causal && k->dim[1] < t)
+		return dtrain__op_bad(desc, "causal, with more queries than keys", roles->of['K'], err);
+	const dtrain_shape *segment = roles->of['g'] ? &roles->of['g']->shape : NULL;
+	if (segment && (segment->ndim != 2 || segment->dim[0] != b || segment->dim[1] != t || k->dim[1] != t))
+		return dtrain__op_bad(desc, "needs a segment [b, t] of each query and key, not", roles->of['g'], err);
+	return BETON_OK;
+}
+
+static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_attention_attrs *a = &desc->attrs.attention;
+	if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d heads for %d heads of keys",
+			       dtrain__op_name(desc->kind), a->heads, a->kv_heads);
+	if (!(a->scale >= 0) || !isfinite(a->scale))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: scale %g", dtrain__op_name(desc->kind), a->scale);
+	int64_t gradients = a->packed ? 1 : 3;
+	if (desc->kind == DTRAIN_OP_ATTENTION_BWD && desc->num_outputs != gradients)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d gradients", dtrain__op_name(desc->kind),
+			       desc->num_outputs);
+	return check_shapes(desc, roles, err);
+}
+
+/* Of the two products; causal attention of as many queries as keys has half of them. */
+static double forward_flops(const dtrain_op_desc *desc)
+{
+	bool backward = desc->kind == DTRAIN_OP_ATTENTION_BWD;
+	const dtrain_shape *k = &desc->inputs[1].shape,
+			   *y = backward ? &desc->inputs[3].shape : &desc->outputs[0].shape;
+	double t = (double)y->dim[1], s = (double)k->dim[1];
+	double pairs = desc->attrs.attention.causal ? t * s - t * (t - 1) / 2 : t * s;
+	return 4 * (double)y->dim[0] * (double)y->dim[2] * pairs;
+}
+
+/* Five products in place of two. */
+static double backward_flops(const dtrain_op_desc *desc)
+{
+	return 2.5 * forward_flops(desc);
+}
+
+static int check_rotary(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_rotary_attrs *a = &desc->attrs.rotary;
+	const dtrain_shape *x = &roles->of['X']->shape;
+	if (a->head_dim < 2 || a->head_dim % 2 || !(a->theta > 0) || !isfinite(a->theta))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: heads of %d elements, theta %g",
+			       dtrain__op_name(desc->kind), a->head_dim, a->theta);
+	if (x->ndim != 3 || x->dim[2] % a->head_dim)
+		return dtrain__op_bad(desc, "needs [b, t, heads * head_dim], not", roles->of['X'], err);
+	const dtrain_shape *q = roles->of['q'] ? &roles->of['q']->shape : NULL;
+	bool good = !q || (q->ndim == 1 && q->dim[0] == x->dim[1]) ||
+		    (q->ndim == 2 && q->dim[0] == x->dim[0] && q->dim[1] == x->dim[1]);
+	return good ? BETON_OK : dtrain__op_bad(desc, "needs positions [b, t] or [t], not", roles->of['q'], err);
+}
+
+/* clang-format off */
+/* q, k, v, segment: the segments' numbers are cut off, so that there are three, in any order. */
+static const dtrain__op_range ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0, 2.99}};
+#define SEPARATE(b, t, s, q_heads, k_heads, d, is_causal, segments) \
+	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, s, (k_heads) * (d)}}, {2, {b, t}}, \
+		    {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal)}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
+#define PACKED(b, t, q_heads, k_heads, d, is_causal, segments) \
+	{.shapes = {{3, {b, t, ((q_heads) + 2 * (k_heads)) * (d)}}, {3, {b, t, ((q_heads) + 2 * (k_heads)) * (d)}}, \
+		    {2, {b, t}}, {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal), .packed = true, \
+			     .scale = (segments) ? 0.3 : 0}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
+#define ROTATE(b, t, heads, d, theta_, neighbours, inverse_, positions, ...) \
+	{.shapes = {{3, {b, t, (heads) * (d)}}, {__VA_ARGS__}}, \
+	 .attrs.rotary = {.head_dim = (d), .interleaved = (neighbours), .inverse = (inverse_), .theta = (theta_)}, \
+	 .optional_inputs = (positions), .bound = 5e-6}
+/* clang-format on */
+static const dtrain__op_case cases[] = {
+	PACKED(2, 5, 2, 2, 4, true, 0),          PACKED(1, 1, 1, 1, 1, true, 0),
+	PACKED(1, 13, 4, 2, 8, true, 1),         PACKED(2, 7, 3, 1, 5, false, 0),
+	SEPARATE(2, 6, 6, 2, 2, 4, true, 0),     SEPARATE(1, 3, 9, 4, 1, 6, true, 0),
+	SEPARATE(2, 4, 11, 2, 1, 3, false, 0),   SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
+	SEPARATE(1, 130, 130, 1, 1, 8, true, 1), PACKED(1, 197, 2, 1, 16, true, 0),
+	SEPARATE(1, 70, 200, 2, 1, 3, true, 0),
+};
+static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
+static const dtrain__op_case rotary_cases[] = {
+	ROTATE(2, 5, 2, 4, 10000, false, false, 0, 0),
+	ROTATE(1, 1, 1, 2, 10000, true, false, 0, 0),
+	ROTATE(2, 7, 3, 6, 500000, true, true, 1, 1, {7}),
+	ROTATE(3, 4, 1, 64, 10000, false, true, 1, 2, {3, 4}),
+};
+
+const dtrain__op_rules dtrain__op_attention = {.inputs = "XKK",
+					       .optional_inputs = "g",
+					       .outputs = "YE",
+					       .check = check,
+					       .flops = forward_flops,
+					       .ranges = ranges,
+					       DTRAIN__OP_CASES(cases)};
+
+const dtrain__op_rules dtrain__op_attention_bwd = {.inputs = "XKKYYE",
+						   .optional_inputs = "g",
+						   .outputs = "X",
+						   .optional_outputs = "KK",
+						   .check = check,
+						   .flops = backward_flops};
+
+const dtrain__op_rules dtrain__op_rotary = {.inputs = "X",
+					    .optional_inputs = "q",
+					    .outputs = "X",
+					    .check = check_rotary,
+					    .in_place = 1u << 0,
+					    .ranges = rotary_ranges,
+					    DTRAIN__OP_CASES(rotary_cases)};

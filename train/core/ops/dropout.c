@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/error.h"
+#include "core/op.h"
+
+static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	double p = desc->attrs.dropout.p;
+	if (roles->of['X']->shape.ndim < 1)
+		return dtrain__op_bad(desc, "needs [n, ...], not", roles->of['X'], err);
+	return p >= 0 && p < 1 ? BETON_OK
+			       : bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: p = %g", dtrain__op_name(desc->kind), p);
+}
+
+#define CASE(p_, layer_, rows, ...)                                                               \
+	{                                                                                         \
+		.shapes = {{__VA_ARGS__}, {1, {DTRAIN_RANDOMS}}},                                 \
+		.attrs.dropout = {.p = (p_), .layer = (layer_), .per_row = (rows)}, .bound = 2e-7 \
+	}
+static const dtrain__op_case cases[] = {
+	CASE(0, 0, false, 2, {5, 7}),    CASE(0.1, 3, false, 3, {3, 5, 17}),   CASE(0.5, 1, false, 1, {1003}),
+	CASE(0.9, -2, true, 2, {64, 3}), CASE(0.25, 7, true, 4, {9, 1, 2, 3}), CASE(0.3, 0, false, 2, {3, 64}),
+};
+/* x, and the four numbers of random, which are not negative. */
+static const dtrain__op_range ranges[] = {{-1, 1}, {0, 1000}};
+
+const dtrain__op_rules dtrain__op_dropout = {
+	.inputs = "Xr", .outputs = "X", .check = check, .in_place = 1u << 0, .ranges = ranges, DTRAIN__OP_CASES(cases)};

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/sized.h"
+#include "core/graph.h"
+#include "core/shape.h"
+
+void dtrain_attention_options_init(dtrain_attention_options *options)
+{
+	*options = (dtrain_attention_options){.struct_size = sizeof(*options)};
+}
+
+/* False after a failure. */
+static bool take_options(dtrain_graph *graph, const dtrain_attention_options *given, bool packed,
+			 dtrain_attention_attrs *out)
+{
+	dtrain_attention_options options;
+	beton_error fault;
+	dtrain_attention_options_init(&options);
+	if (bt_sized_take(&options, given, "options", &fault) != BETON_OK) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "attention: %s", fault.message);
+		return false;
+	}
+	int32_t kv_heads = options.kv_heads ? options.kv_heads : options.heads;
+	if (options.heads < 1 || kv_heads < 1 || options.heads % kv_heads) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "attention: %d heads for %d heads of keys",
+				   options.heads, kv_heads);
+		return false;
+	}
+	*out = (dtrain_attention_attrs){.heads = options.heads,
+					.kv_heads = kv_heads,
+					.causal = options.causal,
+					.packed = packed,
+					.scale = options.scale};
+	return true;
+}
+
+/* inputs: q, k, v, segment */
+static dtrain_tensor attention(dtrain_graph *graph, const dtrain_tensor *inputs, const dtrain_attention_attrs *attrs)
+{
+	const dtrain__tensor *q = dtrain__graph_operand(graph, "attention", inputs[0]);
+	const dtrain__tensor *k = dtrain__graph_operand(graph, "attention", inputs[1]);
+	const dtrain__tensor *v = dtrain__graph_operand(graph, "attention", inputs[2]);
+	if (!q || !k || !v)
+		return -1;
+	dtrain_shape shape = q->shape, of_k = k->shape;
+	char text[2][DTRAIN__SHAPE_TEXT];
+	int64_t divisor = attrs->packed ? attrs->heads + 2 * (int64_t)attrs->kv_heads : attrs->heads;
+	if (shape.ndim != 3 || shape.dim[2] % divisor || of_k.ndim != 3 || !dtrain__shape_equal(&of_k, &v->shape))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "attention: %s and %s with %d heads, %d of keys; needs [b, t, heads * d]",
+					  dtrain__shape_text(&shape, text[0]), dtrain__shape_text(&of_k, text[1]),
+					  attrs->heads, attrs->kv_heads);
+	shape.dim[2] = shape.dim[2] / divisor * attrs->heads;
+	dtrain_shape of_lse = dtrain_shape_of(3, (int64_t[]){shape.dim[0], attrs->heads, shape.dim[1]});
+	dtrain__node node = {.kind = DTRAIN_OP_ATTENTION,
+			     .attrs = {.attention = *attrs},
+			     .num_inputs = inputs[3] < 0 ? 3 : 4,
+			     .num_outputs = 2,
+			     .inputs = {inputs[0], inputs[1], inputs[2], inputs[3]}};
+	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	node.outputs[1] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &of_lse);
+	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
+			       dtrain_tensor segment, const dtrain_attention_options *options)
+{
+	dtrain_attention_attrs attrs;
+	if (!take_options(graph, options, false, &attrs))
+		return -1;
+	return attention(graph, (dtrain_tensor[]){q, k, v, segment}, &attrs);
+}
+
+dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
+				      const dtrain_attention_options *options)
+{
+	dtrain_attention_attrs attrs;
+	if (!take_options(graph, options, true, &attrs))
+		return -1;
+	return attention(graph, (dtrain_tensor[]){qkv, qkv, qkv, segment}, &attrs);
+}
+
+dtrain_tensor dtrain_rotary(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor position, int head_dim, double theta,
+			    bool interleaved)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "rotary", x);
+	if (!source)
+		return -1;
+	dtrain_op_attrs attrs = {.rotary = {.head_dim = head_dim, .interleaved = interleaved, .theta = theta}};
+	return dtrain__graph_op(graph, DTRAIN_OP_ROTARY, &attrs, &source->shape, position < 0 ? 1 : 2,
+				(dtrain_tensor[]){x, position});
+}
