@@ -208,3 +208,38 @@ void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const c
 		build->scratchpad = bytes;
 	add_argument(build, step, DNNL_ARG_SCRATCHPAD, cpu_operand_as(scratchpad, CPU_SCRATCHPAD));
 }
+
+void cpu_place_plain_inputs(cpu_build *build)
+{
+	dtrain_op_desc *desc = build->desc;
+	for (int i = 0; i < desc->num_inputs; i++) {
+		cpu_view view = {.place.operand = i};
+		if (desc->inputs[i].layout)
+			view = cpu_convert(build, cpu_input(build, i), cpu_plain_md(build, &desc->inputs[i].shape));
+		build->op->plain[i] = view.place;
+		desc->inputs[i].layout = NULL;
+	}
+}
+
+void cpu_build_function(cpu_build *build, size_t bytes, int threads,
+			int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,
+				      beton_error *err))
+{
+	cpu_place_plain_inputs(build);
+	for (int i = 0; i < build->desc->num_outputs; i++)
+		cpu_output(build, i, cpu_plain_md(build, &build->desc->outputs[i].shape));
+	build->op->scratch_bytes = dtrain__round_up(bytes, DTRAIN__HOST_ALIGNMENT);
+	build->op->scratch = (cpu_place){.operand = CPU_WORKSPACE, .offset = build->workspace};
+	build->workspace += (size_t)threads * build->op->scratch_bytes;
+	build->op->finish = finish;
+}
+
+void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, void *workspace)
+{
+	return cpu_address(op->plain[input], operands, workspace);
+}
+
+void *cpu_own_scratch(const struct dtrain_op *op, int thread, void *workspace)
+{
+	return (char *)workspace + op->scratch.offset + (size_t)thread * op->scratch_bytes;
+}

@@ -10,6 +10,7 @@
 #include <dtrain/device.h>
 
 #include "onednn.h"
+#include "vector.h"
 
 struct dtrain_device {
 	const dtrain_device_api *api;
@@ -17,6 +18,7 @@ struct dtrain_device {
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
 	dtrain_device *ref; /* runs small ops that have no primitive */
+	const cpu_vector *vector;
 };
 
 /* The target of dtrain_operand.layout; belongs to the op. */
@@ -65,7 +67,12 @@ struct dtrain_op {
 	/* Called after the steps, on the host; NULL: nothing. */
 	int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 	dtrain_op *ref;
-	cpu_place plain[DTRAIN_OP_MAX_OPERANDS]; /* inputs for ref, or for finish */
+	cpu_place plain[DTRAIN_OP_MAX_OPERANDS];     /* inputs for ref, or for finish */
+	dtrain_shape shapes[DTRAIN_OP_MAX_OPERANDS]; /* of the inputs */
+	dtrain_dtype index_type;                     /* of input 1 */
+	cpu_place scratch;                           /* of finish: so many bytes for each thread, or for all */
+	size_t scratch_bytes;
+	void *table; /* what a run reads, made with the op; NULL: nothing */
 };
 
 /* An op while it is built. The first failure stays in status, and later calls do nothing. */
@@ -125,6 +132,21 @@ typedef struct cpu_argument {
 } cpu_argument;
 void cpu_step_add(cpu_build *build, dnnl_primitive_desc_t pd, int count, const cpu_argument *arguments);
 
+/* Sets op->plain to the inputs, or to row-major copies of them. */
+void cpu_place_plain_inputs(cpu_build *build);
+
+/* For ops that are functions on plain operands, without primitives: places the inputs, a scratch memory of so many
+ * bytes for each of `threads` threads, and sets op->finish. */
+void cpu_build_function(cpu_build *build, size_t bytes, int threads,
+			int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,
+				      beton_error *err));
+/* For that function: an input, which is plain; the scratch memory of a thread. */
+void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, void *workspace);
+void *cpu_own_scratch(const struct dtrain_op *op, int thread, void *workspace);
+
+/* OpenMP's number of the calling thread in its team; only one of the compilers has omp.h. */
+extern int omp_get_thread_num(void);
+
 /* The address of a place while the op runs. */
 void *cpu_address(cpu_place place, void *const *operands, void *workspace);
 
@@ -138,5 +160,13 @@ void cpu_build_flatten(cpu_build *build);
 void cpu_build_channel_bias(cpu_build *build);
 void cpu_build_optimizer(cpu_build *build);
 void cpu_build_grad_norm(cpu_build *build);
+void cpu_build_attention(cpu_build *build);
+void cpu_build_row_norm(cpu_build *build);
+void cpu_build_gated(cpu_build *build);
+void cpu_build_linear_loss(cpu_build *build);
+void cpu_build_embedding(cpu_build *build);
+void cpu_build_dropout(cpu_build *build);
+void cpu_build_rotary(cpu_build *build);
+void cpu_build_matmul(cpu_build *build);
 
 #endif

@@ -55,6 +55,7 @@ static int cpu_open(const dtrain_device_options *options, dtrain_device **out, b
 	if (!device)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for device 'cpu'");
 	device->api = &dtrain__cpu_api;
+	device->vector = cpu_vector_find();
 	device->threads = options->threads ? options->threads : bt_available_cores();
 	int status = dtrain__ref_api.open(options, &device->ref, err);
 	if (status == BETON_OK &&
@@ -84,13 +85,7 @@ static void cpu_caps(const dtrain_device *device, dtrain_device_caps *out)
 static void build_on_ref(cpu_build *build)
 {
 	dtrain_op_desc *desc = build->desc;
-	for (int i = 0; i < desc->num_inputs; i++) {
-		cpu_view view = {.place.operand = i};
-		if (desc->inputs[i].layout)
-			view = cpu_convert(build, cpu_input(build, i), cpu_plain_md(build, &desc->inputs[i].shape));
-		build->op->plain[i] = view.place;
-		desc->inputs[i].layout = NULL;
-	}
+	cpu_place_plain_inputs(build);
 	if (build->status == BETON_OK)
 		build->status = dtrain__ref_api.op_create(build->device->ref, desc, &build->op->ref, build->err);
 }
@@ -134,23 +129,23 @@ static const struct {
 	[DTRAIN_OP_SLICE] = {build_on_ref},
 	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
 	[DTRAIN_OP_PERMUTE] = {build_on_ref},
-	[DTRAIN_OP_LAYER_NORM] = {build_on_ref},
-	[DTRAIN_OP_LAYER_NORM_BWD] = {build_on_ref},
-	[DTRAIN_OP_RMS_NORM] = {build_on_ref},
-	[DTRAIN_OP_RMS_NORM_BWD] = {build_on_ref},
+	[DTRAIN_OP_LAYER_NORM] = {cpu_build_row_norm},
+	[DTRAIN_OP_LAYER_NORM_BWD] = {cpu_build_row_norm},
+	[DTRAIN_OP_RMS_NORM] = {cpu_build_row_norm},
+	[DTRAIN_OP_RMS_NORM_BWD] = {cpu_build_row_norm},
 	[DTRAIN_OP_SILU] = {cpu_build_elementwise},
 	[DTRAIN_OP_SILU_BWD] = {cpu_build_elementwise},
-	[DTRAIN_OP_SWIGLU] = {build_on_ref},
-	[DTRAIN_OP_SWIGLU_BWD] = {build_on_ref},
-	[DTRAIN_OP_EMBEDDING] = {build_on_ref},
-	[DTRAIN_OP_EMBEDDING_BWD] = {build_on_ref},
-	[DTRAIN_OP_ROTARY] = {build_on_ref},
-	[DTRAIN_OP_ATTENTION] = {build_on_ref},
-	[DTRAIN_OP_ATTENTION_BWD] = {build_on_ref},
-	[DTRAIN_OP_DROPOUT] = {build_on_ref},
-	[DTRAIN_OP_LINEAR_XENT] = {build_on_ref},
-	[DTRAIN_OP_LINEAR_XENT_EVAL] = {build_on_ref},
-	[DTRAIN_OP_MATMUL] = {build_on_ref},
+	[DTRAIN_OP_SWIGLU] = {cpu_build_gated},
+	[DTRAIN_OP_SWIGLU_BWD] = {cpu_build_gated},
+	[DTRAIN_OP_EMBEDDING] = {cpu_build_embedding},
+	[DTRAIN_OP_EMBEDDING_BWD] = {cpu_build_embedding},
+	[DTRAIN_OP_ROTARY] = {cpu_build_rotary},
+	[DTRAIN_OP_ATTENTION] = {cpu_build_attention},
+	[DTRAIN_OP_ATTENTION_BWD] = {cpu_build_attention},
+	[DTRAIN_OP_DROPOUT] = {cpu_build_dropout},
+	[DTRAIN_OP_LINEAR_XENT] = {cpu_build_linear_loss},
+	[DTRAIN_OP_LINEAR_XENT_EVAL] = {cpu_build_linear_loss},
+	[DTRAIN_OP_MATMUL] = {cpu_build_matmul},
 };
 
 static bool is_supported(const dtrain_op_desc *desc)
@@ -182,6 +177,7 @@ static void cpu_op_destroy(dtrain_op *op)
 	}
 	if (op->ref)
 		dtrain__ref_api.op_destroy(op->ref);
+	free(op->table);
 	free(op);
 }
 
@@ -197,6 +193,7 @@ static void place_workspace(cpu_build *build)
 	}
 	for (int i = 0; i < DTRAIN_OP_MAX_OPERANDS; i++)
 		build->op->plain[i].offset += scratchpad;
+	build->op->scratch.offset += scratchpad;
 	build->desc->workspace_bytes = scratchpad + build->workspace;
 }
 
@@ -219,6 +216,9 @@ static int cpu_op_create(dtrain_device *device, dtrain_op_desc *desc, dtrain_op 
 	op->num_inputs = desc->num_inputs;
 	op->num_outputs = desc->num_outputs;
 	op->count = dtrain_shape_count(&desc->inputs[0].shape);
+	op->index_type = desc->inputs[1].dtype;
+	for (int i = 0; i < desc->num_inputs; i++)
+		op->shapes[i] = desc->inputs[i].shape;
 	cpu_build build = {.device = device, .desc = desc, .op = op, .err = err};
 	int before = enter_team(device);
 	cpu_check(&build, dnnl_primitive_attr_create(&build.attr), "attributes");

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inner loops on rows of floats, for the processor's widest vectors. Each of them runs on one thread; sums have an
+ * order that depends on the number of elements and the kind of processor alone.
+ */
+#ifndef DTRAIN_CPU_VECTOR_H
+#define DTRAIN_CPU_VECTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows of scores are a multiple of this long, and are read and written to their end. */
+enum { CPU_LANES_MAX = 16 };
+
+/* A block of scores: rows of `columns` elements, `step` apart. The first block is that of queries as rows, the other
+ * one of keys as rows. */
+typedef struct cpu_scores {
+	float *scores;
+	int64_t step, rows, columns;
+	const int64_t *bound;                        /* of a row; see the functions */
+	const int32_t *row_segment, *column_segment; /* NULL: no segments. Readable as far as a row of scores */
+	float scale;                                 /* of the scores, times log2(e) */
+} cpu_scores;
+
+typedef struct cpu_vector {
+	/* Continues a softmax with a block, of which row i has the columns below bound[i]: scores become
+	 * 2^(scale * score - most), most and sum are updated, and what was summed before is to be multiplied with keep.
+	 */
+	void (*attend)(const cpu_scores *block, float *most, float *sum, float *keep);
+	/* Row i has the columns from bound[i] on. Scores become probabilities p = 2^(scale * score - lse2), gradient
+	 * becomes p * (gradient - own) * factor; lse2 and own are those of the columns. */
+	void (*attend_back)(const cpu_scores *block, float *gradient, const float *lse2, const float *own,
+			    float factor);
+	float (*dot)(const float *a, const float *b, int64_t count);
+	/* y = x * factor; y += x. */
+	void (*scale)(float *y, const float *x, float factor, int64_t count);
+	void (*add)(float *y, const float *x, int64_t count);
+
+	/* One row: statistics are set. beta: NULL or not. */
+	void (*layer_norm)(float *y, const float *x, const float *gamma, const float *beta, int64_t count,
+			   float epsilon, float *mean, float *var);
+	/* One row; of gamma and beta (NULL: not needed) the gradients are added to what is there. inverse: 1 /
+	 * deviation. */
+	void (*layer_norm_back)(float *d_x, float *d_gamma, float *d_beta, const float *x, const float *d_y,
+				const float *gamma, int64_t count, float mean, float inverse);
+	void (*rms_norm)(float *y, const float *x, const float *gamma, int64_t count, float epsilon, float *rstd);
+	void (*rms_norm_back)(float *d_x, float *d_gamma, const float *x, const float *d_y, const float *gamma,
+			      int64_t count, float rstd);
+
+	void (*swiglu)(float *y, const float *a, const float *b, int64_t count);
+	void (*swiglu_back)(float *d_a, float *d_b, const float *a, const float *b, const float *d_y, int64_t count);
+
+	/* The largest of a row (-infinity for NaN), the sum of exp(x - largest), and the sum of x - largest. */
+	void (*softmax_sums)(const float *x, int64_t count, float *most, float *sum, float *total);
+	/* x = (exp(x - most) * inverse - shift) * factor */
+	void (*softmax_gradient)(float *x, int64_t count, float most, float inverse, float shift, float factor);
+
+	/* One row of ROTARY. cosine, sine: of each pair. */
+	void (*rotate)(float *y, const float *x, int64_t count, int64_t head_dim, bool interleaved, const float *cosine,
+		       const float *sine);
+
+	/* Elements at, at + 1 ... of DROPOUT: y = x * factor where the random word is at least threshold, else 0. */
+	void (*dropout)(float *y, const float *x, int64_t count, uint64_t at, const int64_t *random, int32_t layer,
+			uint32_t threshold, float factor);
+} cpu_vector;
+
+/* Of this processor. */
+const cpu_vector *cpu_vector_find(void);
+
+extern const cpu_vector cpu_vector_base;
+#ifdef __x86_64__
+extern const cpu_vector cpu_vector_avx2, cpu_vector_avx512;
+#endif
+
+#endif
