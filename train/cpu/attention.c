@@ -13,8 +13,8 @@
 #define LOG2_E 1.4426950408889634
 #define LN_2 0.6931471805599453
 
-/* Queries and keys of a block, multiples of CPU_LANES_MAX. */
-enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 256, BACKWARD_QUERIES = 128, BACKWARD_KEYS = 128 };
+/* Queries and keys of a block, multiples of CPU_LANES_MAX; queries of a piece of work. */
+enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 256, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
 
 typedef struct attention {
 	int64_t b, t, s, d;
@@ -66,6 +66,13 @@ static void product(char of_a, char of_b, int64_t m, int64_t n, int64_t k, const
 	(void)dnnl_sgemm(of_a, of_b, m, n, k, 1, a, a_step, b, b_step, more ? 1 : 0, c, c_step);
 }
 
+/* The products read rows that are far apart half as fast as adjacent ones, so what several of them read is copied. */
+static void copy_rows(float *to, const float *from, int64_t step, int64_t rows, int64_t d)
+{
+	for (int64_t i = 0; i < rows; i++)
+		memcpy(to + i * d, from + i * step, (size_t)d * sizeof(float));
+}
+
 /* The vectors read segments to the end of a vector. */
 static const int32_t *padded_segments(const attention *g, int64_t b, int32_t *scratch)
 {
@@ -80,23 +87,22 @@ typedef struct forward_scratch {
 	float scores[FORWARD_QUERIES * FORWARD_KEYS];
 	int64_t bound[FORWARD_QUERIES];
 	float most[FORWARD_QUERIES], sum[FORWARD_QUERIES], keep[FORWARD_QUERIES];
-	float values[]; /* [FORWARD_QUERIES, d], then segments */
+	float rows[]; /* values [FORWARD_QUERIES, d], queries as many, keys [s, d], segments */
 } forward_scratch;
 
 static size_t forward_bytes(int64_t d, int64_t s)
 {
-	return sizeof(forward_scratch) + (size_t)(FORWARD_QUERIES * d + s + CPU_LANES_MAX) * sizeof(float);
+	return sizeof(forward_scratch) + (size_t)((2 * FORWARD_QUERIES + s) * d + s + CPU_LANES_MAX) * sizeof(float);
 }
 
-/* A block of queries of one head. */
-static void forward_block(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t first, float *y,
-			  forward_scratch *f)
+/* A block of queries of one head, of which `keys` are the copied keys. */
+static void forward_block(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t first,
+			  const float *keys, const int32_t *segments, float *y, forward_scratch *f)
 {
 	int64_t rows = least(FORWARD_QUERIES, g->t - first), end = least(g->s, first + rows - 1 + g->ahead);
-	const float *q = g->q + (b * g->t + first) * g->q_step + h * g->d;
-	int64_t keys = b * g->s * g->k_step + h / g->group * g->d;
-	int32_t *room = (int32_t *)(f->values + FORWARD_QUERIES * g->d);
-	const int32_t *segments = padded_segments(g, b, room);
+	const float *v = g->v + b * g->s * g->k_step + h / g->group * g->d;
+	float *values = f->rows, *q = values + FORWARD_QUERIES * g->d;
+	copy_rows(q, g->q + (b * g->t + first) * g->q_step + h * g->d, g->q_step, rows, g->d);
 	for (int64_t i = 0; i < rows; i++) {
 		f->most[i] = -INFINITY;
 		f->sum[i] = 0;
@@ -113,23 +119,35 @@ static void forward_block(const cpu_vector *vector, const attention *g, int64_t 
 				    .row_segment = segments ? segments + first : NULL,
 				    .column_segment = segments ? segments + key : NULL,
 				    .scale = (float)(g->scale * LOG2_E)};
-		product('N', 'T', rows, columns, g->d, q, g->q_step, g->k + keys + key * g->k_step, g->k_step, false,
-			f->scores, FORWARD_KEYS);
+		product('N', 'T', rows, columns, g->d, q, g->d, keys + key * g->d, g->d, false, f->scores,
+			FORWARD_KEYS);
 		vector->attend(&block, f->most, f->sum, f->keep);
 		for (int64_t i = 0; i < rows && key; i++)
-			vector->scale(f->values + i * g->d, f->values + i * g->d, f->keep[i], g->d);
-		product('N', 'N', rows, g->d, columns, f->scores, FORWARD_KEYS, g->v + keys + key * g->k_step,
-			g->k_step, key > 0, f->values, g->d);
+			vector->scale(values + i * g->d, values + i * g->d, f->keep[i], g->d);
+		product('N', 'N', rows, g->d, columns, f->scores, FORWARD_KEYS, v + key * g->k_step, g->k_step, key > 0,
+			values, g->d);
 	}
 	for (int64_t i = 0; i < rows; i++) {
-		vector->scale(y + (b * g->t + first + i) * g->y_step + h * g->d, f->values + i * g->d, 1 / f->sum[i],
+		vector->scale(y + (b * g->t + first + i) * g->y_step + h * g->d, values + i * g->d, 1 / f->sum[i],
 			      g->d);
 		g->lse[(b * g->heads + h) * g->t + first + i] =
 			(float)(((double)f->most[i] + log2((double)f->sum[i])) * LN_2);
 	}
 }
 
-/* The last blocks have the most keys, so they come first. */
+/* The queries from `first` on of one head. */
+static void forward_piece(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t first, float *y,
+			  forward_scratch *f)
+{
+	int64_t end = least(g->t, first + PIECE), seen = least(g->s, end - 1 + g->ahead);
+	float *keys = f->rows + 2 * FORWARD_QUERIES * g->d;
+	const int32_t *segments = padded_segments(g, b, (int32_t *)(keys + g->s * g->d));
+	copy_rows(keys, g->k + b * g->s * g->k_step + h / g->group * g->d, g->k_step, seen, g->d);
+	for (; first < end; first += FORWARD_QUERIES)
+		forward_block(vector, g, b, h, first, keys, segments, y, f);
+}
+
+/* The last pieces have the most keys, so they come first. */
 static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)err;
@@ -137,15 +155,14 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 	float *y = operands[op->num_inputs];
 	g.lse = operands[op->num_inputs + 1];
 	g.segment = op->num_inputs > 3 ? cpu_plain(op, 3, operands, workspace) : NULL;
-	int64_t blocks = (g.t + FORWARD_QUERIES - 1) / FORWARD_QUERIES, heads = g.b * g.heads;
+	int64_t pieces = (g.t + PIECE - 1) / PIECE, heads = g.b * g.heads;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) num_threads(op->device->threads)
 #endif
-	for (int64_t i = 0; i < blocks * heads; i++) {
+	for (int64_t i = 0; i < pieces * heads; i++) {
 		int64_t head = i % heads;
-		forward_block(op->device->vector, &g, head / g.heads, head % g.heads,
-			      (blocks - 1 - i / heads) * FORWARD_QUERIES, y,
-			      cpu_own_scratch(op, omp_get_thread_num(), workspace));
+		forward_piece(op->device->vector, &g, head / g.heads, head % g.heads, (pieces - 1 - i / heads) * PIECE,
+			      y, cpu_own_scratch(op, omp_get_thread_num(), workspace));
 	}
 	return BETON_OK;
 }
@@ -155,7 +172,7 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 typedef struct backward_scratch {
 	float scores[BACKWARD_KEYS * BACKWARD_QUERIES], gradient[BACKWARD_KEYS * BACKWARD_QUERIES];
 	int64_t bound[BACKWARD_KEYS];
-	float rows[]; /* lse2 [t], own [t], segments [t], each with room for a vector */
+	float rows[]; /* q, d_y, d_q [t, d]; lse2, own, segments [t], each with room for a vector */
 } backward_scratch;
 
 static int64_t padded_rows(int64_t t)
@@ -163,26 +180,39 @@ static int64_t padded_rows(int64_t t)
 	return t + CPU_LANES_MAX;
 }
 
-static size_t backward_bytes(int64_t t)
+static size_t backward_bytes(int64_t t, int64_t d)
 {
-	return sizeof(backward_scratch) + 3 * (size_t)padded_rows(t) * sizeof(float);
+	return sizeof(backward_scratch) + 3 * (size_t)(padded_rows(t) + t * d) * sizeof(float);
 }
 
 typedef struct attention_gradients {
 	float *q, *k, *v;
 } attention_gradients;
 
-/* A block of keys with one of queries. first_key, first_query: whether there were others before, whose sums are
- * continued. */
-static void backward_block(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t key,
-			   int64_t query, bool more_keys, const int32_t *segments, const attention_gradients *out,
+/* What belongs to one head of queries. */
+typedef struct query_head {
+	float *q, *d_y, *d_q, *lse2, *own;
+	const int32_t *segments;
+} query_head;
+
+static query_head head_of(const attention *g, backward_scratch *f)
+{
+	query_head head = {.q = f->rows};
+	head.d_y = head.q + g->t * g->d;
+	head.d_q = head.d_y + g->t * g->d;
+	head.lse2 = head.d_q + g->t * g->d;
+	head.own = head.lse2 + padded_rows(g->t);
+	return head;
+}
+
+/* A block of keys with one of queries. k, v: of the first key, d_k, d_v their gradients; more: these are continued. */
+static void backward_block(const cpu_vector *vector, const attention *g, const query_head *head, int64_t key,
+			   int64_t query, const float *k, const float *v, float *d_k, float *d_v, bool more,
 			   backward_scratch *f)
 {
 	enum { STEP = BACKWARD_QUERIES };
 	int64_t keys = least(BACKWARD_KEYS, g->s - key), queries = least(BACKWARD_QUERIES, g->t - query);
-	int64_t at_k = (b * g->s + key) * g->k_step + h / g->group * g->d;
-	int64_t at_q = (b * g->t + query) * g->q_step + h * g->d, at_y = (b * g->t + query) * g->y_step + h * g->d;
-	const float *lse2 = f->rows + query, *own = lse2 + padded_rows(g->t);
+	const float *q = head->q + query * g->d, *d_y = head->d_y + query * g->d;
 	for (int64_t j = 0; j < keys; j++)
 		f->bound[j] = key + j - g->ahead + 1 - query;
 	cpu_scores block = {.scores = f->scores,
@@ -190,42 +220,50 @@ static void backward_block(const cpu_vector *vector, const attention *g, int64_t
 			    .rows = keys,
 			    .columns = queries,
 			    .bound = f->bound,
-			    .row_segment = segments ? segments + key : NULL,
-			    .column_segment = segments ? segments + query : NULL,
+			    .row_segment = head->segments ? head->segments + key : NULL,
+			    .column_segment = head->segments ? head->segments + query : NULL,
 			    .scale = (float)(g->scale * LOG2_E)};
-	product('N', 'T', keys, queries, g->d, g->k + at_k, g->k_step, g->q + at_q, g->q_step, false, f->scores, STEP);
-	product('N', 'T', keys, queries, g->d, g->v + at_k, g->k_step, g->d_y + at_y, g->y_step, false, f->gradient,
-		STEP);
-	vector->attend_back(&block, f->gradient, lse2, own, g->scale);
-	product('N', 'N', keys, g->d, queries, f->scores, STEP, g->d_y + at_y, g->y_step, more_keys, out->v + at_k,
-		g->k_step);
-	product('N', 'N', keys, g->d, queries, f->gradient, STEP, g->q + at_q, g->q_step, more_keys, out->k + at_k,
-		g->k_step);
-	product('T', 'N', queries, g->d, keys, f->gradient, STEP, g->k + at_k, g->k_step, key > 0, out->q + at_q,
-		g->q_step);
+	product('N', 'T', keys, queries, g->d, k, g->k_step, q, g->d, false, f->scores, STEP);
+	product('N', 'T', keys, queries, g->d, v, g->k_step, d_y, g->d, false, f->gradient, STEP);
+	vector->attend_back(&block, f->gradient, head->lse2 + query, head->own + query, g->scale);
+	product('N', 'N', keys, g->d, queries, f->scores, STEP, d_y, g->d, more, d_v, g->k_step);
+	product('N', 'N', keys, g->d, queries, f->gradient, STEP, q, g->d, more, d_k, g->k_step);
+	product('T', 'N', queries, g->d, keys, f->gradient, STEP, k, g->k_step, key > 0, head->d_q + query * g->d,
+		g->d);
 }
 
-/* The gradients of one head of keys, and of the heads of queries that read it. */
-static void backward_head(const cpu_vector *vector, const attention *g, int64_t b, int64_t head,
+/* The gradients of head h of queries, and its part of those of its keys. */
+static void backward_queries(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, query_head *head,
+			     const attention_gradients *out, backward_scratch *f)
+{
+	copy_rows(head->q, g->q + b * g->t * g->q_step + h * g->d, g->q_step, g->t, g->d);
+	copy_rows(head->d_y, g->d_y + b * g->t * g->y_step + h * g->d, g->y_step, g->t, g->d);
+	for (int64_t i = 0; i < g->t; i++) {
+		head->lse2[i] = (float)((double)g->lse[(b * g->heads + h) * g->t + i] * LOG2_E);
+		head->own[i] = vector->dot(head->d_y + i * g->d, g->y + (b * g->t + i) * g->y_step + h * g->d, g->d);
+	}
+	for (int64_t key = 0; key < g->s; key += BACKWARD_KEYS) {
+		/* The first query that sees the first key. */
+		int64_t from = key - g->ahead + 1 > 0 ? key - g->ahead + 1 : 0;
+		int64_t at = (b * g->s + key) * g->k_step + h / g->group * g->d;
+		bool more = h % g->group > 0;
+		for (int64_t query = from; query < g->t; query += BACKWARD_QUERIES, more = true)
+			backward_block(vector, g, head, key, query, g->k + at, g->v + at, out->k + at, out->v + at,
+				       more, f);
+	}
+	for (int64_t i = 0; i < g->t; i++)
+		memcpy(out->q + (b * g->t + i) * g->q_step + h * g->d, head->d_q + i * g->d,
+		       (size_t)g->d * sizeof(float));
+}
+
+/* One head of keys, and the heads of queries that read it. */
+static void backward_head(const cpu_vector *vector, const attention *g, int64_t b, int64_t keys,
 			  const attention_gradients *out, backward_scratch *f)
 {
-	float *own = f->rows + padded_rows(g->t);
-	const int32_t *segments = padded_segments(g, b, (int32_t *)(own + padded_rows(g->t)));
-	for (int64_t h = head * g->group; h < (head + 1) * g->group; h++) {
-		for (int64_t i = 0; i < g->t; i++) {
-			int64_t at = (b * g->t + i) * g->y_step + h * g->d;
-			f->rows[i] = (float)((double)g->lse[(b * g->heads + h) * g->t + i] * LOG2_E);
-			own[i] = vector->dot(g->d_y + at, g->y + at, g->d);
-		}
-		for (int64_t key = 0; key < g->s; key += BACKWARD_KEYS) {
-			/* The first query that sees the first key. */
-			int64_t from = key - g->ahead + 1 > 0 ? key - g->ahead + 1 : 0;
-			bool more = h > head * g->group;
-			for (int64_t query = from / BACKWARD_QUERIES * BACKWARD_QUERIES; query < g->t;
-			     query += BACKWARD_QUERIES, more = true)
-				backward_block(vector, g, b, h, key, query, more, segments, out, f);
-		}
-	}
+	query_head head = head_of(g, f);
+	head.segments = padded_segments(g, b, (int32_t *)(head.own + padded_rows(g->t)));
+	for (int64_t h = keys * g->group; h < (keys + 1) * g->group; h++)
+		backward_queries(vector, g, b, h, &head, out, f);
 }
 
 static int backward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
@@ -258,6 +296,6 @@ void cpu_build_attention(cpu_build *build)
 	build->op->channels = is_forward ? desc->outputs[0].shape.dim[2] : desc->inputs[3].shape.dim[2];
 	int64_t d = build->op->channels / desc->attrs.attention.heads;
 	size_t bytes = is_forward ? forward_bytes(d, desc->inputs[1].shape.dim[1])
-				  : backward_bytes(desc->inputs[0].shape.dim[1]);
+				  : backward_bytes(desc->inputs[0].shape.dim[1], d);
 	cpu_build_function(build, bytes, build->device->threads, is_forward ? forward : backward);
 }
