@@ -12,6 +12,7 @@ typedef enum family {
 	EXAMPLE, /* of an op's rules, with its backward ops */
 	LOSS,
 	SGD,
+	UPDATE, /* the other optimizers' */
 	LOOKAHEAD,
 	NORMALIZE,
 	SCALER,
@@ -28,17 +29,17 @@ typedef enum spoil {
 typedef struct op_case {
 	family family;
 	int64_t x[4]; /* n, c, h, w; of matrices n, c; of vectors n */
-	int64_t out;  /* groups of SGD */
+	int64_t out;  /* groups of SGD and UPDATE */
 	double smoothing;
 	bool mixed; /* LOSS of two labels for each row */
-	bool nesterov;
+	bool nesterov, decoupled, amsgrad;
 	int64_t ignored;                /* the label of rows that LOSS leaves out; 0: none */
 	double bound;                   /* normalised error allowed in f32 */
-	bool scaled;                    /* LOSS and SGD with a scaler */
+	bool scaled;                    /* LOSS, SGD and UPDATE with a scaler */
 	double scale;                   /* of the scaler; the weight of LOOKAHEAD */
 	double good;                    /* its count of good steps */
-	spoil spoil;                    /* of SCALER; SGD takes anything but NOTHING as a step to leave out */
-	dtrain_op_kind kind;            /* of EXAMPLE */
+	spoil spoil;                    /* of SCALER; SGD and UPDATE take anything but NOTHING as a step to leave out */
+	dtrain_op_kind kind;            /* of EXAMPLE and UPDATE */
 	const dtrain__op_case *example; /* the same */
 	bool copies;                    /* the example reads its weights from a CAST, each the only segment */
 	char name[48];                  /* for messages; the list of all cases has it */

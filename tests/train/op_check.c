@@ -374,6 +374,35 @@ static const trial trials[] = {
 	 2,
 	 {FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), CHANNELS(U8)},
 	 {FLAT(F32), FLAT(F32)}},
+	{"step of eight elements",
+	 DTRAIN_OP_ADAM,
+	 false,
+	 7,
+	 3,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), FOUR(U8), FOUR(F32)},
+	 {FLAT(F32), FLAT(F32), FLAT(F32)}},
+	{"if and only if it is amsgrad",
+	 DTRAIN_OP_ADAM,
+	 false,
+	 8,
+	 4,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), FOUR(U8), FOUR(F32), FLAT(F32)},
+	 {FLAT(F32), FLAT(F32), FLAT(F32), FLAT(F32)}},
+	{"two scalars for each",
+	 DTRAIN_OP_LION,
+	 false,
+	 5,
+	 2,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), ROWS(F32), FOUR(U8)},
+	 {FLAT(F32), FLAT(F32)}},
+	{"four numbers for each piece",
+	 DTRAIN_OP_LARS,
+	 false,
+	 6,
+	 2,
+	 {FLAT(F32), FLAT(F32), FLAT(F32), RATES(F32), FOUR(U8), ROWS(I64)},
+	 {FLAT(F32), FLAT(F32)}},
+	{"step of eight elements", DTRAIN_OP_COUNT_STEP, false, 1, 1, {FOUR(F32)}, {FOUR(F32)}},
 	{NULL, DTRAIN_OP_LOOKAHEAD, false, 3, 2, {FLAT(F64), FLAT(F64), ONE(F32)}, {FLAT(F64), FLAT(F64)}},
 	{"needs one weight",
 	 DTRAIN_OP_LOOKAHEAD,
@@ -508,6 +537,12 @@ static void operands_follow_the_rules(void **state)
 				       .num_outputs = t->num_outputs};
 		if (t->kind == DTRAIN_OP_SGD)
 			desc.attrs.sgd.grad_divisor = 1;
+		if (t->kind == DTRAIN_OP_ADAM)
+			desc.attrs.adam = (dtrain_adam_attrs){.epsilon = 1, .grad_divisor = 1};
+		if (t->kind == DTRAIN_OP_LION)
+			desc.attrs.lion.grad_divisor = 1;
+		if (t->kind == DTRAIN_OP_LARS)
+			desc.attrs.lars = (dtrain_lars_attrs){.trust = 1, .epsilon = 1, .grad_divisor = 1};
 		dtrain_segment first = {.shape = {1, {4}}};
 		if (t->kind == DTRAIN_OP_CAST)
 			desc.attrs.cast = (dtrain_cast_attrs){.segments = &first, .num_segments = 1};

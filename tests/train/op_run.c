@@ -277,6 +277,21 @@ static dtrain_op_attrs attrs_of(const op_case *c)
 		return (dtrain_op_attrs){.loss = {.label_smoothing = c->smoothing, .ignored = c->ignored}};
 	case SGD:
 		return (dtrain_op_attrs){.sgd = {.momentum = 0.9, .grad_divisor = 3, .nesterov = c->nesterov}};
+	case UPDATE:
+		if (c->kind == DTRAIN_OP_LION)
+			return (dtrain_op_attrs){.lion = {.beta1 = 0.9, .beta2 = 0.99, .grad_divisor = 3}};
+		if (c->kind == DTRAIN_OP_LARS)
+			return (dtrain_op_attrs){.lars = {.momentum = 0.9,
+							  .trust = 0.25,
+							  .epsilon = 1e-8,
+							  .grad_divisor = 3,
+							  .nesterov = c->nesterov}};
+		return (dtrain_op_attrs){.adam = {.beta1 = 0.9,
+						  .beta2 = 0.999,
+						  .epsilon = 1e-8,
+						  .grad_divisor = 3,
+						  .decoupled = c->decoupled,
+						  .amsgrad = c->amsgrad}};
 	case NORMALIZE:
 		return (dtrain_op_attrs){
 			.pixels = {.scale = {1 / 58.395f, 1 / 57.12f, 1 / 57.375f, 0.5f},
@@ -375,9 +390,23 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return BETON_OK;
 }
 
-static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
+/* The rates of the groups, and the group of each run. */
+static void add_groups(setting *s, int64_t run)
 {
 	int64_t groups = s->c->out, runs = (s->c->x[0] + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
+	dtrain_shape rates = dtrain_shape_of(2, (int64_t[]){groups, DTRAIN_UPDATE_SCALARS});
+	double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false)].values;
+	for (int64_t i = 0; i < groups; i++) {
+		scalars[DTRAIN_UPDATE_SCALARS * i] = (double)(0.1f / (float)(i + 1));
+		scalars[DTRAIN_UPDATE_SCALARS * i + 1] = (double)(5e-4f * (float)i);
+	}
+	double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false)].values;
+	for (int64_t i = 0; i < runs; i++)
+		group[i] = (double)(i / run * 7 % groups);
+}
+
+static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
 	if (!s->count) {
 		dtrain_shape flat = dtrain_shape_of(1, s->c->x);
 		double most = s->c->scaled ? s->c->scale : 1;
@@ -385,21 +414,82 @@ static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "g", PARAMETER, flat, -most, most);
 		input(s, "m", PARAMETER, flat, -1, 1);
 		s->tensors[0].result = s->tensors[2].result = true;
-		dtrain_shape rates = dtrain_shape_of(2, (int64_t[]){groups, DTRAIN_SGD_SCALARS});
-		double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false)].values;
-		for (int64_t i = 0; i < groups; i++) {
-			scalars[DTRAIN_SGD_SCALARS * i] = (double)(0.1f / (float)(i + 1));
-			scalars[DTRAIN_SGD_SCALARS * i + 1] = (double)(5e-4f * (float)i);
-		}
-		double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false)].values;
-		for (int64_t i = 0; i < runs; i++)
-			group[i] = (double)(i / 3 * 7 % groups);
+		add_groups(s, 3);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
 	}
 	if (s->c->scaled)
 		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4, 5), LIST(0, 2));
 	else
 		RUN(DTRAIN_OP_SGD, LIST(0, 1, 2, 3, 4), LIST(0, 2));
+	return BETON_OK;
+}
+
+/* Three parameters: of few elements, of some, and of all that is left. */
+static void add_pieces(setting *s)
+{
+	const int64_t ends[] = {5, 55, s->c->x[0]}, begins[] = {0, 16, 64};
+	double numbers[64][DTRAIN_PIECE_NUMBERS];
+	int64_t count = 0;
+	for (int k = 0; k < 3; k++) {
+		int64_t first = count,
+			parts = (ends[k] - begins[k] + DTRAIN_PIECE_ELEMENTS - 1) / DTRAIN_PIECE_ELEMENTS;
+		for (int64_t at = begins[k]; at < ends[k]; at += DTRAIN_PIECE_ELEMENTS, count++) {
+			int64_t left = ends[k] - at;
+			numbers[count][DTRAIN_PIECE_BEGIN] = (double)at;
+			numbers[count][DTRAIN_PIECE_COUNT] =
+				(double)(left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS);
+			numbers[count][DTRAIN_PIECE_FIRST] = (double)first;
+			numbers[count][DTRAIN_PIECE_PARTS] = (double)parts;
+		}
+	}
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){count, DTRAIN_PIECE_NUMBERS});
+	int pieces = add_tensor(s, "pieces", LABELS, shape, false);
+	memcpy(s->tensors[pieces].values, numbers, (size_t)count * sizeof(numbers[0]));
+}
+
+static int run_update(setting *s, const dtrain_op_attrs *a, beton_error *err)
+{
+	enum { W, G, M, V, MOST, SCALARS_, GROUP, SCALER_, STEP, PIECES };
+	bool scaled = s->c->scaled;
+	if (!s->count) {
+		dtrain_shape flat = dtrain_shape_of(1, s->c->x);
+		double most = scaled ? s->c->scale : 1;
+		input(s, "w", PARAMETER, flat, -1, 1);
+		input(s, "g", PARAMETER, flat, -most, most);
+		input(s, "m", PARAMETER, flat, -1, 1);
+		input(s, "v", PARAMETER, flat, 0.01, 1);
+		input(s, "most", PARAMETER, flat, 0.01, 1);
+		for (int i = 0; i <= MOST; i++)
+			s->tensors[i].result = i != G;
+		/* All of a parameter with pieces is in one group. */
+		bool whole = s->c->kind == DTRAIN_OP_LAMB || s->c->kind == DTRAIN_OP_LARS;
+		add_groups(s, whole ? s->c->x[0] : 3);
+		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
+		int step = add_tensor(s, "step", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_STEPS}), true);
+		s->tensors[step].values[DTRAIN_STEP_COUNT] = 6;
+		s->tensors[step].values[DTRAIN_STEP_CORRECTION1] = s->tensors[step].values[DTRAIN_STEP_CORRECTION2] = 1;
+		add_pieces(s);
+	}
+	if (s->c->kind == DTRAIN_OP_ADAM || s->c->kind == DTRAIN_OP_LAMB) {
+		if (scaled)
+			RUN(DTRAIN_OP_COUNT_STEP, LIST(STEP, SCALER_), LIST(STEP));
+		else
+			RUN(DTRAIN_OP_COUNT_STEP, LIST(STEP), LIST(STEP));
+	}
+	if (s->c->kind == DTRAIN_OP_LAMB)
+		RUN(DTRAIN_OP_LAMB, LIST(W, G, M, V, SCALARS_, GROUP, STEP, PIECES), LIST(W, M, V));
+	else if (s->c->kind == DTRAIN_OP_LARS && scaled)
+		RUN(DTRAIN_OP_LARS, LIST(W, G, M, SCALARS_, GROUP, PIECES, SCALER_), LIST(W, M));
+	else if (s->c->kind == DTRAIN_OP_LARS)
+		RUN(DTRAIN_OP_LARS, LIST(W, G, M, SCALARS_, GROUP, PIECES), LIST(W, M));
+	else if (s->c->kind == DTRAIN_OP_LION && scaled)
+		RUN(DTRAIN_OP_LION, LIST(W, G, M, SCALARS_, GROUP, SCALER_), LIST(W, M));
+	else if (s->c->kind == DTRAIN_OP_LION)
+		RUN(DTRAIN_OP_LION, LIST(W, G, M, SCALARS_, GROUP), LIST(W, M));
+	else if (s->c->amsgrad)
+		RUN(DTRAIN_OP_ADAM, LIST(W, G, M, V, SCALARS_, GROUP, STEP, MOST), LIST(W, M, V, MOST));
+	else
+		RUN(DTRAIN_OP_ADAM, LIST(W, G, M, V, SCALARS_, GROUP, STEP), LIST(W, M, V));
 	return BETON_OK;
 }
 
@@ -446,15 +536,20 @@ static int run_normalize(setting *s, const dtrain_op_attrs *a, beton_error *err)
 }
 
 static int (*const families[])(setting *s, const dtrain_op_attrs *a, beton_error *err) = {
-	[LOSS] = run_loss,           [SGD] = run_sgd,       [LOOKAHEAD] = run_lookahead,
-	[NORMALIZE] = run_normalize, [SCALER] = run_scaler, [BIASED_GELU] = run_biased_gelu,
+	[LOSS] = run_loss,
+	[SGD] = run_sgd,
+	[UPDATE] = run_update,
+	[LOOKAHEAD] = run_lookahead,
+	[NORMALIZE] = run_normalize,
+	[SCALER] = run_scaler,
+	[BIASED_GELU] = run_biased_gelu,
 };
 
 /* ---- settings ---- */
 
 bool case_has_half(const op_case *c)
 {
-	return c->family != SGD && c->family != SCALER;
+	return c->family != SGD && c->family != UPDATE && c->family != SCALER;
 }
 
 /* Loss scaling is for F16, and pixels are normalized where the loader cannot do it. */

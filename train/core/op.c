@@ -61,6 +61,7 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 	case 'e':
 	case 'q':
 	case 'r':
+	case 'I':
 		return DTRAIN_I64;
 	case 'g':
 		return DTRAIN_I32;
@@ -72,6 +73,7 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 	case 'R':
 	case 'H':
 	case 'A':
+	case 'T':
 		return DTRAIN_F32;
 	default:
 		return compute == DTRAIN_F16 || compute == DTRAIN_BF16 ? DTRAIN_F32 : compute;

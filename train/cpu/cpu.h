@@ -61,6 +61,7 @@ struct dtrain_op {
 	int num_inputs, num_outputs;
 	int64_t count; /* elements of input 0 */
 	int64_t batch, channels;
+	int64_t pieces; /* of an update with norms of parameters */
 	cpu_step steps[CPU_OP_MAX_STEPS];
 	int num_steps;
 	cpu_layout layouts[2]; /* of the output that is not plain, and of the private output */
@@ -168,5 +169,20 @@ void cpu_build_embedding(cpu_build *build);
 void cpu_build_dropout(cpu_build *build);
 void cpu_build_rotary(cpu_build *build);
 void cpu_build_matmul(cpu_build *build);
+void cpu_build_adaptive(cpu_build *build);
+void cpu_build_trust(cpu_build *build);
+
+/* ---- updates (optimizer.c) ---- */
+
+/* A multiple of DTRAIN_PARAM_ALIGN. */
+enum { CPU_UPDATE_PIECE = 16384 };
+
+/* Updates `count` elements of one group. context: what the kind of update needs. */
+typedef void cpu_update(const void *context, int64_t begin, int64_t count, float lr, float decay);
+/* Calls update for all elements of the op, on its threads. */
+void cpu_update_all(const struct dtrain_op *op, cpu_update *update, const void *context, const float *scalars,
+		    const uint8_t *group);
+/* The sum of the squares of x * factor. */
+double cpu_squares(const float *x, int64_t count, float factor);
 
 #endif

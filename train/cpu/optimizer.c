@@ -3,65 +3,74 @@
 
 #include "cpu.h"
 
-/* Elements of one piece of work, a multiple of DTRAIN_PARAM_ALIGN: the three arrays' pieces fit the second-level cache.
- */
-#define PIECE 16384
+/* Elements of one piece of work: the arrays' pieces fit the second-level cache. */
+#define PIECE CPU_UPDATE_PIECE
 
-typedef struct update {
-	float divisor, lr, decay, momentum;
+typedef struct sgd {
+	float *w, *m;
+	const float *g;
+	float divisor, momentum;
 	bool nesterov;
-} update;
+} sgd;
 
-static void update_piece(float *restrict w, const float *restrict g, float *restrict m, int64_t count, update u)
+static void update_sgd(const void *context, int64_t begin, int64_t count, float lr, float decay)
 {
+	const sgd u = *(const sgd *)context;
+	float *restrict w = u.w + begin, *restrict m = u.m + begin;
+	const float *restrict g = u.g + begin;
 	if (u.nesterov)
 		for (int64_t i = 0; i < count; i++) {
-			float gradient = g[i] / u.divisor + u.decay * w[i];
+			float gradient = g[i] / u.divisor + decay * w[i];
 			m[i] = u.momentum * m[i] + gradient;
-			w[i] -= u.lr * (gradient + u.momentum * m[i]);
+			w[i] -= lr * (gradient + u.momentum * m[i]);
 		}
 	else
 		for (int64_t i = 0; i < count; i++) {
-			m[i] = u.momentum * m[i] + g[i] / u.divisor + u.decay * w[i];
-			w[i] -= u.lr * m[i];
+			m[i] = u.momentum * m[i] + g[i] / u.divisor + decay * w[i];
+			w[i] -= lr * m[i];
 		}
 }
 
-/* Updates the part of the piece that belongs to one group at once. */
-static void update_groups(float *w, const float *g, float *m, int64_t count, const uint8_t *group, const float *scalars,
-			  update u)
+/* Updates the parts of a piece that belong to one group at once. */
+static void update_piece(cpu_update *update, const void *context, int64_t begin, int64_t count, const float *scalars,
+			 const uint8_t *group)
 {
 	int64_t runs = (count + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
 	for (int64_t first = 0, end; first < runs; first = end) {
 		for (end = first + 1; end < runs && group[end] == group[first];)
 			end++;
 		int64_t start = first * DTRAIN_PARAM_ALIGN, stop = end * DTRAIN_PARAM_ALIGN;
-		u.lr = scalars[DTRAIN_SGD_SCALARS * group[first]];
-		u.decay = scalars[DTRAIN_SGD_SCALARS * group[first] + 1];
-		update_piece(w + start, g + start, m + start, (stop < count ? stop : count) - start, u);
+		const float *rates = scalars + DTRAIN_UPDATE_SCALARS * group[first];
+		update(context, begin + start, (stop < count ? stop : count) - start, rates[0], rates[1]);
 	}
+}
+
+void cpu_update_all(const struct dtrain_op *op, cpu_update *update, const void *context, const float *scalars,
+		    const uint8_t *group)
+{
+	int64_t count = op->count;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
+#endif
+	for (int64_t start = 0; start < count; start += PIECE)
+		update_piece(update, context, start, count - start < PIECE ? count - start : PIECE, scalars,
+			     group + start / DTRAIN_PARAM_ALIGN);
 }
 
 static int run_sgd(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
 	(void)workspace;
 	(void)err;
-	float *w = operands[0], *m = operands[2];
-	const float *g = operands[1], *scalars = operands[3];
-	const uint8_t *group = operands[4];
 	const float *scaler = op->num_inputs > 5 ? operands[5] : NULL;
 	if (scaler && scaler[DTRAIN_SCALER_INFINITE] != 0)
 		return BETON_OK;
-	update u = {.divisor = (float)op->attrs.sgd.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1),
-		    .momentum = (float)op->attrs.sgd.momentum,
-		    .nesterov = op->attrs.sgd.nesterov};
-	int64_t count = op->count;
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
-#endif
-	for (int64_t start = 0; start < count; start += PIECE)
-		update_groups(w + start, g + start, m + start, count - start < PIECE ? count - start : PIECE,
-			      group + start / DTRAIN_PARAM_ALIGN, scalars, u);
+	const sgd u = {.w = operands[0],
+		       .g = operands[1],
+		       .m = operands[2],
+		       .divisor = (float)op->attrs.sgd.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1),
+		       .momentum = (float)op->attrs.sgd.momentum,
+		       .nesterov = op->attrs.sgd.nesterov};
+	cpu_update_all(op, update_sgd, &u, operands[3], operands[4]);
 	return BETON_OK;
 }
 
@@ -97,7 +106,7 @@ static int run_average(const struct dtrain_op *op, void *const *operands, void *
 }
 
 /* As many sums as a register has numbers, each of them of few squares, so that floats are good enough. */
-static double squares(const float *g, int64_t count, float inverse)
+double cpu_squares(const float *g, int64_t count, float inverse)
 {
 	enum { LANES = 16, ROUNDS = 16 };
 	double sum = 0;
@@ -129,7 +138,7 @@ static int run_grad_norm(const struct dtrain_op *op, void *const *operands, void
 #pragma omp parallel for num_threads(op->device->threads) if (count > 4 * PIECE)
 #endif
 	for (int64_t i = 0; i < pieces; i++)
-		sums[i] = squares(g + i * PIECE, i + 1 < pieces ? PIECE : count - i * PIECE, inverse);
+		sums[i] = cpu_squares(g + i * PIECE, i + 1 < pieces ? PIECE : count - i * PIECE, inverse);
 	for (int64_t i = 0; i < pieces; i++)
 		sum += sums[i];
 	memmove(clip, operands[1], DTRAIN_CLIPS * sizeof(*clip));

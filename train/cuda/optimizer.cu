@@ -34,8 +34,8 @@ template <int N, int V> __device__ inline void sgd_step(const sgd_op &a, float i
 	}
 #pragma unroll
 	for (int k = 0; k < N; k++) {
-		const float lr = a.scalars[DTRAIN_SGD_SCALARS * group[k]];
-		const float decay = a.scalars[DTRAIN_SGD_SCALARS * group[k] + 1];
+		const float lr = a.scalars[DTRAIN_UPDATE_SCALARS * group[k]];
+		const float decay = a.scalars[DTRAIN_UPDATE_SCALARS * group[k] + 1];
 #pragma unroll
 		for (int i = 0; i < V; i++) {
 			const float gradient = g[k].v[i] * inverse + decay * w[k].v[i];

@@ -9,9 +9,8 @@
 #include "common/error.h"
 #include "optimizer.h"
 
-extern const dtrain__optimizer_kind dtrain__sgd;
-
-static const dtrain__optimizer_kind *const kinds[] = {&dtrain__sgd};
+static const dtrain__optimizer_kind *const kinds[] = {&dtrain__sgd,  &dtrain__adam, &dtrain__adamw,
+						      &dtrain__lion, &dtrain__lars, &dtrain__lamb};
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 

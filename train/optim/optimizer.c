@@ -56,6 +56,17 @@ dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer)
 	return argument_of(DTRAIN_U8, 1, &optimizer->runs, optimizer->group);
 }
 
+dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer)
+{
+	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_STEPS}, optimizer->step);
+}
+
+dtrain__argument dtrain__optimizer_pieces(const dtrain_optimizer *optimizer)
+{
+	const int64_t dims[] = {optimizer->num_pieces, DTRAIN_PIECE_NUMBERS};
+	return argument_of(DTRAIN_I64, 2, dims, optimizer->pieces);
+}
+
 dtrain__argument dtrain__argument_four(void *memory)
 {
 	return argument_of(DTRAIN_F32, 1, (int64_t[]){DTRAIN_SCALERS}, memory);
@@ -148,10 +159,15 @@ void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtr
 		       : NULL;
 }
 
+void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer)
+{
+	return optimizer->step ? optimizer->step + DTRAIN_STEP_COUNT : NULL;
+}
+
 /* ---- opening ---- */
 
-/* Fills device memory on a temporary stream. */
-static int upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err)
+/* On a temporary stream. */
+int dtrain__optimizer_upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err)
 {
 	dtrain_stream *stream;
 	int status = optimizer->api->stream_create(optimizer->device, &stream, err);
@@ -189,7 +205,7 @@ static int place_groups(dtrain_optimizer *optimizer, const uint8_t *group_of, be
 	memset(host, 0, bytes);
 	for (int i = 0; i < dtrain_params_count(optimizer->params); i++)
 		place_group(optimizer, dtrain_params_at(optimizer->params, i), group_of[i], host);
-	status = upload(optimizer, optimizer->group, host, bytes, err);
+	status = dtrain__optimizer_upload(optimizer, optimizer->group, host, bytes, err);
 	optimizer->api->host_free(optimizer->device, host);
 	return status;
 }
@@ -205,6 +221,10 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 			(const dtrain__argument[]){dtrain__optimizer_grads(optimizer), scaler, none}, scalers, err);
 	if (status == BETON_OK && optimizer->clip_norm > 0)
 		status = dtrain__clip_create(optimizer, err);
+	if (status == BETON_OK && optimizer->kind->beta1)
+		status = dtrain__step_create(optimizer, err);
+	if (status == BETON_OK && optimizer->kind->needs_norms)
+		status = dtrain__pieces_create(optimizer, err);
 	if (status == BETON_OK)
 		status = optimizer->kind->create(optimizer, err);
 	if (status == BETON_OK && optimizer->scaler)
@@ -295,6 +315,8 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	dtrain__scalars_close(&o->scalars);
 	o->api->free(o->device, o->group);
 	o->api->free(o->device, o->clip);
+	o->api->free(o->device, o->step);
+	o->api->free(o->device, o->pieces);
 	o->api->free(o->device, o->workspace);
 	free(o->hypers);
 	free(o);

@@ -10,7 +10,7 @@
 #include "core/op.h"
 #include "scalars.h"
 
-enum { DTRAIN__MAX_STATES = 4, DTRAIN__MAX_UPDATE_OPS = 8 };
+enum { DTRAIN__MAX_STATES = 5, DTRAIN__MAX_UPDATE_OPS = 8 };
 
 /* An operand's description and its memory. */
 typedef struct dtrain__argument {
@@ -45,6 +45,11 @@ typedef struct dtrain__optimizer_kind {
 	void (*fill)(const double *hypers, double lr, float *scalars);
 	/* Checks combinations of hyper-parameters. NULL: all are allowed. */
 	int (*check)(const double *hypers, beton_error *err);
+	/* The update gets the state of a step (dtrain__optimizer_step), made with these hyper-parameters as beta1 and
+	 * beta2. 0: it counts no steps. */
+	int beta1, beta2;
+	/* The update gets the pieces of whole parameters (dtrain__optimizer_pieces). */
+	bool needs_norms;
 	/* Adds the ops of an update, with dtrain__optimizer_add. */
 	int (*create)(dtrain_optimizer *optimizer, beton_error *err);
 } dtrain__optimizer_kind;
@@ -64,14 +69,19 @@ struct dtrain_optimizer {
 	void *clip;   /* DTRAIN_CLIPS elements; NULL: none */
 	dtrain_optimizer_state states[DTRAIN__MAX_STATES];
 	int num_states;
-	dtrain__scalars scalars;   /* [num_groups][kind->num_scalars] */
-	uint8_t *group;            /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
-	int64_t runs;              /* number of these */
+	dtrain__scalars scalars; /* [num_groups][kind->num_scalars] */
+	uint8_t *group;          /* on the device: the group of each run of DTRAIN_PARAM_ALIGN elements */
+	int64_t runs;            /* number of these */
+	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
+	int64_t *pieces;         /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
+	int64_t num_pieces;
 	dtrain__update_ops update; /* what apply puts on the stream */
 	dtrain__average averages[DTRAIN__AVERAGES];
 	void *workspace; /* shared by all ops */
 	size_t workspace_bytes;
 };
+
+extern const dtrain__optimizer_kind dtrain__sgd, dtrain__adam, dtrain__adamw, dtrain__lion, dtrain__lars, dtrain__lamb;
 
 /* NULL: no such kind. */
 const dtrain__optimizer_kind *dtrain__optimizer_kind_find(const char *name);
@@ -94,6 +104,9 @@ dtrain__argument dtrain__optimizer_scalars(const dtrain_optimizer *optimizer);
 dtrain__argument dtrain__optimizer_groups(const dtrain_optimizer *optimizer);
 /* The scaler argument of an update; memory NULL: none. */
 dtrain__argument dtrain__optimizer_scaler(const dtrain_optimizer *optimizer);
+/* The state of the step, which has what a scaler has, too. */
+dtrain__argument dtrain__optimizer_step(const dtrain_optimizer *optimizer);
+dtrain__argument dtrain__optimizer_pieces(const dtrain_optimizer *optimizer);
 /* Memory of DTRAIN_SCALERS floats. */
 dtrain__argument dtrain__argument_four(void *memory);
 
@@ -106,8 +119,19 @@ int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops 
 			  beton_error *err);
 /* To be called after ops that have changed the values: puts the compute copies of them on the stream. */
 int dtrain__optimizer_changed(dtrain_optimizer *optimizer, dtrain_stream *stream, beton_error *err);
+/* Fills device memory from host memory, and waits. */
+int dtrain__optimizer_upload(dtrain_optimizer *optimizer, void *to, const void *from, size_t bytes, beton_error *err);
 /* Allocates another state. with_buffers: it also has elements for the buffers. */
 int dtrain__optimizer_add_state(dtrain_optimizer *optimizer, const char *name, bool with_buffers, beton_error *err);
+
+/* A group's scalars for ops with DTRAIN_UPDATE_SCALARS: the rate, and hyper-parameter 1, which is the decay. */
+void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
+
+/* ---- the state of the step, and the table of pieces (parts.c) ---- */
+
+int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
+/* UNSUPPORTED: the range, or a placement, divides a parameter. */
+int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 
 /* ---- parts that can be combined with any kind: ops and states ---- */
 

@@ -17,12 +17,6 @@ static const dtrain_hyper hypers[HYPERS] = {
 };
 static const char *const states[] = {"momentum"};
 
-static void fill(const double *h, double lr, float *scalars)
-{
-	scalars[0] = (float)lr;
-	scalars[1] = (float)h[WEIGHT_DECAY];
-}
-
 static int check(const double *h, beton_error *err)
 {
 	return h[NESTEROV] != 0 && h[MOMENTUM] == 0
@@ -49,7 +43,7 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 
 const dtrain__optimizer_kind dtrain__sgd = {
 	.facts = {.name = "sgd", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1},
-	.num_scalars = DTRAIN_SGD_SCALARS,
-	.fill = fill,
+	.num_scalars = DTRAIN_UPDATE_SCALARS,
+	.fill = dtrain__fill_rates,
 	.check = check,
 	.create = create};

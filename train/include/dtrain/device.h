@@ -95,6 +95,38 @@ typedef struct dtrain_sgd_attrs {
 	bool nesterov;
 } dtrain_sgd_attrs;
 
+/* ADAM is torch.optim.Adam of g / grad_divisor, or torch.optim.AdamW if decoupled: in the order of PyTorch,
+ * decoupled: w *= 1 - lr * weight_decay; otherwise g += weight_decay * w;
+ * m += (1 - beta1) * (g - m); v = beta2 * v + (1 - beta2) * g * g; with amsgrad most = max(most, v);
+ * w -= lr / (1 - beta1^t) * m / (sqrt(v or most) / sqrt(1 - beta2^t) + epsilon), t: the number of the step, from 1.
+ *
+ * LAMB is timm's Lamb without its clipping: m and v as above; u = m / (1 - beta1^t) / (sqrt(v) / sqrt(1 - beta2^t) +
+ * epsilon) + weight_decay * w; w -= lr * ratio * u. The ratio is norm(w) / norm(u) of each parameter, and 1 if a norm
+ * or the weight decay is 0. decoupled and amsgrad are ignored. */
+typedef struct dtrain_adam_attrs {
+	double beta1, beta2; /* 0 .. <1 */
+	double epsilon;      /* > 0 */
+	double grad_divisor; /* > 0 */
+	bool decoupled, amsgrad;
+} dtrain_adam_attrs;
+
+/* timm's Lion of g / grad_divisor: w *= 1 - lr * weight_decay; w -= lr * sign(beta1 * m + (1 - beta1) * g);
+ * m = beta2 * m + (1 - beta2) * g. */
+typedef struct dtrain_lion_attrs {
+	double beta1, beta2; /* 0 .. <1 */
+	double grad_divisor; /* > 0 */
+} dtrain_lion_attrs;
+
+/* timm's Lars of g / grad_divisor: g = (g + weight_decay * w) * ratio, then as SGD without weight decay. The ratio is
+ * trust * norm(w) / (norm(g) + weight_decay * norm(w) + epsilon) of each parameter, and 1 if a norm or the weight decay
+ * is 0. */
+typedef struct dtrain_lars_attrs {
+	double momentum;
+	double trust, epsilon; /* > 0 */
+	double grad_divisor;   /* > 0 */
+	bool nesterov;
+} dtrain_lars_attrs;
+
 typedef struct dtrain_clip_attrs {
 	double grad_divisor; /* of GRAD_NORM: > 0 and finite */
 	double max_norm;     /* of CLIP: > 0; infinity: gradients stay as they are */
@@ -183,6 +215,9 @@ typedef struct dtrain_op_attrs {
 		double factor;                    /* SCALE */
 		dtrain_loss_attrs loss;           /* SOFTMAX_XENT, SOFTMAX_XENT_MIXED, LINEAR_XENT, MEAN */
 		dtrain_sgd_attrs sgd;             /* SGD */
+		dtrain_adam_attrs adam;           /* ADAM, LAMB; of COUNT_STEP the betas */
+		dtrain_lion_attrs lion;           /* LION */
+		dtrain_lars_attrs lars;           /* LARS */
 		dtrain_clip_attrs clip;           /* GRAD_NORM, CLIP */
 		dtrain_pixel_attrs pixels;        /* NORMALIZE */
 		dtrain_slice_attrs slice;         /* SLICE, SLICE_BWD */
@@ -199,18 +234,42 @@ typedef struct dtrain_op_attrs {
 
 /* DTRAIN_OP_SGD is PyTorch's update of g / attrs.sgd.grad_divisor: g += weight_decay * w; m = momentum * m + g; w -= lr
  * * (nesterov ? g + momentum * m : m). Each run of DTRAIN_PARAM_ALIGN elements belongs to a group with its own lr and
- * weight_decay. The operand scalars, f32 [groups, DTRAIN_SGD_SCALARS], has lr and weight_decay of up to
+ * weight_decay. The operand scalars, f32 [groups, DTRAIN_UPDATE_SCALARS], has lr and weight_decay of up to
  * DTRAIN_PARAM_GROUPS groups; the operand group, u8 [n / DTRAIN_PARAM_ALIGN, rounded up], has the group of each run,
  * which is not checked. Both are in device-readable memory, so that a captured step can be replayed with other values.
  */
-enum { DTRAIN_SGD_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
+enum { DTRAIN_UPDATE_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
 #define DTRAIN_PARAM_ALIGN 16
 
+/* The state of an update that counts its steps, f32 [DTRAIN_STEPS] in device memory. COUNT_STEP sets SCALE and INFINITE
+ * to the scaler's (1 and 0 without one). If INFINITE is 0 it adds 1 to COUNT and sets the corrections; otherwise the
+ * step is skipped, as with found_inf of PyTorch's fused optimizers: COUNT stays, and the update changes nothing. */
+enum dtrain_step_element {
+	DTRAIN_STEP_SCALE = 0, /* as in a scaler, which the update takes these for */
+	DTRAIN_STEP_INFINITE = 2,
+	DTRAIN_STEP_COUNT = 4,       /* a float, which is exact up to 2^24: all corrections are 1 long before */
+	DTRAIN_STEP_CORRECTION1 = 5, /* 1 - beta1^COUNT */
+	DTRAIN_STEP_CORRECTION2 = 6, /* sqrt(1 - beta2^COUNT) */
+	DTRAIN_STEPS = 8,            /* the other elements are unused */
+};
+
+/* A part of a parameter, in the operand `pieces`, i64 [pieces, DTRAIN_PIECE_NUMBERS], of updates that need norms of
+ * whole parameters. The pieces of a parameter are neighbours, and their sums of squares are added in their order. */
+enum dtrain_piece {
+	DTRAIN_PIECE_BEGIN = 0, /* element of the range: a multiple of DTRAIN_PARAM_ALIGN */
+	DTRAIN_PIECE_COUNT = 1, /* elements: at most DTRAIN_PIECE_ELEMENTS */
+	DTRAIN_PIECE_FIRST = 2, /* index of the parameter's first piece */
+	DTRAIN_PIECE_PARTS = 3, /* number of the parameter's pieces */
+	DTRAIN_PIECE_NUMBERS = 4,
+	DTRAIN_PIECE_ELEMENTS = 16384,
+};
+
 /* The state of dynamic loss scaling, f32 [DTRAIN_SCALERS] in device memory, PyTorch's torch.amp.GradScaler: d_logits is
- * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; SGD
- * divides the gradients by the scale too, and leaves w and m as they are when INFINITE is not 0; SCALER_UPDATE then
- * halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th doubles the scale,
- * unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE keeps its value until the next SCALER_INSPECT. */
+ * multiplied by the scale; SCALER_INSPECT sets INFINITE to 1 when a gradient is not finite and to 0 otherwise; an
+ * update divides the gradients by the scale too, and leaves w and its states as they are when INFINITE is not 0;
+ * SCALER_UPDATE then halves the scale and sets GOOD_STEPS to 0, or else counts GOOD_STEPS up, and at every 2000th
+ * doubles the scale, unless that would be infinite, and sets GOOD_STEPS to 0. INFINITE keeps its value until the next
+ * SCALER_INSPECT. */
 enum dtrain_scaler_element {
 	DTRAIN_SCALER_SCALE = 0, /* 65536 at first */
 	DTRAIN_SCALER_GOOD_STEPS = 1,

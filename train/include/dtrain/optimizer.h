@@ -29,10 +29,29 @@ typedef struct dtrain_optimizer_kind {
 	int32_t num_states;
 } dtrain_optimizer_kind;
 
-/* The kind at an index from 0; NULL: no more. There is one kind:
+/* The kind at an index from 0; NULL: no more. lr_scale and weight_decay are by group, all other numbers for all groups.
  *
  * "sgd": torch.optim.SGD with dampening 0. momentum 0 .. <1, default 0.9; nesterov, which needs momentum > 0;
- * weight_decay >= 0, default 0, by group. State: momentum. */
+ * weight_decay >= 0, default 0, by group. State: momentum.
+ *
+ * "adam", "adamw": torch.optim.Adam and AdamW. beta1 0.9, beta2 0.999, 0 .. <1; epsilon > 0, default 1e-8; amsgrad, the
+ * largest v before its correction; weight_decay, default 0 and 0.01. States: exp_avg, exp_avg_sq, with amsgrad
+ * max_exp_avg_sq.
+ *
+ * "lion": timm's Lion. beta1 0.9, beta2 0.99; weight_decay, default 0. State: exp_avg.
+ *
+ * "lars": timm's Lars. momentum, default 0.9; nesterov; trust > 0, default 0.001; epsilon > 0, default 1e-8;
+ * weight_decay, default 0, without which a parameter is updated as by sgd. State: momentum.
+ *
+ * "lamb": timm's Lamb; the gradients are to be clipped to a norm of 1 by clip_norm. beta1 0.9, beta2 0.999; epsilon >
+ * 0, default 1e-6; weight_decay, default 0.01, without which the update of a parameter is not scaled. States: exp_avg,
+ * exp_avg_sq.
+ *
+ * lars and lamb need the norms of whole parameters: a range, or a placement, that divides one is UNSUPPORTED. All
+ * others compute each element by itself, so an optimizer for a range gives the same bits as one for all.
+ *
+ * A parameter with no gradient (PyTorch's None) is one in a group of lr_scale 0 and weight_decay 0 whose gradient is
+ * zero: it and its states stay as they are. */
 BETON_API const dtrain_optimizer_kind *dtrain_optimizer_kind_at(int index);
 
 typedef struct dtrain_hyper_value {
@@ -117,6 +136,10 @@ BETON_API int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtr
 
 /* The state of clipping, f32 [DTRAIN_CLIPS] in device memory (enum dtrain_clip_element), for figures; NULL: none. */
 BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
+
+/* The number of steps that were not skipped by the loss scaler, f32 [1] in device memory, for checkpoints: biases are
+ * corrected by it. NULL: the kind counts no steps. */
+BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
 
 /* A state, for checkpoints and for ranks that share it. memory is owned by the optimizer, on the device. */
 typedef struct dtrain_optimizer_state {

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes optimizers.h: what the optimizers of PyTorch and timm make of parameters in 100 steps.
+
+Usage: make-optimizers.py | clang-format >optimizers.h        (any PyTorch and timm; CPU; some seconds)
+
+Sizes, groups, starts and gradients are formulas that the test which reads the numbers (tests/train/optimizers.c)
+computes again. Everything is computed in 64 bits.
+"""
+import importlib.util
+import pathlib
+import sys
+import types
+
+import torch
+
+SIZES = [3, 17, 5, 40, 20011]
+GROUPS = [0, 2, 3, 0, 1]  # the parameter of group 3 gets no gradient
+RATES = [(1, 1), (0.5, 0), (2, 0.25)]  # factors of the learning rate and of the weight decay
+LR, STEPS, SHOWN = 2**-7, 100, 4  # SHOWN: elements of each parameter, from its beginning
+ADAM = dict(betas=(0.9, 0.999), eps=1e-8)
+
+
+def timm(name):
+    """A class of timm.optim, without the rest of timm, which needs torchvision."""
+    folder = pathlib.Path(importlib.util.find_spec("timm").submodule_search_locations[0]) / "optim"
+    package = sys.modules.setdefault("timm_optim", types.ModuleType("timm_optim"))
+    package.__path__ = [str(folder)]
+    return getattr(importlib.import_module("timm_optim." + name.lower()), name)
+
+
+CASES = [
+    # name, kind, class, its options, weight decay, our numbers
+    ("adam", "adam", torch.optim.Adam, ADAM, 0.125, {}),
+    ("adam, amsgrad", "adam", torch.optim.Adam, dict(ADAM, amsgrad=True), 0, {"amsgrad": 1}),
+    ("adamw", "adamw", torch.optim.AdamW, ADAM, 0.125, {}),
+    ("adamw, other numbers", "adamw", torch.optim.AdamW, dict(betas=(0.8, 0.95), eps=1e-3), 0.125,
+     {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}),
+    ("adamw, amsgrad", "adamw", torch.optim.AdamW, dict(ADAM, betas=(0.9, 0.9), amsgrad=True), 0.125,
+     {"beta2": 0.9, "amsgrad": 1}),
+    ("lion", "lion", timm("Lion"), dict(betas=(0.9, 0.99)), 0.125, {}),
+    ("lars", "lars", timm("Lars"), dict(momentum=0.9), 0.125, {}),
+    ("lars, nesterov", "lars", timm("Lars"), dict(momentum=0.75, nesterov=True, trust_coeff=0.5), 0.125,
+     {"momentum": 0.75, "nesterov": 1, "trust": 0.5}),
+    ("lamb", "lamb", timm("Lamb"), {}, 0.125, {}),
+]
+
+
+def start(param, size):
+    i = torch.arange(size, dtype=torch.int64)
+    return ((i * 37 + 11 * param) % 64 - 31.5) / 64
+
+
+def gradient(param, size, step):
+    i = torch.arange(size, dtype=torch.int64)
+    wave = (i * 7919 + param * 31 + step * 104729) % 2003 - 1000.5
+    return wave * (1 + step % 5) / 2048
+
+
+def run(optimizer, options, decay):
+    params = [torch.nn.Parameter(start(k, n).double()) for k, n in enumerate(SIZES)]
+    groups = [{"params": [p for p, of in zip(params, GROUPS) if of == g], "lr": LR * rate, "weight_decay": decay * part}
+              for g, (rate, part) in enumerate(RATES)]
+    groups[0]["params"].append(params[GROUPS.index(3)])
+    optimizer = optimizer(groups, **options)
+    for step in range(STEPS):
+        for k, p in enumerate(params):
+            if GROUPS[k] != 3:
+                p.grad = gradient(k, SIZES[k], step).double()
+        optimizer.step()
+    return [x for p in params for x in p.detach()[:SHOWN].tolist()]
+
+
+def main():
+    shown = sum(min(n, SHOWN) for n in SIZES)
+    print("/* SPDX-License-Identifier: Apache-2.0")
+    print(" *")
+    print(f" * Written by make-optimizers.py with PyTorch {torch.__version__.split('+')[0]} and timm. */")
+    print(f"enum {{ GOLDEN_STEPS = {STEPS}, GOLDEN_SHOWN = {shown} }};")
+    print("\nstatic const struct {")
+    print("\tconst char *name, *kind;")
+    print("\tdouble decay;")
+    print("\tint num_hypers;")
+    print("\tdtrain_hyper_value hypers[3];")
+    print("\tdouble weights[GOLDEN_SHOWN];")
+    print("} golden[] = {")
+    for name, kind, optimizer, options, decay, hypers in CASES:
+        numbers = ", ".join(f"{x:.12g}" for x in run(optimizer, options, decay))
+        given = ", ".join(f'{{"{key}", {value}}}' for key, value in hypers.items()) or "{0}"
+        print(f'\t{{"{name}", "{kind}", {decay}, {len(hypers)}, {{{given}}}, {{{numbers}}}}},')
+    print("};")
+
+
+main()

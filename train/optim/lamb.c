@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timm's Lamb (You et al. 2020). Its clipping to a norm of 1 is the caller's: dtrain_optimizer_options.clip_norm.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "optimizer.h"
+
+enum { LR_SCALE, WEIGHT_DECAY, BETA1, BETA2, EPSILON, HYPERS };
+
+static const dtrain_hyper hypers[HYPERS] = {
+	[LR_SCALE] = {.name = "lr_scale", .standard = 1, .below = INFINITY, .by_group = true},
+	[WEIGHT_DECAY] = {.name = "weight_decay", .standard = 0.01, .below = INFINITY, .by_group = true},
+	[BETA1] = {.name = "beta1", .standard = 0.9, .below = 1},
+	[BETA2] = {.name = "beta2", .standard = 0.999, .below = 1},
+	[EPSILON] = {.name = "epsilon", .standard = 1e-6, .least = FLT_MIN, .below = INFINITY},
+};
+static const char *const states[] = {"exp_avg", "exp_avg_sq"};
+
+static int create(dtrain_optimizer *optimizer, beton_error *err)
+{
+	const double *h = optimizer->hypers;
+	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
+	const dtrain__argument v = dtrain__optimizer_state(optimizer, 1), none = {.memory = NULL};
+	const dtrain__argument inputs[] = {w,
+					   dtrain__optimizer_grads(optimizer),
+					   m,
+					   v,
+					   dtrain__optimizer_scalars(optimizer),
+					   dtrain__optimizer_groups(optimizer),
+					   dtrain__optimizer_step(optimizer),
+					   dtrain__optimizer_pieces(optimizer),
+					   none};
+	const dtrain_op_attrs attrs = {.adam = {.beta1 = h[BETA1],
+						.beta2 = h[BETA2],
+						.epsilon = h[EPSILON],
+						.grad_divisor = optimizer->grad_divisor}};
+	/* A range without parameters has no pieces. */
+	return optimizer->num_pieces ? dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_LAMB, &attrs,
+							     inputs, (const dtrain__argument[]){w, m, v, none}, err)
+				     : BETON_OK;
+}
+
+const dtrain__optimizer_kind dtrain__lamb = {
+	.facts = {.name = "lamb", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 2},
+	.num_scalars = DTRAIN_UPDATE_SCALARS,
+	.fill = dtrain__fill_rates,
+	.beta1 = BETA1,
+	.beta2 = BETA2,
+	.needs_norms = true,
+	.create = create};

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timm's Lars (You et al. 2017).
+ */
+#include <float.h>
+#include <math.h>
+
+#include "common/error.h"
+#include "optimizer.h"
+
+enum { LR_SCALE, WEIGHT_DECAY, MOMENTUM, NESTEROV, TRUST, EPSILON, HYPERS };
+
+static const dtrain_hyper hypers[HYPERS] = {
+	[LR_SCALE] = {.name = "lr_scale", .standard = 1, .below = INFINITY, .by_group = true},
+	[WEIGHT_DECAY] = {.name = "weight_decay", .below = INFINITY, .by_group = true},
+	[MOMENTUM] = {.name = "momentum", .standard = 0.9, .below = 1},
+	[NESTEROV] = {.name = "nesterov", .flag = true},
+	[TRUST] = {.name = "trust", .standard = 0.001, .least = FLT_MIN, .below = INFINITY},
+	[EPSILON] = {.name = "epsilon", .standard = 1e-8, .least = FLT_MIN, .below = INFINITY},
+};
+static const char *const states[] = {"momentum"};
+
+static int check(const double *h, beton_error *err)
+{
+	return h[NESTEROV] != 0 && h[MOMENTUM] == 0
+		       ? bt_fail(err, BETON_INVALID_ARGUMENT, "lars: Nesterov's form needs a momentum above 0")
+		       : BETON_OK;
+}
+
+static int create(dtrain_optimizer *optimizer, beton_error *err)
+{
+	const double *h = optimizer->hypers;
+	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
+	const dtrain__argument inputs[] = {w,
+					   dtrain__optimizer_grads(optimizer),
+					   m,
+					   dtrain__optimizer_scalars(optimizer),
+					   dtrain__optimizer_groups(optimizer),
+					   dtrain__optimizer_pieces(optimizer),
+					   dtrain__optimizer_scaler(optimizer),
+					   {.memory = NULL}};
+	const dtrain_op_attrs attrs = {.lars = {.momentum = h[MOMENTUM],
+						.trust = h[TRUST],
+						.epsilon = h[EPSILON],
+						.grad_divisor = optimizer->grad_divisor,
+						.nesterov = h[NESTEROV] != 0}};
+	/* A range without parameters has no pieces. */
+	return optimizer->num_pieces
+		       ? dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_LARS, &attrs, inputs,
+					       (const dtrain__argument[]){w, m, {.memory = NULL}}, err)
+		       : BETON_OK;
+}
+
+const dtrain__optimizer_kind dtrain__lars = {
+	.facts = {.name = "lars", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1},
+	.num_scalars = DTRAIN_UPDATE_SCALARS,
+	.fill = dtrain__fill_rates,
+	.check = check,
+	.needs_norms = true,
+	.create = create};
