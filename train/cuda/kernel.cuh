@@ -178,6 +178,23 @@ inline bool is_aligned(const void *pointer, size_t bytes)
 	return (uintptr_t)pointer % bytes == 0;
 }
 
+/* ---- sums ---- */
+
+/* Adds up what the threads of the block have, in an order that depends on nothing: thread 0 gets the sum. */
+__device__ inline double add_up(double x)
+{
+	__shared__ double shared[THREADS];
+	shared[threadIdx.x] = x;
+	for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+		__syncthreads();
+		if (threadIdx.x < half)
+			shared[threadIdx.x] = x += shared[threadIdx.x + half];
+	}
+	return x;
+}
+
+/* ---- eight elements ---- */
+
 constexpr int OCTET = 8;
 
 /* Eight neighbours in a row. One thread handles eight channels for any type, so that it owns whole bytes of a mask. */

@@ -139,6 +139,28 @@ cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, co
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
 			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,
 			    bool nesterov);
+/* Operands of the other updates. All arrays are F32; those that the op does not have are NULL. */
+typedef struct cuda_update {
+	float *w, *m, *v, *most;
+	const float *g, *scalars;
+	const uint8_t *group;
+	const float *scaler; /* or the step */
+	int64_t count;
+	const int64_t *pieces;
+	int64_t num_pieces;
+} cuda_update;
+
+/* DTRAIN_OP_COUNT_STEP; after may be before. DTRAIN_OP_ADAM, DTRAIN_OP_LION: one launch. */
+cudaError_t cuda_kernel_count_step(cudaStream_t stream, const float *before, const float *scaler, float *after,
+				   const dtrain_adam_attrs *attrs);
+cudaError_t cuda_kernel_adam(cudaStream_t stream, const cuda_update *update, const dtrain_adam_attrs *attrs);
+cudaError_t cuda_kernel_lion(cudaStream_t stream, const cuda_update *update, const dtrain_lion_attrs *attrs);
+/* DTRAIN_OP_LAMB, DTRAIN_OP_LARS, in three launches. workspace: on a multiple of 8 bytes. */
+size_t cuda_kernel_trust_workspace(int64_t pieces);
+cudaError_t cuda_kernel_lamb(cudaStream_t stream, const cuda_update *update, const dtrain_adam_attrs *attrs,
+			     void *workspace);
+cudaError_t cuda_kernel_lars(cudaStream_t stream, const cuda_update *update, const dtrain_lars_attrs *attrs,
+			     void *workspace);
 /* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. back: the op has its second output. */
 cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count,
 				  bool back);

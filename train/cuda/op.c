@@ -76,6 +76,11 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_INSPECT] = cuda_build_simple,
 	[DTRAIN_OP_SCALER_UPDATE] = cuda_build_simple,
 	[DTRAIN_OP_LOOKAHEAD] = cuda_build_simple,
+	[DTRAIN_OP_COUNT_STEP] = cuda_build_simple,
+	[DTRAIN_OP_ADAM] = cuda_build_simple,
+	[DTRAIN_OP_LION] = cuda_build_simple,
+	[DTRAIN_OP_LAMB] = cuda_build_simple,
+	[DTRAIN_OP_LARS] = cuda_build_simple,
 	[DTRAIN_OP_GRAD_NORM] = cuda_build_simple,
 	[DTRAIN_OP_CLIP] = cuda_build_simple,
 };

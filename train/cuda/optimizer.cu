@@ -153,19 +153,6 @@ __global__ void update(float *scaler)
 /* Elements of one block, whatever the GPU: the same sums on all of them. */
 constexpr int64_t NORM_CHUNK = 64 * THREADS;
 
-/* Adds up what the threads of the block have, in an order that depends on nothing: thread 0 gets the sum. */
-__device__ inline double add_up(double x)
-{
-	__shared__ double shared[THREADS];
-	shared[threadIdx.x] = x;
-	for (unsigned half = THREADS / 2; half > 0; half /= 2) {
-		__syncthreads();
-		if (threadIdx.x < half)
-			shared[threadIdx.x] = x += shared[threadIdx.x + half];
-	}
-	return x;
-}
-
 template <int V>
 __global__ void __launch_bounds__(THREADS)
 	squares(const float *g, const float *scaler, float divisor, double *sums, int64_t count)

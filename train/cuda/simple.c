@@ -214,6 +214,70 @@ static cudaError_t sgd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cuda
 			       desc->attrs.sgd.grad_divisor, desc->attrs.sgd.momentum, desc->attrs.sgd.nesterov);
 }
 
+static cudaError_t count_step(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			      void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_count_step(stream, operands[0], desc->num_inputs > 1 ? operands[1] : NULL,
+				      operands[desc->num_inputs], &desc->attrs.adam);
+}
+
+/* What ADAM, LAMB, LION and LARS have in common; moments: 2 for the first two. */
+static cuda_update update_of(const dtrain_op_desc *desc, void *const *operands, int moments)
+{
+	return (cuda_update){.w = operands[0],
+			     .g = operands[1],
+			     .m = operands[2],
+			     .v = moments > 1 ? operands[3] : NULL,
+			     .scalars = operands[2 + moments],
+			     .group = operands[3 + moments],
+			     .count = dtrain_shape_count(&desc->inputs[0].shape)};
+}
+
+static cudaError_t adam(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	cuda_update update = update_of(desc, operands, 2);
+	update.scaler = operands[6];
+	update.most = desc->attrs.adam.amsgrad ? operands[7] : NULL;
+	return cuda_kernel_adam(stream, &update, &desc->attrs.adam);
+}
+
+static cudaError_t lion(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	cuda_update update = update_of(desc, operands, 1);
+	update.scaler = desc->num_inputs > 5 ? operands[5] : NULL;
+	return cuda_kernel_lion(stream, &update, &desc->attrs.lion);
+}
+
+static cudaError_t lamb(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	cuda_update update = update_of(desc, operands, 2);
+	update.scaler = operands[6];
+	update.pieces = operands[7];
+	update.num_pieces = desc->inputs[7].shape.dim[0];
+	return cuda_kernel_lamb(stream, &update, &desc->attrs.adam, workspace);
+}
+
+static cudaError_t lars(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	cuda_update update = update_of(desc, operands, 1);
+	update.pieces = operands[5];
+	update.num_pieces = desc->inputs[5].shape.dim[0];
+	update.scaler = desc->num_inputs > 6 ? operands[6] : NULL;
+	return cuda_kernel_lars(stream, &update, &desc->attrs.lars, workspace);
+}
+
 static cudaError_t lookahead(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			     void *const *operands, void *workspace)
 {
@@ -281,6 +345,11 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_SCALER_INSPECT] = scaler_inspect,
 	[DTRAIN_OP_SCALER_UPDATE] = scaler_update,
 	[DTRAIN_OP_LOOKAHEAD] = lookahead,
+	[DTRAIN_OP_COUNT_STEP] = count_step,
+	[DTRAIN_OP_ADAM] = adam,
+	[DTRAIN_OP_LION] = lion,
+	[DTRAIN_OP_LAMB] = lamb,
+	[DTRAIN_OP_LARS] = lars,
 	[DTRAIN_OP_GRAD_NORM] = grad_norm,
 	[DTRAIN_OP_CLIP] = clip,
 };
@@ -324,6 +393,12 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 		break;
 	case DTRAIN_OP_GRAD_NORM:
 		k.own_bytes = cuda_kernel_grad_norm_workspace(dtrain_shape_count(&desc->inputs[0].shape));
+		break;
+	case DTRAIN_OP_LAMB:
+		k.own_bytes = cuda_kernel_trust_workspace(desc->inputs[7].shape.dim[0]);
+		break;
+	case DTRAIN_OP_LARS:
+		k.own_bytes = cuda_kernel_trust_workspace(desc->inputs[5].shape.dim[0]);
 		break;
 	default:
 		break;
