@@ -42,11 +42,16 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 				     : BETON_OK;
 }
 
-const dtrain__optimizer_kind dtrain__lamb = {
-	.facts = {.name = "lamb", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 2},
-	.num_scalars = DTRAIN_UPDATE_SCALARS,
-	.fill = dtrain__fill_rates,
-	.beta1 = BETA1,
-	.beta2 = BETA2,
-	.needs_norms = true,
-	.create = create};
+const dtrain__optimizer_kind dtrain__lamb = {.facts = {.name = "lamb",
+						       .hypers = hypers,
+						       .num_hypers = HYPERS,
+						       .states = states,
+						       .num_states = 2,
+						       .lr = 1e-3,
+						       .clip_norm = 1},
+					     .num_scalars = DTRAIN_UPDATE_SCALARS,
+					     .fill = dtrain__fill_rates,
+					     .beta1 = BETA1,
+					     .beta2 = BETA2,
+					     .needs_norms = true,
+					     .create = create};

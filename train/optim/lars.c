@@ -52,7 +52,7 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 }
 
 const dtrain__optimizer_kind dtrain__lars = {
-	.facts = {.name = "lars", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1},
+	.facts = {.name = "lars", .hypers = hypers, .num_hypers = HYPERS, .states = states, .num_states = 1, .lr = 1},
 	.num_scalars = DTRAIN_UPDATE_SCALARS,
 	.fill = dtrain__fill_rates,
 	.check = check,

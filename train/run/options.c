@@ -11,6 +11,7 @@
 
 #include "common/suggest.h"
 #include "common/system.h"
+#include "optimizer.h"
 #include "options_table.h"
 #include "recipes.h"
 #include "source.h"
@@ -29,7 +30,9 @@ int run_options_set_defaults(run_options *options, beton_error *err)
 				 .resuming = old.resuming,
 				 .newest_step = old.newest_step};
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
-		if (run_rows[i].standard)
+		if (run_rows[i].of_kind && run_rows[i].kind == OPTION_REALS)
+			*(double *)((char *)options + run_rows[i].offset) = RUN_NOT_SET;
+		else if (run_rows[i].standard)
 			status = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
 	return status;
 }
@@ -167,6 +170,9 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 
 int run_options_check(run_options *options, beton_error *err)
 {
+	int completed = run_optimizer_complete(options, err);
+	if (completed != BETON_OK)
+		return completed;
 	const engine_job job = run_options_job(options);
 	const char *problem = find_order_problem(options), *of_task;
 	if (options->evaluate && !options->val)

@@ -16,7 +16,8 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
-#define RUN_ROWS_MAX 128 /* maximum number of rows in the table of options */
+#define RUN_NOT_SET (-1.0) /* a number of the optimizer: its kind decides */
+#define RUN_ROWS_MAX 144   /* maximum number of rows in the table of options */
 
 typedef enum run_resume_mode {
 	RUN_RESUME_NO = 0,
@@ -99,12 +100,16 @@ typedef struct run_options {
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
+	const char *optimizer; /* the kind; the options of its numbers: see optimizer.h */
 	double lr;
 	int lr_scale; /* run_lr_scale */
 	int64_t lr_base_batch;
 	double initial_lr; /* 0: not given */
 	double final_lr;
 	double momentum;
+	double beta1, beta2;
+	double epsilon;
+	double trust;
 	double weight_decay;
 	double bias_lr_scale;
 	double label_smoothing;
@@ -137,6 +142,7 @@ typedef struct run_options {
 	int64_t keep_checkpoints;
 	bool keep_best;
 	bool nesterov;
+	bool amsgrad;
 	bool no_bias_decay;
 	bool deterministic;
 	bool no_capture;
@@ -179,13 +185,16 @@ int run_options_to_json(const run_options *options, char **out, beton_error *err
  * on all ranks; the message names the first one, and both values. */
 int run_options_compare(const run_options *options, const char *other, beton_error *err);
 
-/* The engine's configuration; options must outlive it. */
 /* The weights of --evaluate: --init, or the newest checkpoint of --checkpoint. */
 static inline const char *run_options_weights(const run_options *options)
 {
 	return options->init ? options->init : options->checkpoint;
 }
 
+/* The optimizer's states, each as large as the parameters (optimizer.c). */
+int run_options_states(const run_options *options);
+
+/* The engine's configuration; options must outlive it. */
 static inline engine_job run_options_job(const run_options *options)
 {
 	return (engine_job){.task = &vision_task,
@@ -195,8 +204,7 @@ static inline engine_job run_options_job(const run_options *options)
 			    .runs = (int)options->accumulate,
 			    .classes = options->classes,
 			    .per_class = options->val_per_class,
-			    /* Momentum, slow weights, moving average. */
-			    .states = options->evaluate ? 0 : 1 + (options->lookahead > 0) + (options->ema > 0),
+			    .states = run_options_states(options),
 			    .label_smoothing = options->label_smoothing,
 			    .evaluates = options->evaluate,
 			    .freeze = options->freeze};

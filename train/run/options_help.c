@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/system.h"
+#include "optimizer.h"
 #include "options_table.h"
 #include "recipes.h"
 
@@ -19,6 +20,25 @@ static void list_possible(const option_row *row, char *out, size_t size)
 	}
 }
 
+/* " (default 0.1 with sgd, 0.001 with adam, adamw, ...)", or " (with sgd, lars)" for a flag. */
+static void list_defaults(const option_row *row, char *out, size_t size)
+{
+	const dtrain_optimizer_kind *kind;
+	double value, last = -1;
+	const char *before = row->kind == OPTION_FLAG ? " (with " : " (default ";
+	for (int i = 0; (kind = dtrain_optimizer_kind_at(i)); i++) {
+		if (!run_optimizer_default(kind, row, &value))
+			continue;
+		if (row->kind == OPTION_FLAG || value == last)
+			bt_append(out, size, "%s%s", before, kind->name);
+		else
+			bt_append(out, size, "%s%g with %s", before, value, kind->name);
+		last = value;
+		before = ", ";
+	}
+	bt_append(out, size, ")");
+}
+
 void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 {
 	char list[160], text[2] = "";
@@ -31,7 +51,9 @@ void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 			bt_append(out, size, "%s", whole ? list : text);
 		at += whole;
 	}
-	if (row->standard)
+	if (row->of_kind)
+		list_defaults(row, out, size);
+	else if (row->standard)
 		bt_append(out, size, " (default %s)", row->standard);
 }
 
@@ -74,7 +96,7 @@ void run_options_help(FILE *out)
 	      out);
 	for (int i = 0; i < run_row_count; i++) {
 		const option_row *row = &run_rows[i];
-		char left[64], text[256];
+		char left[64], text[512];
 		if (row->kind == OPTION_GROUP) {
 			fprintf(out, "\n%s:\n", row->name);
 			continue;

@@ -9,6 +9,7 @@
 
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
+#include <dtrain/optimizer.h>
 
 static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
@@ -100,6 +101,12 @@ static const char *device_name(int index)
 	return index < (int)(sizeof(names) / sizeof(names[0])) ? names[index] : NULL;
 }
 
+static const char *optimizer_name(int index)
+{
+	const dtrain_optimizer_kind *kind = dtrain_optimizer_kind_at(index);
+	return kind ? kind->name : NULL;
+}
+
 #define AT(member) offsetof(run_options, member)
 #define GROUP(title, more)                                                                 \
 	{                                                                                  \
@@ -125,6 +132,12 @@ static const char *device_name(int index)
 	ROW(name, change, OPTION_CHOICE, member, argument, standard, text, manual, .choices = list)
 #define FLAG(name, change, member, text, manual) \
 	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, manual, .choices = flags)
+/* Numbers of the optimizer. */
+#define NUMBER(name, change, member, low, high, standard, text, manual)                                              \
+	ROW(name, change, OPTION_REALS, member, "X", standard, text, manual, .count = 1, .least = low, .most = high, \
+	    .of_kind = true)
+#define KIND_FLAG(name, change, member, text, manual) \
+	ROW(name, change, OPTION_FLAG, member, NULL, NULL, text, manual, .choices = flags, .of_kind = true)
 #define SWITCH(name, change, member, list, argument, text, manual) \
 	ROW(name, change, OPTION_SWITCH, member, argument, NULL, text, manual, .choices = list)
 
@@ -250,8 +263,16 @@ const option_row run_rows[] = {
 	      "The ranks reduce a bucket as a whole. A parameter is never split, so a bucket may be larger. With "
 	      "ring reduction, another size may change the last bits of the sums."),
 
-	GROUP("Optimizer: SGD", "The same as PyTorch's SGD."),
-	REALS("lr", TOLD, lr, "X", 1, 0, FLT_MAX, "0.1", "learning rate", NULL),
+	GROUP("Optimizer", NULL),
+	TEXT("optimizer", FIXED, optimizer, "NAME", "sgd", "%s",
+	     "`sgd`, `adam` and `adamw` are the same as PyTorch's, `lion`, `lars` and `lamb` as timm's. The defaults "
+	     "of "
+	     "their numbers depend on the name. `lars` and `lamb` scale the update of each parameter by norms, unless "
+	     "its weight decay is 0: --no-bias-decay leaves biases and batch norm unscaled. `lamb` clips gradients to "
+	     "a "
+	     "norm of 1. A resumed run has the optimizer of its checkpoint.",
+	     .name_at = optimizer_name),
+	NUMBER("lr", TOLD, lr, 0, FLT_MAX, "0.1", "learning rate", NULL),
 	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none",
 	       "how the learning rate depends on the global batch: %s",
 	       "`none`: the rate is --lr for any number of ranks. `linear`: the rate is --lr times the global batch "
@@ -276,19 +297,29 @@ const option_row run_rows[] = {
 	WHOLE("warmup-steps", TOLD, warmup_steps, "N", 0, RUN_STEPS_MAX, "0", "length of the warm-up in steps", NULL),
 	REALS("warmup-share", TOLD, warmup_share, "X", 1, 0, 1, "0", "length of the warm-up as a share of the run",
 	      "Rounded to a step."),
-	REALS("momentum", TOLD, momentum, "X", 1, 0, 1 - DBL_EPSILON, "0.9", "momentum", NULL),
-	FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL),
-	REALS("weight-decay", TOLD, weight_decay, "X", 1, 0, FLT_MAX, "1e-4", "weight decay of the parameters", NULL),
+	NUMBER("momentum", TOLD, momentum, 0, 1 - DBL_EPSILON, "0.9", "momentum", NULL),
+	KIND_FLAG("nesterov", TOLD, nesterov, "use Nesterov momentum", NULL),
+	NUMBER("beta1", TOLD, beta1, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of gradients", NULL),
+	NUMBER("beta2", TOLD, beta2, 0, 1 - DBL_EPSILON, NULL, "decay of the mean of squared gradients",
+	       "Of `lion` the decay of the mean of gradients; beta1 mixes that mean with the gradient."),
+	NUMBER("epsilon", TOLD, epsilon, FLT_MIN, FLT_MAX, NULL, "added to the divisor of the update", NULL),
+	KIND_FLAG("amsgrad", FIXED, amsgrad, "divide by the largest mean of squared gradients so far",
+		  "The largest one before its bias is corrected, as PyTorch computes it."),
+	NUMBER("trust", TOLD, trust, FLT_MIN, FLT_MAX, NULL, "LARS's trust coefficient", NULL),
+	NUMBER("weight-decay", TOLD, weight_decay, 0, FLT_MAX, "1e-4", "weight decay of the parameters",
+	       "`sgd`, `adam` and `lars` add it to the gradient. `adamw` and `lion` subtract it from the parameter, "
+	       "times "
+	       "the learning rate; `lamb` adds it to the update before it is scaled."),
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
 	      "factor on the learning rate of biases and batch norm",
 	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "
 	      "decays them as much as the other parameters."),
-	REALS("clip-norm", TOLD, clip_norm, "X", 1, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = no clipping",
-	      "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are "
-	      "multiplied by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale "
-	      "of `fp16`. The log has the norm of each step; a very large X only logs it. If the norm is infinite, "
-	      "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
-	      "`fp16` such a step is skipped."),
+	NUMBER("clip-norm", TOLD, clip_norm, 0, FLT_MAX, "0", "clip gradients to this norm; 0 = no clipping",
+	       "As torch.nn.utils.clip_grad_norm_: if the norm of all gradients is larger than X, they are "
+	       "multiplied by X / (norm + 1e-6). The gradients are the means over the ranks, without the loss scale "
+	       "of `fp16`. The log has the norm of each step; a very large X only logs it. If the norm is infinite, "
+	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
+	       "`fp16` such a step is skipped."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
 	     "Common in recipes for ImageNet."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0",

@@ -47,7 +47,8 @@ typedef struct option_row {
 	int count;                  /* number of reals */
 	const char *const *choices; /* the index is the value */
 	bool none;                  /* an empty text means none */
-	const char *alias;          /* another name; NULL: none */
+	bool of_kind;      /* a flag or one real number, whose default depends on --optimizer; standard: that of sgd */
+	const char *alias; /* another name; NULL: none */
 	/* For a text from a list elsewhere: the name at an index from 0, NULL at the end. NULL: any text. */
 	const char *(*name_at)(int index);
 } option_row;

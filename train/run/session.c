@@ -14,6 +14,7 @@
 #include "groups.h"
 #include "loading.h"
 #include "metadata.h"
+#include "optimizer.h"
 #include "resume.h"
 #include "signals.h"
 #include "told.h"
@@ -74,13 +75,14 @@ static int open_optimizer(run_session *session, beton_error *err)
 	const run_options *options = session->options;
 	run_groups groups;
 	dtrain_optimizer_options optimizer;
-	const dtrain_hyper_value hypers[] = {{"momentum", options->momentum}, {"nesterov", options->nesterov}};
+	dtrain_hyper_value hypers[RUN_HYPERS_MAX];
 	int status = run_groups_make(options, session->engine.params, &groups, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_optimizer_options_init(&optimizer);
+	optimizer.kind = options->optimizer;
 	optimizer.hypers = hypers;
-	optimizer.num_hypers = sizeof(hypers) / sizeof(hypers[0]);
+	optimizer.num_hypers = run_optimizer_hypers(options, hypers);
 	optimizer.num_groups = RUN_GROUPS;
 	optimizer.group_of = groups.of;
 	optimizer.scaler = session->engine.scaler;
@@ -203,7 +205,8 @@ static int share_optimizer(run_session *session, beton_error *err)
 	int status = BETON_OK;
 	for (int i = 0; status == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
 		status = share(session, state->memory, state->count, err);
-	return status;
+	void *count = dtrain_optimizer_step_count(session->optimizer);
+	return status == BETON_OK && count ? share(session, count, 1, err) : status;
 }
 
 static const char *describe_step(int64_t step, char text[32])

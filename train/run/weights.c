@@ -114,10 +114,11 @@ static int list_optimizer(view_list *list, const run_weights *weights, beton_err
 	size_t states = 0, each = (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
-	int status = list_reserve(list, params, states * each, err);
+	int status = list_reserve(list, params, states * each + 1, err);
 	for (int i = 0; i < (int)states && status == BETON_OK; i++)
 		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
-	return status;
+	void *count = weights->optimizer ? dtrain_optimizer_step_count(weights->optimizer) : NULL;
+	return status == BETON_OK && count ? list_add(list, strdup("step"), &(dtrain_shape){0}, count, err) : status;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,

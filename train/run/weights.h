@@ -2,7 +2,8 @@
  *
  * What is trained, as a checkpoint has it: parameters and buffers under torchvision's names, batch norm's
  * num_batches_tracked (the number of steps) beside its statistics; the optimizer's states under the name of the
- * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema". */
+ * parameter or buffer + "." + the state's: ".momentum", ".slow", ".ema"; "step" is the number of steps that biases are
+ * corrected by. */
 #ifndef RUN_WEIGHTS_H
 #define RUN_WEIGHTS_H
 

@@ -27,6 +27,8 @@ typedef struct dtrain_optimizer_kind {
 	int32_t num_hypers;
 	const char *const *states; /* "momentum": stored in checkpoints as the parameter's name + ".momentum" */
 	int32_t num_states;
+	double lr;        /* usual learning rate, for programs: that of PyTorch or timm, of "sgd" 0.1 */
+	double clip_norm; /* usual dtrain_optimizer_options.clip_norm: 0, of "lamb" 1 */
 } dtrain_optimizer_kind;
 
 /* The kind at an index from 0; NULL: no more. lr_scale and weight_decay are by group, all other numbers for all groups.
