@@ -432,6 +432,64 @@ static void schedules(void **state)
 	expect_rate(&s, 5, 0.5);
 }
 
+/* torch.optim.lr_scheduler.PolynomialLR(total_iters=10, power=2.5) and MultiStepLR([3, 7, 7, 9], gamma=0.3) of 2.15. */
+static void polynomial_and_step_are_torchs(void **state)
+{
+	(void)state;
+	static const double polynomial[] = {0.8,
+					    0.614746777137,
+					    0.457946721792,
+					    0.327970730401,
+					    0.223083840742,
+					    0.141421356237,
+					    0.0809543081003,
+					    0.0394360241404,
+					    0.014310835056,
+					    0.00252982212813,
+					    0,
+					    0,
+					    0};
+	static const double stepped[] = {0.8, 0.8, 0.8, 0.24, 0.24, 0.24, 0.24, 0.0216, 0.0216, 0.00648, 0.00648};
+	static const int64_t milestones[] = {3, 7, 7, 9};
+	dtrain_schedule s = {.kind = DTRAIN_SCHEDULE_POLYNOMIAL, .lr = 0.8, .total_steps = 10, .power = 2.5};
+	for (int step = 0; step < 13; step++)
+		expect_rate(&s, step, polynomial[step]);
+	s = (dtrain_schedule){.kind = DTRAIN_SCHEDULE_STEP,
+			      .lr = 0.8,
+			      .total_steps = 10,
+			      .milestones = milestones,
+			      .num_milestones = 4,
+			      .factor = 0.3};
+	for (int step = 0; step < 11; step++)
+		expect_rate(&s, step, stepped[step]);
+	/* Behind a warm-up, during which milestones count only afterwards. */
+	s.warmup_steps = 4;
+	expect_rate(&s, 1, 0.4);
+	expect_rate(&s, 4, 0.24);
+}
+
+static void wsd_is_stable_before_it_decays(void **state)
+{
+	(void)state;
+	dtrain_schedule s = {.kind = DTRAIN_SCHEDULE_WSD,
+			     .lr = 0.8,
+			     .final_lr = 0.2,
+			     .warmup_steps = 4,
+			     .total_steps = 20,
+			     .decay_steps = 6};
+	static const double rates[] = {0.2, 0.4, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8,
+				       0.8, 0.8, 0.8, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.2};
+	for (int step = 0; step < 22; step++)
+		expect_rate(&s, step, rates[step]);
+	/* A decay longer than the rest begins with the warm-up's end. */
+	s.decay_steps = 100;
+	expect_rate(&s, 4, 0.8);
+	expect_rate(&s, 12, 0.5);
+	s.decay_steps = 0;
+	expect_rate(&s, 19, 0.8);
+	expect_rate(&s, 20, 0.2);
+}
+
 /* torch.optim.lr_scheduler.LambdaLR with a line from 0.2 to 1 over 109 steps and one to 0.07 over the other 367, as
  * airbench94's. */
 static void a_warm_up_has_a_beginning(void **state)
@@ -471,6 +529,8 @@ int main(void)
 		cmocka_unit_test(a_step_is_its_two_parts),
 		cmocka_unit_test(a_device_without_scaling_says_so),
 		cmocka_unit_test(schedules),
+		cmocka_unit_test(polynomial_and_step_are_torchs),
+		cmocka_unit_test(wsd_is_stable_before_it_decays),
 		cmocka_unit_test(a_warm_up_has_a_beginning),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,27 @@
 
 #include <dtrain/optim.h>
 
+static double stepped(const dtrain_schedule *schedule, int64_t step)
+{
+	double lr = schedule->lr;
+	for (int32_t i = 0; i < schedule->num_milestones; i++)
+		lr *= step >= schedule->milestones[i] ? schedule->factor : 1;
+	return lr;
+}
+
+/* The part of the way from final_lr to lr that is left; begin: the first step after the warm-up. */
+static double left_of(const dtrain_schedule *schedule, int64_t begin, int64_t step)
+{
+	if (schedule->kind == DTRAIN_SCHEDULE_WSD && schedule->total_steps - schedule->decay_steps > begin)
+		begin = schedule->total_steps - schedule->decay_steps;
+	if (step < begin)
+		return 1;
+	double done = (double)(step - begin) / (double)(schedule->total_steps - begin);
+	if (schedule->kind == DTRAIN_SCHEDULE_COSINE)
+		return 0.5 * (1 + cos(M_PI * done));
+	return schedule->kind == DTRAIN_SCHEDULE_POLYNOMIAL ? pow(1 - done, schedule->power) : 1 - done;
+}
+
 double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 {
 	if (step < 0)
@@ -14,11 +35,11 @@ double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step)
 		return schedule->lr * (double)(step + 1) / (double)schedule->warmup_steps;
 	if (schedule->kind == DTRAIN_SCHEDULE_CONSTANT)
 		return schedule->lr;
-	int64_t length = schedule->total_steps - schedule->warmup_steps;
-	if (step >= schedule->total_steps || length < 1)
+	if (schedule->kind == DTRAIN_SCHEDULE_STEP)
+		return stepped(schedule, step);
+	if (step >= schedule->total_steps)
 		return schedule->final_lr;
-	double done = (double)(step - schedule->warmup_steps) / (double)length;
-	double left = schedule->kind == DTRAIN_SCHEDULE_COSINE ? 0.5 * (1 + cos(M_PI * done)) : 1 - done;
+	double left = left_of(schedule, schedule->warmup_steps, step);
 	return schedule->final_lr + (schedule->lr - schedule->final_lr) * left;
 }
 

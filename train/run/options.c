@@ -193,6 +193,9 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
 	else if (options->initial_lr > 0 && !has_warmup(options))
 		problem = "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
+	else if (!options->milestones != (options->schedule != DTRAIN_SCHEDULE_STEP))
+		problem = options->milestones ? "--milestones needs --schedule step"
+					      : "--schedule step needs --milestones";
 	else if ((of_task = job.task->find_problem(&job, options->val != NULL)) != NULL)
 		problem = of_task;
 	else if (options->nesterov && options->momentum == 0)
@@ -360,6 +363,8 @@ void run_options_drop_void(run_options *options)
 		options->initial_lr = 0;
 	if (is_given(options, "batch-size") && !is_given(options, "global-batch"))
 		options->global_batch = 0;
+	if (options->schedule != DTRAIN_SCHEDULE_STEP && !is_given(options, "milestones"))
+		options->milestones = NULL;
 	if (options->ema == 0 && !is_given(options, "ema-warmup"))
 		options->ema_warmup = false;
 	if (options->momentum == 0 && !is_given(options, "nesterov"))

@@ -16,6 +16,7 @@
 #include "recipes.h"
 
 #define RUN_STEPS_MAX 1e12
+#define RUN_MILESTONES_MAX 32
 #define RUN_NOT_SET (-1.0) /* a number of the optimizer: its kind decides */
 #define RUN_ROWS_MAX 144   /* maximum number of rows in the table of options */
 
@@ -113,8 +114,12 @@ typedef struct run_options {
 	double weight_decay;
 	double bias_lr_scale;
 	double label_smoothing;
-	double clip_norm; /* 0: off */
-	int schedule;     /* dtrain_schedule_kind */
+	double clip_norm;       /* 0: off */
+	int schedule;           /* dtrain_schedule_kind */
+	double decay_share;     /* of the schedule wsd: share of all steps */
+	double schedule_power;  /* of polynomial */
+	const char *milestones; /* of step, as given: epochs with commas between them; NULL: none */
+	double milestone_factor;
 	double warmup_epochs;
 	int64_t warmup_steps;
 	double warmup_share; /* share of all steps */

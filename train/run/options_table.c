@@ -15,6 +15,9 @@ static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
 	[DTRAIN_SCHEDULE_LINEAR] = "linear",
 	[DTRAIN_SCHEDULE_COSINE] = "cosine",
+	[DTRAIN_SCHEDULE_WSD] = "wsd",
+	[DTRAIN_SCHEDULE_POLYNOMIAL] = "polynomial",
+	[DTRAIN_SCHEDULE_STEP] = "step",
 	NULL,
 };
 static const char *const lr_scales[] = {
@@ -282,14 +285,28 @@ const option_row run_rows[] = {
 	WHOLE("lr-base-batch", TOLD, lr_base_batch, "N", 1, 1e12, "256", "global batch that --lr is meant for",
 	      "Used by --lr-scale `linear` and `sqrt`."),
 	CHOICE("schedule", TOLD, schedule, "NAME", schedules, "cosine", "%s: the learning rate after the warm-up",
-	       NULL),
+	       "`linear` and `cosine` fall from --lr to --final-lr over the rest of the run. `wsd` (warm-up, stable, "
+	       "decay) "
+	       "stays at --lr and falls linearly in the last part of the run, --decay-share. `polynomial` falls as the "
+	       "share of the steps that are left to the power of --schedule-power, as PyTorch's PolynomialLR. `step` "
+	       "is "
+	       "multiplied by --milestone-factor at each of --milestones, as PyTorch's MultiStepLR."),
+	REALS("decay-share", TOLD, decay_share, "X", 1, 0, 1, "0.2",
+	      "length of the decay of `wsd` as a share of the run", "Rounded to a step."),
+	REALS("schedule-power", TOLD, schedule_power, "X", 1, 1e-3, 1e3, "1", "power of the schedule `polynomial`",
+	      NULL),
+	TEXT("milestones", TOLD, milestones, "X[,...]", NULL, "epochs at which the schedule `step` changes the rate",
+	     "Counted from the start of the run, in rising order. X may be a fraction, and is rounded to a step.",
+	     .none = true),
+	REALS("milestone-factor", TOLD, milestone_factor, "X", 1, 0, 1e3, "0.1",
+	      "factor on the learning rate at each of --milestones", NULL),
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
 	      "learning rate of the warm-up's first step (default: --lr / warm-up steps)",
 	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default "
 	      "it reaches --lr at the last step of the warm-up. A warm-up is required. If the warm-up rounds to no "
 	      "steps, the run starts at --lr."),
-	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of `linear` and `cosine`",
-	      NULL),
+	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of the schedule",
+	      "`constant` and `step` do not use it."),
 	REALS("warmup-epochs", TOLD, warmup_epochs, "X", 1, 0, 1e6, "0", "length of the warm-up in epochs",
 	      "The learning rate rises linearly. X may be a fraction. Only one of the three warm-up options may be "
 	      "given. With --schedule `linear` the rate follows a triangle: it changes at every step, reaches --lr "

@@ -41,6 +41,26 @@ static double scale_lr(const run_options *options, int64_t global_batch)
 	return options->lr_scale == RUN_LR_SCALE_SQRT ? sqrt(ratio) : ratio;
 }
 
+static int find_milestones(const run_options *options, run_facts *out, beton_error *err)
+{
+	double epoch = 0;
+	for (const char *at = options->milestones; at;) {
+		char part[64];
+		size_t length = strcspn(at, ",");
+		double before = epoch;
+		snprintf(part, sizeof(part), "%.*s", (int)length, at);
+		int status = bt_parse_double("--milestones", part, 0, 1e6, &epoch, err);
+		if (status != BETON_OK)
+			return status;
+		if (epoch < before || out->num_milestones == RUN_MILESTONES_MAX)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--milestones: '%s' is not %s", options->milestones,
+				       epoch < before ? "in rising order" : "of 32 numbers at most");
+		out->milestones[out->num_milestones++] = llround(epoch * (double)out->steps_per_epoch);
+		at = at[length] ? at + length + 1 : NULL;
+	}
+	return BETON_OK;
+}
+
 static int find_lengths(const run_options *options, int world_size, run_facts *out, beton_error *err)
 {
 	out->global_batch = options->batch_size * options->accumulate * world_size;
@@ -64,7 +84,8 @@ static int find_lengths(const run_options *options, int world_size, run_facts *o
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: longer than the %" PRId64 " steps of the run",
 			       options->warmup_steps ? "--warmup-steps" : "--warmup-epochs", out->total_steps);
 	out->warmup_steps = options->warmup_steps ? options->warmup_steps : llround(warmup);
-	return BETON_OK;
+	out->decay_steps = llround(options->decay_share * (double)out->total_steps);
+	return find_milestones(options, out, err);
 }
 
 /* A run cannot end before the steps that are already done. */

@@ -17,6 +17,9 @@ typedef struct run_facts {
 	int64_t steps_per_epoch;
 	int64_t total_steps;
 	int64_t warmup_steps;
+	int64_t decay_steps; /* of the schedule wsd */
+	int64_t milestones[RUN_MILESTONES_MAX];
+	int32_t num_milestones;
 } run_facts;
 
 /* Reads the task's facts about the data files, and checks model and lengths. The same on every rank. Errors name the

@@ -446,7 +446,12 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .initial_lr = options->initial_lr * session->facts->lr_factor,
 						 .final_lr = options->final_lr * session->facts->lr_factor,
 						 .warmup_steps = session->facts->warmup_steps,
-						 .total_steps = session->facts->total_steps}};
+						 .total_steps = session->facts->total_steps,
+						 .decay_steps = session->facts->decay_steps,
+						 .power = options->schedule_power,
+						 .milestones = session->facts->milestones,
+						 .num_milestones = session->facts->num_milestones,
+						 .factor = options->milestone_factor}};
 	const engine_stepper_options stepper = {
 		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
 	int status = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);

@@ -40,6 +40,12 @@ typedef enum dtrain_schedule_kind {
 	DTRAIN_SCHEDULE_CONSTANT = 0,
 	DTRAIN_SCHEDULE_LINEAR = 1, /* falls to final_lr */
 	DTRAIN_SCHEDULE_COSINE = 2, /* half a cosine, falls to final_lr */
+	DTRAIN_SCHEDULE_WSD = 3,    /* warm-up, stable, decay: falls linearly to final_lr in the last decay_steps */
+	/* final_lr + (lr - final_lr) * (1 - share)^power, share: of the steps after the warm-up. Without a warm-up and
+	 * with final_lr 0: torch.optim.lr_scheduler.PolynomialLR */
+	DTRAIN_SCHEDULE_POLYNOMIAL = 4,
+	/* lr * factor^n, n: milestones at or before the step; torch.optim.lr_scheduler.MultiStepLR */
+	DTRAIN_SCHEDULE_STEP = 5,
 } dtrain_schedule_kind;
 
 /* The rate rises linearly over warmup_steps to lr, then follows kind until total_steps. */
@@ -49,11 +55,16 @@ typedef struct dtrain_schedule {
 	double final_lr;
 	int64_t warmup_steps;
 	int64_t total_steps;
-	double initial_lr; /* at step 0; rises linearly to lr at step warmup_steps. 0: starts at lr / warmup_steps and
-			      rises linearly to lr at the last step of the warm-up */
+	double initial_lr;   /* at step 0; rises linearly to lr at step warmup_steps. 0: starts at lr / warmup_steps and
+				rises linearly to lr at the last step of the warm-up */
+	int64_t decay_steps; /* of WSD, without those in the warm-up */
+	double power;        /* of POLYNOMIAL: > 0 */
+	const int64_t *milestones; /* of STEP: steps of the whole run, as many as num_milestones */
+	int32_t num_milestones;
+	double factor; /* of STEP */
 } dtrain_schedule;
 
-/* The rate for a step, counted from 0; pure. At total_steps it is final_lr. */
+/* The rate for a step, counted from 0; pure. At total_steps it is final_lr, except of CONSTANT and STEP. */
 BETON_API double dtrain_schedule_lr(const dtrain_schedule *schedule, int64_t step);
 
 #ifdef __cplusplus
