@@ -37,7 +37,7 @@ static void biases_are_those_of_one_dimension(void **state)
 	(void)state;
 	dtrain_device *device;
 	run_groups groups;
-	run_options options = {.model = "resnet20", .weight_decay = 0.5, .bias_lr_scale = 1};
+	run_options options = {.model = "resnet20", .weight_decay = 0.5, .bias_lr_scale = 1, .layer_decay = 1};
 	int biases = 0;
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "resnet20");
@@ -60,7 +60,7 @@ static void the_first_bias_goes_with_the_weights(void **state)
 	(void)state;
 	dtrain_device *device;
 	run_groups groups;
-	run_options options = {.model = "airbench94", .weight_decay = 0.5, .bias_lr_scale = 64};
+	run_options options = {.model = "airbench94", .weight_decay = 0.5, .bias_lr_scale = 64, .layer_decay = 1};
 	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
 	dtrain_params *params = make_params(device, "airbench94");
 	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
@@ -95,7 +95,8 @@ static void options_tell_rate_and_decay(void **state)
 		run_options options = {.model = "resnet20",
 				       .weight_decay = 0.5,
 				       .bias_lr_scale = cases[i].scale,
-				       .no_bias_decay = cases[i].no_decay};
+				       .no_bias_decay = cases[i].no_decay,
+				       .layer_decay = 1};
 		run_groups groups;
 		assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
 		const run_group *weights = &groups.groups[RUN_GROUP_WEIGHTS];
@@ -109,12 +110,97 @@ static void options_tell_rate_and_decay(void **state)
 	dtrain_device_close(&device);
 }
 
+static run_group group_of(const dtrain_params *params, const run_groups *groups, const char *name)
+{
+	for (int i = 0; i < dtrain_params_count(params); i++)
+		if (strcmp(dtrain_params_at(params, i)->name, name) == 0)
+			return groups->groups[groups->of[i]];
+	fail_msg("no parameter %s", name);
+	return (run_group){0};
+}
+
+static void expect_group(const dtrain_params *params, const run_groups *groups, const char *name, double lr_scale,
+			 double decay)
+{
+	run_group group = group_of(params, groups, name);
+	if (group.lr_scale != lr_scale || group.weight_decay != decay)
+		fail_msg("%s: rate %g and decay %g, not %g and %g", name, group.lr_scale, group.weight_decay, lr_scale,
+			 decay);
+}
+
+static void patterns_make_groups(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	run_groups groups;
+	run_options options = {.model = "resnet20",
+			       .weight_decay = 0.5,
+			       .bias_lr_scale = 1,
+			       .layer_decay = 1,
+			       .no_decay = "fc,layer1.0",
+			       .param_groups = "fc=8,*.bias=2:0.25,layer1=0.5"};
+	beton_error err = {0};
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device, "resnet20");
+	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	expect_group(params, &groups, "conv1.weight", 1, 0.5);
+	expect_group(params, &groups, "bn1.bias", 2, 0.25);
+	expect_group(params, &groups, "fc.weight", 8, 0);
+	expect_group(params, &groups, "fc.bias", 8, 0);
+	expect_group(params, &groups, "layer1.0.conv1.weight", 0.5, 0);
+	expect_group(params, &groups, "layer1.0.bn1.bias", 2, 0.25);
+	expect_group(params, &groups, "layer1.1.conv1.weight", 0.5, 0.5);
+	expect_group(params, &groups, "layer2.1.conv1.weight", 1, 0.5);
+	run_groups_free(&groups);
+	static const struct {
+		const char *no_decay, *param_groups, *message;
+	} bad[] = {{"fd", NULL, "--no-decay: 'fd' matches no parameter"},
+		   {"fc,", "layer9=2", "--param-groups: 'layer9' matches no parameter"},
+		   {"fc,,conv1", NULL, "--no-decay: '' is not a pattern"},
+		   {NULL, "fc", "--param-groups: 'fc' is not PATTERN=X[:DECAY]"},
+		   {NULL, "=1", "--param-groups: '=1' is not PATTERN=X[:DECAY]"},
+		   {NULL, "fc=x", "--param-groups: 'x'"},
+		   {NULL, "fc=1:-1", "--param-groups: '-1'"}};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		options.no_decay = bad[i].no_decay;
+		options.param_groups = bad[i].param_groups;
+		assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_INVALID_ARGUMENT);
+		if (!strstr(err.message, bad[i].message))
+			fail_msg("'%s' does not say '%s'", err.message, bad[i].message);
+	}
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
+/* Of nine residual blocks, with the stem in front of them and the last layer behind them. */
+static void layers_in_front_are_slower(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	run_groups groups;
+	run_options options = {.model = "resnet20", .weight_decay = 0.5, .bias_lr_scale = 2, .layer_decay = 0.5};
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device, "resnet20");
+	assert_int_equal(run_groups_make(&options, params, &groups, NULL), BETON_OK);
+	expect_group(params, &groups, "fc.weight", 1, 0.5);
+	expect_group(params, &groups, "fc.bias", 2, 0.25);
+	expect_group(params, &groups, "layer3.2.conv2.weight", 0.5, 0.5);
+	expect_group(params, &groups, "layer3.1.conv1.weight", 0.25, 0.5);
+	expect_group(params, &groups, "layer3.1.bn1.weight", 0.5, 0.25);
+	expect_group(params, &groups, "conv1.weight", 0x1p-10, 0.5);
+	run_groups_free(&groups);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(biases_are_those_of_one_dimension),
 		cmocka_unit_test(the_first_bias_goes_with_the_weights),
 		cmocka_unit_test(options_tell_rate_and_decay),
+		cmocka_unit_test(patterns_make_groups),
+		cmocka_unit_test(layers_in_front_are_slower),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

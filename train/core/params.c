@@ -103,8 +103,7 @@ const char *dtrain_params_unused_pattern(const dtrain_params *params)
 	return NULL;
 }
 
-/* True if the pattern matches the name, or its part before a dot. */
-static bool matches(const char *pattern, const char *name)
+bool dtrain_pattern_matches(const char *pattern, const char *name)
 {
 	char part[256];
 	if (fnmatch(pattern, name, 0) == 0)
@@ -122,7 +121,7 @@ static bool matches(const char *pattern, const char *name)
 const char *dtrain__params_pattern_of(const dtrain_params *params, const char *name)
 {
 	for (int i = 0; i < params->pattern_count; i++)
-		if (matches(params->patterns[i].text, name))
+		if (dtrain_pattern_matches(params->patterns[i].text, name))
 			return params->patterns[i].text;
 	return NULL;
 }
@@ -131,7 +130,7 @@ static bool is_frozen(dtrain_params *params, const char *name)
 {
 	bool frozen = false;
 	for (int i = 0; i < params->pattern_count; i++)
-		if (matches(params->patterns[i].text, name))
+		if (dtrain_pattern_matches(params->patterns[i].text, name))
 			frozen = params->patterns[i].used = true;
 	return frozen;
 }

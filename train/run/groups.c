@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "groups.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/error.h"
+#include "common/system.h"
 
 static uint8_t group_of(const run_options *options, const dtrain_param *param)
 {
@@ -18,6 +20,121 @@ static uint8_t group_of(const run_options *options, const dtrain_param *param)
 	return param->shape.ndim < 2 ? RUN_GROUP_BIASES : RUN_GROUP_WEIGHTS;
 }
 
+/* An entry of a list of patterns: "PATTERN", "PATTERN=X" or "PATTERN=X:DECAY". */
+typedef struct entry {
+	char pattern[128];
+	double lr_scale, weight_decay; /* decay < 0: not given */
+} entry;
+
+/* Reads the entry at *at and moves *at behind it. has_numbers: "=X" must follow the pattern. */
+static int read_entry(const char *option, const char **at, bool has_numbers, entry *out, beton_error *err)
+{
+	char text[sizeof(out->pattern)], *number, *decay;
+	size_t length = strcspn(*at, ",");
+	*out = (entry){.lr_scale = 1, .weight_decay = -1};
+	if (length >= sizeof(text))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%.*s' is longer than %d bytes", option, (int)length,
+			       *at, (int)sizeof(text) - 1);
+	snprintf(text, sizeof(text), "%.*s", (int)length, *at);
+	*at += length + ((*at)[length] == ',');
+	number = has_numbers ? strrchr(text, '=') : NULL;
+	if (!*text || number == text || (has_numbers && !number))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", option, text,
+			       has_numbers ? "PATTERN=X[:DECAY]" : "a pattern");
+	if (number)
+		*number++ = 0;
+	snprintf(out->pattern, sizeof(out->pattern), "%s", text);
+	decay = number ? strchr(number, ':') : NULL;
+	if (decay)
+		*decay++ = 0;
+	int status = number ? bt_parse_double(option, number, 0, 1e6, &out->lr_scale, err) : BETON_OK;
+	return status == BETON_OK && decay ? bt_parse_double(option, decay, 0, FLT_MAX, &out->weight_decay, err)
+					   : status;
+}
+
+/* The first entry of the list that matches the name. */
+static int find_entry(const char *option, const char *list, bool has_numbers, const char *name, bool *found, entry *out,
+		      beton_error *err)
+{
+	int status = BETON_OK;
+	*found = false;
+	for (const char *at = list; at && *at && !*found && status == BETON_OK;) {
+		status = read_entry(option, &at, has_numbers, out, err);
+		*found = status == BETON_OK && dtrain_pattern_matches(out->pattern, name);
+	}
+	return status;
+}
+
+static int check_used(const char *option, const char *list, bool has_numbers, const dtrain_params *params,
+		      beton_error *err)
+{
+	for (const char *at = list; at && *at;) {
+		entry one;
+		bool used = false;
+		int status = read_entry(option, &at, has_numbers, &one, err);
+		if (status != BETON_OK)
+			return status;
+		for (int i = 0; i < dtrain_params_count(params) && !used; i++)
+			used = dtrain_pattern_matches(one.pattern, dtrain_params_at(params, i)->name);
+		if (!used)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' matches no parameter", option,
+				       one.pattern);
+	}
+	return BETON_OK;
+}
+
+static int32_t last_block(const dtrain_params *params)
+{
+	int32_t last = 0;
+	for (int i = 0; i < dtrain_params_count(params); i++)
+		last = dtrain_params_at(params, i)->block > last ? dtrain_params_at(params, i)->block : last;
+	return last;
+}
+
+/* Changes a parameter's numbers as patterns and layers say. */
+static int refine(const run_options *options, const dtrain_params *params, const dtrain_param *param, run_group *group,
+		  beton_error *err)
+{
+	entry one;
+	bool found;
+	group->lr_scale *= pow(options->layer_decay, last_block(params) - param->block);
+	int status = find_entry("--no-decay", options->no_decay, false, param->name, &found, &one, err);
+	if (found)
+		group->weight_decay = 0;
+	if (status == BETON_OK)
+		status = find_entry("--param-groups", options->param_groups, true, param->name, &found, &one, err);
+	if (status != BETON_OK || !found)
+		return status;
+	group->lr_scale *= one.lr_scale;
+	if (one.weight_decay >= 0)
+		group->weight_decay = one.weight_decay;
+	return BETON_OK;
+}
+
+static bool is_same(run_group a, run_group b)
+{
+	return a.lr_scale == b.lr_scale && a.weight_decay == b.weight_decay;
+}
+
+/* The group with these numbers: the one that the parameter is in without patterns and layers, or one behind those. */
+static int place(run_groups *groups, int usual, run_group group, uint8_t *out, beton_error *err)
+{
+	int32_t i = usual;
+	if (usual == RUN_GROUP_EARLY)
+		groups->groups[usual] = group;
+	if (!is_same(groups->groups[usual], group))
+		for (i = RUN_GROUPS; i < groups->count && !is_same(groups->groups[i], group);)
+			i++;
+	if (i == DTRAIN_PARAM_GROUPS)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--param-groups and --layer-decay make more than %d different groups",
+			       DTRAIN_PARAM_GROUPS);
+	if (i == groups->count)
+		groups->groups[groups->count++] = group;
+	*out = (uint8_t)i;
+	return BETON_OK;
+}
+
 int run_groups_make(const run_options *options, const dtrain_params *params, run_groups *out, beton_error *err)
 {
 	int count = dtrain_params_count(params);
@@ -27,12 +144,25 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 				       [RUN_GROUP_BIASES] = {options->bias_lr_scale, decay},
 				       [RUN_GROUP_EARLY] = {1, options->weight_decay},
 				       [RUN_GROUP_FROZEN] = {0, 0}},
+			    .count = RUN_GROUPS,
 			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
 	if (!out->of)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
-	for (int i = 0; i < count; i++)
-		out->of[i] = group_of(options, dtrain_params_at(params, i));
-	return BETON_OK;
+	int status = check_used("--no-decay", options->no_decay, false, params, err);
+	if (status == BETON_OK)
+		status = check_used("--param-groups", options->param_groups, true, params, err);
+	for (int i = 0; i < count && status == BETON_OK; i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		uint8_t usual = group_of(options, param);
+		run_group group = out->groups[usual];
+		if (usual != RUN_GROUP_FROZEN)
+			status = refine(options, params, param, &group, err);
+		if (status == BETON_OK)
+			status = place(out, usual, group, &out->of[i], err);
+	}
+	if (status != BETON_OK)
+		run_groups_free(out);
+	return status;
 }
 
 void run_groups_free(run_groups *groups)
@@ -51,7 +181,7 @@ static int set_group(dtrain_optimizer *optimizer, int32_t index, run_group group
 int run_groups_set(const run_groups *groups, dtrain_optimizer *optimizer, beton_error *err)
 {
 	int status = BETON_OK;
-	for (int32_t i = 0; i < RUN_GROUPS && status == BETON_OK; i++)
+	for (int32_t i = 0; i < groups->count && status == BETON_OK; i++)
 		status = set_group(optimizer, i, groups->groups[i], err);
 	return status;
 }

@@ -113,6 +113,9 @@ typedef struct run_options {
 	double trust;
 	double weight_decay;
 	double bias_lr_scale;
+	double layer_decay;       /* factor on the rate from one block of the model to the one before */
+	const char *no_decay;     /* patterns; NULL: none */
+	const char *param_groups; /* "PATTERN=X[:DECAY],..."; NULL: none */
 	double label_smoothing;
 	double clip_norm;       /* 0: off */
 	int schedule;           /* dtrain_schedule_kind */

@@ -339,6 +339,21 @@ const option_row run_rows[] = {
 	       "`fp16` such a step is skipped."),
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
 	     "Common in recipes for ImageNet."),
+	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",
+	     "Patterns are those of --freeze. A pattern that matches no parameter is an error.", .none = true),
+	TEXT("param-groups", TOLD, param_groups, "PATTERN=X[:DECAY][,...]", NULL,
+	     "factor on the learning rate, and weight decay, of the parameters that match",
+	     "Patterns are those of --freeze; of several that match the first counts. X is a factor on the rate that "
+	     "the "
+	     "parameter has otherwise. Without DECAY its weight decay stays as it is. An example for a pretrained "
+	     "network: "
+	     "`fc=10,conv1=0.1:0`. A pattern that matches no parameter is an error.",
+	     .none = true),
+	REALS("layer-decay", TOLD, layer_decay, "X", 1, 1e-6, 1, "1",
+	      "factor on the learning rate from each block of the network to the one before",
+	      "The last block has the rate of --lr, the block before it X times that rate, and so on. Blocks are what "
+	      "the "
+	      "network repeats (residual blocks, layers of a transformer), and what is before and behind them."),
 	WHOLE("lookahead", SWITCHED, lookahead, "N", 0, 1e6, "0",
 	      "Lookahead: go back to slow weights every N steps; 0 = never",
 	      "Lookahead (Zhang et al. 2019) keeps slow weights of the parameters and of batch norm's statistics. "

@@ -83,7 +83,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.kind = options->optimizer;
 	optimizer.hypers = hypers;
 	optimizer.num_hypers = run_optimizer_hypers(options, hypers);
-	optimizer.num_groups = RUN_GROUPS;
+	optimizer.num_groups = groups.count;
 	optimizer.group_of = groups.of;
 	optimizer.scaler = session->engine.scaler;
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);

@@ -121,6 +121,8 @@ BETON_API int dtrain_params_declare_placed(dtrain_params *params, const char *na
  * batch norm whose running statistics are frozen normalizes with them in training, too, and then neither it nor a
  * layer in front of it can be trained. STATE: something has been declared. */
 BETON_API int dtrain_params_freeze(dtrain_params *params, const char *pattern, beton_error *err);
+/* Whether such a pattern matches a name; pure. */
+BETON_API bool dtrain_pattern_matches(const char *pattern, const char *name);
 /* A pattern that has matched nothing so far; NULL: none. */
 BETON_API const char *dtrain_params_unused_pattern(const dtrain_params *params);
 
