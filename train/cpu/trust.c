@@ -17,9 +17,9 @@ typedef struct trust {
 	float *w, *m, *v;
 	const float *g, *scalars;
 	const uint8_t *group;
-	float divisor;
+	float inverse; /* of the divisor */
 	const dtrain_op_attrs *attrs;
-	float correction1, correction2; /* of LAMB */
+	float correction1, correction2; /* of LAMB: their reciprocals */
 	sums *sums;                     /* [pieces] */
 	float *ratios;                  /* [pieces], set for the first piece of each parameter */
 } trust;
@@ -33,7 +33,7 @@ enum { BLOCK = 1024 };
 
 static inline float direction(const trust *t, float w, float m, float v, float epsilon, float decay)
 {
-	return m / t->correction1 / (sqrtf(v) / t->correction2 + epsilon) + decay * w;
+	return m * t->correction1 / (sqrtf(v) * t->correction2 + epsilon) + decay * w;
 }
 
 static void first_of_lamb(const trust *t, int64_t begin, int64_t count, float decay, sums *out)
@@ -49,7 +49,7 @@ static void first_of_lamb(const trust *t, int64_t begin, int64_t count, float de
 		float x[BLOCK];
 		end = count - start < BLOCK ? count : start + BLOCK;
 		for (int64_t i = start; i < end; i++) {
-			float gradient = g[i] / u.divisor;
+			float gradient = g[i] * u.inverse;
 			m[i] += rise1 * (gradient - m[i]);
 			v[i] = keep2 * v[i] + rise2 * gradient * gradient;
 			x[i - start] = direction(&u, w[i], m[i], v[i], epsilon, decay);
@@ -78,7 +78,7 @@ static void first_of_lars(const trust *t, int64_t begin, int64_t count, float de
 {
 	(void)decay;
 	out->weights = cpu_squares(t->w + begin, count, 1);
-	out->others = cpu_squares(t->g + begin, count, 1 / t->divisor);
+	out->others = cpu_squares(t->g + begin, count, t->inverse);
 }
 
 static float ratio_of_lars(const trust *t, double weights, double others, float decay)
@@ -98,7 +98,7 @@ static void last_of_lars(const trust *t, int64_t begin, int64_t count, float lr,
 	float *restrict w = u.w + begin, *restrict m = u.m + begin;
 	const float *restrict g = u.g + begin;
 	for (int64_t i = 0; i < count; i++) {
-		float gradient = (g[i] / u.divisor + decay * w[i]) * ratio;
+		float gradient = (g[i] * u.inverse + decay * w[i]) * ratio;
 		m[i] = momentum * m[i] + gradient;
 		w[i] -= lr * (nesterov ? gradient + momentum * m[i] : m[i]);
 	}
@@ -167,10 +167,10 @@ static int run_lamb(const struct dtrain_op *op, void *const *operands, void *wor
 			 .v = operands[3],
 			 .scalars = operands[4],
 			 .group = operands[5],
-			 .divisor = (float)op->attrs.adam.grad_divisor * step[DTRAIN_STEP_SCALE],
+			 .inverse = 1 / ((float)op->attrs.adam.grad_divisor * step[DTRAIN_STEP_SCALE]),
 			 .attrs = &op->attrs,
-			 .correction1 = step[DTRAIN_STEP_CORRECTION1],
-			 .correction2 = step[DTRAIN_STEP_CORRECTION2],
+			 .correction1 = 1 / step[DTRAIN_STEP_CORRECTION1],
+			 .correction2 = 1 / step[DTRAIN_STEP_CORRECTION2],
 			 .sums = workspace,
 			 .ratios = (float *)((sums *)workspace + op->pieces)};
 	run_passes(op, &t, operands[7], first_of_lamb, ratio_of_lamb, last_of_lamb);
@@ -188,7 +188,8 @@ static int run_lars(const struct dtrain_op *op, void *const *operands, void *wor
 			 .m = operands[2],
 			 .scalars = operands[3],
 			 .group = operands[4],
-			 .divisor = (float)op->attrs.lars.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1),
+			 .inverse =
+				 1 / ((float)op->attrs.lars.grad_divisor * (scaler ? scaler[DTRAIN_SCALER_SCALE] : 1)),
 			 .attrs = &op->attrs,
 			 .sums = workspace,
 			 .ratios = (float *)((sums *)workspace + op->pieces)};
