@@ -30,19 +30,21 @@ def timm(name):
 
 
 CASES = [
-    # name, kind, class, its options, weight decay, our numbers
-    ("adam", "adam", torch.optim.Adam, ADAM, 0.125, {}),
-    ("adam, amsgrad", "adam", torch.optim.Adam, dict(ADAM, amsgrad=True), 0, {"amsgrad": 1}),
-    ("adamw", "adamw", torch.optim.AdamW, ADAM, 0.125, {}),
-    ("adamw, other numbers", "adamw", torch.optim.AdamW, dict(betas=(0.8, 0.95), eps=1e-3), 0.125,
+    # name, kind, class, its options, weight decay, norm that gradients are clipped to (0: not), our numbers
+    ("adam", "adam", torch.optim.Adam, ADAM, 0.125, 0, {}),
+    ("adam, amsgrad", "adam", torch.optim.Adam, dict(ADAM, amsgrad=True), 0, 0, {"amsgrad": 1}),
+    ("adamw", "adamw", torch.optim.AdamW, ADAM, 0.125, 0, {}),
+    ("adamw, other numbers", "adamw", torch.optim.AdamW, dict(betas=(0.8, 0.95), eps=1e-3), 0.125, 0,
      {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}),
-    ("adamw, amsgrad", "adamw", torch.optim.AdamW, dict(ADAM, betas=(0.9, 0.9), amsgrad=True), 0.125,
+    ("adamw, amsgrad", "adamw", torch.optim.AdamW, dict(ADAM, betas=(0.9, 0.9), amsgrad=True), 0.125, 0,
      {"beta2": 0.9, "amsgrad": 1}),
-    ("lion", "lion", timm("Lion"), dict(betas=(0.9, 0.99)), 0.125, {}),
-    ("lars", "lars", timm("Lars"), dict(momentum=0.9), 0.125, {}),
-    ("lars, nesterov", "lars", timm("Lars"), dict(momentum=0.75, nesterov=True, trust_coeff=0.5), 0.125,
+    ("lion", "lion", timm("Lion"), dict(betas=(0.9, 0.99)), 0.125, 0, {}),
+    ("lars", "lars", timm("Lars"), dict(momentum=0.9), 0.125, 0, {}),
+    ("lars, nesterov", "lars", timm("Lars"), dict(momentum=0.75, nesterov=True, trust_coeff=0.5), 0.125, 0,
      {"momentum": 0.75, "nesterov": 1, "trust": 0.5}),
-    ("lamb", "lamb", timm("Lamb"), {}, 0.125, {}),
+    ("adamw, clipped", "adamw", torch.optim.AdamW, dict(ADAM, eps=0.125), 0.125, 2, {"epsilon": 0.125}),
+    # timm's clips to 1 itself.
+    ("lamb", "lamb", timm("Lamb"), {}, 0.125, 1, {}),
 ]
 
 
@@ -57,7 +59,7 @@ def gradient(param, size, step):
     return wave * (1 + step % 5) / 2048
 
 
-def run(optimizer, options, decay):
+def run(optimizer, options, decay, norm):
     params = [torch.nn.Parameter(start(k, n).double()) for k, n in enumerate(SIZES)]
     groups = [{"params": [p for p, of in zip(params, GROUPS) if of == g], "lr": LR * rate, "weight_decay": decay * part}
               for g, (rate, part) in enumerate(RATES)]
@@ -67,6 +69,8 @@ def run(optimizer, options, decay):
         for k, p in enumerate(params):
             if GROUPS[k] != 3:
                 p.grad = gradient(k, SIZES[k], step).double()
+        if norm and not isinstance(optimizer, timm("Lamb")):
+            torch.nn.utils.clip_grad_norm_(params, norm)
         optimizer.step()
     return [x for p in params for x in p.detach()[:SHOWN].tolist()]
 
@@ -79,15 +83,15 @@ def main():
     print(f"enum {{ GOLDEN_STEPS = {STEPS}, GOLDEN_SHOWN = {shown} }};")
     print("\nstatic const struct {")
     print("\tconst char *name, *kind;")
-    print("\tdouble decay;")
+    print("\tdouble decay, norm;")
     print("\tint num_hypers;")
     print("\tdtrain_hyper_value hypers[3];")
     print("\tdouble weights[GOLDEN_SHOWN];")
     print("} golden[] = {")
-    for name, kind, optimizer, options, decay, hypers in CASES:
-        numbers = ", ".join(f"{x:.12g}" for x in run(optimizer, options, decay))
+    for name, kind, optimizer, options, decay, norm, hypers in CASES:
+        numbers = ", ".join(f"{x:.12g}" for x in run(optimizer, options, decay, norm))
         given = ", ".join(f'{{"{key}", {value}}}' for key, value in hypers.items()) or "{0}"
-        print(f'\t{{"{name}", "{kind}", {decay}, {len(hypers)}, {{{given}}}, {{{numbers}}}}},')
+        print(f'\t{{"{name}", "{kind}", {decay}, {norm}, {len(hypers)}, {{{given}}}, {{{numbers}}}}},')
     print("};")
 
 

@@ -83,7 +83,8 @@ static dtrain_optimizer *make(net *n, size_t index, int64_t begin, int64_t end)
 	options.num_groups = GROUPS;
 	options.group_of = group_of;
 	options.scaler = n->scaler;
-	options.clip_norm = strcmp(options.kind, "lamb") == 0 && end == 0 ? 1 : 0;
+	/* A norm is that of the range. */
+	options.clip_norm = end == 0 ? golden[index].norm : 0;
 	options.begin = begin;
 	options.end = end;
 	expect_ok(dtrain_optimizer_create(n->params, &options, &optimizer, &err), &err);

@@ -159,6 +159,11 @@ void *dtrain_optimizer_state_buffer(const dtrain_optimizer *optimizer, const dtr
 		       : NULL;
 }
 
+const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer)
+{
+	return optimizer->kind->facts.name;
+}
+
 void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer)
 {
 	return optimizer->step ? optimizer->step + DTRAIN_STEP_COUNT : NULL;

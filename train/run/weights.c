@@ -158,8 +158,8 @@ static bool has_state(const dtrain_checkpoint_tensor *tensors, size_t count, con
 	return false;
 }
 
-/* A second set of weights that only one side has would appear as a missing or extra tensor, but the file is not at
- * fault. */
+/* A kind of optimizer, or a second set of weights, that only one side has would appear as a missing or extra tensor,
+ * but the file is not at fault. */
 static int check_states(dtrain_checkpoint *checkpoint, const char *path, const dtrain_optimizer *optimizer,
 			beton_error *err)
 {
@@ -170,6 +170,11 @@ static int check_states(dtrain_checkpoint *checkpoint, const char *path, const d
 	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
 	if (status == BETON_OK)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	const char *own = dtrain_optimizer_state_at(optimizer, 0)->name;
+	if (status == BETON_OK && !has_state(tensors, count, own))
+		status = bt_fail(err, BETON_STATE,
+				 "%s: has no '%s' of the optimizer %s: it was saved with another --optimizer", path,
+				 own, dtrain_optimizer_name(optimizer));
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]) && status == BETON_OK; i++) {
 		bool found = has_state(tensors, count, states[i][0]);
 		bool wanted = dtrain_optimizer_state_find(optimizer, states[i][0]) != NULL;

@@ -139,6 +139,8 @@ BETON_API int dtrain_optimizer_exchange_average(dtrain_optimizer *optimizer, dtr
 /* The state of clipping, f32 [DTRAIN_CLIPS] in device memory (enum dtrain_clip_element), for figures; NULL: none. */
 BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
 
+/* The name of its kind. */
+BETON_API const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer);
 /* The number of steps that were not skipped by the loss scaler, f32 [1] in device memory, for checkpoints: biases are
  * corrected by it. NULL: the kind counts no steps. */
 BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
