@@ -15,7 +15,7 @@ import types
 import torch
 
 SIZES = [3, 17, 5, 40, 20011]
-GROUPS = [0, 2, 3, 0, 1]  # the parameter of group 3 gets no gradient
+GROUPS = [0, 1, 3, 0, 2]  # the parameter of group 3 gets no gradient
 RATES = [(1, 1), (0.5, 0), (2, 0.25)]  # factors of the learning rate and of the weight decay
 LR, STEPS, SHOWN = 2**-7, 100, 4  # SHOWN: elements of each parameter, from its beginning
 ADAM = dict(betas=(0.9, 0.999), eps=1e-8)

@@ -390,15 +390,15 @@ static int run_loss(setting *s, const dtrain_op_attrs *a, beton_error *err)
 	return BETON_OK;
 }
 
-/* The rates of the groups, and the group of each run. */
-static void add_groups(setting *s, int64_t run)
+/* The rates of the groups, and the group of each run. whole: no group has a weight decay of 0. */
+static void add_groups(setting *s, int64_t run, bool whole)
 {
 	int64_t groups = s->c->out, runs = (s->c->x[0] + DTRAIN_PARAM_ALIGN - 1) / DTRAIN_PARAM_ALIGN;
 	dtrain_shape rates = dtrain_shape_of(2, (int64_t[]){groups, DTRAIN_UPDATE_SCALARS});
 	double *scalars = s->tensors[add_tensor(s, "scalars", SCALARS, rates, false)].values;
 	for (int64_t i = 0; i < groups; i++) {
 		scalars[DTRAIN_UPDATE_SCALARS * i] = (double)(0.1f / (float)(i + 1));
-		scalars[DTRAIN_UPDATE_SCALARS * i + 1] = (double)(5e-4f * (float)i);
+		scalars[DTRAIN_UPDATE_SCALARS * i + 1] = (double)(5e-4f * (float)(i + whole));
 	}
 	double *group = s->tensors[add_tensor(s, "group", PIXELS, dtrain_shape_of(1, &runs), false)].values;
 	for (int64_t i = 0; i < runs; i++)
@@ -414,7 +414,7 @@ static int run_sgd(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		input(s, "g", PARAMETER, flat, -most, most);
 		input(s, "m", PARAMETER, flat, -1, 1);
 		s->tensors[0].result = s->tensors[2].result = true;
-		add_groups(s, 3);
+		add_groups(s, 3, false);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
 	}
 	if (s->c->scaled)
@@ -463,7 +463,7 @@ static int run_update(setting *s, const dtrain_op_attrs *a, beton_error *err)
 			s->tensors[i].result = i != G;
 		/* All of a parameter with pieces is in one group. */
 		bool whole = s->c->kind == DTRAIN_OP_LAMB || s->c->kind == DTRAIN_OP_LARS;
-		add_groups(s, whole ? s->c->x[0] : 3);
+		add_groups(s, whole ? s->c->x[0] : 3, whole);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
 		int step = add_tensor(s, "step", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_STEPS}), true);
 		s->tensors[step].values[DTRAIN_STEP_COUNT] = 6;

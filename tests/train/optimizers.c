@@ -14,7 +14,7 @@
 enum { PARAMS = 5, GROUPS = 4, FROZEN = 3, SHOWN = 4 };
 
 static const int64_t sizes[PARAMS] = {3, 17, 5, 40, 20011};
-static const uint8_t group_of[PARAMS] = {0, 2, FROZEN, 0, 1};
+static const uint8_t group_of[PARAMS] = {0, 1, FROZEN, 0, 2};
 static const double rates[GROUPS][2] = {{1, 1}, {0.5, 0}, {2, 0.25}, {0, 0}};
 static const double lr = 0x1p-7;
 

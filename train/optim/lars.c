@@ -12,7 +12,8 @@ enum { LR_SCALE, WEIGHT_DECAY, MOMENTUM, NESTEROV, TRUST, EPSILON, HYPERS };
 
 static const dtrain_hyper hypers[HYPERS] = {
 	[LR_SCALE] = {.name = "lr_scale", .standard = 1, .below = INFINITY, .by_group = true},
-	[WEIGHT_DECAY] = {.name = "weight_decay", .below = INFINITY, .by_group = true},
+	/* timm has 0, with which LARS is SGD: the usual one of networks that are trained with LARS. */
+	[WEIGHT_DECAY] = {.name = "weight_decay", .standard = 1e-4, .below = INFINITY, .by_group = true},
 	[MOMENTUM] = {.name = "momentum", .standard = 0.9, .below = 1},
 	[NESTEROV] = {.name = "nesterov", .flag = true},
 	[TRUST] = {.name = "trust", .standard = 0.001, .least = FLT_MIN, .below = INFINITY},

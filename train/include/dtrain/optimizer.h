@@ -43,7 +43,7 @@ typedef struct dtrain_optimizer_kind {
  * "lion": timm's Lion. beta1 0.9, beta2 0.99; weight_decay, default 0. State: exp_avg.
  *
  * "lars": timm's Lars. momentum, default 0.9; nesterov; trust > 0, default 0.001; epsilon > 0, default 1e-8;
- * weight_decay, default 0, without which a parameter is updated as by sgd. State: momentum.
+ * weight_decay, default 1e-4, without which a parameter is updated as by sgd. State: momentum.
  *
  * "lamb": timm's Lamb; the gradients are to be clipped to a norm of 1 by clip_norm. beta1 0.9, beta2 0.999; epsilon >
  * 0, default 1e-6; weight_decay, default 0.01, without which the update of a parameter is not scaled. States: exp_avg,
