@@ -463,6 +463,65 @@ static void gradients_are_divided_by_a_number(void **state)
 	}
 }
 
+static void expect_bad_numbers(const dtrain_op_desc *desc, const char *message)
+{
+	beton_error err = {0};
+	assert_int_equal(dtrain__op_check(desc, &err), BETON_INVALID_ARGUMENT);
+	if (!strstr(err.message, message))
+		fail_msg("'%s' does not say '%s'", err.message, message);
+}
+
+static void updates_have_numbers_in_their_ranges(void **state)
+{
+	(void)state;
+	static const double betas[] = {-0.1, 1, NAN}, above[] = {0, -1, NAN};
+	dtrain_op_desc adam = {.kind = DTRAIN_OP_ADAM,
+			       .num_inputs = 7,
+			       .num_outputs = 3,
+			       .inputs = {FLAT(F32),
+					  FLAT(F32),
+					  FLAT(F32),
+					  FLAT(F32),
+					  RATES(F32),
+					  FOUR(U8),
+					  {.dtype = F32, .shape = {1, {DTRAIN_STEPS}}}},
+			       .outputs = {FLAT(F32), FLAT(F32), FLAT(F32)}};
+	dtrain_op_desc lars = {.kind = DTRAIN_OP_LARS,
+			       .num_inputs = 6,
+			       .num_outputs = 2,
+			       .inputs = {FLAT(F32),
+					  FLAT(F32),
+					  FLAT(F32),
+					  RATES(F32),
+					  FOUR(U8),
+					  {.dtype = I64, .shape = {2, {1, DTRAIN_PIECE_NUMBERS}}}},
+			       .outputs = {FLAT(F32), FLAT(F32)}};
+	const dtrain_adam_attrs good_adam = {.epsilon = 1, .grad_divisor = 1};
+	const dtrain_lars_attrs good_lars = {.trust = 1, .epsilon = 1, .grad_divisor = 1};
+	beton_error err = {0};
+	adam.attrs.adam = good_adam;
+	lars.attrs.lars = good_lars;
+	assert_int_equal(dtrain__op_check(&adam, &err), BETON_OK);
+	assert_int_equal(dtrain__op_check(&lars, &err), BETON_OK);
+	for (size_t i = 0; i < sizeof(betas) / sizeof(betas[0]); i++) {
+		adam.attrs.adam.beta1 = betas[i];
+		expect_bad_numbers(&adam, "op adam: betas ");
+		adam.attrs.adam = good_adam;
+		adam.attrs.adam.beta2 = betas[i];
+		expect_bad_numbers(&adam, "op adam: betas ");
+		adam.attrs.adam = good_adam;
+		adam.attrs.adam.epsilon = above[i];
+		expect_bad_numbers(&adam, "op adam: an epsilon of ");
+		adam.attrs.adam = good_adam;
+		adam.attrs.adam.grad_divisor = above[i];
+		expect_bad_numbers(&adam, "op adam: gradients divided by ");
+		adam.attrs.adam = good_adam;
+		lars.attrs.lars.trust = above[i];
+		expect_bad_numbers(&lars, "op lars: a trust of ");
+		lars.attrs.lars = good_lars;
+	}
+}
+
 static void norms_have_a_divisor_and_a_limit(void **state)
 {
 	(void)state;
@@ -564,7 +623,8 @@ static void operands_follow_the_rules(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(operands_follow_the_rules), cmocka_unit_test(norms_have_a_divisor_and_a_limit),
-		cmocka_unit_test(segments_lie_in_order), cmocka_unit_test(gradients_are_divided_by_a_number)};
+		cmocka_unit_test(operands_follow_the_rules), cmocka_unit_test(updates_have_numbers_in_their_ranges),
+		cmocka_unit_test(norms_have_a_divisor_and_a_limit), cmocka_unit_test(segments_lie_in_order),
+		cmocka_unit_test(gradients_are_divided_by_a_number)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
