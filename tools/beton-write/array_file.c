@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/system.h"
+#include "paths.h"
 #include "file_bytes.h"
 #include "npy.h"
 
@@ -77,24 +78,6 @@ int array_file_open(array_file *self, const char *path, array_header_function he
 	return result;
 }
 
-/* An unnamed file, which disappears when the program ends in any way. */
-static int open_unnamed(const char *folder, int *fd, beton_error *err)
-{
-	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (*fd >= 0)
-		return BETON_OK;
-	/* Not every file system has such files: a name for a moment does the same. */
-	char *name = bt_format("%s/.beton-write.XXXXXX", folder);
-	if (!name)
-		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
-	*fd = mkostemp(name, O_CLOEXEC);
-	int number = errno;
-	if (*fd >= 0)
-		unlink(name);
-	free(name);
-	return *fd >= 0 ? BETON_OK : bt_fail_errno(err, number, "%s: cannot create a temporary file", folder);
-}
-
 /* Reads up to size bytes of the member; *got less than size: its end. */
 static int read_full(archive_input *input, uint8_t *data, size_t size, size_t *got, beton_error *err)
 {
@@ -145,7 +128,7 @@ int array_file_unpack(array_file *self, const char *name, archive_input *input, 
 	*self = (array_file){.fd = -1, .name = strdup(name)};
 	if (!self->name)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	int result = open_unnamed(folder, &self->fd, err);
+	int result = path_open_unnamed(folder, &self->fd, err);
 	if (result == BETON_OK)
 		result = unpack(self, input, header, err);
 	if (result != BETON_OK)

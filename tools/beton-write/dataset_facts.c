@@ -70,6 +70,8 @@ static bool add_options(json_t *object, const write_options *options)
 {
 	bool good = set_text(object, "fields", options->fields) && set_text(object, "columns", options->columns) &&
 		    add_selection(object, &options->selected);
+	good = good && set_text(object, "tokenizer", options->tokenizer ? last_part(options->tokenizer) : NULL) &&
+	       set_text(object, "field", options->text_field);
 	if (options->val_fraction > 0)
 		good = good && set(object, "val_fraction", json_real(options->val_fraction));
 	if (options->val_fraction > 0) {
@@ -90,6 +92,19 @@ static bool add_options(json_t *object, const write_options *options)
 	return good && image_facts_add(&options->image, object);
 }
 
+static json_t *make_tokens(const source *from)
+{
+	json_t *tokens = json_pack("{s:I}", "count", (json_int_t)from->num_tokens);
+	bool good = tokens != NULL;
+	if (good && from->vocabulary)
+		good = set(tokens, "vocabulary", json_integer((json_int_t)from->vocabulary));
+	if (good && from->end_of_text >= 0)
+		good = set(tokens, "end_of_text", json_integer((json_int_t)from->end_of_text));
+	if (!good)
+		json_decref(tokens);
+	return good ? tokens : NULL;
+}
+
 /* A class that is missing would give all later ones another label. */
 static bool add_classes(json_t *names, const name_list *classes)
 {
@@ -107,7 +122,7 @@ char *dataset_facts_make(const write_options *options, const source *from, const
 	bool good = set_text(facts, "writer", "beton-write " PROJECT_VERSION) &&
 		    set_text(facts, "source", last_part(from->name)) && set_text(facts, "kind", from->kind);
 	if (from->num_tokens)
-		good = good && set(facts, "tokens", json_pack("{s:I}", "count", (json_int_t)from->num_tokens));
+		good = good && set(facts, "tokens", make_tokens(from));
 	if (classes->count)
 		good = good && add_classes(names, classes) && json_object_set(facts, "classes", names) == 0;
 	good = good && add_options(how, options) && json_object_set(facts, "options", how) == 0;

@@ -17,9 +17,11 @@
 #include "hold_out.h"
 #include "job.h"
 #include "options.h"
+#include "paths.h"
 #include "pipeline.h"
 #include "selection.h"
 #include "source.h"
+#include "text_stream.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
@@ -53,6 +55,8 @@ typedef struct write_run {
 	field_plan plan;
 	fault_policy faults;
 	progress bar;
+	text_request text;
+	char *characters; /* the path of their vocabulary */
 } write_run;
 
 /* --compress */
@@ -98,6 +102,7 @@ static source_spec make_spec(const write_run *self)
 			     .error_list = options->error_list,
 			     .skip_bad = options->skip_bad,
 			     .chunk_tokens = options->chunk_tokens,
+			     .text = options->tokenizer ? &self->text : NULL,
 			     .holds_out = options->val_fraction > 0,
 			     .interrupt = program_stop_signal()};
 }
@@ -163,7 +168,7 @@ static int select_samples(write_run *self, beton_error *err)
 }
 
 /* A stream is written whole: without a chunk, or in another order, it would be another text. */
-static int check_stream(const write_options *options, const source *from, beton_error *err)
+static int check_stream(const write_options *options, beton_error *err)
 {
 	const char *option = options->selected.subset                ? "--subset"
 			     : options->selected.shuffle             ? "--shuffle"
@@ -173,7 +178,7 @@ static int check_stream(const write_options *options, const source *from, beton_
 			     : options->skip_bad                     ? "--on-error=skip"
 								     : NULL;
 	return option ? bt_fail(err, BETON_INVALID_ARGUMENT, "%s: %s is a stream of tokens, which is written whole",
-				option, from->name)
+				option, options->source)
 		      : BETON_OK;
 }
 
@@ -189,7 +194,7 @@ static int open_sources(write_run *self, beton_error *err)
 		self->sets[i].from = sets[i];
 	source *train = sets[SET_TRAIN];
 	if (result == BETON_OK && train->num_tokens > 0)
-		result = check_stream(options, train, err);
+		result = check_stream(options, err);
 	if (result == BETON_OK)
 		result = field_plan_make(&self->plan, options->fields, train, err);
 	if (result == BETON_OK)
@@ -413,6 +418,78 @@ static void print_remarks(const source *from)
 	}
 }
 
+/* OUT.bin and OUT.beton -> OUT.characters.json. NULL: no memory. */
+static char *characters_name(const char *output)
+{
+	const char *slash = strrchr(output, '/'), *dot = strrchr(slash ? slash : output, '.');
+	return bt_format("%.*s.characters.json", (int)(dot ? (size_t)(dot - output) : strlen(output)), output);
+}
+
+static int prepare_text(write_run *self, beton_error *err)
+{
+	const write_options *options = self->options;
+	if (!options->tokenizer)
+		return BETON_OK;
+	self->characters = characters_name(options->output);
+	if (!self->characters)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	self->text = (text_request){.source = options->source,
+				    .format = options->format,
+				    .field = options->text_field ? options->text_field : "text",
+				    .tokenizer = options->tokenizer,
+				    .characters = self->characters,
+				    .header = options->llmc_header};
+	if (options->format && strcmp(options->format, "text") != 0 && strcmp(options->format, "jsonl") != 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: '%s' has no text for --tokenizer",
+			       options->format);
+	int result = check_stream(options, err);
+	return result == BETON_OK && strcmp(options->tokenizer, "characters") == 0
+		       ? output_check(self->characters, NULL, options->force, err)
+		       : result;
+}
+
+/* Text as a file of tokens. */
+static int run_bin(write_run *self, beton_error *err)
+{
+	const write_options *options = self->options;
+	text_stream stream;
+	if (options->compress || options->resume)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s is for OUT.beton only, not %s",
+			       options->compress ? "--compress" : "--resume", options->output);
+	int result = output_check(options->output, NULL, options->force, err);
+	name_list paths = {0};
+	if (result == BETON_OK)
+		result = paths_expand(options->source, &paths, err);
+	for (size_t i = 0; i < paths.count && result == BETON_OK; i++)
+		if (path_is_same_file(paths.names[i], options->output))
+			result = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: the source would be overwritten",
+					 paths.names[i]);
+	name_list_free(&paths);
+	if (result == BETON_OK)
+		result = text_stream_write_file(&self->text, options->output, &stream, err);
+	if (result == BETON_OK && !options->quiet)
+		printf("%s: %llu tokens of %u bits, vocabulary of %llu\n", options->output,
+		       (unsigned long long)stream.tokens, 8 * stream.token_size, (unsigned long long)stream.vocabulary);
+	return result;
+}
+
+static int run_dataset(write_run *self, beton_error *err)
+{
+	bool quiet = self->options->quiet;
+	int result = open_sources(self, err);
+	if (result == BETON_OK && !quiet)
+		print_remarks(self->sets[SET_TRAIN].from);
+	if (result == BETON_OK)
+		result = write_sets(self, err);
+	if (result == BETON_CANCELLED && *program_stop_signal())
+		keep_written(self, err);
+	if (result == BETON_OK && !quiet) {
+		print_notes(self->sets[SET_TRAIN].from);
+		print_summary(self);
+	}
+	return result;
+}
+
 static int run(const write_options *options, beton_error *err)
 {
 	write_run self = {.options = options};
@@ -424,20 +501,15 @@ static int run(const write_options *options, beton_error *err)
 		if (!self.sets[i].path)
 			result = bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	if (result == BETON_OK)
-		result = open_sources(&self, err);
-	if (result == BETON_OK && !options->quiet)
-		print_remarks(self.sets[SET_TRAIN].from);
-	if (result == BETON_OK)
-		result = write_sets(&self, err);
-	if (result == BETON_CANCELLED && *program_stop_signal())
-		keep_written(&self, err);
-	if (result == BETON_OK && !options->quiet) {
-		print_notes(self.sets[SET_TRAIN].from);
-		print_summary(&self);
+		result = prepare_text(&self, err);
+	if (result == BETON_OK) {
+		bool bin = options->tokenizer && path_ends_with(options->output, ".bin");
+		result = bin ? run_bin(&self, err) : run_dataset(&self, err);
 	}
 	for (int i = NUM_SETS - 1; i >= 0; i--)
 		close_set(&self.sets[i]);
 	field_plan_free(&self.plan);
+	free(self.characters);
 	return result;
 }
 

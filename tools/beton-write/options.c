@@ -28,7 +28,7 @@ static const char *const usage_text =
 	"\n"
 	"Samples:\n"
 	"      --format=KIND         kind of SOURCE, if its name does not tell it: folder, tar, csv, jsonl, npy, npz,\n"
-	"                            cifar10, idx, tokens\n"
+	"                            cifar10, idx, tokens; with --tokenizer text, jsonl\n"
 	"      --fields=LIST         the fields and their columns, NAME[=COLUMN][:TYPE],...; types: int, class "
 	"(names,\n"
 	"                            which become numbers), float, image, bytes, text, json, array\n"
@@ -50,6 +50,13 @@ static const char *const usage_text =
 static const char *const usage_end =
 	"\n"
 	"File and program:\n"
+	"      --tokenizer=VOCABULARY  SOURCE is text, or JSON lines, to be written as tokens: a folder with "
+	"vocab.json\n"
+	"                            and merges.txt, NAME.tiktoken, NAME.characters.json, or 'characters' for those of "
+	"the\n"
+	"                            text. OUT.bin instead of OUT.beton: a file for nanoGPT or llm.c\n"
+	"      --field=NAME          the text of a line of JSON (default: text)\n"
+	"      --llmc                write llm.c's header into OUT.bin; with 32-bit tokens it is always there\n"
 	"      --chunk-tokens=N      tokens in a sample of a stream of tokens (default 4096)\n"
 	"  -p, --page-size=SIZE      power of two, 2MiB to 2GiB (default 8MiB); no sample may be larger than a page\n"
 	"      --compress=zstd[:N]   compress bytes, JSON and array fields, at level N; FFCV cannot read such a file\n"
@@ -82,6 +89,9 @@ enum {
 	OPTION_ERROR_LIST,
 	OPTION_COMPRESS,
 	OPTION_CHUNK_TOKENS,
+	OPTION_TOKENIZER,
+	OPTION_FIELD,
+	OPTION_LLMC,
 	OPTION_RESUME,
 };
 
@@ -101,6 +111,9 @@ static const struct option long_options[] = {{"format", required_argument, NULL,
 					     {"page-size", required_argument, NULL, 'p'},
 					     {"compress", required_argument, NULL, OPTION_COMPRESS},
 					     {"chunk-tokens", required_argument, NULL, OPTION_CHUNK_TOKENS},
+					     {"tokenizer", required_argument, NULL, OPTION_TOKENIZER},
+					     {"field", required_argument, NULL, OPTION_FIELD},
+					     {"llmc", no_argument, NULL, OPTION_LLMC},
 					     {"resume", no_argument, NULL, OPTION_RESUME},
 					     {"force", no_argument, NULL, 'F'},
 					     {"threads", required_argument, NULL, 't'},
@@ -180,6 +193,15 @@ static int parse_option(write_options *options, int option, const char *text, be
 		return result;
 	case OPTION_COMPRESS:
 		return parse_compress(text, options, err);
+	case OPTION_TOKENIZER:
+		options->tokenizer = text;
+		return result;
+	case OPTION_FIELD:
+		options->text_field = text;
+		return result;
+	case OPTION_LLMC:
+		options->llmc_header = true;
+		return result;
 	case OPTION_CHUNK_TOKENS:
 		return bt_parse_u64("--chunk-tokens", text, 1, BETON_TOKENS_CHUNK_MAX, &options->chunk_tokens, err);
 	case OPTION_RESUME:
@@ -247,7 +269,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return wrong_operands(argv + optind, argc - optind, "expected SOURCE and OUT.beton");
-	if (output_check_dataset_name(argv[optind + 1], &err) != BETON_OK)
+	bool bin = options->tokenizer && path_ends_with(argv[optind + 1], ".bin");
+	if (!bin && output_check_dataset_name(argv[optind + 1], &err) != BETON_OK)
 		return wrong_operands(argv + optind, 2, err.message);
 	if (image_options_check(&options->image, &err) != BETON_OK)
 		return wrong(err.message);
@@ -255,6 +278,10 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		return wrong("--error-list goes with --on-error=skip");
 	if (options->has_val_seed && options->val_fraction == 0)
 		return wrong("--val-seed goes with --val-fraction");
+	if (options->text_field && !options->tokenizer)
+		return wrong("--field goes with --tokenizer");
+	if (options->llmc_header && !bin)
+		return wrong("--llmc goes with --tokenizer and OUT.bin");
 	options->source = argv[optind];
 	options->output = argv[optind + 1];
 	if (options->error_list && strcmp(options->error_list, options->output) == 0)

@@ -15,7 +15,10 @@ typedef struct write_options {
 	selection_options selected;
 	image_settings image;
 	uint32_t page_size;
-	uint64_t chunk_tokens; /* of a stream of tokens */
+	uint64_t chunk_tokens;  /* of a stream of tokens */
+	const char *tokenizer;  /* NULL: the source is not text */
+	const char *text_field; /* of JSON lines */
+	bool llmc_header;
 	int threads;
 	double val_fraction; /* 0: hold nothing out */
 	uint64_t val_seed;

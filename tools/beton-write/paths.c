@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "paths.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <ctype.h>
 #include <glob.h>
 #include <stdio.h>
@@ -224,4 +226,21 @@ int paths_expand(const char *argument, name_list *paths, beton_error *err)
 		part += length + 1;
 	}
 	return result;
+}
+
+int path_open_unnamed(const char *folder, int *fd, beton_error *err)
+{
+	*fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (*fd >= 0)
+		return BETON_OK;
+	/* Not every file system has such files: a name for a moment does the same. */
+	char *name = bt_format("%s/.beton-write.XXXXXX", folder);
+	if (!name)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", folder);
+	*fd = mkostemp(name, O_CLOEXEC);
+	int number = errno;
+	if (*fd >= 0)
+		unlink(name);
+	free(name);
+	return *fd >= 0 ? BETON_OK : bt_fail_errno(err, number, "%s: cannot create a temporary file", folder);
 }

@@ -33,4 +33,7 @@ bool path_is_inside(const char *path, const char *folder);
 /* The folder part of path ("." if it has none); NULL: no memory. The caller frees it. */
 char *path_folder(const char *path);
 
+/* Opens an unnamed file in the folder, which disappears when the program ends in any way. */
+int path_open_unnamed(const char *folder, int *fd, beton_error *err);
+
 #endif

@@ -36,6 +36,7 @@ static const struct kind {
 	{.name = "cifar10", .sets = cifar_source_open, .pattern = true},
 	{.name = "idx", .sets = idx_source_open},
 	{.name = "tokens", .one = tokens_source_open},
+	{.name = "text", .one = text_source_open, .pattern = true},
 };
 
 static const struct {
@@ -103,7 +104,7 @@ static int kind_of_file(const char *path, const char **kind, beton_error *err)
 
 static int find_kind(const source_spec *spec, const name_list *paths, const struct kind **kind, beton_error *err)
 {
-	const char *name = spec->format;
+	const char *name = spec->text ? "text" : spec->format;
 	int result = BETON_OK;
 	if (!name && strcmp(spec->argument, "-") == 0)
 		name = "tar";

@@ -105,6 +105,8 @@ struct source {
 	char *root;          /* where the paths in RAW_TEXT begin; NULL: it has none */
 	uint64_t count;      /* items, or SOURCE_COUNT_UNKNOWN */
 	uint64_t num_tokens; /* above 0: the items are the chunks of a stream, to be written whole and in their order */
+	uint64_t vocabulary; /* of such a stream: one more than the largest token; 0: not known */
+	int64_t end_of_text; /* the token between its documents; -1: not known */
 	source_column *columns;
 	uint32_t num_columns;
 	name_list classes; /* names of the labels, if the source has such */
@@ -112,20 +114,21 @@ struct source {
 };
 
 typedef struct source_spec {
-	const char *argument;        /* as the user gave it: a file, folder, pattern or "-" */
-	const char *format;          /* a kind, or NULL: what the argument looks like */
-	const char *root;            /* --root, or NULL */
-	const char *columns;         /* --columns, or NULL: the first row of a table has the names */
-	bool has_fields;             /* there is --fields */
-	bool wants_label;            /* there is none, or it names the column `label` */
-	const char *output;          /* unpacked arrays go into unnamed files in its folder */
-	const char *val_output;      /* that of a validation set, if there is one */
-	const char *test_output;     /* that of a test set */
-	const char *error_list;      /* --error-list, or NULL */
-	bool holds_out;              /* --val-fraction: a validation set is made of the training set */
-	bool skip_bad;               /* --on-error=skip */
-	uint64_t chunk_tokens;       /* --chunk-tokens */
-	const atomic_int *interrupt; /* not 0: reading ends with CANCELLED */
+	const char *argument;            /* as the user gave it: a file, folder, pattern or "-" */
+	const char *format;              /* a kind, or NULL: what the argument looks like */
+	const char *root;                /* --root, or NULL */
+	const char *columns;             /* --columns, or NULL: the first row of a table has the names */
+	bool has_fields;                 /* there is --fields */
+	bool wants_label;                /* there is none, or it names the column `label` */
+	const char *output;              /* unpacked arrays go into unnamed files in its folder */
+	const char *val_output;          /* that of a validation set, if there is one */
+	const char *test_output;         /* that of a test set */
+	const char *error_list;          /* --error-list, or NULL */
+	bool holds_out;                  /* --val-fraction: a validation set is made of the training set */
+	bool skip_bad;                   /* --on-error=skip */
+	uint64_t chunk_tokens;           /* --chunk-tokens */
+	const struct text_request *text; /* --tokenizer: the source is text; NULL: it is not */
+	const atomic_int *interrupt;     /* not 0: reading ends with CANCELLED */
 } source_spec;
 
 /* Opens the source that spec names: sets[NUM_SETS], NULL where there is none. The caller closes them; on failure all

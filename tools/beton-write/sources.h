@@ -32,4 +32,7 @@ bool idx_source_is_folder(const char *folder);
 /* A stream of tokens, as <beton/tokens.h> knows them: columns tokens and length. */
 int tokens_source_open(const source_spec *spec, source **train, beton_error *err);
 
+/* The stream of tokens that spec->text makes of text files, in an unnamed file in the folder of the output. */
+int text_source_open(const source_spec *spec, source **train, beton_error *err);
+
 #endif
