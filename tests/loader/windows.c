@@ -261,12 +261,13 @@ static void test_resume(void **state)
 			break;
 		assert_int_equal(result, BETON_OK);
 	}
-	/* Windows of another length are other samples. */
+	/* As many windows of another length are other samples. */
 	beton_loader_state saved;
 	beton_loader *other;
 	beton_error fault;
 	assert_ok(beton_iterator_get_state(first, &saved, err));
 	alone.tokens.window = T + 1;
+	alone.tokens.stride = T;
 	assert_ok(beton_loader_open(&other, name(formats[1].name), &alone, err));
 	assert_int_equal(beton_iterator_open_state(&again, other, &saved, &fault), BETON_MISMATCH);
 	beton_loader_close(&other);

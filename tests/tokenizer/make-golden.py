@@ -18,13 +18,15 @@ TEXTS = [
     "héllo wörld ﬁ Ⅷ ½ ٣", "日本語のテキスト。", "\U0001f923 \U0001f469‍\U0001f467", "123456789 3.14",
     "\u00a0nbsp\u180ex\u0085y\u2028z\u3000", "\x1c\x1f\x0b\x0c a\0b", "<|endoftext|>", "theretheretheretherethere" * 4,
     "a" * 99 + " " * 77 + "b", "\r\n\r\n end", "-----====[](){}", "\n" * 9,
+    "aaa aaaaa aaaaaaa", "   three    four     five\n\n\n   x",
 ]
 
 text, folder = pathlib.Path(sys.argv[1]).read_text(), pathlib.Path(sys.argv[2])
 byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
 trained = Tokenizer(models.BPE())
 trained.pre_tokenizer = byte_level
-trained.train_from_iterator([text], trainers.BpeTrainer(
+# Runs, of which merges overlap, and indentation, which is split in a way of its own, are rare in prose.
+trained.train_from_iterator([text, "\n\n        aaaaaaaa" * 3000], trainers.BpeTrainer(
     vocab_size=320, special_tokens=["<|endoftext|>"], initial_alphabet=byte_level.alphabet(), show_progress=False))
 trained.model.save(str(folder))
 plain = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
