@@ -14,7 +14,7 @@
 #define LN_2 0.6931471805599453
 
 /* Queries and keys of a block, multiples of CPU_LANES_MAX; queries of a piece of work. */
-enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 256, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
+enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 512, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
 
 typedef struct attention {
 	int64_t b, t, s, d;

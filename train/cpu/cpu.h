@@ -145,6 +145,22 @@ void cpu_build_function(cpu_build *build, size_t bytes, int threads,
 void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, void *workspace);
 void *cpu_own_scratch(const struct dtrain_op *op, int thread, void *workspace);
 
+/* The product c [m, n] = alpha a b of matrices whose rows are so many elements apart; of_a, of_b: 'T' for a matrix that
+ * is stored transposed, else 'N'. */
+typedef struct cpu_product {
+	char of_a, of_b;
+	int64_t m, n, k;
+	float alpha;
+	const float *a, *b;
+	int64_t a_step, b_step;
+	float *c;
+} cpu_product;
+
+/* `count` products of equal sizes; their factors are a_step and b_step elements apart. Threads share tiles of fixed
+ * size, each of which is oneDNN's product on one thread, so that the result does not depend on the number of threads.
+ */
+void cpu_products(const dtrain_device *device, const cpu_product *first, int64_t count, int64_t a_step, int64_t b_step);
+
 /* OpenMP's number of the calling thread in its team; only one of the compilers has omp.h. */
 extern int omp_get_thread_num(void);
 

