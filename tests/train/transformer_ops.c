@@ -255,10 +255,10 @@ static void workspace_is_no_square(void **state)
 
 /* ---- threads ---- */
 
-/* Products with sums of many rows, which threads could share. */
-static void begin_linear(op_run *r, const char *device, int threads, dtrain_op_kind kind, bool in_out)
+/* Products with long sums, which threads could share. */
+static void begin_linear(op_run *r, const char *device, int threads, dtrain_op_kind kind, bool in_out, int64_t n,
+			 int64_t in, int64_t out)
 {
-	const int64_t n = 700, in = 96, out = 160;
 	dtrain_shape x = SHAPE(n, in), y = SHAPE(n, out), w = in_out ? SHAPE(in, out) : SHAPE(out, in);
 	begin(r, device, threads, kind, (dtrain_op_attrs){.linear = {.weight_in_out = in_out}});
 	numbers(r, kind == DTRAIN_OP_LINEAR_BWD_DATA ? y : x);
@@ -323,7 +323,10 @@ static void threads_change_no_bit(void **state)
 	op_run r[2], backward[2];
 	for (int i = 0; i < 6; i++) {
 		for (int k = 0; k < 2; k++)
-			begin_linear(&r[k], *state, 1 + 2 * k, linear[i / 2], i % 2);
+			begin_linear(&r[k], *state, 1 + 2 * k, linear[i / 2], i % 2, 700, 96, 160);
+		expect_same_bits(&r[0], &r[1]);
+		for (int k = 0; k < 2; k++)
+			begin_linear(&r[k], *state, 1 + 2 * k, linear[i / 2], i % 2, 1, 4096, 512);
 		expect_same_bits(&r[0], &r[1]);
 	}
 	for (size_t i = 0; i < sizeof(long_rows) / sizeof(long_rows[0]); i++) {

@@ -121,10 +121,8 @@ dnnl_primitive_desc_t cpu_made(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_
 /* y = a + b; b may have dimensions of 1 where a and y have more. */
 dnnl_primitive_desc_t cpu_add_pd(cpu_build *build, const_dnnl_memory_desc_t a, const_dnnl_memory_desc_t b,
 				 const_dnnl_memory_desc_t y, const_dnnl_primitive_attr_t attr);
-/* Attributes of a primitive with an activation behind it; the caller destroys them. */
-dnnl_primitive_attr_t cpu_activation_attr(cpu_build *build, dnnl_alg_kind_t algorithm);
-/* An activation of x as a step of its own, into that output. */
-void cpu_activate(cpu_build *build, dnnl_alg_kind_t algorithm, cpu_view x, int output);
+/* Attributes of a primitive with a relu behind it; the caller destroys them. */
+dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build);
 const_dnnl_memory_desc_t cpu_query(cpu_build *build, dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
 typedef struct cpu_argument {
@@ -146,7 +144,8 @@ void *cpu_plain(const struct dtrain_op *op, int input, void *const *operands, vo
 void *cpu_own_scratch(const struct dtrain_op *op, int thread, void *workspace);
 
 /* The product c [m, n] = alpha a b of matrices whose rows are so many elements apart; of_a, of_b: 'T' for a matrix that
- * is stored transposed, else 'N'. */
+ * is stored transposed, else 'N'. bias [n] (NULL: none) is added to each row of c; with an activation, activated, which
+ * may be c, is that of c. */
 typedef struct cpu_product {
 	char of_a, of_b;
 	int64_t m, n, k;
@@ -154,6 +153,9 @@ typedef struct cpu_product {
 	const float *a, *b;
 	int64_t a_step, b_step;
 	float *c;
+	const float *bias;
+	cpu_activation activation;
+	float *activated;
 } cpu_product;
 
 /* `count` products of equal sizes; their factors are a_step and b_step elements apart. Threads share tiles of fixed

@@ -27,23 +27,13 @@ static dnnl_primitive_desc_t backward_pd(cpu_build *build, dnnl_alg_kind_t algor
 	return cpu_made(build, pd, status, what);
 }
 
-static void add_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, cpu_view x, int output,
-		      const char *what)
-{
-	dnnl_primitive_desc_t pd = forward_pd(build, algorithm, x.md, alpha, what);
-	cpu_view y = cpu_output(build, output, x.md);
-	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
-	cpu_store(build, output, y);
-}
-
-void cpu_activate(cpu_build *build, dnnl_alg_kind_t algorithm, cpu_view x, int output)
-{
-	add_unary(build, algorithm, alpha_of(algorithm), x, output, "activation");
-}
-
 static void build_unary(cpu_build *build, dnnl_alg_kind_t algorithm, float alpha, const char *what)
 {
-	add_unary(build, algorithm, alpha, cpu_input(build, 0), 0, what);
+	cpu_view x = cpu_input(build, 0);
+	dnnl_primitive_desc_t pd = forward_pd(build, algorithm, x.md, alpha, what);
+	cpu_view y = cpu_output(build, 0, x.md);
+	cpu_step_add(build, pd, 2, (cpu_argument[]){{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
+	cpu_store(build, 0, y);
 }
 
 static void build_activation_backward(cpu_build *build, dnnl_alg_kind_t algorithm)
@@ -70,7 +60,7 @@ static void build_relu_backward(cpu_build *build)
 	cpu_store(build, 0, d_x);
 }
 
-dnnl_primitive_attr_t cpu_activation_attr(cpu_build *build, dnnl_alg_kind_t algorithm)
+dnnl_primitive_attr_t cpu_relu_attr(cpu_build *build)
 {
 	dnnl_primitive_attr_t attr = NULL;
 	dnnl_post_ops_t ops = NULL;
@@ -78,7 +68,7 @@ dnnl_primitive_attr_t cpu_activation_attr(cpu_build *build, dnnl_alg_kind_t algo
 	if (status == dnnl_success)
 		status = dnnl_post_ops_create(&ops);
 	if (status == dnnl_success)
-		status = dnnl_post_ops_append_eltwise(ops, algorithm, alpha_of(algorithm), 0);
+		status = dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
 	if (status == dnnl_success)
 		status = dnnl_primitive_attr_set_post_ops(attr, ops);
 	if (ops)
@@ -101,7 +91,7 @@ static void build_add(cpu_build *build)
 	cpu_view a = cpu_input(build, 0), b = cpu_input(build, 1);
 	/* If the layouts differ, use the blocked one. */
 	const_dnnl_memory_desc_t md = build->desc->inputs[0].layout ? a.md : b.md;
-	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_activation_attr(build, dnnl_eltwise_relu) : NULL;
+	dnnl_primitive_attr_t attr = build->desc->attrs.relu ? cpu_relu_attr(build) : NULL;
 	dnnl_primitive_desc_t pd = cpu_add_pd(build, md, md, md, attr ? attr : build->attr);
 	cpu_view y = cpu_output(build, 0, md);
 	cpu_step_add(build, pd, 3,

@@ -100,17 +100,6 @@ dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
 	return finish(pd, status, &conv, engine, hint, attr);
 }
 
-dnnl_status_t
-dnnl_inner_product_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-						 dnnl_prop_kind_t propagation, const_dnnl_memory_desc_t src,
-						 const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,
-						 const_dnnl_memory_desc_t dst, const_dnnl_primitive_attr_t attr)
-{
-	dnnl_inner_product_desc_t product;
-	dnnl_status_t status = dnnl_inner_product_forward_desc_init(&product, propagation, src, weights, bias, dst);
-	return finish(pd, status, &product, engine, NULL, attr);
-}
-
 dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 								     dnnl_prop_kind_t propagation,
 								     const_dnnl_memory_desc_t src,

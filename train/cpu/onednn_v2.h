@@ -47,11 +47,6 @@ dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
 	const dnnl_dims_t strides, const dnnl_dims_t dilates, const dnnl_dims_t padding_l, const dnnl_dims_t padding_r,
 	const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr);
 
-dnnl_status_t
-dnnl_inner_product_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
-						 dnnl_prop_kind_t propagation, const_dnnl_memory_desc_t src,
-						 const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,
-						 const_dnnl_memory_desc_t dst, const_dnnl_primitive_attr_t attr);
 dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 								     dnnl_prop_kind_t propagation,
 								     const_dnnl_memory_desc_t src,

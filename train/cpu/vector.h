@@ -22,6 +22,14 @@ typedef struct cpu_scores {
 	float scale;                                 /* of the scores, times log2(e) */
 } cpu_scores;
 
+typedef enum cpu_activation {
+	CPU_IDENTITY,
+	CPU_RELU,
+	CPU_GELU,
+	CPU_GELU_TANH,
+	CPU_SILU,
+} cpu_activation;
+
 typedef struct cpu_vector {
 	/* Continues a softmax with a block, of which row i has the columns below bound[i]: scores become
 	 * 2^(scale * score - most), most and sum are updated, and what was summed before is to be multiplied with keep.
@@ -47,6 +55,8 @@ typedef struct cpu_vector {
 	void (*rms_norm_back)(float *d_x, float *d_gamma, const float *x, const float *d_y, const float *gamma,
 			      int64_t count, float rstd);
 
+	/* y may be x. */
+	void (*activate)(float *y, const float *x, int64_t count, cpu_activation activation);
 	void (*swiglu)(float *y, const float *a, const float *b, int64_t count);
 	void (*swiglu_back)(float *d_a, float *d_b, const float *a, const float *b, const float *d_y, int64_t count);
 
