@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -321,6 +322,10 @@ static void threads_change_no_bit(void **state)
 	static const dtrain_op_kind linear[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
 						DTRAIN_OP_LINEAR_BWD_WEIGHT};
 	op_run r[2], backward[2];
+#ifndef _OPENMP
+	fprintf(stderr, "this compiler's build leaves threads to oneDNN, whose sums depend on their number\n");
+	skip();
+#endif
 	for (int i = 0; i < 6; i++) {
 		for (int k = 0; k < 2; k++)
 			begin_linear(&r[k], *state, 1 + 2 * k, linear[i / 2], i % 2, 700, 96, 160);

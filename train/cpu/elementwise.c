@@ -103,19 +103,23 @@ static void build_add(cpu_build *build)
 		dnnl_primitive_attr_destroy(attr);
 }
 
+static dnnl_alg_kind_t gelu_of(const dtrain_op_attrs *attrs)
+{
+	return attrs->gelu.tanh ? dnnl_eltwise_gelu_tanh : dnnl_eltwise_gelu_erf;
+}
+
 void cpu_build_elementwise(cpu_build *build)
 {
 	const dtrain_op_attrs *attrs = &build->desc->attrs;
-	dnnl_alg_kind_t gelu = attrs->gelu.tanh ? dnnl_eltwise_gelu_tanh : dnnl_eltwise_gelu_erf;
 	switch (build->desc->kind) {
 	case DTRAIN_OP_RELU:
 		build_unary(build, dnnl_eltwise_relu, 0, "relu");
 		break;
 	case DTRAIN_OP_GELU:
-		build_unary(build, gelu, 0, "gelu");
+		build_unary(build, gelu_of(attrs), 0, "gelu");
 		break;
 	case DTRAIN_OP_GELU_BWD:
-		build_activation_backward(build, gelu);
+		build_activation_backward(build, gelu_of(attrs));
 		break;
 	case DTRAIN_OP_SILU:
 		build_unary(build, dnnl_eltwise_swish, 1, "silu");

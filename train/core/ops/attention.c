@@ -103,12 +103,12 @@ static const dtrain__op_range ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0, 2.99}};
 	 .optional_inputs = (positions), .bound = 5e-6}
 /* clang-format on */
 static const dtrain__op_case cases[] = {
-	PACKED(2, 5, 2, 2, 4, true, 0),          PACKED(1, 1, 1, 1, 1, true, 0),
-	PACKED(1, 13, 4, 2, 8, true, 1),         PACKED(2, 7, 3, 1, 5, false, 0),
-	SEPARATE(2, 6, 6, 2, 2, 4, true, 0),     SEPARATE(1, 3, 9, 4, 1, 6, true, 0),
-	SEPARATE(2, 4, 11, 2, 1, 3, false, 0),   SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
-	SEPARATE(1, 130, 130, 1, 1, 8, true, 1), PACKED(1, 197, 2, 1, 16, true, 0),
-	SEPARATE(1, 70, 200, 2, 1, 3, true, 0),
+	PACKED(2, 5, 2, 2, 4, true, 0),        PACKED(1, 1, 1, 1, 1, true, 0),
+	PACKED(1, 13, 4, 2, 8, true, 1),       PACKED(2, 7, 3, 1, 5, false, 0),
+	SEPARATE(2, 6, 6, 2, 2, 4, true, 0),   SEPARATE(1, 3, 9, 4, 1, 6, true, 0),
+	SEPARATE(2, 4, 11, 2, 1, 3, false, 0), SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
+	SEPARATE(1, 33, 33, 1, 1, 8, true, 1), PACKED(1, 34, 2, 1, 16, true, 0),
+	SEPARATE(1, 7, 40, 2, 1, 3, true, 0),
 };
 static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
 static const dtrain__op_case rotary_cases[] = {

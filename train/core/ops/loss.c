@@ -54,13 +54,13 @@ static int check_mean(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return BETON_OK;
 }
 
-/* x, w, label: the numbers are cut off, so that the range from -1.99 has the label -1. */
-#define CASE(n, c, v, least, with_scaler, with_hits, smoothing, rows)                                          \
-	{                                                                                                      \
-		.shapes = {{2, {n, c}}, {2, {v, c}}, {1, {n}}, {1, {n}}},                                      \
-		.attrs.loss = {.label_smoothing = (smoothing), .ignored = -1, .chunk = (rows)},                \
-		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6,              \
-		.ranges = (const dtrain__op_range[]){{-2, 2}, {-1, 1}, {least, (least) < -1 ? (v)-0.01 : -1}}, \
+/* x, w, label, scaler (which the tests set): labels are cut off, so that the range from -1.99 has the label -1. */
+#define CASE(n, c, v, least, with_scaler, with_hits, smoothing, rows)                                                  \
+	{                                                                                                              \
+		.shapes = {{2, {n, c}}, {2, {v, c}}, {1, {n}}, {1, {n}}},                                              \
+		.attrs.loss = {.label_smoothing = (smoothing), .ignored = -1, .chunk = (rows)},                        \
+		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6,                      \
+		.ranges = (const dtrain__op_range[]){{-2, 2}, {-1, 1}, {least, (least) < -1 ? (v)-0.01 : -1}, {0, 0}}, \
 	}
 #define EVAL(n, c, v, least, with_hits, smoothing) CASE(n, c, v, least, 0, with_hits, smoothing, 0)
 static const dtrain__op_case linear_cases[] = {
