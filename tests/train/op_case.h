@@ -39,7 +39,7 @@ typedef struct op_case {
 	double scale;                   /* of the scaler; the weight of LOOKAHEAD */
 	double good;                    /* its count of good steps */
 	spoil spoil;                    /* of SCALER; SGD and UPDATE take anything but NOTHING as a step to leave out */
-	dtrain_op_kind kind;            /* of EXAMPLE and UPDATE */
+	dtrain_op_kind kind;            /* of EXAMPLE, UPDATE, and of cases that a device may lack */
 	const dtrain__op_case *example; /* the same */
 	bool copies;                    /* the example reads its weights from a CAST, each the only segment */
 	char name[48];                  /* for messages; the list of all cases has it */
