@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cpu device's inner loops for other kinds of processors give what those for this one give, which the tests of ops
+ * compare with ref.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/device.h>
+
+#include "cpu/vector.h"
+
+enum { MOST = 96, ARRAYS = 6 };
+
+/* What a function reads and writes; the same at first for all kinds of processors. */
+typedef struct arrays {
+	float of[ARRAYS][MOST], numbers[4];
+} arrays;
+
+static arrays fresh(void)
+{
+	arrays a = {.numbers = {0}};
+	uint32_t state = 7;
+	for (int i = 0; i < ARRAYS * MOST; i++) {
+		state = state * 1664525u + 1013904223u;
+		a.of[i / MOST][i % MOST] = 4 * ((float)(state >> 8) * 0x1p-23f - 1);
+	}
+	return a;
+}
+
+typedef void trial(const cpu_vector *v, arrays *a, int64_t n);
+
+static void sums(const cpu_vector *v, arrays *a, int64_t n)
+{
+	a->numbers[0] = v->dot(a->of[0], a->of[1], n);
+	v->scale(a->of[2], a->of[0], 0.7f, n);
+	v->add(a->of[3], a->of[0], n);
+}
+
+static void norms(const cpu_vector *v, arrays *a, int64_t n)
+{
+	v->layer_norm(a->of[2], a->of[0], a->of[1], n % 2 ? a->of[3] : NULL, n, 1e-5f, &a->numbers[0], &a->numbers[1]);
+	v->rms_norm(a->of[4], a->of[0], a->of[1], n, 1e-5f, &a->numbers[2]);
+}
+
+static void norms_back(const cpu_vector *v, arrays *a, int64_t n)
+{
+	v->layer_norm_back(a->of[0], a->of[1], n % 2 ? a->of[2] : NULL, a->of[3], a->of[4], a->of[5], n, 0.3f, 0.8f);
+	v->rms_norm_back(a->of[4], a->of[2], a->of[3], a->of[0], a->of[5], n, 0.8f);
+}
+
+static void activations(const cpu_vector *v, arrays *a, int64_t n)
+{
+	a->of[0][0] = 60;
+	a->of[1][0] = -60;
+	v->activate(a->of[2], a->of[0], n, CPU_GELU);
+	v->activate(a->of[3], a->of[0], n, CPU_GELU_TANH);
+	v->activate(a->of[4], a->of[1], n, CPU_SILU);
+	v->activate(a->of[1], a->of[1], n, CPU_RELU);
+}
+
+static void gates(const cpu_vector *v, arrays *a, int64_t n)
+{
+	v->swiglu(a->of[2], a->of[0], a->of[1], n);
+	v->swiglu_back(a->of[3], a->of[4], a->of[0], a->of[1], a->of[5], n);
+}
+
+static void softmax(const cpu_vector *v, arrays *a, int64_t n)
+{
+	v->softmax_sums(a->of[0], n, &a->numbers[0], &a->numbers[1], &a->numbers[2]);
+	v->softmax_gradient(a->of[0], n, a->numbers[0], 1 / a->numbers[1], 0.01f, 2);
+}
+
+static void rotations(const cpu_vector *v, arrays *a, int64_t n)
+{
+	int64_t head = n / 4 * 2;
+	if (head)
+		v->rotate(a->of[2], a->of[0], 2 * head, head, n % 2, a->of[3], a->of[4]);
+}
+
+/* What is behind a row's columns, as far as a vector reaches, is nobody's. */
+static void clear_rest(float *rows, int64_t columns)
+{
+	for (int64_t i = 0; i < 2 * MOST; i++)
+		rows[i] = i % MOST < columns ? rows[i] : 0;
+}
+
+/* Two rows of scores in two blocks; the second row does not have all columns. */
+static void attention(const cpu_vector *v, arrays *a, int64_t n)
+{
+	int32_t segment[MOST];
+	int64_t bound[2];
+	float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+	for (int i = 0; i < MOST; i++)
+		segment[i] = i / 5 % 2;
+	cpu_scores block = {.scores = a->of[0], .step = MOST, .rows = 2, .columns = n, .bound = bound, .scale = 0.9f};
+	bound[0] = n;
+	bound[1] = n / 2;
+	v->attend(&block, most, sum, a->of[4]);
+	block.scores = a->of[2];
+	block.row_segment = block.column_segment = segment;
+	v->attend(&block, most, sum, a->of[4] + 2);
+	clear_rest(a->of[0], n);
+	clear_rest(a->of[2], n);
+	memcpy(a->numbers, most, sizeof(most));
+	memcpy(a->numbers + 2, sum, sizeof(sum));
+}
+
+static void attention_back(const cpu_vector *v, arrays *a, int64_t n)
+{
+	const int64_t bound[2] = {-3, n / 3};
+	cpu_scores block = {.scores = a->of[0], .step = MOST, .rows = 2, .columns = n, .bound = bound, .scale = 0.9f};
+	v->attend_back(&block, a->of[2], a->of[4], a->of[5], 0.6f);
+	clear_rest(a->of[0], n);
+	clear_rest(a->of[2], n);
+}
+
+static void drops(const cpu_vector *v, arrays *a, int64_t n)
+{
+	const int64_t random[DTRAIN_RANDOMS] = {0x123456789abcdef, 42, 0, 1};
+	v->dropout(a->of[2], a->of[0], n, 0x3fffffffdULL * (uint64_t)n, random, 9, 1u << 30, 1.25f);
+}
+
+static void expect_near(const arrays *a, const arrays *b, const char *kind, int index, int64_t n)
+{
+	const float *x = a->of[0], *y = b->of[0];
+	for (size_t i = 0; i < sizeof(*a) / sizeof(float); i++) {
+		if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i])))
+			continue;
+		/* What is left of a difference of two sums is compared with the terms. */
+		if (!(fabs((double)x[i] - (double)y[i]) <= 2e-5 * (fabs((double)y[i]) + 1)))
+			fail_msg("%s, trial %d of %d elements: number %zu is %.9g, not %.9g", kind, index, (int)n, i,
+				 (double)x[i], (double)y[i]);
+	}
+}
+
+static void compare(const cpu_vector *v, const char *kind)
+{
+	static trial *const trials[] = {sums,    norms,     norms_back, activations,    gates,
+					softmax, rotations, attention,  attention_back, drops};
+	for (int i = 0; i < (int)(sizeof(trials) / sizeof(trials[0])); i++)
+		for (int64_t n = 1; n <= 70; n++) {
+			arrays got = fresh(), right = fresh();
+			trials[i](v, &got, n);
+			trials[i](cpu_vector_find(), &right, n);
+			expect_near(&got, &right, kind, i, n);
+		}
+}
+
+static void any_processor_computes_the_same(void **state)
+{
+	(void)state;
+	compare(&cpu_vector_base, "base");
+}
+
+static void avx2_computes_the_same(void **state)
+{
+	(void)state;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+		compare(&cpu_vector_avx2, "avx2");
+		return;
+	}
+#endif
+	fprintf(stderr, "this processor has no AVX2\n");
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(any_processor_computes_the_same),
+		cmocka_unit_test(avx2_computes_the_same),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
