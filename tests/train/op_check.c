@@ -620,11 +620,132 @@ static void operands_follow_the_rules(void **state)
 	}
 }
 
+/* Descriptions that are right, and what makes each of them wrong. */
+static dtrain_op_desc attention_desc(int32_t heads, int32_t kv_heads)
+{
+	return (dtrain_op_desc){
+		.kind = DTRAIN_OP_ATTENTION,
+		.attrs.attention = {.heads = heads, .kv_heads = kv_heads, .causal = true},
+		.num_inputs = 3,
+		.num_outputs = 2,
+		.inputs = {{.dtype = F16, .shape = {3, {2, 5, 12}}},
+			   {.dtype = F16, .shape = {3, {2, 5, 6}}},
+			   {.dtype = F16, .shape = {3, {2, 5, 6}}}},
+		.outputs = {{.dtype = F16, .shape = {3, {2, 5, 12}}}, {.dtype = F32, .shape = {3, {2, 4, 5}}}}};
+}
+
+static dtrain_op_desc one_to_one(dtrain_op_kind kind, const dtrain_op_attrs *attrs, int32_t ndim, int64_t last)
+{
+	dtrain_operand x = {.dtype = BF16, .shape = {ndim, {2, 3, last}}};
+	dtrain_op_desc desc = {
+		.kind = kind, .attrs = *attrs, .num_inputs = 1, .num_outputs = 1, .inputs = {x}, .outputs = {x}};
+	if (kind == DTRAIN_OP_DROPOUT)
+		desc.inputs[desc.num_inputs++] = (dtrain_operand){.dtype = I64, .shape = {1, {DTRAIN_RANDOMS}}};
+	return desc;
+}
+
+static void expect_fault(const dtrain_op_desc *desc, const char *fault)
+{
+	beton_error err = {0};
+	int status = dtrain__op_check(desc, &err);
+	assert_int_equal(status, fault ? BETON_INVALID_ARGUMENT : BETON_OK);
+	if (fault && !strstr(err.message, fault))
+		fail_msg("'%s', not '%s'", err.message, fault);
+}
+
+static void attention_has_heads_that_fit(void **state)
+{
+	(void)state;
+	dtrain_op_desc desc = attention_desc(4, 2);
+	expect_fault(&desc, NULL);
+	desc.inputs[1].shape.dim[1] = desc.inputs[2].shape.dim[1] = 4;
+	expect_fault(&desc, "more queries than keys");
+	desc.attrs.attention.causal = false;
+	expect_fault(&desc, NULL);
+	desc.num_inputs = 4;
+	desc.inputs[3] = (dtrain_operand){.dtype = DTRAIN_I32, .shape = {2, {2, 5}}};
+	expect_fault(&desc, "a segment [b, t] of each query and key");
+	desc = attention_desc(4, 3);
+	expect_fault(&desc, "4 heads for 3 heads of keys");
+	desc = attention_desc(4, 4);
+	expect_fault(&desc, "keys [b, s, kv_heads * d]");
+	desc = attention_desc(5, 5);
+	expect_fault(&desc, "queries [b, t, heads * d]");
+	desc = attention_desc(4, 2);
+	desc.attrs.attention.scale = -1;
+	expect_fault(&desc, "scale -1");
+	desc = attention_desc(4, 2);
+	desc.outputs[1].shape.dim[1] = 5;
+	expect_fault(&desc, "logarithms [b, heads, t]");
+}
+
+static void attributes_of_transformers_have_ranges(void **state)
+{
+	(void)state;
+	dtrain_op_attrs rotary = {.rotary = {.head_dim = 4, .theta = 10000}}, dropout = {.dropout = {.p = 0.5}};
+	dtrain_op_desc desc = one_to_one(DTRAIN_OP_ROTARY, &rotary, 3, 8);
+	expect_fault(&desc, NULL);
+	desc.attrs.rotary.head_dim = 3;
+	expect_fault(&desc, "heads of 3 elements");
+	desc.attrs.rotary = (dtrain_rotary_attrs){.head_dim = 4, .theta = 0};
+	expect_fault(&desc, "theta 0");
+	desc = one_to_one(DTRAIN_OP_ROTARY, &rotary, 3, 6);
+	expect_fault(&desc, "needs [b, t, heads * head_dim]");
+	desc = one_to_one(DTRAIN_OP_DROPOUT, &dropout, 3, 6);
+	expect_fault(&desc, NULL);
+	desc.attrs.dropout.p = 1;
+	expect_fault(&desc, "p = 1");
+	desc.attrs.dropout.p = NAN;
+	expect_fault(&desc, "p = ");
+	desc.attrs.dropout.p = 0;
+	desc.inputs[1].shape.dim[0] = 3;
+	expect_fault(&desc, "needs seed, step, first row and row stride");
+}
+
+static void tables_and_losses_have_rows_that_fit(void **state)
+{
+	(void)state;
+	dtrain_op_desc desc = {
+		.kind = DTRAIN_OP_EMBEDDING,
+		.num_inputs = 2,
+		.num_outputs = 1,
+		.inputs = {{.dtype = F32, .shape = {2, {9, 4}}}, {.dtype = DTRAIN_I32, .shape = {2, {2, 3}}}},
+		.outputs = {{.dtype = BF16, .shape = {3, {2, 3, 4}}}}};
+	expect_fault(&desc, NULL);
+	desc.inputs[1].dtype = U8;
+	expect_fault(&desc, "wrong type of the operand");
+	desc.inputs[1].dtype = I64;
+	desc.outputs[0].shape.dim[2] = 5;
+	expect_fault(&desc, "needs w [v, c], index [n, ...]");
+	dtrain_op_desc loss = {.kind = DTRAIN_OP_LINEAR_XENT_EVAL,
+			       .attrs.loss = {.ignored = -100},
+			       .num_inputs = 3,
+			       .num_outputs = 1,
+			       .inputs = {{.dtype = BF16, .shape = {2, {3, 4}}},
+					  {.dtype = F32, .shape = {2, {9, 4}}},
+					  {.dtype = I64, .shape = {1, {3}}}},
+			       .outputs = {{.dtype = F32, .shape = {1, {3}}}}};
+	expect_fault(&loss, NULL);
+	loss.attrs.loss.ignored = 7;
+	expect_fault(&loss, "the label to be ignored, 7, is not negative");
+	loss.attrs.loss = (dtrain_loss_attrs){.chunk = -1};
+	expect_fault(&loss, "chunks of -1 rows");
+	loss.attrs.loss.chunk = 0;
+	loss.inputs[2].shape.dim[0] = loss.outputs[0].shape.dim[0] = 2;
+	expect_fault(&loss, "labels and a loss for each row");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(operands_follow_the_rules), cmocka_unit_test(updates_have_numbers_in_their_ranges),
-		cmocka_unit_test(norms_have_a_divisor_and_a_limit), cmocka_unit_test(segments_lie_in_order),
-		cmocka_unit_test(gradients_are_divided_by_a_number)};
+		cmocka_unit_test(operands_follow_the_rules),
+		cmocka_unit_test(updates_have_numbers_in_their_ranges),
+		cmocka_unit_test(norms_have_a_divisor_and_a_limit),
+		cmocka_unit_test(segments_lie_in_order),
+		cmocka_unit_test(gradients_are_divided_by_a_number),
+		cmocka_unit_test(attention_has_heads_that_fit),
+		cmocka_unit_test(attributes_of_transformers_have_ranges),
+		cmocka_unit_test(tables_and_losses_have_rows_that_fit),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,7 +263,7 @@ BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stre
 BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
 
 /* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
- * flops: of one run (2 per multiply-add; convolution and linear only). */
+ * flops: of one run's products (2 per multiply-add). */
 typedef struct dtrain_program_facts {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
