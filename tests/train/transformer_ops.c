@@ -405,6 +405,18 @@ static void ranks_drop_what_one_drops(void **state)
 	}
 }
 
+/* Rows of more elements than one piece of work has. */
+static void long_rows_drop_what_ref_drops(void **state)
+{
+	enum { ROWS = 2, EACH = 40003 };
+	op_run got, right;
+	drop(&got, *state, 0.3, false, ROWS, EACH, (int64_t[]){77, 5, 9, 2});
+	drop(&right, "ref", 0.3, false, ROWS, EACH, (int64_t[]){77, 5, 9, 2});
+	expect_outputs(&got, &right, 1e-6);
+	end(&got);
+	end(&right);
+}
+
 static void share_is_p(void **state)
 {
 	enum { COUNT = 100000 };
@@ -441,6 +453,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_prestate(workspace_is_no_square, device),
 	};
 	const struct CMUnitTest of_others[] = {
+		cmocka_unit_test_prestate(long_rows_drop_what_ref_drops, device),
 		cmocka_unit_test_prestate(ranks_drop_what_one_drops, device),
 		cmocka_unit_test_prestate(share_is_p, device),
 		cmocka_unit_test_prestate(large_scores_are_finite, device),
