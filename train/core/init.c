@@ -48,6 +48,7 @@ static double element_value(dtrain_init init, const dtrain_shape *shape, double 
 	case DTRAIN_INIT_ONE:
 		return 1.0;
 	case DTRAIN_INIT_KAIMING_NORMAL_FAN_OUT:
+	case DTRAIN_INIT_NORMAL:
 		return scale * normal(draw(key, element));
 	case DTRAIN_INIT_DIRAC:
 		if (is_copy(shape, element))
@@ -63,7 +64,7 @@ static double element_value(dtrain_init init, const dtrain_shape *shape, double 
 
 static double scale_of(dtrain_init init, const dtrain_shape *shape, int64_t fan_in)
 {
-	if (init == DTRAIN_INIT_LINEAR_UNIFORM || init == DTRAIN_INIT_DIRAC)
+	if (init == DTRAIN_INIT_LINEAR_UNIFORM || init == DTRAIN_INIT_DIRAC || init == DTRAIN_INIT_NORMAL)
 		return 1.0 / sqrt((double)(fan_in > 0 ? fan_in : 1));
 	int64_t fan_out = shape->ndim > 0 ? shape->dim[0] : 1;
 	for (int i = 2; i < shape->ndim; i++)

@@ -43,6 +43,7 @@ typedef enum dtrain_init {
 	DTRAIN_INIT_LINEAR_UNIFORM,         /* PyTorch's nn.Linear: uniform in +-1 / sqrt(fan_in); weights and bias */
 	DTRAIN_INIT_DIRAC, /* [out, in, kh, kw]: output i < in copies input i (1 at kh / 2, kw / 2, else 0, as PyTorch's
 			      nn.init.dirac_); the others LINEAR_UNIFORM */
+	DTRAIN_INIT_NORMAL, /* normal, std = 1 / sqrt(fan_in): 0.02 with fan_in 2500 */
 } dtrain_init;
 
 /* Which part of a parameter a rank has: part `part` of `parts` along dimension `dim`. Part p of a dimension with n
@@ -97,10 +98,10 @@ BETON_API int dtrain_params_create(dtrain_device *device, dtrain_dtype dtype, dt
 BETON_API void dtrain_params_destroy(dtrain_params **params);
 
 /* Declare a parameter or buffer or, for a second graph of the same model, find it; shape and kind must be those of the
- * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM and DIRAC use fan_in; a buffer's fan_in is the
- * product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other initial
- * values can be copied to its data. next_block: later parameters belong to the model's next block (a residual stage, a
- * transformer layer). */
+ * first declaration. Return an index >= 0, or a status. LINEAR_UNIFORM, DIRAC and NORMAL use fan_in; a buffer's fan_in
+ * is the product of its dimensions except the first. declare_fixed: a buffer for weights that are not trained; other
+ * initial values can be copied to its data. next_block: later parameters belong to the model's next block (a residual
+ * stage, a transformer layer). */
 BETON_API int dtrain_params_declare(dtrain_params *params, const char *name, const dtrain_shape *shape,
 				    dtrain_init init, int64_t fan_in, beton_error *err);
 BETON_API int dtrain_params_declare_buffer(dtrain_params *params, const char *name, const dtrain_shape *shape,

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transformers' parameters, which are declared without memory for them, and files that describe models.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/transformer.h>
+
+#include "../temporary.h"
+
+enum { T = 16 };
+
+/* Parameters of a model, and how many of them weight decay is for: those with two dimensions. */
+typedef struct parameters {
+	dtrain_device *device;
+	dtrain_params *params;
+	dtrain_graph *graph;
+	int decayed, others;
+	int64_t decayed_count, other_count;
+} parameters;
+
+static void expect_ok(int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("%d: %s", status, err->message);
+}
+
+static void begin(parameters *p)
+{
+	beton_error err = {0};
+	*p = (parameters){.decayed = 0};
+	expect_ok(dtrain_device_open("ref", NULL, &p->device, &err), &err);
+	expect_ok(dtrain_params_create(p->device, DTRAIN_F32, &p->params, &err), &err);
+	expect_ok(dtrain_graph_create(p->params, true, &p->graph, &err), &err);
+}
+
+static void count(parameters *p)
+{
+	for (int i = 0; i < dtrain_params_count(p->params); i++) {
+		const dtrain_param *param = dtrain_params_at(p->params, i);
+		bool decays = param->shape.ndim >= 2;
+		*(decays ? &p->decayed : &p->others) += 1;
+		*(decays ? &p->decayed_count : &p->other_count) += param->count;
+	}
+}
+
+static void end(parameters *p)
+{
+	dtrain_graph_destroy(&p->graph);
+	dtrain_params_destroy(&p->params);
+	dtrain_device_close(&p->device);
+}
+
+static void declare(parameters *p, const dtrain_transformer *description)
+{
+	dtrain_shape tokens = dtrain_shape_of(2, (int64_t[]){1, T}), randoms = dtrain_shape_of(1, (int64_t[]){4});
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	begin(p);
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	inputs.tokens = dtrain_graph_input(p->graph, "tokens", DTRAIN_I64, &tokens);
+	inputs.random = dtrain_graph_input(p->graph, "random", DTRAIN_I64, &randoms);
+	assert_true(dtrain_transformer_build(p->graph, description, &inputs, &outputs) >= 0);
+	count(p);
+}
+
+static void counts_are_those_of_hugging_face(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t count;
+	} cases[] = {{"gpt2", 124439808},
+		     {"gpt2-medium", 354823168},
+		     {"gpt2-large", 774030080},
+		     {"gpt2-xl", 1557611200},
+		     {"gpt2-baby", 10745088}};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_transformer description;
+		beton_error err = {0};
+		parameters p;
+		expect_ok(dtrain_transformer_find(cases[i].name, &description, &err), &err);
+		assert_string_equal(dtrain_transformer_name((int)i), cases[i].name);
+		declare(&p, &description);
+		assert_int_equal(p.decayed_count + p.other_count, cases[i].count);
+		if (i == 0) {
+			assert_int_equal(p.decayed, 50);
+			assert_int_equal(p.decayed_count, 124318464);
+			assert_int_equal(p.others, 98);
+			assert_int_equal(p.other_count, 121344);
+		}
+		end(&p);
+	}
+	assert_null(dtrain_transformer_name(sizeof(cases) / sizeof(cases[0])));
+}
+
+static void names_are_those_of_hugging_face(void **state)
+{
+	static const char *const names[] = {"transformer.wte.weight",
+					    "transformer.wpe.weight",
+					    "transformer.h.0.ln_1.weight",
+					    "transformer.h.0.ln_1.bias",
+					    "transformer.h.0.attn.c_attn.weight",
+					    "transformer.h.0.attn.c_attn.bias",
+					    "transformer.h.0.attn.c_proj.weight",
+					    "transformer.h.0.attn.c_proj.bias",
+					    "transformer.h.0.ln_2.weight",
+					    "transformer.h.0.ln_2.bias",
+					    "transformer.h.0.mlp.c_fc.weight",
+					    "transformer.h.0.mlp.c_fc.bias",
+					    "transformer.h.0.mlp.c_proj.weight",
+					    "transformer.h.0.mlp.c_proj.bias",
+					    "transformer.h.1.ln_1.weight"};
+	dtrain_transformer description;
+	parameters p;
+	(void)state;
+	dtrain_transformer_init(&description);
+	declare(&p, &description);
+	for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++)
+		assert_string_equal(dtrain_params_at(p.params, i)->name, names[i]);
+	const dtrain_param *attention = dtrain_params_at(p.params, 4), *projection = dtrain_params_at(p.params, 6);
+	assert_int_equal(attention->shape.dim[0], 768);
+	assert_int_equal(attention->shape.dim[1], 3 * 768);
+	assert_int_equal(attention->fan_in, 2500);       /* 0.02 */
+	assert_int_equal(projection->fan_in, 2500 * 24); /* 0.02 / sqrt(2 * 12) */
+	const dtrain_param *last = dtrain_params_at(p.params, dtrain_params_count(p.params) - 1);
+	assert_string_equal(last->name, "transformer.ln_f.bias");
+	assert_int_equal(last->block, 13);
+	end(&p);
+}
+
+/* ---- files ---- */
+
+#define GPT2_FILE "\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 11"
+
+static int read_text(const char *text, dtrain_transformer *out, beton_error *err)
+{
+	static const char path[] = "config.json";
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	int status = dtrain_transformer_read(path, out, err);
+	if (status != BETON_OK)
+		assert_non_null(strstr(err->message, path));
+	remove(path);
+	return status;
+}
+
+static void files_are_read(void **state)
+{
+	dtrain_transformer t;
+	beton_error err = {0};
+	(void)state;
+	expect_ok(read_text("{" GPT2_FILE ", \"n_positions\": 16, \"n_inner\": null, \"resid_pdrop\": 0, "
+			    "\"tie_word_embeddings\": false, \"bias\": false, \"layer_norm_epsilon\": 1e-6, "
+			    "\"activation_function\": \"gelu\", \"architectures\": [\"GPT2LMHeadModel\"]}",
+			    &t, &err),
+		  &err);
+	assert_int_equal(t.type, DTRAIN_TRANSFORMER_GPT2);
+	assert_int_equal(t.inner, 32);
+	assert_int_equal(t.head_size, 4);
+	assert_int_equal(t.activation, DTRAIN_ACTIVATION_GELU);
+	assert_true(!t.tied && !t.bias && t.epsilon == 1e-6 && t.dropout == 0 && t.embedding_dropout == 0.1);
+}
+
+static void faults_name_file_and_key(void **state)
+{
+	static const struct {
+		const char *text;
+		int status;
+		const char *words;
+	} cases[] = {
+		{"{", BETON_FORMAT, "line 1"},
+		{"[]", BETON_FORMAT, "not a JSON object"},
+		{"{}", BETON_FORMAT, "no \"model_type\""},
+		{"{\"model_type\": 1}", BETON_FORMAT, "\"model_type\" is not a string"},
+		{"{\"model_type\": \"t5\"}", BETON_UNSUPPORTED, "\"model_type\" is \"t5\""},
+		{"{" GPT2_FILE "}", BETON_FORMAT, "no \"n_positions\""},
+		{"{" GPT2_FILE ", \"n_positions\": null}", BETON_FORMAT, "no \"n_positions\""},
+		{"{" GPT2_FILE ", \"n_positions\": \"16\"}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
+		{"{" GPT2_FILE ", \"n_positions\": 16.5}", BETON_FORMAT, "\"n_positions\" is not a whole number"},
+		{"{" GPT2_FILE ", \"n_positions\": 0}", BETON_FORMAT, "\"n_positions\" is 0"},
+		{"{" GPT2_FILE ", \"n_positions\": 3000000000}", BETON_FORMAT, "\"n_positions\" is 3000000000"},
+		{"{" GPT2_FILE ", \"n_positions\": 9, \"n_positions\": 8}", BETON_FORMAT, "duplicate"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"bias\": 1}", BETON_FORMAT, "\"bias\" is not true or false"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"resid_pdrop\": 1}", BETON_FORMAT, "\"resid_pdrop\" is 1"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT, "not positive"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": true}", BETON_FORMAT, "not a number"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": \"relu\"}", BETON_UNSUPPORTED,
+		 "\"activation_function\" is \"relu\""},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": 3}", BETON_FORMAT, "not a string"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"scale_attn_weights\": false}", BETON_UNSUPPORTED,
+		 "\"scale_attn_weights\" is supported only as true"},
+		{"{\"model_type\": \"gpt2\", \"n_embd\": 9, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 11, "
+		 "\"n_positions\": 3}",
+		 BETON_FORMAT, "\"n_embd\" 9 is not divisible by \"n_head\" 2"},
+		{"{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 70000, \"n_head\": 2, \"vocab_size\": 11, "
+		 "\"n_positions\": 3}",
+		 BETON_FORMAT, "\"n_layer\" is 70000"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_transformer t;
+		beton_error err = {0};
+		assert_int_equal(read_text(cases[i].text, &t, &err), cases[i].status);
+		if (!strstr(err.message, cases[i].words))
+			fail_msg("'%s' does not say '%s'", err.message, cases[i].words);
+	}
+}
+
+static void unknown_names_are_faults(void **state)
+{
+	dtrain_transformer t;
+	beton_error err = {0};
+	(void)state;
+	assert_int_equal(dtrain_transformer_find("gpt3", &t, &err), BETON_NOT_FOUND);
+	assert_non_null(strstr(err.message, "gpt2-medium"));
+	assert_int_equal(dtrain_transformer_find("none.json", &t, &err), BETON_NOT_FOUND);
+	assert_non_null(strstr(err.message, "none.json"));
+	assert_int_equal(dtrain_transformer_find("/", &t, &err), BETON_IO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counts_are_those_of_hugging_face),
+		cmocka_unit_test(names_are_those_of_hugging_face),
+		cmocka_unit_test(files_are_read),
+		cmocka_unit_test(faults_name_file_and_key),
+		cmocka_unit_test(unknown_names_are_faults),
+	};
+	char folder[256];
+	assert_int_equal(temporary_enter(folder), 0);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_leave(folder);
+	return failed;
+}

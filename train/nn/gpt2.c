@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019), with the names and layouts of
+ * Hugging Face's GPT2LMHeadModel: norms before attention and MLP, learned positions, and weights [in, out].
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "transformer_parts.h"
+
+static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
+			   dtrain_tensor x, int64_t features, dtrain_activation activation)
+{
+	return dtrain__dense_layer(graph, block, name, x,
+				   &(dtrain__dense){.features = features,
+						    .bias = t->bias,
+						    .in_out = true,
+						    .init = DTRAIN_INIT_NORMAL,
+						    .fan_in = dtrain__fan_in_of(t->deviation),
+						    .activation = activation});
+}
+
+/* x + dropout(a layer of y). 2 * layers of them add up along the residual stream, so each starts smaller. */
+static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
+			      dtrain_tensor x, dtrain_tensor y, dtrain_tensor random, int layer)
+{
+	y = dtrain__dense_layer(
+		graph, block, name, y,
+		&(dtrain__dense){.features = t->width,
+				 .bias = t->bias,
+				 .in_out = true,
+				 .init = DTRAIN_INIT_NORMAL,
+				 .fan_in = dtrain__fan_in_of(t->deviation / sqrt(2 * (double)t->layers))});
+	return dtrain_add(graph, x, dtrain_dropout(graph, y, random, t->dropout, layer, false), false);
+}
+
+static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			   dtrain_tensor x, int layer)
+{
+	char name[DTRAIN__NAME_SIZE];
+	dtrain_attention_options attention;
+	dtrain_attention_options_init(&attention);
+	attention.heads = (int32_t)t->heads;
+	attention.causal = true;
+	snprintf(name, sizeof(name), "transformer.h.%d", layer);
+	dtrain_tensor y = dtrain__norm(graph, t, name, "ln_1", x);
+	y = dense(graph, t, name, "attn.c_attn", y, 3 * t->width, DTRAIN_ACTIVATION_NONE);
+	y = dtrain_attention_packed(graph, y, inputs->segment, &attention);
+	x = residual(graph, t, name, "attn.c_proj", x, y, inputs->random, 2 * layer + 1);
+	y = dtrain__norm(graph, t, name, "ln_2", x);
+	y = dense(graph, t, name, "mlp.c_fc", y, t->inner, t->activation);
+	return residual(graph, t, name, "mlp.c_proj", x, y, inputs->random, 2 * layer + 2);
+}
+
+dtrain_tensor dtrain__gpt2(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			   dtrain_transformer_outputs *outputs)
+{
+	dtrain_tensor tokens = dtrain__table(graph, "transformer.wte.weight", t->vocabulary, t->width, t->deviation);
+	dtrain_tensor places = dtrain__table(graph, "transformer.wpe.weight", t->positions, t->width, t->deviation);
+	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	x = dtrain__add_positions(graph, x, places, inputs);
+	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
+	for (int layer = 0; layer < t->layers; layer++) {
+		dtrain_graph_next_block(graph);
+		x = block(graph, t, inputs, x, layer);
+	}
+	dtrain_graph_next_block(graph);
+	outputs->hidden = dtrain__norm(graph, t, "transformer", "ln_f", x);
+	outputs->head =
+		t->tied ? tokens : dtrain__table(graph, "lm_head.weight", t->vocabulary, t->width, t->deviation);
+	return outputs->hidden;
+}

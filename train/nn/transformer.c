@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dtrain/transformer.h>
+
+#include <string.h>
+
+#include "common/sized.h"
+#include "common/system.h"
+#include "core/graph.h"
+#include "core/shape.h"
+#include "transformer_parts.h"
+
+#define GPT2(layer_count, head_count, columns, rest...)                                                            \
+	{                                                                                                          \
+		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_GPT2, .width = (columns),    \
+		.layers = (layer_count), .heads = (head_count), .kv_heads = (head_count),                          \
+		.head_size = (columns) / (head_count), .inner = 4 * (columns), .epsilon = 1e-5, .deviation = 0.02, \
+		.tied = true, rest                                                                                 \
+	}
+#define OF_OPENAI .vocabulary = 50257, .positions = 1024, .activation = DTRAIN_ACTIVATION_GELU_TANH, .bias = true
+
+static const struct {
+	const char *name;
+	dtrain_transformer description;
+} known[] = {
+	{"gpt2", GPT2(12, 12, 768, OF_OPENAI)},
+	{"gpt2-medium", GPT2(24, 16, 1024, OF_OPENAI)},
+	{"gpt2-large", GPT2(36, 20, 1280, OF_OPENAI)},
+	{"gpt2-xl", GPT2(48, 25, 1600, OF_OPENAI)},
+	{"gpt2-baby", GPT2(6, 6, 384, .vocabulary = 65, .positions = 256, .activation = DTRAIN_ACTIVATION_GELU,
+			   .embedding_dropout = 0.2, .dropout = 0.2)},
+};
+
+#define KNOWN_COUNT ((int)(sizeof(known) / sizeof(known[0])))
+
+void dtrain_transformer_init(dtrain_transformer *description)
+{
+	*description = known[0].description;
+}
+
+const char *dtrain_transformer_name(int index)
+{
+	return index >= 0 && index < KNOWN_COUNT ? known[index].name : NULL;
+}
+
+static bool is_path(const char *name)
+{
+	static const char ending[] = ".json";
+	size_t length = strlen(name), tail = strlen(ending);
+	return strchr(name, '/') || (length > tail && strcmp(name + length - tail, ending) == 0);
+}
+
+int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err)
+{
+	char names[256] = "";
+	if (is_path(name))
+		return dtrain_transformer_read(name, out, err);
+	for (int i = 0; i < KNOWN_COUNT; i++) {
+		if (strcmp(known[i].name, name) == 0) {
+			*out = known[i].description;
+			return BETON_OK;
+		}
+		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", known[i].name);
+	}
+	return bt_fail(err, BETON_NOT_FOUND, "no model '%s'; there are: %s; a file's name has a slash or ends in .json",
+		       name, names);
+}
+
+void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs)
+{
+	*inputs = (dtrain_transformer_inputs){.struct_size = sizeof(*inputs),
+					      .tokens = -1,
+					      .position = -1,
+					      .segment = -1,
+					      .token_types = -1,
+					      .random = -1};
+}
+
+void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
+{
+	*outputs = (dtrain_transformer_outputs){
+		.struct_size = sizeof(*outputs), .hidden = -1, .head = -1, .head_bias = -1};
+}
+
+static bool drops(const dtrain_graph *graph, const dtrain_transformer *t)
+{
+	return graph->training && (t->dropout > 0 || t->embedding_dropout > 0);
+}
+
+/* False after a failure. */
+static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs)
+{
+	const dtrain__tensor *tokens = dtrain__graph_tensor(graph, inputs->tokens);
+	char text[DTRAIN__SHAPE_TEXT];
+	if (!tokens)
+		return false;
+	if (tokens->shape.ndim != 2 || tokens->shape.dim[1] > t->positions) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "transformer: tokens %s; needs [b, t] with t at most %lld",
+				   dtrain__shape_text(&tokens->shape, text), (long long)t->positions);
+		return false;
+	}
+	if (drops(graph, t) && inputs->random < 0) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "transformer: dropout needs the input of random numbers");
+		return false;
+	}
+	return true;
+}
+
+static dtrain__transformer_builder *const builders[] = {
+	[DTRAIN_TRANSFORMER_GPT2] = dtrain__gpt2,
+};
+
+dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transformer *given,
+				       const dtrain_transformer_inputs *given_inputs,
+				       dtrain_transformer_outputs *outputs)
+{
+	dtrain_transformer t;
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs built;
+	beton_error fault;
+	dtrain_transformer_init(&t);
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&built);
+	if (bt_sized_take(&t, given, "description", &fault) != BETON_OK ||
+	    bt_sized_take(&inputs, given_inputs, "inputs", &fault) != BETON_OK ||
+	    dtrain__transformer_check(&t, "transformer", &fault) != BETON_OK)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s", fault.message);
+	if ((size_t)t.type >= sizeof(builders) / sizeof(builders[0]) || !builders[t.type])
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: no model of tokens");
+	if (!check_inputs(graph, &t, &inputs))
+		return -1;
+	dtrain_tensor hidden = builders[t.type](graph, &t, &inputs, &built);
+	if (!bt_sized_give(outputs, &built))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: outputs are not initialised");
+	return hidden;
+}
+
+/* Hidden states as [b * t, width]; negative after a failure. */
+static dtrain_tensor rows_of(dtrain_graph *graph, const dtrain_transformer_outputs *outputs)
+{
+	const dtrain_shape *shape = dtrain_graph_shape(graph, outputs->hidden);
+	if (!shape)
+		return -1;
+	int64_t width = shape->dim[shape->ndim - 1];
+	dtrain_shape rows = dtrain_shape_of(2, (int64_t[]){dtrain_shape_count(shape) / width, width});
+	return dtrain_reshape(graph, outputs->hidden, &rows);
+}
+
+dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
+					dtrain_tensor rows)
+{
+	dtrain_tensor x = rows_of(graph, outputs);
+	if (rows >= 0)
+		x = dtrain_embedding(graph, x, rows);
+	return dtrain_linear_of(graph, x, outputs->head, outputs->head_bias, false);
+}
+
+dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
+					dtrain_tensor label, const dtrain_loss_options *options)
+{
+	if (outputs->head_bias < 0)
+		return dtrain_linear_cross_entropy(graph, outputs->hidden, outputs->head, label, options);
+	dtrain_tensor logits = dtrain_transformer_logits(graph, outputs, -1);
+	const dtrain_shape *shape = dtrain_graph_shape(graph, logits);
+	if (!shape)
+		return -1;
+	dtrain_shape rows = dtrain_shape_of(1, shape->dim);
+	return dtrain_softmax_cross_entropy_with(graph, logits, dtrain_reshape(graph, label, &rows), options);
+}

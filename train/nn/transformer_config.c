@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Descriptions of transformers from Hugging Face's config.json.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "transformer_parts.h"
+
+enum { MOST_LAYERS = 1 << 16 };
+
+typedef enum key_kind {
+	KEY_COUNT, /* whole, 1 .. INT32_MAX */
+	KEY_REAL,  /* > 0 */
+	KEY_SHARE, /* 0 <= x < 1 */
+	KEY_BOOL,
+	KEY_ACTIVATION,
+} key_kind;
+
+typedef struct config_key {
+	const char *name;
+	size_t offset; /* of the member of dtrain_transformer */
+	key_kind kind;
+	bool required;
+} config_key;
+
+#define KEY(name, member, kind, required)                                  \
+	{                                                                  \
+		name, offsetof(dtrain_transformer, member), kind, required \
+	}
+
+static const config_key gpt2_keys[] = {
+	KEY("n_embd", width, KEY_COUNT, true),
+	KEY("n_layer", layers, KEY_COUNT, true),
+	KEY("n_head", heads, KEY_COUNT, true),
+	KEY("n_inner", inner, KEY_COUNT, false),
+	KEY("vocab_size", vocabulary, KEY_COUNT, true),
+	KEY("n_positions", positions, KEY_COUNT, true),
+	KEY("activation_function", activation, KEY_ACTIVATION, false),
+	KEY("bias", bias, KEY_BOOL, false),
+	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
+	KEY("layer_norm_epsilon", epsilon, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("embd_pdrop", embedding_dropout, KEY_SHARE, false),
+	KEY("resid_pdrop", dropout, KEY_SHARE, false),
+};
+
+static const config_key llama_keys[] = {
+	KEY("hidden_size", width, KEY_COUNT, true),
+	KEY("num_hidden_layers", layers, KEY_COUNT, true),
+	KEY("num_attention_heads", heads, KEY_COUNT, true),
+	KEY("num_key_value_heads", kv_heads, KEY_COUNT, false),
+	KEY("head_dim", head_size, KEY_COUNT, false),
+	KEY("intermediate_size", inner, KEY_COUNT, true),
+	KEY("vocab_size", vocabulary, KEY_COUNT, true),
+	KEY("max_position_embeddings", positions, KEY_COUNT, true),
+	KEY("hidden_act", activation, KEY_ACTIVATION, false),
+	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
+	KEY("rms_norm_eps", epsilon, KEY_REAL, false),
+	KEY("rope_theta", theta, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false),
+};
+
+static const config_key bert_keys[] = {
+	KEY("hidden_size", width, KEY_COUNT, true),
+	KEY("num_hidden_layers", layers, KEY_COUNT, true),
+	KEY("num_attention_heads", heads, KEY_COUNT, true),
+	KEY("intermediate_size", inner, KEY_COUNT, true),
+	KEY("vocab_size", vocabulary, KEY_COUNT, true),
+	KEY("max_position_embeddings", positions, KEY_COUNT, true),
+	KEY("type_vocab_size", token_types, KEY_COUNT, false),
+	KEY("hidden_act", activation, KEY_ACTIVATION, false),
+	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
+	KEY("layer_norm_eps", epsilon, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
+	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
+};
+
+static const config_key vit_keys[] = {
+	KEY("hidden_size", width, KEY_COUNT, true),           KEY("num_hidden_layers", layers, KEY_COUNT, true),
+	KEY("num_attention_heads", heads, KEY_COUNT, true),   KEY("intermediate_size", inner, KEY_COUNT, true),
+	KEY("image_size", image_size, KEY_COUNT, true),       KEY("patch_size", patch_size, KEY_COUNT, true),
+	KEY("hidden_act", activation, KEY_ACTIVATION, false), KEY("layer_norm_eps", epsilon, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false),
+};
+
+/* A key that changes what is computed, and the only value that is supported; also its value if the key is missing. */
+typedef struct fixed_key {
+	const char *name, *value; /* as JSON */
+} fixed_key;
+
+static const fixed_key gpt2_fixed[] = {{"scale_attn_weights", "true"},
+				       {"scale_attn_by_inverse_layer_idx", "false"},
+				       {"add_cross_attention", "false"},
+				       {NULL, NULL}};
+static const fixed_key llama_fixed[] = {
+	{"attention_bias", "false"}, {"mlp_bias", "false"}, {"rope_scaling", "null"}, {NULL, NULL}};
+static const fixed_key bert_fixed[] = {{"position_embedding_type", "\"absolute\""},
+				       {"is_decoder", "false"},
+				       {"add_cross_attention", "false"},
+				       {NULL, NULL}};
+static const fixed_key vit_fixed[] = {{"num_channels", "3"}, {"qkv_bias", "true"}, {NULL, NULL}};
+
+#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
+
+/* defaults: those of Hugging Face's configuration class. */
+static const struct {
+	const char *name;
+	const config_key *keys;
+	int count;
+	const fixed_key *fixed;
+	dtrain_transformer defaults;
+} types[] = {
+	[DTRAIN_TRANSFORMER_GPT2] = {"gpt2",
+				     gpt2_keys,
+				     COUNT(gpt2_keys),
+				     gpt2_fixed,
+				     {.activation = DTRAIN_ACTIVATION_GELU_TANH,
+				      .bias = true,
+				      .tied = true,
+				      .epsilon = 1e-5,
+				      .deviation = 0.02,
+				      .embedding_dropout = 0.1,
+				      .dropout = 0.1}},
+	[DTRAIN_TRANSFORMER_LLAMA] =
+		{"llama",
+		 llama_keys,
+		 COUNT(llama_keys),
+		 llama_fixed,
+		 {.activation = DTRAIN_ACTIVATION_SILU, .epsilon = 1e-6, .theta = 10000, .deviation = 0.02}},
+	[DTRAIN_TRANSFORMER_BERT] = {"bert",
+				     bert_keys,
+				     COUNT(bert_keys),
+				     bert_fixed,
+				     {.activation = DTRAIN_ACTIVATION_GELU,
+				      .bias = true,
+				      .tied = true,
+				      .token_types = 2,
+				      .epsilon = 1e-12,
+				      .deviation = 0.02,
+				      .embedding_dropout = 0.1,
+				      .dropout = 0.1}},
+	[DTRAIN_TRANSFORMER_VIT] =
+		{"vit",
+		 vit_keys,
+		 COUNT(vit_keys),
+		 vit_fixed,
+		 {.activation = DTRAIN_ACTIVATION_GELU, .bias = true, .epsilon = 1e-12, .deviation = 0.02}},
+};
+
+static const struct {
+	const char *name;
+	dtrain_activation activation;
+} activations[] = {{"gelu", DTRAIN_ACTIVATION_GELU},
+		   {"gelu_new", DTRAIN_ACTIVATION_GELU_TANH},
+		   {"gelu_pytorch_tanh", DTRAIN_ACTIVATION_GELU_TANH},
+		   {"silu", DTRAIN_ACTIVATION_SILU},
+		   {"swish", DTRAIN_ACTIVATION_SILU}};
+
+/* ---- one key ---- */
+
+static int fail_type(const char *path, const char *name, const char *needed, beton_error *err)
+{
+	return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is not %s", path, name, needed);
+}
+
+static int take_activation(const char *path, const char *name, const json_t *value, dtrain_activation *out,
+			   beton_error *err)
+{
+	if (!json_is_string(value))
+		return fail_type(path, name, "a string", err);
+	for (int i = 0; i < COUNT(activations); i++)
+		if (strcmp(activations[i].name, json_string_value(value)) == 0) {
+			*out = activations[i].activation;
+			return BETON_OK;
+		}
+	return bt_fail(err, BETON_UNSUPPORTED,
+		       "%s: \"%s\" is \"%s\"; supported are gelu, gelu_new, gelu_pytorch_tanh and silu", path, name,
+		       json_string_value(value));
+}
+
+static int take_value(const char *path, const config_key *key, const json_t *value, dtrain_transformer *out,
+		      beton_error *err)
+{
+	void *member = (char *)out + key->offset;
+	double number = json_number_value(value);
+	switch (key->kind) {
+	case KEY_COUNT:
+		if (!json_is_integer(value))
+			return fail_type(path, key->name, "a whole number", err);
+		*(int64_t *)member = json_integer_value(value);
+		if (*(int64_t *)member < 1 || *(int64_t *)member > INT32_MAX)
+			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", path, key->name,
+				       (long long)json_integer_value(value), INT32_MAX);
+		return BETON_OK;
+	case KEY_REAL:
+	case KEY_SHARE:
+		if (!json_is_number(value))
+			return fail_type(path, key->name, "a number", err);
+		if (key->kind == KEY_REAL ? !(number > 0 && number < 1e12) : !(number >= 0 && number < 1))
+			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %g, %s", path, key->name, number,
+				       key->kind == KEY_REAL ? "not positive" : "not in [0, 1)");
+		*(double *)member = number;
+		return BETON_OK;
+	case KEY_BOOL:
+		if (!json_is_boolean(value))
+			return fail_type(path, key->name, "true or false", err);
+		*(bool *)member = json_is_true(value);
+		return BETON_OK;
+	case KEY_ACTIVATION:
+		return take_activation(path, key->name, value, member, err);
+	}
+	return BETON_OK;
+}
+
+static int take_keys(const char *path, const json_t *root, dtrain_transformer *out, beton_error *err)
+{
+	int status = BETON_OK;
+	for (int i = 0; i < types[out->type].count && status == BETON_OK; i++) {
+		const config_key *key = &types[out->type].keys[i];
+		const json_t *value = json_object_get(root, key->name);
+		if (value && !json_is_null(value))
+			status = take_value(path, key, value, out, err);
+		else if (key->required)
+			status = bt_fail(err, BETON_FORMAT, "%s: has no \"%s\", which model_type \"%s\" needs", path,
+					 key->name, types[out->type].name);
+	}
+	return status;
+}
+
+/* ---- keys with one supported value ---- */
+
+static int check_fixed(const char *path, const json_t *root, const fixed_key *fixed, beton_error *err)
+{
+	for (; fixed->name; fixed++) {
+		const json_t *value = json_object_get(root, fixed->name);
+		json_t *only = json_loads(fixed->value, JSON_DECODE_ANY, NULL);
+		bool same = !value || json_is_null(value) || (only && json_equal(value, only));
+		json_decref(only);
+		if (!same)
+			return bt_fail(err, BETON_UNSUPPORTED, "%s: \"%s\" is supported only as %s", path, fixed->name,
+				       fixed->value);
+	}
+	return BETON_OK;
+}
+
+/* Newer files have rope_theta in an object. */
+static int take_rope(const char *path, const json_t *root, dtrain_transformer *out, beton_error *err)
+{
+	static const config_key theta = KEY("rope_parameters.rope_theta", theta, KEY_REAL, false);
+	const json_t *rope = json_object_get(root, "rope_parameters");
+	if (out->type != DTRAIN_TRANSFORMER_LLAMA || !rope || json_is_null(rope))
+		return BETON_OK;
+	if (!json_is_object(rope))
+		return fail_type(path, "rope_parameters", "an object", err);
+	const json_t *type = json_object_get(rope, "rope_type"), *value = json_object_get(rope, "rope_theta");
+	if (type && (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0))
+		return bt_fail(err, BETON_UNSUPPORTED,
+			       "%s: \"rope_parameters.rope_type\" is supported only as \"default\"", path);
+	return value ? take_value(path, &theta, value, out, err) : BETON_OK;
+}
+
+/* ---- the whole ---- */
+
+/* The key of a member, for messages. */
+static const char *key_of(const dtrain_transformer *t, size_t offset)
+{
+	for (int i = 0; i < types[t->type].count; i++)
+		if (types[t->type].keys[i].offset == offset)
+			return types[t->type].keys[i].name;
+	return "?";
+}
+
+#define KEY_OF(t, member) key_of(t, offsetof(dtrain_transformer, member))
+
+static int fail_divisor(const char *what, const char *a, int64_t value, const char *b, int64_t divisor,
+			beton_error *err)
+{
+	return bt_fail(err, BETON_FORMAT, "%s: \"%s\" %lld is not divisible by \"%s\" %lld", what, a, (long long)value,
+		       b, (long long)divisor);
+}
+
+int dtrain__transformer_check(const dtrain_transformer *t, const char *what, beton_error *err)
+{
+	if ((unsigned)t->type >= COUNT(types))
+		return bt_fail(err, BETON_FORMAT, "%s: model_type %d", what, (int)t->type);
+	for (int i = 0; i < types[t->type].count; i++) {
+		const config_key *key = &types[t->type].keys[i];
+		if (key->kind == KEY_COUNT && *(const int64_t *)((const char *)t + key->offset) < 1)
+			return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is not positive", what, key->name);
+	}
+	if (t->layers > MOST_LAYERS)
+		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", what, KEY_OF(t, layers),
+			       (long long)t->layers, MOST_LAYERS);
+	if (t->type != DTRAIN_TRANSFORMER_LLAMA && (t->width % t->heads || t->head_size != t->width / t->heads))
+		return fail_divisor(what, KEY_OF(t, width), t->width, KEY_OF(t, heads), t->heads, err);
+	if (t->kv_heads < 1 || t->heads % t->kv_heads)
+		return fail_divisor(what, KEY_OF(t, heads), t->heads, KEY_OF(t, kv_heads), t->kv_heads, err);
+	if (t->type == DTRAIN_TRANSFORMER_LLAMA && t->head_size % 2)
+		return bt_fail(err, BETON_FORMAT, "%s: \"head_dim\" %lld is odd", what, (long long)t->head_size);
+	if (t->type == DTRAIN_TRANSFORMER_VIT && t->image_size % t->patch_size)
+		return fail_divisor(what, "image_size", t->image_size, "patch_size", t->patch_size, err);
+	if (t->type == DTRAIN_TRANSFORMER_LLAMA && t->activation != DTRAIN_ACTIVATION_SILU)
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: \"hidden_act\" of llama is supported only as \"silu\"",
+			       what);
+	return BETON_OK;
+}
+
+static int find_type(const char *path, const json_t *root, dtrain_transformer *out, beton_error *err)
+{
+	const json_t *value = json_object_get(root, "model_type");
+	if (!value)
+		return bt_fail(err, BETON_FORMAT, "%s: has no \"model_type\"", path);
+	if (!json_is_string(value))
+		return fail_type(path, "model_type", "a string", err);
+	for (int i = 0; i < COUNT(types); i++)
+		if (strcmp(types[i].name, json_string_value(value)) == 0) {
+			*out = types[i].defaults;
+			out->struct_size = sizeof(*out);
+			out->type = (dtrain_transformer_type)i;
+			return BETON_OK;
+		}
+	return bt_fail(err, BETON_UNSUPPORTED, "%s: \"model_type\" is \"%s\"; supported are gpt2, llama, bert and vit",
+		       path, json_string_value(value));
+}
+
+/* What files leave out. */
+static void derive(dtrain_transformer *t)
+{
+	if (!t->inner)
+		t->inner = 4 * t->width;
+	if (!t->kv_heads)
+		t->kv_heads = t->heads;
+	if (!t->head_size)
+		t->head_size = t->width / t->heads;
+}
+
+static int take(const char *path, const json_t *root, dtrain_transformer *out, beton_error *err)
+{
+	if (!json_is_object(root))
+		return bt_fail(err, BETON_FORMAT, "%s: is not a JSON object", path);
+	int status = find_type(path, root, out, err);
+	if (status == BETON_OK)
+		status = take_keys(path, root, out, err);
+	if (status == BETON_OK)
+		status = check_fixed(path, root, types[out->type].fixed, err);
+	if (status == BETON_OK)
+		status = take_rope(path, root, out, err);
+	if (status != BETON_OK)
+		return status;
+	derive(out);
+	return dtrain__transformer_check(out, path, err);
+}
+
+int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err)
+{
+	json_error_t where;
+	dtrain_transformer read = {0};
+	FILE *file = fopen(path, "rb");
+	if (!file)
+		return bt_fail_errno(err, errno, "%s", path);
+	json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
+	bool failed = ferror(file) != 0;
+	int status = BETON_OK, number = errno;
+	if (failed)
+		status = bt_fail_errno(err, number, "%s", path);
+	else if (!root)
+		status = bt_fail(err, BETON_FORMAT, "%s: line %d: %s", path, where.line, where.text);
+	fclose(file);
+	if (status == BETON_OK)
+		status = take(path, root, &read, err);
+	json_decref(root);
+	if (status == BETON_OK)
+		*out = read;
+	return status;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the transformers are built from, and the function that builds each of them.
+ */
+#ifndef DTRAIN_NN_TRANSFORMER_PARTS_H
+#define DTRAIN_NN_TRANSFORMER_PARTS_H
+
+#include <dtrain/transformer.h>
+
+/* Room for a parameter's or layer's name: "bert.encoder.layer.2147483647.attention.output.LayerNorm.weight". */
+#define DTRAIN__NAME_SIZE 96
+
+typedef struct dtrain__dense {
+	int64_t features; /* of the output */
+	bool bias;        /* of zeros at first */
+	bool in_out;      /* the weight is [in, out] */
+	dtrain_init init; /* of the weight */
+	int64_t fan_in;   /* for init */
+	dtrain_activation activation;
+} dtrain__dense;
+
+/* "prefix.suffix" in `name`, which is returned. */
+const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const char *suffix);
+/* The fan_in for which DTRAIN_INIT_NORMAL has that standard deviation. */
+int64_t dtrain__fan_in_of(double deviation);
+
+/* A linear layer "prefix.suffix". */
+dtrain_tensor dtrain__dense_layer(dtrain_graph *graph, const char *prefix, const char *suffix, dtrain_tensor x,
+				  const dtrain__dense *dense);
+/* The layer norm "prefix.suffix" with the description's epsilon, and with a bias if the description has biases. */
+dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *suffix,
+			   dtrain_tensor x);
+/* x [b, t, c] + table [t, c] for each b. table: a parameter or a view of one. */
+dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table);
+/* A parameter [rows, columns] with normal initial values. */
+dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation);
+/* The rows of a table of positions for each token: those that inputs->position names, or the first t. */
+dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table,
+				    const dtrain_transformer_inputs *inputs);
+
+typedef dtrain_tensor dtrain__transformer_builder(dtrain_graph *graph, const dtrain_transformer *t,
+						  const dtrain_transformer_inputs *inputs,
+						  dtrain_transformer_outputs *outputs);
+
+dtrain__transformer_builder dtrain__gpt2;
+
+/* The members of a description that are numbers of something fit together; what: for the message. Errors:
+ * INVALID_ARGUMENT. */
+int dtrain__transformer_check(const dtrain_transformer *t, const char *what, beton_error *err);
+
+#endif
