@@ -171,6 +171,37 @@ static void files_are_read(void **state)
 	assert_true(!t.tied && !t.bias && t.epsilon == 1e-6 && t.dropout == 0 && t.embedding_dropout == 0.1);
 }
 
+#define LLAMA_FILE                                                                            \
+	"\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_hidden_layers\": 32, "       \
+	"\"num_attention_heads\": 32, \"intermediate_size\": 14336, \"vocab_size\": 128256, " \
+	"\"max_position_embeddings\": 8192, \"num_key_value_heads\": 8"
+#define BERT_FILE                                                                           \
+	"\"model_type\": \"bert\", \"hidden_size\": 768, \"num_hidden_layers\": 12, "       \
+	"\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"vocab_size\": 30522, " \
+	"\"max_position_embeddings\": 512"
+
+/* Llama 3 8B and BERT base. */
+static void counts_of_files_are_those_of_hugging_face(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t count;
+	} cases[] = {
+		{"{" LLAMA_FILE ", \"rope_theta\": 500000.0, \"rms_norm_eps\": 1e-05}", 8030261248},
+		{"{" BERT_FILE "}", 109514298},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dtrain_transformer t;
+		beton_error err = {0};
+		parameters p;
+		expect_ok(read_text(cases[i].text, &t, &err), &err);
+		declare(&p, &t);
+		assert_int_equal(p.decayed_count + p.other_count, cases[i].count);
+		end(&p);
+	}
+}
+
 static void faults_name_file_and_key(void **state)
 {
 	static const struct {
@@ -205,6 +236,22 @@ static void faults_name_file_and_key(void **state)
 		{"{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 70000, \"n_head\": 2, \"vocab_size\": 11, "
 		 "\"n_positions\": 3}",
 		 BETON_FORMAT, "\"n_layer\" is 70000"},
+		{"{" LLAMA_FILE ", \"rope_scaling\": {\"factor\": 8.0}}", BETON_UNSUPPORTED, "\"rope_scaling\""},
+		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_type\": \"llama3\"}}", BETON_UNSUPPORTED,
+		 "\"rope_parameters.rope_type\""},
+		{"{" LLAMA_FILE ", \"rope_parameters\": {\"rope_theta\": \"1\"}}", BETON_FORMAT,
+		 "\"rope_parameters.rope_theta\" is not a number"},
+		{"{" LLAMA_FILE ", \"rope_parameters\": 1}", BETON_FORMAT, "\"rope_parameters\" is not an object"},
+		{"{" LLAMA_FILE ", \"head_dim\": 5}", BETON_FORMAT, "\"head_dim\" 5 is odd"},
+		{"{" LLAMA_FILE ", \"hidden_act\": \"gelu\"}", BETON_UNSUPPORTED, "\"hidden_act\""},
+		{"{" LLAMA_FILE ", \"attention_bias\": true}", BETON_UNSUPPORTED, "\"attention_bias\""},
+		{"{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": "
+		 "4, "
+		 "\"intermediate_size\": 8, \"vocab_size\": 8, \"max_position_embeddings\": 8, "
+		 "\"num_key_value_heads\": 3}",
+		 BETON_FORMAT, "\"num_attention_heads\" 4 is not divisible by \"num_key_value_heads\" 3"},
+		{"{" BERT_FILE ", \"position_embedding_type\": \"relative_key\"}", BETON_UNSUPPORTED,
+		 "\"position_embedding_type\" is supported only as \"absolute\""},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -236,6 +283,7 @@ int main(void)
 		cmocka_unit_test(files_are_read),
 		cmocka_unit_test(faults_name_file_and_key),
 		cmocka_unit_test(unknown_names_are_faults),
+		cmocka_unit_test(counts_of_files_are_those_of_hugging_face),
 	};
 	char folder[256];
 	assert_int_equal(temporary_enter(folder), 0);

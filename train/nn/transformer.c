@@ -109,6 +109,8 @@ static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const
 
 static dtrain__transformer_builder *const builders[] = {
 	[DTRAIN_TRANSFORMER_GPT2] = dtrain__gpt2,
+	[DTRAIN_TRANSFORMER_LLAMA] = dtrain__llama,
+	[DTRAIN_TRANSFORMER_BERT] = dtrain__bert,
 };
 
 dtrain_tensor dtrain_transformer_build(dtrain_graph *graph, const dtrain_transformer *given,

@@ -42,10 +42,12 @@ typedef dtrain_tensor dtrain__transformer_builder(dtrain_graph *graph, const dtr
 						  const dtrain_transformer_inputs *inputs,
 						  dtrain_transformer_outputs *outputs);
 
+dtrain__transformer_builder dtrain__bert;
 dtrain__transformer_builder dtrain__gpt2;
+dtrain__transformer_builder dtrain__llama;
 
-/* The members of a description that are numbers of something fit together; what: for the message. Errors:
- * INVALID_ARGUMENT. */
+/* Whether the members of a description are in range and fit together; what: for the message. Errors: FORMAT,
+ * UNSUPPORTED. */
 int dtrain__transformer_check(const dtrain_transformer *t, const char *what, beton_error *err);
 
 #endif

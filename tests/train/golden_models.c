@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The same numbers as Hugging Face's models of tokens: logits, every parameter's gradient and the losses of ten steps
+ * of SGD, compared with what tests/golden/make-transformers.py stored (in double). Called with its file.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include <dtrain/optimizer.h>
+#include <dtrain/transformer.h>
+
+#include "../temporary.h"
+
+enum { BATCH = 3, T = 10, TOKENS = BATCH * T, STEPS = 10, IGNORED = -100 };
+
+#define LR 0.02
+#define MOMENTUM 0.9
+#define FLOAT_BOUND 1e-6
+#define CPU_BOUND 2e-6
+
+static json_t *trace;
+
+typedef struct model {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	dtrain_program *program;
+	dtrain_transformer_inputs inputs;
+	dtrain_tensor label, logits, loss;
+	dtrain_dtype dtype;
+} model;
+
+static void expect_ok(int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("%d: %s", status, err->message);
+}
+
+static double element(const model *m, const void *array, int64_t index)
+{
+	return m->dtype == DTRAIN_F64 ? ((const double *)array)[index] : (double)((const float *)array)[index];
+}
+
+/* ---- the model ---- */
+
+static void read_description(const json_t *config, dtrain_transformer *out)
+{
+	beton_error err = {0};
+	assert_int_equal(json_dump_file(config, "config.json", 0), 0);
+	expect_ok(dtrain_transformer_read("config.json", out, &err), &err);
+	out->dropout = out->embedding_dropout = 0;
+}
+
+static bool is_given(const json_t *expected, const char *input)
+{
+	const json_t *given = json_object_get(expected, "given");
+	for (size_t i = 0; i < json_array_size(given); i++)
+		if (strcmp(json_string_value(json_array_get(given, i)), input) == 0)
+			return true;
+	return false;
+}
+
+static dtrain_tensor add_input(dtrain_graph *graph, const json_t *expected, const char *name, dtrain_dtype dtype)
+{
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){BATCH, T});
+	return !expected || is_given(expected, name) ? dtrain_graph_input(graph, name, dtype, &shape) : -1;
+}
+
+static void build(model *m, const json_t *expected)
+{
+	dtrain_transformer description;
+	dtrain_transformer_outputs outputs;
+	dtrain_graph *graph;
+	beton_error err = {0};
+	read_description(json_object_get(expected, "config"), &description);
+	expect_ok(dtrain_graph_create(m->params, true, &graph, &err), &err);
+	dtrain_transformer_inputs_init(&m->inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	m->inputs.tokens = add_input(graph, NULL, "tokens", DTRAIN_I32);
+	m->inputs.position = add_input(graph, expected, "position", DTRAIN_I64);
+	m->inputs.segment = add_input(graph, expected, "segment", DTRAIN_I32);
+	m->inputs.token_types = add_input(graph, expected, "token_types", DTRAIN_I64);
+	m->label = add_input(graph, NULL, "label", DTRAIN_I64);
+	dtrain_transformer_build(graph, &description, &m->inputs, &outputs);
+	m->logits = dtrain_transformer_logits(graph, &outputs, -1);
+	dtrain_loss_options options;
+	dtrain_loss_options_init(&options);
+	m->loss = dtrain_mean_loss(graph, dtrain_transformer_losses(graph, &outputs, m->label, &options));
+	dtrain_graph_keep(graph, m->logits);
+	dtrain_graph_keep(graph, m->loss);
+	dtrain_graph_backward(graph, m->loss);
+	expect_ok(dtrain_graph_compile(&graph, &m->program, &err), &err);
+}
+
+/* As that program does: numbers of a generator that starts from the tensor's name. */
+static void fill(const model *m, const dtrain_param *param, void *values)
+{
+	uint32_t salt = 0;
+	for (uint32_t i = 0; param->name[i]; i++)
+		salt += (i + 1) * (uint8_t)param->name[i];
+	uint32_t state = 12345u + 2654435761u * salt;
+	int ndim = param->shape.ndim;
+	bool weight = strcmp(strrchr(param->name, '.'), ".weight") == 0;
+	double scale = ndim > 1 ? pow((double)param->shape.dim[ndim - 1], -0.5) : weight ? 0.2 : 0.1;
+	for (int64_t i = 0; i < param->count; i++) {
+		state = state * 1664525u + 1013904223u;
+		float value = (float)((ndim == 1 && weight ? 1 : 0) + scale * ((double)(state >> 8) * 0x1p-23 - 1));
+		if (m->dtype == DTRAIN_F64)
+			((double *)values)[param->offset + i] = value;
+		else
+			((float *)values)[param->offset + i] = value;
+	}
+}
+
+static void fill_inputs(const model *m, int vocabulary)
+{
+	const dtrain_transformer_inputs *inputs = &m->inputs;
+	int32_t *tokens = dtrain_program_data(m->program, inputs->tokens);
+	int32_t *segment = inputs->segment < 0 ? NULL : dtrain_program_data(m->program, inputs->segment);
+	int64_t *label = dtrain_program_data(m->program, m->label);
+	int64_t *position = inputs->position < 0 ? NULL : dtrain_program_data(m->program, inputs->position);
+	int64_t *types = inputs->token_types < 0 ? NULL : dtrain_program_data(m->program, inputs->token_types);
+	for (int i = 0; i < TOKENS; i++) {
+		tokens[i] = i * 17 % vocabulary;
+		label[i] = i % 5 == 0 ? IGNORED : i * 29 % vocabulary;
+		if (segment)
+			segment[i] = i % T / 4;
+		if (position)
+			position[i] = (i % T * 7 + 3) % T;
+		if (types)
+			types[i] = i * 3 % 7 % 2;
+	}
+}
+
+static void open_model(model *m, const json_t *expected, const char *device, dtrain_dtype dtype)
+{
+	beton_error err = {0};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 2};
+	*m = (model){.dtype = dtype};
+	expect_ok(dtrain_device_open(device, &options, &m->device, &err), &err);
+	m->api = dtrain_device_get_api(m->device);
+	expect_ok(m->api->stream_create(m->device, &m->stream, &err), &err);
+	expect_ok(dtrain_params_create(m->device, dtype, &m->params, &err), &err);
+	build(m, expected);
+	for (int i = 0; i < dtrain_params_count(m->params); i++)
+		fill(m, dtrain_params_at(m->params, i), dtrain_params_values(m->params));
+	fill_inputs(m, (int)json_integer_value(json_object_get(json_object_get(expected, "config"), "vocab_size")));
+}
+
+static void close_model(model *m)
+{
+	dtrain_program_destroy(&m->program);
+	dtrain_params_destroy(&m->params);
+	m->api->stream_destroy(m->stream);
+	dtrain_device_close(&m->device);
+}
+
+/* ---- the comparison ---- */
+
+/* stored: the norm of a tensor, then some of its elements, which may differ by bound times the norm. Of some gradients
+ * (that of the keys' bias) the true value is 0. */
+static void compare_tensor(const model *m, const char *name, const void *array, int64_t offset, int64_t count,
+			   const json_t *stored, double bound)
+{
+	if (json_array_size(stored) < 2)
+		fail_msg("the file has no %s", name);
+	double norm = json_number_value(json_array_get(stored, 0)), sum = 0;
+	for (int64_t i = 0; i < count; i++)
+		sum += pow(element(m, array, offset + i), 2);
+	if (!(fabs(sqrt(sum) - norm) <= bound * (norm + 1e-2)))
+		fail_msg("%s: norm %.9g, Hugging Face has %.9g", name, sqrt(sum), norm);
+	for (size_t k = 1; k < json_array_size(stored); k++) {
+		int64_t place = (int64_t)(k - 1) * 7919 % count;
+		double got = element(m, array, offset + place), right = json_number_value(json_array_get(stored, k));
+		if (!(fabs(got - right) <= bound * (norm + 1e-2)))
+			fail_msg("%s[%lld]: %.9g, Hugging Face has %.9g", name, (long long)place, got, right);
+	}
+}
+
+static void compare_first_step(const model *m, const json_t *expected, double bound)
+{
+	const json_t *gradients = json_object_get(expected, "gradients");
+	compare_tensor(m, "logits", dtrain_program_data(m->program, m->logits), 0,
+		       dtrain_shape_count(dtrain_program_shape(m->program, m->logits)),
+		       json_object_get(expected, "logits"), bound);
+	assert_int_equal(json_object_size(gradients), dtrain_params_count(m->params));
+	int64_t elements = 0;
+	for (int i = 0; i < dtrain_params_count(m->params); i++) {
+		const dtrain_param *param = dtrain_params_at(m->params, i);
+		compare_tensor(m, param->name, dtrain_params_grads(m->params), param->offset, param->count,
+			       json_object_get(gradients, param->name), bound);
+		elements += param->count;
+	}
+	assert_int_equal(elements, json_integer_value(json_object_get(expected, "count")));
+}
+
+static dtrain_optimizer *make_sgd(const model *m)
+{
+	static const dtrain_hyper_value momentum = {"momentum", MOMENTUM};
+	dtrain_optimizer_options options;
+	dtrain_optimizer *sgd;
+	beton_error err = {0};
+	dtrain_optimizer_options_init(&options);
+	options.hypers = &momentum;
+	options.num_hypers = 1;
+	expect_ok(dtrain_optimizer_create(m->params, &options, &sgd, &err), &err);
+	expect_ok(dtrain_optimizer_start(sgd, m->stream, &err), &err);
+	return sgd;
+}
+
+/* bound: of everything in the first step, and of each step's loss, relative. */
+static void compare_case(const json_t *expected, const char *device, dtrain_dtype dtype, double bound)
+{
+	model m;
+	beton_error err = {0};
+	const json_t *losses = json_object_get(expected, "losses");
+	const char *name = json_string_value(json_object_get(expected, "name"));
+	open_model(&m, expected, device, dtype);
+	dtrain_optimizer *sgd = make_sgd(&m);
+	assert_int_equal(json_array_size(losses), STEPS);
+	for (int step = 0; step < STEPS; step++) {
+		expect_ok(dtrain_program_run(m.program, m.stream, false, &err), &err);
+		expect_ok(m.api->stream_synchronize(m.stream, &err), &err);
+		double right = json_number_value(json_array_get(losses, (size_t)step));
+		double loss = element(&m, dtrain_program_data(m.program, m.loss), 0);
+		if (!(fabs(loss - right) <= bound * right))
+			fail_msg("%s, step %d: loss %.9g, Hugging Face has %.9g", name, step, loss, right);
+		if (step == 0)
+			compare_first_step(&m, expected, bound);
+		expect_ok(dtrain_optimizer_step(sgd, LR, m.stream, &err), &err);
+	}
+	dtrain_optimizer_destroy(&sgd);
+	close_model(&m);
+}
+
+/* llama_bound: Hugging Face's Llama computes norms and rotations in float whatever the type. */
+static void compare_cases(const char *device, dtrain_dtype dtype, double bound, double llama_bound)
+{
+	const json_t *cases = json_object_get(trace, "cases");
+	assert_true(json_array_size(cases) > 0);
+	for (size_t i = 0; i < json_array_size(cases); i++) {
+		const json_t *expected = json_array_get(cases, i), *config = json_object_get(expected, "config");
+		bool llama = strcmp(json_string_value(json_object_get(config, "model_type")), "llama") == 0;
+		compare_case(expected, device, dtype, llama ? llama_bound : bound);
+	}
+}
+
+/* In double, where learning rate and momentum alone pass through a float. */
+static void ref_equals_hugging_face(void **state)
+{
+	(void)state;
+	compare_cases("ref", DTRAIN_F64, 1e-8, FLOAT_BOUND);
+}
+
+static void ref_equals_hugging_face_in_float(void **state)
+{
+	(void)state;
+	compare_cases("ref", DTRAIN_F32, FLOAT_BOUND, FLOAT_BOUND);
+}
+
+static void cpu_equals_hugging_face(void **state)
+{
+	(void)state;
+	if (!dtrain_device_find("cpu")) {
+		fprintf(stderr, "no cpu device in this build\n");
+		skip();
+	}
+	compare_cases("cpu", DTRAIN_F32, CPU_BOUND, CPU_BOUND);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ref_equals_hugging_face),
+		cmocka_unit_test(ref_equals_hugging_face_in_float),
+		cmocka_unit_test(cpu_equals_hugging_face),
+	};
+	json_error_t problem;
+	char folder[256];
+	if (argc != 2 || !(trace = json_load_file(argv[1], 0, &problem))) {
+		fprintf(stderr, "usage: %s FILE\n", argv[0]);
+		return 2;
+	}
+	if (temporary_enter(folder) != 0)
+		return 2;
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	temporary_leave(folder);
+	json_decref(trace);
+	return failed;
+}

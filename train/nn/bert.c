@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * BERT (Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", 2018), with
+ * the names of Hugging Face's BertForMaskedLM: norms after attention and MLP, learned positions and token types, and a
+ * head with a layer of its own before the tied weight.
+ */
+#include <stdio.h>
+
+#include "transformer_parts.h"
+
+static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
+			   dtrain_tensor x, int64_t features, dtrain_activation activation)
+{
+	return dtrain__dense_layer(graph, block, name, x,
+				   &(dtrain__dense){.features = features,
+						    .bias = true,
+						    .init = DTRAIN_INIT_NORMAL,
+						    .fan_in = dtrain__fan_in_of(t->deviation),
+						    .activation = activation});
+}
+
+/* The norm of x + dropout(a layer of y), both named after "block.part". */
+static dtrain_tensor add_and_norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *part,
+				  dtrain_tensor x, dtrain_tensor y, dtrain_tensor random, int layer)
+{
+	char name[DTRAIN__NAME_SIZE];
+	dtrain__name(name, block, part);
+	y = dense(graph, t, name, "dense", y, t->width, DTRAIN_ACTIVATION_NONE);
+	y = dtrain_dropout(graph, y, random, t->dropout, layer, false);
+	return dtrain__norm(graph, t, name, "LayerNorm", dtrain_add(graph, x, y, false));
+}
+
+static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			   dtrain_tensor x, int layer)
+{
+	char name[DTRAIN__NAME_SIZE];
+	dtrain_attention_options options;
+	dtrain_attention_options_init(&options);
+	options.heads = (int32_t)t->heads;
+	snprintf(name, sizeof(name), "bert.encoder.layer.%d", layer);
+	dtrain_tensor q = dense(graph, t, name, "attention.self.query", x, t->width, DTRAIN_ACTIVATION_NONE);
+	dtrain_tensor k = dense(graph, t, name, "attention.self.key", x, t->width, DTRAIN_ACTIVATION_NONE);
+	dtrain_tensor v = dense(graph, t, name, "attention.self.value", x, t->width, DTRAIN_ACTIVATION_NONE);
+	dtrain_tensor y = dtrain_attention(graph, q, k, v, inputs->segment, &options);
+	x = add_and_norm(graph, t, name, "attention.output", x, y, inputs->random, 2 * layer + 1);
+	y = dense(graph, t, name, "intermediate.dense", x, t->inner, t->activation);
+	return add_and_norm(graph, t, name, "output", x, y, inputs->random, 2 * layer + 2);
+}
+
+/* Without token types all tokens have type 0. */
+static dtrain_tensor add_types(dtrain_graph *graph, const dtrain_transformer *t,
+			       const dtrain_transformer_inputs *inputs, dtrain_tensor x)
+{
+	dtrain_tensor types = dtrain__table(graph, "bert.embeddings.token_type_embeddings.weight", t->token_types,
+					    t->width, t->deviation);
+	if (inputs->token_types >= 0)
+		return dtrain_add(graph, x, dtrain_embedding(graph, types, inputs->token_types), false);
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape shape = *known;
+	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){shape.dim[0] * shape.dim[1], 1, t->width});
+	x = dtrain__add_to_each(graph, dtrain_reshape(graph, x, &rows), dtrain_slice(graph, types, 0, 0, 1));
+	return dtrain_reshape(graph, x, &shape);
+}
+
+dtrain_tensor dtrain__bert(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			   dtrain_transformer_outputs *outputs)
+{
+	static const char embeddings[] = "bert.embeddings";
+	dtrain_shape words = dtrain_shape_of(1, &t->vocabulary);
+	dtrain_tensor tokens =
+		dtrain__table(graph, "bert.embeddings.word_embeddings.weight", t->vocabulary, t->width, t->deviation);
+	dtrain_tensor places = dtrain__table(graph, "bert.embeddings.position_embeddings.weight", t->positions,
+					     t->width, t->deviation);
+	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	x = add_types(graph, t, inputs, dtrain__add_positions(graph, x, places, inputs));
+	x = dtrain__norm(graph, t, embeddings, "LayerNorm", x);
+	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
+	for (int layer = 0; layer < t->layers; layer++) {
+		dtrain_graph_next_block(graph);
+		x = block(graph, t, inputs, x, layer);
+	}
+	dtrain_graph_next_block(graph);
+	x = dense(graph, t, "cls.predictions.transform", "dense", x, t->width, t->activation);
+	outputs->hidden = dtrain__norm(graph, t, "cls.predictions.transform", "LayerNorm", x);
+	outputs->head =
+		t->tied ? tokens
+			: dtrain__table(graph, "cls.predictions.decoder.weight", t->vocabulary, t->width, t->deviation);
+	outputs->head_bias = dtrain_graph_parameter(graph, "cls.predictions.bias", &words, DTRAIN_INIT_ZERO, 0);
+	return outputs->hidden;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Llama (Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023), with the names of Hugging
+ * Face's LlamaForCausalLM: RMS norms before attention and MLP, rotary positions, gated MLPs, and no biases. Several
+ * heads may share their keys and values.
+ */
+#include <stdio.h>
+
+#include "transformer_parts.h"
+
+static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *name,
+			   dtrain_tensor x, int64_t features)
+{
+	return dtrain__dense_layer(graph, block, name, x,
+				   &(dtrain__dense){.features = features,
+						    .init = DTRAIN_INIT_NORMAL,
+						    .fan_in = dtrain__fan_in_of(t->deviation)});
+}
+
+static dtrain_tensor norm(dtrain_graph *graph, const dtrain_transformer *t, const char *block, const char *suffix,
+			  dtrain_tensor x)
+{
+	char name[DTRAIN__NAME_SIZE];
+	return dtrain_rms_norm(graph, dtrain__name(name, block, suffix), x, t->epsilon);
+}
+
+static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
+			       const dtrain_transformer_inputs *inputs, const char *block, dtrain_tensor x)
+{
+	int head_size = (int)t->head_size;
+	int64_t keys = t->kv_heads * t->head_size;
+	dtrain_attention_options options;
+	dtrain_attention_options_init(&options);
+	options.heads = (int32_t)t->heads;
+	options.kv_heads = (int32_t)t->kv_heads;
+	options.causal = true;
+	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size);
+	dtrain_tensor k = dense(graph, t, block, "self_attn.k_proj", x, keys);
+	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys);
+	q = dtrain_rotary(graph, q, inputs->position, head_size, t->theta, false);
+	k = dtrain_rotary(graph, k, inputs->position, head_size, t->theta, false);
+	x = dtrain_attention(graph, q, k, v, inputs->segment, &options);
+	return dense(graph, t, block, "self_attn.o_proj", x, t->width);
+}
+
+static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			   dtrain_tensor x, int layer)
+{
+	char name[DTRAIN__NAME_SIZE];
+	snprintf(name, sizeof(name), "model.layers.%d", layer);
+	dtrain_tensor y = attention(graph, t, inputs, name, norm(graph, t, name, "input_layernorm", x));
+	x = dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 1, false), false);
+	y = norm(graph, t, name, "post_attention_layernorm", x);
+	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner);
+	dtrain_tensor up = dense(graph, t, name, "mlp.up_proj", y, t->inner);
+	y = dense(graph, t, name, "mlp.down_proj", dtrain_swiglu(graph, gate, up), t->width);
+	return dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 2, false), false);
+}
+
+dtrain_tensor dtrain__llama(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
+			    dtrain_transformer_outputs *outputs)
+{
+	dtrain_tensor tokens = dtrain__table(graph, "model.embed_tokens.weight", t->vocabulary, t->width, t->deviation);
+	dtrain_tensor x = dtrain_embedding(graph, tokens, inputs->tokens);
+	x = dtrain_dropout(graph, x, inputs->random, t->embedding_dropout, 0, false);
+	for (int layer = 0; layer < t->layers; layer++) {
+		dtrain_graph_next_block(graph);
+		x = block(graph, t, inputs, x, layer);
+	}
+	dtrain_graph_next_block(graph);
+	outputs->hidden = norm(graph, t, "model", "norm", x);
+	outputs->head =
+		t->tied ? tokens : dtrain__table(graph, "lm_head.weight", t->vocabulary, t->width, t->deviation);
+	return outputs->hidden;
+}
