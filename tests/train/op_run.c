@@ -576,7 +576,7 @@ bool case_is_lacking(const setting *s)
 		DTRAIN_OP_SLICE,     DTRAIN_OP_PERMUTE, DTRAIN_OP_LAYER_NORM,  DTRAIN_OP_RMS_NORM,
 		DTRAIN_OP_SILU,      DTRAIN_OP_SWIGLU,  DTRAIN_OP_EMBEDDING,   DTRAIN_OP_ROTARY,
 		DTRAIN_OP_ATTENTION, DTRAIN_OP_DROPOUT, DTRAIN_OP_LINEAR_XENT, DTRAIN_OP_LINEAR_XENT_EVAL,
-		DTRAIN_OP_MATMUL};
+		DTRAIN_OP_MATMUL,    DTRAIN_OP_PREPEND};
 	bool cuda = strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0;
 	const dtrain_op_attrs *attrs = s->c->example ? &s->c->example->attrs : NULL;
 	if (cuda &&

@@ -129,6 +129,22 @@ void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtra
 	slice(graph, x, dim, 0, shape->dim[dim] / parts, parts, out);
 }
 
+dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "prepend", x);
+	const dtrain__tensor *row = dtrain__graph_tensor(graph, w);
+	char text[2][DTRAIN__SHAPE_TEXT];
+	if (!source || !row)
+		return -1;
+	dtrain_shape shape = source->shape;
+	if (shape.ndim != 3 || row->shape.ndim != 1 || row->shape.dim[0] != shape.dim[2])
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "prepend: %s in front of %s",
+					  dtrain__shape_text(&row->shape, text[0]),
+					  dtrain__shape_text(&shape, text[1]));
+	shape.dim[1]++;
+	return dtrain__graph_op(graph, DTRAIN_OP_PREPEND, NULL, &shape, 2, (dtrain_tensor[]){x, w});
+}
+
 dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order)
 {
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "permute", x);

@@ -134,6 +134,8 @@ static const struct {
 	[DTRAIN_OP_SLICE] = {build_on_ref},
 	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
 	[DTRAIN_OP_PERMUTE] = {build_on_ref},
+	[DTRAIN_OP_PREPEND] = {build_on_ref},
+	[DTRAIN_OP_PREPEND_BWD] = {build_on_ref},
 	[DTRAIN_OP_LAYER_NORM] = {cpu_build_row_norm},
 	[DTRAIN_OP_LAYER_NORM_BWD] = {cpu_build_row_norm},
 	[DTRAIN_OP_RMS_NORM] = {cpu_build_row_norm},

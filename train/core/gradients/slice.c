@@ -26,3 +26,16 @@ void dtrain__permute_gradient(dtrain_graph *graph, const dtrain__node *node)
 		back.permute.order[node->attrs.permute.order[i]] = i;
 	dtrain__append_grad(graph, node->inputs[0], DTRAIN_OP_PERMUTE, &back, 1, &d_y);
 }
+
+void dtrain__prepend_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	dtrain_tensor x = node->inputs[0], w = node->inputs[1], d_y = dtrain_graph_grad(graph, node->outputs[0]);
+	const dtrain_op_attrs rest = {.slice = {.dim = 1, .begin = 1}};
+	if (dtrain__needs_grad(graph, w))
+		dtrain__graph_node(graph, &(dtrain__node){.kind = DTRAIN_OP_PREPEND_BWD,
+							  .num_inputs = 1,
+							  .num_outputs = 1,
+							  .inputs = {d_y},
+							  .outputs = {dtrain__param_grad(graph, w)}});
+	dtrain__append_grad(graph, x, DTRAIN_OP_SLICE, &rest, 1, &d_y);
+}

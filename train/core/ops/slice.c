@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a tensor, and other orders of its dimensions.
+ * Parts of a tensor, a row in front of others, and other orders of dimensions.
  */
 #include "core/op.h"
 
@@ -40,6 +40,25 @@ static int check_permute(const dtrain_op_desc *desc, const dtrain__op_roles *rol
 	return same ? BETON_OK : dtrain__op_bad(desc, "the sides do not match", roles->of['Y'], err);
 }
 
+static int check_prepend(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *x = &roles->of['X']->shape, *y = &roles->of['Y']->shape;
+	if (x->ndim != 3 || y->ndim != 3 || y->dim[0] != x->dim[0] || y->dim[1] != x->dim[1] + 1 ||
+	    y->dim[2] != x->dim[2])
+		return dtrain__op_bad(desc, "needs x [n, t, c] and y [n, t + 1, c], not", roles->of['Y'], err);
+	if (!dtrain__op_is_vector(roles->of['W'], x->dim[2]))
+		return dtrain__op_bad(desc, "needs a row [c], not", roles->of['W'], err);
+	return BETON_OK;
+}
+
+static int check_prepend_bwd(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *y = &roles->of['Y']->shape;
+	if (y->ndim != 3 || !dtrain__op_is_vector(roles->of['W'], y->dim[2]))
+		return dtrain__op_bad(desc, "needs d_y [n, t + 1, c] and d_w [c], not", roles->of['W'], err);
+	return BETON_OK;
+}
+
 static const dtrain__op_case slice_cases[] = {
 	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1, .begin = 3}},
 	{.shapes = {{2, {5, 12}}, {2, {5, 4}}}, .attrs.slice = {.dim = 1}, .optional_outputs = 2},
@@ -53,6 +72,12 @@ static const dtrain__op_case permute_cases[] = {
 	{.shapes = {{3, {1, 6, 1}}, {3, {6, 1, 1}}}, .attrs.permute.order = {1, 2, 0}},
 };
 
+static const dtrain__op_case prepend_cases[] = {
+	{.shapes = {{3, {3, 5, 8}}, {1, {8}}, {3, {3, 6, 8}}}, .bound = 2e-7},
+	{.shapes = {{3, {1, 1, 1}}, {1, {1}}, {3, {1, 2, 1}}}, .bound = 2e-7},
+	{.shapes = {{3, {4, 16, 33}}, {1, {33}}, {3, {4, 17, 33}}}, .bound = 2e-7},
+};
+
 const dtrain__op_rules dtrain__op_slice = {.inputs = "X",
 					   .outputs = "Y",
 					   .optional_outputs = "YYYYYYY",
@@ -64,3 +89,8 @@ const dtrain__op_rules dtrain__op_slice_bwd = {
 
 const dtrain__op_rules dtrain__op_permute = {
 	.inputs = "X", .outputs = "Y", .check = check_permute, DTRAIN__OP_CASES(permute_cases)};
+
+const dtrain__op_rules dtrain__op_prepend = {
+	.inputs = "XW", .outputs = "Y", .check = check_prepend, DTRAIN__OP_CASES(prepend_cases)};
+
+const dtrain__op_rules dtrain__op_prepend_bwd = {.inputs = "Y", .outputs = "W", .check = check_prepend_bwd};

@@ -173,6 +173,8 @@ BETON_API dtrain_tensor dtrain_reshape(dtrain_graph *graph, dtrain_tensor x, con
 BETON_API dtrain_tensor dtrain_slice(dtrain_graph *graph, dtrain_tensor x, int dim, int64_t begin, int64_t count);
 /* Splits a dimension into `parts` equal parts (at most DTRAIN_OP_MAX_OPERANDS), stored in out. */
 BETON_API void dtrain_split(dtrain_graph *graph, dtrain_tensor x, int dim, int parts, dtrain_tensor *out);
+/* x [n, t, c] with the row w [c], a parameter or a view of one, in front of each t: [n, t + 1, c]. */
+BETON_API dtrain_tensor dtrain_prepend(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor w);
 /* Dimension i of the result is dimension order[i] of x. */
 BETON_API dtrain_tensor dtrain_permute(dtrain_graph *graph, dtrain_tensor x, const int *order);
 
