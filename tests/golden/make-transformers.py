@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes transformers.json: what Hugging Face's models of tokens compute at small sizes, and in ten steps of SGD.
+"""Writes transformers.json: what Hugging Face's models of tokens, and ViTs with timm's names, compute at small sizes,
+and in ten steps of SGD.
 
 Usage: make-transformers.py > transformers.json        (any PyTorch and transformers; CPU; some seconds)
 
-Weights, tokens and labels are formulas that the test which reads the file (tests/train/golden_models.c) computes again.
+Weights, tokens, pictures and labels are formulas that the test which reads the file (tests/train/golden_models.c) computes again.
 Everything is computed in double, except that Hugging Face's Llama computes norms and rotations in float. A case has the
 model's config.json.
 """
@@ -21,6 +22,9 @@ LLAMA = dict(model_type="llama", hidden_size=32, num_hidden_layers=2, num_attent
              vocab_size=37, max_position_embeddings=16)
 BERT = dict(model_type="bert", hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=50,
             vocab_size=37, max_position_embeddings=12)
+VIT = dict(model_type="vit", hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
+           image_size=8, patch_size=4, layer_norm_eps=1e-6)
+HEIGHT, WIDTH, CLASSES = 12, 8, 7
 
 CASES = [
     # name, config, what is given besides tokens
@@ -36,6 +40,8 @@ CASES = [
      ("position",)),
     ("bert", BERT, ()),
     ("bert, token types and padding", dict(BERT, layer_norm_eps=1e-6), ("token_types", "segment")),
+    ("vit", VIT, ()),
+    ("vit, plain", dict(VIT, plain=True, hidden_act="gelu_pytorch_tanh"), ()),
 ]
 
 
@@ -53,6 +59,61 @@ def fill(name, tensor):
         values.append((1 if one_dimension and is_weight else 0) + scale * wave)
     with torch.no_grad():
         tensor.copy_(torch.tensor(values, dtype=torch.float32).reshape(tensor.shape))
+
+
+class Block(torch.nn.Module):
+    """Attention and MLP, each behind a norm."""
+
+    def __init__(self, config):
+        super().__init__()
+        width, self.heads = config["hidden_size"], config["num_attention_heads"]
+        inner = config["intermediate_size"]
+        self.norm1, self.norm2 = (torch.nn.LayerNorm(width, config["layer_norm_eps"]) for _ in range(2))
+        self.attn = torch.nn.ModuleDict({"qkv": torch.nn.Linear(width, 3 * width),
+                                         "proj": torch.nn.Linear(width, width)})
+        self.mlp = torch.nn.ModuleDict({"fc1": torch.nn.Linear(width, inner), "fc2": torch.nn.Linear(inner, width)})
+        self.gelu = torch.nn.GELU(approximate="tanh" if config.get("hidden_act") else "none")
+
+    def forward(self, x):
+        batch, count, width = x.shape
+        qkv = self.attn["qkv"](self.norm1(x)).reshape(batch, count, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        y = torch.softmax(q @ k.transpose(-1, -2) * (width // self.heads)**-0.5, -1) @ v
+        x = x + self.attn["proj"](y.transpose(1, 2).reshape(batch, count, width))
+        return x + self.mlp["fc2"](self.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+class ViT(torch.nn.Module):
+    """timm's VisionTransformer; if plain, big_vision's."""
+
+    def __init__(self, config):
+        super().__init__()
+        width, side, self.plain = config["hidden_size"], config["patch_size"], config.get("plain", False)
+        self.grid = (2, 2) if self.plain else (HEIGHT // side, WIDTH // side)
+        if not self.plain:
+            self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
+            self.pos_embed = torch.nn.Parameter(torch.zeros(1, self.grid[0] * self.grid[1] + 1, width))
+        self.patch_embed = torch.nn.ModuleDict({"proj": torch.nn.Conv2d(3, width, side, side)})
+        self.blocks = torch.nn.ModuleList(Block(config) for _ in range(config["num_hidden_layers"]))
+        self.norm = torch.nn.LayerNorm(width, config["layer_norm_eps"])
+        self.head = torch.nn.Linear(width, CLASSES)
+
+    def places(self, width):
+        y, x = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) for side in self.grid), indexing="ij")
+        rate = 1 / 10000**(torch.arange(width // 4, dtype=torch.float64) / (width // 4 - 1))
+        y, x = y.flatten()[:, None] * rate, x.flatten()[:, None] * rate
+        return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], 1).float()
+
+    def forward(self, image):
+        x = self.patch_embed["proj"](image).flatten(2).transpose(1, 2)
+        if self.plain:
+            x = x + self.places(x.shape[2])
+        else:
+            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        return self.head(x.mean(1) if self.plain else x[:, 0])
 
 
 def numbers(multiplier, below):
@@ -73,7 +134,23 @@ def make(config):
     return model(made).double().eval()
 
 
+def trace_vit(name, config):
+    model, trained = ViT(config).double(), {}
+    for key, tensor in model.named_parameters():
+        fill(key, tensor)
+        trained[key] = tensor
+    side = config["patch_size"]
+    shape = (BATCH, 3, model.grid[0] * side, model.grid[1] * side)
+    image = (torch.arange(torch.Size(shape).numel()) * 37 % 101 - 50).double().reshape(shape) / 32
+    labels = torch.arange(BATCH) * 2 % CLASSES
+    result = {"name": name, "config": dict(config), "given": [], "height": shape[2], "width": shape[3],
+              "classes": CLASSES}
+    return train(result, trained, lambda: model(image), labels)
+
+
 def trace(name, config, given):
+    if config["model_type"] == "vit":
+        return trace_vit(name, config)
     model = make(config)
     decoder = config["model_type"] != "bert"
     trained = {}
@@ -98,13 +175,17 @@ def trace(name, config, given):
         options["position_ids"] = (numbers(1, T) * 7 + 3) % T
     if "token_types" in given:
         options["token_type_ids"] = numbers(3, 7) % 2
+    result = {"name": name, "config": dict(config), "given": list(given)}
+    return train(result, trained, lambda: model(tokens, **options).logits, labels)
+
+
+def train(result, trained, forward, labels):
     optimizer = torch.optim.SGD(trained.values(), lr=LR, momentum=MOMENTUM)
-    result = {"name": name, "config": dict(config), "given": list(given),
-              "count": sum(tensor.numel() for tensor in trained.values()), "losses": []}
+    result["count"], result["losses"] = sum(tensor.numel() for tensor in trained.values()), []
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits = model(tokens, **options).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), labels.reshape(-1))
+        logits = forward()
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
         loss.backward()
         result["losses"].append(loss.item())
         if step == 0:

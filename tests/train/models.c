@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transformers' parameters, which are declared without memory for them, and files that describe models.
+ * The parameters of transformers, which are declared without memory for them, and files that describe models.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <dtrain/model.h>
 #include <dtrain/transformer.h>
 
 #include "../temporary.h"
@@ -134,6 +135,95 @@ static void names_are_those_of_hugging_face(void **state)
 	assert_string_equal(last->name, "transformer.ln_f.bias");
 	assert_int_equal(last->block, 13);
 	end(&p);
+}
+
+/* ---- pictures ---- */
+
+static void declare_vit(parameters *p, const char *model, int64_t side, int64_t classes)
+{
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){1, 3, side, side});
+	begin(p);
+	assert_true(dtrain_model_build(p->graph, model, dtrain_graph_input(p->graph, "image", DTRAIN_F32, &image),
+				       classes) >= 0);
+	count(p);
+}
+
+/* The plain ones have no class token, and their positions are no parameters. */
+static void counts_are_those_of_timm(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t side, classes, count;
+	} cases[] = {{"vit-s16", 224, 1000, 22050664},
+		     {"vit-b16", 224, 1000, 86567656},
+		     {"vit-s16-plain", 224, 1000, 22050664 - 198 * 384},
+		     {"vit-b16-plain", 224, 1000, 86567656 - 198 * 768},
+		     {"vit-ti4", 32, 10, 5362762},
+		     {"vit-mini4", 32, 10, 683242}};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		parameters p;
+		declare_vit(&p, cases[i].name, cases[i].side, cases[i].classes);
+		assert_int_equal(p.decayed_count + p.other_count, cases[i].count);
+		assert_int_equal(dtrain_params_buffer_count(p.params), strstr(cases[i].name, "plain") ? 1 : 0);
+		end(&p);
+	}
+}
+
+static void names_are_those_of_timm(void **state)
+{
+	static const char *const names[] = {"patch_embed.proj.weight",
+					    "patch_embed.proj.bias",
+					    "cls_token",
+					    "pos_embed",
+					    "blocks.0.norm1.weight",
+					    "blocks.0.norm1.bias",
+					    "blocks.0.attn.qkv.weight",
+					    "blocks.0.attn.qkv.bias",
+					    "blocks.0.attn.proj.weight",
+					    "blocks.0.attn.proj.bias",
+					    "blocks.0.norm2.weight",
+					    "blocks.0.norm2.bias",
+					    "blocks.0.mlp.fc1.weight",
+					    "blocks.0.mlp.fc1.bias",
+					    "blocks.0.mlp.fc2.weight",
+					    "blocks.0.mlp.fc2.bias",
+					    "blocks.1.norm1.weight"};
+	static const char *const last[] = {"norm.weight", "norm.bias", "head.weight", "head.bias"};
+	parameters p;
+	(void)state;
+	declare_vit(&p, "vit-mini4", 16, 10);
+	int total = dtrain_params_count(p.params);
+	for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++)
+		assert_string_equal(dtrain_params_at(p.params, i)->name, names[i]);
+	for (int i = 0; i < 4; i++)
+		assert_string_equal(dtrain_params_at(p.params, total - 4 + i)->name, last[i]);
+	assert_int_equal(dtrain_params_at(p.params, 3)->shape.dim[1], 17);
+	end(&p);
+}
+
+static void expect_vit_fault(const char *model, int64_t height, int64_t width, const char *words)
+{
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){1, 3, height, width});
+	dtrain_program *program;
+	beton_error err = {0};
+	parameters p;
+	begin(&p);
+	dtrain_tensor x = dtrain_graph_input(p.graph, "image", DTRAIN_F32, &image);
+	assert_int_equal(dtrain_model_build(p.graph, model, x, 10), -1);
+	assert_true(dtrain_graph_compile(&p.graph, &program, &err) != BETON_OK);
+	if (!strstr(err.message, words))
+		fail_msg("'%s' does not say '%s'", err.message, words);
+	end(&p);
+}
+
+static void pictures_must_fit_patches(void **state)
+{
+	(void)state;
+	expect_vit_fault("vit-mini4", 16, 18, "16 x 18 pixels is not divisible into patches of 4");
+	expect_vit_fault("vit-mini4-plain", 16, 12, "16 x 12 pixels is not divisible into a square of patches of 4");
+	expect_vit_fault("gpt2", 16, 16, "no model 'gpt2' of pictures; there are: mlp");
+	expect_vit_fault("none/config.json", 16, 16, "none/config.json");
 }
 
 /* ---- files ---- */
@@ -278,6 +368,9 @@ static void unknown_names_are_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counts_are_those_of_timm),
+		cmocka_unit_test(names_are_those_of_timm),
+		cmocka_unit_test(pictures_must_fit_patches),
 		cmocka_unit_test(counts_are_those_of_hugging_face),
 		cmocka_unit_test(names_are_those_of_hugging_face),
 		cmocka_unit_test(files_are_read),

@@ -42,6 +42,16 @@ static bool is_center(const dtrain_shape *shape, int64_t element)
 	return element % window == middle && element / window % inputs == element / window / inputs;
 }
 
+/* A quarter each: sin x, cos x, sin y, cos y, with wavelengths that grow up to 2 pi * 10000. */
+static double sincos_2d(const dtrain_shape *shape, int64_t element)
+{
+	int64_t width = shape->dim[2], quarter = width / 4, side = llround(sqrt((double)shape->dim[1]));
+	int64_t token = element / width, part = element % width / quarter;
+	double rate = pow(10000, -(double)(element % quarter) / (double)(quarter - 1));
+	double angle = (double)(part < 2 ? token % side : token / side) * rate;
+	return part % 2 ? cos(angle) : sin(angle);
+}
+
 static double element_value(dtrain_init init, const dtrain_shape *shape, double scale, uint64_t key, int64_t element)
 {
 	switch (init) {
@@ -56,6 +66,8 @@ static double element_value(dtrain_init init, const dtrain_shape *shape, double 
 		return scale * (2.0 * unit((uint32_t)(draw(key, element) >> 32)) - 1.0);
 	case DTRAIN_INIT_LINEAR_UNIFORM:
 		return scale * (2.0 * unit((uint32_t)(draw(key, element) >> 32)) - 1.0);
+	case DTRAIN_INIT_SINCOS_2D:
+		return sincos_2d(shape, element);
 	case DTRAIN_INIT_ZERO:
 		break;
 	}

@@ -142,9 +142,10 @@ static int check_declaration(const dtrain_params *params, const char *name, cons
 	if (!dtrain__shape_valid(shape))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "parameter '%s': bad shape %s", name,
 			       dtrain__shape_text(shape, text));
-	if (init == DTRAIN_INIT_DIRAC && shape->ndim != 4)
+	bool square = shape->ndim == 3 && shape->dim[0] == 1 && shape->dim[2] % 4 == 0 && shape->dim[2] >= 8;
+	if ((init == DTRAIN_INIT_DIRAC && shape->ndim != 4) || (init == DTRAIN_INIT_SINCOS_2D && !square))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "parameter '%s': initial values of a convolution for shape %s", name,
+			       "parameter '%s': initial values for another kind of layer than shape %s", name,
 			       dtrain__shape_text(shape, text));
 	if (params->allocated)
 		return bt_fail(err, BETON_STATE, "parameter '%s' is declared after the parameters were allocated",

@@ -6,6 +6,7 @@
 #include "common/system.h"
 #include "core/graph.h"
 #include "models.h"
+#include "transformer_parts.h"
 
 static const struct {
 	const char *name;
@@ -25,7 +26,25 @@ static const struct {
 
 const char *dtrain_model_name(int index)
 {
-	return index >= 0 && index < MODEL_COUNT ? models[index].name : NULL;
+	if (index >= MODEL_COUNT)
+		return dtrain__vit_name(index - MODEL_COUNT);
+	return index >= 0 ? models[index].name : NULL;
+}
+
+/* By its name or its config.json. */
+static dtrain_tensor build_vit(dtrain_graph *graph, const char *model, dtrain_tensor image, int64_t classes)
+{
+	dtrain_transformer description;
+	beton_error fault;
+	int status = dtrain_transformer_find(model, &description, &fault);
+	if (status == BETON_OK && description.type == DTRAIN_TRANSFORMER_VIT)
+		return dtrain__vit(graph, &description, image, classes);
+	if (status != BETON_OK && dtrain__is_config_path(model))
+		return dtrain__graph_fail(graph, status, "%s", fault.message);
+	char names[256] = "";
+	for (int i = 0; dtrain_model_name(i); i++)
+		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", dtrain_model_name(i));
+	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s' of pictures; there are: %s", model, names);
 }
 
 dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image, int64_t classes)
@@ -55,8 +74,5 @@ dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_
 						  (long long)models[i].most_side);
 		return models[i].build(graph, image, classes);
 	}
-	char names[256] = "";
-	for (int i = 0; i < MODEL_COUNT; i++)
-		bt_append(names, sizeof(names), "%s%s", i ? ", " : "", models[i].name);
-	return dtrain__graph_fail(graph, BETON_NOT_FOUND, "no model '%s'; there are: %s", model, names);
+	return build_vit(graph, model, image, classes);
 }

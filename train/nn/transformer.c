@@ -18,6 +18,16 @@
 	}
 #define OF_OPENAI .vocabulary = 50257, .positions = 1024, .activation = DTRAIN_ACTIVATION_GELU_TANH, .bias = true
 
+#define VIT(patch, layer_count, head_count, columns, is_plain)                                                         \
+	{                                                                                                              \
+		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_VIT, .width = (columns),         \
+		.layers = (layer_count), .heads = (head_count), .kv_heads = (head_count),                              \
+		.head_size = (columns) / (head_count), .inner = 4 * (columns), .image_size = (patch) == 16 ? 224 : 32, \
+		.patch_size = (patch), .activation = DTRAIN_ACTIVATION_GELU, .bias = true, .plain = is_plain,          \
+		.epsilon = 1e-6, .deviation = 0.02                                                                     \
+	}
+
+/* Models of tokens, then those of pictures. */
 static const struct {
 	const char *name;
 	dtrain_transformer description;
@@ -28,6 +38,14 @@ static const struct {
 	{"gpt2-xl", GPT2(48, 25, 1600, OF_OPENAI)},
 	{"gpt2-baby", GPT2(6, 6, 384, .vocabulary = 65, .positions = 256, .activation = DTRAIN_ACTIVATION_GELU,
 			   .embedding_dropout = 0.2, .dropout = 0.2)},
+	{"vit-s16", VIT(16, 12, 6, 384, false)},
+	{"vit-b16", VIT(16, 12, 12, 768, false)},
+	{"vit-ti4", VIT(4, 12, 3, 192, false)},
+	{"vit-mini4", VIT(4, 6, 3, 96, false)},
+	{"vit-s16-plain", VIT(16, 12, 6, 384, true)},
+	{"vit-b16-plain", VIT(16, 12, 12, 768, true)},
+	{"vit-ti4-plain", VIT(4, 12, 3, 192, true)},
+	{"vit-mini4-plain", VIT(4, 6, 3, 96, true)},
 };
 
 #define KNOWN_COUNT ((int)(sizeof(known) / sizeof(known[0])))
@@ -37,12 +55,25 @@ void dtrain_transformer_init(dtrain_transformer *description)
 	*description = known[0].description;
 }
 
-const char *dtrain_transformer_name(int index)
+static bool is_vit(int index)
 {
-	return index >= 0 && index < KNOWN_COUNT ? known[index].name : NULL;
+	return index >= 0 && index < KNOWN_COUNT && known[index].description.type == DTRAIN_TRANSFORMER_VIT;
 }
 
-static bool is_path(const char *name)
+const char *dtrain_transformer_name(int index)
+{
+	return index >= 0 && index < KNOWN_COUNT && !is_vit(index) ? known[index].name : NULL;
+}
+
+const char *dtrain__vit_name(int index)
+{
+	int tokens = 0;
+	while (!is_vit(tokens))
+		tokens++;
+	return index >= 0 && index < KNOWN_COUNT - tokens ? known[tokens + index].name : NULL;
+}
+
+bool dtrain__is_config_path(const char *name)
 {
 	static const char ending[] = ".json";
 	size_t length = strlen(name), tail = strlen(ending);
@@ -52,7 +83,7 @@ static bool is_path(const char *name)
 int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err)
 {
 	char names[256] = "";
-	if (is_path(name))
+	if (dtrain__is_config_path(name))
 		return dtrain_transformer_read(name, out, err);
 	for (int i = 0; i < KNOWN_COUNT; i++) {
 		if (strcmp(known[i].name, name) == 0) {

@@ -88,7 +88,7 @@ static const config_key vit_keys[] = {
 	KEY("num_attention_heads", heads, KEY_COUNT, true),   KEY("intermediate_size", inner, KEY_COUNT, true),
 	KEY("image_size", image_size, KEY_COUNT, true),       KEY("patch_size", patch_size, KEY_COUNT, true),
 	KEY("hidden_act", activation, KEY_ACTIVATION, false), KEY("layer_norm_eps", epsilon, KEY_REAL, false),
-	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false), KEY("plain", plain, KEY_BOOL, false),
 };
 
 /* A key that changes what is computed, and the only value that is supported; also its value if the key is missing. */

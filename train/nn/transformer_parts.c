@@ -8,7 +8,7 @@
 
 const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const char *suffix)
 {
-	snprintf(name, DTRAIN__NAME_SIZE, "%s.%s", prefix, suffix);
+	snprintf(name, DTRAIN__NAME_SIZE, "%s%s%s", prefix ? prefix : "", prefix ? "." : "", suffix);
 	return name;
 }
 

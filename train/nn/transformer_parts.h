@@ -19,7 +19,7 @@ typedef struct dtrain__dense {
 	dtrain_activation activation;
 } dtrain__dense;
 
-/* "prefix.suffix" in `name`, which is returned. */
+/* "prefix.suffix", or without a prefix (NULL) "suffix", in `name`, which is returned. */
 const char *dtrain__name(char name[DTRAIN__NAME_SIZE], const char *prefix, const char *suffix);
 /* The fan_in for which DTRAIN_INIT_NORMAL has that standard deviation. */
 int64_t dtrain__fan_in_of(double deviation);
@@ -41,6 +41,15 @@ dtrain_tensor dtrain__add_positions(dtrain_graph *graph, dtrain_tensor x, dtrain
 typedef dtrain_tensor dtrain__transformer_builder(dtrain_graph *graph, const dtrain_transformer *t,
 						  const dtrain_transformer_inputs *inputs,
 						  dtrain_transformer_outputs *outputs);
+
+/* A ViT, from pictures [n, 3, h, w] to logits [n, classes]. */
+dtrain_tensor dtrain__vit(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image, int64_t classes);
+
+/* Whether a model's name is that of a file. */
+bool dtrain__is_config_path(const char *name);
+
+/* The name of a description of a ViT that comes with the library; NULL past the end. */
+const char *dtrain__vit_name(int index);
 
 dtrain__transformer_builder dtrain__bert;
 dtrain__transformer_builder dtrain__gpt2;

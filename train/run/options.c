@@ -8,6 +8,7 @@
 
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
+#include <dtrain/transformer.h>
 
 #include "common/suggest.h"
 #include "common/system.h"
@@ -37,9 +38,11 @@ int run_options_set_defaults(run_options *options, beton_error *err)
 	return status;
 }
 
-static int check_names(run_options *options, beton_error *err)
+/* A name with a slash or the ending .json is a file's, which describes the model. */
+static int check_model(const run_options *options, beton_error *err)
 {
-	char list[160] = "";
+	dtrain_transformer description;
+	char list[256] = "";
 	bool known = false;
 	bt_suggestion like;
 	bt_suggest_begin(&like, options->model);
@@ -48,10 +51,21 @@ static int check_names(run_options *options, beton_error *err)
 		bt_suggest_try(&like, dtrain_model_name(i));
 		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
 	}
-	if (!known)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is not one of %s%s", options->model, list,
-			       bt_suggest_text(&like));
-	int status = run_parse_device(options->device, &options->chosen, err);
+	if (known)
+		return BETON_OK;
+	int status = dtrain_transformer_find(options->model, &description, err);
+	if (status == BETON_NOT_FOUND)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is no file and not one of %s",
+			       options->model, list);
+	bt_prefix(err, "--model");
+	return status;
+}
+
+static int check_names(run_options *options, beton_error *err)
+{
+	int status = check_model(options, err);
+	if (status == BETON_OK)
+		status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;
 	if (status != BETON_OK || dtrain_device_find(options->chosen.name))
 		return status;

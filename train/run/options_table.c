@@ -172,11 +172,16 @@ const option_row run_rows[] = {
 	    "take options from a recipe; the command line wins",
 	    "NAME is a recipe that comes with the program. FILE needs a slash, as in `./recipe`. See RECIPES.",
 	    .none = false),
-	TEXT("model", FIXED, model, "NAME", NULL, "%s (required)",
+	TEXT("model", FIXED, model, "NAME|FILE", NULL, "%s, or a config.json of model_type vit (required)",
 	     "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
 	     "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
 	     "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
-	     "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5.",
+	     "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5. The vision "
+	     "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
+	     "for "
+	     "small pictures; those with `-plain` have fixed positions and average the patches instead of having a "
+	     "class "
+	     "token. FILE, with a slash or the ending `.json`, is Hugging Face's description of such a model.",
 	     .name_at = dtrain_model_name),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
 	     "Tensor names are torchvision's, which timm's resnets share. A prefix `module.`, `_orig_mod.` or "

@@ -4,6 +4,11 @@
  * weights, a buffer), resnet9 (the network of FFCV's CIFAR-10 example), resnet20 (CIFAR, He et al. 2015 section 4.2),
  * resnet18, resnet50 (v1.5: the stride is in the 3x3 convolution). Parameters have the names and shapes of torchvision
  * (the last two), of FFCV's example (resnet9) and of airbench94's own program.
+ *
+ * Vision transformers, with timm's names: vit-s16 and vit-b16 (patches of 16 pixels), vit-ti4 (width 192, 12 layers, 3
+ * heads) and vit-mini4 (width 96, 6 layers, 3 heads) with patches of 4 pixels for small pictures. Each of them followed
+ * by "-plain" is the kind of dtrain_transformer.plain. A name with a slash or one that ends in ".json" is that of a
+ * description (<dtrain/transformer.h>) with model_type vit. Positions are for the pictures' size.
  */
 #ifndef DTRAIN_MODEL_H
 #define DTRAIN_MODEL_H
@@ -15,7 +20,7 @@ extern "C" {
 #endif
 
 /* Builds a model from a picture batch [n, 3, h, w] to logits [n, classes]. Returns -1 and sets the graph's error for an
- * unknown name, or if the pictures are too small or too large for the model. */
+ * unknown name, or if the pictures are too small or too large for the model, or not divisible into its patches. */
 BETON_API dtrain_tensor dtrain_model_build(dtrain_graph *graph, const char *model, dtrain_tensor image,
 					   int64_t classes);
 

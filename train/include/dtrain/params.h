@@ -43,6 +43,9 @@ typedef enum dtrain_init {
 	DTRAIN_INIT_LINEAR_UNIFORM,         /* PyTorch's nn.Linear: uniform in +-1 / sqrt(fan_in); weights and bias */
 	DTRAIN_INIT_DIRAC, /* [out, in, kh, kw]: output i < in copies input i (1 at kh / 2, kw / 2, else 0, as PyTorch's
 			      nn.init.dirac_); the others LINEAR_UNIFORM */
+	/* [1, s * s, c], c a multiple of 4 and at least 8: sines and cosines of the place in a square, as
+	 * big_vision's posemb_sincos_2d */
+	DTRAIN_INIT_SINCOS_2D,
 	DTRAIN_INIT_NORMAL, /* normal, std = 1 / sqrt(fan_in): 0.02 with fan_in 2500 */
 } dtrain_init;
 

@@ -43,7 +43,8 @@ typedef struct dtrain_transformer {
 	bool bias;                    /* linear layers and layer norms have one [bias, as nanoGPT]; Llama: false */
 	bool tied;                    /* the head is the token embedding [tie_word_embeddings] */
 	/* ViT: positions are sines and cosines that are not trained, there is no class token, and the head starts at
-	 * zero and reads the mean of the tokens, as in "Better plain ViT baselines for ImageNet-1k". */
+	 * zero and reads the mean of the tokens, as in "Better plain ViT baselines for ImageNet-1k" [plain, which only
+	 * this library has; default false]. */
 	bool plain;
 	double epsilon;           /* of the norms [layer_norm_epsilon; layer_norm_eps, Llama: rms_norm_eps] */
 	double theta;             /* of rotary embeddings [rope_theta]; otherwise 0 */
@@ -58,8 +59,8 @@ BETON_API void dtrain_transformer_init(dtrain_transformer *description);
 /* Reads config.json of Hugging Face. Keys that are not known are ignored; keys that a model can do without have
  * Hugging Face's defaults. The dropout of attention's probabilities (attn_pdrop, attention_dropout,
  * attention_probs_dropout_prob) is not supported and ignored. err must not be NULL. Errors name the file and the key:
- * NOT_FOUND, IO, FORMAT (not JSON, a wrong type, a missing key, a value out of range), UNSUPPORTED (another model_type; a value
- * that would change what the model computes). */
+ * NOT_FOUND, IO, FORMAT (not JSON, a wrong type, a missing key, a value out of range), UNSUPPORTED (another model_type;
+ * a value that would change what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
 
 /* The names of descriptions that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's),

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vision transformers (Dosovitskiy et al., "An Image is Worth 16x16 Words", 2020), with timm's names and initial
+ * values. The plain kind is that of big_vision (Beyer et al., "Better plain ViT baselines for ImageNet-1k", 2022), with
+ * its initial values.
+ */
+#include <stdio.h>
+
+#include "core/graph.h"
+#include "transformer_parts.h"
+
+/* Weights are normal, or in plain ViTs Xavier-uniform: within sqrt(6 / (in + out)). */
+static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, const char *prefix, const char *name,
+			   dtrain_tensor x, int64_t features, int64_t fans, dtrain_activation activation)
+{
+	return dtrain__dense_layer(graph, prefix, name, x,
+				   &(dtrain__dense){.features = features,
+						    .bias = true,
+						    .init = t->plain ? DTRAIN_INIT_LINEAR_UNIFORM : DTRAIN_INIT_NORMAL,
+						    .fan_in = t->plain ? fans / 6 : dtrain__fan_in_of(t->deviation),
+						    .activation = activation});
+}
+
+static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x, int layer)
+{
+	char name[DTRAIN__NAME_SIZE];
+	dtrain_attention_options attention;
+	dtrain_attention_options_init(&attention);
+	attention.heads = (int32_t)t->heads;
+	snprintf(name, sizeof(name), "blocks.%d", layer);
+	dtrain_tensor y = dtrain__norm(graph, t, name, "norm1", x);
+	y = dense(graph, t, name, "attn.qkv", y, 3 * t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
+	y = dtrain_attention_packed(graph, y, -1, &attention);
+	y = dense(graph, t, name, "attn.proj", y, t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
+	x = dtrain_add(graph, x, y, false);
+	y = dtrain__norm(graph, t, name, "norm2", x);
+	y = dense(graph, t, name, "mlp.fc1", y, t->inner, t->width + t->inner, t->activation);
+	y = dense(graph, t, name, "mlp.fc2", y, t->width, t->width + t->inner, DTRAIN_ACTIVATION_NONE);
+	return dtrain_add(graph, x, y, false);
+}
+
+/* Pictures [b, 3, h, w] to tokens [b, patches, width]: a convolution without overlap. The initial values of timm are
+ * those of nn.Conv2d, those of big_vision LeCun's and zeros. */
+static dtrain_tensor embed_patches(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image)
+{
+	static const char name[] = "patch_embed.proj";
+	const dtrain__tensor *source = dtrain__graph_operand(graph, name, image);
+	if (!source)
+		return -1;
+	int64_t batch = source->shape.dim[0], depth = source->shape.dim[1], side = t->patch_size;
+	int64_t height = source->shape.dim[2] / side, width = source->shape.dim[3] / side;
+	int64_t fan_in = depth * side * side, patches = height * width;
+	dtrain_shape kernel = dtrain_shape_of(4, (int64_t[]){t->width, depth, side, side});
+	dtrain_shape out = dtrain_shape_of(4, (int64_t[]){batch, t->width, height, width});
+	dtrain_shape vector = dtrain_shape_of(1, &t->width);
+	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){batch, t->width, patches});
+	dtrain_init init = t->plain ? DTRAIN_INIT_NORMAL : DTRAIN_INIT_LINEAR_UNIFORM;
+	dtrain_tensor w = dtrain__graph_param(graph, name, "weight", &kernel, init, fan_in);
+	dtrain_tensor b = dtrain__graph_param(graph, name, "bias", &vector, t->plain ? DTRAIN_INIT_ZERO : init, fan_in);
+	const dtrain_op_attrs attrs = {.window = {.stride = {(int32_t)side, (int32_t)side}}};
+	dtrain_tensor x = dtrain__graph_op(graph, DTRAIN_OP_CONV2D, &attrs, &out, 2, (dtrain_tensor[]){image, w});
+	x = dtrain__graph_op(graph, DTRAIN_OP_CHANNEL_BIAS, NULL, &out, 2, (dtrain_tensor[]){x, b});
+	return dtrain_permute(graph, dtrain_reshape(graph, x, &rows), (const int[]){0, 2, 1});
+}
+
+/* The class token in front of those of each picture, and the positions. */
+static dtrain_tensor add_class_and_positions(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known)
+		return -1;
+	dtrain_shape one = dtrain_shape_of(3, (int64_t[]){1, 1, t->width}), row = dtrain_shape_of(1, &t->width);
+	dtrain_shape all = dtrain_shape_of(3, (int64_t[]){1, known->dim[1], t->width});
+	if (t->plain)
+		return dtrain__add_to_each(
+			graph, x, dtrain__graph_fixed(graph, "pos_embed", "sincos2d", &all, DTRAIN_INIT_SINCOS_2D));
+	all.dim[1]++;
+	dtrain_tensor token =
+		dtrain_graph_parameter(graph, "cls_token", &one, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(1e-6));
+	dtrain_tensor places =
+		dtrain_graph_parameter(graph, "pos_embed", &all, DTRAIN_INIT_NORMAL, dtrain__fan_in_of(t->deviation));
+	return dtrain__add_to_each(graph, dtrain_prepend(graph, x, dtrain_reshape(graph, token, &row)), places);
+}
+
+/* Tokens to [b, width]: the class token, or the mean. A norm works on each token, so it comes after the choice. */
+static dtrain_tensor pool(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x)
+{
+	const dtrain_shape *known = dtrain_graph_shape(graph, x);
+	if (!known)
+		return -1;
+	int64_t batch = known->dim[0], count = known->dim[1];
+	dtrain_shape row = dtrain_shape_of(2, (int64_t[]){batch, t->width});
+	dtrain_shape planes = dtrain_shape_of(4, (int64_t[]){batch, t->width, count, 1});
+	if (!t->plain) {
+		x = dtrain_reshape(graph, dtrain_slice(graph, x, 1, 0, 1), &row);
+		return dtrain__norm(graph, t, NULL, "norm", x);
+	}
+	x = dtrain_permute(graph, dtrain__norm(graph, t, NULL, "norm", x), (const int[]){0, 2, 1});
+	return dtrain_global_avg_pool(graph, dtrain_reshape(graph, x, &planes));
+}
+
+/* Whether pictures of that shape can be cut into patches, in plain ViTs a square of them. */
+static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_shape *image)
+{
+	int64_t height = image->dim[2], width = image->dim[3];
+	if (height % t->patch_size || width % t->patch_size || (t->plain && height != width)) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+				   "vit: a picture of %lld x %lld pixels is not divisible into %spatches of %lld",
+				   (long long)height, (long long)width, t->plain ? "a square of " : "",
+				   (long long)t->patch_size);
+		return false;
+	}
+	if (t->plain && (t->width % 4 || t->width < 8)) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: width %lld has no quarters for positions",
+				   (long long)t->width);
+		return false;
+	}
+	return true;
+}
+
+dtrain_tensor dtrain__vit(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image, int64_t classes)
+{
+	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
+	if (!shape || !check_image(graph, t, shape))
+		return -1;
+	dtrain_tensor x = add_class_and_positions(graph, t, embed_patches(graph, t, image));
+	for (int layer = 0; layer < t->layers; layer++) {
+		dtrain_graph_next_block(graph);
+		x = block(graph, t, x, layer);
+	}
+	dtrain_graph_next_block(graph);
+	return dtrain__dense_layer(graph, NULL, "head", pool(graph, t, x),
+				   &(dtrain__dense){.features = classes,
+						    .bias = true,
+						    .init = t->plain ? DTRAIN_INIT_ZERO : DTRAIN_INIT_NORMAL,
+						    .fan_in = dtrain__fan_in_of(t->deviation)});
+}
