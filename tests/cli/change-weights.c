@@ -3,8 +3,8 @@
  * change-weights IN OUT CHANGE [NAME]: a copy of a safetensors file, without metadata, in which the weights are
  * changed: "f16", "bf16", "f64": of that type; "f16-wide", "bf16-wide": rounded to it, but F32; "prefix": with
  * "module." in front of each name; "drop": without the tensors whose names begin with NAME; "flat": tensor NAME has one
- * dimension; "extra": with a tensor more, called NAME. change-weights A B differ: prints the names of the tensors
- * that differ. */
+ * dimension; "torchvision": of a vision transformer, with torchvision's names; "extra": with a tensor more, called
+ * NAME. change-weights A B differ: prints the names of the tensors that differ. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,38 @@ static int fetch(void *context, size_t index, uint64_t at, void *out, size_t byt
 	return BETON_OK;
 }
 
+/* timm's name in torchvision's words. */
+static char *torchvision_name(const char *from)
+{
+	static const char *const words[][2] = {{"patch_embed.proj.weight", "conv_proj.weight"},
+					       {"patch_embed.proj.bias", "conv_proj.bias"},
+					       {"cls_token", "class_token"},
+					       {"pos_embed", "encoder.pos_embedding"},
+					       {"norm.weight", "encoder.ln.weight"},
+					       {"norm.bias", "encoder.ln.bias"},
+					       {"head.weight", "heads.head.weight"},
+					       {"head.bias", "heads.head.bias"},
+					       {"norm1.weight", "ln_1.weight"},
+					       {"norm1.bias", "ln_1.bias"},
+					       {"norm2.weight", "ln_2.weight"},
+					       {"norm2.bias", "ln_2.bias"},
+					       {"attn.qkv.weight", "self_attention.in_proj_weight"},
+					       {"attn.qkv.bias", "self_attention.in_proj_bias"},
+					       {"attn.proj.weight", "self_attention.out_proj.weight"},
+					       {"attn.proj.bias", "self_attention.out_proj.bias"},
+					       {"mlp.fc1.weight", "mlp.0.weight"},
+					       {"mlp.fc1.bias", "mlp.0.bias"},
+					       {"mlp.fc2.weight", "mlp.3.weight"},
+					       {"mlp.fc2.bias", "mlp.3.bias"}};
+	int layer, begin = 0;
+	bool in_layer = sscanf(from, "blocks.%d.%n", &layer, &begin) == 1;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(words[i][0], from + begin) == 0)
+			return in_layer ? bt_format("encoder.layers.encoder_layer_%d.%s", layer, words[i][1])
+					: strdup(words[i][1]);
+	exit(1);
+}
+
 /* The new content of an entry. */
 static char *convert(const safetensors_file *in, size_t index, safetensors_entry *entry, beton_error *err)
 {
@@ -66,6 +98,8 @@ static char *convert(const safetensors_file *in, size_t index, safetensors_entry
 		memcpy(out, stored, from->bytes);
 	if (is_change("prefix"))
 		entry->name = bt_format("module.%s", from->name);
+	if (is_change("torchvision"))
+		entry->name = torchvision_name(from->name);
 	if (is_change("flat") && strcmp(from->name, name) == 0)
 		entry->shape = dtrain_shape_of(1, &count);
 	free(stored);
@@ -127,7 +161,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "change-weights: %s\n", err.message);
 	for (size_t i = 0; i < count; i++) {
 		free(memory[i]);
-		if (is_change("prefix"))
+		if (is_change("prefix") || is_change("torchvision"))
 			free((char *)entries[i].name);
 	}
 	free(memory);

@@ -36,7 +36,7 @@ typedef struct model {
 	dtrain_params *params;
 	dtrain_program *program;
 	dtrain_transformer_inputs inputs;
-	dtrain_tensor image, label, logits, loss;
+	dtrain_tensor image, label, logits, rows, some, loss; /* some: the logits of rows */
 	dtrain_dtype dtype;
 } model;
 
@@ -109,6 +109,10 @@ static dtrain_tensor build_tokens(model *m, const json_t *expected, dtrain_graph
 	m->label = add_input(graph, NULL, "label", DTRAIN_I64);
 	dtrain_transformer_build(graph, description, &m->inputs, &outputs);
 	m->logits = dtrain_transformer_logits(graph, &outputs, -1);
+	dtrain_shape two = dtrain_shape_of(1, (int64_t[]){2});
+	m->rows = dtrain_graph_input(graph, "rows", DTRAIN_I64, &two);
+	m->some = dtrain_transformer_logits(graph, &outputs, m->rows);
+	dtrain_graph_keep(graph, m->some);
 	dtrain_loss_options_init(&options);
 	return dtrain_transformer_losses(graph, &outputs, m->label, &options);
 }
@@ -173,6 +177,7 @@ static void fill_tokens(const model *m, int vocabulary)
 	int64_t *label = dtrain_program_data(m->program, m->label);
 	int64_t *position = inputs->position < 0 ? NULL : dtrain_program_data(m->program, inputs->position);
 	int64_t *types = inputs->token_types < 0 ? NULL : dtrain_program_data(m->program, inputs->token_types);
+	memcpy(dtrain_program_data(m->program, m->rows), (int64_t[]){TOKENS - 1, 4}, 2 * sizeof(int64_t));
 	for (int i = 0; i < TOKENS; i++) {
 		tokens[i] = i * 17 % vocabulary;
 		label[i] = i % 5 == 0 ? IGNORED : i * 29 % vocabulary;
@@ -189,7 +194,7 @@ static void open_model(model *m, const json_t *expected, const char *device, dtr
 {
 	beton_error err = {0};
 	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 2};
-	*m = (model){.dtype = dtype, .image = -1};
+	*m = (model){.dtype = dtype, .image = -1, .some = -1};
 	expect_ok(dtrain_device_open(device, &options, &m->device, &err), &err);
 	m->api = dtrain_device_get_api(m->device);
 	expect_ok(m->api->stream_create(m->device, &m->stream, &err), &err);
@@ -232,6 +237,18 @@ static void compare_tensor(const model *m, const char *name, const void *array, 
 		double got = element(m, array, offset + place), right = json_number_value(json_array_get(stored, k));
 		if (!(fabs(got - right) <= bound * (norm + 1e-2)))
 			fail_msg("%s[%lld]: %.9g, Hugging Face has %.9g", name, (long long)place, got, right);
+	}
+}
+
+/* As for the next token of a text. */
+static void compare_rows(const model *m)
+{
+	const void *all = dtrain_program_data(m->program, m->logits), *some = dtrain_program_data(m->program, m->some);
+	int64_t vocabulary = dtrain_program_shape(m->program, m->some)->dim[1];
+	assert_int_equal(dtrain_program_shape(m->program, m->some)->dim[0], 2);
+	for (int64_t i = 0; i < vocabulary; i++) {
+		assert_true(fabs(element(m, some, i) - element(m, all, (TOKENS - 1) * vocabulary + i)) < 1e-5);
+		assert_true(fabs(element(m, some, vocabulary + i) - element(m, all, 4 * vocabulary + i)) < 1e-5);
 	}
 }
 
@@ -285,6 +302,8 @@ static void compare_case(const json_t *expected, const char *device, dtrain_dtyp
 			fail_msg("%s, step %d: loss %.9g, Hugging Face has %.9g", name, step, loss, right);
 		if (step == 0)
 			compare_first_step(&m, expected, bound);
+		if (step == 0 && m.some >= 0)
+			compare_rows(&m);
 		expect_ok(dtrain_optimizer_step(sgd, LR, m.stream, &err), &err);
 	}
 	dtrain_optimizer_destroy(&sgd);

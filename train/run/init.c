@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alias.h"
 #include "common/system.h"
 
 enum { SHAPE_TEXT = 128, UNUSED_TOLD = 3 };
@@ -15,7 +16,8 @@ struct target {
 	const char *name;
 	const dtrain_shape *shape;
 	void *memory;
-	const run_source_tensor *from; /* NULL: keeps its initial values */
+	const run_source_tensor *found; /* the file's tensor; NULL: it has none */
+	const run_source_tensor *from;  /* NULL: keeps its initial values */
 };
 
 struct job {
@@ -67,12 +69,31 @@ static bool is_head(const struct job *job, const struct target *target)
 	return *job->head && strncmp(target->name, job->head, strlen(job->head)) == 0;
 }
 
+/* The layer that was declared last, if it has a matrix: a language model whose head is its embedding ends with a norm.
+ */
 static void find_head(struct job *job)
 {
-	const dtrain_param *last = dtrain_params_at(job->params, dtrain_params_count(job->params) - 1);
+	int count = dtrain_params_count(job->params);
+	const dtrain_param *last = dtrain_params_at(job->params, count - 1);
 	const char *dot = last ? strrchr(last->name, '.') : NULL;
-	if (dot && (size_t)(dot - last->name) + 2 <= sizeof(job->head))
-		memcpy(job->head, last->name, (size_t)(dot - last->name) + 1);
+	size_t length = dot ? (size_t)(dot - last->name) + 1 : sizeof(job->head);
+	bool has_matrix = false;
+	for (int i = 0; length < sizeof(job->head) && i < count; i++) {
+		const dtrain_param *param = dtrain_params_at(job->params, i);
+		has_matrix = has_matrix || (strncmp(param->name, last->name, length) == 0 && param->shape.ndim > 1);
+	}
+	if (has_matrix)
+		memcpy(job->head, last->name, length);
+}
+
+/* By its own name, or by one of those that other programs give it. */
+static const run_source_tensor *find_tensor(const run_source *source, const char *name)
+{
+	char alias[256];
+	const run_source_tensor *found = run_source_find(source, name);
+	for (int i = 0; !found && run_alias(name, i, alias, sizeof(alias)); i++)
+		found = run_source_find(source, alias);
+	return found;
 }
 
 /* ---- the plan ---- */
@@ -80,7 +101,7 @@ static void find_head(struct job *job)
 /* True if the tensor is for another number of classes, or missing: the whole head begins anew. */
 static bool is_of_other_classes(const struct job *job, const struct target *target)
 {
-	const run_source_tensor *found = run_source_find(job->source, target->name);
+	const run_source_tensor *found = target->found;
 	return is_head(job, target) && (!found || (found->shape.ndim > 0 && is_equal(&found->shape, target->shape, 1) &&
 						   !is_equal(&found->shape, target->shape, 0)));
 }
@@ -90,7 +111,7 @@ static int fail_missing(const struct job *job, const struct target *targets, int
 {
 	int missing = 0;
 	for (int i = 0; i < count; i++)
-		missing += !run_source_find(job->source, targets[i].name);
+		missing += !targets[i].found;
 	return bt_fail(err, BETON_MISMATCH,
 		       "%s: has no tensor '%s', which the model needs (%d of its %d tensors are missing%s)",
 		       job->source->path, first, missing, count,
@@ -104,7 +125,7 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 		job->fresh_head = job->fresh_head || is_of_other_classes(job, &targets[i]);
 	for (int i = 0; i < count; i++) {
 		struct target *target = &targets[i];
-		const run_source_tensor *found = run_source_find(job->source, target->name);
+		const run_source_tensor *found = target->found;
 		if (job->fresh_head && is_head(job, target))
 			continue;
 		if (!found)
@@ -123,25 +144,28 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 
 /* ---- the report ---- */
 
-static void note_fresh(const struct job *job, const struct target *target, json_t *list)
+static void note_fresh(const struct target *target, json_t *list)
 {
 	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT];
-	const run_source_tensor *found = run_source_find(job->source, target->name);
-	if (!found)
+	if (!target->found)
 		json_array_append_new(
 			list, json_sprintf("%s %s (the file has none)", target->name, shape_text(target->shape, ours)));
 	else
-		json_array_append_new(list,
-				      json_sprintf("%s %s (the file has %s)", target->name,
-						   shape_text(target->shape, ours), shape_text(&found->shape, theirs)));
+		json_array_append_new(list, json_sprintf("%s %s (the file has %s)", target->name,
+							 shape_text(target->shape, ours),
+							 shape_text(&target->found->shape, theirs)));
 }
 
-/* PyTorch counts the batches of each batch norm; nothing here depends on it. */
-static bool is_counter(const char *name)
+/* PyTorch counts the batches of each batch norm, and Hugging Face saved constants: nothing here depends on them. */
+static bool is_constant(const char *name)
 {
-	static const char counter[] = ".num_batches_tracked";
+	static const char *const endings[] = {".num_batches_tracked", ".attn.bias", ".attn.masked_bias",
+					      ".rotary_emb.inv_freq", ".embeddings.position_ids"};
 	size_t length = strlen(name);
-	return length >= sizeof(counter) && strcmp(name + length - strlen(counter), counter) == 0;
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+		if (length > strlen(endings[i]) && strcmp(name + length - strlen(endings[i]), endings[i]) == 0)
+			return true;
+	return false;
 }
 
 static int make_report(const struct job *job, const struct target *targets, int count, run_init *out, beton_error *err)
@@ -152,15 +176,15 @@ static int make_report(const struct job *job, const struct target *targets, int 
 	for (int i = 0; i < count; i++) {
 		out->taken += targets[i].from != NULL;
 		if (!targets[i].from)
-			note_fresh(job, &targets[i], out->fresh);
+			note_fresh(&targets[i], out->fresh);
 	}
 	for (size_t i = 0; i < job->source->count; i++) {
-		const char *name = job->source->tensors[i].name;
-		bool known = is_counter(name);
+		const run_source_tensor *tensor = &job->source->tensors[i];
+		bool known = is_constant(tensor->name);
 		for (int k = 0; k < count && !known; k++)
-			known = strcmp(targets[k].name, name) == 0;
+			known = targets[k].found == tensor;
 		if (!known)
-			json_array_append_new(out->unused, json_string(name));
+			json_array_append_new(out->unused, json_string(tensor->name));
 	}
 	return BETON_OK;
 }
@@ -230,8 +254,10 @@ int run_init_apply(const run_source *source, dtrain_params *params, dtrain_strea
 	struct target *targets = calloc((size_t)count + 1, sizeof(*targets));
 	if (!targets)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
 		targets[i] = target_at(params, i);
+		targets[i].found = find_tensor(source, targets[i].name);
+	}
 	find_head(&job);
 	int status = find_sources(&job, targets, count, err);
 	if (status == BETON_OK)

@@ -184,7 +184,8 @@ const option_row run_rows[] = {
 	     "token. FILE, with a slash or the ending `.json`, is Hugging Face's description of such a model.",
 	     .name_at = dtrain_model_name),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
-	     "Tensor names are torchvision's, which timm's resnets share. A prefix `module.`, `_orig_mod.` or "
+	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's or "
+	     "torchvision's. A prefix `module.`, `_orig_mod.` or "
 	     "`model.` of all names is ignored. Numbers of 16 or 64 bits are converted. If the number of classes "
 	     "differs, the head (the last layer) is initialized as in a new run. Any other tensor that is missing "
 	     "or has another shape is an error. The output and the log list what was loaded and what was not. In "

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights under the names of other programs, and models whose last layer is no head. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dtrain/transformer.h>
+
+#include "run/alias.h"
+#include "run/init.h"
+
+static void expect_ok(int status, const beton_error *err)
+{
+	if (status != BETON_OK)
+		fail_msg("%d: %s", status, err->message);
+}
+
+static void names_of_other_programs(void **state)
+{
+	static const char *const cases[][2] = {
+		{"patch_embed.proj.weight", "conv_proj.weight"},
+		{"cls_token", "class_token"},
+		{"pos_embed", "encoder.pos_embedding"},
+		{"blocks.11.norm1.bias", "encoder.layers.encoder_layer_11.ln_1.bias"},
+		{"blocks.0.attn.qkv.weight", "encoder.layers.encoder_layer_0.self_attention.in_proj_weight"},
+		{"blocks.3.attn.proj.bias", "encoder.layers.encoder_layer_3.self_attention.out_proj.bias"},
+		{"blocks.3.mlp.fc2.weight", "encoder.layers.encoder_layer_3.mlp.3.weight"},
+		{"head.weight", "heads.head.weight"},
+		{"transformer.h.0.ln_1.weight", "h.0.ln_1.weight"},
+		{"model.embed_tokens.weight", "embed_tokens.weight"},
+		{"bert.pooler.dense.bias", "pooler.dense.bias"},
+	};
+	char out[256];
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_true(run_alias(cases[i][0], 0, out, sizeof(out)));
+		assert_string_equal(out, cases[i][1]);
+	}
+	assert_true(run_alias("blocks.3.mlp.fc1.weight", 1, out, sizeof(out)));
+	assert_string_equal(out, "encoder.layers.encoder_layer_3.mlp.linear_1.weight");
+	assert_false(run_alias("blocks.3.mlp.fc1.weight", 2, out, sizeof(out)));
+	assert_false(run_alias("blocks.x.norm1.bias", 0, out, sizeof(out)));
+	assert_false(run_alias("fc.weight", 0, out, sizeof(out)));
+	assert_false(run_alias("transformer.", 0, out, sizeof(out)));
+}
+
+/* ---- a small GPT-2 ---- */
+
+typedef struct model {
+	dtrain_device *device;
+	const dtrain_device_api *api;
+	dtrain_stream *stream;
+	dtrain_params *params;
+	run_source source;
+} model;
+
+static void open_model(model *m)
+{
+	enum { T = 4 };
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_transformer description;
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	dtrain_shape tokens = dtrain_shape_of(2, (int64_t[]){1, T});
+	dtrain_transformer_init(&description);
+	description.layers = 1;
+	description.heads = description.kv_heads = 2;
+	description.head_size = 4;
+	description.width = 8;
+	description.inner = 32;
+	description.vocabulary = 11;
+	description.positions = T;
+	expect_ok(dtrain_device_open("ref", NULL, &m->device, &err), &err);
+	m->api = dtrain_device_get_api(m->device);
+	expect_ok(m->api->stream_create(m->device, &m->stream, &err), &err);
+	expect_ok(dtrain_params_create(m->device, DTRAIN_F32, &m->params, &err), &err);
+	expect_ok(dtrain_graph_create(m->params, false, &graph, &err), &err);
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &tokens);
+	assert_true(dtrain_transformer_build(graph, &description, &inputs, &outputs) >= 0);
+	dtrain_graph_destroy(&graph);
+	expect_ok(dtrain_params_allocate(m->params, &err), &err);
+}
+
+static void add_tensor(model *m, const char *name, const dtrain_shape *shape)
+{
+	run_source_tensor *tensor = &m->source.tensors[m->source.count++];
+	int64_t count = dtrain_shape_count(shape);
+	*tensor = (run_source_tensor){.name = strdup(name), .shape = *shape, .values = malloc((size_t)count * 4)};
+	assert_true(tensor->name && tensor->values);
+	for (int64_t i = 0; i < count; i++)
+		tensor->values[i] = (float)(m->source.count * 1000) + (float)i;
+}
+
+/* All tensors, without the first letters of their names, and what Hugging Face's GPT-2 has besides. */
+static void fill_source(model *m, size_t letters)
+{
+	dtrain_shape mask = dtrain_shape_of(4, (int64_t[]){1, 1, 4, 4});
+	int count = dtrain_params_count(m->params);
+	m->source = (run_source){.path = strdup("gpt2.safetensors"), .facts = json_object()};
+	m->source.tensors = calloc((size_t)count + 2, sizeof(*m->source.tensors));
+	assert_true(m->source.path && m->source.tensors);
+	for (int i = 0; i < count; i++)
+		add_tensor(m, dtrain_params_at(m->params, i)->name + letters, &dtrain_params_at(m->params, i)->shape);
+	add_tensor(m, "h.0.attn.bias", &mask);
+	add_tensor(m, "lm_head.weight", &mask);
+}
+
+static void close_model(model *m)
+{
+	run_source_close(&m->source);
+	dtrain_params_destroy(&m->params);
+	m->api->stream_destroy(m->stream);
+	dtrain_device_close(&m->device);
+}
+
+static void check_weights_of(size_t letters)
+{
+	model m;
+	run_init init;
+	beton_error err = {0};
+	open_model(&m);
+	fill_source(&m, letters);
+	int count = dtrain_params_count(m.params);
+	expect_ok(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), &err);
+	assert_int_equal(init.taken, count);
+	assert_int_equal(json_array_size(init.fresh), 0);
+	assert_int_equal(json_array_size(init.unused), 1);
+	assert_string_equal(json_string_value(json_array_get(init.unused, 0)), "lm_head.weight");
+	for (int i = 0; i < count; i++) {
+		const dtrain_param *param = dtrain_params_at(m.params, i);
+		assert_memory_equal((float *)dtrain_params_values(m.params) + param->offset, m.source.tensors[i].values,
+				    (size_t)param->count * sizeof(float));
+	}
+	run_init_free(&init);
+	close_model(&m);
+}
+
+static void names_of_hugging_face(void **state)
+{
+	(void)state;
+	check_weights_of(0);
+	check_weights_of(strlen("transformer."));
+}
+
+/* It is declared last, but a language model without it would begin with another norm, not with another head. */
+static void the_last_norm_is_no_head(void **state)
+{
+	model m;
+	run_init init;
+	beton_error err = {0};
+	(void)state;
+	open_model(&m);
+	fill_source(&m, 0);
+	for (size_t i = 0; i < m.source.count; i++)
+		if (strcmp(m.source.tensors[i].name, "transformer.ln_f.weight") == 0)
+			memcpy(m.source.tensors[i].name, "x", 2);
+	assert_int_equal(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "has no tensor 'transformer.ln_f.weight'"));
+	close_model(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_other_programs),
+		cmocka_unit_test(names_of_hugging_face),
+		cmocka_unit_test(the_last_norm_is_no_head),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names that other programs give the tensors of the same model: torchvision's of vision transformers, whose names here
+ * are timm's, and Hugging Face's of a model of tokens that was saved without its head. */
+#ifndef RUN_ALIAS_H
+#define RUN_ALIAS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The index-th other name of a tensor, from 0; false: there are no more. */
+bool run_alias(const char *name, int index, char *out, size_t size);
+
+#endif
