@@ -14,6 +14,7 @@
 #include <dtrain/transformer.h>
 
 #include "../temporary.h"
+#include "core/graph.h"
 
 enum { T = 16 };
 
@@ -135,6 +136,85 @@ static void names_are_those_of_hugging_face(void **state)
 	assert_string_equal(last->name, "transformer.ln_f.bias");
 	assert_int_equal(last->block, 13);
 	end(&p);
+}
+
+/* ---- dropout ---- */
+
+/* Behind the embeddings, each attention and each MLP, of which each draws other numbers. */
+static void dropout_has_hugging_face_s_places(void **state)
+{
+	static const dtrain_transformer_type types[] = {DTRAIN_TRANSFORMER_GPT2, DTRAIN_TRANSFORMER_BERT};
+	(void)state;
+	for (int k = 0; k < 2; k++) {
+		dtrain_transformer description;
+		parameters p;
+		dtrain_transformer_init(&description);
+		description.type = types[k];
+		description.token_types = 2;
+		description.layers = 3;
+		description.embedding_dropout = 0.25;
+		description.dropout = 0.5;
+		declare(&p, &description);
+		int found = 0;
+		for (int i = 0; i < p.graph->num_nodes; i++) {
+			const dtrain__node *node = &p.graph->nodes[i];
+			if (node->kind != DTRAIN_OP_DROPOUT)
+				continue;
+			assert_int_equal(node->attrs.dropout.layer, found);
+			assert_true(node->attrs.dropout.p == (found ? 0.5 : 0.25));
+			found++;
+		}
+		assert_int_equal(found, 1 + 2 * 3);
+		end(&p);
+	}
+}
+
+static void expect_build_fault(const dtrain_transformer *description, bool training, int64_t length, const char *words)
+{
+	dtrain_shape tokens = dtrain_shape_of(2, (int64_t[]){1, length});
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	dtrain_program *program;
+	beton_error err = {0};
+	parameters p;
+	begin(&p);
+	dtrain_graph_destroy(&p.graph);
+	expect_ok(dtrain_graph_create(p.params, training, &p.graph, &err), &err);
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	inputs.tokens = dtrain_graph_input(p.graph, "tokens", DTRAIN_I64, &tokens);
+	dtrain_tensor hidden = dtrain_transformer_build(p.graph, description, &inputs, &outputs);
+	if (words) {
+		assert_int_equal(hidden, -1);
+		assert_int_equal(dtrain_transformer_logits(p.graph, &outputs, -1), -1);
+		assert_int_equal(dtrain_transformer_losses(p.graph, &outputs, inputs.tokens, NULL), -1);
+		assert_int_equal(dtrain_graph_compile(&p.graph, &program, &err), BETON_INVALID_ARGUMENT);
+		if (!strstr(err.message, words))
+			fail_msg("'%s' does not say '%s'", err.message, words);
+	} else {
+		assert_true(hidden >= 0);
+	}
+	end(&p);
+}
+
+static void faults_of_builds(void **state)
+{
+	dtrain_transformer description;
+	(void)state;
+	dtrain_transformer_init(&description);
+	description.layers = 1;
+	expect_build_fault(&description, true, 1024, NULL);
+	expect_build_fault(&description, true, 1025, "tokens [1, 1025]; needs [b, t] with t at most 1024");
+	description.dropout = 0.1;
+	expect_build_fault(&description, false, T, NULL);
+	expect_build_fault(&description, true, T, "dropout needs the input of random numbers");
+	description.heads = 5;
+	expect_build_fault(&description, false, T, "\"n_embd\" 768 is not divisible by \"n_head\" 5");
+	description.heads = 0;
+	expect_build_fault(&description, false, T, "\"n_head\" is not positive");
+	beton_error err = {0};
+	expect_ok(dtrain_transformer_find("vit-s16", &description, &err), &err);
+	expect_build_fault(&description, false, T, "no model of tokens");
 }
 
 /* ---- pictures ---- */
@@ -368,6 +448,8 @@ static void unknown_names_are_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(dropout_has_hugging_face_s_places),
+		cmocka_unit_test(faults_of_builds),
 		cmocka_unit_test(counts_are_those_of_timm),
 		cmocka_unit_test(names_are_those_of_timm),
 		cmocka_unit_test(pictures_must_fit_patches),
