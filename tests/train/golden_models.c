@@ -199,7 +199,7 @@ static void fill_tokens(const model *m, int vocabulary)
 static void open_model(model *m, const json_t *expected, const char *device, dtrain_dtype activations)
 {
 	beton_error err = {0};
-	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 2};
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = 1};
 	dtrain_dtype dtype = activations == DTRAIN_BF16 ? DTRAIN_F32 : activations;
 	*m = (model){.dtype = dtype, .activations = activations, .image = -1, .some = -1};
 	expect_ok(dtrain_device_open(device, &options, &m->device, &err), &err);
