@@ -720,6 +720,9 @@ static void parameters_have_one_order_on_all_devices(void **state)
 	for (int m = 0; dtrain_model_name(m); m++) {
 		const char *model = dtrain_model_name(m);
 		net first, other;
+		/* The other vision transformers have the same layers, and up to 86 million parameters. */
+		if (strncmp(model, "vit-", 4) == 0 && strncmp(model, "vit-mini4", 9) != 0)
+			continue;
 		net_create(&first, &options, "ref", DTRAIN_F32, DTRAIN_F32, model, 2, 32, 4);
 		for (int k = 0; dtrain_device_at(k); k++) {
 			net_create(&other, &options, dtrain_device_at(k)->name, DTRAIN_F32, DTRAIN_F32, model, 2, 32,
