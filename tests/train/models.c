@@ -395,6 +395,8 @@ static void faults_name_file_and_key(void **state)
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"resid_pdrop\": 1}", BETON_FORMAT, "\"resid_pdrop\" is 1"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": 0}", BETON_FORMAT, "not positive"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"layer_norm_epsilon\": true}", BETON_FORMAT, "not a number"},
+		{"{" GPT2_FILE ", \"n_positions\": 16, \"initializer_range\": 1e-10}", BETON_FORMAT,
+		 "\"initializer_range\" is 1e-10, not 1e-07 .. 0.2"},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": \"relu\"}", BETON_UNSUPPORTED,
 		 "\"activation_function\" is \"relu\""},
 		{"{" GPT2_FILE ", \"n_positions\": 16, \"activation_function\": 3}", BETON_FORMAT, "not a string"},

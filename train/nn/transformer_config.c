@@ -14,6 +14,8 @@
 #include "transformer_parts.h"
 
 enum { MOST_LAYERS = 1 << 16 };
+#define LEAST_DEVIATION 1e-7
+#define MOST_DEVIATION 0.2
 
 typedef enum key_kind {
 	KEY_COUNT, /* whole, 1 .. INT32_MAX */
@@ -299,6 +301,10 @@ int dtrain__transformer_check(const dtrain_transformer *t, const char *what, bet
 	if (t->layers > MOST_LAYERS)
 		return bt_fail(err, BETON_FORMAT, "%s: \"%s\" is %lld, not 1 .. %d", what, KEY_OF(t, layers),
 			       (long long)t->layers, MOST_LAYERS);
+	/* The fan_in that stands for it would be too large, or too small to tell two of them apart. */
+	if (!(t->deviation >= LEAST_DEVIATION && t->deviation <= MOST_DEVIATION))
+		return bt_fail(err, BETON_FORMAT, "%s: \"initializer_range\" is %g, not %g .. %g", what, t->deviation,
+			       LEAST_DEVIATION, MOST_DEVIATION);
 	if (t->type != DTRAIN_TRANSFORMER_LLAMA && (t->width % t->heads || t->head_size != t->width / t->heads))
 		return fail_divisor(what, KEY_OF(t, width), t->width, KEY_OF(t, heads), t->heads, err);
 	if (t->kv_heads < 1 || t->heads % t->kv_heads)

@@ -48,7 +48,7 @@ typedef struct dtrain_transformer {
 	bool plain;
 	double epsilon;           /* of the norms [layer_norm_epsilon; layer_norm_eps, Llama: rms_norm_eps] */
 	double theta;             /* of rotary embeddings [rope_theta]; otherwise 0 */
-	double deviation;         /* standard deviation of initial weights [initializer_range] */
+	double deviation;         /* standard deviation of initial weights [initializer_range]; 1e-7 .. 0.2 */
 	double embedding_dropout; /* share of the embeddings' sum [embd_pdrop; hidden_dropout_prob]; default 0 */
 	double dropout;           /* share of what attention and MLP add [resid_pdrop; hidden_dropout_prob] */
 } dtrain_transformer;
