@@ -2,6 +2,7 @@
  *
  * The parameters of transformers, which are declared without memory for them, and files that describe models.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,6 +74,15 @@ static void declare(parameters *p, const dtrain_transformer *description)
 	count(p);
 }
 
+static void declare_vit(parameters *p, const char *model, int64_t side, int64_t classes)
+{
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){1, 3, side, side});
+	begin(p);
+	assert_true(dtrain_model_build(p->graph, model, dtrain_graph_input(p->graph, "image", DTRAIN_F32, &image),
+				       classes) >= 0);
+	count(p);
+}
+
 static void counts_are_those_of_hugging_face(void **state)
 {
 	static const struct {
@@ -135,6 +145,89 @@ static void names_are_those_of_hugging_face(void **state)
 	const dtrain_param *last = dtrain_params_at(p.params, dtrain_params_count(p.params) - 1);
 	assert_string_equal(last->name, "transformer.ln_f.bias");
 	assert_int_equal(last->block, 13);
+	end(&p);
+}
+
+/* ---- initial values ---- */
+
+/* The standard deviation of a parameter around 0. */
+static double deviation_of(const dtrain_params *params, const char *name)
+{
+	const float *values = dtrain_params_values((dtrain_params *)params);
+	for (int i = 0; i < dtrain_params_count(params); i++) {
+		const dtrain_param *param = dtrain_params_at(params, i);
+		double sum = 0;
+		for (int64_t k = 0; k < param->count; k++)
+			sum += (double)values[param->offset + k] * (double)values[param->offset + k];
+		if (strcmp(param->name, name) == 0)
+			return sqrt(sum / (double)param->count);
+	}
+	fail_msg("no parameter %s", name);
+	return 0;
+}
+
+static void expect_deviation(const dtrain_params *params, const char *name, double expected)
+{
+	double got = deviation_of(params, name);
+	if (!(fabs(got - expected) <= 0.05 * expected))
+		fail_msg("%s: a deviation of %g instead of %g", name, got, expected);
+}
+
+static void initialize(parameters *p)
+{
+	beton_error err = {0};
+	dtrain_stream *stream;
+	const dtrain_device_api *api = dtrain_device_get_api(p->device);
+	expect_ok(api->stream_create(p->device, &stream, &err), &err);
+	expect_ok(dtrain_params_allocate(p->params, &err), &err);
+	expect_ok(dtrain_params_initialize(p->params, 1, stream, &err), &err);
+	expect_ok(api->stream_synchronize(stream, &err), &err);
+	api->stream_destroy(stream);
+}
+
+static void initial_values_of_gpt2(void **state)
+{
+	dtrain_transformer description;
+	parameters p;
+	(void)state;
+	dtrain_transformer_init(&description);
+	description.width = 96;
+	description.head_size = 8;
+	description.inner = 384;
+	description.vocabulary = 100;
+	description.layers = 8;
+	declare(&p, &description);
+	initialize(&p);
+	expect_deviation(p.params, "transformer.wte.weight", 0.02);
+	expect_deviation(p.params, "transformer.wpe.weight", 0.02);
+	expect_deviation(p.params, "transformer.h.1.attn.c_attn.weight", 0.02);
+	expect_deviation(p.params, "transformer.h.1.attn.c_proj.weight", 0.02 / 4);
+	expect_deviation(p.params, "transformer.h.7.mlp.c_fc.weight", 0.02);
+	expect_deviation(p.params, "transformer.h.7.mlp.c_proj.weight", 0.02 / 4);
+	assert_true(deviation_of(p.params, "transformer.h.7.mlp.c_fc.bias") == 0);
+	assert_true(deviation_of(p.params, "transformer.h.7.ln_2.weight") == 1);
+	end(&p);
+}
+
+/* Of a ViT, from pictures with 3 channels in patches of 4 x 4, and of a plain one. */
+static void initial_values_of_vits(void **state)
+{
+	parameters p;
+	(void)state;
+	declare_vit(&p, "vit-mini4", 32, 100);
+	initialize(&p);
+	expect_deviation(p.params, "patch_embed.proj.weight", 1 / sqrt(3.0 * 48));
+	expect_deviation(p.params, "pos_embed", 0.02);
+	expect_deviation(p.params, "blocks.0.attn.qkv.weight", 0.02);
+	expect_deviation(p.params, "head.weight", 0.02);
+	assert_true(deviation_of(p.params, "cls_token") < 2e-6);
+	end(&p);
+	declare_vit(&p, "vit-mini4-plain", 32, 100);
+	initialize(&p);
+	expect_deviation(p.params, "patch_embed.proj.weight", 1 / sqrt(48.0));
+	expect_deviation(p.params, "blocks.0.attn.qkv.weight", sqrt(2.0 / (2 * 96)));
+	expect_deviation(p.params, "blocks.0.mlp.fc2.weight", sqrt(2.0 / (5 * 96)));
+	assert_true(deviation_of(p.params, "head.weight") == 0);
 	end(&p);
 }
 
@@ -218,15 +311,6 @@ static void faults_of_builds(void **state)
 }
 
 /* ---- pictures ---- */
-
-static void declare_vit(parameters *p, const char *model, int64_t side, int64_t classes)
-{
-	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){1, 3, side, side});
-	begin(p);
-	assert_true(dtrain_model_build(p->graph, model, dtrain_graph_input(p->graph, "image", DTRAIN_F32, &image),
-				       classes) >= 0);
-	count(p);
-}
 
 /* The plain ones have no class token, and their positions are no parameters. */
 static void counts_are_those_of_timm(void **state)
@@ -452,6 +536,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(dropout_has_hugging_face_s_places),
 		cmocka_unit_test(faults_of_builds),
+		cmocka_unit_test(initial_values_of_gpt2),
+		cmocka_unit_test(initial_values_of_vits),
 		cmocka_unit_test(counts_are_those_of_timm),
 		cmocka_unit_test(names_are_those_of_timm),
 		cmocka_unit_test(pictures_must_fit_patches),
