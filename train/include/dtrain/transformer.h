@@ -63,13 +63,13 @@ BETON_API void dtrain_transformer_init(dtrain_transformer *description);
  * a value that would change what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
 
-/* The names of descriptions that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's),
- * gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, without biases), and ViTs, which
- * dtrain_model_build knows too. NULL past the end. */
+/* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
+ * without dropout) and gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, a vocabulary of
+ * 65, GELU with erf, no biases, dropout 0.2). NULL past the end. */
 BETON_API const char *dtrain_transformer_name(int index);
 
-/* The description of that name or, if name has a slash or ends in ".json", of that file. Errors: NOT_FOUND, which lists
- * the names, and those of dtrain_transformer_read. */
+/* The description of that name, also that of a ViT (<dtrain/model.h>), or, if name has a slash or ends in ".json", of
+ * that file. Errors: NOT_FOUND, which lists the names, and those of dtrain_transformer_read. */
 BETON_API int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err);
 
 /* Tensors that a model of tokens reads; negative: none. dtrain_transformer_inputs_init sets all to -1. */
