@@ -365,6 +365,19 @@ static int take(const char *path, const json_t *root, dtrain_transformer *out, b
 	return dtrain__transformer_check(out, path, err);
 }
 
+int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err)
+{
+	json_error_t where;
+	dtrain_transformer read = {0};
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+	int status = root ? take(name, root, &read, err)
+			  : bt_fail(err, BETON_FORMAT, "%s: line %d: %s", name, where.line, where.text);
+	json_decref(root);
+	if (status == BETON_OK)
+		*out = read;
+	return status;
+}
+
 int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err)
 {
 	json_error_t where;

@@ -63,6 +63,9 @@ BETON_API void dtrain_transformer_init(dtrain_transformer *description);
  * a value that would change what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
 
+/* The same for the text of such a file. name: for messages. */
+BETON_API int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err);
+
 /* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
  * without dropout) and gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, a vocabulary of
  * 65, GELU with erf, no biases, dropout 0.2). NULL past the end. */
