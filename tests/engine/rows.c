@@ -125,8 +125,7 @@ static int open_file(const void *context, beton_loader_options *options, beton_l
 
 static void set_up_runs(struct setup *s, const char *device_name, int64_t batch, int runs, bool training)
 {
-	const engine_job job = {
-		.task = &rows_task, .model = "linear", .batch_size = batch, .runs = runs, .classes = CLASSES};
+	const engine_job job = {.task = &rows_task, .model = "linear", .batch_size = batch, .runs = runs};
 	const engine_files files = {.open = open_file, .context = "rows.beton"};
 	dtrain_device *device = NULL;
 	dtrain_optimizer_options optimizer;

@@ -17,7 +17,6 @@ static int open_engine(bench_job *job, beton_error *err)
 				  .model = o->model,
 				  .batch_size = (int64_t)o->batch,
 				  .runs = 1,
-				  .classes = (int64_t)o->classes,
 				  .label_smoothing = 0.1};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
@@ -27,7 +26,7 @@ static int open_engine(bench_job *job, beton_error *err)
 	dtrain_device *device = NULL;
 	dtrain_sync_options_init(&sync);
 	int status = o->data ? asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err) : BETON_OK;
-	job->data.classes = asked.classes;
+	job->data.classes = (int64_t)o->classes;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
 	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,

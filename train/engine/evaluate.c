@@ -181,7 +181,8 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	if (out->count == 0)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)samples);
 	for (int i = 0; i < task->num_metrics; i++) {
-		out->metrics[i] = evaluation->sums[i] / (double)out->count;
+		double mean = evaluation->sums[i] / (double)out->count;
+		out->metrics[i] = task->metrics[i].exponential ? exp(mean) : mean;
 		if (!isfinite(out->metrics[i]))
 			return bt_fail(err, BETON_DIVERGED, "evaluation: the validation %s is not finite",
 				       task->metrics[i].name);

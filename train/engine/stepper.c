@@ -34,9 +34,12 @@ struct slot {
 	char what[32];
 };
 
-/* A batch that is possibly still being copied. It may be released after the event, or when its step is settled. */
+/* What a run is fed with, possibly still being copied. The batch may be released after the event, or when its step is
+ * settled. */
 struct held {
-	beton_batch *batch;
+	bool used;
+	beton_batch *batch; /* NULL: none, or released */
+	int64_t *random;    /* [DTRAIN_RANDOMS], in memory that the device copies from */
 	dtrain_event *copied;
 	uint64_t step;
 };
@@ -71,6 +74,14 @@ static int open_slot(engine_stepper *stepper, struct slot *slot, beton_error *er
 	return status == BETON_OK ? dtrain_sync_marks_create(stepper->engine->sync, &slot->marks, err) : status;
 }
 
+static int open_held(engine_stepper *stepper, struct held *held, beton_error *err)
+{
+	const engine_rank *engine = stepper->engine;
+	int status = engine->api->host_alloc(engine->device, DTRAIN_RANDOMS * sizeof(*held->random),
+					     (void **)&held->random, err);
+	return status == BETON_OK ? engine->api->event_create(engine->device, &held->copied, err) : status;
+}
+
 int engine_stepper_open(engine_rank *engine, const engine_stepper_options *options, engine_stepper **out,
 			beton_error *err)
 {
@@ -84,7 +95,7 @@ int engine_stepper_open(engine_rank *engine, const engine_stepper_options *optio
 	stepper->reduces = options->group && dtrain_group_size(options->group) > 1;
 	int status = BETON_OK;
 	for (int i = 0; i < HELD && status == BETON_OK; i++)
-		status = engine->api->event_create(engine->device, &stepper->held[i].copied, err);
+		status = open_held(stepper, &stepper->held[i], err);
 	for (int i = 0; i < SLOTS && status == BETON_OK; i++)
 		status = open_slot(stepper, &stepper->slots[i], err);
 	if (status != BETON_OK) {
@@ -122,6 +133,7 @@ void engine_stepper_close(engine_stepper **stepper)
 		close_slot(s, &s->slots[i]);
 	for (int i = 0; i < HELD; i++) {
 		beton_batch_release(&s->held[i].batch);
+		s->engine->api->host_free(s->engine->device, s->held[i].random);
 		if (s->held[i].copied)
 			s->engine->api->event_destroy(s->held[i].copied);
 	}
@@ -219,14 +231,35 @@ static int capture_missing(engine_stepper *stepper, struct slot *slot, beton_err
 	return status;
 }
 
+/* The numbers depend on a row's place in the batch of the step, so that other ranks and runs for the same batch draw
+ * the same. A run's rows go to the ranks in turn. */
+static int put_random(engine_stepper *stepper, struct held *held, int64_t number, beton_error *err)
+{
+	const engine_rank *engine = stepper->engine;
+	const engine_network *network = &engine->train;
+	dtrain_group *group = stepper->options.group;
+	int64_t ranks = group ? dtrain_group_size(group) : 1, rank = group ? dtrain_group_rank(group) : 0;
+	if (!network->has_random)
+		return BETON_OK;
+	held->random[DTRAIN_RANDOM_SEED] = (int64_t)engine->job.seed;
+	held->random[DTRAIN_RANDOM_STEP] = number;
+	held->random[DTRAIN_RANDOM_FIRST_ROW] = stepper->run * engine->job.batch_size * ranks + rank;
+	held->random[DTRAIN_RANDOM_ROW_STRIDE] = ranks;
+	return engine->api->copy(engine->stream, dtrain_program_data(network->program, network->random), held->random,
+				 DTRAIN_RANDOMS * sizeof(*held->random), DTRAIN_HOST_TO_DEVICE, err);
+}
+
 /* Takes ownership of the batch. */
-static int feed(engine_stepper *stepper, beton_batch *batch, beton_error *err)
+static int feed(engine_stepper *stepper, beton_batch *batch, int64_t number, beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
 	struct held *held = &stepper->held[stepper->fed++ % HELD];
+	held->used = true;
 	held->batch = batch;
 	held->step = stepper->launched;
-	int status = engine_feed_network(engine, &engine->train, batch, err);
+	int status = batch ? engine_feed_network(engine, &engine->train, batch, err) : BETON_OK;
+	if (status == BETON_OK)
+		status = put_random(stepper, held, number, err);
 	return status == BETON_OK ? engine->api->event_record(held->copied, engine->stream, err) : status;
 }
 
@@ -236,7 +269,7 @@ static int release_copied(engine_stepper *stepper, const struct slot *slot, beto
 {
 	engine_rank *engine = stepper->engine;
 	struct held *held = &stepper->held[stepper->fed % HELD];
-	if (engine->job.runs == 1 || !held->batch)
+	if (engine->job.runs == 1 || !held->used)
 		return BETON_OK;
 	engine_arm(engine, slot->what, true);
 	int status = engine->api->event_synchronize(held->copied, err);
@@ -245,7 +278,8 @@ static int release_copied(engine_stepper *stepper, const struct slot *slot, beto
 	return status;
 }
 
-static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batch, double lr, beton_error *err)
+static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batch, int64_t number, double lr,
+		   beton_error *err)
 {
 	engine_rank *engine = stepper->engine;
 	bool captured = stepper->captures && stepper->launched >= EAGER_STEPS, first = stepper->run == 0;
@@ -255,10 +289,8 @@ static int put_run(engine_stepper *stepper, struct slot *slot, beton_batch *batc
 		status = capture_missing(stepper, slot, err);
 	if (first && status == BETON_OK)
 		status = put_settings(stepper, slot, lr, err);
-	if (batch) {
-		int fed = feed(stepper, batch, status == BETON_OK ? err : NULL);
-		status = status == BETON_OK ? fed : status;
-	}
+	int fed = feed(stepper, batch, number, status == BETON_OK ? err : NULL);
+	status = status == BETON_OK ? fed : status;
 	if (first && status == BETON_OK)
 		status = engine->api->event_mark(slot->began, engine->stream, err);
 	if (status == BETON_OK)
@@ -282,7 +314,7 @@ int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t n
 		slot->data_wait_ms = slot->launch_ms = 0;
 	slot->data_wait_ms += data_wait_ms;
 	snprintf(slot->what, sizeof(slot->what), "step %" PRId64, number + 1);
-	int status = put_run(stepper, slot, batch, lr, err);
+	int status = put_run(stepper, slot, batch, number, lr, err);
 	slot->launch_ms += milliseconds_since(began);
 	if (status == BETON_OK)
 		status = release_copied(stepper, slot, err);

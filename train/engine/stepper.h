@@ -47,8 +47,8 @@ int engine_stepper_pending(const engine_stepper *stepper);
 int engine_stepper_warm_up(const engine_stepper *stepper);
 
 /* Puts one run on the stream; a step has as many runs as the job says. Takes ownership of the batch reference, also on
- * failure. batch NULL: the inputs keep their content. number (of the step, from 0, for messages) and lr must be the
- * same for all runs of a step. */
+ * failure. batch NULL: the inputs keep the previous batch. number (of the step, from 0, for messages) and lr must be
+ * the same for all runs of a step. */
 int engine_stepper_launch(engine_stepper *stepper, beton_batch *batch, int64_t number, double lr, double data_wait_ms,
 			  beton_error *err);
 

@@ -30,12 +30,13 @@ typedef struct engine_job {
 	const engine_task *task;
 	const void *options; /* of the task, for example vision_options in vision/vision.h */
 	const char *model;
-	int64_t batch_size; /* samples per rank and run */
-	int runs;           /* runs of a rank in a step, each with its own batch; >= 1 */
-	int64_t classes;    /* 0: the number of classes in the data */
+	const char *description; /* engine_task.describe of the weights' model; NULL: model names it */
+	int64_t batch_size;      /* samples per rank and run */
+	int runs;                /* runs of a rank in a step, each with its own batch; >= 1 */
 	double label_smoothing;
 	bool evaluates;     /* nothing is trained */
 	bool per_class;     /* evaluations count by class */
+	uint64_t seed;      /* of random numbers in the training network */
 	int states;         /* of the optimizer, each as large as the parameters; for estimates of memory */
 	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
@@ -50,7 +51,7 @@ typedef struct engine_dataset {
 /* What is known about the data before the loaders are opened. */
 typedef struct engine_data {
 	engine_dataset train, val;
-	int64_t classes; /* of the model */
+	int64_t classes; /* that the model tells apart: of a language model the tokens of its vocabulary */
 } engine_data;
 
 /* An input of a program, [batch size, ...], and the batch tensor of the same type that is copied there. */
@@ -68,6 +69,8 @@ typedef struct engine_network {
 	int num_results;
 	dtrain_tensor hits; /* of training, [batch size]: 1 for each sample that the model gets right, else 0 */
 	bool has_hits;
+	dtrain_tensor random; /* of training, i64 [DTRAIN_RANDOMS]: set for each run; see dtrain_dropout */
+	bool has_random;
 	dtrain_tensor more[2]; /* used by the task */
 } engine_network;
 
@@ -82,7 +85,14 @@ typedef struct engine_metric {
 	const char *key;  /* log key: val_KEY */
 	const char *name; /* printed name */
 	bool share;       /* 0 .. 1, printed as a percentage */
+	bool exponential; /* of the mean */
 } engine_metric;
+
+/* The default that an option of the trainer has for a task. */
+typedef struct engine_default {
+	const char *option; /* without dashes; NULL behind the last one */
+	const char *value;
+} engine_default;
 
 /* A share is the better the higher it is; another metric is a loss. */
 static inline bool engine_metric_is_better(const engine_metric *metric, double value, double than)
@@ -91,13 +101,32 @@ static inline bool engine_metric_is_better(const engine_metric *metric, double v
 }
 
 struct engine_task {
+	const char *name;                       /* of --task */
 	const char *sample;                     /* singular, "picture"; the plural adds an s */
 	const char *unit;                       /* of throughput, "images"; log key: UNIT_per_second */
+	const char *classes[2];                 /* what the model tells apart: singular and plural */
 	const char *field_names[ENGINE_FIELDS]; /* printed names of the fields */
 	int num_fields;
-	int class_field; /* index of the field with a sample's class */
+	int class_field; /* index of the field with a sample's class; -1: samples have none */
+	bool has_head;   /* the last layer is for the number of classes: other weights may lack it */
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;
+	const engine_default *defaults; /* NULL: none */
+
+	/* The models that have a name, NULL past the end. */
+	const char *(*model_name)(int index);
+
+	/* Checks that job.model is one of them, or otherwise known. */
+	int (*check_name)(const engine_job *job, beton_error *err);
+
+	/* A text that describes the model for those that read its weights, malloc'ed; NULL: its name suffices. */
+	int (*describe)(const engine_job *job, char **out, beton_error *err);
+
+	/* Units of throughput in a sample. */
+	int64_t (*units)(const engine_rank *engine);
+
+	/* Floating-point operations to train on a unit, for a model's utilization of the device; NULL: not known. */
+	double (*flops)(const engine_rank *engine);
 
 	/* Returns a sentence about options that conflict; NULL: none do. validates: --val is given. */
 	const char *(*find_problem)(const engine_job *job, bool validates);
@@ -112,13 +141,17 @@ struct engine_task {
 	/* Checks that the model can be built and, with begins, that training can start. */
 	int (*check)(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 
+	/* Adds to the options what the samples of the files are. */
+	void (*set_samples)(const engine_job *job, const engine_data *data, bool training,
+			    beton_loader_options *options);
+
 	/* Adds the operations that make the training or validation batches to the options, and opens files with
 	 * them. */
 	int (*open_loader)(const engine_rank *engine, bool training, beton_loader_options *options,
 			   const engine_files *files, beton_loader **out, beton_error *err);
 
-	/* Adds inputs and model to the graph and fills network. Returns a vector with each sample's loss; training
-	 * minimizes the mean. */
+	/* Adds inputs and model to the graph and fills network. Returns a vector with each sample's loss, or with
+	 * equally many losses of each sample; training minimizes the mean. */
 	dtrain_tensor (*build)(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);
 
 	/* Computes weights that are not trained from the training files. Rank 0 only, before the first step. */

@@ -35,7 +35,8 @@ static void set_order(const run_options *options, const run_facts *facts, const 
 					     [RUN_ORDER_BALANCED] = BETON_ORDER_BALANCED,
 					     [RUN_ORDER_LIST] = BETON_ORDER_LIST,
 					     [RUN_ORDER_FFCV_RANDOM] = BETON_ORDER_FFCV_RANDOM,
-					     [RUN_ORDER_TORCH_DISTRIBUTED] = BETON_ORDER_TORCH_DISTRIBUTED};
+					     [RUN_ORDER_TORCH_DISTRIBUTED] = BETON_ORDER_TORCH_DISTRIBUTED,
+					     [RUN_ORDER_UNIFORM] = BETON_ORDER_UNIFORM};
 	loader->order = orders[options->order];
 	loader->indices = input->indices;
 	loader->num_indices = input->num_indices;
@@ -115,6 +116,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;
 	if (status == BETON_OK && training)
 		set_order(options, loading->facts, &input, &loader);
+	engine->job.task->set_samples(&engine->job, engine->data, training, &loader);
 	if (status == BETON_OK)
 		status = engine->job.task->open_loader(engine, training, &loader, &files, out, err);
 	run_order_input_free(&input);
@@ -126,12 +128,14 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 {
 	beton_loader_options loader;
 	beton_loader *opened = NULL;
+	const engine_job job = run_options_job(options);
 	beton_loader_options_init(&loader);
 	loader.batch_size = 1;
 	loader.num_threads = 1;
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
 	set_order(options, facts, input, &loader);
+	job.task->set_samples(&job, &facts->data, true, &loader);
 	int status = open_data(options, true, &loader, &opened, err);
 	*out = status == BETON_OK ? beton_loader_epoch_length(opened) : 0;
 	beton_loader_close(&opened);

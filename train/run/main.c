@@ -68,7 +68,8 @@ static void print_fields(const run_session *session)
 	const engine_task *task = session->engine.job.task;
 	const engine_data *data = &session->facts->data;
 	const engine_dataset *first = data->train.samples ? &data->train : &data->val;
-	printf("; fields:");
+	if (task->num_fields)
+		printf("; fields:");
 	print_fields_of(task, first);
 	if (data->val.samples && memcmp(first->fields, data->val.fields, sizeof(first->fields)) != 0) {
 		printf("; fields of --val:");
@@ -92,12 +93,12 @@ static void print_length(const run_session *session)
 {
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
-	const char *classes = facts->data.classes == 1 ? "" : "es";
+	const char *classes = task->classes[facts->data.classes != 1];
 	if (session->options->evaluate)
-		printf("evaluating %" PRId64 " %s%s, %" PRId64 " class%s", (int64_t)facts->data.val.samples,
-		       task->sample, bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);
+		printf("evaluating %" PRId64 " %s%s, %" PRId64 " %s", (int64_t)facts->data.val.samples, task->sample,
+		       bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);
 	else
-		printf("%" PRId64 " sample%s, %" PRId64 " class%s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
+		printf("%" PRId64 " sample%s, %" PRId64 " %s, %" PRId64 " step%s of %" PRId64 " %s%s, %" PRId64
 		       " step%s an epoch",
 		       (int64_t)facts->data.train.samples, bt_plural((uint64_t)facts->data.train.samples),
 		       facts->data.classes, classes, facts->total_steps, bt_plural((uint64_t)facts->total_steps),

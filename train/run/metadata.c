@@ -8,15 +8,16 @@
 
 #include "common/error.h"
 #include "options_table.h"
+#include "tasks.h"
 
 #define NAMES_BYTES_MAX (8 << 20) /* the state of a checkpoint has room for twice that */
 
-static int add_option(json_t *metadata, const char *key, const char *option, const run_options *options,
+static int add_option(json_t *metadata, const char *key, const option_row *row, const run_options *options,
 		      beton_error *err)
 {
 	char *text = NULL;
-	int status = run_row_text(&run_rows[run_row_find(option)], options, &text, err);
-	/* Of a recipe's path the name alone: it may be no UTF-8, and is then left out. */
+	int status = run_row_text(row, options, &text, err);
+	/* Of the path of a recipe or model the name alone: it may be no UTF-8, and is then left out. */
 	const char *name = text ? strrchr(text, '/') : NULL;
 	if (status == BETON_OK && text)
 		json_object_set_new(metadata, key, json_string(name ? name + 1 : text));
@@ -35,18 +36,33 @@ static int add_names(json_t *metadata, const run_options *options, beton_error *
 	return status;
 }
 
+static int add_description(json_t *metadata, const run_options *options, beton_error *err)
+{
+	const engine_job job = run_options_job(options);
+	char *text = NULL;
+	int status = job.task->describe(&job, &text, err);
+	if (status == BETON_OK && text)
+		json_object_set_new(metadata, "description", json_string(text));
+	free(text);
+	return status;
+}
+
 int run_metadata_make(const run_options *options, const run_facts *facts, char **out, beton_error *err)
 {
-	static const char *const names[][2] = {
-		{"model", "model"}, {"image_size", "image-size"}, {"val_ratio", "val-ratio"}, {"mean", "mean"},
-		{"std", "std"},     {"recipe", "recipe"},
-	};
 	*out = NULL;
 	json_t *metadata = json_pack("{s:s, s:s, s:o}", "format", "pt", "producer", "dtrain-ffcv " DTRAIN_VERSION,
 				     "classes", json_sprintf("%" PRId64, facts->data.classes));
 	int status = metadata ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the metadata");
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status == BETON_OK; i++)
-		status = add_option(metadata, names[i][0], names[i][1], options, err);
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
+		int of = run_task_of(&run_rows[i]);
+		bool own = of < 0 || of == options->task;
+		if (run_rows[i].fact && own && !json_object_get(metadata, run_rows[i].fact))
+			status = add_option(metadata, run_rows[i].fact, &run_rows[i], options, err);
+	}
+	if (status == BETON_OK)
+		status = add_option(metadata, "recipe", &run_rows[run_row_find("recipe")], options, err);
+	if (status == BETON_OK)
+		status = add_description(metadata, options, err);
 	if (status == BETON_OK)
 		status = add_names(metadata, options, err);
 	*out = status == BETON_OK ? json_dumps(metadata, JSON_COMPACT) : NULL;

@@ -20,8 +20,9 @@ typedef struct run_step_metrics {
 	bool has_hits; /* the next is valid */
 	double hits;   /* share of the global batch that the model got right */
 	double lr;
-	double samples_per_second; /* over all ranks */
-	double step_ms;            /* from the end of the step before to the end of this one */
+	double units_per_second; /* of the task, over all ranks */
+	double mfu;              /* share of the device's peak that the model needs; 0: not known */
+	double step_ms;          /* from the end of the step before to the end of this one */
 	double data_wait_ms;
 	double compute_ms;
 	double comm_exposed_ms;

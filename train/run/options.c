@@ -8,7 +8,6 @@
 
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
-#include <dtrain/transformer.h>
 
 #include "common/suggest.h"
 #include "common/system.h"
@@ -16,10 +15,11 @@
 #include "options_table.h"
 #include "recipes.h"
 #include "source.h"
+#include "tasks.h"
 
 enum { FIRST_OPTION = 256, ENTRIES_MAX = 2 * RUN_ROWS_MAX + 1 };
 
-int run_options_set_defaults(run_options *options, beton_error *err)
+int run_options_set_defaults(run_options *options, int task, beton_error *err)
 {
 	const run_options old = *options;
 	int status = BETON_OK;
@@ -29,41 +29,25 @@ int run_options_set_defaults(run_options *options, beton_error *err)
 				 .kept_count = old.kept_count,
 				 .facts = old.facts,
 				 .resuming = old.resuming,
-				 .newest_step = old.newest_step};
-	for (int i = 0; i < run_row_count && status == BETON_OK; i++)
-		if (run_rows[i].of_kind && run_rows[i].kind == OPTION_REALS)
-			*(double *)((char *)options + run_rows[i].offset) = RUN_NOT_SET;
-		else if (run_rows[i].standard)
-			status = run_row_parse(&run_rows[i], run_rows[i].standard, options, err);
-	return status;
-}
-
-/* A name with a slash or the ending .json is a file's, which describes the model. */
-static int check_model(const run_options *options, beton_error *err)
-{
-	dtrain_transformer description;
-	char list[256] = "";
-	bool known = false;
-	bt_suggestion like;
-	bt_suggest_begin(&like, options->model);
-	for (int i = 0; dtrain_model_name(i); i++) {
-		known = known || strcmp(dtrain_model_name(i), options->model) == 0;
-		bt_suggest_try(&like, dtrain_model_name(i));
-		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", dtrain_model_name(i));
+				 .newest_step = old.newest_step,
+				 .lm = {.end_of_text = -1, .dropout = RUN_NOT_SET}};
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
+		const option_row *row = &run_rows[i];
+		const char *of_task = run_task_default(run_task_at(task), row),
+			   *text = of_task ? of_task : row->standard;
+		if (row->of_kind && row->kind == OPTION_REALS)
+			*(double *)((char *)options + row->offset) = RUN_NOT_SET;
+		else if (text)
+			status = run_row_parse(row, text, options, err);
 	}
-	if (known)
-		return BETON_OK;
-	int status = dtrain_transformer_find(options->model, &description, err);
-	if (status == BETON_NOT_FOUND)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is no file and not one of %s",
-			       options->model, list);
-	bt_prefix(err, "--model");
+	options->task = task;
 	return status;
 }
 
 static int check_names(run_options *options, beton_error *err)
 {
-	int status = check_model(options, err);
+	const engine_job job = run_options_job(options);
+	int status = job.task->check_name(&job, err);
 	if (status == BETON_OK)
 		status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;
@@ -87,7 +71,8 @@ static bool is_weighted(const run_options *options)
 
 static bool draws(const run_options *options)
 {
-	return is_weighted(options) || options->order == RUN_ORDER_BALANCED || options->data_weights;
+	return is_weighted(options) || options->order == RUN_ORDER_BALANCED || options->order == RUN_ORDER_UNIFORM ||
+	       options->data_weights;
 }
 
 static const char *find_order_problem(const run_options *options)
@@ -98,6 +83,8 @@ static const char *find_order_problem(const run_options *options)
 		return "--weights needs --order weighted or weighted-unique";
 	if (options->order == RUN_ORDER_LIST && !options->indices)
 		return "--order list needs --indices";
+	if (options->order == RUN_ORDER_BALANCED && run_task_at(options->task)->class_field < 0)
+		return "--order balanced needs samples with classes, which this task does not have";
 	if (options->order != RUN_ORDER_BALANCED && options->class_field)
 		return "--class-field needs --order balanced";
 	if (options->data_weights && options->order != RUN_ORDER_RANDOM)
@@ -105,7 +92,8 @@ static const char *find_order_problem(const run_options *options)
 	if (options->data_weights && options->indices)
 		return "--data-weights and --indices cannot be combined";
 	if (options->epoch_samples && !draws(options))
-		return "--epoch-samples needs --order weighted, weighted-unique or balanced, or --data-weights";
+		return "--epoch-samples needs --order weighted, weighted-unique, balanced or uniform, or "
+		       "--data-weights";
 	if (options->direct && options->engine == BETON_ENGINE_MMAP)
 		return "--direct cannot be combined with --engine mmap, which uses the page cache";
 	return NULL;
@@ -184,9 +172,11 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 
 int run_options_check(run_options *options, beton_error *err)
 {
-	int completed = run_optimizer_complete(options, err);
-	if (completed != BETON_OK)
-		return completed;
+	int status = run_task_check(options, err);
+	if (status == BETON_OK)
+		status = run_optimizer_complete(options, err);
+	if (status != BETON_OK)
+		return status;
 	const engine_job job = run_options_job(options);
 	const char *problem = find_order_problem(options), *of_task;
 	if (options->evaluate && !options->val)
@@ -195,8 +185,6 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--evaluate needs either --init or --checkpoint";
 	else if (options->evaluate && !options->model)
 		problem = "--model is missing: the metadata of the weights do not name it";
-	else if (options->evaluate && !options->classes)
-		problem = "--classes is missing: the metadata of the weights do not have it";
 	else if (options->data.count == 0 && !options->evaluate)
 		problem = "--data is missing";
 	else if (!options->model)
@@ -224,7 +212,7 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s", problem);
-	int status = check_scale(options, err);
+	status = check_scale(options, err);
 	if (status == BETON_OK)
 		status = read_data_weights(options, err);
 	return status == BETON_OK ? check_names(options, err) : status;
@@ -396,16 +384,19 @@ void run_options_drop_void(run_options *options)
 /* Sets what the weights say of their model. weights: their file, which the options do not have again yet. */
 static int apply_facts(run_options *options, const char *weights, beton_error *err)
 {
-	static const char *const names[][2] = {{"model", "model"}, {"classes", "classes"}, {"image_size", "image-size"},
-					       {"mean", "mean"},   {"std", "std"},         {"val_ratio", "val-ratio"}};
 	int status = BETON_OK;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && status == BETON_OK; i++) {
-		const char *text = json_string_value(json_object_get(options->facts, names[i][0]));
-		status = text ? run_row_parse(&run_rows[run_row_find(names[i][1])], text, options, err) : BETON_OK;
+	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
+		const option_row *row = &run_rows[i];
+		int of = run_task_of(row);
+		const char *text = row->fact ? json_string_value(json_object_get(options->facts, row->fact)) : NULL;
+		if (text && (of < 0 || of == options->task))
+			status = run_row_parse(row, text, options, err);
 	}
 	if (status != BETON_OK)
 		bt_prefix(err, "%s: metadata", weights);
 	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
+	if (!options->given[run_row_find("model")])
+		options->description = json_string_value(json_object_get(options->facts, "description"));
 	return status;
 }
 
@@ -429,19 +420,38 @@ static int read_facts(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
+/* The task of the command line, else of the recipe, else of the weights. */
+static int find_task(const run_options *options, int *out, beton_error *err)
+{
+	int row = run_row_find("task");
+	const run_recipe *recipe = options->recipe_file;
+	run_options other = {.task = RUN_TASK_VISION};
+	const char *text = json_string_value(json_object_get(options->facts, "task"));
+	*out = options->task;
+	if (options->given[row])
+		return BETON_OK;
+	int status = text ? run_row_parse(&run_rows[row], text, &other, err) : BETON_OK;
+	for (int i = 0; recipe && i < recipe->count && status == BETON_OK; i++)
+		if (strcmp(recipe->options[i].name, "task") == 0)
+			status = apply_line(&recipe->options[i], &other, err);
+	*out = other.task;
+	return status;
+}
+
 int run_options_combine(run_options *options, int argc, char **argv, beton_error *err)
 {
 	const char *weights = run_options_weights(options);
 	int status = BETON_OK;
 	if (options->evaluate && weights)
 		status = read_facts(options, err);
-	if (status != BETON_OK || (!options->recipe && !options->facts))
-		return status == BETON_OK ? run_options_check(options, err) : status;
 	run_recipe_free(&options->recipe_file);
-	if (options->recipe)
+	if (status == BETON_OK && options->recipe)
 		status = run_recipe_read(options->recipe, &options->recipe_file, err);
+	int task = RUN_TASK_VISION;
 	if (status == BETON_OK)
-		status = run_options_set_defaults(options, err);
+		status = find_task(options, &task, err);
+	if (status == BETON_OK)
+		status = run_options_set_defaults(options, task, err);
 	if (status == BETON_OK && options->facts)
 		status = apply_facts(options, weights, err);
 	if (status == BETON_OK && options->recipe_file)
@@ -457,7 +467,7 @@ int run_options_combine(run_options *options, int argc, char **argv, beton_error
 int run_options_parse(run_options *options, int argc, char **argv, beton_error *err)
 {
 	*options = (run_options){.newest_step = -1};
-	int status = run_options_set_defaults(options, err);
+	int status = run_options_set_defaults(options, RUN_TASK_VISION, err);
 	if (status == BETON_OK)
 		status = run_options_apply_arguments(options, argc, argv, err);
 	if (status != BETON_OK || options->help || options->version)

@@ -12,6 +12,7 @@
 
 #include "device_choice.h"
 #include "engine/engine.h"
+#include "engine/lm/lm.h"
 #include "engine/vision/vision.h"
 #include "recipes.h"
 
@@ -26,6 +27,11 @@ typedef enum run_resume_mode {
 	RUN_RESUME_AUTO = 2, /* if there is a checkpoint */
 } run_resume_mode;
 
+typedef enum run_task {
+	RUN_TASK_VISION = 0,
+	RUN_TASK_LM = 1,
+} run_task;
+
 typedef enum run_order {
 	RUN_ORDER_SEQUENTIAL = 0,
 	RUN_ORDER_RANDOM = 1,
@@ -36,6 +42,7 @@ typedef enum run_order {
 	RUN_ORDER_LIST = 6,
 	RUN_ORDER_FFCV_RANDOM = 7,
 	RUN_ORDER_TORCH_DISTRIBUTED = 8,
+	RUN_ORDER_UNIFORM = 9,
 } run_order;
 
 /* The rule by which the learning rate depends on the global batch. */
@@ -69,14 +76,16 @@ typedef struct run_saved {
 
 /* Every option; texts are borrowed from argv, recipe_file, kept or saved. Epochs and steps of 0: not given. */
 typedef struct run_options {
+	int task; /* run_task */
 	run_files data;
 	const char *data_weights;          /* as given; NULL: none */
 	double data_weight[RUN_FILES_MAX]; /* the numbers in data_weights, for each file of data; 0: none */
 	const char *val;
 	const char *model;
-	const char *recipe; /* as given; NULL: none */
-	const char *init;   /* a file of weights, or a checkpoint's folder; NULL: none */
-	const char *freeze; /* patterns; NULL: none */
+	const char *description; /* of the model of the weights that are evaluated; NULL: model names it */
+	const char *recipe;      /* as given; NULL: none */
+	const char *init;        /* a file of weights, or a checkpoint's folder; NULL: none */
+	const char *freeze;      /* patterns; NULL: none */
 	bool evaluate;
 	bool plan;
 	const char *device; /* as given: NAME or NAME:INDEX */
@@ -97,7 +106,6 @@ typedef struct run_options {
 	int64_t batch_size;   /* samples per rank and run */
 	int64_t global_batch; /* samples per step; 0: not given. See run_options_divide_batch */
 	int64_t accumulate;   /* runs per step */
-	int64_t classes;      /* 0: the number in the data */
 	int64_t threads;
 	int64_t workers;
 	uint64_t seed;
@@ -144,6 +152,7 @@ typedef struct run_options {
 	int bad_samples;      /* run_bad_samples */
 	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
+	lm_options lm;
 	int64_t val_every; /* epochs */
 	bool val_per_class;
 	int64_t checkpoint_every;
@@ -202,21 +211,8 @@ static inline const char *run_options_weights(const run_options *options)
 /* The optimizer's states, each as large as the parameters (optimizer.c). */
 int run_options_states(const run_options *options);
 
-/* The engine's configuration; options must outlive it. */
-static inline engine_job run_options_job(const run_options *options)
-{
-	return (engine_job){.task = &vision_task,
-			    .options = &options->vision,
-			    .model = options->model,
-			    .batch_size = options->batch_size,
-			    .runs = (int)options->accumulate,
-			    .classes = options->classes,
-			    .per_class = options->val_per_class,
-			    .states = run_options_states(options),
-			    .label_smoothing = options->label_smoothing,
-			    .evaluates = options->evaluate,
-			    .freeze = options->freeze};
-}
+/* The engine's configuration; options must outlive it (tasks.c). */
+engine_job run_options_job(const run_options *options);
 
 void run_options_free(run_options *options);
 

@@ -7,6 +7,7 @@
 #include "optimizer.h"
 #include "options_table.h"
 #include "recipes.h"
+#include "tasks.h"
 
 enum { HELP_COLUMNS = 110 };
 
@@ -39,6 +40,23 @@ static void list_defaults(const option_row *row, char *out, size_t size)
 	bt_append(out, size, ")");
 }
 
+/* " (default sgd, adamw with --task lm)", or " (default with --task lm)" for a flag. */
+static void list_task_defaults(const option_row *row, char *out, size_t size)
+{
+	const engine_task *task;
+	const char *before = row->standard ? ", " : " (default ";
+	if (row->standard)
+		bt_append(out, size, " (default %s", row->standard);
+	for (int i = 0; (task = run_task_at(i)); i++) {
+		const char *value = run_task_default(task, row);
+		if (value)
+			bt_append(out, size, "%s%s%swith --task %s", before, row->kind == OPTION_FLAG ? "" : value,
+				  row->kind == OPTION_FLAG ? "" : " ", task->name);
+		before = value ? ", " : before;
+	}
+	bt_append(out, size, row->standard || *before == ',' ? ")" : "");
+}
+
 void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 {
 	char list[160], text[2] = "";
@@ -53,8 +71,8 @@ void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 	}
 	if (row->of_kind)
 		list_defaults(row, out, size);
-	else if (row->standard)
-		bt_append(out, size, " (default %s)", row->standard);
+	else
+		list_task_defaults(row, out, size);
 }
 
 void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, int columns)
@@ -92,7 +110,7 @@ void run_options_help(FILE *out)
 {
 	fputs("Usage: dtrain-ffcv --data FILE --model NAME --epochs X|--steps N [OPTION...]\n"
 	      "       dtrain-ffcv --data FILE --recipe NAME|FILE [OPTION...]\n"
-	      "Trains an image classifier on a .beton file, on any number of ranks.\n",
+	      "Trains an image classifier or, with --task lm, a language model, on any number of ranks.\n",
 	      out);
 	for (int i = 0; i < run_row_count; i++) {
 		const option_row *row = &run_rows[i];

@@ -14,6 +14,7 @@
 #include "options_table.h"
 #include "position.h"
 #include "resume.h"
+#include "tasks.h"
 
 /* ---- texts and JSON ---- */
 
@@ -279,8 +280,10 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 {
 	bool known[RUN_ROWS_MAX] = {false};
 	int status = take_texts(options->saved, known, err);
+	const char *task = options->saved->texts[run_row_find("task")];
+	int index = task ? run_task_find(task) : RUN_TASK_VISION;
 	if (status == BETON_OK)
-		status = run_options_set_defaults(options, err);
+		status = run_options_set_defaults(options, index < 0 ? RUN_TASK_VISION : index, err);
 	if (status == BETON_OK)
 		status = apply_texts(options, options->saved, err);
 	if (status == BETON_OK)

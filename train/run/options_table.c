@@ -8,9 +8,15 @@
 #include <string.h>
 
 #include <dtrain/comm.h>
-#include <dtrain/model.h>
 #include <dtrain/optimizer.h>
 
+#include "tasks.h"
+
+static const char *const tasks[] = {
+	[RUN_TASK_VISION] = "vision",
+	[RUN_TASK_LM] = "lm",
+	NULL,
+};
 static const char *const schedules[] = {
 	[DTRAIN_SCHEDULE_CONSTANT] = "constant",
 	[DTRAIN_SCHEDULE_LINEAR] = "linear",
@@ -43,6 +49,7 @@ static const char *const orders[] = {
 	[RUN_ORDER_LIST] = "list",
 	[RUN_ORDER_FFCV_RANDOM] = "ffcv-random",
 	[RUN_ORDER_TORCH_DISTRIBUTED] = "torch-distributed",
+	[RUN_ORDER_UNIFORM] = "uniform",
 	NULL,
 };
 static const char *const engines[] = {
@@ -146,8 +153,14 @@ static const char *optimizer_name(int index)
 
 const option_row run_rows[] = {
 	GROUP("Data and model", NULL),
+	ROW("task", FIXED, OPTION_CHOICE, task, "NAME", "vision",
+	    "what is trained: vision (a class for each picture), or lm (the next token of a text)",
+	    "With `lm` --data and --val are files of tokens: nanoGPT's and llm.c's .bin, or a .beton file that "
+	    "`beton-write` `--format=tokens` makes. A sample is a window of --context-length tokens and the token "
+	    "behind it. The options of one task are errors with the other.",
+	    .choices = tasks, .fact = "task"),
 	ROW("data", PLACE, OPTION_PATHS, data, "FILE[,FILE...]", NULL,
-	    "training set: .beton files with pictures and labels (required)",
+	    "training set: .beton files with pictures and labels, or files of tokens (required)",
 	    "The fields are named by --image-field and --label-field. Several files are concatenated into "
 	    "one data set; their fields must be the same. With several files, a comma in a name needs a backslash "
 	    "before it. Samples that do not fill a global batch at the end of an epoch are left out; each epoch "
@@ -172,17 +185,17 @@ const option_row run_rows[] = {
 	    "take options from a recipe; the command line wins",
 	    "NAME is a recipe that comes with the program. FILE needs a slash, as in `./recipe`. See RECIPES.",
 	    .none = false),
-	TEXT("model", FIXED, model, "NAME|FILE", NULL, "%s, or a config.json of model_type vit (required)",
-	     "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
-	     "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
-	     "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
-	     "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5. The vision "
-	     "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
-	     "for "
-	     "small pictures; those with `-plain` have fixed positions and average the patches instead of having a "
-	     "class "
-	     "token. FILE, with a slash or the ending `.json`, is Hugging Face's description of such a model.",
-	     .name_at = dtrain_model_name),
+	ROW("model", FIXED, OPTION_NAME, model, "NAME|FILE", NULL, "%s (required)",
+	    "`airbench94` is airbench94's network for CIFAR-10, for pictures of 9 to 136 pixels a side. Its "
+	    "first layer is computed before the first step, from 5000 pictures that are spread evenly over "
+	    "--data and cropped like those of --val. `resnet9` is the network of FFCV's CIFAR-10 example, for "
+	    "pictures of 11 to 74 pixels a side. `resnet20` is for CIFAR. `resnet50` is version 1.5. The vision "
+	    "transformers `vit-s16` and `vit-b16` have patches of 16 pixels, `vit-ti4` and `vit-mini4` of 4 pixels "
+	    "for small pictures; those with `-plain` have fixed positions and average the patches instead of having "
+	    "a class token. "
+	    "The models of --task `lm` are GPT-2's. FILE, with a slash or the ending `.json`, is Hugging Face's "
+	    "description of a model, a config.json.",
+	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
 	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's or "
 	     "torchvision's. A prefix `module.`, `_orig_mod.` or "
@@ -208,9 +221,11 @@ const option_row run_rows[] = {
 	FLAG("plan", TOLD, plan, "print the memory that the run needs, and exit",
 	     "The list has a rank's parameters, gradients, optimizer state and activations, then the tensors that are "
 	     "alive in the step with the most bytes, then each step of the program with its bytes."),
-	WHOLE("classes", FREE, classes, "N", 1, 1000000, NULL,
-	      "number of classes (default: highest label of the data + 1)", NULL),
-	WHOLE("image-size", TOLD, vision.image_size, "N", 1, 4096, "224", "scale pictures to N x N pixels", NULL),
+	ROW("classes", FREE, OPTION_WHOLE, vision.classes, "N", NULL,
+	    "number of classes (default: highest label of the data + 1)", NULL, .least = 1, .most = 1000000,
+	    .fact = "classes"),
+	ROW("image-size", TOLD, OPTION_WHOLE, vision.image_size, "N", "224", "scale pictures to N x N pixels", NULL,
+	    .least = 1, .most = 4096, .fact = "image_size"),
 
 	GROUP("Length", NULL),
 	REALS("epochs", TOLD, epochs, "X", 1, 1e-6, 1e6, NULL, "train X epochs; this or --steps is required",
@@ -218,9 +233,9 @@ const option_row run_rows[] = {
 	      "whole step."),
 	WHOLE("steps", TOLD, steps, "N", 1, RUN_STEPS_MAX, NULL, "train N steps, over as many epochs as needed",
 	      "Counted from the start of the run, also after a resume."),
-	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "batch size of each rank, in pictures", NULL),
+	WHOLE("batch-size", TOLD, batch_size, "N", 1, 65536, "64", "batch size of each rank, in samples", NULL),
 	WHOLE("global-batch", TOLD, global_batch, "N", 0, 1e12, "0",
-	      "pictures in a step over all ranks, instead of --batch-size; 0 = not given",
+	      "samples in a step over all ranks, instead of --batch-size; 0 = not given",
 	      "Each rank's batch size becomes N / (ranks * --accumulate), which must be a whole number."),
 	WHOLE("accumulate", TOLD, accumulate, "K", 1, 4096, "1",
 	      "accumulate the gradients of K batches per rank in a step",
@@ -309,7 +324,8 @@ const option_row run_rows[] = {
 	REALS("initial-lr", TOLD, initial_lr, "X", 1, 1e-12, FLT_MAX, NULL,
 	      "learning rate of the warm-up's first step (default: --lr / warm-up steps)",
 	      "The rate rises linearly from there and reaches --lr at the first step after the warm-up. By default "
-	      "it reaches --lr at the last step of the warm-up. A warm-up is required. If the warm-up rounds to no "
+	      "it reaches --lr at the last step of the warm-up. --lr / (warm-up steps + 1) gives nanoGPT's warm-up. A "
+	      "warm-up is required. If the warm-up rounds to no "
 	      "steps, the run starts at --lr."),
 	REALS("final-lr", TOLD, final_lr, "X", 1, 0, FLT_MAX, "0", "learning rate at the end of the schedule",
 	      "`constant` and `step` do not use it."),
@@ -343,8 +359,8 @@ const option_row run_rows[] = {
 	       "of `fp16`. The log has the norm of each step; a very large X only logs it. If the norm is infinite, "
 	       "finite gradients become 0 and infinite ones NaN. If the norm is NaN, all gradients become NaN. With "
 	       "`fp16` such a step is skipped."),
-	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and batch norm",
-	     "Common in recipes for ImageNet."),
+	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
+	     "Of the parameters of one dimension. Common in recipes for ImageNet and for language models."),
 	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",
 	     "Patterns are those of --freeze. A pattern that matches no parameter is an error.", .none = true),
 	TEXT("param-groups", TOLD, param_groups, "PATTERN=X[:DECAY][,...]", NULL,
@@ -388,7 +404,7 @@ const option_row run_rows[] = {
 	       "in order. `weighted` draws samples by --weights with replacement, `weighted-unique` without. "
 	       "`balanced` has rounds with one sample of each class. `list` is the order of --indices. "
 	       "`ffcv-random` is FFCV's order, and `torch-distributed` is that of PyTorch's DistributedSampler, "
-	       "number for number."),
+	       "number for number. `uniform` draws with replacement, each sample with the same chance."),
 	PATH("indices", PLACE, indices, "FILE", "train on these samples only, one number per line (default: all)",
 	     "They apply to every order, and may repeat. Samples are numbered from 0, over all files of --data.",
 	     .none = true),
@@ -403,7 +419,7 @@ const option_row run_rows[] = {
 	      "pages in a window of the order `quasi-random`", NULL),
 	WHOLE("epoch-samples", FIXED, epoch_samples, "N", 0, 1e12, "0",
 	      "samples per epoch where samples are drawn; 0 = as many as there are",
-	      "For the orders `weighted`, `weighted-unique` and `balanced`, and for --data-weights."),
+	      "For the orders `weighted`, `weighted-unique`, `balanced` and `uniform`, and for --data-weights."),
 	CHOICE("engine", FREE, engine, "NAME", engines, "auto", "how to read files: %s",
 	       "`mmap` maps files into memory; a file that becomes shorter during the run kills the process. "
 	       "`threads` copies from the page cache, and a pool of threads reads what is not cached. `uring` is "
@@ -485,19 +501,42 @@ const option_row run_rows[] = {
 	      "drawn from Beta(ALPHA, ALPHA). The part of the box outside the picture is cut off. The loss is as "
 	      "with --mixup, with the area that is left as the share. With both --mixup and --cutmix, each batch "
 	      "has one of the two, with equal probability."),
-	REALS("val-ratio", TOLD, vision.val_ratio, "X", 1, 1e-6, 1, "0.875",
-	      "side of validation's centre crop, as a share of the shorter side",
-	      "Also used for training pictures with --crop `center`."),
+	ROW("val-ratio", TOLD, OPTION_REALS, vision.val_ratio, "X", "0.875",
+	    "side of validation's centre crop, as a share of the shorter side",
+	    "Also used for training pictures with --crop `center`.", .count = 1, .least = 1e-6, .most = 1,
+	    .fact = "val_ratio"),
 	CHOICE("tta", TOLD, vision.tta, "NAME", ttas, "none",
 	       "test-time augmentation: none, flip, or flip-shift (flipped and shifted views)",
 	       "`flip` adds the logits of a validation picture and of its mirror image, and computes class and loss "
 	       "from the sum. `flip-shift` computes class and loss from a mean of logits. Half of it is the mean of "
 	       "those two views. The other half is the mean of four views: the picture shifted by one pixel to the "
 	       "lower right and to the upper left, with mirrored edges, and the mirror images of both."),
-	REALS("mean", TOLD, vision.mean, "R,G,B", 3, -1e6, 1e6, "123.675,116.28,103.53",
-	      "mean to subtract from each channel, on the scale 0..255", "The default is ImageNet's."),
-	REALS("std", TOLD, vision.std, "R,G,B", 3, 1e-6, 1e6, "58.395,57.12,57.375",
-	      "standard deviation to divide each channel by, on the scale 0..255", "The default is ImageNet's."),
+	ROW("mean", TOLD, OPTION_REALS, vision.mean, "R,G,B", "123.675,116.28,103.53",
+	    "mean to subtract from each channel, on the scale 0..255", "The default is ImageNet's.", .count = 3,
+	    .least = -1e6, .most = 1e6, .fact = "mean"),
+	ROW("std", TOLD, OPTION_REALS, vision.std, "R,G,B", "58.395,57.12,57.375",
+	    "standard deviation to divide each channel by, on the scale 0..255", "The default is ImageNet's.",
+	    .count = 3, .least = 1e-6, .most = 1e6, .fact = "std"),
+
+	GROUP("Tokens", "Options of --task `lm`."),
+	ROW("context-length", FIXED, OPTION_WHOLE, lm.context_length, "T", NULL,
+	    "tokens of a window (default: the model's longest sequence)",
+	    "Window i of a file begins at token i * T. Tokens at the end of a file that do not fill a window are "
+	    "left out.",
+	    .least = 1, .most = 1 << 24, .fact = "context_length"),
+	WHOLE("window-stride", FIXED, lm.window_stride, "N", 0, 1 << 24, "0",
+	      "tokens from one training window to the next; 0 = --context-length",
+	      "With 1 and --order `uniform` windows begin at random tokens, as in nanoGPT."),
+	ROW("end-of-text", FIXED, OPTION_WHOLE, lm.end_of_text, "TOKEN", NULL,
+	    "the token behind each document: tokens of one document do not see another (default: none)",
+	    "Positions count from the beginning of each document.", .least = 0, .most = UINT32_MAX,
+	    .fact = "end_of_text"),
+	TEXT("token-field", FIXED, lm.token_field, "NAME", NULL,
+	     "field of .beton files with tokens (default: the first one that can hold them)", NULL, .none = true),
+	REALS("dropout", TOLD, lm.dropout, "P", 1, 0, 0.999, NULL,
+	      "share of the values that training sets to 0 (default: the model's)",
+	      "Of the sum of the embeddings, and of what attention and MLP of each layer add. Which values, depends on "
+	      "--seed, the step and the place in the global batch, not on the number of ranks."),
 
 	GROUP("Output", NULL),
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */
@@ -525,8 +564,9 @@ const option_row run_rows[] = {
 	      "also write a checkpoint every N steps; 0 = no", NULL),
 	WHOLE("keep-checkpoints", FREE, keep_checkpoints, "N", 0, 1e6, "3", "keep the newest N checkpoints; 0 = all",
 	      NULL),
-	FLAG("keep-best", TOLD, keep_best, "also keep the checkpoint with the best top-1, as DIR/best",
-	     "The top-1 is that of the evaluations on --val; of equal ones the first is kept. `best` is a link to "
+	FLAG("keep-best", TOLD, keep_best,
+	     "also keep the checkpoint with the best top-1 or, of `lm`, the lowest loss, as DIR/best",
+	     "That of the evaluations on --val; of equal ones the first is kept. `best` is a link to "
 	     "the checkpoint's folder. It does not count for --keep-checkpoints, and is kept until a better one "
 	     "is saved."),
 	SWITCH("resume", FREE, resume, resumes, "auto",

@@ -13,7 +13,7 @@ typedef enum option_kind {
 	OPTION_PATH,  /* a text; saved with the folder that it is relative to */
 	OPTION_PATHS, /* run_files: one path, or several with commas between them; a backslash escapes a comma in a name
 		       */
-	OPTION_NAME,  /* a known name, or a path if it has a slash */
+	OPTION_NAME,  /* a known name, or a path if it has a slash or the row's suffix */
 	OPTION_WHOLE, /* int64_t */
 	OPTION_SEED,  /* uint64_t */
 	OPTION_REALS, /* double [count] */
@@ -47,8 +47,10 @@ typedef struct option_row {
 	int count;                  /* number of reals */
 	const char *const *choices; /* the index is the value */
 	bool none;                  /* an empty text means none */
-	bool of_kind;      /* a flag or one real number, whose default depends on --optimizer; standard: that of sgd */
-	const char *alias; /* another name; NULL: none */
+	bool of_kind;       /* a flag or one real number, whose default depends on --optimizer; standard: that of sgd */
+	const char *suffix; /* of an OPTION_NAME; NULL: none */
+	const char *alias;  /* another name; NULL: none */
+	const char *fact;   /* its key in the metadata of weights, which --evaluate reads; NULL: none */
 	/* For a text from a list elsewhere: the name at an index from 0, NULL at the end. NULL: any text. */
 	const char *(*name_at)(int index);
 } option_row;
@@ -76,8 +78,9 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 /* The value in the form that run_row_parse accepts, malloc'ed; NULL: none. */
 int run_row_text(const option_row *row, const run_options *options, char **out, beton_error *err);
 
-/* Steps of reading options, shared by run_options_parse and run_options_resume. */
-int run_options_set_defaults(run_options *options, beton_error *err);
+/* Steps of reading options, shared by run_options_parse and run_options_resume. task: run_task, whose defaults these
+ * are. */
+int run_options_set_defaults(run_options *options, int task, beton_error *err);
 int run_options_apply_arguments(run_options *options, int argc, char **argv, beton_error *err);
 /* Drops options that the command line overrides under another name, or that have no effect with it. */
 void run_options_drop_void(run_options *options);

@@ -185,6 +185,12 @@ static char *full_paths(const run_files *files)
 	return all;
 }
 
+static bool is_path(const option_row *row, const char *name)
+{
+	size_t length = strlen(name), end = row->suffix ? strlen(row->suffix) : 0;
+	return strchr(name, '/') || (end && length > end && strcmp(name + length - end, row->suffix) == 0);
+}
+
 /* The text of a value; NULL: no memory. */
 static char *text_of(const option_row *row, const void *member)
 {
@@ -193,7 +199,7 @@ static char *text_of(const option_row *row, const void *member)
 	case OPTION_TEXT:
 		return strdup(*(const char *const *)member);
 	case OPTION_NAME:
-		if (!strchr(*(const char *const *)member, '/'))
+		if (!is_path(row, *(const char *const *)member))
 			return strdup(*(const char *const *)member);
 		return full_path(*(const char *const *)member);
 	case OPTION_PATH:

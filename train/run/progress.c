@@ -110,7 +110,7 @@ static void show_step(run_progress *self, const run_step_metrics *step)
 	describe_duration(seconds, left, sizeof(left));
 	snprintf(text, sizeof(text), "epoch %" PRId64 ", step %" PRId64 "/%" PRId64 ": loss %.4f, %.0f %s/s, %s left",
 		 step->epoch, step->step, self->total_steps, step->loss,
-		 self->step_ms > 0 ? step->samples_per_second * step->step_ms / self->step_ms : 0, self->task->unit,
+		 self->step_ms > 0 ? step->units_per_second * step->step_ms / self->step_ms : 0, self->task->unit,
 		 left);
 	if (self->evaluated) {
 		bt_append(text, sizeof(text), ", val ");
@@ -129,6 +129,8 @@ static const char *device_text(const run_step_metrics *step, char text[128])
 	*text = 0;
 	if (step->asynchronous)
 		snprintf(text, 128, ", launch %.1f ms, device busy %.0f %%", step->launch_ms, 100 * step->device_busy);
+	if (step->mfu > 0)
+		bt_append(text, 128, ", MFU %.1f %%", 100 * step->mfu);
 	if (step->loss_scale > 0)
 		bt_append(text, 128, ", loss scale %.0f", step->loss_scale);
 	if (step->normed)
@@ -142,7 +144,7 @@ static void print_step(run_progress *self, const run_step_metrics *step)
 	print_line(self,
 		   "epoch %" PRId64 ", step %" PRId64 "/%" PRId64
 		   ": loss %.4f, lr %.4g, %.0f %s/s, data wait %.1f ms, exposed communication %.1f ms%s",
-		   step->epoch, step->step, self->total_steps, step->loss, step->lr, step->samples_per_second,
+		   step->epoch, step->step, self->total_steps, step->loss, step->lr, step->units_per_second,
 		   self->task->unit, step->data_wait_ms, step->comm_exposed_ms, device_text(step, device));
 }
 

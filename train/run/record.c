@@ -139,7 +139,9 @@ json_t *run_record_step(const engine_task *task, const run_step_metrics *step)
 	if (step->has_hits)
 		add(&self, "train_top1", single(step->hits));
 	add(&self, "lr", number(step->lr));
-	add(&self, rate, rounded(step->samples_per_second, 3));
+	add(&self, rate, rounded(step->units_per_second, 3));
+	if (step->mfu > 0)
+		add(&self, "mfu", rounded(step->mfu, 4));
 	add(&self, "step_ms", milliseconds(step->step_ms));
 	add(&self, "data_wait_ms", milliseconds(step->data_wait_ms));
 	add(&self, "compute_ms", milliseconds(step->compute_ms));

@@ -326,7 +326,7 @@ static int take_weights(run_session *session, beton_error *err)
 	int status = run_source_open(run_options_weights(options), &session->source, err);
 	if (status == BETON_OK)
 		status = run_init_apply(&session->source, session->engine.params, session->engine.stream,
-					options->evaluate, &session->init, err);
+					options->evaluate || !session->engine.job.task->has_head, &session->init, err);
 	for (size_t i = 0; i < session->source.count; i++) {
 		free(session->source.tensors[i].values);
 		session->source.tensors[i].values = NULL;
@@ -369,7 +369,8 @@ int run_session_open(run_session *session, const struct rank_env *env, const run
 					   .data_samples = facts->data.train.samples,
 					   .data_fingerprint = facts->data.train.fingerprint,
 					   .data_class_names = facts->data.train.class_names};
-	strncpy(session->position.model, options->model, sizeof(session->position.model) - 1);
+	const char *slash = strrchr(options->model, '/');
+	strncpy(session->position.model, slash ? slash + 1 : options->model, sizeof(session->position.model) - 1);
 	int status = open_store(session, env, err);
 	if (status == BETON_OK)
 		status = run_options_to_json(options, &session->options_json, err);

@@ -38,6 +38,8 @@ struct training {
 	uint64_t step_began_ns;
 	uint64_t trained_ns; /* without evaluations */
 	double waited_ms;    /* for data, since the last settled step */
+	int64_t units;       /* of throughput in a sample */
+	double unit_flops;   /* see engine_task.flops; 0: not known */
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
@@ -139,13 +141,16 @@ static int log_step(struct training *training, const engine_step_result *result,
 	run_session *session = training->session;
 	uint64_t now = bt_now_ns();
 	double took_ms = milliseconds(now - training->step_began_ns);
+	double rate = (double)(session->facts->global_batch * training->units) * 1e3 / took_ms;
+	double peak = session->engine.caps.flops[session->engine.dtype] * session->world_size;
 	run_step_metrics step = {.step = session->position.step + 1,
 				 .epoch = session->position.epoch + 1,
 				 .loss = result->loss,
 				 .has_hits = session->engine.train.has_hits,
 				 .hits = result->hits,
 				 .lr = dtrain_schedule_lr(&training->schedule, session->position.step),
-				 .samples_per_second = (double)session->facts->global_batch * 1e3 / took_ms,
+				 .units_per_second = rate,
+				 .mfu = peak > 0 ? rate * training->unit_flops / peak : 0,
 				 .step_ms = took_ms,
 				 .data_wait_ms = result->data_wait_ms,
 				 .compute_ms = busy_of(session, result) - result->exposed_ms,
@@ -454,6 +459,9 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 						 .factor = options->milestone_factor}};
 	const engine_stepper_options stepper = {
 		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
+	const engine_task *task = session->engine.job.task;
+	training.units = task->units(&session->engine);
+	training.unit_flops = task->flops ? task->flops(&session->engine) : 0;
 	int status = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
 	if (status != BETON_OK)
 		return status;

@@ -170,13 +170,13 @@ static int add_dataset(const vision_options *options, const char *path, int inde
 int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		     beton_error *err)
 {
-	struct labels labels = {.limit = job->classes ? job->classes : CLASSES_MAX, .highest = -1};
+	const vision_options *options = vision_options_of(job);
+	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX, .highest = -1};
 	int status = BETON_OK;
 	*out = (engine_data){0};
 	for (int i = 0; i < count && status == BETON_OK; i++)
-		status = add_dataset(vision_options_of(job), paths[i], i, &out->train, &labels, err);
-	out->classes = job->classes ? job->classes : labels.highest + 1;
-	const vision_options *options = vision_options_of(job);
+		status = add_dataset(options, paths[i], i, &out->train, &labels, err);
+	out->classes = options->classes ? options->classes : labels.highest + 1;
 	if (count == 0 && options->class_names)
 		labels.names = json_loads(options->class_names, 0, NULL);
 	if (status == BETON_OK && val)

@@ -3,7 +3,7 @@
 
 #include <dtrain/model.h>
 
-#include "common/error.h"
+#include "../check.h"
 #include "parts.h"
 #include "whiten_filters.h"
 
@@ -93,71 +93,9 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	return losses;
 }
 
-static int check_frozen(const engine_job *job, const dtrain_params *params, beton_error *err)
-{
-	const char *unused = dtrain_params_unused_pattern(params);
-	int count = dtrain_params_count(params), frozen = 0;
-	for (int i = 0; i < count; i++)
-		frozen += dtrain_params_at(params, i)->frozen;
-	if (unused)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--freeze: '%s' matches no name of %s, whose parameters are '%s' to '%s'", unused,
-			       job->model, dtrain_params_at(params, 0)->name,
-			       dtrain_params_at(params, count - 1)->name);
-	return frozen < count ? BETON_OK
-			      : bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: no parameter of %s is left to train",
-					job->model);
-}
-
-/* Builds the graph once for a small batch, and with its backward pass if something is frozen: otherwise every rank
- * would report a picture that is too small for the model, or what cannot be frozen. A graph with an error reports it
- * when it is compiled. */
-static int check_graph(const engine_job *job, dtrain_params *params, int64_t classes, dtrain_graph **graph,
-		       beton_error *err)
-{
-	enum { BATCH = 2 };
-	int64_t size = vision_options_of(job)->image_size;
-	dtrain_shape shape = dtrain_shape_of(4, (int64_t[]){BATCH, 3, size, size});
-	dtrain_shape rows = dtrain_shape_of(1, (int64_t[]){BATCH});
-	dtrain_tensor image = dtrain_graph_input(*graph, "image", DTRAIN_F32, &shape);
-	dtrain_tensor logits = dtrain_model_build(*graph, job->model, image, classes);
-	dtrain_program *program = NULL;
-	int status = logits >= 0 ? check_frozen(job, params, err) : BETON_OK;
-	if (status == BETON_OK && logits >= 0 && job->freeze) {
-		dtrain_tensor label = dtrain_graph_input(*graph, "label", DTRAIN_I64, &rows);
-		dtrain_tensor loss = dtrain_softmax_cross_entropy(*graph, logits, label, 0);
-		dtrain_graph_backward(*graph, dtrain_mean(*graph, loss));
-	}
-	if (status == BETON_OK && (logits < 0 || job->freeze))
-		status = dtrain_graph_compile(graph, &program, err);
-	dtrain_program_destroy(&program);
-	return status;
-}
-
-static int check_model(const engine_job *job, int64_t classes, beton_error *err)
-{
-	dtrain_device_options device_options = {.struct_size = sizeof(device_options), .threads = 1};
-	dtrain_device *device = NULL;
-	dtrain_params *params = NULL;
-	dtrain_graph *graph = NULL;
-	int status = dtrain_device_open("ref", &device_options, &device, err);
-	if (status == BETON_OK)
-		status = dtrain_params_create(device, DTRAIN_F32, &params, err);
-	if (status == BETON_OK)
-		status = engine_freeze(job, params, err);
-	if (status == BETON_OK)
-		status = dtrain_graph_create(params, job->freeze != NULL, &graph, err);
-	if (status == BETON_OK)
-		status = check_graph(job, params, classes, &graph, err);
-	dtrain_graph_destroy(&graph);
-	dtrain_params_destroy(&params);
-	dtrain_device_close(&device);
-	return status;
-}
-
 int vision_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
 {
-	int status = check_model(job, data->classes, err);
+	int status = engine_check_network(job, data, err);
 	/* A resumed run gets the whitening layer from the checkpoint. */
 	return status == BETON_OK && begins && vision_whitens(job) ? vision_whiten_check(err) : status;
 }

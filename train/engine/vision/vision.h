@@ -33,6 +33,7 @@ typedef enum vision_tta {
 typedef struct vision_options {
 	const char *image_field; /* NULL: "image", or the first picture field */
 	const char *label_field; /* NULL: "label", or the first integer field */
+	int64_t classes;         /* 0: the number of classes in the data */
 	int64_t image_size;      /* side length in pixels */
 	int crop;                /* beton_crop */
 	double crop_scale[2];

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <xxhash.h>
+
+#include <beton/tokens.h>
+
+#include "common/error.h"
+#include "parts.h"
+
+static uint64_t stride_of(const engine_job *job, bool training)
+{
+	int64_t stride = training ? lm_options_of(job)->window_stride : 0;
+	return (uint64_t)(stride ? stride : lm_context_length(job));
+}
+
+/* What the hash covers besides the file. */
+struct identity {
+	uint64_t before, file, window, stride;
+};
+
+/* Adds the windows of a file. */
+static int add_file(const engine_job *job, const char *path, bool training, engine_dataset *out, beton_error *err)
+{
+	beton_tokens *tokens = NULL;
+	beton_tokens_options options;
+	struct identity identity = {.before = out->fingerprint,
+				    .window = (uint64_t)lm_context_length(job),
+				    .stride = stride_of(job, training)};
+	beton_tokens_options_init(&options);
+	options.field = lm_options_of(job)->token_field;
+	int status = beton_tokens_open(&tokens, path, &options, err);
+	if (status != BETON_OK)
+		return status;
+	uint64_t count = beton_tokens_get_info(tokens)->num_tokens;
+	if (count <= identity.window)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "%s: has %" PRIu64 " tokens, fewer than a window of --context-length %" PRIu64
+				 " and the token behind it",
+				 path, count, identity.window);
+	else
+		out->samples += (count - 1 - identity.window) / identity.stride + 1;
+	if (status == BETON_OK)
+		status = beton_tokens_fingerprint(tokens, &identity.file, err);
+	out->fingerprint = XXH3_64bits(&identity, sizeof(identity));
+	beton_tokens_close(&tokens);
+	return status;
+}
+
+/* Tokens are compared with the vocabulary when they are loaded: a stream may be far larger than what a run reads. */
+int lm_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
+		 beton_error *err)
+{
+	dtrain_transformer model;
+	*out = (engine_data){0};
+	int status = lm_find_model(job, &model, err);
+	out->classes = model.vocabulary;
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		status = add_file(job, paths[i], true, &out->train, err);
+	return status == BETON_OK && val ? add_file(job, val, false, &out->val, err) : status;
+}
+
+void lm_set_samples(const engine_job *job, const engine_data *data, bool training, beton_loader_options *options)
+{
+	const lm_options *lm = lm_options_of(job);
+	options->tokens.window = (uint64_t)lm_context_length(job);
+	options->tokens.stride = stride_of(job, training);
+	options->tokens.field = lm->token_field;
+	options->tokens.vocabulary = (uint64_t)data->classes;
+	options->tokens.end_of_text = lm->end_of_text;
+	options->tokens.segment = options->tokens.position = lm->end_of_text >= 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parts.h"
+
+int lm_run_batch(engine_rank *engine, const beton_batch *batch, beton_error *err)
+{
+	int status = engine_feed_network(engine, &engine->val, batch, err);
+	return status == BETON_OK ? dtrain_program_run(engine->val.program, engine->stream, false, err) : status;
+}
+
+/* All windows have as many tokens, so the mean over windows is that over tokens. */
+int lm_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
+		 engine_class_count *classes, beton_error *err)
+{
+	const float *losses = results[LM_LOSSES];
+	int64_t length = lm_context_length(&engine->job);
+	(void)classes;
+	(void)err;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		double sum = 0;
+		for (int64_t k = 0; k < length; k++)
+			sum += (double)losses[i * length + k];
+		for (int metric = 0; metric < engine->job.task->num_metrics; metric++)
+			sums[metric] += sum / (double)length;
+	}
+	return BETON_OK;
+}

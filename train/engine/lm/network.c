@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../check.h"
+#include "common/error.h"
+#include "parts.h"
+
+int lm_find_model(const engine_job *job, dtrain_transformer *out, beton_error *err)
+{
+	double dropout = lm_options_of(job)->dropout;
+	beton_error none = {0};
+	*out = (dtrain_transformer){.struct_size = sizeof(*out)};
+	int status = job->description ? dtrain_transformer_parse(job->description, job->model, out, err ? err : &none)
+				      : dtrain_transformer_find(job->model, out, err ? err : &none);
+	if (status == BETON_OK && out->vocabulary == 0)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is a model of pictures, not of tokens", job->model);
+	if (status != BETON_OK) {
+		bt_prefix(err, "--model");
+		*out = (dtrain_transformer){.struct_size = sizeof(*out)};
+		return status;
+	}
+	if (dropout >= 0)
+		out->dropout = out->embedding_dropout = dropout;
+	return BETON_OK;
+}
+
+int64_t lm_context_length(const engine_job *job)
+{
+	dtrain_transformer model;
+	int64_t given = lm_options_of(job)->context_length;
+	if (given)
+		return given;
+	lm_find_model(job, &model, NULL);
+	return model.positions;
+}
+
+/* name: of the loader's tensor. */
+static dtrain_tensor add_input(const engine_rank *engine, dtrain_graph *graph, const char *name, dtrain_dtype dtype,
+			       engine_network *network)
+{
+	engine_input *input = &network->inputs[network->num_inputs++];
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){engine->job.batch_size, lm_context_length(&engine->job)});
+	snprintf(input->name, sizeof(input->name), "%s", name);
+	return input->tensor = dtrain_graph_input(graph, name, dtype, &shape);
+}
+
+dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
+{
+	const engine_job *job = &engine->job;
+	dtrain_transformer model;
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	dtrain_loss_options options;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){job->batch_size, lm_context_length(job)});
+	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
+	/* lm_check has found it; a description without a size is an error of the graph. */
+	lm_find_model(job, &model, NULL);
+	dtrain_transformer_inputs_init(&inputs);
+	inputs.tokens = add_input(engine, graph, "input", DTRAIN_I64, network);
+	dtrain_tensor target = add_input(engine, graph, "target", DTRAIN_I64, network);
+	if (lm_options_of(job)->end_of_text >= 0) {
+		inputs.segment = add_input(engine, graph, "segment", DTRAIN_I32, network);
+		inputs.position = add_input(engine, graph, "position", DTRAIN_I64, network);
+	}
+	network->has_random = training && (model.dropout > 0 || model.embedding_dropout > 0);
+	if (network->has_random)
+		network->random = inputs.random = dtrain_graph_input(graph, "random", DTRAIN_I64, &randoms);
+	dtrain_transformer_outputs_init(&outputs);
+	dtrain_transformer_build(graph, &model, &inputs, &outputs);
+	dtrain_loss_options_init(&options);
+	options.label_smoothing = training ? job->label_smoothing : 0;
+	dtrain_tensor losses = dtrain_transformer_losses(graph, &outputs, target, &options);
+	if (!training) {
+		network->results[LM_LOSSES] = dtrain_reshape(graph, losses, &shape);
+		network->num_results = 1;
+	}
+	return losses;
+}
+
+/* nanoGPT's estimate (6 N + 12 L H Q T, as in the appendix B of PaLM): N are the parameters without those of positions,
+ * L layers with H heads of size Q attend to T tokens. */
+double lm_flops(const engine_rank *engine)
+{
+	dtrain_transformer model;
+	if (lm_find_model(&engine->job, &model, NULL) != BETON_OK)
+		return 0;
+	double parameters = 0;
+	for (int i = 0; i < dtrain_params_count(engine->params); i++) {
+		const dtrain_param *param = dtrain_params_at(engine->params, i);
+		bool of_positions = strstr(param->name, "wpe.") || strstr(param->name, "position_embeddings.");
+		parameters += of_positions ? 0 : (double)param->count;
+	}
+	return 6 * parameters +
+	       12 * (double)(model.layers * model.heads * model.head_size) * (double)lm_context_length(&engine->job);
+}
+
+int lm_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
+{
+	dtrain_transformer model;
+	(void)data;
+	(void)begins;
+	int status = lm_find_model(job, &model, err);
+	if (status == BETON_OK && lm_context_length(job) > model.positions)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--context-length %" PRId64 ": %s has positions for %" PRId64 " tokens",
+			       lm_context_length(job), job->model, model.positions);
+	if (status == BETON_OK && lm_options_of(job)->end_of_text >= model.vocabulary)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--end-of-text %" PRId64 ": is not below the vocabulary of %" PRId64,
+			       lm_options_of(job)->end_of_text, model.vocabulary);
+	return status == BETON_OK ? engine_check_network(job, data, err) : status;
+}
