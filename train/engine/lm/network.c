@@ -16,6 +16,10 @@ int lm_find_model(const engine_job *job, dtrain_transformer *out, beton_error *e
 				      : dtrain_transformer_find(job->model, out, err ? err : &none);
 	if (status == BETON_OK && out->vocabulary == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is a model of pictures, not of tokens", job->model);
+	if (status == BETON_OK && out->type == DTRAIN_TRANSFORMER_BERT)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT,
+				 "'%s' is a BERT, whose tokens see those behind them: there is nothing to predict",
+				 job->model);
 	if (status != BETON_OK) {
 		bt_prefix(err, "--model");
 		*out = (dtrain_transformer){.struct_size = sizeof(*out)};
