@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-generate: continues a text with a trained language model. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/system.h"
+#include "model.h"
+#include "run/device_choice.h"
+#include "sample.h"
+#ifdef HAVE_TOKENIZER
+#include "tokenizer/tokenizer.h"
+#endif
+
+enum { TOKENS_MAX = 1 << 24 };
+
+static const char *const usage_text =
+	"Usage: dtrain-generate [OPTION]... WEIGHTS\n"
+	"Continue a text with a language model. WEIGHTS is a safetensors file, a checkpoint of dtrain-ffcv --task lm, "
+	"or a\n"
+	"folder of checkpoints, of which the newest is used.\n"
+	"\n"
+	"  -m, --model=NAME|FILE    the model, or its config.json (default: what WEIGHTS say of it)\n"
+	"  -t, --tokenizer=VOCAB    vocabulary for text: as for beton-write; without it tokens are numbers\n"
+	"  -p, --prompt=TEXT        text to continue (default: the end of text, if the vocabulary has it)\n"
+	"  -i, --tokens=N[,N...]    the same as tokens\n"
+	"  -n, --count=N            tokens to generate; the end of text ends a text before (default 100)\n"
+	"  -r, --texts=N            texts to generate (default 1)\n"
+	"  -T, --temperature=X      divide the logits by X; 0: always the most likely token (default 1)\n"
+	"  -k, --top-k=N            draw from the N most likely tokens; 0: from all (default 0)\n"
+	"  -P, --top-p=X            draw from the most likely tokens with a probability of X together (default 1)\n"
+	"  -s, --seed=N             seed of the draws (default 0)\n"
+	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
+	"  -j, --threads=N          compute threads; 0: one per core (default 0)\n"
+	"  -h, --help               show this text\n"
+	"  -V, --version            show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+static const struct option long_options[] = {
+	{"model", required_argument, NULL, 'm'},
+	{"tokenizer", required_argument, NULL, 't'},
+	{"prompt", required_argument, NULL, 'p'},
+	{"tokens", required_argument, NULL, 'i'},
+	{"count", required_argument, NULL, 'n'},
+	{"texts", required_argument, NULL, 'r'},
+	{"seed", required_argument, NULL, 's'},
+	{"temperature", required_argument, NULL, 'T'},
+	{"top-k", required_argument, NULL, 'k'},
+	{"top-p", required_argument, NULL, 'P'},
+	{"device", required_argument, NULL, 'd'},
+	{"threads", required_argument, NULL, 'j'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0},
+};
+
+struct options {
+	const char *weights, *model, *vocabulary, *prompt, *tokens;
+	sample_options sample;
+	uint64_t count, texts, seed, threads;
+	run_device_choice device;
+};
+
+/* The text so far, as tokens. */
+struct text {
+	int64_t *tokens;
+	size_t count, prompt, room;
+};
+
+#ifndef HAVE_TOKENIZER
+typedef struct tokenizer tokenizer;
+#endif
+
+static int add_token(struct text *text, int64_t token, beton_error *err)
+{
+	if (text->count == text->room) {
+		size_t room = text->room ? 2 * text->room : 256;
+		int64_t *larger = room <= 2 * TOKENS_MAX ? reallocarray(text->tokens, room, sizeof(*larger)) : NULL;
+		if (!larger)
+			return bt_fail(err, BETON_NO_MEMORY, "out of memory for the text");
+		text->tokens = larger;
+		text->room = room;
+	}
+	text->tokens[text->count++] = token;
+	return BETON_OK;
+}
+
+/* ---- options ---- */
+
+static int parse_value(int option, struct options *out, beton_error *err)
+{
+	uint64_t number = 0;
+	int status = BETON_OK;
+	switch (option) {
+	case 'm':
+		out->model = optarg;
+		break;
+	case 't':
+		out->vocabulary = optarg;
+		break;
+	case 'p':
+		out->prompt = optarg;
+		break;
+	case 'i':
+		out->tokens = optarg;
+		break;
+	case 'n':
+		return bt_parse_u64("--count", optarg, 1, TOKENS_MAX, &out->count, err);
+	case 'r':
+		return bt_parse_u64("--texts", optarg, 1, INT32_MAX, &out->texts, err);
+	case 's':
+		return bt_parse_u64("--seed", optarg, 0, UINT64_MAX, &out->seed, err);
+	case 'T':
+		return bt_parse_double("--temperature", optarg, 0, 1e6, &out->sample.temperature, err);
+	case 'k':
+		status = bt_parse_u64("--top-k", optarg, 0, INT32_MAX, &number, err);
+		out->sample.top_k = (int64_t)number;
+		return status;
+	case 'P':
+		return bt_parse_double("--top-p", optarg, 1e-9, 1, &out->sample.top_p, err);
+	case 'd':
+		return run_parse_device(optarg, &out->device, err);
+	case 'j':
+		return bt_parse_u64("--threads", optarg, 0, 4096, &out->threads, err);
+	default:
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "an option is not known, or lacks its value");
+	}
+	return status;
+}
+
+static const char *find_problem(const struct options *options)
+{
+	if (options->prompt && options->tokens)
+		return "give either --prompt or --tokens";
+	if (options->prompt && !options->vocabulary)
+		return "--prompt needs --tokenizer";
+	if (!options->tokens && !options->vocabulary)
+		return "give --tokens, or --tokenizer and --prompt";
+#ifndef HAVE_TOKENIZER
+	if (options->vocabulary)
+		return "--tokenizer: this build has no tokenizer; install PCRE2 (libpcre2-dev) and rebuild";
+#endif
+	return NULL;
+}
+
+/* ---- the prompt ---- */
+
+static int read_tokens(const char *list, struct text *text, beton_error *err)
+{
+	int status = BETON_OK;
+	for (const char *at = list; at && status == BETON_OK;) {
+		char part[32];
+		size_t length = strcspn(at, ",");
+		uint64_t token = 0;
+		snprintf(part, sizeof(part), "%.*s", (int)length, at);
+		status = bt_parse_u64("--tokens", part, 0, UINT32_MAX, &token, err);
+		if (status == BETON_OK)
+			status = add_token(text, (int64_t)token, err);
+		at = at[length] ? at + length + 1 : NULL;
+	}
+	return status;
+}
+
+#ifdef HAVE_TOKENIZER
+static int take(void *context, const uint32_t *tokens, size_t count, beton_error *err)
+{
+	int status = BETON_OK;
+	for (size_t i = 0; i < count && status == BETON_OK; i++)
+		status = add_token(context, tokens[i], err);
+	return status;
+}
+#endif
+
+static int64_t end_of_text(const tokenizer *words)
+{
+#ifdef HAVE_TOKENIZER
+	if (words)
+		return tokenizer_end_of_text(words);
+#endif
+	(void)words;
+	return -1;
+}
+
+static int read_prompt(const struct options *options, const tokenizer *words, int64_t vocabulary, struct text *text,
+		       beton_error *err)
+{
+	int status = BETON_OK;
+	if (options->tokens)
+		status = read_tokens(options->tokens, text, err);
+#ifdef HAVE_TOKENIZER
+	else if (options->prompt)
+		status = tokenizer_encode(words, options->prompt, strlen(options->prompt), "--prompt", take, text, err);
+#endif
+	else if (end_of_text(words) >= 0)
+		status = add_token(text, end_of_text(words), err);
+	if (status != BETON_OK)
+		return status;
+	if (text->count == 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "the prompt is empty, and the vocabulary has no end of text");
+	for (size_t i = 0; i < text->count; i++)
+		if (text->tokens[i] >= vocabulary)
+			return bt_fail(err, BETON_INVALID_ARGUMENT,
+				       "token %zu of the prompt is %lld, not below the model's vocabulary of %lld", i,
+				       (long long)text->tokens[i], (long long)vocabulary);
+	text->prompt = text->count;
+	return BETON_OK;
+}
+
+/* ---- generating ---- */
+
+static int put_token(const tokenizer *words, int64_t token, bool first, beton_error *err)
+{
+	int put = 0;
+#ifdef HAVE_TOKENIZER
+	size_t size = 0;
+	const uint8_t *bytes = words ? tokenizer_bytes(words, (uint32_t)token, &size) : NULL;
+	if (words)
+		put = fwrite(bytes ? bytes : (const uint8_t *)"", 1, size, stdout) == size ? 0 : EOF;
+	else
+#endif
+		put = printf("%s%lld", first ? "" : " ", (long long)token);
+	(void)words;
+	return put >= 0 && fflush(stdout) == 0 ? BETON_OK : bt_fail_errno(err, errno, "standard output");
+}
+
+/* 0 .. 1, other for each text and place. */
+static double draw(uint64_t seed, uint64_t number, uint64_t place)
+{
+	const uint64_t key[] = {number, place};
+	return (double)(XXH3_64bits_withSeed(key, sizeof(key), seed) >> 11) * 0x1p-53;
+}
+
+static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct text *text,
+		    uint64_t number, beton_error *err)
+{
+	int64_t vocabulary = model->description.vocabulary, token = -1;
+	float *logits = malloc((size_t)vocabulary * sizeof(*logits));
+	int status = logits ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
+	text->count = text->prompt;
+	for (size_t i = 0; i < text->count && status == BETON_OK; i++)
+		status = put_token(words, text->tokens[i], i == 0, err);
+	for (uint64_t i = 0; i < options->count && status == BETON_OK; i++) {
+		status = generate_model_logits(model, text->tokens, (int64_t)text->count, logits, err);
+		if (status == BETON_OK)
+			status = sample_token(&options->sample, logits, vocabulary, draw(options->seed, number, i),
+					      &token, err);
+		if (status != BETON_OK || token == end_of_text(words))
+			break;
+		status = add_token(text, token, err);
+		if (status == BETON_OK)
+			status = put_token(words, token, false, err);
+	}
+	free(logits);
+	if (status == BETON_OK && (putchar('\n') == EOF || fflush(stdout) != 0))
+		status = bt_fail_errno(err, errno, "standard output");
+	return status;
+}
+
+static int open_vocabulary(const struct options *options, int64_t limit, tokenizer **out, beton_error *err)
+{
+	*out = NULL;
+#ifdef HAVE_TOKENIZER
+	if (!options->vocabulary)
+		return BETON_OK;
+	int status = tokenizer_open(out, options->vocabulary, err);
+	if (status == BETON_OK && tokenizer_vocabulary(*out) > limit)
+		status = bt_fail(err, BETON_MISMATCH, "%s: has %u tokens, more than the model's %lld",
+				 options->vocabulary, tokenizer_vocabulary(*out), (long long)limit);
+	if (status != BETON_OK)
+		bt_prefix(err, "--tokenizer");
+	return status;
+#else
+	(void)options;
+	(void)limit;
+	(void)err;
+	return BETON_OK;
+#endif
+}
+
+static int run(const struct options *options, beton_error *err)
+{
+	dtrain_device_options device_options = {.struct_size = sizeof(device_options),
+						.threads = (int32_t)options->threads};
+	dtrain_device *device = NULL;
+	generate_model model = {0};
+	tokenizer *words = NULL;
+	struct text text = {0};
+	device_options.index = options->device.index < 0 ? 0 : options->device.index;
+	int status = dtrain_device_open(options->device.name, &device_options, &device, err);
+	if (status == BETON_OK)
+		status = generate_model_open(&model, options->weights, options->model, device, err);
+	if (status == BETON_OK)
+		status = open_vocabulary(options, model.description.vocabulary, &words, err);
+	if (status == BETON_OK)
+		status = read_prompt(options, words, model.description.vocabulary, &text, err);
+	for (uint64_t i = 0; i < options->texts && status == BETON_OK; i++)
+		status = generate(options, &model, words, &text, i, err);
+	free(text.tokens);
+#ifdef HAVE_TOKENIZER
+	tokenizer_close(&words);
+#endif
+	generate_model_close(&model);
+	return status;
+}
+
+static int fail_usage(const char *text)
+{
+	fprintf(stderr, "dtrain-generate: %s\nTry 'dtrain-generate --help'.\n", text);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = {.sample = {.temperature = 1, .top_p = 1},
+				  .count = 100,
+				  .texts = 1,
+				  .device = {.name = "auto", .index = -1}};
+	beton_error err = {0};
+	int option;
+	signal(SIGPIPE, SIG_IGN);
+	while ((option = getopt_long(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:hV", long_options, NULL)) != -1) {
+		if (option == 'h' || option == 'V') {
+			fputs(option == 'h' ? usage_text : "dtrain-generate " DTRAIN_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_value(option, &options, &err) != BETON_OK)
+			return fail_usage(err.message);
+	}
+	if (argc - optind != 1)
+		return fail_usage("expected WEIGHTS");
+	options.weights = argv[optind];
+	if (find_problem(&options))
+		return fail_usage(find_problem(&options));
+	if (run(&options, &err) == BETON_OK)
+		return 0;
+	fprintf(stderr, "dtrain-generate: %s\n", err.message);
+	return 1;
+}
