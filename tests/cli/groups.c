@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <dtrain/model.h>
+#include <dtrain/transformer.h>
 
 #include "run/groups.h"
 
@@ -193,6 +194,51 @@ static void layers_in_front_are_slower(void **state)
 	dtrain_device_close(&device);
 }
 
+/* GPT-2 (124M): what has two dimensions decays, 50 of 148 parameters; and what nanoGPT estimates a token to need. */
+static void weights_of_a_language_model_decay(void **state)
+{
+	(void)state;
+	run_groups groups;
+	dtrain_graph *graph;
+	dtrain_transformer model;
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	run_options options = {.task = RUN_TASK_LM,
+			       .model = "gpt2",
+			       .weight_decay = 0.1,
+			       .bias_lr_scale = 1,
+			       .layer_decay = 1,
+			       .no_bias_decay = true,
+			       .lm = {.context_length = 1024, .dropout = RUN_NOT_SET}};
+	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, 1024});
+	engine_rank engine = {.job = run_options_job(&options)};
+	int64_t elements[2] = {0}, counts[2] = {0};
+	beton_error err;
+	assert_int_equal(dtrain_device_open("ref", NULL, &engine.device, NULL), BETON_OK);
+	assert_int_equal(dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, NULL), BETON_OK);
+	assert_int_equal(dtrain_graph_create(engine.params, true, &graph, NULL), BETON_OK);
+	assert_int_equal(dtrain_transformer_find("gpt2", &model, &err), BETON_OK);
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &text);
+	assert_true(dtrain_transformer_build(graph, &model, &inputs, &outputs) >= 0);
+	dtrain_graph_destroy(&graph);
+	assert_int_equal(run_groups_make(&options, engine.params, &groups, NULL), BETON_OK);
+	for (int i = 0; i < dtrain_params_count(engine.params); i++) {
+		bool decays = groups.groups[groups.of[i]].weight_decay > 0;
+		counts[decays]++;
+		elements[decays] += dtrain_params_at(engine.params, i)->count;
+	}
+	assert_int_equal(counts[true], 50);
+	assert_int_equal(counts[false], 98);
+	assert_int_equal(elements[true], 124318464);
+	assert_int_equal(elements[false], 121344);
+	assert_true(engine.job.task->flops(&engine) == 6.0 * (124439808 - 1024 * 768) + 12.0 * 12 * 768 * 1024);
+	run_groups_free(&groups);
+	dtrain_params_destroy(&engine.params);
+	dtrain_device_close(&engine.device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +247,7 @@ int main(void)
 		cmocka_unit_test(options_tell_rate_and_decay),
 		cmocka_unit_test(patterns_make_groups),
 		cmocka_unit_test(layers_in_front_are_slower),
+		cmocka_unit_test(weights_of_a_language_model_decay),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
