@@ -384,14 +384,16 @@ void run_options_drop_void(run_options *options)
 /* Sets what the weights say of their model. weights: their file, which the options do not have again yet. */
 static int apply_facts(run_options *options, const char *weights, beton_error *err)
 {
-	int status = BETON_OK;
+	int status = BETON_OK, task = options->task;
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		int of = run_task_of(row);
 		const char *text = row->fact ? json_string_value(json_object_get(options->facts, row->fact)) : NULL;
-		if (text && (of < 0 || of == options->task))
+		if (text && (of < 0 || of == task))
 			status = run_row_parse(row, text, options, err);
 	}
+	/* That of the weights has been considered: see find_task. */
+	options->task = task;
 	if (status != BETON_OK)
 		bt_prefix(err, "%s: metadata", weights);
 	options->vision.class_names = json_string_value(json_object_get(options->facts, "class_names"));
