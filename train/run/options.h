@@ -82,7 +82,8 @@ typedef struct run_options {
 	double data_weight[RUN_FILES_MAX]; /* the numbers in data_weights, for each file of data; 0: none */
 	const char *val;
 	const char *model;
-	const char *description; /* of the model of the weights that are evaluated; NULL: model names it */
+	const char *description; /* of the model of the weights that are evaluated, or of the run that is resumed; NULL:
+				    model names it */
 	const char *recipe;      /* as given; NULL: none */
 	const char *init;        /* a file of weights, or a checkpoint's folder; NULL: none */
 	const char *freeze;      /* patterns; NULL: none */
@@ -176,8 +177,9 @@ typedef struct run_options {
 	char **kept;         /* kept_count texts that are parts of others */
 	int kept_count;
 	run_recipe *recipe_file; /* NULL: no recipe */
-	json_t *facts;           /* with evaluate: what the weights say of their model; NULL: not read yet */
-	run_saved *saved;        /* NULL: the run is not resumed, or its checkpoint has no options */
+	json_t *facts; /* what the weights that are evaluated, or the checkpoint, say of their model; NULL: not read yet
+			*/
+	run_saved *saved; /* NULL: the run is not resumed, or its checkpoint has no options */
 } run_options;
 
 /* Sets defaults, then the recipe's options, then those in argv; with help or version no option is required. With

@@ -14,6 +14,7 @@
 #include "options_table.h"
 #include "position.h"
 #include "resume.h"
+#include "source.h"
 #include "tasks.h"
 
 /* ---- texts and JSON ---- */
@@ -275,6 +276,21 @@ static int find_changes(run_options *options, const bool known[RUN_ROWS_MAX], be
 	return status;
 }
 
+/* The model as it was when the run began: its file may have changed, or be gone. A damaged checkpoint has no facts
+ * here; run_resume reports it. */
+static void take_description(run_options *options)
+{
+	run_source source;
+	beton_error damage;
+	if (options->given[run_row_find("model")] ||
+	    run_source_open_facts(options->saved->path, &source, &damage) != BETON_OK)
+		return;
+	json_decref(options->facts);
+	options->facts = json_incref(source.facts);
+	options->description = json_string_value(json_object_get(options->facts, "description"));
+	run_source_close(&source);
+}
+
 static int take_saved(run_options *options, int argc, char **argv, int world_size, const run_position *position,
 		      beton_error *err)
 {
@@ -290,6 +306,7 @@ static int take_saved(run_options *options, int argc, char **argv, int world_siz
 		status = run_options_apply_arguments(options, argc, argv, err);
 	if (status != BETON_OK)
 		return status;
+	take_description(options);
 	run_options_drop_void(options);
 	if (world_size && !options->given[run_row_find("world-size")])
 		options->world_size = world_size;
