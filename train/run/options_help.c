@@ -59,7 +59,7 @@ static void list_task_defaults(const option_row *row, char *out, size_t size)
 
 void run_row_describe(const option_row *row, bool marks, char *out, size_t size)
 {
-	char list[160], text[2] = "";
+	char list[400], text[2] = "";
 	*out = 0;
 	list_possible(row, list, sizeof(list));
 	for (const char *at = row->text; *at; at++) {

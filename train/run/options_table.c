@@ -526,7 +526,8 @@ const option_row run_rows[] = {
 	    .least = 1, .most = 1 << 24, .fact = "context_length"),
 	WHOLE("window-stride", FIXED, lm.window_stride, "N", 0, 1 << 24, "0",
 	      "tokens from one training window to the next; 0 = --context-length",
-	      "With 1 and --order `uniform` windows begin at random tokens, as in nanoGPT."),
+	      "With 1 and --order `uniform` windows begin at random tokens, as in nanoGPT. --epoch-samples then sets "
+	      "how often the run is evaluated."),
 	ROW("end-of-text", FIXED, OPTION_WHOLE, lm.end_of_text, "TOKEN", NULL,
 	    "the token behind each document: tokens of one document do not see another (default: none)",
 	    "Positions count from the beginning of each document.", .least = 0, .most = UINT32_MAX,

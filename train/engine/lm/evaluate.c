@@ -12,7 +12,8 @@ int lm_add_batch(const engine_rank *engine, const beton_batch *batch, void *cons
 		 engine_class_count *classes, beton_error *err)
 {
 	const float *losses = results[LM_LOSSES];
-	int64_t length = lm_context_length(&engine->job);
+	const engine_network *network = &engine->val;
+	int64_t length = dtrain_program_shape(network->program, network->results[LM_LOSSES])->dim[1];
 	(void)classes;
 	(void)err;
 	for (uint32_t i = 0; i < batch->count; i++) {

@@ -39,7 +39,7 @@ static const char *find_problem(const engine_job *job, bool validates)
 static int check_name(const engine_job *job, beton_error *err)
 {
 	dtrain_transformer description = {.struct_size = sizeof(description)};
-	char list[256] = "";
+	char list[400] = "";
 	bt_suggestion like;
 	bt_suggest_begin(&like, job->model);
 	for (int i = 0; dtrain_model_name(i); i++) {
