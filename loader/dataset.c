@@ -178,9 +178,11 @@ uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t 
 int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values, beton_error *err)
 {
 	const bt_windows *windows = &dataset->windows;
-	return dataset->readers ? beton_reader_sample(dataset->readers[file], number, values, err)
-				: beton_tokens_locate(windows->streams[file], number * windows->stride,
-						      windows->window + 1, values, err);
+	if (dataset->readers)
+		return beton_reader_sample(dataset->readers[file], number, values, err);
+	/* A window of this file may have fewer values than one of another file: the rest must be empty. */
+	memset(values, 0, windows->parts * sizeof(*values));
+	return beton_tokens_locate(windows->streams[file], number * windows->stride, windows->window + 1, values, err);
 }
 
 /* ---- what orders need ---- */

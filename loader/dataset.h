@@ -41,8 +41,8 @@ uint64_t bt_dataset_samples(const bt_dataset *dataset);
 uint32_t bt_dataset_locate(const bt_dataset *dataset, uint64_t sample, uint64_t *index);
 
 /* Looks up sample `number` of a file: fills its values, whose blobs are then read (one for each field of the file, or
- * windows.parts of a window). Errors: those of
- * beton_reader_sample or beton_tokens_locate. */
+ * windows.parts of a window, of which the last may be empty). Errors: those of beton_reader_sample or
+ * beton_tokens_locate. */
 int bt_dataset_look_up(const bt_dataset *dataset, uint32_t file, uint64_t number, beton_value *values,
 		       beton_error *err);
 

@@ -511,6 +511,48 @@ static void test_several(void **state)
 	}
 }
 
+/* A window of a file needs fewer values than one of another file: what the other one needed is not read again. */
+static void test_several_reads(void **state)
+{
+	(void)state;
+	enum { EACH = 200 };
+	char names[2][64];
+	beton_source sources[2];
+	for (int i = 0; i < 2; i++) {
+		assert_true(write_format(&formats[i ? 0 : 3], EACH * T + 1));
+		strcpy(names[i], name(formats[i ? 0 : 3].name));
+		sources[i] = (beton_source){.path = names[i]};
+	}
+	for (beton_engine engine = BETON_ENGINE_MMAP; engine <= BETON_ENGINE_THREADS; engine++) {
+		beton_loader_options options = options_of(10);
+		options.order = BETON_ORDER_RANDOM;
+		options.engine = engine;
+		options.num_threads = 1;
+		options.on_error = BETON_ON_ERROR_SUBSTITUTE;
+		options.tokens.vocabulary = 49000; /* a part of the windows has a larger token */
+		beton_loader *loader;
+		beton_iterator *iterator;
+		beton_batch *batch;
+		beton_error fault;
+		uint64_t number;
+		uint32_t source, rows = 0;
+		int result;
+		assert_ok(beton_loader_open_many(&loader, sources, 2, &options, err));
+		assert_ok(beton_iterator_open(&iterator, loader, 0, 0, err));
+		while ((result = beton_iterator_next(iterator, &batch, -1, &fault)) == BETON_OK) {
+			for (uint32_t row = 0; row < batch->count; row++, rows++) {
+				assert_ok(beton_loader_locate(loader, batch->sample_ids[row], &source, &number, err));
+				check_row(batch, row, number, T);
+			}
+			beton_batch_release(&batch);
+		}
+		if (result != BETON_END)
+			fail_msg("%s", fault.message);
+		assert_int_equal(rows, 2 * EACH);
+		fixture_close(&loader, &iterator);
+	}
+}
+
 static void test_memory(void **state)
 {
 	(void)state;
@@ -582,8 +624,8 @@ int main(void)
 		cmocka_unit_test(test_resume),        cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_documents),     cmocka_unit_test(test_bad_tokens),
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_several),       cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_several),       cmocka_unit_test(test_several_reads),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_refused),
 	};
 	if (!mkdtemp(folder))
 		return 1;
