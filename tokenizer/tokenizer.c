@@ -92,9 +92,15 @@ static int open_tiktoken(tokenizer *self, const char *path, beton_error *err)
 	if (!kind->pattern)
 		return bt_fail(err, BETON_UNSUPPORTED, "%s: the pattern of %s is not known", path, kind->prefix);
 	int result = load_tiktoken(&self->words, path, err);
+	if (result != BETON_OK)
+		return result;
+	size_t size;
 	self->whole = true;
 	self->end_of_text = kind->end_of_text ? kind->end_of_text : self->words.count;
-	return result == BETON_OK ? set_pattern(self, *kind->pattern, path, err) : result;
+	if (tokenizer_bytes(self, (uint32_t)self->end_of_text, &size))
+		return bt_fail(err, BETON_FORMAT, "%s: token %u is the end of text of %s, and the file has another one",
+			       path, kind->end_of_text, kind->prefix);
+	return set_pattern(self, *kind->pattern, path, err);
 }
 
 static int open_vocabulary(tokenizer *self, const char *path, beton_error *err)
@@ -271,6 +277,8 @@ typedef struct encoding {
 	const tokenizer *self;
 	const char *name;
 	merge_work work;
+	pcre2_match_data *match;
+	pcre2_match_context *limits;
 	tokenizer_take take;
 	void *context;
 } encoding;
@@ -299,16 +307,16 @@ static int split_fault(const encoding *e, int fault, size_t at, beton_error *err
 		       "%s: cannot split the text at byte %zu: %s", e->name, at, text);
 }
 
-static int encode_pieces(encoding *e, pcre2_match_data *match, const char *text, size_t size, beton_error *err)
+static int encode_pieces(encoding *e, const char *text, size_t size, beton_error *err)
 {
-	const PCRE2_SIZE *place = pcre2_get_ovector_pointer(match);
+	const PCRE2_SIZE *place = pcre2_get_ovector_pointer(e->match);
 	int result = BETON_OK;
 	for (size_t at = 0; at < size && result == BETON_OK; at = place[1]) {
 		/* The first call checks all of the text. */
 		int found = pcre2_match(e->self->pattern, (PCRE2_SPTR)text, size, at,
-					PCRE2_ANCHORED | (at > 0 ? PCRE2_NO_UTF_CHECK : 0), match, NULL);
+					PCRE2_ANCHORED | (at > 0 ? PCRE2_NO_UTF_CHECK : 0), e->match, e->limits);
 		if (found < 0)
-			return split_fault(e, found, at == 0 ? pcre2_get_startchar(match) : at, err);
+			return split_fault(e, found, at == 0 ? pcre2_get_startchar(e->match) : at, err);
 		result = encode_piece(e, (const uint8_t *)text + place[0], place[1] - place[0], err);
 	}
 	return result;
@@ -319,11 +327,22 @@ int tokenizer_encode(const tokenizer *self, const char *text, size_t size, const
 {
 	if (!self->pattern)
 		return encode_characters(self, text, size, name, take, context, err);
-	encoding e = {.self = self, .name = name, .take = take, .context = context};
-	pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-	int result = match ? encode_pieces(&e, match, text, size, err)
-			   : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
-	pcre2_match_data_free(match);
+	encoding e = {.self = self,
+		      .name = name,
+		      .match = pcre2_match_data_create(1, NULL),
+		      .limits = pcre2_match_context_create(NULL),
+		      .take = take,
+		      .context = context};
+	int result;
+	if (e.match && e.limits) {
+		/* The patterns take a time that is linear in the length of a piece, which is not limited. */
+		pcre2_set_match_limit(e.limits, UINT32_MAX);
+		result = encode_pieces(&e, text, size, err);
+	} else {
+		result = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", name);
+	}
+	pcre2_match_data_free(e.match);
+	pcre2_match_context_free(e.limits);
 	merge_work_free(&e.work);
 	return result;
 }

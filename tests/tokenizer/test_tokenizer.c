@@ -148,6 +148,36 @@ static void test_long_piece(void **state)
 	tokenizer_close(&words);
 }
 
+static int stop(void *context, const uint32_t *tokens, size_t count, beton_error *err)
+{
+	(void)context;
+	(void)tokens;
+	(void)count;
+	(void)err;
+	return BETON_CANCELLED;
+}
+
+/* The pattern of cl100k looks for a line's end from the end of the blanks to their begin: more places than PCRE2 tries
+ * by default. */
+static void test_long_blanks(void **state)
+{
+	(void)state;
+	enum { SIZE = 12000000 };
+	char path[96];
+	beton_error err = {0};
+	copy_ranks(path, "cl100k_base.tiktoken");
+	tokenizer *words = open_good(path);
+	char *text = malloc(SIZE);
+	memset(text, ' ', SIZE);
+	text[0] = '\n';
+	text[SIZE - 1] = 'x';
+	int result = tokenizer_encode(words, text, SIZE, "text", stop, NULL, &err);
+	if (result != BETON_CANCELLED)
+		fail_msg("%d, not the result of take: %s", result, err.message);
+	free(text);
+	tokenizer_close(&words);
+}
+
 static void test_characters(void **state)
 {
 	(void)state;
@@ -221,6 +251,7 @@ static void test_refused(void **state)
 	refuse("a.tiktoken", "YQ== 0\nYQ== 1\n", BETON_FORMAT, "token 1 has the same bytes as another one");
 	refuse("a.tiktoken", "YQ== 4194304\n", BETON_FORMAT, "line 1 is not base64 and a rank");
 	refuse("a.tiktoken", "YQ== 0\n", BETON_FORMAT, "no token is the byte 0x00 alone");
+	refuse("r50k_base.tiktoken", "YQ== 50256\n", BETON_FORMAT, "token 50256 is the end of text");
 	refuse("o200k_base.tiktoken", "YQ== 0\n", BETON_UNSUPPORTED, "pattern of o200k_base");
 	refuse("a.json", "{\"characters\": \"aba\"}", BETON_FORMAT, "token 2 has the same bytes");
 	refuse("a.json", "{\"characters\": 3}", BETON_FORMAT, "has no text 'characters'");
@@ -260,7 +291,7 @@ int main(void)
 		cmocka_unit_test(test_peers),          cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_long_piece),     cmocka_unit_test(test_characters),
 		cmocka_unit_test(test_not_utf8),       cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_refused_merges),
+		cmocka_unit_test(test_refused_merges), cmocka_unit_test(test_long_blanks),
 	};
 	if (!mkdtemp(folder))
 		return 1;
