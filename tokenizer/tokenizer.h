@@ -22,8 +22,8 @@ typedef struct tokenizer tokenizer;
 /* Opens a vocabulary:
  *
  *   a folder         with vocab.json and merges.txt, and GPT-2's pattern
- *   NAME.tiktoken    lines of base64 and rank. The pattern is GPT-2's; names that begin with cl100k_base have that
- * one's NAME.json        {"characters": "..."}: token i is character i, as tokenizer_save_characters writes it
+ *   NAME.tiktoken    lines of base64 and rank. The pattern is GPT-2's; of names that begin with cl100k_base its own
+ *   NAME.json        {"characters": "..."}: token i is character i, as tokenizer_save_characters writes it
  *
  * The caller closes *out, which is NULL on failure. Errors: NOT_FOUND, ACCESS, IO, NO_MEMORY, INVALID_ARGUMENT (none of
  * these), FORMAT (naming line or token), UNSUPPORTED (a tiktoken vocabulary with a pattern that is not known). */

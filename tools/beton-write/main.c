@@ -442,6 +442,10 @@ static int prepare_text(write_run *self, beton_error *err)
 	if (options->format && strcmp(options->format, "text") != 0 && strcmp(options->format, "jsonl") != 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: '%s' has no text for --tokenizer",
 			       options->format);
+	if (options->root)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--root: a source of kind text has no paths in it");
+	if (options->columns)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--columns: a source of kind text has no row of names");
 	int result = check_stream(options, err);
 	return result == BETON_OK && strcmp(options->tokenizer, "characters") == 0
 		       ? output_check(self->characters, NULL, options->force, err)
