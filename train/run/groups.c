@@ -70,15 +70,19 @@ static int check_used(const char *option, const char *list, bool has_numbers, co
 {
 	for (const char *at = list; at && *at;) {
 		entry one;
-		bool used = false;
+		bool matches = false, used = false;
 		int status = read_entry(option, &at, has_numbers, &one, err);
 		if (status != BETON_OK)
 			return status;
-		for (int i = 0; i < dtrain_params_count(params) && !used; i++)
-			used = dtrain_pattern_matches(one.pattern, dtrain_params_at(params, i)->name);
+		for (int i = 0; i < dtrain_params_count(params) && !used; i++) {
+			const dtrain_param *param = dtrain_params_at(params, i);
+			bool found = dtrain_pattern_matches(one.pattern, param->name);
+			matches = matches || found;
+			used = found && !param->frozen;
+		}
 		if (!used)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' matches no parameter", option,
-				       one.pattern);
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' matches %s", option, one.pattern,
+				       matches ? "only frozen parameters (--freeze)" : "no parameter");
 	}
 	return BETON_OK;
 }

@@ -170,6 +170,26 @@ int run_options_divide_batch(run_options *options, beton_error *err)
 	return BETON_OK;
 }
 
+static const char *find_schedule_problem(const run_options *options)
+{
+	const int schedule = options->schedule;
+	if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
+		return "give one of --warmup-epochs, --warmup-steps and --warmup-share";
+	if (options->initial_lr > 0 && !has_warmup(options))
+		return "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
+	if (options->milestones && schedule != DTRAIN_SCHEDULE_STEP)
+		return "--milestones needs --schedule step";
+	if (!options->milestones && schedule == DTRAIN_SCHEDULE_STEP)
+		return "--schedule step needs --milestones";
+	if (is_given(options, "milestone-factor") && schedule != DTRAIN_SCHEDULE_STEP)
+		return "--milestone-factor needs --schedule step";
+	if (is_given(options, "decay-share") && schedule != DTRAIN_SCHEDULE_WSD)
+		return "--decay-share needs --schedule wsd";
+	if (is_given(options, "schedule-power") && schedule != DTRAIN_SCHEDULE_POLYNOMIAL)
+		return "--schedule-power needs --schedule polynomial";
+	return NULL;
+}
+
 int run_options_check(run_options *options, beton_error *err)
 {
 	int status = run_task_check(options, err);
@@ -178,7 +198,7 @@ int run_options_check(run_options *options, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	const engine_job job = run_options_job(options);
-	const char *problem = find_order_problem(options), *of_task;
+	const char *problem = find_order_problem(options), *of_schedule, *of_task;
 	if (options->evaluate && !options->val)
 		problem = "--evaluate needs --val";
 	else if (options->evaluate && !options->init == !options->checkpoint)
@@ -191,13 +211,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--model is missing";
 	else if (!options->epochs == !options->steps && !options->evaluate)
 		problem = "give either --epochs or --steps";
-	else if ((options->warmup_epochs > 0) + (options->warmup_steps > 0) + (options->warmup_share > 0) > 1)
-		problem = "give one of --warmup-epochs, --warmup-steps and --warmup-share";
-	else if (options->initial_lr > 0 && !has_warmup(options))
-		problem = "--initial-lr needs a warm-up: --warmup-epochs, --warmup-steps or --warmup-share";
-	else if (!options->milestones != (options->schedule != DTRAIN_SCHEDULE_STEP))
-		problem = options->milestones ? "--milestones needs --schedule step"
-					      : "--schedule step needs --milestones";
+	else if ((of_schedule = find_schedule_problem(options)) != NULL)
+		problem = of_schedule;
 	else if ((of_task = job.task->find_problem(&job, options->val != NULL)) != NULL)
 		problem = of_task;
 	else if (options->nesterov && options->momentum == 0)

@@ -362,14 +362,15 @@ const option_row run_rows[] = {
 	FLAG("no-bias-decay", TOLD, no_bias_decay, "no weight decay of biases and norms",
 	     "Of the parameters of one dimension. Common in recipes for ImageNet and for language models."),
 	TEXT("no-decay", TOLD, no_decay, "PATTERN[,...]", NULL, "no weight decay of the parameters that match",
-	     "Patterns are those of --freeze. A pattern that matches no parameter is an error.", .none = true),
+	     "Patterns are those of --freeze. A pattern that matches no parameter, or only frozen ones, is an error.",
+	     .none = true),
 	TEXT("param-groups", TOLD, param_groups, "PATTERN=X[:DECAY][,...]", NULL,
 	     "factor on the learning rate, and weight decay, of the parameters that match",
 	     "Patterns are those of --freeze; of several that match the first counts. X is a factor on the rate that "
 	     "the "
 	     "parameter has otherwise. Without DECAY its weight decay stays as it is. An example for a pretrained "
 	     "network: "
-	     "`fc=10,conv1=0.1:0`. A pattern that matches no parameter is an error.",
+	     "`fc=10,conv1=0.1:0`. A pattern that matches no parameter, or only frozen ones, is an error.",
 	     .none = true),
 	REALS("layer-decay", TOLD, layer_decay, "X", 1, 1e-6, 1, "1",
 	      "factor on the learning rate from each block of the network to the one before",
