@@ -23,6 +23,9 @@ enum { LLMC_HEADER = 1024, LLMC_MAGIC = 20240520, LLMC_VERSION = 1, LLMC_WIDE_MA
 /* Pieces that are hashed of a file without checksums, and their bytes. */
 enum { PIECES = 32, PIECE = 4096 };
 
+/* Bytes of a small compressed chunk beyond its tokens. */
+enum { PACKED_EXTRA = 1024 };
+
 /* Constant after open. */
 struct beton_tokens {
 	char *path;
@@ -190,9 +193,12 @@ static int take_beton(beton_tokens *tokens, const beton_tokens_options *options,
 	const beton_file_info *file = beton_reader_info(tokens->reader);
 	info->file_size = file->file_size;
 	info->data_end = file->data_end;
-	/* A blob lies in one page. */
-	bool packed = beton_reader_field(tokens->reader, tokens->field)->compression != BETON_COMPRESSION_NONE;
-	info->chunk_bytes = packed ? file->page_size : info->chunk_tokens * info->token_size;
+	info->chunk_bytes = info->chunk_tokens * info->token_size;
+	/* ZSTD_compressBound is smaller. A blob lies in one page. */
+	if (beton_reader_field(tokens->reader, tokens->field)->compression != BETON_COMPRESSION_NONE)
+		info->chunk_bytes += info->chunk_bytes / 256 + PACKED_EXTRA;
+	if (info->chunk_bytes > file->page_size)
+		info->chunk_bytes = file->page_size;
 	if (file->num_samples == 0)
 		return BETON_OK;
 	result = read_length(tokens, file->num_samples - 1, &tokens->last_length, err);
@@ -345,6 +351,11 @@ static int locate_chunk(const beton_tokens *tokens, uint64_t chunk, beton_value 
 {
 	uint64_t length, last = beton_reader_info(tokens->reader)->num_samples - 1;
 	int result = beton_reader_value(tokens->reader, chunk, tokens->field, value, err);
+	if (result == BETON_OK && value->blob.size > tokens->info.chunk_bytes)
+		result = bt_fail_sample(err, BETON_SAMPLE_CORRUPT, (int64_t)chunk,
+					"%s: sample %llu: a compressed chunk of %llu bytes, larger than %llu",
+					tokens->path, (unsigned long long)chunk, (unsigned long long)value->blob.size,
+					(unsigned long long)tokens->info.chunk_bytes);
 	if (result == BETON_OK)
 		result = read_length(tokens, chunk, &length, err);
 	if (result == BETON_OK && chunk < last && length < tokens->info.chunk_tokens)
