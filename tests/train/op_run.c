@@ -572,17 +572,8 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 
 bool case_is_lacking(const setting *s)
 {
-	static const dtrain_op_kind cuda_lacks[] = {
-		DTRAIN_OP_SLICE,     DTRAIN_OP_PERMUTE, DTRAIN_OP_LAYER_NORM,  DTRAIN_OP_RMS_NORM,
-		DTRAIN_OP_SILU,      DTRAIN_OP_SWIGLU,  DTRAIN_OP_EMBEDDING,   DTRAIN_OP_ROTARY,
-		DTRAIN_OP_ATTENTION, DTRAIN_OP_DROPOUT, DTRAIN_OP_LINEAR_XENT, DTRAIN_OP_LINEAR_XENT_EVAL,
-		DTRAIN_OP_MATMUL,    DTRAIN_OP_PREPEND};
+	static const dtrain_op_kind cuda_lacks[] = {DTRAIN_OP_SLICE, DTRAIN_OP_PERMUTE, DTRAIN_OP_PREPEND};
 	bool cuda = strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0;
-	const dtrain_op_attrs *attrs = s->c->example ? &s->c->example->attrs : NULL;
-	if (cuda &&
-	    ((s->c->kind == DTRAIN_OP_LINEAR && attrs && (attrs->linear.activation || attrs->linear.weight_in_out)) ||
-	     (s->c->kind == DTRAIN_OP_GELU && attrs && attrs->gelu.tanh) || s->c->ignored))
-		return true;
 	for (size_t i = 0; cuda && s->c->example && i < sizeof(cuda_lacks) / sizeof(cuda_lacks[0]); i++)
 		if (s->c->kind == cuda_lacks[i])
 			return true;

@@ -7,13 +7,20 @@
 
 #include <dtrain/device.h>
 
+/* Kernels of the cuda device call these functions, too. */
+#ifdef __CUDACC__
+#define DTRAIN__PHILOX __host__ __device__ static inline
+#else
+#define DTRAIN__PHILOX static inline
+#endif
+
 enum { DTRAIN__PHILOX_ROUNDS = 10 };
 #define DTRAIN__PHILOX_FACTOR_0 0xd2511f53u
 #define DTRAIN__PHILOX_FACTOR_1 0xcd9e8d57u
 #define DTRAIN__PHILOX_KEY_0 0x9e3779b9u
 #define DTRAIN__PHILOX_KEY_1 0xbb67ae85u
 
-static inline void dtrain__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+DTRAIN__PHILOX void dtrain__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
 	uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
 	for (int round = 0; round < DTRAIN__PHILOX_ROUNDS; round++) {
@@ -32,7 +39,7 @@ static inline void dtrain__philox(const uint32_t counter[4], const uint32_t key[
 }
 
 /* The four words that DROPOUT reads for elements 4 * block .. 4 * block + 3. random: the op's operand. */
-static inline void dtrain__philox_at(const int64_t *random, int32_t layer, uint64_t block, uint32_t out[4])
+DTRAIN__PHILOX void dtrain__philox_at(const int64_t *random, int32_t layer, uint64_t block, uint32_t out[4])
 {
 	uint64_t seed = (uint64_t)random[DTRAIN_RANDOM_SEED];
 	const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};

@@ -89,10 +89,16 @@ int cuda_read_limits(int index, const struct cudaDeviceProp *gpu, bool tf32, cud
  * needed, and sets run, destroy and state of op. Errors: UNSUPPORTED, NO_MEMORY, DEVICE. */
 int cuda_build_conv(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_max_pool(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_cast(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
+int cuda_build_rows(dtrain_op *op, dtrain_op_desc *desc, beton_error *err);
 int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err); /* all other kinds */
+
+/* Whether the next runs of an op that cuda_build_linear made, without a bias, add to its result. */
+void cuda_linear_adds(dtrain_op *op, bool adds);
 
 /* Reserves `bytes` more of an op's workspace; returns their offset, a multiple of 256. */
 static inline size_t cuda_reserve(size_t *workspace, size_t bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elementwise casts, relu, gelu, scaling and additions, 16 bytes of the wider type at a time.
+ * Elementwise casts, relu, gelu, silu and its gate, scaling and additions, 16 bytes of the wider type at a time.
  */
 #include "kernel.cuh"
 
@@ -44,6 +44,48 @@ struct gelu_bwd {
 	{
 		const float density = (float)(0.5 * M_2_SQRTPI * M_SQRT1_2) * expf(-0.5f * x * x);
 		return d_y * (normal_below(x) + x * density);
+	}
+};
+/* The tangent's argument in the approximation of gelu, divided by x: sqrt(2 / pi) (1 + 0.044715 x^2). */
+constexpr float GELU_LINEAR = (float)(M_2_SQRTPI * M_SQRT1_2), GELU_CUBIC = GELU_LINEAR * 0.044715f;
+struct gelu_tanh {
+	__device__ float operator()(float x, float) const
+	{
+		return 0.5f * x * (1 + tanhf(x * (GELU_LINEAR + GELU_CUBIC * x * x)));
+	}
+};
+struct gelu_tanh_bwd {
+	__device__ float operator()(float x, float d_y) const
+	{
+		const float t = tanhf(x * (GELU_LINEAR + GELU_CUBIC * x * x));
+		const float slope = GELU_LINEAR + 3 * GELU_CUBIC * x * x;
+		return d_y * 0.5f * (1 + t + x * (1 - t * t) * slope);
+	}
+};
+__device__ inline float logistic(float x)
+{
+	return 1 / (1 + expf(-x));
+}
+__device__ inline float silu_slope(float x)
+{
+	return logistic(x) * (1 + x * (1 - logistic(x)));
+}
+struct silu {
+	__device__ float operator()(float x, float) const
+	{
+		return x / (1 + expf(-x));
+	}
+};
+struct silu_bwd {
+	__device__ float operator()(float x, float d_y) const
+	{
+		return d_y * silu_slope(x);
+	}
+};
+struct swiglu {
+	__device__ float operator()(float a, float b) const
+	{
+		return silu()(a, 0) * b;
 	}
 };
 struct scaled {
@@ -125,6 +167,35 @@ cudaError_t map_any(cudaStream_t stream, F f, const void *a, const void *b, void
 	return launch_map<F, BINARY, 1, X, Y>(stream, f, a, b, y, count);
 }
 
+/* V elements of each operand at a time; the first threads process the remaining count % V. */
+template <int V, typename T>
+__device__ inline void swiglu_bwd_at(const T *a, const T *b, const T *d_y, T *d_a, T *d_b, int64_t i)
+{
+	const vector<T, V> of_a = reinterpret_cast<const vector<T, V> *>(a)[i];
+	const vector<T, V> of_b = reinterpret_cast<const vector<T, V> *>(b)[i];
+	const vector<T, V> of_y = reinterpret_cast<const vector<T, V> *>(d_y)[i];
+	float left[V], right[V];
+#pragma unroll
+	for (int j = 0; j < V; j++) {
+		const float x = to_float(of_a.v[j]), d = to_float(of_y.v[j]);
+		left[j] = d * to_float(of_b.v[j]) * silu_slope(x);
+		right[j] = d * silu()(x, 0);
+	}
+	store_vector(d_a + i * V, left);
+	store_vector(d_b + i * V, right);
+}
+
+template <int V, typename T>
+__global__ void __launch_bounds__(THREADS)
+	swiglu_bwd(const T *a, const T *b, const T *d_y, T *d_a, T *d_b, int64_t count)
+{
+	const int64_t vectors = count / V, thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	for (int64_t i = thread; i < vectors; i += (int64_t)gridDim.x * THREADS)
+		swiglu_bwd_at<V>(a, b, d_y, d_a, d_b, i);
+	if (thread < count - vectors * V)
+		swiglu_bwd_at<1>(a, b, d_y, d_a, d_b, vectors * V + thread);
+}
+
 template <typename F, bool BINARY>
 cudaError_t map_type(cudaStream_t stream, F f, dtrain_dtype dtype, const void *a, const void *b, void *y, int64_t count)
 {
@@ -171,6 +242,49 @@ extern "C" cudaError_t cuda_kernel_gelu_bwd(cudaStream_t stream, dtrain_dtype dt
 					    void *d_x, int64_t count)
 {
 	return map_type<gelu_bwd, true>(stream, gelu_bwd(), dtype, x, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_gelu_tanh(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y,
+					     int64_t count)
+{
+	return map_type<gelu_tanh, false>(stream, gelu_tanh(), dtype, x, nullptr, y, count);
+}
+
+extern "C" cudaError_t cuda_kernel_gelu_tanh_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x,
+						 const void *d_y, void *d_x, int64_t count)
+{
+	return map_type<gelu_tanh_bwd, true>(stream, gelu_tanh_bwd(), dtype, x, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_silu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	return map_type<silu, false>(stream, silu(), dtype, x, nullptr, y, count);
+}
+
+extern "C" cudaError_t cuda_kernel_silu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y,
+					    void *d_x, int64_t count)
+{
+	return map_type<silu_bwd, true>(stream, silu_bwd(), dtype, x, d_y, d_x, count);
+}
+
+extern "C" cudaError_t cuda_kernel_swiglu(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b,
+					  void *y, int64_t count)
+{
+	return map_type<swiglu, true>(stream, swiglu(), dtype, a, b, y, count);
+}
+
+extern "C" cudaError_t cuda_kernel_swiglu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b,
+					      const void *d_y, void *d_a, void *d_b, int64_t count)
+{
+	return with_type(dtype, [&](auto zero) {
+		typedef decltype(zero) T;
+		constexpr int V = 16 / sizeof(T);
+		const bool aligned = is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(d_y, 16) &&
+				     is_aligned(d_a, 16) && is_aligned(d_b, 16);
+		const int64_t blocks = blocks_of(aligned ? (count + V - 1) / V : count);
+		return launch(aligned ? swiglu_bwd<V, T> : swiglu_bwd<1, T>, blocks, dim3(THREADS), stream,
+			      (const T *)a, (const T *)b, (const T *)d_y, (T *)d_a, (T *)d_b, count);
+	});
 }
 
 extern "C" cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,

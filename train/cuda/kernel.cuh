@@ -193,6 +193,13 @@ __device__ inline double add_up(double x)
 	return x;
 }
 
+/* What a kernel writes to cuda_loss.fault for a label or an index of a row. */
+__device__ inline int64_t fault_of(int64_t row, int64_t label)
+{
+	const int64_t nearest = label < INT32_MIN ? INT32_MIN : label > INT32_MAX ? INT32_MAX : label;
+	return (int64_t)((uint64_t)nearest << 32 | (uint32_t)(row + 1));
+}
+
 /* ---- eight elements ---- */
 
 constexpr int OCTET = 8;

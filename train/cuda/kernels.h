@@ -50,6 +50,17 @@ cudaError_t cuda_kernel_relu_bwd(cudaStream_t stream, dtrain_dtype dtype, const 
 cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
 cudaError_t cuda_kernel_gelu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y, void *d_x,
 				 int64_t count);
+cudaError_t cuda_kernel_gelu_tanh(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
+cudaError_t cuda_kernel_gelu_tanh_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y,
+				      void *d_x, int64_t count);
+cudaError_t cuda_kernel_silu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
+cudaError_t cuda_kernel_silu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *x, const void *d_y, void *d_x,
+				 int64_t count);
+cudaError_t cuda_kernel_swiglu(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b, void *y,
+			       int64_t count);
+/* d_a may be a, and d_b may be b. */
+cudaError_t cuda_kernel_swiglu_bwd(cudaStream_t stream, dtrain_dtype dtype, const void *a, const void *b,
+				   const void *d_y, void *d_a, void *d_b, int64_t count);
 /* y = factor * x. */
 cudaError_t cuda_kernel_scale(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, double factor,
 			      int64_t count);
@@ -69,6 +80,82 @@ cudaError_t cuda_kernel_row_bias(cudaStream_t stream, dtrain_dtype dtype, const 
 /* y[b][r][c] = factor * x[b][c]. */
 cudaError_t cuda_kernel_spread(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t batch,
 			       int64_t rows, int64_t columns, double factor);
+
+/* ---- norms of rows: x [rows][columns]; gamma, beta and statistics are F32 ---- */
+
+typedef struct cuda_row_norm {
+	dtrain_dtype dtype; /* of x, y and their gradients */
+	int64_t rows, columns;
+	double epsilon;
+	bool centered; /* DTRAIN_OP_LAYER_NORM; else DTRAIN_OP_RMS_NORM */
+} cuda_row_norm;
+
+/* beta NULL: none. centered: the statistics are mean and var; else first is 1 / sqrt(mean of x^2 + epsilon), and var is
+ * not used. */
+cudaError_t cuda_kernel_row_norm(cudaStream_t stream, const cuda_row_norm *norm, const void *x, const float *gamma,
+				 const float *beta, void *y, float *first, float *var);
+/* d_beta NULL: not wanted. workspace: the other function's number of bytes. */
+cudaError_t cuda_kernel_row_norm_bwd(cudaStream_t stream, const cuda_row_norm *norm, const void *x, const void *d_y,
+				     const float *gamma, const float *first, const float *var, void *d_x,
+				     float *d_gamma, float *d_beta, void *workspace);
+size_t cuda_kernel_row_norm_workspace(const cuda_row_norm *norm);
+
+/* ---- tables: w [table_rows][columns], index [count] of I64 or I32 ---- */
+
+typedef struct cuda_table {
+	dtrain_dtype dtype; /* of y and d_y */
+	dtrain_dtype weight, index;
+	int64_t table_rows, columns, count; /* table_rows and count below 2^31 */
+	int64_t *fault;                     /* as cuda_loss.fault, with the index and its place */
+} cuda_table;
+
+/* DTRAIN_OP_EMBEDDING: the y of an index outside the table is 0. */
+cudaError_t cuda_kernel_embedding(cudaStream_t stream, const cuda_table *table, const void *w, const void *index,
+				  void *y);
+/* DTRAIN_OP_EMBEDDING_BWD: sorts the index, and adds up the rows of d_y that belong to a row of d_w: up to 64 in their
+ * order, more in 4 to 256 sums that a tree adds. addend NULL: none; it may be d_w. */
+cudaError_t cuda_kernel_embedding_bwd(cudaStream_t stream, const cuda_table *table, const void *d_y, const void *index,
+				      const float *addend, float *d_w, void *workspace);
+size_t cuda_kernel_embedding_workspace(const cuda_table *table);
+
+/* ---- positions and random numbers; y may be x ---- */
+
+/* DTRAIN_OP_ROTARY of x [batch][tokens][heads * head_dim]. position: NULL, [tokens], or [batch][tokens] with per_row.
+ */
+typedef struct cuda_rotary {
+	dtrain_dtype dtype;
+	int64_t batch, tokens, heads;
+	const int64_t *position;
+	bool per_row;
+} cuda_rotary;
+cudaError_t cuda_kernel_rotary(cudaStream_t stream, const cuda_rotary *rotary, const dtrain_rotary_attrs *attrs,
+			       const void *x, void *y);
+/* DTRAIN_OP_DROPOUT of x [rows][each]. */
+cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dtype, const void *x, const int64_t *random, void *y,
+				int64_t rows, int64_t each, const dtrain_dropout_attrs *attrs);
+
+/* ---- attention: DTRAIN_OP_ATTENTION and its gradients ---- */
+
+/* Rows of q and d_q are q_step elements apart, those of k, v and their gradients k_step, those of y and d_y y_step. */
+typedef struct cuda_attention {
+	dtrain_dtype dtype;
+	int64_t batch, queries, keys, heads, kv_heads, dim;
+	int64_t q_step, k_step, y_step;
+	bool causal;
+	double scale;
+	const int32_t *segment; /* [batch][queries]; NULL: none */
+	const void *q, *k, *v;
+	void *y; /* read by the gradients */
+	float *lse;
+	const void *d_y; /* this and the next: of the gradients alone */
+	void *d_q, *d_k, *d_v;
+} cuda_attention;
+
+/* Heads have up to this many elements; more give cudaErrorInvalidValue. */
+#define CUDA_ATTENTION_LARGEST_DIM 256
+cudaError_t cuda_kernel_attention(cudaStream_t stream, const cuda_attention *attention);
+/* workspace: F32 [batch][heads][queries]. */
+cudaError_t cuda_kernel_attention_bwd(cudaStream_t stream, const cuda_attention *attention, void *workspace);
 
 /* ---- batch norm of [rows][channels], which is what NHWC is; gamma, beta and statistics are F32 ---- */
 
@@ -128,13 +215,23 @@ typedef struct cuda_loss {
 	float *hits;    /* NULL: not wanted */
 	int64_t *fault; /* may be mapped host memory */
 	int64_t rows, classes;
+	int64_t ignored; /* < 0: this label's rows have no loss; of rows with one label each */
+	/* Number of rows that the gradient's mean is over. NULL: all_rows, or rows where that is 0, too. */
+	const float *counted;
+	int64_t all_rows, first_row; /* of what these rows are a part of; first_row: the number of row 0 there */
 } cuda_loss;
 
-/* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits has the logits' type. For a label outside 0 ..
+/* DTRAIN_OP_SOFTMAX_XENT and DTRAIN_OP_SOFTMAX_XENT_MIXED. d_logits NULL: not wanted. For a label outside 0 ..
  * classes-1, one store writes 1 + its row to the lower half of *fault, and the label (or the nearest 32-bit number) to
  * the upper half; that row's loss, d_logits and hits are 0. */
-cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss, const void *logits,
-				     void *d_logits, double label_smoothing);
+cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, const cuda_loss *loss, const void *logits, dtrain_dtype from,
+				     void *d_logits, dtrain_dtype to, double label_smoothing);
+/* *out = number of labels that are not `ignored`. */
+cudaError_t cuda_kernel_count_labels(cudaStream_t stream, const int64_t *label, int64_t ignored, int64_t rows,
+				     float *out);
+/* *y = mean of x over the rows whose label is not `ignored`; 0 if there are none. */
+cudaError_t cuda_kernel_labelled_mean(cudaStream_t stream, const float *x, const int64_t *label, int64_t ignored,
+				      int64_t rows, float *y);
 /* DTRAIN_OP_SGD in one launch. w, g, m: F32; scaler NULL: none. Multiplies gradients by the divisor's reciprocal. */
 cudaError_t cuda_kernel_sgd(cudaStream_t stream, float *w, const float *g, float *m, const float *scalars,
 			    const uint8_t *group, const float *scaler, int64_t count, double divisor, double momentum,

@@ -7,6 +7,10 @@
  * 	d_x [n, in]    in x n    = w (in x out) * d_y (out x n)
  * 	d_w [out, in]  in x out  = x (in x n) * d_y^T (n x out)      bias gradient: sums of d_y^T over n
  *
+ * A weight that is stored as [in, out] is the same w without, and with the transposition, and its gradient is d_y x^T.
+ * An activation is a kernel behind the product, which writes z where the op has it, and y otherwise. MATMUL is a batch
+ * of products, whose first factor is b.
+ *
  * In half precision b, and w where it is F32, are rounded in the workspace; d_w and d_b are written in F32 as they are
  * summed.
  */
@@ -32,10 +36,16 @@ enum { A, B, BIAS, D, PARTS };
 typedef struct linear {
 	dtrain_device *device;
 	dtrain_op_kind kind;
-	dtrain_dtype dtype; /* of activations */
-	int64_t n, in, out;
-	bool relu;
+	dtrain_dtype dtype;  /* of activations */
+	dtrain_dtype result; /* of D */
+	int64_t n, in, out, batch;
+	bool relu, in_out;
+	dtrain_activation activation;
+	bool turned[PARTS]; /* A and B are transposed */
+	float alpha;
+	bool adds;           /* adds to D */
 	bool rounds;         /* w has to be rounded */
+	int first_output;    /* index of y */
 	int operands[PARTS]; /* index of the op's operand for each part; -1: none */
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t layouts[PARTS];
@@ -88,13 +98,25 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {0, 1, 3, 2},
 	};
 	memcpy(self->operands, operands[desc->kind], sizeof(self->operands));
+	self->in_out = desc->attrs.linear.weight_in_out;
 	/* Without a bias, its index is that of the result, or does not exist. */
 	if (desc->kind == DTRAIN_OP_LINEAR && desc->num_inputs < 3) {
 		self->operands[BIAS] = -1;
 		self->operands[D] = 2;
 	}
+	if (desc->kind == DTRAIN_OP_LINEAR)
+		self->operands[D] += desc->num_outputs - 1; /* z, if there is one */
 	if (desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && desc->num_outputs < 2)
 		self->operands[BIAS] = -1;
+	if (desc->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && self->in_out) {
+		self->operands[A] = 1;
+		self->operands[B] = 0;
+	}
+	self->activation = desc->kind == DTRAIN_OP_LINEAR ? desc->attrs.linear.activation : DTRAIN_ACTIVATION_NONE;
+	self->result = desc->outputs[0].dtype;
+	self->first_output = desc->num_inputs;
+	self->batch = 1;
+	self->alpha = 1;
 	self->kind = desc->kind;
 	self->relu = desc->attrs.relu;
 	self->dtype = desc->inputs[0].dtype;
@@ -102,39 +124,73 @@ static void read_desc(linear *self, const dtrain_op_desc *desc)
 	const dtrain_shape *weight = gradient ? &desc->outputs[0].shape : &desc->inputs[1].shape;
 	self->rounds = !gradient && desc->inputs[1].dtype != self->dtype;
 	self->n = desc->inputs[0].shape.dim[0];
-	self->out = weight->dim[0];
-	self->in = weight->dim[1];
+	self->out = weight->dim[self->in_out ? 1 : 0];
+	self->in = weight->dim[self->in_out ? 0 : 1];
+	self->turned[A] = desc->kind == DTRAIN_OP_LINEAR ? !self->in_out
+							 : desc->kind == DTRAIN_OP_LINEAR_BWD_DATA && self->in_out;
+	self->turned[B] = gradient;
+}
+
+/* n, in and out: rows of y, the sum's length, columns of y. */
+static void read_matmul(linear *self, const dtrain_op_desc *desc)
+{
+	const dtrain_matmul_attrs *attrs = &desc->attrs.matmul;
+	const dtrain_shape *y = &desc->outputs[0].shape, *a = &desc->inputs[0].shape;
+	int last = y->ndim - 1;
+	self->kind = desc->kind;
+	self->dtype = self->result = desc->inputs[0].dtype;
+	self->operands[A] = 1;
+	self->operands[B] = 0;
+	self->operands[BIAS] = -1;
+	self->operands[D] = 2;
+	self->n = y->dim[last - 1];
+	self->out = y->dim[last];
+	self->in = a->dim[attrs->transpose_a ? last - 1 : last];
+	self->batch = dtrain_shape_count(y) / self->n / self->out;
+	self->turned[A] = attrs->transpose_b;
+	self->turned[B] = attrs->transpose_a;
+	self->alpha = (float)attrs->alpha;
 }
 
 /* ---- descriptions ---- */
 
-static int make_layout(linear *self, int part, dtrain_dtype dtype, int64_t rows, int64_t columns, beton_error *err)
+static int set_batch(linear *self, int part, int64_t stride, beton_error *err)
 {
-	self->most_bytes[part] = (size_t)(rows * columns) * sizeof(float);
-	return check(cublasLtMatrixLayoutCreate(&self->layouts[part], type_of(dtype), (uint64_t)rows, (uint64_t)columns,
-						rows),
-		     err, "layout of a matrix");
+	int32_t count = (int32_t)self->batch;
+	cublasLtMatrixLayout_t layout = self->layouts[part];
+	int status = check(
+		cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+		err, "batch of a matrix");
+	return status == BETON_OK
+		       ? check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+								&stride, sizeof(stride)),
+			       err, "batch of a matrix")
+		       : status;
 }
 
+/* turned: the memory has columns x rows. */
+static int make_layout(linear *self, int part, dtrain_dtype dtype, int64_t rows, int64_t columns, beton_error *err)
+{
+	int64_t high = self->turned[part] ? columns : rows, wide = self->turned[part] ? rows : columns;
+	self->most_bytes[part] = (size_t)(self->batch * rows * columns) * sizeof(float);
+	int status = check(
+		cublasLtMatrixLayoutCreate(&self->layouts[part], type_of(dtype), (uint64_t)high, (uint64_t)wide, high),
+		err, "layout of a matrix");
+	return status == BETON_OK && self->batch > 1 ? set_batch(self, part, rows * columns, err) : status;
+}
+
+/* D = A B, after transposition. */
 static int make_layouts(linear *self, beton_error *err)
 {
-	const int64_t n = self->n, in = self->in, out = self->out;
-	const struct {
-		int64_t rows, columns;
-	} sizes[DTRAIN_OP_KIND_COUNT][PARTS] = {
-		[DTRAIN_OP_LINEAR] = {[A] = {in, out}, [B] = {in, n}, [D] = {out, n}},
-		[DTRAIN_OP_LINEAR_BWD_DATA] = {[A] = {in, out}, [B] = {out, n}, [D] = {in, n}},
-		[DTRAIN_OP_LINEAR_BWD_WEIGHT] = {[A] = {in, n}, [B] = {out, n}, [D] = {in, out}},
-	};
-	int status = BETON_OK;
-	self->most_bytes[BIAS] = (size_t)out * sizeof(float);
-	for (int part = 0; part < PARTS && status == BETON_OK; part++) {
-		bool f32 = part == D && self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-		if (part != BIAS)
-			status = make_layout(self, part, f32 ? DTRAIN_F32 : self->dtype, sizes[self->kind][part].rows,
-					     sizes[self->kind][part].columns, err);
-	}
-	return status;
+	bool gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT, data = self->kind == DTRAIN_OP_LINEAR_BWD_DATA;
+	int64_t rows = data || (gradient && !self->in_out) ? self->in : self->out;
+	int64_t columns = !gradient ? self->n : self->in_out ? self->in : self->out;
+	int64_t inner = gradient ? self->n : data ? self->out : self->in;
+	self->most_bytes[BIAS] = (size_t)self->out * sizeof(float);
+	int status = make_layout(self, A, self->dtype, rows, inner, err);
+	if (status == BETON_OK)
+		status = make_layout(self, B, self->dtype, inner, columns, err);
+	return status == BETON_OK ? make_layout(self, D, self->result, rows, columns, err) : status;
 }
 
 static int set(linear *self, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes, beton_error *err)
@@ -148,9 +204,9 @@ static int make_product(linear *self, beton_error *err)
 		!is_half(self) && self->device->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	int status = check(cublasLtMatmulDescCreate(&self->product, compute, CUDA_R_32F), err, "product");
 	cublasOperation_t turned = CUBLAS_OP_T;
-	if (status == BETON_OK && self->kind == DTRAIN_OP_LINEAR)
+	if (status == BETON_OK && self->turned[A])
 		status = set(self, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof(turned), err);
-	if (status == BETON_OK && self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT)
+	if (status == BETON_OK && self->turned[B])
 		status = set(self, CUBLASLT_MATMUL_DESC_TRANSB, &turned, sizeof(turned), err);
 	return status;
 }
@@ -159,9 +215,9 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 {
 	self->fused = fused;
 	bool gradient = self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
-	cublasLtEpilogue_t epilogue = !fused            ? CUBLASLT_EPILOGUE_DEFAULT
-				      : gradient        ? CUBLASLT_EPILOGUE_BGRADB
-				      : !self->relu     ? CUBLASLT_EPILOGUE_BIAS
+	cublasLtEpilogue_t epilogue = !fused        ? CUBLASLT_EPILOGUE_DEFAULT
+				      : gradient    ? self->in_out ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB
+				      : !self->relu ? CUBLASLT_EPILOGUE_BIAS
 				      : !has_bias(self) ? CUBLASLT_EPILOGUE_RELU
 							: CUBLASLT_EPILOGUE_RELU_BIAS;
 	cudaDataType_t type = type_of(gradient ? DTRAIN_F32 : self->dtype);
@@ -181,7 +237,7 @@ static int set_epilogue(linear *self, bool fused, beton_error *err)
 /* Split sums are added in F32: in the workspace, or in the output if that is F32 and the order may vary. */
 static uint32_t reductions(const linear *self)
 {
-	bool f32_output = !is_half(self) || self->kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	bool f32_output = self->result == DTRAIN_F32;
 	uint32_t mask = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 	return f32_output && !self->device->deterministic ? mask | CUBLASLT_REDUCTION_SCHEME_INPLACE : mask;
 }
@@ -238,15 +294,15 @@ static int multiply(linear *self, cudaStream_t stream, const cublasLtMatmulAlgo_
 		    void *const parts[PARTS], void *workspace, beton_error *err)
 {
 	/* Without the epilogue, D contains the bias beforehand. */
-	const float one = 1, beta = self->kind == DTRAIN_OP_LINEAR && has_bias(self) && !self->fused;
+	const float beta = self->adds || (self->kind == DTRAIN_OP_LINEAR && has_bias(self) && !self->fused);
 	if (self->fused && has_bias(self)) {
 		int status = set(self, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &parts[BIAS], sizeof(parts[BIAS]), err);
 		if (status != BETON_OK)
 			return status;
 	}
-	return check(cublasLtMatmul(self->device->blas, self->product, &one, parts[A], self->layouts[A], parts[B],
-				    self->layouts[B], &beta, parts[D], self->layouts[D], parts[D], self->layouts[D],
-				    algorithm, workspace, bytes, stream),
+	return check(cublasLtMatmul(self->device->blas, self->product, &self->alpha, parts[A], self->layouts[A],
+				    parts[B], self->layouts[B], &beta, parts[D], self->layouts[D], parts[D],
+				    self->layouts[D], algorithm, workspace, bytes, stream),
 		     err, "product");
 }
 
@@ -330,10 +386,19 @@ enum { WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
 
 static void signature_of(const linear *self, char *out, size_t size)
 {
-	bool no_bias = self->kind != DTRAIN_OP_LINEAR_BWD_DATA && !has_bias(self);
-	snprintf(out, size, "%s%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind), self->relu ? " relu" : "",
-		 no_bias ? " no-bias" : "", self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype),
-		 (long long)self->n, (long long)self->in, (long long)self->out);
+	bool no_bias = self->kind != DTRAIN_OP_LINEAR_BWD_DATA && self->kind != DTRAIN_OP_MATMUL && !has_bias(self);
+	bool matmul = self->kind == DTRAIN_OP_MATMUL;
+	int length = snprintf(
+		out, size, "%s%s%s%s%s%s%s%s %s n%lld in%lld out%lld", dtrain__op_name(self->kind),
+		self->relu ? " relu" : "", no_bias ? " no-bias" : "", self->in_out ? " in-out" : "",
+		matmul && self->turned[A] ? " turned-b" : "", matmul && self->turned[B] ? " turned-a" : "",
+		is_half(self) && !matmul && self->kind != DTRAIN_OP_LINEAR_BWD_WEIGHT && self->result == DTRAIN_F32
+			? " to-f32"
+			: "",
+		self->device->tf32 ? " tf32" : "", dtrain_dtype_name(self->dtype), (long long)self->n,
+		(long long)self->in, (long long)self->out);
+	if (self->batch > 1)
+		snprintf(out + length, size - (size_t)length, " batch%lld", (long long)self->batch);
 }
 
 static bool recall(linear *self, const char *signature)
@@ -436,6 +501,22 @@ static int prepare(const linear *self, cudaStream_t stream, void *parts[PARTS], 
 	return status;
 }
 
+/* y is the first output; the product is z, or y itself. */
+static cudaError_t activate(const linear *self, cudaStream_t stream, const void *z, void *y)
+{
+	int64_t count = self->n * self->out;
+	switch (self->activation) {
+	case DTRAIN_ACTIVATION_GELU:
+		return cuda_kernel_gelu(stream, self->dtype, z, y, count);
+	case DTRAIN_ACTIVATION_GELU_TANH:
+		return cuda_kernel_gelu_tanh(stream, self->dtype, z, y, count);
+	case DTRAIN_ACTIVATION_SILU:
+		return cuda_kernel_silu(stream, self->dtype, z, y, count);
+	default:
+		return cudaSuccess;
+	}
+}
+
 static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
 {
 	linear *self = op->state;
@@ -450,9 +531,12 @@ static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *
 	if (status == BETON_OK && self->relu && !self->fused)
 		status = cuda_check(cuda_kernel_relu(stream, self->dtype, parts[D], parts[D], self->n * self->out), err,
 				    "relu");
+	if (status == BETON_OK && self->activation)
+		status = cuda_check(activate(self, stream, parts[D], operands[self->first_output]), err, "activation");
 	if (status == BETON_OK && gradient && has_bias(self) && !self->fused)
-		status = cuda_check(cuda_kernel_column_sums(stream, parts[B], self->dtype, parts[BIAS], DTRAIN_F32, 1,
-							    self->n, self->out, 1, (char *)workspace + self->sums),
+		status = cuda_check(cuda_kernel_column_sums(stream, parts[self->in_out ? A : B], self->dtype,
+							    parts[BIAS], DTRAIN_F32, 1, self->n, self->out, 1,
+							    (char *)workspace + self->sums),
 				    err, "bias gradient");
 	return status;
 }
@@ -483,6 +567,12 @@ static void lay_out(linear *self)
 	self->own = cuda_reserve(&self->bytes, self->algorithm_bytes);
 }
 
+void cuda_linear_adds(dtrain_op *op, bool adds)
+{
+	linear *self = op->state;
+	self->adds = adds;
+}
+
 int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	linear *self = calloc(1, sizeof(*self));
@@ -492,7 +582,12 @@ int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	op->state = self;
 	op->destroy = destroy;
 	op->run = run;
-	read_desc(self, desc);
+	for (int i = 0; i < desc->num_outputs; i++)
+		desc->outputs[i].layout = NULL;
+	if (desc->kind == DTRAIN_OP_MATMUL)
+		read_matmul(self, desc);
+	else
+		read_desc(self, desc);
 	int status = make_layouts(self, err);
 	if (status == BETON_OK)
 		status = make_product(self, err);

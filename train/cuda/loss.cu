@@ -3,42 +3,12 @@
  * Softmax and cross entropy: one block for each row, with 32 threads if there are few classes. The logits are read
  * three times, the second and third time from the cache.
  */
-#include <cub/block/block_reduce.cuh>
-
-#include "kernel.cuh"
+#include "reduce.cuh"
 
 namespace cuda_kernels
 {
 namespace
 {
-
-struct largest {
-	__device__ float operator()(float a, float b) const
-	{
-		return a > b ? a : b;
-	}
-};
-struct sum {
-	__device__ float operator()(float a, float b) const
-	{
-		return a + b;
-	}
-};
-
-/* Reduces x over all threads of the block; each gets the result. */
-template <int N, typename F> __device__ inline float reduce(float x, F f)
-{
-	typedef cub::BlockReduce<float, N> reduction;
-	__shared__ typename reduction::TempStorage storage;
-	__shared__ float result;
-	float out = reduction(storage).Reduce(x, f);
-	if (threadIdx.x == 0)
-		result = out;
-	__syncthreads();
-	out = result;
-	__syncthreads();
-	return out;
-}
 
 struct loss_op {
 	cuda_loss of;
@@ -50,27 +20,57 @@ __device__ inline bool is_class(const cuda_loss &of, int64_t label)
 	return label >= 0 && label < of.classes;
 }
 
-__device__ inline int64_t fault_of(int64_t row, int64_t label)
+/* *out = number of rows whose label counts. */
+__global__ void __launch_bounds__(THREADS) count_labels(const int64_t *label, int64_t ignored, int64_t rows, float *out)
 {
-	const int64_t nearest = label < INT32_MIN ? INT32_MIN : label > INT32_MAX ? INT32_MAX : label;
-	return (int64_t)((uint64_t)nearest << 32 | (uint32_t)(row + 1));
+	double count = 0;
+	for (int64_t row = threadIdx.x; row < rows; row += THREADS)
+		count += label[row] != ignored;
+	count = add_up(count);
+	if (threadIdx.x == 0)
+		*out = (float)count;
 }
 
-template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(loss_op a, const T *logits, T *d_logits)
+__global__ void __launch_bounds__(THREADS)
+	labelled_mean(const float *x, const int64_t *label, int64_t ignored, int64_t rows, float *y)
+{
+	double count = 0, total = 0;
+	for (int64_t row = threadIdx.x; row < rows; row += THREADS) {
+		const bool counts = label[row] != ignored;
+		count += counts;
+		total += counts ? (double)x[row] : 0;
+	}
+	count = add_up(count);
+	__syncthreads();
+	total = add_up(total);
+	if (threadIdx.x == 0)
+		*y = count > 0 ? (float)(total / count) : 0;
+}
+
+/* A row without a loss: its label is ignored, or wrong. */
+template <typename Y, int N> __device__ inline void leave_out(const cuda_loss &of, int64_t row, Y *d_x)
+{
+	for (int64_t c = threadIdx.x; d_x && c < of.classes; c += N)
+		d_x[c] = from_float<Y>(0);
+	if (threadIdx.x == 0) {
+		of.loss[row] = 0;
+		if (of.hits)
+			of.hits[row] = 0;
+	}
+}
+
+template <typename X, typename Y, int N>
+__global__ void __launch_bounds__(N) softmax_xent(loss_op a, const X *logits, Y *d_logits)
 {
 	const int64_t row = blockIdx.x, classes = a.of.classes, label = a.of.label[row];
 	const int64_t other = a.of.mixed ? a.of.mixed[row] : label;
-	const T *x = logits + row * classes;
-	T *d_x = d_logits + row * classes;
-	if (!is_class(a.of, label) || !is_class(a.of, other)) {
-		for (int64_t c = threadIdx.x; c < classes; c += N)
-			d_x[c] = from_float<T>(0);
-		if (threadIdx.x == 0) {
-			a.of.loss[row] = 0;
-			if (a.of.hits)
-				a.of.hits[row] = 0;
-			*a.of.fault = fault_of(row, is_class(a.of, label) ? other : label);
-		}
+	const X *x = logits + row * classes;
+	Y *d_x = d_logits ? d_logits + row * classes : nullptr;
+	const bool ignored = a.of.ignored < 0 && !a.of.mixed && label == a.of.ignored;
+	if (ignored || !is_class(a.of, label) || !is_class(a.of, other)) {
+		leave_out<Y, N>(a.of, row, d_x);
+		if (threadIdx.x == 0 && !ignored)
+			*a.of.fault = fault_of(a.of.first_row + row, is_class(a.of, label) ? other : label);
 		return;
 	}
 	float own = -INFINITY, exponentials = 0, total = 0;
@@ -101,12 +101,16 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 		a.of.loss[row] =
 			(1 - a.smoothing) * (log_sum - chosen) + a.smoothing * (log_sum - total / (float)classes);
 	}
-	const float scale = (a.of.scaler ? a.of.scaler[DTRAIN_SCALER_SCALE] : 1.f) / (float)a.of.rows;
+	if (!d_x)
+		return;
+	const int64_t rows = a.of.all_rows ? a.of.all_rows : a.of.rows;
+	const float counted = a.of.counted ? *a.of.counted : (float)rows;
+	const float scale = (a.of.scaler ? a.of.scaler[DTRAIN_SCALER_SCALE] : 1.f) / counted;
 	for (int64_t c = threadIdx.x; c < classes; c += N) {
 		const float probability = expf(to_float(x[c]) - most - log_sum);
 		const float part = (c == label ? share : 0) + (c == other ? 1 - share : 0);
 		const float target = part * (1 - a.smoothing) + a.of_all;
-		d_x[c] = from_float<T>((probability - target) * scale);
+		d_x[c] = from_float<Y>((probability - target) * scale);
 	}
 }
 
@@ -115,15 +119,32 @@ template <typename T, int N> __global__ void __launch_bounds__(N) softmax_xent(l
 
 using namespace cuda_kernels;
 
-extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, dtrain_dtype dtype, const cuda_loss *loss,
-						const void *logits, void *d_logits, double label_smoothing)
+extern "C" cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, const cuda_loss *loss, const void *logits,
+						dtrain_dtype from, void *d_logits, dtrain_dtype to,
+						double label_smoothing)
 {
 	loss_op a = {*loss, (float)label_smoothing, (float)(label_smoothing / (double)loss->classes)};
-	return with_type(dtype, [&](auto zero) {
-		typedef decltype(zero) T;
-		const T *x = (const T *)logits;
-		if (loss->classes <= 128)
-			return launch(softmax_xent<T, 32>, loss->rows, dim3(32), stream, a, x, (T *)d_logits);
-		return launch(softmax_xent<T, 256>, loss->rows, dim3(256), stream, a, x, (T *)d_logits);
+	return with_type(from, [&](auto source) {
+		typedef decltype(source) X;
+		return with_type(to, [&](auto target) {
+			typedef decltype(target) Y;
+			const X *x = (const X *)logits;
+			if (loss->classes <= 128)
+				return launch(softmax_xent<X, Y, 32>, loss->rows, dim3(32), stream, a, x,
+					      (Y *)d_logits);
+			return launch(softmax_xent<X, Y, 256>, loss->rows, dim3(256), stream, a, x, (Y *)d_logits);
+		});
 	});
+}
+
+extern "C" cudaError_t cuda_kernel_count_labels(cudaStream_t stream, const int64_t *label, int64_t ignored,
+						int64_t rows, float *out)
+{
+	return launch(count_labels, 1, dim3(THREADS), stream, label, ignored, rows, out);
+}
+
+extern "C" cudaError_t cuda_kernel_labelled_mean(cudaStream_t stream, const float *x, const int64_t *label,
+						 int64_t ignored, int64_t rows, float *y)
+{
+	return launch(labelled_mean, 1, dim3(THREADS), stream, x, label, ignored, rows, y);
 }

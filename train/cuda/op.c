@@ -59,6 +59,23 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU_BWD] = cuda_build_simple,
 	[DTRAIN_OP_GELU] = cuda_build_simple,
 	[DTRAIN_OP_GELU_BWD] = cuda_build_simple,
+	[DTRAIN_OP_SILU] = cuda_build_simple,
+	[DTRAIN_OP_SILU_BWD] = cuda_build_simple,
+	[DTRAIN_OP_SWIGLU] = cuda_build_rows,
+	[DTRAIN_OP_SWIGLU_BWD] = cuda_build_rows,
+	[DTRAIN_OP_LAYER_NORM] = cuda_build_rows,
+	[DTRAIN_OP_LAYER_NORM_BWD] = cuda_build_rows,
+	[DTRAIN_OP_RMS_NORM] = cuda_build_rows,
+	[DTRAIN_OP_RMS_NORM_BWD] = cuda_build_rows,
+	[DTRAIN_OP_EMBEDDING] = cuda_build_rows,
+	[DTRAIN_OP_EMBEDDING_BWD] = cuda_build_rows,
+	[DTRAIN_OP_ROTARY] = cuda_build_rows,
+	[DTRAIN_OP_DROPOUT] = cuda_build_rows,
+	[DTRAIN_OP_ATTENTION] = cuda_build_attention,
+	[DTRAIN_OP_ATTENTION_BWD] = cuda_build_attention,
+	[DTRAIN_OP_LINEAR_XENT] = cuda_build_linear_loss,
+	[DTRAIN_OP_LINEAR_XENT_EVAL] = cuda_build_linear_loss,
+	[DTRAIN_OP_MATMUL] = cuda_build_linear,
 	[DTRAIN_OP_CAST] = cuda_build_cast,
 	[DTRAIN_OP_CHANNEL_BIAS] = cuda_build_simple,
 	[DTRAIN_OP_CHANNEL_BIAS_BWD] = cuda_build_simple,
@@ -85,34 +102,13 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_CLIP] = cuda_build_simple,
 };
 
-/* Forms of an op that this device does not have, though it has others. */
-static bool is_lacking(const dtrain_op_desc *desc)
-{
-	const dtrain_linear_attrs *linear = &desc->attrs.linear;
-	switch (desc->kind) {
-	case DTRAIN_OP_LINEAR:
-	case DTRAIN_OP_LINEAR_BWD_DATA:
-	case DTRAIN_OP_LINEAR_BWD_WEIGHT:
-		return linear->activation || linear->weight_in_out;
-	case DTRAIN_OP_GELU:
-	case DTRAIN_OP_GELU_BWD:
-		return desc->attrs.gelu.tanh;
-	case DTRAIN_OP_SOFTMAX_XENT:
-		return desc->attrs.loss.ignored < 0;
-	case DTRAIN_OP_MEAN:
-		return desc->num_inputs > 1;
-	default:
-		return !builders[desc->kind];
-	}
-}
-
 static int check(const dtrain_op_desc *desc, beton_error *err)
 {
 	int status = dtrain__op_check(desc, err);
 	if (status != BETON_OK)
 		return status;
 	dtrain_dtype dtype = dtrain__op_compute_type(desc);
-	if (dtype == DTRAIN_F64 || is_lacking(desc))
+	if (dtype == DTRAIN_F64 || !builders[desc->kind])
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s in %s", dtrain__op_name(desc->kind),
 			       dtrain_dtype_name(dtype));
 	for (int i = 0; i < desc->num_inputs; i++)

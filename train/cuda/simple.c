@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that are one or two of our kernels: all but convolutions, products, batch norm and max pool.
+ * Ops that are one or two of our kernels: all but convolutions, products, batch norm, max pool and
+ * those of rows.c.
  */
 #include "common/error.h"
 #include "core/op.h"
@@ -40,8 +41,8 @@ static cudaError_t gelu(const cuda_kernel_op *k, const dtrain_op_desc *desc, cud
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_gelu(stream, desc->inputs[0].dtype, operands[0], operands[1],
-				dtrain_shape_count(&desc->inputs[0].shape));
+	return (desc->attrs.gelu.tanh ? cuda_kernel_gelu_tanh : cuda_kernel_gelu)(
+		stream, desc->inputs[0].dtype, operands[0], operands[1], dtrain_shape_count(&desc->inputs[0].shape));
 }
 
 static cudaError_t gelu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
@@ -49,7 +50,26 @@ static cudaError_t gelu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 {
 	(void)k;
 	(void)workspace;
-	return cuda_kernel_gelu_bwd(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2],
+	return (desc->attrs.gelu.tanh ? cuda_kernel_gelu_tanh_bwd
+				      : cuda_kernel_gelu_bwd)(stream, desc->inputs[0].dtype, operands[0], operands[1],
+							      operands[2], dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t silu(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
+			void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_silu(stream, desc->inputs[0].dtype, operands[0], operands[1],
+				dtrain_shape_count(&desc->inputs[0].shape));
+}
+
+static cudaError_t silu_bwd(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			    void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	return cuda_kernel_silu_bwd(stream, desc->inputs[0].dtype, operands[0], operands[1], operands[2],
 				    dtrain_shape_count(&desc->inputs[0].shape));
 }
 
@@ -174,11 +194,11 @@ static cudaError_t normalize(const cuda_kernel_op *k, const dtrain_op_desc *desc
 
 /* ---- loss and optimizer ---- */
 
-/* Of both kinds: SOFTMAX_XENT_MIXED has a second label and lambda in front of the scaler. */
+/* Of both kinds: SOFTMAX_XENT_MIXED has a second label and lambda in front of the scaler. workspace: the number of rows
+ * that count, with a label to be ignored. */
 static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 				void *const *operands, void *workspace)
 {
-	(void)workspace;
 	bool mixed = desc->kind == DTRAIN_OP_SOFTMAX_XENT_MIXED;
 	int scaler = mixed ? 4 : 2;
 	void *const *outputs = operands + desc->num_inputs;
@@ -190,9 +210,16 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 				.hits = desc->num_outputs > 2 ? outputs[2] : NULL,
 				.fault = k->fault,
 				.rows = desc->inputs[0].shape.dim[0],
-				.classes = desc->inputs[0].shape.dim[1]};
-	return cuda_kernel_softmax_xent(stream, desc->inputs[0].dtype, &loss, operands[0], outputs[1],
-					desc->attrs.loss.label_smoothing);
+				.classes = desc->inputs[0].shape.dim[1],
+				.ignored = k->own_bytes ? desc->attrs.loss.ignored : 0,
+				.counted = k->own_bytes ? workspace : NULL};
+	cudaError_t status = loss.counted
+				     ? cuda_kernel_count_labels(stream, loss.label, loss.ignored, loss.rows, workspace)
+				     : cudaSuccess;
+	if (status != cudaSuccess)
+		return status;
+	return cuda_kernel_softmax_xent(stream, &loss, operands[0], desc->inputs[0].dtype, outputs[1],
+					desc->outputs[1].dtype, desc->attrs.loss.label_smoothing);
 }
 
 static cudaError_t mean(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
@@ -200,6 +227,9 @@ static cudaError_t mean(const cuda_kernel_op *k, const dtrain_op_desc *desc, cud
 {
 	(void)k;
 	int64_t count = desc->inputs[0].shape.dim[0];
+	if (desc->num_inputs > 1)
+		return cuda_kernel_labelled_mean(stream, operands[0], operands[1], desc->attrs.loss.ignored, count,
+						 operands[2]);
 	return cuda_kernel_column_sums(stream, operands[0], desc->inputs[0].dtype, operands[1], desc->outputs[0].dtype,
 				       1, count, 1, 1.0 / (double)count, workspace);
 }
@@ -329,6 +359,8 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_RELU_BWD] = relu_bwd,
 	[DTRAIN_OP_GELU] = gelu,
 	[DTRAIN_OP_GELU_BWD] = gelu_bwd,
+	[DTRAIN_OP_SILU] = silu,
+	[DTRAIN_OP_SILU_BWD] = silu_bwd,
 	[DTRAIN_OP_CHANNEL_BIAS] = channel_bias,
 	[DTRAIN_OP_CHANNEL_BIAS_BWD] = channel_bias_bwd,
 	[DTRAIN_OP_ADD] = add,
@@ -365,6 +397,8 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_RELU_BWD:
 	case DTRAIN_OP_GELU:
 	case DTRAIN_OP_GELU_BWD:
+	case DTRAIN_OP_SILU:
+	case DTRAIN_OP_SILU_BWD:
 	case DTRAIN_OP_ADD:
 	case DTRAIN_OP_SCALE:
 		k.nhwc = order_elements(desc);
@@ -387,6 +421,9 @@ int cuda_build_simple(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	case DTRAIN_OP_FLATTEN_BWD:
 	case DTRAIN_OP_NORMALIZE:
 		k.nhwc = cuda_is_nhwc(&desc->outputs[0]);
+		break;
+	case DTRAIN_OP_SOFTMAX_XENT:
+		k.own_bytes = desc->attrs.loss.ignored < 0 ? sizeof(float) : 0;
 		break;
 	case DTRAIN_OP_MEAN:
 		k.own_bytes = cuda_kernel_column_sums_workspace(1, desc->inputs[0].shape.dim[0], 1);

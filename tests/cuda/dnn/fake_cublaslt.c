@@ -18,6 +18,8 @@ typedef struct layout {
 	cudaDataType_t type;
 	uint64_t rows, columns;
 	int64_t ld;
+	int32_t batch;
+	int64_t stride;
 } layout;
 
 typedef struct preference {
@@ -103,8 +105,18 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
 					  uint64_t columns, int64_t ld)
 {
-	layout made = {type, rows, columns, ld};
+	layout made = {type, rows, columns, ld, 1, 0};
 	return ld >= (int64_t)rows ? create((void **)out, &made, sizeof(made)) : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matrix, cublasLtMatrixLayoutAttribute_t name,
+						const void *value, size_t bytes)
+{
+	layout *m = (layout *)matrix;
+	if (name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+		return assign(&m->batch, sizeof(m->batch), value, bytes);
+	return name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET ? assign(&m->stride, sizeof(m->stride), value, bytes)
+								   : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix)
@@ -159,7 +171,7 @@ static bool fits(const product *p, const layout *a, const layout *b, const layou
 {
 	return rows_of(a, p->transpose_a) == d->rows && columns_of(b, p->transpose_b) == d->columns &&
 	       columns_of(a, p->transpose_a) == rows_of(b, p->transpose_b) && memcmp(c, d, sizeof(*c)) == 0 &&
-	       a->type == b->type;
+	       a->type == b->type && a->batch == d->batch && b->batch == d->batch;
 }
 
 /* Two, the second of which has a workspace. What is refused is so in one of two ways. */
@@ -179,8 +191,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 		return CUBLAS_STATUS_INVALID_VALUE;
 	bool lacks_bias = p->epilogue != CUBLASLT_EPILOGUE_RELU && !p->bias;
 	if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && (fake.no_epilogues || lacks_bias))
-		return p->epilogue == CUBLASLT_EPILOGUE_BGRADB ? CUBLAS_STATUS_INVALID_VALUE
-							       : CUBLAS_STATUS_NOT_SUPPORTED;
+		return p->epilogue == CUBLASLT_EPILOGUE_BGRADA || p->epilogue == CUBLASLT_EPILOGUE_BGRADB
+			       ? CUBLAS_STATUS_INVALID_VALUE
+			       : CUBLAS_STATUS_NOT_SUPPORTED;
 	fake.heuristics++;
 	fake.reductions = wanted->reductions;
 	fake.workspace = wanted->workspace;
@@ -249,6 +262,16 @@ static float element(const void *memory, const layout *m, cublasOperation_t op, 
 	return get(memory, m->type, r + c * (size_t)m->ld);
 }
 
+static void bias_gradient_of_a(const product *p, const void *a, const layout *layout_a)
+{
+	for (uint64_t row = 0; row < rows_of(layout_a, p->transpose_a); row++) {
+		double sum = 0;
+		for (uint64_t k = 0; k < columns_of(layout_a, p->transpose_a); k++)
+			sum += (double)element(a, layout_a, p->transpose_a, row, k);
+		put(p->bias, p->bias_type, row, (float)sum);
+	}
+}
+
 static void bias_gradient(const product *p, const void *b, const layout *layout_b)
 {
 	for (uint64_t column = 0; column < columns_of(layout_b, p->transpose_b); column++) {
@@ -257,6 +280,33 @@ static void bias_gradient(const product *p, const void *b, const layout *layout_
 			sum += (double)element(b, layout_b, p->transpose_b, k, column);
 		put(p->bias, p->bias_type, column, (float)sum);
 	}
+}
+
+static size_t bytes_of(const layout *m)
+{
+	return m->type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* One of the batch; c is d. */
+static void multiply(const product *p, float alpha, const void *a, const layout *la, const void *b, const layout *lb,
+		     float beta, void *d, const layout *ld)
+{
+	for (uint64_t row = 0; row < ld->rows; row++)
+		for (uint64_t column = 0; column < ld->columns; column++) {
+			size_t place = row + column * (size_t)ld->ld;
+			double sum = 0;
+			for (uint64_t k = 0; k < columns_of(la, p->transpose_a); k++)
+				sum += (double)element(a, la, p->transpose_a, row, k) *
+				       (double)element(b, lb, p->transpose_b, k, column);
+			sum *= (double)alpha;
+			if (beta != 0)
+				sum += (double)beta * (double)get(d, ld->type, place);
+			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+				sum += (double)get(p->bias, p->bias_type, row);
+			if (p->epilogue == CUBLASLT_EPILOGUE_RELU || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+				sum = sum > 0 ? sum : 0;
+			put(d, ld->type, place, (float)sum);
+		}
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -274,22 +324,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 	if ((p->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? fake.broken_plain : fake.broken_fused) >> algo->data[7] & 1)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	memset(workspace, 0xee, workspace_bytes);
-	for (uint64_t row = 0; row < ld->rows; row++)
-		for (uint64_t column = 0; column < ld->columns; column++) {
-			size_t place = row + column * (size_t)ld->ld;
-			double sum = 0;
-			for (uint64_t k = 0; k < columns_of(la, p->transpose_a); k++)
-				sum += (double)element(a, la, p->transpose_a, row, k) *
-				       (double)element(b, lb, p->transpose_b, k, column);
-			sum *= (double)*(const float *)alpha;
-			if (*(const float *)beta != 0)
-				sum += (double)*(const float *)beta * (double)get(c, ((layout *)c_desc)->type, place);
-			if (p->epilogue == CUBLASLT_EPILOGUE_BIAS || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
-				sum += (double)get(p->bias, p->bias_type, row);
-			if (p->epilogue == CUBLASLT_EPILOGUE_RELU || p->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
-				sum = sum > 0 ? sum : 0;
-			put(d, ld->type, place, (float)sum);
-		}
+	for (int32_t i = 0; i < ld->batch; i++)
+		multiply(p, *(const float *)alpha, (const char *)a + (size_t)(i * la->stride) * bytes_of(la), la,
+			 (const char *)b + (size_t)(i * lb->stride) * bytes_of(lb), lb, *(const float *)beta,
+			 (char *)d + (size_t)(i * ld->stride) * bytes_of(ld), ld);
+	(void)c;
+	(void)c_desc;
+	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADA)
+		bias_gradient_of_a(p, a, la);
 	if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 		bias_gradient(p, b, lb);
 	fake.products++;

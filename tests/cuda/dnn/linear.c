@@ -66,6 +66,32 @@ cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void
 	return cudaSuccess;
 }
 
+/* The functions themselves are tested elsewhere; here each only has to be the one that is asked for. */
+static cudaError_t mark(dtrain_dtype dtype, const void *x, void *y, int64_t count, float by)
+{
+	for (int64_t i = 0; i < count; i++)
+		put(y, dtype, i, get(x, dtype, i) + by);
+	return cudaSuccess;
+}
+
+cudaError_t cuda_kernel_gelu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	(void)stream;
+	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_GELU);
+}
+
+cudaError_t cuda_kernel_gelu_tanh(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	(void)stream;
+	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_GELU_TANH);
+}
+
+cudaError_t cuda_kernel_silu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count)
+{
+	(void)stream;
+	return mark(dtype, x, y, count, 100 * DTRAIN_ACTIVATION_SILU);
+}
+
 size_t cuda_kernel_column_sums_workspace(int64_t batch, int64_t rows, int64_t columns)
 {
 	(void)rows;
@@ -89,7 +115,7 @@ cudaError_t cuda_kernel_column_sums(cudaStream_t stream, const void *x, dtrain_d
 
 /* ---- an op and its operands ---- */
 
-enum { MAX_OPERANDS = 4 };
+enum { MAX_OPERANDS = 5 };
 
 typedef struct layer {
 	int64_t n, in, out;
@@ -153,27 +179,43 @@ static void check_output(const layer *l, int index, double (*right)(const layer 
 	}
 }
 
-static double right_y(const layer *l, int64_t row, int64_t column)
+/* The weight's element, in either order. */
+static double weight_at(const layer *l, int64_t out, int64_t in)
+{
+	int64_t at = l->desc.attrs.linear.weight_in_out ? in * l->out + out : out * l->in + in;
+	return (double)get(l->operands[1], l->desc.inputs[1].dtype, at);
+}
+
+/* Before an activation. */
+static double right_z(const layer *l, int64_t row, int64_t column)
 {
 	double sum = l->biased ? (double)get(l->operands[2], DTRAIN_F32, column) : 0;
 	for (int64_t k = 0; k < l->in; k++)
-		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) *
-		       (double)get(l->operands[1], l->desc.inputs[1].dtype, column * l->in + k);
+		sum += (double)get(l->operands[0], l->dtype, row * l->in + k) * weight_at(l, column, k);
 	return l->desc.attrs.relu ? fmax(sum, 0) : sum;
+}
+
+static double right_y(const layer *l, int64_t row, int64_t column)
+{
+	return right_z(l, row, column) + 100 * (double)l->desc.attrs.linear.activation;
 }
 
 static double right_d_x(const layer *l, int64_t row, int64_t column)
 {
 	double sum = 0;
 	for (int64_t k = 0; k < l->out; k++)
-		sum += (double)get(l->operands[0], l->dtype, row * l->out + k) *
-		       (double)get(l->operands[1], l->desc.inputs[1].dtype, k * l->in + column);
+		sum += (double)get(l->operands[0], l->dtype, row * l->out + k) * weight_at(l, k, column);
 	return sum;
 }
 
 static double right_d_w(const layer *l, int64_t row, int64_t column)
 {
 	double sum = 0;
+	if (l->desc.attrs.linear.weight_in_out) {
+		int64_t in = row;
+		row = column;
+		column = in;
+	}
 	for (int64_t k = 0; k < l->n; k++)
 		sum += (double)get(l->operands[1], l->dtype, k * l->out + row) *
 		       (double)get(l->operands[0], l->dtype, k * l->in + column);
@@ -227,6 +269,28 @@ static void run_all(dtrain_device *device, dtrain_dtype dtype, int64_t n, int64_
 static const int64_t sizes[][3] = {{4, 32, 16}, {1, 1, 1}, {3, 17, 5}, {7, 192, 10}, {5, 8, 24}};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
+/* The weight is [in, out]. */
+static void turn_weight(layer *l)
+{
+	bool gradient = l->desc.kind == DTRAIN_OP_LINEAR_BWD_WEIGHT;
+	dtrain_operand *w = gradient ? &l->desc.outputs[0] : &l->desc.inputs[1];
+	l->desc.attrs.linear.weight_in_out = true;
+	w->shape = dtrain_shape_of(2, (int64_t[]){l->in, l->out});
+}
+
+/* z becomes the second output. */
+static void give_activation(layer *l, dtrain_activation activation, bool keeps)
+{
+	int y = l->desc.num_inputs;
+	l->desc.attrs.linear.activation = activation;
+	if (!keeps)
+		return;
+	l->desc.outputs[1] = l->desc.outputs[0];
+	l->desc.num_outputs = 2;
+	l->operands[y + 1] = malloc(l->desc.outputs[0].bytes);
+	assert_non_null(l->operands[y + 1]);
+}
+
 /* ---- tests ---- */
 
 static void products_are_right(void **state)
@@ -275,6 +339,108 @@ static void copies_of_weights_are_used_as_they_are(void **state)
 			check_output(&l, 0, forward ? right_y : right_d_x, forward ? "y" : "d_x");
 			free_layer(&l);
 		}
+}
+
+static void weights_may_be_in_out(void **state)
+{
+	(void)state;
+	static const dtrain_op_kind kinds[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
+					       DTRAIN_OP_LINEAR_BWD_WEIGHT};
+	dtrain_device device = {.index = 0};
+	for (size_t i = 0; i < SIZES * 24; i++) {
+		bool half = i & 1, biased = i & 2, no_epilogues = i & 4;
+		dtrain_op_kind kind = kinds[i / 8 % 3];
+		const int64_t *size = sizes[i / 24];
+		layer l = make_layer(kind, half ? DTRAIN_BF16 : DTRAIN_F32, size[0], size[1], size[2], biased);
+		fake = (fake_blas){.no_epilogues = no_epilogues};
+		turn_weight(&l);
+		run(&device, &l);
+		check_output(&l, 0,
+			     kind == DTRAIN_OP_LINEAR            ? right_y
+			     : kind == DTRAIN_OP_LINEAR_BWD_DATA ? right_d_x
+								 : right_d_w,
+			     "weight [in, out]");
+		if (kind == DTRAIN_OP_LINEAR_BWD_WEIGHT && biased) {
+			check_output(&l, 1, right_d_b, "d_b");
+			assert_int_equal(fake.epilogue,
+					 no_epilogues ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BGRADA);
+		}
+		free_layer(&l);
+	}
+}
+
+static void activations_keep_what_they_are_given(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	for (int i = 0; i < 32; i++) {
+		bool half = i & 1, biased = i & 2, keeps = i & 4;
+		dtrain_activation activation = DTRAIN_ACTIVATION_GELU + i / 8 % 3;
+		layer l = make_layer(DTRAIN_OP_LINEAR, half ? DTRAIN_BF16 : DTRAIN_F32, 7, 192, 10, biased);
+		fake = (fake_blas){.no_epilogues = i >= 24};
+		give_activation(&l, activation, keeps);
+		run(&device, &l);
+		check_output(&l, 0, right_y, "y");
+		if (keeps)
+			check_output(&l, 1, right_z, "z");
+		free_layer(&l);
+	}
+}
+
+/* ---- batches of products ---- */
+
+enum { BATCH = 3, M = 5, N = 4, K = 7 };
+
+static double factor_at(const layer *l, int operand, int64_t batch, int64_t row, int64_t column, bool turned)
+{
+	int64_t rows = operand ? K : M, columns = operand ? N : K;
+	int64_t at = batch * rows * columns + (turned ? column * rows + row : row * columns + column);
+	return (double)get(l->operands[operand], l->dtype, at);
+}
+
+static double right_product(const layer *l, int64_t row, int64_t column)
+{
+	const dtrain_matmul_attrs *attrs = &l->desc.attrs.matmul;
+	double sum = 0;
+	for (int64_t k = 0; k < K; k++)
+		sum += factor_at(l, 0, row / M, row % M, k, attrs->transpose_a) *
+		       factor_at(l, 1, row / M, k, column, attrs->transpose_b);
+	return sum * attrs->alpha;
+}
+
+static void check_matmul(dtrain_device *device, dtrain_dtype dtype, bool transpose_a, bool transpose_b, bool flat)
+{
+	int64_t batch = flat ? 1 : BATCH, first = transpose_a ? K : M, second = transpose_b ? N : K;
+	int64_t a[] = {batch, first, M + K - first}, b[] = {batch, second, K + N - second}, y[] = {batch, M, N};
+	layer l = {.dtype = dtype};
+	l.desc = (dtrain_op_desc){.kind = DTRAIN_OP_MATMUL,
+				  .attrs.matmul = {transpose_a, transpose_b, 0.5},
+				  .num_inputs = 2,
+				  .num_outputs = 1};
+	dtrain_operand *operands[] = {&l.desc.inputs[0], &l.desc.inputs[1], &l.desc.outputs[0]};
+	int64_t *dims[] = {a, b, y};
+	for (int i = 0; i < 3; i++) {
+		*operands[i] = (dtrain_operand){.dtype = dtype, .shape = dtrain_shape_of(flat ? 2 : 3, dims[i] + flat)};
+		int64_t count = dtrain_shape_count(&operands[i]->shape);
+		l.operands[i] = malloc((size_t)count * sizeof(float));
+		assert_non_null(l.operands[i]);
+		for (int64_t k = 0; k < count; k++)
+			put(l.operands[i], dtype, k, i < 2 ? (float)((k * 7 + i * 3) % 11 - 5) / 4 : NAN);
+	}
+	fake = (fake_blas){.no_epilogues = false};
+	run(device, &l);
+	l.desc.outputs[0].shape = dtrain_shape_of(2, (int64_t[]){batch * M, N});
+	check_output(&l, 0, right_product, "batch of products");
+	assert_int_equal(fake.products, 1);
+	free_layer(&l);
+}
+
+static void batches_of_products_are_right(void **state)
+{
+	(void)state;
+	dtrain_device device = {.index = 0};
+	for (int i = 0; i < 16; i++)
+		check_matmul(&device, i & 1 ? DTRAIN_BF16 : DTRAIN_F32, i & 2, i & 4, i & 8);
 }
 
 static void run_relu(dtrain_device *device, dtrain_dtype dtype, bool biased, bool relu)
@@ -499,6 +665,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products_are_right),
 		cmocka_unit_test(copies_of_weights_are_used_as_they_are),
+		cmocka_unit_test(weights_may_be_in_out),
+		cmocka_unit_test(activations_keep_what_they_are_given),
+		cmocka_unit_test(batches_of_products_are_right),
 		cmocka_unit_test(relu_comes_with_the_product),
 		cmocka_unit_test(promises_are_kept),
 		cmocka_unit_test(what_is_known_is_not_asked_again),

@@ -104,7 +104,7 @@ static void check_loss(dtrain_dtype type, int64_t rows, int64_t classes, double 
 				.fault = fault.memory,
 				.rows = rows,
 				.classes = classes};
-	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, &loss, logits.memory, d_logits.memory, smoothing));
+	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, &loss, logits.memory, type, d_logits.memory, type, smoothing));
 	assert_true(*(int64_t *)fault.memory == 0);
 
 	array logits64 = array_as(&logits, DTRAIN_F64), loss64 = array_make("loss", DTRAIN_F64, rows, 0);
@@ -145,7 +145,7 @@ static void check_bad_label(dtrain_dtype type, double bad, bool in_mixed)
 				.fault = &fault,
 				.rows = 3,
 				.classes = 5};
-	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, type, &loss, logits.memory, d_logits.memory, 0));
+	CHECK_CUDA(cuda_kernel_softmax_xent(NULL, &loss, logits.memory, type, d_logits.memory, type, 0));
 	assert_int_equal((int32_t)fault, 2);
 	assert_true((double)(fault >> 32) == fmin(fmax(bad, INT32_MIN), INT32_MAX));
 	assert_true(array_get(&losses, 1) == 0 && array_get(&losses, 0) > 0 && array_get(&losses, 2) > 0);

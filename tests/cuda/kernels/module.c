@@ -79,6 +79,11 @@ int cuda_build_linear(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	return build_ref(op, desc, err);
 }
 
+int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	return build_ref(op, desc, err);
+}
+
 int cuda_build_batch_norm(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
 	return cuda_batch_norm_kernels(op, desc, err);
@@ -122,7 +127,7 @@ static void caps(const dtrain_device *device, dtrain_device_caps *out)
 				    .conv_bwd_add = true,
 				    .weight_copies = true,
 				    .dtypes = 1u << DTRAIN_F32 | 1u << DTRAIN_F16 | 1u << DTRAIN_BF16 |
-					      1u << DTRAIN_I64 | 1u << DTRAIN_U8,
+					      1u << DTRAIN_I32 | 1u << DTRAIN_I64 | 1u << DTRAIN_U8,
 				    .alignment = ALIGNMENT,
 				    .threads = 1,
 				    .description = "kernels of the cuda device on the CPU"};

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loss of a linear layer, in chunks of rows: the logits of a chunk, their loss and gradient, and the chunk's part
+ * of the gradients of x and w. Logits are F32, so that the loss has the precision of the other sums; their gradient is
+ * rounded to the type of x, in which its products are computed. A weight in F32 is rounded once.
+ */
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "core/op.h"
+#include "cuda.h"
+#include "kernels.h"
+
+/* Memory for a chunk's logits and their gradient, where the op does not say the number of rows: products of fewer than
+ * some hundred rows do not occupy a GPU. Chunks begin at multiples of ALIGNED rows, so that cuBLASLt's alignment holds.
+ */
+static const int64_t LOGITS_BYTES = 256 << 20;
+enum { ALIGNED = 16 };
+
+enum { LOGITS, BWD_DATA, BWD_WEIGHT, PRODUCTS };
+enum { WHOLE, REST, SIZES }; /* chunks, and the last one if it is shorter */
+
+typedef struct linear_loss {
+	dtrain_dtype dtype;
+	int64_t n, in, classes, chunk;
+	bool backward, rounds;
+	dtrain_op products[SIZES][PRODUCTS];
+	size_t weight, logits, d_logits, counted, own, bytes;
+} linear_loss;
+
+static dtrain_operand matrix(dtrain_dtype dtype, int64_t rows, int64_t columns)
+{
+	return (dtrain_operand){.dtype = dtype, .shape = dtrain_shape_of(2, (int64_t[]){rows, columns})};
+}
+
+static int make_product(linear_loss *self, int size, int product, int64_t rows, beton_error *err)
+{
+	static const dtrain_op_kind kinds[] = {DTRAIN_OP_LINEAR, DTRAIN_OP_LINEAR_BWD_DATA,
+					       DTRAIN_OP_LINEAR_BWD_WEIGHT};
+	dtrain_operand x = matrix(self->dtype, rows, self->in), w = matrix(self->dtype, self->classes, self->in);
+	dtrain_operand logits = matrix(DTRAIN_F32, rows, self->classes);
+	dtrain_operand d_logits = matrix(self->dtype, rows, self->classes);
+	dtrain_operand d_w = matrix(DTRAIN_F32, self->classes, self->in);
+	const dtrain_operand operands[][3] = {{x, w, logits}, {d_logits, w, x}, {x, d_logits, d_w}};
+	dtrain_op *op = &self->products[size][product];
+	op->desc = (dtrain_op_desc){.kind = kinds[product],
+				    .num_inputs = 2,
+				    .num_outputs = 1,
+				    .inputs = {operands[product][0], operands[product][1]},
+				    .outputs = {operands[product][2]}};
+	return cuda_build_linear(op, &op->desc, err);
+}
+
+static int make_products(linear_loss *self, dtrain_device *device, beton_error *err)
+{
+	const int64_t rows[SIZES] = {self->n < self->chunk ? 0 : self->chunk, self->n % self->chunk};
+	int status = BETON_OK;
+	for (int i = 0; i < SIZES; i++)
+		for (int p = 0; p < (self->backward ? PRODUCTS : BWD_DATA) && rows[i] && status == BETON_OK; p++) {
+			self->products[i][p].device = device;
+			status = make_product(self, i, p, rows[i], err);
+		}
+	return status;
+}
+
+static void lay_out(linear_loss *self)
+{
+	int64_t rows = self->n < self->chunk ? self->n : self->chunk;
+	size_t elements = (size_t)(rows * self->classes), size = dtrain_dtype_size(self->dtype), most = 0;
+	for (int i = 0; i < SIZES * PRODUCTS; i++) {
+		size_t bytes = self->products[i / PRODUCTS][i % PRODUCTS].desc.workspace_bytes;
+		most = bytes > most ? bytes : most;
+	}
+	self->weight = cuda_reserve(&self->bytes, self->rounds ? size * (size_t)(self->classes * self->in) : 0);
+	self->logits = cuda_reserve(&self->bytes, elements * sizeof(float));
+	self->d_logits = cuda_reserve(&self->bytes, self->backward ? elements * size : 0);
+	self->counted = cuda_reserve(&self->bytes, sizeof(float));
+	self->own = cuda_reserve(&self->bytes, most);
+}
+
+/* ---- running ---- */
+
+/* Where a run finds its operands. */
+typedef struct places {
+	cuda_loss loss; /* of the first row */
+	const char *x;
+	void *w;
+	char *d_x;
+	float *d_w;
+} places;
+
+static places places_of(const dtrain_op *op, void *const *operands, char *workspace)
+{
+	const linear_loss *self = op->state;
+	const dtrain_op_desc *desc = &op->desc;
+	void *const *outputs = operands + desc->num_inputs;
+	int hits = self->backward ? 3 : 1;
+	bool ignores = desc->attrs.loss.ignored < 0;
+	return (places){.loss = {.label = operands[2],
+				 .scaler = desc->num_inputs > 3 ? operands[3] : NULL,
+				 .loss = outputs[0],
+				 .hits = desc->num_outputs > hits ? outputs[hits] : NULL,
+				 .fault = op->device->fault,
+				 .rows = self->n,
+				 .classes = self->classes,
+				 .ignored = desc->attrs.loss.ignored,
+				 .counted = self->backward && ignores ? (float *)(workspace + self->counted) : NULL},
+			.x = operands[0],
+			.w = self->rounds ? workspace + self->weight : operands[1],
+			.d_x = self->backward ? outputs[1] : NULL,
+			.d_w = self->backward ? outputs[2] : NULL};
+}
+
+/* Rounds the weight and counts the rows, for all chunks. */
+static cudaError_t prepare(const linear_loss *self, cudaStream_t stream, const places *at, const void *w)
+{
+	cudaError_t status =
+		self->rounds ? cuda_kernel_cast(stream, w, DTRAIN_F32, at->w, self->dtype, self->classes * self->in)
+			     : cudaSuccess;
+	return status == cudaSuccess && at->loss.counted
+		       ? cuda_kernel_count_labels(stream, at->loss.label, at->loss.ignored, self->n,
+						  (float *)at->loss.counted)
+		       : status;
+}
+
+static cudaError_t find_loss(const dtrain_op *op, cudaStream_t stream, const places *at, int64_t first, int64_t rows,
+			     const void *logits, void *d_logits)
+{
+	const linear_loss *self = op->state;
+	cuda_loss loss = at->loss;
+	loss.label += first;
+	loss.loss += first;
+	loss.hits = loss.hits ? loss.hits + first : NULL;
+	loss.rows = rows;
+	loss.all_rows = self->n;
+	loss.first_row = first;
+	return cuda_kernel_softmax_xent(stream, &loss, logits, DTRAIN_F32, d_logits, self->dtype,
+					op->desc.attrs.loss.label_smoothing);
+}
+
+static int run_chunk(dtrain_op *op, cudaStream_t stream, const places *at, int64_t first, char *workspace,
+		     beton_error *err)
+{
+	linear_loss *self = op->state;
+	int64_t rows = self->n - first < self->chunk ? self->n - first : self->chunk;
+	dtrain_op *products = self->products[rows == self->chunk ? WHOLE : REST];
+	size_t offset = (size_t)(first * self->in) * dtrain_dtype_size(self->dtype);
+	void *x = (void *)(at->x + offset), *logits = workspace + self->logits, *own = workspace + self->own;
+	void *d_logits = self->backward ? workspace + self->d_logits : NULL;
+	int status = products[LOGITS].run(&products[LOGITS], stream, (void *[]){x, at->w, logits}, own, err);
+	if (status == BETON_OK)
+		status = cuda_check(find_loss(op, stream, at, first, rows, logits, d_logits), err, "loss");
+	if (status != BETON_OK || !self->backward)
+		return status;
+	status = products[BWD_DATA].run(&products[BWD_DATA], stream, (void *[]){d_logits, at->w, at->d_x + offset}, own,
+					err);
+	if (status != BETON_OK)
+		return status;
+	cuda_linear_adds(&products[BWD_WEIGHT], first > 0);
+	return products[BWD_WEIGHT].run(&products[BWD_WEIGHT], stream, (void *[]){x, d_logits, at->d_w}, own, err);
+}
+
+static int run(dtrain_op *op, cudaStream_t stream, void *const *operands, void *workspace, beton_error *err)
+{
+	const linear_loss *self = op->state;
+	const places at = places_of(op, operands, workspace);
+	int status = cuda_check(prepare(self, stream, &at, operands[1]), err, "weights and labels");
+	for (int64_t first = 0; first < self->n && status == BETON_OK; first += self->chunk)
+		status = run_chunk(op, stream, &at, first, workspace, err);
+	return status;
+}
+
+static void destroy(void *state)
+{
+	linear_loss *self = state;
+	for (int i = 0; i < SIZES * PRODUCTS; i++) {
+		dtrain_op *op = &self->products[i / PRODUCTS][i % PRODUCTS];
+		if (op->destroy)
+			op->destroy(op->state);
+	}
+	free(self);
+}
+
+int cuda_build_linear_loss(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
+{
+	linear_loss *self = calloc(1, sizeof(*self));
+	if (!self)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for op %s", dtrain__op_name(desc->kind));
+	op->state = self;
+	op->destroy = destroy;
+	op->run = run;
+	self->dtype = desc->inputs[0].dtype;
+	self->n = desc->inputs[0].shape.dim[0];
+	self->in = desc->inputs[0].shape.dim[1];
+	self->classes = desc->inputs[1].shape.dim[0];
+	self->backward = desc->kind == DTRAIN_OP_LINEAR_XENT;
+	self->rounds = desc->inputs[1].dtype != self->dtype;
+	int64_t bytes = self->classes * (int64_t)(sizeof(float) + dtrain_dtype_size(self->dtype));
+	int64_t wanted = desc->attrs.loss.chunk ? desc->attrs.loss.chunk : LOGITS_BYTES / bytes + 1;
+	if (wanted > self->n)
+		wanted = self->n;
+	self->chunk = (wanted + ALIGNED - 1) / ALIGNED * ALIGNED;
+	int status = make_products(self, op->device, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "op %s", dtrain__op_name(desc->kind));
+		return status;
+	}
+	lay_out(self);
+	desc->workspace_bytes = self->bytes;
+	return BETON_OK;
+}

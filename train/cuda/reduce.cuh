@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums and maxima of what the threads of a block have, for kernels with one block for each row.
+ */
+#ifndef DTRAIN_CUDA_REDUCE_CUH
+#define DTRAIN_CUDA_REDUCE_CUH
+
+#include <cub/block/block_reduce.cuh>
+
+#include "kernel.cuh"
+
+namespace cuda_kernels
+{
+
+struct largest {
+	__device__ float operator()(float a, float b) const
+	{
+		return a > b ? a : b;
+	}
+};
+struct sum {
+	__device__ float operator()(float a, float b) const
+	{
+		return a + b;
+	}
+};
+
+/* Reduces x over all N threads of the block; each gets the result. */
+template <int N, typename F> __device__ inline float reduce(float x, F f)
+{
+	typedef cub::BlockReduce<float, N> reduction;
+	__shared__ typename reduction::TempStorage storage;
+	__shared__ float result;
+	float out = reduction(storage).Reduce(x, f);
+	if (threadIdx.x == 0)
+		result = out;
+	__syncthreads();
+	out = result;
+	__syncthreads();
+	return out;
+}
+
+} // namespace cuda_kernels
+
+#endif
