@@ -101,9 +101,9 @@ int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error 
 /* The tag of a record's member, malloc'ed; NULL: out of memory. */
 static char *tag_of(const char *type, const char *key)
 {
-	static const char val[] = "val_";
+	static const char train[] = "train_", val[] = "val_";
 	if (strcmp(type, "step") == 0)
-		return bt_format("train/%s", key);
+		return bt_format("train/%s", strncmp(key, train, strlen(train)) == 0 ? key + strlen(train) : key);
 	if (strcmp(type, "evaluation") == 0 && strncmp(key, val, strlen(val)) == 0)
 		return bt_format("val/%s", key + strlen(val));
 	return bt_format("%s/%s", type, key);

@@ -17,9 +17,9 @@ int run_tensorboard_check(const char *folder, beton_error *err);
  * libraries), ACCESS, NO_SPACE, IO, NO_MEMORY. */
 int run_tensorboard_open(const char *folder, run_tensorboard **out, beton_error *err);
 
-/* Adds the numbers of a step, an evaluation or an epoch: "loss" of a step becomes "train/loss", "val_loss" of an
- * evaluation "val/loss", "seconds" of an epoch "epoch/seconds". Other records are not for TensorBoard. Errors:
- * NO_SPACE, IO, NO_MEMORY, which name the file. */
+/* Adds the numbers of a step, an evaluation or an epoch: "loss" of a step becomes "train/loss", "train_top1"
+ * "train/top1", "val_loss" of an evaluation "val/loss", "seconds" of an epoch "epoch/seconds". Other records are not
+ * for TensorBoard. Errors: NO_SPACE, IO, NO_MEMORY, which name the file. */
 int run_tensorboard_add(run_tensorboard *self, const json_t *record, beton_error *err);
 
 /* NULL allowed. Errors: NO_SPACE, IO; the file is closed in any case. */
