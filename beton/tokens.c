@@ -214,12 +214,6 @@ static int take_beton(beton_tokens *tokens, const beton_tokens_options *options,
 
 /* ---- opening ---- */
 
-static bool ends_in(const char *path, const char *end)
-{
-	size_t length = strlen(path), tail = strlen(end);
-	return length > tail && strcmp(path + length - tail, end) == 0;
-}
-
 /* The other files of llm.c that end in .bin: model, debug state, tokenizer, evaluation, optimizer state. */
 static bool is_other_file_of_llmc(uint32_t magic)
 {
@@ -231,7 +225,7 @@ static int recognize(beton_tokens *tokens, beton_error *err)
 {
 	uint8_t head[4] = {0};
 	beton_tokens_format *format = &tokens->info.format;
-	if (ends_in(tokens->path, ".beton")) {
+	if (bt_ends_with(tokens->path, ".beton")) {
 		*format = BETON_TOKENS_BETON;
 		return BETON_OK;
 	}
@@ -251,7 +245,7 @@ static int recognize(beton_tokens *tokens, beton_error *err)
 		return BETON_OK;
 	}
 	*format = BETON_TOKENS_RAW;
-	return ends_in(tokens->path, ".bin")
+	return bt_ends_with(tokens->path, ".bin")
 		       ? BETON_OK
 		       : bt_fail(err, BETON_INVALID_ARGUMENT,
 				 "%s: the format of its tokens cannot be told from its name, which ends neither in "

@@ -144,6 +144,35 @@ ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset)
 	return bt_read_full(NULL, NULL, fd, buffer, size, offset);
 }
 
+int bt_read_text(const char *path, size_t most, char **out, beton_error *err)
+{
+	struct stat facts;
+	int status = BETON_OK;
+	*out = NULL;
+	char *text = malloc(most + 1);
+	/* A pipe would block. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t size = fd < 0 || !text ? -1 : bt_pread_full(fd, text, most + 1, 0);
+	if (fd >= 0 && fstat(fd, &facts) == 0 && !S_ISREG(facts.st_mode))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is not a file", path);
+	else if (!text)
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for '%s'", path);
+	else if (size < 0)
+		status = bt_fail_errno(err, errno, "cannot read '%s'", path);
+	else if ((size_t)size > most || memchr(text, 0, (size_t)size))
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is not text, or has more than %zu bytes", path,
+				 most);
+	else
+		text[size] = 0;
+	if (fd >= 0)
+		close(fd);
+	if (status == BETON_OK)
+		*out = text;
+	else
+		free(text);
+	return status;
+}
+
 int bt_write_full(int fd, const void *buffer, size_t size)
 {
 	const char *at = buffer;
@@ -289,6 +318,12 @@ int bt_parse_double(const char *what, const char *text, double least, double mos
 			       most);
 	*out = value;
 	return BETON_OK;
+}
+
+bool bt_ends_with(const char *text, const char *ending)
+{
+	size_t length = strlen(text), tail = strlen(ending);
+	return length > tail && strcmp(text + length - tail, ending) == 0;
 }
 
 char *bt_format(const char *format, ...)

@@ -44,6 +44,10 @@ ssize_t bt_pread_full(int fd, void *buffer, size_t size, uint64_t offset);
 typedef int64_t bt_read_function(void *context, int fd, void *buffer, size_t size, uint64_t offset);
 ssize_t bt_read_full(bt_read_function *read, void *context, int fd, void *buffer, size_t size, uint64_t offset);
 
+/* Reads a regular file of text into new memory, which the caller frees, with a NUL behind it. Errors: NO_MEMORY,
+ * NOT_FOUND, IO; INVALID_ARGUMENT: it is no regular file, has more than `most` bytes or a NUL. */
+int bt_read_text(const char *path, size_t most, char **out, beton_error *err);
+
 /* Write all bytes; retry EINTR and short writes. Returns 0, or -1 with errno. */
 int bt_write_full(int fd, const void *buffer, size_t size);
 int bt_pwrite_full(int fd, const void *buffer, size_t size, uint64_t offset);
@@ -77,6 +81,9 @@ static inline const char *bt_plural(uint64_t count)
 {
 	return count == 1 ? "" : "s";
 }
+
+/* Whether the text ends so, and has something before that. */
+bool bt_ends_with(const char *text, const char *ending);
 
 /* printf into new memory, which the caller frees. NULL: out of memory. */
 BETON_PRINTF(1, 2) char *bt_format(const char *format, ...);

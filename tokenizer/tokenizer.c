@@ -52,12 +52,6 @@ struct tokenizer {
 
 /* ---- opening ---- */
 
-static bool ends_in(const char *path, const char *end)
-{
-	size_t length = strlen(path), tail = strlen(end);
-	return length > tail && strcmp(path + length - tail, end) == 0;
-}
-
 static int set_pattern(tokenizer *self, const char *pattern, const char *path, beton_error *err)
 {
 	int number;
@@ -108,13 +102,13 @@ static int open_vocabulary(tokenizer *self, const char *path, beton_error *err)
 	struct stat status;
 	int result;
 	bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-	if (!folder && ends_in(path, ".json"))
+	if (!folder && bt_ends_with(path, ".json"))
 		return load_characters(&self->words, path, err);
 	if (folder) {
 		result = load_gpt2(&self->words, &self->end_of_text, path, err);
 		if (result == BETON_OK)
 			result = set_pattern(self, pattern_gpt2, path, err);
-	} else if (ends_in(path, ".tiktoken")) {
+	} else if (bt_ends_with(path, ".tiktoken")) {
 		result = open_tiktoken(self, path, err);
 	} else {
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

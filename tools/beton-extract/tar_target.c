@@ -91,12 +91,6 @@ static void close_tar(extract_target *base)
 	free(self);
 }
 
-static bool ends_with(const char *path, const char *ending)
-{
-	size_t length = strlen(path);
-	return length > strlen(ending) && strcmp(path + length - strlen(ending), ending) == 0;
-}
-
 /* Sets the format from the name. GNU tar stores names unchanged; pax would convert them from the locale's encoding. */
 static int set_format(const tar_target *self)
 {
@@ -107,15 +101,15 @@ static int set_format(const tar_target *self)
 		result = archive_write_set_bytes_in_last_block(archive, 1);
 	if (result != ARCHIVE_OK)
 		return result;
-	if (ends_with(self->path, ".tar.gz") || ends_with(self->path, ".tgz")) {
+	if (bt_ends_with(self->path, ".tar.gz") || bt_ends_with(self->path, ".tgz")) {
 		result = archive_write_add_filter_gzip(archive);
 		/* No value: no time in the header, so that the same files give the same bytes. */
 		return result == ARCHIVE_OK ? archive_write_set_filter_option(archive, "gzip", "timestamp", NULL)
 					    : result;
 	}
-	if (ends_with(self->path, ".tar.zst"))
+	if (bt_ends_with(self->path, ".tar.zst"))
 		return archive_write_add_filter_zstd(archive);
-	return ends_with(self->path, ".tar.xz") ? archive_write_add_filter_xz(archive) : ARCHIVE_OK;
+	return bt_ends_with(self->path, ".tar.xz") ? archive_write_add_filter_xz(archive) : ARCHIVE_OK;
 }
 
 int target_open_tar(extract_target **out, const char *path, beton_error *err)

@@ -60,12 +60,6 @@ static int show(const char *path, bool json, info_options *options)
 }
 
 /* Whether the file is a stream of tokens for sure. */
-static bool is_stream(const char *path)
-{
-	size_t length = strlen(path);
-	return length > 4 && strcmp(path + length - 4, ".bin") == 0;
-}
-
 static int wrong(info_options *options, const char *message)
 {
 	selection_free(&options->chosen);
@@ -132,7 +126,7 @@ int main(int argc, char **argv)
 	if (argc - optind != 1)
 		return wrong(&options, "expected FILE");
 	const char *path = argv[optind];
-	bool stream = options.window || is_stream(path);
+	bool stream = options.window || bt_ends_with(path, ".bin");
 	if (stream && (options.samples || options.histogram))
 		return wrong(&options, "a stream of tokens has no samples and no histogram");
 	int status = stream ? program_end("beton-info", info_print_tokens(path, &options, json, &err), &err)

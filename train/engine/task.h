@@ -7,7 +7,7 @@
 
 #include <beton/beton.h>
 #include <beton/loader.h>
-#include <dtrain/graph.h>
+#include <dtrain/transformer.h>
 
 enum {
 	ENGINE_FIELDS = 2,  /* data fields that a task reads */
@@ -30,9 +30,9 @@ typedef struct engine_job {
 	const engine_task *task;
 	const void *options; /* of the task, for example vision_options in vision/vision.h */
 	const char *model;
-	const char *description; /* engine_task.describe of the weights' model; NULL: model names it */
-	int64_t batch_size;      /* samples per rank and run */
-	int runs;                /* runs of a rank in a step, each with its own batch; >= 1 */
+	const dtrain_transformer *transformer; /* what model names or describes (model.h); NULL: no transformer */
+	int64_t batch_size;                    /* samples per rank and run */
+	int runs;                              /* runs of a rank in a step, each with its own batch; >= 1 */
 	double label_smoothing;
 	bool evaluates;     /* nothing is trained */
 	bool per_class;     /* evaluations count by class */
@@ -116,13 +116,10 @@ struct engine_task {
 	/* The models that have a name, NULL past the end. */
 	const char *(*model_name)(int index);
 
-	/* Checks that job.model is one of them, or otherwise known. */
-	int (*check_name)(const engine_job *job, beton_error *err);
+	/* Why the task cannot train such a transformer, behind "'NAME' is"; NULL: it can. */
+	const char *(*find_model_problem)(const dtrain_transformer *model);
 
-	/* A text that describes the model for those that read its weights, malloc'ed; NULL: its name suffices. */
-	int (*describe)(const engine_job *job, char **out, beton_error *err);
-
-	/* Units of throughput in a sample. */
+	/* Units of throughput in a sample; NULL: 1. */
 	int64_t (*units)(const engine_rank *engine);
 
 	/* Floating-point operations to train on a unit, for a model's utilization of the device; NULL: not known. */
@@ -135,18 +132,18 @@ struct engine_task {
 	int (*read_data)(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 			 beton_error *err);
 
-	/* The names of the data's classes as a JSON array, malloc'ed; NULL: it has none. */
+	/* The names of the data's classes as a JSON array, malloc'ed; NULL: it has none. The function may be NULL. */
 	int (*class_names)(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err);
 
 	/* Checks that the model can be built and, with begins, that training can start. */
 	int (*check)(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 
-	/* Adds to the options what the samples of the files are. */
+	/* Adds to the options what the samples of the files are; NULL: those of .beton files. */
 	void (*set_samples)(const engine_job *job, const engine_data *data, bool training,
 			    beton_loader_options *options);
 
 	/* Adds the operations that make the training or validation batches to the options, and opens files with
-	 * them. */
+	 * them; NULL: the options have all. */
 	int (*open_loader)(const engine_rank *engine, bool training, beton_loader_options *options,
 			   const engine_files *files, beton_loader **out, beton_error *err);
 
@@ -154,10 +151,11 @@ struct engine_task {
 	 * equally many losses of each sample; training minimizes the mean. */
 	dtrain_tensor (*build)(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);
 
-	/* Computes weights that are not trained from the training files. Rank 0 only, before the first step. */
+	/* Computes weights that are not trained from the training files. Rank 0 only, before the first step. The
+	 * function may be NULL. */
 	int (*prepare)(engine_rank *engine, const engine_files *files, beton_error *err);
 
-	/* The name of a parameter that is trained only in the first *epochs; NULL: none. */
+	/* The name of a parameter that is trained only in the first *epochs; NULL: none. The function may be NULL. */
 	const char *(*find_early)(const engine_job *job, double *epochs);
 
 	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors. */

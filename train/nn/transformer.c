@@ -75,9 +75,7 @@ const char *dtrain__vit_name(int index)
 
 bool dtrain__is_config_path(const char *name)
 {
-	static const char ending[] = ".json";
-	size_t length = strlen(name), tail = strlen(ending);
-	return strchr(name, '/') || (length > tail && strcmp(name + length - tail, ending) == 0);
+	return strchr(name, '/') || bt_ends_with(name, ".json");
 }
 
 int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err)

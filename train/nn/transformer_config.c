@@ -2,18 +2,18 @@
  *
  * Descriptions of transformers from Hugging Face's config.json.
  */
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
 #include "common/error.h"
+#include "common/system.h"
 #include "transformer_parts.h"
 
-enum { MOST_LAYERS = 1 << 16 };
+enum { MOST_LAYERS = 1 << 16, BYTES_MAX = 1 << 20 };
 #define LEAST_DEVIATION 1e-7
 #define MOST_DEVIATION 0.2
 
@@ -378,25 +378,18 @@ int dtrain_transformer_parse(const char *text, const char *name, dtrain_transfor
 	return status;
 }
 
+int dtrain_transformer_text(const char *name, char **out, beton_error *err)
+{
+	*out = NULL;
+	return dtrain__is_config_path(name) ? bt_read_text(name, BYTES_MAX, out, err) : BETON_OK;
+}
+
 int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err)
 {
-	json_error_t where;
-	dtrain_transformer read = {0};
-	FILE *file = fopen(path, "rb");
-	if (!file)
-		return bt_fail_errno(err, errno, "%s", path);
-	json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
-	bool failed = ferror(file) != 0;
-	int status = BETON_OK, number = errno;
-	if (failed)
-		status = bt_fail_errno(err, number, "%s", path);
-	else if (!root)
-		status = bt_fail(err, BETON_FORMAT, "%s: line %d: %s", path, where.line, where.text);
-	fclose(file);
+	char *text = NULL;
+	int status = bt_read_text(path, BYTES_MAX, &text, err);
 	if (status == BETON_OK)
-		status = take(path, root, &read, err);
-	json_decref(root);
-	if (status == BETON_OK)
-		*out = read;
+		status = dtrain_transformer_parse(text, path, out, err);
+	free(text);
 	return status;
 }

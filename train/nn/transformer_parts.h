@@ -43,7 +43,6 @@ typedef dtrain_tensor dtrain__transformer_builder(dtrain_graph *graph, const dtr
 						  dtrain_transformer_outputs *outputs);
 
 /* A ViT, from pictures [n, 3, h, w] to logits [n, classes]. */
-dtrain_tensor dtrain__vit(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image, int64_t classes);
 
 /* Whether a model's name is that of a file. */
 bool dtrain__is_config_path(const char *name);

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "common/sized.h"
 #include "core/graph.h"
 #include "transformer_parts.h"
 
@@ -102,6 +103,10 @@ static dtrain_tensor pool(dtrain_graph *graph, const dtrain_transformer *t, dtra
 /* Whether pictures of that shape can be cut into patches, in plain ViTs a square of them. */
 static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_shape *image)
 {
+	if (image->ndim != 4) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: the input is no picture batch");
+		return false;
+	}
 	int64_t height = image->dim[2], width = image->dim[3];
 	if (height % t->patch_size || width % t->patch_size || (t->plain && height != width)) {
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
@@ -118,8 +123,18 @@ static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const 
 	return true;
 }
 
-dtrain_tensor dtrain__vit(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor image, int64_t classes)
+dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *given, dtrain_tensor image,
+			       int64_t classes)
 {
+	dtrain_transformer description, *t = &description;
+	beton_error fault;
+	dtrain_transformer_init(t);
+	if (bt_sized_take(t, given, "description", &fault) != BETON_OK ||
+	    dtrain__transformer_check(t, "vit", &fault) != BETON_OK)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s", fault.message);
+	if (t->type != DTRAIN_TRANSFORMER_VIT || classes < 1)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: no model of pictures, or %lld classes",
+					  (long long)classes);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
 	if (!shape || !check_image(graph, t, shape))
 		return -1;

@@ -12,7 +12,7 @@ static uint8_t group_of(const run_options *options, const dtrain_param *param)
 {
 	const engine_job job = run_options_job(options);
 	double epochs;
-	const char *early = job.task->find_early(&job, &epochs);
+	const char *early = job.task->find_early ? job.task->find_early(&job, &epochs) : NULL;
 	if (param->frozen)
 		return RUN_GROUP_FROZEN;
 	if (early && strcmp(param->name, early) == 0)
@@ -195,7 +195,8 @@ int run_groups_step(const run_options *options, dtrain_optimizer *optimizer, int
 {
 	const engine_job job = run_options_job(options);
 	double epochs;
-	if (!job.task->find_early(&job, &epochs) || (double)step < epochs * (double)steps_per_epoch)
+	if (!job.task->find_early || !job.task->find_early(&job, &epochs) ||
+	    (double)step < epochs * (double)steps_per_epoch)
 		return BETON_OK;
 	return set_group(optimizer, RUN_GROUP_EARLY, (run_group){0, 0}, err);
 }

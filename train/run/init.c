@@ -161,9 +161,8 @@ static bool is_constant(const char *name)
 {
 	static const char *const endings[] = {".num_batches_tracked", ".attn.bias", ".attn.masked_bias",
 					      ".rotary_emb.inv_freq", ".embeddings.position_ids"};
-	size_t length = strlen(name);
 	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-		if (length > strlen(endings[i]) && strcmp(name + length - strlen(endings[i]), endings[i]) == 0)
+		if (bt_ends_with(name, endings[i]))
 			return true;
 	return false;
 }

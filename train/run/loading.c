@@ -98,6 +98,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 {
 	const run_options *options = loading->options;
 	const engine_rank *engine = loading->engine;
+	const engine_task *task = engine->job.task;
 	const engine_files files = {.open = training ? open_weighted : open_val, .context = options};
 	beton_loader_options loader;
 	run_order_input input = {0};
@@ -116,9 +117,11 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 	int status = training ? run_order_input_read(options, &input, err) : BETON_OK;
 	if (status == BETON_OK && training)
 		set_order(options, loading->facts, &input, &loader);
-	engine->job.task->set_samples(&engine->job, engine->data, training, &loader);
+	if (task->set_samples)
+		task->set_samples(&engine->job, engine->data, training, &loader);
 	if (status == BETON_OK)
-		status = engine->job.task->open_loader(engine, training, &loader, &files, out, err);
+		status = task->open_loader ? task->open_loader(engine, training, &loader, &files, out, err)
+					   : files.open(files.context, &loader, out, err);
 	run_order_input_free(&input);
 	return status;
 }
@@ -135,7 +138,8 @@ int run_loading_epoch_length(const run_options *options, const run_facts *facts,
 	loader.world_size = (uint32_t)world_size;
 	loader.seed = options->seed;
 	set_order(options, facts, input, &loader);
-	job.task->set_samples(&job, &facts->data, true, &loader);
+	if (job.task->set_samples)
+		job.task->set_samples(&job, &facts->data, true, &loader);
 	int status = open_data(options, true, &loader, &opened, err);
 	*out = status == BETON_OK ? beton_loader_epoch_length(opened) : 0;
 	beton_loader_close(&opened);

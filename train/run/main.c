@@ -176,7 +176,7 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 	dtrain_program_get_facts(engine->train.program ? engine->train.program : engine->val.program, &program);
 	json_t *init = session->source.path ? run_init_json(&session->init, &session->source) : NULL;
 	char *names = NULL;
-	if (options->val_per_class && options->val) {
+	if (options->val_per_class && options->val && engine->job.task->class_names) {
 		int found = engine->job.task->class_names(&engine->job, &options->val, 1, &names, err);
 		if (found != BETON_OK) {
 			json_decref(init);

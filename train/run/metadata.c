@@ -29,21 +29,12 @@ static int add_names(json_t *metadata, const run_options *options, beton_error *
 {
 	const engine_job job = run_options_job(options);
 	char *names = NULL;
-	int status = job.task->class_names(&job, options->data.paths, options->data.count, &names, err);
+	int status = job.task->class_names
+			     ? job.task->class_names(&job, options->data.paths, options->data.count, &names, err)
+			     : BETON_OK;
 	if (status == BETON_OK && names && strlen(names) <= NAMES_BYTES_MAX)
 		json_object_set_new(metadata, "class_names", json_string(names));
 	free(names);
-	return status;
-}
-
-static int add_description(json_t *metadata, const run_options *options, beton_error *err)
-{
-	const engine_job job = run_options_job(options);
-	char *text = NULL;
-	int status = job.task->describe(&job, &text, err);
-	if (status == BETON_OK && text)
-		json_object_set_new(metadata, "description", json_string(text));
-	free(text);
 	return status;
 }
 
@@ -61,8 +52,8 @@ int run_metadata_make(const run_options *options, const run_facts *facts, char *
 	}
 	if (status == BETON_OK)
 		status = add_option(metadata, "recipe", &run_rows[run_row_find("recipe")], options, err);
-	if (status == BETON_OK)
-		status = add_description(metadata, options, err);
+	if (status == BETON_OK && options->description)
+		json_object_set_new(metadata, "description", json_string(options->description));
 	if (status == BETON_OK)
 		status = add_names(metadata, options, err);
 	*out = status == BETON_OK ? json_dumps(metadata, JSON_COMPACT) : NULL;

@@ -11,6 +11,7 @@
 
 #include "common/suggest.h"
 #include "common/system.h"
+#include "engine/model.h"
 #include "optimizer.h"
 #include "options_table.h"
 #include "recipes.h"
@@ -44,10 +45,28 @@ int run_options_set_defaults(run_options *options, int task, beton_error *err)
 	return status;
 }
 
+static int find_model(run_options *options, beton_error *err)
+{
+	engine_model model;
+	int status = engine_model_find(options->model, options->description, &model, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "--model");
+		return status;
+	}
+	options->is_transformer = model.is_transformer;
+	options->transformer = model.transformer;
+	if (model.text && !(options->description = run_options_keep(options, model.text)))
+		status = bt_fail(err, BETON_NO_MEMORY, "out of memory for the model's description");
+	engine_model_free(&model);
+	return status;
+}
+
 static int check_names(run_options *options, beton_error *err)
 {
+	int status = find_model(options, err);
 	const engine_job job = run_options_job(options);
-	int status = job.task->check_name(&job, err);
+	if (status == BETON_OK)
+		status = engine_check_model(&job, err);
 	if (status == BETON_OK)
 		status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;

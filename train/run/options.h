@@ -82,11 +82,13 @@ typedef struct run_options {
 	double data_weight[RUN_FILES_MAX]; /* the numbers in data_weights, for each file of data; 0: none */
 	const char *val;
 	const char *model;
-	const char *description; /* of the model of the weights that are evaluated, or of the run that is resumed; NULL:
-				    model names it */
-	const char *recipe;      /* as given; NULL: none */
-	const char *init;        /* a file of weights, or a checkpoint's folder; NULL: none */
-	const char *freeze;      /* patterns; NULL: none */
+	const char *description; /* text of the config.json that describes the model: that of the weights that are
+				    evaluated or of the run that is resumed, or the file's; NULL: model is a name */
+	bool is_transformer;
+	dtrain_transformer transformer; /* the model, if it is one */
+	const char *recipe;             /* as given; NULL: none */
+	const char *init;               /* a file of weights, or a checkpoint's folder; NULL: none */
+	const char *freeze;             /* patterns; NULL: none */
 	bool evaluate;
 	bool plan;
 	const char *device; /* as given: NAME or NAME:INDEX */

@@ -75,6 +75,9 @@ void run_recipe_print(FILE *out, const run_recipe *recipe, const char *indent, i
  * message names the option, the text and the possible values. */
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err);
 
+/* A copy that lives as long as the options; NULL: no memory. */
+const char *run_options_keep(run_options *options, const char *text);
+
 /* The value in the form that run_row_parse accepts, malloc'ed; NULL: none. */
 int run_row_text(const option_row *row, const run_options *options, char **out, beton_error *err);
 

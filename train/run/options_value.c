@@ -43,8 +43,7 @@ static int parse_choice(const option_row *row, const char *what, const char *tex
 		       bt_suggest_of(&like, text, row->choices));
 }
 
-/* A part of another text, kept as long as the options. NULL: no memory. */
-static const char *keep(run_options *options, const char *text)
+const char *run_options_keep(run_options *options, const char *text)
 {
 	char **more = realloc(options->kept, ((size_t)options->kept_count + 1) * sizeof(*more));
 	if (!more)
@@ -76,7 +75,7 @@ static int parse_paths(const char *what, const char *text, run_options *options,
 	int status = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
 	for (const char *rest = text; *rest && status == BETON_OK;) {
 		rest = cut_path(rest, room);
-		const char *path = keep(options, room);
+		const char *path = run_options_keep(options, room);
 		if (!path)
 			status = bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", what);
 		else if (!*path || files->count == RUN_FILES_MAX)
@@ -187,8 +186,7 @@ static char *full_paths(const run_files *files)
 
 static bool is_path(const option_row *row, const char *name)
 {
-	size_t length = strlen(name), end = row->suffix ? strlen(row->suffix) : 0;
-	return strchr(name, '/') || (end && length > end && strcmp(name + length - end, row->suffix) == 0);
+	return strchr(name, '/') || (row->suffix && bt_ends_with(name, row->suffix));
 }
 
 /* The text of a value; NULL: no memory. */

@@ -109,33 +109,6 @@ static int find_file(const char *name, char **out, beton_error *err)
 
 /* ---- what is in them ---- */
 
-static int read_text(const char *path, char **out, beton_error *err)
-{
-	struct stat facts;
-	char *text = malloc(RUN_RECIPE_BYTES_MAX + 1);
-	int status = BETON_OK;
-	if (!text)
-		return bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t size = fd < 0 ? -1 : bt_pread_full(fd, text, RUN_RECIPE_BYTES_MAX + 1, 0);
-	if (fd >= 0 && fstat(fd, &facts) == 0 && !S_ISREG(facts.st_mode))
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not a file", path);
-	else if (size < 0)
-		status = bt_fail_errno(err, errno, "--recipe: cannot read '%s'", path);
-	else if (size > RUN_RECIPE_BYTES_MAX || memchr(text, 0, (size_t)size))
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--recipe: '%s' is not text, or has more than %d bytes",
-				 path, RUN_RECIPE_BYTES_MAX);
-	if (fd >= 0)
-		close(fd);
-	if (status != BETON_OK) {
-		free(text);
-		return status;
-	}
-	text[size] = 0;
-	*out = text;
-	return BETON_OK;
-}
-
 /* Removes blanks at both ends. */
 static char *trim(char *text)
 {
@@ -216,8 +189,11 @@ int run_recipe_read(const char *name, run_recipe **out, beton_error *err)
 	recipe->about = strdup("");
 	int status = recipe->title && recipe->about ? find_file(name, &recipe->path, err)
 						    : bt_fail(err, BETON_NO_MEMORY, "--recipe: out of memory");
-	if (status == BETON_OK)
-		status = read_text(recipe->path, &recipe->text, err);
+	if (status == BETON_OK) {
+		status = bt_read_text(recipe->path, RUN_RECIPE_BYTES_MAX, &recipe->text, err);
+		if (status != BETON_OK)
+			bt_prefix(err, "--recipe");
+	}
 	if (status == BETON_OK)
 		status = parse(recipe, err);
 	if (status == BETON_OK)

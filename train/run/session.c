@@ -313,8 +313,9 @@ static int share_start(run_session *session, beton_error *err)
 static int prepare(run_session *session, beton_error *err)
 {
 	const engine_files files = run_loading_files(session->options);
+	const engine_task *task = session->engine.job.task;
 	uint64_t began = bt_now_ns();
-	int status = session->engine.job.task->prepare(&session->engine, &files, err);
+	int status = !task->prepare ? BETON_OK : task->prepare(&session->engine, &files, err);
 	session->prepared_ns = bt_now_ns() - began;
 	return status;
 }

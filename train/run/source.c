@@ -11,12 +11,6 @@
 
 #define AVERAGE_SUFFIX ".ema"
 
-static bool ends_with(const char *text, const char *suffix)
-{
-	size_t length = strlen(text), end = strlen(suffix);
-	return length > end && strcmp(text + length - end, suffix) == 0;
-}
-
 /* Adds a tensor without values. */
 static int add_tensor(run_source *source, const char *name, const dtrain_shape *shape, beton_error *err)
 {
@@ -125,7 +119,7 @@ static int add_views(run_source *source, const dtrain_checkpoint_tensor *tensors
 	for (size_t i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_checkpoint_tensor *tensor = &tensors[i];
 		bool real = strcmp(tensor->dtype, "F32") == 0;
-		bool wanted = real && ends_with(tensor->name, AVERAGE_SUFFIX) == averages;
+		bool wanted = real && bt_ends_with(tensor->name, AVERAGE_SUFFIX) == averages;
 		views[i] = dtrain_checkpoint_view_whole(tensor->name, real ? DTRAIN_F32 : DTRAIN_I64, &tensor->shape,
 							NULL, NULL);
 		views[i].count = wanted && values ? views[i].count : 0;
@@ -148,7 +142,7 @@ static int read_set(run_source *source, dtrain_checkpoint *checkpoint, bool valu
 	size_t count;
 	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
 	for (size_t i = 0; status == BETON_OK && i < count; i++)
-		source->average = source->average || ends_with(tensors[i].name, AVERAGE_SUFFIX);
+		source->average = source->average || bt_ends_with(tensors[i].name, AVERAGE_SUFFIX);
 	if (status == BETON_OK && !source->average)
 		status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_MODEL, &tensors, &count, err);
 	if (status != BETON_OK)

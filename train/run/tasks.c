@@ -87,7 +87,7 @@ engine_job run_options_job(const run_options *options)
 	return (engine_job){.task = tasks[options->task].task,
 			    .options = (const char *)options + tasks[options->task].offset,
 			    .model = options->model,
-			    .description = options->description,
+			    .transformer = options->is_transformer ? &options->transformer : NULL,
 			    .batch_size = options->batch_size,
 			    .runs = (int)options->accumulate,
 			    .per_class = options->val_per_class,

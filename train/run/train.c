@@ -460,7 +460,7 @@ int run_train(run_session *session, run_metrics *metrics, int *stopped, beton_er
 	const engine_stepper_options stepper = {
 		.optimizer = session->optimizer, .group = session->group, .no_capture = options->no_capture};
 	const engine_task *task = session->engine.job.task;
-	training.units = task->units(&session->engine);
+	training.units = task->units ? task->units(&session->engine) : 1;
 	training.unit_flops = task->flops ? task->flops(&session->engine) : 0;
 	int status = engine_stepper_open(&session->engine, &stepper, &training.stepper, err);
 	if (status != BETON_OK)

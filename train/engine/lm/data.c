@@ -50,10 +50,8 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 int lm_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		 beton_error *err)
 {
-	dtrain_transformer model;
-	*out = (engine_data){0};
-	int status = lm_find_model(job, &model, err);
-	out->classes = model.vocabulary;
+	int status = BETON_OK;
+	*out = (engine_data){.classes = job->transformer->vocabulary};
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_file(job, paths[i], true, &out->train, err);
 	return status == BETON_OK && val ? add_file(job, val, false, &out->val, err) : status;

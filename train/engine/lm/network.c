@@ -7,37 +7,19 @@
 #include "common/error.h"
 #include "parts.h"
 
-int lm_find_model(const engine_job *job, dtrain_transformer *out, beton_error *err)
+dtrain_transformer lm_model(const engine_job *job)
 {
+	dtrain_transformer model = *job->transformer;
 	double dropout = lm_options_of(job)->dropout;
-	beton_error none = {0};
-	*out = (dtrain_transformer){.struct_size = sizeof(*out)};
-	int status = job->description ? dtrain_transformer_parse(job->description, job->model, out, err ? err : &none)
-				      : dtrain_transformer_find(job->model, out, err ? err : &none);
-	if (status == BETON_OK && out->vocabulary == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "'%s' is a model of pictures, not of tokens", job->model);
-	if (status == BETON_OK && out->type == DTRAIN_TRANSFORMER_BERT)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "'%s' is a BERT, whose tokens see those behind them: there is nothing to predict",
-				 job->model);
-	if (status != BETON_OK) {
-		bt_prefix(err, "--model");
-		*out = (dtrain_transformer){.struct_size = sizeof(*out)};
-		return status;
-	}
 	if (dropout >= 0)
-		out->dropout = out->embedding_dropout = dropout;
-	return BETON_OK;
+		model.dropout = model.embedding_dropout = dropout;
+	return model;
 }
 
 int64_t lm_context_length(const engine_job *job)
 {
-	dtrain_transformer model;
 	int64_t given = lm_options_of(job)->context_length;
-	if (given)
-		return given;
-	lm_find_model(job, &model, NULL);
-	return model.positions;
+	return given ? given : job->transformer->positions;
 }
 
 /* name: of the loader's tensor. */
@@ -53,14 +35,12 @@ static dtrain_tensor add_input(const engine_rank *engine, dtrain_graph *graph, c
 dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
 {
 	const engine_job *job = &engine->job;
-	dtrain_transformer model;
+	const dtrain_transformer model = lm_model(job);
 	dtrain_transformer_inputs inputs;
 	dtrain_transformer_outputs outputs;
 	dtrain_loss_options options;
 	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){job->batch_size, lm_context_length(job)});
 	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
-	/* lm_check has found it; a description without a size is an error of the graph. */
-	lm_find_model(job, &model, NULL);
 	dtrain_transformer_inputs_init(&inputs);
 	inputs.tokens = add_input(engine, graph, "input", DTRAIN_I64, network);
 	dtrain_tensor target = add_input(engine, graph, "target", DTRAIN_I64, network);
@@ -87,9 +67,7 @@ dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool trai
  * L layers with H heads of size Q attend to T tokens. */
 double lm_flops(const engine_rank *engine)
 {
-	dtrain_transformer model;
-	if (lm_find_model(&engine->job, &model, NULL) != BETON_OK)
-		return 0;
+	const dtrain_transformer *model = engine->job.transformer;
 	double parameters = 0;
 	for (int i = 0; i < dtrain_params_count(engine->params); i++) {
 		const dtrain_param *param = dtrain_params_at(engine->params, i);
@@ -97,22 +75,20 @@ double lm_flops(const engine_rank *engine)
 		parameters += of_positions ? 0 : (double)param->count;
 	}
 	return 6 * parameters +
-	       12 * (double)(model.layers * model.heads * model.head_size) * (double)lm_context_length(&engine->job);
+	       12 * (double)(model->layers * model->heads * model->head_size) * (double)lm_context_length(&engine->job);
 }
 
 int lm_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
 {
-	dtrain_transformer model;
-	(void)data;
+	const dtrain_transformer *model = job->transformer;
 	(void)begins;
-	int status = lm_find_model(job, &model, err);
-	if (status == BETON_OK && lm_context_length(job) > model.positions)
+	if (lm_context_length(job) > model->positions)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--context-length %" PRId64 ": %s has positions for %" PRId64 " tokens",
-			       lm_context_length(job), job->model, model.positions);
-	if (status == BETON_OK && lm_options_of(job)->end_of_text >= model.vocabulary)
+			       lm_context_length(job), job->model, model->positions);
+	if (lm_options_of(job)->end_of_text >= model->vocabulary)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "--end-of-text %" PRId64 ": is not below the vocabulary of %" PRId64,
-			       lm_options_of(job)->end_of_text, model.vocabulary);
-	return status == BETON_OK ? engine_check_network(job, data, err) : status;
+			       lm_options_of(job)->end_of_text, model->vocabulary);
+	return engine_check_network(job, data, err);
 }

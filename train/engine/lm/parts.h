@@ -17,8 +17,8 @@ static inline const lm_options *lm_options_of(const engine_job *job)
 	return job->options;
 }
 
-/* network.c: the model with the job's dropout; zeroed on failure. */
-int lm_find_model(const engine_job *job, dtrain_transformer *out, beton_error *err);
+/* network.c: the model with the job's dropout. */
+dtrain_transformer lm_model(const engine_job *job);
 int64_t lm_context_length(const engine_job *job);
 int lm_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);

@@ -73,7 +73,9 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
 	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL], "",
 					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
-	dtrain_tensor logits = dtrain_model_build(graph, job->model, image, engine->data->classes);
+	int64_t classes = engine->data->classes;
+	dtrain_tensor logits = job->transformer ? dtrain_vit_build(graph, job->transformer, image, classes)
+						: dtrain_model_build(graph, job->model, image, classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
 	dtrain_tensor losses;

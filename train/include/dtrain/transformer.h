@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Transformers: a description, which may come from Hugging Face's config.json, and functions that build a model of
- * tokens from it. A model of pictures (ViT) is built by its name with <dtrain/model.h>.
+ * tokens or of pictures (ViT) from it. <dtrain/model.h> builds a ViT by its name.
  *
  * Names, shapes and initial values of parameters are Hugging Face's: GPT2LMHeadModel ("transformer.h.0.attn.c_attn",
  * weights [in, out]), LlamaForCausalLM ("model.layers.0.self_attn.q_proj") and BertForMaskedLM
@@ -56,23 +56,27 @@ typedef struct dtrain_transformer {
 /* GPT-2 small without dropout. */
 BETON_API void dtrain_transformer_init(dtrain_transformer *description);
 
-/* Reads config.json of Hugging Face. Keys that are not known are ignored; keys that a model can do without have
- * Hugging Face's defaults. The dropout of attention's probabilities (attn_pdrop, attention_dropout,
+/* Reads config.json of Hugging Face, which has at most 1 MiB. Keys that are not known are ignored; keys that a model
+ * can do without have Hugging Face's defaults. The dropout of attention's probabilities (attn_pdrop, attention_dropout,
  * attention_probs_dropout_prob) is not supported and ignored. err must not be NULL. Errors name the file and the key:
- * NOT_FOUND, IO, FORMAT (not JSON, a wrong type, a missing key, a value out of range), UNSUPPORTED (another model_type;
- * a value that would change what the model computes). */
+ * NOT_FOUND, IO, INVALID_ARGUMENT (no regular file, too long, not text), FORMAT (not JSON, a wrong type, a missing key,
+ * a value out of range), UNSUPPORTED (another model_type; a value that would change what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
 
 /* The same for the text of such a file. name: for messages. */
 BETON_API int dtrain_transformer_parse(const char *text, const char *name, dtrain_transformer *out, beton_error *err);
+
+/* The text of the file, malloc'ed, if name is that of a file: it has a slash or ends in ".json". Otherwise NULL. It is
+ * for programs that keep the description beside the weights. Errors: those of reading the file. */
+BETON_API int dtrain_transformer_text(const char *name, char **out, beton_error *err);
 
 /* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
  * without dropout) and gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, a vocabulary of
  * 65, GELU with erf, no biases, dropout 0.2). NULL past the end. */
 BETON_API const char *dtrain_transformer_name(int index);
 
-/* The description of that name, also that of a ViT (<dtrain/model.h>), or, if name has a slash or ends in ".json", of
- * that file. Errors: NOT_FOUND, which lists the names, and those of dtrain_transformer_read. */
+/* The description of that name, also that of a ViT (<dtrain/model.h>), or of that file: see
+ * dtrain_transformer_text. Errors: NOT_FOUND, which lists the names, and those of dtrain_transformer_read. */
 BETON_API int dtrain_transformer_find(const char *name, dtrain_transformer *out, beton_error *err);
 
 /* Tensors that a model of tokens reads; negative: none. dtrain_transformer_inputs_init sets all to -1. */
@@ -113,6 +117,10 @@ BETON_API dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtr
 /* Logits [n, vocabulary] of the tokens rows, i64 [n]: token t of sequence b is row b * T + t. Negative: of all. */
 BETON_API dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 						  dtrain_tensor rows);
+
+/* Adds a ViT from a picture batch [n, 3, h, w] to logits [n, classes]: as dtrain_model_build. */
+BETON_API dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *description,
+					 dtrain_tensor image, int64_t classes);
 
 #ifdef __cplusplus
 }
