@@ -213,7 +213,7 @@ int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *gro
 	if (status == BETON_OK)
 		status = run_shard(&evaluation, loader, err);
 	close_evaluation(&evaluation);
-	if (status == BETON_OK)
+	if (status == BETON_OK && group)
 		status = add_ranks(&evaluation, group, err);
 	if (status != BETON_OK) {
 		bt_prefix(err, "evaluation");

@@ -148,7 +148,8 @@ struct engine_task {
 			   const engine_files *files, beton_loader **out, beton_error *err);
 
 	/* Adds inputs and model to the graph and fills network. Returns a vector with each sample's loss, or with
-	 * equally many losses of each sample; training minimizes the mean. */
+	 * equally many losses of each sample; training minimizes the mean. An evaluation of samples without labels
+	 * returns any tensor. */
 	dtrain_tensor (*build)(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);
 
 	/* Computes weights that are not trained from the training files. Rank 0 only, before the first step. The

@@ -463,12 +463,9 @@ static int read_facts(run_options *options, beton_error *err)
 		bt_prefix(err, "--evaluate");
 		return status;
 	}
-	static const char *const heads[] = {"fc.weight", "head.weight", "heads.head.weight"};
-	const run_source_tensor *head = NULL;
-	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && !head; i++)
-		head = run_source_find(&source, heads[i]);
-	if (head && head->shape.ndim == 2 && !run_source_fact(&source, "classes"))
-		json_object_set_new(source.facts, "classes", json_sprintf("%" PRId64, head->shape.dim[0]));
+	int64_t classes = run_source_classes(&source);
+	if (classes && !run_source_fact(&source, "classes"))
+		json_object_set_new(source.facts, "classes", json_sprintf("%" PRId64, classes));
 	options->facts = json_incref(source.facts);
 	run_source_close(&source);
 	return BETON_OK;

@@ -242,6 +242,15 @@ void run_source_close(run_source *source)
 	*source = (run_source){0};
 }
 
+int64_t run_source_classes(const run_source *source)
+{
+	static const char *const heads[] = {"fc.weight", "head.weight", "heads.head.weight"};
+	const run_source_tensor *head = NULL;
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && !head; i++)
+		head = run_source_find(source, heads[i]);
+	return head && head->shape.ndim == 2 ? head->shape.dim[0] : 0;
+}
+
 const run_source_tensor *run_source_find(const run_source *source, const char *name)
 {
 	for (size_t i = 0; i < source->count; i++)

@@ -35,6 +35,9 @@ void run_source_close(run_source *source);
 
 /* NULL: no such tensor. */
 const run_source_tensor *run_source_find(const run_source *source, const char *name);
+/* The number of classes that the last layer tells apart, for files that do not say it; 0: no layer has a name by which
+ * it is known to be the last. */
+int64_t run_source_classes(const run_source *source);
 /* NULL: not known. */
 const char *run_source_fact(const run_source *source, const char *name);
 

@@ -62,12 +62,18 @@ static int find_field(const beton_reader *reader, const struct wanted *wanted, c
 	return BETON_OK;
 }
 
-static int find_fields(const beton_reader *reader, const vision_options *options, engine_dataset *out, beton_error *err)
+int vision_find_image(const beton_reader *reader, const vision_options *options, char out[BETON_NAME_MAX + 1],
+		      beton_error *err)
 {
 	const struct wanted image = {"--image-field", options->image_field, "image", "picture", BETON_FIELD_IMAGE};
+	return find_field(reader, &image, out, err);
+}
+
+static int find_fields(const beton_reader *reader, const vision_options *options, engine_dataset *out, beton_error *err)
+{
 	const struct wanted label = {"--label-field", options->label_field, "label", "integer (label)",
 				     BETON_FIELD_INT};
-	int status = find_field(reader, &image, out->fields[VISION_IMAGE], err);
+	int status = vision_find_image(reader, options, out->fields[VISION_IMAGE], err);
 	return status == BETON_OK ? find_field(reader, &label, out->fields[VISION_LABEL], err) : status;
 }
 

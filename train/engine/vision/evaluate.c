@@ -46,15 +46,15 @@ int vision_run_batch(engine_rank *engine, const beton_batch *batch, beton_error 
 	return status;
 }
 
-/* row: memory for converted logits if they are not float. */
-static const float *widen(dtrain_dtype dtype, const void *logits, int64_t classes, uint32_t index, float *row)
+const float *vision_logits(const engine_rank *engine, void *const *results, uint32_t index, float *room)
 {
-	if (dtype == DTRAIN_F32)
-		return (const float *)logits + index * classes;
-	const uint16_t *half = (const uint16_t *)logits + index * classes;
+	int64_t classes = engine->data->classes;
+	if (engine->dtype == DTRAIN_F32)
+		return (const float *)results[VISION_LOGITS] + index * classes;
+	const uint16_t *half = (const uint16_t *)results[VISION_LOGITS] + index * classes;
 	for (int64_t i = 0; i < classes; i++)
-		row[i] = dtype == DTRAIN_F16 ? bt_widen_float16(half[i]) : bt_widen_bfloat16(half[i]);
-	return row;
+		room[i] = engine->dtype == DTRAIN_F16 ? bt_widen_float16(half[i]) : bt_widen_bfloat16(half[i]);
+	return room;
 }
 
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
@@ -68,8 +68,7 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 	if (!row)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
 	for (uint32_t i = 0; i < batch->count; i++) {
-		int64_t rank = vision_label_rank(widen(engine->dtype, results[VISION_LOGITS], classes, i, row), classes,
-						 labels[i]);
+		int64_t rank = vision_label_rank(vision_logits(engine, results, i, row), classes, labels[i]);
 		sums[0] += rank < 1;
 		sums[1] += rank < k;
 		sums[2] += (double)losses[i];

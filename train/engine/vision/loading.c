@@ -159,8 +159,10 @@ static void set_pictures(const engine_rank *engine, bool training, beton_image_o
 	image->field = dataset->fields[VISION_IMAGE];
 	image->height = image->width = (uint32_t)options->image_size;
 	image->crop = training ? (beton_crop)options->crop : BETON_CROP_CENTER;
-	memcpy(image->crop_scale, options->crop_scale, sizeof(image->crop_scale));
-	memcpy(image->crop_ratio, options->crop_ratio, sizeof(image->crop_ratio));
+	if (training) {
+		memcpy(image->crop_scale, options->crop_scale, sizeof(image->crop_scale));
+		memcpy(image->crop_ratio, options->crop_ratio, sizeof(image->crop_ratio));
+	}
 	image->center_ratio = options->val_ratio;
 	image->flip_probability = training ? options->flip : 0;
 	image->flip_mode = training ? (uint64_t)options->flip_mode : BETON_FLIP_RANDOM;

@@ -71,13 +71,20 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
 	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
-	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL], "",
-					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
+	bool labelled = *dataset->fields[VISION_LABEL] != 0;
+	dtrain_tensor label = labelled ? add_input(network, dataset->fields[VISION_LABEL], "",
+						   dtrain_graph_input(graph, "label", DTRAIN_I64, &rows))
+				       : -1;
 	int64_t classes = engine->data->classes;
 	dtrain_tensor logits = job->transformer ? dtrain_vit_build(graph, job->transformer, image, classes)
 						: dtrain_model_build(graph, job->model, image, classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
+	if (!labelled) {
+		network->results[VISION_LOGITS] = logits;
+		network->num_results = 1;
+		return logits;
+	}
 	dtrain_tensor losses;
 	/* Validation loss is plain cross-entropy, so that runs can be compared. */
 	if (training && vision_mixes(job))

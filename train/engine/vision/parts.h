@@ -7,8 +7,6 @@
 #include "../engine.h"
 #include "vision.h"
 
-/* Indices of engine_dataset.fields and engine_network.inputs. */
-enum { VISION_IMAGE = 0, VISION_LABEL = 1 };
 /* Maximum number of views of a validation picture: with --tta the picture and its mirror image, then the shifted
  * ones. */
 enum { VISION_VIEWS_MAX = 6 };

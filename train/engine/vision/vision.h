@@ -62,6 +62,18 @@ typedef struct vision_options {
 	const char *class_names; /* a JSON array: the names of its classes; NULL: not known */
 } vision_options;
 
+/* Indices of engine_dataset.fields and engine_network.inputs. Without a field of labels an evaluation has only logits.
+ */
+enum { VISION_IMAGE = 0, VISION_LABEL = 1 };
+
 extern const engine_task vision_task;
+
+/* Finds the field with the pictures. Errors: NOT_FOUND, MISMATCH; the message lists the fields. */
+int vision_find_image(const beton_reader *reader, const vision_options *options, char out[BETON_NAME_MAX + 1],
+		      beton_error *err);
+
+/* The logits of a sample of an evaluated batch, [classes]. results: as for engine_task.add_batch. room: [classes], for
+ * logits that are not float. */
+const float *vision_logits(const engine_rank *engine, void *const *results, uint32_t index, float *room);
 
 #endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-predict: classes of pictures and their probabilities, by a trained model. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "common/arguments.h"
+#include "common/error.h"
+#include "common/suggest.h"
+#include "common/system.h"
+#include "predict.h"
+
+static const char *const usage_text =
+	"Usage: dtrain-predict [OPTION]... WEIGHTS DATA\n"
+	"Classify pictures. WEIGHTS is a checkpoint of dtrain-ffcv, a folder of checkpoints, of which the newest is "
+	"used, or a\n"
+	"safetensors file. DATA is a .beton file, a folder, of which all pictures are taken, or a picture. A line for "
+	"each\n"
+	"picture has its most probable classes.\n"
+	"\n"
+	"  -o, --output=FILE        write to FILE (default: standard output)\n"
+	"  -f, --format=json|csv    lines of JSON, or a table (default: csv if FILE ends in .csv, else json)\n"
+	"  -k, --top=N              classes of a picture; 0: all (default 5)\n"
+	"  -S, --on-error=stop|skip end the program at a bad picture (default), or leave it out\n"
+	"      --image-field=NAME   field with the pictures (default: image, or the first picture field)\n"
+	"      --label-field=NAME   field with the labels, which are copied to the results (default: label, if it "
+	"exists)\n"
+	"\n"
+	"What WEIGHTS say of their model, these options replace:\n"
+	"  -m, --model=NAME|FILE    the model, or its config.json\n"
+	"      --classes=N          classes that the model tells apart\n"
+	"      --image-size=N       pictures are scaled to N x N pixels (else 224)\n"
+	"      --val-ratio=X        side of the centre crop, as a share of the shorter side (else 0.875)\n"
+	"      --mean=R,G,B         mean of each channel, 0..255 (else ImageNet's)\n"
+	"      --std=R,G,B          standard deviation of each channel, 0..255 (else ImageNet's)\n"
+	"\n"
+	"  -a, --tta=NAME           test-time augmentation: none, flip, flip-shift (default none)\n"
+	"  -b, --batch-size=N       pictures computed at once (default 64)\n"
+	"  -p, --precision=NAME     f32, tf32, bf16, fp16 (default f32)\n"
+	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
+	"  -j, --threads=N          threads that compute, and threads that load; 0: one for each core (default 0)\n"
+	"  -h, --help               show this text\n"
+	"  -V, --version            show the version\n"
+	"\n"
+	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+enum { IMAGE_FIELD = 256, LABEL_FIELD, CLASSES, IMAGE_SIZE, VAL_RATIO, MEAN, STD };
+
+static const struct option long_options[] = {{"output", required_argument, NULL, 'o'},
+					     {"format", required_argument, NULL, 'f'},
+					     {"top", required_argument, NULL, 'k'},
+					     {"on-error", required_argument, NULL, 'S'},
+					     {"image-field", required_argument, NULL, IMAGE_FIELD},
+					     {"label-field", required_argument, NULL, LABEL_FIELD},
+					     {"model", required_argument, NULL, 'm'},
+					     {"classes", required_argument, NULL, CLASSES},
+					     {"image-size", required_argument, NULL, IMAGE_SIZE},
+					     {"val-ratio", required_argument, NULL, VAL_RATIO},
+					     {"mean", required_argument, NULL, MEAN},
+					     {"std", required_argument, NULL, STD},
+					     {"tta", required_argument, NULL, 'a'},
+					     {"batch-size", required_argument, NULL, 'b'},
+					     {"precision", required_argument, NULL, 'p'},
+					     {"device", required_argument, NULL, 'd'},
+					     {"threads", required_argument, NULL, 'j'},
+					     {"help", no_argument, NULL, 'h'},
+					     {"version", no_argument, NULL, 'V'},
+					     {NULL, 0, NULL, 0}};
+
+static const char *const formats[] = {[PREDICT_JSON - 1] = "json", [PREDICT_CSV - 1] = "csv", NULL};
+static const char *const errors[] = {"stop", "skip", NULL};
+static const char *const ttas[] = {
+	[VISION_TTA_NONE] = "none", [VISION_TTA_FLIP] = "flip", [VISION_TTA_FLIP_SHIFT] = "flip-shift", NULL};
+static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
+					 [ENGINE_PRECISION_TF32] = "tf32",
+					 [ENGINE_PRECISION_BF16] = "bf16",
+					 [ENGINE_PRECISION_FP16] = "fp16",
+					 NULL};
+
+static int parse_choice(const char *option, const char *const *choices, int *out, beton_error *err)
+{
+	bt_suggestion like;
+	for (*out = 0; choices[*out]; ++*out)
+		if (strcmp(choices[*out], optarg) == 0)
+			return BETON_OK;
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of its values; see --help%s", option, optarg,
+		       bt_suggest_of(&like, optarg, choices));
+}
+
+static int parse_name(int option, predict_options *out, beton_error *err)
+{
+	int choice = 0, status;
+	switch (option) {
+	case 'f':
+		status = parse_choice("--format", formats, &choice, err);
+		out->format = choice + 1;
+		return status;
+	case 'S':
+		status = parse_choice("--on-error", errors, &choice, err);
+		out->skip = choice == 1;
+		return status;
+	case 'a':
+		return parse_choice("--tta", ttas, &out->tta, err);
+	default:
+		status = parse_choice("--precision", precisions, &choice, err);
+		out->precision = (engine_precision)choice;
+		return status;
+	}
+}
+
+static int parse_option(int option, predict_options *out, beton_error *err)
+{
+	const char **texts[] = {[IMAGE_FIELD - IMAGE_FIELD] = &out->image_field,
+				[LABEL_FIELD - IMAGE_FIELD] = &out->label_field,
+				[CLASSES - IMAGE_FIELD] = &out->classes,
+				[IMAGE_SIZE - IMAGE_FIELD] = &out->image_size,
+				[VAL_RATIO - IMAGE_FIELD] = &out->val_ratio,
+				[MEAN - IMAGE_FIELD] = &out->mean,
+				[STD - IMAGE_FIELD] = &out->std};
+	switch (option) {
+	case 'o':
+		out->output = optarg;
+		return BETON_OK;
+	case 'm':
+		out->model = optarg;
+		return BETON_OK;
+	case 'k':
+		return bt_parse_u64("--top", optarg, 0, 1000000, &out->top, err);
+	case 'b':
+		return bt_parse_u64("--batch-size", optarg, 1, 1 << 20, &out->batch_size, err);
+	case 'd':
+		return run_parse_device(optarg, &out->device, err);
+	case 'j':
+		return bt_parse_u64("--threads", optarg, 0, 4096, &out->threads, err);
+	case 'f':
+	case 'S':
+	case 'a':
+	case 'p':
+		return parse_name(option, out, err);
+	default:
+		*texts[option - IMAGE_FIELD] = optarg;
+		return BETON_OK;
+	}
+}
+
+/* The field with the labels; -1: none. */
+static int find_labels(const predict_options *options, const beton_reader *reader, int *out, beton_error *err)
+{
+	const char *name = options->label_field ? options->label_field : "label";
+	*out = beton_reader_find_field(reader, name);
+	if (*out >= 0 && beton_reader_field(reader, (uint32_t)*out)->type != BETON_FIELD_INT)
+		*out = -1;
+	return *out >= 0 || !options->label_field
+		       ? BETON_OK
+		       : bt_fail(err, BETON_NOT_FOUND, "--label-field '%s': %s has no integer field of that name", name,
+				 beton_reader_path(reader));
+}
+
+static int write_rows(const predict_options *options, const run_source *weights, predict_data *data, FILE *file,
+		      beton_error *err)
+{
+	predict_rows rows = {.file = file, .csv = options->format == PREDICT_CSV, .data = data};
+	int status = find_labels(options, data->reader, &rows.label, err);
+	if (status == BETON_OK)
+		status = predict_run(options, weights, data, &rows, err);
+	predict_rows_free(&rows);
+	return status;
+}
+
+static int run(const predict_options *options, beton_error *err)
+{
+	bt_atomic_file output = {.fd = -1};
+	predict_data data = {0};
+	run_source weights;
+	FILE *file = stdout;
+	int status = run_source_open(options->weights, &weights, err);
+	if (status != BETON_OK)
+		return status;
+	status = predict_data_open(options->data, options->skip, &data, err);
+	if (status == BETON_OK && options->output)
+		status = bt_atomic_open(&output, options->output, err);
+	int copy = output.fd >= 0 ? dup(output.fd) : -1;
+	if (status == BETON_OK && options->output && !(file = copy >= 0 ? fdopen(copy, "w") : NULL))
+		status = bt_fail_errno(err, errno, "%s", options->output);
+	if (status == BETON_OK)
+		status = write_rows(options, &weights, &data, file, err);
+	int closed = !file ? 0 : file == stdout ? fflush(file) : fclose(file);
+	if (closed != 0 && status == BETON_OK)
+		status = bt_fail_errno(err, errno, "%s", options->output ? options->output : "standard output");
+	if (output.path && status == BETON_OK)
+		status = bt_atomic_commit(&output, err);
+	else if (output.path)
+		bt_atomic_abandon(&output);
+	predict_data_close(&data);
+	run_source_close(&weights);
+	return status;
+}
+
+static int fail_usage(const char *text)
+{
+	if (text)
+		fprintf(stderr, "dtrain-predict: %s\n", text);
+	fputs("Try 'dtrain-predict --help'.\n", stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	predict_options options = {.top = 5, .batch_size = 64, .device = {.name = "auto", .index = -1}};
+	beton_error err = {0};
+	int option;
+	signal(SIGPIPE, SIG_IGN);
+	while ((option = bt_getopt(argc, argv, "o:f:k:S:m:a:b:p:d:j:hV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return fail_usage(NULL);
+		if (option == 'h' || option == 'V') {
+			fputs(option == 'h' ? usage_text : "dtrain-predict " DTRAIN_VERSION "\n", stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		}
+		if (parse_option(option, &options, &err) != BETON_OK)
+			return fail_usage(err.message);
+	}
+	if (argc - optind != 2)
+		return fail_usage("expected WEIGHTS and DATA");
+	options.weights = argv[optind];
+	options.data = argv[optind + 1];
+	if (!options.format)
+		options.format = options.output && bt_ends_with(options.output, ".csv") ? PREDICT_CSV : PREDICT_JSON;
+	if (run(&options, &err) == BETON_OK)
+		return 0;
+	fprintf(stderr, "dtrain-predict: %s\n", err.message);
+	return 1;
+}

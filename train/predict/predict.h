@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dtrain-predict: what a trained model says of pictures. */
+#ifndef PREDICT_PREDICT_H
+#define PREDICT_PREDICT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include <beton/beton.h>
+
+#include "engine/engine.h"
+#include "engine/vision/vision.h"
+#include "run/device_choice.h"
+#include "run/source.h"
+
+typedef enum predict_format { PREDICT_BY_NAME = 0, PREDICT_JSON = 1, PREDICT_CSV = 2 } predict_format;
+
+/* Of the command line; numbers below 0 and texts that are NULL are not given. */
+typedef struct predict_options {
+	const char *weights, *data;
+	const char *output; /* NULL: standard output */
+	int format;         /* predict_format */
+	uint64_t top;       /* classes of a picture; 0: all */
+	const char *model, *image_field, *label_field;
+	const char *classes, *image_size, *val_ratio, *mean, *std; /* texts of numbers, as in the weights' metadata */
+	int tta;                                                   /* vision_tta */
+	bool skip;                                                 /* leave bad pictures out */
+	uint64_t batch_size, threads;
+	engine_precision precision;
+	run_device_choice device;
+} predict_options;
+
+/* ---- pictures.c: pictures as a data set ---- */
+
+/* A data set that is open for reading. */
+typedef struct predict_data {
+	char *path;   /* of the .beton file; see temporary */
+	char *folder; /* NULL: none. A temporary folder that path is in. */
+	char *prefix; /* in front of each source: the pictures' folder */
+	beton_reader *reader;
+} predict_data;
+
+/* Opens a .beton file, or makes one of a picture or of all pictures in and below a folder, with the program
+ * beton-write. Errors: those of beton_reader_open; NOT_FOUND (no picture, no beton-write); IO (beton-write failed, and
+ * has said why). */
+int predict_data_open(const char *given, bool skip, predict_data *out, beton_error *err);
+/* Removes the temporary files; who has opened them can go on reading. */
+void predict_data_remove(predict_data *data);
+/* A zeroed struct is allowed. */
+void predict_data_close(predict_data *data);
+
+/* ---- rows.c: the results ---- */
+
+/* Writes a line for each picture. */
+typedef struct predict_rows {
+	FILE *file;
+	bool csv;
+	int64_t classes, top; /* of the model; listed for a picture */
+	double scale;         /* of the logits */
+	const json_t *names;  /* of the classes, an array; NULL: not known */
+	const predict_data *data;
+	int label; /* index of the field with the pictures' labels; -1: none */
+	struct predict_class *order;
+} predict_rows;
+
+/* Allocates, and writes the first line of a table. */
+int predict_rows_begin(predict_rows *rows, beton_error *err);
+/* logits: [classes]. */
+int predict_rows_add(predict_rows *rows, uint64_t sample, const float *logits, beton_error *err);
+/* A zeroed struct is allowed. */
+void predict_rows_free(predict_rows *rows);
+
+/* ---- model.c: the model ---- */
+
+/* Computes the rows of all pictures. facts: what the weights say of their model. */
+int predict_run(const predict_options *options, const run_source *weights, predict_data *data, predict_rows *rows,
+		beton_error *err);
+
+#endif
