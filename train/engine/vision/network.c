@@ -71,7 +71,7 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
 	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
-	bool labelled = *dataset->fields[VISION_LABEL] != 0;
+	bool labelled = training || *dataset->fields[VISION_LABEL];
 	dtrain_tensor label = labelled ? add_input(network, dataset->fields[VISION_LABEL], "",
 						   dtrain_graph_input(graph, "label", DTRAIN_I64, &rows))
 				       : -1;
