@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training speed of PyTorch on this machine's CPU, images a second: the peer of `dtrain-bench step`.
+"""Training speed of PyTorch on this machine's CPU, images or tokens a second: the peer of `dtrain-bench step`.
 
-usage: torch-step.py MODEL(resnet18|resnet20) IMAGE_SIZE BATCH_SIZE THREADS STEPS
-Prints one JSON object with the median step of both memory formats that PyTorch has; SGD with momentum and weight decay,
-float32, data in memory: the same work as the step that it is compared with."""
+usage: torch-step.py MODEL(resnet18|resnet20|vit-s16|gpt2) SIZE BATCH_SIZE THREADS STEPS [f32|bf16 [eager|compile]]
+SIZE is a picture's side in pixels, or a sequence's length in tokens. Prints one JSON object with the median step, for
+ResNets of both memory formats that PyTorch has, and the most resident memory of the process; data in memory, SGD with
+momentum and weight decay, for gpt2 AdamW: the same work as the step that it is compared with. bf16 is autocast."""
 import json
+import resource
 import statistics
 import sys
 import time
@@ -40,25 +42,98 @@ def resnet(name):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)), classes
 
 
-def measure(name, size, batch, steps, memory_format):
-    model, classes = resnet(name)
-    model = model.to(memory_format=memory_format)
-    x = torch.randn(batch, 3, size, size).contiguous(memory_format=memory_format)
-    y = torch.randint(0, classes, (batch,))
-    sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.proj(y.transpose(1, 2).reshape(b, t, c))
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads, causal, gelu, epsilon):
+        super().__init__()
+        self.norm1, self.attention = nn.LayerNorm(width, epsilon), Attention(width, heads, causal)
+        self.norm2 = nn.LayerNorm(width, epsilon)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate=gelu), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class ViT(nn.Module):
+    def __init__(self, size, patch=16, width=384, layers=12, heads=6, classes=1000):
+        super().__init__()
+        self.embed = nn.Conv2d(3, width, patch, patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.randn(1, (size // patch) ** 2 + 1, width) * 0.02)
+        self.layers = nn.Sequential(*[Layer(width, heads, False, 'none', 1e-6) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width, 1e-6), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.embed(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions
+        return self.head(self.norm(self.layers(x)[:, 0]))
+
+
+class GPT2(nn.Module):
+    def __init__(self, width=768, layers=12, heads=12, vocabulary=50257, positions=1024):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
+        self.layers = nn.Sequential(*[Layer(width, heads, True, 'tanh', 1e-5) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, x):
+        x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
+        return self.head(self.norm(self.layers(x))).flatten(0, 1)
+
+
+def make(name, size, batch):
+    """Model, input, target, and images or tokens of a step."""
+    if name == 'gpt2':
+        tokens = torch.randint(0, 50257, (batch, size + 1))
+        return GPT2(), tokens[:, :-1].contiguous(), tokens[:, 1:].flatten(), batch * size
+    model, classes = (ViT(size), 1000) if name == 'vit-s16' else resnet(name)
+    return model, torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,)), batch
+
+
+def measure(memory_format):
+    model, x, y, units = make(name, size, batch)
+    if x.dim() == 4:
+        model, x = model.to(memory_format=memory_format), x.contiguous(memory_format=memory_format)
+    if name == 'gpt2':
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+
+    def loss():
+        with torch.autocast('cpu', torch.bfloat16, enabled=precision == 'bf16'):
+            return nn.functional.cross_entropy(model(x), y)
+
+    if how == 'compile':
+        loss = torch.compile(loss)
     times = []
-    for _ in range(steps + 2):
+    for _ in range(steps + 3):
         begin = time.perf_counter()
-        sgd.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        sgd.step()
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
         times.append(time.perf_counter() - begin)
-    return batch / statistics.median(times[2:])
+    return units / statistics.median(times[3:])
 
 
 name, size, batch, threads, steps = sys.argv[1], *map(int, sys.argv[2:6])
+precision, how = (sys.argv[6:] + ['f32', 'eager'][len(sys.argv) - 6:])[:2]
 torch.set_num_threads(threads)
-print(json.dumps({
-    'torch': torch.__version__,
-    'contiguous': measure(name, size, batch, steps, torch.contiguous_format),
-    'channels_last': measure(name, size, batch, steps, torch.channels_last)}))
+result = {'torch': torch.__version__, 'contiguous': measure(torch.contiguous_format)}
+if name.startswith('resnet'):
+    result['channels_last'] = measure(torch.channels_last)
+result['peak_resident_bytes'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps(result))

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <jansson.h>
 
@@ -28,6 +29,10 @@ typedef struct figures {
 	dtrain_program_facts facts;
 	size_t copy_bytes;     /* of the compute copies of parameters */
 	bench_profile profile; /* no ops: none */
+	const char *unit;      /* of throughput */
+	double units;          /* in a step */
+	int64_t length;        /* of a sequence; 0: pictures */
+	size_t peak_bytes;     /* of the process's resident memory, when the steps had been timed */
 	char description[128];
 } figures;
 
@@ -39,20 +44,21 @@ static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 static void usage(void)
 {
 	puts("Usage: dtrain-bench step [OPTION]...\n"
-	     "Times training steps on made-up pictures or those of a file. On a CPU in the same run oneDNN's "
+	     "Times training steps on made-up samples or those of a file. On a CPU in the same run oneDNN's "
 	     "convolutions\n"
 	     "without anything around them: a 3x3 one, and those of the model itself. On a GPU how long the host needs "
 	     "to\n"
 	     "launch a step, and the share of the time in which the device computes.\n\n"
-	     "  --model NAME      mlp, airbench94, resnet9, resnet20, resnet18 or resnet50 (default resnet18)\n"
+	     "  --model NAME      a model of dtrain-ffcv, or a config.json of Hugging Face (default resnet18)\n"
 	     "  --image-size N    pixels a side (default 128)\n"
-	     "  --batch-size N    pictures a step (default 32)\n"
+	     "  --context-length N  tokens of a sequence (default: the model's longest)\n"
+	     "  --batch-size N    pictures or sequences a step (default 32)\n"
 	     "  --classes N       default 1000\n"
 	     "  --threads N       0 = all cores (default)\n"
 	     "  --steps N         timed steps, after two that are not (default 10)\n"
 	     "  --device NAME     cuda, cuda:INDEX, cpu, ref or auto (default auto)\n"
 	     "  --precision NAME  f32, tf32, bf16 or fp16 (default f32)\n"
-	     "  --data FILE       take pictures from a .beton file, randomly cropped; not made-up ones\n"
+	     "  --data FILE       take samples from a file, pictures randomly cropped; not made-up ones\n"
 	     "  --workers N       threads that read and decode them; 0 = all cores (default)\n"
 	     "  --capture         whole steps on a device that can replay them (default)\n"
 	     "  --no-capture      put each step on the device op by op\n"
@@ -108,6 +114,8 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 		return BETON_OK;
 	case 'i':
 		return bt_parse_u64("--image-size", optarg, 1, 4096, &o->side, err);
+	case 'T':
+		return bt_parse_u64("--context-length", optarg, 1, INT32_MAX - 1, &o->context, err);
 	case 'b':
 		return bt_parse_u64("--batch-size", optarg, 1, 65536, &o->batch, err);
 	case 'c':
@@ -141,6 +149,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 {
 	static const struct option names[] = {{"model", required_argument, NULL, 'm'},
 					      {"image-size", required_argument, NULL, 'i'},
+					      {"context-length", required_argument, NULL, 'T'},
 					      {"batch-size", required_argument, NULL, 'b'},
 					      {"classes", required_argument, NULL, 'c'},
 					      {"threads", required_argument, NULL, 't'},
@@ -231,16 +240,22 @@ static int profile(bench_job *job, const bench_step_options *o, figures *f, beto
 static int measure(const bench_step_options *o, figures *f, beton_error *err)
 {
 	bench_job job;
+	struct rusage usage;
 	int status = bench_job_open(&job, o, err);
 	if (status == BETON_OK) {
 		snprintf(f->description, sizeof(f->description), "%s", job.engine.caps.description);
 		f->asynchronous = job.engine.staged;
+		f->unit = job.engine.job.task->unit;
+		f->units = bench_job_units(&job);
+		f->length = job.model.transformer.vocabulary ? (int64_t)(f->units / (double)o->batch) : 0;
 		f->facts.struct_size = sizeof(f->facts);
 		dtrain_program_get_facts(job.engine.train.program, &f->facts);
 		f->copy_bytes = dtrain_params_copy_bytes(job.engine.params);
 		/* The bare primitives use the device's number of threads. */
 		omp_set_num_threads(job.engine.caps.threads);
 		status = bench_job_time(&job, &f->times, err);
+		getrusage(RUSAGE_SELF, &usage);
+		f->peak_bytes = (size_t)usage.ru_maxrss * 1024;
 	}
 	if (status == BETON_OK && !f->asynchronous)
 		status = time_convolutions(&job, false, &f->f32, err);
@@ -256,12 +271,15 @@ static int print_json(const bench_step_options *o, const figures *f)
 {
 	const bench_times *t = &f->times;
 	double rate = f->facts.flops / t->step_seconds * 1e-9;
-	json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "model", o->model,
-				   "device", f->description, "precision", precisions[o->precision], "image_size",
-				   (json_int_t)o->side, "batch_size", (json_int_t)o->batch, "step_ms",
-				   t->step_seconds * 1e3, "images_per_second", (double)o->batch / t->step_seconds,
-				   "gflops", rate, "arena_bytes", (json_int_t)f->facts.arena_bytes, "unshared_bytes",
-				   (json_int_t)f->facts.unshared_bytes, "copy_bytes", (json_int_t)f->copy_bytes);
+	char key[32];
+	snprintf(key, sizeof(key), "%s_per_second", f->unit);
+	json_t *object = json_pack(
+		"{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "model", o->model, "device",
+		f->description, "precision", precisions[o->precision], f->length ? "context_length" : "image_size",
+		f->length ? (json_int_t)f->length : (json_int_t)o->side, "batch_size", (json_int_t)o->batch, "step_ms",
+		t->step_seconds * 1e3, key, f->units / t->step_seconds, "gflops", rate, "arena_bytes",
+		(json_int_t)f->facts.arena_bytes, "unshared_bytes", (json_int_t)f->facts.unshared_bytes, "copy_bytes",
+		(json_int_t)f->copy_bytes, "peak_resident_bytes", (json_int_t)f->peak_bytes);
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
 						   "device_ms", t->device_seconds * 1e3, "device_busy",
 						   t->device_seconds / t->step_seconds, "capture", !o->no_capture)
@@ -289,10 +307,14 @@ static void print(const bench_step_options *o, figures *f)
 {
 	const bench_times *t = &f->times;
 	double rate = f->facts.flops / t->step_seconds * 1e-9;
-	printf("%s, %llu x %llu px, batch %llu, %s, %s\n", o->model, (unsigned long long)o->side,
-	       (unsigned long long)o->side, (unsigned long long)o->batch, precisions[o->precision], f->description);
-	printf("step                        %8.1f images/s  %7.1f ms  %6.0f GFLOP/s\n",
-	       (double)o->batch / t->step_seconds, t->step_seconds * 1e3, rate);
+	printf("%s, ", o->model);
+	if (f->length)
+		printf("%lld tokens", (long long)f->length);
+	else
+		printf("%llu x %llu px", (unsigned long long)o->side, (unsigned long long)o->side);
+	printf(", batch %llu, %s, %s\n", (unsigned long long)o->batch, precisions[o->precision], f->description);
+	printf("step                        %8.1f %s/s  %7.1f ms  %6.0f GFLOP/s\n", f->units / t->step_seconds, f->unit,
+	       t->step_seconds * 1e3, rate);
 	if (f->asynchronous) {
 		printf("the device computes         %8.1f ms a step: %3.0f%% of the time\n", t->device_seconds * 1e3,
 		       100 * t->device_seconds / t->step_seconds);
@@ -301,20 +323,23 @@ static void print(const bench_step_options *o, figures *f)
 	} else {
 		printf("oneDNN 3x3, 256 ch, 14x14                                %6.0f GFLOP/s   step: %3.0f%%\n",
 		       f->f32.reference_rate, 100 * rate / f->f32.reference_rate);
-		printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   of the step's time: "
-		       "%3.0f%%\n",
-		       f->f32.own_seconds * 1e3, f->f32.own_rate, 100 * f->f32.own_seconds / t->step_seconds);
+		if (f->f32.own_seconds > 0)
+			printf("the step's own convolutions                  %7.1f ms  %6.0f GFLOP/s   of the step's "
+			       "time: "
+			       "%3.0f%%\n",
+			       f->f32.own_seconds * 1e3, f->f32.own_rate, 100 * f->f32.own_seconds / t->step_seconds);
 		if (f->bf16.reference_rate > 0)
 			printf("the same in bf16: 3x3 %6.0f GFLOP/s, own       %7.1f ms  %6.0f GFLOP/s\n",
 			       f->bf16.reference_rate, f->bf16.own_seconds * 1e3, f->bf16.own_rate);
 	}
 	if (o->data)
-		printf("waiting for pictures        %8.1f ms a step\n", t->data_seconds * 1e3);
+		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->facts.arena_bytes * 1e-6,
 	       (double)f->facts.unshared_bytes * 1e-6);
 	if (f->copy_bytes)
 		printf("parameters in %-4s          %8.1f MB\n", precisions[o->precision],
 		       (double)f->copy_bytes * 1e-6);
+	printf("most memory of the process  %8.1f MB\n", (double)f->peak_bytes * 1e-6);
 	if (f->profile.ops)
 		bench_profile_print(&f->profile);
 }

@@ -12,12 +12,18 @@
 static int open_engine(bench_job *job, beton_error *err)
 {
 	const bench_step_options *o = job->options;
-	const engine_job asked = {.task = &vision_task,
-				  .options = &job->vision,
+	int status = engine_model_find(o->model, NULL, &job->model, err);
+	if (status != BETON_OK)
+		return status;
+	const dtrain_transformer *transformer = job->model.is_transformer ? &job->model.transformer : NULL;
+	const bool reads_text = transformer && transformer->vocabulary;
+	const engine_job asked = {.task = reads_text ? &lm_task : &vision_task,
+				  .options = reads_text ? (const void *)&job->lm : &job->vision,
 				  .model = o->model,
+				  .transformer = transformer,
 				  .batch_size = (int64_t)o->batch,
 				  .runs = 1,
-				  .label_smoothing = 0.1};
+				  .label_smoothing = reads_text ? 0 : 0.1};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
 					 .threads = (int32_t)o->threads,
@@ -25,8 +31,11 @@ static int open_engine(bench_job *job, beton_error *err)
 	dtrain_sync_options sync;
 	dtrain_device *device = NULL;
 	dtrain_sync_options_init(&sync);
-	int status = o->data ? asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err) : BETON_OK;
-	job->data.classes = (int64_t)o->classes;
+	if (transformer)
+		status = engine_check_model(&asked, err);
+	if (status == BETON_OK && o->data)
+		status = asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err);
+	job->data.classes = reads_text ? transformer->vocabulary : (int64_t)o->classes;
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
 	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,
@@ -52,20 +61,27 @@ static int open_loader(bench_job *job, beton_error *err)
 	loader.last = BETON_LAST_DROP;
 	if (job->engine.staged)
 		engine_feed_allocator(job->engine.device, &loader.allocator);
-	int status = job->engine.job.task->open_loader(&job->engine, true, &loader, &files, &job->loader, err);
+	const engine_task *task = job->engine.job.task;
+	if (task->set_samples)
+		task->set_samples(&job->engine.job, &job->data, true, &loader);
+	int status = task->open_loader ? task->open_loader(&job->engine, true, &loader, &files, &job->loader, err)
+				       : files.open(files.context, &loader, &job->loader, err);
 	if (status == BETON_OK && beton_loader_num_batches(job->loader) == 0)
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has less than one batch of %llu pictures", o->data,
-				 (unsigned long long)o->batch);
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: has less than one batch of %llu %ss", o->data,
+				 (unsigned long long)o->batch, task->sample);
 	return status == BETON_OK ? beton_iterator_open(&job->iterator, job->loader, 0, 0, err) : status;
 }
 
-/* Bytes, or numbers around 0, also in 16 bits; labels are 0. */
-static void *make_up(size_t count, size_t element)
+/* Bytes, or numbers around 0, also in 16 bits; labels and tokens below classes. */
+static void *make_up(size_t count, size_t element, int64_t classes)
 {
 	char *data = calloc(count, element);
-	for (size_t i = 0; i < count && data && element <= sizeof(float); i++) {
+	for (size_t i = 0; i < count && data; i++) {
 		float value = (float)(i * 2654435761u % 1000) * 2e-3f - 1;
-		if (element == sizeof(value))
+		int64_t class = (int64_t)(i * 2654435761u >> 7) % classes;
+		if (element == sizeof(class))
+			memcpy(data + i * element, &class, sizeof(class));
+		else if (element == sizeof(value))
 			memcpy(data + i * element, &value, sizeof(value));
 		else
 			data[i * element] = (char)(i * 2654435761u >> 13 & 0x3f);
@@ -88,7 +104,7 @@ static int feed_once(bench_job *job, beton_error *err)
 		size_t count = (size_t)dtrain_shape_count(dtrain_program_shape(network->program, input->tensor));
 		tensors[i] = (beton_tensor){.name = input->name,
 					    .dtype = engine_batch_type(dtype),
-					    .data = make_up(count, dtrain_dtype_size(dtype))};
+					    .data = make_up(count, dtrain_dtype_size(dtype), job->data.classes)};
 		if (!tensors[i].data)
 			status = bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu elements of a batch", count);
 	}
@@ -117,10 +133,13 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 				      .val_ratio = 0.875,
 				      .flip = 0.5,
 				      .mean = {123.675, 116.28, 103.53},
-				      .std = {58.395, 57.12, 57.375}}};
+				      .std = {58.395, 57.12, 57.375}},
+			   .lm = {.context_length = (int64_t)options->context, .end_of_text = -1, .dropout = -1}};
 	dtrain_optimizer_options optimizer;
 	dtrain_optimizer_options_init(&optimizer);
 	int status = open_engine(job, err);
+	if (job->engine.job.task == &lm_task)
+		optimizer.kind = "adamw";
 	optimizer.scaler = job->engine.scaler;
 	if (status == BETON_OK)
 		status = dtrain_params_initialize(job->engine.params, 1, job->engine.stream, err);
@@ -140,6 +159,13 @@ void bench_job_close(bench_job *job)
 	beton_loader_close(&job->loader);
 	dtrain_optimizer_destroy(&job->optimizer);
 	engine_close(&job->engine);
+	engine_model_free(&job->model);
+}
+
+double bench_job_units(const bench_job *job)
+{
+	const engine_task *task = job->engine.job.task;
+	return (double)job->options->batch * (task->units ? (double)task->units(&job->engine) : 1);
 }
 
 /* ---- timing ---- */

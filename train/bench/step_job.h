@@ -5,6 +5,8 @@
 #ifndef BENCH_STEP_JOB_H
 #define BENCH_STEP_JOB_H
 
+#include "engine/lm/lm.h"
+#include "engine/model.h"
 #include "engine/stepper.h"
 #include "engine/vision/vision.h"
 #include "run/device_choice.h"
@@ -12,9 +14,9 @@
 typedef struct bench_step_options {
 	run_device_choice device;
 	const char *model;
-	const char *data; /* NULL: the same synthetic pictures in each step */
+	const char *data; /* NULL: the same synthetic samples in each step */
 	int precision;    /* engine_precision */
-	uint64_t side, batch, classes, threads, workers, steps;
+	uint64_t side, context, batch, classes, threads, workers, steps; /* context 0: the model's longest */
 	bool no_capture;
 	bool profile;            /* also measures op by op */
 	bool plan;               /* prints the memory plan only */
@@ -24,7 +26,9 @@ typedef struct bench_step_options {
 
 typedef struct bench_job {
 	const bench_step_options *options;
+	engine_model model;
 	vision_options vision;
+	lm_options lm;
 	engine_data data;
 	engine_rank engine;
 	dtrain_optimizer *optimizer;
@@ -39,12 +43,14 @@ typedef struct bench_times {
 	double step_seconds;   /* median on a synchronous device without loading, else the mean */
 	double launch_seconds; /* on the host, per step; asynchronous devices only, like the next */
 	double device_seconds; /* from a step's beginning to its end */
-	double data_seconds;   /* waiting for pictures */
+	double data_seconds;   /* waiting for data */
 } bench_times;
 
 /* Call close even on failure. */
 int bench_job_open(bench_job *job, const bench_step_options *options, beton_error *err);
 void bench_job_close(bench_job *job);
+/* Units of throughput (engine_task.unit) in a step. */
+double bench_job_units(const bench_job *job);
 int bench_job_time(bench_job *job, bench_times *out, beton_error *err);
 
 #endif
