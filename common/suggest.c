@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "system.h"
+
 static size_t least(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -93,4 +95,19 @@ const char *bt_suggest_option(bt_suggestion *self, const char *argument, const s
 	if (*self->name)
 		snprintf(self->text, sizeof(self->text), "; did you mean '--%s'?", self->name);
 	return self->text;
+}
+
+int bt_parse_choice(const char *what, const char *text, const char *const *choices, int *out, beton_error *err)
+{
+	char list[256] = "";
+	bt_suggestion like;
+	for (int i = 0; choices[i]; i++) {
+		if (strcmp(choices[i], text) == 0) {
+			*out = i;
+			return BETON_OK;
+		}
+		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", choices[i]);
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s%s", what, text, list,
+		       bt_suggest_of(&like, text, choices));
 }

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "error.h"
+
 struct option;
 
 /* Longer names are neither corrected nor suggested. */
@@ -33,5 +35,9 @@ const char *bt_suggest_of(bt_suggestion *self, const char *word, const char *con
 
 /* The same for an argument, such as "--colour=red", that getopt_long found unknown: "; did you mean '--color'?". */
 const char *bt_suggest_option(bt_suggestion *self, const char *argument, const struct option *options);
+
+/* The index of text in choices, the last of which is NULL. Errors: INVALID_ARGUMENT, whose message has `what`, all
+ * choices and the one that is most like the text. */
+int bt_parse_choice(const char *what, const char *text, const char *const *choices, int *out, beton_error *err);
 
 #endif

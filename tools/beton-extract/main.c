@@ -9,6 +9,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "layout.h"
 #include "tools/common/dataset.h"
@@ -212,10 +213,10 @@ static int extract(extract_job *job, beton_error *err)
 
 static int parse_layout(const char *text, layout_kind *kind, beton_error *err)
 {
-	*kind = strcmp(text, "classes") == 0 ? LAYOUT_CLASSES : LAYOUT_SAMPLES;
-	if (*kind == LAYOUT_CLASSES || strcmp(text, "samples") == 0)
-		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--layout: '%s' is not classes or samples", text);
+	static const char *const names[] = {"classes", "samples", NULL};
+	int found = 0, status = bt_parse_choice("--layout", text, names, &found, err);
+	*kind = found ? LAYOUT_SAMPLES : LAYOUT_CLASSES;
+	return status;
 }
 
 static int parse_option(extract_job *job, int option, const char *text, beton_error *err)

@@ -8,6 +8,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/jpeg.h"
 #include "common/system.h"
 #include "tools/common/dataset.h"
@@ -179,10 +180,10 @@ static int view(view_options *options, uint64_t *damaged, beton_error *err)
 
 static int parse_format(const char *text, view_format *format, beton_error *err)
 {
-	*format = strcmp(text, "png") == 0 ? FORMAT_PNG : FORMAT_HTML;
-	if (*format == FORMAT_PNG || strcmp(text, "html") == 0)
-		return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--format: '%s' is not png or html", text);
+	static const char *const names[] = {"png", "html", NULL};
+	int found = 0, status = bt_parse_choice("--format", text, names, &found, err);
+	*format = found ? FORMAT_HTML : FORMAT_PNG;
+	return status;
 }
 
 static int parse_option(view_options *options, int option, const char *text, beton_error *err)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/jpeg.h"
 #include "common/system.h"
 #include "tools/common/text.h"
@@ -31,8 +32,12 @@ const char *const image_options_usage =
 	"      --background=RRGGBB   colour behind transparent pixels (default FFFFFF); none: drop transparency\n";
 
 static const char *const mode_names[] = {
-	[WRITE_ORIGINAL] = "original",     [WRITE_JPG] = "jpg", [WRITE_RAW] = "raw", [WRITE_SMART] = "smart",
+	[WRITE_ORIGINAL] = "original",
+	[WRITE_JPG] = "jpg",
+	[WRITE_RAW] = "raw",
+	[WRITE_SMART] = "smart",
 	[WRITE_PROPORTION] = "proportion",
+	NULL,
 };
 
 static const char *const filter_names[] = {
@@ -40,45 +45,29 @@ static const char *const filter_names[] = {
 	[RESIZE_BILINEAR] = "bilinear",
 	[RESIZE_BICUBIC] = "bicubic",
 	[RESIZE_LANCZOS] = "lanczos",
+	NULL,
 };
-
-/* The index of text among names; -1: not found. */
-static int find_name(const char *text, const char *const *names, int count)
-{
-	for (int i = 0; i < count; i++)
-		if (strcmp(text, names[i]) == 0)
-			return i;
-	return -1;
-}
 
 static int parse_mode(const char *text, write_mode *mode, beton_error *err)
 {
-	int found = find_name(text, mode_names, sizeof(mode_names) / sizeof(*mode_names));
-	if (found < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--write-mode: '%s' is not original, jpg, raw, smart or proportion", text);
+	int found = 0, status = bt_parse_choice("--write-mode", text, mode_names, &found, err);
 	*mode = (write_mode)found;
-	return BETON_OK;
+	return status;
 }
 
 static int parse_filter(const char *text, resize_filter *filter, beton_error *err)
 {
-	int found = find_name(text, filter_names, sizeof(filter_names) / sizeof(*filter_names));
-	if (found < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT,
-			       "--resize-filter: '%s' is not area, bilinear, bicubic or lanczos", text);
+	int found = 0, status = bt_parse_choice("--resize-filter", text, filter_names, &found, err);
 	*filter = (resize_filter)found;
-	return BETON_OK;
+	return status;
 }
 
 static int parse_subsampling(const char *text, bool *full_colour, beton_error *err)
 {
-	static const char *const names[] = {"420", "444"};
-	int found = find_name(text, names, sizeof(names) / sizeof(*names));
-	if (found < 0)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "--subsampling: '%s' is not 420 or 444", text);
+	static const char *const names[] = {"420", "444", NULL};
+	int found = 0, status = bt_parse_choice("--subsampling", text, names, &found, err);
 	*full_colour = found == 1;
-	return BETON_OK;
+	return status;
 }
 
 static int parse_background(image_settings *settings, const char *text, beton_error *err)

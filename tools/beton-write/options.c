@@ -9,6 +9,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "image_options.h"
 #include "paths.h"
@@ -138,6 +139,8 @@ static int parse_compress(const char *text, write_options *options, beton_error 
 /* Those that say which samples are written. */
 static int parse_sample_option(write_options *options, int option, const char *text, beton_error *err)
 {
+	static const char *const reactions[] = {"stop", "skip", NULL};
+	int reaction = 0, result;
 	switch (option) {
 	case OPTION_FORMAT:
 		options->format = text;
@@ -171,10 +174,9 @@ static int parse_sample_option(write_options *options, int option, const char *t
 		options->error_list = text;
 		return BETON_OK;
 	default:
-		options->skip_bad = strcmp(text, "skip") == 0;
-		if (!options->skip_bad && strcmp(text, "stop") != 0)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--on-error: '%s' is not stop or skip", text);
-		return BETON_OK;
+		result = bt_parse_choice("--on-error", text, reactions, &reaction, err);
+		options->skip_bad = reaction == 1;
+		return result;
 	}
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "tools/common/output.h"
 #include "tools/common/program.h"
@@ -98,16 +99,17 @@ static int export(const char *given, const char *set, const char *file, bool for
 
 int main(int argc, char **argv)
 {
+	static const char *const sets[] = {"model", "optimizer", "ema", NULL};
 	const char *set = "model";
+	int chosen;
 	beton_error err = {0};
 	bool force = false, quiet = false;
 	int option;
 	while ((option = bt_getopt(argc, argv, "s:FQhV", long_options, NULL)) != -1) {
 		switch (option) {
 		case 's':
-			if (strcmp(optarg, "model") != 0 && strcmp(optarg, "optimizer") != 0 &&
-			    strcmp(optarg, "ema") != 0) {
-				fprintf(stderr, "dtrain-export: --set: '%s' is not model, optimizer or ema\n", optarg);
+			if (bt_parse_choice("--set", optarg, sets, &chosen, &err) != BETON_OK) {
+				fprintf(stderr, "dtrain-export: %s\n", err.message);
 				return 2;
 			}
 			set = optarg;

@@ -8,6 +8,7 @@
 
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "core/program.h"
 #include "bench.h"
@@ -39,7 +40,8 @@ typedef struct figures {
 static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 					 [ENGINE_PRECISION_TF32] = "tf32",
 					 [ENGINE_PRECISION_BF16] = "bf16",
-					 [ENGINE_PRECISION_FP16] = "fp16"};
+					 [ENGINE_PRECISION_FP16] = "fp16",
+					 NULL};
 
 static void usage(void)
 {
@@ -71,16 +73,6 @@ static void usage(void)
 	     "  --help            this text");
 }
 
-static int parse_precision(const char *text, bench_step_options *o, beton_error *err)
-{
-	for (int i = 0; i < (int)(sizeof(precisions) / sizeof(precisions[0])); i++)
-		if (strcmp(precisions[i], text) == 0) {
-			o->precision = i;
-			return BETON_OK;
-		}
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "--precision: '%s' is not one of f32, tf32, bf16, fp16", text);
-}
-
 /* Parses billions per second. */
 static int parse_rate(const char *option, double *out, beton_error *err)
 {
@@ -100,7 +92,7 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 	case 'd':
 		return run_parse_device(optarg, &o->device, err);
 	case 'p':
-		return parse_precision(optarg, o, err);
+		return bt_parse_choice("--precision", optarg, precisions, &o->precision, err);
 	case 'f':
 		o->data = optarg;
 		return BETON_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/sized.h"
+#include "common/suggest.h"
 #include "common/system.h"
 #include "builtin.h"
 #include "module.h"
@@ -49,9 +50,17 @@ static const dtrain_device_api *find(const char *name, beton_error *err)
 	if (dtrain__module_load(name, &module, &missing) == BETON_OK)
 		return module->device;
 	char names[256] = "auto";
-	for (int i = 0; dtrain_device_at(i); i++)
+	bt_suggestion like;
+	bt_suggest_begin(&like, name);
+	bt_suggest_try(&like, "auto");
+	for (int i = 0; i < MODULE_COUNT; i++)
+		bt_suggest_try(&like, modules[i]);
+	for (int i = 0; dtrain_device_at(i); i++) {
 		bt_append(names, sizeof(names), ", %s", dtrain_device_at(i)->name);
-	bt_fail(err, missing.code, "no device '%s'; there are: %s. %s", name, names, missing.message);
+		bt_suggest_try(&like, dtrain_device_at(i)->name);
+	}
+	bt_fail(err, missing.code, "no device '%s'; there are: %s%s. %s", name, names, bt_suggest_text(&like),
+		missing.message);
 	return NULL;
 }
 

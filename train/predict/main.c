@@ -78,32 +78,22 @@ static const char *const precisions[] = {[ENGINE_PRECISION_F32] = "f32",
 					 [ENGINE_PRECISION_FP16] = "fp16",
 					 NULL};
 
-static int parse_choice(const char *option, const char *const *choices, int *out, beton_error *err)
-{
-	bt_suggestion like;
-	for (*out = 0; choices[*out]; ++*out)
-		if (strcmp(choices[*out], optarg) == 0)
-			return BETON_OK;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of its values; see --help%s", option, optarg,
-		       bt_suggest_of(&like, optarg, choices));
-}
-
 static int parse_name(int option, predict_options *out, beton_error *err)
 {
 	int choice = 0, status;
 	switch (option) {
 	case 'f':
-		status = parse_choice("--format", formats, &choice, err);
+		status = bt_parse_choice("--format", optarg, formats, &choice, err);
 		out->format = choice + 1;
 		return status;
 	case 'S':
-		status = parse_choice("--on-error", errors, &choice, err);
+		status = bt_parse_choice("--on-error", optarg, errors, &choice, err);
 		out->skip = choice == 1;
 		return status;
 	case 'a':
-		return parse_choice("--tta", ttas, &out->tta, err);
+		return bt_parse_choice("--tta", optarg, ttas, &out->tta, err);
 	default:
-		status = parse_choice("--precision", precisions, &choice, err);
+		status = bt_parse_choice("--precision", optarg, precisions, &choice, err);
 		out->precision = (engine_precision)choice;
 		return status;
 	}

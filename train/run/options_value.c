@@ -28,21 +28,6 @@ static int parse_reals(const option_row *row, const char *what, const char *text
 	return status;
 }
 
-static int parse_choice(const option_row *row, const char *what, const char *text, int *out, beton_error *err)
-{
-	char list[128] = "";
-	for (int i = 0; row->choices[i]; i++) {
-		if (strcmp(row->choices[i], text) == 0) {
-			*out = i;
-			return BETON_OK;
-		}
-		bt_append(list, sizeof(list), "%s%s", i ? ", " : "", row->choices[i]);
-	}
-	bt_suggestion like;
-	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not one of %s%s", what, text, list,
-		       bt_suggest_of(&like, text, row->choices));
-}
-
 const char *run_options_keep(run_options *options, const char *text)
 {
 	char **more = realloc(options->kept, ((size_t)options->kept_count + 1) * sizeof(*more));
@@ -119,14 +104,14 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 	case OPTION_REALS:
 		return parse_reals(row, what, text, member, err);
 	case OPTION_CHOICE:
-		return parse_choice(row, what, text, member, err);
+		return bt_parse_choice(what, text, row->choices, member, err);
 	case OPTION_FLAG:
-		status = parse_choice(row, what, text ? text : "yes", &choice, err);
+		status = bt_parse_choice(what, text ? text : "yes", row->choices, &choice, err);
 		if (status == BETON_OK)
 			*(bool *)member = choice != 0;
 		return status;
 	case OPTION_SWITCH:
-		return parse_choice(row, what, text ? text : "yes", member, err);
+		return bt_parse_choice(what, text ? text : "yes", row->choices, member, err);
 	case OPTION_GROUP:
 		break;
 	}
