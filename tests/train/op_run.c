@@ -570,16 +570,6 @@ bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype 
 	return c->family != NORMALIZE || has_f16 || !caps->host_memory;
 }
 
-bool case_is_lacking(const setting *s)
-{
-	static const dtrain_op_kind cuda_lacks[] = {DTRAIN_OP_SLICE, DTRAIN_OP_PERMUTE, DTRAIN_OP_PREPEND};
-	bool cuda = strcmp(s->api->name, "cuda") == 0 || strcmp(s->api->name, "emulated") == 0;
-	for (size_t i = 0; cuda && s->c->example && i < sizeof(cuda_lacks) / sizeof(cuda_lacks[0]); i++)
-		if (s->c->kind == cuda_lacks[i])
-			return true;
-	return false;
-}
-
 void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,
 		  bool tf32)
 {

@@ -61,9 +61,6 @@ bool case_has_half(const op_case *c);
 /* Whether the device must have the ops of the case in dtype. */
 bool case_is_due(const op_case *c, const dtrain_device_caps *caps, dtrain_dtype dtype);
 
-/* Whether the device of the setting does not have the op of the case yet: it must say so. */
-bool case_is_lacking(const setting *s);
-
 /* The device's name for messages: errors of opening it fail the test. */
 void open_setting(setting *s, const op_case *c, const char *device, dtrain_dtype dtype, dtrain_dtype rounding,
 		  bool tf32);

@@ -41,6 +41,16 @@ cudaError_t cuda_kernel_cast_parts(cudaStream_t stream, const float *x, void *y,
 cudaError_t cuda_kernel_normalize(cudaStream_t stream, const uint8_t *x, void *y, dtrain_dtype dtype, bool nhwc,
 				  int64_t n, int64_t area, int channels, const float scale[4], const float shift[4]);
 
+/* Elements of two tensors that belong together; strides in elements. */
+enum { CUDA_BOX_DIMS = DTRAIN_MAX_DIMS };
+typedef struct cuda_box {
+	int ndim;
+	int64_t dim[CUDA_BOX_DIMS];
+	int64_t from[CUDA_BOX_DIMS], to[CUDA_BOX_DIMS]; /* strides of x and y */
+} cuda_box;
+/* Copies elements of `element` bytes: 1, 2, 4 or 8. x NULL: zeros. x and y do not overlap. */
+cudaError_t cuda_kernel_copy_box(cudaStream_t stream, size_t element, const void *x, void *y, const cuda_box *box);
+
 /* ---- element by element; the output may be one of the inputs ---- */
 
 cudaError_t cuda_kernel_relu(cudaStream_t stream, dtrain_dtype dtype, const void *x, void *y, int64_t count);
