@@ -52,26 +52,16 @@ static int create(dtrain_optimizer *optimizer, beton_error *err)
 				     (const dtrain__argument[]){w, m, v, most, none}, err);
 }
 
-const dtrain__optimizer_kind dtrain__adam = {.facts = {.name = "adam",
-						       .hypers = adam_hypers,
-						       .num_hypers = HYPERS,
-						       .states = states,
-						       .num_states = 2,
-						       .lr = 1e-3},
-					     .num_scalars = DTRAIN_UPDATE_SCALARS,
-					     .fill = dtrain__fill_rates,
-					     .beta1 = BETA1,
-					     .beta2 = BETA2,
-					     .create = create};
+#define KIND(of)                                                                                                  \
+	{                                                                                                         \
+		.facts = {.name = #of,                                                                            \
+			  .hypers = of##_hypers,                                                                  \
+			  .num_hypers = HYPERS,                                                                   \
+			  .states = states,                                                                       \
+			  .num_states = 2,                                                                        \
+			  .lr = 1e-3},                                                                            \
+		.num_scalars = DTRAIN_UPDATE_SCALARS, .fill = dtrain__fill_rates, .beta1 = BETA1, .beta2 = BETA2, \
+		.create = create                                                                                  \
+	}
 
-const dtrain__optimizer_kind dtrain__adamw = {.facts = {.name = "adamw",
-							.hypers = adamw_hypers,
-							.num_hypers = HYPERS,
-							.states = states,
-							.num_states = 2,
-							.lr = 1e-3},
-					      .num_scalars = DTRAIN_UPDATE_SCALARS,
-					      .fill = dtrain__fill_rates,
-					      .beta1 = BETA1,
-					      .beta2 = BETA2,
-					      .create = create};
+const dtrain__optimizer_kind dtrain__adam = KIND(adam), dtrain__adamw = KIND(adamw);

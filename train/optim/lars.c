@@ -31,25 +31,12 @@ static int check(const double *h, beton_error *err)
 static int create(dtrain_optimizer *optimizer, beton_error *err)
 {
 	const double *h = optimizer->hypers;
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_pieces(optimizer),
-					   dtrain__optimizer_scaler(optimizer),
-					   {.memory = NULL}};
 	const dtrain_op_attrs attrs = {.lars = {.momentum = h[MOMENTUM],
 						.trust = h[TRUST],
 						.epsilon = h[EPSILON],
 						.grad_divisor = optimizer->grad_divisor,
 						.nesterov = h[NESTEROV] != 0}};
-	/* A range without parameters has no pieces. */
-	return optimizer->num_pieces
-		       ? dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_LARS, &attrs, inputs,
-					       (const dtrain__argument[]){w, m, {.memory = NULL}}, err)
-		       : BETON_OK;
+	return dtrain__optimizer_add_momentum(optimizer, DTRAIN_OP_LARS, &attrs, err);
 }
 
 const dtrain__optimizer_kind dtrain__lars = {

@@ -18,19 +18,10 @@ static const char *const states[] = {"exp_avg"};
 
 static int create(dtrain_optimizer *optimizer, beton_error *err)
 {
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_scaler(optimizer),
-					   {.memory = NULL}};
 	const dtrain_op_attrs attrs = {.lion = {.beta1 = optimizer->hypers[BETA1],
 						.beta2 = optimizer->hypers[BETA2],
 						.grad_divisor = optimizer->grad_divisor}};
-	return dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_LION, &attrs, inputs,
-				     (const dtrain__argument[]){w, m, {.memory = NULL}}, err);
+	return dtrain__optimizer_add_momentum(optimizer, DTRAIN_OP_LION, &attrs, err);
 }
 
 const dtrain__optimizer_kind dtrain__lion = {

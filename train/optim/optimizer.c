@@ -104,6 +104,27 @@ int dtrain__optimizer_add(dtrain_optimizer *optimizer, dtrain__update_ops *to, d
 	return BETON_OK;
 }
 
+int dtrain__optimizer_add_momentum(dtrain_optimizer *optimizer, dtrain_op_kind kind, const dtrain_op_attrs *attrs,
+				   beton_error *err)
+{
+	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
+	const dtrain__argument scaler = dtrain__optimizer_scaler(optimizer), none = {.memory = NULL};
+	const bool has_pieces = optimizer->kind->needs_norms;
+	const dtrain__argument inputs[] = {w,
+					   dtrain__optimizer_grads(optimizer),
+					   m,
+					   dtrain__optimizer_scalars(optimizer),
+					   dtrain__optimizer_groups(optimizer),
+					   has_pieces ? dtrain__optimizer_pieces(optimizer) : scaler,
+					   has_pieces ? scaler : none,
+					   none};
+	/* A range without parameters has no pieces. */
+	return has_pieces && !optimizer->num_pieces
+		       ? BETON_OK
+		       : dtrain__optimizer_add(optimizer, &optimizer->update, kind, attrs, inputs,
+					       (const dtrain__argument[]){w, m, none}, err);
+}
+
 int dtrain__optimizer_run(dtrain_optimizer *optimizer, const dtrain__update_ops *ops, dtrain_stream *stream,
 			  beton_error *err)
 {

@@ -26,19 +26,10 @@ static int check(const double *h, beton_error *err)
 
 static int create(dtrain_optimizer *optimizer, beton_error *err)
 {
-	const dtrain__argument w = dtrain__optimizer_values(optimizer), m = dtrain__optimizer_state(optimizer, 0);
-	const dtrain__argument inputs[] = {w,
-					   dtrain__optimizer_grads(optimizer),
-					   m,
-					   dtrain__optimizer_scalars(optimizer),
-					   dtrain__optimizer_groups(optimizer),
-					   dtrain__optimizer_scaler(optimizer),
-					   {.memory = NULL}};
 	const dtrain_op_attrs attrs = {.sgd = {.momentum = optimizer->hypers[MOMENTUM],
 					       .nesterov = optimizer->hypers[NESTEROV] != 0,
 					       .grad_divisor = optimizer->grad_divisor}};
-	return dtrain__optimizer_add(optimizer, &optimizer->update, DTRAIN_OP_SGD, &attrs, inputs,
-				     (const dtrain__argument[]){w, m, {.memory = NULL}}, err);
+	return dtrain__optimizer_add_momentum(optimizer, DTRAIN_OP_SGD, &attrs, err);
 }
 
 const dtrain__optimizer_kind dtrain__sgd = {
