@@ -156,8 +156,10 @@ static void patterns_make_groups(void **state)
 	static const struct {
 		const char *no_decay, *param_groups, *message;
 	} bad[] = {{"fd", NULL, "--no-decay: 'fd' matches no parameter"},
-		   {"fc,", "layer9=2", "--param-groups: 'layer9' matches no parameter"},
-		   {"fc,,conv1", NULL, "--no-decay: '' is not a pattern"},
+		   {"fc", "layer9=2", "--param-groups: 'layer9' matches no parameter"},
+		   {"fc,,conv1", NULL, "--no-decay: there is nothing before the comma in ',conv1'"},
+		   {"fc,", NULL, "--no-decay: there is nothing behind the last comma"},
+		   {NULL, "fc=1,", "--param-groups: there is nothing behind the last comma"},
 		   {NULL, "fc", "--param-groups: 'fc' is not PATTERN=X[:DECAY]"},
 		   {NULL, "=1", "--param-groups: '=1' is not PATTERN=X[:DECAY]"},
 		   {NULL, "fc=x", "--param-groups: 'x'"},
@@ -218,6 +220,7 @@ static void weights_of_a_language_model_decay(void **state)
 	assert_int_equal(dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, NULL), BETON_OK);
 	assert_int_equal(dtrain_graph_create(engine.params, true, &graph, NULL), BETON_OK);
 	assert_int_equal(dtrain_transformer_find("gpt2", &model, &err), BETON_OK);
+	engine.job.transformer = &model;
 	dtrain_transformer_inputs_init(&inputs);
 	dtrain_transformer_outputs_init(&outputs);
 	inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &text);

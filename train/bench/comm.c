@@ -13,6 +13,7 @@
 #include "bench.h"
 #include "common/arguments.h"
 #include "common/error.h"
+#include "common/list.h"
 #include "common/system.h"
 #include "run/device_choice.h"
 #include "run/launcher.h"
@@ -63,20 +64,19 @@ static void usage(void)
 static int parse_ops(const char *text, comm_options *o, beton_error *err)
 {
 	memset(o->ops, 0, sizeof(o->ops));
-	while (*text) {
-		size_t length = strcspn(text, ",");
-		bool found = false;
-		for (int i = 0; i < COMM_OPS; i++) {
-			if (strlen(comm_op_names[i]) != length || strncmp(text, comm_op_names[i], length) != 0)
-				continue;
-			o->ops[i] = found = true;
-		}
-		if (!found)
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--op: no operation '%.*s'", (int)length, text);
-		text += length;
-		text += *text == ',';
+	int status = BETON_OK;
+	while (text && status == BETON_OK) {
+		char name[32];
+		int found = 0;
+		status = bt_list_next("--op", &text, name, sizeof(name), err);
+		while (status == BETON_OK && found < COMM_OPS && strcmp(comm_op_names[found], name) != 0)
+			found++;
+		if (status == BETON_OK && found == COMM_OPS)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "--op: no operation '%s'", name);
+		if (status == BETON_OK)
+			o->ops[found] = true;
 	}
-	return BETON_OK;
+	return status;
 }
 
 static int parse_dtype(const char *text, comm_options *o, beton_error *err)

@@ -5,6 +5,7 @@
 
 #include "batch_limit.h"
 #include "common/error.h"
+#include "common/list.h"
 #include "network.h"
 
 static int make_network(engine_rank *engine, bool training, engine_network *network, beton_error *err)
@@ -35,16 +36,11 @@ static int make_networks(engine_rank *engine, beton_error *err)
 int engine_freeze(const engine_job *job, dtrain_params *params, beton_error *err)
 {
 	int status = BETON_OK;
-	for (const char *at = job->freeze; at && *at && status == BETON_OK; at += strspn(at, ",")) {
+	for (const char *at = job->freeze; at && status == BETON_OK;) {
 		char pattern[128];
-		size_t length = strcspn(at, ",");
-		if (length >= sizeof(pattern))
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "--freeze: '%.*s' is longer than %d bytes",
-				       (int)length, at, (int)sizeof(pattern) - 1);
-		memcpy(pattern, at, length);
-		pattern[length] = 0;
-		status = dtrain_params_freeze(params, pattern, err);
-		at += length;
+		status = bt_list_next("--freeze", &at, pattern, sizeof(pattern), err);
+		if (status == BETON_OK)
+			status = dtrain_params_freeze(params, pattern, err);
 	}
 	return status;
 }

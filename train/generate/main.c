@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/list.h"
 #include "common/system.h"
 #include "model.h"
 #include "run/device_choice.h"
@@ -157,13 +158,12 @@ static int read_tokens(const char *list, struct text *text, beton_error *err)
 	int status = BETON_OK;
 	for (const char *at = list; at && status == BETON_OK;) {
 		char part[32];
-		size_t length = strcspn(at, ",");
 		uint64_t token = 0;
-		snprintf(part, sizeof(part), "%.*s", (int)length, at);
-		status = bt_parse_u64("--tokens", part, 0, UINT32_MAX, &token, err);
+		status = bt_list_next("--tokens", &at, part, sizeof(part), err);
+		if (status == BETON_OK)
+			status = bt_parse_u64("--tokens", part, 0, UINT32_MAX, &token, err);
 		if (status == BETON_OK)
 			status = add_token(text, (int64_t)token, err);
-		at = at[length] ? at + length + 1 : NULL;
 	}
 	return status;
 }

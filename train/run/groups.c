@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/list.h"
 #include "common/system.h"
 
 static uint8_t group_of(const run_options *options, const dtrain_param *param)
@@ -26,28 +27,25 @@ typedef struct entry {
 	double lr_scale, weight_decay; /* decay < 0: not given */
 } entry;
 
-/* Reads the entry at *at and moves *at behind it. has_numbers: "=X" must follow the pattern. */
+/* Reads the entry at *at as bt_list_next does. has_numbers: "=X" must follow the pattern. */
 static int read_entry(const char *option, const char **at, bool has_numbers, entry *out, beton_error *err)
 {
 	char text[sizeof(out->pattern)], *number, *decay;
-	size_t length = strcspn(*at, ",");
 	*out = (entry){.lr_scale = 1, .weight_decay = -1};
-	if (length >= sizeof(text))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%.*s' is longer than %d bytes", option, (int)length,
-			       *at, (int)sizeof(text) - 1);
-	snprintf(text, sizeof(text), "%.*s", (int)length, *at);
-	*at += length + ((*at)[length] == ',');
+	int status = bt_list_next(option, at, text, sizeof(text), err);
+	if (status != BETON_OK)
+		return status;
 	number = has_numbers ? strrchr(text, '=') : NULL;
-	if (!*text || number == text || (has_numbers && !number))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not %s", option, text,
-			       has_numbers ? "PATTERN=X[:DECAY]" : "a pattern");
+	if (number == text || (has_numbers && !number))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: '%s' is not PATTERN=X[:DECAY]", option, text);
 	if (number)
 		*number++ = 0;
 	snprintf(out->pattern, sizeof(out->pattern), "%s", text);
 	decay = number ? strchr(number, ':') : NULL;
 	if (decay)
 		*decay++ = 0;
-	int status = number ? bt_parse_double(option, number, 0, 1e6, &out->lr_scale, err) : BETON_OK;
+	if (number)
+		status = bt_parse_double(option, number, 0, 1e6, &out->lr_scale, err);
 	return status == BETON_OK && decay ? bt_parse_double(option, decay, 0, FLT_MAX, &out->weight_decay, err)
 					   : status;
 }
@@ -58,7 +56,7 @@ static int find_entry(const char *option, const char *list, bool has_numbers, co
 {
 	int status = BETON_OK;
 	*found = false;
-	for (const char *at = list; at && *at && !*found && status == BETON_OK;) {
+	for (const char *at = list; at && !*found && status == BETON_OK;) {
 		status = read_entry(option, &at, has_numbers, out, err);
 		*found = status == BETON_OK && dtrain_pattern_matches(out->pattern, name);
 	}
@@ -68,7 +66,7 @@ static int find_entry(const char *option, const char *list, bool has_numbers, co
 static int check_used(const char *option, const char *list, bool has_numbers, const dtrain_params *params,
 		      beton_error *err)
 {
-	for (const char *at = list; at && *at;) {
+	for (const char *at = list; at;) {
 		entry one;
 		bool matches = false, used = false;
 		int status = read_entry(option, &at, has_numbers, &one, err);

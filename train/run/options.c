@@ -9,6 +9,7 @@
 #include <dtrain/comm.h>
 #include <dtrain/model.h>
 
+#include "common/list.h"
 #include "common/suggest.h"
 #include "common/system.h"
 #include "engine/model.h"
@@ -137,13 +138,12 @@ static int read_data_weights(run_options *options, beton_error *err)
 	memset(options->data_weight, 0, sizeof(options->data_weight));
 	while (text && count < RUN_FILES_MAX) {
 		char part[64];
-		size_t length = strcspn(text, ",");
-		snprintf(part, sizeof(part), "%.*s", (int)length, text);
-		int status = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
+		int status = bt_list_next("--data-weights", &text, part, sizeof(part), err);
+		if (status == BETON_OK)
+			status = bt_parse_double("--data-weights", part, 1e-6, 1e6, &options->data_weight[count], err);
 		if (status != BETON_OK)
 			return status;
 		count++;
-		text = text[length] ? text + length + 1 : NULL;
 	}
 	if (options->data_weights && count != options->data.count)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/list.h"
 #include "common/system.h"
 #include "loading.h"
 #include "order_input.h"
@@ -46,17 +47,16 @@ static int find_milestones(const run_options *options, run_facts *out, beton_err
 	double epoch = 0;
 	for (const char *at = options->milestones; at;) {
 		char part[64];
-		size_t length = strcspn(at, ",");
 		double before = epoch;
-		snprintf(part, sizeof(part), "%.*s", (int)length, at);
-		int status = bt_parse_double("--milestones", part, 0, 1e6, &epoch, err);
+		int status = bt_list_next("--milestones", &at, part, sizeof(part), err);
+		if (status == BETON_OK)
+			status = bt_parse_double("--milestones", part, 0, 1e6, &epoch, err);
 		if (status != BETON_OK)
 			return status;
 		if (epoch < before || out->num_milestones == RUN_MILESTONES_MAX)
 			return bt_fail(err, BETON_INVALID_ARGUMENT, "--milestones: '%s' is not %s", options->milestones,
 				       epoch < before ? "in rising order" : "of 32 numbers at most");
 		out->milestones[out->num_milestones++] = llround(epoch * (double)out->steps_per_epoch);
-		at = at[length] ? at + length + 1 : NULL;
 	}
 	return BETON_OK;
 }
