@@ -97,6 +97,67 @@ static void slow_weights_come_back(void **state)
 	unmake(&without);
 }
 
+/* Rewrites the checkpoint without the optimizer's tensor of that name. */
+static void remove_tensor(const char *name)
+{
+	enum { MOST = 32 };
+	dtrain_checkpoint *checkpoint;
+	dtrain_checkpoint_view views[2][MOST];
+	dtrain_checkpoint_list sets[2], less[2];
+	beton_error err;
+	assert_int_equal(dtrain_checkpoint_open(STEP, NULL, &checkpoint, &err), BETON_OK);
+	for (int set = 0; set < 2; set++) {
+		const dtrain_checkpoint_tensor *tensors;
+		size_t count;
+		assert_int_equal(dtrain_checkpoint_tensors(checkpoint, set, &tensors, &count, &err), BETON_OK);
+		assert_true(count <= MOST);
+		for (size_t i = 0, to = 0, last = count - 1; i < count; i++) {
+			bool is_it = set == DTRAIN_CHECKPOINT_OPTIMIZER && strcmp(tensors[i].name, name) == 0;
+			void *memory = calloc(256, sizeof(int64_t));
+			assert_non_null(memory);
+			views[set][is_it ? last : to++] = dtrain_checkpoint_view_whole(
+				tensors[i].name, strcmp(tensors[i].dtype, "I64") == 0 ? DTRAIN_I64 : DTRAIN_F32,
+				&tensors[i].shape, memory, NULL);
+		}
+		sets[set] = less[set] = (dtrain_checkpoint_list){views[set], count};
+	}
+	less[DTRAIN_CHECKPOINT_OPTIMIZER].count--;
+	assert_int_equal(dtrain_checkpoint_load(checkpoint, (const dtrain_checkpoint_list *const[]){&sets[0], &sets[1]},
+						NULL, &err),
+			 BETON_OK);
+	const dtrain_checkpoint_content content = {.struct_size = sizeof(content),
+						   .step = 120,
+						   .sets = {less[0], less[1]},
+						   .state = dtrain_checkpoint_state(checkpoint)};
+	if (dtrain_checkpoint_save("c/d", 0, &content, NULL, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	for (int set = 0; set < 2; set++)
+		for (size_t i = 0; i < sets[set].count; i++)
+			free(views[set][i].memory);
+	dtrain_checkpoint_close(&checkpoint);
+}
+
+static void the_count_of_steps_comes_back(void **state)
+{
+	(void)state;
+	setup from = make_of("adamw", 1, 5, false), to = make_of("adamw", 2, 5, false);
+	beton_error err;
+	float *saved = dtrain_optimizer_step_count(from.optimizer), *loaded = dtrain_optimizer_step_count(to.optimizer);
+	saved[0] = 5;
+	saved[1] = 3;
+	assert_int_equal(save(&from, 120, 0, &err), BETON_OK);
+	assert_int_equal(load(&to, STEP, &err), BETON_OK);
+	assert_same(&from, &to);
+	assert_true(loaded[0] == 5 && loaded[1] == 3);
+	/* A checkpoint of an older version. */
+	remove_tensor("step_wraps");
+	if (load(&to, STEP, &err) != BETON_OK)
+		fail_msg("%s", err.message);
+	assert_true(loaded[0] == 5 && loaded[1] == 0);
+	unmake(&from);
+	unmake(&to);
+}
+
 static void assert_same_file(const char *a, const char *b)
 {
 	char command[700];
@@ -367,6 +428,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(round_trip, start),
 		cmocka_unit_test_setup(slow_weights_come_back, start),
+		cmocka_unit_test_setup(the_count_of_steps_comes_back, start),
 		cmocka_unit_test_setup(stored_checkpoint, start),
 		cmocka_unit_test_setup(names_are_torchvisions, start),
 		cmocka_unit_test_setup(another_model_is_named, start),

@@ -40,15 +40,16 @@ static inline void declare(dtrain_params *params, int64_t outputs)
 
 static inline float *momentum_of(const setup *made)
 {
-	return dtrain_optimizer_state_find(made->optimizer, "momentum")->memory;
+	return dtrain_optimizer_state_at(made->optimizer, 0)->memory;
 }
 
-static inline setup make_with(uint64_t seed, int64_t outputs, bool lookahead)
+static inline setup make_of(const char *kind, uint64_t seed, int64_t outputs, bool lookahead)
 {
 	setup made = {0};
 	dtrain_device_options device = {.struct_size = sizeof(device), .threads = 1};
 	dtrain_optimizer_options optimizer;
 	dtrain_optimizer_options_init(&optimizer);
+	optimizer.kind = kind;
 	optimizer.lookahead = lookahead;
 	assert_int_equal(dtrain_device_open("ref", &device, &made.device, NULL), BETON_OK);
 	made.api = dtrain_device_get_api(made.device);
@@ -63,6 +64,11 @@ static inline setup make_with(uint64_t seed, int64_t outputs, bool lookahead)
 	for (int64_t i = 0; i < dtrain_params_flat_count(made.params); i++)
 		momentum[i] = (float)seed * 0.5f + (float)i;
 	return made;
+}
+
+static inline setup make_with(uint64_t seed, int64_t outputs, bool lookahead)
+{
+	return make_of("sgd", seed, outputs, lookahead);
 }
 
 static inline setup make(uint64_t seed, int64_t outputs)

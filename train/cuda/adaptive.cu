@@ -137,8 +137,11 @@ __global__ void count_step(const float *before, const float *scaler, float *afte
 	after[DTRAIN_STEP_INFINITE] = scaler ? scaler[DTRAIN_SCALER_INFINITE] : 0;
 	if (infinite)
 		return;
-	const double count = (double)after[DTRAIN_STEP_COUNT] + 1;
-	after[DTRAIN_STEP_COUNT] = (float)count;
+	const double low = (double)after[DTRAIN_STEP_COUNT] + 1;
+	const bool wraps = low >= DTRAIN_STEP_WRAP;
+	after[DTRAIN_STEP_COUNT] = (float)(wraps ? low - DTRAIN_STEP_WRAP : low);
+	after[DTRAIN_STEP_WRAPS] += wraps ? 1 : 0;
+	const double count = (double)after[DTRAIN_STEP_COUNT] + DTRAIN_STEP_WRAP * (double)after[DTRAIN_STEP_WRAPS];
 	after[DTRAIN_STEP_CORRECTION1] = (float)(1 - pow(beta1, count));
 	after[DTRAIN_STEP_CORRECTION2] = (float)sqrt(1 - pow(beta2, count));
 }

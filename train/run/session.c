@@ -206,7 +206,7 @@ static int share_optimizer(run_session *session, beton_error *err)
 	for (int i = 0; status == BETON_OK && (state = dtrain_optimizer_state_at(session->optimizer, i)); i++)
 		status = share(session, state->memory, state->count, err);
 	void *count = dtrain_optimizer_step_count(session->optimizer);
-	return status == BETON_OK && count ? share(session, count, 1, err) : status;
+	return status == BETON_OK && count ? share(session, count, 2, err) : status;
 }
 
 static const char *describe_step(int64_t step, char text[32])

@@ -108,17 +108,22 @@ static int list_state(view_list *list, const dtrain_optimizer *optimizer, const 
 	return status;
 }
 
-static int list_optimizer(view_list *list, const run_weights *weights, beton_error *err)
+/* wraps: of the two numbers that make the count of steps the second one, too, which older checkpoints lack. */
+static int list_optimizer(view_list *list, const run_weights *weights, bool wraps, beton_error *err)
 {
 	const dtrain_params *params = weights->params;
 	size_t states = 0, each = (size_t)dtrain_params_count(params) + (size_t)dtrain_params_buffer_count(params);
 	while (weights->optimizer && dtrain_optimizer_state_at(weights->optimizer, (int)states))
 		states++;
-	int status = list_reserve(list, params, states * each + 1, err);
+	int status = list_reserve(list, params, states * each + 2, err);
 	for (int i = 0; i < (int)states && status == BETON_OK; i++)
 		status = list_state(list, weights->optimizer, dtrain_optimizer_state_at(weights->optimizer, i), err);
-	void *count = weights->optimizer ? dtrain_optimizer_step_count(weights->optimizer) : NULL;
-	return status == BETON_OK && count ? list_add(list, strdup("step"), &(dtrain_shape){0}, count, err) : status;
+	float *count = weights->optimizer ? dtrain_optimizer_step_count(weights->optimizer) : NULL;
+	if (status == BETON_OK && count)
+		status = list_add(list, strdup("step"), &(dtrain_shape){0}, count, err);
+	return status == BETON_OK && count && wraps
+		       ? list_add(list, strdup("step_wraps"), &(dtrain_shape){0}, count + 1, err)
+		       : status;
 }
 
 int run_weights_save(const run_weights *weights, const char *dir, int keep, const run_position *position,
@@ -130,7 +135,7 @@ int run_weights_save(const run_weights *weights, const char *dir, int keep, cons
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK)
-		status = list_optimizer(&optimizer, weights, err);
+		status = list_optimizer(&optimizer, weights, true, err);
 	if (status == BETON_OK) {
 		model.step = position->step;
 		const dtrain_checkpoint_content content = {
@@ -185,18 +190,37 @@ static int check_states(dtrain_checkpoint *checkpoint, const char *path, const d
 	return status;
 }
 
+/* Whether the optimizer's tensors have the second number of the count of steps. Without it there it is set to 0. */
+static int find_wraps(dtrain_checkpoint *checkpoint, const run_weights *weights, bool *out, beton_error *err)
+{
+	const dtrain_checkpoint_tensor *tensors;
+	float *steps = dtrain_optimizer_step_count(weights->optimizer);
+	size_t count;
+	*out = false;
+	int status = dtrain_checkpoint_tensors(checkpoint, DTRAIN_CHECKPOINT_OPTIMIZER, &tensors, &count, err);
+	for (size_t i = 0; status == BETON_OK && i < count; i++)
+		*out = *out || strcmp(tensors[i].name, "step_wraps") == 0;
+	if (status != BETON_OK || *out || !steps)
+		return status;
+	const dtrain_device_api *api = dtrain_device_get_api(dtrain_params_device(weights->params));
+	return api->zero(weights->stream, steps + 1, sizeof(*steps), err);
+}
+
 int run_weights_load(const run_weights *weights, const char *path, beton_error *err)
 {
 	view_list model = {0}, optimizer = {0};
 	dtrain_checkpoint *checkpoint = NULL;
 	const dtrain_optimizer *wanted = weights->optimizer;
+	bool wraps = false;
 	int status = dtrain_checkpoint_open(path, NULL, &checkpoint, err);
 	if (status == BETON_OK && wanted)
 		status = check_states(checkpoint, path, wanted, err);
 	if (status == BETON_OK)
 		status = list_model(&model, weights->params, err);
 	if (status == BETON_OK && wanted)
-		status = list_optimizer(&optimizer, weights, err);
+		status = find_wraps(checkpoint, weights, &wraps, err);
+	if (status == BETON_OK && wanted)
+		status = list_optimizer(&optimizer, weights, wraps, err);
 	if (status == BETON_OK) {
 		const dtrain_checkpoint_list lists[] = {{model.views, model.count}, {optimizer.views, optimizer.count}};
 		const dtrain_checkpoint_list *const sets[] = {&lists[0], wanted ? &lists[1] : NULL};

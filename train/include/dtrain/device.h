@@ -247,10 +247,12 @@ enum { DTRAIN_UPDATE_SCALARS = 2, DTRAIN_PARAM_GROUPS = 256 };
 enum dtrain_step_element {
 	DTRAIN_STEP_SCALE = 0, /* as in a scaler, which the update takes these for */
 	DTRAIN_STEP_INFINITE = 2,
-	DTRAIN_STEP_COUNT = 4,       /* a float, which is exact up to 2^24: all corrections are 1 long before */
-	DTRAIN_STEP_CORRECTION1 = 5, /* 1 - beta1^COUNT */
-	DTRAIN_STEP_CORRECTION2 = 6, /* sqrt(1 - beta2^COUNT) */
+	DTRAIN_STEP_COUNT = 4,       /* modulo DTRAIN_STEP_WRAP, up to which floats are exact */
+	DTRAIN_STEP_WRAPS = 5,       /* how many times COUNT became 0 */
+	DTRAIN_STEP_CORRECTION1 = 6, /* 1 - beta1^t, t: the number of all steps */
+	DTRAIN_STEP_CORRECTION2 = 7, /* sqrt(1 - beta2^t) */
 	DTRAIN_STEPS = 8,            /* the other elements are unused */
+	DTRAIN_STEP_WRAP = 1 << 24,
 };
 
 /* A part of a parameter, in the operand `pieces`, i64 [pieces, DTRAIN_PIECE_NUMBERS], of updates that need norms of

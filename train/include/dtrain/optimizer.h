@@ -141,8 +141,9 @@ BETON_API void *dtrain_optimizer_clip(const dtrain_optimizer *optimizer);
 
 /* The name of its kind. */
 BETON_API const char *dtrain_optimizer_name(const dtrain_optimizer *optimizer);
-/* The number of steps that were not skipped by the loss scaler, f32 [1] in device memory, for checkpoints: biases are
- * corrected by it. NULL: the kind counts no steps. */
+/* The number of steps that were not skipped by the loss scaler, f32 [2] in device memory, for checkpoints: biases are
+ * corrected by it. It is the first element plus 2^24 times the second (DTRAIN_STEP_COUNT, DTRAIN_STEP_WRAPS). NULL: the
+ * kind counts no steps. */
 BETON_API void *dtrain_optimizer_step_count(const dtrain_optimizer *optimizer);
 
 /* A state, for checkpoints and for ranks that share it. memory is owned by the optimizer, on the device. */
