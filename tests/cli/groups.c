@@ -214,7 +214,7 @@ static void weights_of_a_language_model_decay(void **state)
 			       .lm = {.context_length = 1024, .dropout = RUN_NOT_SET}};
 	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, 1024});
 	engine_rank engine = {.job = run_options_job(&options)};
-	int64_t elements[2] = {0}, counts[2] = {0};
+	int64_t elements[2] = {0}, counts[2] = {0}, matrices = 0;
 	beton_error err;
 	assert_int_equal(dtrain_device_open("ref", NULL, &engine.device, NULL), BETON_OK);
 	assert_int_equal(dtrain_params_create(engine.device, DTRAIN_F32, &engine.params, NULL), BETON_OK);
@@ -231,9 +231,12 @@ static void weights_of_a_language_model_decay(void **state)
 		bool decays = groups.groups[groups.of[i]].weight_decay > 0;
 		counts[decays]++;
 		elements[decays] += dtrain_params_at(engine.params, i)->count;
+		matrices += !groups.outer[i] && decays;
 	}
 	assert_int_equal(counts[true], 50);
 	assert_int_equal(counts[false], 98);
+	/* All but the embeddings of tokens and positions. */
+	assert_int_equal(matrices, 48);
 	assert_int_equal(elements[true], 124318464);
 	assert_int_equal(elements[false], 121344);
 	assert_true(engine.job.task->flops(&engine) == 6.0 * (124439808 - 1024 * 768) + 12.0 * 12 * 768 * 1024);

@@ -14,8 +14,9 @@ import types
 
 import torch
 
-SIZES = [3, 17, 5, 40, 20011]
-GROUPS = [0, 1, 3, 0, 2]  # the parameter of group 3 gets no gradient
+SHAPES = [(3,), (17,), (5,), (8, 5), (8, 5), (2, 345, 29)]
+SIZES = [3, 17, 5, 40, 40, 20010]
+GROUPS = [0, 1, 3, 0, 1, 2]  # the parameter of group 3 gets no gradient
 RATES = [(1, 1), (0.5, 0), (2, 0.25)]  # factors of the learning rate and of the weight decay
 LR, STEPS, SHOWN = 2**-7, 100, 4  # SHOWN: elements of each parameter, from its beginning
 ADAM = dict(betas=(0.9, 0.999), eps=1e-8)
@@ -27,6 +28,41 @@ def timm(name):
     package = sys.modules.setdefault("timm_optim", types.ModuleType("timm_optim"))
     package.__path__ = [str(folder)]
     return getattr(importlib.import_module("timm_optim." + name.lower()), name)
+
+
+def orthogonalize(matrix, coefficients, steps, epsilon):
+    """PyTorch's function in the type of the matrix, which it rounds to bfloat16."""
+    a, b, c = coefficients
+    x = matrix.T if matrix.size(0) > matrix.size(1) else matrix
+    x = x / x.norm().clamp(min=epsilon)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if matrix.size(0) > matrix.size(1) else x
+
+
+class Muon:
+    """torch.optim.Muon for parameters of two or more dimensions, which it gets as matrices, and AdamW for the rest."""
+
+    def __init__(self, groups, adamw_lr_scale, betas, **options):
+        torch.optim._muon._zeropower_via_newtonschulz = orthogonalize
+        self.matrices, matrices, rest = [], [], []
+        for group in groups:
+            params = group["params"]
+            pairs = [(p, torch.nn.Parameter(p.detach().view(SHAPES[p.index][0], -1))) for p in params
+                     if len(SHAPES[p.index]) > 1]
+            self.matrices += pairs
+            matrices.append(dict(group, params=[m for _, m in pairs]))
+            rest.append(dict(group, params=[p for p in params if len(SHAPES[p.index]) == 1],
+                             lr=group["lr"] * adamw_lr_scale))
+        matrices, rest = ([g for g in of if g["params"]] for of in (matrices, rest))
+        self.optimizers = torch.optim.Muon(matrices, **options), torch.optim.AdamW(rest, betas=betas, eps=1e-8)
+
+    def step(self):
+        for p, matrix in self.matrices:
+            matrix.grad = p.grad.view(matrix.shape)
+        for optimizer in self.optimizers:
+            optimizer.step()
 
 
 CASES = [
@@ -45,6 +81,10 @@ CASES = [
     ("adamw, clipped", "adamw", torch.optim.AdamW, dict(ADAM, eps=0.125), 0.125, 2, {"epsilon": 0.125}),
     # timm's clips to 1 itself.
     ("lamb", "lamb", timm("Lamb"), {}, 0.125, 1, {}),
+    ("muon", "muon", Muon, dict(adamw_lr_scale=1, betas=(0.9, 0.95)), 0.125, 0, {}),
+    ("muon, match_rms_adamw", "muon", Muon,
+     dict(adamw_lr_scale=0.5, betas=(0.9, 0.95), momentum=0.75, ns_steps=4, adjust_lr_fn="match_rms_adamw"), 0.125, 0,
+     {"momentum": 0.75, "ns_steps": 4, "match_rms_adamw": 1, "adamw_lr_scale": 0.5}),
 ]
 
 
@@ -61,6 +101,8 @@ def gradient(param, size, step):
 
 def run(optimizer, options, decay, norm):
     params = [torch.nn.Parameter(start(k, n).double()) for k, n in enumerate(SIZES)]
+    for k, p in enumerate(params):
+        p.index = k
     groups = [{"params": [p for p, of in zip(params, GROUPS) if of == g], "lr": LR * rate, "weight_decay": decay * part}
               for g, (rate, part) in enumerate(RATES)]
     groups[0]["params"].append(params[GROUPS.index(3)])
@@ -85,7 +127,7 @@ def main():
     print("\tconst char *name, *kind;")
     print("\tdouble decay, norm;")
     print("\tint num_hypers;")
-    print("\tdtrain_hyper_value hypers[3];")
+    print("\tdtrain_hyper_value hypers[4];")
     print("\tdouble weights[GOLDEN_SHOWN];")
     print("} golden[] = {")
     for name, kind, optimizer, options, decay, norm, hypers in CASES:

@@ -395,7 +395,7 @@ static const trial trials[] = {
 	 2,
 	 {FLAT(F32), FLAT(F32), FLAT(F32), ROWS(F32), FOUR(U8)},
 	 {FLAT(F32), FLAT(F32)}},
-	{"four numbers for each piece",
+	{"five numbers for each piece",
 	 DTRAIN_OP_LARS,
 	 false,
 	 6,
@@ -520,6 +520,51 @@ static void updates_have_numbers_in_their_ranges(void **state)
 		expect_bad_numbers(&lars, "op lars: a trust of ");
 		lars.attrs.lars = good_lars;
 	}
+}
+
+static void muon_has_matrices_in_order(void **state)
+{
+	(void)state;
+	dtrain_matrices shapes[] = {{3, 5, 9, 0}, {4, 4, 1, 256}};
+	const dtrain_matrices good_shapes[] = {shapes[0], shapes[1]};
+	const dtrain_muon_attrs good = {
+		.adamw = {.epsilon = 1, .grad_divisor = 1}, .steps = 5, .num_matrices = 2, .matrices = shapes};
+	dtrain_muon_attrs bad[6];
+	dtrain_op_desc muon = {.kind = DTRAIN_OP_MUON,
+			       .num_inputs = 8,
+			       .num_outputs = 3,
+			       .inputs = {FLAT(F32),
+					  FLAT(F32),
+					  FLAT(F32),
+					  FLAT(F32),
+					  RATES(F32),
+					  FOUR(U8),
+					  {.dtype = F32, .shape = {1, {DTRAIN_STEPS}}},
+					  {.dtype = I64, .shape = {2, {1, DTRAIN_PIECE_NUMBERS}}}},
+			       .outputs = {FLAT(F32), FLAT(F32), FLAT(F32)},
+			       .attrs.muon = good};
+	beton_error err = {0};
+	assert_int_equal(dtrain__op_check(&muon, &err), BETON_OK);
+	for (int i = 0; i < 6; i++)
+		bad[i] = good;
+	bad[0].momentum = 1;
+	bad[1].steps = 0;
+	bad[2].steps = 100;
+	bad[3].adamw.epsilon = NAN;
+	bad[4].adamw.amsgrad = true;
+	bad[5].adamw_lr_scale = -1;
+	for (int i = 0; i < 6; i++) {
+		muon.attrs.muon = bad[i];
+		expect_bad_numbers(&muon, "op muon: a momentum of ");
+	}
+	muon.attrs.muon = good;
+	shapes[1].place = 128;
+	expect_bad_numbers(&muon, "op muon: 1 matrices [4, 4] at 128");
+	shapes[1].place = 257;
+	expect_bad_numbers(&muon, "op muon: 1 matrices [4, 4] at 257");
+	shapes[1] = good_shapes[1];
+	shapes[0].columns = 0;
+	expect_bad_numbers(&muon, "op muon: 9 matrices [3, 0] at 0");
 }
 
 static void norms_have_a_divisor_and_a_limit(void **state)
@@ -740,6 +785,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operands_follow_the_rules),
 		cmocka_unit_test(updates_have_numbers_in_their_ranges),
+		cmocka_unit_test(muon_has_matrices_in_order),
 		cmocka_unit_test(norms_have_a_divisor_and_a_limit),
 		cmocka_unit_test(segments_lie_in_order),
 		cmocka_unit_test(gradients_are_divided_by_a_number),

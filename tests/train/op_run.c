@@ -429,6 +429,7 @@ static void add_pieces(setting *s)
 {
 	const int64_t ends[] = {5, 55, s->c->x[0]}, begins[] = {0, 16, 64};
 	double numbers[64][DTRAIN_PIECE_NUMBERS];
+	const int64_t places[] = {-1, 0, DTRAIN_MATRIX_ALIGN};
 	int64_t count = 0;
 	for (int k = 0; k < 3; k++) {
 		int64_t first = count,
@@ -440,6 +441,7 @@ static void add_pieces(setting *s)
 				(double)(left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS);
 			numbers[count][DTRAIN_PIECE_FIRST] = (double)first;
 			numbers[count][DTRAIN_PIECE_PARTS] = (double)parts;
+			numbers[count][DTRAIN_PIECE_PLACE] = (double)(places[k] < 0 ? -1 : places[k] + at - begins[k]);
 		}
 	}
 	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){count, DTRAIN_PIECE_NUMBERS});
@@ -462,7 +464,8 @@ static int run_update(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		for (int i = 0; i <= MOST; i++)
 			s->tensors[i].result = i != G;
 		/* All of a parameter with pieces is in one group. */
-		bool whole = s->c->kind == DTRAIN_OP_LAMB || s->c->kind == DTRAIN_OP_LARS;
+		bool whole =
+			s->c->kind == DTRAIN_OP_LAMB || s->c->kind == DTRAIN_OP_LARS || s->c->kind == DTRAIN_OP_MUON;
 		add_groups(s, whole ? s->c->x[0] : 3, whole);
 		add_scaler(s)[DTRAIN_SCALER_INFINITE] = s->c->spoil != NOTHING;
 		int step = add_tensor(s, "step", SCALARS, dtrain_shape_of(1, (int64_t[]){DTRAIN_STEPS}), true);
@@ -470,13 +473,24 @@ static int run_update(setting *s, const dtrain_op_attrs *a, beton_error *err)
 		s->tensors[step].values[DTRAIN_STEP_CORRECTION1] = s->tensors[step].values[DTRAIN_STEP_CORRECTION2] = 1;
 		add_pieces(s);
 	}
-	if (s->c->kind == DTRAIN_OP_ADAM || s->c->kind == DTRAIN_OP_LAMB) {
+	if (s->c->kind == DTRAIN_OP_ADAM || s->c->kind == DTRAIN_OP_LAMB || s->c->kind == DTRAIN_OP_MUON) {
 		if (scaled)
 			RUN(DTRAIN_OP_COUNT_STEP, LIST(STEP, SCALER_), LIST(STEP));
 		else
 			RUN(DTRAIN_OP_COUNT_STEP, LIST(STEP), LIST(STEP));
 	}
-	if (s->c->kind == DTRAIN_OP_LAMB)
+	if (s->c->kind == DTRAIN_OP_MUON) {
+		dtrain_matrices matrices[] = {{3, 13, 1, 0}, {(s->c->x[0] - 64) / 3, 3, 1, DTRAIN_MATRIX_ALIGN}};
+		dtrain_op_attrs muon = {.muon = {.adamw = a->adam,
+						 .adamw_lr_scale = 0.5,
+						 .momentum = 0.9,
+						 .steps = 3,
+						 .match_rms_adamw = s->c->nesterov,
+						 .num_matrices = 2,
+						 .matrices = matrices}};
+		a = &muon;
+		RUN(DTRAIN_OP_MUON, LIST(W, G, M, V, SCALARS_, GROUP, STEP, PIECES), LIST(W, M, V));
+	} else if (s->c->kind == DTRAIN_OP_LAMB)
 		RUN(DTRAIN_OP_LAMB, LIST(W, G, M, V, SCALARS_, GROUP, STEP, PIECES), LIST(W, M, V));
 	else if (s->c->kind == DTRAIN_OP_LARS && scaled)
 		RUN(DTRAIN_OP_LARS, LIST(W, G, M, SCALARS_, GROUP, PIECES, SCALER_), LIST(W, M));

@@ -41,6 +41,9 @@ static double bound_of(const setting *s, const tensor *t, bool tf32)
 		return 0;
 	bool rounded = t->kind == ACTIVATION || rounds_twice(s->c) ||
 		       (s->c->kind == DTRAIN_OP_CONV2D && s->c->example && !s->caps.host_memory);
+	/* Its products are BF16 whatever the type of the parameters. */
+	if (s->c->kind == DTRAIN_OP_MUON && !s->caps.host_memory)
+		return BF16_BOUND;
 	if (half && rounded)
 		return s->dtype == DTRAIN_F16 ? F16_BOUND : BF16_BOUND;
 	if (half)

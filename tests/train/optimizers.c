@@ -11,10 +11,11 @@
 #include "../golden/optimizers.h"
 
 /* As in make-optimizers.py. */
-enum { PARAMS = 5, GROUPS = 4, FROZEN = 3, SHOWN = 4 };
+enum { PARAMS = 6, GROUPS = 4, FROZEN = 3, SHOWN = 4 };
 
-static const int64_t sizes[PARAMS] = {3, 17, 5, 40, 20011};
-static const uint8_t group_of[PARAMS] = {0, 1, FROZEN, 0, 2};
+static const int64_t sizes[PARAMS] = {3, 17, 5, 40, 40, 20010};
+static const dtrain_shape shapes[PARAMS] = {{1, {3}}, {1, {17}}, {1, {5}}, {2, {8, 5}}, {2, {8, 5}}, {3, {2, 345, 29}}};
+static const uint8_t group_of[PARAMS] = {0, 1, FROZEN, 0, 1, 2};
 static const double rates[GROUPS][2] = {{1, 1}, {0.5, 0}, {2, 0.25}, {0, 0}};
 static const double lr = 0x1p-7;
 
@@ -63,8 +64,7 @@ static void open_net(net *n, const char *device, dtrain_dtype dtype, int threads
 	expect_ok(dtrain_params_create(n->device, dtype, &n->params, &err), &err);
 	for (int i = 0; i < PARAMS; i++) {
 		char name[] = {'p', (char)('0' + i), 0};
-		dtrain_shape shape = dtrain_shape_of(1, &sizes[i]);
-		assert_int_equal(dtrain_params_declare(n->params, name, &shape, DTRAIN_INIT_ZERO, 0, &err), i);
+		assert_int_equal(dtrain_params_declare(n->params, name, &shapes[i], DTRAIN_INIT_ZERO, 0, &err), i);
 	}
 	expect_ok(dtrain_params_allocate(n->params, &err), &err);
 	fill(n, -1, 1);
@@ -128,6 +128,14 @@ static void set_count(net *n, dtrain_optimizer *optimizer, float low, float wrap
 
 /* ---- traces ---- */
 
+/* Of a weight after 100 steps. Devices that have Muon's products in BF16, as PyTorch has, make an error of a hundredth
+ * in each update. */
+static double bound_of(const char *device, size_t index)
+{
+	bool is_host = strcmp(device, "ref") == 0 || strcmp(device, "cpu") == 0;
+	return strcmp(golden[index].kind, "muon") != 0 || is_host ? 1e-6 : 5e-3;
+}
+
 static void check_trace(const char *device, dtrain_dtype dtype, size_t index)
 {
 	net n;
@@ -136,11 +144,11 @@ static void check_trace(const char *device, dtrain_dtype dtype, size_t index)
 	for (int step = 0; step < GOLDEN_STEPS; step++)
 		step_once(&n, optimizer, step);
 	void *values = read_values(&n);
-	const double *right = golden[index].weights;
+	const double *right = golden[index].weights, bound = bound_of(device, index);
 	for (int k = 0; k < PARAMS; k++)
 		for (int64_t i = 0; i < sizes[k] && i < SHOWN; i++, right++) {
 			double got = net_number(dtype, values, dtrain_params_at(n.params, k)->offset + i);
-			if (!(fabs(got - *right) < 1e-6 * (1 + fabs(*right))))
+			if (!(fabs(got - *right) < bound * (1 + fabs(*right))))
 				fail_msg("%s on %s in %s: p%d[%lld] is %.9g, should be %.9g", golden[index].name,
 					 device, dtrain_dtype_name(dtype), k, (long long)i, got, *right);
 		}
@@ -179,9 +187,12 @@ static void traces_are_those_of_pytorch_and_timm(void **state)
 
 /* ---- ranges ---- */
 
-static bool needs_norms(size_t index)
+/* What the message calls that which a kind needs of p5; NULL: it needs nothing. */
+static const char *needs(size_t index)
 {
-	return strcmp(golden[index].kind, "lars") == 0 || strcmp(golden[index].kind, "lamb") == 0;
+	const char *kind = golden[index].kind;
+	bool norms = strcmp(kind, "lars") == 0 || strcmp(kind, "lamb") == 0;
+	return norms ? "the norm" : strcmp(kind, "muon") == 0 ? "all" : NULL;
 }
 
 /* Trains for three steps with the optimizers of one range, or of two, and reads the values. */
@@ -213,12 +224,13 @@ static void check_ranges(const char *device, size_t index)
 	size_t bytes = (size_t)dtrain_params_flat_count(n.params) * sizeof(float);
 	void *whole = train_ranges(device, index, 0, 1), *threads = train_ranges(device, index, 0, 2);
 	assert_memory_equal(whole, threads, bytes);
-	for (int i = 0; i < 2 - needs_norms(index); i++) {
+	for (int i = 0; i < (needs(index) ? 1 : 2); i++) {
 		void *parts = train_ranges(device, index, middles[i], 1);
 		assert_memory_equal(parts, whole, bytes);
 		free(parts);
 	}
-	if (needs_norms(index)) {
+	if (needs(index)) {
+		char message[96];
 		dtrain_optimizer_options options;
 		dtrain_optimizer *optimizer;
 		beton_error err = {0};
@@ -226,7 +238,9 @@ static void check_ranges(const char *device, size_t index)
 		options.kind = golden[index].kind;
 		options.end = middles[1];
 		assert_int_equal(dtrain_optimizer_create(n.params, &options, &optimizer, &err), BETON_UNSUPPORTED);
-		assert_non_null(strstr(err.message, ": needs the norm of 'p4', of which this rank has only a part"));
+		snprintf(message, sizeof(message), ": needs %s of 'p5', of which this rank has only a part",
+			 needs(index));
+		assert_non_null(strstr(err.message, message));
 		assert_null(optimizer);
 	}
 	free(whole);

@@ -189,6 +189,7 @@ void cpu_build_rotary(cpu_build *build);
 void cpu_build_matmul(cpu_build *build);
 void cpu_build_adaptive(cpu_build *build);
 void cpu_build_trust(cpu_build *build);
+void cpu_build_muon(cpu_build *build);
 
 /* ---- updates (optimizer.c) ---- */
 

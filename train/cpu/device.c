@@ -131,6 +131,7 @@ static const struct {
 	[DTRAIN_OP_LION] = {cpu_build_adaptive},
 	[DTRAIN_OP_LAMB] = {cpu_build_trust},
 	[DTRAIN_OP_LARS] = {cpu_build_trust},
+	[DTRAIN_OP_MUON] = {cpu_build_muon},
 	[DTRAIN_OP_SLICE] = {build_on_ref},
 	[DTRAIN_OP_SLICE_BWD] = {build_on_ref},
 	[DTRAIN_OP_PERMUTE] = {build_on_ref},

@@ -268,6 +268,22 @@ cudaError_t cuda_kernel_lamb(cudaStream_t stream, const cuda_update *update, con
 			     void *workspace);
 cudaError_t cuda_kernel_lars(cudaStream_t stream, const cuda_update *update, const dtrain_lars_attrs *attrs,
 			     void *workspace);
+/* DTRAIN_OP_MUON without its products. moments makes all of the update of what is no matrix, and of matrices the
+ * momentum and, in `matrices` (see dtrain_matrices, of that type), the update, divided by its norm: three launches.
+ * values takes what became of the latter: one launch. polynomial: squares = factor * (a + b gram + c squares), each
+ * [count, edge, edge]. workspace: on a multiple of 8 bytes. */
+typedef struct cuda_muon {
+	cuda_update update;
+	const dtrain_muon_attrs *attrs;
+	dtrain_dtype dtype;
+	void *matrices, *workspace;
+} cuda_muon;
+
+size_t cuda_kernel_muon_workspace(int64_t pieces);
+cudaError_t cuda_kernel_muon_moments(cudaStream_t stream, const cuda_muon *muon);
+cudaError_t cuda_kernel_muon_values(cudaStream_t stream, const cuda_muon *muon);
+cudaError_t cuda_kernel_muon_polynomial(cudaStream_t stream, dtrain_dtype dtype, const void *gram, void *squares,
+					int64_t count, int64_t edge, double factor);
 /* DTRAIN_OP_LOOKAHEAD, in one launch. slow and w do not overlap. back: the op has its second output. */
 cudaError_t cuda_kernel_lookahead(cudaStream_t stream, float *slow, float *w, const float *weight, int64_t count,
 				  bool back);

@@ -103,6 +103,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_LION] = cuda_build_simple,
 	[DTRAIN_OP_LAMB] = cuda_build_simple,
 	[DTRAIN_OP_LARS] = cuda_build_simple,
+	[DTRAIN_OP_MUON] = cuda_build_muon,
 	[DTRAIN_OP_GRAD_NORM] = cuda_build_simple,
 	[DTRAIN_OP_CLIP] = cuda_build_simple,
 };

@@ -9,8 +9,8 @@
 #include "common/error.h"
 #include "optimizer.h"
 
-static const dtrain__optimizer_kind *const kinds[] = {&dtrain__sgd,  &dtrain__adam, &dtrain__adamw,
-						      &dtrain__lion, &dtrain__lars, &dtrain__lamb};
+static const dtrain__optimizer_kind *const kinds[] = {&dtrain__sgd,  &dtrain__adam, &dtrain__adamw, &dtrain__lion,
+						      &dtrain__lars, &dtrain__lamb, &dtrain__muon};
 
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 

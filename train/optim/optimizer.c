@@ -249,7 +249,7 @@ static int create_ops(dtrain_optimizer *optimizer, const dtrain_optimizer_option
 		status = dtrain__clip_create(optimizer, err);
 	if (status == BETON_OK && optimizer->kind->beta1)
 		status = dtrain__step_create(optimizer, err);
-	if (status == BETON_OK && optimizer->kind->needs_norms)
+	if (status == BETON_OK && (optimizer->kind->needs_norms || optimizer->kind->needs_matrices))
 		status = dtrain__pieces_create(optimizer, err);
 	if (status == BETON_OK)
 		status = optimizer->kind->create(optimizer, err);
@@ -315,10 +315,12 @@ int dtrain_optimizer_create(dtrain_params *params, const dtrain_optimizer_option
 	optimizer->grad_divisor = options.grad_divisor;
 	optimizer->clip_norm = options.clip_norm;
 	optimizer->num_groups = options.num_groups;
+	optimizer->adamw = options.adamw;
 	optimizer->scaler = options.scaler ? dtrain_scaler_memory(options.scaler) : NULL;
 	status = open_memory(optimizer, &options, err);
 	if (status == BETON_OK)
 		status = create_ops(optimizer, &options, err);
+	optimizer->adamw = NULL;
 	if (status != BETON_OK) {
 		dtrain_optimizer_destroy(&optimizer);
 		return status;
@@ -344,6 +346,7 @@ void dtrain_optimizer_destroy(dtrain_optimizer **optimizer)
 	o->api->free(o->device, o->step);
 	o->api->free(o->device, o->pieces);
 	o->api->free(o->device, o->workspace);
+	free(o->matrices);
 	free(o->hypers);
 	free(o);
 	*optimizer = NULL;

@@ -48,8 +48,8 @@ typedef struct dtrain__optimizer_kind {
 	/* The update gets the state of a step (dtrain__optimizer_step), made with these hyper-parameters as beta1 and
 	 * beta2. 0: it counts no steps. */
 	int beta1, beta2;
-	/* The update gets the pieces of whole parameters (dtrain__optimizer_pieces). */
-	bool needs_norms;
+	/* The update gets the pieces of whole parameters (dtrain__optimizer_pieces), or only of whole matrices. */
+	bool needs_norms, needs_matrices;
 	/* Adds the ops of an update, with dtrain__optimizer_add. */
 	int (*create)(dtrain_optimizer *optimizer, beton_error *err);
 } dtrain__optimizer_kind;
@@ -75,13 +75,17 @@ struct dtrain_optimizer {
 	float *step;             /* DTRAIN_STEPS elements on the device; NULL: the kind counts no steps */
 	int64_t *pieces;         /* [num_pieces][DTRAIN_PIECE_NUMBERS] on the device; NULL: none */
 	int64_t num_pieces;
+	const bool *adamw;         /* dtrain_optimizer_options.adamw, while the optimizer is made */
+	dtrain_matrices *matrices; /* [num_matrices]: shapes */
+	int32_t num_matrices;
 	dtrain__update_ops update; /* what apply puts on the stream */
 	dtrain__average averages[DTRAIN__AVERAGES];
 	void *workspace; /* shared by all ops */
 	size_t workspace_bytes;
 };
 
-extern const dtrain__optimizer_kind dtrain__sgd, dtrain__adam, dtrain__adamw, dtrain__lion, dtrain__lars, dtrain__lamb;
+extern const dtrain__optimizer_kind dtrain__sgd, dtrain__adam, dtrain__adamw, dtrain__lion, dtrain__lars, dtrain__lamb,
+	dtrain__muon;
 
 /* NULL: no such kind. */
 const dtrain__optimizer_kind *dtrain__optimizer_kind_find(const char *name);
@@ -133,7 +137,8 @@ void dtrain__fill_rates(const double *hypers, double lr, float *scalars);
 /* ---- the state of the step, and the table of pieces (parts.c) ---- */
 
 int dtrain__step_create(dtrain_optimizer *optimizer, beton_error *err);
-/* UNSUPPORTED: the range, or a placement, divides a parameter. */
+/* Makes the table, and that of matrices, as the kind needs them. UNSUPPORTED: the range, or a placement, divides a
+ * parameter of which the kind needs all. */
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err);
 
 /* ---- parts that can be combined with any kind: ops and states ---- */

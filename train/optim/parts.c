@@ -35,41 +35,123 @@ static bool is_inside(const dtrain_optimizer *optimizer, const dtrain_param *par
 	return param->offset < optimizer->begin + optimizer->count && param->offset + param->count > optimizer->begin;
 }
 
-static int64_t pieces_of(const dtrain_param *param)
+/* ---- matrices ---- */
+
+/* Whether Muon updates it. */
+static bool is_matrix(const dtrain_optimizer *optimizer, int index)
 {
-	return (param->count + DTRAIN_PIECE_ELEMENTS - 1) / DTRAIN_PIECE_ELEMENTS;
+	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
+	return optimizer->kind->needs_matrices && param->shape.ndim >= 2 && !param->frozen &&
+	       !(optimizer->adamw && optimizer->adamw[index]) && is_inside(optimizer, param);
 }
 
-static int check_whole(const dtrain_optimizer *optimizer, const dtrain_param *param, beton_error *err)
+static int compare_matrices(const void *a, const void *b)
 {
+	const dtrain_matrices *left = a, *right = b;
+	if (left->rows != right->rows)
+		return left->rows < right->rows ? -1 : 1;
+	return left->columns < right->columns ? -1 : left->columns > right->columns;
+}
+
+static dtrain_matrices shape_of(const dtrain_param *param)
+{
+	return (dtrain_matrices){param->shape.dim[0], param->count / param->shape.dim[0], 1, 0};
+}
+
+/* Lists the shapes of matrices, each with the place of its first matrix. */
+static int find_shapes(dtrain_optimizer *optimizer, beton_error *err)
+{
+	int params = dtrain_params_count(optimizer->params), count = 0, shapes = 0;
+	int64_t place = 0;
+	dtrain_matrices *all = calloc((size_t)params + 1, sizeof(*all));
+	if (!all)
+		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", optimizer->kind->facts.name);
+	for (int i = 0; i < params; i++)
+		if (is_matrix(optimizer, i))
+			all[count++] = shape_of(dtrain_params_at(optimizer->params, i));
+	qsort(all, (size_t)count, sizeof(*all), compare_matrices);
+	for (int i = 0; i < count; i++) {
+		if (shapes && compare_matrices(&all[i], &all[shapes - 1]) == 0)
+			all[shapes - 1].count++;
+		else
+			all[shapes++] = all[i];
+	}
+	for (int i = 0; i < shapes; i++) {
+		all[i].place = place;
+		place += all[i].count * all[i].rows * all[i].columns + DTRAIN_MATRIX_ALIGN - 1;
+		place -= place % DTRAIN_MATRIX_ALIGN;
+	}
+	optimizer->matrices = all;
+	optimizer->num_matrices = shapes;
+	return BETON_OK;
+}
+
+/* The place of a matrix: those of its shape are there in the order of parameters. */
+static int64_t place_of(const dtrain_optimizer *optimizer, int index)
+{
+	const dtrain_matrices mine = shape_of(dtrain_params_at(optimizer->params, index)), *all = optimizer->matrices;
+	while (compare_matrices(all, &mine) != 0)
+		all++;
+	int64_t place = all->place;
+	for (int i = 0; i < index; i++) {
+		const dtrain_matrices other = shape_of(dtrain_params_at(optimizer->params, i));
+		if (is_matrix(optimizer, i) && compare_matrices(&other, &mine) == 0)
+			place += mine.rows * mine.columns;
+	}
+	return place;
+}
+
+/* ---- pieces ---- */
+
+static int check_whole(const dtrain_optimizer *optimizer, int index, beton_error *err)
+{
+	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
 	int64_t begin = optimizer->begin, end = begin + optimizer->count;
-	if (!param->placement.axis && param->offset >= begin && param->offset + param->count <= end)
+	bool matrix = is_matrix(optimizer, index);
+	if (!(optimizer->kind->needs_norms || matrix) ||
+	    (!param->placement.axis && param->offset >= begin && param->offset + param->count <= end))
 		return BETON_OK;
-	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs the norm of '%s', of which this rank has only a part",
-		       optimizer->kind->facts.name, param->name);
+	return bt_fail(err, BETON_UNSUPPORTED, "%s: needs %s '%s', of which this rank has only a part",
+		       optimizer->kind->facts.name, matrix ? "all of" : "the norm of", param->name);
 }
 
-static void list_pieces(const dtrain_optimizer *optimizer, const dtrain_param *param, int64_t first, int64_t *out)
+/* A parameter's elements in the range. */
+static int64_t count_inside(const dtrain_optimizer *optimizer, const dtrain_param *param, int64_t *begin)
 {
-	int64_t parts = pieces_of(param);
+	int64_t end = optimizer->begin + optimizer->count, last = param->offset + param->count;
+	*begin = param->offset > optimizer->begin ? param->offset : optimizer->begin;
+	return (last < end ? last : end) - *begin;
+}
+
+static int64_t pieces_of(const dtrain_optimizer *optimizer, const dtrain_param *param)
+{
+	int64_t begin, count = is_inside(optimizer, param) ? count_inside(optimizer, param, &begin) : 0;
+	return (count + DTRAIN_PIECE_ELEMENTS - 1) / DTRAIN_PIECE_ELEMENTS;
+}
+
+static void list_pieces(const dtrain_optimizer *optimizer, int index, int64_t first, int64_t *out)
+{
+	const dtrain_param *param = dtrain_params_at(optimizer->params, index);
+	int64_t parts = pieces_of(optimizer, param), begin, count = count_inside(optimizer, param, &begin);
+	int64_t place = is_matrix(optimizer, index) ? place_of(optimizer, index) : -1;
 	for (int64_t i = 0; i < parts; i++, out += DTRAIN_PIECE_NUMBERS) {
-		int64_t done = i * DTRAIN_PIECE_ELEMENTS, left = param->count - done;
-		out[DTRAIN_PIECE_BEGIN] = param->offset - optimizer->begin + done;
+		int64_t done = i * DTRAIN_PIECE_ELEMENTS, left = count - done;
+		out[DTRAIN_PIECE_BEGIN] = begin - optimizer->begin + done;
 		out[DTRAIN_PIECE_COUNT] = left < DTRAIN_PIECE_ELEMENTS ? left : DTRAIN_PIECE_ELEMENTS;
 		out[DTRAIN_PIECE_FIRST] = first;
 		out[DTRAIN_PIECE_PARTS] = parts;
+		out[DTRAIN_PIECE_PLACE] = place < 0 ? -1 : place + done;
 	}
 }
 
 int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 {
-	int params = dtrain_params_count(optimizer->params), status = BETON_OK;
+	int params = dtrain_params_count(optimizer->params);
+	int status = optimizer->kind->needs_matrices ? find_shapes(optimizer, err) : BETON_OK;
 	for (int i = 0; i < params && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(optimizer->params, i);
-		if (!is_inside(optimizer, param))
-			continue;
-		status = check_whole(optimizer, param, err);
-		optimizer->num_pieces += pieces_of(param);
+		status = is_inside(optimizer, param) ? check_whole(optimizer, i, err) : BETON_OK;
+		optimizer->num_pieces += pieces_of(optimizer, param);
 	}
 	size_t bytes = (size_t)optimizer->num_pieces * DTRAIN_PIECE_NUMBERS * sizeof(int64_t);
 	int64_t *host = NULL, first = 0;
@@ -81,11 +163,10 @@ int dtrain__pieces_create(dtrain_optimizer *optimizer, beton_error *err)
 	if (status != BETON_OK)
 		return status;
 	for (int i = 0; i < params; i++) {
-		const dtrain_param *param = dtrain_params_at(optimizer->params, i);
-		if (!is_inside(optimizer, param))
-			continue;
-		list_pieces(optimizer, param, first, host + first * DTRAIN_PIECE_NUMBERS);
-		first += pieces_of(param);
+		int64_t count = pieces_of(optimizer, dtrain_params_at(optimizer->params, i));
+		if (count)
+			list_pieces(optimizer, i, first, host + first * DTRAIN_PIECE_NUMBERS);
+		first += count;
 	}
 	status = dtrain__optimizer_upload(optimizer, optimizer->pieces, host, bytes, err);
 	optimizer->api->host_free(optimizer->device, host);

@@ -147,15 +147,19 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 				       [RUN_GROUP_EARLY] = {1, options->weight_decay},
 				       [RUN_GROUP_FROZEN] = {0, 0}},
 			    .count = RUN_GROUPS,
-			    .of = calloc((size_t)count + 1, sizeof(*out->of))};
-	if (!out->of)
+			    .of = calloc((size_t)count + 1, sizeof(*out->of)),
+			    .outer = calloc((size_t)count + 1, sizeof(*out->outer))};
+	if (!out->of || !out->outer) {
+		run_groups_free(out);
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the groups of %d parameters", count);
+	}
 	int status = check_used("--no-decay", options->no_decay, false, params, err);
 	if (status == BETON_OK)
 		status = check_used("--param-groups", options->param_groups, true, params, err);
 	for (int i = 0; i < count && status == BETON_OK; i++) {
 		const dtrain_param *param = dtrain_params_at(params, i);
 		uint8_t usual = group_of(options, param);
+		out->outer[i] = param->block == 0 || param->block == last_block(params);
 		run_group group = out->groups[usual];
 		if (usual != RUN_GROUP_FROZEN)
 			status = refine(options, params, param, &group, err);
@@ -170,6 +174,7 @@ int run_groups_make(const run_options *options, const dtrain_params *params, run
 void run_groups_free(run_groups *groups)
 {
 	free(groups->of);
+	free(groups->outer);
 	*groups = (run_groups){0};
 }
 

@@ -24,6 +24,7 @@ typedef struct run_groups {
 	run_group groups[DTRAIN_PARAM_GROUPS];
 	int32_t count;
 	uint8_t *of; /* the group of each parameter, by index */
+	bool *outer; /* whether it is before the first block or behind the last one, by index: for `muon` */
 } run_groups;
 
 /* Applies --weight-decay, --bias-lr-scale, --no-bias-decay, --no-decay, --param-groups, --layer-decay. params must be

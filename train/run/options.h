@@ -122,6 +122,7 @@ typedef struct run_options {
 	double beta1, beta2;
 	double epsilon;
 	double trust;
+	double adamw_lr_scale, ns_steps;
 	double weight_decay;
 	double bias_lr_scale;
 	double layer_decay;       /* factor on the rate from one block of the model to the one before */
@@ -162,7 +163,7 @@ typedef struct run_options {
 	int64_t keep_checkpoints;
 	bool keep_best;
 	bool nesterov;
-	bool amsgrad;
+	bool amsgrad, match_rms_adamw;
 	bool no_bias_decay;
 	bool deterministic;
 	bool no_capture;

@@ -294,7 +294,12 @@ const option_row run_rows[] = {
 	     "their numbers depend on the name. `lars` and `lamb` scale the update of each parameter by norms, unless "
 	     "its weight decay is 0: --no-bias-decay leaves biases and batch norm unscaled. `lamb` clips gradients to "
 	     "a "
-	     "norm of 1. A resumed run has the optimizer of its checkpoint.",
+	     "norm of 1. `muon` is PyTorch's for the matrices and convolutions in the network's blocks, with "
+	     "Nesterov's "
+	     "momentum, and `adamw` for all else: biases, norms, and what is before the first block and behind the "
+	     "last "
+	     "one, as embeddings and the last layer are. On `cuda` its products are BF16, as PyTorch's are, elsewhere "
+	     "F32. A resumed run has the optimizer of its checkpoint.",
 	     .name_at = optimizer_name),
 	NUMBER("lr", TOLD, lr, 0, FLT_MAX, "0.1", "learning rate", NULL),
 	CHOICE("lr-scale", TOLD, lr_scale, "NAME", lr_scales, "none",
@@ -344,11 +349,18 @@ const option_row run_rows[] = {
 	NUMBER("epsilon", TOLD, epsilon, FLT_MIN, FLT_MAX, NULL, "added to the divisor of the update", NULL),
 	KIND_FLAG("amsgrad", FIXED, amsgrad, "divide by the largest mean of squared gradients so far",
 		  "The largest one before its bias is corrected, as PyTorch computes it."),
+	NUMBER("adamw-lr-scale", TOLD, adamw_lr_scale, 0, FLT_MAX, NULL,
+	       "Muon: factor on the learning rate of AdamW's part", "timm's fallback_lr_scale."),
+	NUMBER("ns-steps", TOLD, ns_steps, 1, 99, NULL, "Muon: Newton-Schulz steps", NULL),
+	KIND_FLAG("match-rms-adamw", TOLD, match_rms_adamw, "Muon: give updates the size of AdamW's",
+		  "PyTorch's adjust_lr_fn \"match_rms_adamw\": the rate of a matrix is multiplied by 0.2 * "
+		  "sqrt(max(rows, "
+		  "columns)), with which rates and decays of AdamW fit. Without it the factor is sqrt(max(1, rows / "
+		  "columns)), \"original\". A weight stored as [in, out], as GPT-2's are, has `in` rows."),
 	NUMBER("trust", TOLD, trust, FLT_MIN, FLT_MAX, NULL, "LARS's trust coefficient", NULL),
 	NUMBER("weight-decay", TOLD, weight_decay, 0, FLT_MAX, "1e-4", "weight decay of the parameters",
-	       "`sgd`, `adam` and `lars` add it to the gradient. `adamw` and `lion` subtract it from the parameter, "
-	       "times "
-	       "the learning rate; `lamb` adds it to the update before it is scaled."),
+	       "`sgd`, `adam` and `lars` add it to the gradient. `adamw`, `lion` and `muon` subtract it from the "
+	       "parameter, times the learning rate; `lamb` adds it to the update before it is scaled."),
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
 	      "factor on the learning rate of biases and batch norm",
 	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "

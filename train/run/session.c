@@ -85,6 +85,7 @@ static int open_optimizer(run_session *session, beton_error *err)
 	optimizer.num_hypers = run_optimizer_hypers(options, hypers);
 	optimizer.num_groups = groups.count;
 	optimizer.group_of = groups.of;
+	optimizer.adamw = groups.outer;
 	optimizer.scaler = session->engine.scaler;
 	optimizer.grad_divisor = (double)(session->world_size * options->accumulate);
 	/* The log has the norm of each step; computing it reads the gradients once. */

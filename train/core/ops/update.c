@@ -26,7 +26,7 @@ static int check_update(const dtrain_op_desc *desc, const dtrain__op_roles *role
 	if (step && !dtrain__op_is_vector(step, DTRAIN_STEPS))
 		return dtrain__op_bad(desc, "needs a step of eight elements, not", step, err);
 	if (pieces && (pieces->shape.ndim != 2 || pieces->shape.dim[1] != DTRAIN_PIECE_NUMBERS))
-		return dtrain__op_bad(desc, "needs four numbers for each piece, not", pieces, err);
+		return dtrain__op_bad(desc, "needs five numbers for each piece, not", pieces, err);
 	return check_divisor(desc, divisor, err);
 }
 
@@ -73,6 +73,42 @@ static int check_lars(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	return check_update(desc, roles, lars->grad_divisor, err);
 }
 
+static int check_muon(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_muon_attrs *muon = &desc->attrs.muon;
+	int64_t end = 0;
+	if (!(muon->momentum >= 0 && muon->momentum < 1 && muon->steps >= 1 && muon->steps < 100 &&
+	      muon->adamw.epsilon > 0 && muon->adamw_lr_scale >= 0 && !muon->adamw.amsgrad))
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "op %s: a momentum of %g, %d steps, an epsilon of %g, a scale of %g%s",
+			       dtrain__op_name(desc->kind), muon->momentum, muon->steps, muon->adamw.epsilon,
+			       muon->adamw_lr_scale, muon->adamw.amsgrad ? ", and amsgrad" : "");
+	for (int32_t i = 0; i < muon->num_matrices; i++) {
+		const dtrain_matrices *m = &muon->matrices[i];
+		if (m->rows < 1 || m->columns < 1 || m->count < 1 || m->place < end ||
+		    m->place % DTRAIN_MATRIX_ALIGN != 0)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %lld matrices [%lld, %lld] at %lld",
+				       dtrain__op_name(desc->kind), (long long)m->count, (long long)m->rows,
+				       (long long)m->columns, (long long)m->place);
+		end = m->place + m->count * m->rows * m->columns;
+	}
+	int status = check_betas(desc, muon->adamw.beta1, muon->adamw.beta2, err);
+	return status == BETON_OK ? check_update(desc, roles, muon->adamw.grad_divisor, err) : status;
+}
+
+/* Of the products: three for each step, of which one is of two squares of the shorter side. */
+static double flops_of_muon(const dtrain_op_desc *desc)
+{
+	double sum = 0;
+	for (int32_t i = 0; i < desc->attrs.muon.num_matrices; i++) {
+		const dtrain_matrices *m = &desc->attrs.muon.matrices[i];
+		double edge = (double)(m->rows < m->columns ? m->rows : m->columns);
+		double elements = (double)(m->rows * m->columns);
+		sum += (double)m->count * desc->attrs.muon.steps * (4 * edge * elements + 2 * edge * edge * edge);
+	}
+	return sum;
+}
+
 static int check_count_step(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
 {
 	if (!dtrain__op_is_vector(roles->of['T'], DTRAIN_STEPS))
@@ -108,6 +144,12 @@ const dtrain__op_rules dtrain__op_lars = {.inputs = "FFFRGI",
 					  .outputs = "FF",
 					  .check = check_lars,
 					  .read_twice = 1 << 0 | 1 << 1};
+
+const dtrain__op_rules dtrain__op_muon = {.inputs = "FFFFRGTI",
+					  .outputs = "FFF",
+					  .check = check_muon,
+					  .flops = flops_of_muon,
+					  .read_twice = 1 << 1 | 1 << 2};
 
 const dtrain__op_rules dtrain__op_lookahead = {
 	.inputs = "FFH", .outputs = "F", .optional_outputs = "F", .check = check_lookahead};

@@ -127,6 +127,30 @@ typedef struct dtrain_lars_attrs {
 	bool nesterov;
 } dtrain_lars_attrs;
 
+/* Matrices of equal shape that MUON updates: one behind the other in what the op computes with. */
+typedef struct dtrain_matrices {
+	int64_t rows, columns, count;
+	int64_t place; /* of the first matrix's first element there: a multiple of DTRAIN_MATRIX_ALIGN */
+} dtrain_matrices;
+
+/* MUON updates matrices as torch.optim.Muon with Nesterov's momentum: g /= grad_divisor; m += (1 - momentum) * (g - m);
+ * u = g + momentum * (m - g); x = u / max(norm(u), 1e-7); `steps` times x = a x + b (x x^T) x + c (x x^T)^2 x with a =
+ * 3.4445, b = -4.775, c = 2.0315 (for more rows than columns of the transposed matrix); w *= 1 - lr * weight_decay; w
+ * -= lr * factor * x. The factor is sqrt(max(1, rows / columns)), or with match_rms_adamw 0.2 * sqrt(max(rows,
+ * columns)). All other elements are updated as by ADAM, decoupled, with the rate lr * adamw_lr_scale. x and products
+ * may be BF16, as PyTorch's are; then sums are F32. */
+typedef struct dtrain_muon_attrs {
+	dtrain_adam_attrs adamw; /* without amsgrad */
+	double adamw_lr_scale;
+	double momentum; /* 0 .. <1 */
+	int32_t steps;   /* 1 .. 99 */
+	bool match_rms_adamw;
+	int32_t num_matrices;
+	const dtrain_matrices *matrices; /* by place; they outlive the op */
+} dtrain_muon_attrs;
+
+enum { DTRAIN_MATRIX_ALIGN = 128 };
+
 typedef struct dtrain_clip_attrs {
 	double grad_divisor; /* of GRAD_NORM: > 0 and finite */
 	double max_norm;     /* of CLIP: > 0; infinity: gradients stay as they are */
@@ -218,6 +242,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_adam_attrs adam;           /* ADAM, LAMB; of COUNT_STEP the betas */
 		dtrain_lion_attrs lion;           /* LION */
 		dtrain_lars_attrs lars;           /* LARS */
+		dtrain_muon_attrs muon;           /* MUON */
 		dtrain_clip_attrs clip;           /* GRAD_NORM, CLIP */
 		dtrain_pixel_attrs pixels;        /* NORMALIZE */
 		dtrain_slice_attrs slice;         /* SLICE, SLICE_BWD */
@@ -256,13 +281,15 @@ enum dtrain_step_element {
 };
 
 /* A part of a parameter, in the operand `pieces`, i64 [pieces, DTRAIN_PIECE_NUMBERS], of updates that need norms of
- * whole parameters. The pieces of a parameter are neighbours, and their sums of squares are added in their order. */
+ * whole parameters, or whole matrices. The pieces of a parameter are neighbours, and their sums of squares are added in
+ * their order. */
 enum dtrain_piece {
 	DTRAIN_PIECE_BEGIN = 0, /* element of the range: a multiple of DTRAIN_PARAM_ALIGN */
 	DTRAIN_PIECE_COUNT = 1, /* elements: at most DTRAIN_PIECE_ELEMENTS */
 	DTRAIN_PIECE_FIRST = 2, /* index of the parameter's first piece */
 	DTRAIN_PIECE_PARTS = 3, /* number of the parameter's pieces */
-	DTRAIN_PIECE_NUMBERS = 4,
+	DTRAIN_PIECE_PLACE = 4, /* of MUON: place of the piece in the matrices (dtrain_matrices); -1: ADAM's rule */
+	DTRAIN_PIECE_NUMBERS = 5,
 	DTRAIN_PIECE_ELEMENTS = 16384,
 };
 

@@ -49,8 +49,16 @@ typedef struct dtrain_optimizer_kind {
  * 0, default 1e-6; weight_decay, default 0.01, without which the update of a parameter is not scaled. States: exp_avg,
  * exp_avg_sq.
  *
- * lars and lamb need the norms of whole parameters: a range, or a placement, that divides one is UNSUPPORTED. All
- * others compute each element by itself, so an optimizer for a range gives the same bits as one for all.
+ * "muon": torch.optim.Muon for the matrices of hidden layers, with Nesterov's momentum, and AdamW for the rest.
+ * Matrices are the parameters of two or more dimensions, of which all but the first are taken as one (the filters of a
+ * convolution are rows), that are neither frozen nor named by dtrain_optimizer_options.adamw. momentum 0.95; ns_steps 1
+ * .. 99, default 5; match_rms_adamw, the factor of the rate that gives updates the size of AdamW's; weight_decay,
+ * default 0.1. Of AdamW: adamw_lr_scale >= 0, default 1, a factor of its rate; beta1 0.9, beta2 0.95, epsilon 1e-8.
+ * States: exp_avg, which is Muon's momentum_buffer, and exp_avg_sq, zero for matrices.
+ *
+ * lars and lamb need the norms of whole parameters, and muon needs whole matrices: a range, or a placement, that
+ * divides one is UNSUPPORTED. All others compute each element by itself, so an optimizer for a range gives the same
+ * bits as one for all.
  *
  * A parameter with no gradient (PyTorch's None) is one in a group of lr_scale 0 and weight_decay 0 whose gradient is
  * zero: it and its states stay as they are. */
@@ -86,6 +94,9 @@ typedef struct dtrain_optimizer_options {
 	 * are. */
 	void *values, *grads;
 	bool average; /* default false; see dtrain_optimizer_average */
+	/* Of "muon": whether AdamW updates a parameter of two or more dimensions, by index; others are ignored. Copied.
+	 * NULL (default): none. Usual for embeddings and the last layer. */
+	const bool *adamw;
 } dtrain_optimizer_options;
 
 BETON_API void dtrain_optimizer_options_init(dtrain_optimizer_options *options);
