@@ -175,6 +175,31 @@ static void patterns_make_groups(void **state)
 	dtrain_device_close(&device);
 }
 
+/* timm's default; a pattern has the last word. */
+static void class_token_and_positions_do_not_decay(void **state)
+{
+	(void)state;
+	dtrain_device *device;
+	run_groups groups;
+	run_options options = {.model = "vit-s16", .weight_decay = 0.5, .bias_lr_scale = 1, .layer_decay = 1};
+	beton_error err;
+	assert_int_equal(dtrain_device_open("ref", NULL, &device, NULL), BETON_OK);
+	dtrain_params *params = make_params(device, "vit-s16");
+	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	expect_group(params, &groups, "cls_token", 1, 0);
+	expect_group(params, &groups, "pos_embed", 1, 0);
+	expect_group(params, &groups, "patch_embed.proj.weight", 1, 0.5);
+	expect_group(params, &groups, "head.weight", 1, 0.5);
+	run_groups_free(&groups);
+	options.param_groups = "pos_embed=1:0.25";
+	assert_int_equal(run_groups_make(&options, params, &groups, &err), BETON_OK);
+	expect_group(params, &groups, "cls_token", 1, 0);
+	expect_group(params, &groups, "pos_embed", 1, 0.25);
+	run_groups_free(&groups);
+	dtrain_params_destroy(&params);
+	dtrain_device_close(&device);
+}
+
 /* Of nine residual blocks, with the stem in front of them and the last layer behind them. */
 static void layers_in_front_are_slower(void **state)
 {
@@ -252,6 +277,7 @@ int main(void)
 		cmocka_unit_test(the_first_bias_goes_with_the_weights),
 		cmocka_unit_test(options_tell_rate_and_decay),
 		cmocka_unit_test(patterns_make_groups),
+		cmocka_unit_test(class_token_and_positions_do_not_decay),
 		cmocka_unit_test(layers_in_front_are_slower),
 		cmocka_unit_test(weights_of_a_language_model_decay),
 	};

@@ -112,6 +112,7 @@ struct engine_task {
 	engine_metric metrics[ENGINE_METRICS];
 	int num_metrics;
 	const engine_default *defaults; /* NULL: none */
+	const char *const *no_decay;    /* names of parameters without weight decay, then NULL; NULL: none */
 
 	/* The models that have a name, NULL past the end. */
 	const char *(*model_name)(int index);

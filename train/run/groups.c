@@ -93,12 +93,15 @@ static int32_t last_block(const dtrain_params *params)
 	return last;
 }
 
-/* Changes a parameter's numbers as patterns and layers say. */
+/* Changes a parameter's numbers as the task, patterns and layers say. */
 static int refine(const run_options *options, const dtrain_params *params, const dtrain_param *param, run_group *group,
 		  beton_error *err)
 {
 	entry one;
 	bool found;
+	for (const char *const *name = run_options_job(options).task->no_decay; name && *name; name++)
+		if (strcmp(*name, param->name) == 0)
+			group->weight_decay = 0;
 	group->lr_scale *= pow(options->layer_decay, last_block(params) - param->block);
 	int status = find_entry("--no-decay", options->no_decay, false, param->name, &found, &one, err);
 	if (found)

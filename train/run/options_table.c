@@ -360,7 +360,10 @@ const option_row run_rows[] = {
 	NUMBER("trust", TOLD, trust, FLT_MIN, FLT_MAX, NULL, "LARS's trust coefficient", NULL),
 	NUMBER("weight-decay", TOLD, weight_decay, 0, FLT_MAX, "1e-4", "weight decay of the parameters",
 	       "`sgd`, `adam` and `lars` add it to the gradient. `adamw`, `lion` and `muon` subtract it from the "
-	       "parameter, times the learning rate; `lamb` adds it to the update before it is scaled."),
+	       "parameter, times the learning rate; `lamb` adds it to the update before it is scaled. "
+	       "The class token and the embeddings of positions of a vision transformer (`cls_token`, `pos_embed`) "
+	       "have "
+	       "none, as in timm, unless --param-groups gives them one."),
 	REALS("bias-lr-scale", TOLD, bias_lr_scale, "X", 1, 1e-6, 1e6, "1",
 	      "factor on the learning rate of biases and batch norm",
 	      "These are the parameters of one dimension. Their weight decay is divided by the factor, so a step "

@@ -34,6 +34,9 @@ static const char *find_model_problem(const dtrain_transformer *model)
 	return model->vocabulary ? "a model of tokens, not of pictures; see --task" : NULL;
 }
 
+/* As timm's vision transformers have it. */
+static const char *const no_decay[] = {"cls_token", "pos_embed", NULL};
+
 const engine_task vision_task = {
 	.name = "vision",
 	.sample = "picture",
@@ -45,6 +48,7 @@ const engine_task vision_task = {
 	.has_head = true,
 	.metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
 	.num_metrics = 3,
+	.no_decay = no_decay,
 	.model_name = dtrain_model_name,
 	.find_model_problem = find_model_problem,
 	.find_problem = find_problem,
