@@ -52,7 +52,7 @@ static dtrain_tensor declare_input(dtrain_graph *graph, const op_case *c, int in
 	bool activation = letter && strchr("XYKL", letter);
 	if (letter == 'A')
 		return dtrain__graph_activation(graph, DTRAIN_F32, shape);
-	if (dtrain__op_rules_of(c->kind)->updates >> index & 1)
+	if (!activation && dtrain__op_rules_of(c->kind)->updates >> index & 1)
 		return dtrain__graph_buffer(graph, "b", name, shape, DTRAIN_INIT_ZERO);
 	if (letter && strchr("leqrg", letter))
 		return dtrain_graph_input(graph, name, dtrain__op_letter_type(letter, graph->dtype), shape);

@@ -235,8 +235,12 @@ dtrain_tensor dtrain__graph_activation(dtrain_graph *graph, dtrain_dtype dtype, 
 	return add_tensor(graph, &(dtrain__tensor){.role = DTRAIN__ACTIVATION, .dtype = dtype, .shape = *shape});
 }
 
-dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory)
+dtrain_tensor dtrain_graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory)
 {
+	char text[DTRAIN__SHAPE_TEXT];
+	if (!dtrain__shape_valid(shape) || !memory)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "memory of shape %s: bad shape, or no memory",
+					  dtrain__shape_text(shape, text));
 	return add_tensor(graph,
 			  &(dtrain__tensor){.role = DTRAIN__MEMORY, .dtype = dtype, .shape = *shape, .memory = memory});
 }

@@ -103,9 +103,6 @@ dtrain_tensor dtrain__graph_view(dtrain_graph *graph, dtrain_tensor parent, cons
 dtrain_tensor dtrain__graph_root(const dtrain_graph *graph, dtrain_tensor tensor);
 int64_t dtrain__graph_offset(const dtrain_graph *graph, dtrain_tensor tensor);
 
-/* A tensor in device memory that the graph does not own. */
-dtrain_tensor dtrain__graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape, void *memory);
-
 /* copy: the tensor that an op reads as its weight: the compute copy of w, which is a parameter or a view of one, or w
  * itself if there is none in the graph's type. Ops round such a w as they read it. original: the tensor that a copy is
  * of; any other tensor itself. */

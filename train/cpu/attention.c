@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/error.h"
 #include "core/shape.h"
 #include "cpu.h"
 
@@ -15,15 +16,18 @@
 
 /* Queries and keys of a block, multiples of CPU_LANES_MAX; queries of a piece of work. */
 enum { FORWARD_QUERIES = 64, FORWARD_KEYS = 512, PIECE = 512, BACKWARD_QUERIES = 256, BACKWARD_KEYS = 64 };
+/* Queries from which on their keys are copied. */
+enum { COPIED_FOR = 8 };
 
 typedef struct attention {
 	int64_t b, t, s, d;
 	int64_t q_step, k_step, y_step; /* elements from row to row */
+	int64_t k_batch;                /* rows of k and v from sequence to sequence */
 	int64_t heads, group;           /* group: heads of q for each of k */
 	int64_t ahead;                  /* query i sees the keys below i + ahead */
 	float scale;
 	const float *q, *k, *v, *y, *d_y;
-	float *lse;
+	float *lse;             /* NULL: not wanted */
 	const int32_t *segment; /* NULL: none */
 } attention;
 
@@ -39,6 +43,7 @@ static attention attention_of(const struct dtrain_op *op, int64_t width, void *c
 		       .q_step = q->dim[2],
 		       .k_step = k->dim[2],
 		       .y_step = width,
+		       .k_batch = k->dim[1],
 		       .heads = a->heads,
 		       .group = a->heads / a->kv_heads,
 		       .scale = (float)(a->scale > 0 ? a->scale : 1 / sqrt((double)d)),
@@ -64,6 +69,16 @@ static void product(char of_a, char of_b, int64_t m, int64_t n, int64_t k, const
 		    const float *b, int64_t b_step, bool more, float *c, int64_t c_step)
 {
 	(void)dnnl_sgemm(of_a, of_b, m, n, k, 1, a, a_step, b, b_step, more ? 1 : 0, c, c_step);
+}
+
+/* The same for a block of queries, of which there may be one. */
+static void query_product(const cpu_vector *vector, char of_b, int64_t m, int64_t n, int64_t k, const float *a,
+			  int64_t a_step, const float *b, int64_t b_step, bool more, float *c, int64_t c_step)
+{
+	if (m == 1)
+		vector->row_product(c, a, b, b_step, n, k, of_b == 'T', more);
+	else
+		product('N', of_b, m, n, k, a, a_step, b, b_step, more, c, c_step);
 }
 
 /* The products read rows that are far apart half as fast as adjacent ones, so what several of them read is copied. */
@@ -95,12 +110,12 @@ static size_t forward_bytes(int64_t d, int64_t s)
 	return sizeof(forward_scratch) + (size_t)((2 * FORWARD_QUERIES + s) * d + s + CPU_LANES_MAX) * sizeof(float);
 }
 
-/* A block of queries of one head, of which `keys` are the copied keys. */
+/* A block of queries of one head, whose keys are `step` elements apart. */
 static void forward_block(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t first,
-			  const float *keys, const int32_t *segments, float *y, forward_scratch *f)
+			  const float *keys, int64_t step, const int32_t *segments, float *y, forward_scratch *f)
 {
 	int64_t rows = least(FORWARD_QUERIES, g->t - first), end = least(g->s, first + rows - 1 + g->ahead);
-	const float *v = g->v + b * g->s * g->k_step + h / g->group * g->d;
+	const float *v = g->v + b * g->k_batch * g->k_step + h / g->group * g->d;
 	float *values = f->rows, *q = values + FORWARD_QUERIES * g->d;
 	copy_rows(q, g->q + (b * g->t + first) * g->q_step + h * g->d, g->q_step, rows, g->d);
 	for (int64_t i = 0; i < rows; i++) {
@@ -119,19 +134,20 @@ static void forward_block(const cpu_vector *vector, const attention *g, int64_t 
 				    .row_segment = segments ? segments + first : NULL,
 				    .column_segment = segments ? segments + key : NULL,
 				    .scale = (float)(g->scale * LOG2_E)};
-		product('N', 'T', rows, columns, g->d, q, g->d, keys + key * g->d, g->d, false, f->scores,
-			FORWARD_KEYS);
+		query_product(vector, 'T', rows, columns, g->d, q, g->d, keys + key * step, step, false, f->scores,
+			      FORWARD_KEYS);
 		vector->attend(&block, f->most, f->sum, f->keep);
 		for (int64_t i = 0; i < rows && key; i++)
 			vector->scale(values + i * g->d, values + i * g->d, f->keep[i], g->d);
-		product('N', 'N', rows, g->d, columns, f->scores, FORWARD_KEYS, v + key * g->k_step, g->k_step, key > 0,
-			values, g->d);
+		query_product(vector, 'N', rows, g->d, columns, f->scores, FORWARD_KEYS, v + key * g->k_step, g->k_step,
+			      key > 0, values, g->d);
 	}
 	for (int64_t i = 0; i < rows; i++) {
 		vector->scale(y + (b * g->t + first + i) * g->y_step + h * g->d, values + i * g->d, 1 / f->sum[i],
 			      g->d);
-		g->lse[(b * g->heads + h) * g->t + first + i] =
-			(float)(((double)f->most[i] + log2((double)f->sum[i])) * LN_2);
+		if (g->lse)
+			g->lse[(b * g->heads + h) * g->t + first + i] =
+				(float)(((double)f->most[i] + log2((double)f->sum[i])) * LN_2);
 	}
 }
 
@@ -140,30 +156,61 @@ static void forward_piece(const cpu_vector *vector, const attention *g, int64_t 
 			  forward_scratch *f)
 {
 	int64_t end = least(g->t, first + PIECE), seen = least(g->s, end - 1 + g->ahead);
-	float *keys = f->rows + 2 * FORWARD_QUERIES * g->d;
-	const int32_t *segments = padded_segments(g, b, (int32_t *)(keys + g->s * g->d));
-	copy_rows(keys, g->k + b * g->s * g->k_step + h / g->group * g->d, g->k_step, seen, g->d);
+	float *copies = f->rows + 2 * FORWARD_QUERIES * g->d;
+	const float *keys = g->k + b * g->k_batch * g->k_step + h / g->group * g->d;
+	const int32_t *segments = padded_segments(g, b, (int32_t *)(copies + g->s * g->d));
+	bool copied = end - first >= COPIED_FOR;
+	if (copied)
+		copy_rows(copies, keys, g->k_step, seen, g->d);
 	for (; first < end; first += FORWARD_QUERIES)
-		forward_block(vector, g, b, h, first, keys, segments, y, f);
+		forward_block(vector, g, b, h, first, copied ? copies : keys, copied ? g->d : g->k_step, segments, y,
+			      f);
 }
 
 /* The last pieces have the most keys, so they come first. */
-static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+static void forward_all(const struct dtrain_op *op, const attention *g, float *y, void *workspace)
 {
-	(void)err;
-	attention g = attention_of(op, op->channels, operands, workspace);
-	float *y = operands[op->num_inputs];
-	g.lse = operands[op->num_inputs + 1];
-	g.segment = op->num_inputs > 3 ? cpu_plain(op, 3, operands, workspace) : NULL;
-	int64_t pieces = (g.t + PIECE - 1) / PIECE, heads = g.b * g.heads;
+	int64_t pieces = (g->t + PIECE - 1) / PIECE, heads = g->b * g->heads;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) num_threads(op->device->threads)
 #endif
 	for (int64_t i = 0; i < pieces * heads; i++) {
 		int64_t head = i % heads;
-		forward_piece(op->device->vector, &g, head / g.heads, head % g.heads, (pieces - 1 - i / heads) * PIECE,
+		forward_piece(op->device->vector, g, head / g->heads, head % g->heads, (pieces - 1 - i / heads) * PIECE,
 			      y, cpu_own_scratch(op, omp_get_thread_num(), workspace));
 	}
+}
+
+static int forward(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	attention g = attention_of(op, op->channels, operands, workspace);
+	g.lse = operands[op->num_inputs + 1];
+	g.segment = op->num_inputs > 3 ? cpu_plain(op, 3, operands, workspace) : NULL;
+	forward_all(op, &g, operands[op->num_inputs], workspace);
+	return BETON_OK;
+}
+
+/* Keys and values are those of the cache, as far as it is filled. */
+static int forward_cached(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	attention g = attention_of(op, op->channels, operands, workspace);
+	int64_t past = *(const int64_t *)cpu_plain(op, 5, operands, workspace), rows = op->shapes[3].dim[1];
+	const float *added[] = {g.k, g.v};
+	if (past < 0 || past > rows - g.t)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "%lld rows behind row %lld do not fit into a cache of %lld rows", (long long)g.t,
+			       (long long)past, (long long)rows);
+	for (int part = 0; part < 2; part++)
+		for (int64_t b = 0; b < g.b; b++)
+			memcpy((float *)operands[3 + part] + (b * rows + past) * g.k_step,
+			       added[part] + b * g.t * g.k_step, (size_t)(g.t * g.k_step) * sizeof(float));
+	g.k = operands[3];
+	g.v = operands[4];
+	g.k_batch = rows;
+	g.s = past + g.t;
+	g.ahead = past + 1;
+	forward_all(op, &g, operands[op->num_inputs], workspace);
 	return BETON_OK;
 }
 
@@ -292,10 +339,13 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 void cpu_build_attention(cpu_build *build)
 {
 	const dtrain_op_desc *desc = build->desc;
-	bool is_forward = desc->kind == DTRAIN_OP_ATTENTION;
-	build->op->channels = is_forward ? desc->outputs[0].shape.dim[2] : desc->inputs[3].shape.dim[2];
+	bool is_backward = desc->kind == DTRAIN_OP_ATTENTION_BWD, cached = desc->kind == DTRAIN_OP_ATTENTION_CACHED;
+	build->op->channels = is_backward ? desc->inputs[3].shape.dim[2] : desc->outputs[0].shape.dim[2];
 	int64_t d = build->op->channels / desc->attrs.attention.heads;
-	size_t bytes = is_forward ? forward_bytes(d, desc->inputs[1].shape.dim[1])
-				  : backward_bytes(desc->inputs[0].shape.dim[1], d);
-	cpu_build_function(build, bytes, build->device->threads, is_forward ? forward : backward);
+	size_t bytes = is_backward ? backward_bytes(desc->inputs[0].shape.dim[1], d)
+				   : forward_bytes(d, desc->inputs[cached ? 3 : 1].shape.dim[1]);
+	cpu_build_function(build, bytes, build->device->threads,
+			   is_backward ? backward
+			   : cached    ? forward_cached
+				       : forward);
 }

@@ -14,8 +14,12 @@ static void find_tile(const cpu_vector *vector, const cpu_product *p, int64_t ro
 {
 	const float *a = p->a + (p->of_a == 'T' ? row : row * p->a_step);
 	const float *b = p->b + (p->of_b == 'T' ? column * p->b_step : column);
-	(void)dnnl_sgemm(p->of_a, p->of_b, least(ROWS, p->m - row), least(COLUMNS, p->n - column), p->k, p->alpha, a,
-			 p->a_step, b, p->b_step, 0, p->c + row * p->n + column, p->n);
+	if (p->m == 1 && p->of_a == 'N' && p->alpha == 1)
+		vector->row_product(p->c + column, a, b, p->b_step, least(COLUMNS, p->n - column), p->k, p->of_b == 'T',
+				    false);
+	else
+		(void)dnnl_sgemm(p->of_a, p->of_b, least(ROWS, p->m - row), least(COLUMNS, p->n - column), p->k,
+				 p->alpha, a, p->a_step, b, p->b_step, 0, p->c + row * p->n + column, p->n);
 	if (!p->bias && p->activation == CPU_IDENTITY)
 		return;
 	for (int64_t i = row; i < row + least(ROWS, p->m - row); i++) {

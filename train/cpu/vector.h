@@ -44,6 +44,11 @@ typedef struct cpu_vector {
 	void (*scale)(float *y, const float *x, float factor, int64_t count);
 	void (*add)(float *y, const float *x, int64_t count);
 
+	/* c [n] = a [k] times b [k, n], or with `transposed` b [n, k], whose rows are `step` elements apart; with
+	 * `more` c += that. It is as fast as memory is, which libraries of products are not for one row. */
+	void (*row_product)(float *c, const float *a, const float *b, int64_t step, int64_t n, int64_t k,
+			    bool transposed, bool more);
+
 	/* One row: statistics are set. beta: NULL or not. */
 	void (*layer_norm)(float *y, const float *x, const float *gamma, const float *beta, int64_t count,
 			   float epsilon, float *mean, float *var);

@@ -24,6 +24,7 @@ static cuda_attention attention_of(const dtrain_op_desc *desc, const dtrain_shap
 				.q_step = desc->inputs[0].shape.dim[2],
 				.k_step = desc->inputs[1].shape.dim[2],
 				.y_step = y->dim[2],
+				.k_batch = desc->inputs[1].shape.dim[1],
 				.causal = attrs->causal,
 				.scale = attrs->scale > 0 ? attrs->scale : 1 / sqrt((double)dim)};
 }
@@ -55,6 +56,25 @@ static cudaError_t forward(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 	return cuda_kernel_attention(stream, &a);
 }
 
+static cudaError_t forward_cached(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+				  void *const *operands, void *workspace)
+{
+	(void)workspace;
+	cuda_attention a = attention_of(desc, &desc->outputs[0].shape);
+	cudaError_t answer = cudaSuccess;
+	a.keys = a.k_batch = desc->inputs[3].shape.dim[1];
+	a.k = operands[3];
+	a.v = operands[4];
+	a.q = operands[0];
+	a.past = operands[5];
+	a.y = operands[6];
+	for (int part = 0; part < 2 && answer == cudaSuccess; part++)
+		answer = cuda_kernel_cache_rows(stream, operands[1 + part], operands[3 + part], a.batch, a.queries,
+						a.keys, a.k_step * (int64_t)dtrain_dtype_size(a.dtype), a.past,
+						k->fault);
+	return answer == cudaSuccess ? cuda_kernel_attention(stream, &a) : answer;
+}
+
 static cudaError_t backward(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			    void *const *operands, void *workspace)
 {
@@ -80,7 +100,9 @@ int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 	if (a.dim > CUDA_ATTENTION_LARGEST_DIM)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s: heads of %lld elements, of %d at most",
 			       dtrain__op_name(desc->kind), (long long)a.dim, CUDA_ATTENTION_LARGEST_DIM);
-	cuda_kernel_op k = {.launch = gradients ? backward : forward,
+	cuda_kernel_op k = {.launch = gradients                                  ? backward
+				      : desc->kind == DTRAIN_OP_ATTENTION_CACHED ? forward_cached
+										 : forward,
 			    .own_bytes = gradients ? (size_t)(a.batch * a.heads * a.queries) * sizeof(float) : 0};
 	return cuda_kernel_op_create(op, desc, &k, err);
 }

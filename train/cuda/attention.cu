@@ -77,7 +77,7 @@ template <typename T> struct head {
 
 	__device__ head(const cuda_attention &a, int64_t batch, int64_t number, const float *products)
 	{
-		const int64_t keys = batch * a.keys * a.k_step + number * a.kv_heads / a.heads * a.dim;
+		const int64_t keys = batch * a.k_batch * a.k_step + number * a.kv_heads / a.heads * a.dim;
 		const int64_t y = batch * a.queries * a.y_step + number * a.dim;
 		index = batch * a.heads + number;
 		q = (const T *)a.q + batch * a.queries * a.q_step + number * a.dim;
@@ -103,6 +103,13 @@ template <int DIM> __device__ inline int64_t end_of_keys(const cuda_attention &a
 	return a.causal && end < a.keys ? end : a.keys;
 }
 
+/* The rows of a cache that are filled; within its memory also for a past that does not fit. */
+__device__ inline int64_t keys_of(const cuda_attention &a)
+{
+	const int64_t keys = *a.past + a.queries;
+	return keys < a.queries || keys > a.keys ? a.queries : keys;
+}
+
 __device__ inline int64_t tiles_of(int64_t count, int rows)
 {
 	return (count + rows - 1) / rows;
@@ -118,6 +125,8 @@ template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attent
 	const int64_t tiles = tiles_of(a.queries, KEYS), rest = blockIdx.x / tiles;
 	const int64_t query = (tiles - 1 - blockIdx.x % tiles) * KEYS;
 	const head<T> of(a, rest / a.heads, rest % a.heads, nullptr);
+	if (a.past)
+		a.keys = keys_of(a);
 	float most = -INFINITY, total = 0, out[EACH] = {0};
 	load<DIM>(q, of.q, a.q_step, query, a.queries, a.dim);
 	const int64_t end = end_of_keys<DIM>(a, query);
@@ -150,8 +159,33 @@ template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attent
 	}
 	T *y = (T *)a.y + rest / a.heads * a.queries * a.y_step + rest % a.heads * a.dim;
 	store<DIM>(y, a.y_step, query, a.queries, a.dim, out, total > 0 ? 1 / total : 0);
-	if (self.lane == 0 && query + self.row < a.queries)
+	if (a.lse && self.lane == 0 && query + self.row < a.queries)
 		a.lse[of.index * a.queries + query + self.row] = most + logf(total);
+}
+
+template <typename V>
+__global__ void __launch_bounds__(THREADS)
+	cache_rows(const V *from, V *to, int64_t batch, int64_t rows, int64_t to_rows, int64_t columns,
+		   const int64_t *past, int64_t *fault)
+{
+	const int64_t first = *past, count = rows * columns;
+	if (first < 0 || first > to_rows - rows) {
+		if (blockIdx.x == 0 && threadIdx.x == 0)
+			*fault = fault_of(0, first);
+		return;
+	}
+	for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < batch * count;
+	     i += (int64_t)gridDim.x * THREADS)
+		to[(i / count * to_rows + first) * columns + i % count] = from[i];
+}
+
+template <typename V>
+cudaError_t launch_cache_rows(cudaStream_t stream, const void *from, void *to, int64_t batch, int64_t rows,
+			      int64_t to_rows, int64_t columns, const int64_t *past, int64_t *fault)
+{
+	columns /= (int64_t)sizeof(V);
+	return launch(cache_rows<V>, blocks_of(batch * rows * columns), dim3(THREADS), stream, (const V *)from, (V *)to,
+		      batch, rows, to_rows, columns, past, fault);
 }
 
 /* out[batch][head][query] = sum of d_y * y, one thread each. */
@@ -292,6 +326,15 @@ extern "C" cudaError_t cuda_kernel_attention(cudaStream_t stream, const cuda_att
 		return launch(attention<T, DIM>, blocks_for(a->batch * a->heads, a->queries, ROWS<DIM>), dim3(THREADS),
 			      stream, *a);
 	});
+}
+
+extern "C" cudaError_t cuda_kernel_cache_rows(cudaStream_t stream, const void *from, void *to, int64_t batch,
+					      int64_t rows, int64_t to_rows, int64_t columns, const int64_t *past,
+					      int64_t *fault)
+{
+	if (columns % 16 == 0 && is_aligned(from, 16) && is_aligned(to, 16))
+		return launch_cache_rows<uint4>(stream, from, to, batch, rows, to_rows, columns, past, fault);
+	return launch_cache_rows<uint16_t>(stream, from, to, batch, rows, to_rows, columns, past, fault);
 }
 
 extern "C" cudaError_t cuda_kernel_attention_bwd(cudaStream_t stream, const cuda_attention *a, void *workspace)

@@ -146,24 +146,30 @@ cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dtype, const v
 
 /* ---- attention: DTRAIN_OP_ATTENTION and its gradients ---- */
 
-/* Rows of q and d_q are q_step elements apart, those of k, v and their gradients k_step, those of y and d_y y_step. */
+/* Rows of q and d_q are q_step elements apart, those of k, v and their gradients k_step, those of y and d_y y_step. The
+ * keys of a sequence begin k_batch rows behind those of the sequence before. */
 typedef struct cuda_attention {
 	dtrain_dtype dtype;
 	int64_t batch, queries, keys, heads, kv_heads, dim;
-	int64_t q_step, k_step, y_step;
+	int64_t q_step, k_step, y_step, k_batch;
 	bool causal;
 	double scale;
 	const int32_t *segment; /* [batch][queries]; NULL: none */
 	const void *q, *k, *v;
-	void *y; /* read by the gradients */
-	float *lse;
-	const void *d_y; /* this and the next: of the gradients alone */
+	void *y;             /* read by the gradients */
+	float *lse;          /* forward: NULL if it is not wanted */
+	const int64_t *past; /* NULL, or forward: there are *past + queries keys, `keys` at most, and it is causal */
+	const void *d_y;     /* this and the next: of the gradients alone */
 	void *d_q, *d_k, *d_v;
 } cuda_attention;
 
 /* Heads have up to this many elements; more give cudaErrorInvalidValue. */
 #define CUDA_ATTENTION_LARGEST_DIM 256
 cudaError_t cuda_kernel_attention(cudaStream_t stream, const cuda_attention *attention);
+/* Writes from [batch][rows][columns] to the rows *past, *past + 1 ... of to [batch][to_rows][columns]. A past that does
+ * not fit writes nothing, and its value with row 0 to fault, as cuda_loss.fault. Columns are bytes. */
+cudaError_t cuda_kernel_cache_rows(cudaStream_t stream, const void *from, void *to, int64_t batch, int64_t rows,
+				   int64_t to_rows, int64_t columns, const int64_t *past, int64_t *fault);
 /* workspace: F32 [batch][heads][queries]. */
 cudaError_t cuda_kernel_attention_bwd(cudaStream_t stream, const cuda_attention *attention, void *workspace);
 

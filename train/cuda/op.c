@@ -73,6 +73,7 @@ static builder *const builders[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_DROPOUT] = cuda_build_rows,
 	[DTRAIN_OP_ATTENTION] = cuda_build_attention,
 	[DTRAIN_OP_ATTENTION_BWD] = cuda_build_attention,
+	[DTRAIN_OP_ATTENTION_CACHED] = cuda_build_attention,
 	[DTRAIN_OP_LINEAR_XENT] = cuda_build_linear_loss,
 	[DTRAIN_OP_LINEAR_XENT_EVAL] = cuda_build_linear_loss,
 	[DTRAIN_OP_MATMUL] = cuda_build_linear,

@@ -79,6 +79,24 @@ dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dt
 	return attention(graph, (dtrain_tensor[]){qkv, qkv, qkv, segment}, &attrs);
 }
 
+dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
+				      dtrain_tensor keys, dtrain_tensor values, dtrain_tensor past,
+				      const dtrain_attention_options *options)
+{
+	dtrain_op_attrs attrs = {.relu = false};
+	const dtrain__tensor *source = dtrain__graph_operand(graph, "attention", q);
+	if (!source || !take_options(graph, options, false, &attrs.attention))
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		const dtrain__tensor *cache = dtrain__graph_tensor(graph, i ? values : keys);
+		if (cache && cache->role != DTRAIN__MEMORY)
+			return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+						  "attention: keys and values are not memory of the caller");
+	}
+	return dtrain__graph_op(graph, DTRAIN_OP_ATTENTION_CACHED, &attrs, &source->shape, 6,
+				(dtrain_tensor[]){q, k, v, keys, values, past});
+}
+
 dtrain_tensor dtrain_rotary(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor position, int head_dim, double theta,
 			    bool interleaved)
 {

@@ -34,6 +34,16 @@ static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, 
 	return dtrain_add(graph, x, dtrain_dropout(graph, y, random, t->dropout, layer, false), false);
 }
 
+/* y: queries, keys and values next to each other. */
+static dtrain_tensor attend_cached(dtrain_graph *graph, const dtrain_transformer_inputs *inputs, dtrain_tensor y,
+				   int layer, const dtrain_attention_options *options)
+{
+	dtrain_tensor parts[3];
+	dtrain_split(graph, y, 2, 3, parts);
+	return dtrain_attention_cached(graph, parts[0], parts[1], parts[2], inputs->keys[layer], inputs->values[layer],
+				       inputs->past, options);
+}
+
 static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs,
 			   dtrain_tensor x, int layer)
 {
@@ -45,7 +55,8 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 	snprintf(name, sizeof(name), "transformer.h.%d", layer);
 	dtrain_tensor y = dtrain__norm(graph, t, name, "ln_1", x);
 	y = dense(graph, t, name, "attn.c_attn", y, 3 * t->width, DTRAIN_ACTIVATION_NONE);
-	y = dtrain_attention_packed(graph, y, inputs->segment, &attention);
+	y = inputs->keys ? attend_cached(graph, inputs, y, layer, &attention)
+			 : dtrain_attention_packed(graph, y, inputs->segment, &attention);
 	x = residual(graph, t, name, "attn.c_proj", x, y, inputs->random, 2 * layer + 1);
 	y = dtrain__norm(graph, t, name, "ln_2", x);
 	y = dense(graph, t, name, "mlp.c_fc", y, t->inner, t->activation);

@@ -25,7 +25,7 @@ static dtrain_tensor norm(dtrain_graph *graph, const dtrain_transformer *t, cons
 }
 
 static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
-			       const dtrain_transformer_inputs *inputs, const char *block, dtrain_tensor x)
+			       const dtrain_transformer_inputs *inputs, const char *block, int layer, dtrain_tensor x)
 {
 	int head_size = (int)t->head_size;
 	int64_t keys = t->kv_heads * t->head_size;
@@ -39,7 +39,11 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 	dtrain_tensor v = dense(graph, t, block, "self_attn.v_proj", x, keys);
 	q = dtrain_rotary(graph, q, inputs->position, head_size, t->theta, false);
 	k = dtrain_rotary(graph, k, inputs->position, head_size, t->theta, false);
-	x = dtrain_attention(graph, q, k, v, inputs->segment, &options);
+	if (inputs->keys)
+		x = dtrain_attention_cached(graph, q, k, v, inputs->keys[layer], inputs->values[layer], inputs->past,
+					    &options);
+	else
+		x = dtrain_attention(graph, q, k, v, inputs->segment, &options);
 	return dense(graph, t, block, "self_attn.o_proj", x, t->width);
 }
 
@@ -48,7 +52,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 {
 	char name[DTRAIN__NAME_SIZE];
 	snprintf(name, sizeof(name), "model.layers.%d", layer);
-	dtrain_tensor y = attention(graph, t, inputs, name, norm(graph, t, name, "input_layernorm", x));
+	dtrain_tensor y = attention(graph, t, inputs, name, layer, norm(graph, t, name, "input_layernorm", x));
 	x = dtrain_add(graph, x, dtrain_dropout(graph, y, inputs->random, t->dropout, 2 * layer + 1, false), false);
 	y = norm(graph, t, name, "post_attention_layernorm", x);
 	dtrain_tensor gate = dense(graph, t, name, "mlp.gate_proj", y, t->inner);

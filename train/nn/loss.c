@@ -12,7 +12,7 @@ static bool is_of_rows(const dtrain__tensor *tensor, dtrain_dtype dtype, int64_t
 static void add_scaler(dtrain_graph *graph, dtrain__node *node)
 {
 	if (graph->scaler)
-		node->inputs[node->num_inputs++] = dtrain__graph_memory(
+		node->inputs[node->num_inputs++] = dtrain_graph_memory(
 			graph, DTRAIN_F32, &(dtrain_shape){.ndim = 1, .dim = {DTRAIN_SCALERS}}, graph->scaler);
 }
 

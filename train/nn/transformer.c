@@ -101,7 +101,8 @@ void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs)
 					      .position = -1,
 					      .segment = -1,
 					      .token_types = -1,
-					      .random = -1};
+					      .random = -1,
+					      .past = -1};
 }
 
 void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
@@ -115,6 +116,19 @@ static bool drops(const dtrain_graph *graph, const dtrain_transformer *t)
 	return graph->training && (t->dropout > 0 || t->embedding_dropout > 0);
 }
 
+/* Why the model cannot compute a text in several runs; NULL if it can, or need not. */
+static const char *find_cache_problem(const dtrain_graph *graph, const dtrain_transformer *t,
+				      const dtrain_transformer_inputs *inputs)
+{
+	if (!inputs->keys && !inputs->values)
+		return NULL;
+	if (!inputs->keys || !inputs->values || inputs->past < 0 || inputs->position < 0)
+		return "keys, values, past and position belong together";
+	if (t->type == DTRAIN_TRANSFORMER_BERT || graph->training || inputs->segment >= 0)
+		return "kept keys and values are for causal models in evaluation, without segments";
+	return NULL;
+}
+
 /* False after a failure. */
 static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const dtrain_transformer_inputs *inputs)
 {
@@ -126,6 +140,11 @@ static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
 				   "transformer: tokens %s; needs [b, t] with t at most %lld",
 				   dtrain__shape_text(&tokens->shape, text), (long long)t->positions);
+		return false;
+	}
+	const char *problem = find_cache_problem(graph, t, inputs);
+	if (problem) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: %s", problem);
 		return false;
 	}
 	if (drops(graph, t) && inputs->random < 0) {

@@ -64,7 +64,7 @@ static void copy_output(const struct dtrain_op *op, int operand, const float *fr
 
 int dtrain__ref_half_run(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
 {
-	void *wide[2 * DTRAIN_OP_MAX_OPERANDS];
+	void *wide[2 * DTRAIN_OP_MAX_OPERANDS] = {NULL};
 	char *place = workspace;
 	int count = op->num_inputs + op->num_outputs;
 	if (op->kind == DTRAIN_OP_CAST) {
@@ -81,8 +81,9 @@ int dtrain__ref_half_run(const struct dtrain_op *op, void *const *operands, void
 			copy_input(op, i, operands[i], wide[i]);
 	}
 	int status = op->run(op, wide, err);
-	for (int i = op->num_inputs; i < count && status == BETON_OK; i++)
-		if (is_copied(op, i))
+	uint32_t updates = dtrain__op_rules_of(op->kind)->updates;
+	for (int i = 0; i < count && status == BETON_OK; i++)
+		if (is_copied(op, i) && (i >= op->num_inputs || updates >> i & 1))
 			copy_output(op, i, wide[i], operands[i]);
 	return status;
 }

@@ -45,6 +45,7 @@ static void check(int64_t dim)
 					  .q_step = HEADS * dim,
 					  .k_step = dim,
 					  .y_step = HEADS * dim,
+					  .k_batch = KEYS,
 					  .causal = true,
 					  .scale = 0.1,
 					  .q = a[0].memory,

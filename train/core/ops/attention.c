@@ -36,7 +36,7 @@ static int check_shapes(const dtrain_op_desc *desc, const dtrain__op_roles *role
 	return BETON_OK;
 }
 
-static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+static int check_attrs(const dtrain_op_desc *desc, beton_error *err)
 {
 	const dtrain_attention_attrs *a = &desc->attrs.attention;
 	if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
@@ -44,11 +44,42 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 			       dtrain__op_name(desc->kind), a->heads, a->kv_heads);
 	if (!(a->scale >= 0) || !isfinite(a->scale))
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: scale %g", dtrain__op_name(desc->kind), a->scale);
+	return BETON_OK;
+}
+
+static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_attention_attrs *a = &desc->attrs.attention;
+	int status = check_attrs(desc, err);
+	if (status != BETON_OK)
+		return status;
 	int64_t gradients = a->packed ? 1 : 3;
 	if (desc->kind == DTRAIN_OP_ATTENTION_BWD && desc->num_outputs != gradients)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d gradients", dtrain__op_name(desc->kind),
 			       desc->num_outputs);
 	return check_shapes(desc, roles, err);
+}
+
+static int check_cached(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_attention_attrs *a = &desc->attrs.attention;
+	const dtrain_shape *q = &roles->of['X']->shape, *k = &roles->of['K']->shape, *keys = &roles->of['Y']->shape;
+	int status = check_attrs(desc, err);
+	if (status != BETON_OK)
+		return status;
+	if (!a->causal || a->packed)
+		return dtrain__op_bad(desc, "is causal, and its operands are not packed", NULL, err);
+	if (q->ndim != 3 || q->dim[2] % a->heads)
+		return dtrain__op_bad(desc, "needs queries [b, t, heads * d], not", roles->of['X'], err);
+	int64_t columns = q->dim[2] / a->heads * a->kv_heads;
+	if (!is_rows(k, q->dim[0], q->dim[1], columns))
+		return dtrain__op_bad(desc, "needs keys [b, t, kv_heads * d], not", roles->of['K'], err);
+	if (keys->ndim != 3 || !is_rows(keys, q->dim[0], keys->dim[1], columns) || keys->dim[1] < q->dim[1])
+		return dtrain__op_bad(desc, "needs a cache [b, s, kv_heads * d] of t rows or more, not", roles->of['Y'],
+				      err);
+	return dtrain__op_is_vector(roles->of['q'], 1)
+		       ? BETON_OK
+		       : dtrain__op_bad(desc, "needs one number of rows", roles->of['q'], err);
 }
 
 /* Of the two products; causal attention of as many queries as keys has half of them. */
@@ -60,6 +91,14 @@ static double forward_flops(const dtrain_op_desc *desc)
 	double t = (double)y->dim[1], s = (double)k->dim[1];
 	double pairs = desc->attrs.attention.causal ? t * s - t * (t - 1) / 2 : t * s;
 	return 4 * (double)y->dim[0] * (double)y->dim[2] * pairs;
+}
+
+/* With a full cache. */
+static double cached_flops(const dtrain_op_desc *desc)
+{
+	const dtrain_shape *y = &desc->outputs[0].shape;
+	double t = (double)y->dim[1], s = (double)desc->inputs[3].shape.dim[1];
+	return 4 * (double)y->dim[0] * (double)y->dim[2] * (t * s - t * (t - 1) / 2);
 }
 
 /* Five products in place of two. */
@@ -97,6 +136,11 @@ static const dtrain__op_range ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0, 2.99}};
 	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal), .packed = true, \
 			     .scale = (segments) ? 0.3 : 0}, \
 	 .optional_inputs = (segments), .bound = 1e-5}
+/* past: a number of rows plus something that is cut off. */
+#define CACHED(b, t, s, q_heads, k_heads, d, past) \
+	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, t, (k_heads) * (d)}}, {3, {b, s, (k_heads) * (d)}}, {1, {1}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = true}, .bound = 1e-5, \
+	 .ranges = (const dtrain__op_range[]){{-2, 2}, {-2, 2}, {-1, 1}, {-2, 2}, {-1, 1}, {(past) + 0.1, (past) + 0.9}}}
 #define ROTATE(b, t, heads, d, theta_, neighbours, inverse_, positions, ...) \
 	{.shapes = {{3, {b, t, (heads) * (d)}}, {__VA_ARGS__}}, \
 	 .attrs.rotary = {.head_dim = (d), .interleaved = (neighbours), .inverse = (inverse_), .theta = (theta_)}, \
@@ -109,6 +153,11 @@ static const dtrain__op_case cases[] = {
 	SEPARATE(2, 4, 11, 2, 1, 3, false, 0), SEPARATE(1, 9, 9, 2, 2, 16, false, 1),
 	SEPARATE(1, 33, 33, 1, 1, 8, true, 1), PACKED(1, 34, 2, 1, 16, true, 0),
 	SEPARATE(1, 7, 40, 2, 1, 3, true, 0),
+};
+static const dtrain__op_case cached_cases[] = {
+	CACHED(1, 1, 1, 1, 1, 1, 0),  CACHED(2, 1, 9, 2, 2, 4, 5),   CACHED(1, 1, 700, 4, 2, 16, 650),
+	CACHED(2, 3, 8, 4, 1, 6, 5),  CACHED(1, 33, 40, 2, 1, 8, 0), CACHED(1, 40, 40, 2, 2, 3, 0),
+	CACHED(1, 2, 64, 6, 3, 8, 0),
 };
 static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
 static const dtrain__op_case rotary_cases[] = {
@@ -132,6 +181,13 @@ const dtrain__op_rules dtrain__op_attention_bwd = {.inputs = "XKKYYE",
 						   .optional_outputs = "KK",
 						   .check = check,
 						   .flops = backward_flops};
+
+const dtrain__op_rules dtrain__op_attention_cached = {.inputs = "XKKYYq",
+						      .outputs = "X",
+						      .check = check_cached,
+						      .flops = cached_flops,
+						      .updates = 1u << 3 | 1u << 4,
+						      DTRAIN__OP_CASES(cached_cases)};
 
 const dtrain__op_rules dtrain__op_rotary = {.inputs = "X",
 					    .optional_inputs = "q",

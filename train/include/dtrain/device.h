@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define DTRAIN_DEVICE_API_VERSION 14
+#define DTRAIN_DEVICE_API_VERSION 15
 
 typedef enum dtrain_dtype {
 	DTRAIN_F32 = 0,
@@ -251,7 +251,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_linear_attrs linear;       /* LINEAR with its backward ops */
 		dtrain_gelu_attrs gelu;           /* GELU, GELU_BWD */
 		dtrain_rotary_attrs rotary;       /* ROTARY */
-		dtrain_attention_attrs attention; /* ATTENTION, ATTENTION_BWD */
+		dtrain_attention_attrs attention; /* ATTENTION, ATTENTION_BWD, ATTENTION_CACHED: causal, not packed */
 		dtrain_dropout_attrs dropout;     /* DROPOUT */
 		dtrain_matmul_attrs matmul;       /* MATMUL */
 	};

@@ -45,6 +45,10 @@ BETON_API void dtrain_graph_next_block(dtrain_graph *graph);
  * dtrain_normalize). */
 BETON_API dtrain_tensor dtrain_graph_input(dtrain_graph *graph, const char *name, dtrain_dtype dtype,
 					   const dtrain_shape *shape);
+/* A tensor in device memory of the caller, row-major and with the device's alignment, which outlives the program.
+ * Several programs and all instances may share it. */
+BETON_API dtrain_tensor dtrain_graph_memory(dtrain_graph *graph, dtrain_dtype dtype, const dtrain_shape *shape,
+					    void *memory);
 /* Pixels u8 [n, h, w, c], c at most 4, to (x - mean[c]) / std[c] as [n, c, h, w]. mean, std: c values on the 0..255
  * scale, std > 0. Used if the loader cannot normalize for the device (dtrain_device_caps.host_memory is false). */
 BETON_API dtrain_tensor dtrain_normalize(dtrain_graph *graph, dtrain_tensor x, const float *mean, const float *std);
@@ -148,6 +152,13 @@ BETON_API dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, d
 					 dtrain_tensor segment, const dtrain_attention_options *options);
 /* The same with q, k and v next to each other in rows: qkv [b, t, (heads + 2 * kv_heads) * d]. */
 BETON_API dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
+						const dtrain_attention_options *options);
+/* Causal attention to a text that grows from run to run: dtrain_attention of q [b, t, heads * d] to keys and values
+ * [b, s, kv_heads * d], of which this run adds k, v [b, t, kv_heads * d]. keys and values: of dtrain_graph_memory, in
+ * the graph's type. past: i64 [1], the rows of keys and values that earlier runs have added, 0 .. s - t; anything else
+ * is an error of the run. It has no gradient. */
+BETON_API dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,
+						dtrain_tensor keys, dtrain_tensor values, dtrain_tensor past,
 						const dtrain_attention_options *options);
 /* Rotary position embedding of x [b, t, heads * head_dim]: pair i of a head is rotated by position * theta^(-2 i /
  * head_dim). position (negative: 0 .. t - 1 in each row): i64 [b, t] or [t]. interleaved: a pair is two neighbours

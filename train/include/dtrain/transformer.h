@@ -89,6 +89,11 @@ typedef struct dtrain_transformer_inputs {
 	dtrain_tensor token_types; /* BERT: i64 or i32 [b, t]; none: all 0 */
 	dtrain_tensor random;      /* i64 [DTRAIN_RANDOMS] for dropout: see dtrain_dropout; needed in training if the
 				      description has dropout */
+	/* GPT-2 and Llama in evaluation, to compute a text in several runs: see dtrain_attention_cached. position is
+	 * needed then, and segment is not supported. keys, values: a tensor [b, s, kv_heads * head_size] of
+	 * dtrain_graph_memory for each layer; NULL: none. past: i64 [1] */
+	const dtrain_tensor *keys, *values;
+	dtrain_tensor past;
 } dtrain_transformer_inputs;
 
 BETON_API void dtrain_transformer_inputs_init(dtrain_transformer_inputs *inputs);
