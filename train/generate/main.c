@@ -2,13 +2,13 @@
  *
  * dtrain-generate: continues a text with a trained language model. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/arguments.h"
 #include "common/error.h"
 #include "common/list.h"
 #include "common/system.h"
@@ -39,33 +39,28 @@ static const char *const usage_text =
 	"  -s, --seed=N             seed of the draws (default 0)\n"
 	"  -d, --device=NAME        cuda, cpu, ref, or auto (default auto)\n"
 	"  -j, --threads=N          compute threads; 0: one per core (default 0)\n"
+	"  -v, --speed              print the speed of each text to standard error\n"
 	"  -h, --help               show this text\n"
 	"  -V, --version            show the version\n"
 	"\n"
 	"Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 static const struct option long_options[] = {
-	{"model", required_argument, NULL, 'm'},
-	{"tokenizer", required_argument, NULL, 't'},
-	{"prompt", required_argument, NULL, 'p'},
-	{"tokens", required_argument, NULL, 'i'},
-	{"count", required_argument, NULL, 'n'},
-	{"texts", required_argument, NULL, 'r'},
-	{"seed", required_argument, NULL, 's'},
-	{"temperature", required_argument, NULL, 'T'},
-	{"top-k", required_argument, NULL, 'k'},
-	{"top-p", required_argument, NULL, 'P'},
-	{"device", required_argument, NULL, 'd'},
-	{"threads", required_argument, NULL, 'j'},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+	{"model", required_argument, NULL, 'm'},  {"tokenizer", required_argument, NULL, 't'},
+	{"prompt", required_argument, NULL, 'p'}, {"tokens", required_argument, NULL, 'i'},
+	{"count", required_argument, NULL, 'n'},  {"texts", required_argument, NULL, 'r'},
+	{"seed", required_argument, NULL, 's'},   {"temperature", required_argument, NULL, 'T'},
+	{"top-k", required_argument, NULL, 'k'},  {"top-p", required_argument, NULL, 'P'},
+	{"device", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 'j'},
+	{"speed", no_argument, NULL, 'v'},        {"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
 };
 
 struct options {
 	const char *weights, *model, *vocabulary, *prompt, *tokens;
 	sample_options sample;
 	uint64_t count, texts, seed, threads;
+	bool speed;
 	run_device_choice device;
 };
 
@@ -131,7 +126,7 @@ static int parse_value(int option, struct options *out, beton_error *err)
 	case 'j':
 		return bt_parse_u64("--threads", optarg, 0, 4096, &out->threads, err);
 	default:
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "an option is not known, or lacks its value");
+		out->speed = true;
 	}
 	return status;
 }
@@ -238,20 +233,36 @@ static double draw(uint64_t seed, uint64_t number, uint64_t place)
 	return (double)(XXH3_64bits_withSeed(key, sizeof(key), seed) >> 11) * 0x1p-53;
 }
 
+/* times: when the text began, the first token was there, and the last one. The first token takes as long as the prompt.
+ */
+static void print_speed(const struct text *text, uint64_t tokens, const uint64_t times[3])
+{
+	double prompt_s = (double)(times[1] - times[0]) * 1e-9, rest_s = (double)(times[2] - times[1]) * 1e-9;
+	fprintf(stderr, "prompt of %zu tokens: %.3f s", text->prompt, prompt_s);
+	if (tokens > 1)
+		fprintf(stderr, "; %llu more tokens: %.3f s, %.1f tokens/s", (unsigned long long)(tokens - 1), rest_s,
+			(double)(tokens - 1) / rest_s);
+	fputc('\n', stderr);
+}
+
 static int generate(const struct options *options, generate_model *model, const tokenizer *words, struct text *text,
 		    uint64_t number, beton_error *err)
 {
 	int64_t vocabulary = model->description.vocabulary, token = -1;
 	float *logits = malloc((size_t)vocabulary * sizeof(*logits));
 	int status = logits ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the logits");
+	uint64_t times[3] = {0}, computed = 0;
 	text->count = text->prompt;
-	for (size_t i = 0; i < text->count && status == BETON_OK; i++)
-		status = put_token(words, text->tokens[i], i == 0, err);
+	for (size_t k = 0; k < text->count && status == BETON_OK; k++)
+		status = put_token(words, text->tokens[k], k == 0, err);
+	times[0] = bt_now_ns();
 	for (uint64_t i = 0; i < options->count && status == BETON_OK; i++) {
 		status = generate_model_logits(model, text->tokens, (int64_t)text->count, logits, err);
 		if (status == BETON_OK)
 			status = sample_token(&options->sample, logits, vocabulary, draw(options->seed, number, i),
 					      &token, err);
+		times[2] = bt_now_ns();
+		times[1] = computed++ ? times[1] : times[2];
 		if (status != BETON_OK || token == end_of_text(words))
 			break;
 		status = add_token(text, token, err);
@@ -261,6 +272,8 @@ static int generate(const struct options *options, generate_model *model, const 
 	free(logits);
 	if (status == BETON_OK && (putchar('\n') == EOF || fflush(stdout) != 0))
 		status = bt_fail_errno(err, errno, "standard output");
+	if (status == BETON_OK && options->speed)
+		print_speed(text, computed, times);
 	return status;
 }
 
@@ -311,9 +324,12 @@ static int run(const struct options *options, beton_error *err)
 	return status;
 }
 
+/* text: NULL if the message was printed. */
 static int fail_usage(const char *text)
 {
-	fprintf(stderr, "dtrain-generate: %s\nTry 'dtrain-generate --help'.\n", text);
+	if (text)
+		fprintf(stderr, "dtrain-generate: %s\n", text);
+	fputs("Try 'dtrain-generate --help'.\n", stderr);
 	return 2;
 }
 
@@ -326,7 +342,9 @@ int main(int argc, char **argv)
 	beton_error err = {0};
 	int option;
 	signal(SIGPIPE, SIG_IGN);
-	while ((option = getopt_long(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:hV", long_options, NULL)) != -1) {
+	while ((option = bt_getopt(argc, argv, "m:t:p:i:n:r:s:T:k:P:d:j:vhV", long_options, NULL)) != -1) {
+		if (option == '?')
+			return fail_usage(NULL);
 		if (option == 'h' || option == 'V') {
 			fputs(option == 'h' ? usage_text : "dtrain-generate " DTRAIN_VERSION "\n", stdout);
 			return fflush(stdout) == 0 ? 0 : 1;

@@ -22,28 +22,62 @@ static int find_network(const generate_model *model, int64_t count)
 	return index;
 }
 
-static int make_network(generate_model *model, int index, beton_error *err)
+/* Bytes of the keys of a layer, or its values. */
+static size_t part_bytes(const generate_model *model)
 {
-	struct generate_network *network = &model->networks[index];
-	dtrain_graph *graph = NULL;
+	const dtrain_transformer *t = &model->description;
+	dtrain_device_caps caps;
+	dtrain_device_get_api(model->device)->caps(model->device, &caps);
+	size_t bytes = (size_t)(t->positions * t->kv_heads * t->head_size) * sizeof(float);
+	return (bytes + caps.alignment - 1) / caps.alignment * caps.alignment;
+}
+
+/* The keys of each layer, then their values. */
+static void place_cache(const generate_model *model, dtrain_graph *graph, dtrain_tensor *out)
+{
+	const dtrain_transformer *t = &model->description;
+	dtrain_shape rows = dtrain_shape_of(3, (int64_t[]){1, t->positions, t->kv_heads * t->head_size});
+	size_t bytes = part_bytes(model);
+	for (int64_t i = 0; i < 2 * t->layers; i++)
+		out[i] = dtrain_graph_memory(graph, DTRAIN_F32, &rows, (char *)model->cache + (size_t)i * bytes);
+}
+
+static void build_network(generate_model *model, struct generate_network *network, int64_t length, dtrain_graph *graph,
+			  dtrain_tensor *cache)
+{
 	dtrain_transformer_inputs inputs;
 	dtrain_transformer_outputs outputs;
-	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, length_of(model, index)});
+	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, length});
 	dtrain_shape one = dtrain_shape_of(1, (int64_t[]){1});
-	if (network->program)
-		return BETON_OK;
-	int status = dtrain_graph_create(model->params, false, &graph, err);
-	if (status != BETON_OK)
-		return status;
 	dtrain_transformer_inputs_init(&inputs);
 	dtrain_transformer_outputs_init(&outputs);
+	place_cache(model, graph, cache);
+	inputs.keys = cache;
+	inputs.values = cache + model->description.layers;
 	network->tokens = inputs.tokens = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &text);
+	network->position = inputs.position = dtrain_graph_input(graph, "position", DTRAIN_I64, &text);
+	network->past = inputs.past = dtrain_graph_input(graph, "past", DTRAIN_I64, &one);
 	network->row = dtrain_graph_input(graph, "row", DTRAIN_I64, &one);
 	dtrain_transformer_build(graph, &model->description, &inputs, &outputs);
 	network->logits = dtrain_transformer_logits(graph, &outputs, network->row);
 	dtrain_graph_keep(graph, network->logits);
-	status = dtrain_graph_compile(&graph, &network->program, err);
-	dtrain_graph_destroy(&graph);
+}
+
+static int make_network(generate_model *model, int index, beton_error *err)
+{
+	struct generate_network *network = &model->networks[index];
+	dtrain_graph *graph = NULL;
+	if (network->program)
+		return BETON_OK;
+	dtrain_tensor *cache = calloc(2 * (size_t)model->description.layers, sizeof(*cache));
+	int status = cache ? dtrain_graph_create(model->params, false, &graph, err)
+			   : bt_fail(err, BETON_NO_MEMORY, "out of memory for a network");
+	if (status == BETON_OK) {
+		build_network(model, network, length_of(model, index), graph, cache);
+		status = dtrain_graph_compile(&graph, &network->program, err);
+		dtrain_graph_destroy(&graph);
+	}
+	free(cache);
 	return status;
 }
 
@@ -67,6 +101,21 @@ static int find_description(const run_source *source, const char *name, dtrain_t
 	return status;
 }
 
+static int allocate(generate_model *model, beton_error *err)
+{
+	size_t positions = (size_t)model->description.positions;
+	model->seen = calloc(positions, sizeof(*model->seen));
+	model->inputs = calloc(positions, 2 * sizeof(*model->inputs));
+	if (!model->seen || !model->inputs)
+		return bt_fail(err, BETON_NO_MEMORY, "out of memory for %zu tokens", positions);
+	int status = dtrain_device_get_api(model->device)
+			     ->alloc(model->device, 2 * (size_t)model->description.layers * part_bytes(model),
+				     &model->cache, err);
+	if (status != BETON_OK)
+		bt_prefix(err, "keys and values of %zu positions", positions);
+	return status;
+}
+
 static int load(generate_model *model, const run_source *source, beton_error *err)
 {
 	run_init init = {0};
@@ -74,12 +123,13 @@ static int load(generate_model *model, const run_source *source, beton_error *er
 	if (status == BETON_OK)
 		status = dtrain_params_create(model->device, DTRAIN_F32, &model->params, err);
 	if (status == BETON_OK)
+		status = allocate(model, err);
+	if (status == BETON_OK)
 		status = make_network(model, 0, err);
 	if (status == BETON_OK)
 		status = run_init_apply(source, model->params, model->stream, true, &init, err);
 	run_init_free(&init);
-	model->tokens = calloc((size_t)model->description.positions, sizeof(*model->tokens));
-	return status == BETON_OK && !model->tokens ? bt_fail(err, BETON_NO_MEMORY, "out of memory") : status;
+	return status;
 }
 
 int generate_model_open(generate_model *model, const char *weights, const char *name, dtrain_device *device,
@@ -100,42 +150,118 @@ int generate_model_open(generate_model *model, const char *weights, const char *
 
 void generate_model_close(generate_model *model)
 {
-	for (int i = 0; i < GENERATE_LENGTHS; i++)
+	for (int i = 0; i < GENERATE_LENGTHS; i++) {
+		if (model->networks[i].captured)
+			dtrain_device_get_api(model->device)->capture_destroy(model->networks[i].captured);
 		dtrain_program_destroy(&model->networks[i].program);
+	}
 	dtrain_params_destroy(&model->params);
+	if (model->device)
+		dtrain_device_get_api(model->device)->free(model->device, model->cache);
 	if (model->stream)
 		dtrain_device_get_api(model->device)->stream_destroy(model->stream);
 	dtrain_device_close(&model->device);
-	free(model->tokens);
+	free(model->seen);
+	free(model->inputs);
 	*model = (generate_model){0};
 }
 
-/* What is behind the text does not change the logits of its last token: attention is causal. */
-int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err)
+/* The first token that the model sees of a text. It depends on the text alone, not on how it came about. */
+static int64_t begin_of(const generate_model *model, int64_t count)
+{
+	int64_t most = model->description.positions, half = most / 2 > 0 ? most / 2 : 1;
+	return count <= most ? 0 : (count - most + half - 1) / half * half;
+}
+
+static int64_t count_equal(const int64_t *a, const int64_t *b, int64_t count)
+{
+	int64_t equal = 0;
+	while (equal < count && a[equal] == b[equal])
+		equal++;
+	return equal;
+}
+
+static int capture(const generate_model *model, struct generate_network *network, beton_error *err)
 {
 	const dtrain_device_api *api = dtrain_device_get_api(model->device);
-	int64_t most = model->description.positions, seen = count < most ? count : most, row = seen - 1;
-	if (count < 1)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "there is no token to begin with");
-	int index = find_network(model, seen);
-	struct generate_network *network = &model->networks[index];
-	int64_t length = length_of(model, index);
-	int status = make_network(model, index, err);
+	beton_error late = {0};
+	int status = api->capture_begin(model->stream, err);
 	if (status != BETON_OK)
 		return status;
-	memset(model->tokens, 0, (size_t)length * sizeof(*tokens));
-	memcpy(model->tokens, tokens + count - seen, (size_t)seen * sizeof(*tokens));
-	status = api->copy(model->stream, dtrain_program_data(network->program, network->tokens), model->tokens,
-			   (size_t)length * sizeof(*tokens), DTRAIN_HOST_TO_DEVICE, err);
+	status = dtrain_program_run(network->program, model->stream, false, err);
+	int ended = api->capture_end(model->stream, &network->captured, &late);
+	if (status == BETON_OK && ended != BETON_OK) {
+		status = ended;
+		*err = late;
+	}
+	return status;
+}
+
+/* A network that runs again is launched as a whole, where the device can. */
+static int put_program(const generate_model *model, struct generate_network *network, beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(model->device);
+	dtrain_device_caps caps;
+	api->caps(model->device, &caps);
+	bool first = !network->has_run;
+	network->has_run = true;
+	if (first || !caps.graph_capture)
+		return dtrain_program_run(network->program, model->stream, false, err);
+	int status = network->captured ? BETON_OK : capture(model, network, err);
+	return status == BETON_OK ? api->capture_launch(network->captured, model->stream, err) : status;
+}
+
+/* Runs a network for the tokens past .. count - 1, and for others behind them, which nothing reads before they are
+ * replaced. */
+static int run_network(generate_model *model, struct generate_network *network, int64_t length, int64_t past,
+		       int64_t count, float *out, beton_error *err)
+{
+	const dtrain_device_api *api = dtrain_device_get_api(model->device);
+	int64_t most = model->description.positions, row = count - past - 1, *position = model->inputs + length;
+	memset(model->inputs, 0, (size_t)length * sizeof(*model->inputs));
+	memcpy(model->inputs, model->seen + past, (size_t)(count - past) * sizeof(*model->inputs));
+	for (int64_t i = 0; i < length; i++)
+		position[i] = past + i < most ? past + i : most - 1;
+	const struct {
+		dtrain_tensor tensor;
+		const int64_t *from;
+		int64_t count;
+	} inputs[] = {{network->tokens, model->inputs, length},
+		      {network->position, position, length},
+		      {network->past, &past, 1},
+		      {network->row, &row, 1}};
+	int status = BETON_OK;
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && status == BETON_OK; i++)
+		status = api->copy(model->stream, dtrain_program_data(network->program, inputs[i].tensor),
+				   inputs[i].from, (size_t)inputs[i].count * sizeof(int64_t), DTRAIN_HOST_TO_DEVICE,
+				   err);
 	if (status == BETON_OK)
-		status = api->copy(model->stream, dtrain_program_data(network->program, network->row), &row,
-				   sizeof(row), DTRAIN_HOST_TO_DEVICE, err);
-	if (status == BETON_OK)
-		status = dtrain_program_run(network->program, model->stream, false, err);
+		status = put_program(model, network, err);
 	if (status == BETON_OK)
 		status = api->copy(model->stream, out, dtrain_program_data(network->program, network->logits),
 				   (size_t)model->description.vocabulary * sizeof(float), DTRAIN_DEVICE_TO_HOST, err);
 	/* Also after an error: the stream may still read and write our memory. */
 	int ended = api->stream_synchronize(model->stream, status == BETON_OK ? err : NULL);
 	return status == BETON_OK ? ended : status;
+}
+
+int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err)
+{
+	if (count < 1)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "there is no token to begin with");
+	int64_t begin = begin_of(model, count), window = count - begin;
+	int64_t past = count_equal(model->seen, tokens + begin, window <= model->num_seen ? window : model->num_seen);
+	past = past < window ? past : window - 1;
+	int index = find_network(model, window - past);
+	int64_t length = length_of(model, index), last = model->description.positions - length;
+	past = past < last ? past : last;
+	int status = make_network(model, index, err);
+	if (status != BETON_OK)
+		return status;
+	memcpy(model->seen, tokens + begin, (size_t)window * sizeof(*tokens));
+	model->num_seen = 0;
+	status = run_network(model, &model->networks[index], length, past, window, out, err);
+	if (status == BETON_OK)
+		model->num_seen = window;
+	return status;
 }

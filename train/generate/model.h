@@ -14,12 +14,18 @@ typedef struct generate_model {
 	dtrain_device *device;
 	dtrain_stream *stream;
 	dtrain_params *params;
-	/* The network for texts of up to 1 << i tokens, or of the model's most; made when it is first needed. */
+	/* The network that computes 1 << i tokens, or as many as the model has positions; made when it is first needed.
+	 */
 	struct generate_network {
 		dtrain_program *program;
-		dtrain_tensor tokens, row, logits;
+		dtrain_tensor tokens, position, past, row, logits;
+		bool has_run;
+		void *captured; /* its runs but the first, on devices with captures */
 	} networks[GENERATE_LENGTHS];
-	int64_t *tokens; /* memory for a network's input */
+	void *cache;   /* keys and values of each layer for all positions, shared by the networks */
+	int64_t *seen; /* tokens whose keys and values the cache has */
+	int64_t num_seen;
+	int64_t *inputs; /* memory for a network's tokens, then their positions */
 } generate_model;
 
 /* weights: a safetensors file, a checkpoint, or a folder of checkpoints. name: of the model, or a file; NULL: that of
@@ -28,8 +34,11 @@ int generate_model_open(generate_model *model, const char *weights, const char *
 			beton_error *err);
 void generate_model_close(generate_model *model);
 
-/* Computes the logits [vocabulary] behind the text, of which the model sees the last tokens that it has positions
- * for. Nothing is kept of one call for the next. Errors: INVALID_ARGUMENT (count 0), those of the device. */
+/* Computes the logits [vocabulary] behind the text. Keys and values of its tokens are kept, and those of the tokens
+ * with which the text of the call before began are not computed again. The model sees the whole text while that has no
+ * more tokens than the model has positions. A longer text is cut: the model sees its last half of the positions, and
+ * what is added to it, until the positions are used up again. Errors: INVALID_ARGUMENT (count 0), those of the device.
+ */
 int generate_model_logits(generate_model *model, const int64_t *tokens, int64_t count, float *out, beton_error *err);
 
 #endif
