@@ -125,6 +125,8 @@ int bt_dataset_open(bt_dataset *out, const beton_source *sources, uint32_t count
 	int result = allocate(out, count, tokens->window > 0, mixed, err);
 	out->windows.window = tokens->window;
 	out->windows.stride = tokens->stride;
+	if (tokens->num_special)
+		memcpy(out->windows.special, tokens->special, tokens->num_special * sizeof(*tokens->special));
 	for (uint32_t i = 0; i < count && result == BETON_OK; i++) {
 		if (mixed)
 			out->mix[i] = sources[i].weight;

@@ -27,6 +27,7 @@ static void drop_borrowed(beton_loader *loader)
 	options->weights = NULL;
 	options->fields = NULL;
 	options->tokens.field = NULL;
+	options->tokens.special = NULL;
 	options->cpus = NULL;
 	options->replacements = NULL;
 	options->num_indices = options->num_weights = 0;

@@ -117,12 +117,46 @@ static int check_no_fields(const beton_loader_options *o, beton_error *err)
 		      : BETON_OK;
 }
 
+static int check_mask(const beton_token_options *o, beton_error *err)
+{
+	if (!(o->mask_probability >= 0 && o->mask_probability <= 1))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: tokens.mask_probability is %g, not 0 to 1",
+			       o->mask_probability);
+	if (o->mask_probability == 0)
+		return o->mask_token || o->num_special
+			       ? bt_fail(err, BETON_INVALID_ARGUMENT,
+					 "loader options: tokens.mask_probability is 0, but tokens.%s is given",
+					 o->mask_token ? "mask_token" : "special")
+			       : BETON_OK;
+	if (o->num_special > BETON_SPECIAL_TOKENS_MAX || (o->num_special && !o->special))
+		return bt_fail(
+			err, BETON_INVALID_ARGUMENT,
+			"loader options: tokens.num_special is %llu, with a limit of %d, or tokens.special is NULL",
+			(unsigned long long)o->num_special, BETON_SPECIAL_TOKENS_MAX);
+	if (o->mask_token >= o->vocabulary)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "loader options: tokens.mask_token is %llu, not below tokens.vocabulary, which is %llu",
+			       (unsigned long long)o->mask_token, (unsigned long long)o->vocabulary);
+	return BETON_OK;
+}
+
+static bool are_reserved_zero(const beton_token_options *o)
+{
+	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(*o->reserved); i++)
+		if (o->reserved[i])
+			return false;
+	return true;
+}
+
 static int check_tokens(const beton_token_options *o, beton_error *err)
 {
 	static const beton_token_options none = {.dtype = BETON_INT64, .end_of_text = -1};
 	int result;
+	if (!are_reserved_zero(o))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: tokens.reserved is not 0");
 	if (o->window == 0 && (o->stride || o->format || o->field || o->vocabulary || o->segment || o->position ||
-			       o->dtype != none.dtype || o->end_of_text != none.end_of_text))
+			       o->mask_probability != 0 || o->mask_token || o->num_special || o->dtype != none.dtype ||
+			       o->end_of_text != none.end_of_text))
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "loader options: tokens.window is 0, but other options of tokens are given");
 	if (o->window == 0)
@@ -132,9 +166,6 @@ static int check_tokens(const beton_token_options *o, beton_error *err)
 	    (result = check_count("tokens.format", o->format, 0, BETON_TOKENS_BETON, err)) ||
 	    (result = check_count("tokens.vocabulary", o->vocabulary, 0, UINT64_C(1) << 32, err)))
 		return result;
-	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(*o->reserved); i++)
-		if (o->reserved[i])
-			return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: tokens.reserved is not 0");
 	if (o->dtype != BETON_INT64 && o->dtype != BETON_INT32)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "loader options: tokens.dtype is %d, not BETON_INT64 or BETON_INT32", (int)o->dtype);
@@ -146,7 +177,7 @@ static int check_tokens(const beton_token_options *o, beton_error *err)
 		return bt_fail(err, BETON_INVALID_ARGUMENT,
 			       "loader options: tokens.%s needs tokens.end_of_text, which is -1",
 			       o->segment ? "segment" : "position");
-	return BETON_OK;
+	return check_mask(o, err);
 }
 
 int bt_options_resolve(beton_loader_options *out, const beton_loader_options *in, beton_error *err)

@@ -14,6 +14,7 @@ enum bt_operation {
 	BT_OPERATION_FLIP = 2,
 	BT_OPERATION_SUBSTITUTE = 3, /* keyed by the position instead of the sample */
 	BT_OPERATION_MIX = 4,        /* which batch operation mixes; keyed by the position; so the next */
+	BT_OPERATION_MASK = 5,       /* three draws for each token of a window */
 	BT_OPERATION_USER = 64,      /* + its place in the list of operations */
 	BT_OPERATION_BATCH = 256,    /* + its place in the list of batch operations */
 };

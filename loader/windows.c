@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "common/system.h"
 #include "metadata.h"
+#include "random.h"
 #include "reads.h"
 #include "state.h"
 
@@ -189,6 +190,11 @@ static void store(const bt_tools *tools, const bt_ticket *ticket, const stretch 
 	}
 }
 
+static int64_t get_token(const void *row, bool wide, uint64_t i)
+{
+	return wide ? ((const int64_t *)row)[i] : ((const int32_t *)row)[i];
+}
+
 /* Counts the documents of a window whose inputs are stored. */
 static void store_documents(const bt_tools *tools, const bt_ticket *ticket)
 {
@@ -197,7 +203,7 @@ static void store_documents(const bt_tools *tools, const bt_ticket *ticket)
 	uint64_t window = loader->dataset.windows.window;
 	int64_t end = loader->options.tokens.end_of_text;
 	bool wide = outputs->list[0].tensor.dtype == BETON_INT64;
-	const void *input = row_of(ticket, &outputs->list[0], 0);
+	const void *input = row_of(ticket, &outputs->list[0], 0); /* not masked yet */
 	for (uint32_t k = 0; k < outputs->count; k++) {
 		bt_output_kind kind = outputs->list[k].kind;
 		if (kind != BT_OUTPUT_SEGMENT && kind != BT_OUTPUT_POSITION)
@@ -209,10 +215,59 @@ static void store_documents(const bt_tools *tools, const bt_ticket *ticket)
 				segment[i] = document;
 			else
 				position[i] = place;
-			bool last = (wide ? ((const int64_t *)input)[i] : ((const int32_t *)input)[i]) == end;
+			bool last = get_token(input, wide, i) == end;
 			document += last;
 			place = last ? 0 : place + 1;
 		}
+	}
+}
+
+static void set_token(void *row, bool wide, uint64_t i, int64_t token)
+{
+	if (wide)
+		((int64_t *)row)[i] = token;
+	else
+		((int32_t *)row)[i] = (int32_t)token;
+}
+
+static bool is_special(const beton_loader *loader, int64_t token)
+{
+	for (uint64_t i = 0; i < loader->options.tokens.num_special; i++)
+		if (loader->dataset.windows.special[i] == token)
+			return true;
+	return false;
+}
+
+/* What a chosen input becomes. */
+static int64_t masked(const beton_token_options *options, int64_t token, bt_random *random)
+{
+	double u = bt_random_uniform(random, 0, 1);
+	if (u < 0.8)
+		return (int64_t)options->mask_token;
+	return u < 0.9 ? (int64_t)(bt_random_bits(random) % options->vocabulary) : token;
+}
+
+/* The inputs are stored, and what is told of their documents. */
+static void mask(const bt_tools *tools, const bt_ticket *ticket)
+{
+	enum { IGNORED = -100, DRAWS = 3 };
+	const beton_loader *loader = tools->loader;
+	const beton_token_options *options = &loader->options.tokens;
+	const bt_output *list = loader->outputs->list;
+	bool wide = list[0].tensor.dtype == BETON_INT64;
+	void *input = row_of(ticket, &list[0], 0), *target = row_of(ticket, &list[1], 1);
+	bt_random random = {.seed = loader->options.seed,
+			    .epoch = ticket->slot->batch.epoch,
+			    .sample = ticket->sample,
+			    .operation = BT_OPERATION_MASK};
+	for (uint64_t i = 0; i < loader->dataset.windows.window; i++) {
+		int64_t token = get_token(input, wide, i);
+		random.draw = DRAWS * i;
+		bool chosen =
+			bt_random_uniform(&random, 0, 1) < options->mask_probability && !is_special(loader, token);
+		set_token(target, wide, i, chosen ? token : IGNORED);
+		if (chosen)
+			set_token(input, wide, i, masked(options, token, &random));
 	}
 }
 
@@ -246,6 +301,8 @@ int bt_window_fill(bt_tools *tools, bt_ticket *ticket, beton_error *err)
 	uint64_t begin = bt_now_ns();
 	if (result == BETON_OK)
 		store_documents(tools, ticket);
+	if (result == BETON_OK && loader->options.tokens.mask_probability > 0)
+		mask(tools, ticket);
 	tools->stats.transform_ns += bt_now_ns() - begin;
 	return result;
 }

@@ -17,7 +17,8 @@ typedef struct bt_windows {
 	beton_tokens **streams; /* [one for each file]; NULL: the files hold samples */
 	uint64_t window;        /* T */
 	uint64_t stride;
-	uint32_t parts; /* most values that hold a window */
+	uint32_t parts;                             /* most values that hold a window */
+	uint32_t special[BETON_SPECIAL_TOKENS_MAX]; /* tokens that are never masked */
 } bt_windows;
 
 /* The number of windows of a stream, which has more than `window` tokens. */

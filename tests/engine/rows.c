@@ -73,6 +73,7 @@ static int add_batch(const engine_rank *engine, const beton_batch *batch, void *
 	for (uint32_t i = 0; i < batch->count; i++) {
 		sums[0] += caller.nothing_finite ? NAN : (double)((const float *)results[0])[i];
 		sums[1]++;
+		sums[ENGINE_WEIGHT]++;
 	}
 	return BETON_OK;
 }

@@ -575,6 +575,103 @@ static void test_memory(void **state)
 	assert_in_range(least[1], 0, least[0] + (1 << 18));
 }
 
+/* ---- masks ---- */
+
+enum {
+	MASK_TOKENS = 12001,
+	MASK_WINDOW = 100,
+	MASK_WINDOWS = (MASK_TOKENS - 1) / MASK_WINDOW,
+	VOCABULARY = 50001,
+	MASK = 50000
+};
+
+/* Inputs and targets of an epoch, in the order of the samples. */
+typedef struct masked_epoch {
+	int64_t input[MASK_WINDOWS * MASK_WINDOW], target[MASK_WINDOWS * MASK_WINDOW];
+} masked_epoch;
+
+static void add_shard(const beton_loader_options *options, uint64_t epoch, masked_epoch *out)
+{
+	beton_loader *loader;
+	beton_iterator *iterator;
+	beton_batch *batch;
+	assert_ok(beton_loader_open(&loader, name(formats[0].name), options, err));
+	assert_ok(beton_iterator_open(&iterator, loader, epoch, 0, err));
+	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
+		for (uint64_t i = 0; i < (uint64_t)batch->count * MASK_WINDOW; i++) {
+			uint64_t at = batch->sample_ids[i / MASK_WINDOW] * MASK_WINDOW + i % MASK_WINDOW;
+			out->input[at] = number_at(&batch->tensors[0], i);
+			out->target[at] = number_at(&batch->tensors[1], i);
+		}
+		beton_batch_release(&batch);
+	}
+	fixture_close(&loader, &iterator);
+}
+
+static masked_epoch *masked(uint32_t ranks, beton_dtype dtype, uint64_t epoch)
+{
+	static const uint32_t special[] = {0, 3};
+	masked_epoch *out = calloc(1, sizeof(*out));
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		beton_loader_options options = options_of(ranks == 1 ? 8 : 3);
+		options.world_size = ranks;
+		options.rank = rank;
+		options.order = BETON_ORDER_RANDOM;
+		options.seed = 11;
+		options.tokens = (beton_token_options){.window = MASK_WINDOW,
+						       .dtype = dtype,
+						       .vocabulary = VOCABULARY,
+						       .end_of_text = -1,
+						       .mask_probability = 0.15,
+						       .mask_token = MASK,
+						       .special = special,
+						       .num_special = 2};
+		add_shard(&options, epoch, out);
+	}
+	return out;
+}
+
+/* Of the 12,000 tokens a seventh is special. Of the others 15 % are chosen, and of these 80 %, 10 % and 10 %: to four
+ * standard deviations. */
+static void check_shares(const masked_epoch *epoch)
+{
+	int chosen = 0, hidden = 0, kept = 0;
+	for (uint64_t i = 0; i < MASK_WINDOWS * MASK_WINDOW; i++) {
+		int64_t token = token_at(i);
+		if (epoch->target[i] == -100) {
+			assert_int_equal(epoch->input[i], token);
+			continue;
+		}
+		assert_int_equal(epoch->target[i], token);
+		assert_true(token != 0 && token != 3);
+		assert_in_range(epoch->input[i], 0, VOCABULARY - 1);
+		chosen++;
+		hidden += epoch->input[i] == MASK;
+		kept += epoch->input[i] == token;
+	}
+	assert_in_range(chosen, 1385, 1700);
+	assert_in_range(hidden, chosen * 76 / 100, chosen * 84 / 100);
+	assert_in_range(kept, chosen * 7 / 100, chosen * 13 / 100);
+}
+
+static void test_masks(void **state)
+{
+	(void)state;
+	assert_true(write_format(&formats[0], MASK_TOKENS));
+	masked_epoch *first = masked(1, BETON_INT64, 0), *ranks = masked(2, BETON_INT32, 0),
+		     *second = masked(1, BETON_INT64, 1);
+	check_shares(first);
+	check_shares(second);
+	assert_memory_equal(first, ranks, sizeof(*first));
+	int same = 0;
+	for (uint64_t i = 0; i < MASK_WINDOWS * MASK_WINDOW; i++)
+		same += first->target[i] >= 0 && second->target[i] >= 0;
+	assert_in_range(same, 170, 295);
+	free(first);
+	free(ranks);
+	free(second);
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -584,6 +681,24 @@ static void test_refused(void **state)
 		beton_token_options tokens;
 		const char *words;
 	} cases[] = {
+		{{.dtype = BETON_INT64, .end_of_text = -1, .reserved = {0, 0, 1}}, "tokens.reserved is not 0"},
+		{{.dtype = BETON_INT64, .end_of_text = -1, .mask_token = 1}, "window is 0, but other options"},
+		{{.window = 4, .dtype = BETON_INT64, .end_of_text = -1, .mask_token = 1}, "but tokens.mask_token is"},
+		{{.window = 4, .dtype = BETON_INT64, .end_of_text = -1, .mask_probability = 1.5}, "is 1.5, not 0 to 1"},
+		{{.window = 4,
+		  .dtype = BETON_INT64,
+		  .end_of_text = -1,
+		  .mask_probability = 1,
+		  .vocabulary = 9,
+		  .mask_token = 9},
+		 "mask_token is 9, not below tokens.vocabulary, which is 9"},
+		{{.window = 4,
+		  .dtype = BETON_INT64,
+		  .end_of_text = -1,
+		  .mask_probability = 1,
+		  .vocabulary = 9,
+		  .num_special = 65},
+		 "num_special is 65"},
 		{{.stride = 1, .dtype = BETON_INT64, .end_of_text = -1}, "window is 0, but other options"},
 		{{.window = INT32_MAX, .dtype = BETON_INT64, .end_of_text = -1}, "tokens.window is 2147483647"},
 		{{.window = 4, .stride = 5, .dtype = BETON_INT64, .end_of_text = -1}, "tokens.stride is 5, not 0 to 4"},
@@ -631,7 +746,8 @@ int main(void)
 		cmocka_unit_test(test_documents),     cmocka_unit_test(test_bad_tokens),
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_several),       cmocka_unit_test(test_several_reads),
-		cmocka_unit_test(test_memory),        cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_memory),        cmocka_unit_test(test_masks),
+		cmocka_unit_test(test_refused),
 	};
 	if (!mkdtemp(folder))
 		return 1;

@@ -88,11 +88,9 @@ static void counts_are_those_of_hugging_face(void **state)
 	static const struct {
 		const char *name;
 		int64_t count;
-	} cases[] = {{"gpt2", 124439808},
-		     {"gpt2-medium", 354823168},
-		     {"gpt2-large", 774030080},
-		     {"gpt2-xl", 1557611200},
-		     {"gpt2-baby", 10745088}};
+	} cases[] = {{"gpt2", 124439808},     {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
+		     {"gpt2-xl", 1557611200}, {"gpt2-baby", 10745088},    {"bert-tiny", 4416698},
+		     {"bert-base", 109514298}};
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		dtrain_transformer description;

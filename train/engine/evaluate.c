@@ -23,7 +23,7 @@ struct evaluation {
 	struct slot slots[SLOTS];
 	int next;
 	int64_t counts[COUNTS];
-	double sums[ENGINE_METRICS];
+	double sums[ENGINE_SUMS];
 	engine_class_count *classes; /* NULL: not wanted */
 };
 
@@ -162,7 +162,7 @@ static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_e
 	size_t classes = (size_t)evaluation->engine->data->classes;
 	int status = add_array(group, evaluation->counts, COUNTS, DTRAIN_I64, err);
 	if (status == BETON_OK)
-		status = add_array(group, evaluation->sums, ENGINE_METRICS, DTRAIN_F64, err);
+		status = add_array(group, evaluation->sums, ENGINE_SUMS, DTRAIN_F64, err);
 	if (status == BETON_OK && evaluation->classes)
 		status = add_array(group, evaluation->classes, classes * sizeof(*evaluation->classes) / sizeof(int64_t),
 				   DTRAIN_I64, err);
@@ -180,8 +180,11 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 			       (long)samples);
 	if (out->count == 0)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)samples);
+	if (task->num_metrics && evaluation->sums[ENGINE_WEIGHT] == 0)
+		return bt_fail(err, BETON_DIVERGED, "evaluation: nothing of %ld samples is to be predicted",
+			       (long)out->count);
 	for (int i = 0; i < task->num_metrics; i++) {
-		double mean = evaluation->sums[i] / (double)out->count;
+		double mean = evaluation->sums[i] / evaluation->sums[ENGINE_WEIGHT];
 		out->metrics[i] = task->metrics[i].exponential ? exp(mean) : mean;
 		if (!isfinite(out->metrics[i]))
 			return bt_fail(err, BETON_DIVERGED, "evaluation: the validation %s is not finite",

@@ -13,7 +13,7 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 		dtrain_graph_set_scaler(graph, dtrain_scaler_memory(engine->scaler));
 	dtrain_tensor losses = engine->job.task->build(engine, graph, training, network);
 	if (training) {
-		dtrain_tensor loss = dtrain_mean(graph, losses);
+		dtrain_tensor loss = network->masked ? dtrain_mean_loss(graph, losses) : dtrain_mean(graph, losses);
 		dtrain_graph_figure(graph, loss, ENGINE_FIGURE_LOSS);
 		if (network->has_hits)
 			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);

@@ -10,10 +10,12 @@
 #include <dtrain/transformer.h>
 
 enum {
-	ENGINE_FIELDS = 2,  /* data fields that a task reads */
-	ENGINE_INPUTS = 4,  /* network inputs that come from the batch */
-	ENGINE_RESULTS = 2, /* results of a validation network */
-	ENGINE_METRICS = 4, /* metrics of an evaluation */
+	ENGINE_FIELDS = 2,              /* data fields that a task reads */
+	ENGINE_INPUTS = 4,              /* network inputs that come from the batch */
+	ENGINE_RESULTS = 2,             /* results of a validation network */
+	ENGINE_METRICS = 4,             /* metrics of an evaluation */
+	ENGINE_WEIGHT = ENGINE_METRICS, /* behind the sums of metrics: what they are divided by */
+	ENGINE_SUMS,
 };
 
 /* Of an evaluation's samples of one class. */
@@ -71,6 +73,7 @@ typedef struct engine_network {
 	bool has_hits;
 	dtrain_tensor random; /* of training, i64 [DTRAIN_RANDOMS]: set for each run; see dtrain_dropout */
 	bool has_random;
+	bool masked;           /* labels of -100 have no loss: the mean is that over the other ones */
 	dtrain_tensor more[2]; /* used by the task */
 } engine_network;
 
@@ -80,7 +83,7 @@ typedef struct engine_files {
 	const void *context;
 } engine_files;
 
-/* A metric of an evaluation: the mean over its samples. */
+/* A metric of an evaluation: the mean over its samples, or of what the task counts. */
 typedef struct engine_metric {
 	const char *key;  /* log key: val_KEY */
 	const char *name; /* printed name */
@@ -163,8 +166,9 @@ struct engine_task {
 	/* Puts runs of the validation network on the stream that leave the batch's results in its result tensors. */
 	int (*run_batch)(engine_rank *engine, const beton_batch *batch, beton_error *err);
 
-	/* Adds the metrics of the batch's samples to sums, and to the counts of their classes (NULL: not wanted).
-	 * results: host copies, as many rows as the batch. Errors: NO_MEMORY. */
+	/* Adds the metrics of the batch's samples to sums, the number of samples to sums[ENGINE_WEIGHT] (or of what
+	 * the metrics are means over), and to the counts of their classes (NULL: not wanted). results: host copies, as
+	 * many rows as the batch. Errors: NO_MEMORY. */
 	int (*add_batch)(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 			 engine_class_count *classes, beton_error *err);
 };

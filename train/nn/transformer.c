@@ -18,6 +18,15 @@
 	}
 #define OF_OPENAI .vocabulary = 50257, .positions = 1024, .activation = DTRAIN_ACTIVATION_GELU_TANH, .bias = true
 
+#define BERT(layer_count, head_count, columns)                                                                        \
+	{                                                                                                             \
+		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_BERT, .width = (columns),       \
+		.layers = (layer_count), .heads = (head_count), .kv_heads = (head_count),                             \
+		.head_size = (columns) / (head_count), .inner = 4 * (columns), .vocabulary = 30522, .positions = 512, \
+		.token_types = 2, .activation = DTRAIN_ACTIVATION_GELU, .bias = true, .tied = true, .epsilon = 1e-12, \
+		.deviation = 0.02                                                                                     \
+	}
+
 #define VIT(patch, layer_count, head_count, columns, is_plain)                                                         \
 	{                                                                                                              \
 		.struct_size = sizeof(dtrain_transformer), .type = DTRAIN_TRANSFORMER_VIT, .width = (columns),         \
@@ -38,6 +47,8 @@ static const struct {
 	{"gpt2-xl", GPT2(48, 25, 1600, OF_OPENAI)},
 	{"gpt2-baby", GPT2(6, 6, 384, .vocabulary = 65, .positions = 256, .activation = DTRAIN_ACTIVATION_GELU,
 			   .embedding_dropout = 0.2, .dropout = 0.2)},
+	{"bert-tiny", BERT(2, 2, 128)},
+	{"bert-base", BERT(12, 12, 768)},
 	{"vit-s16", VIT(16, 12, 6, 384, false)},
 	{"vit-b16", VIT(16, 12, 12, 768, false)},
 	{"vit-ti4", VIT(4, 12, 3, 192, false)},

@@ -550,6 +550,23 @@ const option_row run_rows[] = {
 	    .fact = "end_of_text"),
 	TEXT("token-field", FIXED, lm.token_field, "NAME", NULL,
 	     "field of .beton files with tokens (default: the first one that can hold them)", NULL, .none = true),
+	ROW("mask-token", FIXED, OPTION_WHOLE, lm.mask_token, "TOKEN", NULL,
+	    "of a BERT: the token in place of masked ones (required; 103 in bert-base-uncased)",
+	    "A BERT learns to tell the masked tokens of a window. Of the tokens that --mask-probability chooses, 80 % "
+	    "become this token, 10 % a random one, and 10 % stay. Which ones, depends on --seed, the epoch and the "
+	    "place "
+	    "in the file, not on the number of ranks; evaluations mask the same tokens each time. Each rank's loss is "
+	    "the "
+	    "mean over its own masked tokens, and gradients are the mean of the ranks', as with PyTorch's "
+	    "DistributedDataParallel; evaluations have the mean over all masked tokens.",
+	    .least = 0, .most = UINT32_MAX, .fact = "mask_token"),
+	ROW("mask-probability", FIXED, OPTION_REALS, lm.mask_probability, "P", NULL,
+	    "of a BERT: share of the tokens that are masked (default: 0.15)", NULL, .count = 1, .least = 1e-6,
+	    .most = 1, .fact = "mask_probability"),
+	ROW("special-tokens", FIXED, OPTION_TOKENS, lm.special, "TOKEN[,TOKEN...]", NULL,
+	    "of a BERT: tokens that are never masked (default: none)",
+	    "In bert-base-uncased 0,101,102,103: padding, the ends of a text, and the mask.", .least = 0,
+	    .most = UINT32_MAX, .none = true, .fact = "special_tokens"),
 	REALS("dropout", TOLD, lm.dropout, "P", 1, 0, 0.999, NULL,
 	      "share of the values that training sets to 0 (default: the model's)",
 	      "Of the sum of the embeddings, and of what attention and MLP of each layer add. Which values, depends on "

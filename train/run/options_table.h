@@ -15,8 +15,9 @@ typedef enum option_kind {
 		       */
 	OPTION_NAME,  /* a known name, or a path if it has a slash or the row's suffix */
 	OPTION_WHOLE, /* int64_t */
-	OPTION_SEED,  /* uint64_t */
-	OPTION_REALS, /* double [count] */
+	OPTION_TOKENS, /* lm_tokens */
+	OPTION_SEED,   /* uint64_t */
+	OPTION_REALS,  /* double [count] */
 	OPTION_CHOICE,
 	OPTION_FLAG,   /* bool; "yes" without a value */
 	OPTION_SWITCH, /* a choice; "yes" without a value */

@@ -74,6 +74,24 @@ static int parse_paths(const char *what, const char *text, run_options *options,
 	return status;
 }
 
+static int parse_tokens(const option_row *row, const char *what, const char *text, lm_tokens *out, beton_error *err)
+{
+	int status = BETON_OK;
+	*out = (lm_tokens){.count = 0};
+	for (const char *at = text; at && *at && status == BETON_OK;) {
+		char part[32];
+		size_t length = strcspn(at, ",");
+		uint64_t token = 0;
+		snprintf(part, sizeof(part), "%.*s", (int)length, at);
+		status = bt_parse_u64(what, part, (uint64_t)row->least, (uint64_t)row->most, &token, err);
+		if (status == BETON_OK && out->count == LM_TOKENS_MAX)
+			return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: more than %d tokens", what, LM_TOKENS_MAX);
+		out->list[out->count++] = (uint32_t)token;
+		at = at[length] ? at + length + 1 : NULL;
+	}
+	return status;
+}
+
 int run_row_parse(const option_row *row, const char *text, run_options *options, beton_error *err)
 {
 	char what[64];
@@ -99,6 +117,8 @@ int run_row_parse(const option_row *row, const char *text, run_options *options,
 		if (status == BETON_OK)
 			*(int64_t *)member = (int64_t)whole;
 		return status;
+	case OPTION_TOKENS:
+		return parse_tokens(row, what, text, member, err);
 	case OPTION_SEED:
 		return bt_parse_u64(what, text, 0, UINT64_MAX, member, err);
 	case OPTION_REALS:
@@ -174,6 +194,14 @@ static bool is_path(const option_row *row, const char *name)
 	return strchr(name, '/') || (row->suffix && bt_ends_with(name, row->suffix));
 }
 
+static char *tokens_text(const lm_tokens *tokens)
+{
+	char text[LM_TOKENS_MAX * 11 + 1] = "";
+	for (int i = 0; i < tokens->count; i++)
+		bt_append(text, sizeof(text), "%s%" PRIu32, i ? "," : "", tokens->list[i]);
+	return strdup(text);
+}
+
 /* The text of a value; NULL: no memory. */
 static char *text_of(const option_row *row, const void *member)
 {
@@ -191,6 +219,8 @@ static char *text_of(const option_row *row, const void *member)
 		return full_paths(member);
 	case OPTION_WHOLE:
 		return bt_format("%" PRId64, *(const int64_t *)member);
+	case OPTION_TOKENS:
+		return tokens_text(member);
 	case OPTION_SEED:
 		return bt_format("%" PRIu64, *(const uint64_t *)member);
 	case OPTION_REALS:
@@ -220,6 +250,8 @@ static bool is_none(const option_row *row, const void *member)
 		return (double)*(const int64_t *)member < row->least;
 	case OPTION_REALS:
 		return row->count == 1 && *(const double *)member < row->least;
+	case OPTION_TOKENS:
+		return ((const lm_tokens *)member)->count == 0;
 	default:
 		return false;
 	}

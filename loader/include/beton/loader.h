@@ -340,6 +340,8 @@ typedef struct beton_batch_operation {
 /* Sets the kind, with alpha 1 and probability 1. */
 BETON_API void beton_loader_batch_operation_init(beton_batch_operation *operation, beton_batch_operation_kind kind);
 
+#define BETON_SPECIAL_TOKENS_MAX 64
+
 /* Windows of token streams. With a window T above 0 the data set's files are streams (see beton/tokens.h), and sample i
  * of a file is the window of T + 1 tokens from token i * stride on: its inputs are the first T of them, its targets the
  * last T. A file of n tokens has (n - 1 - T) / stride + 1 windows; with stride T that is (n - 1) / T, each token is the
@@ -357,9 +359,18 @@ typedef struct beton_token_options {
 	/* The token behind each document, 0..2^32 - 1; -1 (default): none. A document ends with it, as in Megatron-LM:
 	 * the token behind it is the first of the next document. */
 	int64_t end_of_text;
-	bool segment;         /* also output `segment`; needs end_of_text. See beton_batch */
-	bool position;        /* also output `position`; needs end_of_text */
-	uint64_t reserved[8]; /* 0 */
+	bool segment;  /* also output `segment`; needs end_of_text. See beton_batch */
+	bool position; /* also output `position`; needs end_of_text */
+	/* Masked language models, as BERT and Hugging Face's DataCollatorForLanguageModeling: each input that is not
+	 * one of the special tokens is chosen with this probability. 80 % of what is chosen become mask_token, 10 % a
+	 * random token below vocabulary, and 10 % stay. The target of a chosen input is the token that it was, that of
+	 * any other input is -100. Draws depend on seed, epoch, sample and the place in the window. 0..1; 0 (default):
+	 * none */
+	double mask_probability;
+	uint64_t mask_token;     /* below vocabulary, which is needed */
+	const uint32_t *special; /* num_special tokens that are never chosen; copied by open. NULL (default): none */
+	uint64_t num_special;    /* 0..BETON_SPECIAL_TOKENS_MAX */
+	uint64_t reserved[4];    /* 0 */
 } beton_token_options;
 
 /* Initialise with beton_loader_options_init, then change any field. Strings are borrowed until open returns. */
@@ -485,7 +496,7 @@ typedef struct beton_tensor {
  *                    [count + 1]: value i is from [i] to [i + 1]. For arrays of many shapes: the format's arrays are of
  *                    one, but a bytes field holds what the user packs and unpacks
  * With the option tokens instead:
- *   input, target    int64 or int32, [count, T]
+ *   input, target    int64 or int32, [count, T]; see mask_probability in beton_token_options
  *   segment          int32, [count, T]: to which document of the window an input belongs: 0, 1, 2...
  *   position         int64, [count, T]: the input's place in its document, from 0; in the first document of a window
  *                    from the beginning of the window

@@ -46,11 +46,32 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 	return status;
 }
 
+static int check_mask(const engine_job *job, beton_error *err)
+{
+	const lm_options *options = lm_options_of(job);
+	bool masks = lm_masks(job);
+	int64_t vocabulary = job->transformer->vocabulary;
+	const char *given = options->mask_token >= 0         ? "mask-token"
+			    : options->mask_probability >= 0 ? "mask-probability"
+			    : options->special.count         ? "special-tokens"
+							     : NULL;
+	if (!masks && given)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s: is for a BERT, which %s is not", given, job->model);
+	if (masks && options->mask_token < 0)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: a BERT predicts masked tokens, and needs --mask-token",
+			       job->model);
+	if (options->mask_token >= vocabulary)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--mask-token %" PRId64 ": is not below the vocabulary of %" PRId64, options->mask_token,
+			       vocabulary);
+	return BETON_OK;
+}
+
 /* Tokens are compared with the vocabulary when they are loaded: a stream may be far larger than what a run reads. */
 int lm_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		 beton_error *err)
 {
-	int status = BETON_OK;
+	int status = check_mask(job, err);
 	*out = (engine_data){.classes = job->transformer->vocabulary};
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_file(job, paths[i], true, &out->train, err);
@@ -65,5 +86,11 @@ void lm_set_samples(const engine_job *job, const engine_data *data, bool trainin
 	options->tokens.field = lm->token_field;
 	options->tokens.vocabulary = (uint64_t)data->classes;
 	options->tokens.end_of_text = lm->end_of_text;
+	if (lm_masks(job)) {
+		options->tokens.mask_probability = lm->mask_probability < 0 ? 0.15 : lm->mask_probability;
+		options->tokens.mask_token = (uint64_t)lm->mask_token;
+		options->tokens.special = lm->special.list;
+		options->tokens.num_special = (uint64_t)lm->special.count;
+	}
 	options->tokens.segment = options->tokens.position = lm->end_of_text >= 0;
 }

@@ -16,8 +16,6 @@ static const char *find_problem(const engine_job *job, bool validates)
 
 static const char *find_model_problem(const dtrain_transformer *model)
 {
-	if (model->type == DTRAIN_TRANSFORMER_BERT)
-		return "a BERT, whose tokens see those behind them: there is nothing to predict";
 	return model->vocabulary ? NULL : "a model of pictures, not of tokens; see --task";
 }
 

@@ -55,6 +55,7 @@ dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool trai
 	dtrain_transformer_build(graph, &model, &inputs, &outputs);
 	dtrain_loss_options_init(&options);
 	options.label_smoothing = training ? job->label_smoothing : 0;
+	network->masked = lm_masks(job);
 	dtrain_tensor losses = dtrain_transformer_losses(graph, &outputs, target, &options);
 	if (!training) {
 		network->results[LM_LOSSES] = dtrain_reshape(graph, losses, &shape);

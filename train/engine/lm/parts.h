@@ -17,6 +17,12 @@ static inline const lm_options *lm_options_of(const engine_job *job)
 	return job->options;
 }
 
+/* Whether the model predicts masked tokens in place of the next one. */
+static inline bool lm_masks(const engine_job *job)
+{
+	return job->transformer->type == DTRAIN_TRANSFORMER_BERT;
+}
+
 /* network.c: the model with the job's dropout. */
 dtrain_transformer lm_model(const engine_job *job);
 int64_t lm_context_length(const engine_job *job);

@@ -77,6 +77,7 @@ int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *
 			by_class[labels[i]].hits += rank < 1;
 		}
 	}
+	sums[ENGINE_WEIGHT] += batch->count;
 	free(row);
 	return BETON_OK;
 }
