@@ -419,7 +419,7 @@ static int evaluate(int64_t batch, int64_t told_in, bool nothing_finite, engine_
 	caller.told_in = told_in;
 	caller.nothing_finite = nothing_finite;
 	expect_ok(dtrain_group_create(NULL, 0, 1, NULL, &host, err), err);
-	int status = engine_evaluate(&s.engine, s.loader, host, out, interrupted, err);
+	int status = engine_evaluate(&s.engine, s.loader, 0, host, out, interrupted, err);
 	dtrain_group_destroy(&host);
 	tear_down(&s);
 	return status;

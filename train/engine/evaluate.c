@@ -22,6 +22,7 @@ struct evaluation {
 	engine_rank *engine;
 	struct slot slots[SLOTS];
 	int next;
+	int64_t batches; /* of this rank; 0: all */
 	int64_t counts[COUNTS];
 	double sums[ENGINE_SUMS];
 	engine_class_count *classes; /* NULL: not wanted */
@@ -128,7 +129,7 @@ static int run_shard(struct evaluation *evaluation, beton_loader *loader, beton_
 	beton_iterator *iterator;
 	uint64_t bad = count_bad(loader);
 	int status = beton_iterator_open(&iterator, loader, 0, 0, err);
-	while (status == BETON_OK) {
+	for (int64_t i = 0; status == BETON_OK && (i < evaluation->batches || !evaluation->batches); i++) {
 		beton_batch *batch = NULL;
 		if (engine_is_told(evaluation->engine)) {
 			evaluation->counts[INTERRUPTED] = 1;
@@ -175,11 +176,11 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 	uint64_t samples = evaluation->engine->data->val.samples;
 	out->count = evaluation->counts[COUNT];
 	out->bad = evaluation->counts[BAD];
-	if ((uint64_t)(out->count + out->bad) != samples)
+	if ((uint64_t)(out->count + out->bad) != samples && !evaluation->batches)
 		return bt_fail(err, BETON_STATE, "evaluation: %ld of %ld samples were counted", (long)out->count,
 			       (long)samples);
 	if (out->count == 0)
-		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)samples);
+		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)out->bad);
 	if (task->num_metrics && evaluation->sums[ENGINE_WEIGHT] == 0)
 		return bt_fail(err, BETON_DIVERGED, "evaluation: nothing of %ld samples is to be predicted",
 			       (long)out->count);
@@ -199,10 +200,10 @@ void engine_evaluation_clear(engine_evaluation *evaluation)
 	*evaluation = (engine_evaluation){0};
 }
 
-int engine_evaluate(engine_rank *engine, beton_loader *loader, dtrain_group *group, engine_evaluation *out,
-		    bool *interrupted, beton_error *err)
+int engine_evaluate(engine_rank *engine, beton_loader *loader, int64_t batches, dtrain_group *group,
+		    engine_evaluation *out, bool *interrupted, beton_error *err)
 {
-	struct evaluation evaluation = {.engine = engine};
+	struct evaluation evaluation = {.engine = engine, .batches = batches};
 	int status = BETON_OK;
 	out->classes = NULL;
 	if (engine->job.per_class) {

@@ -229,7 +229,7 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	if (status == BETON_OK)
 		status = predict_rows_begin(rows, err);
 	if (status == BETON_OK)
-		status = engine_evaluate(&self.engine, self.loader, NULL, &evaluation, &interrupted, err);
+		status = engine_evaluate(&self.engine, self.loader, 0, NULL, &evaluation, &interrupted, err);
 	if (status == BETON_OK && evaluation.bad)
 		fprintf(stderr, "dtrain-predict: left out %" PRId64 " bad picture%s of %s\n", evaluation.bad,
 			bt_plural((uint64_t)evaluation.bad), data->path);

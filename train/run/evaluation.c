@@ -9,8 +9,8 @@ int run_evaluate(run_session *session, run_metrics *metrics, int *stopped, beton
 	run_evaluation evaluation = {.step = session->position.step, .average = session->source.average};
 	bool interrupted = false;
 	uint64_t began = bt_now_ns();
-	int status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, &evaluation.result,
-				     &interrupted, err);
+	int status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
+				     session->slow_group, &evaluation.result, &interrupted, err);
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	if (status == BETON_OK && !interrupted && session->rank == 0)
 		status = run_metrics_evaluation(metrics, &evaluation, err);

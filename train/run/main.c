@@ -199,6 +199,7 @@ static int open_metrics(run_metrics **metrics, const run_session *session, beton
 					 .data_count = options->data.count,
 					 .val = options->val,
 					 .val_every = options->val_every,
+					 .eval_every = options->eval_every,
 					 .options = session->options_json,
 					 .changes = saved ? saved->changes : NULL,
 					 .change_count = saved ? saved->change_count : 0,

@@ -74,7 +74,7 @@ typedef struct run_beginning {
 	char *const *data;
 	int data_count;
 	const char *val; /* NULL: no evaluation */
-	int64_t val_every;
+	int64_t val_every, eval_every;
 	const char *options;     /* a JSON object */
 	const char *class_names; /* of --val, a JSON array; NULL: none */
 	char *const *changes;    /* of options; NULL: none */

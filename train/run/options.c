@@ -243,6 +243,8 @@ int run_options_check(run_options *options, beton_error *err)
 		problem = "--ema-warmup needs an --ema above 0";
 	else if (options->keep_best && (!options->checkpoint || !options->val))
 		problem = "--keep-best needs --checkpoint and --val";
+	else if ((options->eval_every || options->eval_batches) && !options->val)
+		problem = options->eval_every ? "--eval-every needs --val" : "--eval-batches needs --val";
 	else if (options->checkpoint_every && !options->checkpoint)
 		problem = "--checkpoint-every needs --checkpoint";
 	if (problem)
@@ -428,6 +430,10 @@ void run_options_drop_void(run_options *options)
 		options->vision.flip_mode = BETON_FLIP_RANDOM;
 	if (!options->val && !is_given(options, "tta"))
 		options->vision.tta = VISION_TTA_NONE;
+	if (!options->val && !is_given(options, "eval-every"))
+		options->eval_every = 0;
+	if (!options->val && !is_given(options, "eval-batches"))
+		options->eval_batches = 0;
 	if ((!options->val || !options->checkpoint) && !is_given(options, "keep-best"))
 		options->keep_best = false;
 	drop_void_order(options);

@@ -157,7 +157,9 @@ typedef struct run_options {
 	double bucket_mb;     /* MiB; 0: the library's default */
 	vision_options vision;
 	lm_options lm;
-	int64_t val_every; /* epochs */
+	int64_t val_every;    /* epochs */
+	int64_t eval_every;   /* steps; 0: no */
+	int64_t eval_batches; /* of each rank; 0: all */
 	bool val_per_class;
 	int64_t checkpoint_every;
 	int64_t keep_checkpoints;

@@ -590,6 +590,10 @@ const option_row run_rows[] = {
 	      "For output to a file or a pipe. On a terminal, one line shows the current step and is updated in "
 	      "place. Each evaluation and each epoch has a line of its own in any case."),
 	WHOLE("val-every", TOLD, val_every, "N", 1, 1e6, "1", "evaluate every N epochs, and at the end", NULL),
+	WHOLE("eval-every", TOLD, eval_every, "N", 0, RUN_STEPS_MAX, "0", "also evaluate every N steps; 0 = no",
+	      "Training goes on as without it. With --keep-best the best of these evaluations is kept, too."),
+	WHOLE("eval-batches", TOLD, eval_batches, "N", 0, RUN_STEPS_MAX, "0",
+	      "evaluate the first N batches of each rank; 0 = the whole --val", "They are the same batches each time."),
 	FLAG("val-per-class", TOLD, val_per_class, "also log the accuracy of each class",
 	     "The record of each evaluation has a list `val_classes`. With --evaluate the list is printed."),
 	PATH("checkpoint", FREE, checkpoint, "DIR", "write checkpoints to DIR, at the end of each epoch and of the run",

@@ -52,6 +52,8 @@ static json_t *position_to_json(const run_position *position, const json_t *opti
 		complete = add_member(state, "best",
 				      json_pack("{s:I, s:f}", "step", (json_int_t)position->best_step, "metric",
 						position->best_metric));
+	if (complete && position->evaluation_due)
+		complete = add_member(state, "evaluation_due", json_true());
 	if (complete && options)
 		complete = add_member(state, "options", json_deep_copy(options));
 	if (complete && metadata)
@@ -128,6 +130,7 @@ static int state_to_position(const char *place, json_t *state, run_position *out
 		     best_step < 1 || best_step > step))
 		return bt_fail(err, BETON_FORMAT, "%s: the best evaluation is out of range", place);
 	position.best_step = best_step;
+	position.evaluation_due = json_is_true(json_object_get(state, "evaluation_due"));
 	position.scaler[DTRAIN_SCALER_SCALE] = (float)scale;
 	position.scaler[DTRAIN_SCALER_GOOD_STEPS] = (float)good_steps;
 	if (step < 0 || epoch < 0 || consumed < 0 || classes < 1 || samples < 0 || position.world_size < 1 ||

@@ -22,6 +22,7 @@ typedef struct run_position {
 	uint64_t data_class_names;    /* a hash of its class names; 0: not known, or none */
 	int64_t best_step;            /* with --keep-best: the step after which the evaluation was best; 0: none */
 	double best_metric;           /* its first metric */
+	bool evaluation_due;          /* with --eval-every: the evaluation after this step was interrupted */
 } run_position;
 
 /* The state of a checkpoint, malloc'ed. options: a JSON object, kept as it is; NULL: none. metadata: the same, for the

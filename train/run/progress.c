@@ -28,7 +28,8 @@ void run_progress_open(run_progress *self, const run_beginning *beginning, bool 
 			       .print_every = print_every,
 			       .total_steps = beginning->total_steps,
 			       .steps_per_epoch = beginning->steps_per_epoch,
-			       .val_every = beginning->val ? beginning->val_every : 0};
+			       .val_every = beginning->val ? beginning->val_every : 0,
+			       .eval_every = beginning->val ? beginning->eval_every : 0};
 	if (quiet)
 		self->form = RUN_PROGRESS_QUIET;
 	else if (launcher && strcmp(launcher, "1") == 0)
@@ -82,7 +83,10 @@ static bool is_due(uint64_t *before, uint64_t interval, bool always)
 static double evaluations_left(const run_progress *self, int64_t step)
 {
 	int64_t steps = self->val_every * self->steps_per_epoch;
-	return steps ? (double)((self->total_steps + steps - 1) / steps - step / steps) : 0;
+	double left = steps ? (double)((self->total_steps + steps - 1) / steps - step / steps) : 0;
+	if (self->eval_every)
+		left += (double)(self->total_steps / self->eval_every - step / self->eval_every);
+	return left;
 }
 
 /* "2 h 05 min", "3 min 07 s", "12 s" */

@@ -18,7 +18,7 @@ typedef struct run_progress {
 	enum { RUN_PROGRESS_QUIET, RUN_PROGRESS_LINES, RUN_PROGRESS_TERMINAL, RUN_PROGRESS_LAUNCHER } form;
 	status_line status;
 	int64_t print_every;
-	int64_t total_steps, steps_per_epoch, val_every;
+	int64_t total_steps, steps_per_epoch, val_every, eval_every;
 	uint64_t printed_ns;
 	double step_ms;      /* a running mean; 0: no step yet */
 	double val_seconds;  /* of the last evaluation; 0: none */

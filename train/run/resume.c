@@ -93,6 +93,7 @@ static int try_checkpoint(run_session *session, const char *path, beton_error *e
 	session->position.position = found.position;
 	session->position.best_step = found.best_step;
 	session->position.best_metric = found.best_metric;
+	session->position.evaluation_due = found.evaluation_due;
 	memcpy(session->position.scaler, found.scaler, sizeof(found.scaler));
 	session->resumed = true;
 	return BETON_OK;

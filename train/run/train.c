@@ -36,10 +36,11 @@ struct training {
 	dtrain_schedule schedule;
 	run_position launched; /* includes unsettled steps; the session's position does not */
 	uint64_t step_began_ns;
-	uint64_t trained_ns; /* without evaluations */
-	double waited_ms;    /* for data, since the last settled step */
-	int64_t units;       /* of throughput in a sample */
-	double unit_flops;   /* see engine_task.flops; 0: not known */
+	uint64_t trained_ns; /* without evaluations, until the steps that run */
+	uint64_t steps_began_ns;
+	double waited_ms;  /* for data, since the last settled step */
+	int64_t units;     /* of throughput in a sample */
+	double unit_flops; /* see engine_task.flops; 0: not known */
 	struct epoch epoch;
 	int64_t saved_step;     /* of the last checkpoint, and its position; -1: none */
 	int64_t saved_position; /* the end of an epoch and the beginning of the next have the same step */
@@ -233,9 +234,81 @@ static int save(struct training *training, beton_error *err)
 	return status;
 }
 
+/* every: 0: never */
+static bool is_multiple(int64_t step, int64_t every)
+{
+	return every && step % every == 0;
+}
+
 static bool is_over(const run_session *session, const run_position *position)
 {
 	return position->position >= session->facts->steps_per_epoch * session->facts->global_batch;
+}
+
+/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. After an error nobody uses them
+ * any more. */
+static int evaluate_weights(struct training *training, engine_evaluation *out, beton_error *err)
+{
+	run_session *session = training->session;
+	bool averages = session->options->ema > 0;
+	int status = run_session_sync_buffers(session, err);
+	if (status == BETON_OK && averages)
+		status = dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err);
+	if (status != BETON_OK) {
+		bt_prefix(err, "evaluation");
+		return status;
+	}
+	status = engine_evaluate(&session->engine, session->val_loader, session->options->eval_batches,
+				 session->slow_group, out, &training->stop, err);
+	return status == BETON_OK && averages
+		       ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err)
+		       : status;
+}
+
+static int evaluate(struct training *training, beton_error *err)
+{
+	run_session *session = training->session;
+	run_evaluation evaluation = {.epoch = session->position.epoch + 1,
+				     .step = session->position.step,
+				     .average = session->options->ema > 0};
+	/* A finished run that is resumed is positioned at an epoch that it never began. */
+	if (session->position.position == 0 && session->position.epoch > 0)
+		evaluation.epoch--;
+	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
+	uint64_t began = bt_now_ns();
+	int status = evaluate_weights(training, &evaluation.result, err);
+	evaluation.train_seconds = (double)training->trained_ns / 1e9;
+	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
+	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
+	if (status == BETON_OK && !training->stop && session->options->keep_best)
+		run_best_note(&session->position, &session->engine.job.task->metrics[0], evaluation.result.metrics[0]);
+	if (status == BETON_OK && !training->stop && session->rank == 0)
+		status = run_metrics_evaluation(training->metrics, &evaluation, err);
+	engine_evaluation_clear(&evaluation.result);
+	return status;
+}
+
+static int evaluate_epoch(struct training *training, beton_error *err)
+{
+	const run_session *session = training->session;
+	bool last = session->position.step >= session->facts->total_steps;
+	if (!session->engine.val.program || (!last && (session->position.epoch + 1) % session->options->val_every != 0))
+		return BETON_OK;
+	return evaluate(training, err);
+}
+
+/* An evaluation that is interrupted stays due: a resumed run begins with it. */
+static int evaluate_step(struct training *training, beton_error *err)
+{
+	run_position *position = &training->session->position;
+	position->evaluation_due = true;
+	if (training->stop)
+		return BETON_OK;
+	training->trained_ns += bt_now_ns() - training->steps_began_ns;
+	int status = evaluate(training, err);
+	training->steps_began_ns = bt_now_ns();
+	position->evaluation_due = training->stop;
+	return status;
 }
 
 /* Launches a step, and settles earlier ones if necessary. No checkpoint at the end of an epoch: one follows its
@@ -244,16 +317,20 @@ static int step_and_save(struct training *training, beton_error *err)
 {
 	run_session *session = training->session;
 	const run_position *launched = &training->launched;
-	int64_t every = session->options->checkpoint_every;
+	const run_options *options = session->options;
 	int status = launch_step(training, err);
 	while (status == BETON_OK && engine_stepper_pending(training->stepper) > engine_stepper_lag(training->stepper))
 		status = settle_step(training, err);
-	bool due = every && !is_over(session, launched) && launched->step < session->facts->total_steps &&
-		   launched->step % every == 0;
-	if (status != BETON_OK || !due)
+	bool inside = !is_over(session, launched) && launched->step < session->facts->total_steps;
+	bool saves = inside && is_multiple(launched->step, options->checkpoint_every);
+	bool evaluates = inside && session->engine.val.program && is_multiple(launched->step, options->eval_every);
+	if (status != BETON_OK || (!saves && !evaluates))
 		return status;
 	status = drain(training, err);
-	if (status == BETON_OK)
+	if (status == BETON_OK && evaluates)
+		status = evaluate_step(training, err);
+	/* The best is kept as a checkpoint. */
+	if (status == BETON_OK && (saves || (evaluates && session->position.best_step == session->position.step)))
 		status = save(training, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
@@ -270,9 +347,14 @@ static int run_steps(struct training *training, beton_error *err)
 	training->launched = session->position;
 	if (is_over(session, launched) || launched->step >= total)
 		return BETON_OK;
-	uint64_t began = bt_now_ns();
-	int status = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
-					 (uint64_t)launched->position, err);
+	training->steps_began_ns = bt_now_ns();
+	bool due = session->position.evaluation_due && session->engine.val.program;
+	session->position.evaluation_due = false;
+	int status = due ? evaluate_step(training, err) : BETON_OK;
+	if (status != BETON_OK || training->stop)
+		return status;
+	status = beton_iterator_open(&training->iterator, session->train_loader, (uint64_t)launched->epoch,
+				     (uint64_t)launched->position, err);
 	run_clock_enter_steps(&training->epoch.clock);
 	training->step_began_ns = bt_now_ns();
 	while (status == BETON_OK && !training->stop && !is_over(session, launched) && launched->step < total)
@@ -281,52 +363,7 @@ static int run_steps(struct training *training, beton_error *err)
 		status = drain(training, err);
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	beton_iterator_close(&training->iterator);
-	training->trained_ns += bt_now_ns() - began;
-	return status;
-}
-
-/* Evaluates the moving average, if there is one: it takes the weights' place meanwhile. After an error nobody uses them
- * any more. */
-static int evaluate_weights(struct training *training, engine_evaluation *out, beton_error *err)
-{
-	run_session *session = training->session;
-	bool averages = session->options->ema > 0;
-	int status = run_session_sync_buffers(session, err);
-	if (status == BETON_OK && averages)
-		status = dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err);
-	if (status != BETON_OK) {
-		bt_prefix(err, "evaluation");
-		return status;
-	}
-	status = engine_evaluate(&session->engine, session->val_loader, session->slow_group, out, &training->stop, err);
-	return status == BETON_OK && averages
-		       ? dtrain_optimizer_exchange_average(session->optimizer, session->engine.stream, err)
-		       : status;
-}
-
-static int evaluate(struct training *training, beton_error *err)
-{
-	run_session *session = training->session;
-	bool last = session->position.step >= session->facts->total_steps;
-	run_evaluation evaluation = {.epoch = session->position.epoch + 1,
-				     .step = session->position.step,
-				     .average = session->options->ema > 0};
-	if (!session->engine.val.program || (!last && evaluation.epoch % session->options->val_every != 0))
-		return BETON_OK;
-	/* A finished run that is resumed is positioned at an epoch that it never began. */
-	if (session->position.position == 0 && session->position.epoch > 0)
-		evaluation.epoch--;
-	run_clock_enter(&training->epoch.clock, RUN_PART_EVALUATION);
-	uint64_t began = bt_now_ns();
-	int status = evaluate_weights(training, &evaluation.result, err);
-	evaluation.train_seconds = (double)training->trained_ns / 1e9;
-	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
-	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
-	if (status == BETON_OK && !training->stop && session->options->keep_best)
-		run_best_note(&session->position, &session->engine.job.task->metrics[0], evaluation.result.metrics[0]);
-	if (status == BETON_OK && !training->stop && session->rank == 0)
-		status = run_metrics_evaluation(training->metrics, &evaluation, err);
-	engine_evaluation_clear(&evaluation.result);
+	training->trained_ns += bt_now_ns() - training->steps_began_ns;
 	return status;
 }
 
@@ -428,7 +465,7 @@ static int train_epoch(struct training *training, beton_error *err)
 	if (status == BETON_OK)
 		status = run_steps(training, err);
 	if (status == BETON_OK && !training->stop)
-		status = evaluate(training, err);
+		status = evaluate_epoch(training, err);
 	/* An epoch whose evaluation was interrupted stays open: a resumed run evaluates it. */
 	if (status == BETON_OK && !training->stop)
 		close_epoch(session);
