@@ -156,7 +156,7 @@ static void tell_rest(const beton_loader *loader)
 	for (uint32_t i = 0; windows->streams && i < loader->dataset.count; i++)
 		rest += bt_windows_rest(beton_tokens_get_info(windows->streams[i])->num_tokens, windows->window,
 					windows->stride);
-	if (rest == 0 || !options->log)
+	if (rest == 0 || !options->log || options->tokens.ignore_rest)
 		return;
 	beton_error line;
 	bt_fail(&line, BETON_OK, "%s: %llu windows of %llu tokens; the last %llu tokens of the %u file%s are in none",

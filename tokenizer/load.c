@@ -242,15 +242,28 @@ static int take_rank(vocabulary *words, const char *path, uint64_t number, char 
 	return result;
 }
 
-int load_tiktoken(vocabulary *words, const char *path, beton_error *err)
+/* Which lengths tokens have, from 0 to the longest one's; NULL: no memory. */
+static bool *find_lengths(const vocabulary *words)
 {
-	int result = each_line(words, path, take_rank, err);
-	if (result == BETON_OK)
-		result = make_index(words, path, err);
+	uint32_t longest = 0;
+	for (uint32_t token = 0; token < words->count; token++)
+		longest = words->tokens[token].size > longest ? words->tokens[token].size : longest;
+	bool *lengths = calloc((size_t)longest + 1, sizeof(*lengths));
+	for (uint32_t token = 0; lengths && token < words->count; token++)
+		lengths[words->tokens[token].size] = true;
+	return lengths;
+}
+
+/* A token is cut only where both parts have the length of a token: a line may be as long as the file. */
+static int add_pairs(vocabulary *words, const char *path, const bool *lengths, beton_error *err)
+{
+	int result = BETON_OK;
 	for (uint32_t token = 0; result == BETON_OK && token < words->count; token++) {
 		const token_text *text = &words->tokens[token];
 		const uint8_t *bytes = words->bytes + text->offset;
 		for (uint32_t cut = 1; result == BETON_OK && cut < text->size; cut++) {
+			if (!lengths[cut] || !lengths[text->size - cut])
+				continue;
 			token_pair pair = {.left = vocabulary_find(words, bytes, cut),
 					   .right = vocabulary_find(words, bytes + cut, text->size - cut),
 					   .merged = token,
@@ -259,6 +272,18 @@ int load_tiktoken(vocabulary *words, const char *path, beton_error *err)
 				result = add_pair(words, path, pair, err);
 		}
 	}
+	return result;
+}
+
+int load_tiktoken(vocabulary *words, const char *path, beton_error *err)
+{
+	int result = each_line(words, path, take_rank, err);
+	if (result == BETON_OK)
+		result = make_index(words, path, err);
+	bool *lengths = result == BETON_OK ? find_lengths(words) : NULL;
+	if (result == BETON_OK)
+		result = lengths ? add_pairs(words, path, lengths, err) : no_memory(path, err);
+	free(lengths);
 	return result;
 }
 

@@ -457,9 +457,9 @@ static int run_bin(write_run *self, beton_error *err)
 {
 	const write_options *options = self->options;
 	text_stream stream;
-	if (options->compress || options->resume)
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "%s is for OUT.beton only, not %s",
-			       options->compress ? "--compress" : "--resume", options->output);
+	if (options->of_dataset)
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "--%s is for OUT.beton only, not %s", options->of_dataset,
+			       options->output);
 	int result = output_check(options->output, NULL, options->force, err);
 	name_list paths = {0};
 	if (result == BETON_OK)
@@ -472,8 +472,9 @@ static int run_bin(write_run *self, beton_error *err)
 	if (result == BETON_OK)
 		result = text_stream_write_file(&self->text, options->output, &stream, err);
 	if (result == BETON_OK && !options->quiet)
-		printf("%s: %llu tokens of %u bits, vocabulary of %llu\n", options->output,
-		       (unsigned long long)stream.tokens, 8 * stream.token_size, (unsigned long long)stream.vocabulary);
+		printf("%s: %llu token%s of %u bits, vocabulary of %llu\n", options->output,
+		       (unsigned long long)stream.tokens, stream.tokens == 1 ? "" : "s", 8 * stream.token_size,
+		       (unsigned long long)stream.vocabulary);
 	return result;
 }
 

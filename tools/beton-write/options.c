@@ -220,6 +220,18 @@ static int parse_option(write_options *options, int option, const char *text, be
 	}
 }
 
+/* The name of an option that is for OUT.beton alone; NULL: it is not. */
+static const char *name_of_dataset(int option)
+{
+	if (!image_option_known(option) && option != 'p' && option != OPTION_COMPRESS &&
+	    option != OPTION_CHUNK_TOKENS && option != OPTION_RESUME && option != OPTION_NO_SOURCES)
+		return NULL;
+	int i = 0;
+	while (long_options[i].val != option)
+		i++;
+	return long_options[i].name;
+}
+
 static options_outcome wrong(const char *message)
 {
 	if (message)
@@ -268,6 +280,8 @@ options_outcome options_parse(write_options *options, int argc, char **argv)
 		}
 		if (parse_option(options, option, optarg, &err) != BETON_OK)
 			return wrong(err.message);
+		if (!options->of_dataset)
+			options->of_dataset = name_of_dataset(option);
 	}
 	if (argc - optind != 2)
 		return wrong_operands(argv + optind, argc - optind, "expected SOURCE and OUT.beton");

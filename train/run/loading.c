@@ -119,6 +119,7 @@ int run_loading_open(const run_loading *loading, bool training, beton_loader **o
 		set_order(options, loading->facts, &input, &loader);
 	if (task->set_samples)
 		task->set_samples(&engine->job, engine->data, training, &loader);
+	loader.tokens.ignore_rest = options->quiet;
 	if (status == BETON_OK)
 		status = task->open_loader ? task->open_loader(engine, training, &loader, &files, out, err)
 					   : files.open(files.context, &loader, out, err);

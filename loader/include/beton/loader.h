@@ -359,8 +359,9 @@ typedef struct beton_token_options {
 	/* The token behind each document, 0..2^32 - 1; -1 (default): none. A document ends with it, as in Megatron-LM:
 	 * the token behind it is the first of the next document. */
 	int64_t end_of_text;
-	bool segment;  /* also output `segment`; needs end_of_text. See beton_batch */
-	bool position; /* also output `position`; needs end_of_text */
+	bool segment;     /* also output `segment`; needs end_of_text. See beton_batch */
+	bool position;    /* also output `position`; needs end_of_text */
+	bool ignore_rest; /* do not tell the log of tokens that are in no window; default false */
 	/* Masked language models, as BERT and Hugging Face's DataCollatorForLanguageModeling: each input that is not
 	 * one of the special tokens is chosen with this probability. 80 % of what is chosen become mask_token, 10 % a
 	 * random token below vocabulary, and 10 % stay. The target of a chosen input is the token that it was, that of

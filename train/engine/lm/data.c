@@ -34,9 +34,9 @@ static int add_file(const engine_job *job, const char *path, bool training, engi
 	uint64_t count = beton_tokens_get_info(tokens)->num_tokens;
 	if (count <= identity.window)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT,
-				 "%s: has %" PRIu64 " tokens, fewer than a window of --context-length %" PRIu64
+				 "%s: has %" PRIu64 " token%s, fewer than a window of --context-length %" PRIu64
 				 " and the token behind it",
-				 path, count, identity.window);
+				 path, count, count == 1 ? "" : "s", identity.window);
 	else
 		out->samples += (count - 1 - identity.window) / identity.stride + 1;
 	if (status == BETON_OK)
