@@ -40,7 +40,12 @@ static int create_op(dtrain_program *program, int32_t index, beton_error *err)
 	if (desc.workspace_bytes > program->facts.workspace_bytes)
 		program->facts.workspace_bytes = desc.workspace_bytes;
 	program->steps[index].cost = dtrain__op_cost_of(&desc);
-	program->facts.flops += program->steps[index].cost.flops;
+	if (node->is_repeated) {
+		program->facts.repeated++;
+		program->facts.repeated_flops += program->steps[index].cost.flops;
+	} else {
+		program->facts.flops += program->steps[index].cost.flops;
+	}
 	return BETON_OK;
 }
 

@@ -44,6 +44,7 @@ typedef struct dtrain__node {
 	int32_t num_inputs, num_outputs;
 	int32_t block;
 	bool is_backward;
+	bool is_repeated; /* in backward: computes again what a forward node computed */
 } dtrain__node;
 
 struct dtrain_graph {
@@ -67,6 +68,7 @@ struct dtrain_graph {
 	int32_t block;         /* of new nodes */
 	int32_t block_started; /* first node since next_block whose block is not yet known; -1: none */
 	bool has_backward, in_backward;
+	bool has_repeated; /* dtrain_graph_recompute was called */
 };
 
 static inline bool dtrain__graph_failed(const dtrain_graph *graph)

@@ -45,8 +45,11 @@ typedef struct dtrain__op_rules {
 	int (*check)(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err);
 	/* Floating-point operations of the op's products. NULL: it has none. */
 	double (*flops)(const dtrain_op_desc *desc);
-	int loss_gradients;  /* 0: no loss. Outputs 1, 2 ... are so many inputs' gradients for the mean of output 0 */
-	uint32_t updates;    /* bits of inputs that the op changes, so it must run exactly once */
+	int loss_gradients; /* 0: no loss. Outputs 1, 2 ... are so many inputs' gradients for the mean of output 0 */
+	uint32_t updates;   /* bits of inputs that the op changes, so it must run exactly once */
+	/* Changes the attributes so that the op changes no input and computes the same bits. NULL: with `updates` it
+	 * cannot be repeated. */
+	void (*repeat)(dtrain_op_attrs *attrs);
 	uint32_t in_place;   /* bits of inputs that output 0 may overwrite */
 	uint32_t read_twice; /* bits of inputs that are read twice from memory, because sums must be complete first */
 

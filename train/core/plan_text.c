@@ -76,6 +76,14 @@ static void print_alive(FILE *out, const dtrain_program *program, int32_t step)
 	}
 }
 
+/* f: forward; b: backward; r: a forward op that is repeated in backward. */
+static char direction_of(const dtrain__node *node)
+{
+	if (!node)
+		return ' ';
+	return node->is_repeated ? 'r' : node->is_backward ? 'b' : 'f';
+}
+
 static void print_steps(FILE *out, const dtrain_program *program)
 {
 	char text[DTRAIN__SHAPE_TEXT];
@@ -83,7 +91,7 @@ static void print_steps(FILE *out, const dtrain_program *program)
 	for (int32_t i = 0; i < program->schedule.count; i++) {
 		const dtrain__scheduled *step = &program->schedule.steps[i];
 		const dtrain__node *node = step->kind == DTRAIN__RUN ? &program->graph->nodes[step->index] : NULL;
-		fprintf(out, "%4d %c", node ? node->block : -1, !node ? ' ' : node->is_backward ? 'b' : 'f');
+		fprintf(out, "%4d %c", node ? node->block : -1, direction_of(node));
 		fprintf(out, " %12zu  ", alive_bytes(program, i));
 		print_step(out, program, i);
 		if (node)

@@ -103,6 +103,46 @@ static void build_add(cpu_build *build)
 		dnnl_primitive_attr_destroy(attr);
 }
 
+/* Elements of which one thread computes the activation. */
+enum { ELEMENTS = 16384 };
+
+static int activate(const struct dtrain_op *op, void *const *operands, void *workspace, cpu_activation activation)
+{
+	const float *x = cpu_plain(op, 0, operands, workspace);
+	float *y = operands[1];
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(op->device->threads) if (op->count > 4 * ELEMENTS)
+#endif
+	for (int64_t i = 0; i < op->count; i += ELEMENTS)
+		op->device->vector->activate(y + i, x + i, op->count - i < ELEMENTS ? op->count - i : ELEMENTS,
+					     activation);
+	return BETON_OK;
+}
+
+static int gelu(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	return activate(op, operands, workspace, op->attrs.gelu.tanh ? CPU_GELU_TANH : CPU_GELU);
+}
+
+static int silu(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err)
+{
+	(void)err;
+	return activate(op, operands, workspace, CPU_SILU);
+}
+
+/* A plain x may be what a linear layer computes in front of its activation, of which this op must give the same bits.
+ * oneDNN takes x in any other layout. */
+static void build_activation(cpu_build *build, dnnl_alg_kind_t algorithm, const char *what,
+			     int (*finish)(const struct dtrain_op *op, void *const *operands, void *workspace,
+					   beton_error *err))
+{
+	if (build->desc->inputs[0].layout)
+		build_unary(build, algorithm, alpha_of(algorithm), what);
+	else
+		cpu_build_function(build, 0, 0, finish);
+}
+
 static dnnl_alg_kind_t gelu_of(const dtrain_op_attrs *attrs)
 {
 	return attrs->gelu.tanh ? dnnl_eltwise_gelu_tanh : dnnl_eltwise_gelu_erf;
@@ -116,13 +156,13 @@ void cpu_build_elementwise(cpu_build *build)
 		build_unary(build, dnnl_eltwise_relu, 0, "relu");
 		break;
 	case DTRAIN_OP_GELU:
-		build_unary(build, gelu_of(attrs), 0, "gelu");
+		build_activation(build, gelu_of(attrs), "gelu", gelu);
 		break;
 	case DTRAIN_OP_GELU_BWD:
 		build_activation_backward(build, gelu_of(attrs));
 		break;
 	case DTRAIN_OP_SILU:
-		build_unary(build, dnnl_eltwise_swish, 1, "silu");
+		build_activation(build, dnnl_eltwise_swish, "silu", silu);
 		break;
 	case DTRAIN_OP_SILU_BWD:
 		build_activation_backward(build, dnnl_eltwise_swish);

@@ -9,7 +9,7 @@
 #include "core/shape.h"
 #include "ref.h"
 
-static float rounded(dtrain_dtype dtype, float value)
+float dtrain__ref_half_rounded(dtrain_dtype dtype, float value)
 {
 	return dtype == DTRAIN_F16 ? bt_widen_float16(bt_float16(value)) : bt_widen_bfloat16(bt_bfloat16(value));
 }
@@ -50,7 +50,7 @@ static void copy_input(const struct dtrain_op *op, int operand, const void *from
 {
 	for (int64_t i = 0; i < count_of(op, operand); i++)
 		if (op->dtypes[operand] == DTRAIN_F32)
-			to[i] = rounded(op->dtype, ((const float *)from)[i]);
+			to[i] = dtrain__ref_half_rounded(op->dtype, ((const float *)from)[i]);
 		else
 			to[i] = op->dtype == DTRAIN_F16 ? bt_widen_float16(((const uint16_t *)from)[i])
 							: bt_widen_bfloat16(((const uint16_t *)from)[i]);

@@ -28,7 +28,9 @@ struct dtrain_op {
 extern const dtrain__ref_kernel dtrain__ref_kernels_f32[DTRAIN_OP_KIND_COUNT];
 extern const dtrain__ref_kernel dtrain__ref_kernels_f64[DTRAIN_OP_KIND_COUNT];
 
-/* For ops in F16 and BF16: the workspace, and running them. */
+/* A value as F16 or BF16 holds it. */
+float dtrain__ref_half_rounded(dtrain_dtype dtype, float value);
+/* For ops in these types: the workspace, and running them. */
 size_t dtrain__ref_half_workspace(const struct dtrain_op *op);
 int dtrain__ref_half_run(const struct dtrain_op *op, void *const *operands, void *workspace, beton_error *err);
 

@@ -22,6 +22,11 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 	return BETON_OK;
 }
 
+static void repeat(dtrain_op_attrs *attrs)
+{
+	attrs->norm.momentum = 0;
+}
+
 /* x, gamma, beta, running mean and variance, residual */
 static const dtrain__op_range ranges[] = {{-2, 3}, {0.5, 1.5}, {-1, 1}, {-1, 1}, {0.5, 2}, {-2, 2}};
 
@@ -52,6 +57,7 @@ const dtrain__op_rules dtrain__op_batch_norm_train = {.inputs = "XCCCC",
 						      .optional_outputs = "m",
 						      .check = check,
 						      .updates = 1u << 3 | 1u << 4,
+						      .repeat = repeat,
 						      .read_twice = 1u << 0,
 						      .ranges = ranges,
 						      DTRAIN__OP_CASES(training_cases)};

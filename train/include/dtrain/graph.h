@@ -228,6 +228,22 @@ BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
 BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
 					  const dtrain_tensor *gradients);
 
+/* What of the activations is not kept from forward to backward, but computed again there. All of it gives the same bits:
+ * statistics of batch norm change once, and dropout draws the same. */
+typedef enum dtrain_recompute {
+	DTRAIN_RECOMPUTE_NONE,
+	/* Ops without products that move few bytes (norms, activations, gates, dropout), where backward needs their
+	 * inputs in any case. */
+	DTRAIN_RECOMPUTE_SELECTIVE,
+	/* Everything between the inputs of blocks (dtrain_graph_next_block). */
+	DTRAIN_RECOMPUTE_FULL,
+} dtrain_recompute;
+
+/* Behind dtrain_graph_backward, once: repeats forward ops in front of the backward ops that need their results. The last
+ * block, whose backward begins when its forward ends, is never repeated. blocks: of FULL, the first so many blocks, and
+ * what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
+BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
+
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
@@ -276,14 +292,17 @@ BETON_API int dtrain_instance_run(dtrain_instance *instance, dtrain_stream *stre
 BETON_API int dtrain_instance_bind(dtrain_instance *instance, dtrain_tensor input, void *memory, beton_error *err);
 
 /* arena_bytes: shared by the activations; unshared_bytes: the same without sharing; workspace_bytes: scratch memory;
- * flops: of one run's products (2 per multiply-add). */
+ * flops: of one run's products (2 per multiply-add), without those that dtrain_graph_recompute repeats; repeated_flops:
+ * of these; nodes: all of them; repeated: those that are repeated. */
 typedef struct dtrain_program_facts {
 	size_t struct_size; /* set by the caller before the call */
 	size_t arena_bytes;
 	size_t unshared_bytes;
 	size_t workspace_bytes;
 	int32_t nodes;
+	int32_t repeated;
 	double flops;
+	double repeated_flops;
 } dtrain_program_facts;
 /* The facts of the program that the graph would become, without its memory; parameters are allocated. The graph is
  * used up, also on failure. Errors: those of dtrain_graph_compile. */

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * recompute DEVICE...: models whose activations are computed again in backward are trained like those that keep them,
+ * bit by bit, with dropout, and with statistics that change once; the memory for activations shrinks.
+ */
+#include <dtrain/transformer.h>
+
+#include "core/program.h"
+#include "net.h"
+
+enum { BATCH = 3, T = 12, SIDE = 8, VOCABULARY = 16, STEPS = 2 };
+
+static char **devices; /* names, NULL behind the last */
+
+/* Models of tokens by their config.json, and of pictures by that or their name. */
+#define SIZES "\"num_hidden_layers\": 3, \"hidden_size\": 24, \"num_attention_heads\": 4, \"intermediate_size\": 40, "
+#define TOKENS "\"vocab_size\": 16, \"max_position_embeddings\": 12, "
+
+static const char *const models[] = {
+	"{\"model_type\": \"gpt2\", \"n_embd\": 24, \"n_layer\": 3, \"n_head\": 2, \"vocab_size\": 16, "
+	"\"n_positions\": 12, \"embd_pdrop\": 0.1, \"resid_pdrop\": 0.2}",
+	"{\"model_type\": \"llama\", " SIZES TOKENS "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5}",
+	"{\"model_type\": \"bert\", " SIZES TOKENS "\"type_vocab_size\": 2, \"hidden_dropout_prob\": 0.1}",
+	"{\"model_type\": \"vit\", " SIZES "\"image_size\": 8, \"patch_size\": 4}",
+	"resnet20",
+	SMALL_NET,
+};
+
+typedef struct job {
+	net n;
+	dtrain_optimizer *optimizer;
+	dtrain_transformer description;
+	dtrain_tensor random; /* -1: none */
+	bool of_tokens;
+} job;
+
+/* All that training has left behind. */
+typedef struct result {
+	double losses[STEPS];
+	char *memory; /* values, gradients, buffers */
+	size_t bytes;
+	dtrain_program_facts facts;
+} result;
+
+/* ---- a model that is trained ---- */
+
+static dtrain_tensor build_tokens(job *j, dtrain_graph *graph)
+{
+	dtrain_transformer_inputs inputs;
+	dtrain_transformer_outputs outputs;
+	dtrain_loss_options options;
+	dtrain_shape tokens = dtrain_shape_of(2, (int64_t[]){BATCH, T});
+	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
+	dtrain_transformer_inputs_init(&inputs);
+	dtrain_transformer_outputs_init(&outputs);
+	dtrain_loss_options_init(&options);
+	inputs.tokens = j->n.image = dtrain_graph_input(graph, "tokens", DTRAIN_I64, &tokens);
+	j->n.label = dtrain_graph_input(graph, "label", DTRAIN_I64, &tokens);
+	inputs.random = j->random = dtrain_graph_input(graph, "random", DTRAIN_I64, &randoms);
+	dtrain_transformer_build(graph, &j->description, &inputs, &outputs);
+	return dtrain_transformer_losses(graph, &outputs, j->n.label, &options);
+}
+
+static dtrain_tensor build_pictures(job *j, const char *model, dtrain_graph *graph)
+{
+	dtrain_shape image = dtrain_shape_of(4, (int64_t[]){BATCH, 3, SIDE, SIDE});
+	dtrain_shape label = dtrain_shape_of(1, (int64_t[]){BATCH});
+	j->n.image = dtrain_graph_input(graph, "image", j->n.activations, &image);
+	j->n.label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
+	dtrain_tensor logits = j->description.layers ? dtrain_vit_build(graph, &j->description, j->n.image, VOCABULARY)
+						     : build_net(graph, model, j->n.image, VOCABULARY);
+	return dtrain_softmax_cross_entropy(graph, logits, j->n.label, 0.1);
+}
+
+static void build(job *j, const char *model, dtrain_recompute what, int64_t blocks)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	expect_ok(dtrain_graph_create(j->n.params, true, &graph, &err), &err);
+	dtrain_graph_set_dtype(graph, j->n.activations);
+	j->n.loss = dtrain_mean(graph, j->of_tokens ? build_tokens(j, graph) : build_pictures(j, model, graph));
+	dtrain_graph_keep(graph, j->n.loss);
+	dtrain_graph_backward(graph, j->n.loss);
+	dtrain_graph_recompute(graph, what, blocks);
+	expect_ok(dtrain_graph_compile(&graph, &j->n.program, &err), &err);
+}
+
+static void open_job(job *j, const char *model, const char *device, dtrain_dtype activations, dtrain_recompute what,
+		     int64_t blocks)
+{
+	dtrain_device_options options = {.struct_size = sizeof(options), .threads = TEST_THREADS};
+	dtrain_optimizer_options sgd;
+	beton_error err = {0};
+	*j = (job){.n = {.batch = BATCH,
+			 .classes = VOCABULARY,
+			 .pixels = 3 * SIDE * SIDE,
+			 .dtype = DTRAIN_F32,
+			 .activations = activations},
+		   .random = -1};
+	if (model[0] == '{') {
+		dtrain_transformer_init(&j->description);
+		expect_ok(dtrain_transformer_parse(model, "model", &j->description, &err), &err);
+		j->of_tokens = j->description.type != DTRAIN_TRANSFORMER_VIT;
+	}
+	expect_ok(dtrain_device_open(device, &options, &j->n.device, &err), &err);
+	j->n.api = dtrain_device_get_api(j->n.device);
+	expect_ok(j->n.api->stream_create(j->n.device, &j->n.stream, &err), &err);
+	expect_ok(dtrain_params_create(j->n.device, DTRAIN_F32, &j->n.params, &err), &err);
+	build(j, model, what, blocks);
+	expect_ok(dtrain_params_initialize(j->n.params, 7, j->n.stream, &err), &err);
+	dtrain_optimizer_options_init(&sgd);
+	expect_ok(dtrain_optimizer_create(j->n.params, &sgd, &j->optimizer, &err), &err);
+}
+
+static void feed(job *j, int64_t step)
+{
+	int64_t numbers[BATCH * T], random[DTRAIN_RANDOMS] = {5, step, 0, 1};
+	if (!j->of_tokens) {
+		net_fill(&j->n);
+		return;
+	}
+	for (int64_t i = 0; i < BATCH * T; i++)
+		numbers[i] = (i * i + step) % VOCABULARY;
+	net_copy(&j->n, dtrain_program_data(j->n.program, j->n.image), numbers, sizeof(numbers), DTRAIN_HOST_TO_DEVICE);
+	for (int64_t i = 0; i < BATCH * T; i++)
+		numbers[i] = (3 * i + step) % VOCABULARY;
+	net_copy(&j->n, dtrain_program_data(j->n.program, j->n.label), numbers, sizeof(numbers), DTRAIN_HOST_TO_DEVICE);
+	net_copy(&j->n, dtrain_program_data(j->n.program, j->random), random, sizeof(random), DTRAIN_HOST_TO_DEVICE);
+}
+
+static void take(const job *j, result *out, const void *from, size_t bytes)
+{
+	out->memory = realloc(out->memory, out->bytes + bytes + 1);
+	assert_non_null(out->memory);
+	net_copy(&j->n, out->memory + out->bytes, from, bytes, DTRAIN_DEVICE_TO_HOST);
+	out->bytes += bytes;
+}
+
+static void train(const char *model, const char *device, dtrain_dtype activations, dtrain_recompute what,
+		  int64_t blocks, result *out)
+{
+	job j;
+	beton_error err = {0};
+	*out = (result){.facts.struct_size = sizeof(out->facts)};
+	open_job(&j, model, device, activations, what, blocks);
+	dtrain_program_get_facts(j.n.program, &out->facts);
+	for (int64_t step = 0; step < STEPS; step++) {
+		feed(&j, step);
+		out->losses[step] = net_run(&j.n);
+		expect_ok(dtrain_optimizer_set_rate(j.optimizer, 0.05, j.n.stream, &err), &err);
+		expect_ok(dtrain_optimizer_apply(j.optimizer, j.n.stream, &err), &err);
+	}
+	size_t flat = (size_t)dtrain_params_flat_count(j.n.params) * sizeof(float);
+	take(&j, out, dtrain_params_values(j.n.params), flat);
+	take(&j, out, dtrain_params_grads(j.n.params), flat);
+	for (int i = 0; i < dtrain_params_buffer_count(j.n.params); i++) {
+		const dtrain_buffer *buffer = dtrain_params_buffer_at(j.n.params, i);
+		take(&j, out, buffer->data, (size_t)dtrain_shape_count(&buffer->shape) * sizeof(float));
+	}
+	dtrain_optimizer_destroy(&j.optimizer);
+	net_close(&j.n);
+}
+
+/* ---- the same in less memory ---- */
+
+static void expect_same(const char *model, const char *device, dtrain_dtype dtype, const char *how, const result *kept,
+			const result *again)
+{
+	for (int i = 0; i < STEPS; i++)
+		if (again->losses[i] != kept->losses[i])
+			fail_msg("%s, %s, %s, %s, step %d: loss %.17g, not %.17g", model, device,
+				 dtrain_dtype_name(dtype), how, i + 1, again->losses[i], kept->losses[i]);
+	assert_int_equal(again->bytes, kept->bytes);
+	for (size_t i = 0; i < kept->bytes; i++)
+		if (again->memory[i] != kept->memory[i])
+			fail_msg("%s, %s, %s, %s: byte %zu of %zu differs", model, device, dtrain_dtype_name(dtype),
+				 how, i, kept->bytes);
+	assert_true(again->facts.flops == kept->facts.flops);
+	assert_int_equal(again->facts.nodes, kept->facts.nodes + again->facts.repeated);
+}
+
+static void check_model(const char *model, const char *device, dtrain_dtype dtype)
+{
+	result none, selective, one, full;
+	train(model, device, dtype, DTRAIN_RECOMPUTE_NONE, 0, &none);
+	train(model, device, dtype, DTRAIN_RECOMPUTE_SELECTIVE, 0, &selective);
+	train(model, device, dtype, DTRAIN_RECOMPUTE_FULL, 1, &one);
+	train(model, device, dtype, DTRAIN_RECOMPUTE_FULL, INT64_MAX, &full);
+	expect_same(model, device, dtype, "selective", &none, &selective);
+	expect_same(model, device, dtype, "one block", &none, &one);
+	expect_same(model, device, dtype, "full", &none, &full);
+	assert_int_equal(none.facts.repeated, 0);
+	assert_true(none.losses[STEPS - 1] == none.losses[STEPS - 1]); /* no NaN */
+	assert_true(selective.facts.repeated > 0 && selective.facts.repeated_flops == 0);
+	assert_true(full.facts.repeated_flops > 0 && full.facts.repeated_flops < full.facts.flops / 2);
+	assert_true(one.facts.repeated <= full.facts.repeated);
+	assert_true(selective.facts.arena_bytes < none.facts.arena_bytes);
+	assert_true(full.facts.arena_bytes < none.facts.arena_bytes);
+	free(none.memory);
+	free(selective.memory);
+	free(one.memory);
+	free(full.memory);
+}
+
+static void training_gives_the_same_bits(void **state)
+{
+	(void)state;
+	for (char **device = devices; *device; device++)
+		for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+			check_model(models[i], *device, DTRAIN_F32);
+			if (strcmp(*device, "ref") == 0)
+				check_model(models[i], *device, DTRAIN_BF16);
+		}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(training_gives_the_same_bits)};
+	devices = argv + 1;
+	return argc < 2 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+}
