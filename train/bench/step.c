@@ -11,8 +11,10 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "core/program.h"
+#include "engine/recompute.h"
 #include "bench.h"
 #include "step_job.h"
+#include "step_plan.h"
 #include "step_profile.h"
 
 extern void omp_set_num_threads(int count);
@@ -60,6 +62,8 @@ static void usage(void)
 	     "  --steps N         timed steps, after two that are not (default 10)\n"
 	     "  --device NAME     cuda, cuda:INDEX, cpu, ref or auto (default auto)\n"
 	     "  --precision NAME  f32, tf32, bf16 or fp16 (default f32)\n"
+	     "  --recompute HOW   none (default), selective, full, or a number of blocks: what backward computes "
+	     "again\n"
 	     "  --data FILE       take samples from a file, pictures randomly cropped; not made-up ones\n"
 	     "  --workers N       threads that read and decode them; 0 = all cores (default)\n"
 	     "  --capture         whole steps on a device that can replay them (default)\n"
@@ -68,7 +72,7 @@ static void usage(void)
 	     "  --bandwidth GB/S  limit of the memory for --profile (default: the device's own, or as it adds arrays)\n"
 	     "  --peak GFLOP/S    limit of products for --profile (default: the device's own, or of a 3x3 "
 	     "convolution)\n"
-	     "  --plan            print what is in the memory of a step's activations when, and time nothing\n"
+	     "  --plan            print the memory that each --recompute needs, and what is in it when; time nothing\n"
 	     "  --json            one JSON object instead of text\n"
 	     "  --help            this text");
 }
@@ -116,6 +120,8 @@ static int parse_option(int option, bench_step_options *o, beton_error *err)
 		return bt_parse_u64("--threads", optarg, 0, 4096, &o->threads, err);
 	case 's':
 		return bt_parse_u64("--steps", optarg, 1, 100000, &o->steps, err);
+	case 'r':
+		return engine_recompute_parse("--recompute", optarg, &o->recompute, err);
 	case 'P':
 		o->profile = true;
 		return BETON_OK;
@@ -152,6 +158,7 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 					      {"workers", required_argument, NULL, 'w'},
 					      {"capture", no_argument, NULL, 'g'},
 					      {"no-capture", no_argument, NULL, 'n'},
+					      {"recompute", required_argument, NULL, 'r'},
 					      {"profile", no_argument, NULL, 'P'},
 					      {"bandwidth", required_argument, NULL, 'B'},
 					      {"peak", required_argument, NULL, 'F'},
@@ -166,8 +173,8 @@ static int parse(int argc, char **argv, bench_step_options *o, beton_error *err)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "unexpected argument '%s'", argv[optind]);
 	if (status == BETON_OK && !o->profile && (o->bandwidth > 0 || o->flops > 0))
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--bandwidth and --peak are for --profile");
-	if (status == BETON_OK && o->plan && (o->profile || o->json))
-		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--plan is text alone: without --profile and --json");
+	if (status == BETON_OK && o->plan && o->profile)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--plan times nothing: without --profile");
 	return status;
 }
 
@@ -183,6 +190,8 @@ static int time_own_convolutions(const bench_job *j, bool bf16, conv_figures *f,
 		const dtrain_shape *b = node->num_inputs > 1 ? &graph->tensors[node->inputs[1]].shape : NULL;
 		const dtrain_shape *out = &graph->tensors[node->outputs[0]].shape;
 		const dtrain_shape *x = a, *w = b, *y = out;
+		if (node->is_repeated)
+			continue;
 		if (node->kind == DTRAIN_OP_CONV2D_BWD_DATA)
 			x = out, y = a;
 		else if (node->kind == DTRAIN_OP_CONV2D_BWD_WEIGHT)
@@ -266,10 +275,11 @@ static int print_json(const bench_step_options *o, const figures *f)
 	char key[32];
 	snprintf(key, sizeof(key), "%s_per_second", f->unit);
 	json_t *object = json_pack(
-		"{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "model", o->model, "device",
+		"{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "model", o->model, "device",
 		f->description, "precision", precisions[o->precision], f->length ? "context_length" : "image_size",
 		f->length ? (json_int_t)f->length : (json_int_t)o->side, "batch_size", (json_int_t)o->batch, "step_ms",
-		t->step_seconds * 1e3, key, f->units / t->step_seconds, "gflops", rate, "arena_bytes",
+		t->step_seconds * 1e3, key, f->units / t->step_seconds, "gflops", rate, "repeated_ops",
+		(json_int_t)f->facts.repeated, "repeated_flops", f->facts.repeated_flops, "arena_bytes",
 		(json_int_t)f->facts.arena_bytes, "unshared_bytes", (json_int_t)f->facts.unshared_bytes, "copy_bytes",
 		(json_int_t)f->copy_bytes, "peak_resident_bytes", (json_int_t)f->peak_bytes);
 	json_t *more = f->asynchronous ? json_pack("{s:f, s:f, s:f, s:b}", "launch_ms", t->launch_seconds * 1e3,
@@ -328,26 +338,15 @@ static void print(const bench_step_options *o, figures *f)
 		printf("waiting for data            %8.1f ms a step\n", t->data_seconds * 1e3);
 	printf("activations                 %8.1f MB, without sharing %.1f MB\n", (double)f->facts.arena_bytes * 1e-6,
 	       (double)f->facts.unshared_bytes * 1e-6);
+	if (f->facts.repeated)
+		printf("computed again              %8d ops, %.1f %% of the products\n", f->facts.repeated,
+		       100 * f->facts.repeated_flops / f->facts.flops);
 	if (f->copy_bytes)
 		printf("parameters in %-4s          %8.1f MB\n", precisions[o->precision],
 		       (double)f->copy_bytes * 1e-6);
 	printf("most memory of the process  %8.1f MB\n", (double)f->peak_bytes * 1e-6);
 	if (f->profile.ops)
 		bench_profile_print(&f->profile);
-}
-
-static int print_plan(const bench_step_options *o, beton_error *err)
-{
-	bench_job job;
-	char *text = NULL;
-	int status = bench_job_open(&job, o, err);
-	if (status == BETON_OK)
-		status = dtrain_program_plan(job.engine.train.program, &text, err);
-	if (status == BETON_OK && fputs(text, stdout) < 0)
-		status = bt_fail(err, BETON_IO, "cannot write the plan");
-	free(text);
-	bench_job_close(&job);
-	return status;
 }
 
 int bench_step(int argc, char **argv)
@@ -365,14 +364,14 @@ int bench_step(int argc, char **argv)
 		return BENCH_USAGE;
 	}
 	figures f = {0};
-	status = o.plan ? print_plan(&o, &err) : measure(&o, &f, &err);
+	status = o.plan ? bench_step_plan(&o, &err) : measure(&o, &f, &err);
 	if (status != BETON_OK) {
 		bench_profile_free(&f.profile);
 		fprintf(stderr, "dtrain-bench: %s\n", err.message);
 		return BENCH_FAILED;
 	}
 	int failed = 0;
-	if (o.json)
+	if (o.json && !o.plan)
 		failed = print_json(&o, &f);
 	else if (!o.plan)
 		print(&o, &f);

@@ -23,6 +23,7 @@ static int open_engine(bench_job *job, beton_error *err)
 				  .transformer = transformer,
 				  .batch_size = (int64_t)o->batch,
 				  .runs = 1,
+				  .recompute = o->recompute,
 				  .label_smoothing = reads_text ? 0 : 0.1};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),

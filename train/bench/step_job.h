@@ -16,6 +16,7 @@ typedef struct bench_step_options {
 	const char *model;
 	const char *data; /* NULL: the same synthetic samples in each step */
 	int precision;    /* engine_precision */
+	engine_recompute recompute;
 	uint64_t side, context, batch, classes, threads, workers, steps; /* context 0: the model's longest */
 	bool no_capture;
 	bool profile;            /* also measures op by op */

@@ -18,11 +18,7 @@
 static int measure(engine_rank *engine, bool training, double *bytes)
 {
 	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
-	engine_network network = {0};
-	dtrain_graph *graph = NULL;
-	int status = engine_build_graph(engine, training, &network, &graph, NULL);
-	if (status == BETON_OK)
-		status = dtrain_graph_measure(&graph, &facts, NULL);
+	int status = engine_measure(engine, training, &facts, NULL);
 	*bytes += (double)facts.arena_bytes + (double)facts.workspace_bytes;
 	return status;
 }

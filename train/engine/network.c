@@ -18,8 +18,17 @@ int engine_build_graph(engine_rank *engine, bool training, engine_network *netwo
 		if (network->has_hits)
 			dtrain_graph_figure(graph, dtrain_mean(graph, network->hits), ENGINE_FIGURE_HITS);
 		dtrain_graph_backward(graph, loss);
+		dtrain_graph_recompute(graph, engine->job.recompute.what, engine->job.recompute.blocks);
 	}
 	for (int i = 0; i < network->num_results; i++)
 		dtrain_graph_keep(graph, network->results[i]);
 	return BETON_OK;
+}
+
+int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, beton_error *err)
+{
+	engine_network network = {0};
+	dtrain_graph *graph = NULL;
+	int status = engine_build_graph(engine, training, &network, &graph, err);
+	return status == BETON_OK ? dtrain_graph_measure(&graph, out, err) : status;
 }

@@ -9,4 +9,7 @@
 int engine_build_graph(engine_rank *engine, bool training, engine_network *network, dtrain_graph **out,
 		       beton_error *err);
 
+/* The facts of that network, without its program. out->struct_size is set. */
+int engine_measure(engine_rank *engine, bool training, dtrain_program_facts *out, beton_error *err);
+
 #endif

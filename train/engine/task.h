@@ -27,6 +27,12 @@ typedef struct engine_class_count {
 typedef struct engine_rank engine_rank; /* engine.h */
 typedef struct engine_task engine_task;
 
+/* Of --recompute; zeros: nothing. */
+typedef struct engine_recompute {
+	dtrain_recompute what;
+	int64_t blocks; /* of DTRAIN_RECOMPUTE_FULL */
+} engine_recompute;
+
 /* The configuration of a run. */
 typedef struct engine_job {
 	const engine_task *task;
@@ -36,11 +42,12 @@ typedef struct engine_job {
 	int64_t batch_size;                    /* samples per rank and run */
 	int runs;                              /* runs of a rank in a step, each with its own batch; >= 1 */
 	double label_smoothing;
-	bool evaluates;     /* nothing is trained */
-	bool per_class;     /* evaluations count by class */
-	uint64_t seed;      /* of random numbers in the training network */
-	int states;         /* of the optimizer, each as large as the parameters; for estimates of memory */
-	const char *freeze; /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
+	bool evaluates;             /* nothing is trained */
+	bool per_class;             /* evaluations count by class */
+	uint64_t seed;              /* of random numbers in the training network */
+	int states;                 /* of the optimizer, each as large as the parameters; for estimates of memory */
+	engine_recompute recompute; /* in training; see recompute.h */
+	const char *freeze;         /* patterns with commas between them: see dtrain_params_freeze; NULL: none */
 } engine_job;
 
 typedef struct engine_dataset {

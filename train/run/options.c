@@ -13,6 +13,7 @@
 #include "common/suggest.h"
 #include "common/system.h"
 #include "engine/model.h"
+#include "engine/recompute.h"
 #include "optimizer.h"
 #include "options_table.h"
 #include "recipes.h"
@@ -69,6 +70,8 @@ static int check_names(run_options *options, beton_error *err)
 	const engine_job job = run_options_job(options);
 	if (status == BETON_OK)
 		status = engine_check_model(&job, err);
+	if (status == BETON_OK)
+		status = engine_recompute_parse("--recompute", options->recompute, &options->recomputed, err);
 	if (status == BETON_OK)
 		status = run_parse_device(options->device, &options->chosen, err);
 	dtrain_device *none;

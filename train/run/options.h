@@ -91,7 +91,9 @@ typedef struct run_options {
 	const char *freeze;             /* patterns; NULL: none */
 	bool evaluate;
 	bool plan;
-	const char *device; /* as given: NAME or NAME:INDEX */
+	const char *device;    /* as given: NAME or NAME:INDEX */
+	const char *recompute; /* as given */
+	engine_recompute recomputed;
 	run_device_choice chosen;
 	const char *log;
 	const char *tensorboard;

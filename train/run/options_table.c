@@ -10,6 +10,7 @@
 #include <dtrain/comm.h>
 #include <dtrain/optimizer.h>
 
+#include "engine/recompute.h"
 #include "tasks.h"
 
 static const char *const tasks[] = {
@@ -256,6 +257,15 @@ const option_row run_rows[] = {
 	       "stay in 32 bits. `tf32` is `f32`, but rounds the inputs of convolutions and matrix products where "
 	       "the device is faster that way. `fp16` scales the loss as torch.amp.GradScaler does: a step whose "
 	       "gradients are not finite is skipped, and checkpoints save the scale."),
+	TEXT("recompute", FREE, recompute, "HOW", "none",
+	     "what backward computes again to save memory: none, selective, full, or the first N blocks",
+	     "`selective`: ops without products that move few bytes (norms, activations, gates, dropout), where "
+	     "backward has their inputs in any case. `full`: everything but the inputs of blocks (a transformer's "
+	     "layers, a ResNet's residual blocks), which takes up to a third more products. N: the same for the "
+	     "first N blocks, as Megatron-LM's method `block`, and for what is in front of them. The last block, "
+	     "whose backward begins at once, is never computed again. The results have the same bits. `--plan` "
+	     "prints the memory of each.",
+	     .name_at = engine_recompute_name),
 	FLAG("deterministic", TOLD, deterministic, "the same bits in every run on the same device; may be slower",
 	     "The versions of the device's libraries must be the same, too."),
 	FLAG("no-capture", FREE, no_capture, "launch the ops of each step on a GPU one by one",

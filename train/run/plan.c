@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/error.h"
+#include "engine/recompute.h"
 
 static void print_bytes(const char *what, size_t bytes)
 {
@@ -40,16 +41,21 @@ static size_t buffer_bytes(const dtrain_params *params, size_t element)
 	return bytes;
 }
 
-int run_plan_print(const run_session *session, beton_error *err)
+int run_plan_print(run_session *session, beton_error *err)
 {
-	const engine_rank *engine = &session->engine;
+	engine_rank *engine = &session->engine;
 	size_t element = dtrain_dtype_size(dtrain_params_dtype(engine->params));
 	size_t parameters = (size_t)dtrain_params_flat_count(engine->params) * element;
 	const dtrain_program *program = engine->train.program ? engine->train.program : engine->val.program;
-	char *text = NULL;
+	char *text = NULL, *table = NULL;
 	int status = dtrain_program_plan(program, &text, err);
-	if (status != BETON_OK)
+	if (status == BETON_OK && engine->train.program)
+		status = engine_recompute_table(engine, &table, err);
+	if (status != BETON_OK) {
+		free(text);
+		free(table);
 		return status;
+	}
 	printf("memory of each rank on device %s:\n", engine->api->name);
 	print_bytes("parameters", parameters);
 	print_bytes("gradients", parameters);
@@ -58,7 +64,8 @@ int run_plan_print(const run_session *session, beton_error *err)
 	print_bytes("buffers", buffer_bytes(engine->params, element));
 	print_program("activations, training", "scratch memory, training", engine->train.program);
 	print_program("activations, evaluation", "scratch memory, evaluation", engine->val.program);
-	int printed = printf("\n%s", text);
+	int printed = printf("\n%s%s%s", table ? table : "", table ? "\n" : "", text);
 	free(text);
+	free(table);
 	return printed >= 0 && fflush(stdout) == 0 ? BETON_OK : bt_fail_errno(err, errno, "standard output");
 }

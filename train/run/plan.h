@@ -4,7 +4,8 @@
 
 #include "session.h"
 
-/* Prints what a rank has in its device's memory, and what of the activations is there in which step of the program. */
-int run_plan_print(const run_session *session, beton_error *err);
+/* Prints what a rank has in its device's memory, and what of the activations is there in which step of the program, and
+ * what --recompute changes of it. */
+int run_plan_print(run_session *session, beton_error *err);
 
 #endif

@@ -95,5 +95,6 @@ engine_job run_options_job(const run_options *options)
 			    .states = run_options_states(options),
 			    .label_smoothing = options->label_smoothing,
 			    .evaluates = options->evaluate,
+			    .recompute = options->recomputed,
 			    .freeze = options->freeze};
 }

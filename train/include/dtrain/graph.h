@@ -228,8 +228,8 @@ BETON_API void dtrain_graph_backward(dtrain_graph *graph, dtrain_tensor loss);
 BETON_API void dtrain_graph_backward_from(dtrain_graph *graph, int count, const dtrain_tensor *tensors,
 					  const dtrain_tensor *gradients);
 
-/* What of the activations is not kept from forward to backward, but computed again there. All of it gives the same bits:
- * statistics of batch norm change once, and dropout draws the same. */
+/* What of the activations is not kept from forward to backward, but computed again there. All of it gives the same
+ * bits: statistics of batch norm change once, and dropout draws the same. */
 typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_NONE,
 	/* Ops without products that move few bytes (norms, activations, gates, dropout), where backward needs their
@@ -239,9 +239,9 @@ typedef enum dtrain_recompute {
 	DTRAIN_RECOMPUTE_FULL,
 } dtrain_recompute;
 
-/* Behind dtrain_graph_backward, once: repeats forward ops in front of the backward ops that need their results. The last
- * block, whose backward begins when its forward ends, is never repeated. blocks: of FULL, the first so many blocks, and
- * what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
+/* Behind dtrain_graph_backward, once: repeats forward ops in front of the backward ops that need their results. The
+ * last block, whose backward begins when its forward ends, is never repeated. blocks: of FULL, the first so many
+ * blocks, and what is in front of the first one; INT64_MAX: all. Gradients are completed in the same order. */
 BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what, int64_t blocks);
 
 /* Keeps a tensor's memory, plain row-major, until the end of the program, so that it can be read after a run. */
