@@ -396,37 +396,55 @@ static int copy_to_device(dtrain_params *params, void *to, const void *from, int
 				 DTRAIN_HOST_TO_DEVICE, err);
 }
 
-int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
+/* Writes all initial values. Padding between parameters, and between buffers, is zero. */
+static int fill(const dtrain_params *params, char *values, char *buffers, uint64_t seed, int threads, beton_error *err)
 {
-	dtrain_device_caps caps = {0};
+	size_t element = dtrain_dtype_size(params->dtype);
 	dtrain__init_piece *pieces = NULL;
 	int64_t count = 0;
-	if (!params->allocated)
-		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
-	params->api->caps(params->device, &caps);
+	memset(values, 0, (size_t)params->flat_count * element);
+	memset(buffers, 0, (size_t)params->buffer_elements * element);
+	int status = cut_all(params, values, buffers, &pieces, &count, err);
+	if (status == BETON_OK)
+		dtrain__init_fill(pieces, count, params->dtype, seed, threads);
+	free(pieces);
+	return status;
+}
+
+static int fill_copy(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
+{
 	size_t element = dtrain_dtype_size(params->dtype);
-	/* Padding between parameters, and between buffers, is zero. */
-	char *values = calloc((size_t)(params->flat_count + params->buffer_elements) + 1, element);
+	char *values = malloc((size_t)(params->flat_count + params->buffer_elements) * element + 1);
 	if (!values)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory for the initial values (%lld elements)",
 			       (long long)(params->flat_count + params->buffer_elements));
 	char *buffers = values + (size_t)params->flat_count * element;
-	int status = cut_all(params, values, buffers, &pieces, &count, err);
-	if (status == BETON_OK) {
-		/* The host's number of threads is the device's, if the device computes with them. */
-		dtrain__init_fill(pieces, count, params->dtype, seed,
-				  caps.host_memory ? caps.threads : bt_available_cores());
+	int status = fill(params, values, buffers, seed, bt_available_cores(), err);
+	if (status == BETON_OK)
 		status = copy_to_device(params, params->values, values, params->flat_count, stream, err);
-	}
 	if (status == BETON_OK && params->buffer_elements)
 		status = copy_to_device(params, params->buffer_memory, buffers, params->buffer_elements, stream, err);
 	if (status == BETON_OK)
-		status = dtrain_params_changed(params, stream, err);
-	if (status == BETON_OK)
 		status = params->api->stream_synchronize(stream, err);
-	free(pieces);
 	free(values);
 	return status;
+}
+
+int dtrain_params_initialize(dtrain_params *params, uint64_t seed, dtrain_stream *stream, beton_error *err)
+{
+	dtrain_device_caps caps = {0};
+	if (!params->allocated)
+		return bt_fail(err, BETON_STATE, "parameters are initialized before they are allocated");
+	params->api->caps(params->device, &caps);
+	int status = params->api->stream_synchronize(stream, err);
+	/* In host memory the values are written where they stay: a copy would be the peak of a run's memory. */
+	if (status == BETON_OK && caps.host_memory)
+		status = fill(params, params->values, params->buffer_memory, seed, caps.threads, err);
+	else if (status == BETON_OK)
+		status = fill_copy(params, seed, stream, err);
+	if (status == BETON_OK)
+		status = dtrain_params_changed(params, stream, err);
+	return status == BETON_OK ? params->api->stream_synchronize(stream, err) : status;
 }
 
 int dtrain_params_count(const dtrain_params *params)

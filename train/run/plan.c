@@ -8,20 +8,22 @@
 #include "common/error.h"
 #include "engine/recompute.h"
 
-static void print_bytes(const char *what, size_t bytes)
+/* Returns bytes. */
+static size_t print_bytes(const char *what, size_t bytes)
 {
 	if (bytes)
 		printf("  %-26s %12.3f MB\n", what, (double)bytes / 1e6);
+	return bytes;
 }
 
-static void print_program(const char *activations, const char *scratch, const dtrain_program *program)
+static size_t print_program(const char *activations, const char *scratch, const dtrain_program *program)
 {
 	dtrain_program_facts facts = {.struct_size = sizeof(facts)};
 	if (!program)
-		return;
+		return 0;
 	dtrain_program_get_facts(program, &facts);
-	print_bytes(activations, facts.arena_bytes);
-	print_bytes(scratch, facts.workspace_bytes);
+	size_t arena = print_bytes(activations, facts.arena_bytes);
+	return arena + print_bytes(scratch, facts.workspace_bytes);
 }
 
 static size_t state_bytes(const dtrain_optimizer *optimizer, size_t element)
@@ -41,11 +43,47 @@ static size_t buffer_bytes(const dtrain_params *params, size_t element)
 	return bytes;
 }
 
+/* The tensors of a batch are a network's inputs. */
+static size_t batch_bytes(const engine_network *network)
+{
+	size_t bytes = 0;
+	for (int i = 0; network->program && i < network->num_inputs; i++)
+		bytes += (size_t)dtrain_shape_count(dtrain_program_shape(network->program, network->inputs[i].tensor)) *
+			 dtrain_dtype_size(dtrain_program_dtype(network->program, network->inputs[i].tensor));
+	return bytes;
+}
+
+/* In host memory these are all batches that the loaders have, ready or leased. Otherwise they are the feed's buffers.
+ */
+static size_t print_batches(const engine_rank *engine)
+{
+	beton_loader_options loader;
+	beton_loader_options_init(&loader);
+	size_t count = loader.batches_ahead + loader.batches_leased;
+	if (engine->staged)
+		return print_bytes("batches", ENGINE_FEED_BUFFERS * batch_bytes(engine->train.program ? &engine->train
+												      : &engine->val));
+	size_t training = print_bytes("batches, training", count * batch_bytes(&engine->train));
+	return training + print_bytes("batches, evaluation", count * batch_bytes(&engine->val));
+}
+
+static size_t print_parameters(const run_session *session)
+{
+	const engine_rank *engine = &session->engine;
+	size_t element = dtrain_dtype_size(dtrain_params_dtype(engine->params));
+	size_t parameters = (size_t)dtrain_params_flat_count(engine->params) * element, bytes = 0;
+	bytes += print_bytes("parameters", parameters);
+	bytes += print_bytes("gradients", parameters);
+	bytes += print_bytes("optimizer state", state_bytes(session->optimizer, element));
+	bytes += print_bytes("compute copies", dtrain_params_copy_bytes(engine->params));
+	bytes += print_bytes("sums of gradients", session->options->accumulate > 1 ? parameters : 0);
+	bytes += print_bytes("buffers", buffer_bytes(engine->params, element));
+	return bytes;
+}
+
 int run_plan_print(run_session *session, beton_error *err)
 {
 	engine_rank *engine = &session->engine;
-	size_t element = dtrain_dtype_size(dtrain_params_dtype(engine->params));
-	size_t parameters = (size_t)dtrain_params_flat_count(engine->params) * element;
 	const dtrain_program *program = engine->train.program ? engine->train.program : engine->val.program;
 	char *text = NULL, *table = NULL;
 	int status = dtrain_program_plan(program, &text, err);
@@ -57,13 +95,11 @@ int run_plan_print(run_session *session, beton_error *err)
 		return status;
 	}
 	printf("memory of each rank on device %s:\n", engine->api->name);
-	print_bytes("parameters", parameters);
-	print_bytes("gradients", parameters);
-	print_bytes("optimizer state", state_bytes(session->optimizer, element));
-	print_bytes("compute copies", dtrain_params_copy_bytes(engine->params));
-	print_bytes("buffers", buffer_bytes(engine->params, element));
-	print_program("activations, training", "scratch memory, training", engine->train.program);
-	print_program("activations, evaluation", "scratch memory, evaluation", engine->val.program);
+	size_t bytes = print_parameters(session);
+	bytes += print_program("activations, training", "scratch memory, training", engine->train.program);
+	bytes += print_program("activations, evaluation", "scratch memory, evaluation", engine->val.program);
+	bytes += print_batches(engine);
+	print_bytes("all of these", bytes);
 	int printed = printf("\n%s%s%s", table ? table : "", table ? "\n" : "", text);
 	free(text);
 	free(table);
