@@ -32,6 +32,9 @@ MIXED_CASES = [
     (4, 7, 0.1),
     (3, 2, 1.0),
 ]
+# loss, rows, classes, label smoothing, threshold
+TARGET_CASES = [("soft", 5, 10, 0.1, 0), ("bce", 5, 10, 0.0, 0), ("bce", 4, 7, 0.1, 0),
+                ("bce", 5, 6, 0.1, 0.2), ("mse", 4, 3, 0.0, 0)]
 SMOOTHING = 0.1
 STEPS = 10
 ELEMENTS = 3
@@ -318,6 +321,26 @@ def mixed_loss(rows, classes, smoothing):
                 gradient=logits.grad.flatten().tolist())
 
 
+def target_loss(kind, rows, classes, smoothing, threshold):
+    """A loss of such targets, and the gradient of its mean; smoothing and threshold as timm's BinaryCrossEntropy."""
+    x = (5 * wave(rows * classes, 1)).reshape(rows, classes).requires_grad_()
+    labels, others = torch.arange(rows) % classes, (torch.arange(rows) * 3 + 1) % classes
+    share = (torch.arange(rows, dtype=torch.float64) / (rows - 1)).reshape(-1, 1)
+    target = share * functional.one_hot(labels, classes) + (1 - share) * functional.one_hot(others, classes)
+    if kind == "soft":
+        losses = functional.cross_entropy(x, target, reduction="none", label_smoothing=smoothing)
+    elif kind == "mse":
+        losses = functional.mse_loss(x, target, reduction="none").mean(1)
+    else:
+        target = (1 - smoothing) * target + smoothing / classes
+        if threshold:
+            target = target.gt(threshold).to(target.dtype)
+        losses = functional.binary_cross_entropy_with_logits(x, target, reduction="none").mean(1)
+    losses.mean().backward()
+    return dict(loss=kind, rows=rows, classes=classes, smoothing=smoothing, threshold=threshold,
+                losses=losses.tolist(), gradient=x.grad.flatten().tolist())
+
+
 def rounded(value):
     """Ten digits: a thousand times better than float."""
     if isinstance(value, float):
@@ -328,5 +351,6 @@ def rounded(value):
 
 
 json.dump({"made_by": "PyTorch " + torch.__version__, "cases": [rounded(trace(*case)) for case in CASES],
-           "mixed": [rounded(mixed_loss(*case)) for case in MIXED_CASES]}, sys.stdout, separators=(",", ":"))
+           "mixed": [rounded(mixed_loss(*case)) for case in MIXED_CASES],
+           "targets": [rounded(target_loss(*case)) for case in TARGET_CASES]}, sys.stdout, separators=(",", ":"))
 print()

@@ -159,17 +159,20 @@ static void make_distinct(const tensor *t)
 		t->values[i] = (double)((i % plane * 37 + i / plane * 11) % 128 - 64) / 64;
 }
 
-/* The gradients of a loss are those of the mean over the rows that count, times the scaler's scale. */
+/* The gradients of a loss are those of the mean over the rows that count, times the scaler's scale. The scaler is the
+ * last input, and labels that may be ignored come before it. */
 static void weigh_losses(setting *s, const dtrain__node *op, int gradients)
 {
-	const double *label = s->tensors[op->inputs[2]].values;
+	int required = (int)strlen(dtrain__op_rules_of(op->kind)->inputs);
+	bool labelled = dtrain__op_input_letter(op->kind, required - 1) == 'l';
+	const double *label = labelled ? s->tensors[op->inputs[required - 1]].values : NULL;
 	const dtrain_shape rows = s->tensors[s->output].shape;
 	double scale = 1;
 	int64_t counted = 0;
 	if (s->c->example->optional_inputs)
-		scale = s->tensors[op->inputs[3]].values[DTRAIN_SCALER_SCALE] = 8;
+		scale = s->tensors[op->inputs[required]].values[DTRAIN_SCALER_SCALE] = 8;
 	for (int64_t i = 0; i < rows.dim[0]; i++)
-		counted += (int64_t)label[i] != op->attrs.loss.ignored;
+		counted += !label || (int64_t)label[i] != op->attrs.loss.ignored;
 	s->output_gradient = add_tensor(s, "d_y", PARAMETER, rows, false);
 	for (int64_t i = 0; i < rows.dim[0] && counted; i++)
 		s->tensors[s->output_gradient].values[i] = scale / (double)counted;

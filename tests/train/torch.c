@@ -233,7 +233,7 @@ static void cpu_equals_torch(void **state)
 	json_decref(trace);
 }
 
-/* ---- the loss of rows that are mixed of two ---- */
+/* ---- losses of rows that are mixed of two ---- */
 
 static void set_number(void *memory, dtrain_dtype dtype, int64_t i, double value)
 {
@@ -253,6 +253,25 @@ static void compare_numbers(const net *n, const char *what, dtrain_tensor tensor
 	}
 }
 
+/* With "loss" a loss of targets, which are made of the labels. */
+static dtrain_tensor add_mixed_loss(dtrain_graph *graph, const json_t *expected, dtrain_tensor logits,
+				    dtrain_tensor label, dtrain_tensor mixed, dtrain_tensor lambda)
+{
+	const char *loss = json_string_value(json_object_get(expected, "loss"));
+	dtrain_loss_options options;
+	dtrain_loss_options_init(&options);
+	options.label_smoothing = number(expected, "smoothing");
+	if (!loss)
+		return dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, options.label_smoothing);
+	options.threshold = number(expected, "threshold");
+	dtrain_tensor target = dtrain_one_hot(graph, label, mixed, lambda, dtrain_graph_shape(graph, logits)->dim[1]);
+	if (strcmp(loss, "soft") == 0)
+		return dtrain_softmax_cross_entropy_soft(graph, logits, target, &options);
+	if (strcmp(loss, "bce") == 0)
+		return dtrain_binary_cross_entropy(graph, logits, target, &options);
+	return dtrain_squared_error(graph, logits, target);
+}
+
 static void compare_mixed(const json_t *expected, const char *device, dtrain_dtype dtype, double bound)
 {
 	net n = {.dtype = dtype};
@@ -269,8 +288,7 @@ static void compare_mixed(const json_t *expected, const char *device, dtrain_dty
 	dtrain_tensor mixed = dtrain_graph_input(graph, "mixed", DTRAIN_I64, &row);
 	dtrain_tensor lambda = dtrain_graph_input(graph, "lambda", dtype, &row);
 	dtrain_graph_require_grad(graph, logits);
-	dtrain_tensor losses =
-		dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, number(expected, "smoothing"));
+	dtrain_tensor losses = add_mixed_loss(graph, expected, logits, label, mixed, lambda);
 	dtrain_graph_keep(graph, losses);
 	dtrain_graph_backward(graph, dtrain_mean(graph, losses));
 	dtrain_tensor gradient = dtrain_graph_grad(graph, logits);
@@ -295,16 +313,22 @@ static void compare_mixed(const json_t *expected, const char *device, dtrain_dty
 	dtrain_device_close(&n.device);
 }
 
-static void mixed_loss_equals_torch(void **state)
+static void mixed_losses_equal_torch(void **state)
 {
 	(void)state;
 	json_t *trace = read_trace();
-	const json_t *cases = json_object_get(trace, "mixed");
-	assert_int_equal(json_array_size(cases), 3);
-	for (size_t i = 0; i < json_array_size(cases); i++) {
-		compare_mixed(json_array_get(cases, i), "ref", DTRAIN_F64, 1e-9);
-		if (dtrain_device_find("cpu"))
-			compare_mixed(json_array_get(cases, i), "cpu", DTRAIN_F32, 2e-6);
+	static const struct {
+		const char *key;
+		size_t count;
+	} lists[] = {{"mixed", 3}, {"targets", 5}};
+	for (int k = 0; k < 2; k++) {
+		const json_t *cases = json_object_get(trace, lists[k].key);
+		assert_int_equal(json_array_size(cases), lists[k].count);
+		for (size_t i = 0; i < lists[k].count; i++) {
+			compare_mixed(json_array_get(cases, i), "ref", DTRAIN_F64, 1e-9);
+			if (dtrain_device_find("cpu"))
+				compare_mixed(json_array_get(cases, i), "cpu", DTRAIN_F32, 2e-6);
+		}
 	}
 	json_decref(trace);
 }
@@ -314,7 +338,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ref_equals_torch),
 		cmocka_unit_test(cpu_equals_torch),
-		cmocka_unit_test(mixed_loss_equals_torch),
+		cmocka_unit_test(mixed_losses_equal_torch),
 	};
 	if (argc != 2) {
 		fprintf(stderr, "usage: %s TRACE\n", argv[0]);

@@ -82,8 +82,8 @@ dtrain_dtype dtrain__op_letter_type(char letter, dtrain_dtype compute)
 
 dtrain_dtype dtrain__op_compute_type(const dtrain_op_desc *desc)
 {
-	bool of_output =
-		desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST || desc->kind == DTRAIN_OP_EMBEDDING;
+	bool of_output = desc->kind == DTRAIN_OP_NORMALIZE || desc->kind == DTRAIN_OP_CAST ||
+			 desc->kind == DTRAIN_OP_EMBEDDING || desc->kind == DTRAIN_OP_ONE_HOT;
 	return of_output ? desc->outputs[0].dtype : desc->inputs[0].dtype;
 }
 

@@ -242,6 +242,24 @@ typedef struct cuda_loss {
  * the upper half; that row's loss, d_logits and hits are 0. */
 cudaError_t cuda_kernel_softmax_xent(cudaStream_t stream, const cuda_loss *loss, const void *logits, dtrain_dtype from,
 				     void *d_logits, dtrain_dtype to, double label_smoothing);
+/* DTRAIN_OP_ONE_HOT: mixed and lambda NULL, or both given. A label outside 0 .. classes-1 is reported as above, and its
+ * row is 0. */
+cudaError_t cuda_kernel_one_hot(cudaStream_t stream, const int64_t *label, const int64_t *mixed, const float *lambda,
+				float *target, int64_t rows, int64_t classes, int64_t *fault);
+
+typedef struct cuda_target_loss {
+	dtrain_op_kind kind; /* SOFTMAX_XENT_SOFT, SIGMOID_XENT or SQUARED_ERROR */
+	const float *target;
+	const float *scaler; /* NULL: scale 1 */
+	float *loss;
+	float *hits; /* NULL: not wanted */
+	int64_t rows, classes;
+	double smoothing, threshold;
+} cuda_target_loss;
+
+/* x and d_x have that type. */
+cudaError_t cuda_kernel_target_loss(cudaStream_t stream, const cuda_target_loss *loss, const void *x, void *d_x,
+				    dtrain_dtype dtype);
 /* *out = number of labels that are not `ignored`. */
 cudaError_t cuda_kernel_count_labels(cudaStream_t stream, const int64_t *label, int64_t ignored, int64_t rows,
 				     float *out);

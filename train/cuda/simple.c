@@ -222,6 +222,34 @@ static cudaError_t softmax_xent(const cuda_kernel_op *k, const dtrain_op_desc *d
 					desc->outputs[1].dtype, desc->attrs.loss.label_smoothing);
 }
 
+static cudaError_t one_hot(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			   void *const *operands, void *workspace)
+{
+	(void)workspace;
+	bool mixed = desc->num_inputs > 1;
+	const dtrain_shape *target = &desc->outputs[0].shape;
+	return cuda_kernel_one_hot(stream, operands[0], mixed ? operands[1] : NULL, mixed ? operands[2] : NULL,
+				   operands[desc->num_inputs], target->dim[0], target->dim[1], k->fault);
+}
+
+static cudaError_t target_loss(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
+			       void *const *operands, void *workspace)
+{
+	(void)k;
+	(void)workspace;
+	void *const *outputs = operands + desc->num_inputs;
+	const cuda_target_loss loss = {.kind = desc->kind,
+				       .target = operands[1],
+				       .scaler = desc->num_inputs > 2 ? operands[2] : NULL,
+				       .loss = outputs[0],
+				       .hits = desc->num_outputs > 2 ? outputs[2] : NULL,
+				       .rows = desc->inputs[0].shape.dim[0],
+				       .classes = desc->inputs[0].shape.dim[1],
+				       .smoothing = desc->attrs.loss.label_smoothing,
+				       .threshold = desc->attrs.loss.threshold};
+	return cuda_kernel_target_loss(stream, &loss, operands[0], outputs[1], desc->inputs[0].dtype);
+}
+
 static cudaError_t mean(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream, void *const *operands,
 			void *workspace)
 {
@@ -371,6 +399,10 @@ static cuda_kernel_launch *const launches[DTRAIN_OP_KIND_COUNT] = {
 	[DTRAIN_OP_FLATTEN_BWD] = flatten_bwd,
 	[DTRAIN_OP_SOFTMAX_XENT] = softmax_xent,
 	[DTRAIN_OP_SOFTMAX_XENT_MIXED] = softmax_xent,
+	[DTRAIN_OP_ONE_HOT] = one_hot,
+	[DTRAIN_OP_SOFTMAX_XENT_SOFT] = target_loss,
+	[DTRAIN_OP_SIGMOID_XENT] = target_loss,
+	[DTRAIN_OP_SQUARED_ERROR] = target_loss,
 	[DTRAIN_OP_MEAN] = mean,
 	[DTRAIN_OP_SGD] = sgd,
 	[DTRAIN_OP_NORMALIZE] = normalize,

@@ -82,7 +82,7 @@ static bool take_options(dtrain_graph *graph, const dtrain_loss_options *given, 
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "cross entropy: %s", fault.message);
 		return false;
 	}
-	*out = (dtrain_loss_attrs){options.label_smoothing, options.ignored, options.chunk};
+	*out = (dtrain_loss_attrs){options.label_smoothing, options.ignored, options.chunk, options.threshold};
 	return true;
 }
 
@@ -93,6 +93,87 @@ dtrain_tensor dtrain_softmax_cross_entropy_with(dtrain_graph *graph, dtrain_tens
 	if (!take_options(graph, options, &attrs))
 		return -1;
 	return add_loss(graph, DTRAIN_OP_SOFTMAX_XENT, 2, (dtrain_tensor[]){logits, label}, &attrs);
+}
+
+dtrain_tensor dtrain_one_hot(dtrain_graph *graph, dtrain_tensor label, dtrain_tensor mixed, dtrain_tensor lambda,
+			     int64_t classes)
+{
+	const dtrain__tensor *labels = dtrain__graph_tensor(graph, label);
+	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
+	if (!labels)
+		return -1;
+	int64_t rows = labels->shape.ndim == 1 ? labels->shape.dim[0] : 0;
+	bool good = labels->dtype == DTRAIN_I64 && rows > 0 && classes > 0;
+	if (good && mixed >= 0) {
+		const dtrain__tensor *others = dtrain__graph_tensor(graph, mixed);
+		const dtrain__tensor *shares = dtrain__graph_tensor(graph, lambda);
+		if (!others || !shares)
+			return -1;
+		good = is_of_rows(others, DTRAIN_I64, rows) && is_of_rows(shares, dtype, rows);
+	}
+	if (!good)
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "one-hot targets of %lld classes: needs an i64 label for each row, or two "
+					  "and an %s share",
+					  (long long)classes, dtrain_dtype_name(dtype));
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){rows, classes});
+	dtrain__node node = {.kind = DTRAIN_OP_ONE_HOT,
+			     .num_inputs = mixed < 0 ? 1 : 3,
+			     .num_outputs = 1,
+			     .inputs = {label, mixed, lambda}};
+	node.outputs[0] = dtrain__graph_activation(graph, dtype, &shape);
+	return dtrain__graph_node(graph, &node);
+}
+
+static dtrain_tensor add_target_loss(dtrain_graph *graph, dtrain_op_kind kind, const char *what, dtrain_tensor x,
+				     dtrain_tensor target, const dtrain_loss_attrs *attrs)
+{
+	const dtrain__tensor *source = dtrain__graph_operand(graph, what, x);
+	const dtrain__tensor *goal = dtrain__graph_tensor(graph, target);
+	dtrain_dtype dtype = dtrain_params_dtype(graph->params);
+	char text[2][DTRAIN__SHAPE_TEXT];
+	if (!source || !goal)
+		return -1;
+	dtrain_shape shape = source->shape;
+	if (shape.ndim != 2 || goal->dtype != dtype || !dtrain__shape_equal(&shape, &goal->shape))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
+					  "%s: %s with a target %s %s; needs [n, c] and an %s target of that shape",
+					  what, dtrain__shape_text(&shape, text[0]), dtrain_dtype_name(goal->dtype),
+					  dtrain__shape_text(&goal->shape, text[1]), dtrain_dtype_name(dtype));
+	dtrain_shape rows = dtrain_shape_of(1, &shape.dim[0]);
+	dtrain__node node = {
+		.kind = kind,
+		.attrs = {.loss = {.label_smoothing = attrs->label_smoothing, .threshold = attrs->threshold}},
+		.num_inputs = 2,
+		.num_outputs = 2,
+		.inputs = {x, target}};
+	add_scaler(graph, &node);
+	node.outputs[0] = dtrain__graph_activation(graph, dtype, &rows);
+	node.outputs[1] = dtrain__graph_activation(graph, graph->dtype, &shape);
+	return dtrain__graph_node(graph, &node);
+}
+
+dtrain_tensor dtrain_softmax_cross_entropy_soft(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor target,
+						const dtrain_loss_options *options)
+{
+	dtrain_loss_attrs attrs;
+	if (!take_options(graph, options, &attrs))
+		return -1;
+	return add_target_loss(graph, DTRAIN_OP_SOFTMAX_XENT_SOFT, "softmax cross entropy", logits, target, &attrs);
+}
+
+dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor target,
+					  const dtrain_loss_options *options)
+{
+	dtrain_loss_attrs attrs;
+	if (!take_options(graph, options, &attrs))
+		return -1;
+	return add_target_loss(graph, DTRAIN_OP_SIGMOID_XENT, "binary cross entropy", logits, target, &attrs);
+}
+
+dtrain_tensor dtrain_squared_error(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor target)
+{
+	return add_target_loss(graph, DTRAIN_OP_SQUARED_ERROR, "squared error", x, target, &(dtrain_loss_attrs){0});
 }
 
 /* All dimensions but the last one as one. */
@@ -152,7 +233,7 @@ static dtrain__node *node_of(dtrain_graph *graph, const char *what, dtrain_tenso
 		node && (dtrain__op_rules_of(node->kind)->loss_gradients || node->kind == DTRAIN_OP_LINEAR_XENT_EVAL);
 	if (is_loss && node->outputs[0] == losses)
 		return node;
-	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is no loss of softmax cross entropy", what);
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "%s: the tensor is no loss of each row", what);
 	return NULL;
 }
 
@@ -162,6 +243,9 @@ dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses)
 	if (!node)
 		return -1;
 	int place = 1 + dtrain__op_rules_of(node->kind)->loss_gradients;
+	if (!dtrain__op_output_letter(node->kind, place))
+		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "label hits: %s has none",
+					  dtrain__op_name(node->kind));
 	if (node->num_outputs > place)
 		return node->outputs[place];
 	dtrain_shape rows = graph->tensors[losses].shape; /* a copy: the list of tensors moves when it grows */

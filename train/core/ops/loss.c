@@ -3,15 +3,21 @@
 #include "core/op.h"
 #include "core/shape.h"
 
-/* What all losses have in common. rows: of the logits. */
+static int check_share(const dtrain_op_desc *desc, const char *what, double value, beton_error *err)
+{
+	return value >= 0 && value <= 1 ? BETON_OK
+					: bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %s %g is not in [0, 1]",
+						  dtrain__op_name(desc->kind), what, value);
+}
+
+/* What all losses of labels have in common. rows: of the logits. */
 static int check_rows(const dtrain_op_desc *desc, const dtrain__op_roles *roles, int64_t rows, beton_error *err)
 {
-	double smoothing = desc->attrs.loss.label_smoothing;
 	if (!dtrain__op_is_vector(roles->of['l'], rows) || !dtrain__op_is_vector(roles->of['N'], rows))
 		return dtrain__op_bad(desc, "needs labels and a loss for each row, not", roles->of['l'], err);
-	if (!(smoothing >= 0 && smoothing <= 1))
-		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: label smoothing %g is not in [0, 1]",
-			       dtrain__op_name(desc->kind), smoothing);
+	int status = check_share(desc, "label smoothing", desc->attrs.loss.label_smoothing, err);
+	if (status != BETON_OK)
+		return status;
 	if (desc->attrs.loss.ignored > 0)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: the label to be ignored, %lld, is not negative",
 			       dtrain__op_name(desc->kind), (long long)desc->attrs.loss.ignored);
@@ -24,6 +30,28 @@ static int check_loss(const dtrain_op_desc *desc, const dtrain__op_roles *roles,
 	if (logits->ndim != 2)
 		return dtrain__op_bad(desc, "needs logits [n, c], not", roles->of['L'], err);
 	return check_rows(desc, roles, logits->dim[0], err);
+}
+
+static int check_target_loss(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *logits = &roles->of['L']->shape;
+	if (logits->ndim != 2 || !dtrain__shape_equal(logits, &roles->of['D']->shape))
+		return dtrain__op_bad(desc, "needs [n, c] and a target of that shape, not", roles->of['D'], err);
+	if (!dtrain__op_is_vector(roles->of['N'], logits->dim[0]))
+		return dtrain__op_bad(desc, "needs a loss for each row, not", roles->of['N'], err);
+	int status = check_share(desc, "label smoothing", desc->attrs.loss.label_smoothing, err);
+	return status == BETON_OK ? check_share(desc, "threshold", desc->attrs.loss.threshold, err) : status;
+}
+
+static int check_one_hot(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
+{
+	const dtrain_shape *target = &roles->of['D']->shape;
+	const dtrain_operand *lambda = roles->of['N'];
+	if (target->ndim != 2 || !dtrain__op_is_vector(roles->of['l'], target->dim[0]))
+		return dtrain__op_bad(desc, "needs a label for each row of [n, c], not", roles->of['l'], err);
+	if (desc->num_inputs == 2 || (lambda && !dtrain__op_is_vector(lambda, target->dim[0])))
+		return dtrain__op_bad(desc, "needs a share for each second label, not", lambda, err);
+	return BETON_OK;
 }
 
 static int check_linear_loss(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beton_error *err)
@@ -75,6 +103,39 @@ static const dtrain__op_case linear_eval_cases[] = {
 	EVAL(3, 5, 1009, -1.99, 0, 0),
 };
 
+/* logits or x, target, scaler; the shapes: of these two, and of the loss. */
+#define TARGETS(n, c, with_scaler, with_hits, smoothing, above)                                   \
+	{                                                                                         \
+		.shapes = {{2, {n, c}}, {2, {n, c}}, {1, {n}}},                                   \
+		.attrs.loss = {.label_smoothing = (smoothing), .threshold = (above)},             \
+		.optional_inputs = (with_scaler), .optional_outputs = (with_hits), .bound = 5e-6, \
+	}
+static const dtrain__op_range target_ranges[] = {{-6, 6}, {0, 1}, {0, 0}};
+static const dtrain__op_case soft_cases[] = {
+	TARGETS(4, 10, 0, 1, 0, 0),
+	TARGETS(1, 1, 0, 1, 0.1, 0),
+	TARGETS(3, 131, 0, 0, 0.1, 0),
+	TARGETS(7, 5, 1, 1, 0.2, 0),
+};
+static const dtrain__op_case sigmoid_cases[] = {
+	TARGETS(4, 10, 0, 1, 0, 0),     TARGETS(1, 1, 0, 1, 0.1, 0), TARGETS(3, 131, 0, 0, 0, 0.3),
+	TARGETS(7, 5, 1, 1, 0.1, 0.25), TARGETS(5, 3, 1, 0, 0.3, 0),
+};
+static const dtrain__op_case squared_cases[] = {
+	TARGETS(4, 1, 0, 0, 0, 0),
+	TARGETS(3, 131, 0, 0, 0, 0),
+	TARGETS(7, 5, 1, 0, 0, 0),
+};
+
+/* label, mixed, lambda: the labels are cut off. */
+#define ONE_HOT(n, c, with_mixed)                                                                            \
+	{                                                                                                    \
+		.shapes = {{1, {n}}, {1, {n}}, {2, {n, c}}}, .optional_inputs = (with_mixed), .bound = 1e-7, \
+		.ranges = (const dtrain__op_range[]){{0, (c)-0.01}, {0, (c)-0.01}, {0, 1}},                  \
+	}
+static const dtrain__op_case one_hot_cases[] = {ONE_HOT(4, 10, 0), ONE_HOT(1, 1, 2), ONE_HOT(9, 2, 2),
+						ONE_HOT(3, 300, 2)};
+
 const dtrain__op_rules dtrain__op_softmax_xent = {.inputs = "Ll",
 						  .optional_inputs = "A",
 						  .outputs = "NL",
@@ -88,6 +149,38 @@ const dtrain__op_rules dtrain__op_softmax_xent_mixed = {.inputs = "LllN",
 							.optional_outputs = "N",
 							.check = check_loss,
 							.loss_gradients = 1};
+
+const dtrain__op_rules dtrain__op_one_hot = {.inputs = "l",
+					     .optional_inputs = "lN",
+					     .outputs = "D",
+					     .check = check_one_hot,
+					     DTRAIN__OP_CASES(one_hot_cases)};
+
+const dtrain__op_rules dtrain__op_softmax_xent_soft = {.inputs = "LD",
+						       .optional_inputs = "A",
+						       .outputs = "NL",
+						       .optional_outputs = "N",
+						       .check = check_target_loss,
+						       .loss_gradients = 1,
+						       .ranges = target_ranges,
+						       DTRAIN__OP_CASES(soft_cases)};
+
+const dtrain__op_rules dtrain__op_sigmoid_xent = {.inputs = "LD",
+						  .optional_inputs = "A",
+						  .outputs = "NL",
+						  .optional_outputs = "N",
+						  .check = check_target_loss,
+						  .loss_gradients = 1,
+						  .ranges = target_ranges,
+						  DTRAIN__OP_CASES(sigmoid_cases)};
+
+const dtrain__op_rules dtrain__op_squared_error = {.inputs = "LD",
+						   .optional_inputs = "A",
+						   .outputs = "NL",
+						   .check = check_target_loss,
+						   .loss_gradients = 1,
+						   .ranges = target_ranges,
+						   DTRAIN__OP_CASES(squared_cases)};
 
 const dtrain__op_rules dtrain__op_linear_xent = {.inputs = "XWl",
 						 .optional_inputs = "A",

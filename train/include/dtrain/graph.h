@@ -193,7 +193,8 @@ typedef struct dtrain_loss_options {
 	size_t struct_size;
 	double label_smoothing; /* 0 .. 1; default 0 */
 	int64_t ignored;        /* rows with this label have loss 0 and do not count; negative, default -100; 0: none */
-	int64_t chunk; /* of dtrain_linear_cross_entropy: rows whose logits exist at a time; default 0: automatic */
+	int64_t chunk;    /* of dtrain_linear_cross_entropy: rows whose logits exist at a time; default 0: automatic */
+	double threshold; /* of dtrain_binary_cross_entropy; 0 .. 1; default 0: none */
 } dtrain_loss_options;
 
 BETON_API void dtrain_loss_options_init(dtrain_loss_options *options);
@@ -216,6 +217,21 @@ BETON_API dtrain_tensor dtrain_softmax_cross_entropy(dtrain_graph *graph, dtrain
 BETON_API dtrain_tensor dtrain_softmax_cross_entropy_mixed(dtrain_graph *graph, dtrain_tensor logits,
 							   dtrain_tensor label, dtrain_tensor mixed,
 							   dtrain_tensor lambda, double label_smoothing);
+/* Targets [n, classes] of the parameters' type: 1 at the label, i64 [n], and 0 elsewhere. mixed, lambda: as above, the
+ * target then is lambda at label and 1 - lambda at mixed; both negative: none. */
+BETON_API dtrain_tensor dtrain_one_hot(dtrain_graph *graph, dtrain_tensor label, dtrain_tensor mixed,
+				       dtrain_tensor lambda, int64_t classes);
+/* Losses [n] of targets [n, c], which have the parameters' type and are not checked. Of the options the label smoothing
+ * s counts, which makes a target t (1 - s) t + s / c, as PyTorch's cross entropy and timm's targets do.
+ *   softmax_cross_entropy_soft  PyTorch's cross_entropy of class probabilities
+ *   binary_cross_entropy        the mean over c of PyTorch's binary_cross_entropy_with_logits; with options->threshold
+ *                               a target counts as 1 above it and as 0 elsewhere, as in timm's BinaryCrossEntropy
+ *   squared_error               the mean over c of (x - target)^2; it has no label hits */
+BETON_API dtrain_tensor dtrain_softmax_cross_entropy_soft(dtrain_graph *graph, dtrain_tensor logits,
+							  dtrain_tensor target, const dtrain_loss_options *options);
+BETON_API dtrain_tensor dtrain_binary_cross_entropy(dtrain_graph *graph, dtrain_tensor logits, dtrain_tensor target,
+						    const dtrain_loss_options *options);
+BETON_API dtrain_tensor dtrain_squared_error(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor target);
 BETON_API dtrain_tensor dtrain_mean(dtrain_graph *graph, dtrain_tensor x);
 
 /* Appends the backward nodes for a scalar loss. Parameter gradients are written to the flat gradient array.
@@ -248,7 +264,7 @@ BETON_API void dtrain_graph_recompute(dtrain_graph *graph, dtrain_recompute what
 BETON_API void dtrain_graph_keep(dtrain_graph *graph, dtrain_tensor tensor);
 
 /* For the losses of one of the two: 1 for each row whose label has the highest logit (of equal ones the first), else 0.
- * With mixed labels it is the first label that counts. */
+ * With mixed labels it is the first label that counts, with a target the class with the largest one. */
 BETON_API dtrain_tensor dtrain_label_hits(dtrain_graph *graph, dtrain_tensor losses);
 
 /* Writes a scalar (the mean loss) as figure `slot`, 0 .. DTRAIN_FIGURES - 1, of the parameters (dtrain_params_figures).
