@@ -98,6 +98,9 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 	if (!o->fields && o->num_fields)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_fields is %u, but fields is NULL",
 			       o->num_fields);
+	if (o->num_joined > BETON_JOINED_MAX || (o->num_joined && !o->joined))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "loader options: num_joined is %u, but %s", o->num_joined,
+			       o->joined ? "joined has 64 names at most" : "joined is NULL");
 	return check_count("rank", o->rank, 0, o->world_size - 1, err);
 }
 
@@ -105,6 +108,7 @@ static int check_flow(const beton_loader_options *o, beton_error *err)
 static int check_no_fields(const beton_loader_options *o, beton_error *err)
 {
 	const char *option = o->fields                    ? "fields"
+			     : o->num_joined              ? "joined"
 			     : o->num_replacements        ? "replacements"
 			     : o->max_bytes               ? "max_bytes"
 			     : o->num_views               ? "views"

@@ -330,6 +330,49 @@ static bool add_drawn(bt_outputs *outputs, const beton_reader *reader, const bet
 	return overflow;
 }
 
+static int find_part(const bt_outputs *outputs, const beton_reader *reader, const char *name, uint32_t number,
+		     uint32_t *out, beton_error *err)
+{
+	int field = name ? beton_reader_find_field(reader, name) : -1;
+	if (field < 0)
+		return bt_fail(err, BETON_NOT_FOUND, "%s: no field '%s' (option joined[%u])", beton_reader_path(reader),
+			       name ? name : "NULL", number);
+	for (uint32_t i = 0; i < outputs->count; i++) {
+		const bt_output *output = &outputs->list[i];
+		if (output->field == (uint32_t)field &&
+		    (output->kind == BT_OUTPUT_INT || output->kind == BT_OUTPUT_FLOAT ||
+		     output->kind == BT_OUTPUT_ARRAY)) {
+			*out = i;
+			return BETON_OK;
+		}
+	}
+	return bt_fail(err, BETON_INVALID_ARGUMENT, "%s: field '%s' (option joined[%u]) is no output of numbers",
+		       beton_reader_path(reader), name, number);
+}
+
+/* Adds the numbers of several outputs in one, if the options want it. */
+static int add_joined(bt_outputs *outputs, const beton_reader *reader, const beton_loader_options *options,
+		      bool *overflow, beton_error *err)
+{
+	beton_tensor tensor = {.dtype = BETON_FLOAT32, .ndim = 2, .shape = {options->batch_size}};
+	for (uint32_t i = 0; i < options->num_joined; i++) {
+		uint32_t *part = &outputs->parts[outputs->num_parts++];
+		int result = find_part(outputs, reader, options->joined[i], i, part, err);
+		if (result)
+			return result;
+		const bt_output *output = &outputs->list[*part];
+		*overflow |= __builtin_add_overflow(
+			tensor.shape[1], (int64_t)(output->sample_bytes / element_bytes(output->tensor.dtype)),
+			&tensor.shape[1]);
+	}
+	if (options->num_joined == 0)
+		return BETON_OK;
+	outputs->joined = (int)outputs->count;
+	*overflow |= add_output(outputs, outputs->list[outputs->parts[0]].field, BT_OUTPUT_JOINED, options->joined[0],
+				".joined", &tensor);
+	return BETON_OK;
+}
+
 static bool needs_blob(bt_output_kind kind)
 {
 	return kind == BT_OUTPUT_IMAGE || kind == BT_OUTPUT_ARRAY || kind == BT_OUTPUT_BYTES ||
@@ -368,8 +411,8 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 		result = check_names(reader, options, err);
 	if (result)
 		return result;
-	/* Up to two for each field and each view, and three about mixing. */
-	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options)) + 3, sizeof(*outputs->list));
+	/* Up to two for each field and each view, three about mixing, and what is joined. */
+	outputs->list = calloc(2 * ((size_t)fields + bt_num_views(options)) + 4, sizeof(*outputs->list));
 	if (!outputs->list)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory for %u fields", path, fields);
 	bool overflow = false;
@@ -377,6 +420,8 @@ int bt_outputs_init(bt_outputs *outputs, const beton_reader *reader, const beton
 		result = add_field(outputs, reader, i, options, &overflow, err);
 	if (result == BETON_OK)
 		result = add_mixing(outputs, reader, options, &overflow, err);
+	if (result == BETON_OK)
+		result = add_joined(outputs, reader, options, &overflow, err);
 	if (result == BETON_OK) {
 		overflow |= add_drawn(outputs, reader, options);
 		overflow |= place(outputs, sizeof(uint64_t), options->batch_size, &outputs->ids_offset);

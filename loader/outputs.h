@@ -32,6 +32,7 @@ typedef enum bt_output_kind {
 	BT_OUTPUT_LAMBDA,
 	BT_OUTPUT_PARTNER,
 	BT_OUTPUT_BOX,
+	BT_OUTPUT_JOINED,
 } bt_output_kind;
 
 /* One tensor of every batch. */
@@ -59,6 +60,9 @@ typedef struct bt_outputs {
 	int lambda;                      /* the output of this kind; -1 without; so the next two */
 	int partner;
 	int box;
+	int joined;
+	uint32_t parts[BETON_JOINED_MAX]; /* the outputs that JOINED is made of */
+	uint32_t num_parts;
 	uint32_t num_values;  /* that a look-up of a sample fills: the fields of the file, or parts of a window */
 	uint32_t num_reads;   /* blobs that a sample's outputs need */
 	uint32_t *read_value; /* [num_reads]: index of the value that is read, rising with the outputs */
@@ -66,7 +70,7 @@ typedef struct bt_outputs {
 	size_t ids_offset;
 } bt_outputs;
 
-#define BT_OUTPUTS_NONE ((bt_outputs){.lambda = -1, .partner = -1, .box = -1})
+#define BT_OUTPUTS_NONE ((bt_outputs){.lambda = -1, .partner = -1, .box = -1, .joined = -1})
 
 /* Chooses the outputs from the file's schema and the options. Errors: NOT_FOUND or INVALID_ARGUMENT (image.field),
  * UNSUPPORTED_FIELD (nothing in the file that a batch could hold), NO_MEMORY. */

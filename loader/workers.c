@@ -13,6 +13,7 @@
 #include "close.h"
 #include "common/error.h"
 #include "common/system.h"
+#include "joined.h"
 #include "pages.h"
 #include "ragged.h"
 #include "state.h"
@@ -142,7 +143,8 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 	bt_order_end(&slot->order);
 	slot->lost |= slot->batch.bad == slot->batch.count && slot->error.code;
 	bool closes = slot->batch.bad && loader->options.on_error == BETON_ON_ERROR_SKIP;
-	bool whole = loader->options.num_batch_operations > 0 || loader->outputs->ragged;
+	bool whole =
+		loader->options.num_batch_operations > 0 || loader->outputs->ragged || loader->outputs->joined >= 0;
 	if (!slot->lost && (closes || whole)) {
 		slot->state = BT_SLOT_COMPLETING;
 		pthread_mutex_unlock(&loader->pool->lock);
@@ -153,6 +155,8 @@ static void complete(beton_loader *loader, bt_worker *worker, bt_slot *slot)
 			bt_slot_complete(slot);
 		if (result == BETON_OK)
 			result = apply_batch_operations(loader, slot, &err);
+		if (result == BETON_OK)
+			bt_joined_fill(slot);
 		worker->tools.stats.batch_ns += bt_now_ns() - begin;
 		pthread_mutex_lock(&loader->pool->lock);
 		slot->lost = result != BETON_OK;

@@ -123,6 +123,74 @@ static void every_field_is_an_output(void **state)
 	fixture_remove(path);
 }
 
+static void numbers_are_joined(void **state)
+{
+	(void)state;
+	char *path = write_file();
+	beton_loader_options options = fixture_options(4, 2);
+	options.order = BETON_ORDER_RANDOM;
+	options.joined = (const char *const[]){"wide", "box"};
+	options.num_joined = 2;
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	beton_error fault;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
+		const beton_tensor *joined = find(batch, "wide.joined");
+		assert_int_equal(joined->dtype, BETON_FLOAT32);
+		assert_int_equal(joined->shape[1], 10);
+		for (uint32_t row = 0; row < batch->count; row++)
+			for (int k = 0; k < 10; k++) {
+				float i = (float)batch->sample_ids[row],
+				      got = ((const float *)joined->data)[row * 10 + k];
+				assert_true(got == (k < 4 ? i * 100 - (float)k : i + (float)(k - 4) / 8));
+			}
+		beton_batch_release(&batch);
+	}
+	fixture_close(&loader, &iterator);
+	options.joined = (const char *const[]){"wide", "text"};
+	assert_int_equal(beton_loader_open(&loader, path, &options, &fault), BETON_INVALID_ARGUMENT);
+	assert_non_null(strstr(fault.message, "'text' (option joined[1]) is no output of numbers"));
+	options.joined = (const char *const[]){"none"};
+	options.num_joined = 1;
+	assert_int_equal(beton_loader_open(&loader, path, &options, &fault), BETON_NOT_FOUND);
+	options.joined = NULL;
+	assert_int_equal(beton_loader_open(&loader, path, &options, &fault), BETON_INVALID_ARGUMENT);
+	fixture_remove(path);
+}
+
+static void joined_numbers_are_mixed_like_pictures(void **state)
+{
+	(void)state;
+	char *path = fixture_write(SAMPLES, -1);
+	beton_loader_options options = fixture_options(4, 2);
+	beton_batch_operation mixup;
+	beton_loader_batch_operation_init(&mixup, BETON_BATCH_MIXUP);
+	options.batch_operations = &mixup;
+	options.num_batch_operations = 1;
+	options.joined = (const char *const[]){"label"};
+	options.num_joined = 1;
+	beton_loader *loader;
+	beton_iterator *iterator = NULL;
+	beton_batch *batch;
+	assert_ok(beton_loader_open(&loader, path, &options, err));
+	fixture_start(&iterator, loader, 0, 0);
+	while (beton_iterator_next(iterator, &batch, -1, NULL) == BETON_OK) {
+		const float *lambda = find(batch, "image.lambda")->data, *joined = find(batch, "label.joined")->data;
+		const int64_t *own = find(batch, "label")->data, *other = find(batch, "label.mixed")->data;
+		for (uint32_t row = 0; row < batch->count; row++) {
+			double share = (double)lambda[row];
+			assert_true(joined[row] ==
+				    (float)(share * (double)own[row] + (1 - share) * (double)other[row]));
+		}
+		beton_batch_release(&batch);
+	}
+	fixture_close(&loader, &iterator);
+	fixture_remove(path);
+}
+
 static void too_long_values_are_errors(void **state)
 {
 	(void)state;
@@ -455,6 +523,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_field_is_an_output),
+		cmocka_unit_test(numbers_are_joined),
+		cmocka_unit_test(joined_numbers_are_mixed_like_pictures),
 		cmocka_unit_test(too_long_values_are_errors),
 		cmocka_unit_test(fields_that_cannot_be_are_refused),
 		cmocka_unit_test(drawn_numbers_are_outputs),

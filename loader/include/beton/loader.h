@@ -296,6 +296,7 @@ typedef struct beton_replacement {
 } beton_replacement;
 
 #define BETON_REPLACEMENTS_MAX 256
+#define BETON_JOINED_MAX 64
 
 typedef struct beton_batch beton_batch;
 
@@ -465,6 +466,12 @@ typedef struct beton_loader_options {
 	uint64_t max_pixels;
 
 	beton_token_options tokens; /* default: none, the files hold samples. See there */
+
+	/* Names of fields that are outputs of numbers (INT, FLOAT, arrays), whose values are also joined, in this
+	 * order, in one output of float32, for networks that compute them: see beton_batch. At most BETON_JOINED_MAX;
+	 * borrowed until open returns. Default none. */
+	const char *const *joined;
+	uint32_t num_joined;
 } beton_loader_options;
 
 /* One file of a data set that has several. */
@@ -506,7 +513,12 @@ typedef struct beton_tensor {
  * with MIXUP (so the loss is lambda * loss(NAME) + (1 - lambda) * loss(NAME.mixed)); "IMAGE.partner", int64, [count]:
  * its row in the batch; with a CUTMIX, which takes the same box of all views and needs them of one size, "IMAGE.box",
  * int32, [count, 4]: x, y, width and height of what was taken from the partner. Of a batch that was not mixed: its own
- * values, 1, its own row, zeros. Last, with the option drawn, "IMAGE.drawn" ("IMAGE.1.drawn"... of further views),
+ * values, 1, its own row, zeros.
+ *
+ * With the option joined "NAME.joined", NAME being the first of its fields, float32, [count, elements of all]: values
+ * that are not float32 are rounded, and with MIXUP or CUTMIX lambda * value + (1 - lambda) * the partner's value.
+ *
+ * Last, with the option drawn, "IMAGE.drawn" ("IMAGE.1.drawn"... of further views),
  * float64, [count, 5 + 4 * num_operations]: the crop's x, y, width and height in pixels of the stored picture, 1 if it
  * was flipped at the end; then for each operation 1 if it was applied, and three numbers: of a kind with a range its
  * value; TRANSLATE and SHIFT x, y; CUTOUT x, y; ERASE x, y, area; COLOR_JITTER the factors of brightness, contrast and
