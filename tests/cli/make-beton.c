@@ -4,9 +4,10 @@
  * pictures, in which a stripe's place and colour tell the class below noise. Sample CORRUPT (-1: none) is bytes that
  * are no JPEG. CHANGE 1: the pictures from right to left; 2: their right halves are mirror images of the left ones; 3:
  * all of the first pixel's colour; 4 and 5: moved by a pixel to the lower right and to the upper left, mirrored at the
- * edge; 6 and 7: the mirror images of these; MORE: with fields "flat", pictures of one colour, and "coarse", half of
- * the label; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a picture. The same arguments give
- * the same file. */
+ * edge; 6 and 7: the mirror images of these; MORE: with fields "flat", pictures of one colour, "coarse", half of
+ * the label, "onehot", float64 [CLASSES], 1 at the label, "tags", u8 [3], the bits of the label, and "x" and "y",
+ * floats, the label and minus half of it; 8: sample CORRUPT is the header of a JPEG of 16 x 16 pixels, without a
+ * picture. The same arguments give the same file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <beton/beton.h>
 
 #define SIZE 16
+#define CLASSES_MAX 4096
 
 static const unsigned char jpeg_header[] = {0xff, 0xd8, 0xff, 0xc0, 0x00, 0x11, 0x08, 0x00, SIZE, 0x00,
 					    SIZE, 0x03, 0x01, 0x22, 0x00, 0x02, 0x11, 0x01, 0x03, 0x11,
@@ -54,7 +56,7 @@ static void change(unsigned char *pixels, int how)
 
 int main(int argc, char **argv)
 {
-	if (argc < 4)
+	if (argc < 4 || atoi(argv[3]) < 1 || atoi(argv[3]) > CLASSES_MAX)
 		return 2;
 	long samples = atol(argv[2]);
 	int classes = atoi(argv[3]);
@@ -62,17 +64,27 @@ int main(int argc, char **argv)
 	int first_label = argc > 5 ? atoi(argv[5]) : 0;
 	int changed = argc > 6 ? atoi(argv[6]) : 0;
 	const char *facts = argc > 7 ? argv[7] : NULL;
-	const beton_field fields[] = {{.name = "image", .type = BETON_FIELD_IMAGE},
-				      {.name = "label", .type = BETON_FIELD_INT},
-				      {.name = "flat", .type = BETON_FIELD_IMAGE},
-				      {.name = "coarse", .type = BETON_FIELD_INT}};
+	const beton_field fields[] = {
+		{.name = "image", .type = BETON_FIELD_IMAGE},
+		{.name = "label", .type = BETON_FIELD_INT},
+		{.name = "flat", .type = BETON_FIELD_IMAGE},
+		{.name = "coarse", .type = BETON_FIELD_INT},
+		{.name = "onehot",
+		 .type = BETON_FIELD_NDARRAY,
+		 .dtype = "<f8",
+		 .ndim = 1,
+		 .shape = {(uint64_t)classes}},
+		{.name = "tags", .type = BETON_FIELD_NDARRAY, .dtype = "|u1", .ndim = 1, .shape = {3}},
+		{.name = "x", .type = BETON_FIELD_FLOAT},
+		{.name = "y", .type = BETON_FIELD_FLOAT}};
+	double onehot[CLASSES_MAX];
 	beton_writer_options options;
 	beton_writer *writer = NULL;
 	beton_error err;
 	beton_writer_options_init(&options);
 	options.page_size = BETON_PAGE_SIZE_MIN;
 	options.facts = facts && *facts ? facts : NULL;
-	int result = beton_writer_open(&writer, argv[1], fields, argc > 8 ? 4 : 2, &options, &err);
+	int result = beton_writer_open(&writer, argv[1], fields, argc > 8 ? 8 : 2, &options, &err);
 	unsigned state = 1;
 	for (long i = 0; i < samples && result == BETON_OK; i++) {
 		unsigned char pixels[SIZE * SIZE * 3], flat[SIZE * SIZE * 3];
@@ -83,7 +95,10 @@ int main(int argc, char **argv)
 		if (changed == 8 && i == corrupt)
 			memcpy(pixels, jpeg_header, sizeof(jpeg_header));
 		memset(flat, label * 20, sizeof(flat));
-		beton_input values[4] = {
+		memset(onehot, 0, sizeof(onehot));
+		onehot[label] = 1;
+		const unsigned char tags[3] = {label & 1, label >> 1 & 1, label >> 2 & 1};
+		beton_input values[8] = {
 			{.data = pixels,
 			 .size = sizeof(pixels),
 			 .mode = i == corrupt ? BETON_IMAGE_JPEG : BETON_IMAGE_RAW,
@@ -91,7 +106,11 @@ int main(int argc, char **argv)
 			 .height = SIZE},
 			{.integer = first_label + label},
 			{.data = flat, .size = sizeof(flat), .mode = BETON_IMAGE_RAW, .width = SIZE, .height = SIZE},
-			{.integer = label / 2}};
+			{.integer = label / 2},
+			{.data = onehot, .size = (uint64_t)classes * sizeof(*onehot)},
+			{.data = tags, .size = sizeof(tags)},
+			{.real = label},
+			{.real = -0.5 * label}};
 		result = beton_writer_append(writer, values, &err);
 	}
 	if (result == BETON_OK)

@@ -78,11 +78,12 @@ static int add_batch(const engine_rank *engine, const beton_batch *batch, void *
 	return BETON_OK;
 }
 
+static const engine_outputs two_metrics = {.metrics = {{"loss", "loss", false}, {"one", "one", true}},
+					   .num_metrics = 2};
+
 static const engine_task rows_task = {
 	.sample = "row",
 	.unit = "rows",
-	.metrics = {{"loss", "loss", false}, {"one", "one", true}},
-	.num_metrics = 2,
 	.open_loader = open_loader,
 	.build = build,
 	.run_batch = run_batch,
@@ -133,7 +134,7 @@ static void set_up_runs(struct setup *s, const char *device_name, int64_t batch,
 	dtrain_sync_options sync;
 	beton_loader_options loader;
 	beton_error err = {0};
-	*s = (struct setup){.data = {.classes = CLASSES, .val = {.samples = SAMPLES}}};
+	*s = (struct setup){.data = {.classes = CLASSES, .outputs = &two_metrics, .val = {.samples = SAMPLES}}};
 	memset(&caller, 0, sizeof(caller));
 	caller.told_in = -1;
 	expect_ok(dtrain_device_open(device_name, NULL, &device, &err), &err);

@@ -37,6 +37,8 @@ static int open_engine(bench_job *job, beton_error *err)
 	if (status == BETON_OK && o->data)
 		status = asked.task->read_data(&asked, &o->data, 1, NULL, &job->data, err);
 	job->data.classes = reads_text ? transformer->vocabulary : (int64_t)o->classes;
+	if (!reads_text)
+		job->data.outputs = &vision_outputs[VISION_CLASSES];
 	if (status == BETON_OK)
 		status = dtrain_device_open(o->device.name, &options, &device, err);
 	return status == BETON_OK ? engine_open(&job->engine, &asked, &job->data, device,

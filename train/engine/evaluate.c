@@ -172,7 +172,7 @@ static int add_ranks(struct evaluation *evaluation, dtrain_group *group, beton_e
 
 static int find_means(const struct evaluation *evaluation, engine_evaluation *out, beton_error *err)
 {
-	const engine_task *task = evaluation->engine->job.task;
+	const engine_outputs *outputs = evaluation->engine->data->outputs;
 	uint64_t samples = evaluation->engine->data->val.samples;
 	out->count = evaluation->counts[COUNT];
 	out->bad = evaluation->counts[BAD];
@@ -181,15 +181,16 @@ static int find_means(const struct evaluation *evaluation, engine_evaluation *ou
 			       (long)samples);
 	if (out->count == 0)
 		return bt_fail(err, BETON_SAMPLE_CORRUPT, "evaluation: all %ld samples are bad", (long)out->bad);
-	if (task->num_metrics && evaluation->sums[ENGINE_WEIGHT] == 0)
+	out->outputs = outputs;
+	if (evaluation->sums[ENGINE_WEIGHT] == 0)
 		return bt_fail(err, BETON_DIVERGED, "evaluation: nothing of %ld samples is to be predicted",
 			       (long)out->count);
-	for (int i = 0; i < task->num_metrics; i++) {
+	for (int i = 0; i < outputs->num_metrics; i++) {
 		double mean = evaluation->sums[i] / evaluation->sums[ENGINE_WEIGHT];
-		out->metrics[i] = task->metrics[i].exponential ? exp(mean) : mean;
+		out->metrics[i] = outputs->metrics[i].exponential ? exp(mean) : mean;
 		if (!isfinite(out->metrics[i]))
 			return bt_fail(err, BETON_DIVERGED, "evaluation: the validation %s is not finite",
-				       task->metrics[i].name);
+				       outputs->metrics[i].name);
 	}
 	return BETON_OK;
 }

@@ -9,7 +9,8 @@
 typedef struct engine_evaluation {
 	int64_t count;                  /* samples */
 	int64_t bad;                    /* samples that were left out, if the loader skips bad ones */
-	double metrics[ENGINE_METRICS]; /* in the order of the task's metrics */
+	const engine_outputs *outputs;  /* what the metrics are */
+	double metrics[ENGINE_METRICS]; /* in their order */
 	engine_class_count *classes;    /* one for each class of the model, if the job counts by class; else NULL */
 } engine_evaluation;
 

@@ -57,10 +57,26 @@ typedef struct engine_dataset {
 	char fields[ENGINE_FIELDS][BETON_NAME_MAX + 1]; /* the task's fields, in its order */
 } engine_dataset;
 
+/* A metric of an evaluation: the mean over its samples. */
+typedef struct engine_metric {
+	const char *key;  /* log key: val_KEY */
+	const char *name; /* printed name */
+	bool share;       /* 0 .. 1, printed as a percentage */
+	bool exponential; /* of the mean */
+} engine_metric;
+
+/* What the model's outputs are, and how an evaluation measures them. */
+typedef struct engine_outputs {
+	const char *names[2]; /* singular and plural */
+	engine_metric metrics[ENGINE_METRICS];
+	int num_metrics;
+} engine_outputs;
+
 /* What is known about the data before the loaders are opened. */
 typedef struct engine_data {
 	engine_dataset train, val;
-	int64_t classes; /* that the model tells apart: of a language model the tokens of its vocabulary */
+	int64_t classes; /* outputs of the model: classes that it tells apart, tokens of its vocabulary, numbers */
+	const engine_outputs *outputs;
 } engine_data;
 
 /* An input of a program, [batch size, ...], and the batch tensor of the same type that is copied there. */
@@ -90,14 +106,6 @@ typedef struct engine_files {
 	const void *context;
 } engine_files;
 
-/* A metric of an evaluation: the mean over its samples, or of what the task counts. */
-typedef struct engine_metric {
-	const char *key;  /* log key: val_KEY */
-	const char *name; /* printed name */
-	bool share;       /* 0 .. 1, printed as a percentage */
-	bool exponential; /* of the mean */
-} engine_metric;
-
 /* The default that an option of the trainer has for a task. */
 typedef struct engine_default {
 	const char *option; /* without dashes; NULL behind the last one */
@@ -114,13 +122,10 @@ struct engine_task {
 	const char *name;                       /* of --task */
 	const char *sample;                     /* singular, "picture"; the plural adds an s */
 	const char *unit;                       /* of throughput, "images"; log key: UNIT_per_second */
-	const char *classes[2];                 /* what the model tells apart: singular and plural */
 	const char *field_names[ENGINE_FIELDS]; /* printed names of the fields */
 	int num_fields;
-	int class_field; /* index of the field with a sample's class; -1: samples have none */
-	bool has_head;   /* the last layer is for the number of classes: other weights may lack it */
-	engine_metric metrics[ENGINE_METRICS];
-	int num_metrics;
+	int class_field;                /* index of the field with a sample's class; -1: samples have none */
+	bool has_head;                  /* the last layer is for the number of classes: other weights may lack it */
 	const engine_default *defaults; /* NULL: none */
 	const char *const *no_decay;    /* names of parameters without weight decay, then NULL; NULL: none */
 

@@ -145,7 +145,6 @@ static int open_engine(struct prediction *self, const run_source *weights, beton
 	run_init init = {0};
 	self->task = vision_task;
 	self->task.add_batch = add_rows;
-	self->task.num_metrics = 0;
 	dtrain_sync_options_init(&sync);
 	int status = engine_check_model(&job, err);
 	if (status == BETON_OK)
@@ -195,6 +194,8 @@ static int open_all(struct prediction *self, const run_source *weights, predict_
 	if (status == BETON_OK)
 		status = vision_find_image(data->reader, &self->vision, self->data.val.fields[VISION_IMAGE], err);
 	self->data.classes = self->vision.classes;
+	/* Whatever they are: nothing is measured, and the network has no labels. */
+	self->data.outputs = &vision_outputs[VISION_CLASSES];
 	self->data.val.samples = beton_reader_info(data->reader)->num_samples;
 	if (status == BETON_OK && self->data.val.samples == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", data->path);

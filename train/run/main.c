@@ -93,7 +93,7 @@ static void print_length(const run_session *session)
 {
 	const run_facts *facts = session->facts;
 	const engine_task *task = session->engine.job.task;
-	const char *classes = task->classes[facts->data.classes != 1];
+	const char *classes = facts->data.outputs->names[facts->data.classes != 1];
 	if (session->options->evaluate)
 		printf("evaluating %" PRId64 " %s%s, %" PRId64 " %s", (int64_t)facts->data.val.samples, task->sample,
 		       bt_plural((uint64_t)facts->data.val.samples), facts->data.classes, classes);

@@ -121,9 +121,8 @@ int run_metrics_evaluation(run_metrics *metrics, const run_evaluation *evaluatio
 {
 	int status = BETON_OK;
 	if (records(metrics))
-		status = write_record(
-			metrics,
-			run_record_evaluation(metrics->task, evaluation, metrics->classes, metrics->class_names), err);
+		status = write_record(metrics,
+				      run_record_evaluation(evaluation, metrics->classes, metrics->class_names), err);
 	if (status == BETON_OK)
 		run_progress_evaluation(&metrics->progress, evaluation);
 	if (status == BETON_OK && !evaluation->epoch && evaluation->result.classes)

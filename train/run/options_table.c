@@ -98,6 +98,12 @@ static const char *const ttas[] = {
 	[VISION_TTA_FLIP_SHIFT] = "flip-shift",
 	NULL,
 };
+static const char *const losses[] = {
+	[VISION_LOSS_CROSS_ENTROPY] = "cross-entropy",
+	[VISION_LOSS_BCE] = "bce",
+	[VISION_LOSS_MSE] = "mse",
+	NULL,
+};
 static const char *const flags[] = {"no", "yes", NULL};
 static const char *const resumes[] = {
 	[RUN_RESUME_NO] = "no",
@@ -176,8 +182,28 @@ const option_row run_rows[] = {
 	TEXT("image-field", FIXED, vision.image_field, "NAME", NULL,
 	     "picture field of --data and --val (default: `image`, or the first picture field)",
 	     "The first line of the output shows the fields in use.", .none = true),
-	TEXT("label-field", FIXED, vision.label_field, "NAME", NULL,
-	     "label field of --data and --val (default: `label`, or the first integer field)", NULL, .none = true),
+	TEXT("label-field", FIXED, vision.label_field, "NAME[,NAME...]", NULL,
+	     "label field of --data and --val (default: `label`, or the first integer field)",
+	     "An integer field has the number of a picture's class. An array, or several fields of integers or "
+	     "floats, has a number for each output of the model: with --loss `cross-entropy` the probabilities of the "
+	     "classes (as a teacher gives them), with `bce` 0 or 1 for each label, with `mse` the numbers to be "
+	     "predicted. The default with `mse` is `label`, or the first field of floats.",
+	     .none = true),
+	ROW("loss", FIXED, OPTION_CHOICE, vision.loss, "NAME", "cross-entropy",
+	    "training loss: cross-entropy, bce (a binary one for each output), or mse (mean squared error)",
+	    "What it is computed from depends on --label-field. `bce` is the mean over the outputs of the binary cross "
+	    "entropy with logits, as timm's --bce-loss. With classes its target is 1 for the class and 0 elsewhere, "
+	    "with --mixup and --cutmix the two shares; evaluation then has the cross entropy, so that "
+	    "runs can be compared. With several labels, evaluation has the loss, F1 (the mean over the "
+	    "pictures), the share of labels that are right, and the share of pictures with no wrong label; a label "
+	    "counts as predicted above a probability of 1/2. `mse` is the mean over the outputs; evaluation has the "
+	    "mean "
+	    "absolute error, too. The numbers are not scaled.",
+	    .choices = losses, .fact = "loss"),
+	REALS("bce-threshold", TOLD, vision.bce_threshold, "X", 1, 0, 1, "0",
+	      "with --loss `bce`, targets above X count as 1, others as 0; 0 = they count as they are",
+	      "As timm's --bce-target-thresh: with --mixup, both classes of a picture count as 1. The label smoothing "
+	      "is part of the target."),
 	PATH("val", PLACE, val, "FILE", "validation set (default: no evaluation)",
 	     "If both files name their classes, a label must have the same name in both. When a run with a "
 	     "validation set is resumed, an empty name means none.",

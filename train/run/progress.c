@@ -118,9 +118,9 @@ static void show_step(run_progress *self, const run_step_metrics *step)
 		 left);
 	if (self->evaluated) {
 		bt_append(text, sizeof(text), ", val ");
-		append_metric(&self->task->metrics[0], self->latest, text, sizeof(text));
+		append_metric(&self->outputs->metrics[0], self->latest, text, sizeof(text));
 		bt_append(text, sizeof(text), " (best ");
-		append_metric(&self->task->metrics[0], self->best, text, sizeof(text));
+		append_metric(&self->outputs->metrics[0], self->best, text, sizeof(text));
 		bt_append(text, sizeof(text), ")");
 	}
 	bt_append(text, sizeof(text), ", lr %.4g", step->lr);
@@ -170,18 +170,20 @@ void run_progress_step(run_progress *self, const run_step_metrics *step)
 void run_progress_evaluation(run_progress *self, const run_evaluation *evaluation)
 {
 	const engine_task *task = self->task;
+	const engine_outputs *outputs = evaluation->result.outputs;
 	const double *values = evaluation->result.metrics;
 	int64_t count = evaluation->result.count;
 	const char *average = evaluation->average ? " of the moving average" : "";
 	char text[256] = "";
-	if (!self->evaluated || engine_metric_is_better(&task->metrics[0], values[0], self->best))
+	if (!self->evaluated || engine_metric_is_better(&outputs->metrics[0], values[0], self->best))
 		self->best = values[0];
 	self->latest = values[0];
 	self->evaluated = true;
+	self->outputs = outputs;
 	self->val_seconds = evaluation->val_seconds;
-	for (int i = 0; i < task->num_metrics; i++) {
-		bt_append(text, sizeof(text), "%s %s ", i ? "," : "", task->metrics[i].name);
-		append_metric(&task->metrics[i], values[i], text, sizeof(text));
+	for (int i = 0; i < outputs->num_metrics; i++) {
+		bt_append(text, sizeof(text), "%s %s ", i ? "," : "", outputs->metrics[i].name);
+		append_metric(&outputs->metrics[i], values[i], text, sizeof(text));
 	}
 	if (evaluation->result.bad)
 		bt_append(text, sizeof(text), ", without %" PRId64 " bad", evaluation->result.bad);
@@ -206,7 +208,7 @@ void run_progress_classes(run_progress *self, const engine_class_count *counts, 
 		bt_sanitize(name);
 		if (counts[i].samples)
 			print_line(self, "class %" PRId64 "%s: %s %.2f %% of %" PRId64, i, name,
-				   self->task->metrics[0].name,
+				   self->outputs->metrics[0].name,
 				   100 * (double)counts[i].hits / (double)counts[i].samples, counts[i].samples);
 	}
 }

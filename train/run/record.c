@@ -181,16 +181,16 @@ static json_t *classes_of(const engine_class_count *counts, int64_t classes, con
 	return finish(&list);
 }
 
-json_t *run_record_evaluation(const engine_task *task, const run_evaluation *evaluation, int64_t classes,
-			      const json_t *names)
+json_t *run_record_evaluation(const run_evaluation *evaluation, int64_t classes, const json_t *names)
 {
+	const engine_outputs *outputs = evaluation->result.outputs;
 	builder self = begin("evaluation", evaluation->step);
 	add(&self, "epoch", json_integer((json_int_t)evaluation->epoch));
 	if (evaluation->average)
 		add(&self, "ema", json_true());
-	for (int i = 0; i < task->num_metrics; i++) {
+	for (int i = 0; i < outputs->num_metrics; i++) {
 		char key[64];
-		snprintf(key, sizeof(key), "val_%s", task->metrics[i].key);
+		snprintf(key, sizeof(key), "val_%s", outputs->metrics[i].key);
 		add(&self, key, number(evaluation->result.metrics[i]));
 	}
 	add(&self, "val_count", json_integer((json_int_t)evaluation->result.count));

@@ -13,8 +13,7 @@
 json_t *run_record_beginning(const run_beginning *beginning);
 json_t *run_record_step(const engine_task *task, const run_step_metrics *step);
 /* names: of the classes, an array; NULL: none. classes: of the model. */
-json_t *run_record_evaluation(const engine_task *task, const run_evaluation *evaluation, int64_t classes,
-			      const json_t *names);
+json_t *run_record_evaluation(const run_evaluation *evaluation, int64_t classes, const json_t *names);
 json_t *run_record_epoch(const run_epoch_metrics *epoch);
 
 /* The names of the parts of an epoch's time without "_seconds", and of what limits the loader. */

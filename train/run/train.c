@@ -281,7 +281,7 @@ static int evaluate(struct training *training, beton_error *err)
 	evaluation.val_seconds = (double)(bt_now_ns() - began) / 1e9;
 	run_clock_enter(&training->epoch.clock, RUN_PART_OTHER);
 	if (status == BETON_OK && !training->stop && session->options->keep_best)
-		run_best_note(&session->position, &session->engine.job.task->metrics[0], evaluation.result.metrics[0]);
+		run_best_note(&session->position, &evaluation.result.outputs->metrics[0], evaluation.result.metrics[0]);
 	if (status == BETON_OK && !training->stop && session->rank == 0)
 		status = run_metrics_evaluation(training->metrics, &evaluation, err);
 	engine_evaluation_clear(&evaluation.result);

@@ -67,12 +67,18 @@ static int check_mask(const engine_job *job, beton_error *err)
 	return BETON_OK;
 }
 
+static const engine_outputs tokens_of_vocabulary = {
+	.names = {"token in the vocabulary", "tokens in the vocabulary"},
+	.metrics = {{.key = "loss", .name = "loss"}, {.key = "perplexity", .name = "perplexity", .exponential = true}},
+	.num_metrics = 2,
+};
+
 /* Tokens are compared with the vocabulary when they are loaded: a stream may be far larger than what a run reads. */
 int lm_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		 beton_error *err)
 {
 	int status = check_mask(job, err);
-	*out = (engine_data){.classes = job->transformer->vocabulary};
+	*out = (engine_data){.classes = job->transformer->vocabulary, .outputs = &tokens_of_vocabulary};
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_file(job, paths[i], true, &out->train, err);
 	return status == BETON_OK && val ? add_file(job, val, false, &out->val, err) : status;

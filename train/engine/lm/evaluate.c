@@ -31,7 +31,7 @@ int lm_add_batch(const engine_rank *engine, const beton_batch *batch, void *cons
 		for (int64_t k = 0; k < length; k++)
 			sum += (double)losses[i * length + k];
 		sums[ENGINE_WEIGHT] += network->masked ? (double)count_masked(targets + i * length, length) : 1;
-		for (int metric = 0; metric < engine->job.task->num_metrics; metric++)
+		for (int metric = 0; metric < engine->data->outputs->num_metrics; metric++)
 			sums[metric] += network->masked ? sum : sum / (double)length;
 	}
 	return BETON_OK;

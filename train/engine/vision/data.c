@@ -10,71 +10,39 @@
 #include "common/system.h"
 #include "parts.h"
 
-#define CLASSES_MAX 1000000
-
-/* Lists the names of all fields of that type. */
-static const char *list_fields(const beton_reader *reader, beton_field_type type, char *text, size_t size)
+static const char *list_pictures(const beton_reader *reader, char *text, size_t size)
 {
 	*text = 0;
 	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
-		if (beton_reader_field(reader, i)->type == type)
+		if (beton_reader_field(reader, i)->type == BETON_FIELD_IMAGE)
 			bt_append(text, size, "%s%s", *text ? ", " : "", beton_reader_field(reader, i)->name);
 	return *text ? text : "none";
-}
-
-/* A field that the task reads. */
-struct wanted {
-	const char *option; /* that names it */
-	const char *given;  /* NULL: `usual` if it has the type, else the first field of the type */
-	const char *usual;
-	const char *what;
-	beton_field_type type;
-};
-
-/* Like `list_fields`: the field of the type whose name is most like the one that is wanted. */
-static const char *suggest_field(const beton_reader *reader, const struct wanted *wanted, bt_suggestion *like)
-{
-	bt_suggest_begin(like, wanted->given);
-	for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
-		if (beton_reader_field(reader, i)->type == wanted->type)
-			bt_suggest_try(like, beton_reader_field(reader, i)->name);
-	return bt_suggest_text(like);
-}
-
-static int find_field(const beton_reader *reader, const struct wanted *wanted, char out[BETON_NAME_MAX + 1],
-		      beton_error *err)
-{
-	char others[256];
-	bt_suggestion like;
-	int index = beton_reader_find_field(reader, wanted->given ? wanted->given : wanted->usual);
-	bool fits = index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == wanted->type;
-	if (!fits && wanted->given)
-		return bt_fail(err, index < 0 ? BETON_NOT_FOUND : BETON_MISMATCH,
-			       "%s '%s': %s has no %s field of that name; its %s fields: %s%s", wanted->option,
-			       wanted->given, beton_reader_path(reader), wanted->what, wanted->what,
-			       list_fields(reader, wanted->type, others, sizeof(others)),
-			       suggest_field(reader, wanted, &like));
-	if (!fits)
-		index = beton_reader_find_type(reader, wanted->type);
-	if (index < 0)
-		return bt_fail(err, BETON_NOT_FOUND, "%s: has no %s field", beton_reader_path(reader), wanted->what);
-	strcpy(out, beton_reader_field(reader, (uint32_t)index)->name);
-	return BETON_OK;
 }
 
 int vision_find_image(const beton_reader *reader, const vision_options *options, char out[BETON_NAME_MAX + 1],
 		      beton_error *err)
 {
-	const struct wanted image = {"--image-field", options->image_field, "image", "picture", BETON_FIELD_IMAGE};
-	return find_field(reader, &image, out, err);
-}
-
-static int find_fields(const beton_reader *reader, const vision_options *options, engine_dataset *out, beton_error *err)
-{
-	const struct wanted label = {"--label-field", options->label_field, "label", "integer (label)",
-				     BETON_FIELD_INT};
-	int status = vision_find_image(reader, options, out->fields[VISION_IMAGE], err);
-	return status == BETON_OK ? find_field(reader, &label, out->fields[VISION_LABEL], err) : status;
+	const char *given = options->image_field;
+	char others[256];
+	bt_suggestion like;
+	int index = beton_reader_find_field(reader, given ? given : "image");
+	bool fits = index >= 0 && beton_reader_field(reader, (uint32_t)index)->type == BETON_FIELD_IMAGE;
+	if (!fits && given) {
+		bt_suggest_begin(&like, given);
+		for (uint32_t i = 0; i < beton_reader_info(reader)->num_fields; i++)
+			if (beton_reader_field(reader, i)->type == BETON_FIELD_IMAGE)
+				bt_suggest_try(&like, beton_reader_field(reader, i)->name);
+		return bt_fail(err, index < 0 ? BETON_NOT_FOUND : BETON_MISMATCH,
+			       "--image-field '%s': %s has no picture field of that name; its picture fields: %s%s",
+			       given, beton_reader_path(reader), list_pictures(reader, others, sizeof(others)),
+			       bt_suggest_text(&like));
+	}
+	if (!fits)
+		index = beton_reader_find_type(reader, BETON_FIELD_IMAGE);
+	if (index < 0)
+		return bt_fail(err, BETON_NOT_FOUND, "%s: has no picture field", beton_reader_path(reader));
+	strcpy(out, beton_reader_field(reader, (uint32_t)index)->name);
+	return BETON_OK;
 }
 
 /* Found in one file; needed only for the checks. */
@@ -83,6 +51,8 @@ struct labels {
 	int64_t highest;
 	bool *used; /* [limit]; NULL: not recorded */
 	json_t *names;
+	vision_kind kind;
+	int64_t elements; /* of another kind than CLASSES: numbers for a picture */
 };
 
 static int read_labels(const beton_reader *reader, uint32_t field, struct labels *labels, beton_error *err)
@@ -110,6 +80,23 @@ static int read_labels(const beton_reader *reader, uint32_t field, struct labels
 	return BETON_OK;
 }
 
+static int find_labels(const beton_reader *reader, const vision_options *options, engine_dataset *out,
+		       struct labels *labels, beton_error *err)
+{
+	vision_labels found;
+	int status = vision_labels_find(reader, options, &found, err);
+	labels->kind = found.kind;
+	labels->elements = found.elements;
+	if (status == BETON_OK && found.kind != VISION_CLASSES && options->classes &&
+	    options->classes != found.elements)
+		status = bt_fail(err, BETON_MISMATCH, "--classes %" PRId64 ": %s has %" PRId64 " numbers for a picture",
+				 options->classes, beton_reader_path(reader), found.elements);
+	if (status == BETON_OK)
+		strcpy(out->fields[VISION_LABEL], found.names[0]);
+	vision_labels_free(&found);
+	return status;
+}
+
 static int read_dataset(const vision_options *options, const char *path, engine_dataset *out, struct labels *labels,
 			beton_error *err)
 {
@@ -118,10 +105,12 @@ static int read_dataset(const vision_options *options, const char *path, engine_
 	if (status != BETON_OK)
 		return status;
 	out->samples = beton_reader_info(reader)->num_samples;
-	status = find_fields(reader, options, out, err);
+	status = vision_find_image(reader, options, out->fields[VISION_IMAGE], err);
+	if (status == BETON_OK)
+		status = find_labels(reader, options, out, labels, err);
 	if (status == BETON_OK && out->samples == 0)
 		status = bt_fail(err, BETON_INVALID_ARGUMENT, "%s: holds no samples", path);
-	if (status == BETON_OK)
+	if (status == BETON_OK && labels->kind == VISION_CLASSES)
 		status = read_labels(reader, (uint32_t)beton_reader_find_field(reader, out->fields[VISION_LABEL]),
 				     labels, err);
 	if (status == BETON_OK)
@@ -141,6 +130,11 @@ static int read_val(const vision_options *options, const char *data, const char 
 	int status = labels.used ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the labels of --val");
 	if (status == BETON_OK)
 		status = read_dataset(options, val, &out->val, &labels, err);
+	if (status == BETON_OK && out->outputs &&
+	    (labels.kind != vision_kind_of(out) || (labels.kind != VISION_CLASSES && labels.elements != out->classes)))
+		status = bt_fail(err, BETON_MISMATCH, "--val: %s has other labels than %s", val, data);
+	out->outputs = &vision_outputs[labels.kind];
+	out->classes = labels.kind == VISION_CLASSES ? out->classes : labels.elements;
 	if (status == BETON_OK)
 		status = vision_class_names_compare(data, names, val, labels.names, labels.used, labels.limit, err);
 	json_decref(labels.names);
@@ -154,6 +148,8 @@ static int add_dataset(const vision_options *options, const char *path, int inde
 	struct labels found = {.limit = labels->limit};
 	engine_dataset dataset = {0};
 	int status = read_dataset(options, path, &dataset, &found, err);
+	if (status == BETON_OK && index && (found.kind != labels->kind || found.elements != labels->elements))
+		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other labels than the previous files", path);
 	if (status == BETON_OK && labels->names && found.names && dataset.class_names != out->class_names)
 		status = bt_fail(err, BETON_MISMATCH, "--data: %s has other class names than the previous files", path);
 	if (status == BETON_OK && !labels->names) {
@@ -170,25 +166,45 @@ static int add_dataset(const vision_options *options, const char *path, int inde
 		index ? XXH3_64bits_withSeed(&dataset.fingerprint, sizeof(dataset.fingerprint), out->fingerprint)
 		      : dataset.fingerprint;
 	labels->highest = found.highest > labels->highest ? found.highest : labels->highest;
+	labels->kind = found.kind;
+	labels->elements = found.elements;
 	return BETON_OK;
+}
+
+/* Options that need a class for each picture. */
+static int check_kind(const engine_job *job, const engine_data *data, beton_error *err)
+{
+	vision_kind kind = vision_kind_of(data);
+	const char *option = kind == VISION_CLASSES                                     ? NULL
+			     : job->per_class                                           ? "--val-per-class"
+			     : job->label_smoothing > 0 && kind != VISION_PROBABILITIES ? "--label-smoothing"
+											: NULL;
+	return option ? bt_fail(err, BETON_MISMATCH, "%s needs classes, and the labels '%s' are %s", option,
+				data->val.samples ? data->val.fields[VISION_LABEL] : data->train.fields[VISION_LABEL],
+				data->outputs->names[1])
+		      : BETON_OK;
 }
 
 int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,
 		     beton_error *err)
 {
 	const vision_options *options = vision_options_of(job);
-	struct labels labels = {.limit = options->classes ? options->classes : CLASSES_MAX, .highest = -1};
+	struct labels labels = {.limit = options->classes ? options->classes : VISION_OUTPUTS_MAX, .highest = -1};
 	int status = BETON_OK;
 	*out = (engine_data){0};
 	for (int i = 0; i < count && status == BETON_OK; i++)
 		status = add_dataset(options, paths[i], i, &out->train, &labels, err);
 	out->classes = options->classes ? options->classes : labels.highest + 1;
+	if (count) {
+		out->outputs = &vision_outputs[labels.kind];
+		out->classes = labels.kind == VISION_CLASSES ? out->classes : labels.elements;
+	}
 	if (count == 0 && options->class_names)
 		labels.names = json_loads(options->class_names, 0, NULL);
 	if (status == BETON_OK && val)
 		status = read_val(options, count ? paths[0] : options->weights, val, labels.names, out, err);
 	json_decref(labels.names);
-	return status;
+	return status == BETON_OK ? check_kind(job, out, err) : status;
 }
 
 int vision_class_names(const engine_job *job, const char *const *paths, int count, char **out, beton_error *err)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "common/half.h"
@@ -57,25 +59,86 @@ const float *vision_logits(const engine_rank *engine, void *const *results, uint
 	return room;
 }
 
+static int64_t largest(const float *numbers, int64_t count)
+{
+	int64_t found = 0;
+	for (int64_t i = 1; i < count; i++)
+		found = numbers[i] > numbers[found] ? i : found;
+	return found;
+}
+
+static void add_ranks(const float *logits, int64_t classes, int64_t label, double *sums, engine_class_count *by_class)
+{
+	int64_t rank = vision_label_rank(logits, classes, label);
+	sums[0] += rank < 1;
+	sums[1] += rank < (classes < 5 ? classes : 5);
+	if (by_class) {
+		by_class[label].samples++;
+		by_class[label].hits += rank < 1;
+	}
+}
+
+/* A label is predicted if its probability is above 1/2. F1 is that of scikit-learn's average "samples" with a
+ * zero_division of 1. */
+static void add_labels(const float *logits, const float *target, int64_t count, double *sums)
+{
+	int64_t both = 0, any = 0, right = 0;
+	for (int64_t i = 0; i < count; i++) {
+		bool predicted = logits[i] > 0, is = target[i] > 0.5f;
+		both += predicted && is;
+		any += predicted + is;
+		right += predicted == is;
+	}
+	sums[0] += any ? 2 * (double)both / (double)any : 1;
+	sums[1] += (double)right / (double)count;
+	sums[2] += right == count;
+}
+
+static double absolute_error(const float *outputs, const float *target, int64_t count)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < count; i++)
+		sum += fabs((double)outputs[i] - (double)target[i]);
+	return sum / (double)count;
+}
+
+/* Which sum the losses go to. */
+static int loss_metric(const engine_outputs *outputs)
+{
+	int i = 0;
+	while (strcmp(outputs->metrics[i].key, "loss") != 0)
+		i++;
+	return i;
+}
+
 int vision_add_batch(const engine_rank *engine, const beton_batch *batch, void *const *results, double *sums,
 		     engine_class_count *by_class, beton_error *err)
 {
-	int64_t classes = engine->data->classes, k = classes < 5 ? classes : 5;
-	/* Not NULL: the feed has found this tensor before. */
-	const int64_t *labels = engine_find_tensor(batch, engine->data->val.fields[VISION_LABEL], BETON_INT64)->data;
+	const char *field = engine->data->val.fields[VISION_LABEL];
+	const int64_t classes = engine->data->classes;
+	const vision_kind kind = vision_kind_of(engine->data);
+	const bool numbered = kind == VISION_CLASSES;
 	const float *losses = results[VISION_LOSSES];
+	const int of_loss = loss_metric(engine->data->outputs);
+	char name[sizeof(engine->val.inputs[0].name)];
 	float *row = malloc((size_t)classes * sizeof(float));
 	if (!row)
 		return bt_fail(err, BETON_NO_MEMORY, "out of memory");
+	snprintf(name, sizeof(name), "%s%s", field, numbered ? "" : ".joined");
+	/* Not NULL: the feed has found this tensor before. */
+	const void *labels = engine_find_tensor(batch, name, numbered ? BETON_INT64 : BETON_FLOAT32)->data;
 	for (uint32_t i = 0; i < batch->count; i++) {
-		int64_t rank = vision_label_rank(vision_logits(engine, results, i, row), classes, labels[i]);
-		sums[0] += rank < 1;
-		sums[1] += rank < k;
-		sums[2] += (double)losses[i];
-		if (by_class) {
-			by_class[labels[i]].samples++;
-			by_class[labels[i]].hits += rank < 1;
-		}
+		const float *outputs = vision_logits(engine, results, i, row);
+		const float *target = (const float *)labels + i * classes;
+		if (numbered)
+			add_ranks(outputs, classes, ((const int64_t *)labels)[i], sums, by_class);
+		else if (kind == VISION_PROBABILITIES)
+			add_ranks(outputs, classes, largest(target, classes), sums, NULL);
+		else if (kind == VISION_LABELS)
+			add_labels(outputs, target, classes, sums);
+		else
+			sums[1] += absolute_error(outputs, target, classes);
+		sums[of_loss] += (double)losses[i];
 	}
 	sums[ENGINE_WEIGHT] += batch->count;
 	free(row);

@@ -177,7 +177,9 @@ int vision_open_loader(const engine_rank *engine, bool training, beton_loader_op
 		       const engine_files *files, beton_loader **out, beton_error *err)
 {
 	const vision_options *vision = vision_options_of(&engine->job);
+	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
 	struct operations operations = {.count = 0};
+	vision_labels labels = {.count = 0};
 	beton_operation shifts[2];
 	beton_batch_operation batch_operations[2];
 	beton_image_options views[VISION_VIEWS_MAX];
@@ -192,5 +194,14 @@ int vision_open_loader(const engine_rank *engine, bool training, beton_loader_op
 		options->num_views = make_views(&engine->job, &options->image, views, shifts);
 		options->views = views;
 	}
-	return files->open(files->context, options, out, err);
+	int status = BETON_OK;
+	if (vision_kind_of(engine->data) != VISION_CLASSES) {
+		status = vision_labels_split(vision, dataset->fields[VISION_LABEL], &labels, err);
+		options->joined = labels.names;
+		options->num_joined = (uint32_t)labels.count;
+	}
+	if (status == BETON_OK)
+		status = files->open(files->context, options, out, err);
+	vision_labels_free(&labels);
+	return status;
 }

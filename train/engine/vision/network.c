@@ -52,49 +52,86 @@ static dtrain_tensor add_logits(const engine_rank *engine, dtrain_graph *graph, 
 	return logits;
 }
 
-/* The loss of pictures mixed from two, with inputs for the second label and the first label's share. */
-static dtrain_tensor add_mixed_loss(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
-				    dtrain_tensor label, engine_network *network)
+/* Losses of pictures with a class. Those of mixed pictures have inputs for the second class and the first one's share.
+ */
+static dtrain_tensor add_class_losses(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor logits,
+				      bool training, engine_network *network)
 {
-	const engine_dataset *dataset = &engine->data->train;
-	dtrain_shape rows = dtrain_shape_of(1, &engine->job.batch_size);
-	dtrain_tensor mixed = add_input(network, dataset->fields[VISION_LABEL], ".mixed",
-					dtrain_graph_input(graph, "mixed label", DTRAIN_I64, &rows));
-	dtrain_tensor lambda = add_input(network, dataset->fields[VISION_IMAGE], ".lambda",
-					 dtrain_graph_input(graph, "lambda", DTRAIN_F32, &rows));
-	return dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, engine->job.label_smoothing);
+	const engine_job *job = &engine->job;
+	const vision_options *vision = vision_options_of(job);
+	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
+	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
+	dtrain_loss_options options;
+	dtrain_tensor mixed = -1, lambda = -1;
+	dtrain_tensor label = add_input(network, dataset->fields[VISION_LABEL], "",
+					dtrain_graph_input(graph, "label", DTRAIN_I64, &rows));
+	/* Validation loss is plain cross-entropy, so that runs can be compared. */
+	if (!training)
+		return dtrain_softmax_cross_entropy(graph, logits, label, 0);
+	if (vision_mixes(job)) {
+		mixed = add_input(network, dataset->fields[VISION_LABEL], ".mixed",
+				  dtrain_graph_input(graph, "mixed label", DTRAIN_I64, &rows));
+		lambda = add_input(network, dataset->fields[VISION_IMAGE], ".lambda",
+				   dtrain_graph_input(graph, "lambda", DTRAIN_F32, &rows));
+	}
+	if (vision->loss == VISION_LOSS_BCE) {
+		dtrain_loss_options_init(&options);
+		options.label_smoothing = job->label_smoothing;
+		options.threshold = vision->bce_threshold;
+		return dtrain_binary_cross_entropy(
+			graph, logits, dtrain_one_hot(graph, label, mixed, lambda, engine->data->classes), &options);
+	}
+	return vision_mixes(job)
+		       ? dtrain_softmax_cross_entropy_mixed(graph, logits, label, mixed, lambda, job->label_smoothing)
+		       : dtrain_softmax_cross_entropy(graph, logits, label, job->label_smoothing);
+}
+
+/* Losses of pictures with a number for each output. The loader has mixed those of mixed pictures. */
+static dtrain_tensor add_target_losses(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor outputs,
+				       bool training, engine_network *network)
+{
+	const engine_job *job = &engine->job;
+	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
+	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){job->batch_size, engine->data->classes});
+	dtrain_tensor target = add_input(network, dataset->fields[VISION_LABEL], ".joined",
+					 dtrain_graph_input(graph, "target", DTRAIN_F32, &shape));
+	dtrain_loss_options options;
+	dtrain_loss_options_init(&options);
+	switch (vision_kind_of(engine->data)) {
+	case VISION_NUMBERS:
+		return dtrain_squared_error(graph, outputs, target);
+	case VISION_LABELS:
+		options.threshold = training ? vision_options_of(job)->bce_threshold : 0;
+		return dtrain_binary_cross_entropy(graph, outputs, target, &options);
+	default:
+		options.label_smoothing = training ? job->label_smoothing : 0;
+		return dtrain_softmax_cross_entropy_soft(graph, outputs, target, &options);
+	}
 }
 
 dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
 {
 	const engine_job *job = &engine->job;
 	const engine_dataset *dataset = training ? &engine->data->train : &engine->data->val;
-	dtrain_shape rows = dtrain_shape_of(1, &job->batch_size);
+	vision_kind kind = vision_kind_of(engine->data);
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
-	bool labelled = training || *dataset->fields[VISION_LABEL];
-	dtrain_tensor label = labelled ? add_input(network, dataset->fields[VISION_LABEL], "",
-						   dtrain_graph_input(graph, "label", DTRAIN_I64, &rows))
-				       : -1;
 	int64_t classes = engine->data->classes;
 	dtrain_tensor logits = job->transformer ? dtrain_vit_build(graph, job->transformer, image, classes)
 						: dtrain_model_build(graph, job->model, image, classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
-	if (!labelled) {
+	if (!training && !*dataset->fields[VISION_LABEL]) {
 		network->results[VISION_LOGITS] = logits;
 		network->num_results = 1;
 		return logits;
 	}
-	dtrain_tensor losses;
-	/* Validation loss is plain cross-entropy, so that runs can be compared. */
-	if (training && vision_mixes(job))
-		losses = add_mixed_loss(engine, graph, logits, label, network);
-	else
-		losses = dtrain_softmax_cross_entropy(graph, logits, label, training ? job->label_smoothing : 0);
-	if (training) {
+	dtrain_tensor losses = kind == VISION_CLASSES ? add_class_losses(engine, graph, logits, training, network)
+						      : add_target_losses(engine, graph, logits, training, network);
+	if (training && (kind == VISION_CLASSES || kind == VISION_PROBABILITIES)) {
 		network->hits = dtrain_label_hits(graph, losses);
 		network->has_hits = true;
-	} else {
+	}
+	if (!training) {
 		network->results[VISION_LOGITS] = logits;
 		network->results[VISION_LOSSES] = losses;
 		network->num_results = 2;

@@ -7,6 +7,7 @@
 #include "../engine.h"
 #include "vision.h"
 
+enum { VISION_OUTPUTS_MAX = 1000000 };
 /* Maximum number of views of a validation picture: with --tta the picture and its mirror image, then the shifted
  * ones. */
 enum { VISION_VIEWS_MAX = 6 };
@@ -18,6 +19,28 @@ static inline const vision_options *vision_options_of(const engine_job *job)
 {
 	return job->options;
 }
+
+static inline vision_kind vision_kind_of(const engine_data *data)
+{
+	return (vision_kind)(data->outputs - vision_outputs);
+}
+
+/* labels.c: the fields that labels are read from. */
+typedef struct vision_labels {
+	char *text; /* the memory of the names */
+	const char *names[BETON_JOINED_MAX];
+	int count;
+	vision_kind kind;
+	int64_t elements; /* numbers for a picture; of CLASSES 1 */
+} vision_labels;
+
+/* Finds the fields, and what they are for the loss. out needs vision_labels_free, also on failure. Errors: NOT_FOUND,
+ * MISMATCH (a field is not of numbers, or not of those that the loss needs), INVALID_ARGUMENT (too many),
+ * NO_MEMORY. */
+int vision_labels_find(const beton_reader *reader, const vision_options *options, vision_labels *out, beton_error *err);
+void vision_labels_free(vision_labels *labels);
+/* Splits the names of --label-field, or takes the field. Errors: INVALID_ARGUMENT, NO_MEMORY. */
+int vision_labels_split(const vision_options *options, const char *field, vision_labels *out, beton_error *err);
 
 /* data.c */
 int vision_read_data(const engine_job *job, const char *const *paths, int count, const char *val, engine_data *out,

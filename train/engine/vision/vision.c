@@ -22,6 +22,12 @@ static const char *find_problem(const engine_job *job, bool validates)
 		return "--color-jitter: the hue is above 0.5";
 	if (options->tta != VISION_TTA_NONE && !validates)
 		return "--tta needs --val";
+	if (options->tta != VISION_TTA_NONE && options->loss == VISION_LOSS_MSE)
+		return "--tta adds logits, which --loss mse does not have";
+	if (options->bce_threshold > 0 && options->loss != VISION_LOSS_BCE)
+		return "--bce-threshold needs --loss bce";
+	if (job->label_smoothing > 0 && options->loss == VISION_LOSS_MSE)
+		return "--label-smoothing cannot be combined with --loss mse, which has no classes";
 	if (job->evaluates && !options->classes)
 		return "--classes is missing: the metadata of the weights do not have it";
 	if (options->tta == VISION_TTA_FLIP_SHIFT && options->image_size < 2)
@@ -37,17 +43,35 @@ static const char *find_model_problem(const dtrain_transformer *model)
 /* As timm's vision transformers have it. */
 static const char *const no_decay[] = {"cls_token", "pos_embed", NULL};
 
+/* Of the metrics the first one decides which weights are the best. */
+const engine_outputs vision_outputs[VISION_KINDS] = {
+	[VISION_CLASSES] = {.names = {"class", "classes"},
+			    .metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
+			    .num_metrics = 3},
+	[VISION_PROBABILITIES] = {.names = {"class with a probability", "classes with probabilities"},
+				  .metrics = {{"top1", "top-1", true},
+					      {"top5", "top-5", true},
+					      {"loss", "loss", false}},
+				  .num_metrics = 3},
+	[VISION_LABELS] = {.names = {"label of its own", "labels of their own"},
+			   .metrics = {{"f1", "F1", true},
+				       {"labels", "right labels", true},
+				       {"exact", "pictures with all labels right", true},
+				       {"loss", "loss", false}},
+			   .num_metrics = 4},
+	[VISION_NUMBERS] = {.names = {"number", "numbers"},
+			    .metrics = {{"loss", "mean squared error", false}, {"mae", "mean absolute error", false}},
+			    .num_metrics = 2},
+};
+
 const engine_task vision_task = {
 	.name = "vision",
 	.sample = "picture",
 	.unit = "images",
-	.classes = {"class", "classes"},
 	.field_names = {[VISION_IMAGE] = "pictures", [VISION_LABEL] = "labels"},
 	.num_fields = 2,
 	.class_field = VISION_LABEL,
 	.has_head = true,
-	.metrics = {{"top1", "top-1", true}, {"top5", "top-5", true}, {"loss", "loss", false}},
-	.num_metrics = 3,
 	.no_decay = no_decay,
 	.model_name = dtrain_model_name,
 	.find_model_problem = find_model_problem,

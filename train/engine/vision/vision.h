@@ -30,12 +30,34 @@ typedef enum vision_tta {
 	VISION_TTA_FLIP_SHIFT = 2,
 } vision_tta;
 
+typedef enum vision_loss {
+	VISION_LOSS_CROSS_ENTROPY = 0,
+	VISION_LOSS_BCE = 1, /* binary cross entropy of each output */
+	VISION_LOSS_MSE = 2,
+} vision_loss;
+
+/* What the label field has, given the loss. */
+typedef enum vision_kind {
+	VISION_CLASSES,       /* a class for each picture */
+	VISION_PROBABILITIES, /* of the classes */
+	VISION_LABELS,        /* 0 or 1 for each label */
+	VISION_NUMBERS,
+	VISION_KINDS,
+} vision_kind;
+
+/* engine_data.outputs is one of these. */
+extern const engine_outputs vision_outputs[VISION_KINDS];
+
 typedef struct vision_options {
 	const char *image_field; /* NULL: "image", or the first picture field */
-	const char *label_field; /* NULL: "label", or the first integer field */
-	int64_t classes;         /* 0: the number of classes in the data */
-	int64_t image_size;      /* side length in pixels */
-	int crop;                /* beton_crop */
+	/* Names with commas between them; NULL: "label", or the first integer field, or with MSE the first field of
+	 * numbers */
+	const char *label_field;
+	int loss;             /* vision_loss */
+	double bce_threshold; /* 0: none */
+	int64_t classes;      /* 0: the number of classes in the data */
+	int64_t image_size;   /* side length in pixels */
+	int crop;             /* beton_crop */
 	double crop_scale[2];
 	double crop_ratio[2];
 	double val_ratio;
