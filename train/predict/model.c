@@ -225,6 +225,15 @@ int predict_run(const predict_options *options, const run_source *weights, predi
 	rows->names = names;
 	rows->classes = self.data.classes;
 	rows->top = options->top && (int64_t)options->top < rows->classes ? (int64_t)options->top : rows->classes;
+	const char *loss = run_source_fact(weights, "loss");
+	rows->kind = loss && strcmp(loss, "mse") == 0   ? PREDICT_NUMBERS
+		     : loss && strcmp(loss, "bce") == 0 ? PREDICT_LOGISTIC
+							: PREDICT_SOFTMAX;
+	if (rows->kind == PREDICT_NUMBERS)
+		rows->top = rows->classes;
+	if (status == BETON_OK && rows->kind == PREDICT_NUMBERS && options->tta != VISION_TTA_NONE)
+		status = bt_fail(err, BETON_INVALID_ARGUMENT, "--tta adds logits, and the model '%s' computes numbers",
+				 weights->path);
 	/* Of two views the network adds the logits. */
 	rows->scale = options->tta == VISION_TTA_FLIP ? 0.5 : 1;
 	if (status == BETON_OK)

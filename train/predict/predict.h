@@ -52,11 +52,19 @@ void predict_data_close(predict_data *data);
 
 /* ---- rows.c: the results ---- */
 
+/* What the model's outputs are made of. */
+typedef enum predict_kind {
+	PREDICT_SOFTMAX,  /* probabilities of the classes, whose sum is 1 */
+	PREDICT_LOGISTIC, /* a probability of each class or label by itself */
+	PREDICT_NUMBERS,  /* nothing */
+} predict_kind;
+
 /* Writes a line for each picture. */
 typedef struct predict_rows {
 	FILE *file;
 	bool csv;
-	int64_t classes, top; /* of the model; listed for a picture */
+	predict_kind kind;
+	int64_t classes, top; /* of the model; listed for a picture: of NUMBERS all */
 	double scale;         /* of the logits */
 	const json_t *names;  /* of the classes, an array; NULL: not known */
 	const predict_data *data;

@@ -11,7 +11,7 @@
 #include "common/system.h"
 
 struct predict_class {
-	double probability;
+	double probability; /* or number */
 	int64_t class;
 };
 
@@ -42,7 +42,10 @@ static void put_header(const predict_rows *rows)
 		char number[24] = "";
 		if (i > 0)
 			snprintf(number, sizeof(number), "_%" PRId64, i + 1);
-		fprintf(rows->file, ",class%s,name%s,probability%s", number, number, number);
+		if (rows->kind == PREDICT_NUMBERS)
+			fprintf(rows->file, ",value%s", number);
+		else
+			fprintf(rows->file, ",class%s,name%s,probability%s", number, number, number);
 	}
 	putc('\n', rows->file);
 }
@@ -54,8 +57,10 @@ static void put_csv(const predict_rows *rows, uint64_t sample, const char *sourc
 	if (rows->label >= 0)
 		fprintf(rows->file, ",%" PRId64, label);
 	for (int64_t i = 0; i < rows->top; i++) {
-		fprintf(rows->file, ",%" PRId64 ",", rows->order[i].class);
-		put_field(rows->file, name_of(rows, rows->order[i].class));
+		if (rows->kind != PREDICT_NUMBERS) {
+			fprintf(rows->file, ",%" PRId64 ",", rows->order[i].class);
+			put_field(rows->file, name_of(rows, rows->order[i].class));
+		}
 		fprintf(rows->file, ",%.6g", rows->order[i].probability);
 	}
 	putc('\n', rows->file);
@@ -74,12 +79,14 @@ static int put_json(const predict_rows *rows, uint64_t sample, const char *sourc
 		failed |= json_object_set_new(line, "label", json_integer(label));
 	for (int64_t i = 0; i < rows->top && !failed; i++) {
 		const char *name = name_of(rows, rows->order[i].class);
-		json_t *entry = json_pack("{s:I, s:s*, s:f}", "class", (json_int_t)rows->order[i].class, "name", name,
-					  "probability", rows->order[i].probability);
+		json_t *entry = rows->kind == PREDICT_NUMBERS
+					? json_real(rows->order[i].probability)
+					: json_pack("{s:I, s:s*, s:f}", "class", (json_int_t)rows->order[i].class,
+						    "name", name, "probability", rows->order[i].probability);
 		failed |= !entry || json_array_append_new(top, entry);
 	}
 	if (!failed)
-		failed = json_object_set(line, "top", top);
+		failed = json_object_set(line, rows->kind == PREDICT_NUMBERS ? "values" : "top", top);
 	if (!failed && (json_dumpf(line, rows->file, JSON_COMPACT | JSON_REAL_PRECISION(6)) != 0))
 		failed = 1;
 	putc('\n', rows->file);
@@ -119,11 +126,16 @@ static int find_probabilities(predict_rows *rows, uint64_t sample, const float *
 		most = fmax(most, (double)logits[i]);
 	}
 	for (int64_t i = 0; i < rows->classes; i++) {
-		double probability = exp(rows->scale * ((double)logits[i] - most));
-		rows->order[i] = (struct predict_class){probability, i};
-		sum += probability;
+		double logit = (double)logits[i];
+		double number = rows->kind == PREDICT_NUMBERS    ? logit
+				: rows->kind == PREDICT_LOGISTIC ? 1 / (1 + exp(-rows->scale * logit))
+								 : exp(rows->scale * (logit - most));
+		rows->order[i] = (struct predict_class){number, i};
+		sum += number;
 	}
-	for (int64_t i = 0; i < rows->classes; i++)
+	if (rows->kind == PREDICT_NUMBERS)
+		return BETON_OK;
+	for (int64_t i = 0; i < rows->classes && rows->kind == PREDICT_SOFTMAX; i++)
 		rows->order[i].probability /= sum;
 	qsort(rows->order, (size_t)rows->classes, sizeof(*rows->order), compare);
 	return BETON_OK;
