@@ -236,7 +236,7 @@ static void weights_of_a_language_model_decay(void **state)
 			       .bias_lr_scale = 1,
 			       .layer_decay = 1,
 			       .no_bias_decay = true,
-			       .lm = {.context_length = 1024, .dropout = RUN_NOT_SET}};
+			       .lm = {.context_length = 1024}};
 	dtrain_shape text = dtrain_shape_of(2, (int64_t[]){1, 1024});
 	engine_rank engine = {.job = run_options_job(&options)};
 	int64_t elements[2] = {0}, counts[2] = {0}, matrices = 0;

@@ -260,6 +260,43 @@ static void dropout_has_hugging_face_s_places(void **state)
 	}
 }
 
+/* A ViT has the same places, and behind them stochastic depth, which layer 0 is spared. */
+static void stochastic_depth_grows_with_the_layer(void **state)
+{
+	dtrain_transformer description;
+	parameters p;
+	beton_error err = {0};
+	dtrain_shape pictures = dtrain_shape_of(4, (int64_t[]){2, 3, 32, 32});
+	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
+	(void)state;
+	expect_ok(dtrain_transformer_find("vit-mini4", &description, &err), &err);
+	description.layers = 3;
+	description.embedding_dropout = 0.25;
+	description.dropout = 0.5;
+	description.drop_path = 0.4;
+	begin(&p);
+	dtrain_tensor image = dtrain_graph_input(p.graph, "image", DTRAIN_F32, &pictures);
+	dtrain_tensor random = dtrain_graph_input(p.graph, "random", DTRAIN_I64, &randoms);
+	assert_true(dtrain_vit_build(p.graph, &description, image, random, 10) >= 0);
+	int elements = 0, paths = 0;
+	bool seen[64] = {false};
+	for (int i = 0; i < p.graph->num_nodes; i++) {
+		const dtrain__node *node = &p.graph->nodes[i];
+		if (node->kind != DTRAIN_OP_DROPOUT)
+			continue;
+		assert_false(seen[node->attrs.dropout.layer]);
+		seen[node->attrs.dropout.layer] = true;
+		if (node->attrs.dropout.per_row)
+			assert_true(node->attrs.dropout.p == 0.4 * (paths++ / 2 ? 1 : 0.5));
+		else
+			assert_true(node->attrs.dropout.p == (elements++ ? 0.5 : 0.25));
+	}
+	assert_int_equal(elements, 1 + 2 * 3);
+	assert_int_equal(paths, 2 * 2);
+	assert_int_equal(dtrain_vit_build(p.graph, &description, image, -1, 10), -1);
+	end(&p);
+}
+
 static void expect_build_fault(const dtrain_transformer *description, bool training, int64_t length, const char *words)
 {
 	dtrain_shape tokens = dtrain_shape_of(2, (int64_t[]){1, length});
@@ -533,6 +570,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(dropout_has_hugging_face_s_places),
+		cmocka_unit_test(stochastic_depth_grows_with_the_layer),
 		cmocka_unit_test(faults_of_builds),
 		cmocka_unit_test(initial_values_of_gpt2),
 		cmocka_unit_test(initial_values_of_vits),

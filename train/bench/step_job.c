@@ -24,6 +24,7 @@ static int open_engine(bench_job *job, beton_error *err)
 				  .batch_size = (int64_t)o->batch,
 				  .runs = 1,
 				  .recompute = o->recompute,
+				  .dropout = -1,
 				  .label_smoothing = reads_text ? 0 : 0.1};
 	dtrain_device_options options = {.struct_size = sizeof(options),
 					 .index = run_device_index(&o->device, 0, false),
@@ -133,11 +134,12 @@ int bench_job_open(bench_job *job, const bench_step_options *options, beton_erro
 				      .crop = BETON_CROP_RANDOM,
 				      .crop_scale = {0.08, 1},
 				      .crop_ratio = {3. / 4, 4. / 3},
+				      .drop_path = -1,
 				      .val_ratio = 0.875,
 				      .flip = 0.5,
 				      .mean = {123.675, 116.28, 103.53},
 				      .std = {58.395, 57.12, 57.375}},
-			   .lm = {.context_length = (int64_t)options->context, .end_of_text = -1, .dropout = -1}};
+			   .lm = {.context_length = (int64_t)options->context, .end_of_text = -1}};
 	dtrain_optimizer_options optimizer;
 	dtrain_optimizer_options_init(&optimizer);
 	int status = open_engine(job, err);

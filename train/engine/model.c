@@ -49,3 +49,21 @@ int engine_check_model(const engine_job *job, beton_error *err)
 	const char *problem = task->find_model_problem(job->transformer);
 	return problem ? bt_fail(err, BETON_INVALID_ARGUMENT, "--model: '%s' is %s", job->model, problem) : BETON_OK;
 }
+
+dtrain_transformer engine_model_of(const engine_job *job)
+{
+	dtrain_transformer model = *job->transformer;
+	if (job->dropout >= 0)
+		model.dropout = model.embedding_dropout = job->dropout;
+	return model;
+}
+
+dtrain_tensor engine_model_random(const dtrain_transformer *model, dtrain_graph *graph, bool training,
+				  engine_network *network)
+{
+	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
+	network->has_random = training && (model->dropout > 0 || model->embedding_dropout > 0 || model->drop_path > 0);
+	if (!network->has_random)
+		return -1;
+	return network->random = dtrain_graph_input(graph, "random", DTRAIN_I64, &randoms);
+}

@@ -25,4 +25,10 @@ void engine_model_free(engine_model *model);
 /* Checks that the task can train the job's model. Errors: INVALID_ARGUMENT, whose message lists the names. */
 int engine_check_model(const engine_job *job, beton_error *err);
 
+/* The job's transformer with the job's dropout. The job must have one. */
+dtrain_transformer engine_model_of(const engine_job *job);
+/* Adds the input of random numbers to a training network whose model draws some. Returns it; -1: none. */
+dtrain_tensor engine_model_random(const dtrain_transformer *model, dtrain_graph *graph, bool training,
+				  engine_network *network);
+
 #endif

@@ -42,6 +42,7 @@ typedef struct engine_job {
 	int64_t batch_size;                    /* samples per rank and run */
 	int runs;                              /* runs of a rank in a step, each with its own batch; >= 1 */
 	double label_smoothing;
+	double dropout;             /* in place of the transformer's own; below 0: that */
 	bool evaluates;             /* nothing is trained */
 	bool per_class;             /* evaluations count by class */
 	uint64_t seed;              /* of random numbers in the training network */

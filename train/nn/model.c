@@ -38,7 +38,7 @@ static dtrain_tensor build_vit(dtrain_graph *graph, const char *model, dtrain_te
 	beton_error fault;
 	int status = dtrain_transformer_find(model, &description, &fault);
 	if (status == BETON_OK && description.type == DTRAIN_TRANSFORMER_VIT)
-		return dtrain_vit_build(graph, &description, image, classes);
+		return dtrain_vit_build(graph, &description, image, -1, classes);
 	if (status != BETON_OK && dtrain__is_config_path(model))
 		return dtrain__graph_fail(graph, status, "%s", fault.message);
 	char names[256] = "";

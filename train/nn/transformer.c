@@ -122,9 +122,13 @@ void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
 		.struct_size = sizeof(*outputs), .hidden = -1, .head = -1, .head_bias = -1};
 }
 
-static bool drops(const dtrain_graph *graph, const dtrain_transformer *t)
+bool dtrain__transformer_check_random(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor random)
 {
-	return graph->training && (t->dropout > 0 || t->embedding_dropout > 0);
+	bool drops = t->dropout > 0 || t->embedding_dropout > 0 || t->drop_path > 0;
+	if (!graph->training || !drops || random >= 0)
+		return true;
+	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: dropout needs the input of random numbers");
+	return false;
 }
 
 /* Why the model cannot compute a text in several runs; NULL if it can, or need not. */
@@ -158,12 +162,7 @@ static bool check_inputs(dtrain_graph *graph, const dtrain_transformer *t, const
 		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: %s", problem);
 		return false;
 	}
-	if (drops(graph, t) && inputs->random < 0) {
-		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT,
-				   "transformer: dropout needs the input of random numbers");
-		return false;
-	}
-	return true;
+	return dtrain__transformer_check_random(graph, t, inputs->random);
 }
 
 static dtrain__transformer_builder *const builders[] = {

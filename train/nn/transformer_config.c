@@ -86,11 +86,19 @@ static const config_key bert_keys[] = {
 };
 
 static const config_key vit_keys[] = {
-	KEY("hidden_size", width, KEY_COUNT, true),           KEY("num_hidden_layers", layers, KEY_COUNT, true),
-	KEY("num_attention_heads", heads, KEY_COUNT, true),   KEY("intermediate_size", inner, KEY_COUNT, true),
-	KEY("image_size", image_size, KEY_COUNT, true),       KEY("patch_size", patch_size, KEY_COUNT, true),
-	KEY("hidden_act", activation, KEY_ACTIVATION, false), KEY("layer_norm_eps", epsilon, KEY_REAL, false),
-	KEY("initializer_range", deviation, KEY_REAL, false), KEY("plain", plain, KEY_BOOL, false),
+	KEY("hidden_size", width, KEY_COUNT, true),
+	KEY("num_hidden_layers", layers, KEY_COUNT, true),
+	KEY("num_attention_heads", heads, KEY_COUNT, true),
+	KEY("intermediate_size", inner, KEY_COUNT, true),
+	KEY("image_size", image_size, KEY_COUNT, true),
+	KEY("patch_size", patch_size, KEY_COUNT, true),
+	KEY("hidden_act", activation, KEY_ACTIVATION, false),
+	KEY("layer_norm_eps", epsilon, KEY_REAL, false),
+	KEY("initializer_range", deviation, KEY_REAL, false),
+	KEY("plain", plain, KEY_BOOL, false),
+	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
+	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
+	KEY("drop_path_rate", drop_path, KEY_SHARE, false),
 };
 
 /* A key that changes what is computed, and the only value that is supported; also its value if the key is missing. */
@@ -313,6 +321,8 @@ int dtrain__transformer_check(const dtrain_transformer *t, const char *what, bet
 		return bt_fail(err, BETON_FORMAT, "%s: \"head_dim\" %lld is odd", what, (long long)t->head_size);
 	if (t->type == DTRAIN_TRANSFORMER_VIT && t->image_size % t->patch_size)
 		return fail_divisor(what, "image_size", t->image_size, "patch_size", t->patch_size, err);
+	if (t->type != DTRAIN_TRANSFORMER_VIT && t->drop_path != 0)
+		return bt_fail(err, BETON_UNSUPPORTED, "%s: \"drop_path_rate\" is supported only for vit", what);
 	if (t->type == DTRAIN_TRANSFORMER_LLAMA && t->activation != DTRAIN_ACTIVATION_SILU)
 		return bt_fail(err, BETON_UNSUPPORTED, "%s: \"hidden_act\" of llama is supported only as \"silu\"",
 			       what);

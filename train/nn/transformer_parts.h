@@ -42,8 +42,6 @@ typedef dtrain_tensor dtrain__transformer_builder(dtrain_graph *graph, const dtr
 						  const dtrain_transformer_inputs *inputs,
 						  dtrain_transformer_outputs *outputs);
 
-/* A ViT, from pictures [n, 3, h, w] to logits [n, classes]. */
-
 /* Whether a model's name is that of a file. */
 bool dtrain__is_config_path(const char *name);
 
@@ -53,6 +51,9 @@ const char *dtrain__vit_name(int index);
 dtrain__transformer_builder dtrain__bert;
 dtrain__transformer_builder dtrain__gpt2;
 dtrain__transformer_builder dtrain__llama;
+
+/* Whether there is an input of random numbers where training needs one. On failure the graph has the error. */
+bool dtrain__transformer_check_random(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor random);
 
 /* Whether the members of a description are in range and fit together; what: for the message. Errors: FORMAT,
  * UNSUPPORTED. */

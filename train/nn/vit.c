@@ -22,7 +22,20 @@ static dtrain_tensor dense(dtrain_graph *graph, const dtrain_transformer *t, con
 						    .activation = activation});
 }
 
-static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x, int layer)
+/* x + y, where y is subject to dropout and to stochastic depth. branch: the number of y in the model, from 0. Each
+ * dropout draws by a number of its own; 0 is that of the embeddings. */
+static dtrain_tensor residual(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x, dtrain_tensor y,
+			      dtrain_tensor random, int branch)
+{
+	const int count = 2 * (int)t->layers;
+	double share = t->layers > 1 ? (double)(branch / 2) / (double)(t->layers - 1) : 0;
+	y = dtrain_dropout(graph, y, random, t->dropout, 1 + branch, false);
+	y = dtrain_dropout(graph, y, random, t->drop_path * share, 1 + count + branch, true);
+	return dtrain_add(graph, x, y, false);
+}
+
+static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor x, dtrain_tensor random,
+			   int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
 	dtrain_attention_options attention;
@@ -33,11 +46,11 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtr
 	y = dense(graph, t, name, "attn.qkv", y, 3 * t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
 	y = dtrain_attention_packed(graph, y, -1, &attention);
 	y = dense(graph, t, name, "attn.proj", y, t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);
-	x = dtrain_add(graph, x, y, false);
+	x = residual(graph, t, x, y, random, 2 * layer);
 	y = dtrain__norm(graph, t, name, "norm2", x);
 	y = dense(graph, t, name, "mlp.fc1", y, t->inner, t->width + t->inner, t->activation);
 	y = dense(graph, t, name, "mlp.fc2", y, t->width, t->width + t->inner, DTRAIN_ACTIVATION_NONE);
-	return dtrain_add(graph, x, y, false);
+	return residual(graph, t, x, y, random, 2 * layer + 1);
 }
 
 /* Pictures [b, 3, h, w] to tokens [b, patches, width]: a convolution without overlap. The initial values of timm are
@@ -124,7 +137,7 @@ static bool check_image(dtrain_graph *graph, const dtrain_transformer *t, const 
 }
 
 dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *given, dtrain_tensor image,
-			       int64_t classes)
+			       dtrain_tensor random, int64_t classes)
 {
 	dtrain_transformer description, *t = &description;
 	beton_error fault;
@@ -136,12 +149,13 @@ dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *gi
 		return dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "vit: no model of pictures, or %lld classes",
 					  (long long)classes);
 	const dtrain_shape *shape = dtrain_graph_shape(graph, image);
-	if (!shape || !check_image(graph, t, shape))
+	if (!shape || !check_image(graph, t, shape) || !dtrain__transformer_check_random(graph, t, random))
 		return -1;
 	dtrain_tensor x = add_class_and_positions(graph, t, embed_patches(graph, t, image));
+	x = dtrain_dropout(graph, x, random, t->embedding_dropout, 0, false);
 	for (int layer = 0; layer < t->layers; layer++) {
 		dtrain_graph_next_block(graph);
-		x = block(graph, t, x, layer);
+		x = block(graph, t, x, random, layer);
 	}
 	dtrain_graph_next_block(graph);
 	return dtrain__dense_layer(graph, NULL, "head", pool(graph, t, x),

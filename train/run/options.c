@@ -26,15 +26,16 @@ int run_options_set_defaults(run_options *options, int task, beton_error *err)
 {
 	const run_options old = *options;
 	int status = BETON_OK;
-	*options = (run_options){
-		.saved = old.saved,
-		.recipe_file = old.recipe_file,
-		.kept = old.kept,
-		.kept_count = old.kept_count,
-		.facts = old.facts,
-		.resuming = old.resuming,
-		.newest_step = old.newest_step,
-		.lm = {.end_of_text = -1, .mask_token = -1, .mask_probability = RUN_NOT_SET, .dropout = RUN_NOT_SET}};
+	*options = (run_options){.saved = old.saved,
+				 .recipe_file = old.recipe_file,
+				 .kept = old.kept,
+				 .kept_count = old.kept_count,
+				 .facts = old.facts,
+				 .resuming = old.resuming,
+				 .newest_step = old.newest_step,
+				 .dropout = RUN_NOT_SET,
+				 .vision = {.drop_path = RUN_NOT_SET},
+				 .lm = {.end_of_text = -1, .mask_token = -1, .mask_probability = RUN_NOT_SET}};
 	for (int i = 0; i < run_row_count && status == BETON_OK; i++) {
 		const option_row *row = &run_rows[i];
 		const char *of_task = run_task_default(run_task_at(task), row),

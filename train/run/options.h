@@ -131,6 +131,7 @@ typedef struct run_options {
 	const char *no_decay;     /* patterns; NULL: none */
 	const char *param_groups; /* "PATTERN=X[:DECAY],..."; NULL: none */
 	double label_smoothing;
+	double dropout;         /* of a transformer; below 0: its own */
 	double clip_norm;       /* 0: off */
 	int schedule;           /* dtrain_schedule_kind */
 	double decay_share;     /* of the schedule wsd: share of all steps */

@@ -447,6 +447,15 @@ const option_row run_rows[] = {
 	      "epochs in which `airbench94` trains its first layer's bias", "After them the bias is frozen."),
 	REALS("label-smoothing", TOLD, label_smoothing, "X", 1, 0, 1, "0", "label smoothing of the training loss",
 	      NULL),
+	REALS("dropout", TOLD, dropout, "P", 1, 0, 0.999, NULL,
+	      "share of the values that training of a transformer sets to 0 (default: the model's)",
+	      "Of the sum of the embeddings, and of what attention and MLP of each layer add. Which values, depends on "
+	      "--seed, the step and the place in the global batch, not on the number of ranks."),
+	REALS("drop-path", TOLD, vision.drop_path, "P", 1, 0, 0.999, NULL,
+	      "stochastic depth: how often the last layer of a vision transformer is left out (default: the model's)",
+	      "Attention and MLP of layer i of n, from 0, are left out of a picture with the probability P * i / (n - "
+	      "1), "
+	      "each by itself, as timm's --drop-path. What remains is scaled up. The draws are as those of --dropout."),
 	SEED("seed", FIXED, seed, "N", "0", "seed of weights, order and augmentation", NULL),
 
 	GROUP("Order and loading", NULL),
@@ -603,10 +612,6 @@ const option_row run_rows[] = {
 	    "of a BERT: tokens that are never masked (default: none)",
 	    "In bert-base-uncased 0,101,102,103: padding, the ends of a text, and the mask.", .least = 0,
 	    .most = UINT32_MAX, .none = true, .fact = "special_tokens"),
-	REALS("dropout", TOLD, lm.dropout, "P", 1, 0, 0.999, NULL,
-	      "share of the values that training sets to 0 (default: the model's)",
-	      "Of the sum of the embeddings, and of what attention and MLP of each layer add. Which values, depends on "
-	      "--seed, the step and the place in the global batch, not on the number of ranks."),
 
 	GROUP("Output", NULL),
 	/* torchrun matches abbreviations of its own options, such as --log-dir. */

@@ -94,6 +94,7 @@ engine_job run_options_job(const run_options *options)
 			    .seed = options->seed,
 			    .states = run_options_states(options),
 			    .label_smoothing = options->label_smoothing,
+			    .dropout = options->dropout,
 			    .evaluates = options->evaluate,
 			    .recompute = options->recomputed,
 			    .freeze = options->freeze};

@@ -22,7 +22,6 @@ typedef struct lm_options {
 	int64_t mask_token;      /* of a BERT, like the next two; -1: not given */
 	double mask_probability; /* of a token, to be masked; below 0: 0.15 */
 	lm_tokens special;       /* which are never masked */
-	double dropout;          /* in place of the model's; below 0: the model's */
 } lm_options;
 
 extern const engine_task lm_task;

@@ -4,17 +4,9 @@
 #include <string.h>
 
 #include "../check.h"
+#include "../model.h"
 #include "common/error.h"
 #include "parts.h"
-
-dtrain_transformer lm_model(const engine_job *job)
-{
-	dtrain_transformer model = *job->transformer;
-	double dropout = lm_options_of(job)->dropout;
-	if (dropout >= 0)
-		model.dropout = model.embedding_dropout = dropout;
-	return model;
-}
 
 int64_t lm_context_length(const engine_job *job)
 {
@@ -35,12 +27,11 @@ static dtrain_tensor add_input(const engine_rank *engine, dtrain_graph *graph, c
 dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
 {
 	const engine_job *job = &engine->job;
-	const dtrain_transformer model = lm_model(job);
+	const dtrain_transformer model = engine_model_of(job);
 	dtrain_transformer_inputs inputs;
 	dtrain_transformer_outputs outputs;
 	dtrain_loss_options options;
 	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){job->batch_size, lm_context_length(job)});
-	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
 	dtrain_transformer_inputs_init(&inputs);
 	inputs.tokens = add_input(engine, graph, "input", DTRAIN_I64, network);
 	dtrain_tensor target = add_input(engine, graph, "target", DTRAIN_I64, network);
@@ -48,9 +39,7 @@ dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool trai
 		inputs.segment = add_input(engine, graph, "segment", DTRAIN_I32, network);
 		inputs.position = add_input(engine, graph, "position", DTRAIN_I64, network);
 	}
-	network->has_random = training && (model.dropout > 0 || model.embedding_dropout > 0);
-	if (network->has_random)
-		network->random = inputs.random = dtrain_graph_input(graph, "random", DTRAIN_I64, &randoms);
+	inputs.random = engine_model_random(&model, graph, training, network);
 	dtrain_transformer_outputs_init(&outputs);
 	dtrain_transformer_build(graph, &model, &inputs, &outputs);
 	dtrain_loss_options_init(&options);

@@ -23,8 +23,7 @@ static inline bool lm_masks(const engine_job *job)
 	return job->transformer->type == DTRAIN_TRANSFORMER_BERT;
 }
 
-/* network.c: the model with the job's dropout. */
-dtrain_transformer lm_model(const engine_job *job);
+/* network.c */
 int64_t lm_context_length(const engine_job *job);
 int lm_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err);
 dtrain_tensor lm_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network);

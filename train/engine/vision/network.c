@@ -4,6 +4,8 @@
 #include <dtrain/model.h>
 
 #include "../check.h"
+#include "../model.h"
+#include "common/error.h"
 #include "parts.h"
 #include "whiten_filters.h"
 
@@ -109,6 +111,16 @@ static dtrain_tensor add_target_losses(const engine_rank *engine, dtrain_graph *
 	}
 }
 
+static dtrain_tensor add_vit(const engine_rank *engine, dtrain_graph *graph, dtrain_tensor image, bool training,
+			     engine_network *network)
+{
+	dtrain_transformer model = engine_model_of(&engine->job);
+	if (vision_options_of(&engine->job)->drop_path >= 0)
+		model.drop_path = vision_options_of(&engine->job)->drop_path;
+	dtrain_tensor random = engine_model_random(&model, graph, training, network);
+	return dtrain_vit_build(graph, &model, image, random, engine->data->classes);
+}
+
 dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool training, engine_network *network)
 {
 	const engine_job *job = &engine->job;
@@ -116,7 +128,7 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 	vision_kind kind = vision_kind_of(engine->data);
 	dtrain_tensor image = add_image(engine, graph, dataset->fields[VISION_IMAGE], network);
 	int64_t classes = engine->data->classes;
-	dtrain_tensor logits = job->transformer ? dtrain_vit_build(graph, job->transformer, image, classes)
+	dtrain_tensor logits = job->transformer ? add_vit(engine, graph, image, training, network)
 						: dtrain_model_build(graph, job->model, image, classes);
 	if (!training && vision_count_views(job) > 1)
 		logits = add_logits(engine, graph, logits, network);
@@ -141,6 +153,10 @@ dtrain_tensor vision_build(const engine_rank *engine, dtrain_graph *graph, bool 
 
 int vision_check(const engine_job *job, const engine_data *data, bool begins, beton_error *err)
 {
+	bool drops = job->dropout > 0 || vision_options_of(job)->drop_path > 0;
+	if (drops && !job->transformer)
+		return bt_fail(err, BETON_INVALID_ARGUMENT,
+			       "--dropout and --drop-path need a vision transformer, and --model is %s", job->model);
 	int status = engine_check_network(job, data, err);
 	/* A resumed run gets the whitening layer from the checkpoint. */
 	return status == BETON_OK && begins && vision_whitens(job) ? vision_whiten_check(err) : status;

@@ -8,7 +8,8 @@
  * Vision transformers, with timm's names: vit-s16 and vit-b16 (patches of 16 pixels), vit-ti4 (width 192, 12 layers, 3
  * heads) and vit-mini4 (width 96, 6 layers, 3 heads) with patches of 4 pixels for small pictures. Each of them followed
  * by "-plain" is the kind of dtrain_transformer.plain. A name with a slash or one that ends in ".json" is that of a
- * description (<dtrain/transformer.h>) with model_type vit. Positions are for the pictures' size.
+ * description (<dtrain/transformer.h>) with model_type vit; one with dropout needs dtrain_vit_build to be trained.
+ * Positions are for the pictures' size.
  */
 #ifndef DTRAIN_MODEL_H
 #define DTRAIN_MODEL_H

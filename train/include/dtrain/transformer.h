@@ -51,6 +51,9 @@ typedef struct dtrain_transformer {
 	double deviation;         /* standard deviation of initial weights [initializer_range]; 1e-7 .. 0.2 */
 	double embedding_dropout; /* share of the embeddings' sum [embd_pdrop; hidden_dropout_prob]; default 0 */
 	double dropout;           /* share of what attention and MLP add [resid_pdrop; hidden_dropout_prob] */
+	/* ViT's stochastic depth [drop_path_rate, as Hugging Face's BEiT; default 0]: what attention and MLP of layer i
+	 * add is left out of a picture with the probability drop_path * i / (layers - 1), timm's rule. */
+	double drop_path;
 } dtrain_transformer;
 
 /* GPT-2 small without dropout. */
@@ -124,9 +127,10 @@ BETON_API dtrain_tensor dtrain_transformer_losses(dtrain_graph *graph, const dtr
 BETON_API dtrain_tensor dtrain_transformer_logits(dtrain_graph *graph, const dtrain_transformer_outputs *outputs,
 						  dtrain_tensor rows);
 
-/* Adds a ViT from a picture batch [n, 3, h, w] to logits [n, classes]: as dtrain_model_build. */
+/* Adds a ViT from a picture batch [n, 3, h, w] to logits [n, classes]: as dtrain_model_build. random: as in
+ * dtrain_transformer_inputs. */
 BETON_API dtrain_tensor dtrain_vit_build(dtrain_graph *graph, const dtrain_transformer *description,
-					 dtrain_tensor image, int64_t classes);
+					 dtrain_tensor image, dtrain_tensor random, int64_t classes);
 
 #ifdef __cplusplus
 }
