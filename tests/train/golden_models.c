@@ -61,7 +61,7 @@ static void read_description(const json_t *config, dtrain_transformer *out)
 	beton_error err = {0};
 	assert_int_equal(json_dump_file(config, "config.json", 0), 0);
 	expect_ok(dtrain_transformer_read("config.json", out, &err), &err);
-	out->dropout = out->embedding_dropout = 0;
+	out->dropout = out->embedding_dropout = out->attention_dropout = 0;
 }
 
 static bool is_given(const json_t *expected, const char *input)

@@ -454,6 +454,7 @@ static void files_are_read(void **state)
 			    &t, &err),
 		  &err);
 	assert_int_equal(t.type, DTRAIN_TRANSFORMER_GPT2);
+	assert_true(t.dropout == 0 && t.embedding_dropout == 0.1 && t.attention_dropout == 0.1);
 	assert_int_equal(t.inner, 32);
 	assert_int_equal(t.head_size, 4);
 	assert_int_equal(t.activation, DTRAIN_ACTIVATION_GELU);

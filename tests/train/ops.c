@@ -29,7 +29,7 @@ static double normalised_error(const double *values, const double *right, int64_
 /* Whether the case has an op that reads a rounded result of another one. */
 static bool rounds_twice(const op_case *c)
 {
-	return c->family == BIASED_GELU || c->kind == DTRAIN_OP_ATTENTION ||
+	return c->family == BIASED_GELU || c->kind == DTRAIN_OP_ATTENTION || c->kind == DTRAIN_OP_ATTENTION_DROPOUT ||
 	       (c->kind == DTRAIN_OP_LINEAR && c->example && c->example->attrs.linear.activation);
 }
 

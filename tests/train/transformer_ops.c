@@ -130,6 +130,7 @@ typedef struct rows {
 	int64_t b, t, s, d;
 	int heads, kv_heads;
 	bool causal, packed, segments;
+	double dropout;
 } rows;
 
 static void begin_attention(op_run *r, const char *device, int threads, dtrain_op_kind kind, const rows *c)
@@ -138,16 +139,24 @@ static void begin_attention(op_run *r, const char *device, int threads, dtrain_o
 	dtrain_shape q = SHAPE(c->b, c->t, (c->packed ? all : c->heads) * c->d);
 	dtrain_shape k = SHAPE(c->b, c->s, (c->packed ? all : c->kv_heads) * c->d);
 	begin(r, device, threads, kind,
-	      (dtrain_op_attrs){
-		      .attention = {
-			      .heads = c->heads, .kv_heads = c->kv_heads, .causal = c->causal, .packed = c->packed}});
+	      (dtrain_op_attrs){.attention = {.heads = c->heads,
+					      .kv_heads = c->kv_heads,
+					      .causal = c->causal,
+					      .packed = c->packed,
+					      .dropout = c->dropout,
+					      .layer = 3}});
 	float *first = numbers(r, q);
 	memcpy(numbers(r, k), first, c->packed ? r->desc.inputs[0].bytes : 0);
 	memcpy(numbers(r, k), first, c->packed ? r->desc.inputs[0].bytes : 0);
 }
 
-static void add_segments(op_run *r, const rows *c)
+/* The operands behind the others. */
+static void add_rest(op_run *r, const rows *c)
 {
+	if (c->dropout > 0) {
+		const int64_t numbers[DTRAIN_RANDOMS] = {7, 2, 1000, 3};
+		memcpy(add_operand(r, true, DTRAIN_I64, SHAPE(DTRAIN_RANDOMS)), numbers, sizeof(numbers));
+	}
 	if (!c->segments)
 		return;
 	int32_t *segment = add_operand(r, true, DTRAIN_I32, SHAPE(c->b, c->t));
@@ -163,19 +172,21 @@ static void add_backward(op_run *r, const op_run *forward, const rows *c)
 	memcpy(numbers(r, y), forward->operands[outputs], forward->desc.outputs[0].bytes);
 	numbers(r, y);
 	memcpy(numbers(r, lse), forward->operands[outputs + 1], forward->desc.outputs[1].bytes);
-	add_segments(r, c);
+	add_rest(r, c);
 	for (int i = 0; i < (c->packed ? 1 : 3); i++)
 		result(r, r->desc.inputs[i].shape);
 }
 
 static void run_attention(op_run *forward, op_run *backward, const char *device, int threads, const rows *c)
 {
-	begin_attention(forward, device, threads, DTRAIN_OP_ATTENTION, c);
-	add_segments(forward, c);
+	begin_attention(forward, device, threads, c->dropout > 0 ? DTRAIN_OP_ATTENTION_DROPOUT : DTRAIN_OP_ATTENTION,
+			c);
+	add_rest(forward, c);
 	result(forward, SHAPE(c->b, c->t, c->heads * c->d));
 	result(forward, SHAPE(c->b, c->heads, c->t));
 	run(forward);
-	begin_attention(backward, device, threads, DTRAIN_OP_ATTENTION_BWD, c);
+	begin_attention(backward, device, threads,
+			c->dropout > 0 ? DTRAIN_OP_ATTENTION_DROPOUT_BWD : DTRAIN_OP_ATTENTION_BWD, c);
 	add_backward(backward, forward, c);
 	run(backward);
 }
@@ -185,6 +196,7 @@ static const rows long_rows[] = {
 	{1, 300, 300, 5, 4, 2, .causal = true, .packed = true, .segments = true},
 	{2, 65, 577, 3, 2, 1, .causal = true},
 	{1, 260, 513, 4, 1, 1, .causal = false},
+	{2, 150, 530, 3, 2, 1, .causal = true, .dropout = 0.3},
 };
 
 static void long_rows_equal_ref(void **state)

@@ -14,7 +14,7 @@ typedef struct dtrain__op_roles {
 	const dtrain_operand *of[128];
 } dtrain__op_roles;
 
-enum { DTRAIN__OP_CASE_SHAPES = 5 };
+enum { DTRAIN__OP_CASE_SHAPES = 6 };
 
 typedef struct dtrain__op_range {
 	double least, most;

@@ -29,6 +29,10 @@ typedef struct attention {
 	const float *q, *k, *v, *y, *d_y;
 	float *lse;             /* NULL: not wanted */
 	const int32_t *segment; /* NULL: none */
+	const int64_t *random;  /* NULL: no dropout */
+	int32_t layer;
+	uint32_t threshold; /* as those of cpu_vector.dropout */
+	float factor;
 } attention;
 
 static attention attention_of(const struct dtrain_op *op, int64_t width, void *const *operands, void *workspace)
@@ -56,6 +60,30 @@ static attention attention_of(const struct dtrain_op *op, int64_t width, void *c
 		g.v = g.k + a->kv_heads * d;
 	}
 	return g;
+}
+
+/* The inputs behind the first `count` ones: random numbers, if the op has them, and segments. */
+static void take_rest(attention *g, const struct dtrain_op *op, void *const *operands, void *workspace, int count,
+		      bool drops)
+{
+	const dtrain_attention_attrs *a = &op->attrs.attention;
+	double limit = ceil(a->dropout * 0x1p32);
+	bool none = limit > UINT32_MAX;
+	if (drops)
+		g->random = cpu_plain(op, count++, operands, workspace);
+	g->layer = a->layer;
+	g->threshold = none ? UINT32_MAX : (uint32_t)limit;
+	g->factor = none ? 0 : (float)(1 / (1 - a->dropout));
+	g->segment = op->num_inputs > count ? cpu_plain(op, count, operands, workspace) : NULL;
+}
+
+/* Drops of `count` probabilities of a query, from that of a key on. */
+static void drop(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, int64_t query, int64_t key,
+		 int64_t count, const float *from, float *to)
+{
+	int64_t row = g->random[DTRAIN_RANDOM_FIRST_ROW] + b * g->random[DTRAIN_RANDOM_ROW_STRIDE];
+	uint64_t at = (uint64_t)(((row * g->heads + h) * g->t + query) * g->s + key);
+	vector->dropout(to, from, count, at, g->random, g->layer, g->threshold, g->factor);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -137,6 +165,9 @@ static void forward_block(const cpu_vector *vector, const attention *g, int64_t 
 		query_product(vector, 'T', rows, columns, g->d, q, g->d, keys + key * step, step, false, f->scores,
 			      FORWARD_KEYS);
 		vector->attend(&block, f->most, f->sum, f->keep);
+		for (int64_t i = 0; i < rows && g->random; i++)
+			drop(vector, g, b, h, first + i, key, columns, f->scores + i * FORWARD_KEYS,
+			     f->scores + i * FORWARD_KEYS);
 		for (int64_t i = 0; i < rows && key; i++)
 			vector->scale(values + i * g->d, values + i * g->d, f->keep[i], g->d);
 		query_product(vector, 'N', rows, g->d, columns, f->scores, FORWARD_KEYS, v + key * g->k_step, g->k_step,
@@ -186,7 +217,7 @@ static int forward(const struct dtrain_op *op, void *const *operands, void *work
 	(void)err;
 	attention g = attention_of(op, op->channels, operands, workspace);
 	g.lse = operands[op->num_inputs + 1];
-	g.segment = op->num_inputs > 3 ? cpu_plain(op, 3, operands, workspace) : NULL;
+	take_rest(&g, op, operands, workspace, 3, op->drops);
 	forward_all(op, &g, operands[op->num_inputs], workspace);
 	return BETON_OK;
 }
@@ -218,6 +249,7 @@ static int forward_cached(const struct dtrain_op *op, void *const *operands, voi
  */
 typedef struct backward_scratch {
 	float scores[BACKWARD_KEYS * BACKWARD_QUERIES], gradient[BACKWARD_KEYS * BACKWARD_QUERIES];
+	float factors[BACKWARD_QUERIES * BACKWARD_KEYS]; /* of dropout: [queries][keys] */
 	int64_t bound[BACKWARD_KEYS];
 	float rows[]; /* q, d_y, d_q [t, d]; lse2, own, segments [t], each with room for a vector */
 } backward_scratch;
@@ -240,6 +272,7 @@ typedef struct attention_gradients {
 typedef struct query_head {
 	float *q, *d_y, *d_q, *lse2, *own;
 	const int32_t *segments;
+	int64_t b, h;
 } query_head;
 
 static query_head head_of(const attention *g, backward_scratch *f)
@@ -250,6 +283,24 @@ static query_head head_of(const attention *g, backward_scratch *f)
 	head.lse2 = head.d_q + g->t * g->d;
 	head.own = head.lse2 + padded_rows(g->t);
 	return head;
+}
+
+/* The factors of the probabilities of a block. */
+static void draw_factors(const cpu_vector *vector, const attention *g, const query_head *head, int64_t key,
+			 int64_t query, int64_t keys, int64_t queries, float *factors)
+{
+	float ones[BACKWARD_KEYS];
+	for (int64_t j = 0; j < keys; j++)
+		ones[j] = 1;
+	for (int64_t i = 0; i < queries; i++)
+		drop(vector, g, head->b, head->h, query + i, key, keys, ones, factors + i * BACKWARD_KEYS);
+}
+
+static void apply_factors(const float *factors, int64_t keys, int64_t queries, float *block)
+{
+	for (int64_t j = 0; j < keys; j++)
+		for (int64_t i = 0; i < queries; i++)
+			block[j * BACKWARD_QUERIES + i] *= factors[i * BACKWARD_KEYS + j];
 }
 
 /* A block of keys with one of queries. k, v: of the first key, d_k, d_v their gradients; more: these are continued. */
@@ -272,7 +323,13 @@ static void backward_block(const cpu_vector *vector, const attention *g, const q
 			    .scale = (float)(g->scale * LOG2_E)};
 	product('N', 'T', keys, queries, g->d, k, g->k_step, q, g->d, false, f->scores, STEP);
 	product('N', 'T', keys, queries, g->d, v, g->k_step, d_y, g->d, false, f->gradient, STEP);
+	if (g->random) {
+		draw_factors(vector, g, head, key, query, keys, queries, f->factors);
+		apply_factors(f->factors, keys, queries, f->gradient);
+	}
 	vector->attend_back(&block, f->gradient, head->lse2 + query, head->own + query, g->scale);
+	if (g->random)
+		apply_factors(f->factors, keys, queries, f->scores);
 	product('N', 'N', keys, g->d, queries, f->scores, STEP, d_y, g->d, more, d_v, g->k_step);
 	product('N', 'N', keys, g->d, queries, f->gradient, STEP, q, g->d, more, d_k, g->k_step);
 	product('T', 'N', queries, g->d, keys, f->gradient, STEP, k, g->k_step, key > 0, head->d_q + query * g->d,
@@ -283,6 +340,8 @@ static void backward_block(const cpu_vector *vector, const attention *g, const q
 static void backward_queries(const cpu_vector *vector, const attention *g, int64_t b, int64_t h, query_head *head,
 			     const attention_gradients *out, backward_scratch *f)
 {
+	head->b = b;
+	head->h = h;
 	copy_rows(head->q, g->q + b * g->t * g->q_step + h * g->d, g->q_step, g->t, g->d);
 	copy_rows(head->d_y, g->d_y + b * g->t * g->y_step + h * g->d, g->y_step, g->t, g->d);
 	for (int64_t i = 0; i < g->t; i++) {
@@ -323,7 +382,7 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 	g.y = cpu_plain(op, 3, operands, workspace);
 	g.d_y = cpu_plain(op, 4, operands, workspace);
 	g.lse = cpu_plain(op, 5, operands, workspace);
-	g.segment = op->num_inputs > 6 ? cpu_plain(op, 6, operands, workspace) : NULL;
+	take_rest(&g, op, operands, workspace, 6, op->drops);
 	out.k = packed ? out.q + (g.k - g.q) : gradients[1];
 	out.v = packed ? out.q + (g.v - g.q) : gradients[2];
 	int64_t heads = g.heads / g.group;
@@ -339,7 +398,9 @@ static int backward(const struct dtrain_op *op, void *const *operands, void *wor
 void cpu_build_attention(cpu_build *build)
 {
 	const dtrain_op_desc *desc = build->desc;
-	bool is_backward = desc->kind == DTRAIN_OP_ATTENTION_BWD, cached = desc->kind == DTRAIN_OP_ATTENTION_CACHED;
+	bool is_backward = desc->kind == DTRAIN_OP_ATTENTION_BWD || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
+	bool cached = desc->kind == DTRAIN_OP_ATTENTION_CACHED;
+	build->op->drops = desc->kind == DTRAIN_OP_ATTENTION_DROPOUT || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
 	build->op->channels = is_backward ? desc->inputs[3].shape.dim[2] : desc->outputs[0].shape.dim[2];
 	int64_t d = build->op->channels / desc->attrs.attention.heads;
 	size_t bytes = is_backward ? backward_bytes(desc->inputs[0].shape.dim[1], d)

@@ -61,6 +61,7 @@ struct dtrain_op {
 	int num_inputs, num_outputs;
 	int64_t count; /* elements of input 0 */
 	int64_t batch, channels;
+	bool drops;     /* attention with dropout */
 	int64_t pieces; /* of an update with norms of parameters */
 	cpu_step steps[CPU_OP_MAX_STEPS];
 	int num_steps;

@@ -155,6 +155,8 @@ static const struct {
 	[DTRAIN_OP_ATTENTION] = {cpu_build_attention},
 	[DTRAIN_OP_ATTENTION_BWD] = {cpu_build_attention},
 	[DTRAIN_OP_ATTENTION_CACHED] = {cpu_build_attention},
+	[DTRAIN_OP_ATTENTION_DROPOUT] = {cpu_build_attention},
+	[DTRAIN_OP_ATTENTION_DROPOUT_BWD] = {cpu_build_attention},
 	[DTRAIN_OP_DROPOUT] = {cpu_build_dropout},
 	[DTRAIN_OP_LINEAR_XENT] = {cpu_build_linear_loss},
 	[DTRAIN_OP_LINEAR_XENT_EVAL] = {cpu_build_linear_loss},

@@ -43,6 +43,16 @@ static void set_inputs(cuda_attention *a, const dtrain_op_desc *desc, void *cons
 	a->v = packed ? part_of(a, operands[0], a->heads + a->kv_heads) : operands[2];
 }
 
+/* The inputs behind the first `count` ones. */
+static void set_rest(cuda_attention *a, const dtrain_op_desc *desc, void *const *operands, int count)
+{
+	if (desc->kind == DTRAIN_OP_ATTENTION_DROPOUT || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD)
+		a->random = operands[count++];
+	a->dropout = desc->attrs.attention.dropout;
+	a->layer = desc->attrs.attention.layer;
+	a->segment = desc->num_inputs > count ? operands[count] : NULL;
+}
+
 static cudaError_t forward(const cuda_kernel_op *k, const dtrain_op_desc *desc, cudaStream_t stream,
 			   void *const *operands, void *workspace)
 {
@@ -50,7 +60,7 @@ static cudaError_t forward(const cuda_kernel_op *k, const dtrain_op_desc *desc, 
 	(void)workspace;
 	cuda_attention a = attention_of(desc, &desc->outputs[0].shape);
 	set_inputs(&a, desc, operands);
-	a.segment = desc->num_inputs > 3 ? operands[3] : NULL;
+	set_rest(&a, desc, operands, 3);
 	a.y = operands[desc->num_inputs];
 	a.lse = operands[desc->num_inputs + 1];
 	return cuda_kernel_attention(stream, &a);
@@ -86,7 +96,7 @@ static cudaError_t backward(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 	a.y = operands[3];
 	a.d_y = operands[4];
 	a.lse = operands[5];
-	a.segment = desc->num_inputs > 6 ? operands[6] : NULL;
+	set_rest(&a, desc, operands, 6);
 	a.d_q = outputs[0];
 	a.d_k = packed ? part_of(&a, outputs[0], a.heads) : outputs[1];
 	a.d_v = packed ? part_of(&a, outputs[0], a.heads + a.kv_heads) : outputs[2];
@@ -95,7 +105,7 @@ static cudaError_t backward(const cuda_kernel_op *k, const dtrain_op_desc *desc,
 
 int cuda_build_attention(dtrain_op *op, dtrain_op_desc *desc, beton_error *err)
 {
-	bool gradients = desc->kind == DTRAIN_OP_ATTENTION_BWD;
+	bool gradients = desc->kind == DTRAIN_OP_ATTENTION_BWD || desc->kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
 	const cuda_attention a = attention_of(desc, gradients ? &desc->inputs[3].shape : &desc->outputs[0].shape);
 	if (a.dim > CUDA_ATTENTION_LARGEST_DIM)
 		return bt_fail(err, BETON_UNSUPPORTED, "device 'cuda': op %s: heads of %lld elements, of %d at most",

@@ -5,6 +5,7 @@
  * tensor cores. For the gradients the probabilities of a tile are found again from lse, once for d_q, and once for d_k
  * and d_v, so that no sum needs atomic additions.
  */
+#include "core/philox.h"
 #include "kernel.cuh"
 
 namespace cuda_kernels
@@ -74,8 +75,10 @@ template <typename T> struct head {
 	const float *lse, *own; /* own: sums of d_y * y */
 	const int32_t *segment;
 	int64_t index; /* of the sequence and the head */
+	int64_t batch, number;
 
 	__device__ head(const cuda_attention &a, int64_t batch, int64_t number, const float *products)
+	    : batch(batch), number(number)
 	{
 		const int64_t keys = batch * a.k_batch * a.k_step + number * a.kv_heads / a.heads * a.dim;
 		const int64_t y = batch * a.queries * a.y_step + number * a.dim;
@@ -95,6 +98,18 @@ template <typename T> struct head {
 		return !segment || segment[query] == segment[key];
 	}
 };
+
+/* The factor that dropout gives the probability of a pair. number: of the head in its sequence. */
+__device__ inline float dropped(const cuda_attention &a, int64_t batch, int64_t number, int64_t query, int64_t key)
+{
+	if (!a.random)
+		return 1;
+	const int64_t row = a.random[DTRAIN_RANDOM_FIRST_ROW] + batch * a.random[DTRAIN_RANDOM_ROW_STRIDE];
+	const uint64_t at = (uint64_t)(((row * a.heads + number) * a.queries + query) * a.keys + key);
+	uint32_t words[4];
+	dtrain__philox_at(a.random, a.layer, at / 4, words);
+	return words[at % 4] * 0x1p-32 >= a.dropout ? (float)(1 / (1 - a.dropout)) : 0;
+}
 
 /* The end of the keys that a tile of queries attends to. */
 template <int DIM> __device__ inline int64_t end_of_keys(const cuda_attention &a, int64_t query)
@@ -118,8 +133,8 @@ __device__ inline int64_t tiles_of(int64_t count, int rows)
 /* Late tiles of queries have the most keys, so they begin first. */
 template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attention(cuda_attention a)
 {
-	__shared__ tile<DIM> q, other; /* other: keys, then values */
-	__shared__ scores<DIM> pairs;
+	__shared__ tile<DIM> q, other;         /* other: keys, then values */
+	__shared__ scores<DIM> pairs, factors; /* factors: of dropout */
 	constexpr int LANES = place<DIM>::LANES, KEYS = ROWS<DIM>;
 	const place<DIM> self;
 	const int64_t tiles = tiles_of(a.queries, KEYS), rest = blockIdx.x / tiles;
@@ -138,6 +153,8 @@ template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attent
 			pairs.v[self.row][j] = of.attends(a, query + self.row, key + j)
 						       ? dot<DIM>(q, self.row, other, j) * (float)a.scale
 						       : -INFINITY;
+		for (int j = self.lane; j < KEYS && a.random; j += LANES)
+			factors.v[self.row][j] = dropped(a, of.batch, of.number, query + self.row, key + j);
 		__syncthreads();
 		load<DIM>(other, of.v, a.k_step, key, a.keys, a.dim);
 		float next = most;
@@ -151,9 +168,10 @@ template <typename T, int DIM> __global__ void __launch_bounds__(THREADS) attent
 		for (int j = 0; j < KEYS; j++) {
 			const float score = pairs.v[self.row][j], p = score > -INFINITY ? expf(score - next) : 0;
 			total += p;
+			const float kept = a.random ? p * factors.v[self.row][j] : p;
 #pragma unroll
 			for (int e = 0; e < EACH; e++)
-				out[e] += p * other.v[j][self.lane + e * LANES];
+				out[e] += kept * other.v[j][self.lane + e * LANES];
 		}
 		most = next;
 	}
@@ -202,7 +220,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) row_products(cu
 	out[i] = sum;
 }
 
-/* What a pair of tiles gives: the probabilities, and the gradients of the scores before they were scaled. */
+/* What a pair of tiles gives: the probabilities after dropout, and the gradients of the scores before they were scaled.
+ */
 template <typename T, int DIM>
 __device__ inline void find_pairs(const cuda_attention &a, const head<T> &of, const tile<DIM> &q, const tile<DIM> &d_y,
 				  const tile<DIM> &k, const tile<DIM> &v, int64_t query, int64_t key,
@@ -213,8 +232,10 @@ __device__ inline void find_pairs(const cuda_attention &a, const head<T> &of, co
 		const int64_t i = query + self.row;
 		float p = 0, d = 0;
 		if (of.attends(a, i, key + j)) {
+			const float factor = dropped(a, of.batch, of.number, i, key + j);
 			p = expf(dot<DIM>(q, self.row, k, j) * (float)a.scale - of.lse[i]);
-			d = p * (dot<DIM>(d_y, self.row, v, j) - of.own[i]) * (float)a.scale;
+			d = p * (factor * dot<DIM>(d_y, self.row, v, j) - of.own[i]) * (float)a.scale;
+			p *= factor;
 		}
 		if (probabilities)
 			probabilities->v[self.row][j] = p;

@@ -144,7 +144,7 @@ cudaError_t cuda_kernel_rotary(cudaStream_t stream, const cuda_rotary *rotary, c
 cudaError_t cuda_kernel_dropout(cudaStream_t stream, dtrain_dtype dtype, const void *x, const int64_t *random, void *y,
 				int64_t rows, int64_t each, const dtrain_dropout_attrs *attrs);
 
-/* ---- attention: DTRAIN_OP_ATTENTION and its gradients ---- */
+/* ---- attention: DTRAIN_OP_ATTENTION, DTRAIN_OP_ATTENTION_DROPOUT and their gradients ---- */
 
 /* Rows of q and d_q are q_step elements apart, those of k, v and their gradients k_step, those of y and d_y y_step. The
  * keys of a sequence begin k_batch rows behind those of the sequence before. */
@@ -155,6 +155,9 @@ typedef struct cuda_attention {
 	bool causal;
 	double scale;
 	const int32_t *segment; /* [batch][queries]; NULL: none */
+	const int64_t *random;  /* NULL: no dropout */
+	double dropout;
+	int32_t layer;
 	const void *q, *k, *v;
 	void *y;             /* read by the gradients */
 	float *lse;          /* forward: NULL if it is not wanted */

@@ -54,7 +54,7 @@ dtrain_transformer engine_model_of(const engine_job *job)
 {
 	dtrain_transformer model = *job->transformer;
 	if (job->dropout >= 0)
-		model.dropout = model.embedding_dropout = job->dropout;
+		model.dropout = model.embedding_dropout = model.attention_dropout = job->dropout;
 	return model;
 }
 
@@ -62,7 +62,8 @@ dtrain_tensor engine_model_random(const dtrain_transformer *model, dtrain_graph 
 				  engine_network *network)
 {
 	dtrain_shape randoms = dtrain_shape_of(1, (int64_t[]){DTRAIN_RANDOMS});
-	network->has_random = training && (model->dropout > 0 || model->embedding_dropout > 0 || model->drop_path > 0);
+	network->has_random = training && (model->dropout > 0 || model->embedding_dropout > 0 ||
+					   model->attention_dropout > 0 || model->drop_path > 0);
 	if (!network->has_random)
 		return -1;
 	return network->random = dtrain_graph_input(graph, "random", DTRAIN_I64, &randoms);

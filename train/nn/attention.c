@@ -5,12 +5,12 @@
 
 void dtrain_attention_options_init(dtrain_attention_options *options)
 {
-	*options = (dtrain_attention_options){.struct_size = sizeof(*options)};
+	*options = (dtrain_attention_options){.struct_size = sizeof(*options), .random = -1};
 }
 
 /* False after a failure. */
 static bool take_options(dtrain_graph *graph, const dtrain_attention_options *given, bool packed,
-			 dtrain_attention_attrs *out)
+			 dtrain_attention_attrs *out, dtrain_tensor *random)
 {
 	dtrain_attention_options options;
 	beton_error fault;
@@ -25,7 +25,18 @@ static bool take_options(dtrain_graph *graph, const dtrain_attention_options *gi
 				   options.heads, kv_heads);
 		return false;
 	}
-	*out = (dtrain_attention_attrs){.heads = options.heads,
+	if (!(options.dropout >= 0 && options.dropout < 1)) {
+		dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "attention: dropout %g is not in [0, 1)",
+				   options.dropout);
+		return false;
+	}
+	bool drops = graph->training && options.dropout > 0;
+	*random = drops ? options.random : -1;
+	if (drops && !dtrain__graph_tensor(graph, *random))
+		return false;
+	*out = (dtrain_attention_attrs){.dropout = drops ? options.dropout : 0,
+					.layer = options.layer,
+					.heads = options.heads,
 					.kv_heads = kv_heads,
 					.causal = options.causal,
 					.packed = packed,
@@ -33,7 +44,7 @@ static bool take_options(dtrain_graph *graph, const dtrain_attention_options *gi
 	return true;
 }
 
-/* inputs: q, k, v, segment */
+/* inputs: q, k, v, random, segment; negative: not given */
 static dtrain_tensor attention(dtrain_graph *graph, const dtrain_tensor *inputs, const dtrain_attention_attrs *attrs)
 {
 	const dtrain__tensor *q = dtrain__graph_operand(graph, "attention", inputs[0]);
@@ -53,9 +64,15 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_tensor *inputs,
 	dtrain_shape of_lse = dtrain_shape_of(3, (int64_t[]){shape.dim[0], attrs->heads, shape.dim[1]});
 	dtrain__node node = {.kind = DTRAIN_OP_ATTENTION,
 			     .attrs = {.attention = *attrs},
-			     .num_inputs = inputs[3] < 0 ? 3 : 4,
+			     .num_inputs = 3,
 			     .num_outputs = 2,
-			     .inputs = {inputs[0], inputs[1], inputs[2], inputs[3]}};
+			     .inputs = {inputs[0], inputs[1], inputs[2]}};
+	if (inputs[3] >= 0) {
+		node.kind = DTRAIN_OP_ATTENTION_DROPOUT;
+		node.inputs[node.num_inputs++] = inputs[3];
+	}
+	if (inputs[4] >= 0)
+		node.inputs[node.num_inputs++] = inputs[4];
 	node.outputs[0] = dtrain__graph_activation(graph, graph->dtype, &shape);
 	node.outputs[1] = dtrain__graph_activation(graph, dtrain_params_dtype(graph->params), &of_lse);
 	return dtrain__graph_node(graph, &node);
@@ -65,18 +82,20 @@ dtrain_tensor dtrain_attention(dtrain_graph *graph, dtrain_tensor q, dtrain_tens
 			       dtrain_tensor segment, const dtrain_attention_options *options)
 {
 	dtrain_attention_attrs attrs;
-	if (!take_options(graph, options, false, &attrs))
+	dtrain_tensor random;
+	if (!take_options(graph, options, false, &attrs, &random))
 		return -1;
-	return attention(graph, (dtrain_tensor[]){q, k, v, segment}, &attrs);
+	return attention(graph, (dtrain_tensor[]){q, k, v, random, segment}, &attrs);
 }
 
 dtrain_tensor dtrain_attention_packed(dtrain_graph *graph, dtrain_tensor qkv, dtrain_tensor segment,
 				      const dtrain_attention_options *options)
 {
 	dtrain_attention_attrs attrs;
-	if (!take_options(graph, options, true, &attrs))
+	dtrain_tensor random;
+	if (!take_options(graph, options, true, &attrs, &random))
 		return -1;
-	return attention(graph, (dtrain_tensor[]){qkv, qkv, qkv, segment}, &attrs);
+	return attention(graph, (dtrain_tensor[]){qkv, qkv, qkv, random, segment}, &attrs);
 }
 
 dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtrain_tensor k, dtrain_tensor v,

@@ -48,9 +48,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_tensor x, int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
-	dtrain_attention_options attention;
-	dtrain_attention_options_init(&attention);
-	attention.heads = (int32_t)t->heads;
+	dtrain_attention_options attention = dtrain__attention_options(t, inputs->random, layer);
 	attention.causal = true;
 	snprintf(name, sizeof(name), "transformer.h.%d", layer);
 	dtrain_tensor y = dtrain__norm(graph, t, name, "ln_1", x);

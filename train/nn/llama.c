@@ -29,9 +29,7 @@ static dtrain_tensor attention(dtrain_graph *graph, const dtrain_transformer *t,
 {
 	int head_size = (int)t->head_size;
 	int64_t keys = t->kv_heads * t->head_size;
-	dtrain_attention_options options;
-	dtrain_attention_options_init(&options);
-	options.heads = (int32_t)t->heads;
+	dtrain_attention_options options = dtrain__attention_options(t, inputs->random, layer);
 	options.kv_heads = (int32_t)t->kv_heads;
 	options.causal = true;
 	dtrain_tensor q = dense(graph, t, block, "self_attn.q_proj", x, t->heads * t->head_size);

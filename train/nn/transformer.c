@@ -46,7 +46,7 @@ static const struct {
 	{"gpt2-large", GPT2(36, 20, 1280, OF_OPENAI)},
 	{"gpt2-xl", GPT2(48, 25, 1600, OF_OPENAI)},
 	{"gpt2-baby", GPT2(6, 6, 384, .vocabulary = 65, .positions = 256, .activation = DTRAIN_ACTIVATION_GELU,
-			   .embedding_dropout = 0.2, .dropout = 0.2)},
+			   .embedding_dropout = 0.2, .dropout = 0.2, .attention_dropout = 0.2)},
 	{"bert-tiny", BERT(2, 2, 128)},
 	{"bert-base", BERT(12, 12, 768)},
 	{"vit-s16", VIT(16, 12, 6, 384, false)},
@@ -124,7 +124,7 @@ void dtrain_transformer_outputs_init(dtrain_transformer_outputs *outputs)
 
 bool dtrain__transformer_check_random(dtrain_graph *graph, const dtrain_transformer *t, dtrain_tensor random)
 {
-	bool drops = t->dropout > 0 || t->embedding_dropout > 0 || t->drop_path > 0;
+	bool drops = t->dropout > 0 || t->embedding_dropout > 0 || t->attention_dropout > 0 || t->drop_path > 0;
 	if (!graph->training || !drops || random >= 0)
 		return true;
 	dtrain__graph_fail(graph, BETON_INVALID_ARGUMENT, "transformer: dropout needs the input of random numbers");

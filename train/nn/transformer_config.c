@@ -51,6 +51,7 @@ static const config_key gpt2_keys[] = {
 	KEY("initializer_range", deviation, KEY_REAL, false),
 	KEY("embd_pdrop", embedding_dropout, KEY_SHARE, false),
 	KEY("resid_pdrop", dropout, KEY_SHARE, false),
+	KEY("attn_pdrop", attention_dropout, KEY_SHARE, false),
 };
 
 static const config_key llama_keys[] = {
@@ -66,6 +67,7 @@ static const config_key llama_keys[] = {
 	KEY("tie_word_embeddings", tied, KEY_BOOL, false),
 	KEY("rms_norm_eps", epsilon, KEY_REAL, false),
 	KEY("rope_theta", theta, KEY_REAL, false),
+	KEY("attention_dropout", attention_dropout, KEY_SHARE, false),
 	KEY("initializer_range", deviation, KEY_REAL, false),
 };
 
@@ -83,6 +85,7 @@ static const config_key bert_keys[] = {
 	KEY("initializer_range", deviation, KEY_REAL, false),
 	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
 	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
+	KEY("attention_probs_dropout_prob", attention_dropout, KEY_SHARE, false),
 };
 
 static const config_key vit_keys[] = {
@@ -98,6 +101,7 @@ static const config_key vit_keys[] = {
 	KEY("plain", plain, KEY_BOOL, false),
 	KEY("hidden_dropout_prob", embedding_dropout, KEY_SHARE, false),
 	KEY("hidden_dropout_prob", dropout, KEY_SHARE, false),
+	KEY("attention_probs_dropout_prob", attention_dropout, KEY_SHARE, false),
 	KEY("drop_path_rate", drop_path, KEY_SHARE, false),
 };
 
@@ -138,7 +142,8 @@ static const struct {
 				      .epsilon = 1e-5,
 				      .deviation = 0.02,
 				      .embedding_dropout = 0.1,
-				      .dropout = 0.1}},
+				      .dropout = 0.1,
+				      .attention_dropout = 0.1}},
 	[DTRAIN_TRANSFORMER_LLAMA] =
 		{"llama",
 		 llama_keys,
@@ -156,7 +161,8 @@ static const struct {
 				      .epsilon = 1e-12,
 				      .deviation = 0.02,
 				      .embedding_dropout = 0.1,
-				      .dropout = 0.1}},
+				      .dropout = 0.1,
+				      .attention_dropout = 0.1}},
 	[DTRAIN_TRANSFORMER_VIT] =
 		{"vit",
 		 vit_keys,

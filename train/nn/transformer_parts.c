@@ -62,6 +62,18 @@ dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_t
 			      &shape);
 }
 
+/* Other dropouts of the model have the numbers from 0 on. */
+dtrain_attention_options dtrain__attention_options(const dtrain_transformer *t, dtrain_tensor random, int layer)
+{
+	dtrain_attention_options options;
+	dtrain_attention_options_init(&options);
+	options.heads = (int32_t)t->heads;
+	options.dropout = t->attention_dropout;
+	options.random = random;
+	options.layer = -1 - layer;
+	return options;
+}
+
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation)
 {
 	dtrain_shape shape = dtrain_shape_of(2, (int64_t[]){rows, columns});

@@ -32,6 +32,8 @@ dtrain_tensor dtrain__norm(dtrain_graph *graph, const dtrain_transformer *t, con
 			   dtrain_tensor x);
 /* x [b, t, c] + table [t, c] for each b. table: a parameter or a view of one. */
 dtrain_tensor dtrain__add_to_each(dtrain_graph *graph, dtrain_tensor x, dtrain_tensor table);
+/* The options of attention in a layer, whose heads and dropout are those of the description. */
+dtrain_attention_options dtrain__attention_options(const dtrain_transformer *t, dtrain_tensor random, int layer);
 /* A parameter [rows, columns] with normal initial values. */
 dtrain_tensor dtrain__table(dtrain_graph *graph, const char *name, int64_t rows, int64_t columns, double deviation);
 /* The rows of a table of positions for each token: those that inputs->position names, or the first t. */

@@ -38,9 +38,7 @@ static dtrain_tensor block(dtrain_graph *graph, const dtrain_transformer *t, dtr
 			   int layer)
 {
 	char name[DTRAIN__NAME_SIZE];
-	dtrain_attention_options attention;
-	dtrain_attention_options_init(&attention);
-	attention.heads = (int32_t)t->heads;
+	const dtrain_attention_options attention = dtrain__attention_options(t, random, layer);
 	snprintf(name, sizeof(name), "blocks.%d", layer);
 	dtrain_tensor y = dtrain__norm(graph, t, name, "norm1", x);
 	y = dense(graph, t, name, "attn.qkv", y, 3 * t->width, 2 * t->width, DTRAIN_ACTIVATION_NONE);

@@ -449,7 +449,9 @@ const option_row run_rows[] = {
 	      NULL),
 	REALS("dropout", TOLD, dropout, "P", 1, 0, 0.999, NULL,
 	      "share of the values that training of a transformer sets to 0 (default: the model's)",
-	      "Of the sum of the embeddings, and of what attention and MLP of each layer add. Which values, depends on "
+	      "Of the sum of the embeddings, of the probabilities of attention, and of what attention and MLP of each "
+	      "layer "
+	      "add. Which values, depends on "
 	      "--seed, the step and the place in the global batch, not on the number of ranks."),
 	REALS("drop-path", TOLD, vision.drop_path, "P", 1, 0, 0.999, NULL,
 	      "stochastic depth: how often the last layer of a vision transformer is left out (default: the model's)",

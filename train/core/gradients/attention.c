@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gradients.h"
 
-/* Index of the segments among the forward op's inputs. */
-#define SEGMENT 3
+/* q, k and v among the forward op's inputs; the backward op has all others, too. */
+#define OPERANDS 3
 
-void dtrain__attention_gradient(dtrain_graph *graph, const dtrain__node *node)
+static void add_gradient(dtrain_graph *graph, const dtrain__node *node, dtrain_op_kind kind)
 {
-	int gradients = node->attrs.attention.packed ? 1 : SEGMENT;
-	dtrain__node backward = {.kind = DTRAIN_OP_ATTENTION_BWD,
+	int gradients = node->attrs.attention.packed ? 1 : OPERANDS;
+	dtrain__node backward = {.kind = kind,
 				 .attrs = node->attrs,
 				 .num_inputs = 6,
 				 .num_outputs = gradients,
 				 .inputs = {node->inputs[0], node->inputs[1], node->inputs[2], node->outputs[0],
 					    dtrain_graph_grad(graph, node->outputs[0]), node->outputs[1]}};
-	if (node->num_inputs > SEGMENT)
-		backward.inputs[backward.num_inputs++] = node->inputs[SEGMENT];
+	for (int i = OPERANDS; i < node->num_inputs; i++)
+		backward.inputs[backward.num_inputs++] = node->inputs[i];
 	bool needed = false;
 	for (int i = 0; i < gradients; i++) {
 		dtrain_shape shape = *dtrain_graph_shape(graph, node->inputs[i]);
@@ -27,6 +27,16 @@ void dtrain__attention_gradient(dtrain_graph *graph, const dtrain__node *node)
 	for (int i = 0; i < gradients; i++)
 		if (dtrain__needs_grad(graph, node->inputs[i]))
 			dtrain__add_grad(graph, node->inputs[i], backward.outputs[i]);
+}
+
+void dtrain__attention_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	add_gradient(graph, node, DTRAIN_OP_ATTENTION_BWD);
+}
+
+void dtrain__attention_dropout_gradient(dtrain_graph *graph, const dtrain__node *node)
+{
+	add_gradient(graph, node, DTRAIN_OP_ATTENTION_DROPOUT_BWD);
 }
 
 void dtrain__rotary_gradient(dtrain_graph *graph, const dtrain__node *node)

@@ -8,6 +8,11 @@
 #include "core/op.h"
 #include "core/shape.h"
 
+static bool is_backward(dtrain_op_kind kind)
+{
+	return kind == DTRAIN_OP_ATTENTION_BWD || kind == DTRAIN_OP_ATTENTION_DROPOUT_BWD;
+}
+
 static bool is_rows(const dtrain_shape *shape, int64_t batch, int64_t rows, int64_t columns)
 {
 	return shape->ndim == 3 && shape->dim[0] == batch && shape->dim[1] == rows && shape->dim[2] == columns;
@@ -53,8 +58,11 @@ static int check(const dtrain_op_desc *desc, const dtrain__op_roles *roles, beto
 	int status = check_attrs(desc, err);
 	if (status != BETON_OK)
 		return status;
+	if (roles->of['r'] && !(a->dropout >= 0 && a->dropout < 1))
+		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: dropout %g", dtrain__op_name(desc->kind),
+			       a->dropout);
 	int64_t gradients = a->packed ? 1 : 3;
-	if (desc->kind == DTRAIN_OP_ATTENTION_BWD && desc->num_outputs != gradients)
+	if (is_backward(desc->kind) && desc->num_outputs != gradients)
 		return bt_fail(err, BETON_INVALID_ARGUMENT, "op %s: %d gradients", dtrain__op_name(desc->kind),
 			       desc->num_outputs);
 	return check_shapes(desc, roles, err);
@@ -85,7 +93,7 @@ static int check_cached(const dtrain_op_desc *desc, const dtrain__op_roles *role
 /* Of the two products; causal attention of as many queries as keys has half of them. */
 static double forward_flops(const dtrain_op_desc *desc)
 {
-	bool backward = desc->kind == DTRAIN_OP_ATTENTION_BWD;
+	bool backward = is_backward(desc->kind);
 	const dtrain_shape *k = &desc->inputs[1].shape,
 			   *y = backward ? &desc->inputs[3].shape : &desc->outputs[0].shape;
 	double t = (double)y->dim[1], s = (double)k->dim[1];
@@ -159,6 +167,27 @@ static const dtrain__op_case cached_cases[] = {
 	CACHED(2, 3, 8, 4, 1, 6, 5),  CACHED(1, 33, 40, 2, 1, 8, 0), CACHED(1, 40, 40, 2, 2, 3, 0),
 	CACHED(1, 2, 64, 6, 3, 8, 0),
 };
+/* clang-format off */
+/* q, k, v, random, segment */
+static const dtrain__op_range dropout_ranges[] = {{-2, 2}, {-2, 2}, {-1, 1}, {0, 1000}, {0, 2.99}};
+#define DROP_SEPARATE(b, t, s, q_heads, k_heads, d, is_causal, segments, p) \
+	{.shapes = {{3, {b, t, (q_heads) * (d)}}, {3, {b, s, (k_heads) * (d)}}, {1, {DTRAIN_RANDOMS}}, {2, {b, t}}, \
+		    {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = (is_causal), .dropout = (p), .layer = -2}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
+#define DROP_PACKED(b, t, q_heads, k_heads, d, segments, p) \
+	{.shapes = {{3, {b, t, ((q_heads) + 2 * (k_heads)) * (d)}}, {3, {b, t, ((q_heads) + 2 * (k_heads)) * (d)}}, \
+		    {1, {DTRAIN_RANDOMS}}, {2, {b, t}}, {3, {b, t, (q_heads) * (d)}}, {3, {b, q_heads, t}}}, \
+	 .attrs.attention = {.heads = (q_heads), .kv_heads = (k_heads), .causal = true, .packed = true, .dropout = (p)}, \
+	 .optional_inputs = (segments), .bound = 1e-5}
+/* clang-format on */
+static const dtrain__op_case dropout_cases[] = {
+	DROP_PACKED(2, 5, 2, 2, 4, 0, 0.5),
+	DROP_PACKED(1, 13, 4, 2, 8, 1, 0.1),
+	DROP_SEPARATE(2, 6, 9, 2, 1, 3, false, 0, 0.3),
+	DROP_SEPARATE(1, 33, 33, 1, 1, 8, true, 1, 0.2),
+	DROP_SEPARATE(1, 7, 40, 2, 1, 3, true, 0, 0),
+};
 static const dtrain__op_range rotary_ranges[] = {{-2, 2}, {0, 40}};
 static const dtrain__op_case rotary_cases[] = {
 	ROTATE(2, 5, 2, 4, 10000, false, false, 0, 0),
@@ -188,6 +217,21 @@ const dtrain__op_rules dtrain__op_attention_cached = {.inputs = "XKKYYq",
 						      .flops = cached_flops,
 						      .updates = 1u << 3 | 1u << 4,
 						      DTRAIN__OP_CASES(cached_cases)};
+
+const dtrain__op_rules dtrain__op_attention_dropout = {.inputs = "XKKr",
+						       .optional_inputs = "g",
+						       .outputs = "YE",
+						       .check = check,
+						       .flops = forward_flops,
+						       .ranges = dropout_ranges,
+						       DTRAIN__OP_CASES(dropout_cases)};
+
+const dtrain__op_rules dtrain__op_attention_dropout_bwd = {.inputs = "XKKYYEr",
+							   .optional_inputs = "g",
+							   .outputs = "X",
+							   .optional_outputs = "KK",
+							   .check = check,
+							   .flops = backward_flops};
 
 const dtrain__op_rules dtrain__op_rotary = {.inputs = "X",
 					    .optional_inputs = "q",

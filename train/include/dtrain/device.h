@@ -204,7 +204,9 @@ typedef struct dtrain_rotary_attrs {
 typedef struct dtrain_attention_attrs {
 	int32_t heads, kv_heads; /* heads is a multiple of kv_heads */
 	bool causal, packed;
-	double scale; /* 0: 1 / sqrt(d) */
+	double scale;   /* 0: 1 / sqrt(d) */
+	double dropout; /* ATTENTION_DROPOUT: 0 <= dropout < 1 */
+	int32_t layer;  /* the same: as of dtrain_dropout_attrs */
 } dtrain_attention_attrs;
 
 typedef struct dtrain_dropout_attrs {
@@ -252,7 +254,7 @@ typedef struct dtrain_op_attrs {
 		dtrain_linear_attrs linear;       /* LINEAR with its backward ops */
 		dtrain_gelu_attrs gelu;           /* GELU, GELU_BWD */
 		dtrain_rotary_attrs rotary;       /* ROTARY */
-		dtrain_attention_attrs attention; /* ATTENTION, ATTENTION_BWD, ATTENTION_CACHED: causal, not packed */
+		dtrain_attention_attrs attention; /* ATTENTION...; ATTENTION_CACHED: causal, not packed */
 		dtrain_dropout_attrs dropout;     /* DROPOUT */
 		dtrain_matmul_attrs matmul;       /* MATMUL */
 	};

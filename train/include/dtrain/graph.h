@@ -142,6 +142,11 @@ typedef struct dtrain_attention_options {
 	int32_t kv_heads; /* divides heads; default 0: heads */
 	bool causal;      /* query i of t attends to keys 0 .. i + s - t of s; default false */
 	double scale;     /* of the products, >= 0; default 0: 1 / sqrt(head size) */
+	/* Share of the probabilities that training sets to 0, drawn as by dtrain_dropout of [b, heads, t, s]; default
+	 * 0. random and layer are those of dtrain_dropout. */
+	double dropout;
+	dtrain_tensor random;
+	int layer;
 } dtrain_attention_options;
 
 BETON_API void dtrain_attention_options_init(dtrain_attention_options *options);

@@ -54,14 +54,16 @@ typedef struct dtrain_transformer {
 	/* ViT's stochastic depth [drop_path_rate, as Hugging Face's BEiT; default 0]: what attention and MLP of layer i
 	 * add is left out of a picture with the probability drop_path * i / (layers - 1), timm's rule. */
 	double drop_path;
+	/* Share of the probabilities of attention [attn_pdrop; attention_probs_dropout_prob; Llama:
+	 * attention_dropout]. */
+	double attention_dropout;
 } dtrain_transformer;
 
 /* GPT-2 small without dropout. */
 BETON_API void dtrain_transformer_init(dtrain_transformer *description);
 
 /* Reads config.json of Hugging Face, which has at most 1 MiB. Keys that are not known are ignored; keys that a model
- * can do without have Hugging Face's defaults. The dropout of attention's probabilities (attn_pdrop, attention_dropout,
- * attention_probs_dropout_prob) is not supported and ignored. err must not be NULL. Errors name the file and the key:
+ * can do without have Hugging Face's defaults. err must not be NULL. Errors name the file and the key:
  * NOT_FOUND, IO, INVALID_ARGUMENT (no regular file, too long, not text), FORMAT (not JSON, a wrong type, a missing key,
  * a value out of range), UNSUPPORTED (another model_type; a value that would change what the model computes). */
 BETON_API int dtrain_transformer_read(const char *path, dtrain_transformer *out, beton_error *err);
@@ -75,8 +77,8 @@ BETON_API int dtrain_transformer_text(const char *name, char **out, beton_error 
 
 /* The names of the models of tokens that come with the library: gpt2, gpt2-medium, gpt2-large, gpt2-xl (Hugging Face's,
  * without dropout) and gpt2-baby (nanoGPT's for characters: 6 layers, 6 heads, width 384, context 256, a vocabulary of
- * 65, GELU with erf, no biases, dropout 0.2), bert-tiny (2 layers, width 128) and bert-base (Google's, with 30,522
- * uncased tokens, without dropout). NULL past the end. */
+ * 65, GELU with erf, no biases, dropout 0.2 everywhere), bert-tiny (2 layers, width 128) and bert-base (Google's, with
+ * 30,522 uncased tokens, without dropout). NULL past the end. */
 BETON_API const char *dtrain_transformer_name(int index);
 
 /* The description of that name, also that of a ViT (<dtrain/model.h>), or of that file: see
