@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weights under the names of other programs, and models whose last layer is no head. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +13,9 @@
 #include <dtrain/transformer.h>
 
 #include "run/alias.h"
+#include "run/fit.h"
 #include "run/init.h"
+#include "tests/golden/positions.h"
 
 static void expect_ok(int status, const beton_error *err)
 {
@@ -43,7 +46,11 @@ static void names_of_other_programs(void **state)
 	}
 	assert_true(run_alias("blocks.3.mlp.fc1.weight", 1, out, sizeof(out)));
 	assert_string_equal(out, "encoder.layers.encoder_layer_3.mlp.linear_1.weight");
-	assert_false(run_alias("blocks.3.mlp.fc1.weight", 2, out, sizeof(out)));
+	assert_true(run_alias("blocks.3.mlp.fc1.weight", 2, out, sizeof(out)));
+	assert_string_equal(out, "vit.encoder.layer.3.intermediate.dense.weight");
+	assert_true(run_alias("blocks.3.mlp.fc1.weight", 3, out, sizeof(out)));
+	assert_string_equal(out, "encoder.layer.3.intermediate.dense.weight");
+	assert_false(run_alias("blocks.3.mlp.fc1.weight", 4, out, sizeof(out)));
 	assert_false(run_alias("blocks.x.norm1.bias", 0, out, sizeof(out)));
 	assert_false(run_alias("fc.weight", 0, out, sizeof(out)));
 	assert_false(run_alias("transformer.", 0, out, sizeof(out)));
@@ -167,12 +174,137 @@ static void the_last_norm_is_no_head(void **state)
 	close_model(&m);
 }
 
+/* ---- vision transformers ---- */
+
+static void check_resized(int64_t from, int64_t to, const float *right)
+{
+	enum { COLUMNS = 2 };
+	beton_error err = {0};
+	run_source_tensor old = {.name = "pos_embed"}, out;
+	dtrain_shape shape = dtrain_shape_of(3, (int64_t[]){1, to * to + 1, COLUMNS});
+	old.shape = dtrain_shape_of(3, (int64_t[]){1, from * from + 1, COLUMNS});
+	int64_t count = dtrain_shape_count(&old.shape);
+	old.values = malloc((size_t)count * sizeof(float));
+	for (int64_t i = 0; i < count; i++)
+		old.values[i] = (float)(i * i % 31 - 15);
+	assert_true(run_fit_is_resized("pos_embed", &old.shape, &shape));
+	expect_ok(run_fit_resize(&old, &shape, &out, &err), &err);
+	for (int64_t i = 0; i < dtrain_shape_count(&shape); i++)
+		if (!(fabsf(out.values[i] - right[i]) <= 4e-6f))
+			fail_msg("position %lld: %g, PyTorch has %g", (long long)i, (double)out.values[i],
+				 (double)right[i]);
+	free(old.values);
+	free(out.values);
+}
+
+static void positions_are_resized_as_by_timm(void **state)
+{
+	dtrain_shape five = dtrain_shape_of(3, (int64_t[]){1, 5, 2}), six = dtrain_shape_of(3, (int64_t[]){1, 6, 2});
+	(void)state;
+	check_resized(2, 3, positions_2_3);
+	check_resized(4, 3, positions_4_3);
+	assert_false(run_fit_is_resized("pos_embed", &five, &five));
+	assert_false(run_fit_is_resized("pos_embed", &five, &six));
+	assert_false(run_fit_is_resized("cls_token", &five, &(dtrain_shape){3, {1, 10, 2}}));
+}
+
+static void open_vit(model *m)
+{
+	beton_error err = {0};
+	dtrain_graph *graph;
+	dtrain_transformer description;
+	dtrain_shape pictures = dtrain_shape_of(4, (int64_t[]){1, 3, 8, 8});
+	expect_ok(dtrain_transformer_find("vit-mini4", &description, &err), &err);
+	description.layers = 1;
+	expect_ok(dtrain_device_open("ref", NULL, &m->device, &err), &err);
+	m->api = dtrain_device_get_api(m->device);
+	expect_ok(m->api->stream_create(m->device, &m->stream, &err), &err);
+	expect_ok(dtrain_params_create(m->device, DTRAIN_F32, &m->params, &err), &err);
+	expect_ok(dtrain_graph_create(m->params, false, &graph, &err), &err);
+	dtrain_tensor image = dtrain_graph_input(graph, "image", DTRAIN_F32, &pictures);
+	assert_true(dtrain_vit_build(graph, &description, image, -1, 5) >= 0);
+	dtrain_graph_destroy(&graph);
+	expect_ok(dtrain_params_allocate(m->params, &err), &err);
+}
+
+/* Names of ViTForImageClassification, in the order of the parameters. Three tensors are one here. */
+static void queries_keys_and_values_are_joined(void **state)
+{
+#define LAYER "vit.encoder.layer.0."
+	static const struct {
+		const char *ours, *theirs;
+	} names[] = {{"patch_embed.proj.weight", "vit.embeddings.patch_embeddings.projection.weight"},
+		     {"patch_embed.proj.bias", "vit.embeddings.patch_embeddings.projection.bias"},
+		     {"cls_token", "vit.embeddings.cls_token"},
+		     {"pos_embed", "vit.embeddings.position_embeddings"},
+		     {"blocks.0.norm1.weight", LAYER "layernorm_before.weight"},
+		     {"blocks.0.norm1.bias", LAYER "layernorm_before.bias"},
+		     {"blocks.0.attn.qkv.weight", LAYER "attention.attention.%s.weight"},
+		     {"blocks.0.attn.qkv.bias", LAYER "attention.attention.%s.bias"},
+		     {"blocks.0.attn.proj.weight", LAYER "attention.output.dense.weight"},
+		     {"blocks.0.attn.proj.bias", LAYER "attention.output.dense.bias"},
+		     {"blocks.0.norm2.weight", LAYER "layernorm_after.weight"},
+		     {"blocks.0.norm2.bias", LAYER "layernorm_after.bias"},
+		     {"blocks.0.mlp.fc1.weight", LAYER "intermediate.dense.weight"},
+		     {"blocks.0.mlp.fc1.bias", LAYER "intermediate.dense.bias"},
+		     {"blocks.0.mlp.fc2.weight", LAYER "output.dense.weight"},
+		     {"blocks.0.mlp.fc2.bias", LAYER "output.dense.bias"},
+		     {"norm.weight", "vit.layernorm.weight"},
+		     {"norm.bias", "vit.layernorm.bias"},
+		     {"head.weight", "classifier.weight"},
+		     {"head.bias", "classifier.bias"}};
+	static const char *const parts[] = {"query", "key", "value"};
+	enum { COUNT = sizeof(names) / sizeof(names[0]) };
+	model m;
+	run_init init;
+	beton_error err = {0};
+	(void)state;
+	open_vit(&m);
+	assert_int_equal(dtrain_params_count(m.params), COUNT);
+	m.source = (run_source){.path = strdup("vit.safetensors"), .facts = json_object()};
+	m.source.tensors = calloc(COUNT + 4, sizeof(*m.source.tensors));
+	for (int i = 0; i < COUNT; i++) {
+		dtrain_shape shape = dtrain_params_at(m.params, i)->shape;
+		bool split = strchr(names[i].theirs, '%') != NULL;
+		assert_string_equal(dtrain_params_at(m.params, i)->name, names[i].ours);
+		shape.dim[0] /= split ? 3 : 1;
+		for (int k = 0; k < (split ? 3 : 1); k++) {
+			const char *cut = strchr(names[i].theirs, '%');
+			char name[128];
+			snprintf(name, sizeof(name), "%.*s%s%s", split ? (int)(cut - names[i].theirs) : 0,
+				 names[i].theirs, split ? parts[k] : "", split ? cut + 2 : names[i].theirs);
+			add_tensor(&m, name, &shape);
+		}
+	}
+	expect_ok(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), &err);
+	assert_int_equal(init.taken, COUNT);
+	assert_int_equal(json_array_size(init.fresh) + json_array_size(init.unused) + json_array_size(init.resized), 0);
+	size_t at = 0;
+	for (int i = 0; i < COUNT; i++) {
+		const dtrain_param *param = dtrain_params_at(m.params, i);
+		const float *values = (float *)dtrain_params_values(m.params) + param->offset;
+		for (int64_t done = 0; done < param->count; at++) {
+			int64_t count = dtrain_shape_count(&m.source.tensors[at].shape);
+			assert_memory_equal(values + done, m.source.tensors[at].values, (size_t)count * sizeof(float));
+			done += count;
+		}
+	}
+	run_init_free(&init);
+	/* A part that is missing. */
+	memcpy(m.source.tensors[7].name, "x", 2);
+	assert_int_equal(run_init_apply(&m.source, m.params, m.stream, false, &init, &err), BETON_MISMATCH);
+	assert_non_null(strstr(err.message, "has no tensor 'blocks.0.attn.qkv.weight'"));
+	close_model(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_other_programs),
 		cmocka_unit_test(names_of_hugging_face),
 		cmocka_unit_test(the_last_norm_is_no_head),
+		cmocka_unit_test(positions_are_resized_as_by_timm),
+		cmocka_unit_test(queries_keys_and_values_are_joined),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,15 @@
 
 #define LAYER "encoder.layers.encoder_layer_#."
 
-/* # stands for a number, * for the rest of a name. */
+/* Hugging Face's ViTModel, which ViTForImageClassification has as "vit". */
+#define HF(ours, theirs)       \
+	{ours, "vit." theirs}, \
+	{                      \
+		ours, theirs   \
+	}
+#define HF_LAYER "encoder.layer.#."
+
+/* # stands for a number, * for the rest of a name, + in theirs for query, key and value, which are joined. */
 static const struct {
 	const char *ours, *theirs;
 } rules[] = {
@@ -26,6 +34,17 @@ static const struct {
 	{"blocks.#.mlp.fc2.*", LAYER "mlp.linear_2.*"},
 	{"norm.*", "encoder.ln.*"},
 	{"head.*", "heads.head.*"},
+	HF("patch_embed.proj.*", "embeddings.patch_embeddings.projection.*"),
+	HF("cls_token", "embeddings.cls_token"),
+	HF("pos_embed", "embeddings.position_embeddings"),
+	HF("blocks.#.norm1.*", HF_LAYER "layernorm_before.*"),
+	HF("blocks.#.attn.qkv.*", HF_LAYER "attention.attention.+.*"),
+	HF("blocks.#.attn.proj.*", HF_LAYER "attention.output.dense.*"),
+	HF("blocks.#.norm2.*", HF_LAYER "layernorm_after.*"),
+	HF("blocks.#.mlp.fc1.*", HF_LAYER "intermediate.dense.*"),
+	HF("blocks.#.mlp.fc2.*", HF_LAYER "output.dense.*"),
+	HF("norm.*", "layernorm.*"),
+	{"head.*", "classifier.*"},
 	{"transformer.*", "*"},
 	{"model.*", "*"},
 	{"bert.*", "*"},

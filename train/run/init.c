@@ -8,6 +8,7 @@
 
 #include "alias.h"
 #include "common/system.h"
+#include "fit.h"
 
 enum { SHAPE_TEXT = 128, UNUSED_TOLD = 3 };
 
@@ -18,6 +19,9 @@ struct target {
 	void *memory;
 	const run_source_tensor *found; /* the file's tensor; NULL: it has none */
 	const run_source_tensor *from;  /* NULL: keeps its initial values */
+	/* What found was joined from, and what was made of the file's tensors, with values of its own. */
+	const run_source_tensor *parts[RUN_FIT_PARTS];
+	run_source_tensor joined, resized;
 };
 
 struct job {
@@ -86,14 +90,45 @@ static void find_head(struct job *job)
 		memcpy(job->head, last->name, length);
 }
 
-/* By its own name, or by one of those that other programs give it. */
-static const run_source_tensor *find_tensor(const run_source *source, const char *name)
+/* Finds the three tensors of a name with a +, and joins them. */
+static int find_parts(const run_source *source, const char *name, struct target *target, beton_error *err)
 {
-	char alias[256];
-	const run_source_tensor *found = run_source_find(source, name);
-	for (int i = 0; !found && run_alias(name, i, alias, sizeof(alias)); i++)
-		found = run_source_find(source, alias);
-	return found;
+	static const char *const parts[RUN_FIT_PARTS] = {"query", "key", "value"};
+	const char *plus = strchr(name, '+');
+	char whole[256];
+	bool fits = false;
+	for (int i = 0; i < RUN_FIT_PARTS; i++) {
+		snprintf(whole, sizeof(whole), "%.*s%s%s", (int)(plus - name), name, parts[i], plus + 1);
+		target->parts[i] = run_source_find(source, whole);
+		if (!target->parts[i])
+			return BETON_OK;
+	}
+	int status = run_fit_join(target->parts, &target->joined, &fits, err);
+	target->found = status == BETON_OK && fits ? &target->joined : NULL;
+	return status;
+}
+
+/* By its own name, or by one of those that other programs give it. */
+static int find_tensor(const run_source *source, struct target *target, beton_error *err)
+{
+	char alias[200];
+	int status = BETON_OK;
+	target->found = run_source_find(source, target->name);
+	for (int i = 0; status == BETON_OK && !target->found && run_alias(target->name, i, alias, sizeof(alias)); i++)
+		if (strchr(alias, '+'))
+			status = find_parts(source, alias, target, err);
+		else
+			target->found = run_source_find(source, alias);
+	return status;
+}
+
+static void free_targets(struct target *targets, int count)
+{
+	for (int i = 0; i < count; i++) {
+		free(targets[i].joined.values);
+		free(targets[i].resized.values);
+	}
+	free(targets);
 }
 
 /* ---- the plan ---- */
@@ -130,21 +165,34 @@ static int find_sources(struct job *job, struct target *targets, int count, beto
 			continue;
 		if (!found)
 			return fail_missing(job, targets, count, target->name, err);
-		if (!is_equal(&found->shape, target->shape, 0))
+		bool resized = found->values && run_fit_is_resized(target->name, &found->shape, target->shape);
+		if (!resized && !is_equal(&found->shape, target->shape, 0))
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' has shape %s, the model needs %s",
 				       job->source->path, target->name, shape_text(&found->shape, theirs),
 				       shape_text(target->shape, ours));
 		if (!found->values)
 			return bt_fail(err, BETON_MISMATCH, "%s: tensor '%s' does not have a floating-point type",
 				       job->source->path, target->name);
-		target->from = found;
+		int status = resized ? run_fit_resize(found, target->shape, &target->resized, err) : BETON_OK;
+		if (status != BETON_OK)
+			return status;
+		target->from = resized ? &target->resized : found;
 	}
 	return BETON_OK;
 }
 
 /* ---- the report ---- */
 
-static void note_fresh(const struct target *target, json_t *list)
+/* Whether the file's tensor is in the target. */
+static bool is_of(const struct target *target, const run_source_tensor *tensor)
+{
+	bool found = target->found == tensor;
+	for (int i = 0; i < RUN_FIT_PARTS && target->found == &target->joined; i++)
+		found = found || target->parts[i] == tensor;
+	return found;
+}
+
+static void note_change(const struct target *target, json_t *list)
 {
 	char theirs[SHAPE_TEXT], ours[SHAPE_TEXT];
 	if (!target->found)
@@ -169,19 +217,21 @@ static bool is_constant(const char *name)
 
 static int make_report(const struct job *job, const struct target *targets, int count, run_init *out, beton_error *err)
 {
-	*out = (run_init){.fresh = json_array(), .unused = json_array()};
-	if (!out->fresh || !out->unused)
+	*out = (run_init){.fresh = json_array(), .resized = json_array(), .unused = json_array()};
+	if (!out->fresh || !out->resized || !out->unused)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", job->source->path);
 	for (int i = 0; i < count; i++) {
 		out->taken += targets[i].from != NULL;
 		if (!targets[i].from)
-			note_fresh(&targets[i], out->fresh);
+			note_change(&targets[i], out->fresh);
+		if (targets[i].resized.values)
+			note_change(&targets[i], out->resized);
 	}
 	for (size_t i = 0; i < job->source->count; i++) {
 		const run_source_tensor *tensor = &job->source->tensors[i];
 		bool known = is_constant(tensor->name);
 		for (int k = 0; k < count && !known; k++)
-			known = targets[k].found == tensor;
+			known = is_of(&targets[k], tensor);
 		if (!known)
 			json_array_append_new(out->unused, json_string(tensor->name));
 	}
@@ -191,6 +241,7 @@ static int make_report(const struct job *job, const struct target *targets, int 
 void run_init_free(run_init *init)
 {
 	json_decref(init->fresh);
+	json_decref(init->resized);
 	json_decref(init->unused);
 	*init = (run_init){0};
 }
@@ -212,6 +263,8 @@ void run_init_tell(const run_init *init, const run_source *source)
 	       bt_plural((uint64_t)init->taken));
 	for (size_t i = 0; i < json_array_size(init->fresh); i++)
 		printf("%s%s", i ? ", " : "; initialized: ", json_string_value(json_array_get(init->fresh, i)));
+	for (size_t i = 0; i < json_array_size(init->resized); i++)
+		printf("%s%s", i ? ", " : "; resized: ", json_string_value(json_array_get(init->resized, i)));
 	for (size_t i = 0; i < unused && i < UNUSED_TOLD; i++)
 		print_name(i ? ", " : "; not in the model: ", json_string_value(json_array_get(init->unused, i)));
 	if (unused > UNUSED_TOLD)
@@ -223,8 +276,8 @@ json_t *run_init_json(const run_init *init, const run_source *source)
 {
 	/* A path may be invalid UTF-8. */
 	json_t *path = json_string(source->path);
-	return json_pack("{s:o, s:i, s:O, s:O}", "file", path ? path : json_string("?"), "taken", init->taken, "fresh",
-			 init->fresh, "unused", init->unused);
+	return json_pack("{s:o, s:i, s:O, s:O, s:O}", "file", path ? path : json_string("?"), "taken", init->taken,
+			 "fresh", init->fresh, "resized", init->resized, "unused", init->unused);
 }
 
 /* ---- copying ---- */
@@ -253,17 +306,19 @@ int run_init_apply(const run_source *source, dtrain_params *params, dtrain_strea
 	struct target *targets = calloc((size_t)count + 1, sizeof(*targets));
 	if (!targets)
 		return bt_fail(err, BETON_NO_MEMORY, "%s: out of memory", source->path);
-	for (int i = 0; i < count; i++) {
+	int status = BETON_OK;
+	for (int i = 0; i < count && status == BETON_OK; i++) {
 		targets[i] = target_at(params, i);
-		targets[i].found = find_tensor(source, targets[i].name);
+		status = find_tensor(source, &targets[i], err);
 	}
 	find_head(&job);
-	int status = find_sources(&job, targets, count, err);
+	if (status == BETON_OK)
+		status = find_sources(&job, targets, count, err);
 	if (status == BETON_OK)
 		status = make_report(&job, targets, count, out, err);
 	if (status == BETON_OK)
 		status = copy_all(&job, targets, count, stream, err);
-	free(targets);
+	free_targets(targets, count);
 	if (status != BETON_OK)
 		run_init_free(out);
 	return status;

@@ -11,9 +11,10 @@
 
 /* What was done; strings are malloc'ed. */
 typedef struct run_init {
-	int taken;      /* tensors */
-	json_t *fresh;  /* texts: the head's tensors that keep their initial values, and why; empty: none */
-	json_t *unused; /* names: of the file's tensors that the model does not have */
+	int taken;       /* tensors */
+	json_t *fresh;   /* texts: the head's tensors that keep their initial values, and why; empty: none */
+	json_t *resized; /* texts: positions of a ViT that were resized for other pictures; empty: none */
+	json_t *unused;  /* names: of the file's tensors that the model does not have */
 } run_init;
 
 /* Copies the source's tensors to all parameters and buffers, on the stream, and waits for it. whole: the head must be

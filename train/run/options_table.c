@@ -224,8 +224,10 @@ const option_row run_rows[] = {
 	    "description of a model, a config.json.",
 	    .name_at = run_task_model, .suffix = ".json", .fact = "model"),
 	PATH("init", FREE, init, "FILE", "initial weights: a safetensors file, or a checkpoint's folder",
-	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's or "
-	     "torchvision's. A prefix `module.`, `_orig_mod.` or "
+	     "Tensor names are torchvision's, which timm's resnets share; those of vision transformers are timm's, "
+	     "torchvision's or Hugging Face's, and their positions are resized for pictures of another size, as timm "
+	     "does. "
+	     "A prefix `module.`, `_orig_mod.` or "
 	     "`model.` of all names is ignored. Numbers of 16 or 64 bits are converted. If the number of classes "
 	     "differs, the head (the last layer) is initialized as in a new run. Any other tensor that is missing "
 	     "or has another shape is an error. The output and the log list what was loaded and what was not. In "
