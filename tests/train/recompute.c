@@ -67,8 +67,9 @@ static dtrain_tensor build_pictures(job *j, const char *model, dtrain_graph *gra
 	dtrain_shape label = dtrain_shape_of(1, (int64_t[]){BATCH});
 	j->n.image = dtrain_graph_input(graph, "image", j->n.activations, &image);
 	j->n.label = dtrain_graph_input(graph, "label", DTRAIN_I64, &label);
-	dtrain_tensor logits = j->description.layers ? dtrain_vit_build(graph, &j->description, j->n.image, VOCABULARY)
-						     : build_net(graph, model, j->n.image, VOCABULARY);
+	dtrain_tensor logits = j->description.layers
+				       ? dtrain_vit_build(graph, &j->description, j->n.image, -1, VOCABULARY)
+				       : build_net(graph, model, j->n.image, VOCABULARY);
 	return dtrain_softmax_cross_entropy(graph, logits, j->n.label, 0.1);
 }
 

@@ -103,8 +103,9 @@ dtrain_tensor dtrain_attention_cached(dtrain_graph *graph, dtrain_tensor q, dtra
 				      const dtrain_attention_options *options)
 {
 	dtrain_op_attrs attrs = {.relu = false};
+	dtrain_tensor none; /* nothing is dropped in evaluation */
 	const dtrain__tensor *source = dtrain__graph_operand(graph, "attention", q);
-	if (!source || !take_options(graph, options, false, &attrs.attention))
+	if (!source || !take_options(graph, options, false, &attrs.attention, &none))
 		return -1;
 	for (int i = 0; i < 2; i++) {
 		const dtrain__tensor *cache = dtrain__graph_tensor(graph, i ? values : keys);
