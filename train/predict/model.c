@@ -117,8 +117,8 @@ static int add_rows(const engine_rank *engine, const beton_batch *batch, void *c
 	const struct prediction *self = engine->job.options;
 	float *room = malloc((size_t)engine->data->classes * sizeof(*room));
 	int status = room ? BETON_OK : bt_fail(err, BETON_NO_MEMORY, "out of memory for the results");
-	(void)sums;
 	(void)classes;
+	sums[ENGINE_WEIGHT] += batch->count;
 	for (uint32_t i = 0; i < batch->count && status == BETON_OK; i++)
 		status = predict_rows_add(self->rows, batch->sample_ids[i], vision_logits(engine, results, i, room),
 					  err);
